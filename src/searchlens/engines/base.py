@@ -1,0 +1,153 @@
+"""What an engine is: token ids in, token ids out, nothing about policies, benchmarks or files.
+
+The filter order is part of this contract, because a policy must mean the same on every engine. Logits pass through, in
+this order (vLLM's own order):
+
+1. repetition penalty (prompt and generated tokens), then frequency and presence penalties (generated tokens only),
+2. temperature (``temperature == 0`` is greedy: the arg-max after 1; filters have no effect),
+3. min-p (relative to the most likely token, after temperature),
+4. typical-p,
+5. top-k,
+6. top-p, on the distribution renormalised after 5; the token that crosses the threshold is kept.
+
+The sampling distribution q is the renormalised result; one uniform number per token is turned into a token by inverse
+CDF in token-id order, in float64.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Literal, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+FinishReason = Literal["stop", "length"]
+
+
+@dataclass(frozen=True, slots=True)
+class Sampling:
+    """Every parameter of a local policy, none left to an engine's or a checkpoint's default.
+
+    Attributes
+    ----------
+    temperature : float
+        >= 0; 0 is greedy.
+    top_p : float
+        In (0, 1]; 1 keeps everything.
+    top_k : int
+        >= 0; 0 keeps everything.
+    min_p : float
+        In [0, 1); 0 keeps everything.
+    typical_p : float
+        In (0, 1]; 1 keeps everything.
+    repetition_penalty : float
+        > 0; 1 is none. Positive logits of seen tokens are divided by it, negative ones multiplied.
+    frequency_penalty, presence_penalty : float
+        In [-2, 2]; 0 is none. Subtracted per occurrence, or once, of a generated token.
+    """
+
+    temperature: float
+    top_p: float = 1.0
+    top_k: int = 0
+    min_p: float = 0.0
+    typical_p: float = 1.0
+    repetition_penalty: float = 1.0
+    frequency_penalty: float = 0.0
+    presence_penalty: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """One sample to draw.
+
+    Attributes
+    ----------
+    prompt : tuple of int
+        Token ids, at least one; the engine adds nothing (no BOS, no template).
+    sampling : Sampling
+        How to draw.
+    seed : int
+        63-bit; decides every draw of this sample, whatever else is in the batch.
+    max_tokens : int
+        Most tokens to generate, >= 1.
+    stop_ids : tuple of int
+        Generation ends after one of these; it is the last token returned.
+    """
+
+    prompt: tuple[int, ...]
+    sampling: Sampling
+    seed: int
+    max_tokens: int
+    stop_ids: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Completion:
+    """What one request gave.
+
+    Attributes
+    ----------
+    tokens : int32 array, shape (n,)
+        Generated token ids, n >= 1, the stop token included when there is one.
+    logprobs : float32 array, shape (n,)
+        Natural log p(token) under the model's raw distribution (before penalties, temperature and filters).
+    sampling_logprobs : float32 array, shape (n,)
+        Natural log q(token) under the distribution that was sampled from; 0 for greedy.
+    finish : {"stop", "length"}
+        Whether a stop token ended it or ``max_tokens`` did.
+    """
+
+    tokens: npt.NDArray[np.int32]
+    logprobs: npt.NDArray[np.float32]
+    sampling_logprobs: npt.NDArray[np.float32]
+    finish: FinishReason
+
+
+class Engine(Protocol):
+    """A continuously batched sampler.
+
+    ``add`` queues; ``step`` advances until at least one request finished (or nothing is left) and returns what did.
+    With the same sequence of ``add`` calls into an idle engine the results are the same, bit for bit on one kind of
+    CPU: batch shapes depend on the queue alone.
+    """
+
+    vocab_size: int
+    max_model_len: int
+
+    def add(self, request_id: int, request: Request) -> None:
+        """Queue a request. Raises InputError when prompt + max_tokens exceed ``max_model_len``."""
+        ...
+
+    def step(self) -> list[tuple[int, Completion]]:
+        """Advance; return the requests that finished, possibly none while work remains."""
+        ...
+
+    def close(self) -> None:
+        """Free the device."""
+        ...
+
+
+def complete(engine: Engine, requests: Iterable[Request]) -> Iterator[tuple[int, Completion]]:
+    """Queue all requests under their position and yield (position, completion) as they finish.
+
+    Parameters
+    ----------
+    engine : Engine
+        Must be idle.
+    requests : iterable of Request
+
+    Yields
+    ------
+    tuple of (int, Completion)
+        In order of completion, each position once.
+    """
+    waiting = 0
+    for position, request in enumerate(requests):
+        engine.add(position, request)
+        waiting += 1
+    while waiting:
+        finished = engine.step()
+        waiting -= len(finished)
+        yield from finished
