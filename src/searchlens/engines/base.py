@@ -18,10 +18,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import Literal, Protocol
+from typing import TYPE_CHECKING, Literal, Protocol
 
-import numpy as np
-import numpy.typing as npt
+if TYPE_CHECKING:  # the planner imports this module for ``Sampling`` alone, several times per job
+    import numpy as np
+    import numpy.typing as npt
 
 FinishReason = Literal["stop", "length"]
 

@@ -1,0 +1,222 @@
+"""Policies: what the paper calls pi, as five small frozen parts with a name that says them all.
+
+A policy is a local policy (how one token is drawn), a controller (the search topology), an evaluator (how candidates
+are scored), a transition (how the state grows) and a scheduler (how the budget is spent); paper, section "SearchLens",
+"Components". Autoregressive policies differ in the local policy alone, and their names spell it out::
+
+    greedy                temp_0.7             topp0.8_t0.9          topk20_t0.7          minp0.05_t0.7
+    typical0.9_t1.0       temp_0.7_rep1.1      topp0.9_t0.7_freq0.5  topk20_topp0.9_t0.7  temp_1.0_pres0.5
+
+``parse`` and ``name`` are inverse to each other: filters in the order of application, then the temperature, then
+penalties.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, fields
+from typing import Any
+
+from searchlens.engines.base import Sampling
+from searchlens.errors import InputError
+
+FILTERS = {"minp": "min_p", "typical": "typical_p", "topk": "top_k", "topp": "top_p"}
+PENALTIES = {"rep": "repetition_penalty", "freq": "frequency_penalty", "pres": "presence_penalty"}
+FAMILIES = ("greedy", "temperature", "top-p", "top-k", "min-p", "typical", "mixed", "penalty")
+_FAMILY_OF_FILTER = {"min_p": "min-p", "typical_p": "typical", "top_k": "top-k", "top_p": "top-p"}
+_PART = re.compile(r"(?P<key>[a-z]+)(?P<value>-?\d+(?:\.\d+)?)")
+_NEUTRAL = Sampling(temperature=1.0)
+_EXAMPLES = "greedy, temp_0.7, topp0.9_t0.7, topk20_t0.9, minp0.05_t0.7, typical0.9_t1.0, temp_0.7_rep1.1"
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """One of the four components beside the local policy.
+
+    Attributes
+    ----------
+    name : str
+        As registered, for example ``autoregressive``.
+    parameters : tuple of (str, value)
+        Sorted by key.
+    """
+
+    name: str
+    parameters: tuple[tuple[str, float | int | str], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Policy:
+    """pi: five components (paper, section "SearchLens").
+
+    Attributes
+    ----------
+    local : Sampling
+        Local policy: how one token is drawn.
+    controller, evaluator, transition, scheduler : Part
+        The autoregressive defaults append one token at a time and spend the budget on independent samples.
+    """
+
+    local: Sampling
+    controller: Part = field(default=Part("autoregressive"))
+    evaluator: Part = field(default=Part("mean_logprob"))
+    transition: Part = field(default=Part("append"))
+    scheduler: Part = field(default=Part("independent"))
+
+    @property
+    def components(self) -> tuple[Sampling, Part, Part, Part, Part]:
+        """The five components in the paper's order."""
+        return (self.local, self.controller, self.evaluator, self.transition, self.scheduler)
+
+    @property
+    def family(self) -> str:
+        """One of ``FAMILIES``: by the only filter in use, whatever the temperature."""
+        if self.local.temperature == 0:
+            return "greedy"
+        if any(getattr(self.local, key) != getattr(_NEUTRAL, key) for key in PENALTIES.values()):
+            return "penalty"
+        used = [key for key in FILTERS.values() if getattr(self.local, key) != getattr(_NEUTRAL, key)]
+        if not used:
+            return "temperature"
+        return _FAMILY_OF_FILTER[used[0]] if len(used) == 1 else "mixed"
+
+    @property
+    def deterministic(self) -> bool:
+        """Whether every sample is the same, so that one is enough."""
+        return self.local.temperature == 0 and self.controller.name == "autoregressive"
+
+    def resolved(self) -> dict[str, Any]:
+        """Every parameter explicit, as plain JSON types: what a generation id is made from."""
+        parts = {key: getattr(self, key) for key in ("controller", "evaluator", "transition", "scheduler")}
+        local = {key: value if key == "top_k" else float(value) for key, value in asdict(self.local).items()}
+        return {"local": local, **{k: {"name": p.name, **dict(p.parameters)} for k, p in parts.items()}}
+
+    @property
+    def name(self) -> str:
+        """The canonical name of an autoregressive policy; ``parse`` reads it back."""
+        if self.controller.name != "autoregressive":
+            raise ValueError(f"only autoregressive policies have a canonical name, not {self.controller.name}")
+        penalties = _spell(self.local, PENALTIES)
+        if self.local.temperature == 0:
+            return "_".join(["greedy", *penalties])
+        filters = _spell(self.local, FILTERS)
+        temperature = _number(float(self.local.temperature))
+        return "_".join([*filters, f"t{temperature}", *penalties] if filters else ["temp", temperature, *penalties])
+
+
+def _number(value: float) -> str:
+    return repr(value)
+
+
+def _spell(local: Sampling, keys: Mapping[str, str]) -> list[str]:
+    values = {short: getattr(local, key) for short, key in keys.items() if getattr(local, key) != getattr(_NEUTRAL, key)}
+    return [f"{short}{value if isinstance(value, int) else _number(value)}" for short, value in values.items()]
+
+
+def check_sampling(local: Sampling, where: str) -> Sampling:
+    """Return ``local`` when every parameter is in its range (see ``Sampling``).
+
+    Raises
+    ------
+    InputError
+        Names ``where``, the parameter, what was found and what is allowed.
+    """
+    rules = {
+        "temperature": (local.temperature >= 0, ">= 0 (0 is greedy)"),
+        "top_p": (0 < local.top_p <= 1, "in (0, 1]"),
+        "top_k": (local.top_k >= 0 and float(local.top_k).is_integer(), "a whole number >= 0 (0 keeps all)"),
+        "min_p": (0 <= local.min_p < 1, "in [0, 1)"),
+        "typical_p": (0 < local.typical_p <= 1, "in (0, 1]"),
+        "repetition_penalty": (local.repetition_penalty > 0, "> 0 (1 is none)"),
+        "frequency_penalty": (-2 <= local.frequency_penalty <= 2, "in [-2, 2]"),
+        "presence_penalty": (-2 <= local.presence_penalty <= 2, "in [-2, 2]"),
+    }
+    for key, (fits, allowed) in rules.items():
+        if not fits:
+            raise InputError(f"policy {where!r}: {key} is {getattr(local, key)}; allowed: {allowed}")
+    return local
+
+
+def _malformed(name: str, why: str) -> InputError:
+    return InputError(f"policy name {name!r} is malformed: {why}", f"names look like {_EXAMPLES}")
+
+
+def parse(name: str) -> Policy:
+    """The autoregressive policy that a name spells.
+
+    Parameters
+    ----------
+    name : str
+        For example ``topp0.8_t0.9``. Any order of parts is understood; ``Policy.name`` prints the canonical one.
+
+    Raises
+    ------
+    InputError
+        Unknown or repeated part, missing temperature, or a value out of range.
+    """
+    pieces = name.split("_")
+    if pieces[0] == "temp" and len(pieces) > 1:
+        pieces = [f"t{pieces[1]}", *pieces[2:]]
+    values: dict[str, float] = {}
+    if pieces[0] == "greedy":
+        values["temperature"], pieces = 0.0, pieces[1:]
+    keys = {**FILTERS, **PENALTIES, "t": "temperature"}
+    for piece in pieces:
+        match = _PART.fullmatch(piece)
+        if not match or match["key"] not in keys:
+            raise _malformed(name, f"part {piece!r} is not one of {', '.join(f'{k}<number>' for k in keys)}")
+        key = keys[match["key"]]
+        if key in values:
+            raise _malformed(name, f"{key} is given twice")
+        if key == "top_k" and "." in match["value"]:
+            raise _malformed(name, f"top_k must be a whole number, not {match['value']}")
+        values[key] = int(match["value"]) if key == "top_k" else float(match["value"])
+    if "temperature" not in values:
+        raise _malformed(name, "it has no temperature (t<number>)")
+    return Policy(check_sampling(Sampling(**values), name))  # type: ignore[arg-type]
+
+
+def from_spec(name: str, spec: Mapping[str, Any] | None) -> Policy:
+    """The policy of one entry under ``policies:``.
+
+    Parameters
+    ----------
+    name : str
+        The entry's key.
+    spec : mapping or None
+        None: the name says it all. Otherwise ``local`` (parameters of ``Sampling``) and optionally ``controller``,
+        ``evaluator``, ``transition``, ``scheduler``, each a name or a mapping with ``name`` and parameters.
+
+    Raises
+    ------
+    InputError
+        Unknown key or parameter, value out of range, or a canonical name that contradicts the definition.
+    """
+    if spec is None:
+        return parse(name)
+    known = {f.name for f in fields(Policy)}
+    _refuse_unknown(name, spec, known)
+    local = spec.get("local", {"temperature": 1.0})
+    _refuse_unknown(f"{name}.local", local, {f.name for f in fields(Sampling)})
+    parts = {key: _part(spec[key]) for key in known - {"local"} if key in spec}
+    policy = Policy(check_sampling(Sampling(**{"temperature": 1.0, **local}), name), **parts)
+    try:
+        spelled = parse(name)
+    except InputError:
+        return policy
+    if spelled != policy:
+        raise InputError(f"policy {name!r} is defined as something else than its name says", "rename it, or drop the definition")
+    return policy
+
+
+def _part(spec: str | Mapping[str, Any]) -> Part:
+    if isinstance(spec, str):
+        return Part(spec)
+    return Part(spec["name"], tuple(sorted((k, v) for k, v in spec.items() if k != "name")))
+
+
+def _refuse_unknown(where: str, given: Mapping[str, Any], known: set[str]) -> None:
+    unknown = sorted(set(given) - known)
+    if unknown:
+        raise InputError(f"policy {where!r} has unknown keys {unknown}; allowed: {sorted(known)}")

@@ -1,0 +1,91 @@
+"""Policy names are the interface between configuration, files and figures: they must mean one thing only."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from searchlens.engines.base import Sampling
+from searchlens.errors import InputError
+from searchlens.policies import FAMILIES, Policy, from_spec, parse
+
+PAPER_POOL = (
+    "temp_0.3 temp_0.5 temp_0.7 temp_0.9 temp_1.0 topp0.8_t0.7 topp0.8_t0.9 topp0.9_t0.7 topp0.9_t0.9 topp0.95_t0.7 "
+    "topp0.95_t0.9 topk10_t0.7 topk10_t0.9 topk20_t0.7 topk20_t0.9 topk40_t0.7 topk40_t0.9 minp0.05_t0.7 minp0.05_t0.9 "
+    "minp0.1_t0.7 minp0.1_t0.9 minp0.2_t0.7 minp0.2_t0.9 topp0.95_t1.0"
+).split()
+
+
+@pytest.mark.parametrize("name", [*PAPER_POOL, "greedy", "typical0.9_t1.0", "temp_0.7_rep1.1", "topp0.9_t0.7_freq0.5"])
+def test_every_name_of_the_pool_reads_back(name: str) -> None:
+    assert parse(name).name == name
+
+
+def test_the_pool_has_24_distinct_policies_in_four_families() -> None:
+    policies = {parse(name) for name in PAPER_POOL}
+    assert len(policies) == 24
+    assert {policy.family for policy in policies} == {"temperature", "top-p", "top-k", "min-p"}
+
+
+@given(
+    st.builds(
+        Sampling,
+        temperature=st.sampled_from([0.0, 0.3, 0.75, 1.0, 1.25]),
+        top_p=st.sampled_from([0.5, 0.95, 1.0]),
+        top_k=st.sampled_from([0, 1, 40]),
+        min_p=st.sampled_from([0.0, 0.05]),
+        typical_p=st.sampled_from([0.9, 1.0]),
+        repetition_penalty=st.sampled_from([1.0, 1.1]),
+        frequency_penalty=st.sampled_from([0.0, -0.5, 2.0]),
+        presence_penalty=st.sampled_from([0.0, 0.25]),
+    )
+)
+def test_names_and_policies_are_inverse(local: Sampling) -> None:
+    if local.temperature == 0:  # filters have no effect on greedy and are not part of its name
+        local = Sampling(
+            0.0,
+            repetition_penalty=local.repetition_penalty,
+            frequency_penalty=local.frequency_penalty,
+            presence_penalty=local.presence_penalty,
+        )
+    policy = Policy(local)
+    assert parse(policy.name) == policy
+    assert policy.family in FAMILIES
+
+
+@pytest.mark.parametrize(
+    ("name", "says"),
+    [
+        ("topp0.8", "no temperature"),
+        ("topq0.8_t0.9", "part 'topq0.8'"),
+        ("topp0.8_topp0.9_t1.0", "given twice"),
+        ("topp1.8_t0.9", "top_p is 1.8; allowed: in (0, 1]"),
+        ("topk2.5_t0.7", "whole number"),
+        ("temp_hot", "part 'thot'"),
+        ("", "part ''"),
+    ],
+)
+def test_a_malformed_name_is_refused_with_its_reason(name: str, says: str) -> None:
+    with pytest.raises(InputError) as error:
+        parse(name)
+    assert says in str(error.value)
+
+
+def test_a_definition_resolves_to_the_same_policy_as_its_name() -> None:
+    spelled = parse("topp0.8_t0.9")
+    defined = from_spec("mine", {"local": {"top_p": 0.8, "temperature": 0.9}, "controller": "autoregressive"})
+    assert defined == spelled
+    assert defined.resolved() == spelled.resolved()
+
+
+def test_a_name_that_contradicts_its_definition_is_refused() -> None:
+    with pytest.raises(InputError, match="something else than its name says"):
+        from_spec("temp_0.3", {"local": {"temperature": 0.5}})
+
+
+def test_unknown_parameters_of_a_definition_are_named() -> None:
+    with pytest.raises(InputError, match="'topp'"):
+        from_spec("mine", {"local": {"topp": 0.8}})
+
+
+def test_resolved_policies_do_not_distinguish_whole_numbers_from_floats() -> None:
+    assert from_spec("a", {"local": {"temperature": 1}}).resolved() == from_spec("b", {"local": {"temperature": 1.0}}).resolved()
