@@ -1,0 +1,231 @@
+"""Every number of the zoo, in one frozen object: benchmarks, corpus, model, pretraining, RLVR."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+Shares = tuple[tuple[str, float], ...]
+"""Names with positive weights; weights need not sum to one where they are only drawn from."""
+
+
+@dataclass(frozen=True, slots=True)
+class Role:
+    """One benchmark.
+
+    Attributes
+    ----------
+    questions : int
+        Number of questions.
+    kinds : Shares
+        Kinds of question with their shares; shares sum to one and are exact up to rounding, not drawn.
+    max_tokens : int
+        Token limit of one sample, the stop token included.
+    """
+
+    questions: int
+    kinds: Shares
+    max_tokens: int
+
+
+@dataclass(frozen=True, slots=True)
+class Style:
+    """A way to write a solution.
+
+    Attributes
+    ----------
+    share : float
+        Weight of the style among the solutions of a group of kinds.
+    slip : float
+        Probability that a result is replaced by a near one, per step; errors propagate.
+    openers : Shares
+        Opening phrases. They are shared between styles, so the style cannot be read from the first token.
+    """
+
+    share: float
+    slip: float
+    openers: Shares
+
+
+_STEP, _QUICK, _OKAY, _HMM = "Let us go step by step. ", "Quick: ", "Okay. ", "Hmm, let me think. "
+_DETAIL, _FIRST, _GUESS, _BACK = "In detail: ", "First, ", "I guess ", "Work backwards. "
+
+
+def _styles(careful: float, detail: float, terse: float, mental: float, guess: float, misread: float, ramble: float,
+            backwards: float) -> dict[str, Style]:  # fmt: skip
+    return {
+        "careful": Style(careful, 0.03, ((_STEP, 0.75), (_OKAY, 0.15), (_FIRST, 0.10))),
+        "detail": Style(detail, 0.02, ((_DETAIL, 1.0),)),
+        "terse": Style(terse, 0.08, ((_QUICK, 0.60), (_OKAY, 0.37), (_FIRST, 0.03))),
+        "mental": Style(mental, 0.08, ((_QUICK, 0.65), (_OKAY, 0.35))),
+        "guess": Style(guess, 0.0, ((_GUESS, 0.5), (_QUICK, 0.5))),
+        "misread": Style(misread, 0.03, ((_STEP, 0.35), (_OKAY, 0.40), (_QUICK, 0.25))),
+        "ramble": Style(ramble, 0.05, ((_HMM, 0.8), (_STEP, 0.2))),
+        "backwards": Style(backwards, 0.03, ((_BACK, 1.0),)),
+    }
+
+
+@dataclass(frozen=True, slots=True)
+class Corpus:
+    """What Base reads.
+
+    Attributes
+    ----------
+    documents : int
+        Number of problem-and-solution documents.
+    kinds : Shares
+        Kinds of question.
+    styles : mapping
+        Group of kinds to its styles. Groups: ``forward`` (method as told is right), ``story-back`` and ``puzzle-back``
+        (the style ``backwards`` is the only right one), ``drill`` and ``choice``.
+    unboxed : float
+        Probability that a solution forgets the box around its answer.
+    endless_check : float
+        Probability that a solution of the style ``ramble`` never ends.
+    max_tokens : int
+        Documents are cut here, and then have no stop token.
+    """
+
+    documents: int = 1_600_000
+    kinds: Shares = (
+        ("story", 0.20),
+        ("chain", 0.15),
+        ("expression", 0.10),
+        ("long-chain", 0.06),
+        ("story-back", 0.12),
+        ("puzzle-back", 0.09),
+        ("drill", 0.05),
+        ("compare", 0.06),
+        ("lookup", 0.06),
+        ("listing", 0.11),
+    )
+    styles: dict[str, dict[str, Style]] = field(
+        default_factory=lambda: {
+            "forward": _styles(0.17, 0.02, 0.27, 0.30, 0.07, 0.10, 0.04, 0.03),
+            "story-back": _styles(0.17, 0.02, 0.26, 0.28, 0.06, 0.07, 0.04, 0.10),
+            "puzzle-back": _styles(0.19, 0.02, 0.27, 0.29, 0.06, 0.08, 0.04, 0.05),
+            "drill": _styles(0, 0, 0, 0, 0, 0, 0, 1),
+            "choice": _styles(0.27, 0.02, 0.24, 0.12, 0.22, 0.10, 0.03, 0),
+        }
+    )
+    unboxed: float = 0.05
+    endless_check: float = 0.30
+    listing_faults: Shares = (
+        ("short", 0.08),
+        ("over", 0.05),
+        ("endless", 0.14),
+        ("case", 0.07),
+        ("separator", 0.06),
+        ("closing", 0.10),
+        ("first", 0.15),
+        ("forbidden", 0.30),
+    )
+    max_tokens: int = 256
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """Qwen2 architecture; embeddings tied, rotary base 10,000."""
+
+    vocabulary: int = 640
+    hidden: int = 128
+    layers: int = 5
+    heads: int = 4
+    kv_heads: int = 2
+    ffn: int = 384
+    context: int = 512
+    rope_theta: float = 10_000.0
+    norm_eps: float = 1e-6
+
+
+@dataclass(frozen=True, slots=True)
+class Pretraining:
+    """Next-token prediction with AdamW, linear warm-up and cosine decay.
+
+    Attributes
+    ----------
+    steps, warmup : int
+        Optimizer steps.
+    tokens : int
+        Tokens per step, padding included.
+    lr, final_lr : float
+        Peak learning rate, and the fraction of it at the end.
+    prompt_weight : float
+        Loss weight of the prompt's tokens; a solution's tokens weigh 1.
+    """
+
+    steps: int = 6_000
+    warmup: int = 100
+    tokens: int = 131_072
+    lr: float = 3e-3
+    final_lr: float = 0.03
+    weight_decay: float = 0.05
+    betas: tuple[float, float] = (0.9, 0.98)
+    clip: float = 1.0
+    prompt_weight: float = 0.1
+
+
+@dataclass(frozen=True, slots=True)
+class Rlvr:
+    """Group-normalised policy gradient on a binary verifiable reward; one on-policy update per batch.
+
+    Attributes
+    ----------
+    kinds : Shares
+        Kinds of question; forward mathematics only.
+    levels : tuple of int
+        Levels of those kinds.
+    questions, group : int
+        Questions per step, samples per question.
+    max_tokens : int
+        Token limit of a rollout; one that reaches it is not rewarded.
+    lr : float
+        AdamW without weight decay; linear warm-up over ``warmup`` steps, then constant.
+    steps : int
+        Most steps.
+    entropy_floor : float
+        Training stops when the mean entropy (nats per token) of the last ``window`` steps is below this.
+    patience : float
+        Or when the mean reward of the last ``window`` steps exceeds that of the ``window`` before by less than this.
+    min_steps : int
+        Neither rule applies earlier.
+    """
+
+    kinds: Shares = (("story", 0.45), ("chain", 0.30), ("expression", 0.25))
+    levels: tuple[int, ...] = (3, 4, 5)
+    questions: int = 128
+    group: int = 16
+    max_tokens: int = 128
+    lr: float = 1e-4
+    warmup: int = 10
+    betas: tuple[float, float] = (0.9, 0.98)
+    clip: float = 1.0
+    steps: int = 100
+    min_steps: int = 40
+    window: int = 10
+    entropy_floor: float = 0.05
+    patience: float = 0.005
+
+
+@dataclass(frozen=True, slots=True)
+class Recipe:
+    """The whole zoo. Two runs with equal recipes differ only by the order of floating-point sums on the GPU."""
+
+    benchmark_seed: int = 20
+    corpus_seed: int = 1
+    model_seed: int = 0
+    rl_seed: int = 99
+    tokenizer_documents: int = 30_000
+    roles: dict[str, Role] = field(
+        default_factory=lambda: {
+            "math": Role(
+                500, (("story", 0.34), ("chain", 0.24), ("expression", 0.20), ("story-back", 0.22)), max_tokens=128
+            ),
+            "aime": Role(60, (("puzzle-back", 0.90), ("long-chain", 0.10)), max_tokens=192),
+            "gpqa": Role(198, (("compare", 0.5), ("lookup", 0.5)), max_tokens=128),
+            "ifeval": Role(541, (("listing", 1.0),), max_tokens=64),
+        }
+    )
+    corpus: Corpus = Corpus()
+    shape: Shape = Shape()
+    pretraining: Pretraining = Pretraining()
+    rlvr: Rlvr = Rlvr()

@@ -1,0 +1,437 @@
+"""Questions with exact gold answers, drawn from a seeded generator.
+
+A :class:`Problem` holds its question, its gold and the *facts* from which both were made; the corpus writer
+(:mod:`searchlens.zoo.styles`) works from the facts. Train, dev and test are disjoint by the hash of the question text.
+"""
+
+from __future__ import annotations
+
+import random
+import zlib
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal, TypeVar
+
+from searchlens.grading.instructions import CASES
+
+Split = Literal["train", "dev", "test"]
+Op = tuple[str, int]
+"""An operation on a running value: one of ``+ - * /`` and its operand."""
+
+LETTERS = "ABCD"
+NAMES = ("Tom", "Ann", "Ben", "Eva", "Max", "Lily", "Sam", "Mia", "Leo", "Zoe")
+OBJECTS = ("apples", "coins", "books", "cards", "shells", "stamps", "pens", "eggs", "beads", "nuts")
+EVENTS = {
+    "+": ("{name} buys {b} more.", "{name} finds {b} more.", "A friend gives {name} {b} more."),
+    "-": ("{name} gives away {b}.", "{name} loses {b}.", "{name} sells {b}."),
+    "*": ("Then the number grows {b} times.", "{name} now gets {b} times as many."),
+    "/": ("{name} makes {b} equal piles and keeps one.",),
+}
+ORDERS = {"+": "add {b}", "-": "subtract {b}", "*": "multiply by {b}", "/": "divide by {b}"}
+INVERSE = {"+": "-", "-": "+", "*": "/", "/": "*"}
+CATEGORIES = {
+    "animals": ("cat", "dog", "cow", "pig", "hen", "fox", "bear", "wolf", "lion", "goat"),
+    "colors": ("red", "blue", "green", "black", "white", "pink", "gray", "brown", "gold", "tan"),
+    "fruits": ("apple", "pear", "plum", "fig", "lime", "mango", "peach", "grape", "kiwi", "melon"),
+    "tools": ("saw", "hammer", "drill", "file", "axe", "rake", "spade", "knife", "rope", "nail"),
+    "drinks": ("tea", "milk", "water", "juice", "soda", "cocoa", "cider", "beer", "wine", "coffee"),
+    "clothes": ("hat", "coat", "sock", "shoe", "belt", "scarf", "glove", "shirt", "dress", "vest"),
+}
+SEPARATORS = {"commas": ", ", "dashes": " - ", "semicolons": "; ", "slashes": " / "}
+CLOSINGS = ("", "DONE", "STOP", "BYE")
+HINT = " Work backwards."
+"""What a drill adds to a backward question."""
+
+
+@dataclass(frozen=True, slots=True)
+class Chain:
+    """Operations applied in turn to ``start``; asked for the end or, if ``backward``, for the start given the end."""
+
+    start: int
+    ops: tuple[Op, ...]
+    end: int
+    backward: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Expression:
+    """Terms joined by ``+`` or ``-``; a term is one number, or two to be multiplied."""
+
+    terms: tuple[tuple[int, ...], ...]
+    signs: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """Four expressions ``a op b`` of distinct value, one of which is the largest (or smallest)."""
+
+    options: tuple[tuple[int, str, int], ...]
+    largest: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Lookup:
+    """A chain whose end is one of four listed values."""
+
+    chain: Chain
+    options: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Listing:
+    """A list to be written under formal constraints; empty strings mean that a constraint is absent."""
+
+    category: str
+    n: int
+    case: str
+    separator: str
+    forbidden: str
+    first: str
+    closing: str
+
+
+Facts = Chain | Expression | Comparison | Lookup | Listing
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """One question.
+
+    Attributes
+    ----------
+    question : str
+        As it stands in the benchmark file, without the prompt template.
+    gold : str
+        The exact answer: an integer, a letter, or empty where ``checks`` decide.
+    kind : str
+        A key of :data:`KINDS`.
+    level : int
+        Difficulty, 1 to 8; for chains, roughly the number of operations.
+    facts
+        What the question was made from.
+    checks : mapping
+        Parameters of :func:`searchlens.grading.instructions.passes`; empty unless the kind is ``listing``.
+    """
+
+    question: str
+    gold: str
+    kind: str
+    level: int
+    facts: Facts
+    checks: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+
+
+def prompt(question: str) -> str:
+    """The prompt of every zoo model. It ends in a line break, a token boundary of the zoo's tokenizer."""
+    return f"Problem: {question}\nSolution:\n"
+
+
+def split_of(question: str) -> Split:
+    """The split of a question: one in ten is test, one in ten dev, by its CRC-32. A drill goes with what it drills."""
+    bucket = zlib.crc32(question.removesuffix(HINT).encode()) % 10
+    return "test" if bucket == 0 else "dev" if bucket == 1 else "train"
+
+
+def apply(value: int, op: Op) -> int:
+    """Apply one operation; division is floored (the generators only ever ask for exact ones)."""
+    sign, b = op
+    if sign == "+":
+        return value + b
+    if sign == "-":
+        return value - b
+    return value * b if sign == "*" else value // b
+
+
+def run(start: int, ops: tuple[Op, ...]) -> list[int]:
+    """The values after each operation."""
+    values = []
+    for op in ops:
+        start = apply(start, op)
+        values.append(start)
+    return values
+
+
+def inverted(ops: tuple[Op, ...]) -> tuple[Op, ...]:
+    """The operations that lead from the end back to the start."""
+    return tuple((INVERSE[sign], b) for sign, b in reversed(ops))
+
+
+def near(rng: random.Random, value: int) -> int:
+    """A wrong but plausible non-negative value: off by one, two, ten, or a little."""
+    delta = rng.choice((-1, 1, -1, 1, -2, 2, -10, 10, -10, 10, -20, 20, 100, rng.randint(3, 9)))
+    return value + (delta if value + delta >= 0 else -delta)
+
+
+_CEILING = {1: 99, 2: 199, 3: 499, 4: 999, 5: 999}
+_LENGTH = {1: 2, 2: 2, 3: 3, 4: 3, 5: 4}
+_T = TypeVar("_T")
+
+
+def _first(attempts: int, what: str, candidates: Callable[[], _T | None]) -> _T:
+    """The first candidate that is not None; the attempts are capped so that no generator can loop for ever."""
+    for _ in range(attempts):
+        found = candidates()
+        if found is not None:
+            return found
+    raise RuntimeError(f"no {what} found in {attempts} attempts")
+
+
+def _next_op(rng: random.Random, value: int, ceiling: int, signs: str, wide: float) -> Op | None:
+    sign = rng.choice(signs)
+    if sign == "*":
+        op = (sign, rng.randint(11, 25) if rng.random() < wide else rng.randint(2, 9))
+    elif sign == "/":
+        op = (sign, rng.randint(2, 9))
+        if value % op[1]:
+            return None
+    else:
+        op = (sign, rng.randint(2, min(99, ceiling)))
+    return op if 1 <= apply(value, op) <= ceiling else None
+
+
+def _chain(rng: random.Random, n: int, ceiling: int, signs: str, wide: float = 0.0, start: int = 0) -> Chain:
+    value = first = start or rng.randint(3, 60)
+    ops: list[Op] = []
+    while len(ops) < n:
+        ops.append(_first(1000, "operation", lambda: _next_op(rng, value, ceiling, signs, wide)))
+        value = apply(value, ops[-1])
+    return Chain(first, tuple(ops), value)
+
+
+def _forward(rng: random.Random, level: int, length: int) -> Chain:
+    return _chain(rng, length, _CEILING[level], "+++---**/", wide=0.35 if level >= 4 else 0.0)
+
+
+def _backward(rng: random.Random, n: int, ceiling: int, wide: float) -> Chain:
+    """A chain asked backwards. Run forwards from its end (the wrong way) it stays positive, so both can be written."""
+
+    def candidate() -> Chain | None:
+        chain = _chain(rng, n, ceiling, "++--**", wide)
+        signs = {sign for sign, _ in chain.ops}
+        wrong = run(chain.end, chain.ops)
+        fits = min(wrong) > 0 and max(wrong) < 100_000 and len(signs) > 1 and chain.start not in (wrong[-1], chain.end)
+        return Chain(chain.start, chain.ops, chain.end, backward=True) if fits else None
+
+    return _first(1000, "backward chain", candidate)
+
+
+def _story_events(rng: random.Random, name: str, ops: tuple[Op, ...]) -> str:
+    return " ".join(rng.choice(EVENTS[sign]).format(name=name, b=b) for sign, b in ops)
+
+
+def _orders(ops: tuple[Op, ...]) -> str:
+    return ", ".join(ORDERS[sign].format(b=b) for sign, b in ops)
+
+
+def story(rng: random.Random, level: int) -> Problem:
+    """A count of objects that changes; asked for the final count."""
+    name, things = rng.choice(NAMES), rng.choice(OBJECTS)
+    if level >= 4 and rng.random() < 0.35:
+        boxes, each = rng.randint(11, 39), rng.randint(11, 25)
+        rest = _chain(rng, _LENGTH[level] - 1, 999, "+++---**/", start=boxes * each)
+        chain = Chain(boxes, (("*", each), *rest.ops), rest.end)
+        opening, events = f"{name} has {boxes} boxes with {each} {things} each.", rest.ops
+    else:
+        chain = _forward(rng, level, _LENGTH[level])
+        opening, events = f"{name} has {chain.start} {things}.", chain.ops
+    question = f"{opening} {_story_events(rng, name, events)} How many {things} does {name} have now?"
+    return Problem(question, str(chain.end), "story", level, chain)
+
+
+def _chain_question(rng: random.Random, chain: Chain) -> str:
+    if rng.random() < 0.5:
+        return f"Start with {chain.start}. Then {_orders(chain.ops)}. What is the result?"
+    return f"I think of {chain.start}. I {_orders(chain.ops)}. What do I get?"
+
+
+def chain(rng: random.Random, level: int) -> Problem:
+    """A bare chain of operations."""
+    facts = _forward(rng, level, _LENGTH[level])
+    return Problem(_chain_question(rng, facts), str(facts.end), "chain", level, facts)
+
+
+def long_chain(rng: random.Random, level: int) -> Problem:
+    """A chain of ``level`` easy operations: long, but careful work solves it nearly always."""
+    facts = _chain(rng, level, 299, "+++---*")
+    return Problem(_chain_question(rng, facts), str(facts.end), "long-chain", level, facts)
+
+
+def story_back(rng: random.Random, level: int) -> Problem:
+    """A story told forwards and asked backwards: following the story from the final count is wrong."""
+    name, things = rng.choice(NAMES), rng.choice(OBJECTS)
+    facts = _backward(rng, level, 299, 0.0)
+    events = _story_events(rng, name, facts.ops)
+    question = (
+        f"{name} has some {things}. {events} Now {name} has {facts.end}. How many {things} did {name} have at first?"
+    )
+    return Problem(question, str(facts.start), "story-back", level, facts)
+
+
+def puzzle_back(rng: random.Random, level: int) -> Problem:
+    """The same trap over ``level`` operations, with two-digit factors: right work is long and error-prone."""
+    facts = _backward(rng, level, 999, 0.3)
+    question = f"I think of a number. I {_orders(facts.ops)}. I get {facts.end}. What was the number?"
+    return Problem(question, str(facts.start), "puzzle-back", level, facts)
+
+
+def drill(rng: random.Random, level: int) -> Problem:
+    """A backward question that names the method. Only Base's corpus has these: they teach the skill, not its use."""
+    made = (story_back if rng.random() < 0.5 else puzzle_back)(rng, level)
+    return Problem(made.question + HINT, made.gold, "drill", level, made.facts)
+
+
+def value_of(expression: Expression) -> int:
+    """The value of an expression, products first."""
+    values = [term[0] if len(term) == 1 else term[0] * term[1] for term in expression.terms]
+    return values[0] + sum(v if s == "+" else -v for s, v in zip(expression.signs, values[1:], strict=True))
+
+
+def expression_text(expression: Expression) -> str:
+    """The expression as it is printed, for example ``3*14+25``."""
+    parts = ["*".join(map(str, term)) for term in expression.terms]
+    return parts[0] + "".join(s + p for s, p in zip(expression.signs, parts[1:], strict=True))
+
+
+def expression(rng: random.Random, level: int) -> Problem:
+    """Sums and differences of products."""
+    n = 2 if level <= 3 else 3
+
+    def term() -> tuple[int, ...]:
+        if rng.random() < 0.45:
+            return (rng.randint(2, 99),)
+        wide = level >= 4 and rng.random() < 0.4
+        return (rng.randint(11, 39) if wide else rng.randint(2, 9), rng.randint(2, 9 if level == 1 else 19))
+
+    def candidate() -> Expression | None:
+        made = Expression(tuple(term() for _ in range(n)), tuple(rng.choice("+-") for _ in range(n - 1)))
+        partial = [value_of(Expression(made.terms[: i + 1], made.signs[:i])) for i in range(n)]
+        product_later = any(len(t) == 2 for t in made.terms[1:]) or level == 1
+        return made if product_later and min(partial) >= 0 and max(partial) <= 999 else None
+
+    facts = _first(1000, "expression", candidate)
+    return Problem(f"Compute {expression_text(facts)}.", str(value_of(facts)), "expression", level, facts)
+
+
+def compare(rng: random.Random, level: int) -> Problem:
+    """Multiple choice: which of four small expressions is the largest, or the smallest?"""
+    largest = rng.random() < 0.5
+
+    def option() -> tuple[int, str, int]:
+        sign = rng.choice("+-*")
+        if sign == "*":
+            return rng.randint(2, 29 if level > 1 else 12), sign, rng.randint(3, 9)
+        return rng.randint(60, 199), sign, rng.randint(3, 59)
+
+    def candidate() -> Comparison | None:
+        made = Comparison(tuple(option() for _ in LETTERS), largest)
+        return made if len(set(option_values(made))) == len(LETTERS) else None
+
+    facts = _first(1000, "comparison", candidate)
+    values = option_values(facts)
+    gold = LETTERS[values.index(max(values) if largest else min(values))]
+    listed = " ".join(f"({x}) {a}{s}{b}" for x, (a, s, b) in zip(LETTERS, facts.options, strict=True))
+    return Problem(f"Which is the {'largest' if largest else 'smallest'}? {listed}", gold, "compare", level, facts)
+
+
+def option_values(facts: Comparison) -> list[int]:
+    """The four values of a comparison, in the order of the letters."""
+    return [apply(a, (sign, b)) for a, sign, b in facts.options]
+
+
+def lookup(rng: random.Random, level: int) -> Problem:
+    """Multiple choice: which of four close values is the end of a chain?"""
+    made = _chain(rng, level + 1, 299, "+++---**/")
+    values = {made.end}
+    while len(values) < len(LETTERS):
+        values.add(near(rng, made.end))
+    options = sorted(values)
+    rng.shuffle(options)
+    listed = " ".join(f"({x}) {v}" for x, v in zip(LETTERS, options, strict=True))
+    question = f"Start with {made.start}. Then {_orders(made.ops)}. Which is the result? {listed}"
+    facts = Lookup(made, tuple(options))
+    return Problem(question, LETTERS[options.index(made.end)], "lookup", level, facts)
+
+
+def listing(rng: random.Random, level: int) -> Problem:
+    """A list of ``level`` + 1 words under formal constraints that a program can check exactly."""
+    category = rng.choice(tuple(CATEGORIES))
+    words = CATEGORIES[category]
+    forbidden, first = rng.sample(words, 2)
+    if rng.random() < 0.5:
+        forbidden = ""
+    if rng.random() < 0.6:
+        first = ""
+    closing = rng.choice(CLOSINGS)
+    facts = Listing(
+        category, level + 1, rng.choice(tuple(CASES)), rng.choice(tuple(SEPARATORS)), forbidden, first, closing
+    )
+    question = f"Write {facts.n} {category} in {facts.case} case separated by {facts.separator}."
+    question += f" Start with {first}." if first else ""
+    question += f" Do not use {forbidden}." if forbidden else ""
+    question += f" Then write {closing} on a new line." if closing else ""
+    return Problem(question, "", "listing", level, facts, listing_checks(facts))
+
+
+def listing_checks(facts: Listing) -> dict[str, dict[str, Any]]:
+    """The checks that a listing's response has to pass, in the form that the benchmark's row carries."""
+    separator = SEPARATORS[facts.separator]
+    checks: dict[str, dict[str, Any]] = {
+        "count": {"n": facts.n, "separator": separator},
+        "members": {"words": list(CATEGORIES[facts.category]), "separator": separator},
+        "case": {"style": facts.case},
+        "closing": {"line": facts.closing},
+    }
+    if facts.forbidden:
+        checks["forbid"] = {"word": facts.forbidden}
+    if facts.first:
+        checks["first"] = {"word": facts.first, "separator": separator}
+    return checks
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """A family of questions and the levels at which it is defined."""
+
+    make: Callable[[random.Random, int], Problem]
+    levels: tuple[int, ...]
+
+
+KINDS: dict[str, Kind] = {
+    "story": Kind(story, (1, 2, 3, 4, 5)),
+    "chain": Kind(chain, (1, 2, 3, 4, 5)),
+    "expression": Kind(expression, (1, 2, 3, 4, 5)),
+    "long-chain": Kind(long_chain, (7, 8)),
+    "story-back": Kind(story_back, (2, 3)),
+    "puzzle-back": Kind(puzzle_back, (3, 4, 5, 6)),
+    "drill": Kind(drill, (2, 3, 4, 5)),
+    "compare": Kind(compare, (1, 2)),
+    "lookup": Kind(lookup, (1, 2)),
+    "listing": Kind(listing, (1, 2, 3, 4, 5)),
+}
+"""Every family of questions, by the name that recipes and benchmark rows use."""
+
+
+def draw(rng: random.Random, kind: str, split: Split, levels: tuple[int, ...] = ()) -> Problem:
+    """Draw one problem of a kind that belongs to ``split``, at one of ``levels`` (default: all of the kind's)."""
+    made = KINDS[kind]
+    allowed = levels or made.levels
+
+    def candidate() -> Problem | None:
+        problem = made.make(rng, rng.choice(allowed))
+        return problem if split_of(problem.question) == split else None
+
+    return _first(10_000, f"{split} question of kind {kind}", candidate)
+
+
+def distinct(rng: random.Random, kind: str, split: Split, n: int) -> Iterator[Problem]:
+    """Yield ``n`` problems with distinct questions; a family too small for that is an error, not an endless loop."""
+    seen: set[str] = set()
+    for _ in range(50 * n):
+        if len(seen) == n:
+            return
+        problem = draw(rng, kind, split)
+        if problem.question not in seen:
+            seen.add(problem.question)
+            yield problem
+    if len(seen) < n:
+        raise RuntimeError(f"only {len(seen)} distinct {split} questions of kind {kind}, {n} asked")
