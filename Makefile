@@ -1,0 +1,61 @@
+# Two commands are enough on a fresh machine with Python 3.11: `make demo` and `make test`. Each does its whole set-up.
+.DEFAULT_GOAL := help
+SHELL := /bin/bash
+.SHELLFLAGS := -eu -o pipefail -c
+
+PYTHON ?= python3
+# More flags for pip, for example an index with CPU builds of torch.
+PIP_FLAGS ?=
+CORES ?= all
+DEMO ?= config/demo.yaml
+
+INSTALLED := .venv/.installed
+export PATH := $(CURDIR)/.venv/bin:$(PATH)
+export HF_HUB_OFFLINE ?= 1
+export TOKENIZERS_PARALLELISM ?= false
+
+.PHONY: help setup demo test check format schema zoo perf report clean
+
+help: ## list the targets
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
+
+setup: $(INSTALLED) ## build .venv with pinned versions
+
+$(INSTALLED): pyproject.toml constraints.txt
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "searchlens needs Python 3.11 or newer; set PYTHON=..."; exit 1; }
+	$(PYTHON) -m venv .venv
+	.venv/bin/pip install --quiet --disable-pip-version-check $(PIP_FLAGS) -c constraints.txt setuptools wheel torch
+	.venv/bin/pip install --quiet --disable-pip-version-check --no-build-isolation $(PIP_FLAGS) -c constraints.txt -e '.[torch,dev]'
+	@touch $@
+
+demo: $(INSTALLED) ## sample the micro pair under every policy; tables, figures and results/report.html
+	@workflow/demo.sh $(DEMO) $(CORES)
+
+test: $(INSTALLED) ## run the tests
+	.venv/bin/python -m pytest -n 2 $(PYTEST_FLAGS)
+
+check: $(INSTALLED) ## format and lint: ruff, mypy, snakefmt, snakemake --lint
+	.venv/bin/ruff format --check .
+	.venv/bin/ruff check .
+	.venv/bin/mypy src
+	.venv/bin/snakefmt --check Snakefile workflow/rules
+	.venv/bin/snakemake --lint --quiet all
+
+format: $(INSTALLED) ## format everything
+	.venv/bin/ruff format .
+	.venv/bin/ruff check --fix .
+	.venv/bin/snakefmt Snakefile workflow/rules
+
+schema: $(INSTALLED) ## generate workflow/schemas/ and config/README.md from the typed configuration
+	.venv/bin/python -m searchlens.document
+
+zoo: $(INSTALLED) ## retrain the micro pair from scratch (one GPU, under 20 minutes)
+	.venv/bin/python -m searchlens.zoo train
+
+perf: $(INSTALLED) ## measure speed as ratios against named baselines
+	.venv/bin/python perf/engine.py
+	.venv/bin/python perf/planning.py
+	.venv/bin/python perf/landscape.py
+
+clean: ## remove results and logs, keep the environment
+	rm -rf results logs .snakemake

@@ -1,0 +1,66 @@
+"""searchlens: from checkpoints and questions to tables, figures and a report.
+
+    snakemake                                     the study of config/, on this machine
+    snakemake --configfile config/demo.yaml       the same at laptop size
+    snakemake --profile slurm                     on a cluster
+    snakemake results/landscape/<checkpoint>/<benchmark>/points.parquet     one cell
+
+Stages, one file each under workflow/rules/: generate, score, landscape, recovery, figures, tables.
+"""
+
+from snakemake.utils import min_version
+
+min_version("9.20")
+
+
+configfile: "config/config.yaml"
+configfile: "config/models.yaml"
+configfile: "config/benchmarks.yaml"
+configfile: "config/policies.yaml"
+configfile: "config/boptr.yaml"
+
+
+include: "workflow/rules/common.smk"
+include: "workflow/rules/generate.smk"
+include: "workflow/rules/score.smk"
+include: "workflow/rules/landscape.smk"
+include: "workflow/rules/recovery.smk"
+include: "workflow/rules/figures.smk"
+include: "workflow/rules/tables.smk"
+
+
+report: "workflow/report/workflow.rst"
+
+
+onstart:
+    save_snapshot(dict(GRID.config))
+
+
+onerror:
+    print(f"Something failed; what was sampled is kept. Logs: {LOGS}/<stage>/...")
+
+
+localrules:
+    all,
+    samples,
+    landscapes,
+
+
+rule all:
+    input:
+        TABLES,
+        FIGURES,
+        LANDSCAPES,
+        MANIFESTS,
+
+
+rule samples:
+    """Sampling only: every manifest of the study."""
+    input:
+        MANIFESTS,
+
+
+rule landscapes:
+    """Everything up to the landscapes, for studies with no pair to compare."""
+    input:
+        LANDSCAPES,

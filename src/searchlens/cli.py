@@ -1,0 +1,267 @@
+"""`searchlens`: one subcommand per stage, usable without Snakemake, and the tools around the store.
+
+Stages read the configuration either from YAML files (``--config``, merged over the defaults) or from the snapshot that
+a Snakemake run took when it started (``--snapshot``), so that editing the configuration meanwhile changes nothing.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import logging
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from searchlens import __version__, config, files
+from searchlens.errors import InputError
+from searchlens.grid import Grid, canonical, digest, fingerprint, known
+
+log = logging.getLogger("searchlens")
+
+
+def snapshot_path(grid_config: dict[str, Any]) -> Path:
+    """Where the snapshot of a configuration lies; named by its content, so it never changes."""
+    return Path(grid_config["results"]) / "config" / f"{digest(grid_config, 12)}.json"
+
+
+def save_snapshot(grid_config: dict[str, Any]) -> Path:
+    """Write the snapshot once; returns its path."""
+    path = snapshot_path(grid_config)
+    if not path.exists():
+        files.replace_text(path, canonical(grid_config))
+    return path
+
+
+def _grid(args: argparse.Namespace) -> Grid:
+    if args.snapshot:
+        path = Path(args.snapshot)
+        if not path.exists():
+            raise InputError(f"{path} does not exist", "the configuration changed since this run was planned; start the run again")
+        return Grid(json.loads(path.read_text()))
+    return Grid(config.plain(config.load([*config.DEFAULT_FILES, *args.config])))
+
+
+def _cell(grid: Grid, args: argparse.Namespace) -> tuple[str, str]:
+    checkpoints = {checkpoint for checkpoint, _ in grid.cells}
+    names = {benchmark for _, benchmark in grid.cells}
+    return known(args.checkpoint, checkpoints, "model"), known(args.benchmark, names, "benchmark")
+
+
+# ---- stages
+
+
+def _generate(args: argparse.Namespace) -> None:
+    from searchlens.generate import generate
+
+    grid = _grid(args)
+    checkpoint, benchmark = _cell(grid, args)
+    manifests = [Path(args.manifest)] if args.manifest else grid.manifests(checkpoint, benchmark)
+    for manifest in manifests:
+        generate(grid, checkpoint, benchmark, manifest, threads=args.threads)
+
+
+def _score(args: argparse.Namespace) -> None:
+    from searchlens.pipeline import score_cell
+
+    grid = _grid(args)
+    score_cell(grid, *_cell(grid, args), [Path(path) for path in args.manifests], Path(args.output))
+
+
+def _landscape(args: argparse.Namespace) -> None:
+    from searchlens.pipeline import landscape_cell
+
+    landscape_cell(_grid(args), Path(args.scores), Path(args.output))
+
+
+def _recovery(args: argparse.Namespace) -> None:
+    from searchlens.pipeline import recovery_cell
+
+    recovery_cell(_grid(args), Path(args.base), Path(args.rl), Path(args.output))
+
+
+def _figures(args: argparse.Namespace) -> None:
+    from searchlens.pipeline import figures_cell
+
+    figures_cell(_grid(args), args.pair, args.benchmark, Path(args.output))
+
+
+def _tables(args: argparse.Namespace) -> None:
+    from searchlens.pipeline import write_tables
+
+    write_tables(_grid(args), Path(args.output))
+
+
+# ---- around the store
+
+
+def _plan(args: argparse.Namespace) -> None:
+    from searchlens.plan import show_plan
+
+    show_plan(_grid(args))
+
+
+def _verify(args: argparse.Namespace) -> None:
+    from searchlens import shards
+
+    damaged, count = [], 0
+    for _, damage in shards.verify(_grid(args)):
+        count += 1
+        if damage:
+            damaged.append(damage)
+            print(damage.why)
+    print(f"{count} shards checked, {len(damaged)} damaged or missing")
+    if damaged:
+        raise InputError(f"{len(damaged)} of {count} shards are damaged or missing", "the next run makes them again, and only them")
+
+
+def _prune(args: argparse.Namespace) -> None:
+    import shutil
+
+    from searchlens import shards
+
+    grid = _grid(args)
+    folders, manifests = shards.unreferenced(grid), shards.stale_manifests(grid)
+    for path in [*folders, *manifests]:
+        print(path)
+        if args.delete:
+            shutil.rmtree(path) if path.is_dir() else path.unlink()
+    verb = "deleted" if args.delete else "would be deleted (add --delete)"
+    print(f"{len(folders)} generation folders and {len(manifests)} manifests {verb}")
+
+
+def _rerun(args: argparse.Namespace) -> None:
+    from searchlens import shards
+
+    grid = _grid(args)
+    args.checkpoint = args.model
+    checkpoint, benchmark = _cell(grid, args)
+    if args.policy:
+        known(args.policy, [name for g in grid.generations(checkpoint, benchmark) for name in g.policies], "policy")
+    chosen = shards.chosen(grid, checkpoint, benchmark, args.policy)
+    if args.damaged:
+        chosen = [shard for shard in chosen if not shard.present]
+    moved = shards.set_aside(grid, chosen)
+    for path in moved:
+        print(path)
+    print(f"{len(chosen)} shards moved aside; run snakemake as usual: it samples them again")
+
+
+def _import(args: argparse.Namespace) -> None:
+    from searchlens.pipeline import import_samples
+
+    record = import_samples(_grid(args), Path(args.file), args.model, args.role, args.benchmark, args.policy, args.grader)
+    print(f"imported {args.file} as {record}; run snakemake as usual")
+
+
+def _fingerprint(args: argparse.Namespace) -> None:
+    print(fingerprint(Path(args.path)))
+
+
+def _check(args: argparse.Namespace) -> None:
+    grid = _grid(args)
+    for checkpoint, benchmark in grid.cells:
+        grid.generations(checkpoint, benchmark)
+    print(f"configuration is sound: {len(grid.cells)} cells, {len(grid.pair_cells)} pairs x benchmarks")
+
+
+def _schema(args: argparse.Namespace) -> None:
+    print(config.schema_text(), end="")
+
+
+def _snapshot(args: argparse.Namespace) -> None:
+    print(save_snapshot(dict(_grid(args).config)))
+
+
+# ---- arguments
+
+
+class _Formatter(argparse.ArgumentDefaultsHelpFormatter):
+    pass
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="searchlens", description=__doc__.splitlines()[0], formatter_class=_Formatter)
+    parser.add_argument("--version", action="version", version=__version__)
+    commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
+
+    def command(name: str, run: Callable[[argparse.Namespace], None], text: str) -> argparse.ArgumentParser:
+        sub = commands.add_parser(name, help=text, description=text, formatter_class=_Formatter)
+        sub.add_argument("--config", nargs="*", default=[], metavar="YAML", help="merged over config/*.yaml")
+        sub.add_argument("--snapshot", default="", metavar="JSON", help="a run's snapshot, instead of YAML files")
+        sub.set_defaults(run=run)
+        return sub
+
+    def cell(sub: argparse.ArgumentParser) -> None:
+        sub.add_argument("--checkpoint", required=True)
+        sub.add_argument("--benchmark", required=True)
+
+    sub = command("generate", _generate, "sample what the store lacks of one cell")
+    cell(sub)
+    sub.add_argument("--manifest", default="", help="one pool's manifest; without it, every pool of the cell")
+    sub.add_argument("--threads", type=int, default=1)
+    sub = command("score", _score, "grade the samples of one cell")
+    cell(sub)
+    sub.add_argument("--output", required=True)
+    sub.add_argument("manifests", nargs="*", help="the cell's manifests")
+    sub = command("landscape", _landscape, "operating points of one cell")
+    sub.add_argument("--scores", required=True)
+    sub.add_argument("--output", required=True, help="folder")
+    sub = command("recovery", _recovery, "is the RL curve inside the Base landscape?")
+    sub.add_argument("--base", required=True, help="landscape folder of the Base checkpoint")
+    sub.add_argument("--rl", required=True, help="landscape folder of the RL checkpoint")
+    sub.add_argument("--output", required=True, help="folder")
+    sub = command("figures", _figures, "draw the figures of one pair and benchmark")
+    sub.add_argument("--pair", required=True)
+    sub.add_argument("--benchmark", required=True)
+    sub.add_argument("--output", required=True, help="folder")
+    sub = command("tables", _tables, "write the tables and overview figures of the whole study")
+    sub.add_argument("--output", required=True, help="results folder")
+
+    command("plan", _plan, "policy, id, done or missing, estimated tokens")
+    command("verify", _verify, "hash every shard against its record")
+    sub = command("prune", _prune, "list generations that the configuration no longer names")
+    sub.add_argument("--delete", action="store_true", help="delete them")
+    sub = command("rerun", _rerun, "move shards aside, so that the next run samples them again")
+    sub.add_argument("--model", required=True, help="checkpoint")
+    sub.add_argument("--benchmark", required=True)
+    sub.add_argument("--policy", default="")
+    sub.add_argument("--damaged", action="store_true", help="only shards that are not what their record says")
+    sub = command("import", _import, "bring your own samples (docs/import.md)")
+    sub.add_argument("file", metavar="FILE.jsonl")
+    sub.add_argument("--model", required=True, help="pair")
+    sub.add_argument("--role", required=True, choices=("base", "rl"))
+    sub.add_argument("--benchmark", required=True)
+    sub.add_argument("--policy", required=True)
+    sub.add_argument("--grader", choices=("math", "choice"), default="math", help="for a benchmark of your own")
+    sub = command("fingerprint", _fingerprint, "fingerprint of a checkpoint folder")
+    sub.add_argument("path")
+    command("check", _check, "validate the configuration and everything it names")
+    command("schema", _schema, "print the JSON schema of the configuration")
+    command("snapshot", _snapshot, "write the merged configuration into the results folder")
+    return parser
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one subcommand.
+
+    Returns
+    -------
+    int
+        0; 2 for wrong input, whose message is printed without a traceback.
+    """
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(message)s", datefmt="%H:%M:%S", stream=sys.stderr)
+    args = _parser().parse_args(argv)
+    try:
+        args.run(args)
+    except InputError as error:
+        print(f"searchlens: error: {error}", file=sys.stderr)
+        return 2
+    except BrokenPipeError:
+        return 0
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

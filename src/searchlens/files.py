@@ -1,0 +1,92 @@
+"""Publishing files so that a reader never sees half of one and a writer never replaces another's."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from fcntl import LOCK_EX, LOCK_NB, flock
+from pathlib import Path
+
+from searchlens.errors import InputError
+
+
+def _temporary(target: Path) -> Path:
+    """A name beside ``target`` that no glob for its suffix matches."""
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        handle, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.", suffix=".tmp")
+    except OSError as error:
+        raise InputError(f"cannot write to {target.parent}: {error.strerror}", "make the results folder writable, or set `results` to another one") from None
+    os.close(handle)
+    return Path(name)
+
+
+def _write(target: Path, write: Callable[[Path], None]) -> Path:
+    temporary = _temporary(target)
+    try:
+        write(temporary)
+        with temporary.open("rb") as stream:
+            os.fsync(stream.fileno())
+        temporary.chmod(0o644)
+    except BaseException:
+        temporary.unlink(missing_ok=True)
+        raise
+    return temporary
+
+
+def publish(target: Path, write: Callable[[Path], None]) -> bool:
+    """Make ``target`` appear whole, unless it exists already.
+
+    Parameters
+    ----------
+    target : Path
+    write : callable
+        Given a temporary path beside ``target``, writes the content there.
+
+    Returns
+    -------
+    bool
+        False when somebody else published first; theirs stays.
+    """
+    temporary = _write(target, write)
+    try:
+        os.link(temporary, target)
+    except FileExistsError:
+        return False
+    finally:
+        temporary.unlink(missing_ok=True)
+    return True
+
+
+def replace(target: Path, write: Callable[[Path], None]) -> None:
+    """Make ``target`` appear whole, in place of what was there: for files that are derived and not content-addressed."""
+    os.replace(_write(target, write), target)
+
+
+def replace_text(target: Path, text: str) -> None:
+    """``replace`` for a text file."""
+    replace(target, lambda path: path.write_text(text) and None)
+
+
+@contextmanager
+def exclusive(lock: Path, what: str) -> Iterator[None]:
+    """Hold a lock file for the duration; the lock ends with the process, however it ends.
+
+    Raises
+    ------
+    InputError
+        Another process holds it.
+    """
+    try:
+        lock.parent.mkdir(parents=True, exist_ok=True)
+        stream = lock.open("w")
+    except OSError as error:
+        raise InputError(f"cannot write to {lock.parent}: {error.strerror}", "make the results folder writable, or set `results` to another one") from None
+    with stream:
+        try:
+            flock(stream, LOCK_EX | LOCK_NB)
+        except OSError:
+            raise InputError(f"another run is {what}", "wait for it to end, or stop it; nothing it made is lost") from None
+        yield

@@ -1,0 +1,309 @@
+"""The only stage that needs a model: one job samples one pool of policies of one (checkpoint, benchmark).
+
+The engine starts once, and only if something is lacking. Finished chunks are kept beside the shards, so a killed job
+resumes at the last chunk; a chunk is a block of questions of one generation, and its batches depend on it alone. The
+manifest is written last.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+from polars.exceptions import PolarsError
+from tokenizers import Tokenizer
+
+from searchlens import files, seeds, shards
+from searchlens.benchmarks import Question, prompts
+from searchlens.engines.base import Engine, Request, Sampling
+from searchlens.errors import InputError
+from searchlens.grid import Generation, Grid, Pool, fingerprint, gaps
+from searchlens.progress import Progress
+from searchlens.search.autoregressive import autoregressive
+from searchlens.search.driver import Candidate, Failure, run
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Chunk:
+    """Samples [start, stop) of questions [first, last) of one generation."""
+
+    generation: Generation
+    folder: Path
+    start: int
+    stop: int
+    first: int
+    last: int
+
+    @property
+    def path(self) -> Path:
+        """Where a finished chunk waits for its shard; not a ``.parquet`` name, so that no glob takes it for one."""
+        return self.folder / "chunks" / f"s{self.start:05d}-{self.stop:05d}.q{self.first:05d}-{self.last:05d}.chunk"
+
+    @property
+    def samples(self) -> int:
+        return (self.stop - self.start) * (self.last - self.first)
+
+
+def chunks_of(generation: Generation, folder: Path, start: int, stop: int, questions: int, chunk_samples: int) -> list[Chunk]:
+    """Cut a missing range into blocks of whole questions of about ``chunk_samples`` samples each, of equal size."""
+    blocks = max(1, round(questions * (stop - start) / chunk_samples))
+    edges = [round(questions * i / blocks) for i in range(blocks + 1)]
+    return [Chunk(generation, folder, start, stop, a, b) for a, b in zip(edges, edges[1:], strict=False) if a < b]
+
+
+class Prompter:
+    """Questions to token ids and back, with the checkpoint's own tokenizer.
+
+    Parameters
+    ----------
+    folder : Path
+        Checkpoint.
+    template : str
+        Name of the prompt template.
+    """
+
+    def __init__(self, folder: Path, template: str) -> None:
+        self.template = template
+        self.tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
+        self.stop_ids = _stop_ids(folder)
+
+    def encode(self, question: Question) -> tuple[int, ...]:
+        return tuple(self.tokenizer.encode(prompts.render(self.template, question.text)).ids)
+
+    def decode(self, tokens: Sequence[Sequence[int]]) -> list[str]:
+        return self.tokenizer.decode_batch([list(row) for row in tokens], skip_special_tokens=True)
+
+
+def _stop_ids(folder: Path) -> tuple[int, ...]:
+    for name in ("generation_config.json", "config.json"):
+        path = folder / name
+        eos = json.loads(path.read_text()).get("eos_token_id") if path.exists() else None
+        if eos is not None:
+            return tuple(eos) if isinstance(eos, list) else (eos,)
+    raise InputError(f"checkpoint {folder} names no end-of-sequence token", "set eos_token_id in its generation_config.json")
+
+
+class Job:
+    """Everything that sampling one pool needs; expensive parts are made when first used.
+
+    Parameters
+    ----------
+    grid : Grid
+    pool : Pool
+    threads : int
+        CPU threads of the engine.
+    """
+
+    def __init__(self, grid: Grid, pool: Pool, threads: int) -> None:
+        self.grid, self.pool, self.threads = grid, pool, threads
+        self.spec = grid.config["checkpoints"][pool.checkpoint]
+        self.folder = grid.root / self.spec["path"]
+        self.questions = grid.questions(pool.benchmark)
+        self.max_tokens = int(grid.config["benchmarks"][pool.benchmark]["max_tokens"])
+
+    @cached_property
+    def prompter(self) -> Prompter:
+        return Prompter(self.folder, self.spec["template"])
+
+    @cached_property
+    def prompts(self) -> list[tuple[int, ...]]:
+        return [self.prompter.encode(question) for question in self.questions]
+
+    @cached_property
+    def engine(self) -> Engine:
+        """Checks the weights against their declared fingerprint, then loads them."""
+        declared = self.spec["sha256"]
+        if declared and (found := fingerprint(self.folder)) != declared:
+            raise InputError(
+                f"checkpoint {self.folder} has fingerprint {found[:12]}…, the configuration declares {declared[:12]}…",
+                f"restore the files, or update checkpoints.{self.pool.checkpoint}.sha256 if the change is meant",
+            )
+        from searchlens.engines.transformers import TransformersEngine  # torch takes seconds to import
+
+        started = time.monotonic()
+        engine = TransformersEngine(
+            str(self.folder), device=self.spec["device"], dtype=self.spec["dtype"], max_rows=self.spec["max_rows"], threads=self.threads
+        )
+        log.info("loaded %s in %.1f s", self.pool.checkpoint, time.monotonic() - started)
+        return engine
+
+    @cached_property
+    def hardware(self) -> shards.Provenance:
+        import torch
+
+        from searchlens import __version__
+
+        device = torch.cuda.get_device_name() if str(getattr(self.engine, "device", "cpu")).startswith("cuda") else "cpu"
+        return shards.Provenance(0.0, device, 1, f"{self.spec['engine']} {__version__} torch {torch.__version__}")
+
+    def lacking(self) -> list[tuple[Generation, int, int, list[Chunk]]]:
+        """Missing ranges with the chunks each is cut into."""
+        size = int(self.grid.config["chunk_samples"])
+        found = []
+        for generation, start, stop in self.grid.lacking(self.pool):
+            folder = self.grid.folder(self.pool.checkpoint, self.pool.benchmark, generation.id)
+            found.append((generation, start, stop, chunks_of(generation, folder, start, stop, len(self.questions), size)))
+        return found
+
+
+def _requests(job: Job, chunk: Chunk) -> Iterator[tuple[tuple[int, int], Request]]:
+    local = Sampling(**chunk.generation.spec["policy"]["local"])
+    for q in range(chunk.first, chunk.last):
+        for sample in range(chunk.start, chunk.stop):
+            seed = seeds.sample_seed(chunk.generation.id, job.questions[q].id, sample)
+            yield (q, sample), Request(job.prompts[q], local, seed, job.max_tokens, job.prompter.stop_ids)
+
+
+def sample_chunk(job: Job, chunk: Chunk, done: Callable[[int], None] = lambda count: None) -> pl.DataFrame:
+    """Draw the samples of a chunk.
+
+    Returns
+    -------
+    DataFrame
+        ``shards.SAMPLES``, by question, then sample.
+
+    Raises
+    ------
+    RuntimeError
+        A controller failed; the message says which sample and why.
+    """
+    controllers = ((key, autoregressive(request)) for key, request in _requests(job, chunk))
+    found: dict[tuple[int, int], Candidate] = {}
+    for key, outcome in run(controllers, job.engine):
+        if isinstance(outcome, Failure):
+            raise RuntimeError(f"{job.pool.benchmark} question {job.questions[key[0]].id}, sample {key[1]}: {outcome.reason}")
+        found[key] = outcome[0]
+        done(1)
+    keys = sorted(found)
+    picked = [found[key] for key in keys]
+    return pl.DataFrame(
+        {
+            "question": [job.questions[q].id for q, _ in keys],
+            "sample": [sample for _, sample in keys],
+            "text": job.prompter.decode([c.tokens.tolist() for c in picked]),
+            "tokens": [c.tokens for c in picked],
+            "logprobs": [c.logprobs for c in picked],
+            "sampling_logprobs": [c.sampling_logprobs for c in picked],
+            "n_tokens": [len(c.tokens) for c in picked],
+            "mean_logprob": [float(np.mean(c.logprobs, dtype=np.float64)) for c in picked],
+            "finish": [c.finish for c in picked],
+        },
+        schema=shards.SAMPLES,
+    )
+
+
+def _finished(chunk: Chunk) -> tuple[pl.DataFrame, float] | None:
+    """A chunk that an earlier job finished, with its seconds; an unreadable one is removed."""
+    if not chunk.path.exists():
+        return None
+    try:
+        frame = pl.read_parquet(chunk.path)
+        seconds = float(pl.read_parquet_metadata(chunk.path)["wall_seconds"])
+        if frame.height == chunk.samples and frame.schema == shards.SAMPLES:
+            return frame, seconds
+    except (PolarsError, OSError, KeyError, ValueError):
+        pass
+    log.warning("%s is unreadable and is made again", chunk.path)
+    chunk.path.unlink()
+    return None
+
+
+def _made(job: Job, chunk: Chunk, progress: Progress) -> tuple[pl.DataFrame, float]:
+    if kept := _finished(chunk):
+        progress.add(chunk.samples, "kept from an earlier run")
+        return kept
+    started = time.monotonic()
+    frame = sample_chunk(job, chunk, lambda count: progress.add(count, ", ".join(chunk.generation.policies)))
+    seconds = time.monotonic() - started
+    files.replace(chunk.path, lambda path: shards.write_parquet(frame, path, {"wall_seconds": repr(seconds)}))
+    return frame, seconds
+
+
+def _make_range(job: Job, generation: Generation, start: int, stop: int, chunks: list[Chunk], progress: Progress) -> None:
+    made = [_made(job, chunk, progress) for chunk in chunks]
+    folder = job.grid.folder(job.pool.checkpoint, job.pool.benchmark, generation.id)
+    provenance = replace(job.hardware, wall_seconds=sum(seconds for _, seconds in made))
+    shards.publish(
+        folder,
+        start,
+        stop,
+        pl.concat([frame for frame, _ in made]),
+        generation_id=generation.id,
+        policies=generation.policies,
+        provenance=provenance,
+    )
+    for chunk in chunks:
+        chunk.path.unlink(missing_ok=True)
+    if (folder / "chunks").is_dir() and not any((folder / "chunks").iterdir()):
+        (folder / "chunks").rmdir()
+
+
+def _describe(grid: Grid, pool: Pool) -> dict[str, Any]:
+    entries = []
+    for generation in pool.generations:
+        folder = grid.folder(pool.checkpoint, pool.benchmark, generation.id)
+        present = [shard for shard in shards.shards(folder) if shard.present]
+        entries.append(
+            {
+                "id": generation.id,
+                "policies": list(generation.policies),
+                "samples": generation.samples,
+                "spec": generation.spec,
+                "shards": [{"file": s.path.name, "rows": s.sidecar["rows"], "sha256": s.sidecar["sha256"]} for s in present],
+            }
+        )
+    return {"pool": pool.name, "checkpoint": pool.checkpoint, "benchmark": pool.benchmark, "generations": entries}
+
+
+def generate(grid: Grid, checkpoint: str, benchmark: str, manifest: Path, *, threads: int = 1) -> None:
+    """Sample what the store lacks of one pool, then write its manifest.
+
+    Parameters
+    ----------
+    grid : Grid
+    checkpoint, benchmark : str
+    manifest : Path
+        ``Grid.current_manifest`` of the pool; its name says which pool.
+    threads : int
+        CPU threads of the engine.
+
+    Raises
+    ------
+    InputError
+        Unknown pool, checkpoint files missing or changed, prompt too long, results folder not writable, or another
+        job sampling the same pool.
+    """
+    pool = grid.find_pool(checkpoint, benchmark, str(manifest))
+    job = Job(grid, pool, threads)
+    lock = grid.results / "locks" / f"{checkpoint}.{benchmark}.{pool.name}"
+    with files.exclusive(lock, f"sampling {checkpoint}/{benchmark} {pool.name}"):
+        _discard_damaged_gaps(job)
+        lacking = job.lacking()
+        total = sum(chunk.samples for *_, chunks in lacking for chunk in chunks)
+        log.info("%s/%s %s: %d policies, %d samples to draw", checkpoint, benchmark, pool.name, len(pool.generations), total)
+        progress = Progress(f"{checkpoint}/{benchmark}", total, "samples")
+        for generation, start, stop, chunks in lacking:
+            _make_range(job, generation, start, stop, chunks, progress)
+        files.replace_text(manifest, json.dumps(_describe(grid, pool), indent=1))
+    if total:
+        job.engine.close()
+
+
+def _discard_damaged_gaps(job: Job) -> None:
+    """Move aside sidecars and files of shards that ``gaps`` calls missing, so that publishing does not meet them."""
+    for generation in job.pool.generations:
+        folder = job.grid.folder(job.pool.checkpoint, job.pool.benchmark, generation.id)
+        if gaps(folder, generation.samples):
+            gone = [shard for shard in shards.shards(folder) if not shard.present]
+            for path in shards.set_aside(job.grid, gone):
+                log.warning("moved aside %s", path)

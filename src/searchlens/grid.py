@@ -1,0 +1,478 @@
+"""What there is to do: configuration in, cells, generation ids and file names out.
+
+Standard library only (and modules that import nothing else), because the Snakefile imports this several times per job.
+The content of a generation id is decided here and nowhere else; so is what "have it" means (``gaps``): planner, job,
+scorer and verifier all ask these functions.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from searchlens import benchmarks, policies
+from searchlens.benchmarks import prompts
+from searchlens.errors import InputError
+
+GENERATION_VERSION = 1
+"""Raised by hand when the same request would give other tokens."""
+
+FINGERPRINT_LIMIT = 256 * 2**20
+"""Bytes of weights beyond which a fingerprint is not computed at planning time."""
+
+_WEIGHT_FILES = ("config.json", "tokenizer.json", "*.safetensors")
+_SHARD = re.compile(r"s(\d{5,})-(\d{5,})\.json")
+_MANIFEST = re.compile(r"(pool-[0-9a-f]{8})(?:\.r(\d+))?\.json")
+
+
+def canonical(value: Any) -> str:
+    """JSON with sorted keys and no spaces: equal values give equal text."""
+    return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+
+
+def digest(value: Any, length: int) -> str:
+    """The first ``length`` hexadecimal digits of the sha256 of ``canonical(value)``."""
+    return hashlib.sha256(canonical(value).encode()).hexdigest()[:length]
+
+
+def file_sha256(path: Path) -> str:
+    """sha256 of a file's bytes, read in pieces."""
+    with path.open("rb") as stream:
+        return hashlib.file_digest(stream, "sha256").hexdigest()
+
+
+def weight_files(folder: Path) -> list[Path]:
+    """The files of a checkpoint that decide what it generates.
+
+    Raises
+    ------
+    InputError
+        The folder or one of ``config.json``, ``tokenizer.json``, ``*.safetensors`` is missing.
+    """
+    if not folder.is_dir():
+        raise InputError(f"checkpoint folder {folder} does not exist", "check checkpoints.<name>.path in config/models.yaml")
+    found: list[Path] = []
+    for pattern in _WEIGHT_FILES:
+        matches = sorted(folder.glob(pattern))
+        if not matches:
+            raise InputError(f"checkpoint {folder} lacks {pattern}", "is it complete, and in transformers layout with safetensors?")
+        found += matches
+    return found
+
+
+def fingerprint(folder: Path) -> str:
+    """sha256 over the hashes of a checkpoint's weight, configuration and tokenizer files."""
+    return digest({path.name: file_sha256(path) for path in weight_files(folder)}, 64)
+
+
+@dataclass(frozen=True)
+class Generation:
+    """One stream of samples per question: everything that decides its tokens is in ``spec``.
+
+    Attributes
+    ----------
+    id : str
+        12 hexadecimal digits of the sha256 of ``spec``.
+    policies : tuple of str
+        The configured names that resolve to it, in configuration order.
+    samples : int
+        Samples per question wanted; not part of the id.
+    spec : mapping
+        Plain JSON.
+    """
+
+    id: str
+    policies: tuple[str, ...]
+    samples: int
+    spec: Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Pool:
+    """The generations that one job makes with one engine start."""
+
+    checkpoint: str
+    benchmark: str
+    generations: tuple[Generation, ...]
+
+    @cached_property
+    def name(self) -> str:
+        """``pool-<hash8>``, by the ids and sample counts whatever their order."""
+        return "pool-" + digest(sorted((g.id, g.samples) for g in self.generations), 8)
+
+
+@dataclass(frozen=True)
+class Shard:
+    """One published range of samples, as its sidecar describes it."""
+
+    path: Path
+    start: int
+    stop: int
+    sidecar: Mapping[str, Any]
+
+    @cached_property
+    def present(self) -> bool:
+        """Whether the file is there and holds what its sidecar states.
+
+        Size and modification time are compared; only a file whose time differs (edited, or copied without times) is
+        hashed. ``searchlens verify`` hashes all and brings the times of sound files up to date.
+        """
+        try:
+            found = self.path.stat()
+        except FileNotFoundError:
+            return False
+        if found.st_size != self.sidecar["bytes"]:
+            return False
+        return found.st_mtime_ns == self.sidecar["mtime_ns"] or file_sha256(self.path) == self.sidecar["sha256"]
+
+
+def read_json(path: Path) -> Any:
+    """A JSON file; damage is an ``InputError`` that names it."""
+    try:
+        return json.loads(path.read_text())
+    except (ValueError, UnicodeDecodeError) as error:
+        raise InputError(f"{path} is damaged: {error}", "`searchlens verify` lists what is damaged; delete this file and run again") from None
+
+
+def shards(folder: Path) -> list[Shard]:
+    """The shards of one generation, by start; those whose file is gone included."""
+    if not folder.is_dir():
+        return []
+    found = []
+    for path in folder.iterdir():
+        if match := _SHARD.fullmatch(path.name):
+            found.append(Shard(path.with_suffix(".parquet"), int(match[1]), int(match[2]), read_json(path)))
+    return sorted(found, key=lambda shard: (shard.start, shard.stop))
+
+
+def gaps(folder: Path, samples: int) -> list[tuple[int, int]]:
+    """Ranges of [0, samples) that no present shard covers: the one meaning of "missing".
+
+    Parameters
+    ----------
+    folder : Path
+        ``generations/<checkpoint>/<benchmark>/<id>``.
+    samples : int
+        Samples per question wanted.
+
+    Returns
+    -------
+    list of (start, stop)
+        In order, disjoint; empty when everything is there.
+    """
+    missing, reached = [], 0
+    for shard in shards(folder):
+        if shard.stop <= reached or not shard.present:
+            continue
+        if shard.start > reached:
+            missing.append((reached, min(shard.start, samples)))
+        reached = max(reached, shard.stop)
+        if reached >= samples:
+            break
+    if reached < samples:
+        missing.append((reached, samples))
+    return [(start, stop) for start, stop in missing if start < stop]
+
+
+@dataclass(frozen=True)
+class Import:
+    """One pool of samples that somebody brought (``searchlens import``)."""
+
+    pair: str
+    role: str
+    checkpoint: str
+    benchmark: str
+    policy: str
+    id: str
+    samples: int
+    grader: str
+    questions: str
+
+    @classmethod
+    def read(cls, path: Path) -> Import:
+        return cls(**read_json(path))
+
+
+class Grid:
+    """All cells of a configuration and where their files lie.
+
+    Parameters
+    ----------
+    config : mapping
+        Validated configuration (``searchlens.config.validate``), as plain JSON types.
+    root : Path, optional
+        What relative paths are relative to.
+    """
+
+    def __init__(self, config: Mapping[str, Any], root: Path = Path()) -> None:
+        self.config = config
+        self.root = root
+        self.results = root / config["results"]
+        self._policies = {name: policies.from_spec(name, spec) for name, spec in config["policies"].items()}
+
+    # ---- what is asked for
+
+    @cached_property
+    def imports(self) -> tuple[Import, ...]:
+        """Everything that was imported into this results folder."""
+        return tuple(Import.read(path) for path in sorted((self.results / "imports").glob("*/*/*/*.json")))
+
+    @cached_property
+    def pairs(self) -> dict[str, dict[str, str]]:
+        """Pair name to its two checkpoints: the configured ones of this study, then imported ones."""
+        configured = {name: dict(self.config["pairs"][name]) for name in self.config["study"]["pairs"]}
+        for item in self.imports:
+            configured.setdefault(item.pair, {})[item.role] = item.checkpoint
+        return configured
+
+    def sampled(self, benchmark: str) -> bool:
+        """Whether the benchmark is sampled in this run, rather than read from recorded samples."""
+        chosen = self.config["study"]["sample"]
+        return chosen == "all" or benchmark in chosen
+
+    @cached_property
+    def cells(self) -> tuple[tuple[str, str], ...]:
+        """(checkpoint, benchmark) of this study, imports last."""
+        study = self.config["study"]
+        checkpoints = dict.fromkeys(c for p in study["pairs"] for c in (self.config["pairs"][p]["base"], self.config["pairs"][p]["rl"]))
+        wanted = dict.fromkeys((c, b) for c in checkpoints for b in study["benchmarks"])
+        wanted.update(dict.fromkeys((item.checkpoint, item.benchmark) for item in self.imports))
+        return tuple(wanted)
+
+    @cached_property
+    def pair_cells(self) -> tuple[tuple[str, str], ...]:
+        """(pair, benchmark) for which both checkpoints have a cell."""
+        cells, order = set(self.cells), dict.fromkeys(benchmark for _, benchmark in self.cells)
+        both = [(name, roles) for name, roles in self.pairs.items() if set(roles) == {"base", "rl"}]
+        return tuple((name, b) for name, roles in both for b in order if {(roles["base"], b), (roles["rl"], b)} <= cells)
+
+    def imported(self, checkpoint: str, benchmark: str) -> tuple[Import, ...]:
+        """Imported policies of one cell."""
+        return tuple(i for i in self.imports if (i.checkpoint, i.benchmark) == (checkpoint, benchmark))
+
+    # ---- questions
+
+    def benchmark(self, name: str) -> Mapping[str, Any]:
+        """Path, hash, grader and limits of a benchmark, configured or imported.
+
+        Raises
+        ------
+        InputError
+            Unknown name.
+        """
+        if name in self.config["benchmarks"]:
+            return self.config["benchmarks"][name]
+        for item in self.imports:
+            if item.benchmark == name:
+                return {"path": item.questions, "sha256": None, "questions": None, "grader": item.grader, "title": name}
+        raise InputError(f"benchmark {name!r} is unknown; known: {sorted(self.config['benchmarks'])}")
+
+    def questions(self, name: str) -> tuple[benchmarks.Question, ...]:
+        """The questions of a benchmark that this configuration uses, read once."""
+        if name not in self._questions:
+            spec = self.benchmark(name)
+            self._questions[name] = benchmarks.load(self.root / spec["path"], expected_sha256=spec["sha256"], limit=spec["questions"])
+        return self._questions[name]
+
+    @cached_property
+    def _questions(self) -> dict[str, tuple[benchmarks.Question, ...]]:
+        return {}
+
+    # ---- generations
+
+    def samples(self, benchmark: str) -> int:
+        """Samples per question wanted for a benchmark."""
+        return int(self.config["benchmarks"][benchmark]["samples"] or self.config["samples"])
+
+    @cached_property
+    def _fingerprints(self) -> dict[str, str]:
+        return {}
+
+    def fingerprint(self, checkpoint: str) -> str:
+        """The declared fingerprint of a checkpoint, or the computed one where it is small.
+
+        Raises
+        ------
+        InputError
+            Files missing, or too large to hash at planning time.
+        """
+        spec = self.config["checkpoints"][checkpoint]
+        if checkpoint not in self._fingerprints:
+            files = weight_files(self.root / spec["path"])
+            if spec["sha256"] is None and sum(path.stat().st_size for path in files) > FINGERPRINT_LIMIT:
+                raise InputError(
+                    f"checkpoint {checkpoint!r} is too large to hash at every start",
+                    f"run `searchlens fingerprint {spec['path']}` once and set checkpoints.{checkpoint}.sha256",
+                )
+            self._fingerprints[checkpoint] = spec["sha256"] or fingerprint(self.root / spec["path"])
+        return self._fingerprints[checkpoint]
+
+    @cached_property
+    def _content(self) -> dict[str, str]:
+        return {}
+
+    def content_hash(self, benchmark: str) -> str:
+        """Hash of the questions in use."""
+        if benchmark not in self._content:
+            self._content[benchmark] = benchmarks.content_hash(self.questions(benchmark))
+        return self._content[benchmark]
+
+    def _spec(self, checkpoint: str, benchmark: str, policy: policies.Policy) -> dict[str, Any]:
+        weights = self.config["checkpoints"][checkpoint]
+        return {
+            "version": GENERATION_VERSION,
+            "weights": self.fingerprint(checkpoint),
+            "engine": {"family": weights["engine"], "dtype": weights["dtype"], "quantization": None},
+            "questions": self.content_hash(benchmark),
+            "template": prompts.describe(weights["template"]),
+            "policy": policy.resolved(),
+            "seed": self.config["seed"],
+            "max_tokens": self.config["benchmarks"][benchmark]["max_tokens"],
+        }
+
+    def generations(self, checkpoint: str, benchmark: str) -> tuple[Generation, ...]:
+        """What is sampled for a cell, in configuration order; policies that resolve alike share one."""
+        if benchmark not in self.config["benchmarks"] or checkpoint not in self.config["checkpoints"] or not self.sampled(benchmark):
+            return ()
+        found: dict[str, Generation] = {}
+        for name in dict.fromkeys([*self.pool_policies(benchmark), *self.config["references"]]):
+            policy = self._policies[name]
+            spec = self._spec(checkpoint, benchmark, policy)
+            key = digest(spec, 12)
+            names = (*found[key].policies, name) if key in found else (name,)
+            found[key] = Generation(key, names, 1 if policy.deterministic else self.samples(benchmark), spec)
+        return tuple(found.values())
+
+    def pool_policies(self, benchmark: str) -> list[str]:
+        """Names in the pool of a configured benchmark, in order, references left out."""
+        return list(self.config["pools"][self.config["benchmarks"][benchmark]["pool"]])
+
+    def policy(self, name: str) -> policies.Policy | None:
+        """The policy of a name: configured, spelled by the name, or None for an imported one with a name of its own."""
+        if name in self._policies:
+            return self._policies[name]
+        try:
+            return policies.parse(name)
+        except InputError:
+            return None
+
+    def pools(self, checkpoint: str, benchmark: str) -> tuple[Pool, ...]:
+        """The cell's generations cut into jobs, in configuration order."""
+        todo, size = self.generations(checkpoint, benchmark), int(self.config["pool_size"])
+        return tuple(Pool(checkpoint, benchmark, todo[i : i + size]) for i in range(0, len(todo), size))
+
+    def find_pool(self, checkpoint: str, benchmark: str, manifest: str) -> Pool:
+        """The pool that a manifest's file name stands for.
+
+        Raises
+        ------
+        InputError
+            No current pool has that name: the configuration changed since this run was planned.
+        """
+        match = _MANIFEST.fullmatch(Path(manifest).name)
+        for pool in self.pools(checkpoint, benchmark):
+            if match and pool.name == match[1]:
+                return pool
+        raise InputError(
+            f"{manifest}: {checkpoint}/{benchmark} has no such pool",
+            "the configuration changed since this run was planned; start the run again",
+        )
+
+    # ---- file names
+
+    def folder(self, checkpoint: str, benchmark: str, generation_id: str) -> Path:
+        """Where the shards of one generation lie."""
+        return self.results / "generations" / checkpoint / benchmark / generation_id
+
+    def current_manifest(self, pool: Pool) -> Path:
+        """The manifest that stands for the store as it is.
+
+        The highest fill round on disk when everything it covers is present and nothing is newer; otherwise the next
+        round, which does not exist yet, so that a run makes it. No side effects.
+        """
+        folder = self.results / "manifests" / pool.checkpoint / pool.benchmark
+        rounds = {-1}
+        if folder.is_dir():
+            for path in folder.iterdir():
+                if (match := _MANIFEST.fullmatch(path.name)) and match[1] == pool.name:
+                    rounds.add(int(match[2] or 0))
+        latest = max(rounds)
+        if latest >= 0 and self._is_current(folder / _manifest_name(pool.name, latest), pool):
+            return folder / _manifest_name(pool.name, latest)
+        return folder / _manifest_name(pool.name, latest + 1)
+
+    def _is_current(self, manifest: Path, pool: Pool) -> bool:
+        written = manifest.stat().st_mtime_ns
+        for generation in pool.generations:
+            folder = self.folder(pool.checkpoint, pool.benchmark, generation.id)
+            if gaps(folder, generation.samples):
+                return False
+            if any(shard.path.stat().st_mtime_ns > written for shard in shards(folder) if shard.present):
+                return False
+        return True
+
+    def manifests(self, checkpoint: str, benchmark: str) -> list[Path]:
+        """Current manifests of a cell."""
+        return [self.current_manifest(pool) for pool in self.pools(checkpoint, benchmark)]
+
+    def import_records(self, checkpoint: str, benchmark: str) -> list[Path]:
+        """Registry files of a cell's imported policies."""
+        return [import_path(self.results, i.benchmark, i.pair, i.role, i.policy) for i in self.imported(checkpoint, benchmark)]
+
+    def lacking(self, pool: Pool) -> Iterator[tuple[Generation, int, int]]:
+        """(generation, start, stop) that the store does not have, in order."""
+        for generation in pool.generations:
+            for start, stop in gaps(self.folder(pool.checkpoint, pool.benchmark, generation.id), generation.samples):
+                yield generation, start, stop
+
+    def scores(self, checkpoint: str, benchmark: str) -> Path:
+        """Graded samples of a cell: made by this run, or recorded ones."""
+        spec = self.benchmark(benchmark)
+        if self.sampled(benchmark) or self.imported(checkpoint, benchmark):
+            return self.results / "scores" / checkpoint / f"{benchmark}.parquet"
+        return self.root / spec["recorded"] / checkpoint / f"{benchmark}.parquet"
+
+    def source(self, checkpoint: str, benchmark: str) -> str:
+        """``sampled``, ``imported`` or ``recorded``: said in figures."""
+        if self.imported(checkpoint, benchmark):
+            return "imported"
+        return "sampled" if self.sampled(benchmark) else "recorded"
+
+
+def _manifest_name(pool: str, fill: int) -> str:
+    return f"{pool}.json" if fill == 0 else f"{pool}.r{fill}.json"
+
+
+def import_path(results: Path, benchmark: str, pair: str, role: str, policy: str) -> Path:
+    """Registry file of one imported pool."""
+    return results / "imports" / benchmark / pair / role / f"{policy}.json"
+
+
+def known(name: str, names: Iterable[str], what: str) -> str:
+    """``name`` when it is one of ``names``; otherwise an ``InputError`` that lists them."""
+    allowed = sorted(names)
+    if name not in allowed:
+        raise InputError(f"{what} {name!r} is unknown; known: {', '.join(allowed) or '(none)'}")
+    return name
+
+
+_STAGE_SOURCES = {
+    "score": ("score.py", "verdicts.py", "grading/*.py", "schemas.py"),
+    "landscape": ("landscape*", "landscape/*.py", "uncertainty.py", "schemas.py"),
+    "recovery": ("recovery*", "recovery/*.py", "uncertainty.py", "policies.py"),
+    "figures": ("figures/*.py",),
+    "tables": ("tables.py", "figures/*.py"),
+}
+
+
+def stage_source(stage: str) -> str:
+    """Hash of the code of a stage, so that editing it reruns the stage; sampling has ``GENERATION_VERSION`` instead."""
+    package = Path(__file__).parent
+    paths = sorted(p for pattern in _STAGE_SOURCES[stage] for p in package.glob(pattern) if p.suffix == ".py")
+    return digest({str(path.relative_to(package)): file_sha256(path) for path in paths}, 12)

@@ -1,0 +1,42 @@
+"""Progress that reads well both on a terminal and in a log file: one line every few seconds, with rate and time left."""
+
+from __future__ import annotations
+
+import logging
+import time
+
+from tqdm import tqdm
+
+log = logging.getLogger(__name__)
+
+
+class Progress:
+    """Count work done and say how far it is, now and then.
+
+    Parameters
+    ----------
+    label : str
+        What is being worked on.
+    total : int
+        Units in all.
+    unit : str
+        Name of a unit.
+    every : float
+        Seconds between lines.
+    """
+
+    def __init__(self, label: str, total: int, unit: str, every: float = 10.0) -> None:
+        self.label, self.total, self.unit, self.every = label, total, unit, every
+        self.done = 0
+        self.started = self._said = time.monotonic()
+
+    def add(self, count: int, note: str = "") -> None:
+        """Count ``count`` units done."""
+        self.done += count
+        now = time.monotonic()
+        if now - self._said >= self.every or self.done >= self.total:
+            self._said = now
+            bar = tqdm.format_meter(
+                self.done, self.total, now - self.started, ncols=100, unit=f" {self.unit}", unit_scale=True, prefix=self.label, ascii=" ="
+            )
+            log.info("%s%s", bar, f"  {note}" if note else "")

@@ -1,0 +1,261 @@
+"""The store of samples: schema, atomic publication, reading with checks, verification and pruning.
+
+A shard is a range of samples of every question of one generation. It is published by hard link, which never overwrites,
+and described by a JSON sidecar (rows, bytes, sha256, tokens, wall seconds, device). The Parquet file holds nothing but
+content, so sampling again on the same kind of machine gives the same bytes.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import time
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+from polars.exceptions import PolarsError
+
+from searchlens import files
+from searchlens.errors import InputError
+from searchlens.grid import Generation, Grid, Shard, file_sha256, gaps, import_path, shards
+
+SCHEMA_VERSION = 1
+
+SAMPLES = pl.Schema(
+    {
+        "question": pl.String(),
+        "sample": pl.UInt32(),
+        "text": pl.String(),
+        "tokens": pl.List(pl.Int32()),
+        "logprobs": pl.List(pl.Float32()),
+        "sampling_logprobs": pl.List(pl.Float32()),
+        "n_tokens": pl.UInt32(),
+        "mean_logprob": pl.Float32(),
+        "finish": pl.String(),
+    }
+)
+"""One row per sample. ``tokens`` and the log-probabilities are null for imported samples that lack them."""
+
+
+@dataclass(frozen=True)
+class Provenance:
+    """What making a shard took: recorded beside it, never part of its content.
+
+    Attributes
+    ----------
+    wall_seconds : float
+        Of sampling, model loading not included.
+    device : str
+        As torch names it.
+    device_count : int
+        Devices held meanwhile.
+    engine : str
+        Family and version.
+    """
+
+    wall_seconds: float
+    device: str
+    device_count: int
+    engine: str
+
+
+def shard_path(folder: Path, start: int, stop: int) -> Path:
+    """File of samples [start, stop) of a generation."""
+    return folder / f"s{start:05d}-{stop:05d}.parquet"
+
+
+def _ordered(samples: pl.DataFrame) -> pl.DataFrame:
+    return samples.select(SAMPLES.names()).cast(dict(SAMPLES))
+
+
+def write_parquet(samples: pl.DataFrame, path: Path, metadata: Mapping[str, str]) -> None:
+    """Write samples with metadata; zstd level 3."""
+    _ordered(samples).write_parquet(path, compression="zstd", compression_level=3, metadata=dict(metadata))
+
+
+def publish(
+    folder: Path, start: int, stop: int, samples: pl.DataFrame, *, generation_id: str, policies: Iterable[str], provenance: Provenance
+) -> Shard:
+    """Publish samples [start, stop) of a generation with their sidecar; an existing shard stays as it is.
+
+    Parameters
+    ----------
+    folder : Path
+        ``Grid.folder`` of the generation.
+    start, stop : int
+        Range of the sample stream.
+    samples : DataFrame
+        Columns of ``SAMPLES``; every question once per sample, in benchmark order.
+    generation_id : str
+        Written into the file, so that a shard in the wrong place is noticed.
+    policies : iterable of str
+        Names, for people.
+    provenance : Provenance
+
+    Returns
+    -------
+    Shard
+    """
+    target = shard_path(folder, start, stop)
+    metadata = {"searchlens.schema": str(SCHEMA_VERSION), "searchlens.generation": generation_id, "searchlens.range": f"{start}-{stop}"}
+    files.publish(target, lambda path: write_parquet(samples, path, metadata))
+    sidecar = {
+        "generation": generation_id,
+        "policies": list(policies),
+        "start": start,
+        "stop": stop,
+        "rows": samples.height,
+        "tokens": int(samples["n_tokens"].sum()),
+        "bytes": target.stat().st_size,
+        "mtime_ns": target.stat().st_mtime_ns,
+        "sha256": file_sha256(target),
+        **asdict(provenance),
+    }
+    files.publish(target.with_suffix(".json"), lambda path: _write_sidecar(path, sidecar))
+    return Shard(target, start, stop, sidecar)
+
+
+def _write_sidecar(path: Path, sidecar: Mapping[str, Any]) -> None:
+    path.write_text(json.dumps(dict(sidecar), indent=1))
+
+
+def _damaged(path: Path, why: str) -> InputError:
+    checkpoint, benchmark = path.parts[-4:-2] if len(path.parts) >= 4 else ("<checkpoint>", "<benchmark>")
+    return InputError(
+        f"shard {path} cannot be used: {why}",
+        f"`searchlens rerun --model {checkpoint} --benchmark {benchmark} --damaged` moves it aside; the next run makes it again",
+    )
+
+
+def read(shard: Shard, generation_id: str, columns: Iterable[str] | None = None) -> pl.DataFrame:
+    """Samples of one shard, checked against its sidecar and its id.
+
+    Raises
+    ------
+    InputError
+        Missing, truncated, of another generation or schema: names the file, what was found and the cure.
+    """
+    if not shard.path.exists():
+        raise _damaged(shard.path, "it is missing")
+    found = shard.path.stat().st_size
+    if found != shard.sidecar["bytes"]:
+        raise _damaged(shard.path, f"it has {found} bytes, its sidecar says {shard.sidecar['bytes']} (truncated?)")
+    if not shard.present:
+        raise _damaged(shard.path, "its sha256 is not the one in its sidecar (bytes were changed)")
+    try:
+        metadata = pl.read_parquet_metadata(shard.path)
+        samples = pl.read_parquet(shard.path, columns=list(columns) if columns else None)
+    except (PolarsError, OSError) as error:
+        raise _damaged(shard.path, f"it is not readable Parquet ({str(error).splitlines()[0]})") from None
+    if metadata.get("searchlens.generation") != generation_id:
+        raise _damaged(shard.path, f"it belongs to generation {metadata.get('searchlens.generation')!r}, not {generation_id!r} (foreign)")
+    if metadata.get("searchlens.schema") != str(SCHEMA_VERSION):
+        raise _damaged(shard.path, f"its schema version is {metadata.get('searchlens.schema')!r}, this searchlens reads {SCHEMA_VERSION}")
+    if samples.height != shard.sidecar["rows"]:
+        raise _damaged(shard.path, f"it has {samples.height} rows, its sidecar says {shard.sidecar['rows']}")
+    return samples
+
+
+def read_generation(folder: Path, generation_id: str, samples: int, columns: Iterable[str] | None = None) -> pl.DataFrame:
+    """Samples [0, samples) of one generation, from as many shards as it takes.
+
+    Raises
+    ------
+    InputError
+        A range is missing, or a shard cannot be used.
+    """
+    if missing := gaps(folder, samples):
+        raise InputError(f"{folder} lacks samples {missing}", "run snakemake again: it makes what is missing")
+    wanted = list(columns) if columns else None
+    parts = [read(shard, generation_id, wanted) for shard in shards(folder) if shard.present and shard.start < samples]
+    return pl.concat(parts).filter(pl.col("sample") < samples).unique(["question", "sample"], keep="first", maintain_order=True)
+
+
+@dataclass(frozen=True)
+class Damage:
+    """One shard that does not hold what it should."""
+
+    shard: Shard
+    checkpoint: str
+    benchmark: str
+    why: str
+
+
+def verify(grid: Grid) -> Iterator[tuple[Shard, Damage | None]]:
+    """Hash every shard in the store against its sidecar, and read it; sound copies get their new time noted.
+
+    Yields
+    ------
+    tuple of (Shard, Damage or None)
+    """
+    for folder in sorted((grid.results / "generations").glob("*/*/*")):
+        checkpoint, benchmark, generation_id = folder.parts[-3:]
+        for shard in shards(folder):
+            yield shard, _damage(shard, checkpoint, benchmark, generation_id)
+
+
+def _damage(shard: Shard, checkpoint: str, benchmark: str, generation_id: str) -> Damage | None:
+    try:
+        if shard.path.exists() and file_sha256(shard.path) != shard.sidecar["sha256"]:
+            raise _damaged(shard.path, "its sha256 is not the one in its sidecar (bytes were changed)")
+        read(shard, generation_id)
+    except InputError as error:
+        return Damage(shard, checkpoint, benchmark, error.message)
+    if (time_now := shard.path.stat().st_mtime_ns) != shard.sidecar["mtime_ns"]:
+        files.replace(shard.path.with_suffix(".json"), lambda path: _write_sidecar(path, {**shard.sidecar, "mtime_ns": time_now}))
+    return None
+
+
+def set_aside(grid: Grid, chosen: Iterable[Shard]) -> list[Path]:
+    """Move shards and their sidecars out of the store, into ``<results>/aside/<time>/``; nothing is deleted.
+
+    Returns
+    -------
+    list of Path
+        Where they lie now.
+    """
+    stamp = time.strftime("%Y%m%dT%H%M%S")
+    moved = []
+    for shard in chosen:
+        for path in (shard.path, shard.path.with_suffix(".json")):
+            if path.exists():
+                target = grid.results / "aside" / stamp / path.relative_to(grid.results / "generations")
+                target.parent.mkdir(parents=True, exist_ok=True)
+                moved.append(Path(shutil.move(path, target)))
+    return moved
+
+
+def chosen(grid: Grid, checkpoint: str, benchmark: str, policy: str | None) -> list[Shard]:
+    """Shards of one cell, or of one policy of it."""
+    wanted: list[Generation] = [g for g in grid.generations(checkpoint, benchmark) if policy is None or policy in g.policies]
+    return [shard for g in wanted for shard in shards(grid.folder(checkpoint, benchmark, g.id))]
+
+
+def unreferenced(grid: Grid) -> list[Path]:
+    """Generation folders that the configuration and the imports no longer name.
+
+    A configuration names only the checkpoints and benchmarks of its study: folders of others are left alone.
+    """
+    referenced, cells = set(), set(grid.cells)
+    for checkpoint, benchmark in cells:
+        referenced |= {grid.folder(checkpoint, benchmark, g.id) for g in grid.generations(checkpoint, benchmark)}
+        referenced |= {grid.folder(checkpoint, benchmark, item.id) for item in grid.imported(checkpoint, benchmark)}
+    folders = sorted((grid.results / "generations").glob("*/*/*"))
+    return [folder for folder in folders if folder.parts[-3:-1] in cells and folder not in referenced]
+
+
+def stale_manifests(grid: Grid) -> list[Path]:
+    """Manifests of this study's cells that no current pool has, or that a later fill round replaced."""
+    current = {path for cell in grid.cells for path in grid.manifests(*cell)}
+    found = sorted((grid.results / "manifests").glob("*/*/pool-*.json"))
+    return [path for path in found if path.parts[-3:-1] in set(grid.cells) and path not in current]
+
+
+def record_import(grid: Grid, record: Mapping[str, Any]) -> Path:
+    """Register an imported pool, so that planning finds it."""
+    path = import_path(grid.results, record["benchmark"], record["pair"], record["role"], record["policy"])
+    files.replace_text(path, json.dumps(dict(record), indent=1, sort_keys=True))
+    return path

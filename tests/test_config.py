@@ -1,0 +1,85 @@
+"""Wrong configuration must be refused whole, before anything is scheduled, in words that say what to change."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from searchlens import config, document
+from searchlens.errors import InputError
+
+ROOT = Path(__file__).parents[1]
+
+
+@pytest.fixture
+def raw() -> dict[str, Any]:
+    merged: dict[str, Any] = {}
+    for path in config.DEFAULT_FILES:
+        merged = config.merge(merged, yaml.safe_load((ROOT / path).read_text()))
+    return merged
+
+
+def refusal(raw: dict[str, Any]) -> str:
+    with pytest.raises(InputError) as error:
+        config.validate(raw)
+    return str(error.value)
+
+
+def test_the_shipped_configuration_and_its_overlays_are_valid() -> None:
+    files = [ROOT / path for path in config.DEFAULT_FILES]
+    for overlay in (None, "demo", "ci"):
+        loaded = config.load([*files, ROOT / f"config/{overlay}.yaml"] if overlay else files)
+        assert loaded.default_policy in loaded.policies
+
+
+@pytest.mark.parametrize(("path", "text"), [(document.SCHEMA, config.schema_text()), (document.README, document.readme_text())])
+def test_generated_files_agree_with_the_typed_configuration(path: Path, text: str) -> None:
+    assert (ROOT / path).read_text() == text, "run `make schema`"
+
+
+def test_all_errors_are_reported_at_once(raw: dict[str, Any]) -> None:
+    raw["benchmarks"]["math"]["max_token"] = 3
+    raw["seed"] = "42"
+    raw["checkpoints"]["micro-1m-rl"]["dtype"] = "float16"
+    said = refusal(raw)
+    assert "3 errors" in said
+    assert "benchmarks.math: 'max_token' is unknown; did you mean 'max_tokens'?" in said
+    assert "seed: Input should be a valid integer (found '42')" in said
+    assert "checkpoints.micro-1m-rl.dtype" in said
+
+
+@pytest.mark.parametrize(
+    ("where", "value", "says"),
+    [
+        (("study", "benchmarks"), ["mth"], "study.benchmarks: 'mth' is unknown; did you mean 'math'?"),
+        (("study", "pairs"), ["micro-2m"], "study.pairs: 'micro-2m' is unknown; did you mean 'micro-1m'?"),
+        (("pairs", "micro-1m", "base"), "micro", "pairs.micro-1m.base: 'micro' is unknown"),
+        (("default_policy",), "topp0.95_t1", "default_policy: 'topp0.95_t1' is unknown; did you mean 'topp0.95_t1.0'?"),
+        (("pools", "aime6"), ["temp_0.4"], "pools.aime6: 'temp_0.4' is unknown"),
+        (("policies", "topp8_t0.9"), None, "policies.topp8_t0.9: policy 'topp8_t0.9': top_p is 8.0; allowed: in (0, 1]"),
+        (("policies", "tpp0.8_t0.9"), None, "part 'tpp0.8' is not one of"),
+        (("budgets",), [1, 4, 2], "budgets: [1, 4, 2] must increase"),
+        (("budgets",), [1, 32], "exceeds samples (16)"),
+        (("benchmarks", "math", "pool"), "paper42", "benchmarks.math.pool: 'paper42' is unknown; did you mean 'paper24'?"),
+    ],
+)
+def test_a_dangling_or_malformed_name_is_refused_with_what_is_known(
+    raw: dict[str, Any], where: tuple[str, ...], value: Any, says: str
+) -> None:
+    target = raw
+    for key in where[:-1]:
+        target = target[key]
+    target[where[-1]] = value
+    assert says in refusal(raw)
+
+
+def test_a_file_that_is_not_yaml_is_named(tmp_path: Path) -> None:
+    broken = tmp_path / "broken.yaml"
+    broken.write_text("a: [1,")
+    with pytest.raises(InputError, match=r"broken\.yaml is not YAML"):
+        config.load([broken])
+
+
+def test_merging_is_by_key_and_lists_are_replaced() -> None:
+    assert config.merge({"a": {"b": 1, "c": [1, 2]}}, {"a": {"c": [3]}}) == {"a": {"b": 1, "c": [3]}}

@@ -1,0 +1,19 @@
+#!/usr/bin/env bash
+# Runs the workflow with an overlay and renders the report when something changed.
+# Usage: workflow/demo.sh OVERLAY CORES
+set -euo pipefail
+overlay=$1 cores=$2
+results=results report=results/report.html
+
+mkdir -p "$results"
+exec 9>"$results/.demo.lock"
+flock --nonblock 9 || { echo "another demo is running in this folder; wait for it, or stop it (nothing it made is lost)"; exit 1; }
+# Only a killed run leaves Snakemake's lock behind here, because this script holds a lock of its own.
+[ -z "$(ls -A .snakemake/locks 2>/dev/null)" ] || snakemake --configfile "$overlay" --unlock
+
+snakemake --configfile "$overlay" --cores "$cores"
+if [ ! -e "$report" ] || [ -n "$(find "$results/figures" "$results/tables" -newer "$report" -print -quit)" ]; then
+    snakemake --configfile "$overlay" --report "$report"
+fi
+searchlens summary --config "$overlay"
+echo "report: $report"

@@ -1,0 +1,60 @@
+"""Loads and validates the configuration, lays out the grid, and lists what the whole study consists of."""
+
+from searchlens import config as settings
+from searchlens.cli import save_snapshot, snapshot_path
+from searchlens.errors import InputError
+from searchlens.grid import Grid, canonical, stage_source
+from snakemake.exceptions import WorkflowError
+
+
+def load_grid():
+    """The grid of the merged configuration; wrong input ends planning with its own message."""
+    try:
+        grid = Grid(settings.plain(settings.validate(config)))
+        for checkpoint, name in grid.cells:
+            grid.generations(checkpoint, name)
+        return grid
+    except InputError as error:
+        raise WorkflowError(str(error)) from None
+
+
+GRID = load_grid()
+RESULTS = GRID.config["results"]
+LOGS = "logs"
+SNAPSHOT = snapshot_path(dict(GRID.config))
+
+FIGURE_NAMES = [
+    f"{figure}_{metric}"
+    for figure in ("same_policy_lines", "gap_map", "support_region", "recovery", "matching_set")
+    for metric in ("P", "Q")
+]
+TABLE_NAMES = ["udf_cost", "operating_points", "same_policy_counts", "recovery_summary", "intervals"]
+RECOVERY_NAMES = ["same_policy", "counts", "support", "near_match", "path", "geometry"]
+
+MANIFESTS = [str(path) for cell in GRID.cells for path in GRID.manifests(*cell)]
+LANDSCAPES = [f"{RESULTS}/landscape/{c}/{b}/{part}.parquet" for c, b in GRID.cells for part in ("points", "hits")]
+FIGURES = [f"{RESULTS}/figures/{p}/{b}/{figure}.svg" for p, b in GRID.pair_cells for figure in FIGURE_NAMES]
+TABLES = [f"{RESULTS}/tables/{table}.csv" for table in TABLE_NAMES] if GRID.pair_cells else []
+
+
+wildcard_constraints:
+    checkpoint=r"[^/]+",
+    benchmark=r"[^/]+",
+    pair=r"[^/]+",
+    pool=r"pool-[0-9a-f]{8}(\.r\d+)?",
+
+
+def landscape_of(role):
+    """Input function: the landscape of a pair's Base or RL checkpoint."""
+
+    def files(wildcards):
+        checkpoint = GRID.pairs[wildcards.pair][role]
+        folder = f"{RESULTS}/landscape/{checkpoint}/{wildcards.benchmark}"
+        return [f"{folder}/points.parquet", f"{folder}/hits.parquet"]
+
+    return files
+
+
+def options(stage, *sections):
+    """What a stage depends on besides its input, as one string: its source and its sections of the configuration."""
+    return canonical({"source": stage_source(stage), **{key: GRID.config[key] for key in sections}})

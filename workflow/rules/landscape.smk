@@ -1,0 +1,37 @@
+"""Operating points: every (policy, budget) read from one pool of samples, as prefixes and as expectations.
+
+REQUIRED INPUTS: graded samples of the cell, made here or recorded.
+OUTPUTS: results/landscape/<checkpoint>/<benchmark>/{points,hits}.parquet
+"""
+
+
+def graded(wildcards):
+    return GRID.scores(wildcards.checkpoint, wildcards.benchmark)
+
+
+rule landscape:
+    """Count hits at every operating point of one cell."""
+    input:
+        graded,
+    output:
+        points=f"{RESULTS}/landscape/{{checkpoint}}/{{benchmark}}/points.parquet",
+        hits=f"{RESULTS}/landscape/{{checkpoint}}/{{benchmark}}/hits.parquet",
+    log:
+        f"{LOGS}/landscape/{{checkpoint}}/{{benchmark}}.log",
+    conda:
+        "../envs/analysis.yaml"
+    params:
+        options=options("landscape", "landscape", "budgets", "seed"),
+        folder=subpath(output.points, parent=True),
+    threads: 1
+    resources:
+        mem_mb=4000,
+        runtime=30,
+    shell:
+        """
+        searchlens landscape \
+            --snapshot {SNAPSHOT:q} \
+            --scores {input:q} \
+            --output {params.folder:q} \
+            2>&1 | tee {log:q}
+        """

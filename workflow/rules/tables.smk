@@ -1,0 +1,46 @@
+"""Tables and overview figures of the whole study.
+
+REQUIRED INPUTS: every recovery analysis and landscape; manifests, for the cost table.
+OUTPUTS: results/tables/<table>.{csv,tex}, results/figures/pass_curves.{svg,pdf,png,csv}
+"""
+
+
+rule tables:
+    """Gather the study into tables and its headline figure."""
+    input:
+        [f"{RESULTS}/recovery/{p}/{b}/{name}.parquet" for p, b in GRID.pair_cells for name in RECOVERY_NAMES],
+        LANDSCAPES,
+        MANIFESTS,
+    output:
+        [
+            report(
+                f"{RESULTS}/tables/{table}.csv",
+                caption=f"../report/{table}.rst",
+                category="Study",
+                labels={"table": table.replace("_", " ")},
+            )
+            for table in TABLE_NAMES
+        ],
+        report(
+            f"{RESULTS}/figures/pass_curves.svg",
+            caption="../report/pass_curves.rst",
+            category="Study",
+            labels={"figure": "pass@k, Base and RL"},
+        ),
+    log:
+        f"{LOGS}/tables.log",
+    conda:
+        "../envs/analysis.yaml"
+    params:
+        options=options("tables", "study", "default_policy", "references"),
+    threads: 1
+    resources:
+        mem_mb=2000,
+        runtime=30,
+    shell:
+        """
+        searchlens tables \
+            --snapshot {SNAPSHOT:q} \
+            --output {RESULTS:q} \
+            2>&1 | tee {log:q}
+        """
