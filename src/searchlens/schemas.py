@@ -36,7 +36,78 @@ HITS = pl.Schema(
         "policy": pl.String(),
         "question": pl.UInt32(),
         "budget": pl.UInt32(),
-        **{metric: pl.Boolean() for metric in METRICS},
+        "P": pl.Boolean(),
+        "Q": pl.Float32(),
+        "B": pl.Boolean(),
+        "T": pl.Boolean(),
         **{f"{metric}_expected": pl.Float32() for metric in METRICS},
+    }
+)
+
+SAME_POLICY = pl.Schema(
+    {
+        "metric": pl.String(),
+        "readout": pl.String(),
+        "policy": pl.String(),
+        "budget": pl.UInt32(),
+        "base": pl.Float64(),
+        "rl": pl.Float64(),
+        "gap": pl.Float64(),
+        "lo": pl.Float64(),
+        "hi": pl.Float64(),
+    }
+)
+
+COUNTS = pl.Schema(
+    {
+        "metric": pl.String(),
+        "readout": pl.String(),
+        "budget": pl.UInt32(),
+        "ahead": pl.UInt32(),
+        "policies": pl.UInt32(),
+        "ahead_without_default": pl.UInt32(),
+        "policies_without_default": pl.UInt32(),
+    }
+)
+
+SUPPORT = pl.Schema(
+    {
+        "metric": pl.String(),
+        "readout": pl.String(),
+        "budget": pl.UInt32(),
+        "rl": pl.Float64(),
+        "rl_lo": pl.Float64(),
+        "rl_hi": pl.Float64(),
+        "envelope": pl.Float64(),
+        "envelope_policy": pl.String(),
+        "envelope_budget": pl.UInt32(),
+        "low": pl.Float64(),
+        "gap": pl.Float64(),
+        "gap_lo": pl.Float64(),
+        "gap_hi": pl.Float64(),
+        "optimism": pl.Float64(),
+        "inside": pl.Boolean(),
+    }
+)
+
+_MATCH = {
+    "target_budget": pl.UInt32(),
+    "target": pl.Float64(),
+    "policy": pl.String(),
+    "budget": pl.UInt32(),
+    "value": pl.Float64(),
+    "error": pl.Float64(),
+}
+
+NEAR_MATCH = pl.Schema({"metric": pl.String(), **_MATCH})
+
+PATH = pl.Schema({"metric": pl.String(), "kind": pl.String(), **_MATCH})
+
+GEOMETRY = pl.Schema(
+    {
+        "model": pl.String(),
+        "policy": pl.String(),
+        "budget": pl.UInt32(),
+        **{coordinate: pl.Float64() for coordinate in ("P", "Q", "T", "D", "C")},
     }
 )

@@ -1,0 +1,174 @@
+"""Graded samples as dense arrays, checked once: every readout works on these."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NoReturn
+
+import numpy as np
+import numpy.typing as npt
+import polars as pl
+
+from searchlens.errors import InputError
+from searchlens.schemas import SCORES
+
+Bools = npt.NDArray[np.bool_]
+Ints = npt.NDArray[np.int64]
+Floats = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True, eq=False)
+class Pool:
+    """The samples of all policies with equally many of them; a row is one question under one policy.
+
+    Attributes
+    ----------
+    policies : tuple of str
+        In the order of the scores; their rows follow one another.
+    questions : ndarray of uint32, shape (questions,)
+        Increasing; the same for every policy.
+    correct, valid, stopped : ndarray of bool, shape (policies * questions, samples)
+        Columns in stream order.
+    first : ndarray of int64, same shape
+        Column of the earliest sample with the same answer class; meaningless where not ``valid``.
+    tokens, score : ndarray of float, same shape
+        ``score`` is NaN throughout a policy with any unknown score.
+    """
+
+    policies: tuple[str, ...]
+    questions: npt.NDArray[np.uint32]
+    correct: Bools
+    valid: Bools
+    stopped: Bools
+    first: Ints
+    tokens: Floats
+    score: Floats
+
+    @property
+    def samples(self) -> int:
+        """Samples per question."""
+        return int(self.correct.shape[1])
+
+
+def read_pools(scores: pl.DataFrame) -> list[Pool]:
+    """Split graded samples by pool size, policies in order of appearance.
+
+    Raises
+    ------
+    InputError
+        Missing columns or values, no rows, holes, duplicates, unequal sample counts, or an answer class that is both
+        right and wrong. Names policy and question.
+    """
+    _check_columns(scores)
+    names = scores["policy"].unique(maintain_order=True)
+    keyed = scores.with_columns(code=pl.col("policy").cast(pl.Enum(names)).to_physical())
+    ordered = keyed.sort("code", "question", "sample")
+    questions = ordered["question"].unique().sort().to_numpy()
+    counts = np.bincount(ordered["code"].to_numpy(), minlength=len(names))
+    per_question = counts // len(questions)
+    _check_grid(ordered, names, questions, counts)
+    sizes = list(dict.fromkeys(per_question.tolist()))
+    if len(sizes) == 1:
+        return [_pool(ordered, tuple(names), questions, sizes[0])]
+    pools = []
+    for size in sizes:
+        members = np.flatnonzero(per_question == size)
+        part = ordered.filter(pl.col("code").is_in(members.tolist()))
+        pools.append(_pool(part, tuple(names[i] for i in members.tolist()), questions, size))
+    return pools
+
+
+def _check_columns(scores: pl.DataFrame) -> None:
+    missing = [name for name in SCORES if name not in scores.columns]
+    if missing:
+        raise InputError(f"scores: no column {', '.join(missing)}; needed are {', '.join(SCORES)}")
+    if scores.is_empty():
+        raise InputError("scores: no rows")
+    for name in SCORES:
+        if name != "score" and scores[name].null_count():
+            row = scores.filter(pl.col(name).is_null()).row(0, named=True)
+            where = f"policy {row['policy']!r}, question {row['question']}, sample {row['sample']}"
+            raise InputError(f"scores: {name} is null at {where}; only score may be")
+
+
+def _check_grid(
+    ordered: pl.DataFrame, names: pl.Series, questions: npt.NDArray[np.uint32], counts: npt.NDArray[np.intp]
+) -> None:
+    question, sample = ordered["question"].to_numpy(), ordered["sample"].to_numpy()
+    ends = np.cumsum(counts)
+    for name, start, end in zip(names, ends - counts, ends, strict=True):
+        size, rest = divmod(end - start, len(questions))
+        expected = np.repeat(questions, size), np.tile(np.arange(size), len(questions))
+        whole = rest == 0 and all(
+            np.array_equal(found[start:end], wanted) for found, wanted in zip((question, sample), expected, strict=True)
+        )
+        if not whole:
+            _explain_hole(name, question[start:end], sample[start:end], questions)
+
+
+def _explain_hole(
+    policy: str, question: npt.NDArray[np.uint32], sample: npt.NDArray[np.uint32], questions: npt.NDArray[np.uint32]
+) -> NoReturn:
+    rows = np.stack([question, sample], axis=1)
+    distinct, times = np.unique(rows, axis=0, return_counts=True)
+    absent = np.setdiff1d(questions, question)
+    size = int(sample.max()) + 1
+    present = np.bincount(np.searchsorted(questions, distinct[:, 0]), minlength=len(questions))
+    hint = "every policy needs samples 0, 1, ... of every question, each once"
+    if times.max() > 1:
+        twice = distinct[times.argmax()]
+        raise InputError(f"scores: policy {policy!r}, question {twice[0]}: sample {twice[1]} occurs twice", hint)
+    if len(absent):
+        raise InputError(f"scores: policy {policy!r}, question {absent[0]}: no samples, other policies have some", hint)
+    short = int(np.flatnonzero(present < size)[0])
+    have = distinct[distinct[:, 0] == questions[short], 1]
+    gap = np.setdiff1d(np.arange(size), have)[0]
+    raise InputError(
+        f"scores: policy {policy!r}, question {questions[short]}: {len(have)} samples, sample {gap} is missing of {size}",
+        hint,
+    )
+
+
+def _pool(part: pl.DataFrame, policies: tuple[str, ...], questions: npt.NDArray[np.uint32], samples: int) -> Pool:
+    def dense(name: str) -> npt.NDArray[np.generic]:
+        return part[name].to_numpy().reshape(-1, samples)
+
+    answer = dense("answer").astype(np.int64)
+    score = part["score"].cast(pl.Float64).fill_null(np.nan).to_numpy().reshape(len(policies), -1).copy()
+    score[np.isnan(score).any(axis=1)] = np.nan
+    pool = Pool(
+        policies=policies,
+        questions=questions,
+        correct=dense("correct").astype(bool),
+        valid=answer >= 0,
+        stopped=dense("stopped").astype(bool),
+        first=_first_of_class(answer),
+        tokens=dense("tokens").astype(float),
+        score=score.reshape(-1, samples),
+    )
+    _check_classes(pool)
+    return pool
+
+
+def _first_of_class(answer: Ints) -> Ints:
+    """Column of the earliest equal entry in each row."""
+    order = np.argsort(answer, axis=1, kind="stable")
+    ranked = np.take_along_axis(answer, order, axis=1)
+    opens = np.ones(answer.shape, dtype=bool)
+    opens[:, 1:] = ranked[:, 1:] != ranked[:, :-1]
+    start = np.maximum.accumulate(np.where(opens, np.arange(answer.shape[1]), 0), axis=1)
+    first = np.empty_like(order)
+    np.put_along_axis(first, order, np.take_along_axis(order, start, axis=1), axis=1)
+    return first
+
+
+def _check_classes(pool: Pool) -> None:
+    mixed = np.take_along_axis(pool.correct, pool.first, axis=1) != pool.correct
+    wrong = np.flatnonzero(((mixed & pool.valid) | (pool.correct & ~pool.valid)).any(axis=1))
+    if not len(wrong):
+        return
+    policy, question = divmod(int(wrong[0]), len(pool.questions))
+    where = f"policy {pool.policies[policy]!r}, question {pool.questions[question]}"
+    if (pool.correct & ~pool.valid)[wrong[0]].any():
+        raise InputError(f"scores: {where}: a sample is correct but has no valid answer (answer is negative)")
+    raise InputError(f"scores: {where}: an answer class is both right and wrong")
