@@ -1,0 +1,91 @@
+"""Figures: numbers in, files out. Each is drawn from one table of numbers, which is written beside it as CSV.
+
+Every module has ``numbers(<frames>, labels)``, which only selects and arranges rows, and ``draw(numbers, labels)``. No
+number is estimated here; rows are counted where a figure says how many it shows.
+
+====================  ==============================================================================
+same_policy_lines     Base minus RL at the same policy, by budget, one line per policy
+gap_map               the same as a map, with the policies in families
+support_region        where the RL curve lies in what search over Base reaches
+recovery              (A) Base operating points that match RL, (B) the paths chosen among them
+matching_set          every Base operating point, those matching RL at each budget highlighted
+pass_curves           Base and RL under the RL default policy, one panel per benchmark
+====================  ==============================================================================
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import polars as pl
+
+from searchlens.figures import gap_map, matching_set, pass_curves, recovery, same_policy_lines, style, support_region
+from searchlens.figures.style import Labels
+
+__all__ = ["NAMES", "Inputs", "Labels", "numbers", "write", "write_pass_curves"]
+
+NAMES = ("same_policy_lines", "gap_map", "support_region", "recovery", "matching_set")
+_MODULES = {
+    "same_policy_lines": same_policy_lines,
+    "gap_map": gap_map,
+    "support_region": support_region,
+    "recovery": recovery,
+    "matching_set": matching_set,
+}
+
+
+@dataclass(frozen=True)
+class Inputs:
+    """The frames that the figures of one pair on one benchmark are drawn from (``docs/data.md``).
+
+    Attributes
+    ----------
+    base : DataFrame
+        ``points`` of the Base checkpoint's landscape.
+    same_policy, counts, support, near_match, path : DataFrame
+        The recovery stage's files of these names.
+    """
+
+    base: pl.DataFrame
+    same_policy: pl.DataFrame
+    counts: pl.DataFrame
+    support: pl.DataFrame
+    near_match: pl.DataFrame
+    path: pl.DataFrame
+
+    @classmethod
+    def read(cls, base: Path, recovery: Path) -> Inputs:
+        """Read a Base landscape folder and a recovery folder."""
+        names = ("same_policy", "counts", "support", "near_match", "path")
+        frames = {name: pl.read_parquet(recovery / f"{name}.parquet") for name in names}
+        return cls(pl.read_parquet(base / "points.parquet"), **frames)
+
+
+def numbers(name: str, inputs: Inputs, labels: Labels) -> pl.DataFrame:
+    """What the figure ``name`` (one of ``NAMES``) shows, as one table."""
+    match name:
+        case "same_policy_lines":
+            return same_policy_lines.numbers(inputs.same_policy, inputs.counts, labels)
+        case "gap_map":
+            return gap_map.numbers(inputs.same_policy, inputs.counts, labels)
+        case "support_region":
+            return support_region.numbers(inputs.support, inputs.base, labels)
+        case "recovery":
+            return recovery.numbers(inputs.near_match, inputs.path, inputs.support, labels)
+        case "matching_set":
+            return matching_set.numbers(inputs.near_match, inputs.support, inputs.base, labels)
+    raise ValueError(f"no figure {name!r}; there are {', '.join(NAMES)}")
+
+
+def write(name: str, inputs: Inputs, labels: Labels, stem: Path) -> list[Path]:
+    """Draw the figure ``name`` and write ``stem.{svg,pdf,png,csv}``; returns the files."""
+    table = numbers(name, inputs, labels)
+    return style.save(_MODULES[name].draw(table, labels), stem, table)
+
+
+def write_pass_curves(cells: Sequence[tuple[Labels, pl.DataFrame, pl.DataFrame]], stem: Path) -> list[Path]:
+    """Draw ``pass_curves`` for cells given as (labels, Base points, RL points); returns the files."""
+    table = pass_curves.numbers(cells)
+    return style.save(pass_curves.draw(table, cells[0][0]), stem, table)

@@ -1,0 +1,145 @@
+"""Base minus RL for every policy and budget, as a map with the policies in families."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import polars as pl
+from matplotlib.axes import Axes
+from matplotlib.collections import QuadMesh
+from matplotlib.colors import LinearSegmentedColormap, Normalize
+from matplotlib.figure import Figure
+from matplotlib.transforms import ScaledTranslation
+
+from searchlens.figures import style
+from searchlens.figures.same_policy_lines import COUNTS
+from searchlens.figures.style import Labels
+
+FAMILY_GAP, STRIP = 0.5, 2.3  # in rows
+STRIP_ROWS = (0.1 - STRIP, 1.1 - STRIP)
+BAR_AT = -66  # points left of the map: beyond the names
+# Blue where RL leads, orange where Base does; white at zero, and both ends equally dark.
+COLOURS = LinearSegmentedColormap.from_list("lead", ["#08519C", "#6BAED6", "#FFFFFF", "#FD9A4E", "#A63603"])
+
+
+def numbers(same_policy: pl.DataFrame, counts: pl.DataFrame, labels: Labels) -> pl.DataFrame:
+    """One row per policy and budget; ``row`` is its place in the map, and ``marked`` says that the interval excludes 0.
+
+    Parameters
+    ----------
+    same_policy, counts : DataFrame
+        As written by the recovery stage.
+    labels : Labels
+        Chooses metric and readout.
+    """
+    chosen = {"metric": labels.metric, "readout": labels.readout}
+    gaps = style.pick(same_policy, **chosen).select("policy", "budget", "base", "rl", "gap", "lo", "hi")
+    tally = style.pick(counts, **chosen).select("budget", *COUNTS)
+    rows = _rows(style.ordered(gaps["policy"]))
+    row = pl.col("policy").replace_strict(list(rows), list(rows.values()), return_dtype=pl.Float64)
+    marked = (pl.col("lo") > 0) | (pl.col("hi") < 0)
+    return style.by_policy(gaps.with_columns(row=row, marked=marked).join(tally, on="budget", how="left"))
+
+
+def _rows(names: Sequence[str]) -> dict[str, float]:
+    heights, y = {}, 0.0
+    for i, name in enumerate(names):
+        y += FAMILY_GAP if i and style.family(name) != style.family(names[i - 1]) else 0.0
+        heights[name] = y
+        y += 1
+    return heights
+
+
+@style.styled()
+def draw(numbers: pl.DataFrame, labels: Labels) -> Figure:
+    """Draw what ``numbers`` returned."""
+    rows = dict(numbers.select("policy", "row").unique(maintain_order=True).iter_rows())
+    figure = style.new_figure(style.COLUMN, 1.5 + 0.155 * (max(rows.values()) + 1 + STRIP), labels.title, labels.source)
+    axes = figure.subplots()
+    limit = 100 * max(abs(float(gap)) for gap in numbers["gap"]) or 1.0
+    mesh = _map(axes, numbers, limit)
+    _cells(axes, numbers, limit)
+    _strip(axes, numbers)
+    _row_names(axes, rows, labels)
+    axes.set_xlabel("budget N (samples per question)")
+    lead = "Base \N{MINUS SIGN} RL (percentage points); blue: RL leads, orange: Base leads"
+    note = f"dot: {labels.confidence:.0%} interval excludes 0; red name: policy of the RL default"
+    bar = figure.colorbar(mesh, ax=axes, location="bottom", aspect=45, pad=0.02)
+    bar.outline.set_visible(False)
+    figure.supxlabel(f"{lead}\n{note}", fontsize=7)
+    return figure
+
+
+def _map(axes: Axes, rows: pl.DataFrame, limit: float) -> QuadMesh:
+    budgets, heights = sorted(set(rows["budget"])), sorted(set(rows["row"]))
+    edges = sorted({h - 0.5 for h in heights} | {h + 0.5 for h in heights})
+    values = np.full((len(edges) - 1, len(budgets)), np.nan)
+    for row, budget, gap in rows.select("row", "budget", "gap").iter_rows():
+        values[edges.index(row - 0.5), budgets.index(budget)] = 100 * gap
+    across = np.arange(len(budgets) + 1) - 0.5
+    norm = Normalize(-limit, limit)
+    mesh = axes.pcolormesh(
+        across, edges, np.ma.masked_invalid(values), cmap=COLOURS, norm=norm, edgecolor="white", linewidth=0.8
+    )
+    axes.set_ylim(heights[-1] + 0.5, heights[0] - 0.5 - STRIP)
+    axes.set_xticks(range(len(budgets)), [str(budget) for budget in budgets])
+    axes.tick_params(length=0)
+    axes.spines[:].set_visible(False)
+    return mesh
+
+
+def _cells(axes: Axes, rows: pl.DataFrame, limit: float) -> None:
+    budgets = sorted(set(rows["budget"]))
+    for row, budget, gap, marked in rows.select("row", "budget", "gap", "marked").iter_rows():
+        x, ink = budgets.index(budget), "white" if abs(100 * gap) > 0.62 * limit else "black"
+        axes.text(x, row, style.signed(gap), ha="center", va="center_baseline", fontsize=7, color=ink)
+        if marked:
+            axes.plot(x + 0.42, row, marker="o", markersize=1.8, color=ink, linestyle="none")
+
+
+def _strip(axes: Axes, rows: pl.DataFrame) -> None:
+    tally = rows.select("budget", *COUNTS).unique(maintain_order=True).sort("budget")
+    for x, (_, ahead, of, ahead_rest, of_rest) in enumerate(tally.iter_rows()):
+        for y, text in zip(STRIP_ROWS, (f"{ahead}/{of}", f"{ahead_rest}/{of_rest}"), strict=True):
+            axes.text(x, y, text, ha="center", va="center_baseline", fontsize=7)
+    axes.axhline(-0.65, color=style.MUTED, linewidth=0.6)
+
+
+def _row_names(axes: Axes, rows: dict[str, float], labels: Labels) -> None:
+    texts = ["policies with Base \N{GREATER-THAN OR EQUAL TO} RL", "without RL default", *rows]
+    axes.set_yticks([*STRIP_ROWS, *rows.values()], texts)
+    for tick, text in zip(axes.get_yticklabels(), texts, strict=True):
+        tick.set_color(style.RL_COLOUR if text == labels.default_policy else "black")
+    for kind in dict.fromkeys(map(style.family, rows)):
+        members = [rows[name] for name in rows if style.family(name) == kind]
+        _family_bar(axes, kind, min(members), max(members))
+
+
+def _family_bar(axes: Axes, kind: str, top: float, bottom: float) -> None:
+    colour = style.FAMILY_COLOURS[kind]
+    axes.annotate(
+        kind,
+        (0, (top + bottom) / 2),
+        (BAR_AT - 4, 0),
+        xycoords=("axes fraction", "data"),
+        textcoords="offset points",
+        annotation_clip=False,
+        rotation=0 if bottom - top < 2 else 90,  # upright where the family is too short for it
+        ha="right",
+        va="center",
+        fontsize=7,
+        color=colour,
+    )
+    figure = axes.get_figure(root=True)
+    assert figure is not None
+    place = axes.get_yaxis_transform() + ScaledTranslation(BAR_AT / 72, 0, figure.dpi_scale_trans)
+    axes.plot(
+        [0, 0],
+        [top - 0.4, bottom + 0.4],
+        color=colour,
+        linewidth=2,
+        transform=place,
+        clip_on=False,
+        solid_capstyle="butt",
+    )

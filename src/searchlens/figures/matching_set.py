@@ -1,0 +1,94 @@
+"""All Base operating points, and those among them that match the RL curve at each of its budgets."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import polars as pl
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+from matplotlib.patches import Patch
+
+from searchlens.figures import style
+from searchlens.figures.style import Labels
+
+SPREAD = 0.32  # of one doubling of the budget, between the outermost families
+
+
+def numbers(near_match: pl.DataFrame, support: pl.DataFrame, base: pl.DataFrame, labels: Labels) -> pl.DataFrame:
+    """One row per target budget and Base operating point, with its value and whether it is in the matching set.
+
+    Parameters
+    ----------
+    near_match, support : DataFrame
+        As written by the recovery stage.
+    base : DataFrame
+        Points of the Base checkpoint's landscape.
+    labels : Labels
+        Chooses metric and readout.
+    """
+    chosen = {"metric": labels.metric, "readout": labels.readout}
+    targets = style.pick(support, **chosen).select(target_budget="budget", target="rl").sort("target_budget")
+    points = style.by_policy(style.pick(base, **chosen).select("policy", "budget", "value")).filter(
+        pl.col("family") != "greedy"
+    )
+    keys = ["target_budget", "policy", "budget"]
+    near = style.pick(near_match, metric=labels.metric).select(*keys, matched=pl.lit(True))
+    every = targets.join(points, how="cross").join(near, on=keys, how="left", maintain_order="left")
+    return every.with_columns(pl.col("matched").fill_null(False))
+
+
+@style.styled()
+def draw(numbers: pl.DataFrame, labels: Labels) -> Figure:
+    """Draw what ``numbers`` returned."""
+    figure = style.new_figure(style.PAGE, 2.75, labels.title, labels.source)
+    targets = numbers["target_budget"].unique(maintain_order=True).to_list()
+    panels = figure.subplots(1, len(targets), sharex=True, sharey=True, squeeze=False)[0]
+    for axes, target in zip(panels, targets, strict=True):
+        _panel(axes, style.pick(numbers, target_budget=target), labels)
+    panels[0].set_ylabel("questions solved (%)")
+    panels[len(targets) // 2].set_xlabel("Base budget N (samples per question)")
+    _legend(figure, numbers, labels)
+    return figure
+
+
+def _panel(axes: Axes, rows: pl.DataFrame, labels: Labels) -> None:
+    target, budget = rows["target"][0], rows["target_budget"][0]
+    low, high = 100 * (target - labels.epsilon), 100 * (target + labels.epsilon)
+    axes.axhspan(low, high, color=style.RL_COLOUR, alpha=0.15, linewidth=0, zorder=0)
+    axes.axhline(100 * target, color=style.RL_COLOUR, linewidth=1.0, zorder=1, gid="target")
+    kinds = _kinds(rows)
+    for (kind, matched), group in rows.group_by("family", "matched", maintain_order=True):
+        place = (kinds.index(str(kind)) - (len(kinds) - 1) / 2) / max(1, len(kinds) - 1)
+        x = [n * 2 ** (2 * SPREAD * place) for n in group["budget"]]
+        look = _look(str(kind), bool(matched))
+        axes.plot(x, style.percent(group["value"]), **look, zorder=3 if matched else 2, gid=f"{kind}-{matched}")
+    style.budget_axis(axes, rows["budget"], "")
+    edges = axes.get_xlim()
+    axes.set_xlim(edges[0] / 2**SPREAD, edges[1] * 2**SPREAD)
+    axes.set_title(f"RL at {budget}\n{rows['matched'].sum()} of {rows.height} points")
+
+
+def _kinds(rows: pl.DataFrame) -> list[str]:
+    return [kind for kind in style.FAMILY_COLOURS if kind in set(rows["family"])]
+
+
+def _look(kind: str, matched: bool) -> dict[str, Any]:
+    colour = style.FAMILY_COLOURS[kind] if matched else "#C8C8C8"
+    return {
+        "linestyle": "none",
+        "marker": "o",
+        "markersize": 2.6 if matched else 1.8,
+        "markeredgewidth": 0,
+        "color": colour,
+    }
+
+
+def _legend(figure: Figure, numbers: pl.DataFrame, labels: Labels) -> None:
+    handles: list[Line2D | Patch] = [
+        Line2D([], [], label=kind, **{**_look(kind, True), "markersize": 4.0}) for kind in _kinds(numbers)
+    ]
+    handles.append(Line2D([], [], label="not matching", **{**_look("greedy", False), "markersize": 4.0}))
+    handles.append(Patch(color=style.RL_COLOUR, alpha=0.3, label=f"RL \N{PLUS-MINUS SIGN}{100 * labels.epsilon:g} pp"))
+    figure.legend(handles=handles, loc="outside lower center", ncols=len(handles))

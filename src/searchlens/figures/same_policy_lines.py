@@ -1,0 +1,81 @@
+"""Base minus RL at the same policy and budget, one line per policy."""
+
+from __future__ import annotations
+
+import polars as pl
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+
+from searchlens.figures import style
+from searchlens.figures.style import Labels
+
+COUNTS = ("ahead", "policies", "ahead_without_default", "policies_without_default")
+
+
+def numbers(same_policy: pl.DataFrame, counts: pl.DataFrame, labels: Labels) -> pl.DataFrame:
+    """One row per policy and budget; the counts of a budget are repeated on each of its rows.
+
+    Parameters
+    ----------
+    same_policy, counts : DataFrame
+        As written by the recovery stage.
+    labels : Labels
+        Chooses metric and readout.
+    """
+    chosen = {"metric": labels.metric, "readout": labels.readout}
+    gaps = style.pick(same_policy, **chosen).select("policy", "budget", "base", "rl", "gap", "lo", "hi")
+    tally = style.pick(counts, **chosen).select("budget", *COUNTS)
+    return style.by_policy(gaps.join(tally, on="budget", how="left"))
+
+
+@style.styled()
+def draw(numbers: pl.DataFrame, labels: Labels) -> Figure:
+    """Draw what ``numbers`` returned."""
+    figure = style.new_figure(style.COLUMN, 3.6, labels.title, labels.source)
+    strip, axes = figure.subplots(2, 1, sharex=True, height_ratios=[0.11, 1])
+    _lines(axes, numbers, labels)
+    style.zero_line(axes)
+    style.budget_axis(axes, numbers["budget"])
+    axes.set_ylabel("Base \N{MINUS SIGN} RL (percentage points)")
+    _count_strip(strip, numbers)
+    _legend(figure, numbers, labels)
+    return figure
+
+
+def _lines(axes: Axes, numbers: pl.DataFrame, labels: Labels) -> None:
+    colours = style.shades(numbers["policy"].unique().to_list())
+    for (name,), rows in numbers.group_by("policy", maintain_order=True):
+        budgets, gaps = rows["budget"].to_list(), style.percent(rows["gap"])
+        if name == labels.default_policy:
+            band = (style.percent(rows["lo"]), style.percent(rows["hi"]))
+            axes.fill_between(budgets, *band, color=style.RL_COLOUR, alpha=0.13, linewidth=0, zorder=1)
+            axes.plot(
+                budgets, gaps, color=style.RL_COLOUR, linestyle=(0, (4, 1.5)), linewidth=1.6, zorder=4, gid=str(name)
+            )
+        else:
+            axes.plot(budgets, gaps, color=colours[str(name)], linewidth=0.9, zorder=3, gid=str(name))
+
+
+def _count_strip(axes: Axes, numbers: pl.DataFrame) -> None:
+    axes.set_axis_off()
+    axes.set_title(
+        "policies with Base \N{GREATER-THAN OR EQUAL TO} RL: all, and without the RL default",
+        color=style.MUTED,
+        fontsize=7,
+    )
+    for budget, ahead, of, ahead_rest, of_rest in (
+        numbers.select("budget", *COUNTS).unique(maintain_order=True).iter_rows()
+    ):
+        axes.text(budget, 0.5, f"{ahead}/{of}\n{ahead_rest}/{of_rest}", ha="center", va="center", fontsize=7)
+
+
+def _legend(figure: Figure, numbers: pl.DataFrame, labels: Labels) -> None:
+    others = numbers.filter(pl.col("policy") != labels.default_policy)
+    kinds = [kind for kind in style.FAMILY_COLOURS if kind in set(others["family"])]
+    handles = [Line2D([], [], color=style.FAMILY_COLOURS[kind], label=kind) for kind in kinds]
+    dashed = Line2D(
+        [], [], color=style.RL_COLOUR, linestyle=(0, (4, 1.5)), linewidth=1.6, label=f"RL default, {labels.band}"
+    )
+    title = "lighter: lower temperature within the family"
+    figure.legend(handles=[*handles, dashed], loc="outside lower center", ncols=3, title=title, title_fontsize=7)

@@ -1,0 +1,240 @@
+"""What all figures share: labels, palette, order of policies, axes in budgets, and writing a figure with its numbers.
+
+Figures are made to be printed at the size they are drawn: ``COLUMN`` is one column of a two-column paper, ``PAGE`` the
+width of the page. Proportions are drawn as percentages; nothing else happens to a number between a frame and the paper.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import matplotlib as mpl
+import polars as pl
+from matplotlib.axes import Axes
+from matplotlib.colors import to_hex, to_rgb
+from matplotlib.figure import Figure
+from matplotlib.layout_engine import ConstrainedLayoutEngine
+from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
+
+from searchlens import policies
+from searchlens.errors import InputError
+
+COLUMN, PAGE = 3.5, 7.0
+Source = Literal["sampled", "imported", "recorded"]
+FORMATS = ("svg", "pdf", "png", "csv")
+METRIC_NAMES = {"P": "pass@k", "Q": "self-consistency"}
+
+# Okabe and Ito's palette: the families stay apart under every common colour blindness.
+FAMILY_COLOURS = {
+    "temperature": "#0072B2",
+    "top-p": "#E69F00",
+    "top-k": "#009E73",
+    "min-p": "#CC79A7",
+    "typical": "#56B4E9",
+    "penalty": "#7F6A00",
+    "mixed": "#5B3A8E",
+    "search": "#008080",
+    "greedy": "#000000",
+}
+RL_COLOUR, BASE_COLOUR, ENVELOPE_COLOUR = "#B2182B", "#0072B2", "#222222"
+REGION_COLOUR, CURVE_COLOUR, MUTED = "#E4E4E4", "#A8A8A8", "#666666"
+
+STYLE: dict[Any, Any] = {
+    "font.family": "DejaVu Sans",  # comes with matplotlib: the same file on every machine
+    "font.size": 7.5,
+    "axes.titlesize": 7.5,
+    "axes.labelsize": 7.5,
+    "xtick.labelsize": 7,
+    "ytick.labelsize": 7,
+    "legend.fontsize": 7,
+    "figure.titlesize": 8,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.linewidth": 0.6,
+    "axes.titlelocation": "left",
+    "xtick.major.width": 0.6,
+    "ytick.major.width": 0.6,
+    "xtick.major.size": 2.5,
+    "ytick.major.size": 2.5,
+    "lines.linewidth": 1.0,
+    "legend.frameon": False,
+    "legend.handlelength": 1.8,
+    "legend.columnspacing": 1.4,
+    "axes.unicode_minus": True,
+    "pdf.fonttype": 42,
+    "svg.fonttype": "path",
+    "svg.hashsalt": "searchlens",
+    "savefig.dpi": 300,
+}
+
+
+@contextmanager
+def styled() -> Iterator[None]:
+    """Matplotlib's own defaults and ``STYLE``, whatever this machine is set up to use."""
+    with mpl.rc_context():
+        mpl.rcdefaults()
+        mpl.rcParams.update(STYLE)
+        yield
+
+
+@dataclass(frozen=True, kw_only=True)
+class Labels:
+    """What a figure says about its cell.
+
+    Attributes
+    ----------
+    pair, benchmark : str
+        Names for people.
+    questions : int
+        Number of questions in the benchmark.
+    metric : str
+        ``P`` or ``Q``.
+    source : str
+        Where the samples come from; said in the figure unless they were sampled in this study.
+    readout : str
+        ``prefix`` or ``expected``.
+    default_policy : str
+        Policy of the RL target curve.
+    epsilon, quantile, confidence : float
+        Near-match tolerance, lower bound of the support region and level of the intervals, as configured.
+    """
+
+    pair: str
+    benchmark: str
+    questions: int
+    metric: str = "P"
+    source: Source = "sampled"
+    readout: str = "prefix"
+    default_policy: str = "topp0.95_t1.0"
+    epsilon: float = 0.03
+    quantile: float = 0.10
+    confidence: float = 0.95
+
+    @property
+    def title(self) -> str:
+        """Two lines: pair, benchmark and number of questions; then the metric."""
+        return f"{self.pair}, {self.benchmark} ({self.questions} questions)\n{self.measure}"
+
+    @property
+    def measure(self) -> str:
+        """The metric by its name; the readout is said only where it is not the usual one."""
+        name = METRIC_NAMES[self.metric]
+        return name if self.readout == "prefix" else f"{name}, expected"
+
+    @property
+    def band(self) -> str:
+        """For example ``95% band``."""
+        return f"{self.confidence:.0%} band"
+
+
+def pick(frame: pl.DataFrame, **equal: str | int) -> pl.DataFrame:
+    """The rows where each named column has the given value."""
+    return frame.filter(*(pl.col(column) == value for column, value in equal.items()))
+
+
+def family(name: str) -> str:
+    """Family of a policy; ``search`` for one whose name does not spell an autoregressive policy."""
+    try:
+        return policies.parse(name).family
+    except InputError:
+        return "search"
+
+
+def _place(name: str) -> tuple[float | int | str, ...]:
+    kind = family(name)
+    rank = list(FAMILY_COLOURS).index(kind)
+    if kind == "search":
+        return (rank, name)
+    local = policies.parse(name).local
+    filters = (-local.top_p, -local.top_k, local.min_p, -local.typical_p)  # from open to narrow
+    return (rank, *filters, local.temperature, name)
+
+
+def ordered(names: Iterable[str]) -> list[str]:
+    """Distinct policies by family, then from the most open filter to the narrowest, then by temperature."""
+    return sorted(set(names), key=_place)
+
+
+def by_policy(frame: pl.DataFrame) -> pl.DataFrame:
+    """The frame with a column ``family``, rows in the order of ``ordered`` and by budget."""
+    names = ordered(frame["policy"])
+    rank = pl.col("policy").replace_strict(names, list(range(len(names))), return_dtype=pl.Int64)
+    kinds = pl.col("policy").replace_strict(names, [family(name) for name in names], return_dtype=pl.String)
+    return frame.with_columns(family=kinds).sort(rank, "budget", maintain_order=True)
+
+
+def shades(names: Sequence[str]) -> dict[str, str]:
+    """A colour for each policy: its family's, lighter the colder it samples within that family."""
+    heat = {name: policies.parse(name).local.temperature if family(name) != "search" else 1.0 for name in names}
+    colours = {}
+    for name in names:
+        levels = sorted({heat[other] for other in names if family(other) == family(name)})
+        white = 0.0 if len(levels) == 1 else 0.55 * (1 - levels.index(heat[name]) / (len(levels) - 1))
+        red, green, blue = (channel + (1 - channel) * white for channel in to_rgb(FAMILY_COLOURS[family(name)]))
+        colours[name] = to_hex((red, green, blue))
+    return colours
+
+
+def percent(column: pl.Series) -> list[float]:
+    """Proportions as percentages; nothing is drawn where there is none."""
+    return (column * 100).fill_null(float("nan")).to_list()
+
+
+def new_figure(width: float, height: float, title: str, source: Source) -> Figure:
+    """An empty figure whose parts do not overlap, with a two-line title; a note at its right on samples from elsewhere."""
+    figure = Figure(figsize=(width, height), layout=ConstrainedLayoutEngine(w_pad=0.04, h_pad=0.04))
+    figure.suptitle(title, x=0.01, ha="left")
+    if source != "sampled":
+        second_line = 0.98 - 1.2 * STYLE["figure.titlesize"] / 72 / height
+        figure.text(0.99, second_line, f"from {source} samples", ha="right", va="top", color=MUTED, style="italic")
+    return figure
+
+
+def budget_axis(axes: Axes, budgets: Iterable[int], label: str = "budget N (samples per question)") -> None:
+    """Budgets on a base-2 logarithmic axis, one labelled tick each."""
+    ticks = sorted(set(budgets))
+    axes.set_xscale("log", base=2)
+    axes.set_xlim(ticks[0] / 2**0.3, ticks[-1] * 2**0.3)
+    axes.xaxis.set_major_locator(FixedLocator(ticks))
+    axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:.0f}"))
+    axes.xaxis.set_minor_locator(NullLocator())
+    axes.set_xlabel(label)
+
+
+def zero_line(axes: Axes) -> None:
+    """A thin line at no difference."""
+    axes.axhline(0, color=MUTED, linewidth=0.7, zorder=1.5)
+
+
+def signed(value: float) -> str:
+    """A difference of proportions in percentage points, with its sign."""
+    text = f"{100 * value:+.1f}"
+    return "0.0" if float(text) == 0 else text.replace("-", "\N{MINUS SIGN}")
+
+
+@styled()
+def save(figure: Figure, stem: Path, numbers: pl.DataFrame) -> list[Path]:
+    """Write ``stem.svg``, ``.pdf``, ``.png`` and the numbers they show as ``.csv``.
+
+    The bytes depend on the figure alone: no date, no random identifiers.
+
+    Returns
+    -------
+    list of Path
+        The files, in the order of ``FORMATS``.
+    """
+    stem.parent.mkdir(parents=True, exist_ok=True)
+    files = [stem.with_name(f"{stem.name}.{suffix}") for suffix in FORMATS]
+    metadata: dict[str, dict[str, Any]] = {
+        "svg": {"Date": None},
+        "pdf": {"CreationDate": None},
+        "png": {"Software": None},
+    }
+    for file, suffix in zip(files[:3], FORMATS[:3], strict=True):
+        figure.savefig(file, format=suffix, metadata=metadata[suffix])
+    numbers.write_csv(files[3])
+    return files

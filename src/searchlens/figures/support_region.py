@@ -1,0 +1,125 @@
+"""Where the RL curve lies in what search over Base reaches, and the distance to its upper edge."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import polars as pl
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+from matplotlib.patches import Patch
+
+from searchlens.figures import style
+from searchlens.figures.style import Labels
+
+SUPPORT = (
+    "rl",
+    "rl_lo",
+    "rl_hi",
+    "envelope",
+    "envelope_policy",
+    "envelope_budget",
+    "low",
+    "gap",
+    "gap_lo",
+    "gap_hi",
+    "inside",
+)
+GREEDY_LINE: dict[str, Any] = {"color": style.BASE_COLOUR, "linestyle": (0, (5, 1.5, 1, 1.5)), "linewidth": 1.2}
+
+
+def numbers(support: pl.DataFrame, base: pl.DataFrame, labels: Labels) -> pl.DataFrame:
+    """The drawn layers one below the other: ``support`` (one row per budget), ``base`` (policy curves), ``greedy``.
+
+    Parameters
+    ----------
+    support : DataFrame
+        As written by the recovery stage.
+    base : DataFrame
+        Points of the Base checkpoint's landscape.
+    labels : Labels
+        Chooses metric and readout.
+    """
+    chosen = {"metric": labels.metric, "readout": labels.readout}
+    region = style.pick(support, **chosen).sort("budget").select(pl.lit("support").alias("layer"), "budget", *SUPPORT)
+    points = style.pick(base, **chosen).filter(pl.col("budget").is_in(region["budget"].to_list()))
+    curves = style.by_policy(points.select("policy", "budget", "value"))
+    layer = pl.when(pl.col("family") == "greedy").then(pl.lit("greedy")).otherwise(pl.lit("base"))
+    return pl.concat([region, curves.select(layer.alias("layer"), "policy", "budget", "value")], how="diagonal")
+
+
+@style.styled()
+def draw(numbers: pl.DataFrame, labels: Labels) -> Figure:
+    """Draw what ``numbers`` returned."""
+    region = style.pick(numbers, layer="support")
+    figure = style.new_figure(style.COLUMN, 4.1, labels.title, labels.source)
+    axes, below = figure.subplots(2, 1, sharex=True, height_ratios=[3, 1])
+    _region(axes, region)
+    _curves(axes, numbers)
+    axes.set_ylabel("questions solved (%)")
+    _gaps(below, region)
+    style.budget_axis(below, region["budget"])
+    inside = f"inside the region at {region['inside'].cast(pl.UInt32).sum()} of {region.height} budgets (filled)"
+    below.set_title(inside, color=style.MUTED, fontsize=7)
+    _legend(figure, numbers, labels)
+    return figure
+
+
+def _region(axes: Axes, region: pl.DataFrame) -> None:
+    budgets = region["budget"].to_list()
+    low, top = style.percent(region["low"]), style.percent(region["envelope"])
+    axes.fill_between(budgets, low, top, color=style.REGION_COLOUR, linewidth=0, zorder=0)
+    axes.plot(budgets, top, color=style.ENVELOPE_COLOUR, linewidth=1.2, zorder=3, gid="envelope")
+    band = (style.percent(region["rl_lo"]), style.percent(region["rl_hi"]))
+    axes.fill_between(budgets, *band, color=style.RL_COLOUR, alpha=0.15, linewidth=0, zorder=3.5)
+    axes.plot(
+        budgets,
+        style.percent(region["rl"]),
+        color=style.RL_COLOUR,
+        linewidth=1.6,
+        marker="o",
+        markersize=3,
+        zorder=5,
+        gid="rl",
+    )
+
+
+def _curves(axes: Axes, numbers: pl.DataFrame) -> None:
+    for (name,), rows in style.pick(numbers, layer="base").group_by("policy", maintain_order=True):
+        values = style.percent(rows["value"])
+        axes.plot(rows["budget"].to_list(), values, color=style.CURVE_COLOUR, linewidth=0.5, zorder=1, gid=str(name))
+    greedy = style.pick(numbers, layer="greedy").head(1)  # one sample is all there is: the same at every budget
+    for value in style.percent(greedy["value"]):
+        axes.axhline(
+            value, color=style.BASE_COLOUR, linestyle=(0, (5, 1.5, 1, 1.5)), linewidth=1.2, zorder=2, gid="greedy"
+        )
+
+
+def _gaps(axes: Axes, region: pl.DataFrame) -> None:
+    style.zero_line(axes)
+    for budget, gap, low, high, inside in region.select("budget", "gap", "gap_lo", "gap_hi", "inside").iter_rows():
+        face = style.RL_COLOUR if inside else "white"
+        axes.plot([budget, budget], [100 * low, 100 * high], color=style.RL_COLOUR, linewidth=1.0, zorder=2)
+        axes.plot(budget, 100 * gap, marker="o", markersize=4, color=style.RL_COLOUR, markerfacecolor=face, zorder=3)
+        text = style.signed(gap)
+        axes.annotate(
+            text, (budget, 100 * high), (0, 2), textcoords="offset points", ha="center", va="bottom", fontsize=7
+        )
+    axes.set_ylabel("RL \N{MINUS SIGN} edge\n(pp)")
+    low, high = axes.get_ylim()
+    axes.set_ylim(low, high + 0.25 * (high - low))  # room for the numbers
+
+
+def _legend(figure: Figure, numbers: pl.DataFrame, labels: Labels) -> None:
+    handles: list[Line2D | Patch] = [
+        Line2D(
+            [], [], color=style.RL_COLOUR, linewidth=1.6, marker="o", markersize=3, label=f"RL default, {labels.band}"
+        ),
+        Line2D([], [], color=style.ENVELOPE_COLOUR, linewidth=1.2, label="upper edge: best up to N"),
+        Patch(color=style.REGION_COLOUR, label=f"Base region, from its {labels.quantile:.0%} quantile"),
+        Line2D([], [], color=style.CURVE_COLOUR, linewidth=0.7, label="each Base policy"),
+    ]
+    if "greedy" in numbers["layer"]:
+        handles.append(Line2D([], [], **GREEDY_LINE, label="Base greedy"))
+    figure.legend(handles=handles, loc="outside lower center", ncols=2)

@@ -1,0 +1,289 @@
+"""Tables: frames in, ``.csv`` and ``.tex`` out.
+
+A table has two faces. ``data`` is the CSV: one value per column, proportions in full precision. ``text`` is the same rows
+as print shows them: percentages, with the interval in brackets behind its value. Nothing is estimated here; ``udf_cost``
+adds up, and ``recovery_summary`` counts the budgets at which RL is inside.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import polars as pl
+
+from searchlens.figures.style import METRIC_NAMES, by_policy, pick
+
+_ESCAPES = {
+    "\\": r"\textbackslash{}",
+    "~": r"\textasciitilde{}",
+    "^": r"\textasciicircum{}",
+    **{c: f"\\{c}" for c in "&%$#_{}"},
+    "\N{MINUS SIGN}": "$-$",
+    "\N{RIGHTWARDS ARROW}": r"$\to$",
+}
+GPU_DEVICES = ("cuda", "gpu")
+
+
+@dataclass(frozen=True)
+class Table:
+    """One table.
+
+    Attributes
+    ----------
+    data : DataFrame
+        What the CSV holds.
+    text : DataFrame
+        What the LaTeX table shows: strings; a column name is its heading.
+    rule_before : tuple of int
+        Rows that start a new block.
+    """
+
+    data: pl.DataFrame
+    text: pl.DataFrame
+    rule_before: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True)
+class Cell:
+    """What a study has found for one pair on one benchmark: names for people, and the recovery stage's frames."""
+
+    pair: str
+    benchmark: str
+    same_policy: pl.DataFrame
+    counts: pl.DataFrame
+    support: pl.DataFrame
+    path: pl.DataFrame
+
+
+def write(table: Table, stem: Path) -> list[Path]:
+    """Write ``stem.csv`` and ``stem.tex`` (needs the LaTeX package booktabs); returns both."""
+    stem.parent.mkdir(parents=True, exist_ok=True)
+    files = [stem.with_name(f"{stem.name}.csv"), stem.with_name(f"{stem.name}.tex")]
+    table.data.write_csv(files[0])
+    files[1].write_text(latex(table), encoding="utf-8")
+    return files
+
+
+def latex(table: Table) -> str:
+    """The table as a LaTeX ``tabular`` with booktabs rules; the first columns of words left, numbers right."""
+    columns = table.text.columns
+    align = "".join("r" if _numeric(table.text[name]) else "l" for name in columns)
+    lines = [f"\\begin{{tabular}}{{{align}}}", r"\toprule", _line(columns), r"\midrule"]
+    for i, row in enumerate(table.text.iter_rows()):
+        lines += [r"\midrule"] if i in table.rule_before else []
+        lines.append(_line(row))
+    return "\n".join([*lines, r"\bottomrule", r"\end{tabular}", ""])
+
+
+def escape(text: str) -> str:
+    """Text for LaTeX."""
+    return "".join(_ESCAPES.get(character, character) for character in text)
+
+
+def _line(cells: Sequence[str]) -> str:
+    return " & ".join(escape(cell) for cell in cells) + r" \\"
+
+
+def _numeric(column: pl.Series) -> bool:
+    return all(text == "" or text[0].isdigit() or text[0] in "+.\N{MINUS SIGN}" for text in column)
+
+
+def _sign(text: str) -> str:
+    return text.replace("-", "\N{MINUS SIGN}")
+
+
+def _percent(value: float, low: float | None = None, high: float | None = None, sign: str = "") -> str:
+    spec = f"{sign}.1f"
+    interval = "" if low is None or high is None else f" [{100 * low:{spec}}, {100 * high:{spec}}]"
+    return _sign(f"{100 * value:{spec}}{interval}")
+
+
+def _text(rows: Sequence[Mapping[str, str]]) -> pl.DataFrame:
+    return pl.DataFrame(list(rows), orient="row", infer_schema_length=None).fill_null("")
+
+
+def _blocks(frame: pl.DataFrame, *keys: str) -> tuple[int, ...]:
+    rows = frame.select(keys).rows()
+    return tuple(i for i in range(1, len(rows)) if rows[i] != rows[i - 1])
+
+
+def operating_points(points: Mapping[tuple[str, str], pl.DataFrame], readout: str = "prefix") -> Table:
+    """Pass@k and self-consistency with intervals, a row per policy and a column per budget.
+
+    Parameters
+    ----------
+    points : mapping
+        (checkpoint, benchmark) to the ``points`` of its landscape.
+    readout : str
+        ``prefix`` or ``expected``.
+    """
+    parts = []
+    for (checkpoint, benchmark), frame in points.items():
+        for metric in METRIC_NAMES:
+            rows = by_policy(pick(frame, metric=metric, readout=readout)).select(
+                "policy", "budget", "value", "lo", "hi"
+            )
+            names = {"checkpoint": checkpoint, "benchmark": benchmark, "metric": metric}
+            parts.append(rows.select(*(pl.lit(text).alias(key) for key, text in names.items()), pl.all()))
+    data = pl.concat(parts)
+    keys = ["checkpoint", "benchmark", "metric"]
+    text = []
+    for (*cell, policy), rows in data.group_by(*keys, "policy", maintain_order=True):
+        values = {
+            str(n): _percent(v, low, high) for n, v, low, high in rows.select("budget", "value", "lo", "hi").iter_rows()
+        }
+        text.append({**dict(zip(keys, map(str, cell), strict=True)), "policy": str(policy), **values})
+    shown = _text(text)
+    return Table(data, shown, _blocks(shown, *keys))
+
+
+def same_policy_counts(cells: Sequence[Cell]) -> Table:
+    """How many policies have Base at or above RL, over all shared ones and over those without the RL default."""
+    data = pl.concat(_named(cell, cell.counts) for cell in cells)
+    keys = ["pair", "benchmark", "metric", "readout"]
+    text = []
+    for key, rows in data.group_by(*keys, maintain_order=True):
+        counts = {str(n): f"{a}/{of} ({b}/{rest})" for *_, n, a, of, b, rest in rows.sort("budget").iter_rows()}
+        text.append({**dict(zip(keys, map(str, key), strict=True)), **counts})
+    shown = _text(text)
+    return Table(data, shown, _blocks(shown, "pair", "benchmark"))
+
+
+def _named(cell: Cell, frame: pl.DataFrame) -> pl.DataFrame:
+    return frame.select(pl.lit(cell.pair).alias("pair"), pl.lit(cell.benchmark).alias("benchmark"), pl.all())
+
+
+def recovery_summary(cells: Sequence[Cell], default_policy: str, readout: str = "prefix") -> Table:
+    """One row per pair, benchmark and metric: how far RL leads, whether Base reaches it, and where.
+
+    Gaps are Base minus RL under the default policy at the smallest and the largest budget; the recovery gap is RL minus
+    the upper edge of Base, at the budget where it is largest; paths give the Base budgets, in the order of the RL's.
+    """
+    rows = [_summary(cell, metric, default_policy, readout) for cell in cells for metric in METRIC_NAMES]
+    data = pl.DataFrame(rows, infer_schema_length=None)
+    text = [_summary_text(row) for row in data.iter_rows(named=True)]
+    return Table(data, _text(text), _blocks(data, "pair", "benchmark"))
+
+
+def _summary(cell: Cell, metric: str, default_policy: str, readout: str) -> dict[str, object]:
+    chosen = {"metric": metric, "readout": readout}
+    gaps = pick(cell.same_policy, **chosen, policy=default_policy).sort("budget")
+    counts, support = pick(cell.counts, **chosen).sort("budget"), pick(cell.support, **chosen).sort("budget")
+    row: dict[str, object] = {"pair": cell.pair, "benchmark": cell.benchmark, "metric": metric}
+    for which, i in (("first", 0), ("last", -1)):
+        row |= {f"{which}_budget": gaps["budget"][i], f"gap_{which}": gaps["gap"][i]}
+        row |= {f"gap_{which}_lo": gaps["lo"][i], f"gap_{which}_hi": gaps["hi"][i]}
+        row |= {f"ahead_{which}": counts["ahead"][i]}
+    widest = support.sort("gap", descending=True, maintain_order=True)
+    row |= {
+        "policies": counts["policies"][0],
+        "inside": support["inside"].cast(pl.UInt32).sum(),
+        "budgets": support.height,
+    }
+    row |= {"recovery_budget": widest["budget"][0], "recovery_gap": widest["gap"][0]}
+    row |= {"recovery_lo": widest["gap_lo"][0], "recovery_hi": widest["gap_hi"][0]}
+    for kind in ("closest", "monotone"):
+        steps = (
+            pick(cell.path, metric=metric, kind=kind).sort("target_budget").select("target_budget", "policy", "budget")
+        )
+        row |= {kind: "; ".join(f"{target}: {policy} at {n}" for target, policy, n in steps.iter_rows())}
+    return row
+
+
+def _summary_text(row: Mapping[str, object]) -> dict[str, str]:
+    value = {key: item for key, item in row.items() if isinstance(item, float)}
+    text = {"pair": str(row["pair"]), "benchmark": str(row["benchmark"]), "metric": METRIC_NAMES[str(row["metric"])]}
+    for which in ("first", "last"):
+        parts = (value[f"gap_{which}"], value[f"gap_{which}_lo"], value[f"gap_{which}_hi"])
+        text[f"gap at {row[f'{which}_budget']}"] = _percent(*parts, sign="+")
+        text[f"ahead at {row[f'{which}_budget']}"] = f"{row[f'ahead_{which}']}/{row['policies']}"
+    text["inside"] = f"{row['inside']}/{row['budgets']}"
+    gap = _percent(value["recovery_gap"], value["recovery_lo"], value["recovery_hi"], sign="+")
+    text["largest recovery gap"] = f"{gap} at {row['recovery_budget']}"
+    for kind in ("closest", "monotone"):
+        text[f"{kind} N"] = " ".join(step.rsplit(" ", 1)[-1] for step in str(row[kind]).split("; "))
+    return text
+
+
+def recovery_paths(cells: Sequence[Cell]) -> Table:
+    """One row per step of each path: the RL budget, the Base operating point chosen for it, and the residual."""
+    columns = ["pair", "benchmark", "metric", "kind", "target_budget", "target", "policy", "budget", "value", "error"]
+    data = pl.concat(_named(cell, cell.path) for cell in cells).select(columns)
+    text = [
+        {
+            "pair": row["pair"],
+            "benchmark": row["benchmark"],
+            "metric": METRIC_NAMES[row["metric"]],
+            "path": row["kind"],
+            "RL budget": str(row["target_budget"]),
+            "RL": _percent(row["target"]),
+            "policy": row["policy"],
+            "N": str(row["budget"]),
+            "Base": _percent(row["value"]),
+            "residual": _percent(row["error"], sign="+"),
+        }
+        for row in data.iter_rows(named=True)
+    ]
+    return Table(data, _text(text), _blocks(data, "pair", "benchmark", "metric", "kind"))
+
+
+def udf_cost(cost: pl.DataFrame, channels: Mapping[str, str]) -> Table:
+    """What sampling cost, one row per channel and a total.
+
+    Parameters
+    ----------
+    cost : DataFrame
+        One row per shard: checkpoint, benchmark, policy, rows, tokens, wall_seconds, device, device_count. A shard
+        appears once, under the policy that it was sampled for: policies that resolve to the same generation share its
+        shards and cost nothing more. A run is one such generation, however many shards it has.
+    channels : mapping
+        Checkpoint to channel, such as ``AR-Base``; its order is that of the rows.
+    """
+    gpu = pl.col("device").str.to_lowercase().str.contains_any(list(GPU_DEVICES))
+    hours = pl.col("wall_seconds") / 3600
+    parts = {
+        name: cost.filter(pl.col("checkpoint").is_in([c for c, n in channels.items() if n == name]))
+        for name in channels.values()
+    }
+    parts["total"] = cost.filter(pl.col("checkpoint").is_in(list(channels)))
+    rows = [
+        part.select(
+            channel=pl.lit(name),
+            runs=pl.struct("checkpoint", "benchmark", "policy").n_unique(),
+            samples=pl.col("rows").sum(),
+            wall_h=hours.sum(),
+            gpu_h=pl.when(gpu).then(hours * pl.col("device_count")).otherwise(0.0).sum(),
+            tokens_M=pl.col("tokens").sum() / 1e6,
+        )
+        for name, part in parts.items()
+    ]
+    data = pl.concat(rows)
+    names = {"runs": "runs", "samples": "samples", "wall_h": "wall h", "gpu_h": "GPU h", "tokens_M": "tokens (M)"}
+    text = [
+        {"channel": row["channel"], **{shown: _amount(row[key]) for key, shown in names.items()}}
+        for row in data.iter_rows(named=True)
+    ]
+    return Table(data, _text(text), (data.height - 1,))
+
+
+def _amount(value: float) -> str:
+    return str(value) if isinstance(value, int) else f"{value:.2f}"
+
+
+def intervals(widths: pl.DataFrame) -> Table:
+    """How wide the 95% intervals are: the median half-width over policies, a column per budget.
+
+    Parameters
+    ----------
+    widths : DataFrame
+        checkpoint, benchmark, metric, readout, budget, questions, half_width (a proportion).
+    """
+    keys = ["checkpoint", "benchmark", "metric", "readout", "questions"]
+    text = []
+    for key, rows in widths.group_by(*keys, maintain_order=True):
+        values = {str(n): _percent(half) for n, half in rows.sort("budget").select("budget", "half_width").iter_rows()}
+        text.append({**dict(zip(keys, map(str, key), strict=True)), **values})
+    shown = _text(text)
+    return Table(widths, shown, _blocks(shown, "checkpoint"))

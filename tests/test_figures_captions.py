@@ -1,0 +1,28 @@
+"""Captions: they end up in the report, where a broken one stops it."""
+
+from pathlib import Path
+from types import SimpleNamespace
+
+import docutils.core
+import jinja2
+import pytest
+
+from searchlens import figures
+
+REPORT = Path(__file__).parents[1] / "workflow" / "report"
+CAPTIONS = sorted(REPORT.glob("*.rst"))
+
+
+@pytest.mark.parametrize("path", CAPTIONS, ids=lambda path: path.stem)
+def test_caption_renders(path: Path) -> None:
+    """A caption that names an unknown wildcard or is malformed fails here, not at the end of a study."""
+    wildcards = SimpleNamespace(pair="micro", benchmark="math")
+    template = jinja2.Environment(undefined=jinja2.StrictUndefined).from_string(path.read_text())
+    text = template.render(snakemake=SimpleNamespace(wildcards=wildcards))
+    strict = {"halt_level": 2, "report_level": 2}
+    assert docutils.core.publish_string(text, writer="html5", settings_overrides=strict)
+
+
+def test_every_figure_has_a_caption() -> None:
+    """A new figure without a caption would appear in the report unexplained."""
+    assert {*figures.NAMES, "pass_curves", "workflow"} <= {path.stem for path in CAPTIONS}
