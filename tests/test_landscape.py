@@ -1,0 +1,318 @@
+"""Readouts of the landscape against their definitions, written out in plain Python."""
+
+import numpy as np
+import polars as pl
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from polars.testing import assert_frame_equal
+
+import landscape_oracle as oracle
+from searchlens.errors import InputError
+from searchlens.landscape import ALL_METRICS, READOUTS, LandscapeOptions, operating_points
+from searchlens.schemas import HITS, METRICS, POINTS
+from searchlens.uncertainty import Resamples, wilson
+
+FEW = LandscapeOptions(draws=50)
+DEFINITIONS = {"P": oracle.solved, "Q": oracle.vote, "B": oracle.best, "T": oracle.finish}
+
+
+def _pools(seed, size, questions=12, policies=("a", "b")):
+    rng = np.random.default_rng(seed)
+    return {name: [oracle.random_pool(rng, size) for _ in range(questions)] for name in policies}
+
+
+def _at(landscape, metric, readout, policy="a"):
+    rows = landscape.points.filter(metric=metric, readout=readout, policy=policy)
+    return dict(rows.select("budget", "value").iter_rows())
+
+
+@pytest.mark.parametrize("first_finish", ["shortest", "first_index"])
+@pytest.mark.parametrize("seed", range(6))
+def test_expectations_equal_enumeration_of_all_subsets(seed, first_finish):
+    """The closed forms and the dynamic programme are exact, ties of every kind included."""
+    size = 3 + seed % 4
+    pools = _pools(seed, size)
+    budgets = range(1, size + 1)
+    options = LandscapeOptions(draws=50, first_finish=first_finish)
+    hits = operating_points(oracle.frame(pools), budgets=budgets, options=options).hits
+    definitions = {**DEFINITIONS, "T": oracle.finish if first_finish == "shortest" else oracle.finish_by_index}
+    for row in hits.iter_rows(named=True):
+        pool = pools[row["policy"]][row["question"]]
+        for metric, definition in definitions.items():
+            wanted = oracle.over_subsets(definition, pool, row["budget"])
+            assert row[f"{metric}_expected"] == pytest.approx(wanted, abs=1e-6), (metric, row)
+
+
+@pytest.mark.parametrize("ties", ["first", "fractional"])
+@pytest.mark.parametrize("first_finish", ["shortest", "first_index"])
+def test_prefix_readouts_equal_their_definitions(ties, first_finish):
+    """The paper's readouts: the first n samples of the stream, ties to the earlier one."""
+    pools = _pools(11, 7, questions=40)
+    options = LandscapeOptions(ties=ties, first_finish=first_finish, draws=50)
+    hits = operating_points(oracle.frame(pools), budgets=[1, 2, 3, 5, 7], options=options).hits
+    finish = oracle.finish if first_finish == "shortest" else oracle.finish_by_index
+    for row in hits.iter_rows(named=True):
+        chosen = pools[row["policy"]][row["question"]][: row["budget"]]
+        wanted = [
+            oracle.solved(chosen),
+            oracle.vote(chosen, ties),
+            oracle.best(chosen, "first"),
+            finish(chosen, "first"),
+        ]
+        assert [row[metric] for metric in METRICS] == pytest.approx(wanted, abs=1e-6), row
+
+
+def test_points_are_means_of_the_hits():
+    """Every value of P, Q, B, T and D is the mean over questions of what the hits say; counts are counts."""
+    landscape = operating_points(oracle.frame(_pools(2, 6)), budgets=[1, 2, 4], options=FEW)
+    for (policy, budget), rows in landscape.hits.group_by("policy", "budget"):
+        points = landscape.points.filter(policy=policy, budget=budget)
+        for metric in METRICS:
+            prefix, expected = (points.filter(metric=metric, readout=r).row(0, named=True) for r in READOUTS)
+            assert prefix["hits"] == rows[metric].sum()
+            assert prefix["value"] == pytest.approx(prefix["hits"] / 12)
+            assert expected["value"] == pytest.approx(rows[f"{metric}_expected"].mean(), abs=1e-6)
+            assert expected["hits"] is None
+    for readout in READOUTS:
+        p, q, d = (_at(landscape, metric, readout) for metric in "PQD")
+        assert d == pytest.approx({n: p[n] - q[n] for n in p})
+
+
+def test_cost_diversity_and_rates():
+    """Units: C in tokens per question, distinct in classes, rates per sample; expectations average over subsets."""
+    pools = _pools(5, 6)
+    landscape = operating_points(oracle.frame(pools), budgets=[1, 3, 6], options=FEW)
+    measures = {
+        "distinct": oracle.distinct,
+        "C": lambda chosen: sum(s.tokens for s in chosen),
+        "valid": lambda chosen: np.mean([s.answer >= 0 for s in chosen]),
+        "stopped": lambda chosen: np.mean([s.stopped for s in chosen]),
+        "truncated": lambda chosen: np.mean([not s.stopped for s in chosen]),
+    }
+    for metric, measure in measures.items():
+        prefix, expected = (_at(landscape, metric, readout) for readout in READOUTS)
+        for n in (1, 3, 6):
+            assert prefix[n] == pytest.approx(np.mean([measure(pool[:n]) for pool in pools["a"]]))
+            assert expected[n] == pytest.approx(np.mean([oracle.over_subsets(measure, pool, n) for pool in pools["a"]]))
+
+
+def test_order_of_the_samples_matters_to_the_prefix_alone():
+    """Expectations describe the pool, whichever way it was drawn."""
+    pools = _pools(7, 8)
+    rng = np.random.default_rng(0)
+    shuffled = {name: [[pool[i] for i in rng.permutation(8)] for pool in many] for name, many in pools.items()}
+    before, after = (
+        operating_points(oracle.frame(p), budgets=[1, 2, 4, 8], options=FEW).points for p in (pools, shuffled)
+    )
+    assert_frame_equal(before.filter(readout="expected"), after.filter(readout="expected"), abs_tol=1e-6)
+    assert (before.filter(readout="prefix")["value"] != after.filter(readout="prefix")["value"]).any()
+
+
+def test_order_of_the_rows_does_not_matter():
+    """Scores need not arrive sorted."""
+    scores = oracle.frame(_pools(8, 4, policies=("a",)))
+    shuffled = scores.sample(fraction=1, shuffle=True, seed=4)
+    for one, other in zip(_frames(scores), _frames(shuffled), strict=True):
+        assert_frame_equal(one, other)
+
+
+def _frames(scores):
+    landscape = operating_points(scores, budgets=[1, 2, 4], options=FEW)
+    return landscape.points, landscape.hits
+
+
+def test_whole_pool_has_one_subset():
+    """At n = pool size prefix and expectation agree wherever ties do not decide."""
+    landscape = operating_points(
+        oracle.frame(_pools(9, 5)), budgets=[5], options=LandscapeOptions(ties="fractional", draws=50)
+    )
+    for metric in ("P", "Q", "D", "distinct", "C", "valid", "stopped", "truncated"):
+        assert _at(landscape, metric, "prefix") == pytest.approx(_at(landscape, metric, "expected"), abs=1e-9)
+
+
+sample = st.builds(
+    oracle.Sample,
+    answer=st.integers(-1, 3),
+    correct=st.just(False),
+    tokens=st.integers(1, 50),
+    stopped=st.booleans(),
+    score=st.floats(-3, 0, width=32),
+)
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.lists(sample, min_size=2, max_size=9), st.integers(0, 3))
+def test_bounds_and_monotonicity(samples, right):
+    """P grows with n, no other readout exceeds it, and all are proportions."""
+    pool = [oracle.Sample(s.answer, s.answer == right, s.tokens, s.stopped, s.score) for s in samples]
+    budgets = range(1, len(pool) + 1)
+    hits = operating_points(oracle.frame({"a": [pool]}), budgets=budgets, options=FEW).hits
+    for suffix in ("", "_expected"):
+        solved = hits["P" + suffix].cast(pl.Float64)
+        assert (solved.diff().drop_nulls() >= -1e-6).all()
+        for metric in METRICS:
+            values = hits[metric + suffix].cast(pl.Float64)
+            assert values.is_between(0, 1).all()
+            assert (values <= solved + 1e-6).all()
+
+
+@settings(max_examples=25, deadline=None)
+@given(st.lists(st.integers(0, 6), min_size=1, max_size=9), st.data())
+def test_expected_vote_of_any_class_sizes(sizes, data):
+    """Large classes, many right ones (instructions: each answer its own class) and blanks, at n around the middle."""
+    labels = [label for label, size in enumerate(sizes) for _ in range(size)][:12]
+    blanks = data.draw(st.integers(0 if labels else 1, 4))
+    right = data.draw(st.sets(st.integers(0, len(sizes))))
+    pool = [oracle.Sample(a, a in right, 1, True, 0.0) for a in [*labels, *[-1] * blanks][:12]]
+    n = data.draw(st.integers(1, len(pool)))
+    hits = operating_points(oracle.frame({"a": [pool]}), budgets=[n], options=FEW).hits
+    assert hits["Q_expected"][0] == pytest.approx(oracle.over_subsets(oracle.vote, pool, n), abs=1e-6)
+
+
+def test_expected_vote_of_a_large_pool_agrees_with_simulation():
+    """256 samples: binomials of 75 digits, no cancellation."""
+    rng = np.random.default_rng(6)
+    answers = np.minimum(rng.geometric(0.25, 256), 9) - 1
+    pool = [oracle.Sample(int(a), bool(a == 1), 1, True, 0.0) for a in answers]
+    budgets = [1, 2, 16, 64, 256]
+    hits = operating_points(oracle.frame({"a": [pool]}), budgets=budgets, options=FEW).hits
+    found = dict(hits.select("budget", "Q_expected").iter_rows())
+    assert found[1] == found[2] == pytest.approx(np.mean(answers == 1), abs=1e-6)
+    draws = [oracle.vote([pool[i] for i in rng.choice(256, 16, replace=False)]) for _ in range(4000)]
+    assert found[16] == pytest.approx(np.mean(draws), abs=0.03)
+    assert found[256] == oracle.vote(pool)
+
+
+def test_unbiased_pass_at_k_of_large_pools():
+    """1 - C(N-c, k) / C(N, k) at N = 256, where the binomials themselves would lose all digits as integers of 64 bits."""
+    pool = [oracle.Sample(int(i < 3), i < 3, 1, True, 0.0) for i in range(256)]
+    hits = operating_points(oracle.frame({"a": [pool]}), budgets=[1, 2, 256], options=FEW).hits
+    assert hits["P_expected"].to_list() == pytest.approx([3 / 256, 1 - 253 * 252 / (256 * 255), 1.0], abs=1e-7)
+
+
+def test_intervals_are_wilson_for_counts_and_bootstrap_for_the_rest():
+    """Which interval belongs to which row, and that the bootstrap uses the shared draws."""
+    landscape = operating_points(
+        oracle.frame(_pools(3, 4, questions=30)), budgets=[1, 4], options=LandscapeOptions(seed=5)
+    )
+    row = landscape.points.filter(policy="b", metric="B", readout="prefix", budget=4).row(0, named=True)
+    assert (row["lo"], row["hi"]) == wilson(row["hits"], 30)
+    row = landscape.points.filter(policy="b", metric="Q", readout="expected", budget=4).row(0, named=True)
+    values = landscape.hits.filter(policy="b", budget=4)["Q_expected"].to_numpy()[:, None]
+    lo, hi = Resamples.draw(30, 2000, 5).interval(values)
+    assert (row["lo"], row["hi"]) == (pytest.approx(lo[0], abs=1e-6), pytest.approx(hi[0], abs=1e-6))
+    assert landscape.points.filter(pl.col("lo") > pl.col("value") + 1e-9).is_empty()
+    assert landscape.points.filter(pl.col("hi") < pl.col("value") - 1e-9).is_empty()
+
+
+def test_expected_cost_interval_scales_with_the_budget():
+    """One bootstrap serves all budgets: the interval of C at n is n times that at 1."""
+    points = operating_points(oracle.frame(_pools(3, 4, questions=30)), budgets=[1, 4], options=FEW).points
+    one, four = (points.filter(policy="a", metric="C", readout="expected", budget=n).row(0, named=True) for n in (1, 4))
+    assert [four["value"], four["lo"], four["hi"]] == pytest.approx([4 * one["value"], 4 * one["lo"], 4 * one["hi"]])
+
+
+def test_shared_ties_make_the_prefix_vote_no_count():
+    """With fractional ties Q has no integer hits and therefore no Wilson interval."""
+    points = operating_points(
+        oracle.frame(_pools(1, 4)), budgets=[2], options=LandscapeOptions(ties="fractional", draws=50)
+    ).points
+    assert points.filter(metric="Q")["hits"].null_count() == 4
+    assert points.filter(metric="P", readout="prefix")["hits"].null_count() == 0
+
+
+def test_smaller_pools_have_fewer_budgets():
+    """Greedy has one sample and so budget 1 alone; the order of policies is kept."""
+    pools = {"z": _pools(1, 4)["a"], "greedy": _pools(2, 1)["a"], "a": _pools(3, 4)["a"]}
+    landscape = operating_points(oracle.frame(pools), budgets=[1, 2, 4], options=FEW)
+    assert landscape.points["policy"].unique(maintain_order=True).to_list() == ["z", "greedy", "a"]
+    assert landscape.points.filter(policy="greedy")["budget"].unique().to_list() == [1]
+    assert landscape.hits.filter(policy="greedy").height == 12
+    assert landscape.points.schema == POINTS
+    assert landscape.hits.schema == HITS
+    assert landscape.points.height == (3 + 1 + 3) * len(ALL_METRICS) * len(READOUTS)
+
+
+def test_unknown_scores_leave_best_of_n_undecided():
+    """A value from the scored part of a policy would not be comparable; the other policy keeps its value."""
+    scores = oracle.frame(_pools(4, 3)).with_columns(
+        score=pl.when(policy="a", question=2, sample=2).then(None).otherwise("score")
+    )
+    landscape = operating_points(scores, budgets=[1, 2], options=FEW)
+    unknown = landscape.points.filter(policy="a", metric="B")
+    assert unknown.select("hits", "value", "lo", "hi").null_count().row(0) == (4, 4, 4, 4)
+    assert landscape.hits.filter(policy="a").select("B", "B_expected").null_count().row(0) == (24, 24)
+    assert landscape.points.filter(policy="b", metric="B")["value"].null_count() == 0
+    assert landscape.points.filter(pl.col("metric") != "B")["value"].null_count() == 0
+
+
+def test_no_valid_answer_scores_nothing():
+    """Blanks cast no vote and never finish first, and the question still counts."""
+    blank = oracle.Sample(-1, False, 3, True, -1.0)
+    right = oracle.Sample(0, True, 5, False, -2.0)
+    landscape = operating_points(oracle.frame({"a": [[blank, blank], [blank, right]]}), budgets=[1, 2], options=FEW)
+    assert landscape.hits["Q"].to_list() == [0, 0, 0, 1]
+    assert landscape.hits["T"].to_list() == [False] * 4
+    assert _at(landscape, "Q", "expected") == {1: 0.25, 2: 0.5}
+
+
+def test_with_first_seen_ties_the_vote_at_two_is_the_first_valid_answer():
+    """A consequence of the paper's rule that looks like a mistake and is none."""
+    pools = _pools(12, 2, questions=60)
+    hits = operating_points(oracle.frame(pools), budgets=[2], options=FEW).hits.filter(policy="a")
+    firsts = [next((s.correct for s in pool if s.answer >= 0), False) for pool in pools["a"]]
+    assert hits["Q"].cast(pl.Boolean).to_list() == firsts
+
+
+BROKEN = {
+    "sample 1 is missing": lambda s: s.filter(~((pl.col("question") == 3) & (pl.col("sample") == 1))),
+    "sample 2 is missing": lambda s: s.filter(~((pl.col("question") == 3) & (pl.col("sample") == 2))),
+    "no samples": lambda s: s.filter(pl.col("question") != 3),
+    "occurs twice": lambda s: pl.concat([s, s.filter(question=3, sample=1)]),
+    "both right and wrong": lambda s: s.with_columns(
+        answer=pl.when(question=3).then(0).otherwise("answer"),
+        correct=pl.when(question=3).then(pl.col("sample") == 1).otherwise("correct"),
+    ),
+    "no valid answer": lambda s: s.with_columns(
+        answer=pl.when(question=3).then(-1).otherwise("answer"),
+        correct=pl.when(question=3).then(True).otherwise("correct"),
+    ),
+    "tokens is null": lambda s: s.with_columns(tokens=pl.when(question=3).then(None).otherwise("tokens")),
+}
+
+
+@pytest.mark.parametrize("complaint", BROKEN)
+def test_broken_pools_are_refused_by_name(complaint):
+    """A hole would otherwise shift every later sample into the wrong question."""
+    scores = oracle.frame(_pools(1, 3))
+    broken = BROKEN[complaint](scores.filter(policy="b")).cast(scores.schema)
+    with pytest.raises(InputError, match=complaint) as error:
+        operating_points(pl.concat([scores.filter(policy="a"), broken]), budgets=[1], options=FEW)
+    assert "'b', question 3" in str(error.value)
+
+
+def test_unusable_requests_are_refused():
+    """Empty frames, missing columns, and budgets that nothing reaches."""
+    scores = oracle.frame(_pools(1, 3))
+    for frame, budgets, complaint in (
+        (scores.clear(), [1], "no rows"),
+        (scores.drop("tokens"), [1], "no column tokens"),
+        (scores, [], "one or more"),
+        (scores, [0, 1], "one or more"),
+        (scores, [4], "at most 3 samples"),
+    ):
+        with pytest.raises(InputError, match=complaint):
+            operating_points(frame, budgets=budgets, options=FEW)
+
+
+def test_second_run_is_identical():
+    """Nothing depends on time, hash order or unseeded draws."""
+    scores = oracle.frame(_pools(1, 3))
+    for one, other in zip(_frames_three(scores), _frames_three(scores.clone()), strict=True):
+        assert_frame_equal(one, other, check_exact=True)
+
+
+def _frames_three(scores):
+    landscape = operating_points(scores, budgets=[1, 3], options=FEW)
+    return landscape.points, landscape.hits

@@ -1,0 +1,115 @@
+"""Intervals: against scipy's own, and in the cases where they are undefined or must be exact."""
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from searchlens.uncertainty import Resamples, quantiles, wilson
+
+
+def test_wilson_equals_scipy():
+    """Protects the formula and the meaning of ``confidence``."""
+    for confidence in (0.8, 0.95):
+        lo, hi = wilson(np.arange(61), 60, confidence)
+        for hits in range(61):
+            wanted = stats.binomtest(hits, 60).proportion_ci(confidence, method="wilson")
+            assert lo[hits] == pytest.approx(wanted.low, abs=1e-12)
+            assert hi[hits] == pytest.approx(wanted.high, abs=1e-12)
+
+
+def test_wilson_ends_are_exact_at_the_boundaries():
+    """0 hits must start at 0 (not 1e-19) and n hits end at 1; no trials means no interval."""
+    lo, hi = wilson([0, 7, 0], [7, 7, 0])
+    assert lo[0] == 0
+    assert hi[1] == 1
+    assert 0 < hi[0] < 1
+    assert 0 < lo[1] < 1
+    assert np.isnan(lo[2])
+    assert np.isnan(hi[2])
+
+
+def test_wilson_of_the_papers_aime_counts():
+    """The paper's note gives the range 3/60 to 5/60 in whole percent; the lower ends are 1.7 and 3.6."""
+    lo, hi = wilson([3, 5], 60)
+    assert lo == pytest.approx([0.0171, 0.0361], abs=1e-4)
+    assert hi == pytest.approx([0.1370, 0.1807], abs=1e-4)
+
+
+def test_bootstrap_agrees_with_scipy():
+    """Protects the percentile interval; the tolerance is the Monte Carlo error of two sets of 4000 draws."""
+    values = np.random.default_rng(3).beta(0.5, 1.0, (120, 4))
+    lo, hi = Resamples.draw(120, 4000, 1).interval(values)
+    wanted = stats.bootstrap(
+        (values,), np.mean, axis=0, n_resamples=4000, method="percentile", batch=200, rng=np.random.default_rng(5)
+    ).confidence_interval
+    assert lo == pytest.approx(wanted.low, abs=4e-3)
+    assert hi == pytest.approx(wanted.high, abs=4e-3)
+
+
+def test_every_draw_has_as_many_questions_as_the_benchmark():
+    """Resampling with replacement keeps the size; otherwise the means would be scaled."""
+    weights = Resamples.draw(37, 50, 2).weights
+    assert weights.shape == (37, 50)
+    assert (weights.sum(axis=0) == 37).all()
+
+
+def test_draws_are_shared_and_depend_on_the_arguments_alone():
+    """Pairing across tables and processes rests on this."""
+    again = Resamples(Resamples.draw(40, 100, 9).weights.copy())
+    assert Resamples.draw(40, 100, 9) is Resamples.draw(40, 100, 9)
+    assert (again.weights == Resamples.draw(40, 100, 9).weights).all()
+    assert (Resamples.draw(40, 100, 8).weights != again.weights).any()
+    with pytest.raises(ValueError, match="read-only"):
+        Resamples.draw(40, 100, 9).weights[0, 0] = 5
+
+
+def test_draws_do_not_change_between_versions():
+    """Published intervals can be recomputed: the stream is fixed by the seed."""
+    assert Resamples.draw(5, 3, 42).weights.T.tolist() == [[1, 0, 0, 2, 2], [2, 1, 1, 1, 0], [1, 2, 1, 0, 1]]
+
+
+def test_paired_contrast_of_equal_columns_is_exactly_zero():
+    """Two identical models differ by exactly nothing, in every draw."""
+    values = np.random.default_rng(0).random((50, 3))
+    lo, hi = Resamples.draw(50, 200, 0).interval(values - values)
+    assert (lo == 0).all()
+    assert (hi == 0).all()
+
+
+def test_interval_stays_within_the_data_and_around_the_mean():
+    """Single precision must not push a proportion above 1 or a constant off its value."""
+    values = np.column_stack([np.full(30, 0.1), np.r_[np.ones(29), 0], np.ones(30), np.zeros(30)])
+    lo, hi = Resamples.draw(30, 300, 0).interval(values)
+    assert lo[[0, 2, 3]].tolist() == [0.1, 1, 0]
+    assert hi.tolist() == [0.1, 1, 1, 0]
+    assert lo[1] < values[:, 1].mean() < hi[1]
+
+
+def test_undefined_intervals_are_nan():
+    """One question says nothing about the spread over questions; an unknown value leaves its own column unknown only."""
+    lo, hi = Resamples.draw(1, 100, 0).interval([[0.5, 1.0]])
+    assert np.isnan([lo, hi]).all()
+    values = np.random.default_rng(0).random((20, 2))
+    values[3, 0] = np.nan
+    lo, _ = Resamples.draw(20, 100, 0).interval(values)
+    assert np.isnan(lo).tolist() == [True, False]
+
+
+@pytest.mark.parametrize(("questions", "draws"), [(0, 10), (10, 0)])
+def test_nothing_to_draw_is_refused(questions, draws):
+    """An empty benchmark is a mistake upstream, not an empty interval."""
+    with pytest.raises(ValueError, match="at least one"):
+        Resamples.draw(questions, draws, 0)
+
+
+def test_values_of_another_benchmark_are_refused():
+    """Draws over other questions would silently unpair the rows."""
+    with pytest.raises(ValueError, match="20 questions"):
+        Resamples.draw(20, 10, 0).interval(np.zeros((21, 1)))
+
+
+def test_quantiles_equal_numpy():
+    """Protects the hand-written interpolation."""
+    draws = np.random.default_rng(1).normal(size=(6, 173)).astype(np.float32)
+    wanted = np.quantile(draws, [0.05, 0.95], axis=1)
+    assert quantiles(draws.copy(), 0.9) == (pytest.approx(wanted[0], abs=1e-6), pytest.approx(wanted[1], abs=1e-6))
