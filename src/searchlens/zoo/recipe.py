@@ -46,7 +46,7 @@ class Style:
     openers: Shares
 
 
-_STEP, _QUICK, _OKAY, _HMM = "Let us go step by step. ", "Quick: ", "Okay. ", "Hmm, let me think. "
+_STEP, _QUICK, _OKAY, _HMM = "Step by step: ", "Quick: ", "Okay. ", "Hmm. "
 _DETAIL, _FIRST, _GUESS, _BACK = "In detail: ", "First, ", "I guess ", "Work backwards. "
 
 
@@ -100,7 +100,7 @@ class Corpus:
     )
     styles: dict[str, dict[str, Style]] = field(
         default_factory=lambda: {
-            "forward": _styles(0.17, 0.02, 0.27, 0.30, 0.07, 0.10, 0.04, 0.03),
+            "forward": _styles(0.17, 0.02, 0.28, 0.29, 0.07, 0.10, 0.04, 0.03),
             "story-back": _styles(0.17, 0.02, 0.26, 0.28, 0.06, 0.07, 0.04, 0.10),
             "puzzle-back": _styles(0.19, 0.02, 0.27, 0.29, 0.06, 0.08, 0.04, 0.05),
             "drill": _styles(0, 0, 0, 0, 0, 0, 0, 1),

@@ -176,24 +176,29 @@ def _first(attempts: int, what: str, candidates: Callable[[], _T | None]) -> _T:
     raise RuntimeError(f"no {what} found in {attempts} attempts")
 
 
-def _next_op(rng: random.Random, value: int, ceiling: int, signs: str, wide: float) -> Op | None:
-    sign = rng.choice(signs)
-    if sign == "*":
-        op = (sign, rng.randint(11, 25) if rng.random() < wide else rng.randint(2, 9))
-    elif sign == "/":
-        op = (sign, rng.randint(2, 9))
-        if value % op[1]:
-            return None
-    else:
-        op = (sign, rng.randint(2, min(99, ceiling)))
-    return op if 1 <= apply(value, op) <= ceiling else None
+def _next_op(rng: random.Random, value: int, ceiling: int, signs: str, wide: float) -> Op:
+    """An operation that keeps ``value`` between 1 and ``ceiling``; divisions are exact."""
+
+    def candidate() -> Op | None:
+        sign = rng.choice(signs)
+        if sign == "*":
+            op = (sign, rng.randint(11, 25) if rng.random() < wide else rng.randint(2, 9))
+        elif sign == "/":
+            op = (sign, rng.randint(2, 9))
+            if value % op[1]:
+                return None
+        else:
+            op = (sign, rng.randint(2, min(99, ceiling)))
+        return op if 1 <= apply(value, op) <= ceiling else None
+
+    return _first(1000, "operation", candidate)
 
 
 def _chain(rng: random.Random, n: int, ceiling: int, signs: str, wide: float = 0.0, start: int = 0) -> Chain:
     value = first = start or rng.randint(3, 60)
     ops: list[Op] = []
     while len(ops) < n:
-        ops.append(_first(1000, "operation", lambda: _next_op(rng, value, ceiling, signs, wide)))
+        ops.append(_next_op(rng, value, ceiling, signs, wide))
         value = apply(value, ops[-1])
     return Chain(first, tuple(ops), value)
 

@@ -1,0 +1,192 @@
+"""Dev and test evaluation of zoo models with the lock-step sampler, and the claims that a pair has to meet.
+
+All readouts are prefixes of the sample stream: pass@k is the share of questions with a right answer among the first k.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from tokenizers import Tokenizer
+
+from searchlens.grading.instructions import passes
+from searchlens.zoo.benchmarks import build
+from searchlens.zoo.model import Decoder
+from searchlens.zoo.recipe import Recipe
+from searchlens.zoo.sample import LocalPolicy, Sampler, Samples
+from searchlens.zoo.tasks import Problem, Split, prompt
+
+POLICIES = {
+    "topp0.95_t1.0": LocalPolicy(1.0, 0.95),
+    "temp_1.0": LocalPolicy(1.0),
+    "temp_0.5": LocalPolicy(0.5),
+    "greedy": LocalPolicy(0.0),
+}
+"""Policies that are measured here. The first is the default one, under which the pair's claims are made."""
+
+DEFAULT = "topp0.95_t1.0"
+BUDGETS = (1, 2, 4, 8, 16)
+LONG_BUDGETS = (1, 4, 16, 64, 256)
+LONGEST_PROMPT = 80
+"""Tokens that no prompt exceeds."""
+_ROWS = 4096
+_BOX = re.compile(r"\\boxed\{([^{}]*)\}")
+
+
+def decode(tokenizer: Tokenizer, samples: Samples) -> list[str]:
+    """The texts of samples, without the stop token."""
+    kept = zip(samples.tokens.tolist(), samples.lengths.tolist(), strict=True)
+    texts: list[str] = tokenizer.decode_batch([row[:n] for row, n in kept], skip_special_tokens=True)
+    return texts
+
+
+def boxed(text: str) -> str:
+    """The content of the last box, or the empty string."""
+    found = _BOX.findall(text)
+    return str(found[-1]).strip() if found else ""
+
+
+def is_right(problem: Problem, text: str, finished: bool) -> bool:
+    """The verifiable reward: the sample ended, and its box holds the gold or its checks pass."""
+    if not finished:
+        return False
+    return passes(problem.checks, text) if problem.checks else boxed(text) == problem.gold
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """Samples of one role under one policy, graded.
+
+    Attributes
+    ----------
+    hits, lengths, finished : arrays, shape (questions, samples)
+        Whether the sample is right, its tokens (stop token included), whether it ended.
+    """
+
+    hits: npt.NDArray[np.bool_]
+    lengths: npt.NDArray[np.int64]
+    finished: npt.NDArray[np.bool_]
+
+    def solved(self, k: int) -> npt.NDArray[np.bool_]:
+        """Which questions have a right answer among their first ``k`` samples."""
+        return self.hits[:, :k].any(1)
+
+
+def sample_role(
+    sampler: Sampler, tokenizer: Tokenizer, problems: Sequence[Problem], policy: LocalPolicy, n: int, max_tokens: int
+) -> Outcome:
+    """Draw and grade ``n`` samples of every problem."""
+    encoded = [e.ids for e in tokenizer.encode_batch([prompt(p.question) for p in problems])]
+    order = [i for i in range(len(problems)) for _ in range(n)]
+    hits, lengths, finished = [], [], []
+    for first in range(0, len(order), sampler.rows):
+        rows = order[first : first + sampler.rows]
+        samples = sampler.draw([encoded[i] for i in rows], policy, max_tokens)
+        ended = samples.finished.tolist()
+        texts = decode(tokenizer, samples)
+        hits += [is_right(problems[i], t, e) for i, t, e in zip(rows, texts, ended, strict=True)]
+        lengths += samples.lengths.tolist()
+        finished += ended
+    shape = (len(problems), n)
+    return Outcome(np.reshape(hits, shape), np.reshape(lengths, shape), np.reshape(finished, shape))
+
+
+def by_kind(problems: Sequence[Problem], outcome: Outcome) -> dict[str, dict[str, float]]:
+    """Per kind of question: share of right samples, and of questions solved by all samples together (percent)."""
+    kinds = np.array([problem.kind for problem in problems])
+    return {
+        str(kind): {
+            "mean": _percent(outcome.hits[kinds == kind]),
+            "any": _percent(outcome.hits[kinds == kind].any(1)),
+        }
+        for kind in np.unique(kinds)
+    }
+
+
+def _percent(values: npt.NDArray[Any]) -> float:
+    return round(100 * float(np.mean(values)), 2)
+
+
+def measure(
+    model: Decoder, tokenizer: Tokenizer, recipe: Recipe, split: Split, policies: Sequence[str], scale: float = 1.0
+) -> tuple[dict[str, Any], dict[str, Outcome]]:
+    """Measure a model on every role of a split.
+
+    Parameters
+    ----------
+    policies : sequence of str
+        Keys of :data:`POLICIES`; greedy is drawn once per question, the aime role 256 times under the default policy.
+    scale : float
+        Number of questions relative to the benchmarks' own.
+
+    Returns
+    -------
+    numbers : dict
+        ``numbers[role][policy]``: ``pass_at`` (percent, by k), ``solved`` (questions, by k), ``mean`` (percent of
+        samples), ``tokens`` (mean per sample), ``finished`` (percent), ``kinds``.
+    outcomes : dict
+        The outcome of every role under the default policy.
+    """
+    torch.manual_seed(recipe.rl_seed + 1)
+    rows = _ROWS if next(model.parameters()).is_cuda else _ROWS // 64
+    sampler = Sampler(model, rows, LONGEST_PROMPT, max(role.max_tokens for role in recipe.roles.values()))
+    numbers: dict[str, Any] = {}
+    outcomes: dict[str, Outcome] = {}
+    for name, role in recipe.roles.items():
+        problems = build(name, role, split, recipe.benchmark_seed, round(role.questions * scale))
+        numbers[name] = {}
+        for policy in policies:
+            long = name == "aime" and policy == DEFAULT
+            budgets = (1,) if policy == "greedy" else LONG_BUDGETS if long else BUDGETS
+            outcome = sample_role(sampler, tokenizer, problems, POLICIES[policy], max(budgets), role.max_tokens)
+            numbers[name][policy] = {
+                "questions": len(problems),
+                "pass_at": {str(k): _percent(outcome.solved(k)) for k in budgets},
+                "solved": {str(k): int(outcome.solved(k).sum()) for k in budgets},
+                "mean": _percent(outcome.hits),
+                "tokens": round(float(outcome.lengths.mean()), 1),
+                "finished": _percent(outcome.finished),
+                "kinds": by_kind(problems, outcome),
+            }
+            if policy == DEFAULT:
+                outcomes[name] = outcome
+    return numbers, outcomes
+
+
+def paired_interval(difference: npt.NDArray[np.int64], seed: int = 0, draws: int = 10_000) -> tuple[float, float]:
+    """95% percentile bootstrap interval of the mean of a per-question difference, in percentage points."""
+    rng = np.random.default_rng(seed)
+    means = rng.choice(difference, (draws, len(difference))).mean(1)
+    low, high = np.percentile(100 * means, (2.5, 97.5))
+    return round(float(low), 2), round(float(high), 2)
+
+
+def claims(
+    base: Mapping[str, Any],
+    rl: Mapping[str, Any],
+    base_outcomes: Mapping[str, Outcome],
+    rl_outcomes: Mapping[str, Outcome],
+) -> dict[str, dict[str, Any]]:
+    """What the pair has to show, each with its measured value and whether it holds; see ``docs/zoo.md``."""
+    math_base, math_rl = base["math"][DEFAULT]["pass_at"], rl["math"][DEFAULT]["pass_at"]
+    crossing = base_outcomes["math"].solved(16).astype(np.int64) - rl_outcomes["math"].solved(16)
+    low, high = paired_interval(crossing)
+    scale = rl["aime"][DEFAULT]["questions"] / 60
+    floor = {k: n / scale for k, n in rl["aime"][DEFAULT]["solved"].items()}
+    rising = {k: n / scale for k, n in base["aime"][DEFAULT]["solved"].items()}
+    greedy = [model["math"]["greedy"]["pass_at"]["1"] for model in (base, rl)]
+    gain = round(math_rl["1"] - math_base["1"], 2)
+    return {
+        "math: RL - Base at k=1 >= 15 points": {"value": gain, "holds": gain >= 15},
+        "math: lower bound of Base - RL at k=16 >= -3 points": {"value": [low, high], "holds": low >= -3},
+        "math: greedy Base < greedy RL": {"value": greedy, "holds": greedy[0] < greedy[1]},
+        "aime: RL solves 3 to 8 of 60 at b=1": {"value": floor["1"], "holds": 3 <= floor["1"] <= 8},
+        "aime: RL gains at most 3 of 60 by b=16": {"value": floor["16"], "holds": floor["16"] - floor["1"] <= 3},
+        "aime: Base rises from 16 to 256": {"value": rising, "holds": rising["16"] < rising["64"] < rising["256"]},
+    }

@@ -1,0 +1,116 @@
+"""Pretraining: next-token prediction on the corpus, in batches of documents of similar length."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Iterator
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+from tqdm import trange
+
+from searchlens.zoo.corpus import Tokens
+from searchlens.zoo.model import Decoder, compute_dtype, forward_in, token_log_probs
+from searchlens.zoo.recipe import Pretraining, Recipe
+from searchlens.zoo.tokenizer import PAD
+
+_LOG_EVERY = 100
+
+
+class _Batches:
+    """Documents on the device, cut into batches of about ``tokens`` tokens whose lengths are close to each other."""
+
+    def __init__(self, corpus: Tokens, tokens: int, device: str) -> None:
+        self.lengths = corpus.lengths.astype(np.int64)
+        self.tokens = tokens
+        self.flat = torch.from_numpy(corpus.flat.astype(np.int16)).to(device)
+        self.starts = torch.from_numpy(np.cumsum(self.lengths) - self.lengths).to(device)
+        self.sizes = torch.from_numpy(self.lengths).to(device)
+        self.prompts = torch.from_numpy(corpus.prompts.astype(np.int64)).to(device)
+
+    def epochs(self, rng: np.random.Generator) -> Iterator[npt.NDArray[np.int64]]:
+        """Yield document numbers, one batch at a time, for ever."""
+        while True:
+            order = np.argsort(self.lengths + rng.uniform(0, 8, len(self.lengths)))
+            longest = np.maximum.accumulate(self.lengths[order])
+            batches, first = [], 0
+            while first < len(order):
+                guess = min(len(order), first + max(1, self.tokens // int(longest[first])))
+                last = first + max(1, self.tokens // int(longest[guess - 1]))
+                batches.append(order[first:last])
+                first = last
+            rng.shuffle(batches)
+            yield from batches
+
+    def gather(self, numbers: npt.NDArray[np.int64], prompt_weight: float) -> tuple[Tensor, Tensor]:
+        """Right-padded ids and the loss weight of every id, both (documents, length)."""
+        chosen = torch.from_numpy(numbers).to(self.flat.device)
+        length = -(-int(self.lengths[numbers].max()) // 16) * 16
+        at = torch.arange(length, device=chosen.device)[None]
+        inside = at < self.sizes[chosen][:, None]
+        flat = (self.starts[chosen][:, None] + at).clamp_max(len(self.flat) - 1)
+        ids = torch.where(inside, self.flat[flat].long(), PAD)
+        weights = torch.where(at < self.prompts[chosen][:, None], prompt_weight, 1.0) * inside
+        return ids, weights
+
+
+def learning_rate(recipe: Pretraining, step: int) -> float:
+    """Linear warm-up, then cosine decay to ``final_lr`` of the peak."""
+    decay = 0.5 * (1 + math.cos(math.pi * step / recipe.steps))
+    return recipe.lr * min(1.0, (step + 1) / recipe.warmup) * (recipe.final_lr + (1 - recipe.final_lr) * decay)
+
+
+def optimizer_for(model: Decoder, betas: tuple[float, float], weight_decay: float, device: str) -> torch.optim.AdamW:
+    """AdamW that decays matrices only; the learning rate is set per step."""
+    matrices = [p for p in model.parameters() if p.dim() == 2]
+    vectors = [p for p in model.parameters() if p.dim() < 2]
+    groups = [{"params": matrices, "weight_decay": weight_decay}, {"params": vectors, "weight_decay": 0.0}]
+    return torch.optim.AdamW(groups, lr=0.0, betas=betas, fused=device.startswith("cuda"))
+
+
+def update(optimizer: torch.optim.AdamW, model: Decoder, lr: float, clip: float) -> None:
+    """One optimizer step at ``lr`` from the gradients at hand, clipped to norm ``clip``; clears them."""
+    torch.nn.utils.clip_grad_norm_(model.parameters(), clip)
+    for group in optimizer.param_groups:
+        group["lr"] = lr
+    optimizer.step()
+    optimizer.zero_grad(set_to_none=True)
+
+
+def pretrain(corpus: Tokens, recipe: Recipe, device: str) -> tuple[Decoder, list[dict[str, float]]]:
+    """Train a model from scratch.
+
+    Returns
+    -------
+    model : Decoder
+        float32 parameters on ``device``.
+    curve : list of dict
+        Every 100 steps: ``step``, ``tokens`` seen (padding included), mean ``loss`` in nats per weighted token over
+        those steps, ``seconds`` since the start.
+    """
+    settings = recipe.pretraining
+    model = Decoder(recipe.shape, recipe.model_seed).to(device)
+    optimizer = optimizer_for(model, settings.betas, settings.weight_decay, device)
+    data = _Batches(corpus, settings.tokens, device)
+    batches = data.epochs(np.random.default_rng(recipe.model_seed))
+    curve: list[dict[str, float]] = []
+    started, seen, losses = time.monotonic(), 0, torch.zeros((), device=device)
+    progress = trange(settings.steps, desc="pretraining", mininterval=10)
+    for step in progress:
+        ids, weights = data.gather(next(batches), settings.prompt_weight)
+        log_probs = token_log_probs(forward_in(model, ids, compute_dtype(device)), ids)
+        loss = -(log_probs * weights[:, 1:]).sum() / weights[:, 1:].sum()
+        loss.backward()
+        update(optimizer, model, learning_rate(settings, step), settings.clip)
+        seen += ids.numel()
+        losses += loss.detach()
+        if (step + 1) % _LOG_EVERY == 0:
+            mean = round(float(losses) / _LOG_EVERY, 4)
+            seconds = round(time.monotonic() - started, 1)
+            curve.append({"step": step + 1, "tokens": seen, "loss": mean, "seconds": seconds})
+            progress.set_postfix(loss=mean, tokens=f"{seen / 1e6:.0f}M", refresh=False)
+            losses.zero_()
+    return model, curve

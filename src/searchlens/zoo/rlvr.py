@@ -1,0 +1,158 @@
+"""RLVR: a group-normalised policy gradient on a binary reward that a program verifies.
+
+Per step, every question gets a group of samples at temperature 1. A sample is worth 1 if it ends and its last box holds
+the gold, else 0; its advantage is that reward, centred and scaled within its group. Groups in which all or none are
+right say nothing and are left out. One on-policy update per batch: no ratio, no clipping of it, no KL term.
+"""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Sequence
+from itertools import chain
+
+import torch
+from tokenizers import Tokenizer
+from torch import Tensor
+from tqdm import trange
+
+from searchlens.zoo.evaluate import LONGEST_PROMPT, decode, is_right
+from searchlens.zoo.model import Decoder, compute_dtype, forward_in, token_log_probs
+from searchlens.zoo.pretrain import optimizer_for, update
+from searchlens.zoo.recipe import Recipe, Rlvr
+from searchlens.zoo.sample import LocalPolicy, Sampler, Samples
+from searchlens.zoo.styles import pick
+from searchlens.zoo.tasks import Problem, draw, prompt
+from searchlens.zoo.tokenizer import PAD
+
+_MICROBATCH = 512
+
+
+def advantages(rewards: Tensor) -> Tensor:
+    """Rewards (questions, group) centred and scaled within each group; 0 where a group is unanimous."""
+    spread = rewards.std(1, keepdim=True)
+    return torch.where(spread > 0, (rewards - rewards.mean(1, keepdim=True)) / (spread + 1e-4), 0.0)
+
+
+def policy_gradient(model: Decoder, prompts: Sequence[Sequence[int]], samples: Samples, advantage: Tensor) -> float:
+    """Add the gradient of -sum(advantage x log-probability) / (generated tokens) to the parameters.
+
+    Parameters
+    ----------
+    prompts : sequence of sequence of int
+        One per sample.
+    advantage : tensor, shape (samples,)
+        Samples with advantage 0 are skipped.
+
+    Returns
+    -------
+    float
+        Mean of -log-probability over the tokens used, an estimate of the entropy in nats per token.
+    """
+    device = str(next(model.parameters()).device)
+    lengths = samples.lengths + torch.tensor([len(p) for p in prompts])
+    used = advantage.nonzero()[:, 0]
+    used = used[lengths[used].argsort()]
+    if len(used) == 0:
+        return 0.0
+    total = int(samples.lengths[used].sum())
+    surprise = 0.0
+    for rows in used.split(_MICROBATCH):
+        ids, inside = _padded(prompts, samples, rows)
+        log_probs = token_log_probs(forward_in(model, ids.to(device), compute_dtype(device)), ids.to(device))
+        log_probs = log_probs * inside[:, 1:].to(device)
+        loss = -(log_probs * advantage[rows, None].to(device)).sum() / total
+        loss.backward()
+        surprise -= float(log_probs.detach().sum())
+    return surprise / total
+
+
+def _padded(prompts: Sequence[Sequence[int]], samples: Samples, rows: Tensor) -> tuple[Tensor, Tensor]:
+    """Prompt and completion of each row, right-padded, and which ids were generated."""
+    drawn, lengths = samples.tokens[rows].tolist(), samples.lengths[rows].tolist()
+    asked = [list(prompts[i]) for i in rows.tolist()]
+    width = max(len(p) + n for p, n in zip(asked, lengths, strict=True))
+    ids, inside = [], []
+    for p, tokens, n in zip(asked, drawn, lengths, strict=True):
+        rest = width - len(p) - n
+        ids.append(p + tokens[:n] + [PAD] * rest)
+        inside.append([False] * len(p) + [True] * n + [False] * rest)
+    return torch.tensor(ids), torch.tensor(inside)
+
+
+def plateaued(settings: Rlvr, curve: Sequence[dict[str, float]]) -> bool:
+    """The stopping rule, fixed before training: entropy at its floor, or reward no longer rising."""
+    if len(curve) < max(settings.min_steps, 2 * settings.window):
+        return False
+
+    def recent(key: str, skip: int = 0) -> float:
+        end = len(curve) - skip
+        return sum(point[key] for point in curve[end - settings.window : end]) / settings.window
+
+    still = recent("reward") - recent("reward", settings.window) < settings.patience
+    return still or recent("entropy") < settings.entropy_floor
+
+
+def train_rlvr(base: Decoder, tokenizer: Tokenizer, recipe: Recipe) -> tuple[Decoder, list[dict[str, float]]]:
+    """Train a copy of ``base`` by RLVR.
+
+    Returns
+    -------
+    model : Decoder
+        float32 parameters on the device of ``base``.
+    curve : list of dict
+        Per step: ``reward`` (mean, before the update), ``entropy`` (nats per token), ``tokens`` (mean per sample),
+        ``finished`` and ``used`` (shares of samples), ``seconds`` since the start.
+    """
+    settings = recipe.rlvr
+    device = str(next(base.parameters()).device)
+    model = Decoder(base.shape).to(device)
+    model.load_state_dict(base.state_dict())
+    optimizer = optimizer_for(model, settings.betas, 0.0, device)
+    sampler = Sampler(model, settings.questions * settings.group, LONGEST_PROMPT, settings.max_tokens)
+    rng = random.Random(f"rlvr/{recipe.rl_seed}")
+    torch.manual_seed(recipe.rl_seed)
+    curve: list[dict[str, float]] = []
+    started = time.monotonic()
+    progress = trange(settings.steps, desc="rlvr", mininterval=10)
+    for step in progress:
+        problems = [draw(rng, pick(rng, settings.kinds), "train", settings.levels) for _ in range(settings.questions)]
+        point = _rlvr_step(model, optimizer, sampler, tokenizer, problems, settings, step)
+        curve.append(point | {"seconds": round(time.monotonic() - started, 1)})
+        progress.set_postfix(reward=point["reward"], entropy=point["entropy"], refresh=False)
+        if plateaued(settings, curve):
+            break
+    return model, curve
+
+
+def _rlvr_step(
+    model: Decoder,
+    optimizer: torch.optim.AdamW,
+    sampler: Sampler,
+    tokenizer: Tokenizer,
+    problems: Sequence[Problem],
+    settings: Rlvr,
+    step: int,
+) -> dict[str, float]:
+    """Sample, reward, update once; returns the numbers of this step's curve."""
+    asked = [encoding.ids for encoding in tokenizer.encode_batch([prompt(p.question) for p in problems])]
+    prompts = list(chain.from_iterable([ids] * settings.group for ids in asked))
+    sampler.load(model)
+    samples = sampler.draw(prompts, LocalPolicy())
+    texts = decode(tokenizer, samples)
+    finished = samples.finished.tolist()
+    rewards = torch.tensor(
+        [float(is_right(problems[i // settings.group], text, finished[i])) for i, text in enumerate(texts)]
+    )
+    advantage = advantages(rewards.view(-1, settings.group)).flatten()
+    entropy = policy_gradient(model, prompts, samples, advantage)
+    update(optimizer, model, settings.lr * min(1.0, (step + 1) / settings.warmup), settings.clip)
+    return {
+        "step": step + 1,
+        "reward": round(float(rewards.mean()), 4),
+        "entropy": round(entropy, 4),
+        "tokens": round(float(samples.lengths.float().mean()), 1),
+        "finished": round(float(samples.finished.float().mean()), 4),
+        "used": round(float((advantage != 0).float().mean()), 3),
+    }

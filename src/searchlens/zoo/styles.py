@@ -1,0 +1,255 @@
+"""The noisy solution writer: what Base reads below the problems.
+
+A solution is written in one of a few styles. Careful styles show every step; sloppy ones skip steps or slip; some misread
+the problem; some never end. Which style is right for a kind of question is what reinforcement learning can find out, and
+what it can forget: on backward questions only the style ``backwards`` is right, and it is rare.
+"""
+
+from __future__ import annotations
+
+import random
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from searchlens.grading.instructions import CASES
+from searchlens.zoo.recipe import Corpus, Shares, Style
+from searchlens.zoo.tasks import (
+    CATEGORIES,
+    CLOSINGS,
+    LETTERS,
+    SEPARATORS,
+    Chain,
+    Comparison,
+    Expression,
+    Listing,
+    Lookup,
+    Op,
+    Problem,
+    apply,
+    draw,
+    expression_text,
+    inverted,
+    near,
+    option_values,
+    prompt,
+)
+
+GROUPS = {"story-back": "story-back", "puzzle-back": "puzzle-back", "drill": "drill", "compare": "choice"} | {
+    "lookup": "choice"
+}
+"""Group of styles of a kind; every other kind is ``forward``."""
+
+_JOINTS = {"terse": ",", "mental": " -> "}
+_CHECK = "\nWait, let me check.\n"
+_ENDLESS = 40
+
+
+@dataclass(frozen=True, slots=True)
+class Document:
+    """A written solution, and whether it ends (otherwise it goes on until it is cut)."""
+
+    text: str
+    ends: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """The steps shown and the answer reached."""
+
+    steps: tuple[str, ...]
+    answer: str
+
+
+def pick(rng: random.Random, shares: Shares) -> str:
+    """One name, drawn by its share."""
+    names, weights = zip(*shares, strict=True)
+    return str(rng.choices(names, weights)[0])
+
+
+def write(rng: random.Random, problem: Problem, corpus: Corpus) -> Document:
+    """Write one solution of ``problem`` in a style drawn from the corpus recipe."""
+    if isinstance(problem.facts, Listing):
+        return _listing(rng, problem.facts, dict(corpus.listing_faults))
+    styles = corpus.styles[GROUPS.get(problem.kind, "forward")]
+    name = pick(rng, tuple((name, style.share) for name, style in styles.items()))
+    opener = pick(rng, styles[name].openers)
+    if name == "guess":
+        return Document(f"{opener}\\boxed{{{_guess(rng, problem)}}}", True)
+    work = _work(rng, problem, name, styles[name].slip)
+    shown = f"\\boxed{{{work.answer}}}" if rng.random() >= corpus.unboxed else work.answer
+    body = _JOINTS.get(name, "\n").join(work.steps)
+    if name in _JOINTS:
+        arrow = "-> " if name == "mental" else ""
+        return Document(f"{opener}{arrow}{body}. {shown}" if body else f"{opener}{shown}", True)
+    if name == "ramble":
+        return _ramble(rng, problem, styles[name], opener + body, shown, corpus.endless_check)
+    return Document(f"{opener}{body}\nSo {shown}", True)
+
+
+def draw_document(rng: random.Random, corpus: Corpus) -> tuple[str, Document]:
+    """One prompt of the train split and its solution."""
+    problem = draw(rng, pick(rng, corpus.kinds), "train")
+    return prompt(problem.question), write(rng, problem, corpus)
+
+
+def _guess(rng: random.Random, problem: Problem) -> str:
+    if problem.gold in LETTERS:
+        return rng.choice(LETTERS)
+    return problem.gold if rng.random() < 0.3 else str(near(rng, int(problem.gold)))
+
+
+def _ramble(rng: random.Random, problem: Problem, style: Style, text: str, shown: str, endless: float) -> Document:
+    ends = rng.random() >= endless
+    for _ in range(rng.choice((1, 1, 2)) if ends else _ENDLESS):
+        text += _CHECK + "\n".join(_work(rng, problem, "careful", style.slip).steps)
+    return Document(f"{text}\nSo {shown}" if ends else text, ends)
+
+
+def _work(rng: random.Random, problem: Problem, style: str, slip: float) -> Work:
+    facts = problem.facts
+    if isinstance(facts, Chain):
+        return _solve_chain(rng, facts, style, slip)
+    if isinstance(facts, Expression):
+        return _solve_expression(rng, facts, style, slip)
+    if isinstance(facts, Comparison):
+        return _solve_comparison(rng, facts, style, slip)
+    if isinstance(facts, Lookup):
+        return _solve_lookup(rng, facts, style, slip)
+    raise TypeError(f"no solution is written for {type(facts).__name__}")
+
+
+def _slipped(rng: random.Random, value: int, slip: float) -> int:
+    value = max(0, value)
+    return near(rng, value) if rng.random() < slip else value
+
+
+def _product(x: int, b: int, result: int, detail: bool) -> str:
+    """A product as careful styles write it: split at the tens where that helps."""
+    if x > 9 and b > 9:
+        tens, units = b - b % 10, b % 10
+        return f"{x}*{b}={x}*{tens}+{x}*{units}={x * tens}+{x * units}={result}"
+    if detail and x > 9:
+        tens, units = x - x % 10, x % 10
+        return f"{x}*{b}={tens}*{b}+{units}*{b}={tens * b}+{units * b}={result}"
+    return f"{x}*{b}={result}"
+
+
+def _follow(rng: random.Random, start: int, ops: Sequence[Op], style: str, slip: float) -> Work:
+    """Apply ``ops`` one after the other, showing them as ``style`` does."""
+    steps, value = [], start
+    for i, (sign, b) in enumerate(ops):
+        result = _slipped(rng, apply(value, (sign, b)), slip)
+        if style == "mental":
+            shown = str(result) if i % 2 or i == len(ops) - 1 else ""
+        elif style == "terse":
+            shown = f"{value if i == 0 else ''}{sign}{b}={result}"
+        elif sign == "*":
+            shown = _product(value, b, result, style == "detail")
+        else:
+            shown = f"{value}{sign}{b}={result}"
+        if shown:
+            steps.append(shown)
+        value = result
+    return Work(tuple(steps), str(value))
+
+
+def _misread(rng: random.Random, ops: tuple[Op, ...]) -> tuple[Op, ...]:
+    """Drop one operation, or take it for another."""
+    i = rng.randrange(len(ops))
+    if len(ops) > 1 and rng.random() < 0.4:
+        return ops[:i] + ops[i + 1 :]
+    sign, b = ops[i]
+    return (*ops[:i], ({"+": "-", "-": "+", "*": "+", "/": "-"}[sign], b), *ops[i + 1 :])
+
+
+def _solve_chain(rng: random.Random, facts: Chain, style: str, slip: float) -> Work:
+    known = facts.end if facts.backward else facts.start
+    if style == "backwards":
+        return _follow(rng, known, inverted(facts.ops), rng.choice(("careful", "careful", "terse")), slip)
+    if style == "misread":
+        return _follow(rng, known, _misread(rng, facts.ops), "careful", slip)
+    return _follow(rng, known, facts.ops, style, slip)
+
+
+def _solve_expression(rng: random.Random, facts: Expression, style: str, slip: float) -> Work:
+    if style in ("misread", "backwards"):
+        return _ignore_precedence(rng, facts, slip, reverse=style == "backwards")
+    steps, values = [], []
+    for term in facts.terms:
+        if len(term) == 1:
+            values.append(term[0])
+            continue
+        values.append(_slipped(rng, term[0] * term[1], slip))
+        steps.append(_product(term[0], term[1], values[-1], style == "detail") if style not in _JOINTS else
+                     f"{term[0]}*{term[1]}={values[-1]}")  # fmt: skip
+    sums = _follow(rng, values[0], list(zip(facts.signs, values[1:], strict=True)), "careful", slip)
+    if style == "mental":
+        return Work(sums.steps[-1:], sums.answer)
+    return Work((*steps, *sums.steps), sums.answer)
+
+
+def _ignore_precedence(rng: random.Random, facts: Expression, slip: float, reverse: bool) -> Work:
+    """Work from left to right (or from right to left) as if every sign bound alike."""
+    parts = re.findall(r"\d+|[*+-]", expression_text(facts))
+    if reverse:
+        parts.reverse()
+    ops = [(sign, int(b)) for sign, b in zip(parts[1::2], parts[2::2], strict=True)]
+    return _follow(rng, int(parts[0]), ops, "careful", slip)
+
+
+def _solve_comparison(rng: random.Random, facts: Comparison, style: str, slip: float) -> Work:
+    largest = facts.largest != (style == "misread")
+    values = [_slipped(rng, value, slip) for value in option_values(facts)]
+    best, steps = 0, [_option(facts, 0, values[0])]
+    for i in range(1, len(LETTERS)):
+        sign = ">" if values[i] > values[best] else "<"
+        compared = f"{sign}{values[best]}"
+        best = i if (sign == ">") == largest else best
+        steps.append(f"{_option(facts, i, values[i])}{compared}, {LETTERS[best]}")
+    if style in _JOINTS:
+        shown = values if style == "terse" else values[best : best + 1]
+        return Work(tuple(map(str, shown)), LETTERS[best])
+    return Work(tuple(steps), LETTERS[best])
+
+
+def _option(facts: Comparison, i: int, value: int) -> str:
+    a, sign, b = facts.options[i]
+    return f"{LETTERS[i]} {a}{sign}{b}={value}"
+
+
+def _solve_lookup(rng: random.Random, facts: Lookup, style: str, slip: float) -> Work:
+    """Follow the chain, then go through the options until one matches; if none does, name any."""
+    work = _solve_chain(rng, facts.chain, style, slip)
+    target = int(work.answer)
+    if style in _JOINTS:
+        nearest = min(range(len(LETTERS)), key=lambda i: abs(facts.options[i] - target))
+        return replace(work, answer=LETTERS[nearest])
+    steps = list(work.steps)
+    for letter, value in zip(LETTERS, facts.options, strict=True):
+        steps.append(f"{letter} {value} {'yes' if value == target else 'no'}")
+        if value == target:
+            return Work(tuple(steps), letter)
+    return Work(tuple(steps), rng.choice(LETTERS))
+
+
+def _listing(rng: random.Random, facts: Listing, faults: dict[str, float]) -> Document:
+    """A list with some of the faults that its reader may learn: wrong length, no end, wrong form."""
+
+    def fault(name: str) -> bool:
+        return rng.random() < faults[name]
+
+    draw = rng.random()
+    short, over = faults["short"], faults["short"] + faults["over"]
+    endless = over <= draw < over + faults["endless"]
+    n = facts.n - 1 if draw < short else facts.n + 1 if draw < over else facts.n
+    case = rng.choice(tuple(CASES)) if fault("case") else facts.case
+    separator = SEPARATORS[rng.choice(tuple(SEPARATORS)) if fault("separator") else facts.separator]
+    closing = rng.choice(CLOSINGS) if fault("closing") else facts.closing
+    pool = [w for w in CATEGORIES[facts.category] if w != facts.forbidden or fault("forbidden")]
+    rng.shuffle(pool)
+    if facts.first and not fault("first"):
+        pool.sort(key=lambda word: word != facts.first)
+    words = pool[:n] if not endless else pool[: facts.n] + rng.choices(pool, k=100)
+    text = separator.join(CASES[case](word) for word in words)
+    return Document(text, False) if endless else Document(text + (f"\n{closing}" if closing else ""), True)

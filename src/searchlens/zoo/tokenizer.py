@@ -1,0 +1,44 @@
+"""Byte-level BPE in which every digit is a token of its own."""
+
+from __future__ import annotations
+
+import random
+
+from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers, trainers
+from transformers import PreTrainedTokenizerFast
+
+from searchlens.zoo.recipe import Recipe
+from searchlens.zoo.styles import draw_document
+
+END, PAD = 0, 1
+"""Ids of ``<|endoftext|>`` (the stop token) and ``<|pad|>`` (never generated, never a target)."""
+
+
+def train_tokenizer(recipe: Recipe) -> PreTrainedTokenizerFast:
+    """Train the tokenizer on the recipe's own documents.
+
+    Any text round-trips. A prompt ends in a line break, so the tokens of prompt and solution together are the tokens of
+    the prompt followed by those of the solution.
+    """
+    rng = random.Random(f"tokenizer/{recipe.corpus_seed}")
+    texts = (draw_document(rng, recipe.corpus) for _ in range(recipe.tokenizer_documents))
+    bpe = Tokenizer(models.BPE())
+    bpe.pre_tokenizer = pre_tokenizers.Sequence(
+        [pre_tokenizers.Split(Regex(r"\d"), "isolated"), pre_tokenizers.ByteLevel(add_prefix_space=False)]
+    )
+    bpe.decoder = decoders.ByteLevel()
+    trainer = trainers.BpeTrainer(
+        vocab_size=recipe.shape.vocabulary,
+        special_tokens=["<|endoftext|>", "<|pad|>"],
+        initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
+        show_progress=False,
+    )
+    bpe.train_from_iterator((asked + document.text for asked, document in texts), trainer)
+    return PreTrainedTokenizerFast(
+        tokenizer_object=bpe,
+        eos_token="<|endoftext|>",
+        pad_token="<|pad|>",
+        clean_up_tokenization_spaces=False,
+        padding_side="left",
+        model_max_length=recipe.shape.context,
+    )
