@@ -75,7 +75,8 @@ class Prompter:
     def __init__(self, folder: Path, template: str) -> None:
         self.template = template
         self.tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
-        self.stop_ids = _stop_ids(folder)
+        spelled = (self.tokenizer.token_to_id(token) for token in prompts.template(template).stop_tokens)
+        self.stop_ids = tuple(dict.fromkeys([*_stop_ids(folder), *(token for token in spelled if token is not None)]))
 
     def encode(self, question: Question) -> tuple[int, ...]:
         return tuple(self.tokenizer.encode(prompts.render(self.template, question.text)).ids)
@@ -143,7 +144,7 @@ class Job:
 
         from searchlens import __version__
 
-        device = torch.cuda.get_device_name() if str(getattr(self.engine, "device", "cpu")).startswith("cuda") else "cpu"
+        device = f"cuda ({torch.cuda.get_device_name()})" if str(getattr(self.engine, "device", "cpu")).startswith("cuda") else "cpu"
         return shards.Provenance(0.0, device, 1, f"{self.spec['engine']} {__version__} torch {torch.__version__}")
 
     def lacking(self) -> list[tuple[Generation, int, int, list[Chunk]]]:

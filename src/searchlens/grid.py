@@ -314,14 +314,14 @@ class Grid:
         return self._fingerprints[checkpoint]
 
     @cached_property
-    def _content(self) -> dict[str, str]:
+    def _asked(self) -> dict[str, str]:
         return {}
 
-    def content_hash(self, benchmark: str) -> str:
-        """Hash of the questions in use."""
-        if benchmark not in self._content:
-            self._content[benchmark] = benchmarks.content_hash(self.questions(benchmark))
-        return self._content[benchmark]
+    def asked_hash(self, benchmark: str) -> str:
+        """Hash of the questions in use, golds left out: a corrected gold samples nothing anew."""
+        if benchmark not in self._asked:
+            self._asked[benchmark] = benchmarks.asked_hash(self.questions(benchmark))
+        return self._asked[benchmark]
 
     def _spec(self, checkpoint: str, benchmark: str, policy: policies.Policy) -> dict[str, Any]:
         weights = self.config["checkpoints"][checkpoint]
@@ -329,7 +329,7 @@ class Grid:
             "version": GENERATION_VERSION,
             "weights": self.fingerprint(checkpoint),
             "engine": {"family": weights["engine"], "dtype": weights["dtype"], "quantization": None},
-            "questions": self.content_hash(benchmark),
+            "questions": self.asked_hash(benchmark),
             "template": prompts.describe(weights["template"]),
             "policy": policy.resolved(),
             "seed": self.config["seed"],

@@ -1,6 +1,7 @@
 """Loads and validates the configuration, lays out the grid, and lists what the whole study consists of."""
 
 from searchlens import config as settings
+from searchlens.benchmarks import content_hash
 from searchlens.cli import save_snapshot, snapshot_path
 from searchlens.errors import InputError
 from searchlens.grid import Grid, canonical, stage_source
@@ -28,7 +29,7 @@ FIGURE_NAMES = [
     for figure in ("same_policy_lines", "gap_map", "support_region", "recovery", "matching_set")
     for metric in ("P", "Q")
 ]
-TABLE_NAMES = ["udf_cost", "operating_points", "same_policy_counts", "recovery_summary", "intervals"]
+TABLE_NAMES = ["recovery_summary", "recovery_paths", "same_policy_counts", "operating_points", "intervals", "udf_cost"]
 RECOVERY_NAMES = ["same_policy", "counts", "support", "near_match", "path", "geometry"]
 
 MANIFESTS = [str(path) for cell in GRID.cells for path in GRID.manifests(*cell)]

@@ -14,9 +14,10 @@ def cell_imports(wildcards):
 
 
 def names_and_options(wildcards):
-    """Policy names by generation, so that a renamed policy is graded under its new name."""
+    """Policy names by generation and the golds in use: a renamed policy or a corrected gold is graded anew."""
+    golds = content_hash(GRID.questions(wildcards.benchmark))
     names = {g.id: g.policies for g in GRID.generations(wildcards.checkpoint, wildcards.benchmark)}
-    return canonical({"names": names, "options": options("score", "landscape")})
+    return canonical({"golds": golds, "names": names, "options": options("score", "landscape")})
 
 
 rule score:

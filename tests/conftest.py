@@ -1,0 +1,98 @@
+"""Shared fixtures: a small study in a folder of its own, with real files in the shipped layout."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import pytest
+
+from searchlens import config, shards
+from searchlens.grid import Generation, Grid
+
+POLICIES = ("temp_0.5", "topp0.9_t0.7", "topp0.95_t1.0")
+
+
+def write_checkpoint(folder: Path, content: str) -> None:
+    """Files in the layout of a checkpoint; enough for planning, not for sampling."""
+    folder.mkdir(parents=True)
+    for name in ("config.json", "tokenizer.json", "model.safetensors"):
+        (folder / name).write_text(content + name)
+
+
+def write_questions(path: Path, count: int) -> None:
+    """Sums that we made ourselves."""
+    rows = [{"id": f"q{i}", "question": f"Compute {i}+{i + 1}.", "gold": str(2 * i + 1)} for i in range(count)]
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+
+
+@pytest.fixture
+def raw(tmp_path: Path) -> dict[str, Any]:
+    """A configuration with one pair, one benchmark of six questions, three policies and greedy."""
+    write_checkpoint(tmp_path / "base", "base")
+    write_checkpoint(tmp_path / "rl", "rl")
+    write_questions(tmp_path / "sums.jsonl", 6)
+    return {
+        "results": "results",
+        "samples": 4,
+        "budgets": [1, 2, 4],
+        "study": {"pairs": ["toy"], "benchmarks": ["sums"]},
+        "checkpoints": {"toy-base": {"path": "base"}, "toy-rl": {"path": "rl"}},
+        "pairs": {"toy": {"base": "toy-base", "rl": "toy-rl"}},
+        "benchmarks": {"sums": {"path": "sums.jsonl", "grader": "math", "max_tokens": 8, "pool": "three"}},
+        "policies": dict.fromkeys([*POLICIES, "greedy"]),
+        "pools": {"three": list(POLICIES)},
+        "references": ["greedy"],
+    }
+
+
+@pytest.fixture
+def make_grid(tmp_path: Path) -> Callable[[dict[str, Any]], Grid]:
+    """From a raw configuration to its grid, relative to the test's folder."""
+    return lambda raw: Grid(config.plain(config.validate(raw)), root=tmp_path)
+
+
+@pytest.fixture
+def grid(raw: dict[str, Any], make_grid: Callable[[dict[str, Any]], Grid]) -> Grid:
+    return make_grid(raw)
+
+
+def some_samples(grid: Grid, benchmark: str, start: int, stop: int, tag: str = "") -> pl.DataFrame:
+    """Samples [start, stop) of every question, with content that depends on question and sample alone."""
+    keys = [(q, s) for q in grid.questions(benchmark) for s in range(start, stop)]
+    return pl.DataFrame(
+        {
+            "question": [q.id for q, _ in keys],
+            "sample": [s for _, s in keys],
+            "text": [f"\\boxed{{{q.gold if s % 2 else 'x'}}}{tag}" for q, s in keys],
+            "tokens": [[1, 2, s] for _, s in keys],
+            "logprobs": [[-0.1, -0.2, -0.3]] * len(keys),
+            "sampling_logprobs": [[-0.1, -0.2, -0.3]] * len(keys),
+            "n_tokens": [3] * len(keys),
+            "mean_logprob": [-0.2] * len(keys),
+            "finish": ["stop"] * len(keys),
+        },
+        schema=shards.SAMPLES,
+    )
+
+
+@pytest.fixture
+def publish() -> Callable[..., shards.Shard]:
+    """Put a range of samples of one generation into the store."""
+
+    def put(grid: Grid, checkpoint: str, benchmark: str, generation: Generation, start: int = 0, stop: int | None = None) -> shards.Shard:
+        stop = generation.samples if stop is None else stop
+        return shards.publish(
+            grid.folder(checkpoint, benchmark, generation.id),
+            start,
+            stop,
+            some_samples(grid, benchmark, start, stop),
+            generation_id=generation.id,
+            policies=generation.policies,
+            provenance=shards.Provenance(1.5, "cpu", 1, "test"),
+        )
+
+    return put

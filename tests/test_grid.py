@@ -1,0 +1,176 @@
+"""Ids and coverage decide what is sampled again: a mistake here wastes GPU time or mixes samples silently."""
+
+from __future__ import annotations
+
+import copy
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from searchlens.errors import InputError
+from searchlens.grid import Grid, gaps
+
+CELL = ("toy-base", "sums")
+Make = Callable[[dict[str, Any]], Grid]
+
+
+def ids(grid: Grid, cell: tuple[str, str] = CELL) -> dict[str, str]:
+    return {name: g.id for g in grid.generations(*cell) for name in g.policies}
+
+
+def changed(raw: dict[str, Any], where: tuple[str, ...], value: Any) -> dict[str, Any]:
+    raw = copy.deepcopy(raw)
+    target = raw
+    for key in where[:-1]:
+        target = target.setdefault(key, {})
+    target[where[-1]] = value
+    return raw
+
+
+@pytest.mark.parametrize(
+    ("where", "value"),
+    [
+        (("seed",), 43),
+        (("benchmarks", "sums", "max_tokens"), 9),
+        (("benchmarks", "sums", "questions"), 5),
+        (("checkpoints", "toy-base", "dtype"), "bfloat16"),
+        (("checkpoints", "toy-base", "template"), "plain"),
+    ],
+)
+def test_what_decides_the_tokens_decides_the_id(raw: dict[str, Any], make_grid: Make, where: tuple[str, ...], value: Any) -> None:
+    before, after = ids(make_grid(raw)), ids(make_grid(changed(raw, where, value)))
+    assert set(before.values()).isdisjoint(after.values())
+
+
+@pytest.mark.parametrize(
+    ("where", "value"),
+    [
+        (("samples",), 64),
+        (("budgets",), [1, 2]),
+        (("results",), "elsewhere"),
+        (("pool_size",), 2),
+        (("chunk_samples",), 10),
+        (("checkpoints", "toy-base", "device"), "cuda"),
+        (("checkpoints", "toy-base", "max_rows"), 3),
+        (("recovery", "epsilon"), 0.05),
+        (("landscape", "ties"), "fractional"),
+    ],
+)
+def test_nothing_else_does(raw: dict[str, Any], make_grid: Make, where: tuple[str, ...], value: Any) -> None:
+    assert ids(make_grid(raw)) == ids(make_grid(changed(raw, where, value)))
+
+
+def test_ids_are_the_same_in_every_process(raw: dict[str, Any], make_grid: Make) -> None:
+    """Guards against hash randomisation and dictionary order."""
+    backwards = {key: raw[key] for key in reversed(raw)}
+    assert ids(make_grid(raw)) == ids(make_grid(backwards))
+
+
+def test_policies_that_resolve_alike_are_sampled_once(raw: dict[str, Any], make_grid: Make) -> None:
+    raw["policies"]["mild"] = {"local": {"temperature": 0.5}}
+    raw["pools"]["three"].append("mild")
+    shared = [g for g in make_grid(raw).generations(*CELL) if len(g.policies) > 1]
+    assert [g.policies for g in shared] == [("temp_0.5", "mild")]
+
+
+def test_greedy_is_drawn_once_per_question(grid: Grid) -> None:
+    assert {g.policies: g.samples for g in grid.generations(*CELL)}[("greedy",)] == 1
+
+
+def test_changed_weights_change_the_id_and_missing_ones_are_named(grid: Grid, raw: dict[str, Any], make_grid: Make, tmp_path: Path) -> None:
+    before = ids(grid)
+    (tmp_path / "base" / "model.safetensors").write_text("other weights")
+    assert set(before.values()).isdisjoint(ids(make_grid(raw)).values())
+    (tmp_path / "base" / "tokenizer.json").unlink()
+    with pytest.raises(InputError, match=r"base lacks tokenizer\.json"):
+        make_grid(raw).generations(*CELL)
+
+
+def test_an_edited_benchmark_file_is_refused_where_its_hash_is_declared(raw: dict[str, Any], make_grid: Make, tmp_path: Path) -> None:
+    path = tmp_path / "sums.jsonl"
+    raw["benchmarks"]["sums"]["sha256"] = "0" * 64
+    with pytest.raises(InputError, match=r"sums\.jsonl") as error:
+        make_grid(raw).questions("sums")
+    assert "sha256" in str(error.value)
+    assert path.exists()
+
+
+def test_gaps_are_what_no_present_shard_covers(grid: Grid, publish: Callable[..., Any]) -> None:
+    generation = grid.generations(*CELL)[0]
+    folder = grid.folder(*CELL, generation.id)
+    assert gaps(folder, 16) == [(0, 16)]
+    publish(grid, *CELL, generation, 4, 8)
+    assert gaps(folder, 16) == [(0, 4), (8, 16)]
+    publish(grid, *CELL, generation, 0, 4)
+    assert gaps(folder, 8) == []
+    assert gaps(folder, 6) == []
+    assert gaps(folder, 64) == [(8, 64)]
+
+
+@pytest.mark.parametrize("harm", ["delete", "truncate", "flip"])
+def test_a_harmed_shard_is_a_gap(grid: Grid, publish: Callable[..., Any], harm: str) -> None:
+    generation = grid.generations(*CELL)[0]
+    shard = publish(grid, *CELL, generation)
+    content = bytearray(shard.path.read_bytes())
+    if harm == "delete":
+        shard.path.unlink()
+    elif harm == "truncate":
+        shard.path.write_bytes(content[:-10])
+    else:
+        content[len(content) // 2] ^= 1
+        shard.path.write_bytes(content)
+    assert gaps(grid.folder(*CELL, generation.id), 4) == [(0, 4)]
+
+
+def test_a_copy_without_times_is_no_gap(grid: Grid, publish: Callable[..., Any]) -> None:
+    generation = grid.generations(*CELL)[0]
+    shard = publish(grid, *CELL, generation)
+    os.utime(shard.path, (1, 1))
+    assert gaps(grid.folder(*CELL, generation.id), 4) == []
+
+
+def test_manifest_names_follow_the_store(grid: Grid, publish: Callable[..., Any], raw: dict[str, Any], make_grid: Make) -> None:
+    """A lost shard must ask for the next fill round; a full store for none."""
+    (pool,) = grid.pools(*CELL)
+    first = grid.current_manifest(pool)
+    assert first.name == f"{pool.name}.json"
+    made = [publish(grid, *CELL, g) for g in pool.generations]
+    first.parent.mkdir(parents=True)
+    first.write_text("{}")
+    assert grid.current_manifest(pool) == first
+    made[1].path.unlink()
+    assert make_grid(raw).current_manifest(pool).name == f"{pool.name}.r1.json"
+
+
+def test_more_samples_ask_for_a_new_manifest_of_the_same_generations(raw: dict[str, Any], make_grid: Make) -> None:
+    few, many = make_grid(raw), make_grid(changed(raw, ("samples",), 64))
+    assert [g.id for g in few.pools(*CELL)[0].generations] == [g.id for g in many.pools(*CELL)[0].generations]
+    assert few.pools(*CELL)[0].name != many.pools(*CELL)[0].name
+
+
+def test_an_edited_policy_changes_one_generation_and_one_pool(raw: dict[str, Any], make_grid: Make) -> None:
+    raw["pool_size"] = 2
+    raw["policies"]["mine"] = {"local": {"temperature": 0.8}}
+    raw["pools"]["three"].append("mine")
+    edited = copy.deepcopy(raw)
+    edited["policies"]["mine"]["local"]["temperature"] = 0.85
+    before, after = make_grid(raw), make_grid(edited)
+    assert [name for name, key in ids(after).items() if ids(before)[name] != key] == ["mine"]
+    kept = {p.name for p in before.pools(*CELL)} & {p.name for p in after.pools(*CELL)}
+    assert len(kept) == len(before.pools(*CELL)) - 1
+
+
+def test_a_manifest_of_an_older_configuration_is_refused(grid: Grid) -> None:
+    with pytest.raises(InputError, match="the configuration changed since this run was planned"):
+        grid.find_pool(*CELL, "pool-00000000.json")
+
+
+def test_planning_does_not_import_heavy_libraries() -> None:
+    """The Snakefile imports the grid several times per job."""
+    code = "import sys, searchlens.grid; print([m for m in ('numpy', 'polars', 'torch', 'pandas', 'sympy') if m in sys.modules])"
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.strip() == "[]"
