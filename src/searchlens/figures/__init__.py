@@ -24,16 +24,16 @@ import polars as pl
 from searchlens.figures import gap_map, matching_set, pass_curves, recovery, same_policy_lines, style, support_region
 from searchlens.figures.style import Labels
 
-__all__ = ["NAMES", "Inputs", "Labels", "numbers", "write", "write_pass_curves"]
+__all__ = ["MODULES", "NAMES", "Inputs", "Labels", "numbers", "write", "write_pass_curves"]
 
-NAMES = ("same_policy_lines", "gap_map", "support_region", "recovery", "matching_set")
-_MODULES = {
+MODULES = {
     "same_policy_lines": same_policy_lines,
     "gap_map": gap_map,
     "support_region": support_region,
     "recovery": recovery,
     "matching_set": matching_set,
 }
+NAMES = tuple(MODULES)
 
 
 @dataclass(frozen=True)
@@ -82,7 +82,7 @@ def numbers(name: str, inputs: Inputs, labels: Labels) -> pl.DataFrame:
 def write(name: str, inputs: Inputs, labels: Labels, stem: Path) -> list[Path]:
     """Draw the figure ``name`` and write ``stem.{svg,pdf,png,csv}``; returns the files."""
     table = numbers(name, inputs, labels)
-    return style.save(_MODULES[name].draw(table, labels), stem, table)
+    return style.save(MODULES[name].draw(table, labels), stem, table)
 
 
 def write_pass_curves(cells: Sequence[tuple[Labels, pl.DataFrame, pl.DataFrame]], stem: Path) -> list[Path]:

@@ -55,11 +55,11 @@ def draw(numbers: pl.DataFrame, labels: Labels) -> Figure:
     """
     pairs = numbers["pair"].unique(maintain_order=True).to_list()
     names = numbers["benchmark"].unique(maintain_order=True).to_list()
-    title = f"{labels.measure}, Base and RL, policy {labels.default_policy}"
-    title = f"{pairs[0]}\n{title}" if len(pairs) == 1 else title
+    who = pairs[0] if len(pairs) == 1 else "Base and RL"
+    title = f"{who}, policy {labels.default_policy}\n{labels.measure}"
     width = min(style.PAGE, 0.6 + 1.9 * len(names))
     figure = style.new_figure(max(style.COLUMN, width), 0.75 + 1.9 * len(pairs), title, "sampled")
-    grid = figure.subplots(len(pairs), len(names), squeeze=False, sharex=True)
+    grid = figure.subplots(len(pairs), len(names), squeeze=False)
     for row, pair in zip(grid, pairs, strict=True):
         for axes, name in zip(row, names, strict=True):
             cell = style.pick(numbers, pair=pair, benchmark=name)
@@ -68,8 +68,6 @@ def draw(numbers: pl.DataFrame, labels: Labels) -> Figure:
             else:
                 _panel(axes, cell)
         row[0].set_ylabel("questions solved (%)" if len(pairs) == 1 else f"{pair}\nquestions solved (%)")
-    for axes in grid[-1]:
-        axes.set_xlabel("samples per question")
     _legend(figure, numbers, labels)
     return figure
 
@@ -86,7 +84,7 @@ def _panel(axes: Axes, cell: pl.DataFrame) -> None:
     source = cell["source"][0]
     axes.set_facecolor("white" if source == "sampled" else "#F4F4F4")
     axes.set_title(f"{cell['benchmark'][0]}\n{cell['questions'][0]} questions, {SOURCES[source]}", fontsize=7)
-    style.budget_axis(axes, cell["budget"], "")
+    style.budget_axis(axes, cell["budget"], "samples per question")
 
 
 def _legend(figure: Figure, numbers: pl.DataFrame, labels: Labels) -> None:

@@ -1,0 +1,271 @@
+"""Figures: what is drawn is what stands in the CSV, the files are reproducible, and print stays legible."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import replace
+from pathlib import Path
+
+import figure_data
+import numpy as np
+import polars as pl
+import pytest
+from matplotlib.artist import Artist
+from matplotlib.axes import Axes
+from matplotlib.collections import PolyCollection, QuadMesh
+from matplotlib.figure import Figure
+from matplotlib.text import Text
+
+from searchlens import figures
+from searchlens.figures import Inputs, Labels, pass_curves, style
+
+AIME6 = ("minp0.1_t0.9", "topp0.9_t0.7", "topp0.9_t0.9", "topk20_t0.7", "topk20_t0.9", figure_data.DEFAULT)
+LABELS = Labels(pair="micro-1m", benchmark="Micro math", questions=200, metric="P")
+ALL = [(name, metric) for name in figures.NAMES for metric in "PQ"]
+pytestmark = pytest.mark.filterwarnings("error")
+
+
+def inputs_of(cell: figure_data.Cell) -> Inputs:
+    return Inputs(cell.base, cell.same_policy, cell.counts, cell.support, cell.near_match, cell.path)
+
+
+@pytest.fixture(scope="module")
+def cell() -> figure_data.Cell:
+    return figure_data.cell()
+
+
+@pytest.fixture(scope="module")
+def inputs(cell: figure_data.Cell) -> Inputs:
+    return inputs_of(cell)
+
+
+def drawn(name: str, inputs: Inputs, labels: Labels = LABELS) -> tuple[Figure, pl.DataFrame]:
+    table = figures.numbers(name, inputs, labels)
+    return figures.MODULES[name].draw(table, labels), table
+
+
+def artists(figure: Figure, kind: type[Artist]) -> Iterable[Artist]:
+    return figure.findobj(kind, include_self=False)
+
+
+def lines(axes: Axes, name: str) -> list[tuple[list[float], list[float]]]:
+    """Data of the lines that carry this name."""
+    found = [line for line in axes.get_lines() if line.get_gid() == name]
+    return [(np.asarray(line.get_xdata()).tolist(), np.asarray(line.get_ydata()).tolist()) for line in found]
+
+
+def texts(figure: Figure) -> list[Text]:
+    return [
+        text
+        for text in artists(figure, Text)
+        if isinstance(text, Text) and text.get_visible() and text.get_text().strip()
+    ]
+
+
+@pytest.mark.parametrize("name", figures.NAMES)
+def test_files_are_reproducible_and_csv_reads_back(name: str, inputs: Inputs, tmp_path: Path) -> None:
+    """A rerun gives the same bytes in all four formats, so nothing downstream changes; the CSV loses no digit."""
+    first = figures.write(name, inputs, LABELS, tmp_path / "a" / f"{name}_P")
+    again = figures.write(name, inputs, LABELS, tmp_path / "b" / f"{name}_P")
+    assert [path.suffix for path in first] == [".svg", ".pdf", ".png", ".csv"]
+    for one, other in zip(first, again, strict=True):
+        assert one.read_bytes() == other.read_bytes(), one.suffix
+    table = figures.numbers(name, inputs, LABELS)
+    assert pl.read_csv(first[3], schema=table.schema).equals(table, null_equal=True)
+
+
+@pytest.mark.parametrize(("name", "metric"), ALL)
+def test_print_is_legible(name: str, metric: str, inputs: Inputs) -> None:
+    """No text below 7 pt, none cut off at the edge of the page, no legend over a panel, the note clear of the title."""
+    figure, _ = drawn(name, inputs, replace(LABELS, metric=metric, source="recorded"))
+    check_layout(figure)
+
+
+@pytest.mark.parametrize("name", figures.NAMES)
+def test_small_pool_is_legible(name: str) -> None:
+    """Six policies in three families, two of them short: names of families must not run into each other."""
+    labels = Labels(pair="micro-1m", benchmark="Micro AIME", questions=60, source="recorded")
+    figure, _ = drawn(name, inputs_of(figure_data.cell(60, AIME6, ability=-2.0)), labels)
+    check_layout(figure)
+
+
+def check_layout(figure: Figure) -> None:
+    with style.styled():
+        figure.draw_without_rendering()
+    assert not [text.get_text() for text in texts(figure) if text.get_fontsize() < 7]
+    extent = figure.get_tightbbox()  # in inches, of what is visible
+    width, height = figure.get_size_inches()
+    assert extent.x0 > -0.01 and extent.y0 > -0.01 and extent.x1 < width + 0.01 and extent.y1 < height + 0.01
+    panels = [axes.get_tightbbox() for axes in figure.axes]
+    for legend in figure.legends:
+        assert not any(legend.get_window_extent().overlaps(panel) for panel in panels if panel is not None)
+    title = figure.get_suptitle().splitlines()
+    assert len(title) == 2
+    notes = [text.get_window_extent() for text in texts(figure) if text.get_text().startswith("from ")]
+    blocks = [text.get_window_extent() for text in texts(figure) if text.get_text() == figure.get_suptitle()]
+    second = max(title[1:], key=len)
+    for note, block in zip(notes, blocks, strict=False):
+        end = block.x0 + block.width * len(second) / max(map(len, title))
+        assert note.x0 > end, "the note runs into the title"
+
+
+@pytest.mark.parametrize("name", figures.NAMES)
+def test_recorded_samples_are_said(name: str, inputs: Inputs) -> None:
+    """A reader must see which figures do not come from samples drawn in this run."""
+    said = {text.get_text() for text in texts(drawn(name, inputs, replace(LABELS, source="recorded"))[0])}
+    unsaid = {text.get_text() for text in texts(drawn(name, inputs)[0])}
+    assert "from recorded samples" in said
+    assert not any("recorded" in text for text in unsaid)
+
+
+def test_same_policy_lines_draw_the_gaps(inputs: Inputs) -> None:
+    """Each of the 24 lines, the band of the default and the counts with both denominators show the table's numbers."""
+    figure, table = drawn("same_policy_lines", inputs)
+    strip, axes = figure.axes
+    for (name,), rows in table.group_by("policy"):
+        assert lines(axes, str(name)) == [(rows["budget"].to_list(), (rows["gap"] * 100).to_list())]
+    assert table["policy"].n_unique() == 24
+    (band,) = [item for item in axes.collections if isinstance(item, PolyCollection)]
+    default = table.filter(policy=figure_data.DEFAULT)
+    corners = {tuple(corner) for corner in np.asarray(band.get_paths()[0].vertices).round(9).tolist()}
+    for budget, low, high in default.select("budget", "lo", "hi").iter_rows():
+        assert {(budget, round(100 * low, 9)), (budget, round(100 * high, 9))} <= corners
+    counts = [text.get_text() for text in strip.texts]
+    expected = [f"{a}/24\n{b}/23" for a, b in default.select("ahead", "ahead_without_default").iter_rows()]
+    assert counts == expected
+
+
+def test_gap_map_cells(inputs: Inputs) -> None:
+    """Every cell has its colour value, its printed number and, where the interval excludes zero, its dot."""
+    figure, table = drawn("gap_map", inputs)
+    axes = figure.axes[0]
+    (mesh,) = [item for item in axes.collections if isinstance(item, QuadMesh)]
+    values = np.ma.masked_invalid(np.asarray(mesh.get_array(), dtype=float)).compressed()
+    assert np.allclose(sorted(values), sorted(table["gap"] * 100))
+    assert (mesh.norm.vmin, mesh.norm.vmax) == (-100 * table["gap"].abs().max(), 100 * table["gap"].abs().max())  # type: ignore[operator]
+    budgets = sorted(set(table["budget"]))
+    shown = {text.get_position(): text.get_text() for text in axes.texts}
+    for row, budget, gap in table.select("row", "budget", "gap").iter_rows():
+        assert shown[(budgets.index(budget), row)] == style.signed(gap)
+    dots = {(float(x[0]), float(y[0])) for x, y in (line.get_data() for line in axes.get_lines()) if len(x) == 1}
+    marked = table.filter((pl.col("lo") > 0) | (pl.col("hi") < 0))
+    assert dots == {(budgets.index(budget) + 0.42, row) for budget, row in marked.select("budget", "row").iter_rows()}
+
+
+def test_gap_map_keeps_families_together(inputs: Inputs) -> None:
+    """Rows come in families, and within one from the open filter to the narrow one, so that trends can be seen."""
+    _, table = drawn("gap_map", inputs)
+    order = table["policy"].unique(maintain_order=True).to_list()
+    assert order[:5] == ["temp_0.3", "temp_0.5", "temp_0.7", "temp_0.9", "temp_1.0"]
+    assert order[5:8] == ["topp0.95_t0.7", "topp0.95_t0.9", "topp0.95_t1.0"]
+    assert order[-1] == "minp0.2_t0.9"
+    assert table["family"].rle().len() == 4
+
+
+def test_support_region_layers(inputs: Inputs) -> None:
+    """RL, envelope, every Base policy and the greedy line are drawn from their rows; the count is that of filled marks."""
+    figure, table = drawn("support_region", inputs)
+    axes, below = figure.axes
+    region = table.filter(layer="support")
+    budgets = region["budget"].to_list()
+    assert lines(axes, "rl") == [(budgets, (region["rl"] * 100).to_list())]
+    assert lines(axes, "envelope") == [(budgets, (region["envelope"] * 100).to_list())]
+    for (name,), rows in table.filter(layer="base").group_by("policy"):
+        assert lines(axes, str(name)) == [(rows["budget"].to_list(), (rows["value"] * 100).to_list())]
+    (greedy,) = lines(axes, "greedy")
+    assert greedy[1] == [100 * table.filter(layer="greedy")["value"].item()] * 2
+    marks = [line for line in below.get_lines() if line.get_marker() == "o"]
+    filled = [line for line in marks if line.get_markerfacecolor() != "white"]
+    assert f"{len(filled)} of {len(marks)} budgets" in below.get_title(loc="left")
+    assert len(filled) == region["inside"].sum()
+
+
+def test_support_region_without_greedy(inputs: Inputs) -> None:
+    """A study that did not draw greedy still gets its figure, without a line or a legend entry for it."""
+    base = inputs.base.filter(pl.col("policy") != "greedy")
+    figure, table = drawn("support_region", replace(inputs, base=base))
+    assert "greedy" not in table["layer"]
+    assert not lines(figure.axes[0], "greedy")
+    assert not any("greedy" in text.get_text() for text in texts(figure))
+
+
+def test_recovery_draws_every_candidate_and_both_paths(inputs: Inputs) -> None:
+    """Panel A has a point per near match and a ring per closest one; panel B shows the paths' values and residuals."""
+    figure, table = drawn("recovery", inputs)
+    left, right, below = figure.axes
+    near = table.filter(layer="near_match")
+    points = [line.get_gid() for line in left.get_lines() if line.get_markersize() == 3 and line.get_gid()]
+    assert sorted(map(str, points)) == sorted(near["policy"])
+    rings = [line for line in left.get_lines() if line.get_markersize() == 6.5]
+    assert len(rings) == table.filter(layer="closest").height
+    for kind in ("closest", "monotone"):
+        rows = table.filter(layer=kind)
+        assert lines(right, kind) == [(rows["target_budget"].to_list(), (rows["value"] * 100).to_list())]
+    bars = sorted(float(y[1]) for _, y in (line.get_data() for line in below.get_lines()[1:]) if len(y) == 2)
+    paths = table.filter(pl.col("layer").is_in(["closest", "monotone"]))
+    assert np.allclose(bars, sorted(paths["error"] * 100))
+
+
+@pytest.mark.parametrize("name", ["recovery", "matching_set"])
+def test_no_near_match(name: str, inputs: Inputs, tmp_path: Path) -> None:
+    """Where no Base point is close to RL the figure says so instead of failing: it is a result."""
+    empty = replace(inputs, near_match=inputs.near_match.clear(), path=inputs.path.clear())
+    figure, _ = drawn(name, empty)
+    check_layout(figure)
+    words = " ".join(text.get_text() for text in texts(figure))
+    assert "no Base point is this close" in words or len(re.findall(r"\b0 of 120 points", words)) == 5
+
+
+def test_matching_set_counts_its_points(inputs: Inputs) -> None:
+    """The count above each panel is the number of coloured points in it, and the rest of the landscape is grey."""
+    figure, table = drawn("matching_set", inputs)
+    for axes, ((target,), rows) in zip(figure.axes, table.group_by("target_budget", maintain_order=True), strict=True):
+        counted = {True: 0, False: 0}
+        for line in axes.get_lines():
+            if str(line.get_gid()).endswith(("-True", "-False")):
+                counted[str(line.get_gid()).endswith("-True")] += len(np.asarray(line.get_ydata()))
+        assert counted == {True: rows["matched"].sum(), False: rows.height - rows["matched"].sum()}
+        assert axes.get_title(loc="left") == f"RL at {target}\n{counted[True]} of 120 points"
+        assert rows["matched"].sum() == inputs.near_match.filter(metric="P", target_budget=target).height
+
+
+def test_pass_curves_panels(cell: figure_data.Cell, tmp_path: Path) -> None:
+    """Each panel shows its own curves and says whether its samples were drawn here; a missing cell leaves a gap."""
+    here, there = LABELS, replace(LABELS, benchmark="Micro AIME", source="recorded")
+    other = replace(there, pair="micro-4m")
+    table = pass_curves.numbers([(each, cell.base, cell.rl) for each in (here, there, other)])
+    figure = pass_curves.draw(table, here)
+    check_layout(figure)
+    first, second, missing, last = figure.axes
+    for model, points in (("Base", cell.base), ("RL", cell.rl)):
+        rows = points.filter(policy=figure_data.DEFAULT, metric="P")
+        assert lines(first, model) == [(rows["budget"].to_list(), (rows["value"] * 100).to_list())]
+    assert "sampled here" in first.get_title(loc="left")
+    assert "recorded" in second.get_title(loc="left") and "recorded" in last.get_title(loc="left")
+    assert not missing.axison
+    written = figures.write_pass_curves([(here, cell.base, cell.rl)], tmp_path / "pass_curves")
+    assert all(path.stat().st_size for path in written)
+
+
+def test_settings_of_the_machine_do_not_matter(inputs: Inputs, tmp_path: Path) -> None:
+    """A user's own matplotlib settings must not leak into the figures."""
+    import matplotlib as mpl
+
+    plain = figures.write("same_policy_lines", inputs, LABELS, tmp_path / "plain")[0].read_bytes()
+    with mpl.rc_context({"lines.linewidth": 9, "axes.grid": True, "font.size": 20}):
+        other = figures.write("same_policy_lines", inputs, LABELS, tmp_path / "other")[0].read_bytes()
+        assert mpl.rcParams["lines.linewidth"] == 9
+    assert plain == other
+
+
+def test_unknown_policies_have_a_place() -> None:
+    """Search controllers have names that spell no sampling: they come in a family of their own."""
+    assert style.family("mcmc_b4") == "search"
+    assert style.ordered(["mcmc_b4", "temp_1.0", "greedy"]) == ["temp_1.0", "mcmc_b4", "greedy"]
+    assert set(style.shades(["mcmc_b4", "temp_0.3", "temp_1.0"])) == {"mcmc_b4", "temp_0.3", "temp_1.0"}
+
+
+def test_signed_numbers() -> None:
+    """A difference that rounds to zero has no sign; others have a true minus."""
+    assert [style.signed(x) for x in (-0.0004, 0.0, 0.0123, -0.05)] == ["0.0", "0.0", "+1.2", "\N{MINUS SIGN}5.0"]

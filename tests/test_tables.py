@@ -1,0 +1,145 @@
+"""Tables: the CSV reads back as what was found, and the LaTeX compiles in print's terms."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import figure_data
+import polars as pl
+import pytest
+
+from searchlens import tables
+from searchlens.tables import Cell, Table
+
+
+@pytest.fixture(scope="module")
+def found() -> figure_data.Cell:
+    return figure_data.cell()
+
+
+@pytest.fixture(scope="module")
+def cells(found: figure_data.Cell) -> list[Cell]:
+    frames = (found.same_policy, found.counts, found.support, found.path)
+    return [Cell("micro-1m", benchmark, *frames) for benchmark in ("Micro math", "Micro_AIME & more")]
+
+
+@pytest.fixture
+def every(found: figure_data.Cell, cells: list[Cell]) -> dict[str, Table]:
+    widths = pl.DataFrame(
+        {
+            "checkpoint": ["base"] * 4,
+            "benchmark": ["math"] * 4,
+            "metric": ["P", "P", "Q", "Q"],
+            "readout": ["prefix"] * 4,
+            "questions": [200] * 4,
+            "budget": [1, 16] * 2,
+            "half_width": [0.069, 0.041, 0.069, 0.066],
+        }
+    )
+    return {
+        "operating_points": tables.operating_points({("base_1m", "math"): found.base, ("rl_1m", "math"): found.rl}),
+        "same_policy_counts": tables.same_policy_counts(cells),
+        "recovery_summary": tables.recovery_summary(cells, figure_data.DEFAULT),
+        "recovery_paths": tables.recovery_paths(cells),
+        "udf_cost": tables.udf_cost(costs(), {"base": "AR-Base", "rl": "AR-RL"}),
+        "intervals": tables.intervals(widths),
+    }
+
+
+def costs() -> pl.DataFrame:
+    """Two shards of one Base run, another Base run, an RL run on two GPUs and one on a CPU."""
+    columns = ["checkpoint", "benchmark", "policy", "rows", "tokens", "wall_seconds", "device", "device_count"]
+    rows = [
+        ("base", "math", "temp_0.3", 100, 60_000, 1800.0, "cuda", 1),
+        ("base", "math", "temp_0.3", 300, 180_000, 1800.0, "cuda", 1),
+        ("base", "math", "temp_0.5", 100, 60_000, 1800.0, "cuda", 1),
+        ("rl", "math", "temp_0.3", 100, 50_000, 3600.0, "cuda", 2),
+        ("rl", "aime", "temp_0.3", 100, 50_000, 7200.0, "cpu", 4),
+        ("other", "math", "temp_0.3", 100, 50_000, 7200.0, "cuda", 4),
+    ]
+    return pl.DataFrame(rows, columns, orient="row")
+
+
+def test_files_read_back(every: dict[str, Table], tmp_path: Path) -> None:
+    """The CSV loses nothing, and every LaTeX row has as many cells as the heading."""
+    for name, table in every.items():
+        csv, tex = tables.write(table, tmp_path / name)
+        assert pl.read_csv(csv, schema=table.data.schema).equals(table.data, null_equal=True), name
+        lines = [line for line in tex.read_text().splitlines() if line.endswith(r"\\")]
+        assert len(lines) == 1 + table.text.height
+        cells = [line.replace(r"\&", "").count("&") for line in lines]
+        assert set(cells) == {table.text.width - 1}, name
+        spec = tex.read_text().splitlines()[0].removeprefix(r"\begin{tabular}{").removesuffix("}")
+        assert len(spec) == table.text.width
+
+
+def test_latex_escapes_names(every: dict[str, Table]) -> None:
+    """An underscore or ampersand in a name of policy or benchmark would stop LaTeX."""
+    text = tables.latex(every["recovery_summary"])
+    assert r"Micro\_AIME \& more" in text
+    assert tables.escape("a_b%~^\\{}#$") == r"a\_b\%\textasciitilde{}\textasciicircum{}\textbackslash{}\{\}\#\$"
+    assert "$-$" in text and "\N{MINUS SIGN}" not in text
+
+
+def test_operating_points_hold_every_point(every: dict[str, Table], found: figure_data.Cell) -> None:
+    """Nothing between the landscape and print is lost or mixed up: policy, budget and interval belong together."""
+    table = every["operating_points"]
+    assert table.data.height == found.base.height + found.rl.height
+    row = table.text.row(
+        by_predicate=(pl.col("checkpoint") == "rl_1m") & (pl.col("metric") == "Q") & (pl.col("policy") == "temp_0.7"),
+        named=True,
+    )
+    point = found.rl.row(
+        by_predicate=(pl.col("metric") == "Q") & (pl.col("policy") == "temp_0.7") & (pl.col("budget") == 8), named=True
+    )
+    assert row["8"] == f"{100 * point['value']:.1f} [{100 * point['lo']:.1f}, {100 * point['hi']:.1f}]"
+    assert table.text.filter(policy="greedy")["16"].to_list() == ["", ""]  # one sample: no larger budget
+
+
+def test_counts_show_both_denominators(every: dict[str, Table], found: figure_data.Cell) -> None:
+    """k of 24, and k of 23 without the RL default: the two are not to be confused."""
+    row = every["same_policy_counts"].text.row(0, named=True)
+    count = found.counts.row(by_predicate=(pl.col("metric") == "P") & (pl.col("budget") == 16), named=True)
+    assert row["16"] == f"{count['ahead']}/24 ({count['ahead_without_default']}/23)"
+
+
+def test_summary_takes_the_widest_gap(every: dict[str, Table], found: figure_data.Cell) -> None:
+    """The recovery gap shown is the least favourable one, with the interval of the same budget."""
+    row = every["recovery_summary"].data.row(0, named=True)
+    support = found.support.filter(metric="P")
+    worst = support.filter(pl.col("gap") == pl.col("gap").max()).row(0, named=True)
+    assert (row["recovery_gap"], row["recovery_lo"], row["recovery_budget"]) == (
+        worst["gap"],
+        worst["gap_lo"],
+        worst["budget"],
+    )
+    assert row["inside"] == support["inside"].sum() and row["budgets"] == 5
+    default = found.same_policy.filter(metric="P", policy=figure_data.DEFAULT, budget=16)
+    assert (row["gap_last"], row["gap_last_hi"]) == (default["gap"].item(), default["hi"].item())
+    steps = found.path.filter(metric="P", kind="closest").sort("target_budget")
+    assert every["recovery_summary"].text["closest N"][0] == " ".join(map(str, steps["budget"]))
+
+
+def test_summary_without_matches(found: figure_data.Cell) -> None:
+    """A cell where Base never comes close has no path; the row says so by being empty there."""
+    cell = Cell("micro-1m", "math", found.same_policy, found.counts, found.support, found.path.clear())
+    table = tables.recovery_summary([cell], figure_data.DEFAULT)
+    assert table.text["closest N"].to_list() == ["", ""]
+
+
+def test_cost_counts_runs_once(every: dict[str, Table]) -> None:
+    """Shards of one run are one run; GPU-hours multiply by the GPUs and leave CPUs out; the total is over the rows."""
+    data = every["udf_cost"].data
+    assert data["channel"].to_list() == ["AR-Base", "AR-RL", "total"]
+    assert data["runs"].to_list() == [2, 2, 4]
+    assert data["samples"].to_list() == [500, 200, 700]
+    assert data["wall_h"].to_list() == pytest.approx([1.5, 3.0, 4.5])
+    assert data["gpu_h"].to_list() == pytest.approx([1.5, 2.0, 3.5])
+    assert data["tokens_M"].to_list() == pytest.approx([0.3, 0.1, 0.4])
+    assert tables.latex(every["udf_cost"]).splitlines()[-4] == r"\midrule"
+
+
+def test_several_checkpoints_share_a_channel() -> None:
+    """With several pairs, all Base checkpoints make one row."""
+    table = tables.udf_cost(costs(), {"base": "AR-Base", "other": "AR-Base", "rl": "AR-RL"})
+    assert table.data["runs"].to_list() == [3, 2, 5]
