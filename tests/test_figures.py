@@ -7,7 +7,6 @@ from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 
-import figure_data
 import numpy as np
 import polars as pl
 import pytest
@@ -17,6 +16,7 @@ from matplotlib.collections import PolyCollection, QuadMesh
 from matplotlib.figure import Figure
 from matplotlib.text import Text
 
+import figure_data
 from searchlens import figures
 from searchlens.figures import Inputs, Labels, pass_curves, style
 
@@ -164,7 +164,7 @@ def test_gap_map_keeps_families_together(inputs: Inputs) -> None:
 
 
 def test_support_region_layers(inputs: Inputs) -> None:
-    """RL, envelope, every Base policy and the greedy line are drawn from their rows; the count is that of filled marks."""
+    """RL, envelope, every Base policy and the greedy line are drawn from their rows; the filled marks are counted."""
     figure, table = drawn("support_region", inputs)
     axes, below = figure.axes
     region = table.filter(layer="support")

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import figure_data
 import polars as pl
 import pytest
 
+import figure_data
 from searchlens import tables
 from searchlens.tables import Cell, Table
 

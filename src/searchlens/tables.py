@@ -1,7 +1,7 @@
 """Tables: frames in, ``.csv`` and ``.tex`` out.
 
-A table has two faces. ``data`` is the CSV: one value per column, proportions in full precision. ``text`` is the same rows
-as print shows them: percentages, with the interval in brackets behind its value. Nothing is estimated here; ``udf_cost``
+A table has two faces. ``data`` is the CSV: one value per column, proportions in full precision. ``text`` is the same
+as print shows it: percentages, with the interval in brackets behind its value. Nothing is estimated here; ``udf_cost``
 adds up, and ``recovery_summary`` counts the budgets at which RL is inside.
 """
 

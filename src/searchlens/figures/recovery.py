@@ -43,7 +43,7 @@ def draw(numbers: pl.DataFrame, labels: Labels) -> Figure:
     left, right = figure.subfigures(1, 2, wspace=0.02, squeeze=False)[0]
     _candidates(left.subplots(), numbers, labels)
     axes, below = right.subplots(2, 1, sharex=True, height_ratios=[2.6, 1])
-    _path(axes, numbers, labels)
+    _path(axes, numbers)
     _residuals(below, numbers)
     _legend(figure, numbers, labels)
     return figure
@@ -91,7 +91,7 @@ def _kinds(numbers: pl.DataFrame) -> list[str]:
     return [kind for kind in style.FAMILY_COLOURS if kind in present]
 
 
-def _path(axes: Axes, numbers: pl.DataFrame, labels: Labels) -> None:
+def _path(axes: Axes, numbers: pl.DataFrame) -> None:
     curve = style.pick(numbers, layer="rl")
     budgets = curve["target_budget"].to_list()
     band = (style.percent(curve["lo"]), style.percent(curve["hi"]))

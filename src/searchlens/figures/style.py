@@ -185,7 +185,7 @@ def percent(column: pl.Series) -> list[float]:
 
 
 def new_figure(width: float, height: float, title: str, source: Source) -> Figure:
-    """An empty figure whose parts do not overlap, with a two-line title; a note at its right on samples from elsewhere."""
+    """An empty figure whose parts do not overlap, with a two-line title; a note on samples from elsewhere."""
     figure = Figure(figsize=(width, height), layout=ConstrainedLayoutEngine(w_pad=0.04, h_pad=0.04))
     figure.suptitle(title, x=0.01, ha="left")
     if source != "sampled":
