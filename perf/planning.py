@@ -33,10 +33,16 @@ def _study(folder: Path, checkpoints: int, benchmarks: int, policies: int) -> di
         rows = [{"id": f"q{q}", "question": f"Benchmark {i}: what is {q}+{q}?", "gold": str(2 * q)} for q in range(500)]
         (folder / f"b{i}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     return {
-        "study": {"pairs": [f"p{i}" for i in range(checkpoints // 2)], "benchmarks": [f"b{i}" for i in range(benchmarks)]},
+        "study": {
+            "pairs": [f"p{i}" for i in range(checkpoints // 2)],
+            "benchmarks": [f"b{i}" for i in range(benchmarks)],
+        },
         "checkpoints": {model: {"path": model} for model in models},
         "pairs": {f"p{i}": {"base": models[2 * i], "rl": models[2 * i + 1]} for i in range(checkpoints // 2)},
-        "benchmarks": {f"b{i}": {"path": f"b{i}.jsonl", "grader": "math", "max_tokens": 64, "pool": "all"} for i in range(benchmarks)},
+        "benchmarks": {
+            f"b{i}": {"path": f"b{i}.jsonl", "grader": "math", "max_tokens": 64, "pool": "all"}
+            for i in range(benchmarks)
+        },
         "policies": dict.fromkeys([*names, "topp0.95_t1.0"]),
         "pools": {"all": [*names, "topp0.95_t1.0"]},
     }
@@ -44,7 +50,18 @@ def _study(folder: Path, checkpoints: int, benchmarks: int, policies: int) -> di
 
 def _dry_run(folder: Path) -> tuple[float, int]:
     """Seconds and number of generation jobs of one dry run."""
-    command = ["snakemake", "-n", "--quiet", "rules", "--cores", "2", "--snakefile", str(ROOT / "Snakefile"), "--directory", str(folder)]
+    command = [
+        "snakemake",
+        "-n",
+        "--quiet",
+        "rules",
+        "--cores",
+        "2",
+        "--snakefile",
+        str(ROOT / "Snakefile"),
+        "--directory",
+        str(folder),
+    ]
     started = time.perf_counter()
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     seconds = time.perf_counter() - started
@@ -68,10 +85,10 @@ def main() -> None:
         times: dict[int, list[float]] = {12: [], 1: []}
         jobs = {}
         for _ in range(3):
-            for pool_size in times:
+            for pool_size, measured in times.items():
                 (folder / "config/config.yaml").write_text(yaml.safe_dump({**study, "pool_size": pool_size}))
                 seconds, jobs[pool_size] = _dry_run(folder)
-                times[pool_size].append(seconds)
+                measured.append(seconds)
     ours, naive = sorted(times[12])[1], sorted(times[1])[1]
     print(f"pools of 12 policies: {ours:.1f} s for {jobs[12]} generation jobs")
     print(f"one job per policy (baseline): {naive:.1f} s for {jobs[1]} generation jobs")

@@ -83,7 +83,9 @@ def some_samples(grid: Grid, benchmark: str, start: int, stop: int, tag: str = "
 def publish() -> Callable[..., shards.Shard]:
     """Put a range of samples of one generation into the store."""
 
-    def put(grid: Grid, checkpoint: str, benchmark: str, generation: Generation, start: int = 0, stop: int | None = None) -> shards.Shard:
+    def put(
+        grid: Grid, checkpoint: str, benchmark: str, generation: Generation, start: int = 0, stop: int | None = None
+    ) -> shards.Shard:
         stop = generation.samples if stop is None else stop
         return shards.publish(
             grid.folder(checkpoint, benchmark, generation.id),

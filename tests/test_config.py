@@ -33,7 +33,9 @@ def test_the_shipped_configuration_and_its_overlays_are_valid() -> None:
         assert loaded.default_policy in loaded.policies
 
 
-@pytest.mark.parametrize(("path", "text"), [(document.SCHEMA, config.schema_text()), (document.README, document.readme_text())])
+@pytest.mark.parametrize(
+    ("path", "text"), [(document.SCHEMA, config.schema_text()), (document.README, document.readme_text())]
+)
 def test_generated_files_agree_with_the_typed_configuration(path: Path, text: str) -> None:
     assert (ROOT / path).read_text() == text, "run `make schema`"
 
@@ -57,11 +59,19 @@ def test_all_errors_are_reported_at_once(raw: dict[str, Any]) -> None:
         (("pairs", "micro-1m", "base"), "micro", "pairs.micro-1m.base: 'micro' is unknown"),
         (("default_policy",), "topp0.95_t1", "default_policy: 'topp0.95_t1' is unknown; did you mean 'topp0.95_t1.0'?"),
         (("pools", "aime6"), ["temp_0.4"], "pools.aime6: 'temp_0.4' is unknown"),
-        (("policies", "topp8_t0.9"), None, "policies.topp8_t0.9: policy 'topp8_t0.9': top_p is 8.0; allowed: in (0, 1]"),
+        (
+            ("policies", "topp8_t0.9"),
+            None,
+            "policies.topp8_t0.9: policy 'topp8_t0.9': top_p is 8.0; allowed: in (0, 1]",
+        ),
         (("policies", "tpp0.8_t0.9"), None, "part 'tpp0.8' is not one of"),
         (("budgets",), [1, 4, 2], "budgets: [1, 4, 2] must increase"),
         (("budgets",), [1, 32], "exceeds samples (16)"),
-        (("benchmarks", "math", "pool"), "paper42", "benchmarks.math.pool: 'paper42' is unknown; did you mean 'paper24'?"),
+        (
+            ("benchmarks", "math", "pool"),
+            "paper42",
+            "benchmarks.math.pool: 'paper42' is unknown; did you mean 'paper24'?",
+        ),
     ],
 )
 def test_a_dangling_or_malformed_name_is_refused_with_what_is_known(

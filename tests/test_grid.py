@@ -42,7 +42,9 @@ def changed(raw: dict[str, Any], where: tuple[str, ...], value: Any) -> dict[str
         (("checkpoints", "toy-base", "template"), "plain"),
     ],
 )
-def test_what_decides_the_tokens_decides_the_id(raw: dict[str, Any], make_grid: Make, where: tuple[str, ...], value: Any) -> None:
+def test_what_decides_the_tokens_decides_the_id(
+    raw: dict[str, Any], make_grid: Make, where: tuple[str, ...], value: Any
+) -> None:
     before, after = ids(make_grid(raw)), ids(make_grid(changed(raw, where, value)))
     assert set(before.values()).isdisjoint(after.values())
 
@@ -82,7 +84,9 @@ def test_greedy_is_drawn_once_per_question(grid: Grid) -> None:
     assert {g.policies: g.samples for g in grid.generations(*CELL)}[("greedy",)] == 1
 
 
-def test_changed_weights_change_the_id_and_missing_ones_are_named(grid: Grid, raw: dict[str, Any], make_grid: Make, tmp_path: Path) -> None:
+def test_changed_weights_change_the_id_and_missing_ones_are_named(
+    grid: Grid, raw: dict[str, Any], make_grid: Make, tmp_path: Path
+) -> None:
     before = ids(grid)
     (tmp_path / "base" / "model.safetensors").write_text("other weights")
     assert set(before.values()).isdisjoint(ids(make_grid(raw)).values())
@@ -91,7 +95,9 @@ def test_changed_weights_change_the_id_and_missing_ones_are_named(grid: Grid, ra
         make_grid(raw).generations(*CELL)
 
 
-def test_an_edited_benchmark_file_is_refused_where_its_hash_is_declared(raw: dict[str, Any], make_grid: Make, tmp_path: Path) -> None:
+def test_an_edited_benchmark_file_is_refused_where_its_hash_is_declared(
+    raw: dict[str, Any], make_grid: Make, tmp_path: Path
+) -> None:
     path = tmp_path / "sums.jsonl"
     raw["benchmarks"]["sums"]["sha256"] = "0" * 64
     with pytest.raises(InputError, match=r"sums\.jsonl") as error:
@@ -134,7 +140,9 @@ def test_a_copy_without_times_is_no_gap(grid: Grid, publish: Callable[..., Any])
     assert gaps(grid.folder(*CELL, generation.id), 4) == []
 
 
-def test_manifest_names_follow_the_store(grid: Grid, publish: Callable[..., Any], raw: dict[str, Any], make_grid: Make) -> None:
+def test_manifest_names_follow_the_store(
+    grid: Grid, publish: Callable[..., Any], raw: dict[str, Any], make_grid: Make
+) -> None:
     """A lost shard must ask for the next fill round; a full store for none."""
     (pool,) = grid.pools(*CELL)
     first = grid.current_manifest(pool)
@@ -172,5 +180,8 @@ def test_a_manifest_of_an_older_configuration_is_refused(grid: Grid) -> None:
 
 def test_planning_does_not_import_heavy_libraries() -> None:
     """The Snakefile imports the grid several times per job."""
-    code = "import sys, searchlens.grid; print([m for m in ('numpy', 'polars', 'torch', 'pandas', 'sympy') if m in sys.modules])"
-    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.strip() == "[]"
+    heavy = ("numpy", "polars", "torch", "pandas", "sympy")
+    code = f"import sys, searchlens.grid; print([m for m in {heavy} if m in sys.modules])"
+    assert (
+        subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.strip() == "[]"
+    )

@@ -8,11 +8,13 @@ from searchlens.engines.base import Sampling
 from searchlens.errors import InputError
 from searchlens.policies import FAMILIES, Policy, from_spec, parse
 
-PAPER_POOL = (
-    "temp_0.3 temp_0.5 temp_0.7 temp_0.9 temp_1.0 topp0.8_t0.7 topp0.8_t0.9 topp0.9_t0.7 topp0.9_t0.9 topp0.95_t0.7 "
-    "topp0.95_t0.9 topk10_t0.7 topk10_t0.9 topk20_t0.7 topk20_t0.9 topk40_t0.7 topk40_t0.9 minp0.05_t0.7 minp0.05_t0.9 "
-    "minp0.1_t0.7 minp0.1_t0.9 minp0.2_t0.7 minp0.2_t0.9 topp0.95_t1.0"
-).split()
+PAPER_POOL = [
+    *(f"temp_{t}" for t in (0.3, 0.5, 0.7, 0.9, 1.0)),
+    *(f"topp{p}_t{t}" for p in (0.8, 0.9, 0.95) for t in (0.7, 0.9)),
+    *(f"topk{k}_t{t}" for k in (10, 20, 40) for t in (0.7, 0.9)),
+    *(f"minp{m}_t{t}" for m in (0.05, 0.1, 0.2) for t in (0.7, 0.9)),
+    "topp0.95_t1.0",
+]
 
 
 @pytest.mark.parametrize("name", [*PAPER_POOL, "greedy", "typical0.9_t1.0", "temp_0.7_rep1.1", "topp0.9_t0.7_freq0.5"])
@@ -88,4 +90,7 @@ def test_unknown_parameters_of_a_definition_are_named() -> None:
 
 
 def test_resolved_policies_do_not_distinguish_whole_numbers_from_floats() -> None:
-    assert from_spec("a", {"local": {"temperature": 1}}).resolved() == from_spec("b", {"local": {"temperature": 1.0}}).resolved()
+    assert (
+        from_spec("a", {"local": {"temperature": 1}}).resolved()
+        == from_spec("b", {"local": {"temperature": 1.0}}).resolved()
+    )

@@ -38,7 +38,9 @@ def _grid(args: argparse.Namespace) -> Grid:
     if args.snapshot:
         path = Path(args.snapshot)
         if not path.exists():
-            raise InputError(f"{path} does not exist", "the configuration changed since this run was planned; start the run again")
+            raise InputError(
+                f"{path} does not exist", "the configuration changed since this run was planned; start the run again"
+            )
         return Grid(json.loads(path.read_text()))
     return Grid(config.plain(config.load([*config.DEFAULT_FILES, *args.config])))
 
@@ -113,7 +115,9 @@ def _verify(args: argparse.Namespace) -> None:
             print(damage.why)
     print(f"{count} shards checked, {len(damaged)} damaged or missing")
     if damaged:
-        raise InputError(f"{len(damaged)} of {count} shards are damaged or missing", "the next run makes them again, and only them")
+        raise InputError(
+            f"{len(damaged)} of {count} shards are damaged or missing", "the next run makes them again, and only them"
+        )
 
 
 def _prune(args: argparse.Namespace) -> None:
@@ -140,8 +144,6 @@ def _rerun(args: argparse.Namespace) -> None:
     if args.policy:
         known(args.policy, [name for g in grid.generations(checkpoint, benchmark) for name in g.policies], "policy")
     chosen = shards.chosen(grid, checkpoint, benchmark, args.policy)
-    if args.damaged:
-        chosen = [shard for shard in chosen if not shard.present]
     moved = shards.set_aside(grid, chosen)
     for path in moved:
         print(path)
@@ -151,7 +153,9 @@ def _rerun(args: argparse.Namespace) -> None:
 def _import(args: argparse.Namespace) -> None:
     from searchlens.pipeline import import_samples
 
-    record = import_samples(_grid(args), Path(args.file), args.model, args.role, args.benchmark, args.policy, args.grader)
+    record = import_samples(
+        _grid(args), Path(args.file), args.model, args.role, args.benchmark, args.policy, args.grader
+    )
     print(f"imported {args.file} as {record}; run snakemake as usual")
 
 
@@ -166,12 +170,18 @@ def _check(args: argparse.Namespace) -> None:
     print(f"configuration is sound: {len(grid.cells)} cells, {len(grid.pair_cells)} pairs x benchmarks")
 
 
-def _schema(args: argparse.Namespace) -> None:
+def _schema(_: argparse.Namespace) -> None:
     print(config.schema_text(), end="")
 
 
 def _snapshot(args: argparse.Namespace) -> None:
     print(save_snapshot(dict(_grid(args).config)))
+
+
+def _summary(args: argparse.Namespace) -> None:
+    from searchlens.pipeline import summarise
+
+    print(summarise(_grid(args)))
 
 
 # ---- arguments
@@ -181,28 +191,32 @@ class _Formatter(argparse.ArgumentDefaultsHelpFormatter):
     pass
 
 
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="searchlens", description=__doc__.splitlines()[0], formatter_class=_Formatter)
-    parser.add_argument("--version", action="version", version=__version__)
-    commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
+class _Commands:
+    """Subcommands, each with the options that say which configuration it reads."""
 
-    def command(name: str, run: Callable[[argparse.Namespace], None], text: str) -> argparse.ArgumentParser:
-        sub = commands.add_parser(name, help=text, description=text, formatter_class=_Formatter)
+    def __init__(self, parser: argparse.ArgumentParser) -> None:
+        self._parsers = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
+
+    def __call__(self, name: str, run: Callable[[argparse.Namespace], None], text: str) -> argparse.ArgumentParser:
+        sub = self._parsers.add_parser(name, help=text, description=text, formatter_class=_Formatter)
         sub.add_argument("--config", nargs="*", default=[], metavar="YAML", help="merged over config/*.yaml")
         sub.add_argument("--snapshot", default="", metavar="JSON", help="a run's snapshot, instead of YAML files")
         sub.set_defaults(run=run)
         return sub
 
-    def cell(sub: argparse.ArgumentParser) -> None:
-        sub.add_argument("--checkpoint", required=True)
-        sub.add_argument("--benchmark", required=True)
 
+def _cell_options(sub: argparse.ArgumentParser) -> None:
+    sub.add_argument("--checkpoint", required=True)
+    sub.add_argument("--benchmark", required=True)
+
+
+def _add_stages(command: _Commands) -> None:
     sub = command("generate", _generate, "sample what the store lacks of one cell")
-    cell(sub)
+    _cell_options(sub)
     sub.add_argument("--manifest", default="", help="one pool's manifest; without it, every pool of the cell")
     sub.add_argument("--threads", type=int, default=1)
     sub = command("score", _score, "grade the samples of one cell")
-    cell(sub)
+    _cell_options(sub)
     sub.add_argument("--output", required=True)
     sub.add_argument("manifests", nargs="*", help="the cell's manifests")
     sub = command("landscape", _landscape, "operating points of one cell")
@@ -219,6 +233,8 @@ def _parser() -> argparse.ArgumentParser:
     sub = command("tables", _tables, "write the tables and overview figures of the whole study")
     sub.add_argument("--output", required=True, help="results folder")
 
+
+def _add_tools(command: _Commands) -> None:
     command("plan", _plan, "policy, id, done or missing, estimated tokens")
     command("verify", _verify, "hash every shard against its record")
     sub = command("prune", _prune, "list generations that the configuration no longer names")
@@ -227,7 +243,6 @@ def _parser() -> argparse.ArgumentParser:
     sub.add_argument("--model", required=True, help="checkpoint")
     sub.add_argument("--benchmark", required=True)
     sub.add_argument("--policy", default="")
-    sub.add_argument("--damaged", action="store_true", help="only shards that are not what their record says")
     sub = command("import", _import, "bring your own samples (docs/import.md)")
     sub.add_argument("file", metavar="FILE.jsonl")
     sub.add_argument("--model", required=True, help="pair")
@@ -240,6 +255,15 @@ def _parser() -> argparse.ArgumentParser:
     command("check", _check, "validate the configuration and everything it names")
     command("schema", _schema, "print the JSON schema of the configuration")
     command("snapshot", _snapshot, "write the merged configuration into the results folder")
+    command("summary", _summary, "what the last run found, in a few lines")
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="searchlens", description=__doc__.splitlines()[0], formatter_class=_Formatter)
+    parser.add_argument("--version", action="version", version=__version__)
+    commands = _Commands(parser)
+    _add_stages(commands)
+    _add_tools(commands)
     return parser
 
 

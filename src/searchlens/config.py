@@ -1,7 +1,7 @@
 """The configuration, typed: every key, its type, its default and what it means, in one place.
 
-The JSON schema under ``workflow/schemas/`` is generated from these models (``searchlens schema``); a test fails when they
-disagree. ``validate`` reports all errors at once, before anything is scheduled.
+The JSON schema under ``workflow/schemas/`` and ``config/README.md`` are generated from these models (``make schema``);
+a test fails when they disagree. ``validate`` reports all errors at once, before anything is scheduled.
 """
 
 from __future__ import annotations
@@ -18,7 +18,13 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from searchlens import policies
 from searchlens.errors import InputError
 
-DEFAULT_FILES = ("config/config.yaml", "config/models.yaml", "config/benchmarks.yaml", "config/policies.yaml", "config/boptr.yaml")
+DEFAULT_FILES = (
+    "config/config.yaml",
+    "config/models.yaml",
+    "config/benchmarks.yaml",
+    "config/policies.yaml",
+    "config/boptr.yaml",
+)
 
 Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$")]
 Sha256 = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
@@ -201,11 +207,8 @@ def _fields_at(location: tuple[int | str, ...]) -> list[str]:
 
 
 def _reference_errors(config: Config) -> list[str]:
-    errors = []
-    for pair, roles in config.pairs.items():
-        for role in ("base", "rl"):
-            if getattr(roles, role) not in config.checkpoints:
-                errors.append(_unknown(f"pairs.{pair}.{role}", getattr(roles, role), config.checkpoints))
+    roles = [(f"pairs.{name}.{role}", getattr(p, role)) for name, p in config.pairs.items() for role in ("base", "rl")]
+    errors = [_unknown(where, name, config.checkpoints) for where, name in roles if name not in config.checkpoints]
     errors += [_unknown("study.pairs", name, config.pairs) for name in config.study.pairs if name not in config.pairs]
     sampled = [] if config.study.sample == "all" else config.study.sample
     for key, names in (("benchmarks", config.study.benchmarks), ("sample", sampled)):
@@ -216,7 +219,9 @@ def _reference_errors(config: Config) -> list[str]:
     if config.study.sample != "all":
         for name in config.study.benchmarks:
             if name not in sampled and name in config.benchmarks and config.benchmarks[name].recorded is None:
-                errors.append(f"study.sample: leaves out {name!r}, which has no recorded samples (benchmarks.{name}.recorded)")
+                errors.append(
+                    f"study.sample: leaves out {name!r}, which has no recorded samples (benchmarks.{name}.recorded)"
+                )
     return errors
 
 
@@ -229,7 +234,9 @@ def _policy_errors(config: Config) -> list[str]:
             errors.append(f"policies.{name}: {error.message}")
     for pool, names in config.pools.items():
         errors += [_unknown(f"pools.{pool}", name, config.policies) for name in names if name not in config.policies]
-    errors += [_unknown("references", name, config.policies) for name in config.references if name not in config.policies]
+    errors += [
+        _unknown("references", name, config.policies) for name in config.references if name not in config.policies
+    ]
     if config.default_policy not in config.policies:
         errors.append(_unknown("default_policy", config.default_policy, config.policies))
     return errors
@@ -268,11 +275,14 @@ def validate(raw: Mapping[str, Any]) -> Config:
 
 def _refusal(errors: list[str]) -> InputError:
     count = f"{len(errors)} error{'s' if len(errors) > 1 else ''}"
-    return InputError(f"the configuration has {count}:\n" + "\n".join(f"  {line}" for line in errors), "config/README.md lists every key")
+    return InputError(
+        f"the configuration has {count}:\n" + "\n".join(f"  {line}" for line in errors),
+        "config/README.md lists every key",
+    )
 
 
 def merge(base: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
-    """``over`` merged into ``base``: mappings key by key, everything else replaced (as snakemake merges config files)."""
+    """``over`` merged into ``base``: mappings key by key, everything else replaced, as snakemake does."""
     merged = dict(base)
     for key, value in over.items():
         both = isinstance(merged.get(key), Mapping) and isinstance(value, Mapping)
@@ -293,7 +303,9 @@ def load(paths: Sequence[str | Path]) -> Config:
         try:
             content = yaml.safe_load(Path(path).read_text())
         except OSError as error:
-            raise InputError(f"cannot read {path}: {error.strerror}", "run from the folder that holds config/") from None
+            raise InputError(
+                f"cannot read {path}: {error.strerror}", "run from the folder that holds config/"
+            ) from None
         except yaml.YAMLError as error:
             raise InputError(f"{path} is not YAML: {error}") from None
         if not isinstance(content, Mapping):

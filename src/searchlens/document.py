@@ -16,9 +16,9 @@ Five files, merged in this order: `config.yaml` (what a run does), `models.yaml`
 `boptr.yaml` (readings that the paper leaves open). An overlay is merged over them, mapping by mapping:
 `snakemake --configfile config/demo.yaml`. `searchlens check` validates everything and reports all errors at once.
 
-What decides the samples (weights, engine family and type, questions, template, policy, seed, token limit) is hashed into
-a generation id: changing such a key samples anew what it touches, changing it back costs nothing, and changing anything
-else samples nothing.
+What decides the samples (weights, engine family and type, questions, template, policy, seed, token limit) is hashed
+into a generation id: changing such a key samples anew what it touches, changing it back costs nothing, and
+changing anything else samples nothing.
 
 This page is generated (`make schema`).
 """

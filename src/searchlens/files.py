@@ -18,7 +18,10 @@ def _temporary(target: Path) -> Path:
         target.parent.mkdir(parents=True, exist_ok=True)
         handle, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.", suffix=".tmp")
     except OSError as error:
-        raise InputError(f"cannot write to {target.parent}: {error.strerror}", "make the results folder writable, or set `results` to another one") from None
+        raise InputError(
+            f"cannot write to {target.parent}: {error.strerror}",
+            "make the results folder writable, or set `results` to another one",
+        ) from None
     os.close(handle)
     return Path(name)
 
@@ -61,8 +64,8 @@ def publish(target: Path, write: Callable[[Path], None]) -> bool:
 
 
 def replace(target: Path, write: Callable[[Path], None]) -> None:
-    """Make ``target`` appear whole, in place of what was there: for files that are derived and not content-addressed."""
-    os.replace(_write(target, write), target)
+    """Make ``target`` appear whole, in place of what was there: for derived files, whose name is not their content."""
+    _write(target, write).replace(target)
 
 
 def replace_text(target: Path, text: str) -> None:
@@ -83,10 +86,15 @@ def exclusive(lock: Path, what: str) -> Iterator[None]:
         lock.parent.mkdir(parents=True, exist_ok=True)
         stream = lock.open("w")
     except OSError as error:
-        raise InputError(f"cannot write to {lock.parent}: {error.strerror}", "make the results folder writable, or set `results` to another one") from None
+        raise InputError(
+            f"cannot write to {lock.parent}: {error.strerror}",
+            "make the results folder writable, or set `results` to another one",
+        ) from None
     with stream:
         try:
             flock(stream, LOCK_EX | LOCK_NB)
         except OSError:
-            raise InputError(f"another run is {what}", "wait for it to end, or stop it; nothing it made is lost") from None
+            raise InputError(
+                f"another run is {what}", "wait for it to end, or stop it; nothing it made is lost"
+            ) from None
         yield

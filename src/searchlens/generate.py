@@ -13,6 +13,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +27,7 @@ from searchlens.benchmarks import Question, prompts
 from searchlens.engines.base import Engine, Request, Sampling
 from searchlens.errors import InputError
 from searchlens.grid import Generation, Grid, Pool, fingerprint, gaps
+from searchlens.grid import shards as shards_in
 from searchlens.progress import Progress
 from searchlens.search.autoregressive import autoregressive
 from searchlens.search.driver import Candidate, Failure, run
@@ -51,14 +53,17 @@ class Chunk:
 
     @property
     def samples(self) -> int:
+        """Number of samples in it."""
         return (self.stop - self.start) * (self.last - self.first)
 
 
-def chunks_of(generation: Generation, folder: Path, start: int, stop: int, questions: int, chunk_samples: int) -> list[Chunk]:
+def chunks_of(
+    generation: Generation, folder: Path, start: int, stop: int, questions: int, chunk_samples: int
+) -> list[Chunk]:
     """Cut a missing range into blocks of whole questions of about ``chunk_samples`` samples each, of equal size."""
     blocks = max(1, round(questions * (stop - start) / chunk_samples))
     edges = [round(questions * i / blocks) for i in range(blocks + 1)]
-    return [Chunk(generation, folder, start, stop, a, b) for a, b in zip(edges, edges[1:], strict=False) if a < b]
+    return [Chunk(generation, folder, start, stop, a, b) for a, b in pairwise(edges) if a < b]
 
 
 class Prompter:
@@ -79,9 +84,11 @@ class Prompter:
         self.stop_ids = tuple(dict.fromkeys([*_stop_ids(folder), *(token for token in spelled if token is not None)]))
 
     def encode(self, question: Question) -> tuple[int, ...]:
+        """Token ids of the rendered prompt."""
         return tuple(self.tokenizer.encode(prompts.render(self.template, question.text)).ids)
 
     def decode(self, tokens: Sequence[Sequence[int]]) -> list[str]:
+        """Texts without special tokens."""
         return self.tokenizer.decode_batch([list(row) for row in tokens], skip_special_tokens=True)
 
 
@@ -91,7 +98,9 @@ def _stop_ids(folder: Path) -> tuple[int, ...]:
         eos = json.loads(path.read_text()).get("eos_token_id") if path.exists() else None
         if eos is not None:
             return tuple(eos) if isinstance(eos, list) else (eos,)
-    raise InputError(f"checkpoint {folder} names no end-of-sequence token", "set eos_token_id in its generation_config.json")
+    raise InputError(
+        f"checkpoint {folder} names no end-of-sequence token", "set eos_token_id in its generation_config.json"
+    )
 
 
 class Job:
@@ -114,10 +123,12 @@ class Job:
 
     @cached_property
     def prompter(self) -> Prompter:
+        """The checkpoint's tokenizer and template."""
         return Prompter(self.folder, self.spec["template"])
 
     @cached_property
     def prompts(self) -> list[tuple[int, ...]]:
+        """Token ids of every question's prompt, in benchmark order."""
         return [self.prompter.encode(question) for question in self.questions]
 
     @cached_property
@@ -133,18 +144,27 @@ class Job:
 
         started = time.monotonic()
         engine = TransformersEngine(
-            str(self.folder), device=self.spec["device"], dtype=self.spec["dtype"], max_rows=self.spec["max_rows"], threads=self.threads
+            str(self.folder),
+            device=self.spec["device"],
+            dtype=self.spec["dtype"],
+            max_rows=self.spec["max_rows"],
+            threads=self.threads,
         )
         log.info("loaded %s in %.1f s", self.pool.checkpoint, time.monotonic() - started)
         return engine
 
     @cached_property
     def hardware(self) -> shards.Provenance:
+        """What runs the engine; seconds are filled in per shard."""
         import torch
 
         from searchlens import __version__
 
-        device = f"cuda ({torch.cuda.get_device_name()})" if str(getattr(self.engine, "device", "cpu")).startswith("cuda") else "cpu"
+        device = (
+            f"cuda ({torch.cuda.get_device_name()})"
+            if str(getattr(self.engine, "device", "cpu")).startswith("cuda")
+            else "cpu"
+        )
         return shards.Provenance(0.0, device, 1, f"{self.spec['engine']} {__version__} torch {torch.__version__}")
 
     def lacking(self) -> list[tuple[Generation, int, int, list[Chunk]]]:
@@ -153,7 +173,9 @@ class Job:
         found = []
         for generation, start, stop in self.grid.lacking(self.pool):
             folder = self.grid.folder(self.pool.checkpoint, self.pool.benchmark, generation.id)
-            found.append((generation, start, stop, chunks_of(generation, folder, start, stop, len(self.questions), size)))
+            found.append(
+                (generation, start, stop, chunks_of(generation, folder, start, stop, len(self.questions), size))
+            )
         return found
 
 
@@ -165,7 +187,7 @@ def _requests(job: Job, chunk: Chunk) -> Iterator[tuple[tuple[int, int], Request
             yield (q, sample), Request(job.prompts[q], local, seed, job.max_tokens, job.prompter.stop_ids)
 
 
-def sample_chunk(job: Job, chunk: Chunk, done: Callable[[int], None] = lambda count: None) -> pl.DataFrame:
+def sample_chunk(job: Job, chunk: Chunk, done: Callable[[int], None]) -> pl.DataFrame:
     """Draw the samples of a chunk.
 
     Returns
@@ -182,7 +204,9 @@ def sample_chunk(job: Job, chunk: Chunk, done: Callable[[int], None] = lambda co
     found: dict[tuple[int, int], Candidate] = {}
     for key, outcome in run(controllers, job.engine):
         if isinstance(outcome, Failure):
-            raise RuntimeError(f"{job.pool.benchmark} question {job.questions[key[0]].id}, sample {key[1]}: {outcome.reason}")
+            raise RuntimeError(
+                f"{job.pool.benchmark} question {job.questions[key[0]].id}, sample {key[1]}: {outcome.reason}"
+            )
         found[key] = outcome[0]
         done(1)
     keys = sorted(found)
@@ -230,7 +254,9 @@ def _made(job: Job, chunk: Chunk, progress: Progress) -> tuple[pl.DataFrame, flo
     return frame, seconds
 
 
-def _make_range(job: Job, generation: Generation, start: int, stop: int, chunks: list[Chunk], progress: Progress) -> None:
+def _make_range(
+    job: Job, generation: Generation, start: int, stop: int, chunks: list[Chunk], progress: Progress
+) -> None:
     made = [_made(job, chunk, progress) for chunk in chunks]
     folder = job.grid.folder(job.pool.checkpoint, job.pool.benchmark, generation.id)
     provenance = replace(job.hardware, wall_seconds=sum(seconds for _, seconds in made))
@@ -253,14 +279,16 @@ def _describe(grid: Grid, pool: Pool) -> dict[str, Any]:
     entries = []
     for generation in pool.generations:
         folder = grid.folder(pool.checkpoint, pool.benchmark, generation.id)
-        present = [shard for shard in shards.shards(folder) if shard.present]
+        present = [shard for shard in shards_in(folder) if shard.present]
         entries.append(
             {
                 "id": generation.id,
                 "policies": list(generation.policies),
                 "samples": generation.samples,
                 "spec": generation.spec,
-                "shards": [{"file": s.path.name, "rows": s.sidecar["rows"], "sha256": s.sidecar["sha256"]} for s in present],
+                "shards": [
+                    {"file": s.path.name, "rows": s.sidecar["rows"], "sha256": s.sidecar["sha256"]} for s in present
+                ],
             }
         )
     return {"pool": pool.name, "checkpoint": pool.checkpoint, "benchmark": pool.benchmark, "generations": entries}
@@ -291,7 +319,9 @@ def generate(grid: Grid, checkpoint: str, benchmark: str, manifest: Path, *, thr
         _discard_damaged_gaps(job)
         lacking = job.lacking()
         total = sum(chunk.samples for *_, chunks in lacking for chunk in chunks)
-        log.info("%s/%s %s: %d policies, %d samples to draw", checkpoint, benchmark, pool.name, len(pool.generations), total)
+        log.info(
+            "%s/%s %s: %d policies, %d samples to draw", checkpoint, benchmark, pool.name, len(pool.generations), total
+        )
         progress = Progress(f"{checkpoint}/{benchmark}", total, "samples")
         for generation, start, stop, chunks in lacking:
             _make_range(job, generation, start, stop, chunks, progress)
@@ -305,6 +335,6 @@ def _discard_damaged_gaps(job: Job) -> None:
     for generation in job.pool.generations:
         folder = job.grid.folder(job.pool.checkpoint, job.pool.benchmark, generation.id)
         if gaps(folder, generation.samples):
-            gone = [shard for shard in shards.shards(folder) if not shard.present]
+            gone = [shard for shard in shards_in(folder) if not shard.present]
             for path in shards.set_aside(job.grid, gone):
                 log.warning("moved aside %s", path)

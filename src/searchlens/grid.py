@@ -56,12 +56,16 @@ def weight_files(folder: Path) -> list[Path]:
         The folder or one of ``config.json``, ``tokenizer.json``, ``*.safetensors`` is missing.
     """
     if not folder.is_dir():
-        raise InputError(f"checkpoint folder {folder} does not exist", "check checkpoints.<name>.path in config/models.yaml")
+        raise InputError(
+            f"checkpoint folder {folder} does not exist", "check checkpoints.<name>.path in config/models.yaml"
+        )
     found: list[Path] = []
     for pattern in _WEIGHT_FILES:
         matches = sorted(folder.glob(pattern))
         if not matches:
-            raise InputError(f"checkpoint {folder} lacks {pattern}", "is it complete, and in transformers layout with safetensors?")
+            raise InputError(
+                f"checkpoint {folder} lacks {pattern}", "is it complete, and in transformers layout with safetensors?"
+            )
         found += matches
     return found
 
@@ -137,17 +141,19 @@ def read_json(path: Path) -> Any:
     try:
         return json.loads(path.read_text())
     except (ValueError, UnicodeDecodeError) as error:
-        raise InputError(f"{path} is damaged: {error}", "`searchlens verify` lists what is damaged; delete this file and run again") from None
+        raise InputError(
+            f"{path} is damaged: {error}", "`searchlens verify` lists what is damaged; delete this file and run again"
+        ) from None
 
 
 def shards(folder: Path) -> list[Shard]:
     """The shards of one generation, by start; those whose file is gone included."""
     if not folder.is_dir():
         return []
-    found = []
-    for path in folder.iterdir():
-        if match := _SHARD.fullmatch(path.name):
-            found.append(Shard(path.with_suffix(".parquet"), int(match[1]), int(match[2]), read_json(path)))
+    named = [(path, match) for path in folder.iterdir() if (match := _SHARD.fullmatch(path.name))]
+    found = [
+        Shard(path.with_suffix(".parquet"), int(match[1]), int(match[2]), read_json(path)) for path, match in named
+    ]
     return sorted(found, key=lambda shard: (shard.start, shard.stop))
 
 
@@ -196,6 +202,7 @@ class Import:
 
     @classmethod
     def read(cls, path: Path) -> Import:
+        """One registry file."""
         return cls(**read_json(path))
 
 
@@ -240,7 +247,9 @@ class Grid:
     def cells(self) -> tuple[tuple[str, str], ...]:
         """(checkpoint, benchmark) of this study, imports last."""
         study = self.config["study"]
-        checkpoints = dict.fromkeys(c for p in study["pairs"] for c in (self.config["pairs"][p]["base"], self.config["pairs"][p]["rl"]))
+        checkpoints = dict.fromkeys(
+            c for p in study["pairs"] for c in (self.config["pairs"][p]["base"], self.config["pairs"][p]["rl"])
+        )
         wanted = dict.fromkeys((c, b) for c in checkpoints for b in study["benchmarks"])
         wanted.update(dict.fromkeys((item.checkpoint, item.benchmark) for item in self.imports))
         return tuple(wanted)
@@ -250,7 +259,9 @@ class Grid:
         """(pair, benchmark) for which both checkpoints have a cell."""
         cells, order = set(self.cells), dict.fromkeys(benchmark for _, benchmark in self.cells)
         both = [(name, roles) for name, roles in self.pairs.items() if set(roles) == {"base", "rl"}]
-        return tuple((name, b) for name, roles in both for b in order if {(roles["base"], b), (roles["rl"], b)} <= cells)
+        return tuple(
+            (name, b) for name, roles in both for b in order if {(roles["base"], b), (roles["rl"], b)} <= cells
+        )
 
     def imported(self, checkpoint: str, benchmark: str) -> tuple[Import, ...]:
         """Imported policies of one cell."""
@@ -277,7 +288,9 @@ class Grid:
         """The questions of a benchmark that this configuration uses, read once."""
         if name not in self._questions:
             spec = self.benchmark(name)
-            self._questions[name] = benchmarks.load(self.root / spec["path"], expected_sha256=spec["sha256"], limit=spec["questions"])
+            self._questions[name] = benchmarks.load(
+                self.root / spec["path"], expected_sha256=spec["sha256"], limit=spec["questions"]
+            )
         return self._questions[name]
 
     @cached_property
@@ -338,7 +351,11 @@ class Grid:
 
     def generations(self, checkpoint: str, benchmark: str) -> tuple[Generation, ...]:
         """What is sampled for a cell, in configuration order; policies that resolve alike share one."""
-        if benchmark not in self.config["benchmarks"] or checkpoint not in self.config["checkpoints"] or not self.sampled(benchmark):
+        if (
+            benchmark not in self.config["benchmarks"]
+            or checkpoint not in self.config["checkpoints"]
+            or not self.sampled(benchmark)
+        ):
             return ()
         found: dict[str, Generation] = {}
         for name in dict.fromkeys([*self.pool_policies(benchmark), *self.config["references"]]):
@@ -423,7 +440,10 @@ class Grid:
 
     def import_records(self, checkpoint: str, benchmark: str) -> list[Path]:
         """Registry files of a cell's imported policies."""
-        return [import_path(self.results, i.benchmark, i.pair, i.role, i.policy) for i in self.imported(checkpoint, benchmark)]
+        return [
+            import_path(self.results, i.benchmark, i.pair, i.role, i.policy)
+            for i in self.imported(checkpoint, benchmark)
+        ]
 
     def lacking(self, pool: Pool) -> Iterator[tuple[Generation, int, int]]:
         """(generation, start, stop) that the store does not have, in order."""

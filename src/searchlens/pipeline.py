@@ -5,7 +5,6 @@ Nothing is computed here; the command line and the rules call these and nothing 
 
 from __future__ import annotations
 
-import json
 import logging
 from collections.abc import Iterable
 from pathlib import Path
@@ -13,7 +12,7 @@ from typing import Any
 
 import polars as pl
 
-from searchlens import files, grid, shards
+from searchlens import files, shards
 from searchlens.errors import InputError
 from searchlens.grid import Grid, read_json
 
@@ -62,17 +61,19 @@ def _cell_samples(grid_: Grid, checkpoint: str, benchmark: str, manifests: Itera
 def score_cell(grid_: Grid, checkpoint: str, benchmark: str, manifests: Iterable[Path], output: Path) -> None:
     """Grade one cell."""
     from searchlens.score import score_samples
+    from searchlens.verdicts import VerdictStore
 
-    spec = grid_.benchmark(benchmark)
-    scored, summary = score_samples(
-        _cell_samples(grid_, checkpoint, benchmark, manifests),
+    samples = _cell_samples(grid_, checkpoint, benchmark, manifests)
+    scored = score_samples(
+        samples,
         grid_.questions(benchmark),
-        spec["grader"],
-        verdicts=grid_.results / "verdicts" / benchmark,
+        grid_.benchmark(benchmark)["grader"],
+        VerdictStore(grid_.results / "verdicts" / benchmark),
+        policies=samples["policy"].unique(maintain_order=True).to_list(),
         q_instructions=grid_.config["landscape"]["q_instructions"],
     )
-    write_table(scored, output)
-    log.info("%s/%s: %s", checkpoint, benchmark, summary)
+    write_table(scored.scores, output)
+    log.info("%s/%s: %s", checkpoint, benchmark, scored.summary)
 
 
 # ---- landscape and recovery

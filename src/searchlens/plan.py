@@ -31,6 +31,7 @@ class PlanLine:
 
     @property
     def state(self) -> str:
+        """``done``, ``missing``, ``damaged``, or how many more samples a longer stream needs."""
         if self.damaged:
             return "damaged"
         if not self.missing:
@@ -40,7 +41,11 @@ class PlanLine:
 
 def _tokens_per_sample(grid: Grid, checkpoint: str, benchmark: str) -> float:
     """Mean over the cell's shards; half the token limit where there is none yet."""
-    found = [s.sidecar for g in grid.generations(checkpoint, benchmark) for s in shards(grid.folder(checkpoint, benchmark, g.id))]
+    found = [
+        s.sidecar
+        for g in grid.generations(checkpoint, benchmark)
+        for s in shards(grid.folder(checkpoint, benchmark, g.id))
+    ]
     rows = sum(sidecar["rows"] for sidecar in found)
     limit = int(grid.config["benchmarks"][benchmark]["max_tokens"])
     return sum(sidecar["tokens"] for sidecar in found) / rows if rows else limit / 2

@@ -110,7 +110,9 @@ def _number(value: float) -> str:
 
 
 def _spell(local: Sampling, keys: Mapping[str, str]) -> list[str]:
-    values = {short: getattr(local, key) for short, key in keys.items() if getattr(local, key) != getattr(_NEUTRAL, key)}
+    values = {
+        short: getattr(local, key) for short, key in keys.items() if getattr(local, key) != getattr(_NEUTRAL, key)
+    }
     return [f"{short}{value if isinstance(value, int) else _number(value)}" for short, value in values.items()]
 
 
@@ -206,7 +208,9 @@ def from_spec(name: str, spec: Mapping[str, Any] | None) -> Policy:
     except InputError:
         return policy
     if spelled != policy:
-        raise InputError(f"policy {name!r} is defined as something else than its name says", "rename it, or drop the definition")
+        raise InputError(
+            f"policy {name!r} is defined as something else than its name says", "rename it, or drop the definition"
+        )
     return policy
 
 

@@ -1,4 +1,4 @@
-"""Progress that reads well both on a terminal and in a log file: one line every few seconds, with rate and time left."""
+"""Progress that reads well on a terminal and in a log file: a line every few seconds, with rate and time left."""
 
 from __future__ import annotations
 
@@ -37,6 +37,13 @@ class Progress:
         if now - self._said >= self.every or self.done >= self.total:
             self._said = now
             bar = tqdm.format_meter(
-                self.done, self.total, now - self.started, ncols=100, unit=f" {self.unit}", unit_scale=True, prefix=self.label, ascii=" ="
+                self.done,
+                self.total,
+                now - self.started,
+                ncols=100,
+                unit=f" {self.unit}",
+                unit_scale=True,
+                prefix=self.label,
+                ascii=" =",
             )
             log.info("%s%s", bar, f"  {note}" if note else "")

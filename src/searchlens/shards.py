@@ -68,7 +68,7 @@ def shard_path(folder: Path, start: int, stop: int) -> Path:
 
 
 def _ordered(samples: pl.DataFrame) -> pl.DataFrame:
-    return samples.select(SAMPLES.names()).cast(dict(SAMPLES))
+    return samples.select(SAMPLES.names()).cast(SAMPLES)
 
 
 def write_parquet(samples: pl.DataFrame, path: Path, metadata: Mapping[str, str]) -> None:
@@ -77,7 +77,14 @@ def write_parquet(samples: pl.DataFrame, path: Path, metadata: Mapping[str, str]
 
 
 def publish(
-    folder: Path, start: int, stop: int, samples: pl.DataFrame, *, generation_id: str, policies: Iterable[str], provenance: Provenance
+    folder: Path,
+    start: int,
+    stop: int,
+    samples: pl.DataFrame,
+    *,
+    generation_id: str,
+    policies: Iterable[str],
+    provenance: Provenance,
 ) -> Shard:
     """Publish samples [start, stop) of a generation with their sidecar; an existing shard stays as it is.
 
@@ -100,7 +107,11 @@ def publish(
     Shard
     """
     target = shard_path(folder, start, stop)
-    metadata = {"searchlens.schema": str(SCHEMA_VERSION), "searchlens.generation": generation_id, "searchlens.range": f"{start}-{stop}"}
+    metadata = {
+        "searchlens.schema": str(SCHEMA_VERSION),
+        "searchlens.generation": generation_id,
+        "searchlens.range": f"{start}-{stop}",
+    }
     files.publish(target, lambda path: write_parquet(samples, path, metadata))
     sidecar = {
         "generation": generation_id,
@@ -123,11 +134,8 @@ def _write_sidecar(path: Path, sidecar: Mapping[str, Any]) -> None:
 
 
 def _damaged(path: Path, why: str) -> InputError:
-    checkpoint, benchmark = path.parts[-4:-2] if len(path.parts) >= 4 else ("<checkpoint>", "<benchmark>")
-    return InputError(
-        f"shard {path} cannot be used: {why}",
-        f"`searchlens rerun --model {checkpoint} --benchmark {benchmark} --damaged` moves it aside; the next run makes it again",
-    )
+    hint = "`searchlens verify` lists every such shard; run snakemake again: it makes them anew, and only them"
+    return InputError(f"shard {path} cannot be used: {why}", hint)
 
 
 def read(shard: Shard, generation_id: str, columns: Iterable[str] | None = None) -> pl.DataFrame:
@@ -151,15 +159,23 @@ def read(shard: Shard, generation_id: str, columns: Iterable[str] | None = None)
     except (PolarsError, OSError) as error:
         raise _damaged(shard.path, f"it is not readable Parquet ({str(error).splitlines()[0]})") from None
     if metadata.get("searchlens.generation") != generation_id:
-        raise _damaged(shard.path, f"it belongs to generation {metadata.get('searchlens.generation')!r}, not {generation_id!r} (foreign)")
+        raise _damaged(
+            shard.path,
+            f"it belongs to generation {metadata.get('searchlens.generation')!r}, not {generation_id!r} (foreign)",
+        )
     if metadata.get("searchlens.schema") != str(SCHEMA_VERSION):
-        raise _damaged(shard.path, f"its schema version is {metadata.get('searchlens.schema')!r}, this searchlens reads {SCHEMA_VERSION}")
+        raise _damaged(
+            shard.path,
+            f"its schema version is {metadata.get('searchlens.schema')!r}, this searchlens reads {SCHEMA_VERSION}",
+        )
     if samples.height != shard.sidecar["rows"]:
         raise _damaged(shard.path, f"it has {samples.height} rows, its sidecar says {shard.sidecar['rows']}")
     return samples
 
 
-def read_generation(folder: Path, generation_id: str, samples: int, columns: Iterable[str] | None = None) -> pl.DataFrame:
+def read_generation(
+    folder: Path, generation_id: str, samples: int, columns: Iterable[str] | None = None
+) -> pl.DataFrame:
     """Samples [0, samples) of one generation, from as many shards as it takes.
 
     Raises
@@ -171,7 +187,11 @@ def read_generation(folder: Path, generation_id: str, samples: int, columns: Ite
         raise InputError(f"{folder} lacks samples {missing}", "run snakemake again: it makes what is missing")
     wanted = list(columns) if columns else None
     parts = [read(shard, generation_id, wanted) for shard in shards(folder) if shard.present and shard.start < samples]
-    return pl.concat(parts).filter(pl.col("sample") < samples).unique(["question", "sample"], keep="first", maintain_order=True)
+    return (
+        pl.concat(parts)
+        .filter(pl.col("sample") < samples)
+        .unique(["question", "sample"], keep="first", maintain_order=True)
+    )
 
 
 @dataclass(frozen=True)
@@ -205,7 +225,9 @@ def _damage(shard: Shard, checkpoint: str, benchmark: str, generation_id: str) -
     except InputError as error:
         return Damage(shard, checkpoint, benchmark, error.message)
     if (time_now := shard.path.stat().st_mtime_ns) != shard.sidecar["mtime_ns"]:
-        files.replace(shard.path.with_suffix(".json"), lambda path: _write_sidecar(path, {**shard.sidecar, "mtime_ns": time_now}))
+        files.replace(
+            shard.path.with_suffix(".json"), lambda path: _write_sidecar(path, {**shard.sidecar, "mtime_ns": time_now})
+        )
     return None
 
 
@@ -230,7 +252,9 @@ def set_aside(grid: Grid, chosen: Iterable[Shard]) -> list[Path]:
 
 def chosen(grid: Grid, checkpoint: str, benchmark: str, policy: str | None) -> list[Shard]:
     """Shards of one cell, or of one policy of it."""
-    wanted: list[Generation] = [g for g in grid.generations(checkpoint, benchmark) if policy is None or policy in g.policies]
+    wanted: list[Generation] = [
+        g for g in grid.generations(checkpoint, benchmark) if policy is None or policy in g.policies
+    ]
     return [shard for g in wanted for shard in shards(grid.folder(checkpoint, benchmark, g.id))]
 
 
