@@ -1,0 +1,141 @@
+"""The project's own benchmark format, and reading JSON lines with errors that say where.
+
+One question per line: ``{"id": ..., "question": ..., "gold": ..., "checks": {...}, "tags": {...}}``; the last two are
+optional, and a row with checks may leave its gold empty.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from searchlens.benchmarks import Question
+from searchlens.errors import InputError
+
+SHOWN = 10
+"""Most errors listed in one message."""
+
+KEYS: dict[str, type] = {"id": str, "question": str, "gold": str, "checks": dict, "tags": dict}
+REQUIRED = ("id", "question", "gold")
+
+
+def objects(path: Path, content: bytes) -> tuple[list[tuple[int, dict[str, Any]]], list[tuple[int, str]]]:
+    """Parse JSON lines, one object each; blank lines are skipped.
+
+    Returns
+    -------
+    rows : list of (line number from 1, object)
+    errors : list of (line number, what is wrong)
+
+    Raises
+    ------
+    InputError
+        Not UTF-8, or nothing but blank lines.
+    """
+    try:
+        # Not splitlines: U+2028 and its like may stand inside a JSON string.
+        lines = content.decode("utf-8-sig").split("\n")
+    except UnicodeDecodeError as error:
+        line = content[: error.start].count(b"\n") + 1
+        raise InputError(f"{path}:{line}: not UTF-8 text (byte {error.start})") from None
+    rows: list[tuple[int, dict[str, Any]]] = []
+    errors: list[tuple[int, str]] = []
+    for number, line_text in enumerate(lines, start=1):
+        if not line_text.strip():
+            continue
+        try:
+            rows.append((number, _object(line_text)))
+        except (ValueError, RecursionError) as error:
+            errors.append((number, str(error)))
+    if not rows and not errors:
+        raise InputError(f"{path} is empty", "it needs one JSON object per line")
+    return rows, errors
+
+
+def _object(text: str) -> dict[str, Any]:
+    try:
+        value = json.loads(text, object_pairs_hook=_distinct, parse_constant=_refuse_constant)
+    except json.JSONDecodeError as error:
+        raise ValueError(f"not JSON: {error.msg} at column {error.colno}") from None
+    if "\\ud" in text.lower() and any(
+        "\ud800" <= letter <= "\udfff" for letter in json.dumps(value, ensure_ascii=False)
+    ):
+        raise ValueError("not JSON text: an escaped surrogate without its partner")
+    if not isinstance(value, dict):
+        raise ValueError(f"must be a JSON object, found {type(value).__name__}")
+    return value
+
+
+def _distinct(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) != len(pairs):
+        keys = [key for key, _ in pairs]
+        raise ValueError(f"key {next(key for key in keys if keys.count(key) > 1)!r} occurs twice")
+    return found
+
+
+def _refuse_constant(name: str) -> None:
+    raise ValueError(f"{name} is not JSON")
+
+
+def refuse(path: Path, errors: Iterable[tuple[int | None, str]], hint: str) -> None:
+    """Raise one ``InputError`` with the first ``SHOWN`` errors by line, those of no line last; without any, return."""
+    ordered = sorted(errors, key=lambda item: (item[0] is None, item[0] or 0))
+    if not ordered:
+        return
+    lines = [f"{path}:{line}: {what}" if line else f"{path}: {what}" for line, what in ordered[:SHOWN]]
+    if len(ordered) > SHOWN:
+        lines.append(f"… and {len(ordered) - SHOWN} more errors")
+    raise InputError("\n".join(lines), hint)
+
+
+def read(path: Path, content: bytes) -> tuple[Question, ...]:
+    """Questions of a file of this family.
+
+    Raises
+    ------
+    InputError
+        Bad JSON, missing or unknown keys, wrong types, a question with neither gold nor checks, an id or a question
+        text that occurs twice, or an empty file.
+    """
+    rows, errors = objects(path, content)
+    seen: dict[tuple[str, str], int] = {}
+    for line, row in rows:
+        errors += [(line, what) for what in _row_errors(row)]
+        for key in ("id", "question"):
+            if isinstance(value := row.get(key), str) and (first := seen.setdefault((key, value), line)) != line:
+                errors.append((line, f"{key} {_short(value)} occurs already on line {first}"))
+    refuse(path, errors, f"a row has the keys {', '.join(REQUIRED)} and may have checks and tags (docs/data.md)")
+    return tuple(_question(row) for _, row in rows)
+
+
+def _row_errors(row: dict[str, Any]) -> list[str]:
+    errors = [f"key {key!r} is missing" for key in REQUIRED if key not in row]
+    errors += [f"key {key!r} is unknown" for key in row if key not in KEYS]
+    errors += [
+        f"{key!r} must be {_name(kind)}, found {type(row[key]).__name__}"
+        for key, kind in KEYS.items()
+        if key in row and not isinstance(row[key], kind)
+    ]
+    errors += [f"{key!r} is empty" for key in ("id", "question") if row.get(key) == ""]
+    if row.get("gold") == "" and not row.get("checks"):
+        errors.append("'gold' is empty and there are no checks")
+    if isinstance(checks := row.get("checks"), dict):
+        errors += [
+            f"check {name!r} must be an object of parameters" for name, p in checks.items() if not isinstance(p, dict)
+        ]
+    return errors
+
+
+def _name(kind: type) -> str:
+    return "a string" if kind is str else "an object"
+
+
+def _short(value: str) -> str:
+    return repr(value if len(value) <= 60 else value[:57] + "…")
+
+
+def _question(row: dict[str, Any]) -> Question:
+    return Question(row["id"], row["question"], row["gold"], row.get("checks"), row.get("tags", {}))
