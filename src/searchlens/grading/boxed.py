@@ -1,0 +1,36 @@
+r"""Finding the last ``\boxed{...}`` of a text."""
+
+from __future__ import annotations
+
+import re
+
+_BOX = re.compile(r"\\boxed(?![A-Za-z])\s*")
+_BRACE = re.compile(r"\\.|[{}]", re.DOTALL)  # an escaped brace is a character of the answer, not a delimiter
+
+
+def last_boxed(text: str) -> str | None:
+    r"""Content of the last ``\boxed{...}``, stripped.
+
+    None without a box, or when the last one is not closed: a box that was being rewritten when the text ended takes
+    back the earlier ones. Of nested boxes the innermost last one counts. An empty box gives an empty string.
+    """
+    start = text.rfind("\\boxed")
+    while start >= 0:
+        if match := _BOX.match(text, start):
+            return _braced(text, match.end())
+        start = text.rfind("\\boxed", 0, start)
+    return None
+
+
+def _braced(text: str, start: int) -> str | None:
+    if text[start : start + 1] != "{":
+        return None
+    depth = 0
+    for brace in _BRACE.finditer(text, start):
+        if brace[0] == "{":
+            depth += 1
+        elif brace[0] == "}":
+            depth -= 1
+            if depth == 0:
+                return text[start + 1 : brace.start()].strip()
+    return None

@@ -1,0 +1,49 @@
+r"""Multiple choice: the answer is a letter.
+
+The last ``\boxed{...}`` decides: ``C``, ``(C)``, ``\text{C}``, ``C. 45`` and ``(C) 45`` choose C, a box without a
+letter is no valid answer. Without a box, a finished text may say "The answer is C" or "Answer: (C)", capital letters
+only, and the last such sentence counts. Letters elsewhere in a text never do.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from searchlens.benchmarks import Question
+from searchlens.grading import MAX_ANSWER, NO_ANSWER, Extraction, Pair, Verdict, verdict
+from searchlens.grading.boxed import last_boxed
+
+GRADER_VERSION = "choice-1"
+VOTES = True
+
+_WRAPPER = re.compile(r"\\(?:text|textbf|textrm|mathrm|mathbf|mathsf|mathit)\s*\{([^{}]*)\}|[$*]|\\[,;:! ]")
+_LETTER = re.compile(r"\(?\s*([A-Ja-j])\s*(?:$|[).:]|\s*,)")
+_SENTENCE = re.compile(r"\b[Aa]nswer(?:\s+is\b|\s*:)\s*:?\s*[$*]*\s*\(?([A-J])(?![A-Za-z'])(?!\s+[a-z])")
+
+
+def reference(question: Question) -> str:
+    """The letter of the right choice."""
+    return question.gold.strip().upper()
+
+
+def extract(text: str, stopped: bool) -> Extraction:
+    """The chosen letter, in upper case."""
+    box = last_boxed(text)
+    if box is not None:
+        letter = _boxed_letter(box)
+        return Extraction(letter, "boxed") if letter else NO_ANSWER
+    found = _SENTENCE.findall(text) if stopped else []
+    return Extraction(found[-1], "fallback") if found else NO_ANSWER
+
+
+def _boxed_letter(box: str) -> str | None:
+    if len(box) > MAX_ANSWER:
+        return None
+    match = _LETTER.match(_WRAPPER.sub(lambda m: m[1] or "", box).strip())
+    return match[1].upper() if match else None
+
+
+def grade(pairs: Sequence[Pair]) -> list[Verdict]:
+    """Equality of letters."""
+    return [verdict(pair.answer == pair.gold, pair.answer) for pair in pairs]

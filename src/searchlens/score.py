@@ -1,0 +1,210 @@
+"""Scoring: from sampled texts to graded samples."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal, NamedTuple
+
+import polars as pl
+
+from searchlens import grading, schemas
+from searchlens.benchmarks import Question
+from searchlens.errors import InputError
+from searchlens.grading import Grader
+from searchlens.verdicts import VerdictStore
+
+SAMPLES = pl.Schema(
+    {
+        "policy": pl.String(),
+        "question": pl.String(),
+        "sample": pl.UInt32(),
+        "text": pl.String(),
+        "tokens": pl.UInt32(),
+        "stopped": pl.Boolean(),
+        "score": pl.Float32(),
+    }
+)
+"""What ``score_samples`` takes: question is an id; score is the mean natural log-probability of the tokens under the
+raw model, null when unknown, as is tokens."""
+
+_SLICE = 50_000
+_KEY = ["policy", "question", "sample"]
+_EXTRACTED = pl.Schema({"text": pl.String(), "stopped": pl.Boolean(), "answer": pl.String(), "how": pl.String()})
+
+QInstructions = Literal["first_sample", "verdict_majority"]
+
+
+@dataclass(frozen=True)
+class Summary:
+    """What scoring found, in samples unless said otherwise.
+
+    Attributes
+    ----------
+    samples, correct, no_answer : int
+        All; accepted; without a valid answer.
+    boxed, fallback, whole : int
+        How the valid answers were found (``grading.Extraction``).
+    unknown : int
+        Counted as not correct because their grader gave up.
+    pairs_graded, pairs_reused, pairs_unknown : int
+        Distinct (gold, answer) pairs: judged now, found in the store, and among both those that the grader gave up on.
+    """
+
+    samples: int
+    correct: int
+    no_answer: int
+    boxed: int
+    fallback: int
+    whole: int
+    unknown: int
+    pairs_graded: int
+    pairs_reused: int
+    pairs_unknown: int
+
+    def __str__(self) -> str:
+        return (
+            f"{self.samples} samples: {self.correct} correct, {self.no_answer} without an answer,"
+            f" {self.unknown} undecided ({self.pairs_graded} distinct answers graded, {self.pairs_reused} known,"
+            f" {self.pairs_unknown} undecided)"
+        )
+
+
+class Scored(NamedTuple):
+    """Graded samples (``schemas.SCORES``) and what was found on the way."""
+
+    scores: pl.DataFrame
+    summary: Summary
+
+
+def score_samples(
+    samples: pl.DataFrame,
+    questions: Sequence[Question],
+    kind: str,
+    verdicts: Path,
+    *,
+    policies: Sequence[str] | None = None,
+    q_instructions: QInstructions = "first_sample",
+) -> Scored:
+    """Grade samples.
+
+    The column ``answer`` numbers the classes of equivalent answers to a question over all policies given: 0 is the
+    class of right answers, whether or not it occurs; wrong classes follow in the order of their normalised answers.
+    Where answers cannot be equivalent (instructions) it is the sample's number, so that each is a class of its own, or
+    0 for pass and 1 for fail.
+
+    Parameters
+    ----------
+    samples : DataFrame
+        Columns of ``SAMPLES``, in any order, further ones ignored.
+    questions : sequence of Question
+        The benchmark, in its order.
+    kind : str
+        Key of ``grading.KINDS``.
+    verdicts : Path
+        Folder of this benchmark's verdicts (``searchlens.verdicts``); new ones are added to it.
+    policies : sequence of str, optional
+        Order of the policies in the result; by default that of their first rows.
+    q_instructions : {"first_sample", "verdict_majority"}
+        Classes where answers cannot be equivalent.
+
+    Raises
+    ------
+    InputError
+        A sample of an unknown question or policy, or a sample that occurs twice.
+    """
+    grader = grading.grader(kind)
+    order = list(policies) if policies is not None else samples["policy"].unique(maintain_order=True).to_list()
+    samples = samples.select(SAMPLES.names()).cast(SAMPLES)
+    _check(samples, questions, order)
+    rows = samples.join(_extracted(samples, grader), on=["text", "stopped"]).drop("text")
+    rows = rows.join(_table(questions, grader), on="question")
+    judged = VerdictStore(verdicts).judge(grader, rows.filter(pl.col("answer").is_not_null()).select("gold", "answer"))
+    rows = rows.join(judged.verdicts, on=["gold", "answer"], how="left")
+    rows = rows.with_columns(pl.col("answer").is_not_null().alias("valid"), pl.col("correct").fill_null(False))
+    classes = _voting(rows) if grader.VOTES else _own_classes(rows, q_instructions)
+    summary = _summary(rows, judged.graded, judged.reused, int(judged.verdicts["timeout"].sum()))
+    return Scored(_ordered(classes, order), summary)
+
+
+def _check(samples: pl.DataFrame, questions: Sequence[Question], policies: Sequence[str]) -> None:
+    for column, allowed in (("question", [question.id for question in questions]), ("policy", list(policies))):
+        known = pl.Series(allowed, dtype=pl.String())
+        if foreign := sorted(samples.filter(~pl.col(column).is_in(known.implode()))[column].unique())[:3]:
+            raise InputError(
+                f"samples of unknown {column}: {', '.join(foreign)}", "were they drawn from another benchmark?"
+            )
+    repeated = samples.filter(samples.select(_KEY).is_duplicated())
+    if not repeated.is_empty():
+        policy, question, sample = repeated.sort(_KEY).row(0)[:3]
+        raise InputError(f"sample {sample} of question {question}, policy {policy}, occurs more than once")
+
+
+def _extracted(samples: pl.DataFrame, grader: Grader) -> pl.DataFrame:
+    """Answer of each distinct (text, stopped); in slices, so that the texts are never all Python strings at once."""
+    distinct = samples.select("text", "stopped").unique()
+    parts = []
+    for part in distinct.iter_slices(_SLICE):
+        found = [grader.extract(text, stopped) for text, stopped in part.iter_rows()]
+        answers = pl.Series("answer", [extraction.answer for extraction in found], pl.String())
+        parts.append(
+            part.with_columns(answers, pl.Series("how", [extraction.how for extraction in found], pl.String()))
+        )
+    return pl.concat(parts) if parts else _EXTRACTED.to_frame()
+
+
+def _table(questions: Sequence[Question], grader: Grader) -> pl.DataFrame:
+    return pl.DataFrame(
+        {
+            "question": [question.id for question in questions],
+            "position": range(len(questions)),
+            "gold": [grader.reference(question) for question in questions],
+        },
+        schema={"question": pl.String(), "position": pl.UInt32(), "gold": pl.String()},
+    )
+
+
+def _voting(rows: pl.DataFrame) -> pl.DataFrame:
+    """Number the classes within each question by rank of key, 0 kept for the right ones."""
+    keys = rows.filter("valid").select("position", "key").unique()
+    wrong = pl.col("key") != grading.RIGHT
+    rank = pl.when(wrong).then(pl.col("key")).rank("dense").over("position").fill_null(0)
+    return rows.join(keys.with_columns(rank.alias("class")), on=["position", "key"], how="left")
+
+
+def _own_classes(rows: pl.DataFrame, q_instructions: QInstructions) -> pl.DataFrame:
+    own = pl.col("sample") if q_instructions == "first_sample" else (~pl.col("correct")).cast(pl.UInt32)
+    return rows.with_columns(pl.when("valid").then(own).alias("class"))
+
+
+def _ordered(rows: pl.DataFrame, policies: Sequence[str]) -> pl.DataFrame:
+    names = pl.Series(policies, dtype=pl.String())
+    return (
+        rows.with_columns(
+            pl.col("class").cast(pl.Int32).fill_null(-1).alias("answer"), pl.col("position").alias("question")
+        )
+        .sort(
+            pl.col("policy").replace_strict(names, pl.int_range(len(names), eager=True), return_dtype=pl.UInt32),
+            "question",
+            "sample",
+        )
+        .select(schemas.SCORES.names())
+        .cast(schemas.SCORES)
+    )
+
+
+def _summary(rows: pl.DataFrame, graded: int, reused: int, unknown: int) -> Summary:
+    found = dict(rows.group_by("how").len().iter_rows())
+    return Summary(
+        samples=rows.height,
+        correct=int(rows["correct"].sum()),
+        no_answer=found.get("none", 0),
+        boxed=found.get("boxed", 0),
+        fallback=found.get("fallback", 0),
+        whole=found.get("whole", 0),
+        unknown=int(rows["timeout"].sum()),
+        pairs_graded=graded,
+        pairs_reused=reused,
+        pairs_unknown=unknown,
+    )
