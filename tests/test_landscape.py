@@ -185,7 +185,7 @@ def test_expected_vote_of_a_large_pool_agrees_with_simulation():
 
 
 def test_unbiased_pass_at_k_of_large_pools():
-    """1 - C(N-c, k) / C(N, k) at N = 256, where the binomials themselves would lose all digits as integers of 64 bits."""
+    """1 - C(N-c, k) / C(N, k) at N = 256, where the binomials do not fit 64 bits."""
     pool = [oracle.Sample(int(i < 3), i < 3, 1, True, 0.0) for i in range(256)]
     hits = operating_points(oracle.frame({"a": [pool]}), budgets=[1, 2, 256], options=FEW).hits
     assert hits["P_expected"].to_list() == pytest.approx([3 / 256, 1 - 253 * 252 / (256 * 255), 1.0], abs=1e-7)

@@ -86,7 +86,7 @@ def test_interval_stays_within_the_data_and_around_the_mean():
 
 
 def test_undefined_intervals_are_nan():
-    """One question says nothing about the spread over questions; an unknown value leaves its own column unknown only."""
+    """One question says nothing about the spread over questions; an unknown value leaves its own column unknown."""
     lo, hi = Resamples.draw(1, 100, 0).interval([[0.5, 1.0]])
     assert np.isnan([lo, hi]).all()
     values = np.random.default_rng(0).random((20, 2))

@@ -49,8 +49,8 @@ def wilson(hits: npt.ArrayLike, n: npt.ArrayLike, confidence: float = 0.95) -> I
     ----------
     Wilson (1927), J. Am. Stat. Assoc. 22, 209-212.
     """
-    # More than a second to import, and without type stubs.
-    from statsmodels.stats.proportion import proportion_confint  # type: ignore[import-untyped]
+    # More than a second to import.
+    from statsmodels.stats.proportion import proportion_confint
 
     count, trials = (np.array(part, float) for part in np.broadcast_arrays(hits, n))
     with np.errstate(invalid="ignore", divide="ignore"):

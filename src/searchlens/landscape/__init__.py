@@ -1,12 +1,12 @@
 """The search landscape: what each policy reaches with each budget (paper, section "Search landscape").
 
-One pool of samples per policy gives every smaller budget and every metric. Two readouts of it are reported side by side:
+One pool of samples per policy gives every smaller budget and every metric. Two readouts of it stand side by side:
 
 ``prefix``
     The first n samples of the stream, as the paper reads them: one 0/1 per question, Wilson intervals over questions.
 ``expected``
-    The exact mean over all n-subsets of the pool, which does not depend on the order of the samples: the unbiased pass@k,
-    and the same for vote, best-of-N and first finish. Bootstrap intervals over questions.
+    The exact mean over all n-subsets of the pool, which does not depend on the order of the samples: the unbiased
+    pass@k, and the same for vote, best-of-N and first finish. Bootstrap intervals over questions.
 
 Both describe the sampled pool. At n = pool size there is one subset, and the readouts differ in ties alone.
 """
@@ -34,8 +34,8 @@ class LandscapeOptions:
     Attributes
     ----------
     ties : {"first", "fractional"}
-        Prefix vote on a tie: the answer seen earliest wins, or every tied answer gets an equal share. Expectations always
-        share.
+        Prefix vote on a tie: the answer seen earliest wins, or every tied answer gets an equal share. Expectations
+        always share.
     first_finish : {"shortest", "first_index"}
         First to finish: the stopped, valid sample with the fewest tokens, or the first one in the stream.
     draws : int
@@ -51,6 +51,9 @@ class LandscapeOptions:
     draws: int = 2000
     seed: int = 0
     confidence: float = 0.95
+
+
+DEFAULTS = LandscapeOptions()
 
 
 @dataclass(frozen=True)
@@ -70,7 +73,7 @@ class Landscape:
 
 
 def operating_points(
-    scores: pl.DataFrame, *, budgets: Sequence[int], options: LandscapeOptions = LandscapeOptions()
+    scores: pl.DataFrame, *, budgets: Sequence[int], options: LandscapeOptions = DEFAULTS
 ) -> Landscape:
     """Read every metric at every operating point.
 
@@ -86,8 +89,8 @@ def operating_points(
     Returns
     -------
     Landscape
-        Policies in order of appearance, then budgets increasing, then metrics in the order of ``ALL_METRICS``, ``prefix``
-        before ``expected``.
+        Policies in order of appearance, then budgets increasing, then metrics in the order of ``ALL_METRICS``,
+        ``prefix`` before ``expected``.
 
     Raises
     ------
@@ -100,9 +103,9 @@ def operating_points(
     all n samples, valid or not; if any score of a policy is unknown, its B is null, since a value from part of the pool
     would not be comparable. Ties in B and T: the earlier sample under ``prefix``, shared under ``expected``.
 
-    The prefix counts of P, Q, B, T have Wilson intervals (with ``ties="fractional"`` Q is no count: ``hits`` is null and the
-    interval a bootstrap). All else has percentile bootstrap intervals over questions with shared draws. The expected
-    vote of pools above 512 samples is left null.
+    The prefix counts of P, Q, B, T have Wilson intervals (with ``ties="fractional"`` Q is no count: ``hits`` is null and
+    the interval a bootstrap). All else has percentile bootstrap intervals over questions with shared draws. The
+    expected vote of pools above 512 samples is left null.
 
     References
     ----------

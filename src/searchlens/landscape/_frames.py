@@ -57,10 +57,10 @@ def points_frame(
     """One row per policy, budget, metric and readout; ``counted``: the prefix vote is 0 or 1 for each question."""
     shape = (len(pool.policies), len(pool.questions), len(budgets))
     keys = [(metric, readout) for metric in ALL_METRICS if metric != "truncated" for readout in READOUTS]
-    credits = {(metric, readout): values[readout][metric].reshape(shape) for metric, readout in keys}
+    solved = {(metric, readout): values[readout][metric].reshape(shape) for metric, readout in keys}
     counts = {(metric, "prefix") for metric in METRICS if counted or metric != "Q"}
-    averages = _averages({key: credits[key] for key in keys if key not in counts}, budgets, resamples, confidence)
-    columns = [_counted(*key, credits[key], confidence) if key in counts else averages[key] for key in keys]
+    averages = _averages({key: solved[key] for key in keys if key not in counts}, budgets, resamples, confidence)
+    columns = [_counted(*key, solved[key], confidence) if key in counts else averages[key] for key in keys]
     columns += [_complement(averages["stopped", readout], "truncated") for readout in READOUTS]
     return _table(pool, budgets, columns)
 
@@ -71,17 +71,17 @@ def _counted(metric: str, readout: str, credit: Floats, confidence: float) -> _C
 
 
 def _averages(
-    credits: dict[tuple[str, str], Floats], budgets: Sequence[int], resamples: Resamples, confidence: float
+    values: dict[tuple[str, str], Floats], budgets: Sequence[int], resamples: Resamples, confidence: float
 ) -> dict[tuple[str, str], _Column]:
     """Bootstrap everything in one product: many small ones are slower by far where cores are shared."""
-    drawn = {key: credit[:, :, :1] if _power(*key) is not None else credit for key, credit in credits.items()}
+    drawn = {key: credit[:, :, :1] if _power(*key) is not None else credit for key, credit in values.items()}
     matrix = np.concatenate(
         [part.transpose(1, 0, 2).reshape(resamples.questions, -1) for part in drawn.values()], axis=1
     )
     ends = resamples.interval(matrix, confidence)
     columns, start = {}, 0
     for key, part in drawn.items():
-        value = credits[key].mean(axis=1)
+        value = values[key].mean(axis=1)
         stop = start + part.shape[0] * part.shape[2]
         scale = (np.asarray(budgets) / budgets[0]) ** (_power(*key) or 0)
         interval = Interval(*(end[start:stop].reshape(len(value), -1) * scale for end in ends))

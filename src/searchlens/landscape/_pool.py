@@ -123,10 +123,8 @@ def _explain_hole(
     short = int(np.flatnonzero(present < size)[0])
     have = distinct[distinct[:, 0] == questions[short], 1]
     gap = np.setdiff1d(np.arange(size), have)[0]
-    raise InputError(
-        f"scores: policy {policy!r}, question {questions[short]}: {len(have)} samples, sample {gap} is missing of {size}",
-        hint,
-    )
+    where = f"policy {policy!r}, question {questions[short]}"
+    raise InputError(f"scores: {where}: {len(have)} samples of {size}, sample {gap} is missing", hint)
 
 
 def _pool(part: pl.DataFrame, policies: tuple[str, ...], questions: npt.NDArray[np.uint32], samples: int) -> Pool:

@@ -78,14 +78,14 @@ def vote_of_signatures(sizes: Ints, right: Bools, samples: int, budgets: Sequenc
 
     Notes
     -----
-    Sum over right classes j and winning counts M of: C(c_j, M) ways to get M votes from j, times the ways in which every
-    other class k has at most M votes, t - 1 of them exactly M, weighted by the credit 1/t. With
-    1/t = integral over y in [0, 1] of y^(t-1), the latter is the coefficient of x^(n-M) in
+    Sum over right classes j and winning counts M of: C(c_j, M) ways to get M votes from j, times the ways in which
+    every other class k has at most M votes, t - 1 of them exactly M, weighted by the credit 1/t. With 1/t the integral
+    of y^(t-1) over y in [0, 1], the latter is the coefficient of x^(n-M) in
 
         integral of (1 + x)^blanks * prod_k [ sum_{i<M} C(c_k, i) x^i + y C(c_k, M) x^M ] dy,
 
-    a polynomial in y, which Gauss-Legendre quadrature integrates exactly. A class smaller than M cannot tie, so its factor
-    is (1 + x)^c_k and joins the blanks. All terms are positive: nothing cancels.
+    a polynomial in y, which Gauss-Legendre quadrature integrates exactly. A class smaller than M cannot tie, so its
+    factor is (1 + x)^c_k and joins the blanks. All terms are positive: nothing cancels.
     """
     row, column = np.nonzero(right & (sizes > 0))
     others = sizes[row].copy()

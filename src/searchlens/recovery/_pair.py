@@ -1,0 +1,92 @@
+"""Hits of a Base and an RL checkpoint on the same questions, as dense arrays."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import polars as pl
+
+from searchlens.errors import InputError
+from searchlens.landscape import Landscape
+from searchlens.uncertainty import Floats
+
+METRICS = ("P", "Q")
+READOUTS = ("prefix", "expected")
+ROUNDING = 1e-7
+"""Proportions this close are equal: expectations are stored in single precision; one question weighs far more."""
+
+Point = tuple[str, int]
+"""Policy and budget."""
+
+
+@dataclass(frozen=True, eq=False)
+class Curves:
+    """One metric and readout of one checkpoint.
+
+    Attributes
+    ----------
+    points : list of (policy, budget)
+        Operating points in the order of the landscape.
+    credit : ndarray, shape (points, questions)
+        Readout of each question, in [0, 1].
+    """
+
+    points: list[Point]
+    credit: Floats
+
+    @property
+    def values(self) -> Floats:
+        """Mean over questions of each point; sums of 0/1 are exact, so equal counts give equal values."""
+        mean: Floats = self.credit.sum(axis=1) / self.credit.shape[1]
+        return mean
+
+    def index(self) -> dict[Point, int]:
+        """Position of each point."""
+        return {point: i for i, point in enumerate(self.points)}
+
+
+def read(base: Landscape, rl: Landscape, metric: str, readout: str) -> tuple[Curves, Curves]:
+    """Both checkpoints' curves, questions in the same order.
+
+    Raises
+    ------
+    InputError
+        The checkpoints were not read on the same questions.
+    """
+    ours, theirs = (np.unique(landscape.hits["question"].to_numpy()) for landscape in (base, rl))
+    if not np.array_equal(ours, theirs):
+        odd = np.setxor1d(ours, theirs)[0]
+        raise InputError(
+            f"recovery: Base has {len(ours)} questions and RL {len(theirs)}; question {odd} is in one alone",
+            "score both checkpoints on the same benchmark",
+        )
+    column = metric if readout == "prefix" else f"{metric}_expected"
+    return _curves(base.hits, column, ours), _curves(rl.hits, column, ours)
+
+
+def _curves(hits: pl.DataFrame, column: str, questions: npt.NDArray[np.uint32]) -> Curves:
+    names = hits["policy"].unique(maintain_order=True).to_list()
+    policy = hits["policy"].cast(pl.Enum(names)).to_physical().to_numpy().astype(np.int64)
+    budgets, budget = np.unique(hits["budget"].to_numpy(), return_inverse=True)
+    codes, point = np.unique(policy * len(budgets) + budget, return_inverse=True)
+    credit = np.full((len(codes), len(questions)), np.nan)
+    credit[point, np.searchsorted(questions, hits["question"].to_numpy())] = hits[column].cast(pl.Float64).to_numpy()
+    points = [(names[code // len(budgets)], int(budgets[code % len(budgets)])) for code in codes.tolist()]
+    return Curves(points, credit)
+
+
+def target(rl: Curves, default_policy: str) -> tuple[list[int], Floats]:
+    """Budgets of the RL target curve, increasing, and its credit, shape (budgets, questions).
+
+    Raises
+    ------
+    InputError
+        RL was not sampled under ``default_policy``.
+    """
+    at = sorted((budget, i) for i, (policy, budget) in enumerate(rl.points) if policy == default_policy)
+    if not at:
+        known = ", ".join(dict.fromkeys(policy for policy, _ in rl.points))
+        raise InputError(f"recovery: no RL samples of the default policy {default_policy!r}; there are {known}")
+    return [budget for budget, _ in at], rl.credit[[i for _, i in at]]

@@ -1,0 +1,204 @@
+"""Near matches of the RL curve in the Base landscape, and paths through them (paper, section "Recovery paths").
+
+All readouts here are ``prefix``. A *candidate* is any Base operating point; its budget may exceed the target's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import polars as pl
+
+from searchlens.errors import InputError
+from searchlens.landscape import Landscape
+from searchlens.recovery._options import DEFAULTS, RecoveryOptions
+from searchlens.recovery._pair import METRICS, ROUNDING, Curves, read, target
+from searchlens.schemas import GEOMETRY, NEAR_MATCH, PATH
+from searchlens.uncertainty import Floats
+
+Components = Mapping[str, Sequence[Hashable]]
+"""Policy name: its local policy, controller, evaluator, transition and scheduler."""
+
+COORDINATES = ("P", "Q", "T", "D", "C")
+
+
+def near_match(base: Landscape, rl: Landscape, options: RecoveryOptions = DEFAULTS) -> pl.DataFrame:
+    """Every Base operating point within ``epsilon`` of the RL target, at each target budget.
+
+    Returns
+    -------
+    polars.DataFrame
+        ``schemas.NEAR_MATCH``: nearest first, then smaller budget, then policy name. A point exactly ``epsilon`` away
+        belongs to the set.
+
+    Raises
+    ------
+    InputError
+        Different questions, or RL was not sampled under the default policy.
+    """
+    rows = []
+    for metric in METRICS:
+        for budget, goal, curves, error in _targets(base, rl, metric, options):
+            near = [i for i in _by_error(curves, error) if abs(error[i]) <= options.epsilon + ROUNDING]
+            rows += [{"metric": metric, **_match(budget, goal, curves, i, error)} for i in near]
+    return pl.DataFrame(rows, NEAR_MATCH)
+
+
+def path(base: Landscape, rl: Landscape, components: Components, options: RecoveryOptions = DEFAULTS) -> pl.DataFrame:
+    """Two paths of Base operating points that follow the RL target curve.
+
+    Parameters
+    ----------
+    base, rl : Landscape
+    components : mapping
+        The five components of every Base policy.
+    options : RecoveryOptions
+
+    Returns
+    -------
+    polars.DataFrame
+        ``schemas.PATH``, one row per metric, kind and target budget.
+
+        ``closest``: at each budget the candidate with the smallest absolute error, whether or not within ``epsilon``;
+        ties to the smaller budget, then to the candidate nearest to the previous choice in d, then by name.
+
+        ``monotone``: the path with non-decreasing budgets that minimises the sum of absolute errors (proportions) plus
+        ``path_lambda`` times the distances d between neighbours, found exactly by dynamic programming; ties to smaller
+        budgets, then names, earliest target first.
+
+    Raises
+    ------
+    InputError
+        As ``near_match``; or a policy without components.
+    """
+    place = geometry(base, rl).filter(model="base")
+    apart = distance(place, components, options)
+    order = {point: i for i, point in enumerate(place.select("policy", "budget").iter_rows())}
+    rows = []
+    for metric in METRICS:
+        targets = list(_targets(base, rl, metric, options))
+        curves = targets[0][2]
+        at = [order[point] for point in curves.points]
+        between = apart[np.ix_(at, at)]
+        errors = np.stack([error for _, _, _, error in targets])
+        chosen = {"closest": _closest(curves, errors, between), "monotone": _monotone(curves, errors, between, options)}
+        for kind, steps in chosen.items():
+            for (budget, goal, _, error), i in zip(targets, steps, strict=True):
+                rows.append({"metric": metric, "kind": kind, **_match(budget, goal, curves, i, error)})
+    return pl.DataFrame(rows, PATH)
+
+
+def geometry(base: Landscape, rl: Landscape) -> pl.DataFrame:
+    """z(u) = [P, Q, T, D, C] of every operating point of both models.
+
+    Returns
+    -------
+    polars.DataFrame
+        ``schemas.GEOMETRY``, prefix readouts. C is the natural logarithm of the generated tokens per question, scaled
+        so that the Base landscape spans [0, 1]; RL points share the scale and may leave it. C is 0 where all of Base
+        costs the same.
+    """
+    wide = [_wide(landscape).with_columns(model=pl.lit(model)) for model, landscape in (("base", base), ("rl", rl))]
+    cost = wide[0]["C"].to_numpy()
+    span = float(np.ptp(cost))
+    scaled = (pl.col("C") - float(cost.min())) / span if span > 0 else pl.lit(0.0)
+    return pl.concat(wide).with_columns(C=scaled).select(GEOMETRY.names()).cast(GEOMETRY)
+
+
+def distance(place: pl.DataFrame, components: Components, options: RecoveryOptions = DEFAULTS) -> Floats:
+    """d(u, u') = l_comp d_comp + l_z |z - z'|_1 + l_b |ln n - ln n'| between all rows of ``place``.
+
+    Parameters
+    ----------
+    place : polars.DataFrame
+        Rows of ``geometry``.
+    components : mapping
+        The five components of every policy in ``place``; d_comp is the fraction that differ.
+    options : RecoveryOptions
+        The weights.
+
+    Returns
+    -------
+    ndarray, shape (rows, rows)
+        Symmetric, zero on the diagonal.
+
+    Raises
+    ------
+    InputError
+        A policy without components.
+    """
+    unknown = sorted(set(place["policy"]) - set(components))
+    if unknown:
+        raise InputError(
+            f"recovery: the components of policy {unknown[0]!r} are not known; known are {sorted(components)}"
+        )
+    parts = [components[policy] for policy in place["policy"]]
+    codes = np.array([_codes(column) for column in zip(*parts, strict=True)])
+    z = place.select(COORDINATES).to_numpy()
+    log_budget = np.log(place["budget"].to_numpy().astype(float))
+    differ = (codes[:, :, None] != codes[:, None, :]).mean(axis=0)
+    behaviour = np.abs(z[:, None, :] - z[None, :, :]).sum(axis=2)
+    budget = np.abs(log_budget[:, None] - log_budget[None, :])
+    total: Floats = options.l_comp * differ + options.l_z * behaviour + options.l_b * budget
+    return total
+
+
+def _codes(column: Sequence[Hashable]) -> list[int]:
+    seen: dict[Hashable, int] = {}
+    return [seen.setdefault(value, len(seen)) for value in column]
+
+
+def _wide(landscape: Landscape) -> pl.DataFrame:
+    rows = landscape.points.filter(pl.col("readout") == "prefix", pl.col("metric").is_in(COORDINATES))
+    wide = rows.pivot("metric", index=["policy", "budget"], values="value", maintain_order=True)
+    return wide.with_columns(C=pl.col("C").clip(1).log())
+
+
+def _targets(
+    base: Landscape, rl: Landscape, metric: str, options: RecoveryOptions
+) -> Iterator[tuple[int, float, Curves, Floats]]:
+    """Target budget, its RL value, the candidates and their signed errors."""
+    curves, theirs = read(base, rl, metric, "prefix")
+    questions = curves.credit.shape[1]
+    solved = curves.credit.sum(axis=1)
+    for budget, credit in zip(*target(theirs, options.default_policy), strict=True):
+        yield budget, float(credit.sum() / questions), curves, (solved - credit.sum()) / questions
+
+
+def _by_error(curves: Curves, error: Floats) -> list[int]:
+    """Candidates, nearest first, then smaller budget, then name."""
+    size = np.round(np.abs(error), 9)
+    return sorted(range(len(error)), key=lambda i: (size[i], curves.points[i][1], curves.points[i][0]))
+
+
+def _match(budget: int, goal: float, curves: Curves, i: int, error: Floats) -> dict[str, Any]:
+    policy, n = curves.points[i]
+    keys = {"target_budget": budget, "target": goal, "policy": policy, "budget": n}
+    return {**keys, "value": curves.values[i], "error": error[i]}
+
+
+def _closest(curves: Curves, errors: Floats, between: Floats) -> list[int]:
+    steps: list[int] = []
+    for error in errors:
+        size = np.round(np.abs(error), 9)
+        near = np.round(between[steps[-1]], 9) if steps else np.zeros(len(error))
+        steps.append(min(range(len(error)), key=lambda i: (size[i], curves.points[i][1], near[i], curves.points[i][0])))
+    return steps
+
+
+def _monotone(curves: Curves, errors: Floats, between: Floats, options: RecoveryOptions) -> list[int]:
+    """Shortest path, from the last target backwards; then the first best choice forwards."""
+    order = sorted(range(len(curves.points)), key=lambda i: (curves.points[i][1], curves.points[i][0]))
+    budget = np.array([curves.points[i][1] for i in order])
+    move = options.path_lambda * between[np.ix_(order, order)]
+    move[budget[:, None] > budget[None, :]] = np.inf
+    local = np.abs(errors)[:, order]
+    ahead = [local[-1]]
+    for cost in local[-2::-1]:
+        ahead.insert(0, cost + (move + ahead[0]).min(axis=1))
+    steps = [int(np.round(ahead[0], 12).argmin())]
+    for rest in ahead[1:]:
+        steps.append(int(np.round(move[steps[-1]] + rest, 12).argmin()))
+    return [order[i] for i in steps]
