@@ -153,10 +153,9 @@ def _rerun(args: argparse.Namespace) -> None:
 def _import(args: argparse.Namespace) -> None:
     from searchlens.pipeline import import_samples
 
-    record = import_samples(
-        _grid(args), Path(args.file), args.model, args.role, args.benchmark, args.policy, args.grader
-    )
-    print(f"imported {args.file} as {record}; run snakemake as usual")
+    grid = _grid(args)
+    shard = import_samples(grid, Path(args.file), args.model, args.role, args.benchmark, args.policy, args.grader)
+    print(f"imported {shard.sidecar['rows']} samples from {args.file} into {shard.path}; run snakemake as usual")
 
 
 def _fingerprint(args: argparse.Namespace) -> None:

@@ -6,6 +6,7 @@ Nothing is computed here; the command line and the rules call these and nothing 
 from __future__ import annotations
 
 import logging
+import re
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -13,8 +14,11 @@ from typing import Any
 import polars as pl
 
 from searchlens import files, shards
+from searchlens.benchmarks import asked_hash, dumps
 from searchlens.errors import InputError
-from searchlens.grid import Grid, read_json
+from searchlens.grid import Grid, Import, Shard, digest, file_sha256, read_json
+from searchlens.grid import shards as shards_in
+from searchlens.importing import read_samples
 
 log = logging.getLogger(__name__)
 
@@ -102,3 +106,251 @@ def landscape_cell(grid_: Grid, scores: Path, output: Path) -> None:
     write_table(found.points, output / "points.parquet")
     write_table(found.hits, output / "hits.parquet")
     log.info("%s: %d samples, %d operating points", scores, graded.height, found.points.height)
+
+
+def _read_landscape(folder: Path, without: Iterable[str] = ()) -> Any:
+    from searchlens.landscape import Landscape
+
+    frames = {name: pl.read_parquet(folder / f"{name}.parquet") for name in ("points", "hits")}
+    return Landscape(**{name: frame.filter(~pl.col("policy").is_in(list(without))) for name, frame in frames.items()})
+
+
+def recovery_options(config: dict[str, Any]) -> Any:
+    """The typed options of the recovery stage; its draws are the landscape's."""
+    from searchlens.recovery import RecoveryOptions
+
+    shared = {"draws": config["landscape"]["draws"], "confidence": config["landscape"]["confidence"]}
+    return RecoveryOptions(
+        default_policy=config["default_policy"], seed=config["seed"], **shared, **dict(config["recovery"])
+    )
+
+
+def recovery_cell(grid_: Grid, base: Path, rl: Path, output: Path) -> None:
+    """Compare the landscapes of a pair; references such as greedy are not among the policies compared."""
+    from searchlens.recovery import recover
+
+    without = grid_.config["references"]
+    ours, theirs = _read_landscape(base, without), _read_landscape(rl, without)
+    names = ours.points["policy"].unique(maintain_order=True).to_list()
+    components = {name: policy.components if (policy := grid_.policy(name)) else (name,) * 5 for name in names}
+    for name, frame in recover(ours, theirs, components, recovery_options(dict(grid_.config))).items():
+        write_table(frame, output / f"{name}.parquet")
+    log.info("%s against %s: %d policies", base, rl, len(names))
+
+
+# ---- figures and tables
+
+
+def _source(grid_: Grid, pair: str, benchmark: str) -> str:
+    """The least direct source of the pair's two cells."""
+    found = {grid_.source(checkpoint, benchmark) for checkpoint in grid_.pairs[pair].values()}
+    return next(name for name in ("recorded", "imported", "sampled") if name in found)
+
+
+def _labels(grid_: Grid, pair: str, benchmark: str, points: pl.DataFrame, metric: str) -> Any:
+    from searchlens.figures import Labels
+
+    config = grid_.config
+    return Labels(
+        pair=pair,
+        benchmark=grid_.benchmark(benchmark)["title"] or benchmark,
+        questions=int(points["questions"][0]),
+        metric=metric,
+        source=_source(grid_, pair, benchmark),  # type: ignore[arg-type]
+        default_policy=config["default_policy"],
+        epsilon=config["recovery"]["epsilon"],
+        quantile=config["recovery"]["support_q"],
+        confidence=config["landscape"]["confidence"],
+    )
+
+
+def _landscape_folder(grid_: Grid, pair: str, role: str, benchmark: str) -> Path:
+    folder: Path = grid_.results / "landscape" / grid_.pairs[pair][role] / benchmark
+    return folder
+
+
+def figures_cell(grid_: Grid, pair: str, benchmark: str, output: Path) -> None:
+    """Every figure of one pair on one benchmark, for P and Q."""
+    from searchlens import figures
+
+    base = _landscape_folder(grid_, pair, "base", benchmark)
+    inputs = figures.Inputs.read(base, grid_.results / "recovery" / pair / benchmark)
+    for name in figures.NAMES:
+        for metric in ("P", "Q"):
+            figures.write(
+                name, inputs, _labels(grid_, pair, benchmark, inputs.base, metric), output / f"{name}_{metric}"
+            )
+    log.info("%s/%s: %d figures in %s", pair, benchmark, 2 * len(figures.NAMES), output)
+
+
+def _pass_curves(grid_: Grid, output: Path) -> None:
+    from searchlens import figures
+
+    cells = []
+    for pair, benchmark in grid_.pair_cells:
+        base, rl = (
+            pl.read_parquet(_landscape_folder(grid_, pair, role, benchmark) / "points.parquet")
+            for role in ("base", "rl")
+        )
+        cells.append((_labels(grid_, pair, benchmark, base, "P"), base, rl))
+    figures.write_pass_curves(cells, output / "figures" / "pass_curves")
+
+
+def costs(grid_: Grid) -> pl.DataFrame:
+    """One row per shard that this study uses: what sampling it took.
+
+    Returns
+    -------
+    DataFrame
+        checkpoint, benchmark, policy, rows, tokens, wall_seconds, device, device_count. Imported and recorded samples
+        cost nothing here and are left out.
+    """
+    rows = []
+    for checkpoint, benchmark in grid_.cells:
+        for generation in grid_.generations(checkpoint, benchmark):
+            for shard in shards_in(grid_.folder(checkpoint, benchmark, generation.id)):
+                told = {key: shard.sidecar[key] for key in _COST}
+                rows.append(
+                    {"checkpoint": checkpoint, "benchmark": benchmark, "policy": generation.policies[0], **told}
+                )
+    return pl.DataFrame(
+        rows, schema={"checkpoint": pl.String(), "benchmark": pl.String(), "policy": pl.String(), **_COST}
+    )
+
+
+_COST = {
+    "rows": pl.Int64(),
+    "tokens": pl.Int64(),
+    "wall_seconds": pl.Float64(),
+    "device": pl.String(),
+    "device_count": pl.Int64(),
+}
+
+
+def _channels(grid_: Grid) -> dict[str, str]:
+    several = len(grid_.pairs) > 1
+    names = {"base": "AR-Base", "rl": "AR-RL"}
+    return {
+        c: f"{names[role]}{f' {pair}' if several else ''}"
+        for pair, roles in grid_.pairs.items()
+        for role, c in roles.items()
+    }
+
+
+def half_widths(points: dict[tuple[str, str], pl.DataFrame]) -> pl.DataFrame:
+    """Median half-width of the intervals over policies, per cell, metric, readout and budget."""
+    parts = [
+        frame.filter(pl.col("metric").is_in(["P", "Q"]))
+        .group_by("metric", "readout", "budget", "questions", maintain_order=True)
+        .agg(half_width=((pl.col("hi") - pl.col("lo")) / 2).median())
+        .select(pl.lit(checkpoint).alias("checkpoint"), pl.lit(benchmark).alias("benchmark"), pl.all())
+        for (checkpoint, benchmark), frame in points.items()
+    ]
+    return pl.concat(parts)
+
+
+def write_tables(grid_: Grid, output: Path) -> None:
+    """Tables of the whole study and its headline figure."""
+    from searchlens import tables
+
+    names = ("same_policy", "counts", "support", "path")
+    cells = [
+        tables.Cell(
+            pair,
+            benchmark,
+            *(pl.read_parquet(grid_.results / f"recovery/{pair}/{benchmark}/{n}.parquet") for n in names),
+        )
+        for pair, benchmark in grid_.pair_cells
+    ]
+    points = {(c, b): pl.read_parquet(grid_.results / f"landscape/{c}/{b}/points.parquet") for c, b in grid_.cells}
+    made = {
+        "recovery_summary": tables.recovery_summary(cells, grid_.config["default_policy"]),
+        "recovery_paths": tables.recovery_paths(cells),
+        "same_policy_counts": tables.same_policy_counts(cells),
+        "operating_points": tables.operating_points(points),
+        "intervals": tables.intervals(half_widths(points)),
+        "udf_cost": tables.udf_cost(costs(grid_), _channels(grid_)),
+    }
+    for name, table in made.items():
+        tables.write(table, output / "tables" / name)
+    _pass_curves(grid_, output)
+
+
+def summarise(grid_: Grid) -> str:
+    """The study in a few lines, from its tables."""
+    from searchlens.figures.style import METRIC_NAMES
+
+    tables = grid_.results / "tables"
+    found = pl.read_csv(tables / "recovery_summary.csv").filter(pl.col("metric") == "P")
+    widths = pl.read_csv(tables / "intervals.csv").filter(pl.col("metric") == "P", pl.col("readout") == "prefix")
+    lines = [
+        f"Base - RL under {grid_.config['default_policy']}, {METRIC_NAMES['P']}, in percentage points (95% interval):"
+    ]
+    for row in found.iter_rows(named=True):
+        gaps = "   ".join(
+            f"N={row[f'{which}_budget']}: {100 * row[f'gap_{which}']:+6.1f}"
+            f" [{100 * row[f'gap_{which}_lo']:+.1f}, {100 * row[f'gap_{which}_hi']:+.1f}]"
+            for which in ("first", "last")
+        )
+        source = _source(grid_, row["pair"], row["benchmark"])
+        inside = f"RL inside Base's support at {row['inside']}/{row['budgets']} budgets ({source})"
+        lines.append(f"  {row['pair']}/{row['benchmark']:7} {gaps}   {inside}")
+    half = widths.group_by("benchmark", maintain_order=True).agg(pl.col("half_width").median())
+    told = ", ".join(f"{name} {100 * width:.1f}" for name, width in half.iter_rows())
+    lines.append(f"median half-width of the 95% intervals, in points: {told}")
+    return "\n".join(lines)
+
+
+# ---- import
+
+
+def _name(what: str, value: str) -> str:
+    if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]*", value):
+        raise InputError(f"{what} {value!r} cannot be a name; allowed: letters, digits, '.', '_' and '-'")
+    return value
+
+
+def _imported_questions(grid_: Grid, benchmark: str) -> tuple[Any, str, bool]:
+    """Questions of a known benchmark (None for a new one), where they lie, and whether the benchmark is known."""
+    known = benchmark in grid_.config["benchmarks"] or any(item.benchmark == benchmark for item in grid_.imports)
+    if known:
+        return grid_.questions(benchmark), grid_.benchmark(benchmark)["path"], True
+    return None, f"{grid_.config['results']}/imports/{benchmark}/questions.jsonl", False
+
+
+def import_samples(
+    grid_: Grid, path: Path, pair: str, role: str, benchmark: str, policy: str, grader: str
+) -> Shard:
+    """Put somebody's samples into the store and register them, so that the next run reads them like our own.
+
+    Raises
+    ------
+    InputError
+        A name or a row is wrong, or the policy is one that this configuration samples itself. Nothing was written.
+    """
+    for what, value in (("pair", pair), ("benchmark", benchmark), ("policy", policy)):
+        _name(what, value)
+    configured = grid_.config["pairs"].get(pair, {})
+    checkpoint = configured.get(role, f"{pair}-{role}")
+    if any(policy in generation.policies for generation in grid_.generations(checkpoint, benchmark)):
+        raise InputError(
+            f"{checkpoint}/{benchmark} is sampled here under {policy!r}", "import under another name of the policy"
+        )
+    questions, where, known = _imported_questions(grid_, benchmark)
+    found = read_samples(path, questions)
+    key = digest({"imported": file_sha256(path), "questions": asked_hash(found.questions)}, 12)
+    if not known:
+        files.replace_text(grid_.root / where, dumps(found.questions))
+    shard = shards.publish(
+        grid_.folder(checkpoint, benchmark, key),
+        0,
+        found.samples,
+        found.frame,
+        generation_id=key,
+        policies=[policy],
+        provenance=shards.Provenance(0.0, "unknown", 0, "imported"),
+    )
+    kind = grid_.benchmark(benchmark)["grader"] if known else grader
+    item = Import(pair, role, checkpoint, benchmark, policy, key, found.samples, kind, where)
+    shards.record_import(grid_, item)
+    return shard

@@ -20,7 +20,7 @@ from polars.exceptions import PolarsError
 
 from searchlens import files
 from searchlens.errors import InputError
-from searchlens.grid import Generation, Grid, Shard, file_sha256, gaps, import_path, shards
+from searchlens.grid import Generation, Grid, Import, Shard, file_sha256, gaps, import_path, shards
 
 SCHEMA_VERSION = 1
 
@@ -278,8 +278,7 @@ def stale_manifests(grid: Grid) -> list[Path]:
     return [path for path in found if path.parts[-3:-1] in set(grid.cells) and path not in current]
 
 
-def record_import(grid: Grid, record: Mapping[str, Any]) -> Path:
+def record_import(grid: Grid, item: Import) -> None:
     """Register an imported pool, so that planning finds it."""
-    path = import_path(grid.results, record["benchmark"], record["pair"], record["role"], record["policy"])
-    files.replace_text(path, json.dumps(dict(record), indent=1, sort_keys=True))
-    return path
+    path = import_path(grid.results, item.benchmark, item.pair, item.role, item.policy)
+    files.replace_text(path, json.dumps(asdict(item), indent=1, sort_keys=True))
