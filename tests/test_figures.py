@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 
+import matplotlib as mpl
 import numpy as np
 import polars as pl
 import pytest
@@ -33,6 +34,11 @@ def inputs_of(cell: figure_data.Cell) -> Inputs:
 @pytest.fixture(scope="module")
 def cell() -> figure_data.Cell:
     return figure_data.cell()
+
+
+@pytest.fixture(scope="module")
+def aime() -> Inputs:
+    return inputs_of(figure_data.cell(60, AIME6, ability=-2.0))
 
 
 @pytest.fixture(scope="module")
@@ -83,10 +89,10 @@ def test_print_is_legible(name: str, metric: str, inputs: Inputs) -> None:
 
 
 @pytest.mark.parametrize("name", figures.NAMES)
-def test_small_pool_is_legible(name: str) -> None:
+def test_small_pool_is_legible(name: str, aime: Inputs) -> None:
     """Six policies in three families, two of them short: names of families must not run into each other."""
     labels = Labels(pair="micro-1m", benchmark="Micro AIME", questions=60, source="recorded")
-    figure, _ = drawn(name, inputs_of(figure_data.cell(60, AIME6, ability=-2.0)), labels)
+    figure, _ = drawn(name, aime, labels)
     check_layout(figure)
 
 
@@ -208,13 +214,23 @@ def test_recovery_draws_every_candidate_and_both_paths(inputs: Inputs) -> None:
 
 
 @pytest.mark.parametrize("name", ["recovery", "matching_set"])
-def test_no_near_match(name: str, inputs: Inputs, tmp_path: Path) -> None:
+def test_no_near_match(name: str, inputs: Inputs) -> None:
     """Where no Base point is close to RL the figure says so instead of failing: it is a result."""
     empty = replace(inputs, near_match=inputs.near_match.clear(), path=inputs.path.clear())
     figure, _ = drawn(name, empty)
     check_layout(figure)
     words = " ".join(text.get_text() for text in texts(figure))
     assert "no Base point is this close" in words or len(re.findall(r"\b0 of 120 points", words)) == 5
+
+
+@pytest.mark.parametrize("name", figures.NAMES)
+def test_models_that_share_nothing(name: str, inputs: Inputs) -> None:
+    """Imported samples may leave no shared policy, and budgets that Base lacks: the figure says so."""
+    gone = pl.lit(None, dtype=pl.Float64)
+    support = inputs.support.with_columns(envelope=gone, low=gone, gap=gone, gap_lo=gone, gap_hi=gone, inside=None)
+    support = support.with_columns(pl.col("inside").cast(pl.Boolean))
+    bare = replace(inputs, support=support, same_policy=inputs.same_policy.clear(), counts=inputs.counts.clear())
+    check_layout(drawn(name, bare)[0])
 
 
 def test_matching_set_counts_its_points(inputs: Inputs) -> None:
@@ -239,7 +255,7 @@ def test_pass_curves_panels(cell: figure_data.Cell, tmp_path: Path) -> None:
     check_layout(figure)
     first, second, missing, last = figure.axes
     for model, points in (("Base", cell.base), ("RL", cell.rl)):
-        rows = points.filter(policy=figure_data.DEFAULT, metric="P")
+        rows = points.filter(policy=figure_data.DEFAULT, metric="P", readout="prefix")
         assert lines(first, model) == [(rows["budget"].to_list(), (rows["value"] * 100).to_list())]
     assert "sampled here" in first.get_title(loc="left")
     assert "recorded" in second.get_title(loc="left") and "recorded" in last.get_title(loc="left")
@@ -250,13 +266,15 @@ def test_pass_curves_panels(cell: figure_data.Cell, tmp_path: Path) -> None:
 
 def test_settings_of_the_machine_do_not_matter(inputs: Inputs, tmp_path: Path) -> None:
     """A user's own matplotlib settings must not leak into the figures."""
-    import matplotlib as mpl
 
-    plain = figures.write("same_policy_lines", inputs, LABELS, tmp_path / "plain")[0].read_bytes()
+    def written(stem: str) -> bytes:
+        figure, table = drawn("matching_set", inputs)
+        return style.save(figure, tmp_path / stem, table)[0].read_bytes()
+
+    plain = written("plain")
     with mpl.rc_context({"lines.linewidth": 9, "axes.grid": True, "font.size": 20}):
-        other = figures.write("same_policy_lines", inputs, LABELS, tmp_path / "other")[0].read_bytes()
+        assert written("other") == plain
         assert mpl.rcParams["lines.linewidth"] == 9
-    assert plain == other
 
 
 def test_unknown_policies_have_a_place() -> None:

@@ -84,12 +84,13 @@ def test_latex_escapes_names(every: dict[str, Table]) -> None:
 def test_operating_points_hold_every_point(every: dict[str, Table], found: figure_data.Cell) -> None:
     """Nothing between the landscape and print is lost or mixed up: policy, budget and interval belong together."""
     table = every["operating_points"]
-    assert table.data.height == found.base.height + found.rl.height
+    drawn = pl.col("metric").is_in(["P", "Q"]) & (pl.col("readout") == "prefix")
+    assert table.data.height == found.base.filter(drawn).height + found.rl.filter(drawn).height
     row = table.text.row(
         by_predicate=(pl.col("checkpoint") == "rl_1m") & (pl.col("metric") == "Q") & (pl.col("policy") == "temp_0.7"),
         named=True,
     )
-    point = found.rl.row(
+    point = found.rl.filter(readout="prefix").row(
         by_predicate=(pl.col("metric") == "Q") & (pl.col("policy") == "temp_0.7") & (pl.col("budget") == 8), named=True
     )
     assert row["8"] == f"{100 * point['value']:.1f} [{100 * point['lo']:.1f}, {100 * point['hi']:.1f}]"
@@ -99,14 +100,16 @@ def test_operating_points_hold_every_point(every: dict[str, Table], found: figur
 def test_counts_show_both_denominators(every: dict[str, Table], found: figure_data.Cell) -> None:
     """k of 24, and k of 23 without the RL default: the two are not to be confused."""
     row = every["same_policy_counts"].text.row(0, named=True)
-    count = found.counts.row(by_predicate=(pl.col("metric") == "P") & (pl.col("budget") == 16), named=True)
+    count = found.counts.filter(readout="prefix").row(
+        by_predicate=(pl.col("metric") == "P") & (pl.col("budget") == 16), named=True
+    )
     assert row["16"] == f"{count['ahead']}/24 ({count['ahead_without_default']}/23)"
 
 
 def test_summary_takes_the_widest_gap(every: dict[str, Table], found: figure_data.Cell) -> None:
     """The recovery gap shown is the least favourable one, with the interval of the same budget."""
     row = every["recovery_summary"].data.row(0, named=True)
-    support = found.support.filter(metric="P")
+    support = found.support.filter(metric="P", readout="prefix")
     worst = support.filter(pl.col("gap") == pl.col("gap").max()).row(0, named=True)
     assert (row["recovery_gap"], row["recovery_lo"], row["recovery_budget"]) == (
         worst["gap"],
@@ -114,7 +117,7 @@ def test_summary_takes_the_widest_gap(every: dict[str, Table], found: figure_dat
         worst["budget"],
     )
     assert row["inside"] == support["inside"].sum() and row["budgets"] == 5
-    default = found.same_policy.filter(metric="P", policy=figure_data.DEFAULT, budget=16)
+    default = found.same_policy.filter(metric="P", readout="prefix", policy=figure_data.DEFAULT, budget=16)
     assert (row["gap_last"], row["gap_last_hi"]) == (default["gap"].item(), default["hi"].item())
     steps = found.path.filter(metric="P", kind="closest").sort("target_budget")
     assert every["recovery_summary"].text["closest N"][0] == " ".join(map(str, steps["budget"]))
@@ -125,6 +128,14 @@ def test_summary_without_matches(found: figure_data.Cell) -> None:
     cell = Cell("micro-1m", "math", found.same_policy, found.counts, found.support, found.path.clear())
     table = tables.recovery_summary([cell], figure_data.DEFAULT)
     assert table.text["closest N"].to_list() == ["", ""]
+
+
+def test_summary_of_models_that_share_nothing(found: figure_data.Cell) -> None:
+    """Without a shared policy there is no gap to report; the recovery gap still stands."""
+    cell = Cell("a", "b", found.same_policy.clear(), found.counts.clear(), found.support, found.path)
+    text = tables.recovery_summary([cell], figure_data.DEFAULT).text
+    assert text["gap at 1"].to_list() == text["ahead at 16"].to_list() == ["", ""]
+    assert all(text["largest recovery gap"].to_list())
 
 
 def test_cost_counts_runs_once(every: dict[str, Table]) -> None:

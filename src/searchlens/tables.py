@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import polars as pl
 
@@ -94,7 +95,9 @@ def _sign(text: str) -> str:
     return text.replace("-", "\N{MINUS SIGN}")
 
 
-def _percent(value: float, low: float | None = None, high: float | None = None, sign: str = "") -> str:
+def _percent(value: float | None, low: float | None = None, high: float | None = None, sign: str = "") -> str:
+    if value is None:
+        return ""
     spec = f"{sign}.1f"
     interval = "" if low is None or high is None else f" [{100 * low:{spec}}, {100 * high:{spec}}]"
     return _sign(f"{100 * value:{spec}}{interval}")
@@ -168,22 +171,19 @@ def recovery_summary(cells: Sequence[Cell], default_policy: str, readout: str = 
 
 
 def _summary(cell: Cell, metric: str, default_policy: str, readout: str) -> dict[str, object]:
-    chosen = {"metric": metric, "readout": readout}
-    gaps = pick(cell.same_policy, **chosen, policy=default_policy).sort("budget")
-    counts, support = pick(cell.counts, **chosen).sort("budget"), pick(cell.support, **chosen).sort("budget")
+    chosen: dict[str, str | int] = {"metric": metric, "readout": readout}
+    support = pick(cell.support, **chosen).sort("gap", descending=True, nulls_last=True, maintain_order=True)
     row: dict[str, object] = {"pair": cell.pair, "benchmark": cell.benchmark, "metric": metric}
-    for which, i in (("first", 0), ("last", -1)):
-        row |= {f"{which}_budget": gaps["budget"][i], f"gap_{which}": gaps["gap"][i]}
-        row |= {f"gap_{which}_lo": gaps["lo"][i], f"gap_{which}_hi": gaps["hi"][i]}
-        row |= {f"ahead_{which}": counts["ahead"][i]}
-    widest = support.sort("gap", descending=True, maintain_order=True)
-    row |= {
-        "policies": counts["policies"][0],
-        "inside": support["inside"].cast(pl.UInt32).sum(),
-        "budgets": support.height,
-    }
-    row |= {"recovery_budget": widest["budget"][0], "recovery_gap": widest["gap"][0]}
-    row |= {"recovery_lo": widest["gap_lo"][0], "recovery_hi": widest["gap_hi"][0]}
+    budgets = sorted(support["budget"].to_list())
+    for which, budget in (("first", budgets[0]), ("last", budgets[-1])):
+        at = {**chosen, "budget": budget}
+        gap, lo, hi = _row(pick(cell.same_policy, **at, policy=default_policy), "gap", "lo", "hi")
+        ahead, policies = _row(pick(cell.counts, **at), "ahead", "policies")
+        row |= {f"{which}_budget": budget, f"gap_{which}": gap, f"gap_{which}_lo": lo, f"gap_{which}_hi": hi}
+        row |= {f"ahead_{which}": ahead, f"policies_{which}": policies}
+    row |= {"inside": support["inside"].cast(pl.UInt32).sum(), "budgets": support.height}
+    widest = _row(support, "budget", "gap", "gap_lo", "gap_hi")
+    row |= dict(zip(("recovery_budget", "recovery_gap", "recovery_lo", "recovery_hi"), widest, strict=True))
     for kind in ("closest", "monotone"):
         steps = (
             pick(cell.path, metric=metric, kind=kind).sort("target_budget").select("target_budget", "policy", "budget")
@@ -192,18 +192,23 @@ def _summary(cell: Cell, metric: str, default_policy: str, readout: str) -> dict
     return row
 
 
-def _summary_text(row: Mapping[str, object]) -> dict[str, str]:
-    value = {key: item for key, item in row.items() if isinstance(item, float)}
-    text = {"pair": str(row["pair"]), "benchmark": str(row["benchmark"]), "metric": METRIC_NAMES[str(row["metric"])]}
+def _row(frame: pl.DataFrame, *columns: str) -> tuple[Any, ...]:
+    """The first row, or nothing in every column."""
+    return frame.select(columns).row(0) if frame.height else (None,) * len(columns)
+
+
+def _summary_text(row: Mapping[str, Any]) -> dict[str, str]:
+    text = {"pair": row["pair"], "benchmark": row["benchmark"], "metric": METRIC_NAMES[row["metric"]]}
     for which in ("first", "last"):
-        parts = (value[f"gap_{which}"], value[f"gap_{which}_lo"], value[f"gap_{which}_hi"])
-        text[f"gap at {row[f'{which}_budget']}"] = _percent(*parts, sign="+")
-        text[f"ahead at {row[f'{which}_budget']}"] = f"{row[f'ahead_{which}']}/{row['policies']}"
+        interval = (row[f"gap_{which}"], row[f"gap_{which}_lo"], row[f"gap_{which}_hi"])
+        ahead, policies = row[f"ahead_{which}"], row[f"policies_{which}"]
+        text[f"gap at {row[f'{which}_budget']}"] = _percent(*interval, sign="+")
+        text[f"ahead at {row[f'{which}_budget']}"] = "" if policies is None else f"{ahead}/{policies}"
     text["inside"] = f"{row['inside']}/{row['budgets']}"
-    gap = _percent(value["recovery_gap"], value["recovery_lo"], value["recovery_hi"], sign="+")
-    text["largest recovery gap"] = f"{gap} at {row['recovery_budget']}"
+    gap = _percent(row["recovery_gap"], row["recovery_lo"], row["recovery_hi"], sign="+")
+    text["largest recovery gap"] = f"{gap} at {row['recovery_budget']}" if gap else ""
     for kind in ("closest", "monotone"):
-        text[f"{kind} N"] = " ".join(step.rsplit(" ", 1)[-1] for step in str(row[kind]).split("; "))
+        text[f"{kind} N"] = " ".join(step.rsplit(" ", 1)[-1] for step in row[kind].split("; "))
     return text
 
 

@@ -55,6 +55,10 @@ def _rows(names: Sequence[str]) -> dict[str, float]:
 def draw(numbers: pl.DataFrame, labels: Labels) -> Figure:
     """Draw what ``numbers`` returned."""
     rows = dict(numbers.select("policy", "row").unique(maintain_order=True).iter_rows())
+    if not rows:
+        figure = style.new_figure(style.COLUMN, 1.5, labels.title, labels.source)
+        style.say_nothing_shared(figure.subplots())
+        return figure
     figure = style.new_figure(style.COLUMN, 1.5 + 0.155 * (max(rows.values()) + 1 + STRIP), labels.title, labels.source)
     axes = figure.subplots()
     limit = 100 * max(abs(float(gap)) for gap in numbers["gap"]) or 1.0

@@ -44,7 +44,7 @@ def draw(numbers: pl.DataFrame, labels: Labels) -> Figure:
     _candidates(left.subplots(), numbers, labels)
     axes, below = right.subplots(2, 1, sharex=True, height_ratios=[2.6, 1])
     _path(axes, numbers)
-    _residuals(below, numbers)
+    _residuals(below, numbers, labels)
     _legend(figure, numbers, labels)
     return figure
 
@@ -126,7 +126,7 @@ def _mark(kind: str, marker: str) -> dict[str, Any]:
     }
 
 
-def _residuals(axes: Axes, numbers: pl.DataFrame) -> None:
+def _residuals(axes: Axes, numbers: pl.DataFrame, labels: Labels) -> None:
     budgets = _budgets(numbers)
     style.zero_line(axes)
     names = {budget: str(budget) for budget in budgets}
@@ -142,7 +142,8 @@ def _residuals(axes: Axes, numbers: pl.DataFrame) -> None:
     style.budget_axis(axes, budgets, "RL budget, and the closest Base point")
     axes.set_xticks(budgets, list(names.values()))
     axes.set_ylabel("residual (pp)")
-    axes.margins(y=0.15)
+    largest = max([labels.epsilon, *numbers["error"].drop_nulls().abs()])  # the tolerance sets the scale
+    axes.set_ylim(-125 * largest, 125 * largest)
 
 
 def _chosen(numbers: pl.DataFrame, kind: str) -> list[tuple[int, str, int, float]]:

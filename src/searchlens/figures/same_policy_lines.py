@@ -33,6 +33,9 @@ def numbers(same_policy: pl.DataFrame, counts: pl.DataFrame, labels: Labels) -> 
 def draw(numbers: pl.DataFrame, labels: Labels) -> Figure:
     """Draw what ``numbers`` returned."""
     figure = style.new_figure(style.COLUMN, 3.6, labels.title, labels.source)
+    if numbers.is_empty():
+        style.say_nothing_shared(figure.subplots())
+        return figure
     strip, axes = figure.subplots(2, 1, sharex=True, height_ratios=[0.11, 1])
     _lines(axes, numbers, labels)
     style.zero_line(axes)

@@ -210,6 +210,13 @@ def zero_line(axes: Axes) -> None:
     axes.axhline(0, color=MUTED, linewidth=0.7, zorder=1.5)
 
 
+def say_nothing_shared(axes: Axes) -> None:
+    """In place of a comparison that has no rows."""
+    axes.set_axis_off()
+    text = "no policy was sampled from both models"
+    axes.text(0.5, 0.5, text, transform=axes.transAxes, ha="center", va="center", color=MUTED)
+
+
 def signed(value: float) -> str:
     """A difference of proportions in percentage points, with its sign."""
     text = f"{100 * value:+.1f}"

@@ -98,7 +98,8 @@ def _curves(axes: Axes, numbers: pl.DataFrame) -> None:
 
 def _gaps(axes: Axes, region: pl.DataFrame) -> None:
     style.zero_line(axes)
-    for budget, gap, low, high, inside in region.select("budget", "gap", "gap_lo", "gap_hi", "inside").iter_rows():
+    gaps = region.select("budget", "gap", "gap_lo", "gap_hi", "inside").drop_nulls("gap")
+    for budget, gap, low, high, inside in gaps.iter_rows():
         face = style.RL_COLOUR if inside else "white"
         axes.plot([budget, budget], [100 * low, 100 * high], color=style.RL_COLOUR, linewidth=1.0, zorder=2)
         axes.plot(budget, 100 * gap, marker="o", markersize=4, color=style.RL_COLOUR, markerfacecolor=face, zorder=3)
