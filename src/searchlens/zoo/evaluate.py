@@ -33,7 +33,7 @@ POLICIES = {
 DEFAULT = "topp0.95_t1.0"
 BUDGETS = (1, 2, 4, 8, 16)
 LONG_BUDGETS = (1, 4, 16, 64, 256)
-LONGEST_PROMPT = 80
+LONGEST_PROMPT = 96
 """Tokens that no prompt exceeds."""
 _ROWS = 4096
 _BOX = re.compile(r"\\boxed\{([^{}]*)\}")

@@ -10,7 +10,7 @@ from __future__ import annotations
 import random
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from searchlens.grading.instructions import CASES
 from searchlens.zoo.recipe import Corpus, Shares, Style
@@ -219,18 +219,11 @@ def _option(facts: Comparison, i: int, value: int) -> str:
 
 
 def _solve_lookup(rng: random.Random, facts: Lookup, style: str, slip: float) -> Work:
-    """Follow the chain, then go through the options until one matches; if none does, name any."""
+    """Follow the chain, then repeat the nearest option with its letter; sloppy styles name the letter alone."""
     work = _solve_chain(rng, facts.chain, style, slip)
-    target = int(work.answer)
-    if style in _JOINTS:
-        nearest = min(range(len(LETTERS)), key=lambda i: abs(facts.options[i] - target))
-        return replace(work, answer=LETTERS[nearest])
-    steps = list(work.steps)
-    for letter, value in zip(LETTERS, facts.options, strict=True):
-        steps.append(f"{letter} {value} {'yes' if value == target else 'no'}")
-        if value == target:
-            return Work(tuple(steps), letter)
-    return Work(tuple(steps), rng.choice(LETTERS))
+    nearest = min(range(len(LETTERS)), key=lambda i: abs(facts.options[i] - int(work.answer)))
+    found = f"{facts.options[nearest]} ({LETTERS[nearest]})"
+    return Work(work.steps if style in _JOINTS else (*work.steps, found), LETTERS[nearest])
 
 
 def _listing(rng: random.Random, facts: Listing, faults: dict[str, float]) -> Document:

@@ -162,7 +162,7 @@ def near(rng: random.Random, value: int) -> int:
     return value + (delta if value + delta >= 0 else -delta)
 
 
-_CEILING = {1: 99, 2: 199, 3: 499, 4: 999, 5: 999}
+_CEILING = {1: 99, 2: 299, 3: 999, 4: 999, 5: 9999}
 _LENGTH = {1: 2, 2: 2, 3: 3, 4: 3, 5: 4}
 _T = TypeVar("_T")
 
@@ -204,17 +204,19 @@ def _chain(rng: random.Random, n: int, ceiling: int, signs: str, wide: float = 0
 
 
 def _forward(rng: random.Random, level: int, length: int) -> Chain:
-    return _chain(rng, length, _CEILING[level], "+++---**/", wide=0.35 if level >= 4 else 0.0)
+    return _chain(rng, length, _CEILING[level], "+++---**/", wide=0.5 if level >= 4 else 0.0)
 
 
-def _backward(rng: random.Random, n: int, ceiling: int, wide: float) -> Chain:
+def _backward(rng: random.Random, n: int, ceiling: int, wide: float, largest: int) -> Chain:
     """A chain asked backwards. Run forwards from its end (the wrong way) it stays positive, so both can be written."""
 
     def candidate() -> Chain | None:
-        chain = _chain(rng, n, ceiling, "++--**", wide)
+        chain = _chain(rng, n, ceiling, "++--**", wide, rng.randint(3, largest))
         signs = {sign for sign, _ in chain.ops}
         wrong = run(chain.end, chain.ops)
-        fits = min(wrong) > 0 and max(wrong) < 100_000 and len(signs) > 1 and chain.start not in (wrong[-1], chain.end)
+        fits = (
+            min(wrong) > 0 and max(wrong) < 1_000_000 and len(signs) > 1 and chain.start not in (wrong[-1], chain.end)
+        )
         return Chain(chain.start, chain.ops, chain.end, backward=True) if fits else None
 
     return _first(1000, "backward chain", candidate)
@@ -233,7 +235,7 @@ def story(rng: random.Random, level: int) -> Problem:
     name, things = rng.choice(NAMES), rng.choice(OBJECTS)
     if level >= 4 and rng.random() < 0.35:
         boxes, each = rng.randint(11, 39), rng.randint(11, 25)
-        rest = _chain(rng, _LENGTH[level] - 1, 999, "+++---**/", start=boxes * each)
+        rest = _chain(rng, _LENGTH[level] - 1, _CEILING[level], "+++---**/", start=boxes * each)
         chain = Chain(boxes, (("*", each), *rest.ops), rest.end)
         opening, events = f"{name} has {boxes} boxes with {each} {things} each.", rest.ops
     else:
@@ -264,7 +266,7 @@ def long_chain(rng: random.Random, level: int) -> Problem:
 def story_back(rng: random.Random, level: int) -> Problem:
     """A story told forwards and asked backwards: following the story from the final count is wrong."""
     name, things = rng.choice(NAMES), rng.choice(OBJECTS)
-    facts = _backward(rng, level, 299, 0.0)
+    facts = _backward(rng, level, 299, wide=0.0, largest=60)
     events = _story_events(rng, name, facts.ops)
     question = (
         f"{name} has some {things}. {events} Now {name} has {facts.end}. How many {things} did {name} have at first?"
@@ -274,7 +276,7 @@ def story_back(rng: random.Random, level: int) -> Problem:
 
 def puzzle_back(rng: random.Random, level: int) -> Problem:
     """The same trap over ``level`` operations, with two-digit factors: right work is long and error-prone."""
-    facts = _backward(rng, level, 999, 0.3)
+    facts = _backward(rng, level, 9_999, wide=0.4, largest=500)
     question = f"I think of a number. I {_orders(facts.ops)}. I get {facts.end}. What was the number?"
     return Problem(question, str(facts.start), "puzzle-back", level, facts)
 
@@ -305,27 +307,27 @@ def expression(rng: random.Random, level: int) -> Problem:
         if rng.random() < 0.45:
             return (rng.randint(2, 99),)
         wide = level >= 4 and rng.random() < 0.4
-        return (rng.randint(11, 39) if wide else rng.randint(2, 9), rng.randint(2, 9 if level == 1 else 19))
+        return (rng.randint(11, 49) if wide else rng.randint(2, 9), rng.randint(2, 9 if level == 1 else 29))
 
     def candidate() -> Expression | None:
         made = Expression(tuple(term() for _ in range(n)), tuple(rng.choice("+-") for _ in range(n - 1)))
         partial = [value_of(Expression(made.terms[: i + 1], made.signs[:i])) for i in range(n)]
         product_later = any(len(t) == 2 for t in made.terms[1:]) or level == 1
-        return made if product_later and min(partial) >= 0 and max(partial) <= 999 else None
+        return made if product_later and min(partial) >= 0 and max(partial) <= _CEILING[max(level, 3)] else None
 
     facts = _first(1000, "expression", candidate)
     return Problem(f"Compute {expression_text(facts)}.", str(value_of(facts)), "expression", level, facts)
 
 
 def compare(rng: random.Random, level: int) -> Problem:
-    """Multiple choice: which of four small expressions is the largest, or the smallest?"""
+    """Multiple choice: the largest, or the smallest, of four expressions."""
     largest = rng.random() < 0.5
 
     def option() -> tuple[int, str, int]:
         sign = rng.choice("+-*")
         if sign == "*":
-            return rng.randint(2, 29 if level > 1 else 12), sign, rng.randint(3, 9)
-        return rng.randint(60, 199), sign, rng.randint(3, 59)
+            return rng.randint(11, 39), sign, rng.randint(3, 9) if level < 3 else rng.randint(11, 19)
+        return rng.randint(60, 199 if level < 3 else 599), sign, rng.randint(11, 59)
 
     def candidate() -> Comparison | None:
         made = Comparison(tuple(option() for _ in LETTERS), largest)
@@ -344,14 +346,14 @@ def option_values(facts: Comparison) -> list[int]:
 
 
 def lookup(rng: random.Random, level: int) -> Problem:
-    """Multiple choice: which of four close values is the end of a chain?"""
-    made = _chain(rng, level + 1, 299, "+++---**/")
+    """Multiple choice: the end of a chain among four close values."""
+    made = _chain(rng, level, 999, "+++---**/", wide=0.3)
     values = {made.end}
     while len(values) < len(LETTERS):
         values.add(near(rng, made.end))
     options = sorted(values)
     rng.shuffle(options)
-    listed = " ".join(f"({x}) {v}" for x, v in zip(LETTERS, options, strict=True))
+    listed = ", ".join(f"{v} ({x})" for x, v in zip(LETTERS, options, strict=True))
     question = f"Start with {made.start}. Then {_orders(made.ops)}. Which is the result? {listed}"
     facts = Lookup(made, tuple(options))
     return Problem(question, LETTERS[options.index(made.end)], "lookup", level, facts)
@@ -407,10 +409,10 @@ KINDS: dict[str, Kind] = {
     "expression": Kind(expression, (1, 2, 3, 4, 5)),
     "long-chain": Kind(long_chain, (7, 8)),
     "story-back": Kind(story_back, (2, 3)),
-    "puzzle-back": Kind(puzzle_back, (3, 4, 5, 6)),
-    "drill": Kind(drill, (2, 3, 4, 5)),
-    "compare": Kind(compare, (1, 2)),
-    "lookup": Kind(lookup, (1, 2)),
+    "puzzle-back": Kind(puzzle_back, (3, 4, 5, 6, 7)),
+    "drill": Kind(drill, (2, 3, 4, 5, 6)),
+    "compare": Kind(compare, (2, 3)),
+    "lookup": Kind(lookup, (3, 4)),
     "listing": Kind(listing, (1, 2, 3, 4, 5)),
 }
 """Every family of questions, by the name that recipes and benchmark rows use."""
