@@ -103,7 +103,7 @@ def operating_points(
     all n samples, valid or not; if any score of a policy is unknown, its B is null, since a value from part of the pool
     would not be comparable. Ties in B and T: the earlier sample under ``prefix``, shared under ``expected``.
 
-    The prefix counts of P, Q, B, T have Wilson intervals (with ``ties="fractional"`` Q is no count: ``hits`` is null and
+    The prefix counts of P, Q, B, T have Wilson intervals (with ``ties="fractional"`` Q is none: ``hits`` is null and
     the interval a bootstrap). All else has percentile bootstrap intervals over questions with shared draws. The
     expected vote of pools above 512 samples is left null.
 

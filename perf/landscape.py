@@ -1,0 +1,122 @@
+"""Time of the landscape stage on synthetic graded samples of the paper's size.
+
+    python perf/landscape.py [--cells 56] [--questions 500] [--samples 16]
+
+A cell is one checkpoint on one benchmark: 24 policies x 500 questions x 16 samples. 56 cells (28 pairs) are 10.75 M
+rows. The stage reads ten metrics, as prefix and as expectation, at five budgets, with all intervals. The baseline is
+the direct polars formulation of the four prefix counts alone (group, count votes, take the best), without expectations
+and intervals; both must give the same counts. CPU seconds are of all threads; wall seconds depend on what else runs.
+
+OPENBLAS_NUM_THREADS=1 is worth setting where cores are shared: the products are small, and waiting threads spin.
+"""
+
+from __future__ import annotations
+
+import argparse
+import resource
+import time
+from collections.abc import Callable
+
+import numpy as np
+import polars as pl
+
+from searchlens.landscape import operating_points
+from searchlens.schemas import METRICS, SCORES
+
+POLICIES = 24
+KEYS = ["policy", "question"]
+
+
+def scores(questions: int, samples: int, seed: int) -> pl.DataFrame:
+    """Graded samples: hard and easy questions, one right class, Zipf-like wrong ones, blanks and truncations."""
+    rng = np.random.default_rng(seed)
+    shape = (POLICIES, questions, samples)
+    ability = rng.normal(-0.3, 2.0, (1, questions, 1)) + rng.normal(0, 0.3, (POLICIES, 1, 1))
+    right = rng.random(shape) < 1 / (1 + np.exp(-ability))
+    wrong = np.minimum(rng.zipf(rng.uniform(1.3, 2.5, (1, questions, 1)), shape), 200)
+    stopped = rng.random(shape) < 0.95
+    answer = np.where(rng.random(shape) < np.where(stopped, 0.03, 0.6), -1, np.where(right, 0, wrong))
+    rows = answer.size
+    columns = {
+        "policy": np.repeat([f"policy{i:02d}" for i in range(POLICIES)], questions * samples),
+        "question": np.tile(np.repeat(np.arange(questions), samples), POLICIES),
+        "sample": np.tile(np.arange(samples), POLICIES * questions),
+        "correct": (answer == 0).ravel(),
+        "answer": answer.ravel(),
+        "tokens": rng.integers(50, 4096, rows),
+        "stopped": stopped.ravel(),
+        "score": -rng.gamma(2, 0.15, rows),
+    }
+    return pl.DataFrame(columns).cast(SCORES)
+
+
+def baseline(graded: pl.DataFrame, budgets: list[int]) -> pl.DataFrame:
+    """Prefix counts of P, Q, B, T, one group_by after the other."""
+    everyone = graded.select("policy").unique(maintain_order=True)
+    parts = []
+    for budget in budgets:
+        first = graded.lazy().filter(pl.col("sample") < budget)
+        votes = (
+            first.filter(pl.col("answer") >= 0)
+            .group_by(*KEYS, "answer")
+            .agg(pl.len(), pl.col("sample").min(), pl.col("correct").first())
+            .group_by(KEYS)
+            .agg(Q=pl.col("correct").sort_by("len", "sample", descending=[True, False]).first())
+        )
+        finished = pl.col("stopped") & (pl.col("answer") >= 0)
+        best = first.group_by(KEYS).agg(
+            P=pl.col("correct").any(),
+            B=pl.col("correct").sort_by("score", "sample", descending=[True, False]).first(),
+            T=pl.col("correct").filter(finished).sort_by(pl.struct("tokens", "sample").filter(finished)).first(),
+        )
+        joined = best.join(votes, on=KEYS, how="left").group_by("policy").agg(pl.col(METRICS).sum())
+        counts = everyone.lazy().join(joined, on="policy", how="left", maintain_order="left").collect()
+        parts.append(counts.with_columns(budget=pl.lit(budget)))
+    return pl.concat(parts)
+
+
+def same_counts(points: pl.DataFrame, counts: pl.DataFrame) -> bool:
+    """Whether the stage and the baseline found the same."""
+    found = points.filter(pl.col("hits").is_not_null()).pivot("metric", index=["policy", "budget"], values="hits")
+    columns = ["policy", "budget", *METRICS]
+    ours, theirs = (frame.select(columns).sort("policy", "budget").rows() for frame in (found, counts))
+    return ours == theirs
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--cells", type=int, default=56)
+    parser.add_argument("--questions", type=int, default=500)
+    parser.add_argument("--samples", type=int, default=16)
+    given = parser.parse_args()
+    budgets = [2**i for i in range(given.samples.bit_length())]
+    cells = [(given.questions, given.samples, seed) for seed in range(given.cells)]
+    stage, landscapes = timed(cells, lambda graded: operating_points(graded, budgets=budgets).points)
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
+    direct, counts = timed(cells, lambda graded: baseline(graded, budgets))
+    if not all(same_counts(ours, theirs) for ours, theirs in zip(landscapes, counts, strict=True)):
+        raise SystemExit("the stage and the baseline disagree")
+    rows = given.cells * POLICIES * given.questions * given.samples
+    print(f"{rows / 1e6:.2f} M rows in {given.cells} cells, budgets {budgets}, peak memory of the stage {peak:.2f} GiB")
+    for name, spent in (("stage, everything", stage), ("baseline, 4 prefix counts", direct)):
+        wall, cpu = np.sum(spent, axis=0)
+        print(f"{name:26}{wall:7.1f} s wall{cpu:7.1f} s CPU, first cell {spent[0][0]:.2f} s")
+    ratio = np.sum(direct, axis=0) / np.sum(stage, axis=0)
+    print(f"baseline / stage          {ratio[0]:7.2f}       {ratio[1]:7.2f}")
+
+
+def timed(
+    cells: list[tuple[int, int, int]], work: Callable[[pl.DataFrame], pl.DataFrame]
+) -> tuple[list[tuple[float, float]], list[pl.DataFrame]]:
+    """Wall and CPU seconds of each cell, without making its scores, and what came out."""
+    spent, results = [], []
+    for cell in cells:
+        graded = scores(*cell)
+        wall, cpu = time.perf_counter(), time.process_time()
+        results.append(work(graded))
+        spent.append((time.perf_counter() - wall, time.process_time() - cpu))
+    return spent, results
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,291 @@
+"""Recovery on landscapes small enough to know the answer."""
+
+import itertools
+
+import numpy as np
+import polars as pl
+import pytest
+from polars.testing import assert_frame_equal
+
+import landscape_oracle as oracle
+from searchlens import recovery, schemas
+from searchlens.errors import InputError
+from searchlens.landscape import Landscape, LandscapeOptions, operating_points
+from searchlens.recovery import RecoveryOptions
+from searchlens.uncertainty import Resamples, wilson
+
+RL = "rl"
+OPTIONS = RecoveryOptions(default_policy=RL, draws=200)
+NAMES = {
+    "same_policy": schemas.SAME_POLICY,
+    "counts": schemas.COUNTS,
+    "support": schemas.SUPPORT,
+    "near_match": schemas.NEAR_MATCH,
+    "path": schemas.PATH,
+    "geometry": schemas.GEOMETRY,
+}
+
+
+def made(curves, questions=100, cost=100.0):
+    """A landscape in which point (policy, budget) solves the first so many questions; P = Q = B = T, both readouts."""
+    hits, points = [], []
+    for (policy, budget), solved in curves.items():
+        row = [i < solved for i in range(questions)] if isinstance(solved, int) else list(map(bool, solved))
+        hits += [(policy, i, budget, ok, ok, ok, ok, ok, ok, ok, ok) for i, ok in enumerate(row)]
+        lo, hi = wilson(sum(row), len(row))
+        for metric, value in {**dict.fromkeys("PQBT", sum(row) / len(row)), "D": 0.0, "C": cost * budget}.items():
+            rest = (None, len(row), value, float(lo), float(hi))
+            points += [(policy, budget, metric, readout, *rest) for readout in ("prefix", "expected")]
+    return Landscape(
+        points=pl.DataFrame(points, schemas.POINTS, orient="row"), hits=pl.DataFrame(hits, schemas.HITS, orient="row")
+    )
+
+
+def components(*policies):
+    """Policies that differ in the local policy alone."""
+    return {policy: (policy, "ar", "lp", "append", "iid") for policy in policies}
+
+
+def prefix(frame, metric="P"):
+    rows = frame.filter(metric=metric)
+    return rows.filter(readout="prefix") if "readout" in frame.columns else rows
+
+
+def test_identical_models_have_no_gap():
+    """Pairing: the same samples on both sides give exactly [0, 0], not a band around 0; every policy ties."""
+    policies = [f"p{i:02d}" for i in range(23)] + [RL]
+    rng = np.random.default_rng(0)
+    model = made({(p, n): rng.random(60) < 0.5 for p in policies for n in (1, 2)})
+    same = recovery.same_policy(model, model, OPTIONS)
+    assert same.select(pl.col("gap", "lo", "hi").abs().max()).row(0) == (0, 0, 0)
+    counts = recovery.counts(same, OPTIONS)
+    assert set(counts.select("ahead", "policies").iter_rows()) == {(24, 24)}
+    assert set(counts.select("ahead_without_default", "policies_without_default").iter_rows()) == {(23, 23)}
+
+
+def test_same_policy_counts_over_24_and_over_23_policies():
+    """The paper prints 24 in one figure, 23 in another: the RL default makes the difference. A tie counts as ahead."""
+    policies = [f"p{i:02d}" for i in range(23)] + [RL]
+    ahead = {"p03": 50, "p07": 51, RL: 80}
+    base = made({(p, n): ahead.get(p, 49) if n == 8 else 10 for p in policies for n in (1, 8)})
+    rl = made({(p, n): 50 for p in policies for n in (1, 8)})
+    counts = prefix(recovery.counts(recovery.same_policy(base, rl, OPTIONS), OPTIONS))
+    assert counts.drop("metric", "readout").rows() == [(1, 0, 24, 0, 23), (8, 3, 24, 2, 23)]
+
+
+def test_same_policy_gap_is_base_minus_rl_where_both_exist():
+    """Sign, matching by policy and budget, and the paired interval of the difference."""
+    rng = np.random.default_rng(1)
+    left, right = rng.random(80) < 0.6, rng.random(80) < 0.4
+    base = made({("a", 1): left, ("a", 2): left, ("b", 1): left})
+    rl = made({("c", 1): right, ("a", 2): right, (RL, 1): right})
+    same = prefix(recovery.same_policy(base, rl, OPTIONS), "Q")
+    assert same.select("policy", "budget").rows() == [("a", 2)]
+    row = same.row(0, named=True)
+    lo, hi = Resamples.draw(80, 200, 0).interval((left.astype(float) - right)[:, None])
+    assert row["gap"] == pytest.approx(left.mean() - right.mean())
+    assert (row["lo"], row["hi"]) == (lo[0], hi[0])
+
+
+def test_envelope_is_the_best_of_all_smaller_budgets():
+    """Known answer: the maximum may sit at a smaller budget; ties go to the smaller budget, then to the first name."""
+    base = made({("b", 1): 30, ("a", 1): 30, ("a", 2): 60, ("b", 2): 55, ("a", 4): 58, ("b", 4): 60})
+    rl = made({(RL, 1): 40, (RL, 2): 60, (RL, 4): 50})
+    support = prefix(recovery.support(base, rl, OPTIONS))
+    columns = ("budget", "envelope", "envelope_policy", "envelope_budget", "inside")
+    assert support.select(columns).rows() == [(1, 0.3, "a", 1, False), (2, 0.6, "a", 2, True), (4, 0.6, "a", 2, False)]
+    assert support["gap"].to_list() == pytest.approx([0.1, 0.0, -0.1])
+    assert support["low"].to_list() == pytest.approx([0.3, 0.555, 0.582])
+
+
+def test_envelope_never_falls():
+    """E(b) is a maximum over n <= b, for every metric and readout."""
+    rng = np.random.default_rng(2)
+    base = made({(p, n): rng.random(50) < 0.5 for p in "abcd" for n in (1, 2, 4, 8)})
+    support = recovery.support(base, made({(RL, n): 20 for n in (1, 2, 4, 8)}, 50), OPTIONS)
+    for _, rows in support.group_by("metric", "readout"):
+        assert (rows.sort("budget")["envelope"].diff().drop_nulls() >= 0).all()
+
+
+def test_support_region_includes_its_ends():
+    """RL exactly on the low quantile (an interpolated float) or the envelope is inside; one question beyond is not."""
+    base = made({(f"p{i:02d}", 1): 10 * i for i in range(1, 10)})
+    for solved, inside in ((17, False), (18, True), (90, True), (91, False)):
+        support = prefix(recovery.support(base, made({(RL, 1): solved}), OPTIONS))
+        assert support["inside"].to_list() == [inside], solved
+        assert support["low"].to_list() == pytest.approx([0.18])
+
+
+def test_support_without_base_points():
+    """No Base point at n <= b: no envelope; none at b itself: no cloud to take a quantile of."""
+    base = made({("a", 2): 50})
+    support = prefix(recovery.support(base, made({(RL, n): 40 for n in (1, 2, 4)}), OPTIONS))
+    assert support["envelope"].to_list() == [None, 0.5, 0.5]
+    assert support["low"].to_list() == [None, 0.5, None]
+    assert support["inside"].to_list() == [None, False, None]
+    assert support["gap_lo"].null_count() == 1
+
+
+def test_envelope_intervals():
+    """Three readings of one gap: point held fixed, moved by the optimism, or chosen anew in each draw."""
+    rng = np.random.default_rng(3)
+    rows = {p: rng.random(90) < 0.5 for p in "abcdef"}
+    target = rng.random(90) < 0.6
+    base, rl = made({(p, 1): row for p, row in rows.items()}), made({(RL, 1): target})
+    found = {
+        kind: prefix(
+            recovery.support(base, rl, RecoveryOptions(default_policy=RL, draws=200, envelope_interval=kind))
+        ).row(0, named=True)
+        for kind in ("fixed", "corrected", "reselected")
+    }
+    resamples = Resamples.draw(90, 200, 0)
+    drawn = resamples.means(np.array(list(rows.values())).T)
+    best = list(rows).index(found["fixed"]["envelope_policy"])
+    optimism = (drawn.max(axis=0) - drawn[best]).mean()
+    lo, hi = resamples.interval((target.astype(float) - rows[found["fixed"]["envelope_policy"]])[:, None])
+    assert optimism > 0
+    assert [row["optimism"] for row in found.values()] == pytest.approx([optimism] * 3)
+    assert (found["fixed"]["gap_lo"], found["fixed"]["gap_hi"]) == (pytest.approx(lo[0]), pytest.approx(hi[0]))
+    assert found["corrected"]["gap_lo"] == pytest.approx(lo[0] + optimism)
+    anew = np.quantile(resamples.means(target[:, None])[0] - drawn.max(axis=0), [0.025, 0.975])
+    assert (found["reselected"]["gap_lo"], found["reselected"]["gap_hi"]) == pytest.approx(tuple(anew), abs=1e-6)
+
+
+def test_nothing_to_choose_from_is_not_optimistic():
+    """With one Base point the three intervals agree; a model against itself gives [0, 0]."""
+    model = made({(RL, 1): np.random.default_rng(4).random(70) < 0.5})
+    for kind in ("fixed", "corrected", "reselected"):
+        options = RecoveryOptions(default_policy=RL, draws=100, envelope_interval=kind)
+        row = prefix(recovery.support(model, model, options)).row(0, named=True)
+        assert (row["gap"], row["optimism"], row["inside"]) == (0, 0, True)
+        assert (row["gap_lo"], row["gap_hi"]) == (pytest.approx(0, abs=1e-7), pytest.approx(0, abs=1e-7))
+
+
+@pytest.mark.parametrize(("questions", "epsilon"), [(100, 0.03), (500, 0.03), (200, 0.1), (60, 0.05), (198, 1 / 99)])
+def test_near_match_includes_exactly_epsilon(questions, epsilon):
+    """Where k/n - j/n lands on the wrong side of 0.03 in floating point, the count still decides."""
+    allowed = round(epsilon * questions)
+    options = RecoveryOptions(default_policy=RL, epsilon=epsilon)
+    for goal in range(allowed + 1, questions - allowed - 1, 7):
+        base = made({("a", 1): goal - allowed, ("b", 1): goal + allowed, ("c", 1): goal + allowed + 1}, questions)
+        near = prefix(recovery.near_match(base, made({(RL, 1): goal}, questions), options))
+        assert near["policy"].to_list() == ["a", "b"], goal
+        assert near["error"].to_list() == pytest.approx([-allowed / questions, allowed / questions])
+
+
+def test_near_match_may_spend_more_than_the_target():
+    """The set ranges over all n in B: Base may need more samples than RL; nearest first."""
+    base = made({("a", 1): 10, ("a", 8): 42, ("b", 8): 41, ("b", 1): 39})
+    near = prefix(recovery.near_match(base, made({(RL, 1): 41, (RL, 8): 90}), OPTIONS))
+    assert near.select("target_budget", "policy", "budget").rows() == [(1, "b", 8), (1, "a", 8), (1, "b", 1)]
+
+
+def test_closest_path_breaks_ties_by_budget_then_distance_then_name():
+    """Target 1: smaller budget wins, then the name. Target 2: the policy just used beats an earlier name."""
+    base = made({("b", 1): 30, ("c", 1): 30, ("a", 4): 30, ("a", 2): 50, ("b", 2): 50, ("c", 4): 71})
+    rl = made({(RL, 1): 30, (RL, 2): 50, (RL, 4): 70})
+    path = prefix(recovery.path(base, rl, components("a", "b", "c"), OPTIONS)).filter(kind="closest")
+    assert path.select("policy", "budget").rows() == [("b", 1), ("b", 2), ("c", 4)]
+    assert path["error"].to_list() == pytest.approx([0, 0, 0.01])
+    assert path["target"].to_list() == [0.3, 0.5, 0.7]
+
+
+def test_monotone_path_pays_for_not_going_back():
+    """The closest points would need budgets 1, 8, 2; the monotone path stays at 8 or never goes there."""
+    base = made({("a", 1): 30, ("a", 2): 52, ("a", 8): 50})
+    rl = made({(RL, 1): 30, (RL, 2): 50, (RL, 4): 52})
+    path = prefix(recovery.path(base, rl, components("a"), RecoveryOptions(default_policy=RL, path_lambda=0.0)))
+    assert path.filter(kind="closest")["budget"].to_list() == [1, 8, 2]
+    assert path.filter(kind="monotone")["budget"].to_list() == [1, 2, 2]
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_monotone_path_is_the_best_of_all_monotone_paths(seed):
+    """The dynamic programme against every path; few distinct values, so ties occur and must go to the first path."""
+    rng = np.random.default_rng(seed)
+    policies, budgets = "abc", (1, 2, 4)
+    base = made({(p, n): int(rng.integers(2, 7)) for p in policies for n in budgets}, 10)
+    rl = made({(RL, n): int(rng.integers(2, 7)) for n in budgets}, 10)
+    lam = float(rng.choice([0.0, 0.01, 0.05]))
+    options = RecoveryOptions(default_policy=RL, path_lambda=lam)
+    place = recovery.geometry(base, rl).filter(model="base")
+    apart = recovery.distance(place, components(*policies), options)
+    points = place.select("policy", "budget").rows()
+    value = dict(zip(points, place["P"], strict=True))
+    goals = [rl.points.filter(budget=n, metric="P", readout="prefix")["value"][0] for n in budgets]
+
+    def cost(path):
+        miss = sum(abs(value[points[i]] - goal) for i, goal in zip(path, goals, strict=True))
+        return miss + lam * sum(apart[i, j] for i, j in itertools.pairwise(path))
+
+    order = sorted(range(len(points)), key=lambda i: (points[i][1], points[i][0]))
+    every = (p for p in itertools.product(order, repeat=3) if points[p[0]][1] <= points[p[1]][1] <= points[p[2]][1])
+    best = min(every, key=lambda path: round(cost(path), 10))
+    found = prefix(recovery.path(base, rl, components(*policies), options)).filter(kind="monotone")
+    assert found.select("policy", "budget").rows() == [points[i] for i in best]
+
+
+def test_distance_adds_components_behaviour_and_budget():
+    """One known pair: two of five components differ, P = Q = T differ by 0.2, cost spans its scale, n by a factor 4."""
+    base = made({("a", 1): 30, ("b", 4): 50})
+    place = recovery.geometry(base, base).filter(model="base")
+    assert place["C"].to_list() == pytest.approx([0, 1])
+    parts = {"a": (("top-p", 0.9), "ar", 1, 2, 3), "b": (("top-p", 0.8), "mcmc", 1, 2, 3)}
+    apart = recovery.distance(place, parts)
+    assert apart[0, 1] == pytest.approx(2 / 5 + (3 * 0.2 + 1) + np.log(4))
+    assert (apart == apart.T).all()
+    assert (np.diag(apart) == 0).all()
+    weighted = recovery.distance(place, parts, RecoveryOptions(l_comp=10, l_z=0, l_b=2))
+    assert weighted[0, 1] == pytest.approx(10 * 2 / 5 + 2 * np.log(4))
+
+
+def test_geometry_scales_cost_by_base():
+    """RL shares Base's cost scale and may leave it; equal costs have no scale and get 0."""
+    base, rl = made({("a", 1): 5, ("a", 4): 5}), made({(RL, 1): 5, (RL, 2): 5}, cost=200.0)
+    place = recovery.geometry(base, rl)
+    assert place["C"].to_list() == pytest.approx([0, 1, 0.5, 1])
+    assert place["model"].to_list() == ["base", "base", "rl", "rl"]
+    flat = recovery.geometry(made({("a", 1): 5}), rl)
+    assert flat["C"].to_list() == [0, 0, 0]
+
+
+def test_every_table_of_a_sampled_pair():
+    """From graded samples to all six tables: schemas, all metrics and readouts, policies with fewer samples, reruns."""
+    rng = np.random.default_rng(5)
+    sizes = {"a": 4, "greedy": 1, RL: 4}
+    base, rl = (
+        operating_points(
+            oracle.frame({name: [oracle.random_pool(rng, size) for _ in range(30)] for name, size in sizes.items()}),
+            budgets=[1, 2, 4],
+            options=LandscapeOptions(draws=100, ties=ties),
+        )
+        for ties in ("first", "fractional")
+    )
+    parts = components(*sizes)
+    tables = recovery.recover(base, rl, parts, OPTIONS)
+    assert {name: table.schema for name, table in tables.items()} == NAMES
+    for name in ("same_policy", "counts", "support"):
+        assert set(tables[name].select("metric", "readout").iter_rows()) == set(
+            itertools.product("PQ", ["prefix", "expected"])
+        )
+    assert prefix(tables["counts"])["policies"].to_list() == [3, 2, 2]
+    assert tables["path"].height == 2 * 2 * 3
+    assert tables["geometry"].height == 2 * 7
+    monotone = prefix(tables["path"]).filter(kind="monotone")["budget"]
+    assert monotone.to_list() == sorted(monotone)
+    band = prefix(tables["support"], "Q").select("rl_lo", "rl_hi")
+    wanted = rl.points.filter(policy=RL, metric="Q", readout="prefix").select(rl_lo="lo", rl_hi="hi")
+    assert_frame_equal(band, wanted)
+    for name, table in recovery.recover(base, rl, parts, OPTIONS).items():
+        assert_frame_equal(table, tables[name], check_exact=True)
+
+
+def test_mismatched_pairs_are_refused():
+    """Different questions, no target, or a policy whose parts are unknown: one clear error each."""
+    base, rl = made({("a", 1): 5}), made({(RL, 1): 5})
+    with pytest.raises(InputError, match="question 100 is in one alone"):
+        recovery.same_policy(base, made({(RL, 1): 5}, 101), OPTIONS)
+    with pytest.raises(InputError, match="no RL samples of the default policy 'rl'; there are a"):
+        recovery.support(base, base, OPTIONS)
+    with pytest.raises(InputError, match="components of policy 'a'"):
+        recovery.path(base, rl, components("b"), OPTIONS)
