@@ -155,7 +155,7 @@ class Config(Strict):
     """B, in increasing order."""
     default_policy: str = "topp0.95_t1.0"
     """pi_0: the policy of the RL target curve."""
-    pool_size: Positive = 12
+    pool_size: Positive = 32
     """Policies per generation job."""
     chunk_samples: Positive = 4096
     """Samples per chunk, the unit a killed job resumes at."""

@@ -133,7 +133,7 @@ class Shard:
             return False
         if found.st_size != self.sidecar["bytes"]:
             return False
-        return found.st_mtime_ns == self.sidecar["mtime_ns"] or file_sha256(self.path) == self.sidecar["sha256"]
+        return bool(found.st_mtime_ns == self.sidecar["mtime_ns"]) or file_sha256(self.path) == self.sidecar["sha256"]
 
 
 def read_json(path: Path) -> Any:
@@ -220,7 +220,7 @@ class Grid:
     def __init__(self, config: Mapping[str, Any], root: Path = Path()) -> None:
         self.config = config
         self.root = root
-        self.results = root / config["results"]
+        self.results: Path = root / config["results"]
         self._policies = {name: policies.from_spec(name, spec) for name, spec in config["policies"].items()}
 
     # ---- what is asked for
@@ -278,7 +278,7 @@ class Grid:
             Unknown name.
         """
         if name in self.config["benchmarks"]:
-            return self.config["benchmarks"][name]
+            return dict(self.config["benchmarks"][name])
         for item in self.imports:
             if item.benchmark == name:
                 return {"path": item.questions, "sha256": None, "questions": None, "grader": item.grader, "title": name}
@@ -330,6 +330,16 @@ class Grid:
     def _asked(self) -> dict[str, str]:
         return {}
 
+    @cached_property
+    def _content(self) -> dict[str, str]:
+        return {}
+
+    def content_hash(self, benchmark: str) -> str:
+        """Hash of everything in the questions in use: what decides the verdicts."""
+        if benchmark not in self._content:
+            self._content[benchmark] = benchmarks.content_hash(self.questions(benchmark))
+        return self._content[benchmark]
+
     def asked_hash(self, benchmark: str) -> str:
         """Hash of the questions in use, golds left out: a corrected gold samples nothing anew."""
         if benchmark not in self._asked:
@@ -351,6 +361,15 @@ class Grid:
 
     def generations(self, checkpoint: str, benchmark: str) -> tuple[Generation, ...]:
         """What is sampled for a cell, in configuration order; policies that resolve alike share one."""
+        if (checkpoint, benchmark) not in self._generations:
+            self._generations[checkpoint, benchmark] = self._resolve(checkpoint, benchmark)
+        return self._generations[checkpoint, benchmark]
+
+    @cached_property
+    def _generations(self) -> dict[tuple[str, str], tuple[Generation, ...]]:
+        return {}
+
+    def _resolve(self, checkpoint: str, benchmark: str) -> tuple[Generation, ...]:
         if (
             benchmark not in self.config["benchmarks"]
             or checkpoint not in self.config["checkpoints"]
@@ -381,8 +400,15 @@ class Grid:
 
     def pools(self, checkpoint: str, benchmark: str) -> tuple[Pool, ...]:
         """The cell's generations cut into jobs, in configuration order."""
-        todo, size = self.generations(checkpoint, benchmark), int(self.config["pool_size"])
-        return tuple(Pool(checkpoint, benchmark, todo[i : i + size]) for i in range(0, len(todo), size))
+        if (checkpoint, benchmark) not in self._pools:
+            todo, size = self.generations(checkpoint, benchmark), int(self.config["pool_size"])
+            cut = (todo[i : i + size] for i in range(0, len(todo), size))
+            self._pools[checkpoint, benchmark] = tuple(Pool(checkpoint, benchmark, part) for part in cut)
+        return self._pools[checkpoint, benchmark]
+
+    @cached_property
+    def _pools(self) -> dict[tuple[str, str], tuple[Pool, ...]]:
+        return {}
 
     def find_pool(self, checkpoint: str, benchmark: str, manifest: str) -> Pool:
         """The pool that a manifest's file name stands for.
@@ -456,7 +482,7 @@ class Grid:
         spec = self.benchmark(benchmark)
         if self.sampled(benchmark) or self.imported(checkpoint, benchmark):
             return self.results / "scores" / checkpoint / f"{benchmark}.parquet"
-        return self.root / spec["recorded"] / checkpoint / f"{benchmark}.parquet"
+        return self.root / str(spec["recorded"]) / checkpoint / f"{benchmark}.parquet"
 
     def source(self, checkpoint: str, benchmark: str) -> str:
         """``sampled``, ``imported`` or ``recorded``: said in figures."""

@@ -65,14 +65,13 @@ def _cell_samples(grid_: Grid, checkpoint: str, benchmark: str, manifests: Itera
 def score_cell(grid_: Grid, checkpoint: str, benchmark: str, manifests: Iterable[Path], output: Path) -> None:
     """Grade one cell."""
     from searchlens.score import score_samples
-    from searchlens.verdicts import VerdictStore
 
     samples = _cell_samples(grid_, checkpoint, benchmark, manifests)
     scored = score_samples(
         samples,
         grid_.questions(benchmark),
         grid_.benchmark(benchmark)["grader"],
-        VerdictStore(grid_.results / "verdicts" / benchmark),
+        grid_.results / "verdicts" / benchmark,
         policies=samples["policy"].unique(maintain_order=True).to_list(),
         q_instructions=grid_.config["landscape"]["q_instructions"],
     )

@@ -1,7 +1,6 @@
 """Loads and validates the configuration, lays out the grid, and lists what the whole study consists of."""
 
 from searchlens import config as settings
-from searchlens.benchmarks import content_hash
 from searchlens.cli import save_snapshot, snapshot_path
 from searchlens.errors import InputError
 from searchlens.grid import Grid, canonical, stage_source
@@ -12,8 +11,8 @@ def load_grid():
     """The grid of the merged configuration; wrong input ends planning with its own message."""
     try:
         grid = Grid(settings.plain(settings.validate(config)))
-        for checkpoint, name in grid.cells:
-            grid.generations(checkpoint, name)
+        for model, name in grid.cells:
+            grid.generations(model, name)
         return grid
     except InputError as error:
         raise WorkflowError(str(error)) from None
@@ -39,19 +38,26 @@ TABLES = [f"{RESULTS}/tables/{table}.csv" for table in TABLE_NAMES] if GRID.pair
 
 
 wildcard_constraints:
-    checkpoint=r"[^/]+",
+    model=r"[^/]+",
     benchmark=r"[^/]+",
     pair=r"[^/]+",
     pool=r"pool-[0-9a-f]{8}(\.r\d+)?",
 
 
+def landscape_folder(role):
+    """Function of wildcards: the landscape folder of a pair's Base or RL checkpoint."""
+
+    def folder(wildcards):
+        return f"{RESULTS}/landscape/{GRID.pairs[wildcards.pair][role]}/{wildcards.benchmark}"
+
+    return folder
+
+
 def landscape_of(role):
-    """Input function: the landscape of a pair's Base or RL checkpoint."""
+    """Input function: the landscape files of a pair's Base or RL checkpoint."""
 
     def files(wildcards):
-        checkpoint = GRID.pairs[wildcards.pair][role]
-        folder = f"{RESULTS}/landscape/{checkpoint}/{wildcards.benchmark}"
-        return [f"{folder}/points.parquet", f"{folder}/hits.parquet"]
+        return [f"{landscape_folder(role)(wildcards)}/{part}.parquet" for part in ("points", "hits")]
 
     return files
 

@@ -6,23 +6,23 @@ OUTPUTS: results/manifests/<checkpoint>/<benchmark>/pool-<hash>[.rN].json; shard
 
 
 def pool_of(wildcards):
-    return GRID.find_pool(wildcards.checkpoint, wildcards.benchmark, f"{wildcards.pool}.json")
+    return GRID.find_pool(wildcards.model, wildcards.benchmark, f"{wildcards.pool}.json")
 
 
 def gpus(wildcards):
     """One GPU where the checkpoint wants one and the store lacks something; none otherwise."""
-    wants = GRID.config["checkpoints"][wildcards.checkpoint]["device"] == "cuda"
+    wants = GRID.config["checkpoints"][wildcards.model]["device"] == "cuda"
     return int(wants and any(True for _ in GRID.lacking(pool_of(wildcards))))
 
 
 rule generate:
     """Sample what the store lacks of one pool."""
     output:
-        f"{RESULTS}/manifests/{{checkpoint}}/{{benchmark}}/{{pool}}.json",
+        f"{RESULTS}/manifests/{{model}}/{{benchmark}}/{{pool}}.json",
     log:
-        f"{LOGS}/generate/{{checkpoint}}/{{benchmark}}/{{pool}}.log",
+        f"{LOGS}/generate/{{model}}/{{benchmark}}/{{pool}}.log",
     benchmark:
-        f"{RESULTS}/benchmarks/generate/{{checkpoint}}/{{benchmark}}/{{pool}}.tsv"
+        f"{RESULTS}/benchmarks/generate/{{model}}/{{benchmark}}/{{pool}}.tsv"
     conda:
         "../envs/generate.yaml"
     threads: 1
@@ -34,7 +34,7 @@ rule generate:
         """
         searchlens generate \
             --snapshot {SNAPSHOT:q} \
-            --checkpoint {wildcards.checkpoint:q} \
+            --checkpoint {wildcards.model:q} \
             --benchmark {wildcards.benchmark:q} \
             --manifest {output:q} \
             --threads {threads} \

@@ -6,7 +6,7 @@ OUTPUTS: results/landscape/<checkpoint>/<benchmark>/{points,hits}.parquet
 
 
 def graded(wildcards):
-    return GRID.scores(wildcards.checkpoint, wildcards.benchmark)
+    return GRID.scores(wildcards.model, wildcards.benchmark)
 
 
 rule landscape:
@@ -14,10 +14,10 @@ rule landscape:
     input:
         graded,
     output:
-        points=f"{RESULTS}/landscape/{{checkpoint}}/{{benchmark}}/points.parquet",
-        hits=f"{RESULTS}/landscape/{{checkpoint}}/{{benchmark}}/hits.parquet",
+        points=f"{RESULTS}/landscape/{{model}}/{{benchmark}}/points.parquet",
+        hits=f"{RESULTS}/landscape/{{model}}/{{benchmark}}/hits.parquet",
     log:
-        f"{LOGS}/landscape/{{checkpoint}}/{{benchmark}}.log",
+        f"{LOGS}/landscape/{{model}}/{{benchmark}}.log",
     conda:
         "../envs/analysis.yaml"
     params:

@@ -18,8 +18,8 @@ rule recovery:
         "../envs/analysis.yaml"
     params:
         options=options("recovery", "recovery", "landscape", "default_policy", "references", "seed"),
-        base=subpath(input.base[0], parent=True),
-        rl=subpath(input.rl[0], parent=True),
+        base=landscape_folder("base"),
+        rl=landscape_folder("rl"),
         folder=subpath(output[0], parent=True),
     threads: 1
     resources:

@@ -6,17 +6,17 @@ OUTPUTS: results/scores/<checkpoint>/<benchmark>.parquet; verdicts in results/ve
 
 
 def cell_manifests(wildcards):
-    return GRID.manifests(wildcards.checkpoint, wildcards.benchmark)
+    return GRID.manifests(wildcards.model, wildcards.benchmark)
 
 
 def cell_imports(wildcards):
-    return GRID.import_records(wildcards.checkpoint, wildcards.benchmark)
+    return GRID.import_records(wildcards.model, wildcards.benchmark)
 
 
 def names_and_options(wildcards):
     """Policy names by generation and the golds in use: a renamed policy or a corrected gold is graded anew."""
-    golds = content_hash(GRID.questions(wildcards.benchmark))
-    names = {g.id: g.policies for g in GRID.generations(wildcards.checkpoint, wildcards.benchmark)}
+    golds = GRID.content_hash(wildcards.benchmark)
+    names = {g.id: g.policies for g in GRID.generations(wildcards.model, wildcards.benchmark)}
     return canonical({"golds": golds, "names": names, "options": options("score", "landscape")})
 
 
@@ -26,11 +26,11 @@ rule score:
         manifests=cell_manifests,
         imports=cell_imports,
     output:
-        f"{RESULTS}/scores/{{checkpoint}}/{{benchmark}}.parquet",
+        f"{RESULTS}/scores/{{model}}/{{benchmark}}.parquet",
     log:
-        f"{LOGS}/score/{{checkpoint}}/{{benchmark}}.log",
+        f"{LOGS}/score/{{model}}/{{benchmark}}.log",
     benchmark:
-        f"{RESULTS}/benchmarks/score/{{checkpoint}}/{{benchmark}}.tsv"
+        f"{RESULTS}/benchmarks/score/{{model}}/{{benchmark}}.tsv"
     conda:
         "../envs/analysis.yaml"
     params:
@@ -43,7 +43,7 @@ rule score:
         """
         searchlens score \
             --snapshot {SNAPSHOT:q} \
-            --checkpoint {wildcards.checkpoint:q} \
+            --checkpoint {wildcards.model:q} \
             --benchmark {wildcards.benchmark:q} \
             --output {output:q} \
             {input.manifests:q} \
