@@ -1,0 +1,181 @@
+"""Scoring: the rows that come out, whatever the order of those that go in."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from searchlens import grading, schemas, score
+from searchlens.benchmarks import Question
+from searchlens.errors import InputError
+from searchlens.score import score_samples
+from test_verdicts import Counting
+
+SUMS = (Question("one", "1+1?", "2"), Question("two", "2+2?", "4"))
+LISTS = (Question("list", "List two.", "", {"count": {"n": 2, "separator": ", "}}),)
+
+
+def sample(
+    question: str, number: int, text: str, *, policy: str = "p", stopped: bool = True, **more: Any
+) -> dict[str, Any]:
+    return {
+        "policy": policy,
+        "question": question,
+        "sample": number,
+        "text": text,
+        "tokens": 3,
+        "stopped": stopped,
+        "score": -0.5,
+        **more,
+    }
+
+
+def frame(*rows: dict[str, Any]) -> pl.DataFrame:
+    return pl.DataFrame(rows, schema=score.SAMPLES)
+
+
+def answers(scores: pl.DataFrame) -> list[tuple[bool, int]]:
+    return list(scores.select("correct", "answer").iter_rows())
+
+
+def test_rows_follow_the_schema_and_the_order_of_policy_question_sample(tmp_path: Path) -> None:
+    rows = [sample(q, s, r"\boxed{2}", policy=p) for p in ("z", "a") for q in ("two", "one") for s in (1, 0)]
+    scores = score_samples(frame(*rows), SUMS, "math", tmp_path, policies=["z", "unused", "a"]).scores
+    assert scores.schema == schemas.SCORES
+    keys = list(scores.select("policy", "question", "sample").iter_rows())
+    assert keys == [(p, q, s) for p in ("z", "a") for q in (0, 1) for s in (0, 1)]
+    assert scores["correct"].to_list() == [True, True, False, False] * 2
+    assert scores.select("tokens", "stopped", "score").unique().rows() == [(3, True, -0.5)]
+
+
+def test_policies_keep_the_order_of_their_first_rows_by_default(tmp_path: Path) -> None:
+    rows = [sample("one", 0, "", policy=policy) for policy in ("z", "a", "m")]
+    assert score_samples(frame(*rows), SUMS, "math", tmp_path).scores["policy"].to_list() == ["z", "a", "m"]
+
+
+def test_classes_are_numbered_within_a_question_and_right_answers_are_class_zero(tmp_path: Path) -> None:
+    texts = [r"\boxed{9}", r"\boxed{2}", r"\boxed{2.0}", r"\boxed{\frac{18}{2}}", r"\boxed{7}", "none", r"\boxed{"]
+    rows = [sample("one", i, text) for i, text in enumerate(texts)] + [sample("two", 0, r"\boxed{7}")]
+    scores = score_samples(frame(*rows), SUMS, "math", tmp_path).scores
+    expected = [(False, 2), (True, 0), (True, 0), (False, 2), (False, 1), (False, -1), (False, -1), (False, 1)]
+    assert answers(scores) == expected
+
+
+def test_classes_span_policies(tmp_path: Path) -> None:
+    rows = [sample("one", 0, r"\boxed{7}", policy="p"), sample("one", 0, r"\boxed{9}", policy="r")]
+    assert answers(score_samples(frame(*rows), SUMS, "math", tmp_path).scores) == [(False, 1), (False, 2)]
+
+
+def test_a_cut_sample_with_a_box_is_valid_and_stays_marked_as_cut(tmp_path: Path) -> None:
+    scores = score_samples(frame(sample("one", 0, r"\boxed{2} so", stopped=False)), SUMS, "math", tmp_path).scores
+    assert scores.select("correct", "answer", "stopped").row(0) == (True, 0, False)
+
+
+def test_unknown_scores_and_lengths_stay_unknown(tmp_path: Path) -> None:
+    scores = score_samples(frame(sample("one", 0, "", tokens=None, score=None)), SUMS, "math", tmp_path).scores
+    assert scores.select("tokens", "score").row(0) == (None, None)
+
+
+TEXTS = ["", r"\boxed{2}", r"\boxed{4}", r"\boxed{2.0}", r"\boxed{5}", r"\boxed{15}", r"\boxed{"]
+
+
+@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(data=st.data())
+def test_order_of_the_rows_does_not_matter(tmp_path: Path, data: st.DataObject) -> None:
+    keys = [(p, q, s) for p in "pr" for q in ("one", "two") for s in range(3)]
+    rows = [sample(q, s, data.draw(st.sampled_from(TEXTS)), policy=p) for p, q, s in keys]
+    shuffled = data.draw(st.permutations(rows))
+    order = {"policies": ["p", "r"]}
+    first = score_samples(frame(*rows), SUMS, "math", tmp_path, **order)
+    second = score_samples(frame(*shuffled), SUMS, "math", tmp_path, **order)
+    assert first.scores.equals(second.scores)
+
+
+def test_a_second_run_judges_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    grader = Counting()
+    monkeypatch.setattr(grading, "grader", lambda kind: grader)
+    base = frame(*(sample(q, s, str(s % 3)) for q in ("one", "two") for s in range(12)))
+    rl = frame(*(sample(q, s, str(s % 4)) for q in ("one", "two") for s in range(12)))
+    first = score_samples(base, SUMS, "any", tmp_path).summary
+    assert (first.pairs_graded, first.pairs_reused) == (6, 0)
+    assert len(grader.seen) == len(set(grader.seen)) == 6
+    other = score_samples(rl, SUMS, "any", tmp_path).summary  # another cell of the same benchmark
+    assert (other.pairs_graded, other.pairs_reused) == (2, 6)
+    again = score_samples(base, SUMS, "any", tmp_path).summary
+    assert (again.pairs_graded, again.pairs_reused, len(grader.seen)) == (0, 6, 8)
+
+
+def test_the_summary_counts_samples_and_pairs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Tired(Counting):
+        def grade(self, pairs: Any) -> list[grading.Verdict]:
+            found = super().grade(pairs)
+            hard = grading.verdict(None, "", timeout=True)
+            return [hard if pair.answer == "hard" else easy for pair, easy in zip(pairs, found, strict=True)]
+
+        def extract(self, text: str, stopped: bool) -> grading.Extraction:
+            return grading.Extraction(text, "boxed") if text else grading.NO_ANSWER
+
+    monkeypatch.setattr(grading, "grader", lambda kind: Tired())
+    texts = ["hard", "hard", "2", "", "3"]
+    scored = score_samples(frame(*(sample("one", i, text) for i, text in enumerate(texts))), SUMS, "any", tmp_path)
+    assert scored.summary == score.Summary(
+        samples=5,
+        correct=1,
+        no_answer=1,
+        boxed=4,
+        fallback=0,
+        whole=0,
+        unknown=2,
+        pairs_graded=3,
+        pairs_reused=0,
+        pairs_unknown=1,
+    )
+    assert str(scored.summary).startswith("5 samples: 1 correct, 1 without an answer, 2 undecided (3 distinct")
+    assert answers(scored.scores) == [(False, 1), (False, 1), (True, 0), (False, -1), (False, 2)]
+
+
+@pytest.mark.parametrize(
+    ("option", "expected"),
+    [
+        ("first_sample", [(True, 0), (True, 1), (False, 2), (False, -1)]),
+        ("verdict_majority", [(True, 0), (True, 0), (False, 1), (False, -1)]),
+    ],
+)
+def test_instructions_are_classes_of_their_own_or_pass_and_fail(
+    tmp_path: Path, option: Any, expected: list[Any]
+) -> None:
+    rows = [sample("list", 0, "a, b"), sample("list", 1, "a, b"), sample("list", 2, "a")]
+    rows.append(sample("list", 3, "a, b", stopped=False))  # cut off: neither correct nor valid
+    scored = score_samples(frame(*rows), LISTS, "instructions", tmp_path, q_instructions=option)
+    assert answers(scored.scores) == expected
+    assert scored.summary.pairs_graded == 2
+
+
+def test_letters_vote(tmp_path: Path) -> None:
+    question = (Question("q", "? (A) 1 (B) 2", "B"),)
+    texts = [r"\boxed{B}", "The answer is B", r"\boxed{A}", r"\boxed{2}"]
+    scored = score_samples(frame(*(sample("q", i, t) for i, t in enumerate(texts))), question, "choice", tmp_path)
+    assert answers(scored.scores) == [(True, 0), (True, 0), (False, 1), (False, -1)]
+    assert (scored.summary.boxed, scored.summary.fallback, scored.summary.no_answer) == (2, 1, 1)
+
+
+def test_no_samples_give_no_rows(tmp_path: Path) -> None:
+    assert score_samples(frame(), SUMS, "math", tmp_path).scores.equals(schemas.SCORES.to_frame())
+
+
+@pytest.mark.parametrize(
+    ("rows", "message"),
+    [
+        ([sample("three", 0, "")], "samples of unknown question: three"),
+        ([sample("one", 0, "", policy="x")], "samples of unknown policy: x"),
+        ([sample("one", 0, "a"), sample("one", 0, "b")], "sample 0 of question one, policy p, occurs more than once"),
+    ],
+)
+def test_samples_that_do_not_fit_are_refused(tmp_path: Path, rows: list[dict[str, Any]], message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        score_samples(frame(*rows), SUMS, "math", tmp_path, policies=["p"])

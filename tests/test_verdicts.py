@@ -1,0 +1,154 @@
+"""The table of verdicts: judged once, never rewritten, safe with several writers."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import polars as pl
+import pytest
+
+from searchlens import verdicts
+from searchlens.benchmarks import Question
+from searchlens.errors import InputError
+from searchlens.grading import Extraction, Pair, Verdict, verdict
+from searchlens.verdicts import VerdictStore
+
+
+@dataclass
+class Counting:
+    """Judges by equality of strings, and remembers every pair that it was given."""
+
+    GRADER_VERSION: str = "counting-1"
+    VOTES: bool = True
+    seen: list[Pair] = field(default_factory=list)
+
+    def reference(self, question: Question) -> str:
+        return question.gold
+
+    def extract(self, text: str, stopped: bool) -> Extraction:
+        return Extraction(text, "whole")
+
+    def grade(self, pairs: Sequence[Pair]) -> list[Verdict]:
+        self.seen += pairs
+        return [verdict(pair.gold == pair.answer, pair.answer) for pair in pairs]
+
+
+def frame(*pairs: tuple[str, str]) -> pl.DataFrame:
+    return pl.DataFrame(pairs, schema={"gold": pl.String, "answer": pl.String}, orient="row")
+
+
+def outcomes(judged: verdicts.Judged) -> dict[tuple[str, str], bool | None]:
+    return {(gold, answer): correct for gold, answer, correct, *_ in judged.verdicts.iter_rows()}
+
+
+def test_each_distinct_pair_is_judged_once_in_the_life_of_the_store(tmp_path: Path) -> None:
+    grader = Counting()
+    pairs = frame(("1", "1"), ("1", "2"), ("1", "1"), ("2", "1"))
+    first = VerdictStore(tmp_path).judge(grader, pairs)
+    assert (first.graded, first.reused, first.verdicts.height) == (3, 0, 3)
+    assert sorted(grader.seen) == [("1", "1"), ("1", "2"), ("2", "1")]
+    again = VerdictStore(tmp_path).judge(grader, pl.concat([pairs, frame(("2", "2"))]))
+    assert (again.graded, again.reused) == (1, 3)
+    assert grader.seen[3:] == [("2", "2")]
+    assert outcomes(again) == {("1", "1"): True, ("1", "2"): False, ("2", "1"): False, ("2", "2"): True}
+
+
+def test_another_grader_version_judges_anew_and_keeps_the_old(tmp_path: Path) -> None:
+    pairs = frame(("1", "1"))
+    for version in ("counting-1", "counting-2", "counting-1"):
+        VerdictStore(tmp_path).judge(Counting(version), pairs)
+    assert sum(pl.read_parquet(path).height for path in tmp_path.glob("*.parquet")) == 2
+
+
+def test_long_texts_are_stored_by_hash_and_found_again(tmp_path: Path) -> None:
+    grader = Counting()
+    pairs = frame(("g" * 600, "ü" * 300), ("g" * 600, "ü" * 301))
+    VerdictStore(tmp_path).judge(grader, pairs)
+    found = VerdictStore(tmp_path).judge(grader, pairs)
+    assert (found.graded, found.reused) == (0, 2)
+    assert outcomes(found).keys() == set(pairs.iter_rows())
+    stored = pl.concat([pl.read_parquet(path) for path in tmp_path.glob("*.parquet")])
+    assert stored["answer"].str.starts_with("sha256:").all()
+
+
+def test_nothing_to_judge_writes_nothing(tmp_path: Path) -> None:
+    found = VerdictStore(tmp_path / "none").judge(Counting(), frame())
+    assert (found.graded, found.reused, found.verdicts.height) == (0, 0, 0)
+    assert not (tmp_path / "none").exists()
+
+
+def test_a_killed_job_keeps_its_finished_batches(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(verdicts, "BATCH", 2)
+
+    class Dying(Counting):
+        def grade(self, pairs: Sequence[Pair]) -> list[Verdict]:
+            if len(self.seen) == 4:
+                raise KeyboardInterrupt
+            return super().grade(pairs)
+
+    pairs = frame(*(("1", str(i)) for i in range(6)))
+    with pytest.raises(KeyboardInterrupt):
+        VerdictStore(tmp_path).judge(Dying(), pairs)
+    found = VerdictStore(tmp_path).judge(Counting(), pairs)
+    assert (found.graded, found.reused) == (2, 4)
+
+
+def test_parts_are_never_rewritten(tmp_path: Path) -> None:
+    store = VerdictStore(tmp_path)
+    store.judge(Counting(), frame(("1", "1")))
+    before = {path: (path.read_bytes(), path.stat().st_ino) for path in tmp_path.iterdir()}
+    store.judge(Counting(), frame(("1", "1"), ("1", "2")))
+    VerdictStore(tmp_path / "twin").judge(Counting(), frame(("1", "1")))
+    assert all((path.read_bytes(), path.stat().st_ino) == content for path, content in before.items())
+    assert {path.name for path in (tmp_path / "twin").iterdir()} == {path.name for path in before}  # named by content
+
+
+def test_concurrent_writers_lose_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(verdicts, "BATCH", 5)
+    barrier, failures = threading.Barrier(6), []
+
+    def job(offset: int) -> None:
+        barrier.wait()
+        try:
+            pairs = frame(*(("1", str(i)) for i in range(offset, offset + 30)))  # overlaps with its neighbours
+            found = VerdictStore(tmp_path).judge(Counting(), pairs)
+            assert found.verdicts.height == 30
+        except BaseException as error:
+            failures.append(error)
+
+    threads = [threading.Thread(target=job, args=(10 * i,)) for i in range(6)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert failures == []
+    known = VerdictStore(tmp_path).known("counting-1")
+    assert sorted(known["answer"].to_list(), key=int) == [str(i) for i in range(80)]
+    assert {path.suffix for path in tmp_path.iterdir()} == {".parquet"}
+
+
+def test_a_judgement_wins_over_a_job_that_gave_up(tmp_path: Path) -> None:
+    class Tired(Counting):
+        def grade(self, pairs: Sequence[Pair]) -> list[Verdict]:
+            return [verdict(None, pair.answer, timeout=True) for pair in pairs]
+
+    for folder, grader in (("a", Tired()), ("b", Counting())):
+        VerdictStore(tmp_path / folder).judge(grader, frame(("1", "1")))
+    for path in [*tmp_path.glob("*/*.parquet")]:
+        path.rename(tmp_path / path.name)
+    assert outcomes(VerdictStore(tmp_path).judge(Counting(), frame(("1", "1")))) == {("1", "1"): True}
+
+
+@pytest.mark.parametrize("content", [b"", b"PAR1 not really", None])
+def test_a_damaged_part_is_named_with_the_cure(tmp_path: Path, content: bytes | None) -> None:
+    part = tmp_path / "0123.parquet"
+    if content is None:
+        pl.DataFrame({"other": [1]}).write_parquet(part)
+    else:
+        part.write_bytes(content)
+    with pytest.raises(InputError, match=r"0123\.parquet cannot be read: .") as error:
+        VerdictStore(tmp_path).judge(Counting(), frame(("1", "1")))
+    assert "judged again" in error.value.hint
