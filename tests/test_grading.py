@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 import time
+from concurrent.futures.process import BrokenProcessPool
 
 import pytest
 
@@ -208,6 +209,11 @@ def test_a_worker_that_ignores_its_alarm_is_killed_and_its_pair_is_unknown() -> 
     limits = math_grader.Limits(phase_seconds=30, pair_seconds=1.5)
     found = math_grader.grade([Pair("5", r"10^{10^{10}}"), Pair("2k+2", "2(k+1)")], limits, workers=1)
     assert [verdict.correct for verdict in found] == [None, True]
+
+
+def test_workers_that_cannot_start_are_an_error_and_not_an_undecided_answer() -> None:
+    with pytest.raises(BrokenProcessPool):
+        math_grader.grade([Pair("2k+2", "2(k+1)")], math_grader.Limits(memory_bytes=2**20), workers=1)
 
 
 def test_easy_answers_need_no_workers_and_no_math_verify() -> None:

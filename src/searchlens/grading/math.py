@@ -148,17 +148,22 @@ def _verify_all(pairs: list[Pair], limits: Limits, workers: int | None) -> list[
     context = get_context("forkserver")
     context.set_forkserver_preload(["searchlens.grading.equality"])
     count = min(workers or len(os.sched_getaffinity(0)), len(pairs))
-    with ProcessPool(
-        max_workers=count, context=context, initializer=equality.prepare, initargs=(limits.memory_bytes,)
-    ) as pool:
+    pool = ProcessPool(count, context=context, initializer=equality.prepare, initargs=(limits.memory_bytes,))
+    try:
         phase = [limits.phase_seconds] * len(pairs)
         golds, answers = [pair.gold for pair in pairs], [pair.answer for pair in pairs]
         results = pool.map(equality.equal, golds, answers, phase, timeout=limits.pair_seconds).result()
         return [_next_outcome(results) for _ in pairs]
+    finally:
+        pool.stop()  # not close: an interrupted run must not wait for what is queued
+        pool.join()
 
 
 def _next_outcome(results: Iterator[bool | None]) -> tuple[bool | None, bool]:
-    """The next result; a worker that was killed, or died for lack of memory, leaves its pair undecided."""
+    """The next result; a worker that was killed, or died for lack of memory, leaves its pair undecided.
+
+    Workers that cannot start at all are an error, so that a broken installation never passes for hard answers.
+    """
     from pebble import ProcessExpired
 
     try:
