@@ -190,6 +190,13 @@ def test_closest_path_breaks_ties_by_budget_then_distance_then_name():
     assert path["target"].to_list() == [0.3, 0.5, 0.7]
 
 
+def test_closest_path_prefers_the_smaller_budget_to_the_nearer_point():
+    """Both hit the second target; (b, 8) is nearer to the previous (b, 4), but (a, 1) is cheaper."""
+    base = made({("b", 4): 50, ("a", 1): 70, ("b", 8): 70})
+    path = prefix(recovery.path(base, made({(RL, 1): 50, (RL, 2): 70}), components("a", "b"), OPTIONS))
+    assert path.filter(kind="closest").select("policy", "budget").rows() == [("b", 4), ("a", 1)]
+
+
 def test_monotone_path_pays_for_not_going_back():
     """The closest points would need budgets 1, 8, 2; the monotone path stays at 8 or never goes there."""
     base = made({("a", 1): 30, ("a", 2): 52, ("a", 8): 50})
