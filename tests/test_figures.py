@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections.abc import Iterable
 from dataclasses import replace
@@ -9,11 +10,13 @@ from pathlib import Path
 
 import matplotlib as mpl
 import numpy as np
+import numpy.typing as npt
 import polars as pl
 import pytest
 from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.collections import PolyCollection, QuadMesh
+from matplotlib.colors import to_rgb
 from matplotlib.figure import Figure
 from matplotlib.text import Text
 
@@ -132,6 +135,9 @@ def test_same_policy_lines_draw_the_gaps(inputs: Inputs) -> None:
     for (name,), rows in table.group_by("policy"):
         assert lines(axes, str(name)) == [(rows["budget"].to_list(), (rows["gap"] * 100).to_list())]
     assert table["policy"].n_unique() == 24
+    ends = [float(line.get_ydata()[0]) for line in axes.get_lines() if line.get_marker() in "os^D"]  # type: ignore[index]
+    others = table.filter(pl.col("budget") == 16, pl.col("policy") != figure_data.DEFAULT)
+    assert sorted(ends) == sorted(others["gap"] * 100)
     (band,) = [item for item in axes.collections if isinstance(item, PolyCollection)]
     default = table.filter(policy=figure_data.DEFAULT)
     corners = {tuple(corner) for corner in np.asarray(band.get_paths()[0].vertices).round(9).tolist()}
@@ -275,6 +281,36 @@ def test_settings_of_the_machine_do_not_matter(inputs: Inputs, tmp_path: Path) -
     with mpl.rc_context({"lines.linewidth": 9, "axes.grid": True, "font.size": 20}):
         assert written("other") == plain
         assert mpl.rcParams["lines.linewidth"] == 9
+
+
+VISION = {
+    "usual": np.eye(3),
+    "deuteranopia": [[0.367, 0.861, -0.228], [0.280, 0.673, 0.047], [-0.012, 0.043, 0.969]],
+    "protanopia": [[0.152, 1.053, -0.205], [0.115, 0.786, 0.099], [-0.004, -0.048, 1.052]],
+    "tritanopia": [[1.256, -0.077, -0.179], [-0.078, 0.931, 0.148], [0.005, 0.691, 0.304]],
+}  # Machado, Oliveira and Fernandes (2009), on linear RGB
+TO_XYZ = np.array([[0.4124, 0.3576, 0.1805], [0.2126, 0.7152, 0.0722], [0.0193, 0.1192, 0.9505]])
+
+
+def seen(colour: str, vision: str) -> npt.NDArray[np.float64]:
+    """CIELAB coordinates of a colour as it is seen."""
+    rgb = np.array(to_rgb(colour))
+    linear = np.where(rgb <= 0.04045, rgb / 12.92, ((rgb + 0.055) / 1.055) ** 2.4)
+    xyz = TO_XYZ @ (np.array(VISION[vision]) @ linear).clip(0, 1) / [0.9505, 1.0, 1.089]
+    f = np.where(xyz > 0.008856, np.cbrt(xyz), 7.787 * xyz + 16 / 116)
+    return np.array([116 * f[1] - 16, 500 * (f[0] - f[1]), 200 * (f[1] - f[2])])
+
+
+@pytest.mark.parametrize("vision", VISION)
+def test_families_stay_apart(vision: str) -> None:
+    """Any shade of one family differs from any of another, and from RL's red, well beyond the just noticeable (2)."""
+    colours = style.shades(figure_data.PAPER24)
+    groups: dict[str, set[str]] = {"RL": {style.RL_COLOUR}}
+    for name, colour in colours.items():
+        groups.setdefault(style.family(name), set()).add(colour)
+    for (_, ours), (_, theirs) in itertools.combinations(groups.items(), 2):
+        distances = [np.linalg.norm(seen(a, vision) - seen(b, vision)) for a in ours for b in theirs]
+        assert min(distances) > 15
 
 
 def test_unknown_policies_have_a_place() -> None:

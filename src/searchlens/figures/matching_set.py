@@ -75,14 +75,8 @@ def _kinds(rows: pl.DataFrame) -> list[str]:
 
 
 def _look(kind: str, matched: bool) -> dict[str, Any]:
-    colour = style.FAMILY_COLOURS[kind] if matched else "#C8C8C8"
-    return {
-        "linestyle": "none",
-        "marker": "o",
-        "markersize": 2.6 if matched else 1.8,
-        "markeredgewidth": 0,
-        "color": colour,
-    }
+    look = style.family_look(kind) if matched else {"color": "#C8C8C8", "marker": "o"}
+    return {**look, "linestyle": "none", "markersize": 2.6 if matched else 1.8, "markeredgewidth": 0}
 
 
 def _legend(figure: Figure, numbers: pl.DataFrame, labels: Labels) -> None:

@@ -65,9 +65,7 @@ def _candidates(axes: Axes, numbers: pl.DataFrame, labels: Labels) -> None:
         kind = style.family(policy)
         x = budgets.index(target) + 0.4 * error / labels.epsilon
         y = rows.index(budget) + LANE * (0.5 - (kinds.index(kind) + 0.5) / len(kinds))
-        axes.plot(
-            x, y, marker="o", markersize=3, color=style.FAMILY_COLOURS[kind], alpha=0.75, markeredgewidth=0, gid=policy
-        )
+        axes.plot(x, y, **style.family_look(kind), markersize=3, alpha=0.8, markeredgewidth=0, gid=policy)
         if (target, policy, budget) in chosen:
             axes.plot(x, y, marker="o", markersize=6.5, color="black", markerfacecolor="none", markeredgewidth=1.0)
     axes.set_xlim(-0.5, len(budgets) - 0.5)
@@ -151,10 +149,10 @@ def _chosen(numbers: pl.DataFrame, kind: str) -> list[tuple[int, str, int, float
 
 
 def _legend(figure: Figure, numbers: pl.DataFrame, labels: Labels) -> None:
-    dot: dict[str, Any] = {"linestyle": "none", "marker": "o", "markersize": 4.0}
+    dot: dict[str, Any] = {"linestyle": "none", "markersize": 4.0}
     kinds = _kinds(numbers)
-    handles: list[Line2D | Patch] = [Line2D([], [], color=style.FAMILY_COLOURS[k], label=k, **dot) for k in kinds]
-    ring: dict[str, Any] = {**dot, "markersize": 6.5, "markerfacecolor": "none", "color": "black"}
+    handles: list[Line2D | Patch] = [Line2D([], [], label=k, **style.family_look(k), **dot) for k in kinds]
+    ring: dict[str, Any] = {**dot, "marker": "o", "markersize": 6.5, "markerfacecolor": "none", "color": "black"}
     handles.append(Line2D([], [], label="closest", **ring))
     handles.append(Line2D([], [], color=style.RL_COLOUR, linewidth=2.6, label=f"RL default, {labels.band}"))
     for kind, marker in PATHS.items():

@@ -11,6 +11,7 @@ from searchlens.figures import style
 from searchlens.figures.style import Labels
 
 COUNTS = ("ahead", "policies", "ahead_without_default", "policies_without_default")
+LANE = 0.12  # of one doubling of the budget, between the families at the right end
 
 
 def numbers(same_policy: pl.DataFrame, counts: pl.DataFrame, labels: Labels) -> pl.DataFrame:
@@ -40,6 +41,7 @@ def draw(numbers: pl.DataFrame, labels: Labels) -> Figure:
     _lines(axes, numbers, labels)
     style.zero_line(axes)
     style.budget_axis(axes, numbers["budget"])
+    _ends(axes, numbers, labels)
     axes.set_ylabel("Base \N{MINUS SIGN} RL (percentage points)")
     _count_strip(strip, numbers)
     _legend(figure, numbers, labels)
@@ -60,6 +62,18 @@ def _lines(axes: Axes, numbers: pl.DataFrame, labels: Labels) -> None:
             axes.plot(budgets, gaps, color=colours[str(name)], linewidth=0.9, zorder=3, gid=str(name))
 
 
+def _ends(axes: Axes, numbers: pl.DataFrame, labels: Labels) -> None:
+    """Repeat where each line ends, a column per family, since the lines themselves end close together."""
+    colours = style.shades(numbers["policy"].unique().to_list())
+    last = int(max(numbers["budget"]))
+    ends = style.pick(numbers, budget=last).filter(pl.col("policy") != labels.default_policy)
+    kinds = ends["family"].unique(maintain_order=True).to_list()
+    for name, kind, gap in ends.select("policy", "family", "gap").iter_rows():
+        look = {**style.family_look(kind), "color": colours[name], "markersize": 3, "markeredgewidth": 0}
+        axes.plot(last * 2 ** (LANE * (1 + kinds.index(kind))), 100 * gap, **look, zorder=3)
+    axes.set_xlim(right=last * 2 ** (LANE * (1.5 + len(kinds))))
+
+
 def _count_strip(axes: Axes, numbers: pl.DataFrame) -> None:
     axes.set_axis_off()
     axes.set_title(
@@ -76,7 +90,7 @@ def _count_strip(axes: Axes, numbers: pl.DataFrame) -> None:
 def _legend(figure: Figure, numbers: pl.DataFrame, labels: Labels) -> None:
     others = numbers.filter(pl.col("policy") != labels.default_policy)
     kinds = [kind for kind in style.FAMILY_COLOURS if kind in set(others["family"])]
-    handles = [Line2D([], [], color=style.FAMILY_COLOURS[kind], label=kind) for kind in kinds]
+    handles = [Line2D([], [], **style.family_look(kind), markersize=3, label=kind) for kind in kinds]
     dashed = Line2D(
         [], [], color=style.RL_COLOUR, linestyle=(0, (4, 1.5)), linewidth=1.6, label=f"RL default, {labels.band}"
     )

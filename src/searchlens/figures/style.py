@@ -28,18 +28,21 @@ Source = Literal["sampled", "imported", "recorded"]
 FORMATS = ("svg", "pdf", "png", "csv")
 METRIC_NAMES = {"P": "pass@k", "Q": "self-consistency"}
 
-# Okabe and Ito's palette: the families stay apart under every common colour blindness.
+# The four families of the paper, in both shades, and RL's red stay apart under every common colour blindness (a test
+# simulates them); shapes of markers say the same again.
 FAMILY_COLOURS = {
-    "temperature": "#0072B2",
+    "temperature": "#332288",
     "top-p": "#E69F00",
-    "top-k": "#009E73",
-    "min-p": "#CC79A7",
+    "top-k": "#228B5B",
+    "min-p": "#C785C4",
     "typical": "#56B4E9",
     "penalty": "#7F6A00",
-    "mixed": "#5B3A8E",
+    "mixed": "#8C564B",
     "search": "#008080",
     "greedy": "#000000",
 }
+FAMILY_MARKERS = dict(zip(FAMILY_COLOURS, "os^DvPXph", strict=True))
+LIGHTEST = 0.3  # white mixed into the coldest shade of a family
 RL_COLOUR, BASE_COLOUR, ENVELOPE_COLOUR = "#B2182B", "#0072B2", "#222222"
 REGION_COLOUR, CURVE_COLOUR, MUTED = "#E4E4E4", "#A8A8A8", "#666666"
 
@@ -167,13 +170,18 @@ def by_policy(frame: pl.DataFrame) -> pl.DataFrame:
     return frame.with_columns(family=kinds).sort(rank, "budget", maintain_order=True)
 
 
+def family_look(kind: str) -> dict[str, Any]:
+    """Colour and marker of a family."""
+    return {"color": FAMILY_COLOURS[kind], "marker": FAMILY_MARKERS[kind]}
+
+
 def shades(names: Sequence[str]) -> dict[str, str]:
     """A colour for each policy: its family's, lighter the colder it samples within that family."""
     heat = {name: policies.parse(name).local.temperature if family(name) != "search" else 1.0 for name in names}
     colours = {}
     for name in names:
         levels = sorted({heat[other] for other in names if family(other) == family(name)})
-        white = 0.0 if len(levels) == 1 else 0.55 * (1 - levels.index(heat[name]) / (len(levels) - 1))
+        white = 0.0 if len(levels) == 1 else LIGHTEST * (1 - levels.index(heat[name]) / (len(levels) - 1))
         red, green, blue = (channel + (1 - channel) * white for channel in to_rgb(FAMILY_COLOURS[family(name)]))
         colours[name] = to_hex((red, green, blue))
     return colours
