@@ -234,6 +234,17 @@ def test_smaller_pools_have_fewer_budgets():
     assert landscape.points.height == (3 + 1 + 3) * len(ALL_METRICS) * len(READOUTS)
 
 
+def test_unknown_token_counts_leave_cost_and_first_finish_undecided():
+    """Imported samples need not say how many tokens they took; everything else is still read."""
+    scores = oracle.frame(_pools(3, 4))
+    unknown = scores.with_columns(tokens=pl.when(policy="a").then(None).otherwise("tokens")).cast(scores.schema)
+    before, after = (operating_points(s, budgets=[1, 2], options=FEW).points for s in (scores, unknown))
+    undecided = after.filter(pl.col("policy") == "a", pl.col("metric").is_in(["C", "T"]))
+    assert undecided["value"].null_count() == undecided.height == 8
+    rest = ~((pl.col("policy") == "a") & pl.col("metric").is_in(["C", "T"]))
+    assert after.filter(rest).equals(before.filter(rest))
+
+
 def test_unknown_scores_leave_best_of_n_undecided():
     """A value from the scored part of a policy would not be comparable; the other policy keeps its value."""
     scores = oracle.frame(_pools(4, 3)).with_columns(
@@ -278,7 +289,7 @@ BROKEN = {
         answer=pl.when(question=3).then(-1).otherwise("answer"),
         correct=pl.when(question=3).then(True).otherwise("correct"),
     ),
-    "tokens is null": lambda s: s.with_columns(tokens=pl.when(question=3).then(None).otherwise("tokens")),
+    "stopped is null": lambda s: s.with_columns(stopped=pl.when(question=3).then(None).otherwise("stopped")),
 }
 
 

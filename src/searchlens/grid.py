@@ -509,7 +509,7 @@ def known(name: str, names: Iterable[str], what: str) -> str:
 
 
 _STAGE_SOURCES = {
-    "score": ("score.py", "verdicts.py", "grading/*.py", "schemas.py"),
+    "score": ("score.py", "benchmarks/*.py", "verdicts.py", "grading/*.py", "schemas.py"),
     "landscape": ("landscape*", "landscape/*.py", "uncertainty.py", "schemas.py"),
     "recovery": ("recovery*", "recovery/*.py", "uncertainty.py", "policies.py"),
     "figures": ("figures/*.py",),

@@ -16,6 +16,8 @@ Bools = npt.NDArray[np.bool_]
 Ints = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
 
+_MAY_BE_UNKNOWN = ("tokens", "score")
+
 
 @dataclass(frozen=True, eq=False)
 class Pool:
@@ -32,7 +34,7 @@ class Pool:
     first : ndarray of int64, same shape
         Column of the earliest sample with the same answer class; meaningless where not ``valid``.
     tokens, score : ndarray of float, same shape
-        ``score`` is NaN throughout a policy with any unknown score.
+        NaN throughout a policy in which any is unknown: imported samples need not say.
     """
 
     policies: tuple[str, ...]
@@ -85,10 +87,10 @@ def _check_columns(scores: pl.DataFrame) -> None:
     if scores.is_empty():
         raise InputError("scores: no rows")
     for name in SCORES:
-        if name != "score" and scores[name].null_count():
+        if name not in _MAY_BE_UNKNOWN and scores[name].null_count():
             row = scores.filter(pl.col(name).is_null()).row(0, named=True)
             where = f"policy {row['policy']!r}, question {row['question']}, sample {row['sample']}"
-            raise InputError(f"scores: {name} is null at {where}; only score may be")
+            raise InputError(f"scores: {name} is null at {where}; only {' and '.join(_MAY_BE_UNKNOWN)} may be")
 
 
 def _check_grid(
@@ -131,9 +133,12 @@ def _pool(part: pl.DataFrame, policies: tuple[str, ...], questions: npt.NDArray[
     def dense(name: str) -> npt.NDArray[np.generic]:
         return part[name].to_numpy().reshape(-1, samples)
 
+    def known(name: str) -> Floats:
+        values = part[name].cast(pl.Float64).fill_null(np.nan).to_numpy().reshape(len(policies), -1).copy()
+        values[np.isnan(values).any(axis=1)] = np.nan
+        return values.reshape(-1, samples)
+
     answer = dense("answer").astype(np.int64)
-    score = part["score"].cast(pl.Float64).fill_null(np.nan).to_numpy().reshape(len(policies), -1).copy()
-    score[np.isnan(score).any(axis=1)] = np.nan
     pool = Pool(
         policies=policies,
         questions=questions,
@@ -141,8 +146,8 @@ def _pool(part: pl.DataFrame, policies: tuple[str, ...], questions: npt.NDArray[
         valid=answer >= 0,
         stopped=dense("stopped").astype(bool),
         first=_first_of_class(answer),
-        tokens=dense("tokens").astype(float),
-        score=score.reshape(-1, samples),
+        tokens=known("tokens"),
+        score=known("score"),
     )
     _check_classes(pool)
     return pool

@@ -6,9 +6,10 @@ Every function returns one array of shape (rows, budgets) per metric, rows as in
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
+import numpy.typing as npt
 
 from searchlens.landscape._pool import Bools, Floats, Pool
 from searchlens.landscape._vote import class_sizes, expected_vote, prefix_vote
@@ -20,12 +21,12 @@ FirstFinish = Literal["shortest", "first_index"]
 def prefix(pool: Pool, budgets: Sequence[int], *, ties: Ties, first_finish: FirstFinish) -> dict[str, Floats]:
     """Readouts of the first n samples of the stream; ties in B and T go to the earlier sample."""
     at = np.asarray(budgets) - 1
-    unknown = np.isnan(pool.score[:, :1])
+    key = finish_key(pool, first_finish)
     values = {
         "P": pool.correct.cumsum(axis=1)[:, at] > 0,
         "Q": _columns(prefix_vote(pool, n, shared=ties == "fractional") for n in budgets),
-        "B": np.where(unknown, np.nan, _first_best(-pool.score, pool.correct, budgets)),
-        "T": _first_best(finish_key(pool, first_finish), _finished(pool) & pool.correct, budgets),
+        "B": _where_known(pool.score, _first_best(-pool.score, pool.correct, budgets)),
+        "T": _where_known(key, _first_best(key, _finished(pool) & pool.correct, budgets)),
         "distinct": (_opens(pool) & pool.valid).cumsum(axis=1)[:, at],
         "C": pool.tokens.cumsum(axis=1)[:, at],
         "valid": pool.valid.cumsum(axis=1)[:, at] / (at + 1),
@@ -40,13 +41,13 @@ def expected(pool: Pool, budgets: Sequence[int], *, first_finish: FirstFinish) -
     miss = missed(samples, budgets)
     n = np.asarray(budgets, float)
     sizes = class_sizes(pool, samples)
-    unknown = np.isnan(pool.score[:, :1])
+    key = finish_key(pool, first_finish)
     finished = _finished(pool) & pool.correct
     values = {
         "P": 1 - miss[pool.correct.sum(axis=1)],
         "Q": expected_vote(pool, budgets),
-        "B": np.where(unknown, np.nan, expected_best(-pool.score, pool.correct, budgets)),
-        "T": expected_best(finish_key(pool, first_finish), finished, budgets),
+        "B": _where_known(pool.score, expected_best(-pool.score, pool.correct, budgets)),
+        "T": _where_known(key, expected_best(key, finished, budgets)),
         "distinct": _columns((1 - miss[:, i])[sizes].sum(axis=1) for i in range(len(budgets))),
         "C": pool.tokens.mean(axis=1)[:, None] * n,
         "valid": np.repeat(pool.valid.mean(axis=1)[:, None], len(budgets), axis=1),
@@ -94,9 +95,17 @@ def expected_best(key: Floats, credit: Bools, budgets: Sequence[int]) -> Floats:
 
 
 def finish_key(pool: Pool, first_finish: FirstFinish) -> Floats:
-    """What the first to finish has least of: generated tokens, or nothing (then order decides); inf if unfinished."""
+    """What the first to finish has least of: generated tokens, or nothing (then order decides); inf if unfinished.
+
+    NaN where it is generated tokens and they are unknown.
+    """
     cost = pool.tokens if first_finish == "shortest" else np.zeros_like(pool.tokens)
-    return np.where(_finished(pool), cost, np.inf)
+    return np.where(_finished(pool) | np.isnan(cost), cost, np.inf)
+
+
+def _where_known(key: Floats, values: npt.NDArray[Any]) -> Floats:
+    """Undefined for the rows of a policy whose key is unknown."""
+    return np.where(np.isnan(key[:, :1]), np.nan, values)
 
 
 def _finished(pool: Pool) -> Bools:

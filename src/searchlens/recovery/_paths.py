@@ -98,11 +98,11 @@ def geometry(base: Landscape, rl: Landscape) -> pl.DataFrame:
     polars.DataFrame
         ``schemas.GEOMETRY``, prefix readouts. C is the natural logarithm of the generated tokens per question, scaled
         so that the Base landscape spans [0, 1]; RL points share the scale and may leave it. C is 0 where all of Base
-        costs the same.
+        costs the same, and null, as T may be, where token counts are unknown.
     """
     wide = [_wide(landscape).with_columns(model=pl.lit(model)) for model, landscape in (("base", base), ("rl", rl))]
-    cost = wide[0]["C"].to_numpy()
-    span = float(np.ptp(cost))
+    cost = wide[0]["C"].drop_nulls().to_numpy()
+    span = float(np.ptp(cost)) if len(cost) else 0.0
     scaled = (pl.col("C") - float(cost.min())) / span if span > 0 else pl.lit(0.0)
     return pl.concat(wide).with_columns(C=scaled).select(GEOMETRY.names()).cast(GEOMETRY)
 
@@ -122,7 +122,7 @@ def distance(place: pl.DataFrame, components: Components, options: RecoveryOptio
     Returns
     -------
     ndarray, shape (rows, rows)
-        Symmetric, zero on the diagonal.
+        Coordinates unknown on either side count as equal. Symmetric, zero on the diagonal.
 
     Raises
     ------
@@ -139,7 +139,7 @@ def distance(place: pl.DataFrame, components: Components, options: RecoveryOptio
     z = place.select(COORDINATES).to_numpy()
     log_budget = np.log(place["budget"].to_numpy().astype(float))
     differ = (codes[:, :, None] != codes[:, None, :]).mean(axis=0)
-    behaviour = np.abs(z[:, None, :] - z[None, :, :]).sum(axis=2)
+    behaviour = np.nansum(np.abs(z[:, None, :] - z[None, :, :]), axis=2)
     budget = np.abs(log_budget[:, None] - log_budget[None, :])
     total: Floats = options.l_comp * differ + options.l_z * behaviour + options.l_b * budget
     return total
