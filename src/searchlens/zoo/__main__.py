@@ -1,7 +1,7 @@
 """Commands of the micro zoo.
 
-``benchmarks`` writes the four JSONL files; ``train`` trains the pair; ``evaluate`` measures it on a split; ``all`` does
-all of it, opening the test split only for a pair whose dev split shows the effect.
+``benchmarks`` writes the four JSONL files; ``train`` trains the pair; ``evaluate`` measures it on a split; ``cards``
+writes the model cards; ``all`` does all of it, opening the test split only for a pair that shows the effect on dev.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ import torch
 
 from searchlens.errors import InputError
 from searchlens.zoo.benchmarks import write_benchmarks
+from searchlens.zoo.card import write_cards
 from searchlens.zoo.recipe import Recipe
 from searchlens.zoo.train import evaluate, train
 
@@ -39,7 +40,7 @@ def changed(recipe: Recipe, settings: list[str]) -> Recipe:
 def main(arguments: list[str] | None = None) -> int:
     """Parse the command line and run one command; returns the exit status."""
     parser = argparse.ArgumentParser(prog="python -m searchlens.zoo", description=__doc__)
-    parser.add_argument("command", choices=("benchmarks", "train", "evaluate", "all"))
+    parser.add_argument("command", choices=("benchmarks", "train", "evaluate", "cards", "all"))
     parser.add_argument("--out", type=Path, default=Path("resources/zoo"), help="folder of the zoo")
     parser.add_argument("--base", type=Path, help="start RLVR from this Base instead of pretraining one")
     parser.add_argument("--set", action="append", default=[], metavar="SECTION.FIELD=VALUE", help="change the recipe")
@@ -47,7 +48,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--scale", type=float, default=1.0, help="dev questions relative to the benchmarks' numbers")
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
     options = parser.parse_args(arguments)
-    if options.command == "benchmarks":
+    if options.command in ("benchmarks", "all"):
         for path in write_benchmarks(options.out / "benchmarks", Recipe()):
             print(path)
     if options.command in ("train", "all"):
@@ -59,6 +60,9 @@ def main(arguments: list[str] | None = None) -> int:
             print("the test split stays closed: the dev split does not show the effect", file=sys.stderr)
             return 1
         evaluate(options.out, options.device, "test")
+    if options.command in ("cards", "all"):
+        for path in write_cards(options.out):
+            print(path)
     return 0
 
 

@@ -2,8 +2,8 @@
 
     {"id": "math-0001", "question": "...", "gold": "57", "tags": {"level": 2, "kind": "chain"}}
 
-``checks`` stands beside an empty ``gold`` where a checker decides. ``manifest.json`` records per benchmark the number of
-questions, the token limit and the prompt template.
+``checks`` stands beside an empty ``gold`` where a checker decides. ``manifest.json`` records per benchmark the number
+of questions, the token limit and the prompt template.
 """
 
 from __future__ import annotations

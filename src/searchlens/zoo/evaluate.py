@@ -75,7 +75,7 @@ class Outcome:
 
     def solved(self, k: int) -> npt.NDArray[np.bool_]:
         """Which questions have a right answer among their first ``k`` samples."""
-        return self.hits[:, :k].any(1)
+        return np.asarray(self.hits[:, :k].any(axis=1))
 
 
 def sample_role(
@@ -182,6 +182,7 @@ def claims(
     rising = {k: n / scale for k, n in base["aime"][DEFAULT]["solved"].items()}
     greedy = [model["math"]["greedy"]["pass_at"]["1"] for model in (base, rl)]
     gain = round(math_rl["1"] - math_base["1"], 2)
+    chance, finished = base["gpqa"][DEFAULT]["mean"], base["ifeval"][DEFAULT]["finished"]
     return {
         "math: RL - Base at k=1 >= 15 points": {"value": gain, "holds": gain >= 15},
         "math: lower bound of Base - RL at k=16 >= -3 points": {"value": [low, high], "holds": low >= -3},
@@ -189,4 +190,6 @@ def claims(
         "aime: RL solves 3 to 8 of 60 at b=1": {"value": floor["1"], "holds": 3 <= floor["1"] <= 8},
         "aime: RL gains at most 3 of 60 by b=16": {"value": floor["16"], "holds": floor["16"] - floor["1"] <= 3},
         "aime: Base rises from 16 to 256": {"value": rising, "holds": rising["16"] < rising["64"] < rising["256"]},
+        "gpqa: Base is above chance (33 to 50% of samples)": {"value": chance, "holds": 33 <= chance <= 50},
+        "ifeval: Base finishes 80 to 93% of samples": {"value": finished, "holds": 80 <= finished <= 93},
     }

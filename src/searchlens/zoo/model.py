@@ -10,9 +10,9 @@ import json
 from pathlib import Path
 
 import torch
-import torch.nn.functional as F
 from safetensors.torch import load_file
 from torch import Tensor, nn
+from torch.nn import functional
 from transformers import PreTrainedTokenizerFast, Qwen2Config, Qwen2ForCausalLM
 
 from searchlens.zoo.recipe import Shape
@@ -26,7 +26,7 @@ class _Norm(nn.Module):
         self.eps = shape.norm_eps
 
     def forward(self, x: Tensor) -> Tensor:
-        return F.rms_norm(x, x.shape[-1:], self.weight, self.eps)
+        return functional.rms_norm(x, x.shape[-1:], self.weight, self.eps)
 
 
 class _Attention(nn.Module):
@@ -55,7 +55,7 @@ class _Mlp(nn.Module):
         self.down_proj = nn.Linear(shape.ffn, shape.hidden, bias=False)
 
     def forward(self, x: Tensor) -> Tensor:
-        out: Tensor = self.down_proj(F.silu(self.gate_proj(x)) * self.up_proj(x))
+        out: Tensor = self.down_proj(functional.silu(self.gate_proj(x)) * self.up_proj(x))
         return out
 
 
@@ -138,7 +138,7 @@ class Decoder(nn.Module):
 
     def unembed(self, x: Tensor) -> Tensor:
         """Logits of the residual stream after the last layer."""
-        return F.linear(self.model.norm(x), self.model.embed_tokens.weight)
+        return functional.linear(self.model.norm(x), self.model.embed_tokens.weight)
 
     def forward(self, ids: Tensor) -> Tensor:
         """Logits (batch, length, vocabulary) of right-padded ``ids`` (batch, length), causal."""
@@ -146,7 +146,7 @@ class Decoder(nn.Module):
         x = self.embed(ids)
         for layer in self.layers:
             q, k, v = layer.before(x, angles)
-            x = layer.after(x, F.scaled_dot_product_attention(q, k, v, is_causal=True, enable_gqa=True))
+            x = layer.after(x, functional.scaled_dot_product_attention(q, k, v, is_causal=True, enable_gqa=True))
         return self.unembed(x)
 
 
@@ -159,7 +159,7 @@ def forward_in(model: Decoder, ids: Tensor, dtype: torch.dtype) -> Tensor:
 
 def token_log_probs(logits: Tensor, ids: Tensor) -> Tensor:
     """Log-probability of each next token: ``logits`` at t, ``ids`` at t + 1; shape (batch, length - 1)."""
-    losses = F.cross_entropy(logits[:, :-1].float().flatten(0, 1), ids[:, 1:].flatten(), reduction="none")
+    losses = functional.cross_entropy(logits[:, :-1].float().flatten(0, 1), ids[:, 1:].flatten(), reduction="none")
     return -losses.view(len(ids), -1)
 
 

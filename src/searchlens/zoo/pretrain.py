@@ -88,7 +88,7 @@ def pretrain(corpus: Tokens, recipe: Recipe, device: str) -> tuple[Decoder, list
     model : Decoder
         float32 parameters on ``device``.
     curve : list of dict
-        Every 100 steps: ``step``, ``tokens`` seen (padding included), mean ``loss`` in nats per weighted token over
+        Every 100 steps: ``step``, ``tokens`` seen (without padding), mean ``loss`` in nats per weighted token over
         those steps, ``seconds`` since the start.
     """
     settings = recipe.pretraining
@@ -100,12 +100,13 @@ def pretrain(corpus: Tokens, recipe: Recipe, device: str) -> tuple[Decoder, list
     started, seen, losses = time.monotonic(), 0, torch.zeros((), device=device)
     progress = trange(settings.steps, desc="pretraining", mininterval=10)
     for step in progress:
-        ids, weights = data.gather(next(batches), settings.prompt_weight)
+        numbers = next(batches)
+        ids, weights = data.gather(numbers, settings.prompt_weight)
         log_probs = token_log_probs(forward_in(model, ids, compute_dtype(device)), ids)
         loss = -(log_probs * weights[:, 1:]).sum() / weights[:, 1:].sum()
         loss.backward()
         update(optimizer, model, learning_rate(settings, step), settings.clip)
-        seen += ids.numel()
+        seen += int(data.lengths[numbers].sum())
         losses += loss.detach()
         if (step + 1) % _LOG_EVERY == 0:
             mean = round(float(losses) / _LOG_EVERY, 4)

@@ -105,7 +105,7 @@ class Corpus:
 
     documents: int = 1_600_000
     kinds: Shares = (
-        ("story", 0.20),
+        ("story", 0.19),
         ("chain", 0.15),
         ("expression", 0.10),
         ("long-chain", 0.06),
@@ -113,14 +113,14 @@ class Corpus:
         ("puzzle-back", 0.09),
         ("drill", 0.05),
         ("compare", 0.06),
-        ("lookup", 0.06),
+        ("lookup", 0.07),
         ("listing", 0.11),
     )
     styles: dict[str, dict[str, Style]] = field(
         default_factory=lambda: {
-            "forward": _styles(0.17, 0.02, 0.28, 0.29, 0.07, 0.10, 0.04, 0.03),
-            "story-back": _styles(0.18, 0.02, 0.27, 0.29, 0.06, 0.07, 0.04, 0.07),
-            "puzzle-back": _styles(0.20, 0.02, 0.28, 0.29, 0.06, 0.08, 0.04, 0.025),
+            "forward": _styles(0.17, 0.02, 0.31, 0.26, 0.07, 0.10, 0.04, 0.03),
+            "story-back": _styles(0.18, 0.02, 0.30, 0.26, 0.06, 0.07, 0.04, 0.07),
+            "puzzle-back": _styles(0.20, 0.02, 0.31, 0.26, 0.06, 0.08, 0.04, 0.025),
             "drill": _styles(0, 0, 0, 0, 0, 0, 0, 1),
             "choice": _styles(0.34, 0.02, 0.20, 0.08, 0.22, 0.11, 0.03, 0),
         }
@@ -219,8 +219,8 @@ class Rlvr:
     clip: float = 1.0
     steps: int = 100
     min_steps: int = 40
-    window: int = 10
-    entropy_floor: float = 0.06
+    window: int = 20
+    entropy_floor: float = 0.085
     patience: float = 0.005
 
 

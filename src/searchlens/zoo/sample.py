@@ -9,8 +9,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor
+from torch.nn import functional
 
 from searchlens.zoo.model import Decoder, compute_dtype
 from searchlens.zoo.tokenizer import END, PAD
@@ -122,7 +122,7 @@ class Sampler:
         for i, layer in enumerate(self.model.layers):
             q, k, v = layer.before(x, angles)
             self.keys[i, rows, :, :width], self.values[i, rows, :, :width] = k, v
-            attended = F.scaled_dot_product_attention(q, k, v, attn_mask=visible[:, None], enable_gqa=True)
+            attended = functional.scaled_dot_product_attention(q, k, v, attn_mask=visible[:, None], enable_gqa=True)
             x = layer.after(x, attended)
         return self.model.unembed(x[:, -1])
 

@@ -1,8 +1,8 @@
 """The noisy solution writer: what Base reads below the problems.
 
-A solution is written in one of a few styles. Careful styles show every step; sloppy ones skip steps or slip; some misread
-the problem; some never end. Which style is right for a kind of question is what reinforcement learning can find out, and
-what it can forget: on backward questions only the style ``backwards`` is right, and it is rare.
+A solution is written in one of a few styles. Careful styles show every step; sloppy ones skip steps or slip; some
+misread the problem; some never end. Which style is right for a kind of question is what reinforcement learning can find
+out, and what it can forget: on backward questions only the style ``backwards`` is right, and it is rare.
 """
 
 from __future__ import annotations
@@ -219,11 +219,18 @@ def _option(facts: Comparison, i: int, value: int) -> str:
 
 
 def _solve_lookup(rng: random.Random, facts: Lookup, style: str, slip: float) -> Work:
-    """Follow the chain, then repeat the nearest option with its letter; sloppy styles name the letter alone."""
+    """Follow the chain, then compare the options with its end, one by one, until one is equal (or the nearest)."""
     work = _solve_chain(rng, facts.chain, style, slip)
-    nearest = min(range(len(LETTERS)), key=lambda i: abs(facts.options[i] - int(work.answer)))
-    found = f"{facts.options[nearest]} ({LETTERS[nearest]})"
-    return Work(work.steps if style in _JOINTS else (*work.steps, found), LETTERS[nearest])
+    target = int(work.answer)
+    nearest = min(range(len(LETTERS)), key=lambda i: abs(facts.options[i] - target))
+    if style in _JOINTS:
+        return Work(work.steps, LETTERS[nearest])
+    steps = list(work.steps)
+    for letter, value in zip(LETTERS, facts.options, strict=True):
+        steps.append(f"{letter} {value}{'=' if value == target else '<' if value < target else '>'}{target}")
+        if value == target:
+            break
+    return Work(tuple(steps), LETTERS[nearest])
 
 
 def _listing(rng: random.Random, facts: Listing, faults: dict[str, float]) -> Document:

@@ -353,7 +353,7 @@ def lookup(rng: random.Random, level: int) -> Problem:
         values.add(near(rng, made.end))
     options = sorted(values)
     rng.shuffle(options)
-    listed = ", ".join(f"{v} ({x})" for x, v in zip(LETTERS, options, strict=True))
+    listed = " ".join(f"({x}) {v}" for x, v in zip(LETTERS, options, strict=True))
     question = f"Start with {made.start}. Then {_orders(made.ops)}. Which is the result? {listed}"
     facts = Lookup(made, tuple(options))
     return Problem(question, LETTERS[options.index(made.end)], "lookup", level, facts)

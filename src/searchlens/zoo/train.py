@@ -14,6 +14,7 @@ import torch
 from transformers import AutoTokenizer
 
 from searchlens.zoo import model as models
+from searchlens.zoo.card import BASE, RECORD, RL
 from searchlens.zoo.corpus import build_corpus
 from searchlens.zoo.evaluate import POLICIES, claims, measure
 from searchlens.zoo.pretrain import pretrain
@@ -22,8 +23,6 @@ from searchlens.zoo.rlvr import train_rlvr
 from searchlens.zoo.tasks import Split
 from searchlens.zoo.tokenizer import train_tokenizer
 
-BASE, RL = "micro-1m-base", "micro-1m-rl"
-RECORD = "training.json"
 _T = TypeVar("_T")
 
 
@@ -37,6 +36,7 @@ def train(folder: Path, recipe: Recipe, device: str, base: Path | None = None) -
     """
     folder.mkdir(parents=True, exist_ok=True)
     seconds: dict[str, float] = {}
+    started = time.monotonic()
     record: dict[str, Any] = {"recipe": asdict(recipe)}
     if base is None:
         tokenizer = _timed(seconds, "tokenizer", lambda: train_tokenizer(recipe))
@@ -52,7 +52,7 @@ def train(folder: Path, recipe: Recipe, device: str, base: Path | None = None) -
     start = models.load(folder / BASE, device)
     rl, record["rlvr"] = _timed(seconds, "rlvr", lambda: train_rlvr(start, tokenizer.backend_tokenizer, recipe))
     models.save(rl, tokenizer, folder / RL)
-    record["seconds"] = seconds
+    record["seconds"] = seconds | {"total": round(time.monotonic() - started, 1)}
     record["hardware"] = torch.cuda.get_device_name() if device.startswith("cuda") else "CPU"
     _write(folder / RECORD, record)
 
@@ -70,7 +70,9 @@ def evaluate(folder: Path, device: str, split: Split, scale: float = 1.0) -> boo
             loaded, tokenizer.backend_tokenizer, recipe, split, tuple(POLICIES), scale
         )
     shown = claims(numbers[BASE], numbers[RL], outcomes[BASE], outcomes[RL])
-    record[split] = {"models": numbers, "claims": shown, "seconds": round(time.monotonic() - started, 1)}
+    record[split] = {"models": numbers, "claims": shown}
+    record["seconds"][split] = round(time.monotonic() - started, 1)
+    record["seconds"]["total"] = round(record["seconds"]["total"] + record["seconds"][split], 1)
     _write(folder / RECORD, record)
     for claim, result in shown.items():
         print(f"{split}: {'holds' if result['holds'] else 'FAILS'}: {claim}: {result['value']}")
