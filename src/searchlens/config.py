@@ -54,8 +54,8 @@ class Checkpoint(Strict):
     """Where to run; recorded with each shard, not part of the generation id."""
     template: str = "zoo"
     """Prompt template; Base and RL of a pair share one."""
-    max_rows: Positive = 512
-    """Most samples decoded at once."""
+    max_rows: Positive | None = None
+    """Most samples decoded at once; by default what suits the device."""
 
 
 class Pair(Strict):

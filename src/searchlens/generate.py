@@ -140,12 +140,18 @@ class Job:
                 f"checkpoint {self.folder} has fingerprint {found[:12]}…, the configuration declares {declared[:12]}…",
                 f"restore the files, or update checkpoints.{self.pool.checkpoint}.sha256 if the change is meant",
             )
-        from searchlens.engines.transformers import TransformersEngine  # torch takes seconds to import
+        import torch  # takes seconds to import
+
+        from searchlens.engines.transformers import TransformersEngine
+
+        device = self.spec["device"]
+        if device == "auto":
+            device = "cuda" if torch.cuda.is_available() else "cpu"
 
         started = time.monotonic()
         engine = TransformersEngine(
             str(self.folder),
-            device=self.spec["device"],
+            device=device,
             dtype=self.spec["dtype"],
             max_rows=self.spec["max_rows"],
             threads=self.threads,

@@ -236,10 +236,10 @@ def _channels(grid_: Grid) -> dict[str, str]:
     }
 
 
-def half_widths(points: dict[tuple[str, str], pl.DataFrame]) -> pl.DataFrame:
+def half_widths(points: dict[tuple[str, str], pl.DataFrame], without: Iterable[str] = ()) -> pl.DataFrame:
     """Median half-width of the intervals over policies, per cell, metric, readout and budget."""
     parts = [
-        frame.filter(pl.col("metric").is_in(["P", "Q"]))
+        frame.filter(pl.col("metric").is_in(["P", "Q"]), ~pl.col("policy").is_in(list(without)))
         .group_by("metric", "readout", "budget", "questions", maintain_order=True)
         .agg(half_width=((pl.col("hi") - pl.col("lo")) / 2).median())
         .select(pl.lit(checkpoint).alias("checkpoint"), pl.lit(benchmark).alias("benchmark"), pl.all())
@@ -267,7 +267,7 @@ def write_tables(grid_: Grid, output: Path) -> None:
         "recovery_paths": tables.recovery_paths(cells),
         "same_policy_counts": tables.same_policy_counts(cells),
         "operating_points": tables.operating_points(points),
-        "intervals": tables.intervals(half_widths(points)),
+        "intervals": tables.intervals(half_widths(points, grid_.config["references"])),
         "udf_cost": tables.udf_cost(costs(grid_), _channels(grid_)),
     }
     for name, table in made.items():
@@ -275,25 +275,31 @@ def write_tables(grid_: Grid, output: Path) -> None:
     _pass_curves(grid_, output)
 
 
+def _summary_line(grid_: Grid, row: dict[str, Any]) -> str:
+    cell, source = f"{row['pair']}/{row['benchmark']}", _source(grid_, row["pair"], row["benchmark"])
+    if row["gap_first"] is None:
+        return f"  {cell}: {grid_.config['default_policy']} was not sampled from both models"
+    gaps = "   ".join(
+        f"N={row[f'{which}_budget']}: {100 * row[f'gap_{which}']:+6.1f}"
+        f" [{100 * row[f'gap_{which}_lo']:+.1f}, {100 * row[f'gap_{which}_hi']:+.1f}]"
+        for which in ("first", "last")
+    )
+    return f"  {cell:20} {gaps}   RL inside Base's support at {row['inside']}/{row['budgets']} budgets ({source})"
+
+
 def summarise(grid_: Grid) -> str:
     """The study in a few lines, from its tables."""
     from searchlens.figures.style import METRIC_NAMES
 
     tables = grid_.results / "tables"
+    if not (tables / "recovery_summary.csv").exists():
+        raise InputError(f"{tables} has no tables yet", "run snakemake first")
     found = pl.read_csv(tables / "recovery_summary.csv").filter(pl.col("metric") == "P")
     widths = pl.read_csv(tables / "intervals.csv").filter(pl.col("metric") == "P", pl.col("readout") == "prefix")
     lines = [
         f"Base - RL under {grid_.config['default_policy']}, {METRIC_NAMES['P']}, in percentage points (95% interval):"
     ]
-    for row in found.iter_rows(named=True):
-        gaps = "   ".join(
-            f"N={row[f'{which}_budget']}: {100 * row[f'gap_{which}']:+6.1f}"
-            f" [{100 * row[f'gap_{which}_lo']:+.1f}, {100 * row[f'gap_{which}_hi']:+.1f}]"
-            for which in ("first", "last")
-        )
-        source = _source(grid_, row["pair"], row["benchmark"])
-        inside = f"RL inside Base's support at {row['inside']}/{row['budgets']} budgets ({source})"
-        lines.append(f"  {row['pair']}/{row['benchmark']:7} {gaps}   {inside}")
+    lines += [_summary_line(grid_, row) for row in found.iter_rows(named=True)]
     half = widths.group_by("benchmark", maintain_order=True).agg(pl.col("half_width").median())
     told = ", ".join(f"{name} {100 * width:.1f}" for name, width in half.iter_rows())
     lines.append(f"median half-width of the 95% intervals, in points: {told}")
@@ -317,9 +323,7 @@ def _imported_questions(grid_: Grid, benchmark: str) -> tuple[Any, str, bool]:
     return None, f"{grid_.config['results']}/imports/{benchmark}/questions.jsonl", False
 
 
-def import_samples(
-    grid_: Grid, path: Path, pair: str, role: str, benchmark: str, policy: str, grader: str
-) -> Shard:
+def import_samples(grid_: Grid, path: Path, pair: str, role: str, benchmark: str, policy: str, grader: str) -> Shard:
     """Put somebody's samples into the store and register them, so that the next run reads them like our own.
 
     Raises
