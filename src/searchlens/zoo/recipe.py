@@ -93,8 +93,9 @@ class Corpus:
     kinds : Shares
         Kinds of question.
     styles : mapping
-        Group of kinds to its styles. Groups: ``forward`` (method as told is right), ``story-back`` and ``puzzle-back``
-        (the style ``backwards`` is the only right one), ``drill`` and ``choice``.
+        Group of kinds to its styles. Groups: ``forward`` and ``story`` (the method as told is right; stories are more
+        often solved in the head), ``story-back`` and ``puzzle-back`` (the style ``backwards`` is the only right one),
+        ``drill`` and ``choice``.
     unboxed : float
         Probability that a solution forgets the box around its answer.
     endless_check : float
@@ -119,7 +120,8 @@ class Corpus:
     styles: dict[str, dict[str, Style]] = field(
         default_factory=lambda: {
             "forward": _styles(0.17, 0.02, 0.31, 0.26, 0.07, 0.10, 0.04, 0.03),
-            "story-back": _styles(0.18, 0.02, 0.30, 0.26, 0.06, 0.07, 0.04, 0.07),
+            "story": _styles(0.17, 0.02, 0.26, 0.31, 0.07, 0.10, 0.04, 0.03),
+            "story-back": _styles(0.18, 0.02, 0.25, 0.30, 0.06, 0.07, 0.04, 0.08),
             "puzzle-back": _styles(0.20, 0.02, 0.31, 0.26, 0.06, 0.08, 0.04, 0.025),
             "drill": _styles(0, 0, 0, 0, 0, 0, 0, 1),
             "choice": _styles(0.34, 0.02, 0.20, 0.08, 0.22, 0.11, 0.03, 0),
@@ -130,7 +132,7 @@ class Corpus:
     listing_faults: Shares = (
         ("short", 0.08),
         ("over", 0.05),
-        ("endless", 0.22),
+        ("endless", 0.17),
         ("case", 0.07),
         ("separator", 0.06),
         ("closing", 0.10),
@@ -228,7 +230,7 @@ class Rlvr:
 class Recipe:
     """The whole zoo. Two runs with equal recipes differ only by the order of floating-point sums on the GPU."""
 
-    benchmark_seed: int = 20
+    benchmark_seed: int = 21
     corpus_seed: int = 1
     model_seed: int = 0
     rl_seed: int = 99

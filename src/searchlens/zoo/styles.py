@@ -35,8 +35,13 @@ from searchlens.zoo.tasks import (
     prompt,
 )
 
-GROUPS = {"story-back": "story-back", "puzzle-back": "puzzle-back", "drill": "drill", "compare": "choice"} | {
-    "lookup": "choice"
+GROUPS = {
+    "story": "story",
+    "story-back": "story-back",
+    "puzzle-back": "puzzle-back",
+    "drill": "drill",
+    "compare": "choice",
+    "lookup": "choice",
 }
 """Group of styles of a kind; every other kind is ``forward``."""
 
