@@ -1,0 +1,298 @@
+"""The Llama family as a lean forward pass over a flat list of tokens.
+
+Llama, Mistral, Qwen2 and Qwen3 are one architecture with switches. Weights come from transformers and are fused here
+(query, key and value; gate and up). Rows of the input need not belong together: what attends to what is the caller's
+business, handed in as a function, so that prefill and decode share everything else.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from searchlens.engines._sampling import padded_vocab
+from searchlens.errors import InputError
+
+SUPPORTED = ("llama", "mistral", "qwen2", "qwen3")
+_STATIC_ROPE = ("default", "linear", "llama3", "yarn")
+_CPU_ROWS = 32  # oneDNN compiles a kernel per number of rows, at milliseconds each: few numbers of rows
+
+
+class Attend(Protocol):
+    """Attention of one layer.
+
+    Parameters are the layer, queries of shape (rows, heads, head_dim), already scaled, and keys and values of shape
+    (rows, 2, kv_heads, head_dim); the result has shape (rows, heads * head_dim). Rows beyond the caller's own are
+    padding.
+    """
+
+    def __call__(self, layer: int, queries: Tensor, keys_values: Tensor) -> Tensor: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """Sizes of a model; ``max_len`` is the longest sequence it can attend to."""
+
+    layers: int
+    hidden: int
+    heads: int
+    kv_heads: int
+    head_dim: int
+    vocab: int
+    max_len: int
+
+    @property
+    def repeat(self) -> int:
+        """Query heads per key-value head."""
+        return self.heads // self.kv_heads
+
+
+class _Linear:
+    """``x @ weight.T + bias``, on a CPU by oneDNN where this build of torch has it.
+
+    torch sends float32 matrix products to MKL, which uses half of the vector width on CPUs that are not Intel's.
+    """
+
+    def __init__(self, weight: Tensor, bias: Tensor | None) -> None:
+        self.weight = weight.contiguous()
+        self.bias = bias
+        self._onednn: Callable[..., Tensor] | None = None
+        if weight.device.type == "cpu" and torch.backends.mkldnn.is_available():
+            self._onednn = getattr(torch.ops.mkldnn, "_linear_pointwise", None)
+
+    def __call__(self, x: Tensor) -> Tensor:
+        """Return a new tensor, shape (rows, out)."""
+        if self._onednn is not None:
+            return self._onednn(x, self.weight, self.bias, "none", [], "")
+        return functional.linear(x, self.weight, self.bias)
+
+    def add(self, x: Tensor, residual: Tensor) -> Tensor:
+        """Return ``residual + self(x)``; may overwrite `residual`."""
+        if self.bias is None and x.device.type == "cuda":
+            return torch.addmm(residual, x, self.weight.t())
+        return residual.add_(self(x))
+
+
+@dataclass(frozen=True, slots=True)
+class _Layer:
+    norm: Tensor
+    qkv: _Linear
+    query_norm: Tensor | None
+    key_norm: Tensor | None
+    out: _Linear
+    mlp_norm: Tensor
+    gate_up: _Linear
+    down: _Linear
+
+
+class Llama:
+    """Weights on a device and the forward pass.
+
+    Parameters
+    ----------
+    model : transformers.PreTrainedModel
+        A causal language model of a supported family; its weights are taken over one by one.
+    device : torch.device
+    """
+
+    def __init__(self, model: Any, device: torch.device) -> None:
+        config, body = model.config, model.model
+        head_dim = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
+        self.shape = Shape(
+            layers=config.num_hidden_layers,
+            hidden=config.hidden_size,
+            heads=config.num_attention_heads,
+            kv_heads=config.num_key_value_heads,
+            head_dim=head_dim,
+            vocab=config.vocab_size,
+            max_len=_max_len(config),
+        )
+        self.dtype: torch.dtype = model.dtype
+        self.device = device
+        self._eps = float(config.rms_norm_eps)
+        self._scale = 1 / math.sqrt(head_dim)
+        self._embedding = body.embed_tokens.weight.detach().to(device)
+        self._head = self._load_head(model)
+        self._layers = [self._load(layer) for layer in body.layers]
+        self._norm = body.norm.weight.detach().to(device)
+        self._rotations = _rotations(body.rotary_emb, self.shape.max_len, device)
+
+    def forward(self, tokens: Tensor, positions: Tensor, attend: Attend) -> Tensor:
+        """Return the final hidden states, shape (rows, hidden), with as many rows as `tokens`.
+
+        Parameters
+        ----------
+        tokens, positions : int64 tensors, shape (rows,)
+        attend : Attend
+            Called once per layer.
+        """
+        rows = tokens.shape[0]
+        padding = self.padding(rows)
+        if padding:
+            tokens, positions = functional.pad(tokens, (0, padding)), functional.pad(positions, (0, padding))
+        x = self._embedding.index_select(0, tokens)
+        rotation = self._rotations.index_select(0, positions)[:, None]
+        for index, layer in enumerate(self._layers):
+            queries, keys_values = self._project(layer, self._rms(x, layer.norm), rotation)
+            x = layer.out.add(attend(index, queries, keys_values), x)
+            gate, up = layer.gate_up(self._rms(x, layer.mlp_norm)).chunk(2, -1)
+            x = layer.down.add(functional.silu(gate, inplace=True).mul_(up), x)
+        return self._rms(x[:rows], self._norm)
+
+    def logits(self, hidden: Tensor) -> Tensor:
+        """Return float32 logits, shape (rows, padded vocabulary); padding columns are zero."""
+        rows = hidden.shape[0]
+        padding = self.padding(rows)
+        return self._head(functional.pad(hidden, (0, 0, 0, padding)) if padding else hidden)[:rows].float()
+
+    def padding(self, rows: int) -> int:
+        """Return how many rows the matrix products want on top."""
+        return -rows % _CPU_ROWS if self.device.type == "cpu" else 0
+
+    def _project(self, layer: _Layer, x: Tensor, rotation: Tensor) -> tuple[Tensor, Tensor]:
+        """Return rotated, scaled queries, and rotated keys beside values."""
+        shape, rows = self.shape, x.shape[0]
+        heads = layer.qkv(x).view(rows, shape.heads + 2 * shape.kv_heads, shape.head_dim)
+        turned = heads[:, : shape.heads + shape.kv_heads]
+        if layer.query_norm is not None and layer.key_norm is not None:
+            turned[:, : shape.heads] = self._rms(turned[:, : shape.heads], layer.query_norm)
+            turned[:, shape.heads :] = self._rms(turned[:, shape.heads :], layer.key_norm)
+        if self.dtype == torch.float32:
+            torch.view_as_complex(turned.unflatten(-1, (-1, 2))).mul_(rotation)
+        else:
+            pairs = torch.view_as_complex(turned.float().unflatten(-1, (-1, 2)))
+            turned.copy_(torch.view_as_real(pairs * rotation).flatten(-2))
+        queries = heads[:, : shape.heads] * self._scale
+        return queries, heads[:, shape.heads :].unflatten(1, (2, shape.kv_heads))
+
+    def _rms(self, x: Tensor, weight: Tensor) -> Tensor:
+        return functional.rms_norm(x, (x.shape[-1],), weight, self._eps)
+
+    def _load(self, layer: Any) -> _Layer:
+        """Fuse and move one layer, and let go of the original."""
+        attention, mlp = layer.self_attn, layer.mlp
+        pairs = _pairs(self.shape.head_dim)
+        query_norm, key_norm = getattr(attention, "q_norm", None), getattr(attention, "k_norm", None)
+        loaded = _Layer(
+            norm=layer.input_layernorm.weight.detach().to(self.device),
+            qkv=self._fuse(
+                (attention.q_proj, pairs.repeat(self.shape.heads, 1)),
+                (attention.k_proj, pairs.repeat(self.shape.kv_heads, 1)),
+                (attention.v_proj, None),
+            ),
+            query_norm=None if query_norm is None else query_norm.weight.detach()[pairs].to(self.device),
+            key_norm=None if key_norm is None else key_norm.weight.detach()[pairs].to(self.device),
+            out=self._fuse((attention.o_proj, None)),
+            mlp_norm=layer.post_attention_layernorm.weight.detach().to(self.device),
+            gate_up=self._fuse((mlp.gate_proj, None), (mlp.up_proj, None)),
+            down=self._fuse((mlp.down_proj, None)),
+        )
+        layer.to("meta")
+        return loaded
+
+    def _fuse(self, *parts: tuple[Any, Tensor | None]) -> _Linear:
+        """Stack linear layers, with the rows of a head in a new order where one is given."""
+        weights, biases = [], []
+        for linear, order in parts:
+            weight = linear.weight.detach()
+            bias = linear.bias.detach() if linear.bias is not None else weight.new_zeros(weight.shape[0])
+            if order is not None:
+                index = (order + torch.arange(order.shape[0])[:, None] * order.shape[1]).flatten()
+                weight, bias = weight[index], bias[index]
+            weights.append(weight.to(self.device))
+            biases.append(bias.to(self.device))
+        has_bias = any(linear.bias is not None for linear, _ in parts)
+        return _Linear(torch.cat(weights), torch.cat(biases) if has_bias else None)
+
+    def _load_head(self, model: Any) -> _Linear:
+        weight, bias = model.lm_head.weight.detach(), model.lm_head.bias
+        padding = padded_vocab(self.shape.vocab) - weight.shape[0]
+        if not padding and bias is None and weight.data_ptr() == model.model.embed_tokens.weight.data_ptr():
+            return _Linear(self._embedding, None)
+        bias = None if bias is None else functional.pad(bias.detach(), (0, padding)).to(self.device)
+        return _Linear(functional.pad(weight, (0, 0, 0, padding)).to(self.device), bias)
+
+
+def load(path: str | Path, revision: str | None, device: torch.device, dtype: torch.dtype) -> tuple[Llama, Any]:
+    """Load a model in transformers' layout.
+
+    Parameters
+    ----------
+    path : str or Path
+        A folder, or a hub id.
+    revision : str or None
+        Of a hub id.
+    device : torch.device
+    dtype : torch.dtype
+        float32 or bfloat16.
+
+    Returns
+    -------
+    tuple of (Llama, transformers.PreTrainedConfig)
+
+    Raises
+    ------
+    InputError
+        If files are missing or unreadable, or the architecture is not supported.
+    """
+    from transformers import AutoConfig, AutoModelForCausalLM  # 2 s: only where a model is loaded
+    from transformers.utils import logging
+
+    logging.disable_progress_bar()
+    try:
+        config = AutoConfig.from_pretrained(path, revision=revision)
+        _check(config, path)
+        model, info = AutoModelForCausalLM.from_pretrained(
+            path, revision=revision, config=config, dtype=dtype, output_loading_info=True
+        )
+    except (OSError, ValueError, KeyError, RuntimeError) as error:
+        raise InputError(
+            f"{path}: cannot load a model from here ({error})",
+            "Give a folder with config.json and *.safetensors, or a hub id whose files are in the local cache.",
+        ) from error
+    if info["missing_keys"]:
+        raise InputError(f"{path}: the weight files lack {', '.join(sorted(info['missing_keys']))}")
+    return Llama(model, device), config
+
+
+def _check(config: Any, path: str | Path) -> None:
+    """Refuse what the forward pass would compute wrongly."""
+    if config.model_type not in SUPPORTED:
+        raise InputError(
+            f"{path}: model type {config.model_type!r} is not supported by the embedded engine, which has "
+            f"{', '.join(SUPPORTED)}",
+            "Use the vllm engine for other architectures.",
+        )
+    if config.hidden_act != "silu":
+        raise InputError(f"{path}: activation {config.hidden_act!r} is not supported, only 'silu'")
+    rope = config.rope_parameters["rope_type"]
+    if rope not in _STATIC_ROPE:
+        raise InputError(f"{path}: rope type {rope!r} is not supported, only {', '.join(_STATIC_ROPE)}")
+
+
+def _max_len(config: Any) -> int:
+    """Return the longest sequence on which every layer attends to everything before."""
+    window = getattr(config, "sliding_window", None)
+    return min(config.max_position_embeddings, window) if window else int(config.max_position_embeddings)
+
+
+def _pairs(head_dim: int) -> Tensor:
+    """Return the order that puts the two coordinates of each rotation side by side, as complex numbers want them.
+
+    transformers rotates coordinate i with i + head_dim / 2. Queries and keys are reordered alike, so their products
+    stay the same.
+    """
+    return torch.arange(head_dim).view(2, -1).t().flatten()
+
+
+def _rotations(rotary: Any, length: int, device: torch.device) -> Tensor:
+    """Return the rotation of each position as complex numbers, shape (length, head_dim / 2)."""
+    angles = torch.arange(length, dtype=torch.float32)[:, None] * rotary.inv_freq.float().cpu()
+    return torch.polar(torch.full_like(angles, float(rotary.attention_scaling)), angles).to(device)

@@ -1,0 +1,90 @@
+"""Where every random number comes from: keys are hashed, and draws are a pure function of (key, position).
+
+Nothing here has state, so a result cannot depend on the order in which samples finish or on what else is in a batch.
+Keys are hashed with SHA-256 because consecutive base seeds are not independent streams on every engine.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+
+import numpy as np
+import numpy.typing as npt
+
+_GOLDEN = np.uint64(0x9E3779B97F4A7C15)
+_MIX_1 = np.uint64(0xBF58476D1CE4E5B9)
+_MIX_2 = np.uint64(0x94D049BB133111EB)
+
+
+def _digest(key: tuple[str | int, ...]) -> bytes:
+    """Hash a key; JSON keeps ("a", "bc") and ("ab", "c"), or 1 and "1", apart."""
+    return hashlib.sha256(json.dumps(key, ensure_ascii=True, separators=(",", ":")).encode("ascii")).digest()
+
+
+def sample_seed(generation_id: str, question_id: str, sample: int) -> int:
+    """Return the seed of one sample.
+
+    Parameters
+    ----------
+    generation_id : str
+        What decides the generated tokens, already hashed.
+    question_id : str
+        Unique within the benchmark.
+    sample : int
+        Position in the pool of this question, from 0.
+
+    Returns
+    -------
+    int
+        In [0, 2**63), so that it fits a signed 64-bit column.
+    """
+    return int.from_bytes(_digest((generation_id, question_id, sample))[:8], "big") >> 1
+
+
+def generator(*key: str | int) -> np.random.Generator:
+    """Return a generator for everything random that is not a token: cut points, permutations, bootstrap draws.
+
+    Parameters
+    ----------
+    *key : str or int
+        What the numbers are for. Equal keys give equal streams; types count, so 1 and "1" differ.
+
+    Returns
+    -------
+    numpy.random.Generator
+        Philox, a counter-based generator, with a 128-bit key.
+    """
+    return np.random.Generator(np.random.Philox(key=int.from_bytes(_digest(key)[:16], "big")))
+
+
+def _mix(state: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
+    """Finalise SplitMix64 (a bijection of 64-bit words)."""
+    state = (state ^ (state >> np.uint64(30))) * _MIX_1
+    state = (state ^ (state >> np.uint64(27))) * _MIX_2
+    return state ^ (state >> np.uint64(31))
+
+
+def uniform(seeds: npt.NDArray[np.uint64], positions: npt.NDArray[np.int64]) -> npt.NDArray[np.float64]:
+    """Return one number in [0, 1) per (seed, position).
+
+    The number is the top 53 bits of ``mix(mix(seed) + (position + 1) * golden)``: output ``position`` of the SplitMix64
+    stream whose state starts at ``mix(seed)``.
+
+    Parameters
+    ----------
+    seeds : uint64 array, shape (n,)
+    positions : int64 array, shape (n,)
+        Index of the generated token, from 0.
+
+    Returns
+    -------
+    float64 array, shape (n,)
+        Multiples of 2**-53.
+
+    References
+    ----------
+    Steele, Lea and Flood (2014), Fast splittable pseudorandom number generators, OOPSLA.
+    """
+    counter = (positions.astype(np.uint64) + np.uint64(1)) * _GOLDEN
+    return (_mix(_mix(seeds) + counter) >> np.uint64(11)).astype(np.float64) * 2.0**-53
