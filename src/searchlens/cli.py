@@ -274,7 +274,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     int
         0; 2 for wrong input, whose message is printed without a traceback.
     """
-    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(message)s", datefmt="%H:%M:%S", stream=sys.stderr)
+    logging.basicConfig(format="%(asctime)s %(message)s", datefmt="%H:%M:%S", stream=sys.stderr)
+    log.setLevel(logging.INFO)  # ours; the libraries' chatter stays out
     args = _parser().parse_args(argv)
     try:
         args.run(args)

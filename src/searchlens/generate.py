@@ -251,7 +251,8 @@ def _finished(chunk: Chunk) -> tuple[pl.DataFrame, float] | None:
 
 def _made(job: Job, chunk: Chunk, progress: Progress) -> tuple[pl.DataFrame, float]:
     if kept := _finished(chunk):
-        progress.add(chunk.samples, "kept from an earlier run")
+        log.info("%s: %d samples kept from an earlier run", chunk.path.name, chunk.samples)
+        progress.add(chunk.samples)
         return kept
     started = time.monotonic()
     frame = sample_chunk(job, chunk, lambda count: progress.add(count, ", ".join(chunk.generation.policies)))

@@ -1,0 +1,322 @@
+"""The whole workflow on the committed micro pair, really sampled: what reruns, what does not, and that nothing is lost.
+
+One small study (two policies and greedy, eight questions, four samples) is built once and then edited, harmed and
+repaired by the tests in the order in which they stand.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import pytest
+import yaml
+
+ROOT = Path(__file__).parents[1]
+BIN = Path(sys.executable).parent
+ZOO = ROOT / "resources/zoo"
+DEFAULT = "topp0.95_t1.0"
+
+pytestmark = pytest.mark.xdist_group("workflow")
+
+
+def study() -> dict[str, Any]:
+    return {
+        "results": "results",
+        "samples": 4,
+        "budgets": [1, 2, 4],
+        "chunk_samples": 16,
+        "study": {"pairs": ["micro-1m"], "benchmarks": ["math"]},
+        "checkpoints": {name: {"path": str(ZOO / name)} for name in ("micro-1m-base", "micro-1m-rl")},
+        "pairs": {"micro-1m": {"base": "micro-1m-base", "rl": "micro-1m-rl"}},
+        "benchmarks": {
+            "math": {
+                "path": str(ZOO / "benchmarks/math.jsonl"),
+                "grader": "math",
+                "max_tokens": 96,
+                "questions": 8,
+                "pool": "two",
+            }
+        },
+        "policies": {"mine": {"local": {"temperature": 0.6}}, DEFAULT: None, "greedy": None},
+        "pools": {"two": ["mine", DEFAULT]},
+        "references": ["greedy"],
+        "landscape": {"draws": 100},
+    }
+
+
+@dataclass
+class Folder:
+    """A working directory with its configuration, and the two commands that a user has."""
+
+    path: Path
+    config: dict[str, Any]
+
+    def save(self) -> None:
+        (self.path / "config").mkdir(exist_ok=True)
+        for name in ("models", "benchmarks", "policies", "boptr"):
+            (self.path / "config" / f"{name}.yaml").write_text("{}\n")
+        (self.path / "config/config.yaml").write_text(yaml.safe_dump(self.config))
+
+    def run(self, *command: str, check: bool = True) -> subprocess.CompletedProcess[str]:
+        environment = {**os.environ, "PATH": f"{BIN}:{os.environ['PATH']}"}
+        done = subprocess.run(command, cwd=self.path, env=environment, capture_output=True, text=True, check=False)
+        assert done.returncode == 0 or not check, done.stdout + done.stderr
+        return done
+
+    def snakemake(self, *arguments: str, check: bool = True) -> subprocess.CompletedProcess[str]:
+        profile = str(ROOT / "profiles/default")
+        return self.run(
+            "snakemake",
+            "--snakefile",
+            str(ROOT / "Snakefile"),
+            "--workflow-profile",
+            profile,
+            "--cores",
+            "2",
+            *arguments,
+            check=check,
+        )
+
+    def searchlens(self, *arguments: str, check: bool = True) -> subprocess.CompletedProcess[str]:
+        return self.run("searchlens", *arguments, check=check)
+
+    def planned(self) -> dict[str, int]:
+        """Jobs per rule of a dry run."""
+        done = self.snakemake("-n")
+        rows = [line.split() for line in (done.stdout + done.stderr).splitlines()]
+        return {row[0]: int(row[1]) for row in rows if len(row) == 2 and row[1].isdigit() and row[0] != "total"}
+
+    def shards(self) -> dict[str, tuple[bytes, int]]:
+        """Content and time of every shard in the store."""
+        found = sorted((self.path / "results/generations").glob("*/*/*/*.parquet"))
+        return {str(path.relative_to(self.path)): (path.read_bytes(), path.stat().st_mtime_ns) for path in found}
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Folder]:
+    made = Folder(tmp_path_factory.mktemp("study"), study())
+    made.save()
+    made.snakemake()
+    yield made
+
+
+def test_the_first_run_makes_everything_and_the_second_nothing(folder: Folder) -> None:
+    assert len(folder.shards()) == 2 * 3
+    assert list((folder.path / "results/figures/micro-1m/math").glob("*.svg"))
+    assert (folder.path / "results/tables/udf_cost.csv").exists()
+    assert folder.planned() == {}
+
+
+def test_samples_follow_the_documented_schema_and_were_really_generated(folder: Folder) -> None:
+    path = next(iter(folder.shards()))
+    samples = pl.read_parquet(folder.path / path)
+    assert samples["n_tokens"].to_list() == [len(tokens) for tokens in samples["tokens"]]
+    assert samples["text"].n_unique() > 1
+    assert (samples["mean_logprob"] < 0).all()
+
+
+def test_editing_one_policy_samples_that_policy_only(folder: Folder) -> None:
+    before = folder.shards()
+    folder.config["policies"]["mine"]["local"]["temperature"] = 0.65
+    folder.save()
+    assert folder.planned()["generate"] == 2
+    folder.snakemake("samples")
+    after = folder.shards()
+    assert {path: after[path] for path in before} == before
+    assert len(after) == len(before) + 2
+
+
+def test_reverting_it_samples_nothing(folder: Folder) -> None:
+    before = folder.shards()
+    folder.config["policies"]["mine"]["local"]["temperature"] = 0.6
+    folder.save()
+    assert "generate" not in folder.planned()
+    folder.snakemake("samples")
+    assert folder.shards() == before
+
+
+def test_editing_anything_downstream_samples_nothing(folder: Folder) -> None:
+    folder.config["recovery"] = {"epsilon": 0.05}
+    folder.save()
+    planned = folder.planned()
+    assert "generate" not in planned
+    assert planned["recovery"] == 1
+
+
+def test_one_cell_by_its_path(folder: Folder) -> None:
+    target = "results/landscape/micro-1m-base/math/points.parquet"
+    (folder.path / target).unlink()
+    (folder.path / target).with_name("hits.parquet").unlink()
+    done = folder.snakemake(target)
+    assert (folder.path / target).exists(), done.stderr
+
+
+def test_lost_and_damaged_shards_are_reported_and_they_alone_are_made_again(folder: Folder) -> None:
+    folder.snakemake()
+    referenced = [line.split()[2] for line in folder.searchlens("plan").stdout.splitlines() if "micro-1m-" in line]
+    before = {path: content for path, content in folder.shards().items() if any(key in path for key in referenced)}
+    lost, flipped = (next(path for path in before if name in path) for name in ("micro-1m-base", "micro-1m-rl"))
+    (folder.path / lost).unlink()
+    content = bytearray(before[flipped][0])
+    content[len(content) // 2] ^= 1
+    (folder.path / flipped).write_bytes(content)
+
+    planned = folder.searchlens("plan").stdout
+    assert sum(line.split()[3] == "damaged" for line in planned.splitlines() if "micro-1m-" in line) == 2
+    verified = folder.searchlens("verify", check=False)
+    assert verified.returncode == 2
+    assert lost in verified.stdout
+    assert flipped in verified.stdout
+
+    assert folder.planned()["generate"] == 2
+    folder.snakemake()
+    after = folder.shards()
+    assert {path: after[path][0] for path in before} == {path: before[path][0] for path in before}, (
+        "sampling again gives the same bytes"
+    )
+    assert [path for path in before if after[path][1] != before[path][1]] == sorted([lost, flipped])
+    assert folder.searchlens("verify").returncode == 0
+    assert folder.planned() == {}
+
+
+def test_rerun_samples_one_policy_again(folder: Folder) -> None:
+    before = folder.shards()
+    folder.searchlens("rerun", "--model", "micro-1m-base", "--benchmark", "math", "--policy", "mine")
+    folder.snakemake("samples")
+    after = folder.shards()
+    assert {path: content for path, (content, _) in after.items()} == {
+        path: content for path, (content, _) in before.items()
+    }
+    assert sum(after[path][1] != before[path][1] for path in before) == 1
+
+
+def test_more_samples_extend_the_streams(folder: Folder) -> None:
+    before = folder.shards()
+    folder.config["samples"] = 8
+    folder.save()
+    folder.snakemake("samples")
+    after = folder.shards()
+    assert {path: after[path] for path in before} == before
+    assert any(path.endswith("s00004-00008.parquet") for path in after)
+    folder.config["samples"] = 4
+    folder.save()
+
+
+def test_a_killed_job_resumes_at_its_last_chunk(folder: Folder) -> None:
+    """kill -9 in the middle; what was finished is kept, and the result is what it would have been."""
+    folder.config["policies"]["mine"]["local"]["temperature"] = 0.7
+    folder.config["benchmarks"]["math"]["questions"] = 40
+    folder.save()
+    command = [str(BIN / "searchlens"), "generate", "--checkpoint", "micro-1m-base", "--benchmark", "math"]
+    running = subprocess.Popen(command, cwd=folder.path, stderr=subprocess.DEVNULL)
+    chunks: list[Path] = []
+    while running.poll() is None and len(chunks) < 2:
+        time.sleep(0.002)
+        chunks = list((folder.path / "results/generations").glob("*/*/*/chunks/*.chunk"))
+    running.send_signal(signal.SIGKILL)
+    running.wait()
+    kept = {path: path.read_bytes() for path in chunks if path.exists()}
+    log = folder.run(*command).stderr
+    assert not list((folder.path / "results/generations").glob("*/*/*/chunks"))
+    if kept:
+        assert "kept from an earlier run" in log
+    folder.config["benchmarks"]["math"]["questions"] = 8
+    folder.save()
+
+
+def test_two_runs_at_once_are_refused_by_name(folder: Folder) -> None:
+    from searchlens import config, files
+    from searchlens.grid import Grid
+
+    folder.config["seed"] = 7
+    folder.save()
+    grid = Grid(config.plain(config.validate(folder.config)), folder.path)
+    (pool,) = grid.pools("micro-1m-base", "math")
+    lock = folder.path / "results/locks" / f"micro-1m-base.math.{pool.name}"
+    with files.exclusive(lock, "elsewhere"):
+        done = folder.searchlens("generate", "--checkpoint", "micro-1m-base", "--benchmark", "math", check=False)
+    assert done.returncode == 2
+    assert "another run is sampling micro-1m-base/math" in done.stderr
+    folder.config["seed"] = 42
+    folder.save()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (
+            ("rerun", "--model", "micro-2m", "--benchmark", "math"),
+            "model 'micro-2m' is unknown; known: micro-1m-base, micro-1m-rl",
+        ),
+        (("rerun", "--model", "micro-1m-rl", "--benchmark", "maths"), "benchmark 'maths' is unknown"),
+        (
+            ("rerun", "--model", "micro-1m-rl", "--benchmark", "math", "--policy", "temp_9"),
+            "policy 'temp_9' is unknown",
+        ),
+        (("plan", "--config", "absent.yaml"), "cannot read absent.yaml"),
+    ],
+)
+def test_unknown_names_are_one_clear_error(folder: Folder, arguments: tuple[str, ...], says: str) -> None:
+    done = folder.searchlens(*arguments, check=False)
+    assert done.returncode == 2
+    assert says in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_a_wrong_key_stops_planning_before_anything_starts(folder: Folder) -> None:
+    folder.config["sample"] = 16
+    folder.save()
+    done = folder.snakemake("-n", check=False)
+    assert done.returncode == 1
+    assert "'sample' is unknown; did you mean 'samples'?" in done.stderr + done.stdout
+    del folder.config["sample"]
+    folder.save()
+
+
+def test_changed_weights_are_refused_before_sampling(folder: Folder, tmp_path: Path) -> None:
+    folder.config["checkpoints"]["micro-1m-base"]["sha256"] = "0" * 64
+    folder.save()
+    done = folder.searchlens("generate", "--checkpoint", "micro-1m-base", "--benchmark", "math", check=False)
+    assert done.returncode == 2
+    assert "has fingerprint" in done.stderr
+    del folder.config["checkpoints"]["micro-1m-base"]["sha256"]
+    folder.save()
+
+
+def test_imported_samples_are_read_like_our_own(folder: Folder) -> None:
+    """Both roles of an imported pair, graded, compared and drawn; then a second import extends nothing else."""
+    questions = [json.loads(line) for line in (ZOO / "benchmarks/math.jsonl").read_text().splitlines()[:8]]
+    for role, right in (("base", 1), ("rl", 3)):
+        rows = [
+            {
+                "question": q["id"],
+                "sample": s,
+                "text": f"So \\boxed{{{q['gold'] if s < right else 'x'}}}",
+                "tokens": 5 + s,
+                "logprob": -0.5 - s,
+            }
+            for q in questions
+            for s in range(4)
+        ]
+        path = folder.path / f"{role}.jsonl"
+        path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+        folder.searchlens(
+            "import", path.name, "--model", "theirs", "--role", role, "--benchmark", "math", "--policy", DEFAULT
+        )
+    before = folder.shards()
+    folder.snakemake()
+    assert folder.shards() == before, "importing samples nothing"
+    points = pl.read_parquet(folder.path / "results/landscape/theirs-rl/math/points.parquet")
+    found = points.filter((pl.col("metric") == "P") & (pl.col("readout") == "expected") & (pl.col("budget") == 1))
+    assert found["value"].to_list() == [0.75]
+    assert list((folder.path / "results/figures/theirs/math").glob("*.svg"))
