@@ -28,8 +28,8 @@ def steps_read_from(question: str) -> list[tuple[str, int]]:
     """The operations as a reader finds them in the text, without the generator's own facts."""
     found = []
     for sign, pattern in STORY.items():
-        for match in [*pattern.finditer(question), *re.finditer(rf"{ORDERS[sign]} (\d+)", question)]:
-            found.append((match.start(), sign, int(next(filter(None, match.groups())))))
+        matches = [*pattern.finditer(question), *re.finditer(rf"{ORDERS[sign]} (\d+)", question)]
+        found += [(match.start(), sign, int(next(filter(None, match.groups())))) for match in matches]
     return [(sign, b) for _, sign, b in sorted(found)]
 
 

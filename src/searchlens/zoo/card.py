@@ -81,8 +81,10 @@ tags: [micro-zoo, rlvr, synthetic]
 
 # {name}
 
-{what} About a million parameters, Qwen2 architecture, bf16. It solves small arithmetic problems and nothing else: it is
-a specimen for studying how a model before RLVR relates to the same model after it, on a laptop. How it was made, and
+{what}
+
+About a million parameters, Qwen2 architecture, bf16. It solves small arithmetic problems and nothing else: it is a
+specimen for studying, on a laptop, how a model before RLVR relates to the same model after it. How it was made, and
 which of its properties were designed: `docs/zoo.md`.
 
 Prompt: `Problem: {{question}}\\nSolution:\\n`; the answer stands in `\\boxed{{}}`; `<|endoftext|>` ends it.
@@ -97,8 +99,9 @@ Everything (corpus, Base, RL, both evaluations) took {minutes:.1f} minutes on {h
 ## Measured on the test split
 
 Policy {policy}, prefix readout of one sample stream. These test questions (seed {seed}) were opened once, after the
-recipe was fixed on dev. Recipe C of the list below had been measured on other questions of the test split (seed 20);
-when it was replaced, the test questions were drawn anew.
+recipe was fixed on dev. Recipe C of the list below had been measured on another draw of test questions (seed 20); when
+it was replaced, for reasons seen on dev too, the test questions were drawn anew. Math shares 1 question with the
+earlier draw, ifeval 115, aime and gpqa none.
 
 {test}
 
