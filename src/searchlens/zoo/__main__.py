@@ -48,6 +48,8 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--scale", type=float, default=1.0, help="dev questions relative to the benchmarks' numbers")
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
     options = parser.parse_args(arguments)
+    if options.base and options.command != "train":
+        parser.error("--base is for trials with the command train: a complete record needs its own pretraining")
     if options.command in ("benchmarks", "all"):
         for path in write_benchmarks(options.out / "benchmarks", Recipe()):
             print(path)
