@@ -1,0 +1,63 @@
+"""The filter chain, one row at a time, as plainly as it can be written."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+from searchlens.engines.base import Sampling
+
+Vector = npt.NDArray[np.float64]
+
+
+def penalised(logits: Vector, sampling: Sampling, prompt: Sequence[int], generated: Sequence[int]) -> Vector:
+    result = logits.copy()
+    for token in {*prompt, *generated}:
+        factor = sampling.repetition_penalty
+        result[token] = result[token] / factor if result[token] > 0 else result[token] * factor
+    for token in set(generated):
+        result[token] -= sampling.frequency_penalty * list(generated).count(token) + sampling.presence_penalty
+    return result
+
+
+def distribution(
+    logits: Vector, sampling: Sampling, prompt: Sequence[int] = (), generated: Sequence[int] = ()
+) -> Vector:
+    """The distribution q that a token is drawn from."""
+    logits = penalised(logits, sampling, prompt, generated)
+    if sampling.temperature == 0:
+        return np.eye(len(logits))[np.argmax(logits)]
+    q = _normalised(np.exp((logits - logits.max()) / sampling.temperature))
+    q = _normalised(np.where(q >= sampling.min_p * q.max(), q, 0))
+    if sampling.typical_p < 1:
+        with np.errstate(divide="ignore", invalid="ignore"):
+            entropy = -np.nansum(q * np.log(q))
+            distance = np.abs(-np.log(q) - entropy)
+        q = _normalised(np.where(_until(q, np.argsort(distance), sampling.typical_p), q, 0))
+    if sampling.top_k:
+        q = _normalised(np.where(np.argsort(np.argsort(-q)) < sampling.top_k, q, 0))
+    if sampling.top_p < 1:
+        q = _normalised(np.where(_until(q, np.argsort(-q), sampling.top_p), q, 0))
+    return q
+
+
+def inverse_cdf(q: Vector, uniform: float) -> int:
+    return int(np.flatnonzero(np.cumsum(q) > uniform)[0])
+
+
+def _until(q: Vector, order: npt.NDArray[np.intp], mass: float) -> npt.NDArray[np.bool_]:
+    """Tokens in `order`, up to and with the one that brings their sum to `mass`."""
+    kept = np.zeros(len(q), bool)
+    total = 0.0
+    for token in order:
+        kept[token] = True
+        total += q[token]
+        if total >= mass:
+            break
+    return kept
+
+
+def _normalised(q: Vector) -> Vector:
+    return q / q.sum()

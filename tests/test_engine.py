@@ -1,0 +1,394 @@
+"""The embedded engine against transformers, and the promises of the engine contract."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import sampling_oracle as oracle
+
+torch = pytest.importorskip("torch")
+transformers = pytest.importorskip("transformers")
+
+from searchlens.engines import transformers as engine_module  # noqa: E402
+from searchlens.engines.base import Completion, Request, Sampling, complete  # noqa: E402
+from searchlens.engines.transformers import TransformersEngine  # noqa: E402
+from searchlens.errors import InputError  # noqa: E402
+from searchlens.seeds import uniform  # noqa: E402
+
+VOCAB, BOS, EOS, PAD = 70, 1, 2, 3
+SIZES: dict[str, Any] = {
+    "vocab_size": VOCAB,
+    "hidden_size": 32,
+    "intermediate_size": 48,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 4,
+    "num_key_value_heads": 2,
+    "max_position_embeddings": 128,
+    "initializer_range": 0.4,
+    "bos_token_id": BOS,
+    "eos_token_id": EOS,
+    "pad_token_id": PAD,
+}
+LLAMA3_ROPE = {
+    "rope_type": "llama3",
+    "rope_theta": 1000.0,
+    "factor": 4.0,
+    "low_freq_factor": 1.0,
+    "high_freq_factor": 4.0,
+    "original_max_position_embeddings": 16,
+}
+FAMILIES = {
+    "qwen2": transformers.Qwen2Config(**SIZES, tie_word_embeddings=True),
+    "llama": transformers.LlamaConfig(**SIZES, attention_bias=True, mlp_bias=True, rope_parameters=LLAMA3_ROPE),
+    "mistral": transformers.MistralConfig(**SIZES, head_dim=12, sliding_window=None),
+    "qwen3": transformers.Qwen3Config(**SIZES, head_dim=16),
+    "one kv head": transformers.LlamaConfig(**{**SIZES, "num_key_value_heads": 1}, tie_word_embeddings=True),
+    "no grouping": transformers.LlamaConfig(**{**SIZES, "num_key_value_heads": 4}),
+}
+TEMPERATURE = Sampling(1.0)
+
+
+def save(folder: Path, config: Any) -> Path:
+    """A checkpoint with random weights, none of them at its initial zero or one."""
+    from tokenizers import Tokenizer, models
+
+    torch.manual_seed(0)
+    model = transformers.AutoModelForCausalLM.from_config(config)
+    with torch.no_grad():
+        for weight in model.parameters():
+            if weight.dim() == 1:
+                weight.add_(torch.randn_like(weight) * 0.3)
+    model.save_pretrained(folder)
+    words = {"<bos>": BOS, "<eos>": EOS, "<pad>": PAD} | {f"w{i}": i for i in range(VOCAB) if i not in (BOS, EOS, PAD)}
+    tokenizer = transformers.PreTrainedTokenizerFast(
+        tokenizer_object=Tokenizer(models.WordLevel(words, unk_token="w0")),
+        bos_token="<bos>",
+        eos_token="<eos>",
+        pad_token="<pad>",
+    )
+    tokenizer.save_pretrained(folder)
+    return folder
+
+
+@pytest.fixture(scope="session")
+def checkpoints(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    root = tmp_path_factory.mktemp("checkpoints")
+    return {name: save(root / name.replace(" ", "-"), config) for name, config in FAMILIES.items()}
+
+
+@pytest.fixture(scope="session")
+def engine(checkpoints: dict[str, Path]) -> TransformersEngine:
+    return TransformersEngine(checkpoints["qwen2"], max_rows=64, threads=1)
+
+
+@pytest.fixture(scope="session")
+def narrow(checkpoints: dict[str, Path]) -> TransformersEngine:
+    """So few rows that a queue needs many refills; cohorts of very different age share the batch."""
+    return TransformersEngine(checkpoints["qwen2"], max_rows=6, threads=1)
+
+
+def reference(folder: Path) -> Any:
+    return transformers.AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32).eval()
+
+
+def run(engine: TransformersEngine, requests: Sequence[Request]) -> list[Completion]:
+    done = dict(complete(engine, requests))
+    return [done[i] for i in range(len(requests))]
+
+
+def prompts(count: int, seed: int = 0) -> list[tuple[int, ...]]:
+    """Of one to twenty tokens, BOS first."""
+    rng = np.random.default_rng(seed)
+    return [(BOS, *map(int, rng.integers(4, VOCAB, length))) for length in rng.integers(0, 20, count)]
+
+
+def pool(
+    samplings: Sequence[Sampling] = (TEMPERATURE,), samples: int = 3, max_tokens: int = 12, count: int = 8
+) -> list[Request]:
+    """`samples` requests per prompt and sampling, prompt by prompt."""
+    return [
+        Request(prompt, sampling, 1000 * p + 10 * s + n, max_tokens, (EOS, 10, 11))
+        for p, prompt in enumerate(prompts(count))
+        for s, sampling in enumerate(samplings)
+        for n in range(samples)
+    ]
+
+
+def equal(one: Completion, other: Completion) -> bool:
+    """Whether two completions are the same to the last bit."""
+    return one.finish == other.finish and all(
+        np.array_equal(getattr(one, name), getattr(other, name)) for name in ("tokens", "logprobs", "sampling_logprobs")
+    )
+
+
+def logits_of(model: Any, prompt: Sequence[int], tokens: Sequence[int]) -> np.ndarray:
+    """What transformers says before each of `tokens`, without pad."""
+    with torch.no_grad():
+        logits = model(torch.tensor([[*prompt, *tokens]])).logits[0, len(prompt) - 1 : -1].double().numpy()
+    logits[:, PAD] = -np.inf
+    return logits
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_forward_equals_transformers(family: str, checkpoints: dict[str, Path]) -> None:
+    """Prefill, decode, shared prompts, rotary embedding, grouped heads, biases: all show in the log-probabilities."""
+    requests = pool(max_tokens=30, count=5)
+    engine, model = TransformersEngine(checkpoints[family], max_rows=8, threads=1), reference(checkpoints[family])
+    for request, done in zip(requests, run(engine, requests), strict=True):
+        logits = logits_of(model, request.prompt, done.tokens.tolist())
+        wanted = logits[np.arange(len(done.tokens)), done.tokens] - np.log(np.exp(logits).sum(1))
+        np.testing.assert_allclose(done.logprobs, wanted, atol=1e-4)
+        np.testing.assert_allclose(done.logprobs, done.sampling_logprobs, atol=2e-6)  # temperature 1, no filters
+
+
+def test_greedy_equals_generate(engine: TransformersEngine, checkpoints: dict[str, Path]) -> None:
+    model = reference(checkpoints["qwen2"])
+    requests = [Request(prompt, Sampling(0.0), 1, 20, (EOS,)) for prompt in prompts(6)]
+    for request, done in zip(requests, run(engine, requests), strict=True):
+        with torch.no_grad():
+            wanted = model.generate(
+                torch.tensor([request.prompt]), do_sample=False, max_new_tokens=20, suppress_tokens=[PAD]
+            )
+        assert done.tokens.tolist() == wanted[0, len(request.prompt) :].tolist()
+        assert not done.sampling_logprobs.any()
+
+
+def test_every_draw_can_be_replayed(narrow: TransformersEngine, checkpoints: dict[str, Path]) -> None:
+    """transformers' logits, a plain filter chain and the uniform of (seed, position) give the same tokens.
+
+    Prompts of all lengths, different parameters in one batch, penalties that remember, refills and merged cohorts.
+    """
+    samplings = [
+        Sampling(1.0),
+        Sampling(0.0),
+        Sampling(0.7, top_p=0.9),
+        Sampling(1.2, top_k=8, min_p=0.02),
+        Sampling(1.0, typical_p=0.8, repetition_penalty=1.2, frequency_penalty=0.3, presence_penalty=0.2),
+    ]
+    model = reference(checkpoints["qwen2"])
+    requests = pool(samplings, samples=2, max_tokens=40, count=6)
+    for request, done in zip(requests, run(narrow, requests), strict=True):
+        tokens = done.tokens.tolist()
+        draws = uniform(np.full(len(tokens), request.seed, np.uint64), np.arange(len(tokens)))
+        for i, logits in enumerate(logits_of(model, request.prompt, tokens)):
+            q = oracle.distribution(logits, request.sampling, request.prompt, tokens[:i])
+            edges = np.concatenate(([0.0], np.cumsum(q)))
+            assert q[tokens[i]] > 0
+            assert edges[tokens[i]] - 1e-5 <= draws[i] <= edges[tokens[i] + 1] + 1e-5 or request.sampling == Sampling(
+                0.0
+            )
+            assert done.sampling_logprobs[i] == pytest.approx(np.log(q[tokens[i]]), abs=2e-4)
+
+
+def test_sample_does_not_depend_on_its_neighbours(engine: TransformersEngine, narrow: TransformersEngine) -> None:
+    """Alone, in any order, in a large or a small batch: the same tokens."""
+    requests = pool([TEMPERATURE, Sampling(0.8, top_p=0.9)])
+    together = run(engine, requests)
+    order = np.random.default_rng(0).permutation(len(requests))
+    shuffled = run(engine, [requests[i] for i in order])
+    refilled = run(narrow, requests)
+    for place, i in enumerate(order):
+        assert shuffled[place].tokens.tolist() == together[i].tokens.tolist()
+    for one, other in zip(together, refilled, strict=True):
+        assert one.tokens.tolist() == other.tokens.tolist()
+    for i in range(0, len(requests), 7):
+        assert run(engine, [requests[i]])[0].tokens.tolist() == together[i].tokens.tolist()
+
+
+def test_rerun_is_identical_to_the_last_bit(narrow: TransformersEngine) -> None:
+    requests = pool([TEMPERATURE, Sampling(0.8, top_k=5)])
+    for one, other in zip(run(narrow, requests), run(narrow, requests), strict=True):
+        assert equal(one, other)
+
+
+def test_requests_added_while_running(engine: TransformersEngine) -> None:
+    """A controller asks for more once it has something; late requests give what early ones would."""
+    requests = pool()
+    wanted = run(engine, requests)
+    done: dict[int, Completion] = {}
+    for i, request in enumerate(requests):
+        engine.add(i, request)
+        if i % 5 == 4:
+            done.update(engine.step())
+    while len(done) < len(requests):
+        done.update(engine.step())
+    assert engine.step() == []
+    for i, completion in done.items():
+        assert completion.tokens.tolist() == wanted[i].tokens.tolist()
+
+
+def test_stop_and_length(engine: TransformersEngine) -> None:
+    """A stop token ends a sample and is returned; nothing else ends one before its limit."""
+    done = run(engine, pool(samples=10))
+    assert {completion.finish for completion in done} == {"stop", "length"}
+    for completion in done:
+        stops = np.isin(completion.tokens, (EOS, 10, 11))
+        assert not stops[:-1].any()
+        assert stops[-1] == (completion.finish == "stop")
+        assert completion.finish == "stop" or len(completion.tokens) == 12
+        assert (completion.tokens.dtype, completion.logprobs.dtype) == (np.int32, np.float32)
+    (single,) = run(engine, [Request((BOS,), TEMPERATURE, 0, 1, ())])
+    assert (len(single.tokens), single.finish) == (1, "length")
+
+
+def test_limits_and_stops_of_neighbours_do_not_mix(engine: TransformersEngine) -> None:
+    requests = [Request((BOS, 20), TEMPERATURE, 5, limit, ()) for limit in (1, 4, 30)]
+    done = run(engine, [*requests, Request((BOS, 20), TEMPERATURE, 5, 30, tuple(range(VOCAB)))])
+    longest = done[2].tokens.tolist()
+    assert [completion.tokens.tolist() for completion in done] == [longest[:1], longest[:4], longest, longest[:1]]
+    assert [completion.finish for completion in done] == ["length", "length", "length", "stop"]
+
+
+def test_different_seeds_give_different_samples(engine: TransformersEngine) -> None:
+    done = run(engine, [Request((BOS, 30), TEMPERATURE, seed, 20, ()) for seed in range(64)])
+    assert len({tuple(completion.tokens.tolist()) for completion in done}) == 64
+
+
+def test_pad_is_never_sampled(checkpoints: dict[str, Path], tmp_path: Path) -> None:
+    """Not even where it is by far the most likely token, nor by greedy; probabilities are those without it."""
+    model = reference(checkpoints["no grouping"])
+    with torch.no_grad():
+        model.lm_head.weight[PAD] = 0
+        hidden = model.model(torch.tensor([[BOS]])).last_hidden_state[0, -1]
+        model.lm_head.weight[PAD] = 20 * hidden / hidden.norm()
+    model.save_pretrained(tmp_path)
+    transformers.AutoTokenizer.from_pretrained(checkpoints["no grouping"]).save_pretrained(tmp_path)
+    with torch.no_grad():
+        assert int(model(torch.tensor([[BOS]])).logits[0, -1].argmax()) == PAD
+    engine = TransformersEngine(tmp_path, threads=1)
+    requests = [Request((BOS,), Sampling(temperature), seed, 3, ()) for temperature in (0.0, 1.0) for seed in range(40)]
+    done = run(engine, requests)
+    assert all(PAD not in completion.tokens for completion in done)
+    wanted = logits_of(model, (BOS,), (0,))[0]
+    for completion in done:
+        token = completion.tokens[0]
+        assert completion.logprobs[0] == pytest.approx(wanted[token] - np.log(np.exp(wanted).sum()), abs=1e-4)
+
+
+def test_pad_that_ends_a_text_is_allowed(checkpoints: dict[str, Path], tmp_path: Path) -> None:
+    """Many checkpoints pad with their end-of-text token, which has to stay reachable."""
+    reference(checkpoints["qwen2"]).save_pretrained(tmp_path)
+    tokenizer = transformers.AutoTokenizer.from_pretrained(checkpoints["qwen2"])
+    tokenizer.pad_token = tokenizer.eos_token
+    tokenizer.save_pretrained(tmp_path)
+    assert TransformersEngine(tmp_path).pad_id is None
+
+
+@pytest.mark.parametrize(
+    ("prompt", "max_tokens", "message"),
+    [
+        ((), 5, "prompt is empty"),
+        ((BOS, 5), 0, "max_tokens is 0"),
+        ((BOS, 5), 127, "need 129 tokens, the limit is 128"),
+        ((BOS, VOCAB), 5, f"token id {VOCAB}, but ids go from 0 to {VOCAB - 1}"),
+        ((BOS, -1), 5, "token id -1"),
+        ((BOS, BOS, 5), 5, "BOS token 1 2 times"),
+    ],
+)
+def test_bad_request(engine: TransformersEngine, prompt: tuple[int, ...], max_tokens: int, message: str) -> None:
+    """Refused as it is added, by name, and the engine stays usable."""
+    with pytest.raises(InputError, match=message):
+        engine.add(17, Request(prompt, TEMPERATURE, 0, max_tokens, ()))
+    assert engine.step() == []
+
+
+def test_room_is_checked_for_each_request_of_a_prompt(engine: TransformersEngine) -> None:
+    engine.add(0, Request((BOS, 5), TEMPERATURE, 0, 1, ()))
+    with pytest.raises(InputError, match="the limit is 128"):
+        engine.add(1, Request((BOS, 5), TEMPERATURE, 0, 127, ()))
+    assert [request_id for request_id, _ in engine.step()] == [0]
+
+
+def test_longest_possible_sample(engine: TransformersEngine) -> None:
+    """Every position of the model is used, and growth of the key-value store keeps what it has."""
+    (done,) = run(engine, [Request((BOS,), TEMPERATURE, 3, 127, ())])
+    assert len(done.tokens) == 127
+
+
+def test_bfloat16(checkpoints: dict[str, Path]) -> None:
+    """Half the memory; log-probabilities near those of float32 for the same tokens."""
+    done = run(TransformersEngine(checkpoints["llama"], dtype="bfloat16", max_rows=8), pool(max_tokens=8))
+    model = reference(checkpoints["llama"])
+    gaps = []
+    for request, completion in zip(pool(max_tokens=8), done, strict=True):
+        logits = logits_of(model, request.prompt, completion.tokens.tolist())
+        wanted = logits[np.arange(len(completion.tokens)), completion.tokens] - np.log(np.exp(logits).sum(1))
+        gaps += list(np.abs(completion.logprobs - wanted))
+    assert np.median(gaps) < 0.2
+
+
+def test_long_prefill_is_cut_into_parts(engine: TransformersEngine, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The bound on tokens per forward pass changes nothing else."""
+    wanted = run(engine, pool())
+    monkeypatch.setattr(engine_module, "_PREFILL_TOKENS", 10)
+    for one, other in zip(run(engine, pool()), wanted, strict=True):
+        assert one.tokens.tolist() == other.tokens.tolist()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"device": "tpu"}, "'tpu' is not known"),
+        ({"dtype": "float16"}, "'float16' is not known"),
+        ({"max_rows": 0}, "max_rows is 0"),
+        ({"max_model_len": 129}, "allowed is 1 to 128"),
+    ],
+)
+def test_bad_argument(checkpoints: dict[str, Path], arguments: dict[str, Any], message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        TransformersEngine(checkpoints["qwen2"], **arguments)
+
+
+def test_missing_cuda_is_an_error(checkpoints: dict[str, Path]) -> None:
+    if torch.cuda.is_available():
+        pytest.skip("there is a CUDA device here")
+    with pytest.raises(InputError, match="no CUDA device"):
+        TransformersEngine(checkpoints["qwen2"], device="cuda")
+
+
+def test_missing_folder(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="cannot load a model"):
+        TransformersEngine(tmp_path / "nothing")
+
+
+def test_missing_weights(checkpoints: dict[str, Path], tmp_path: Path) -> None:
+    """transformers would fill them with random numbers and only warn."""
+    from safetensors.torch import load_file, save_file
+
+    reference(checkpoints["llama"]).save_pretrained(tmp_path)
+    weights = load_file(tmp_path / "model.safetensors")
+    del weights["model.layers.1.mlp.up_proj.weight"]
+    save_file(weights, tmp_path / "model.safetensors", metadata={"format": "pt"})
+    with pytest.raises(InputError, match=r"lack.*up_proj"):
+        TransformersEngine(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("config", "message"),
+    [
+        (transformers.GPT2Config(n_layer=1, n_embd=8, n_head=1, vocab_size=VOCAB), "has llama, mistral, qwen2, qwen3"),
+        (transformers.LlamaConfig(**SIZES, hidden_act="gelu"), "activation 'gelu'"),
+        (
+            transformers.LlamaConfig(
+                **SIZES, rope_parameters={"rope_type": "dynamic", "rope_theta": 10000.0, "factor": 2.0}
+            ),
+            "rope type 'dynamic'",
+        ),
+    ],
+)
+def test_unsupported_architecture(config: Any, message: str, tmp_path: Path) -> None:
+    """What the forward pass would get wrong is refused, not computed."""
+    config.save_pretrained(tmp_path)
+    with pytest.raises(InputError, match=message):
+        TransformersEngine(tmp_path)
+
+
+def test_sliding_window_limits_the_length(tmp_path: Path) -> None:
+    """Within the window full attention is the same thing; beyond it the engine would be wrong."""
+    folder = save(tmp_path, transformers.MistralConfig(**SIZES, sliding_window=40))
+    assert TransformersEngine(folder).max_model_len == 40

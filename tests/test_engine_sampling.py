@@ -1,0 +1,148 @@
+"""The filter chain against a plain NumPy one, row by row."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import pytest
+
+import sampling_oracle as oracle
+
+torch = pytest.importorskip("torch")
+
+from searchlens.engines import _sampling  # noqa: E402
+from searchlens.engines.base import Sampling  # noqa: E402
+from searchlens.seeds import uniform  # noqa: E402
+
+VOCAB = 100
+CHAINS = {
+    "plain": Sampling(1.0),
+    "cold": Sampling(0.3),
+    "hot": Sampling(1.7),
+    "greedy": Sampling(0.0),
+    "greedy ignores filters": Sampling(0.0, top_k=3, min_p=0.5),
+    "top-p": Sampling(1.0, top_p=0.8),
+    "narrow top-p": Sampling(1.0, top_p=0.01),
+    "top-p after temperature": Sampling(0.6, top_p=0.9),
+    "top-k": Sampling(1.0, top_k=7),
+    "top-k one": Sampling(1.3, top_k=1),
+    "top-k of all": Sampling(1.0, top_k=VOCAB),
+    "top-k beyond all": Sampling(1.0, top_k=10 * VOCAB),
+    "min-p": Sampling(0.9, min_p=0.1),
+    "typical": Sampling(1.0, typical_p=0.5),
+    "typical, wide": Sampling(1.2, typical_p=0.95),
+    "typical before top-k": Sampling(1.0, typical_p=0.7, top_k=4),
+    "top-k before top-p": Sampling(1.0, top_k=10, top_p=0.7),
+    "min-p before top-p": Sampling(1.5, min_p=0.05, top_p=0.6),
+    "all filters": Sampling(0.8, top_p=0.9, top_k=20, min_p=0.01, typical_p=0.9),
+    "repetition": Sampling(1.0, repetition_penalty=1.3),
+    "reward for repetition": Sampling(1.0, repetition_penalty=0.7),
+    "frequency": Sampling(1.0, frequency_penalty=0.8),
+    "presence": Sampling(1.0, presence_penalty=-1.5),
+    "greedy with penalties": Sampling(0.0, repetition_penalty=1.5, frequency_penalty=0.5),
+    "everything": Sampling(0.8, 0.9, 20, 0.01, 0.9, 1.2, 0.3, 0.4),
+}
+PROMPT = (1, 5, 5, 9)
+GENERATED = (2, 2, 2, 9, 40)
+ALL = list(CHAINS.values())
+
+
+def logits_of(rows: int, scale: float = 2.0) -> np.ndarray:
+    """Some rows flat, some peaked, as a model gives them."""
+    rng = np.random.default_rng(0)
+    return (rng.normal(size=(rows, VOCAB)) * scale * np.linspace(0.2, 3, rows)[:, None]).astype(np.float32)
+
+
+def draw(logits: np.ndarray, samplings: Sequence[Sampling], uniforms: np.ndarray) -> _sampling.Draw:
+    """All rows in one batch, with the same history."""
+    rows, width = len(samplings), _sampling.padded_vocab(VOCAB)
+    padded = torch.full((rows, width), -torch.inf)
+    padded[:, :VOCAB] = torch.from_numpy(logits)
+    plan = _sampling.plan(
+        _sampling.parameters(samplings),
+        [PROMPT] * rows,
+        [np.array(GENERATED, np.int32)] * rows,
+        width,
+        torch.device("cpu"),
+    )
+    return _sampling.draw(padded, plan, torch.from_numpy(uniforms))
+
+
+def expected(logits: np.ndarray, sampling: Sampling) -> np.ndarray:
+    return oracle.distribution(logits.astype(np.float64), sampling, PROMPT, GENERATED)
+
+
+@pytest.mark.parametrize("name", CHAINS)
+def test_chain(name: str) -> None:
+    """Token, raw and sampling log-probability; every filter alone and together."""
+    rows = 60
+    logits, uniforms = logits_of(rows), np.random.default_rng(1).random(rows)
+    drawn = draw(logits, [CHAINS[name]] * rows, uniforms)
+    for row in range(rows):
+        q = expected(logits[row], CHAINS[name])
+        token = int(drawn.tokens[row])
+        assert token == oracle.inverse_cdf(q, uniforms[row])
+        raw = logits[row].astype(np.float64)
+        assert float(drawn.logprobs[row]) == pytest.approx(raw[token] - np.log(np.exp(raw).sum()), abs=2e-6)
+        assert float(drawn.sampling_logprobs[row]) == pytest.approx(np.log(q[token]), abs=2e-6)
+
+
+def test_rows_with_different_chains_share_a_batch() -> None:
+    """A filter must touch its own rows only."""
+    logits, uniforms = logits_of(len(ALL)), np.random.default_rng(2).random(len(ALL))
+    drawn = draw(logits, ALL, uniforms)
+    for row, sampling in enumerate(ALL):
+        assert int(drawn.tokens[row]) == oracle.inverse_cdf(expected(logits[row], sampling), uniforms[row])
+
+
+@pytest.mark.parametrize("name", CHAINS)
+def test_support_is_exact(name: str) -> None:
+    """A fine grid of uniforms reaches each token that q allows, and no other."""
+    count = 4000
+    logits = logits_of(8)[3]
+    drawn = draw(np.tile(logits, (count, 1)), [CHAINS[name]] * count, (np.arange(count) + 0.5) / count)
+    q = expected(logits, CHAINS[name])
+    assert set(drawn.tokens.tolist()) <= set(np.flatnonzero(q))
+    assert set(np.flatnonzero(q > 1 / count)) <= set(drawn.tokens.tolist())
+
+
+def test_frequencies_follow_the_distribution() -> None:
+    """Chi-square of 40,000 seeded draws; 99.9 % quantile for the tokens expected at least five times."""
+    count = 40_000
+    sampling = Sampling(0.9, top_p=0.95)
+    logits = logits_of(8)[4]
+    uniforms = uniform(np.arange(count, dtype=np.uint64), np.zeros(count, np.int64))
+    drawn = draw(np.tile(logits, (count, 1)), [sampling] * count, uniforms)
+    wanted = expected(logits, sampling) * count
+    seen = np.bincount(drawn.tokens.numpy(), minlength=VOCAB)
+    common = wanted >= 5
+    statistic = ((seen[common] - wanted[common]) ** 2 / wanted[common]).sum()
+    freedom = common.sum() - 1
+    assert statistic < freedom + 3.1 * np.sqrt(2 * freedom) + 4
+
+
+@pytest.mark.parametrize("u", [0.0, 1 - 2.0**-53])
+def test_ends_of_the_unit_interval(u: float) -> None:
+    """The first and the last token with a probability, never one without, never past the end."""
+    logits = logits_of(8)
+    drawn = draw(logits, [Sampling(1.0, top_k=5)] * 8, np.full(8, u))
+    for row in range(8):
+        support = np.flatnonzero(expected(logits[row], Sampling(1.0, top_k=5)))
+        assert int(drawn.tokens[row]) == support[0 if u == 0 else -1]
+
+
+def test_ties_are_kept_together() -> None:
+    """The outcome must not depend on how a sort orders equal values; greedy takes the lowest id."""
+    logits = np.full((3, VOCAB), -5, np.float32)
+    logits[:, [10, 20, 30]] = 3.0
+    uniforms = np.array([0.1, 0.5, 0.9])
+    for sampling in (Sampling(1.0, top_k=1), Sampling(1.0, top_p=0.2), Sampling(1.0, typical_p=0.2)):
+        assert draw(logits, [sampling] * 3, uniforms).tokens.tolist() == [10, 20, 30]
+    assert draw(logits, [Sampling(0.0)] * 3, uniforms).tokens.tolist() == [10, 10, 10]
+
+
+def test_tiny_temperature_is_finite() -> None:
+    drawn = draw(logits_of(4), [Sampling(1e-4)] * 4, np.full(4, 0.5))
+    assert drawn.tokens.tolist() == logits_of(4).argmax(1).tolist()
+    assert torch.isfinite(drawn.sampling_logprobs).all()
