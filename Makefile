@@ -50,7 +50,7 @@ schema: $(INSTALLED) ## generate workflow/schemas/ and config/README.md from the
 	.venv/bin/python -m searchlens.document
 
 zoo: $(INSTALLED) ## retrain the micro pair from scratch (one GPU, under 20 minutes)
-	.venv/bin/python -m searchlens.zoo train
+	.venv/bin/python -m searchlens.zoo all
 
 perf: $(INSTALLED) ## measure speed as ratios against named baselines
 	.venv/bin/python perf/engine.py

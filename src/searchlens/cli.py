@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import json
 import logging
+import os
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -32,6 +33,11 @@ def save_snapshot(grid_config: dict[str, Any]) -> Path:
     if not path.exists():
         files.replace_text(path, canonical(grid_config))
     return path
+
+
+def export_snapshot(grid_config: dict[str, Any]) -> None:
+    """Let the jobs of this process read the configuration as it is now, not files that may be edited meanwhile."""
+    os.environ["SEARCHLENS_SNAPSHOT"] = str(snapshot_path(grid_config))
 
 
 def _grid(args: argparse.Namespace) -> Grid:
@@ -199,7 +205,8 @@ class _Commands:
     def __call__(self, name: str, run: Callable[[argparse.Namespace], None], text: str) -> argparse.ArgumentParser:
         sub = self._parsers.add_parser(name, help=text, description=text, formatter_class=_Formatter)
         sub.add_argument("--config", nargs="*", default=[], metavar="YAML", help="merged over config/*.yaml")
-        sub.add_argument("--snapshot", default="", metavar="JSON", help="a run's snapshot, instead of YAML files")
+        snapshot = os.environ.get("SEARCHLENS_SNAPSHOT", "")
+        sub.add_argument("--snapshot", default=snapshot, metavar="JSON", help="a run's snapshot, instead of YAML files")
         sub.set_defaults(run=run)
         return sub
 

@@ -70,7 +70,11 @@ def replace(target: Path, write: Callable[[Path], None]) -> None:
 
 def replace_text(target: Path, text: str) -> None:
     """``replace`` for a text file."""
-    replace(target, lambda path: path.write_text(text) and None)
+
+    def write(path: Path) -> None:
+        path.write_text(text)
+
+    replace(target, write)
 
 
 @contextmanager

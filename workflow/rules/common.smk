@@ -1,7 +1,7 @@
 """Loads and validates the configuration, lays out the grid, and lists what the whole study consists of."""
 
 from searchlens import config as settings
-from searchlens.cli import save_snapshot, snapshot_path
+from searchlens.cli import export_snapshot, save_snapshot
 from searchlens.errors import InputError
 from searchlens.grid import Grid, canonical, stage_source
 from snakemake.exceptions import WorkflowError
@@ -21,14 +21,29 @@ def load_grid():
 GRID = load_grid()
 RESULTS = GRID.config["results"]
 LOGS = "logs"
-SNAPSHOT = snapshot_path(dict(GRID.config))
 
+export_snapshot(dict(GRID.config))
+
+READABLE = {"P": "pass@k", "Q": "self-consistency"}
 FIGURE_NAMES = [
     f"{figure}_{metric}"
-    for figure in ("same_policy_lines", "gap_map", "support_region", "recovery", "matching_set")
+    for figure in (
+        "same_policy_lines",
+        "gap_map",
+        "support_region",
+        "recovery",
+        "matching_set",
+    )
     for metric in ("P", "Q")
 ]
-TABLE_NAMES = ["recovery_summary", "recovery_paths", "same_policy_counts", "operating_points", "intervals", "udf_cost"]
+TABLE_NAMES = [
+    "recovery_summary",
+    "recovery_paths",
+    "same_policy_counts",
+    "operating_points",
+    "intervals",
+    "udf_cost",
+]
 RECOVERY_NAMES = ["same_policy", "counts", "support", "near_match", "path", "geometry"]
 
 MANIFESTS = [str(path) for cell in GRID.cells for path in GRID.manifests(*cell)]
@@ -65,3 +80,48 @@ def landscape_of(role):
 def options(stage, *sections):
     """What a stage depends on besides its input, as one string: its source and its sections of the configuration."""
     return canonical({"source": stage_source(stage), **{key: GRID.config[key] for key in sections}})
+
+
+def pool_of(wildcards):
+    """The pool that a manifest's name stands for."""
+    return GRID.find_pool(wildcards.model, wildcards.benchmark, f"{wildcards.pool}.json")
+
+
+def gpus(wildcards):
+    """One GPU where the checkpoint wants one and the store lacks something; none otherwise."""
+    wants = GRID.config["checkpoints"][wildcards.model]["device"] == "cuda"
+    return int(wants and any(True for _ in GRID.lacking(pool_of(wildcards))))
+
+
+def cell_manifests(wildcards):
+    """Input function: the current manifests of a cell."""
+    return GRID.manifests(wildcards.model, wildcards.benchmark)
+
+
+def cell_imports(wildcards):
+    """Input function: records of a cell's imported samples."""
+    return GRID.import_records(wildcards.model, wildcards.benchmark)
+
+
+def names_and_options(wildcards):
+    """Policy names by generation and the golds in use: a renamed policy or a corrected gold is graded anew."""
+    golds = GRID.content_hash(wildcards.benchmark)
+    names = {g.id: g.policies for g in GRID.generations(wildcards.model, wildcards.benchmark)}
+    return canonical({"golds": golds, "names": names, "options": options("score", "landscape")})
+
+
+def graded(wildcards):
+    """Input function: graded samples of a cell, made here or recorded."""
+    return GRID.scores(wildcards.model, wildcards.benchmark)
+
+
+def figure_output(name):
+    """One figure, listed in the report under its pair and benchmark."""
+    figure, metric = name.rsplit("_", 1)
+    return report(
+        f"{RESULTS}/figures/{{pair}}/{{benchmark}}/{name}.svg",
+        caption=f"../report/{figure}.rst",
+        category="{pair}",
+        subcategory="{benchmark}",
+        labels={"figure": figure.replace("_", " "), "metric": READABLE[metric]},
+    )

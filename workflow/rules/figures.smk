@@ -4,25 +4,14 @@ REQUIRED INPUTS: the recovery analysis and both landscapes.
 OUTPUTS: results/figures/<pair>/<benchmark>/<figure>.{svg,pdf,png,csv}
 """
 
-READABLE = {"P": "pass@k", "Q": "self-consistency"}
-
-
-def figure_output(name):
-    """One figure, listed in the report under its pair and benchmark."""
-    figure, metric = name.rsplit("_", 1)
-    return report(
-        f"{RESULTS}/figures/{{pair}}/{{benchmark}}/{name}.svg",
-        caption=f"../report/{figure}.rst",
-        category="{pair}",
-        subcategory="{benchmark}",
-        labels={"figure": figure.replace("_", " "), "metric": READABLE[metric]},
-    )
-
 
 rule figures:
     """Draw everything about one pair on one benchmark."""
     input:
-        expand(f"{RESULTS}/recovery/{{{{pair}}}}/{{{{benchmark}}}}/{{name}}.parquet", name=RECOVERY_NAMES),
+        expand(
+            f"{RESULTS}/recovery/{{{{pair}}}}/{{{{benchmark}}}}/{{name}}.parquet",
+            name=RECOVERY_NAMES,
+        ),
         landscape_of("base"),
         landscape_of("rl"),
     output:
@@ -31,17 +20,16 @@ rule figures:
         f"{LOGS}/figures/{{pair}}/{{benchmark}}.log",
     conda:
         "../envs/analysis.yaml"
-    params:
-        options=options("figures", "recovery", "default_policy", "references"),
-        folder=subpath(output[0], parent=True),
     threads: 1
     resources:
         mem_mb=2000,
         runtime=30,
+    params:
+        options=options("figures", "recovery", "default_policy", "references"),
+        folder=subpath(output[0], parent=True),
     shell:
         """
         searchlens figures \
-            --snapshot {SNAPSHOT:q} \
             --pair {wildcards.pair:q} \
             --benchmark {wildcards.benchmark:q} \
             --output {params.folder:q} \

@@ -5,16 +5,6 @@ OUTPUTS: results/manifests/<checkpoint>/<benchmark>/pool-<hash>[.rN].json; shard
 """
 
 
-def pool_of(wildcards):
-    return GRID.find_pool(wildcards.model, wildcards.benchmark, f"{wildcards.pool}.json")
-
-
-def gpus(wildcards):
-    """One GPU where the checkpoint wants one and the store lacks something; none otherwise."""
-    wants = GRID.config["checkpoints"][wildcards.model]["device"] == "cuda"
-    return int(wants and any(True for _ in GRID.lacking(pool_of(wildcards))))
-
-
 rule generate:
     """Sample what the store lacks of one pool."""
     output:
@@ -33,7 +23,6 @@ rule generate:
     shell:
         """
         searchlens generate \
-            --snapshot {SNAPSHOT:q} \
             --checkpoint {wildcards.model:q} \
             --benchmark {wildcards.benchmark:q} \
             --manifest {output:q} \

@@ -5,10 +5,6 @@ OUTPUTS: results/landscape/<checkpoint>/<benchmark>/{points,hits}.parquet
 """
 
 
-def graded(wildcards):
-    return GRID.scores(wildcards.model, wildcards.benchmark)
-
-
 rule landscape:
     """Count hits at every operating point of one cell."""
     input:
@@ -20,17 +16,16 @@ rule landscape:
         f"{LOGS}/landscape/{{model}}/{{benchmark}}.log",
     conda:
         "../envs/analysis.yaml"
-    params:
-        options=options("landscape", "landscape", "budgets", "seed"),
-        folder=subpath(output.points, parent=True),
     threads: 1
     resources:
         mem_mb=4000,
         runtime=30,
+    params:
+        options=options("landscape", "landscape", "budgets", "seed"),
+        folder=subpath(output.points, parent=True),
     shell:
         """
         searchlens landscape \
-            --snapshot {SNAPSHOT:q} \
             --scores {input:q} \
             --output {params.folder:q} \
             2>&1 | tee {log:q}

@@ -11,24 +11,26 @@ rule recovery:
         base=landscape_of("base"),
         rl=landscape_of("rl"),
     output:
-        expand(f"{RESULTS}/recovery/{{{{pair}}}}/{{{{benchmark}}}}/{{name}}.parquet", name=RECOVERY_NAMES),
+        expand(
+            f"{RESULTS}/recovery/{{{{pair}}}}/{{{{benchmark}}}}/{{name}}.parquet",
+            name=RECOVERY_NAMES,
+        ),
     log:
         f"{LOGS}/recovery/{{pair}}/{{benchmark}}.log",
     conda:
         "../envs/analysis.yaml"
+    threads: 1
+    resources:
+        mem_mb=4000,
+        runtime=30,
     params:
         options=options("recovery", "recovery", "landscape", "default_policy", "references", "seed"),
         base=landscape_folder("base"),
         rl=landscape_folder("rl"),
         folder=subpath(output[0], parent=True),
-    threads: 1
-    resources:
-        mem_mb=4000,
-        runtime=30,
     shell:
         """
         searchlens recovery \
-            --snapshot {SNAPSHOT:q} \
             --base {params.base:q} \
             --rl {params.rl:q} \
             --output {params.folder:q} \

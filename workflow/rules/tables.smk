@@ -31,16 +31,16 @@ rule tables:
         f"{LOGS}/tables.log",
     conda:
         "../envs/analysis.yaml"
-    params:
-        options=options("tables", "study", "default_policy", "references"),
     threads: 1
     resources:
         mem_mb=2000,
         runtime=30,
+    params:
+        options=options("tables", "study", "default_policy", "references"),
+        folder=subpath(output[0], ancestor=2),
     shell:
         """
         searchlens tables \
-            --snapshot {SNAPSHOT:q} \
-            --output {RESULTS:q} \
+            --output {params.folder:q} \
             2>&1 | tee {log:q}
         """
