@@ -14,7 +14,6 @@ import sampling_oracle as oracle
 torch = pytest.importorskip("torch")
 transformers = pytest.importorskip("transformers")
 
-from searchlens.engines import transformers as engine_module  # noqa: E402
 from searchlens.engines.base import Completion, Request, Sampling, complete  # noqa: E402
 from searchlens.engines.transformers import TransformersEngine  # noqa: E402
 from searchlens.errors import InputError  # noqa: E402
@@ -325,7 +324,7 @@ def test_bfloat16(checkpoints: dict[str, Path]) -> None:
 def test_long_prefill_is_cut_into_parts(engine: TransformersEngine, monkeypatch: pytest.MonkeyPatch) -> None:
     """The bound on tokens per forward pass changes nothing else."""
     wanted = run(engine, pool())
-    monkeypatch.setattr(engine_module, "_PREFILL_TOKENS", 10)
+    monkeypatch.setattr(engine, "_prefill_tokens", 10)
     for one, other in zip(run(engine, pool()), wanted, strict=True):
         assert one.tokens.tolist() == other.tokens.tolist()
 

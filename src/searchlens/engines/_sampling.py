@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import astuple, dataclass
+from functools import partial
 
 import numpy as np
 import numpy.typing as npt
@@ -135,10 +136,11 @@ def plan(
     """
     temperature, top_p, top_k, min_p, typical_p = table[:, :5].T
     greedy = temperature == 0
+    used_k = (top_k > 0) & (top_k < width)
     filters = (
         _filter(_min_p, min_p > 0, greedy, min_p, device),
         _filter(_typical_p, typical_p < 1, greedy, typical_p, device),
-        _filter(_top_k, (top_k > 0) & (top_k < width), greedy, top_k, device),
+        _filter(partial(_top_k, largest=int(top_k.max(initial=0))), used_k, greedy, top_k, device),
         _filter(_top_p, top_p < 1, greedy, top_p, device),
     )
     inverse = 1 / np.where(greedy, 1.0, temperature)
@@ -296,13 +298,13 @@ def _typical_limit(weights: Tensor, distance: Tensor, need: Tensor) -> Tensor:
     return distance.gather(1, order.gather(1, last))
 
 
-def _top_k(weights: Tensor, top_k: Tensor) -> None:
-    """Keep the ``top_k`` most likely tokens."""
+def _top_k(weights: Tensor, top_k: Tensor, largest: int) -> None:
+    """Keep the ``top_k`` most likely tokens, `largest` at most."""
     k = top_k.long()
     if weights.device.type == "cpu":
         limit = _sort(weights).gather(1, weights.shape[1] - k)
     else:
-        limit = weights.topk(int(k.max()), -1).values.gather(1, k - 1)
+        limit = weights.topk(min(largest, weights.shape[1]), -1).values.gather(1, k - 1)
     weights.masked_fill_(weights < limit, 0.0)
 
 

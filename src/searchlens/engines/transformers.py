@@ -26,12 +26,15 @@ from searchlens.seeds import uniform
 
 DType = Literal["float32", "bfloat16"]
 
-_CPU_ROWS = 256  # keys and values of more rows fall out of the cache
+_CPU_ROWS = 512
 _CUDA_ROWS = 4096
 _CUDA_MEMORY = 0.5  # fraction of the device that keys and values may fill at their longest
-_PREFILL_TOKENS = 8192  # together in one forward pass
+_COMPACT = 8  # finished rows leave once they are one in so many: moving others costs about a step
+_REFILL = 2  # rows are admitted once one in so many is free: few cohorts, of few different ages
+_CPU_PREFILL = 2048  # prompt tokens in one forward pass
+_CUDA_PREFILL = 32768
 # A cohort costs a step some launches, a merged one reads masked slots: merge while fewer (rows x slots) are masked.
-_CPU_MASKED = 1500
+_CPU_MASKED = 1000
 _CUDA_MASKED = 200_000
 
 
@@ -193,7 +196,9 @@ class TransformersEngine:
         self.max_model_len = _at_most("max_model_len", max_model_len, shape.max_len)
         self.max_rows = _rows(max_rows, shape, self.max_model_len, target, self._model.dtype)
         self.bos_id, self.pad_id = _special_ids(path, revision, config)
-        self._masked = _CPU_MASKED if target.type == "cpu" else _CUDA_MASKED
+        on_cpu = target.type == "cpu"
+        self._masked = _CPU_MASKED if on_cpu else _CUDA_MASKED
+        self._prefill_tokens = _CPU_PREFILL if on_cpu else _CUDA_PREFILL
         self._queue: deque[_Waiting] = deque()
         self._reset()
 
@@ -272,7 +277,7 @@ class TransformersEngine:
     def _compact(self) -> None:
         """Let finished rows leave, when there are enough to be worth moving others."""
         dead = len(self._rows) - int(self._rows.alive.sum())
-        if dead * 8 < len(self._rows) or not dead:
+        if dead * _COMPACT < len(self._rows) or not dead:
             return
         kept, begin = [], 0
         for cohort in self._cohorts:
@@ -288,7 +293,7 @@ class TransformersEngine:
     def _admit(self) -> list[tuple[int, Completion]]:
         """Fill free rows from the queue, and draw the first token of each."""
         room = self.max_rows - len(self._rows)
-        if not self._queue or room * 8 < self.max_rows:
+        if not self._queue or room * _REFILL < self.max_rows:
             return []
         groups = self._take(room)
         prompts, hidden = self._prefill([group.prompt for group in groups])
@@ -325,7 +330,7 @@ class TransformersEngine:
         parts: list[list[tuple[int, ...]]] = [[]]
         tokens = 0
         for prompt in prompts:
-            if parts[-1] and tokens + len(prompt) > _PREFILL_TOKENS:
+            if parts[-1] and tokens + len(prompt) > self._prefill_tokens:
                 parts.append([])
                 tokens = 0
             parts[-1].append(prompt)

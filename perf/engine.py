@@ -1,0 +1,184 @@
+"""Tokens per second of the embedded engine and of transformers' ``generate``, in turns, on one cell.
+
+    python perf/engine.py [--model DIR] [--questions N] [--samples N] [--threads N] [--repeats N]
+    python perf/engine.py --processes 2      the embedded engine alone, in processes side by side
+
+Both sample the same prompts under the same policies, in float32 with the same number of threads. ``generate`` gets the
+batch size that is best for it, found first. Two comparisons: every sample exactly ``--tokens`` long, and samples that
+stop where they stop, where only returned tokens count. Turns alternate, so that other load on the machine hits both;
+the ratio is the median over the turns.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import multiprocessing
+import statistics
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from transformers import AutoModelForCausalLM, AutoTokenizer
+
+from searchlens.engines.base import Request, Sampling, complete
+from searchlens.engines.transformers import TransformersEngine
+from searchlens.seeds import sample_seed
+
+ZOO = Path(__file__).parents[1] / "resources" / "zoo"
+POLICIES = {
+    "temp_0.7": Sampling(0.7),
+    "topp0.95_t1.0": Sampling(1.0, top_p=0.95),
+    "topk20_t0.9": Sampling(0.9, top_k=20),
+    "minp0.1_t0.9": Sampling(0.9, min_p=0.1),
+}
+BATCHES = (1, 4, 16, 64)  # questions per call of generate; times samples is rows
+
+
+@dataclass(frozen=True)
+class Cell:
+    """What is sampled: token ids of each question's prompt, and how many tokens of how many samples."""
+
+    prompts: list[tuple[int, ...]]
+    samples: int
+    tokens: int
+    stop: bool
+    eos: int
+
+
+def prompts_of(model: Path, questions: int) -> list[tuple[int, ...]]:
+    file = ZOO / "benchmarks" / "math.jsonl"
+    if file.exists():
+        asked = [json.loads(line)["question"] for line in file.read_text().splitlines()]
+    else:
+        asked = [f"Tom has {i} apples and buys {3 * i + 7} more. How many has he now?" for i in range(questions)]
+    tokenizer = AutoTokenizer.from_pretrained(model)
+    return [tuple(tokenizer(f"Problem: {one}\nSolution:\n")["input_ids"]) for one in asked[:questions]]
+
+
+def embedded(engine: TransformersEngine, cell: Cell, policy: str) -> int:
+    """Sample a cell; return how many tokens came back."""
+    stop_ids = (cell.eos,) if cell.stop else ()
+    requests = [
+        Request(prompt, POLICIES[policy], sample_seed(policy, str(q), n), cell.tokens, stop_ids)
+        for q, prompt in enumerate(cell.prompts)
+        for n in range(cell.samples)
+    ]
+    return sum(len(done.tokens) for _, done in complete(engine, requests))
+
+
+def generate(model: Any, cell: Cell, policy: str, batch: int) -> int:
+    """Sample a cell with transformers; return how many tokens came back, each sample up to its end token."""
+    count = 0
+    for begin in range(0, len(cell.prompts), batch):
+        ids, mask = left_padded(cell.prompts[begin : begin + batch], model.config.pad_token_id)
+        out = model.generate(ids, attention_mask=mask, **arguments(cell, policy))[:, ids.shape[1] :]
+        ended = (out == cell.eos).int().cumsum(1) - (out == cell.eos).int()
+        count += int((ended == 0).sum())
+    return count
+
+
+def arguments(cell: Cell, policy: str) -> dict[str, Any]:
+    """Every sampling parameter said; those that do nothing as None, so that they cost nothing."""
+    sampling = asdict(POLICIES[policy])
+    given = {name: sampling[name] or None for name in ("temperature", "top_p", "top_k", "min_p")}
+    if given["top_p"] == 1:
+        given["top_p"] = None
+    return given | {
+        "do_sample": True,
+        "num_return_sequences": cell.samples,
+        "max_new_tokens": cell.tokens,
+        "min_new_tokens": None if cell.stop else cell.tokens,
+    }
+
+
+def left_padded(prompts: list[tuple[int, ...]], pad: int) -> tuple[torch.Tensor, torch.Tensor]:
+    longest = max(map(len, prompts))
+    ids = torch.tensor([[pad] * (longest - len(one)) + list(one) for one in prompts])
+    mask = torch.tensor([[0] * (longest - len(one)) + [1] * len(one) for one in prompts])
+    return ids, mask
+
+
+def rate(sample: Callable[[], int]) -> float:
+    """Tokens per second of one turn."""
+    begin = time.perf_counter()
+    return sample() / (time.perf_counter() - begin)
+
+
+def best_batch(model: Any, cell: Cell) -> int:
+    """Try batch sizes on as many questions as the largest has."""
+    policy = next(iter(POLICIES))
+    part = Cell(cell.prompts[: max(BATCHES)], cell.samples, cell.tokens, cell.stop, cell.eos)
+    rates = {batch: rate(lambda batch=batch: generate(model, part, policy, batch)) for batch in BATCHES}
+    found = ", ".join(f"{batch * cell.samples} rows {tokens:,.0f}" for batch, tokens in rates.items())
+    best = max(rates, key=lambda batch: rates[batch])
+    print(f"  generate, tok/s by batch size: {found}; taking {best * cell.samples} rows")
+    return best
+
+
+def compare(engine: TransformersEngine, model: Any, cell: Cell, repeats: int) -> None:
+    """Print both rates and their ratio per policy."""
+    batch = best_batch(model, cell)
+    ratios = []
+    for policy in POLICIES:
+        ours, theirs = zip(*turns(engine, model, cell, policy, batch, repeats), strict=True)
+        ratio = statistics.median(a / b for a, b in zip(ours, theirs, strict=True))
+        ratios.append(ratio)
+        print(
+            f"  {policy:15} embedded {statistics.median(ours):8,.0f} tok/s   "
+            f"generate {statistics.median(theirs):8,.0f} tok/s   ratio {ratio:.2f}"
+        )
+    print(f"  lowest ratio {min(ratios):.2f}")
+
+
+def turns(
+    engine: TransformersEngine, model: Any, cell: Cell, policy: str, batch: int, repeats: int
+) -> Iterator[tuple[float, float]]:
+    for _ in range(repeats):
+        yield rate(lambda: embedded(engine, cell, policy)), rate(lambda: generate(model, cell, policy, batch))
+
+
+def alone(arguments: argparse.Namespace, number: int) -> None:
+    """One of several processes: the embedded engine, one thread."""
+    engine = TransformersEngine(arguments.model, threads=1)
+    cell = Cell(prompts_of(arguments.model, arguments.questions), arguments.samples, arguments.tokens, True, 0)
+    for policy in POLICIES:
+        embedded(engine, cell, policy)
+        print(f"process {number}: {policy:15} {rate(lambda policy=policy: embedded(engine, cell, policy)):8,.0f} tok/s")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--model", type=Path, default=ZOO / "micro-1m-base")
+    parser.add_argument("--questions", type=int, default=150)
+    parser.add_argument("--samples", type=int, default=16)
+    parser.add_argument("--tokens", type=int, default=128, help="most tokens of a sample")
+    parser.add_argument("--fixed-tokens", type=int, default=64, help="tokens of every sample in the first comparison")
+    parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--repeats", type=int, default=3)
+    parser.add_argument("--processes", type=int, default=0)
+    given = parser.parse_args()
+    if given.processes:
+        context = multiprocessing.get_context("spawn")
+        processes = [context.Process(target=alone, args=(given, i)) for i in range(given.processes)]
+        for process in processes:
+            process.start()
+        for process in processes:
+            process.join()
+        return
+    engine = TransformersEngine(given.model, threads=given.threads)
+    model = AutoModelForCausalLM.from_pretrained(given.model, dtype=torch.float32).eval()
+    prompts = prompts_of(given.model, given.questions)
+    eos = int(model.config.eos_token_id)
+    print(f"{given.model.name}, {given.threads} threads, {len(prompts)} questions, {given.samples} samples")
+    print(f"Every sample {given.fixed_tokens} tokens:")
+    compare(engine, model, Cell(prompts, given.samples, given.fixed_tokens, False, eos), given.repeats)
+    print(f"Samples stop by themselves, at most {given.tokens} tokens:")
+    compare(engine, model, Cell(prompts, given.samples, given.tokens, True, eos), given.repeats)
+
+
+if __name__ == "__main__":
+    main()
