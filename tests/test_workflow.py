@@ -284,6 +284,13 @@ def test_a_wrong_key_stops_planning_before_anything_starts(folder: Folder) -> No
     folder.save()
 
 
+def test_an_unwritable_results_folder_stops_planning(folder: Folder) -> None:
+    (folder.path / "blocked").write_text("a file where a folder should be")
+    done = folder.snakemake("-n", "--config", "results=blocked/results", check=False)
+    assert done.returncode == 1
+    assert "cannot write to the results folder blocked/results" in done.stderr + done.stdout
+
+
 def test_changed_weights_are_refused_before_sampling(folder: Folder, tmp_path: Path) -> None:
     folder.config["checkpoints"]["micro-1m-base"]["sha256"] = "0" * 64
     folder.save()

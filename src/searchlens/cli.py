@@ -164,14 +164,20 @@ def _import(args: argparse.Namespace) -> None:
     print(f"imported {shard.sidecar['rows']} samples from {args.file} into {shard.path}; run snakemake as usual")
 
 
+def _record(args: argparse.Namespace) -> None:
+    from searchlens.pipeline import record
+
+    for path in record(_grid(args), Path(args.output)):
+        print(path)
+
+
 def _fingerprint(args: argparse.Namespace) -> None:
     print(fingerprint(Path(args.path)))
 
 
 def _check(args: argparse.Namespace) -> None:
     grid = _grid(args)
-    for checkpoint, benchmark in grid.cells:
-        grid.generations(checkpoint, benchmark)
+    grid.check()
     print(f"configuration is sound: {len(grid.cells)} cells, {len(grid.pair_cells)} pairs x benchmarks")
 
 
@@ -256,6 +262,8 @@ def _add_tools(command: _Commands) -> None:
     sub.add_argument("--benchmark", required=True)
     sub.add_argument("--policy", required=True)
     sub.add_argument("--grader", choices=("math", "choice"), default="math", help="for a benchmark of your own")
+    sub = command("record", _record, "keep this study's graded samples, for studies that do not sample them anew")
+    sub.add_argument("--output", required=True, help="folder, named as `recorded` by a benchmark")
     sub = command("fingerprint", _fingerprint, "fingerprint of a checkpoint folder")
     sub.add_argument("path")
     command("check", _check, "validate the configuration and everything it names")

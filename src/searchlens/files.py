@@ -12,16 +12,30 @@ from pathlib import Path
 from searchlens.errors import InputError
 
 
+_UNWRITABLE = "make the results folder writable, or set `results` to another one"
+
+
+def require_writable(folder: Path) -> None:
+    """Check that ``folder`` can be made and written to, without making it.
+
+    Raises
+    ------
+    InputError
+        A file stands in its way, or permission is missing.
+    """
+    there = next(path for path in (folder, *folder.absolute().parents) if path.exists())
+    if not there.is_dir() or not os.access(there, os.W_OK | os.X_OK):
+        why = "permission denied" if there.is_dir() else "it is a file"
+        raise InputError(f"cannot write to the results folder {folder}: {there}: {why}", _UNWRITABLE)
+
+
 def _temporary(target: Path) -> Path:
     """A name beside ``target`` that no glob for its suffix matches."""
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
         handle, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.", suffix=".tmp")
     except OSError as error:
-        raise InputError(
-            f"cannot write to {target.parent}: {error.strerror}",
-            "make the results folder writable, or set `results` to another one",
-        ) from None
+        raise InputError(f"cannot write to {target.parent}: {error.strerror}", _UNWRITABLE) from None
     os.close(handle)
     return Path(name)
 
@@ -90,10 +104,7 @@ def exclusive(lock: Path, what: str) -> Iterator[None]:
         lock.parent.mkdir(parents=True, exist_ok=True)
         stream = lock.open("w")
     except OSError as error:
-        raise InputError(
-            f"cannot write to {lock.parent}: {error.strerror}",
-            "make the results folder writable, or set `results` to another one",
-        ) from None
+        raise InputError(f"cannot write to {lock.parent}: {error.strerror}", _UNWRITABLE) from None
     with stream:
         try:
             flock(stream, LOCK_EX | LOCK_NB)

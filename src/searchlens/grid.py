@@ -484,6 +484,33 @@ class Grid:
             return self.results / "scores" / checkpoint / f"{benchmark}.parquet"
         return self.root / str(spec["recorded"]) / checkpoint / f"{benchmark}.parquet"
 
+    def recorded_from(self, checkpoint: str, benchmark: str) -> dict[str, str]:
+        """What recorded samples of a cell must have been drawn from: weights and questions."""
+        return {"weights": self.fingerprint(checkpoint), "questions": self.asked_hash(benchmark)}
+
+    def check(self) -> None:
+        """Resolve everything the study names, and check that recorded samples are of these weights and questions.
+
+        Raises
+        ------
+        InputError
+            Something is missing or does not match; nothing has been started.
+        """
+        for checkpoint, benchmark in self.cells:
+            self.generations(checkpoint, benchmark)
+            if self.source(checkpoint, benchmark) == "recorded":
+                self._check_recorded(checkpoint, benchmark)
+
+    def _check_recorded(self, checkpoint: str, benchmark: str) -> None:
+        path = self.scores(checkpoint, benchmark)
+        hint = f"add {benchmark} to study.sample (or set it to all), so that it is sampled here"
+        if not path.exists() or not path.with_suffix(".json").exists():
+            raise InputError(f"recorded samples {path} (with their .json) are missing", hint)
+        found = read_json(path.with_suffix(".json"))
+        for key, wanted in self.recorded_from(checkpoint, benchmark).items():
+            if found.get(key) != wanted:
+                raise InputError(f"recorded samples {path} were drawn from other {key} than the configured ones", hint)
+
     def source(self, checkpoint: str, benchmark: str) -> str:
         """``sampled``, ``imported`` or ``recorded``: said in figures."""
         if self.imported(checkpoint, benchmark):

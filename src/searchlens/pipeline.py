@@ -5,6 +5,7 @@ Nothing is computed here; the command line and the rules call these and nothing 
 
 from __future__ import annotations
 
+import json
 import logging
 import re
 from collections.abc import Iterable
@@ -77,6 +78,33 @@ def score_cell(grid_: Grid, checkpoint: str, benchmark: str, manifests: Iterable
     )
     write_table(scored.scores, output)
     log.info("%s/%s: %s", checkpoint, benchmark, scored.summary)
+
+
+def record(grid_: Grid, output: Path) -> list[Path]:
+    """Keep the graded samples of every sampled cell, with what they were drawn from beside them.
+
+    Raises
+    ------
+    InputError
+        A cell has not been scored yet.
+    """
+    written = []
+    for checkpoint, benchmark in grid_.cells:
+        if grid_.source(checkpoint, benchmark) != "sampled":
+            continue
+        scores = grid_.scores(checkpoint, benchmark)
+        if not scores.exists():
+            raise InputError(f"{scores} does not exist", "run snakemake first")
+        target = output / checkpoint / f"{benchmark}.parquet"
+        write_recorded(pl.read_parquet(scores), target, grid_.recorded_from(checkpoint, benchmark))
+        written.append(target)
+    return written
+
+
+def write_recorded(scores: pl.DataFrame, target: Path, drawn_from: dict[str, str]) -> None:
+    """Graded samples and their sidecar, small enough to keep."""
+    files.replace(target, lambda path: scores.write_parquet(path, compression_level=19, statistics=False))
+    files.replace_text(target.with_suffix(".json"), json.dumps(drawn_from, indent=1) + "\n")
 
 
 # ---- landscape and recovery

@@ -3,6 +3,7 @@
 from searchlens import config as settings
 from searchlens.cli import export_snapshot, save_snapshot
 from searchlens.errors import InputError
+from searchlens.files import require_writable
 from searchlens.grid import Grid, canonical, stage_source
 from snakemake.exceptions import WorkflowError
 
@@ -11,8 +12,8 @@ def load_grid():
     """The grid of the merged configuration; wrong input ends planning with its own message."""
     try:
         grid = Grid(settings.plain(settings.validate(config)))
-        for model, name in grid.cells:
-            grid.generations(model, name)
+        require_writable(grid.results)
+        grid.check()
         return grid
     except InputError as error:
         raise WorkflowError(str(error)) from None

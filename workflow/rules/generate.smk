@@ -13,6 +13,8 @@ rule generate:
         f"{LOGS}/generate/{{model}}/{{benchmark}}/{{pool}}.log",
     benchmark:
         f"{RESULTS}/benchmarks/generate/{{model}}/{{benchmark}}/{{pool}}.tsv"
+    # The longest jobs first, so that they run side by side and not one after the other.
+    priority: 10
     conda:
         "../envs/generate.yaml"
     threads: 1
