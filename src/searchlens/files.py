@@ -11,7 +11,6 @@ from pathlib import Path
 
 from searchlens.errors import InputError
 
-
 _UNWRITABLE = "make the results folder writable, or set `results` to another one"
 
 

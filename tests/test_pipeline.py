@@ -1,0 +1,95 @@
+"""Stage after stage on files, without Snakemake: samples of a benchmark of one's own reach tables and figures."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import pytest
+
+from searchlens.errors import InputError
+from searchlens.grid import Grid
+from searchlens.pipeline import figures_cell, import_samples, landscape_cell, record, recovery_cell, score_cell
+
+DEFAULT = "topp0.95_t1.0"
+Make = Callable[[dict[str, Any]], Grid]
+
+
+def rows(right: int, samples: int = 4, **extra: Any) -> list[dict[str, Any]]:
+    """Three questions of one's own; the first ``right`` samples of each are right."""
+    golds = {"one": "1", "half": "\\frac{1}{2}", "pair": "(1,2)"}
+    return [
+        {"question": q, "sample": s, "text": f"\\boxed{{{gold if s < right else 7}}}", "gold": gold, **extra}
+        for q, gold in golds.items()
+        for s in range(samples)
+    ]
+
+
+def bring(grid: Grid, tmp_path: Path, role: str, lines: list[dict[str, Any]], policy: str = DEFAULT) -> None:
+    path = tmp_path / f"{role}.jsonl"
+    path.write_text("".join(json.dumps(row) + "\n" for row in lines))
+    import_samples(grid, path, "theirs", role, "own", policy, "math")
+
+
+def test_a_benchmark_of_ones_own_without_tokens_is_compared_like_ours(
+    raw: dict[str, Any], make_grid: Make, tmp_path: Path
+) -> None:
+    bring(make_grid(raw), tmp_path, "base", rows(right=1))
+    bring(make_grid(raw), tmp_path, "rl", rows(right=3))
+    grid = make_grid(raw)
+    assert ("theirs", "own") in grid.pair_cells
+    for role in ("base", "rl"):
+        checkpoint = f"theirs-{role}"
+        score_cell(grid, checkpoint, "own", [], grid.scores(checkpoint, "own"))
+        landscape_cell(grid, grid.scores(checkpoint, "own"), grid.results / "landscape" / checkpoint / "own")
+    folders = [grid.results / "landscape" / f"theirs-{role}" / "own" for role in ("base", "rl")]
+    recovery_cell(grid, *folders, grid.results / "recovery/theirs/own")
+    same = pl.read_parquet(grid.results / "recovery/theirs/own/same_policy.parquet")
+    gap = same.filter(pl.col("metric") == "P", pl.col("readout") == "expected", pl.col("budget") == 1)
+    assert gap["gap"].to_list() == pytest.approx([0.25 - 0.75])
+    points = pl.read_parquet(folders[0] / "points.parquet")
+    assert points.filter(pl.col("metric") == "C")["value"].null_count() == 6
+    figures_cell(grid, "theirs", "own", grid.results / "figures")
+    assert (grid.results / "figures/same_policy_lines_P.svg").exists()
+
+
+def test_importing_again_replaces_the_pool(raw: dict[str, Any], make_grid: Make, tmp_path: Path) -> None:
+    bring(make_grid(raw), tmp_path, "base", rows(right=1))
+    bring(make_grid(raw), tmp_path, "base", rows(right=2, samples=8))
+    (item,) = make_grid(raw).imports
+    assert item.samples == 8
+
+
+@pytest.mark.parametrize(
+    ("pair", "policy", "says"),
+    [
+        ("toy", "temp_0.5", "is sampled here under 'temp_0.5'"),
+        ("a/b", DEFAULT, "pair 'a/b' cannot be a name"),
+        ("theirs", "../up", "policy '../up' cannot be a name"),
+    ],
+)
+def test_a_name_that_would_mislead_is_refused(grid: Grid, tmp_path: Path, pair: str, policy: str, says: str) -> None:
+    path = tmp_path / "samples.jsonl"
+    path.write_text(json.dumps({"question": "q0", "sample": 0, "text": "1"}) + "\n")
+    with pytest.raises(InputError, match=says):
+        import_samples(grid, path, pair, "base", "sums", policy, "math")
+    assert not (grid.results / "imports").exists()
+
+
+def test_rows_that_do_not_fit_the_benchmark_import_nothing(grid: Grid, tmp_path: Path) -> None:
+    path = tmp_path / "samples.jsonl"
+    lines = [{"question": q, "sample": 0, "text": "1"} for q in ("q0", "q0", "q99")]
+    path.write_text("".join(json.dumps(row) + "\n" for row in lines))
+    with pytest.raises(InputError) as error:
+        import_samples(grid, path, "theirs", "base", "sums", DEFAULT, "math")
+    assert "samples.jsonl:2:" in str(error.value)
+    assert "samples.jsonl:3:" in str(error.value)
+    assert not grid.results.exists()
+
+
+def test_recording_before_scoring_says_what_to_do(grid: Grid, tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="run snakemake first"):
+        record(grid, tmp_path / "kept")
