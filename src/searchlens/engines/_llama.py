@@ -22,7 +22,8 @@ from searchlens.errors import InputError
 
 SUPPORTED = ("llama", "mistral", "qwen2", "qwen3")
 _STATIC_ROPE = ("default", "linear", "llama3", "yarn")
-_CPU_ROWS = 32  # oneDNN compiles a kernel per number of rows, at milliseconds each: few numbers of rows
+_CPU_ROWS = 32  # oneDNN compiles a kernel per number of rows, at milliseconds each: few numbers of rows,
+_CPU_MANY_ROWS = 256  # and fewer still where padding is cheap
 
 
 class Attend(Protocol):
@@ -154,7 +155,9 @@ class Llama:
 
     def padding(self, rows: int) -> int:
         """Return how many rows the matrix products want on top."""
-        return -rows % _CPU_ROWS if self.device.type == "cpu" else 0
+        if self.device.type != "cpu":
+            return 0
+        return -rows % (_CPU_ROWS if rows <= 2 * _CPU_MANY_ROWS else _CPU_MANY_ROWS)
 
     def _project(self, layer: _Layer, x: Tensor, rotation: Tensor) -> tuple[Tensor, Tensor]:
         """Return rotated, scaled queries, and rotated keys beside values."""

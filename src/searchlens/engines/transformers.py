@@ -28,9 +28,10 @@ DType = Literal["float32", "bfloat16"]
 
 _CPU_ROWS = 512
 _CUDA_ROWS = 4096
-_CUDA_MEMORY = 0.5  # fraction of the device that keys and values may fill at their longest
+_CUDA_MEMORY = 0.35  # fraction of the device for keys and values at their longest; a growing store exists twice
 _COMPACT = 8  # finished rows leave once they are one in so many: moving others costs about a step
 _REFILL = 2  # rows are admitted once one in so many is free: few cohorts, of few different ages
+_WAVE = 4  # and once the queue holds one in so many of the running: search asks in drips
 _CPU_PREFILL = 2048  # prompt tokens in one forward pass
 _CUDA_PREFILL = 32768
 # A cohort costs a step some launches, a merged one reads masked slots: merge while fewer (rows x slots) are masked.
@@ -199,7 +200,6 @@ class TransformersEngine:
         on_cpu = target.type == "cpu"
         self._masked = _CPU_MASKED if on_cpu else _CUDA_MASKED
         self._prefill_tokens = _CPU_PREFILL if on_cpu else _CUDA_PREFILL
-        self._queue: deque[_Waiting] = deque()
         self._reset()
 
     def add(self, request_id: int, request: Request) -> None:
@@ -224,6 +224,7 @@ class TransformersEngine:
         else:
             self._check_room(request_id, request)
         self._queue[-1].requests.append((request_id, request))
+        self._waiting += 1
 
     @torch.inference_mode()
     def step(self) -> list[tuple[int, Completion]]:
@@ -238,11 +239,12 @@ class TransformersEngine:
 
     def close(self) -> None:
         """Drop all requests and the weights; the engine cannot be used afterwards."""
-        self._queue.clear()
         self._reset()
         del self._model
 
     def _reset(self) -> None:
+        self._queue: deque[_Waiting] = deque()
+        self._waiting = 0  # requests in the queue
         self._cohorts: list[Cohort] = []  # oldest first; their rows, one cohort after the other, are the batch
         self._rows = _Rows.of(())
         self._last = torch.zeros(0, dtype=torch.int64, device=self._model.device)
@@ -293,7 +295,8 @@ class TransformersEngine:
     def _admit(self) -> list[tuple[int, Completion]]:
         """Fill free rows from the queue, and draw the first token of each."""
         room = self.max_rows - len(self._rows)
-        if not self._queue or room * _REFILL < self.max_rows:
+        running = int(self._rows.alive.sum())
+        if not self._queue or room * _REFILL < self.max_rows or self._waiting * _WAVE < running:
             return []
         groups = self._take(room)
         prompts, hidden = self._prefill([group.prompt for group in groups])
@@ -323,6 +326,7 @@ class TransformersEngine:
             else:
                 taken.append(_Waiting(first.prompt, deque(first.requests.popleft() for _ in range(room))))
             room -= len(taken[-1].requests)
+        self._waiting -= sum(len(group.requests) for group in taken)
         return taken
 
     def _prefill(self, prompts: list[tuple[int, ...]]) -> tuple[Tensor, Tensor]:
