@@ -55,7 +55,7 @@ zoo: $(INSTALLED) ## retrain the micro pair from scratch (one GPU, under 20 minu
 perf: $(INSTALLED) ## measure speed as ratios against named baselines
 	.venv/bin/python perf/engine.py
 	.venv/bin/python perf/planning.py
-	.venv/bin/python perf/landscape.py
+	OPENBLAS_NUM_THREADS=1 .venv/bin/python perf/landscape.py # as the rules run it
 
 clean: ## remove results and logs, keep the environment
 	rm -rf results logs .snakemake

@@ -14,7 +14,8 @@ from typing import Any
 import pytest
 
 from searchlens.errors import InputError
-from searchlens.grid import Grid, gaps
+from searchlens.grid import Grid
+from searchlens.store import gaps
 
 CELL = ("toy-base", "sums")
 Make = Callable[[dict[str, Any]], Grid]

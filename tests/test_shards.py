@@ -16,6 +16,7 @@ from conftest import some_samples
 from searchlens import files, shards
 from searchlens.errors import InputError
 from searchlens.grid import Grid
+from searchlens.store import gaps, shards_of
 
 CELL = ("toy-base", "sums")
 Publish = Callable[..., shards.Shard]
@@ -103,7 +104,7 @@ def test_a_harmed_shard_is_refused_by_name_and_found_by_verify(grid: Grid, publi
     harm(shard, how)
     found = [damage for _, damage in shards.verify(grid) if damage]
     assert [damage.shard.path for damage in found] == [shard.path]
-    (reread,) = [s for s in shards.shards(shard.path.parent) if s.path == shard.path]
+    (reread,) = [s for s in shards_of(shard.path.parent) if s.path == shard.path]
     with pytest.raises(InputError) as error:
         shards.read(reread, harmed.id)
     assert str(shard.path) in str(error.value)
@@ -132,7 +133,7 @@ def test_setting_aside_keeps_the_files(grid: Grid, publish: Publish) -> None:
     moved = shards.set_aside(grid, shards.chosen(grid, *CELL, "temp_0.5"))
     assert len(moved) == 2
     assert all(path.exists() for path in moved)
-    assert [bool(shards.gaps(grid.folder(*CELL, g.id), g.samples)) for g in generations] == [True, False, False, False]
+    assert [bool(gaps(grid.folder(*CELL, g.id), g.samples)) for g in generations] == [True, False, False, False]
 
 
 def test_prune_lists_what_no_configuration_names(

@@ -17,7 +17,8 @@ from typing import Any
 
 from searchlens import __version__, config, files
 from searchlens.errors import InputError
-from searchlens.grid import Grid, canonical, digest, fingerprint, known
+from searchlens.grid import Grid, known
+from searchlens.store import canonical, digest, fingerprint
 
 log = logging.getLogger("searchlens")
 

@@ -26,11 +26,11 @@ from searchlens import files, seeds, shards
 from searchlens.benchmarks import Question, prompts
 from searchlens.engines.base import Engine, Request, Sampling
 from searchlens.errors import InputError
-from searchlens.grid import Generation, Grid, Pool, fingerprint, gaps
-from searchlens.grid import shards as shards_in
+from searchlens.grid import Generation, Grid, Pool
 from searchlens.progress import Progress
 from searchlens.search.autoregressive import autoregressive
 from searchlens.search.driver import Candidate, Failure, run
+from searchlens.store import fingerprint, gaps, shards_of
 
 log = logging.getLogger(__name__)
 
@@ -286,7 +286,7 @@ def _describe(grid: Grid, pool: Pool) -> dict[str, Any]:
     entries = []
     for generation in pool.generations:
         folder = grid.folder(pool.checkpoint, pool.benchmark, generation.id)
-        present = [shard for shard in shards_in(folder) if shard.present]
+        present = [shard for shard in shards_of(folder) if shard.present]
         entries.append(
             {
                 "id": generation.id,
@@ -342,6 +342,6 @@ def _discard_damaged_gaps(job: Job) -> None:
     for generation in job.pool.generations:
         folder = job.grid.folder(job.pool.checkpoint, job.pool.benchmark, generation.id)
         if gaps(folder, generation.samples):
-            gone = [shard for shard in shards_in(folder) if not shard.present]
+            gone = [shard for shard in shards_of(folder) if not shard.present]
             for path in shards.set_aside(job.grid, gone):
                 log.warning("moved aside %s", path)

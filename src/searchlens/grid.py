@@ -1,14 +1,11 @@
 """What there is to do: configuration in, cells, generation ids and file names out.
 
 Standard library only (and modules that import nothing else), because the Snakefile imports this several times per job.
-The content of a generation id is decided here and nowhere else; so is what "have it" means (``gaps``): planner, job,
-scorer and verifier all ask these functions.
+The content of a generation id is decided here and nowhere else.
 """
 
 from __future__ import annotations
 
-import hashlib
-import json
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -19,6 +16,7 @@ from typing import Any
 from searchlens import benchmarks, policies
 from searchlens.benchmarks import prompts
 from searchlens.errors import InputError
+from searchlens.store import digest, file_sha256, fingerprint, gaps, read_json, shards_of, weight_files
 
 GENERATION_VERSION = 1
 """Raised by hand when the same request would give other tokens."""
@@ -26,53 +24,7 @@ GENERATION_VERSION = 1
 FINGERPRINT_LIMIT = 256 * 2**20
 """Bytes of weights beyond which a fingerprint is not computed at planning time."""
 
-_WEIGHT_FILES = ("config.json", "tokenizer.json", "*.safetensors")
-_SHARD = re.compile(r"s(\d{5,})-(\d{5,})\.json")
 _MANIFEST = re.compile(r"(pool-[0-9a-f]{8})(?:\.r(\d+))?\.json")
-
-
-def canonical(value: Any) -> str:
-    """JSON with sorted keys and no spaces: equal values give equal text."""
-    return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
-
-
-def digest(value: Any, length: int) -> str:
-    """The first ``length`` hexadecimal digits of the sha256 of ``canonical(value)``."""
-    return hashlib.sha256(canonical(value).encode()).hexdigest()[:length]
-
-
-def file_sha256(path: Path) -> str:
-    """sha256 of a file's bytes, read in pieces."""
-    with path.open("rb") as stream:
-        return hashlib.file_digest(stream, "sha256").hexdigest()
-
-
-def weight_files(folder: Path) -> list[Path]:
-    """The files of a checkpoint that decide what it generates.
-
-    Raises
-    ------
-    InputError
-        The folder or one of ``config.json``, ``tokenizer.json``, ``*.safetensors`` is missing.
-    """
-    if not folder.is_dir():
-        raise InputError(
-            f"checkpoint folder {folder} does not exist", "check checkpoints.<name>.path in config/models.yaml"
-        )
-    found: list[Path] = []
-    for pattern in _WEIGHT_FILES:
-        matches = sorted(folder.glob(pattern))
-        if not matches:
-            raise InputError(
-                f"checkpoint {folder} lacks {pattern}", "is it complete, and in transformers layout with safetensors?"
-            )
-        found += matches
-    return found
-
-
-def fingerprint(folder: Path) -> str:
-    """sha256 over the hashes of a checkpoint's weight, configuration and tokenizer files."""
-    return digest({path.name: file_sha256(path) for path in weight_files(folder)}, 64)
 
 
 @dataclass(frozen=True)
@@ -109,81 +61,6 @@ class Pool:
     def name(self) -> str:
         """``pool-<hash8>``, by the ids and sample counts whatever their order."""
         return "pool-" + digest(sorted((g.id, g.samples) for g in self.generations), 8)
-
-
-@dataclass(frozen=True)
-class Shard:
-    """One published range of samples, as its sidecar describes it."""
-
-    path: Path
-    start: int
-    stop: int
-    sidecar: Mapping[str, Any]
-
-    @cached_property
-    def present(self) -> bool:
-        """Whether the file is there and holds what its sidecar states.
-
-        Size and modification time are compared; only a file whose time differs (edited, or copied without times) is
-        hashed. ``searchlens verify`` hashes all and brings the times of sound files up to date.
-        """
-        try:
-            found = self.path.stat()
-        except FileNotFoundError:
-            return False
-        if found.st_size != self.sidecar["bytes"]:
-            return False
-        return bool(found.st_mtime_ns == self.sidecar["mtime_ns"]) or file_sha256(self.path) == self.sidecar["sha256"]
-
-
-def read_json(path: Path) -> Any:
-    """A JSON file; damage is an ``InputError`` that names it."""
-    try:
-        return json.loads(path.read_text())
-    except (ValueError, UnicodeDecodeError) as error:
-        raise InputError(
-            f"{path} is damaged: {error}", "`searchlens verify` lists what is damaged; delete this file and run again"
-        ) from None
-
-
-def shards(folder: Path) -> list[Shard]:
-    """The shards of one generation, by start; those whose file is gone included."""
-    if not folder.is_dir():
-        return []
-    named = [(path, match) for path in folder.iterdir() if (match := _SHARD.fullmatch(path.name))]
-    found = [
-        Shard(path.with_suffix(".parquet"), int(match[1]), int(match[2]), read_json(path)) for path, match in named
-    ]
-    return sorted(found, key=lambda shard: (shard.start, shard.stop))
-
-
-def gaps(folder: Path, samples: int) -> list[tuple[int, int]]:
-    """Ranges of [0, samples) that no present shard covers: the one meaning of "missing".
-
-    Parameters
-    ----------
-    folder : Path
-        ``generations/<checkpoint>/<benchmark>/<id>``.
-    samples : int
-        Samples per question wanted.
-
-    Returns
-    -------
-    list of (start, stop)
-        In order, disjoint; empty when everything is there.
-    """
-    missing, reached = [], 0
-    for shard in shards(folder):
-        if shard.stop <= reached or not shard.present:
-            continue
-        if shard.start > reached:
-            missing.append((reached, min(shard.start, samples)))
-        reached = max(reached, shard.stop)
-        if reached >= samples:
-            break
-    if reached < samples:
-        missing.append((reached, samples))
-    return [(start, stop) for start, stop in missing if start < stop]
 
 
 @dataclass(frozen=True)
@@ -456,7 +333,7 @@ class Grid:
             folder = self.folder(pool.checkpoint, pool.benchmark, generation.id)
             if gaps(folder, generation.samples):
                 return False
-            if any(shard.path.stat().st_mtime_ns > written for shard in shards(folder) if shard.present):
+            if any(shard.path.stat().st_mtime_ns > written for shard in shards_of(folder) if shard.present):
                 return False
         return True
 

@@ -17,9 +17,9 @@ import polars as pl
 from searchlens import files, shards
 from searchlens.benchmarks import asked_hash, dumps
 from searchlens.errors import InputError
-from searchlens.grid import Grid, Import, Shard, digest, file_sha256, read_json
-from searchlens.grid import shards as shards_in
+from searchlens.grid import Grid, Import
 from searchlens.importing import read_samples
+from searchlens.store import Shard, digest, file_sha256, read_json, shards_of
 
 log = logging.getLogger(__name__)
 
@@ -235,7 +235,7 @@ def costs(grid_: Grid) -> pl.DataFrame:
     rows = []
     for checkpoint, benchmark in grid_.cells:
         for generation in grid_.generations(checkpoint, benchmark):
-            for shard in shards_in(grid_.folder(checkpoint, benchmark, generation.id)):
+            for shard in shards_of(grid_.folder(checkpoint, benchmark, generation.id)):
                 told = {key: shard.sidecar[key] for key in _COST}
                 rows.append(
                     {"checkpoint": checkpoint, "benchmark": benchmark, "policy": generation.policies[0], **told}

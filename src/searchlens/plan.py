@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from searchlens.grid import Generation, Grid, gaps, shards
+from searchlens.grid import Generation, Grid
+from searchlens.store import gaps, shards_of
 
 
 @dataclass(frozen=True)
@@ -44,7 +45,7 @@ def _tokens_per_sample(grid: Grid, checkpoint: str, benchmark: str) -> float:
     found = [
         s.sidecar
         for g in grid.generations(checkpoint, benchmark)
-        for s in shards(grid.folder(checkpoint, benchmark, g.id))
+        for s in shards_of(grid.folder(checkpoint, benchmark, g.id))
     ]
     rows = sum(sidecar["rows"] for sidecar in found)
     limit = int(grid.config["benchmarks"][benchmark]["max_tokens"])
@@ -59,7 +60,7 @@ def plan(grid: Grid) -> Iterator[PlanLine]:
         for generation in generations:
             folder = grid.folder(checkpoint, benchmark, generation.id)
             missing = sum(stop - start for start, stop in gaps(folder, generation.samples))
-            damaged = sum(not shard.present for shard in shards(folder))
+            damaged = sum(not shard.present for shard in shards_of(folder))
             tokens = round(missing * len(grid.questions(benchmark)) * per_sample)
             yield PlanLine(checkpoint, benchmark, generation, missing, damaged, tokens)
 

@@ -20,7 +20,8 @@ from polars.exceptions import PolarsError
 
 from searchlens import files
 from searchlens.errors import InputError
-from searchlens.grid import Generation, Grid, Import, Shard, file_sha256, gaps, import_path, shards
+from searchlens.grid import Generation, Grid, Import, import_path
+from searchlens.store import Shard, file_sha256, gaps, shards_of
 
 SCHEMA_VERSION = 1
 
@@ -186,7 +187,9 @@ def read_generation(
     if missing := gaps(folder, samples):
         raise InputError(f"{folder} lacks samples {missing}", "run snakemake again: it makes what is missing")
     wanted = list(columns) if columns else None
-    parts = [read(shard, generation_id, wanted) for shard in shards(folder) if shard.present and shard.start < samples]
+    parts = [
+        read(shard, generation_id, wanted) for shard in shards_of(folder) if shard.present and shard.start < samples
+    ]
     return (
         pl.concat(parts)
         .filter(pl.col("sample") < samples)
@@ -213,7 +216,7 @@ def verify(grid: Grid) -> Iterator[tuple[Shard, Damage | None]]:
     """
     for folder in sorted((grid.results / "generations").glob("*/*/*")):
         checkpoint, benchmark, generation_id = folder.parts[-3:]
-        for shard in shards(folder):
+        for shard in shards_of(folder):
             yield shard, _damage(shard, checkpoint, benchmark, generation_id)
 
 
@@ -255,7 +258,7 @@ def chosen(grid: Grid, checkpoint: str, benchmark: str, policy: str | None) -> l
     wanted: list[Generation] = [
         g for g in grid.generations(checkpoint, benchmark) if policy is None or policy in g.policies
     ]
-    return [shard for g in wanted for shard in shards(grid.folder(checkpoint, benchmark, g.id))]
+    return [shard for g in wanted for shard in shards_of(grid.folder(checkpoint, benchmark, g.id))]
 
 
 def unreferenced(grid: Grid) -> list[Path]:

@@ -4,7 +4,8 @@ from searchlens import config as settings
 from searchlens.cli import export_snapshot, save_snapshot
 from searchlens.errors import InputError
 from searchlens.files import require_writable
-from searchlens.grid import Grid, canonical, stage_source
+from searchlens.grid import Grid, stage_source
+from searchlens.store import canonical
 from snakemake.exceptions import WorkflowError
 
 
