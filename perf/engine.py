@@ -4,9 +4,9 @@
     python perf/engine.py --processes 2      the embedded engine alone, in processes side by side
 
 Both sample the same prompts under the same policies, in float32 with the same number of threads. ``generate`` gets the
-batch size that is best for it, found first. Two comparisons: every sample exactly ``--tokens`` long, and samples that
-stop where they stop, where only returned tokens count. Turns alternate, so that other load on the machine hits both;
-the ratio is the median over the turns of a policy. A full cell takes some ten minutes, nearly all of it in ``generate``.
+batch size that is best for it, found first. Two comparisons: every sample exactly ``--fixed-tokens`` long, and samples
+that stop by themselves, where only returned tokens count. Turns alternate, so that other load on the machine hits both;
+the ratio is the median over the turns of a policy. A full cell takes some fifteen minutes, nearly all in ``generate``.
 """
 
 from __future__ import annotations

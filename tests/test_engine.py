@@ -14,6 +14,7 @@ import sampling_oracle as oracle
 torch = pytest.importorskip("torch")
 transformers = pytest.importorskip("transformers")
 
+from searchlens.engines import transformers as engine_module  # noqa: E402
 from searchlens.engines.base import Completion, Request, Sampling, complete  # noqa: E402
 from searchlens.engines.transformers import TransformersEngine  # noqa: E402
 from searchlens.errors import InputError  # noqa: E402
@@ -203,6 +204,25 @@ def test_rerun_is_identical_to_the_last_bit(narrow: TransformersEngine) -> None:
     requests = pool([TEMPERATURE, Sampling(0.8, top_k=5)])
     for one, other in zip(run(narrow, requests), run(narrow, requests), strict=True):
         assert equal(one, other)
+
+
+@pytest.mark.parametrize("masked", [-1, 40, 10**9])
+def test_merging_of_cohorts_changes_nothing(
+    engine: TransformersEngine, narrow: TransformersEngine, monkeypatch: pytest.MonkeyPatch, masked: int
+) -> None:
+    """Never, sometimes or always merged; rows of very different length come and go, one prompt each."""
+    rng = np.random.default_rng(3)
+    requests = [
+        Request(prompt, TEMPERATURE, seed, int(limit), ())
+        for seed, (prompt, limit) in enumerate(zip(prompts(80, 1), rng.choice([1, 3, 9, 60], 80), strict=True))
+    ]
+    wanted = run(engine, requests)
+    monkeypatch.setattr(narrow, "_masked", masked)
+    monkeypatch.setattr(narrow, "max_rows", 12)
+    monkeypatch.setattr(engine_module, "_REFILL", 12)
+    monkeypatch.setattr(engine_module, "_WAVE", 12)
+    for one, other in zip(wanted, run(narrow, requests), strict=True):
+        assert one.tokens.tolist() == other.tokens.tolist()
 
 
 def test_requests_added_while_running(engine: TransformersEngine) -> None:

@@ -132,7 +132,11 @@ class Cohort:
         return order
 
     def absorb(self, younger: Cohort) -> None:
-        """Take over the rows of a younger cohort, behind the present ones."""
+        """Take over the rows of a younger cohort, behind the present ones.
+
+        All of its rows began after all of these, so its window, even one that still holds slots of rows that left, is
+        never the longer one.
+        """
         rows, shift = self.rows, self.slots - younger.slots
         merged = self._room(rows + younger.rows, self.slots + _GROWTH)
         merged[:, :, :rows, :, : self.slots] = self._own[:, :, :rows, :, : self.slots]
