@@ -32,7 +32,7 @@ demo: $(INSTALLED) ## sample the micro pair under every policy; tables, figures 
 	@workflow/demo.sh $(DEMO) $(CORES)
 
 test: $(INSTALLED) ## run the tests
-	.venv/bin/python -m pytest -n 2 --dist loadgroup $(PYTEST_FLAGS)
+	.venv/bin/python -m pytest -n 2 --dist loadfile $(PYTEST_FLAGS)
 
 check: $(INSTALLED) ## format and lint: ruff, mypy, snakefmt, snakemake --lint
 	.venv/bin/ruff format --check .

@@ -206,7 +206,7 @@ def test_hostile_answers_end_in_time_as_unknown_and_spare_their_neighbours() -> 
 
 
 def test_a_worker_that_ignores_its_alarm_is_killed_and_its_pair_is_unknown() -> None:
-    limits = math_grader.Limits(phase_seconds=30, pair_seconds=1.5)
+    limits = math_grader.Limits(phase_seconds=30, pair_seconds=5.0)
     found = math_grader.grade([Pair("5", r"10^{10^{10}}"), Pair("2k+2", "2(k+1)")], limits, workers=1)
     assert [verdict.correct for verdict in found] == [None, True]
 

@@ -26,8 +26,6 @@ BIN = Path(sys.executable).parent
 ZOO = ROOT / "resources/zoo"
 DEFAULT = "topp0.95_t1.0"
 
-pytestmark = pytest.mark.xdist_group("workflow")
-
 
 def study() -> dict[str, Any]:
     return {
