@@ -1,6 +1,7 @@
 """Files to files: each stage's inputs read, its pure functions called, its outputs written.
 
-Nothing is computed here; the command line and the rules call these and nothing else.
+The command line and the rules call these and nothing else. Beside reading and writing, the study's costs are gathered
+from the shards and its interval widths summarised.
 """
 
 from __future__ import annotations
