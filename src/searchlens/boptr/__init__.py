@@ -1,0 +1,1 @@
+"""BOPTR: the law of the path through the Base landscape (paper, section "SearchPath")."""
