@@ -1,0 +1,287 @@
+"""Fits of N(b) = round_B(alpha b^beta) to an RL curve: grids, rounding, ties and what a fit identifies.
+
+All readouts carry a last axis of draws, so that one implementation fits the sample and every bootstrap draw of it.
+Readouts are *counts* of questions, so that equal errors are exactly equal. Budgets are powers of two from 1: the
+position of a budget n on the budget axis is log2 n.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from searchlens.boptr.options import Ties
+from searchlens.uncertainty import Floats
+
+Array = npt.NDArray[np.floating]
+Ints = npt.NDArray[np.int64]
+
+GUARD = 1e-9
+"""Exact halves do occur on the grids (alpha = 2^(k/5), beta in steps of 0.1) and go up, whatever their rounding."""
+SAME = 1e-3
+"""Counts this close are equal."""
+
+
+def alpha_grid(low: int = -10, high: int = 20) -> Floats:
+    """2^(k/5) for k from ``low`` to ``high``: every fitted alpha that the paper prints lies on it."""
+    return 2.0 ** (np.arange(low, high + 1) / 5)
+
+
+def beta_grid(top: float = 1.2) -> Floats:
+    """0, 0.1, ..., ``top``."""
+    return np.arange(round(top * 10) + 1) / 10
+
+
+def round_position(position: npt.ArrayLike, levels: int, space: str = "log2") -> Ints:
+    """Nearest allowed budget, as its position on the budget axis.
+
+    Parameters
+    ----------
+    position : array_like
+        log2 of the unrounded budget; any finite value.
+    levels : int
+        Number of allowed budgets 1, 2, 4, ...
+    space : {"log2", "linear"}
+        Where nearest is measured. Exact halves go up.
+
+    Returns
+    -------
+    ndarray of int
+        In [0, levels - 1]; values beyond the allowed budgets are clipped.
+    """
+    x = np.clip(np.asarray(position, float), 0, levels - 1)
+    if space == "log2":
+        nearest = np.floor(x + 0.5 + GUARD)
+    else:
+        below = np.floor(x + GUARD)
+        nearest = below + (2.0**x - 2.0**below >= 2.0 ** (below - 1) - GUARD)
+    rounded: Ints = np.clip(nearest, 0, levels - 1).astype(np.int64)
+    return rounded
+
+
+def round_budget(x: npt.ArrayLike, budgets: Sequence[int], space: str = "log2") -> Ints:
+    """round_B: the allowed budget nearest to ``x`` > 0 (paper, equation for N-hat).
+
+    >>> round_budget([2.639, 6.0, 100.0], [1, 2, 4, 8, 16]).tolist()
+    [2, 8, 16]
+    """
+    return np.asarray(budgets)[round_position(np.log2(np.asarray(x, float)), len(budgets), space)]
+
+
+def budget_path(alpha: float, beta: float, budgets: Sequence[int], space: str = "log2") -> tuple[int, ...]:
+    """N-hat(b) for every b in B.
+
+    >>> budget_path(2.639, 0.6, [1, 2, 4, 8, 16])
+    (2, 4, 8, 8, 16)
+    """
+    found = round_budget(alpha * np.asarray(budgets, float) ** beta, budgets, space)
+    return tuple(int(n) for n in found)
+
+
+def identified_alpha(alpha: float, beta: float, levels: int) -> tuple[float, float]:
+    """The interval of alpha that gives the same path N(b) at this beta (rounding in log2).
+
+    Returns
+    -------
+    (float, float)
+        Closed below, open above; 0 and inf where the path sits at an end of the budgets.
+    """
+    slope = beta * np.arange(levels)
+    at = round_position(np.log2(alpha) + slope, levels)
+    above, below = at > 0, at < levels - 1
+    low = 2.0 ** np.max(at[above] - 0.5 - slope[above]) if above.any() else 0.0
+    high = 2.0 ** np.min(at[below] + 0.5 - slope[below]) if below.any() else np.inf
+    return float(low), float(high)
+
+
+def boundary_distance(alpha: float, beta: float, levels: int) -> float:
+    """How far log2 alpha may move before any N(b) changes; inf where nothing can change it."""
+    low, high = identified_alpha(alpha, beta, levels)
+    centre = np.log2(alpha)
+    down = centre - np.log2(low) if low > 0 else np.inf
+    up = np.log2(high) - centre if np.isfinite(high) else np.inf
+    return float(max(0.0, min(down, up)))
+
+
+@dataclass(frozen=True, eq=False)
+class Lattice:
+    """Every (alpha, beta) of the grids with its path of budgets.
+
+    Attributes
+    ----------
+    alpha, beta : ndarray, shape (pairs,)
+        alpha slowest, beta fastest, both increasing.
+    position : ndarray, shape (pairs, budgets)
+        Unrounded positions, clipped to the budget axis.
+    paths : ndarray of int, shape (paths, budgets)
+        Distinct rounded paths, as positions.
+    path : ndarray of int, shape (pairs,)
+        Which of ``paths`` each pair gives.
+    members : ndarray of int, shape (pairs,)
+        Pairs sorted by path; those of path j are ``members[start[j]:start[j + 1]]``.
+    start : ndarray of int, shape (paths + 1,)
+    """
+
+    alpha: Floats
+    beta: Floats
+    position: Floats
+    paths: Ints
+    path: Ints
+    members: Ints
+    start: Ints
+
+
+@functools.lru_cache(maxsize=64)
+def lattice(alphas: tuple[float, ...], betas: tuple[float, ...], levels: int, space: str = "log2") -> Lattice:
+    """The lattice of two grids over ``levels`` budgets."""
+    alpha, beta = (part.ravel() for part in np.meshgrid(alphas, betas, indexing="ij"))
+    raw = np.log2(alpha)[:, None] + beta[:, None] * np.arange(levels)
+    paths, path = np.unique(round_position(raw, levels, space), axis=0, return_inverse=True)
+    path = path.ravel()
+    members = np.argsort(path, kind="stable")
+    start = np.searchsorted(path[members], np.arange(len(paths) + 1))
+    return Lattice(alpha, beta, np.clip(raw, 0, levels - 1), paths, path, members, start)
+
+
+@dataclass(frozen=True, eq=False)
+class Fit:
+    """The best (alpha, beta, policy) of every draw.
+
+    Attributes
+    ----------
+    alpha, beta : ndarray, shape (draws,)
+    policy : ndarray of int, shape (draws,) or (budgets, draws)
+        Index into the pool that was fitted; one per budget where it was free to vary.
+    path : ndarray of int, shape (budgets, draws)
+        N(b), as positions on the budget axis.
+    error : ndarray, shape (draws,)
+        Mean absolute error over budgets, in questions.
+    """
+
+    alpha: Floats
+    beta: Floats
+    policy: Ints
+    path: Ints
+    error: Floats
+
+
+def errors(P: Array, R: Array) -> Array:
+    """|P(pi, n) - R(b)| for every target budget, shape (policies, budgets, target budgets, draws)."""
+    found: Array = np.abs(P[:, :, None, :] - R[None, None, :, :])
+    return found
+
+
+def path_errors(error: Array, paths: Ints) -> Array:
+    """Sum over b of ``error[pi, N(b), b]`` for every path, shape (paths, policies, draws)."""
+    total: Array = np.stack([sum(error[:, n, b] for b, n in enumerate(path)) for path in paths])
+    return total
+
+
+def fit_locked(P: Array, R: Array, grid: Lattice, ties: Ties = "interpolated", beta_g: float = 0.0) -> Fit:
+    """R1: one policy over all budgets. R2 is the same with the default policy alone; a fixed beta is a lattice of one.
+
+    Parameters
+    ----------
+    P : ndarray, shape (policies, budgets, draws)
+        Base counts.
+    R : ndarray, shape (budgets, draws)
+        RL counts under the default policy.
+    grid : Lattice
+    ties : {"interpolated", "first", "last", "median"}
+        Among equal errors: the smallest error with P log2-interpolated at the unrounded clipped budget, then beta
+        nearest to ``beta_g``, then the larger alpha, then the order of the pool; or the first, last or middle one in
+        the order of the lattice, then of the pool.
+    beta_g : float
+        The regime's exponent.
+
+    Returns
+    -------
+    Fit
+        A curve that no policy explains is fitted all the same: the error says how badly.
+    """
+    total = path_errors(errors(P, R), grid.paths)
+    best = total.min(axis=(0, 1))
+    j, policy, draw = np.nonzero(total <= best + SAME)
+    pair, of = _expand(grid, j)
+    policy, draw = policy[of], draw[of]
+    second = _interpolated(P, R, grid.position[pair], policy, draw) if ties == "interpolated" else None
+    chosen = _choose(ties, draw, second, grid, pair, policy, beta_g)
+    pair, policy = pair[chosen], policy[chosen]
+    path = grid.paths[grid.path[pair]].T
+    return Fit(grid.alpha[pair], grid.beta[pair], policy, path, best / P.shape[1])
+
+
+def fit_free(P: Array, R: Array, grid: Lattice, ties: Ties = "interpolated", beta_g: float = 0.0) -> Fit:
+    """R0: the policy may differ between budgets. Parameters and ties as in ``fit_locked``."""
+    error = errors(P, R)
+    least = error.min(axis=0)
+    total = path_errors(least[None], grid.paths)[:, 0]
+    best = total.min(axis=0)
+    j, draw = np.nonzero(total <= best + SAME)
+    pair, of = _expand(grid, j)
+    draw = draw[of]
+    second = None
+    if ties == "interpolated":
+        names = np.arange(P.shape[0])
+        each = [_interpolated_at(P, R, grid.position[pair, b], names, draw, b).min(axis=0) for b in range(len(R))]
+        second = np.sum(each, axis=0)
+    chosen = _choose(ties, draw, second, grid, pair, np.zeros_like(pair), beta_g)
+    pair = pair[chosen]
+    path = grid.paths[grid.path[pair]].T
+    at = np.arange(path.shape[1])
+    policy = np.stack([error[:, path[b], b, at].argmin(axis=0) for b in range(len(path))])
+    return Fit(grid.alpha[pair], grid.beta[pair], policy, path, best / P.shape[1])
+
+
+def best_by_beta(P: Array, R: Array, grid: Lattice) -> tuple[Floats, Array]:
+    """Smallest R1 error at every beta of the lattice, in questions: (betas, errors of shape (betas, draws))."""
+    total = path_errors(errors(P, R), grid.paths).min(axis=1)
+    betas = np.unique(grid.beta)
+    least = np.stack([total[np.unique(grid.path[grid.beta == beta])].min(axis=0) for beta in betas])
+    return betas, least / P.shape[1]
+
+
+def _expand(grid: Lattice, j: Ints) -> tuple[Ints, Ints]:
+    """Every pair of the paths ``j``, and which entry of ``j`` it stems from."""
+    count = grid.start[j + 1] - grid.start[j]
+    of = np.repeat(np.arange(len(j)), count)
+    within = np.arange(len(of)) - np.repeat(np.cumsum(count) - count, count)
+    return grid.members[grid.start[j][of] + within], of
+
+
+def _interpolated(P: Array, R: Array, position: Floats, policy: Ints, draw: Ints) -> Floats:
+    total = np.zeros(len(policy))
+    for b in range(len(R)):
+        total += _interpolated_at(P, R, position[:, b], policy, draw, b)
+    return total
+
+
+def _interpolated_at(P: Array, R: Array, position: Floats, policy: Ints, draw: Ints, b: int) -> Floats:
+    below = np.floor(position).astype(np.int64)
+    above = np.minimum(below + 1, P.shape[1] - 1)
+    share = position - below
+    if len(policy) != len(draw):
+        policy = policy[:, None]
+    value = P[policy, below, draw] * (1 - share) + P[policy, above, draw] * share
+    gap: Floats = np.abs(value - R[b, draw])
+    return gap
+
+
+def _choose(
+    ties: Ties, draw: Ints, second: Floats | None, grid: Lattice, pair: Ints, policy: Ints, beta_g: float
+) -> Ints:
+    """One candidate per draw."""
+    if second is not None:
+        away = np.abs(grid.beta[pair] - beta_g)
+        order = np.lexsort((policy, -grid.alpha[pair], np.round(away, 6), np.round(second, 4), draw))
+    else:
+        order = np.lexsort((policy, pair, draw))
+    opens = np.flatnonzero(np.diff(draw[order], prepend=-1))
+    ends = np.append(opens[1:], len(order))
+    place = {"last": ends - 1, "median": (opens + ends - 1) // 2}.get(ties, opens)
+    chosen: Ints = order[place]
+    return chosen

@@ -1,0 +1,171 @@
+"""The selector: which Base policy behaves, along a path of budgets, as the anchor's does along its own.
+
+Paper, equation for the selector loss. Every array has a last axis of draws. The loss of a policy along a path is a sum
+over budgets of a distance that depends on the budget alone, so one table of distances serves every path.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from searchlens.boptr.fit import Array, Ints
+from searchlens.boptr.options import BoptrOptions
+from searchlens.boptr.view import Counts, Readouts
+from searchlens.uncertainty import Floats
+
+CONTROLLERS = ("autoregressive", "beam", "entropy_tree", "tree", "mcts", "power")
+"""Controller index of the features, AR first; divided by the largest index."""
+
+
+@dataclass(frozen=True, eq=False)
+class Features:
+    """r(pi, n) of a pool.
+
+    Attributes
+    ----------
+    ranks : ndarray, shape (3, policies, budgets, draws)
+        Rank of P, of P - Q and of Q among the ranked pool, in [0, 1] on the percentile scale.
+    fixed : ndarray, shape (2, policies)
+        Controller index in [0, 1], and ln(tokens per sample) min-max scaled over the ranked pool; 0 where all cost the
+        same or any cost is unknown.
+    """
+
+    ranks: Array
+    fixed: Floats
+
+
+def features(cell: Readouts, options: BoptrOptions) -> Features:
+    """Selector features of every policy of a cell; policies outside the ranked pool are ranked against it."""
+    ranked = cell.pool("ar" if options.selector_rank_pool == "ar" else "full")
+    values = np.stack([cell.P, cell.P - cell.Q, cell.Q])
+    scale = _SCALES[options.selector_rank]
+    ranks = np.stack([scale(value, value[ranked]) for value in values])
+    return Features(ranks, np.stack([_controllers(cell), log_cost(cell, ranked)]))
+
+
+def prototype(found: Features, policy: Ints, path: Ints, options: BoptrOptions) -> Array:
+    """r-bar of the anchor: its features along its own path.
+
+    Parameters
+    ----------
+    found : Features
+        Of the anchor cell.
+    policy : ndarray of int, shape (draws,)
+    path : ndarray of int, shape (budgets, draws)
+
+    Returns
+    -------
+    ndarray, shape (5, budgets or 1, draws)
+        The mean over budgets, or one vector for each.
+    """
+    draw = np.arange(path.shape[1])
+    ranks = found.ranks[:, policy[None, :], path, np.minimum(draw, found.ranks.shape[3] - 1)]
+    fixed = np.broadcast_to(found.fixed[:, policy][:, None, :], (2, *path.shape))
+    whole = np.concatenate([ranks, fixed])
+    return whole.mean(axis=1, keepdims=True) if options.selector_proto == "mean_over_b" else whole
+
+
+def distances(found: Features, proto: Array, options: BoptrOptions) -> Array:
+    """||r(pi, n) - r-bar||_W of every policy at every budget, shape (policies, budgets, budgets of r-bar, draws)."""
+    weights = options.selector_weights
+    draws = max(found.ranks.shape[3], proto.shape[2])
+    total = np.zeros((*found.ranks.shape[1:3], proto.shape[1], draws), np.float32)
+    for i, weight in enumerate(weights):
+        value = found.ranks[i][:, :, None] if i < 3 else found.fixed[i - 3][:, None, None, None]
+        gap = value - proto[i].astype(np.float32)
+        total += weight * (gap * gap if options.selector_norm == "l2" else np.abs(gap))
+    return np.sqrt(total) if options.selector_norm == "l2" else total
+
+
+def select(distance: Array, path: Ints, cost: Floats, candidates: Ints, names: tuple[str, ...]) -> Ints:
+    """pi-hat: the candidate with the smallest loss along a path, ties by name.
+
+    Parameters
+    ----------
+    distance : ndarray
+        From ``distances``.
+    path : ndarray of int, shape (budgets, draws)
+    cost : ndarray, shape (policies,)
+        lambda_cost times C(pi).
+    candidates : ndarray of int
+        Policies that may be chosen.
+    names : tuple of str
+        Of all policies.
+
+    Returns
+    -------
+    ndarray of int, shape (draws,)
+        Positions among all policies.
+    """
+    order = np.array(sorted(candidates.tolist(), key=lambda i: names[i]))
+    draw = np.minimum(np.arange(path.shape[1]), distance.shape[3] - 1)
+    loss = np.repeat(cost[order].astype(np.float32)[:, None], path.shape[1], axis=1)
+    for b, n in enumerate(path):
+        loss += distance[order[:, None], n[None, :], min(b, distance.shape[2] - 1), draw[None, :]]
+    chosen: Ints = order[np.round(loss, 5).argmin(axis=0)]
+    return chosen
+
+
+def relative_cost(cell: Readouts) -> Floats:
+    """C(pi): mean tokens per sample over the pool's largest; 0 where any is unknown."""
+    if not np.isfinite(cell.tokens).all() or cell.tokens.max() <= 0:
+        return np.zeros(len(cell.tokens))
+    share: Floats = cell.tokens / cell.tokens.max()
+    return share
+
+
+def log_cost(cell: Readouts, ranked: Ints) -> Floats:
+    """ln(tokens per sample), min-max scaled over the ranked pool; 0 where it is constant or any is unknown."""
+    if not np.isfinite(cell.tokens).all() or cell.tokens.min() <= 0:
+        return np.zeros(len(cell.tokens))
+    cost = np.log(cell.tokens)
+    low, span = cost[ranked].min(), np.ptp(cost[ranked])
+    scaled: Floats = (cost - low) / span if span > 0 else np.zeros(len(cost))
+    return scaled
+
+
+def percentile_rank(values: Counts, among: Counts) -> Array:
+    """(rank - 1) / (pool - 1), ascending, ties averaged, of ``values`` among a pool; 0.5 in a pool of one.
+
+    Both have shape (policies, ...); a value that is itself in the pool is not counted against itself.
+    """
+    if len(among) == 1:
+        return np.full(values.shape, 0.5, np.float32)
+    return _below(values, among) / np.float32(len(among) - 1)
+
+
+def integer_rank(values: Counts, among: Counts) -> Array:
+    """Rank from 0, ties averaged."""
+    return _below(values, among)
+
+
+def zscore(values: Counts, among: Counts) -> Array:
+    """Standardised over the pool; 0 where the pool is constant."""
+    centre, spread = among.mean(axis=0), among.std(axis=0)
+    scaled: Array = np.where(spread > 0, (values - centre) / np.where(spread > 0, spread, 1), 0)
+    return scaled.astype(np.float32)
+
+
+def _below(values: Counts, among: Counts) -> Array:
+    """How many of the pool are below, halves for ties, itself not counted."""
+    twice = np.zeros(values.shape, np.int16)
+    for other in among:
+        twice += values > other
+        twice += values >= other
+    return np.float32(0.5) * (twice - np.int16(1)).clip(0)
+
+
+def _controllers(cell: Readouts) -> Floats:
+    return np.array(
+        [_controller(name) if search else 0.0 for name, search in zip(cell.policies, cell.search, strict=True)]
+    )
+
+
+def _controller(name: str) -> float:
+    kind = next((i for i, known in enumerate(CONTROLLERS) if name.startswith(known)), len(CONTROLLERS) - 1)
+    return kind / (len(CONTROLLERS) - 1)
+
+
+_SCALES = {"percentile": percentile_rank, "integer": integer_rank, "zscore": zscore}
