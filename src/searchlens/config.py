@@ -111,7 +111,7 @@ class PolicySpec(Strict):
 
 
 class Landscape(Strict):
-    """Readings of the landscape that the paper leaves open (each default is named in docs/readings.md)."""
+    """Readings of the landscape that the paper leaves open (each default is named in docs/reading-the-paper.md)."""
 
     ties: Literal["first", "fractional"] = "first"
     """Prefix majority vote on a tie: the earliest-seen answer, or shared credit."""
