@@ -1,0 +1,333 @@
+"""BOPTR-P1 on one view of a cohort: regime exponents, mu_g, delta_m, N-hat and pi-hat (paper, section "SearchPath").
+
+    N_hat(b) = round_B(exp(mu_g + delta_m) b^beta_g),  pi_hat = argmin L,  P_hat(b) = P_Base(pi_hat, N_hat(b))
+
+Everything is computed when it is first asked for and kept. Arrays have a last axis of draws (``View``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterable
+from dataclasses import dataclass
+from typing import Literal, TypeVar
+
+import numpy as np
+
+from searchlens.boptr import fit, selector
+from searchlens.boptr.cohort import CohortPlan, Regime
+from searchlens.boptr.fit import Array, Fit, Ints, Lattice
+from searchlens.boptr.options import DEFAULTS, LN2, BoptrOptions
+from searchlens.boptr.view import Counts, Readouts, View
+from searchlens.uncertainty import Floats
+
+T = TypeVar("T")
+Exponents = Literal["paper", "own"]
+PoolName = Literal["ar", "full"]
+
+
+@dataclass(frozen=True)
+class Reason:
+    """Why a number is not defined: a code, and a sentence.
+
+    Attributes
+    ----------
+    code : str
+        One of ``REASONS``.
+    """
+
+    code: str
+
+    def __post_init__(self) -> None:
+        """Refuse an unknown code."""
+        if self.code not in REASONS:
+            raise ValueError(f"unknown reason {self.code!r}")
+
+    @property
+    def text(self) -> str:
+        """The sentence."""
+        return REASONS[self.code]
+
+
+REASONS = {
+    "no_base": "Base was not sampled on this benchmark at every budget",
+    "no_rl": "RL was not sampled on this benchmark under the default policy at every budget",
+    "no_anchor_cell": "the anchor was not sampled on this benchmark",
+    "no_calibration": "the model has no Base/RL pair on the anchor benchmark to fit its offset on",
+    "policy_missing": "a policy that the row needs is not in this cell's pool",
+    "not_on_anchor_path": "the path belongs to the anchor; off the anchor the row is not defined here",
+    "no_expanded_pool": "no policy of the expanded pool was sampled in this cell",
+    "no_rltrain": "Base was not sampled on the RL-training split",
+    "too_few_models": "fewer fitted models than the row needs",
+    "outside_cohort": "the model's Base is not one of the fitted cohort's",
+    "non_finite_alpha": "the prior gives no finite, positive scale",
+    "no_extension": "the pools do not reach beyond the budgets of B",
+    "no_batches": "nothing was sampled a second time",
+    "one_model": "with a single model the offset is zero by definition",
+    "base_only": "the benchmark has no RL side",
+    "no_other_models": "no other model was sampled on this benchmark",
+    "constant": "the values are all alike, so the statistic is not defined",
+}
+
+
+@dataclass(frozen=True, eq=False)
+class Path:
+    """A path through one Base landscape.
+
+    Attributes
+    ----------
+    policy, budget : ndarray of int, shape (budgets, draws)
+        Positions in the cell's readouts.
+    alpha, beta : ndarray, shape (draws,) or None
+        Where the path follows the law.
+    skip : ndarray of bool, shape (budgets,) or None
+        Budgets that are left out of the mean, because the cell lacks their point.
+    """
+
+    policy: Ints
+    budget: Ints
+    alpha: Floats | None = None
+    beta: Floats | None = None
+    skip: np.ndarray | None = None
+
+
+class Rule:
+    """BOPTR-P1 fitted on a view.
+
+    Parameters
+    ----------
+    view : View
+    options : BoptrOptions
+    exponents : {"paper", "own"}
+        The paper's frozen beta_g, or the cohort's own estimate.
+    without : iterable of str
+        Models left out of the cohort mean mu.
+    """
+
+    def __init__(
+        self,
+        view: View,
+        options: BoptrOptions = DEFAULTS,
+        exponents: Exponents = "paper",
+        without: Iterable[str] = (),
+    ) -> None:
+        self.view, self.options, self.exponents = view, options, exponents
+        self.cohort_models = [name for name in view.plan.fitted_models if name not in set(without)]
+        self._known: dict[Hashable, object] = {}
+
+    def _keep(self, key: Hashable, make: Callable[[], T]) -> T:
+        if key not in self._known:
+            self._known[key] = make()
+        return self._known[key]  # type: ignore[return-value]
+
+    # ---- cells
+
+    @property
+    def plan(self) -> CohortPlan:
+        """What the cohort consists of."""
+        return self.view.plan
+
+    @property
+    def anchor(self) -> tuple[str, str]:
+        """The anchor cell."""
+        return self.plan.anchor_model, self.plan.anchor_benchmark
+
+    def regime(self, benchmark: str) -> Regime:
+        """g(d)."""
+        return self.plan.benchmarks[benchmark].regime
+
+    def cell(self, model: str, benchmark: str) -> tuple[Readouts, Counts] | Reason:
+        """Base readouts and the RL target of a cell, or why there are none."""
+        base, target = self.view.base(model, benchmark), self.view.target(model, benchmark)
+        if base is None:
+            return Reason("no_base")
+        return Reason("no_rl") if target is None else (base, target)
+
+    # ---- fits
+
+    def lattice(self, beta: float | None = None) -> Lattice:
+        """The grids, or the alpha grid at one beta."""
+        alphas = tuple(fit.alpha_grid(self.options.alpha_low, self.options.alpha_high))
+        betas = tuple(fit.beta_grid(self.options.beta_top)) if beta is None else (beta,)
+        return fit.lattice(alphas, betas, self.view.levels, self.options.rounding)
+
+    def smooth(self, model: str, benchmark: str, pool: PoolName = "ar") -> Fit | Reason:
+        """R1: the cell's own (alpha, beta, pi), one policy over all budgets; policies as positions in the cell."""
+        return self._keep(("smooth", model, benchmark, pool), lambda: self._smooth(model, benchmark, pool))
+
+    def _smooth(self, model: str, benchmark: str, pool: PoolName) -> Fit | Reason:
+        cell = self.cell(model, benchmark)
+        if isinstance(cell, Reason):
+            return cell
+        base, target = cell
+        at = base.pool(pool)
+        beta_g = self.options.beta[self.regime(benchmark)]
+        return _placed(fit.fit_locked(base.P[at], self._target(target), self.lattice(), self.options.ties, beta_g), at)
+
+    def scale(self, model: str, benchmark: str, beta: float) -> Fit | Reason:
+        """The cell's alpha at a fixed beta, over (alpha, pi) of the AR pool."""
+        return self._keep(("scale", model, benchmark, beta), lambda: self._scale(model, benchmark, beta))
+
+    def _scale(self, model: str, benchmark: str, beta: float) -> Fit | Reason:
+        cell = self.cell(model, benchmark)
+        if isinstance(cell, Reason):
+            return cell
+        base, target = cell
+        at = base.autoregressive
+        return _placed(
+            fit.fit_locked(base.P[at], self._target(target), self.lattice(beta), self.options.ties, beta), at
+        )
+
+    def _target(self, target: Counts) -> Counts:
+        return np.broadcast_to(target, (target.shape[0], self.view.draws))
+
+    # ---- beta_g
+
+    def beta(self, benchmark: str) -> Floats:
+        """beta_g of a benchmark's regime in every draw.
+
+        The paper's constant, or argmin over the grid of the R1 error pooled over the regime's fitted benchmarks and the
+        cohort's models; a fitted benchmark is left out of its own estimate where its regime has another one. Ties go
+        to the smaller beta; a regime that was not sampled keeps the paper's constant.
+        """
+        frozen = np.full(self.view.draws, self.options.beta[self.regime(benchmark)])
+        if self.exponents == "paper":
+            return frozen
+        sources = self._sources(benchmark)
+        return self._keep(("beta", *sources), lambda: self._own_beta(sources)) if sources else frozen
+
+    def _sources(self, benchmark: str) -> tuple[str, ...]:
+        regime = self.regime(benchmark)
+        fitted = [d for d in self.plan.with_role("fitted") if self.regime(d) == regime and self._sampled(d)]
+        others = tuple(d for d in fitted if d != benchmark)
+        return others or tuple(fitted)
+
+    def _sampled(self, benchmark: str) -> list[str]:
+        return [m for m in self.cohort_models if not isinstance(self.cell(m, benchmark), Reason)]
+
+    def _own_beta(self, sources: tuple[str, ...]) -> Floats:
+        total, betas = np.zeros((1, 1)), np.zeros(1)
+        for benchmark in sources:
+            for model in self._sampled(benchmark):
+                betas, error = self._by_beta(model, benchmark)
+                total = total + error / self.view.total(benchmark)
+        chosen: Floats = betas[np.round(total, 9).argmin(axis=0)]
+        return chosen
+
+    def _by_beta(self, model: str, benchmark: str) -> tuple[Floats, Array]:
+        def make() -> tuple[Floats, Array]:
+            cell = self.cell(model, benchmark)
+            assert not isinstance(cell, Reason)
+            base, target = cell
+            return fit.best_by_beta(base.P[base.autoregressive], self._target(target), self.lattice())
+
+        return self._keep(("by_beta", model, benchmark), make)
+
+    # ---- mu_g and delta_m
+
+    def log_alpha(self, model: str, benchmark: str) -> Floats | Reason:
+        """Natural logarithm of the alpha of a cell fitted at beta_g, in every draw."""
+        beta = self.beta(benchmark)
+        values = np.unique(beta)
+        found = np.empty(self.view.draws)
+        for value in values:
+            cell = self.scale(model, benchmark, float(value))
+            if isinstance(cell, Reason):
+                return cell
+            found[beta == value] = np.log(cell.alpha)[beta == value]
+        return found
+
+    def delta(self, model: str) -> Floats | Reason:
+        """delta_m = ln alpha of (m, anchor benchmark) minus the cohort's mean."""
+        own = self.log_alpha(model, self.plan.anchor_benchmark)
+        if isinstance(own, Reason):
+            return Reason("no_calibration")
+        delta: Floats = own - self.mean_log_alpha((self.plan.anchor_benchmark,))
+        return delta
+
+    def mean_log_alpha(self, benchmarks: tuple[str, ...]) -> Floats:
+        """Mean over cohort models and benchmarks of ln alpha; 0 where none was sampled."""
+        found = [
+            value
+            for d in benchmarks
+            for m in self.cohort_models
+            if not isinstance(value := self.log_alpha(m, d), Reason)
+        ]
+        return mean_log_alpha(np.stack(found)) if found else np.zeros(self.view.draws)
+
+    def mu(self, benchmark: str) -> Floats:
+        """mu_g in every draw.
+
+        math: the cohort mean of ln alpha on the anchor benchmark. Others: 0 and ln 2 (``mu_floor``) with the paper's
+        exponents, cohort means with the cohort's own.
+        """
+        regime = self.regime(benchmark)
+        if regime == self.regime(self.plan.anchor_benchmark):
+            return self.mean_log_alpha((self.plan.anchor_benchmark,))
+        if self.exponents == "own" and (sources := self._sources(benchmark)):
+            return self.mean_log_alpha(sources)
+        if regime == "floor" and self.options.mu_floor == "cohort_mean" and (sources := self._sources(benchmark)):
+            return self.mean_log_alpha(sources)
+        return np.full(self.view.draws, LN2 if regime == "floor" else 0.0)
+
+    # ---- the path
+
+    def n_hat(self, log_alpha: Floats, beta: Floats) -> Ints:
+        """Positions of N-hat(b) on the budget axis, shape (budgets, draws)."""
+        slope = np.arange(self.view.levels)[:, None] * beta
+        return fit.round_position(log_alpha / LN2 + slope, self.view.levels, self.options.rounding)
+
+    def prototype(self) -> Array | Reason:
+        """r-bar: the anchor's R1-locked policy on the anchor benchmark along its own path."""
+        return self._keep("prototype", self._prototype)
+
+    def _prototype(self) -> Array | Reason:
+        locked = self.smooth(*self.anchor)
+        if isinstance(locked, Reason):
+            return locked
+        return selector.prototype(self._features(*self.anchor), locked.policy, locked.path, self.options)
+
+    def _features(self, model: str, benchmark: str) -> selector.Features:
+        base = self.view.base(model, benchmark)
+        assert base is not None
+        key = ("features", self.plan.models[model].base, benchmark)
+        return self._keep(key, lambda: selector.features(base, self.options))
+
+    def select(self, model: str, benchmark: str, path: Ints) -> Ints | Reason:
+        """pi-hat along a path of budgets, as positions in the cell; the same for every rule with that path."""
+        proto, base = self.prototype(), self.view.base(model, benchmark)
+        if isinstance(proto, Reason):
+            return proto
+        if base is None:
+            return Reason("no_base")
+        key = ("distances", self.plan.models[model].base, benchmark)
+        distance = self._keep(key, lambda: selector.distances(self._features(model, benchmark), proto, self.options))
+        cost = self.options.cost_weight * selector.relative_cost(base)
+        return selector.select(distance, path, cost, self._candidates(base, benchmark), base.policies)
+
+    def _candidates(self, base: Readouts, benchmark: str) -> Ints:
+        at = base.autoregressive
+        if self.options.exclude_default_on_anchor and benchmark == self.plan.anchor_benchmark:
+            at = np.array([i for i in at if base.policies[i] != self.plan.default_policy], int)
+        return at
+
+    def path(self, model: str, benchmark: str, log_alpha: Floats, beta: Floats | None = None) -> Path | Reason:
+        """The rule's path at a given scale: N-hat, then pi-hat along it."""
+        if not np.isfinite(log_alpha).all():
+            return Reason("non_finite_alpha")
+        exponent = self.beta(benchmark) if beta is None else beta
+        budget = self.n_hat(log_alpha, exponent)
+        chosen = self.select(model, benchmark, budget)
+        if isinstance(chosen, Reason):
+            return chosen
+        return Path(np.broadcast_to(chosen, budget.shape), budget, np.exp(log_alpha), exponent)
+
+
+def mean_log_alpha(log_alpha: Floats) -> Floats:
+    """mu: the mean over models (first axis) of ln alpha."""
+    mean: Floats = np.asarray(log_alpha, float).mean(axis=0)
+    return mean
+
+
+def _placed(found: Fit, at: Ints) -> Fit:
+    """The fit with policies as positions in the whole cell."""
+    return Fit(found.alpha, found.beta, at[found.policy], found.path, found.error)

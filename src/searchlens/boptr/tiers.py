@@ -1,0 +1,382 @@
+"""The rows of the paper's tables: each predicts the RL curve of a cell, from a stated amount of RL information.
+
+A tier is a function of a fitted ``Rule`` and a cell that gives a ``Path`` through the cell's own Base landscape, or a
+``Curve`` where it predicts without one, or the ``Reason`` why it is not defined there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+
+from searchlens import policies
+from searchlens.boptr.fit import Ints
+from searchlens.boptr.rule import Path, PoolName, Reason, Rule
+from searchlens.boptr.view import Counts, Readouts
+from searchlens.errors import InputError
+from searchlens.uncertainty import Floats
+
+Kind = Literal["baseline", "rule", "copy", "oracle", "ablation", "frontier", "rival"]
+
+
+@dataclass(frozen=True, eq=False)
+class Curve:
+    """A predicted RL curve that is no path through the cell's Base landscape.
+
+    Attributes
+    ----------
+    counts : ndarray, shape (budgets, draws)
+        Predicted number of solved questions.
+    """
+
+    counts: Counts
+
+
+Prediction = Path | Curve | Reason
+
+
+@dataclass(frozen=True)
+class At:
+    """Where a tier is asked to predict: a cell, and which of its policies count."""
+
+    model: str
+    benchmark: str
+    pool: PoolName = "ar"
+
+    @property
+    def cell(self) -> tuple[str, str]:
+        """Model and benchmark."""
+        return self.model, self.benchmark
+
+
+Predict = Callable[[Rule, At], Prediction]
+
+
+@dataclass(frozen=True)
+class Tier:
+    """One row.
+
+    Attributes
+    ----------
+    key : str
+        Short name: ``H5``, ``V3``, ``A1``.
+    label : str
+        As the paper's tables print it.
+    kind : str
+        What the row is for.
+    rl : str
+        Which RL information it uses.
+    predict : callable
+        From a rule and a place to a prediction.
+    pools : tuple of str
+        ``ar`` alone, or ``ar`` and ``full`` where the row searches the pool itself.
+    reads_target : bool
+        Whether it is fitted to the very curve that it is scored on.
+    """
+
+    key: str
+    label: str
+    kind: Kind
+    rl: str
+    predict: Predict
+    pools: tuple[PoolName, ...] = ("ar",)
+    reads_target: bool = False
+
+
+def _same_budgets(rule: Rule) -> Ints:
+    levels = np.arange(rule.view.levels)[:, None]
+    return np.repeat(levels, rule.view.draws, axis=1)
+
+
+def _constant(rule: Rule, base: Readouts, name: str, budget: Ints | None = None) -> Path | Reason:
+    if name not in base.index:
+        return Reason("policy_missing")
+    budget = _same_budgets(rule) if budget is None else budget
+    return Path(np.full(budget.shape, base.index[name]), budget)
+
+
+def temperatures(base: Readouts) -> dict[str, float]:
+    """Pure-temperature policies of a pool and their temperatures."""
+    found = {}
+    for name in base.policies:
+        try:
+            policy = policies.parse(name)
+        except InputError:
+            continue
+        if policy.family == "temperature":
+            found[name] = policy.local.temperature
+    return found
+
+
+# ---- horizontal
+
+
+def base_greedy(rule: Rule, at: At) -> Prediction:
+    """H1: N = b at the lowest pure temperature of the pool (option ``h1`` names the alternatives)."""
+    base = rule.view.base(*at.cell)
+    if base is None:
+        return Reason("no_base")
+    if rule.options.h1 == "literal_greedy":
+        return _literal_greedy(rule, at)
+    if rule.options.h1 == "argmax_same_b":
+        members = base.pool("ar")
+        chosen = members[
+            np.broadcast_to(base.P[members], (len(members), base.P.shape[1], rule.view.draws)).argmax(axis=0)
+        ]
+        return Path(chosen, _same_budgets(rule))
+    known = temperatures(base)
+    return _constant(rule, base, min(known, key=lambda name: known[name])) if known else Reason("policy_missing")
+
+
+def _literal_greedy(rule: Rule, at: At) -> Prediction:
+    surface = rule.view.cohort.base(*at.cell)
+    if surface is None or ("greedy", 1) not in surface.points:
+        return Reason("policy_missing")
+    once = rule.view.count(surface, at.benchmark, "P", "greedy", (1,))
+    return Curve(np.repeat(once, rule.view.levels, axis=0))
+
+
+def same_policy(rule: Rule, at: At) -> Prediction:
+    """H2: the RL default policy on Base, N = b."""
+    base = rule.view.base(*at.cell)
+    return Reason("no_base") if base is None else _constant(rule, base, rule.plan.default_policy)
+
+
+def anchor_copy(rule: Rule, at: At) -> Prediction:
+    """H3: the anchor's per-budget oracle points on the anchor benchmark; a budget whose policy is missing is skipped."""
+    source = two_d_oracle(rule, At(*rule.anchor, at.pool))
+    return _transplant(rule, source, rule.anchor, at, skip=True)
+
+
+def strict(rule: Rule, at: At) -> Prediction:
+    """H4: the anchor's alpha and the math exponent on every benchmark, with the selector."""
+    name, source = rule.anchor
+    alpha = rule.log_alpha(name, source)
+    return alpha if isinstance(alpha, Reason) else rule.path(*at.cell, alpha, rule.beta(source))
+
+
+def boptr(rule: Rule, at: At) -> Prediction:
+    """H5: BOPTR-P1 with the anchor's offset."""
+    delta = rule.delta(rule.plan.anchor_model)
+    return delta if isinstance(delta, Reason) else rule.path(*at.cell, rule.mu(at.benchmark) + delta)
+
+
+def two_d_oracle(rule: Rule, at: At) -> Prediction:
+    """H6 and ORACLE-2D: at each b the point (pi, n) nearest to RL; ties to the smaller n, then pool order."""
+    cell = rule.cell(*at.cell)
+    if isinstance(cell, Reason):
+        return cell
+    base, target = cell
+    members = base.pool(at.pool)
+    points = base.P[members].transpose(1, 0, 2).reshape(-1, 1, base.P.shape[2])
+    nearest = np.abs(points - target).argmin(axis=0)
+    budget, policy = np.divmod(nearest, len(members))
+    return Path(*np.broadcast_arrays(members[policy], budget))
+
+
+def one_d_oracle(rule: Rule, at: At) -> Prediction:
+    """ORACLE-1D: at each b the policy nearest to RL at N = b."""
+    cell = rule.cell(*at.cell)
+    if isinstance(cell, Reason):
+        return cell
+    base, target = cell
+    members = base.pool(at.pool)
+    policy = members[np.abs(base.P[members] - target).argmin(axis=0)]
+    return Path(policy, np.repeat(np.arange(rule.view.levels)[:, None], policy.shape[1], axis=1))
+
+
+def smooth(rule: Rule, at: At) -> Prediction:
+    """H7 and V1: the cell's own R1 fit."""
+    found = rule.smooth(*at.cell, at.pool)
+    if isinstance(found, Reason):
+        return found
+    return Path(np.broadcast_to(found.policy, found.path.shape), found.path, found.alpha, found.beta)
+
+
+# ---- vertical
+
+
+def anchor_path(rule: Rule, at: At) -> Prediction:
+    """V2-path: the anchor's R1 path of the same benchmark; not defined where the cell lacks its policy."""
+    source = smooth(rule, At(rule.plan.anchor_model, at.benchmark, at.pool))
+    if isinstance(source, Reason):
+        return Reason("no_anchor_cell")
+    return _transplant(rule, source, (rule.plan.anchor_model, at.benchmark), at, skip=False)
+
+
+def calibrated(rule: Rule, at: At) -> Prediction:
+    """V3 and MAIN: delta_m from the model's own pair on the anchor benchmark."""
+    delta = rule.delta(at.model)
+    return delta if isinstance(delta, Reason) else rule.path(*at.cell, rule.mu(at.benchmark) + delta)
+
+
+def no_offset(rule: Rule, at: At) -> Prediction:
+    """V2-delta0, A2 and the zero-calibration reference: delta_m = 0, selector run anew."""
+    return rule.path(*at.cell, rule.mu(at.benchmark))
+
+
+def anchor_scale(rule: Rule, at: At) -> Prediction:
+    """B0: the anchor's alpha in its regime, mu elsewhere, delta = 0 (option ``b0``)."""
+    if rule.options.b0 == "cohort_mu" or rule.regime(at.benchmark) != rule.regime(rule.plan.anchor_benchmark):
+        return no_offset(rule, at)
+    alpha = rule.log_alpha(*rule.anchor)
+    return alpha if isinstance(alpha, Reason) else rule.path(*at.cell, alpha)
+
+
+# ---- ablations
+
+
+def no_selector(rule: Rule, at: At) -> Prediction:
+    """A1: N-hat as in MAIN, under the RL default policy."""
+    delta, base = rule.delta(at.model), rule.view.base(*at.cell)
+    if isinstance(delta, Reason):
+        return delta
+    if base is None:
+        return Reason("no_base")
+    budget = rule.n_hat(rule.mu(at.benchmark) + delta, rule.beta(at.benchmark))
+    return _constant(rule, base, rule.plan.default_policy, budget)
+
+
+def same_budget(rule: Rule, at: At) -> Prediction:
+    """A3: N = b, selector run anew."""
+    draws = rule.view.draws
+    return rule.path(*at.cell, np.zeros(draws), np.ones(draws))
+
+
+def cell_fit(rule: Rule, at: At) -> Prediction:
+    """mech_cell: the cell's own alpha at beta_g, selector run anew; nonmath cells have alpha = 1 by construction."""
+    if rule.regime(at.benchmark) == "nonmath":
+        return rule.path(*at.cell, np.zeros(rule.view.draws))
+    alpha = rule.log_alpha(*at.cell)
+    return alpha if isinstance(alpha, Reason) else rule.path(*at.cell, alpha)
+
+
+# ---- rivals that know nothing of the law
+
+
+def cohort_curve(rule: Rule, at: At) -> Prediction:
+    """The mean RL curve of the other fitted models on the benchmark."""
+    others = _other_curves(rule, at, "rl")
+    return Curve(np.mean(others, axis=0)) if others else Reason("no_other_models")
+
+
+def base_plus_gain(rule: Rule, at: At) -> Prediction:
+    """Base under the default policy at N = b, plus the mean gain of the other fitted models at that budget."""
+    base = rule.view.base(*at.cell)
+    if base is None:
+        return Reason("no_base")
+    default = rule.plan.default_policy
+    if default not in base.index:
+        return Reason("policy_missing")
+    gains = _other_curves(rule, at, "gain")
+    if not gains:
+        return Reason("no_other_models")
+    return Curve(np.clip(base.P[base.index[default]] + np.mean(gains, axis=0), 0, rule.view.total(at.benchmark)))
+
+
+def low_temperature(rule: Rule, at: At) -> Prediction:
+    """N = b at the pure temperature with the best Base pass@1."""
+    base = rule.view.base(*at.cell)
+    if base is None:
+        return Reason("no_base")
+    known = [base.index[name] for name in temperatures(base)]
+    if not known:
+        return Reason("policy_missing")
+    chosen = np.array(known)[base.P[known, 0].argmax(axis=0)]
+    budget = _same_budgets(rule)
+    return Path(np.broadcast_to(chosen, budget.shape), budget)
+
+
+def _other_curves(rule: Rule, at: At, what: str) -> list[Counts]:
+    curves = []
+    for name in rule.plan.fitted_models:
+        cell = rule.cell(name, at.benchmark)
+        if name == at.model or isinstance(cell, Reason):
+            continue
+        base, target = cell
+        if what == "rl":
+            curves.append(target)
+        elif rule.plan.default_policy in base.index:
+            curves.append(target - base.P[base.index[rule.plan.default_policy]])
+    return curves
+
+
+# ---- carrying a path to another cell
+
+
+def _transplant(rule: Rule, path: Prediction, source: tuple[str, str], at: At, *, skip: bool) -> Prediction:
+    """The same policies, by name, and budgets in another cell."""
+    there, here = rule.view.base(*source), rule.view.base(*at.cell)
+    if not isinstance(path, Path):
+        return path
+    if there is None or here is None:
+        return Reason("no_base")
+    position = np.array([here.index.get(name, -1) for name in there.policies])
+    policy = position[path.policy]
+    missing = policy < 0
+    if not missing.any():
+        return Path(policy, path.budget, path.alpha, path.beta, path.skip)
+    if not skip or missing.all():
+        return Reason("policy_missing")
+    return Path(np.where(missing, 0, policy), path.budget, path.alpha, path.beta, missing)
+
+
+def path_text(path: Path, budgets: tuple[int, ...], draw: int = 0) -> str:
+    """Such as ``2/4/8/8/16``."""
+    skipped = path.skip[:, draw] if path.skip is not None else np.zeros(len(path.budget), bool)
+    return "/".join("-" if gone else str(budgets[n]) for n, gone in zip(path.budget[:, draw], skipped, strict=True))
+
+
+TIERS = (
+    Tier("H1", "H1 base greedy", "baseline", "none", base_greedy),
+    Tier("H2", "H2 base same-π", "baseline", "none", same_policy),
+    Tier("H3", "H3 anchor per-b copy", "copy", "anchor, anchor benchmark", anchor_copy, ("ar", "full")),
+    Tier("H4", "H4 strict BOPTR (β of math)", "rule", "anchor, anchor benchmark", strict),
+    Tier("H5", "H5 BOPTR-P1 (regime β)", "rule", "anchor; cohort through μ", boptr),
+    Tier("H6", "H6 2D oracle per-b", "oracle", "own cell", two_d_oracle, ("ar", "full"), reads_target=True),
+    Tier("H7", "H7 2D oracle smooth (R1 path)", "oracle", "own cell", smooth, ("ar", "full"), reads_target=True),
+    Tier("V1", "V1 per-cell oracle", "oracle", "own cell", smooth, ("ar", "full"), reads_target=True),
+    Tier("V2", "V2 anchor path", "copy", "anchor, every benchmark", anchor_path, ("ar", "full")),
+    Tier("V2-δ0", "V2 δ=0", "rule", "cohort through μ", no_offset),
+    Tier(
+        "V3", "V3 δ from the anchor benchmark", "rule", "own pair on the anchor benchmark; cohort through μ", calibrated
+    ),
+    Tier("A1", "A1 no π̂ selector", "ablation", "as V3", no_selector),
+    Tier("A2", "A2 no δ offset", "ablation", "cohort through μ", no_offset),
+    Tier("A3", "A3 no N̂(b) rule", "ablation", "none for α", same_budget),
+    Tier(
+        "ORACLE-1D", "ORACLE-1D per-b (π, N=b)", "oracle", "own cell", one_d_oracle, ("ar", "full"), reads_target=True
+    ),
+    Tier("cell-fit", "per-cell α at regime β", "oracle", "own cell", cell_fit, reads_target=True),
+    Tier("B0", "B0 anchor α, δ=0", "frontier", "anchor, anchor benchmark", anchor_scale),
+    Tier("mean RL", "cohort-mean RL curve", "rival", "other models, same benchmark", cohort_curve),
+    Tier("Base+gain", "Base plus mean gain", "rival", "other models, same benchmark", base_plus_gain),
+    Tier("low temp", "N=b at the best low temperature", "rival", "none", low_temperature),
+)
+
+
+def curve(prediction: Path | Curve, base: Readouts | None, draws: int) -> Counts:
+    """Predicted counts of the RL curve, shape (budgets, draws)."""
+    if isinstance(prediction, Curve):
+        return np.broadcast_to(prediction.counts, (prediction.counts.shape[0], draws))
+    assert base is not None
+    draw = np.minimum(np.arange(draws), base.P.shape[2] - 1)
+    shape = (len(prediction.budget), draws)
+    found: Counts = base.P[np.broadcast_to(prediction.policy, shape), np.broadcast_to(prediction.budget, shape), draw]
+    return found
+
+
+def mech(prediction: Path | Curve, base: Readouts | None, target: Counts, total: float, draws: int) -> Floats:
+    """mech_P in percentage points in every draw: 100 mean_b |P_hat(b) - P_RL(b)|, skipped budgets left out."""
+    gap = np.abs(curve(prediction, base, draws) - target)
+    skip = prediction.skip if isinstance(prediction, Path) else None
+    if skip is None:
+        mean = gap.mean(axis=0)
+    else:
+        kept = ~np.broadcast_to(skip, gap.shape)
+        mean = (gap * kept).sum(axis=0) / kept.sum(axis=0)
+    found: Floats = 100 * mean.astype(float) / total
+    return found
