@@ -146,7 +146,7 @@ def same_policy(rule: Rule, at: At) -> Prediction:
 
 
 def anchor_copy(rule: Rule, at: At) -> Prediction:
-    """H3: the anchor's per-budget oracle points on the anchor benchmark; a budget whose policy is missing is skipped."""
+    """H3: the anchor's per-b oracle points on the anchor benchmark; budgets whose policy is missing are left out."""
     source = two_d_oracle(rule, At(*rule.anchor, at.pool))
     return _transplant(rule, source, rule.anchor, at, skip=True)
 
