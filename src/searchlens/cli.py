@@ -196,6 +196,14 @@ def _summary(args: argparse.Namespace) -> None:
     print(summarise(_grid(args)))
 
 
+def _simulate(args: argparse.Namespace) -> None:
+    from searchlens.simulate import paper_design, small_design, write
+
+    design = {"paper": paper_design, "small": small_design}[args.size](args.mode)
+    write(design, args.seed, Path(args.out))
+    print(f"{len(design.cells())} landscapes of known truth under {args.out}")
+
+
 # ---- arguments
 
 
@@ -265,6 +273,11 @@ def _add_tools(command: _Commands) -> None:
     sub.add_argument("--grader", choices=("math", "choice"), default="math", help="for a benchmark of your own")
     sub = command("record", _record, "keep this study's graded samples, for studies that do not sample them anew")
     sub.add_argument("--output", required=True, help="folder, named as `recorded` by a benchmark")
+    sub = command("simulate", _simulate, "write a simulated study of known truth (docs/simulation.md)")
+    sub.add_argument("--seed", type=int, required=True)
+    sub.add_argument("--out", required=True, help="folder")
+    sub.add_argument("--mode", choices=("transform", "planted", "unrelated", "equal"), default="transform")
+    sub.add_argument("--size", choices=("paper", "small"), default="paper")
     sub = command("fingerprint", _fingerprint, "fingerprint of a checkpoint folder")
     sub.add_argument("path")
     command("check", _check, "validate the configuration and everything it names")

@@ -1,0 +1,40 @@
+"""Simulated studies with known truth, on which the analysis is tested (``docs/simulation.md``).
+
+``simulate`` draws a study in memory, ``write`` puts the same study into a folder, ``Truth`` says what holds in the
+population of questions.
+"""
+
+from searchlens.simulate._design import (
+    BaseModel,
+    Cell,
+    Design,
+    Mode,
+    Planted,
+    PolicyEffect,
+    RLEffect,
+    SimBenchmark,
+    SimModel,
+)
+from searchlens.simulate._disk import write
+from searchlens.simulate._draw import simulate
+from searchlens.simulate._paper import PAPER24, fitted_design, paper_design, small_design
+from searchlens.simulate._truth import Truth
+
+__all__ = [
+    "PAPER24",
+    "BaseModel",
+    "Cell",
+    "Design",
+    "Mode",
+    "Planted",
+    "PolicyEffect",
+    "RLEffect",
+    "SimBenchmark",
+    "SimModel",
+    "Truth",
+    "fitted_design",
+    "paper_design",
+    "simulate",
+    "small_design",
+    "write",
+]

@@ -1,0 +1,120 @@
+"""Answer distributions: of questions, under RL, under a policy."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+from scipy.special import expit, log_softmax, softmax
+
+from searchlens.seeds import generator
+from searchlens.simulate._design import BaseModel, Cell, Design, PolicyEffect, RLEffect, SimBenchmark
+from searchlens.uncertainty import Floats
+
+CUT_SHARE = 0.6
+"""Share of samples without a valid answer that were cut off by the token limit."""
+
+_ATTRACTION = 0.7
+_DECAY = 0.6
+
+
+class Latents(NamedTuple):
+    """Standard normal variables of questions.
+
+    Attributes
+    ----------
+    ease : ndarray, shape (questions,)
+        x: of the right answer, for one Base model.
+    trouble : ndarray, shape (questions,)
+        Of giving no valid answer; independent of ``ease``.
+    attraction : ndarray, shape (questions, wrong)
+        Of each wrong answer.
+    """
+
+    ease: Floats
+    trouble: Floats
+    attraction: Floats
+
+
+@dataclass(frozen=True, eq=False)
+class Answers:
+    """What a checkpoint answers at temperature 1 without filters.
+
+    Attributes
+    ----------
+    logp : ndarray, shape (questions, 1 + wrong)
+        Natural log-probabilities among valid answers, the right one first.
+    invalid : ndarray, shape (questions,)
+        Log-odds of no valid answer.
+    """
+
+    logp: Floats
+    invalid: Floats
+
+
+def latents(design: Design, seed: int, base: str, benchmark: str) -> Latents:
+    """The questions of a benchmark as one Base model meets them; the first questions do not depend on their number."""
+    item = design.benchmarks[benchmark]
+    common = generator("simulate", seed, "questions", benchmark).standard_normal((item.questions, 2 + item.wrong))
+    own = generator("simulate", seed, "skill", base, benchmark).standard_normal(item.questions)
+    ease = np.sqrt(design.shared) * common[:, 0] + np.sqrt(1 - design.shared) * own
+    return Latents(ease, common[:, 1], common[:, 2:])
+
+
+def base_answers(model: BaseModel, benchmark: SimBenchmark, questions: Latents) -> Answers:
+    """Answers of a Base model: the right one has log-odds level + slope ability + spread x, wrong ones the rest."""
+    right = benchmark.level + benchmark.slope * model.ability + benchmark.spread * questions.ease
+    wrong = log_softmax(_ATTRACTION * questions.attraction - _DECAY * np.arange(benchmark.wrong), axis=1)
+    logp = np.column_stack([-np.logaddexp(0, -right), wrong - np.logaddexp(0, right)[:, None]])
+    trouble = 0.5 * (np.sqrt(3) * questions.trouble - questions.ease)
+    return Answers(logp, model.invalid + benchmark.invalid + trouble)
+
+
+def rl_answers(base: Answers, effect: RLEffect, transfer: float) -> Answers:
+    """RL as a transform of Base: q ~ p^gamma e^(r [right]) p / (p + tau), then nu of new support, and termination."""
+    gamma = 1 + (effect.sharpening - 1) * transfer
+    kept = -np.log1p(effect.loss * transfer * np.exp(-base.logp))
+    logits = gamma * base.logp + kept
+    logits[:, 0] += effect.reward * transfer
+    q = softmax(logits, axis=1) * (1 - effect.support * transfer)
+    q[:, 0] += effect.support * transfer
+    with np.errstate(divide="ignore"):
+        return Answers(np.log(q), base.invalid - effect.termination * transfer)
+
+
+def native(design: Design, seed: int, cell: Cell, questions: Latents) -> Answers:
+    """Answers of the checkpoint of a cell to its questions; in mode ``planted`` RL samples from its Base."""
+    model, benchmark = design.models[cell.model], design.benchmarks[cell.benchmark]
+    if cell.side == "base" or design.mode in ("planted", "equal"):
+        return base_answers(design.bases[model.base], benchmark, questions)
+    if design.mode == "transform":
+        base = base_answers(design.bases[model.base], benchmark, questions)
+        return rl_answers(base, model.effect, benchmark.transfer)
+    stranger = base_answers(_stranger(design, seed, cell.model), benchmark, questions)
+    return rl_answers(stranger, design.models[design.anchor_model].effect, benchmark.transfer)
+
+
+def _stranger(design: Design, seed: int, model: str) -> BaseModel:
+    """A Base model drawn at random from the cohort's distribution of ability, whatever the model's own Base is."""
+    ability = np.array([base.ability for base in design.bases.values()])
+    drawn = ability.mean() + ability.std() * generator("simulate", seed, "stranger", model).standard_normal()
+    invalid = float(np.mean([base.invalid for base in design.bases.values()]))
+    return BaseModel(ability=float(drawn), invalid=invalid)
+
+
+def question_latents(design: Design, seed: int, cell: Cell) -> Latents:
+    """The questions as the checkpoint of a cell meets them: as its Base does, unless RL is unrelated to it."""
+    if cell.side == "rl" and design.mode == "unrelated":
+        item = design.benchmarks[cell.benchmark]
+        drawn = generator("simulate", seed, "stranger", cell.model, cell.benchmark)
+        values = drawn.standard_normal((item.questions, 2 + item.wrong))
+        return Latents(values[:, 0], values[:, 1], values[:, 2:])
+    return latents(design, seed, design.models[cell.model].base, cell.benchmark)
+
+
+def under(answers: Answers, policy: PolicyEffect) -> tuple[Floats, Floats]:
+    """Probabilities of each answer, shape (questions, 1 + wrong), and of no valid answer, shape (questions,)."""
+    invalid = expit(answers.invalid + policy.derail)
+    p = softmax(policy.concentration * answers.logp, axis=1) * (1 - invalid)[:, None]
+    return p, invalid

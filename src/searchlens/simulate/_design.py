@@ -1,0 +1,343 @@
+"""What a simulated study consists of, as frozen dataclasses; ``docs/simulation.md`` has the formulas."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Literal, get_args
+
+from searchlens import policies
+from searchlens.boptr.cohort import Benchmark, CohortPlan, Group, Model, Regime, Role
+from searchlens.errors import InputError
+
+Mode = Literal["transform", "planted", "unrelated", "equal"]
+Side = Literal["base", "rl"]
+BASE_ONLY: tuple[Role, ...] = ("descriptive", "rltrain")
+"""Benchmarks of these roles have no RL side."""
+
+
+@dataclass(frozen=True)
+class BaseModel:
+    """A Base checkpoint.
+
+    Attributes
+    ----------
+    ability : float
+        Log-odds added to the right answer; 0 is the anchor.
+    invalid : float
+        Log-odds of giving no valid answer, at the typical question, temperature 1 and no filter.
+    verbosity : float
+        Factor on tokens, > 0.
+    """
+
+    ability: float = 0.0
+    invalid: float = -2.8
+    verbosity: float = 1.0
+
+
+@dataclass(frozen=True)
+class RLEffect:
+    """What RL does to the answer distribution of a question, at full transfer.
+
+    Attributes
+    ----------
+    sharpening : float
+        gamma >= 1: power to which answer probabilities are raised.
+    reward : float
+        r >= 0: log-odds added to the right answer.
+    loss : float
+        tau in [0, 1): answers much rarer than this are lost.
+    support : float
+        nu in [0, 1): mass moved to the right answer however rare it was.
+    termination : float
+        Log-odds taken from giving no valid answer.
+    """
+
+    sharpening: float = 1.5
+    reward: float = 1.3
+    loss: float = 0.1
+    support: float = 0.0005
+    termination: float = 0.7
+
+
+@dataclass(frozen=True)
+class SimModel:
+    """One Base/RL pair.
+
+    Attributes
+    ----------
+    base : str
+        Key of ``Design.bases``; models may share one.
+    group : {"upper", "lower", "new"}
+    parameters : float
+        Number of parameters.
+    effect : RLEffect
+        Modes ``transform`` and (the anchor's alone) ``unrelated``.
+    delta : float
+        Planted delta_m; mode ``planted``.
+    """
+
+    base: str
+    group: Group = "upper"
+    parameters: float = 7.6e9
+    effect: RLEffect = RLEffect()
+    delta: float = 0.0
+
+
+@dataclass(frozen=True)
+class SimBenchmark:
+    """A distribution of questions.
+
+    Attributes
+    ----------
+    regime, role, title
+        As ``boptr.cohort.Benchmark``.
+    questions : int
+        At least 1.
+    level : float
+        Mean log-odds of the right answer against all wrong ones, for ability 0 at temperature 1.
+    spread : float
+        Standard deviation of these log-odds over questions.
+    slope : float
+        Log-odds per unit of ability.
+    wrong : int
+        Number of wrong answers that occur, >= 1.
+    transfer : float
+        Share of the RL effect that arrives here, in [0, 1].
+    invalid : float
+        Log-odds of no valid answer, added to the model's.
+    tokens : float
+        Typical tokens per sample.
+    open_text : bool
+        Every finished answer is a class of its own, so there is no vote.
+    """
+
+    regime: Regime
+    questions: int
+    level: float
+    spread: float
+    role: Role = "fitted"
+    slope: float = 1.0
+    wrong: int = 5
+    transfer: float = 1.0
+    invalid: float = 0.0
+    tokens: float = 500.0
+    open_text: bool = False
+    title: str = ""
+
+
+@dataclass(frozen=True)
+class PolicyEffect:
+    """How a policy acts on an answer distribution.
+
+    Attributes
+    ----------
+    concentration : float
+        Power to which answer probabilities are raised, > 0.
+    derail : float
+        Log-odds added to giving no valid answer.
+    tokens : float
+        Factor on tokens per sample, > 0.
+    """
+
+    concentration: float
+    derail: float
+    tokens: float
+
+
+@dataclass(frozen=True)
+class Planted:
+    """The law that holds exactly in mode ``planted``: P_RL(pi_0, b) = P_Base(pi, N(b)), N(b) = round_B(alpha b^beta).
+
+    Attributes
+    ----------
+    mu, beta : mapping
+        Per regime; alpha = exp(mu + delta_m).
+    policy : str
+        pi, unless ``policies`` names another for (model, benchmark).
+    policies : mapping
+    """
+
+    mu: Mapping[Regime, float]
+    beta: Mapping[Regime, float]
+    policy: str = "topp0.8_t0.9"
+    policies: Mapping[tuple[str, str], str] = field(default_factory=dict)
+
+
+PAPER_LAW = Planted(
+    mu={"math": 1.16845, "nonmath": 0.0, "floor": 0.6931}, beta={"math": 0.6, "nonmath": 1.0, "floor": 0.0}
+)
+"""The paper's frozen constants (mean of ln alpha over seven models; regime exponents)."""
+
+
+@dataclass(frozen=True)
+class Design:
+    """A simulated study.
+
+    Attributes
+    ----------
+    bases, models, benchmarks : mapping
+        In the order of tables.
+    anchor_model, anchor_benchmark : str
+    policies : tuple of str
+        Autoregressive policies, sampled by both sides of every cell; must contain ``default_policy``.
+    default_policy : str
+        pi_0.
+    searches : mapping
+        Benchmark to the search policies (name to effect) of the anchor's Base there.
+    samples : int
+        Pool size, at least the largest budget.
+    budgets : tuple of int
+        B: powers of two from 1.
+    extension : mapping
+        Benchmark to a larger pool of the anchor, both sides, autoregressive policies: a power of two; adds its budgets.
+    batches : mapping
+        Batch id to the sides of the anchor that are sampled again with it, on the fitted benchmarks.
+    missing : frozenset of (model, benchmark)
+        Cells that were not sampled.
+    shared : float
+        Share of the variance of question difficulty that all models have in common, in [0, 1].
+    mode : {"transform", "planted", "unrelated", "equal"}
+        What RL is to Base.
+    planted : Planted
+        Mode ``planted`` alone.
+    """
+
+    bases: Mapping[str, BaseModel]
+    models: Mapping[str, SimModel]
+    benchmarks: Mapping[str, SimBenchmark]
+    anchor_model: str
+    anchor_benchmark: str
+    policies: tuple[str, ...]
+    default_policy: str = "topp0.95_t1.0"
+    searches: Mapping[str, Mapping[str, PolicyEffect]] = field(default_factory=dict)
+    samples: int = 16
+    budgets: tuple[int, ...] = (1, 2, 4, 8, 16)
+    extension: Mapping[str, int] = field(default_factory=dict)
+    batches: Mapping[str, tuple[Side, ...]] = field(default_factory=dict)
+    missing: frozenset[tuple[str, str]] = frozenset()
+    shared: float = 0.6
+    mode: Mode = "transform"
+    planted: Planted = PAPER_LAW
+
+    def __post_init__(self) -> None:
+        """Refuse unknown modes and models of unknown bases, pools below the largest budget, no default policy."""
+        if self.mode not in get_args(Mode):
+            raise InputError(f"mode: {self.mode!r} is not one of {', '.join(get_args(Mode))}")
+        unknown = [f"{name} ({model.base})" for name, model in self.models.items() if model.base not in self.bases]
+        if unknown:
+            raise InputError(f"models: no base for {', '.join(unknown)}; known are {', '.join(self.bases)}")
+        if self.samples < max(self.budgets):
+            raise InputError(f"samples: {self.samples} are fewer than the largest budget, {max(self.budgets)}")
+        if self.default_policy not in self.policies:
+            raise InputError(f"policies: the default policy {self.default_policy} is not among them")
+
+    def plan(self) -> CohortPlan:
+        """The cohort plan of this study."""
+        models = {
+            name: Model(
+                base=checkpoint(model.base, "base"),
+                rl=checkpoint(name, "rl"),
+                group=model.group,
+                parameters=model.parameters,
+                batches=self._batches(name),
+            )
+            for name, model in self.models.items()
+        }
+        benchmarks = {name: Benchmark(item.regime, item.role, item.title) for name, item in self.benchmarks.items()}
+        return CohortPlan(
+            self.anchor_model, self.anchor_benchmark, models, benchmarks, self.default_policy, list(self.budgets)
+        )
+
+    def _batches(self, model: str) -> dict[str, dict[str, str]]:
+        if model != self.anchor_model:
+            return {}
+        base = self.models[model].base
+        names: dict[Side, str] = {"base": base, "rl": model}
+        return {
+            key: {side: checkpoint(names[side], side, key) for side in sides} for key, sides in self.batches.items()
+        }
+
+    def cells(self) -> list[Cell]:
+        """Everything to sample, in order; a Base checkpoint that models share occurs once."""
+        found: dict[tuple[str, str], Cell] = {}
+        for model, spec in self.models.items():
+            batches = ["", *self.batches] if model == self.anchor_model else [""]
+            for batch in batches:
+                for benchmark, item in self.benchmarks.items():
+                    if (model, benchmark) in self.missing or (batch and item.role != "fitted"):
+                        continue
+                    for side in self._sides(batch, item):
+                        name = spec.base if side == "base" else model
+                        cell = Cell(checkpoint(name, side, batch), model, side, benchmark, batch)
+                        found.setdefault((cell.checkpoint, benchmark), cell)
+        return list(found.values())
+
+    def _sides(self, batch: str, benchmark: SimBenchmark) -> tuple[Side, ...]:
+        if batch:
+            return self.batches[batch]
+        return ("base",) if benchmark.role in BASE_ONLY else ("base", "rl")
+
+    def pool_size(self, cell: Cell) -> int:
+        """Samples per question of the autoregressive policies of a cell."""
+        extended = self.models[cell.model].base == self.models[self.anchor_model].base and not cell.batch
+        if cell.side == "rl":
+            extended = extended and cell.model == self.anchor_model
+        return self.extension.get(cell.benchmark, self.samples) if extended else self.samples
+
+    def effect(self, benchmark: str, policy: str) -> PolicyEffect:
+        """How a policy acts: as named under ``searches``, or computed from an autoregressive name."""
+        searched = self.searches.get(benchmark, {})
+        return searched[policy] if policy in searched else autoregressive(policy)
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One checkpoint on one benchmark: what is sampled in one go.
+
+    Attributes
+    ----------
+    checkpoint : str
+        Name of its landscape folder.
+    model : str
+        The (first) model that it belongs to.
+    side : {"base", "rl"}
+    benchmark : str
+    batch : str
+        Empty for the main run.
+    """
+
+    checkpoint: str
+    model: str
+    side: Side
+    benchmark: str
+    batch: str = ""
+
+
+def checkpoint(name: str, side: Side, batch: str = "") -> str:
+    """Name of a checkpoint's landscape folder."""
+    return "-".join([name, side, batch] if batch else [name, side])
+
+
+def budgets_of(design: Design, samples: int) -> list[int]:
+    """B of the design, continued by doubling up to a larger pool."""
+    budgets = list(design.budgets)
+    while budgets[-1] * 2 <= samples:
+        budgets.append(budgets[-1] * 2)
+    return budgets
+
+
+def autoregressive(name: str) -> PolicyEffect:
+    """The effect of an autoregressive policy, from its temperature and filters.
+
+    Raises
+    ------
+    InputError
+        A name that ``policies.parse`` does not understand.
+    """
+    local = policies.parse(name).local
+    tail = 1 - local.top_p
+    rank = 1 / local.top_k if local.top_k else 0.0
+    concentration = max(local.temperature, 0.1) ** -0.6 * (1 + 0.8 * tail) * (1 + 0.8 * local.min_p) * (1 + rank)
+    derail = 2 * (local.temperature - 1) - 4 * tail - 3 * local.min_p - 4 * rank
+    return PolicyEffect(concentration, derail, tokens=1 + 0.05 * derail)

@@ -1,0 +1,70 @@
+"""A simulated study as the folder of landscapes that a real one leaves."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+
+from searchlens import files
+from searchlens.boptr.cohort import PLAN_FILE, write_plan
+from searchlens.landscape import operating_points
+from searchlens.schemas import SCORES
+from searchlens.simulate._design import Cell, Design, SimBenchmark, budgets_of
+from searchlens.simulate._draw import OPTIONS, Drawn, classes, draw
+from searchlens.simulate._truth import Truth
+
+TRUTH_FILE = "truth.json"
+
+
+def write(design: Design, seed: int, out: Path) -> None:
+    """Write a simulated study: ``cohort.yaml``, one landscape per checkpoint and benchmark, ``truth.json``.
+
+    Parameters
+    ----------
+    design : Design
+    seed : int
+    out : Path
+        Folder; made if absent. Files of other designs in it are left alone, and ``cohort.yaml`` says which count.
+
+    Raises
+    ------
+    InputError
+        The folder cannot be written to.
+    """
+    files.require_writable(out)
+    for cell in design.cells():
+        _write_cell(design, seed, cell, out / cell.checkpoint / cell.benchmark)
+    files.replace_text(out / TRUTH_FILE, json.dumps(Truth(design, seed).record(), indent=1) + "\n")
+    write_plan(design.plan(), out / PLAN_FILE)
+
+
+def _write_cell(design: Design, seed: int, cell: Cell, place: Path) -> None:
+    budgets = budgets_of(design, max(design.samples, design.pool_size(cell)))
+    landscape = operating_points(scores(design, seed, cell), budgets=budgets, options=OPTIONS)
+    for name in ("points", "hits"):
+        files.replace(place / f"{name}.parquet", getattr(landscape, name).write_parquet)
+
+
+def scores(design: Design, seed: int, cell: Cell) -> pl.DataFrame:
+    """The graded samples of a cell: ``schemas.SCORES``, no log-probabilities."""
+    item = design.benchmarks[cell.benchmark]
+    return pl.concat([_frame(drawn, item) for drawn in draw(design, seed, cell)])
+
+
+def _frame(drawn: Drawn, item: SimBenchmark) -> pl.DataFrame:
+    samples, policies, questions = drawn.outcomes.shape
+    sample, policy, question = (index.ravel() for index in np.indices((samples, policies, questions), np.uint32))
+    columns = {
+        "policy": pl.Series(drawn.policies).gather(policy),
+        "question": question,
+        "sample": sample,
+        "correct": drawn.outcomes.ravel() == 0,
+        "answer": classes(drawn, item).ravel(),
+        "tokens": drawn.tokens.ravel(),
+        "stopped": drawn.outcomes.ravel() <= item.wrong + 1,
+        "score": pl.repeat(None, drawn.outcomes.size, dtype=pl.Float32, eager=True),
+    }
+    return pl.DataFrame(columns).cast(SCORES)

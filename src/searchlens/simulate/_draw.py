@@ -1,0 +1,226 @@
+"""From answer distributions to samples, and from samples to the arrays of a cohort."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+import polars as pl
+
+from searchlens.boptr.cohort import CREDITS, Cohort, Surface
+from searchlens.landscape import LandscapeOptions
+from searchlens.landscape._pool import Pool
+from searchlens.landscape._readouts import prefix
+from searchlens.seeds import generator
+from searchlens.simulate._answers import CUT_SHARE, Answers, native, question_latents, under
+from searchlens.simulate._design import Cell, Design, PolicyEffect, SimBenchmark, budgets_of
+from searchlens.simulate._law import groups, planted_path, planted_policy
+from searchlens.uncertainty import Resamples
+
+OPTIONS = LandscapeOptions()
+"""The project's own readings of votes, first finish and intervals."""
+
+_WRONG_IS_LONGER = 1.25
+_LENGTH_SPREAD = 0.25
+_CUT_LENGTH = 4.0
+
+_Value = TypeVar("_Value", bound=np.generic)
+Outcomes = npt.NDArray[np.uint8]
+Lengths = npt.NDArray[np.float32]
+
+
+class Drawn(NamedTuple):
+    """Samples of some policies with equally many of them.
+
+    Attributes
+    ----------
+    policies : tuple of str
+    outcomes : ndarray of uint8, shape (samples, policies, questions)
+        0: right; 1 .. wrong: that wrong answer; wrong + 1: stopped without a valid answer; wrong + 2: cut off.
+    tokens : ndarray of float32, same shape
+        Whole numbers >= 1.
+    """
+
+    policies: tuple[str, ...]
+    outcomes: Outcomes
+    tokens: Lengths
+
+
+def simulate(design: Design, seed: int) -> Cohort:
+    """Draw a whole study in memory.
+
+    Parameters
+    ----------
+    design : Design
+    seed : int
+        Of questions, models' skill and samples. Each cell's draws depend on the seed and on names alone (checkpoint,
+        benchmark, policy), not on what else the design contains.
+
+    Returns
+    -------
+    Cohort
+        What ``boptr.cohort.read_cohort`` reads from a folder that ``write`` wrote from the same arguments.
+    """
+    surfaces = {(cell.checkpoint, cell.benchmark): surface(design, seed, cell) for cell in design.cells()}
+    return Cohort(design.plan(), surfaces)
+
+
+def surface(design: Design, seed: int, cell: Cell) -> Surface:
+    """Readouts of one cell."""
+    item = design.benchmarks[cell.benchmark]
+    points: dict[tuple[str, int], int] = {}
+    credit: dict[str, list[npt.NDArray[np.float32]]] = {metric: [] for metric in CREDITS}
+    tokens: dict[str, float] = {}
+    rates = []
+    for drawn in draw(design, seed, cell):
+        pool = _pool(drawn, item)
+        budgets = budgets_of(design, pool.samples)
+        values = prefix(pool, budgets, ties=OPTIONS.ties, first_finish=OPTIONS.first_finish)
+        for name in pool.policies:
+            points |= {(name, n): len(points) + i for i, n in enumerate(budgets)}
+        for metric in CREDITS:
+            credit[metric].append(_points_first(values[metric], len(pool.policies)))
+        tokens |= dict(zip(pool.policies, _per_policy(pool.tokens, pool).mean(axis=1).tolist(), strict=True))
+        rates.append(_rates(pool))
+    stacked = {metric: np.concatenate(parts) for metric, parts in credit.items()}
+    return Surface(np.arange(item.questions, dtype=np.uint32), points, stacked, tokens, pl.concat(rates))
+
+
+def draw(design: Design, seed: int, cell: Cell) -> list[Drawn]:
+    """Samples of a cell, one entry per pool size."""
+    answers = native(design, seed, cell, question_latents(design, seed, cell))
+    sizes = dict.fromkeys(design.policies, design.pool_size(cell))
+    if cell.side == "base" and design.models[cell.model].base == design.models[design.anchor_model].base:
+        sizes |= dict.fromkeys(design.searches.get(cell.benchmark, {}), design.samples)
+    return [
+        _draw(design, seed, cell, answers, tuple(name for name, own in sizes.items() if own == size), size)
+        for size in dict.fromkeys(sizes.values())
+    ]
+
+
+def _draw(design: Design, seed: int, cell: Cell, answers: Answers, policies: tuple[str, ...], samples: int) -> Drawn:
+    """Two uniform numbers per sample, one for the outcome and one for the length."""
+    item = design.benchmarks[cell.benchmark]
+    uniform = np.empty((samples, 2, len(policies), item.questions), np.float32)
+    for i, policy in enumerate(policies):
+        stream = generator("simulate", seed, "samples", cell.checkpoint, cell.benchmark, policy)
+        uniform[:, :, i] = stream.random((samples, 2, item.questions), dtype=np.float32)
+    effects = [design.effect(cell.benchmark, _sampled_as(design, cell, policy)) for policy in policies]
+    outcomes = _outcomes(uniform[:, 0], answers, effects)
+    if cell.side == "rl" and design.mode == "planted":
+        outcomes = _regrouped(outcomes, groups(planted_path(design, cell), samples))
+    return Drawn(policies, outcomes, _tokens(uniform[:, 1], outcomes, design, cell, effects))
+
+
+def _sampled_as(design: Design, cell: Cell, policy: str) -> str:
+    if cell.side == "rl" and design.mode == "planted":
+        return planted_policy(design, cell.model, cell.benchmark, policy)
+    return policy
+
+
+def _outcomes(uniform: Lengths, answers: Answers, effects: Sequence[PolicyEffect]) -> Outcomes:
+    thresholds = np.stack([_thresholds(answers, effect) for effect in effects], axis=1).astype(np.float32)
+    outcomes = np.zeros(uniform.shape, np.uint8)
+    for threshold in thresholds:
+        outcomes += uniform >= threshold
+    return outcomes
+
+
+def _thresholds(answers: Answers, effect: PolicyEffect) -> npt.NDArray[np.float64]:
+    """Upper ends of the outcomes' shares of [0, 1), all but the last; shape (outcomes - 1, questions)."""
+    p, invalid = under(answers, effect)
+    shares = np.vstack([p.T, invalid * (1 - CUT_SHARE)])
+    ends: npt.NDArray[np.float64] = shares.cumsum(axis=0)
+    return ends
+
+
+def _regrouped(outcomes: Outcomes, members: Sequence[Sequence[int]]) -> Outcomes:
+    """Each new sample is the first right one of its group, or the group's first: outcome 0 is right."""
+    return np.stack([np.where((outcomes[part] == 0).any(axis=0), np.uint8(0), outcomes[part[0]]) for part in members])
+
+
+def _tokens(
+    uniform: Lengths, outcomes: Outcomes, design: Design, cell: Cell, effects: Sequence[PolicyEffect]
+) -> Lengths:
+    """Log-logistic lengths, longer where the answer is wrong; samples that are cut off have the limit's."""
+    item = design.benchmarks[cell.benchmark]
+    typical = item.tokens * design.bases[design.models[cell.model].base].verbosity
+    factor = np.array([effect.tokens for effect in effects], np.float32)[:, None] * np.float32(typical)
+    floor = np.float32(2**-25)
+    odds = (uniform + floor) / (1 - uniform + floor)
+    lengths = factor * odds ** np.float32(_LENGTH_SPREAD)
+    lengths *= np.where(outcomes == 0, np.float32(1), np.float32(_WRONG_IS_LONGER))
+    limit = np.ceil(factor * np.float32(_CUT_LENGTH))
+    tokens: Lengths = np.where(outcomes == item.wrong + 2, limit, np.minimum(np.ceil(lengths), limit))
+    return tokens
+
+
+def classes(drawn: Drawn, item: SimBenchmark) -> npt.NDArray[np.int32]:
+    """Answer classes as in ``schemas.SCORES``, shape of the outcomes; open text gives every finished answer its own."""
+    outcomes = drawn.outcomes.astype(np.int32)
+    if item.open_text:
+        own = np.arange(len(outcomes), dtype=np.int32)[:, None, None]
+        return np.where(outcomes <= item.wrong, own, np.int32(-1))
+    return np.where(outcomes <= item.wrong, outcomes, np.int32(-1))
+
+
+def _pool(drawn: Drawn, item: SimBenchmark) -> Pool:
+    """The arrays that the landscape reads; the score of samples is not simulated."""
+    tokens = _rows(drawn.tokens).astype(float)
+    outcomes = _rows(drawn.outcomes)
+    return Pool(
+        policies=drawn.policies,
+        questions=np.arange(item.questions, dtype=np.uint32),
+        correct=outcomes == 0,
+        valid=outcomes <= item.wrong,
+        stopped=outcomes <= item.wrong + 1,
+        first=_first_of_class(outcomes, item),
+        tokens=tokens,
+        score=np.full(tokens.shape, np.nan),
+    )
+
+
+def _first_of_class(outcomes: Outcomes, item: SimBenchmark) -> npt.NDArray[np.int64]:
+    rows, samples = outcomes.shape
+    if item.open_text:
+        return np.broadcast_to(np.arange(samples), (rows, samples)).copy()
+    earliest = np.stack([(outcomes == answer).argmax(axis=1) for answer in range(item.wrong + 3)], axis=1)
+    first: npt.NDArray[np.int64] = np.take_along_axis(earliest, outcomes.astype(np.int64), axis=1)
+    return first
+
+
+def _rows(values: npt.NDArray[_Value]) -> npt.NDArray[_Value]:
+    """From (samples, policies, questions) to (policies * questions, samples)."""
+    return np.ascontiguousarray(values.reshape(len(values), -1).T)
+
+
+def _per_policy(values: npt.NDArray[_Value], pool: Pool) -> npt.NDArray[_Value]:
+    return values.reshape(len(pool.policies), -1)
+
+
+def _points_first(values: npt.NDArray[np.float64], policies: int) -> npt.NDArray[np.float32]:
+    """From (policies * questions, budgets) to (policies * budgets, questions)."""
+    cube = values.reshape(policies, -1, values.shape[1]).transpose(0, 2, 1)
+    return np.ascontiguousarray(cube.reshape(-1, cube.shape[2]), np.float32)
+
+
+def _rates(pool: Pool) -> pl.DataFrame:
+    """Expected rates per sample with the landscape's bootstrap intervals."""
+    questions = len(pool.questions)
+    shape = (len(pool.policies), questions, pool.samples)
+    metrics = ("valid", "stopped")
+    columns = np.stack([getattr(pool, m).reshape(shape).mean(axis=2).T for m in metrics], axis=2)
+    flat = columns.reshape(questions, -1)
+    interval = Resamples.draw(questions, OPTIONS.draws, OPTIONS.seed).interval(flat, OPTIONS.confidence)
+    names = [(policy, metric) for policy in pool.policies for metric in metrics]
+    return pl.DataFrame(
+        {
+            "policy": [policy for policy, _ in names],
+            "metric": [metric for _, metric in names],
+            "value": flat.mean(axis=0),
+            "lo": interval.lo,
+            "hi": interval.hi,
+        }
+    )

@@ -1,0 +1,153 @@
+"""What is true of a simulated study: readouts in the population of questions, and what was planted."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+import numpy as np
+from scipy.special import ndtri
+from scipy.stats import qmc
+
+from searchlens.errors import InputError
+from searchlens.simulate._answers import Latents, native, under
+from searchlens.simulate._design import BASE_ONLY, Cell, Design, Side, checkpoint
+from searchlens.simulate._law import planted_path, planted_policy
+from searchlens.uncertainty import Floats
+
+POPULATION = 2**15
+"""Questions that stand for the population: scrambled Sobol points, whose means err by about 1e-4."""
+
+
+@dataclass(frozen=True, eq=False)
+class Truth:
+    """Population readouts of a simulated study.
+
+    Attributes
+    ----------
+    design : Design
+    seed : int
+        As given to ``simulate``. The population is the same for all seeds, except in mode ``unrelated``, where each RL
+        model's level is drawn anew.
+    """
+
+    design: Design
+    seed: int
+    _known: dict[tuple[Cell, str, int], float] = field(default_factory=dict, repr=False)
+
+    def P(  # noqa: N802
+        self, model: str, side: Side, benchmark: str, policies: Sequence[str], budgets: Sequence[int]
+    ) -> Floats:
+        """Expected pass@n over samples and questions.
+
+        Parameters
+        ----------
+        model : str
+        side : {"base", "rl"}
+        benchmark : str
+        policies : sequence of str
+        budgets : sequence of int
+            n >= 1; those of the cell for RL in mode ``planted``.
+
+        Returns
+        -------
+        ndarray, shape (policies, budgets)
+
+        Raises
+        ------
+        InputError
+            A side that the design does not sample, or a budget for which no law is planted.
+        """
+        cell = self._cell(model, side, benchmark)
+        if side == "rl" and self.design.mode == "planted":
+            path = planted_path(self.design, cell)
+            missing = [n for n in budgets if n not in path]
+            if missing:
+                raise InputError(f"budgets: no law is planted at {missing}; {benchmark} has {sorted(path)}")
+            policies = [planted_policy(self.design, model, benchmark, name) for name in policies]
+            return self.P(model, "base", benchmark, policies, [path[n] for n in budgets])
+        self._find(cell, policies, budgets)
+        curves = [[self._known[cell, name, n] for n in budgets] for name in policies]
+        return np.array(curves).reshape(len(policies), len(budgets))
+
+    def mech_p(self, model: str, benchmark: str, path: Sequence[tuple[str, int]]) -> float:
+        """True error of a path: 100 mean_b |P_Base(pi_b, N_b) - P_RL(b)|, in percentage points.
+
+        Parameters
+        ----------
+        model, benchmark : str
+        path : sequence of (policy, budget)
+            Base operating points, one for each budget of the design.
+        """
+        budgets = self.design.budgets
+        base = [self.P(model, "base", benchmark, [name], [n])[0, 0] for name, n in path]
+        rl = self.P(model, "rl", benchmark, [self.design.default_policy], budgets)[0]
+        return float(100 * np.abs(np.array(base) - rl).mean())
+
+    def record(self) -> dict[str, Any]:
+        """All of it as plain JSON types: ``truth.json``."""
+        design = self.design
+        curves = {}
+        for model in design.models:
+            for benchmark, item in design.benchmarks.items():
+                sides: tuple[Side, ...] = ("base",) if item.role in BASE_ONLY else ("base", "rl")
+                if (model, benchmark) not in design.missing:
+                    curves[f"{model}/{benchmark}"] = {side: self._record(model, side, benchmark) for side in sides}
+        return {
+            "mode": design.mode,
+            "seed": self.seed,
+            "default_policy": design.default_policy,
+            "budgets": list(design.budgets),
+            "models": {name: asdict(model) for name, model in design.models.items()},
+            "population": curves,
+            "planted": self._planted() if design.mode == "planted" else None,
+        }
+
+    def _record(self, model: str, side: Side, benchmark: str) -> list[float]:
+        return [float(p) for p in self.P(model, side, benchmark, [self.design.default_policy], self.design.budgets)[0]]
+
+    def _planted(self) -> dict[str, Any]:
+        design, law = self.design, self.design.planted
+        cells = {}
+        for model, spec in design.models.items():
+            for benchmark, item in design.benchmarks.items():
+                if item.role in BASE_ONLY or (model, benchmark) in design.missing:
+                    continue
+                path = planted_path(design, self._cell(model, "rl", benchmark))
+                cells[f"{model}/{benchmark}"] = {
+                    "alpha": float(np.exp(law.mu[item.regime] + spec.delta)),
+                    "beta": law.beta[item.regime],
+                    "policy": planted_policy(design, model, benchmark, design.default_policy),
+                    "path": {str(b): n for b, n in path.items()},
+                }
+        return {"mu": dict(law.mu), "beta": dict(law.beta), "cells": cells}
+
+    def _cell(self, model: str, side: Side, benchmark: str) -> Cell:
+        design = self.design
+        if side == "rl" and design.benchmarks[benchmark].role in BASE_ONLY:
+            raise InputError(f"{benchmark} has no RL side: its role is {design.benchmarks[benchmark].role}")
+        name = design.models[model].base if side == "base" else model
+        return Cell(checkpoint(name, side), model, side, benchmark)
+
+    def _find(self, cell: Cell, policies: Sequence[str], budgets: Sequence[int]) -> None:
+        """Put the mean over questions of 1 - (1 - p)^n where it is not known yet."""
+        wanted = {name for name in policies if any((cell, name, n) not in self._known for n in budgets)}
+        if not wanted:
+            return
+        population = _population(self.design.benchmarks[cell.benchmark].wrong)
+        answers = native(self.design, self.seed, cell, population)
+        for name in wanted:
+            p, _ = under(answers, self.design.effect(cell.benchmark, name))
+            missed = np.log1p(-p[:, 0])
+            for n in budgets:
+                self._known[cell, name, n] = float(-np.expm1(n * missed).mean())
+
+
+@functools.cache
+def _population(wrong: int) -> Latents:
+    """Latent variables of the population: low-discrepancy normals."""
+    points = qmc.Sobol(2 + wrong, rng=np.random.default_rng(0)).random(POPULATION)
+    values = ndtri(np.clip(points, 1e-12, 1 - 1e-12))
+    return Latents(values[:, 0], values[:, 1], values[:, 2:])
