@@ -65,6 +65,13 @@ class BoptrOptions:
         Recoverable when Base reaches RL's best within the tolerance from below, or is within it on either side.
     criterion : float
         Pre-registered limit of a held-out benchmark's mean error, percentage points.
+    protocol_margin : float
+        Base and RL protocols differ when the interval of the difference of a stop or extraction rate lies outside
+        [-margin, margin].
+    length_ratio : float
+        Generation lengths differ when the longer mean is at least so many times the shorter one.
+    consistency_criterion : float
+        Pre-set limit of the mean absolute difference of two sampling batches, percentage points.
     v4_shuffles : int
         y-shuffles of the V4 null.
     permutations : int
@@ -104,6 +111,9 @@ class BoptrOptions:
     q_tolerance: float = 0.05
     q_sides: Literal["one", "two"] = "one"
     criterion: float = 8.0
+    protocol_margin: float = 0.05
+    length_ratio: float = 1.5
+    consistency_criterion: float = 2.0
     v4_shuffles: int = 100
     permutations: int = 1000
     draws: int = 10_000

@@ -66,6 +66,10 @@ REASONS = {
     "base_only": "the benchmark has no RL side",
     "no_other_models": "no other model was sampled on this benchmark",
     "constant": "the values are all alike, so the statistic is not defined",
+    "no_support": "no question is solved, so a ratio to P is not defined",
+    "unknown_tokens": "token counts are unknown, so nothing is known to finish first",
+    "no_rates": "stop and extraction rates were not recorded on both sides",
+    "one_question": "a single question has no spread to resample",
 }
 
 
