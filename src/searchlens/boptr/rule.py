@@ -65,6 +65,7 @@ REASONS = {
     "one_model": "with a single model the offset is zero by definition",
     "base_only": "the benchmark has no RL side",
     "no_other_models": "no other model was sampled on this benchmark",
+    "no_matched_cells": "no cell is defined for every row of the table",
     "constant": "the values are all alike, so the statistic is not defined",
     "no_support": "no question is solved, so a ratio to P is not defined",
     "unknown_tokens": "token counts are unknown, so nothing is known to finish first",
