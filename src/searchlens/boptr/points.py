@@ -1,0 +1,69 @@
+"""Named operating points of a cell, at budgets of any size, on any view: counts, errors and intervals.
+
+A path of the sample that is kept in every draw needs its own few points alone, not the whole landscape.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from searchlens.boptr.cohort import Surface
+from searchlens.boptr.rule import Path, Rule
+from searchlens.boptr.view import Counts, View
+from searchlens.uncertainty import Floats, quantiles
+
+Point = tuple[str, int]
+"""Policy and budget."""
+
+
+def operating_points(rule: Rule, model: str, benchmark: str, path: Path) -> list[Point]:
+    """The points of the sample's path, one for each budget of B."""
+    base = rule.view.base(model, benchmark)
+    assert base is not None
+    policy = np.broadcast_to(path.policy, path.budget.shape)
+    return [(base.policies[i], rule.plan.budgets[n]) for i, n in zip(policy[:, 0], path.budget[:, 0], strict=True)]
+
+
+def point_counts(view: View, surface: Surface, benchmark: str, points: Sequence[Point]) -> Counts:
+    """Solved questions at each point, shape (points, draws)."""
+    return np.concatenate([view.count(surface, benchmark, "P", policy, [n]) for policy, n in points])
+
+
+def point_errors(view: View, model: str, benchmark: str, points: Sequence[Point], budgets: Sequence[int]) -> Floats:
+    """mech_P in percentage points of points of Base against the RL default curve at ``budgets``, shape (draws,).
+
+    Parameters
+    ----------
+    view : View
+    model, benchmark : str
+        A cell that has both sides.
+    points : sequence of (policy, budget)
+        One for each of ``budgets``.
+    budgets : sequence of int
+        Of any size that RL was sampled at.
+
+    Raises
+    ------
+    KeyError
+        A point that was not sampled.
+    """
+    base, rl = view.cohort.base(model, benchmark), view.cohort.rl(model, benchmark)
+    assert base is not None
+    assert rl is not None
+    target = view.count(rl, benchmark, "P", view.plan.default_policy, budgets)
+    gap = np.abs(point_counts(view, base, benchmark, points) - target)
+    error: Floats = 100 * gap.mean(axis=0, dtype=float) / view.total(benchmark)
+    return error
+
+
+def interval(draws: Floats, confidence: float) -> tuple[float, float]:
+    """Percentile interval of a statistic over the bootstrap draws of a view; the first draw, the sample, is left out.
+
+    NaN where there is no other draw.
+    """
+    if len(draws) < 2:
+        return float("nan"), float("nan")
+    lo, hi = quantiles(np.array(draws[None, 1:], float), confidence)
+    return float(lo[0]), float(hi[0])
