@@ -63,6 +63,7 @@ REASONS = {
     "no_extension": "the pools do not reach beyond the budgets of B",
     "no_batches": "nothing was sampled a second time",
     "one_model": "with a single model the offset is zero by definition",
+    "held_out": "the benchmark is held out: its regime was assigned beforehand and nothing is fitted on it",
     "base_only": "the benchmark has no RL side",
     "no_other_models": "no other model was sampled on this benchmark",
     "no_matched_cells": "no cell is defined for every row of the table",
