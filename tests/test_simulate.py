@@ -12,6 +12,7 @@ import pytest
 
 from searchlens import cli, policies
 from searchlens.boptr.cohort import PLAN_FILE, Cohort, Surface, expanded, read_cohort, read_plan
+from searchlens.boptr.fit import budget_path
 from searchlens.config import DEFAULT_FILES, load, plain
 from searchlens.errors import InputError
 from searchlens.simulate import (
@@ -26,6 +27,7 @@ from searchlens.simulate import (
     small_design,
     write,
 )
+from searchlens.simulate._law import groups
 
 ANCHOR, MATH, DEFAULT = "qwen25_7b", "math500", "topp0.95_t1.0"
 
@@ -44,7 +46,7 @@ def same_cohort(one: Cohort, other: Cohort) -> bool:
     )
 
 
-def large(mode: Mode, questions: int = 20_000, **changes: object) -> Design:
+def large(mode: Mode, questions: int = 8_000, **changes: object) -> Design:
     """One model on the anchor benchmark with many questions, two policies."""
     design = small_design(mode)
     return replace(
@@ -74,7 +76,7 @@ def test_draws_depend_on_names_alone(mode: Mode) -> None:
     whole = fitted_design(mode)
     more = replace(
         design,
-        bases=whole.bases if mode != "unrelated" else design.bases,
+        bases=whole.bases,
         models={"qwen25_1.5b": design.models["qwen25_1.5b"], ANCHOR: design.models[ANCHOR]},
         benchmarks={"aime": whole.benchmarks["aime"], **design.benchmarks},
         policies=("temp_0.9", *design.policies),
@@ -101,14 +103,14 @@ def test_a_larger_pool_continues_the_smaller() -> None:
 
 @pytest.mark.parametrize("mode", ["transform", "planted", "unrelated", "equal"])
 def test_samples_converge_to_the_truth(mode: Mode) -> None:
-    """Means over 20,000 questions lie within 4.5 standard errors of the population, both sides, every budget."""
+    """Means over 8,000 questions lie within 4.5 standard errors of the population, both sides, every budget."""
     design = large(mode)
     cohort, truth = simulate(design, 5), Truth(design, 5)
     for side, surface in (("base", cohort.base(ANCHOR, MATH)), ("rl", cohort.rl(ANCHOR, MATH))):
         assert surface is not None
         expected = truth.P(ANCHOR, side, MATH, design.policies, design.budgets)  # type: ignore[arg-type]
         found = surface.block("P", design.policies, design.budgets).mean(axis=2, dtype=float)
-        error = np.sqrt(expected * (1 - expected) / 20_000)
+        error = np.sqrt(expected * (1 - expected) / 8_000)
         assert (np.abs(found - expected) < 4.5 * error).all()
 
 
@@ -139,8 +141,30 @@ def test_planted_hits_of_a_question_are_those_of_so_many_base_samples(
     assert rl is not None
     found = rl.values("P", DEFAULT, design.budgets)
     expected = Truth(design, 2).P(ANCHOR, "base", MATH, [DEFAULT], path)[0]
-    assert np.abs(found - expected).max() < 4.5 * 0.5 / np.sqrt(20_000)
+    assert np.abs(found - expected).max() < 4.5 * 0.5 / np.sqrt(8_000)
     assert [found[i] == found[i + 1] for i in range(4)] == [path[i] == path[i + 1] for i in range(4)]
+
+
+@pytest.mark.parametrize(
+    "path", [{1: 2, 2: 4, 4: 8, 8: 8, 16: 16}, {1: 1, 2: 1, 4: 2}, {1: 16, 2: 16}, {1: 3, 2: 4, 4: 9}]
+)
+def test_rl_samples_cover_the_base_samples_behind_them(path: dict[int, int]) -> None:
+    """The first b groups are the Base samples 0 .. N(b)-1, each new one used once."""
+    made = groups(path, 20)
+    assert len(made) == 20
+    assert all(made)
+    for budget, n in path.items():
+        assert {i for part in made[:budget] for i in part} == set(range(n))
+
+
+def test_planted_paths_are_those_of_the_rule() -> None:
+    """The truth states the rounding of the law by itself; the analysis must round the same way."""
+    design = paper_design("planted")
+    cells = Truth(design, 1).record()["planted"]["cells"]
+    assert len(cells) == 10 * 8 - 1
+    for cell in cells.values():
+        path = [cell["path"][str(b)] for b in design.budgets]
+        assert path == list(budget_path(cell["alpha"], cell["beta"], design.budgets))
 
 
 def test_equal_means_no_error_and_independent_samples() -> None:
@@ -154,7 +178,7 @@ def test_equal_means_no_error_and_independent_samples() -> None:
 
 
 def test_unrelated_rl_shares_no_question_difficulty_with_its_base() -> None:
-    """Correlation over 20,000 questions of single-sample hits: none there, clear under the transform."""
+    """Correlation over 8,000 questions of single-sample hits: none there, clear under the transform."""
 
     def correlation(mode: Mode) -> float:
         cohort = simulate(large(mode), 7)
@@ -240,6 +264,10 @@ def test_designs_that_cannot_be_sampled_are_refused() -> None:
         replace(design, samples=8)
     with pytest.raises(InputError, match="mode"):
         replace(design, mode="nonsense")  # type: ignore[arg-type]
+    with pytest.raises(InputError, match="no mu or no beta for nonmath"):
+        replace(design, mode="planted", planted=Planted({"math": 0.0}, {"math": 0.6}))
+    with pytest.raises(InputError, match="at least 0"):
+        Planted({"math": 0.0}, {"math": -0.1})
     with pytest.raises(InputError, match="default policy"):
         replace(design, policies=("temp_0.5",))
 

@@ -14,6 +14,7 @@ from searchlens.simulate._design import (
     RLEffect,
     SimBenchmark,
     SimModel,
+    Strangers,
 )
 from searchlens.simulate._disk import write
 from searchlens.simulate._draw import simulate
@@ -31,6 +32,7 @@ __all__ = [
     "RLEffect",
     "SimBenchmark",
     "SimModel",
+    "Strangers",
     "Truth",
     "fitted_design",
     "paper_design",

@@ -92,15 +92,13 @@ def native(design: Design, seed: int, cell: Cell, questions: Latents) -> Answers
         base = base_answers(design.bases[model.base], benchmark, questions)
         return rl_answers(base, model.effect, benchmark.transfer)
     stranger = base_answers(_stranger(design, seed, cell.model), benchmark, questions)
-    return rl_answers(stranger, design.models[design.anchor_model].effect, benchmark.transfer)
+    return rl_answers(stranger, design.strangers.effect, benchmark.transfer)
 
 
 def _stranger(design: Design, seed: int, model: str) -> BaseModel:
-    """A Base model drawn at random from the cohort's distribution of ability, whatever the model's own Base is."""
-    ability = np.array([base.ability for base in design.bases.values()])
-    drawn = ability.mean() + ability.std() * generator("simulate", seed, "stranger", model).standard_normal()
-    invalid = float(np.mean([base.invalid for base in design.bases.values()]))
-    return BaseModel(ability=float(drawn), invalid=invalid)
+    """The Base model behind an unrelated RL model: drawn at random, whatever the model's own Base is."""
+    drawn = float(generator("simulate", seed, "stranger", model).standard_normal())
+    return BaseModel(design.strangers.ability + design.strangers.spread * drawn, design.strangers.invalid)
 
 
 def question_latents(design: Design, seed: int, cell: Cell) -> Latents:

@@ -72,7 +72,7 @@ class SimModel:
     parameters : float
         Number of parameters.
     effect : RLEffect
-        Modes ``transform`` and (the anchor's alone) ``unrelated``.
+        Mode ``transform`` alone.
     delta : float
         Planted delta_m; mode ``planted``.
     """
@@ -163,6 +163,31 @@ class Planted:
     policy: str = "topp0.8_t0.9"
     policies: Mapping[tuple[str, str], str] = field(default_factory=dict)
 
+    def __post_init__(self) -> None:
+        """Refuse a path that goes back: no stream of samples has it."""
+        if min(self.beta.values()) < 0:
+            raise InputError(f"beta: {dict(self.beta)}; a planted exponent must be at least 0")
+
+
+@dataclass(frozen=True)
+class Strangers:
+    """Where the RL models of mode ``unrelated`` come from: all are drawn alike.
+
+    Attributes
+    ----------
+    ability, spread : float
+        Mean and standard deviation of the ability of the Base model behind an RL model.
+    invalid : float
+        Its log-odds of no valid answer.
+    effect : RLEffect
+        What RL does to it.
+    """
+
+    ability: float = -1.3
+    spread: float = 1.3
+    invalid: float = -2.2
+    effect: RLEffect = RLEffect()
+
 
 PAPER_LAW = Planted(
     mu={"math": 1.16845, "nonmath": 0.0, "floor": 0.6931}, beta={"math": 0.6, "nonmath": 1.0, "floor": 0.0}
@@ -201,6 +226,8 @@ class Design:
         What RL is to Base.
     planted : Planted
         Mode ``planted`` alone.
+    strangers : Strangers
+        Mode ``unrelated`` alone.
     """
 
     bases: Mapping[str, BaseModel]
@@ -219,9 +246,10 @@ class Design:
     shared: float = 0.6
     mode: Mode = "transform"
     planted: Planted = PAPER_LAW
+    strangers: Strangers = Strangers()
 
     def __post_init__(self) -> None:
-        """Refuse unknown modes and models of unknown bases, pools below the largest budget, no default policy."""
+        """Refuse what cannot be sampled: unknown names, pools below the largest budget, a law that lacks a regime."""
         if self.mode not in get_args(Mode):
             raise InputError(f"mode: {self.mode!r} is not one of {', '.join(get_args(Mode))}")
         unknown = [f"{name} ({model.base})" for name, model in self.models.items() if model.base not in self.bases]
@@ -231,6 +259,10 @@ class Design:
             raise InputError(f"samples: {self.samples} are fewer than the largest budget, {max(self.budgets)}")
         if self.default_policy not in self.policies:
             raise InputError(f"policies: the default policy {self.default_policy} is not among them")
+        regimes = {item.regime for item in self.benchmarks.values() if item.role not in BASE_ONLY}
+        lawless = regimes - (self.planted.mu.keys() & self.planted.beta.keys())
+        if self.mode == "planted" and lawless:
+            raise InputError(f"planted: no mu or no beta for {', '.join(sorted(lawless))}")
 
     def plan(self) -> CohortPlan:
         """The cohort plan of this study."""
@@ -278,12 +310,15 @@ class Design:
             return self.batches[batch]
         return ("base",) if benchmark.role in BASE_ONLY else ("base", "rl")
 
-    def pool_size(self, cell: Cell) -> int:
-        """Samples per question of the autoregressive policies of a cell."""
-        extended = self.models[cell.model].base == self.models[self.anchor_model].base and not cell.batch
-        if cell.side == "rl":
-            extended = extended and cell.model == self.anchor_model
-        return self.extension.get(cell.benchmark, self.samples) if extended else self.samples
+    def pools(self, cell: Cell) -> dict[str, int]:
+        """Policies of a cell, in order, with their samples per question."""
+        anchor = self.models[self.anchor_model].base if cell.side == "base" else self.anchor_model
+        ours = anchor == (self.models[cell.model].base if cell.side == "base" else cell.model)
+        extended = self.extension.get(cell.benchmark, self.samples) if ours and not cell.batch else self.samples
+        pools = dict.fromkeys(self.policies, extended)
+        if ours and cell.side == "base":
+            pools |= dict.fromkeys(self.searches.get(cell.benchmark, {}), self.samples)
+        return pools
 
     def effect(self, benchmark: str, policy: str) -> PolicyEffect:
         """How a policy acts: as named under ``searches``, or computed from an autoregressive name."""

@@ -42,7 +42,7 @@ def write(design: Design, seed: int, out: Path) -> None:
 
 
 def _write_cell(design: Design, seed: int, cell: Cell, place: Path) -> None:
-    budgets = budgets_of(design, max(design.samples, design.pool_size(cell)))
+    budgets = budgets_of(design, max(design.pools(cell).values()))
     landscape = operating_points(scores(design, seed, cell), budgets=budgets, options=OPTIONS)
     for name in ("points", "hits"):
         files.replace(place / f"{name}.parquet", getattr(landscape, name).write_parquet)

@@ -91,9 +91,7 @@ def surface(design: Design, seed: int, cell: Cell) -> Surface:
 def draw(design: Design, seed: int, cell: Cell) -> list[Drawn]:
     """Samples of a cell, one entry per pool size."""
     answers = native(design, seed, cell, question_latents(design, seed, cell))
-    sizes = dict.fromkeys(design.policies, design.pool_size(cell))
-    if cell.side == "base" and design.models[cell.model].base == design.models[design.anchor_model].base:
-        sizes |= dict.fromkeys(design.searches.get(cell.benchmark, {}), design.samples)
+    sizes = design.pools(cell)
     return [
         _draw(design, seed, cell, answers, tuple(name for name, own in sizes.items() if own == size), size)
         for size in dict.fromkeys(sizes.values())

@@ -20,11 +20,12 @@ def planted_policy(design: Design, model: str, benchmark: str, policy: str) -> s
 def planted_path(design: Design, cell: Cell) -> dict[int, int]:
     """N(b) for every budget of a cell: nearest power of two to alpha b^beta in log2, half up.
 
-    Clipped to B for b in B, and to the pool for budgets beyond, as the rule with the longer B would.
+    Clipped to B for b in B, and to the pool for budgets beyond, as the rule with the longer B would. Stated here anew,
+    because a truth taken from the code that it tests would be none.
     """
     regime = design.benchmarks[cell.benchmark].regime
     alpha = design.planted.mu[regime] + design.models[cell.model].delta
-    pool = design.pool_size(cell)
+    pool = design.pools(cell)[design.default_policy]
     path = {}
     for budget in budgets_of(design, pool):
         log2 = (alpha + design.planted.beta[regime] * math.log(budget)) / math.log(2)
