@@ -10,18 +10,17 @@ from collections.abc import Sequence
 import numpy as np
 
 from searchlens.boptr.cohort import Surface
+from searchlens.boptr.means import quantile_interval
 from searchlens.boptr.rule import Path, Rule
-from searchlens.boptr.view import Counts, View
-from searchlens.uncertainty import Floats, quantiles
+from searchlens.boptr.view import Counts, Readouts, View
+from searchlens.uncertainty import Floats
 
 Point = tuple[str, int]
 """Policy and budget."""
 
 
-def operating_points(rule: Rule, model: str, benchmark: str, path: Path) -> list[Point]:
-    """The points of the sample's path, one for each budget of B."""
-    base = rule.view.base(model, benchmark)
-    assert base is not None
+def operating_points(rule: Rule, base: Readouts, path: Path) -> list[Point]:
+    """The points of a path in the first draw, one for each budget of B."""
     policy = np.broadcast_to(path.policy, path.budget.shape)
     return [(base.policies[i], rule.plan.budgets[n]) for i, n in zip(policy[:, 0], path.budget[:, 0], strict=True)]
 
@@ -58,12 +57,6 @@ def point_errors(view: View, model: str, benchmark: str, points: Sequence[Point]
     return error
 
 
-def interval(draws: Floats, confidence: float) -> tuple[float, float]:
-    """Percentile interval of a statistic over the bootstrap draws of a view; the first draw, the sample, is left out.
-
-    NaN where there is no other draw.
-    """
-    if len(draws) < 2:
-        return float("nan"), float("nan")
-    lo, hi = quantiles(np.array(draws[None, 1:], float), confidence)
-    return float(lo[0]), float(hi[0])
+def interval(draws: Floats, confidence: float) -> tuple[float | None, float | None]:
+    """Percentile interval of a statistic over a view's bootstrap draws; the first draw, the sample, is left out."""
+    return quantile_interval(draws[1:].astype(np.float32), confidence)
