@@ -9,7 +9,7 @@ downwards where the path was chosen on the very curve it is scored on.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
@@ -47,9 +47,9 @@ class Variant:
     exponents: Exponents = "paper"
     mu: str = "cohort"
 
-    def rule(self, view: View, options: BoptrOptions) -> Rule:
-        """The rule with these constants on a view."""
-        return Rule(view, options, self.exponents, options.mu_without if self.mu == "without" else ())
+    def rule(self, like: Rule) -> Rule:
+        """The rule with these constants, on the view and options of another."""
+        return like.variant(self.exponents, like.options.mu_without if self.mu == "without" else ())
 
 
 @dataclass(frozen=True)
@@ -148,11 +148,11 @@ def evaluate(
 
     def chunk(start: int) -> tuple[dict[Key, Draws], dict[Key, Draws]]:
         view = bootstrap_view(cohort, options.draws, options.seed, start, min(start + CHUNK, options.draws))
-        fixed = _errors(view, defined, lambda key: tiers[key.tier].predict(key.variant.rule(view, options), _at(key)))
+        fixed = _fixed(view, options, defined, tiers, points.rules)
         if not options.reselect:
             return fixed, {}
         again = _predict(view, options, tasks).predictions
-        return fixed, _errors(view, {key: again[key] for key in defined}, lambda key: again[key])
+        return fixed, _errors(view, {key: again[key] for key in defined})
 
     with ThreadPoolExecutor(max_workers=min(os.cpu_count() or 1, len(starts))) as pool:
         told = Progress("bootstrap over questions", options.draws, "draws")
@@ -179,10 +179,11 @@ class _Predicted:
 
 
 def _predict(view: View, options: BoptrOptions, tasks: Sequence[Task]) -> _Predicted:
-    rules: dict[Variant, Rule] = {}
+    like = Rule(view, options)
+    rules = {variant: variant.rule(like) for variant in dict.fromkeys(task.variant for task in tasks)}
     found: dict[Key, Prediction] = {}
     for task in tasks:
-        rule = rules.setdefault(task.variant, task.variant.rule(view, options))
+        rule = rules[task.variant]
         for key, tier in _keys(view.cohort, task):
             if key not in found:
                 found[key] = _predicted(rule, tier, key)
@@ -202,9 +203,9 @@ def _predicted(rule: Rule, tier: Tier, key: Key) -> Prediction:
     if isinstance(cell, Reason):
         return cell
     if key.pool == "full":
-        searched = [(key.model, key.benchmark)]
-        searched += [rule.anchor, (rule.plan.anchor_model, key.benchmark)] if tier.kind == "copy" else []
-        if not any(has_expanded_pool(rule.view.cohort, *place) for place in searched):
+        own = key.model, key.benchmark
+        sources = {"": own, "anchor cell": rule.anchor, "same benchmark": (rule.plan.anchor_model, key.benchmark)}
+        if not has_expanded_pool(rule.view.cohort, *sources[tier.copies]):
             return Reason("no_expanded_pool")
     return tier.predict(rule, _at(key))
 
@@ -216,12 +217,11 @@ def _at(key: Key) -> At:
 # ---- errors
 
 
-def _errors(view: View, predictions: Mapping[Key, Prediction], again: Callable[[Key], Prediction]) -> dict[Key, Draws]:
-    """Errors along the view's draws; curves, which follow the draws, are asked for ``again``. Equal paths share."""
+def _errors(view: View, predictions: Mapping[Key, Prediction]) -> dict[Key, Draws]:
+    """Errors of predictions that were made on this very view."""
     shared: dict[tuple[str, str, bytes], Draws] = {}
     found = {}
-    for key, kept in predictions.items():
-        prediction = again(key) if isinstance(kept, Curve) else kept
+    for key, prediction in predictions.items():
         if isinstance(prediction, Reason):
             found[key] = np.full(view.draws, np.nan, np.float32)
             continue
@@ -230,6 +230,60 @@ def _errors(view: View, predictions: Mapping[Key, Prediction], again: Callable[[
             shared[same] = _mech(view, key, prediction)
         found[key] = shared[same]
     return found
+
+
+def _fixed(
+    view: View,
+    options: BoptrOptions,
+    predictions: Mapping[Key, Path | Curve],
+    tiers: Mapping[str, Tier],
+    rules: Mapping[Variant, Rule],
+) -> dict[Key, Draws]:
+    """Errors of the sample's paths on the view's draws, reading only the points that some path visits.
+
+    Curves are no paths: they follow the draws.
+    """
+    found: dict[Key, Draws] = {}
+    cells: dict[tuple[str, str], list[Key]] = {}
+    like = Rule(view, options)
+    for key, prediction in predictions.items():
+        if isinstance(prediction, Curve):
+            again = tiers[key.tier].predict(key.variant.rule(like), _at(key))
+            assert not isinstance(again, Reason)
+            found[key] = _mech(view, key, again)
+        else:
+            cells.setdefault((key.model, key.benchmark), []).append(key)
+    for cell, keys in cells.items():
+        found |= _fixed_cell(view, cell, {key: predictions[key] for key in keys}, rules)
+    return found
+
+
+def _fixed_cell(
+    view: View, cell: tuple[str, str], predictions: Mapping[Key, Path | Curve], rules: Mapping[Variant, Rule]
+) -> dict[Key, Draws]:
+    surface, target = view.cohort.base(*cell), view.target(*cell)
+    assert surface is not None and target is not None
+    budgets, total = view.plan.budgets, view.total(cell[1])
+    visited: dict[tuple[str, int], int] = {}
+    places = {}
+    for key, path in predictions.items():
+        base = rules[key.variant].view.base(*cell)
+        assert base is not None and isinstance(path, Path)
+        steps = [(base.policies[i], budgets[n]) for i, n in zip(path.policy[:, 0], path.budget[:, 0], strict=True)]
+        skip = np.zeros(len(steps), bool) if path.skip is None else path.skip[:, 0]
+        places[key] = tuple(
+            -1 if gone else visited.setdefault(p, len(visited)) for p, gone in zip(steps, skip, strict=True)
+        )
+    counts = surface.credit["P"][[surface.points[point] for point in visited]] @ view.weights[cell[1]]
+    errors = {place: _along(counts, target, place) * np.float32(100 / total) for place in set(places.values())}
+    return {key: errors[place] for key, place in places.items()}
+
+
+def _along(counts: Draws, target: Draws, place: tuple[int, ...]) -> Draws:
+    """Mean absolute difference over the budgets of a path that are not left out (-1)."""
+    kept = [b for b, point in enumerate(place) if point >= 0]
+    mean: Draws = np.abs(counts[[place[b] for b in kept]] - target[kept]).mean(axis=0)
+    return mean
 
 
 def _content(prediction: Path | Curve) -> bytes:
@@ -270,7 +324,7 @@ def _cross_fitted(
 def _honest(key: Key, fixed: Prediction, chosen: dict[Key, Prediction], tiers: dict[str, Tier]) -> Prediction:
     """The sample's path; chosen on the first half alone where the tier is fitted to what it is scored on."""
     tier = tiers[key.tier]
-    return chosen[key] if tier.reads_target or tier.kind == "copy" or isinstance(fixed, Curve) else fixed
+    return chosen[key] if tier.reads_target or tier.copies or isinstance(fixed, Curve) else fixed
 
 
 def _signed(first: View, second: View, key: Key, prediction: Prediction) -> float:
@@ -307,7 +361,7 @@ def mismatched(cohort: Cohort, options: BoptrOptions, task: Task) -> tuple[tuple
     view = pairing_view(cohort, options.permutations, options.seed)
     if len(view.partners) < 2:
         return view.partners, {}
-    rule = task.variant.rule(view, options)
+    rule = task.variant.rule(Rule(view, options))
     means = {}
     for tier in task.tiers:
         total, cells = np.zeros(view.draws), 0

@@ -181,7 +181,9 @@ def path_errors(error: Array, paths: Ints) -> Array:
     return total
 
 
-def fit_locked(P: Array, R: Array, grid: Lattice, ties: Ties = "interpolated", beta_g: float = 0.0) -> Fit:
+def fit_locked(
+    P: Array, R: Array, grid: Lattice, ties: Ties = "interpolated", beta_g: float = 0.0, *, path_only: bool = False
+) -> Fit:
     """R1: one policy over all budgets. R2 is the same with the default policy alone; a fixed beta is a lattice of one.
 
     Parameters
@@ -197,6 +199,9 @@ def fit_locked(P: Array, R: Array, grid: Lattice, ties: Ties = "interpolated", b
         the order of the lattice, then of the pool.
     beta_g : float
         The regime's exponent.
+    path_only : bool
+        Only policy and path are wanted: in draws where these are settled without a tie, alpha and beta are those of
+        any pair that gives the path. Much faster.
 
     Returns
     -------
@@ -206,7 +211,8 @@ def fit_locked(P: Array, R: Array, grid: Lattice, ties: Ties = "interpolated", b
     total = path_errors(errors(P, R), grid.paths)
     best = total.min(axis=(0, 1))
     j, policy, draw = np.nonzero(total <= best + SAME)
-    pair, of = _expand(grid, j)
+    settled = (np.bincount(draw)[draw] == 1) & path_only
+    pair, of = _expand(grid, j, settled)
     policy, draw = policy[of], draw[of]
     second = _interpolated(P, R, grid.position[pair], policy, draw) if ties == "interpolated" else None
     chosen = _choose(ties, draw, second, grid, pair, policy, beta_g)
@@ -245,9 +251,11 @@ def best_by_beta(P: Array, R: Array, grid: Lattice) -> tuple[Floats, Array]:
     return betas, least / P.shape[1]
 
 
-def _expand(grid: Lattice, j: Ints) -> tuple[Ints, Ints]:
-    """Every pair of the paths ``j``, and which entry of ``j`` it stems from."""
+def _expand(grid: Lattice, j: Ints, settled: npt.NDArray[np.bool_] | None = None) -> tuple[Ints, Ints]:
+    """Every pair of the paths ``j`` (one pair where ``settled``), and which entry of ``j`` it stems from."""
     count = grid.start[j + 1] - grid.start[j]
+    if settled is not None:
+        count = np.where(settled, 1, count)
     of = np.repeat(np.arange(len(j)), count)
     within = np.arange(len(of)) - np.repeat(np.cumsum(count) - count, count)
     return grid.members[grid.start[j][of] + within], of

@@ -118,12 +118,20 @@ class Rule:
     ) -> None:
         self.view, self.options, self.exponents = view, options, exponents
         self.cohort_models = [name for name in view.plan.fitted_models if name not in set(without)]
-        self._known: dict[Hashable, object] = {}
+        self._own: dict[Hashable, object] = {}
+        self._shared: dict[Hashable, object] = {}
 
-    def _keep(self, key: Hashable, make: Callable[[], T]) -> T:
-        if key not in self._known:
-            self._known[key] = make()
-        return self._known[key]  # type: ignore[return-value]
+    def variant(self, exponents: Exponents, without: Iterable[str] = ()) -> Rule:
+        """The rule with other constants on the same view; cell fits and features are computed once for both."""
+        other = Rule(self.view, self.options, exponents, without)
+        other._shared = self._shared
+        return other
+
+    def _keep(self, key: Hashable, make: Callable[[], T], *, shared: bool = False) -> T:
+        known = self._shared if shared else self._own
+        if key not in known:
+            known[key] = make()
+        return known[key]  # type: ignore[return-value]
 
     # ---- cells
 
@@ -158,7 +166,7 @@ class Rule:
 
     def smooth(self, model: str, benchmark: str, pool: PoolName = "ar") -> Fit | Reason:
         """R1: the cell's own (alpha, beta, pi), one policy over all budgets; policies as positions in the cell."""
-        return self._keep(("smooth", model, benchmark, pool), lambda: self._smooth(model, benchmark, pool))
+        return self._keep(("smooth", model, benchmark, pool), lambda: self._smooth(model, benchmark, pool), shared=True)
 
     def _smooth(self, model: str, benchmark: str, pool: PoolName) -> Fit | Reason:
         cell = self.cell(model, benchmark)
@@ -167,21 +175,22 @@ class Rule:
         base, target = cell
         at = base.pool(pool)
         beta_g = self.options.beta[self.regime(benchmark)]
-        return _placed(fit.fit_locked(base.P[at], self._target(target), self.lattice(), self.options.ties, beta_g), at)
+        many = self.view.draws > 1
+        args = (base.P[at], self._target(target), self.lattice(), self.options.ties, beta_g)
+        return _placed(fit.fit_locked(*args, path_only=many), at)
 
-    def scale(self, model: str, benchmark: str, beta: float) -> Fit | Reason:
-        """The cell's alpha at a fixed beta, over (alpha, pi) of the AR pool."""
-        return self._keep(("scale", model, benchmark, beta), lambda: self._scale(model, benchmark, beta))
-
-    def _scale(self, model: str, benchmark: str, beta: float) -> Fit | Reason:
+    def scale(self, model: str, benchmark: str, beta: float, draws: Ints | None = None) -> Fit | Reason:
+        """The cell's alpha at a fixed beta, over (alpha, pi) of the AR pool, in some draws or in all."""
         cell = self.cell(model, benchmark)
         if isinstance(cell, Reason):
             return cell
         base, target = cell
         at = base.autoregressive
-        return _placed(
-            fit.fit_locked(base.P[at], self._target(target), self.lattice(beta), self.options.ties, beta), at
-        )
+        P, R = base.P[at], self._target(target)
+        if draws is not None:
+            P, R = P[:, :, draws] if P.shape[2] > 1 else P, R[:, draws]
+        P = np.broadcast_to(P, (*P.shape[:2], R.shape[1]))
+        return _placed(fit.fit_locked(P, R, self.lattice(beta), self.options.ties, beta), at)
 
     def _target(self, target: Counts) -> Counts:
         return np.broadcast_to(target, (target.shape[0], self.view.draws))
@@ -226,20 +235,23 @@ class Rule:
             base, target = cell
             return fit.best_by_beta(base.P[base.autoregressive], self._target(target), self.lattice())
 
-        return self._keep(("by_beta", model, benchmark), make)
+        return self._keep(("by_beta", model, benchmark), make, shared=True)
 
     # ---- mu_g and delta_m
 
     def log_alpha(self, model: str, benchmark: str) -> Floats | Reason:
         """Natural logarithm of the alpha of a cell fitted at beta_g, in every draw."""
+        return self._keep(("log_alpha", model, benchmark), lambda: self._log_alpha(model, benchmark))
+
+    def _log_alpha(self, model: str, benchmark: str) -> Floats | Reason:
         beta = self.beta(benchmark)
-        values = np.unique(beta)
         found = np.empty(self.view.draws)
-        for value in values:
-            cell = self.scale(model, benchmark, float(value))
+        for value in np.unique(beta):
+            draws = np.flatnonzero(beta == value)
+            cell = self.scale(model, benchmark, float(value), draws)
             if isinstance(cell, Reason):
                 return cell
-            found[beta == value] = np.log(cell.alpha)[beta == value]
+            found[draws] = np.log(cell.alpha)
         return found
 
     def delta(self, model: str) -> Floats | Reason:
@@ -252,6 +264,9 @@ class Rule:
 
     def mean_log_alpha(self, benchmarks: tuple[str, ...]) -> Floats:
         """Mean over cohort models and benchmarks of ln alpha; 0 where none was sampled."""
+        return self._keep(("mean_log_alpha", benchmarks), lambda: self._mean_log_alpha(benchmarks))
+
+    def _mean_log_alpha(self, benchmarks: tuple[str, ...]) -> Floats:
         found = [
             value
             for d in benchmarks
@@ -284,7 +299,7 @@ class Rule:
 
     def prototype(self) -> Array | Reason:
         """r-bar: the anchor's R1-locked policy on the anchor benchmark along its own path."""
-        return self._keep("prototype", self._prototype)
+        return self._keep("prototype", self._prototype, shared=True)
 
     def _prototype(self) -> Array | Reason:
         locked = self.smooth(*self.anchor)
@@ -296,7 +311,7 @@ class Rule:
         base = self.view.base(model, benchmark)
         assert base is not None
         key = ("features", self.plan.models[model].base, benchmark)
-        return self._keep(key, lambda: selector.features(base, self.options))
+        return self._keep(key, lambda: selector.features(base, self.options), shared=True)
 
     def select(self, model: str, benchmark: str, path: Ints) -> Ints | Reason:
         """pi-hat along a path of budgets, as positions in the cell; the same for every rule with that path."""
@@ -306,7 +321,9 @@ class Rule:
         if base is None:
             return Reason("no_base")
         key = ("distances", self.plan.models[model].base, benchmark)
-        distance = self._keep(key, lambda: selector.distances(self._features(model, benchmark), proto, self.options))
+        distance = self._keep(
+            key, lambda: selector.distances(self._features(model, benchmark), proto, self.options), shared=True
+        )
         cost = self.options.cost_weight * selector.relative_cost(base)
         return selector.select(distance, path, cost, self._candidates(base, benchmark), base.policies)
 

@@ -6,6 +6,7 @@ A tier is a function of a fitted ``Rule`` and a cell that gives a ``Path`` throu
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
@@ -75,6 +76,8 @@ class Tier:
         ``ar`` alone, or ``ar`` and ``full`` where the row searches the pool itself.
     reads_target : bool
         Whether it is fitted to the very curve that it is scored on.
+    copies : {"", "anchor cell", "same benchmark"}
+        Where a copied path comes from: the anchor on the anchor benchmark, or on the cell's own.
     """
 
     key: str
@@ -84,6 +87,7 @@ class Tier:
     predict: Predict
     pools: tuple[PoolName, ...] = ("ar",)
     reads_target: bool = False
+    copies: Literal["", "anchor cell", "same benchmark"] = ""
 
 
 def _same_budgets(rule: Rule) -> Ints:
@@ -98,10 +102,11 @@ def _constant(rule: Rule, base: Readouts, name: str, budget: Ints | None = None)
     return Path(np.full(budget.shape, base.index[name]), budget)
 
 
-def temperatures(base: Readouts) -> dict[str, float]:
-    """Pure-temperature policies of a pool and their temperatures."""
+@functools.cache
+def temperatures(names: tuple[str, ...]) -> dict[str, float]:
+    """Pure-temperature policies among some names, and their temperatures."""
     found = {}
-    for name in base.policies:
+    for name in names:
         try:
             policy = policies.parse(name)
         except InputError:
@@ -127,7 +132,7 @@ def base_greedy(rule: Rule, at: At) -> Prediction:
             np.broadcast_to(base.P[members], (len(members), base.P.shape[1], rule.view.draws)).argmax(axis=0)
         ]
         return Path(chosen, _same_budgets(rule))
-    known = temperatures(base)
+    known = temperatures(base.policies)
     return _constant(rule, base, min(known, key=lambda name: known[name])) if known else Reason("policy_missing")
 
 
@@ -282,7 +287,7 @@ def low_temperature(rule: Rule, at: At) -> Prediction:
     base = rule.view.base(*at.cell)
     if base is None:
         return Reason("no_base")
-    known = [base.index[name] for name in temperatures(base)]
+    known = [base.index[name] for name in temperatures(base.policies)]
     if not known:
         return Reason("policy_missing")
     chosen = np.array(known)[base.P[known, 0].argmax(axis=0)]
@@ -333,13 +338,23 @@ def path_text(path: Path, budgets: tuple[int, ...], draw: int = 0) -> str:
 TIERS = (
     Tier("H1", "H1 base greedy", "baseline", "none", base_greedy),
     Tier("H2", "H2 base same-π", "baseline", "none", same_policy),
-    Tier("H3", "H3 anchor per-b copy", "copy", "anchor, anchor benchmark", anchor_copy, ("ar", "full")),
+    Tier(
+        "H3",
+        "H3 anchor per-b copy",
+        "copy",
+        "anchor, anchor benchmark",
+        anchor_copy,
+        ("ar", "full"),
+        copies="anchor cell",
+    ),
     Tier("H4", "H4 strict BOPTR (β of math)", "rule", "anchor, anchor benchmark", strict),
     Tier("H5", "H5 BOPTR-P1 (regime β)", "rule", "anchor; cohort through μ", boptr),
     Tier("H6", "H6 2D oracle per-b", "oracle", "own cell", two_d_oracle, ("ar", "full"), reads_target=True),
     Tier("H7", "H7 2D oracle smooth (R1 path)", "oracle", "own cell", smooth, ("ar", "full"), reads_target=True),
     Tier("V1", "V1 per-cell oracle", "oracle", "own cell", smooth, ("ar", "full"), reads_target=True),
-    Tier("V2", "V2 anchor path", "copy", "anchor, every benchmark", anchor_path, ("ar", "full")),
+    Tier(
+        "V2", "V2 anchor path", "copy", "anchor, every benchmark", anchor_path, ("ar", "full"), copies="same benchmark"
+    ),
     Tier("V2-δ0", "V2 δ=0", "rule", "cohort through μ", no_offset),
     Tier(
         "V3", "V3 δ from the anchor benchmark", "rule", "own pair on the anchor benchmark; cohort through μ", calibrated
