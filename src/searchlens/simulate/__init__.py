@@ -10,7 +10,6 @@ from searchlens.simulate._design import (
     Design,
     Mode,
     Planted,
-    PolicyEffect,
     RLEffect,
     SimBenchmark,
     SimModel,
@@ -18,6 +17,7 @@ from searchlens.simulate._design import (
 )
 from searchlens.simulate._disk import write
 from searchlens.simulate._draw import simulate
+from searchlens.simulate._effects import PolicyEffect
 from searchlens.simulate._paper import PAPER24, fitted_design, paper_design, small_design
 from searchlens.simulate._truth import Truth
 

@@ -9,7 +9,8 @@ import numpy as np
 from scipy.special import expit, log_softmax, softmax
 
 from searchlens.seeds import generator
-from searchlens.simulate._design import BaseModel, Cell, Design, PolicyEffect, RLEffect, SimBenchmark
+from searchlens.simulate._design import BaseModel, Cell, Design, RLEffect, SimBenchmark
+from searchlens.simulate._effects import PolicyEffect
 from searchlens.uncertainty import Floats
 
 CUT_SHARE = 0.6

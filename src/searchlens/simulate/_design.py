@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal, get_args
 
-from searchlens import policies
 from searchlens.boptr.cohort import Benchmark, CohortPlan, Group, Model, Regime, Role
 from searchlens.errors import InputError
+from searchlens.simulate._effects import PolicyEffect, autoregressive
 
 Mode = Literal["transform", "planted", "unrelated", "equal"]
 Side = Literal["base", "rl"]
@@ -124,25 +124,6 @@ class SimBenchmark:
     tokens: float = 500.0
     open_text: bool = False
     title: str = ""
-
-
-@dataclass(frozen=True)
-class PolicyEffect:
-    """How a policy acts on an answer distribution.
-
-    Attributes
-    ----------
-    concentration : float
-        Power to which answer probabilities are raised, > 0.
-    derail : float
-        Log-odds added to giving no valid answer.
-    tokens : float
-        Factor on tokens per sample, > 0.
-    """
-
-    concentration: float
-    derail: float
-    tokens: float
 
 
 @dataclass(frozen=True)
@@ -360,19 +341,3 @@ def budgets_of(design: Design, samples: int) -> list[int]:
     while budgets[-1] * 2 <= samples:
         budgets.append(budgets[-1] * 2)
     return budgets
-
-
-def autoregressive(name: str) -> PolicyEffect:
-    """The effect of an autoregressive policy, from its temperature and filters.
-
-    Raises
-    ------
-    InputError
-        A name that ``policies.parse`` does not understand.
-    """
-    local = policies.parse(name).local
-    tail = 1 - local.top_p
-    rank = 1 / local.top_k if local.top_k else 0.0
-    concentration = max(local.temperature, 0.1) ** -0.6 * (1 + 0.8 * tail) * (1 + 0.8 * local.min_p) * (1 + rank)
-    derail = 2 * (local.temperature - 1) - 4 * tail - 3 * local.min_p - 4 * rank
-    return PolicyEffect(concentration, derail, tokens=1 + 0.05 * derail)

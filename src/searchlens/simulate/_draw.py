@@ -15,7 +15,8 @@ from searchlens.landscape._pool import Pool
 from searchlens.landscape._readouts import prefix
 from searchlens.seeds import generator
 from searchlens.simulate._answers import CUT_SHARE, Answers, native, question_latents, under
-from searchlens.simulate._design import Cell, Design, PolicyEffect, SimBenchmark, budgets_of
+from searchlens.simulate._design import Cell, Design, SimBenchmark, budgets_of
+from searchlens.simulate._effects import PolicyEffect
 from searchlens.simulate._law import groups, planted_path, planted_policy
 from searchlens.uncertainty import Resamples
 

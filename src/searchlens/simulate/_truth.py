@@ -141,7 +141,7 @@ class Truth:
         for name in wanted:
             p, _ = under(answers, self.design.effect(cell.benchmark, name))
             missed = np.log1p(-p[:, 0])
-            for n in budgets:
+            for n in {*budgets, *self.design.budgets}:
                 self._known[cell, name, n] = float(-np.expm1(n * missed).mean())
 
 
