@@ -59,6 +59,8 @@ class BoptrOptions:
         Saturation tolerance of N* in the main rows.
     taus, lambdas : tuple of float
         Sweeps of the frontier.
+    q_beta : mapping
+        Benchmark to beta^Q; 0 on benchmarks that are not named (the paper: 0.6 on GPQA).
     q_penalty, q_tolerance : float
         Selector and recoverability of the Q channel.
     q_sides : {"one", "two"}
@@ -107,6 +109,7 @@ class BoptrOptions:
     tau: float = 0.02
     taus: tuple[float, ...] = (0.01, 0.02, 0.05)
     lambdas: tuple[float, ...] = (0.0, 0.25, 0.5, 0.75, 1.0)
+    q_beta: Mapping[str, float] = field(default_factory=lambda: MappingProxyType({}))
     q_penalty: float = 0.5
     q_tolerance: float = 0.05
     q_sides: Literal["one", "two"] = "one"
