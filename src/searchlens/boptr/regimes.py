@@ -107,7 +107,7 @@ def regime_betas(rule: Rule, boot: View) -> pl.DataFrame:
     polars.DataFrame
         ``REGIME_BETAS``.
     """
-    own = Rule(rule.view, rule.options, "own")
+    own = rule.variant("own")
     again = bootstrap_view(rule.view.cohort, min(REFITS, rule.options.draws), rule.options.seed)
     rows = []
     for model in rule.plan.fitted_models:
@@ -225,7 +225,7 @@ def beta_stability(rule: Rule) -> pl.DataFrame:
     """
     rows = []
     for left_out in (None, *rule.plan.fitted_models):
-        own = Rule(rule.view, rule.options, "own", () if left_out is None else (left_out,))
+        own = rule.variant("own", () if left_out is None else (left_out,))
         for benchmark in rule.plan.with_role("fitted", "held_out"):
             row = {"benchmark": benchmark, "regime": rule.regime(benchmark), "without": left_out}
             known = _estimable(own, benchmark)
