@@ -176,7 +176,7 @@ class Rule:
         at = base.pool(pool)
         beta_g = self.options.beta[self.regime(benchmark)]
         many = self.view.draws > 1
-        args = (base.P[at], self._target(target), self.lattice(), self.options.ties, beta_g)
+        args = (self._along(base.P[at]), self._along(target), self.lattice(), self.options.ties, beta_g)
         return _placed(fit.fit_locked(*args, path_only=many), at)
 
     def scale(self, model: str, benchmark: str, beta: float, draws: Ints | None = None) -> Fit | Reason:
@@ -186,14 +186,14 @@ class Rule:
             return cell
         base, target = cell
         at = base.autoregressive
-        P, R = base.P[at], self._target(target)
+        P, R = self._along(base.P[at]), self._along(target)
         if draws is not None:
-            P, R = P[:, :, draws] if P.shape[2] > 1 else P, R[:, draws]
-        P = np.broadcast_to(P, (*P.shape[:2], R.shape[1]))
+            P, R = P[:, :, draws], R[:, draws]
         return _placed(fit.fit_locked(P, R, self.lattice(beta), self.options.ties, beta), at)
 
-    def _target(self, target: Counts) -> Counts:
-        return np.broadcast_to(target, (target.shape[0], self.view.draws))
+    def _along(self, counts: Counts) -> Counts:
+        """The same counts in every draw, where there is one for all."""
+        return np.broadcast_to(counts, (*counts.shape[:-1], self.view.draws))
 
     # ---- beta_g
 
@@ -233,7 +233,7 @@ class Rule:
             cell = self.cell(model, benchmark)
             assert not isinstance(cell, Reason)
             base, target = cell
-            return fit.best_by_beta(base.P[base.autoregressive], self._target(target), self.lattice())
+            return fit.best_by_beta(self._along(base.P[base.autoregressive]), self._along(target), self.lattice())
 
         return self._keep(("by_beta", model, benchmark), make, shared=True)
 

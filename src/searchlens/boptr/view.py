@@ -9,6 +9,8 @@ Readouts are counts of questions, weighted by the draw, so that ties stay exact.
 
 from __future__ import annotations
 
+import itertools
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -116,11 +118,12 @@ class View:
 
     def target(self, model: str, benchmark: str, metric: str = "P") -> Counts | None:
         """RL counts under the default policy, shape (budgets, draws); None where RL was not sampled so."""
-        if not self.partner.get(model, np.empty(0)).size:
-            return self._curve(model, benchmark, metric)
+        own = self._curve(model, benchmark, metric)
         curves = [self._curve(name, benchmark, metric) for name in self.partners]
-        if any(curve is None for curve in curves):
-            return self._curve(model, benchmark, metric)
+        if own is None:
+            return None
+        if model not in self.partner or any(curve is None for curve in curves):
+            return np.broadcast_to(own, (len(own), self.draws))
         stacked = np.stack([curve[:, 0] for curve in curves if curve is not None], axis=1)
         paired: Counts = stacked[:, self.partner[model]]
         return paired
@@ -188,20 +191,28 @@ def half_views(cohort: Cohort, splits: int, seed: int) -> tuple[View, View]:
 
 
 def pairing_view(cohort: Cohort, permutations: int, seed: int) -> View:
-    """The true pairing, then random re-pairings of the fitted models that were sampled on every fitted benchmark.
+    """The true pairing, then re-pairings of the fitted models that were sampled on every fitted benchmark.
 
-    Models with a cell missing keep their own RL: a Base curve is compared with RL curves of its own questions alone.
+    All of them where there are no more than ``permutations``, random ones otherwise. Models with a cell missing keep their own RL: a Base curve is compared with RL curves of its own questions alone.
     """
     plan = cohort.plan
     whole = [
         name for name in plan.fitted_models if all(cohort.rl(name, d) and cohort.base(name, d) for d in _paired(cohort))
     ]
-    rng = np.random.Generator(np.random.Philox(np.random.SeedSequence([seed, len(whole), permutations])))
-    order = np.tile(np.arange(len(whole))[:, None], (1, permutations))
-    order[:, 1:] = rng.permuted(order[:, 1:], axis=0)
+    order = _orders(len(whole), permutations, seed)
     partner = {name: order[i] for i, name in enumerate(whole)}
     weights = {name: np.ones((n, 1), np.float32) for name, n in _questions(cohort).items()}
-    return View(cohort, permutations, weights, partner, tuple(whole))
+    return View(cohort, order.shape[1], weights, partner, tuple(whole))
+
+
+def _orders(models: int, permutations: int, seed: int) -> Ints:
+    """Orders of the models, one per column, the natural one first."""
+    if math.factorial(models) <= permutations:
+        return np.array(list(itertools.permutations(range(models))), np.int64).T
+    rng = np.random.Generator(np.random.Philox(np.random.SeedSequence([seed, models, permutations])))
+    order = np.tile(np.arange(models)[:, None], (1, permutations))
+    order[:, 1:] = rng.permuted(order[:, 1:], axis=0)
+    return order
 
 
 def _paired(cohort: Cohort) -> list[str]:
