@@ -1,5 +1,6 @@
 """Wrong configuration must be refused whole, before anything is scheduled, in words that say what to change."""
 
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -7,9 +8,18 @@ import pytest
 import yaml
 
 from searchlens import config, document
+from searchlens.boptr.options import BoptrOptions
 from searchlens.errors import InputError
+from searchlens.pipeline import boptr_options
 
 ROOT = Path(__file__).parents[1]
+SMALLEST = config.validate(
+    {
+        "study": {"pairs": [], "benchmarks": []},
+        "policies": {"topp0.95_t1.0": None},
+        **{key: {} for key in ("checkpoints", "pairs", "benchmarks", "pools")},
+    }
+)
 
 
 @pytest.fixture
@@ -72,6 +82,38 @@ def test_all_errors_are_reported_at_once(raw: dict[str, Any]) -> None:
             "paper42",
             "benchmarks.math.pool: 'paper42' is unknown; did you mean 'paper24'?",
         ),
+        (("boptr", "anchor", "pair"), "micro-1b", "boptr.anchor.pair: 'micro-1b' is unknown; did you mean 'micro-1m'?"),
+        (("boptr", "anchor", "benchmark"), "meth", "boptr.anchor.benchmark: 'meth' is unknown; did you mean 'math'?"),
+        (("boptr", "anchor", "modle"), "m", "boptr.anchor: 'modle' is unknown. Known: benchmark, pair"),
+        (("boptr", "mu_without"), ["micro-1b"], "boptr.mu_without: 'micro-1b' is unknown; did you mean 'micro-1m'?"),
+        (("boptr", "q_beta"), {"gqpa": 0.6}, "boptr.q_beta: 'gqpa' is unknown; did you mean 'gpqa'?"),
+        (("boptr", "selector_weights"), [1.0, 1.0], "boptr.selector_weights: List should have at least 5 items"),
+        (("boptr", "alpha_low"), 21, "boptr.alpha_low: 21 exceeds alpha_high (20)"),
+        (
+            ("boptr", "beta", "mth"),
+            0.6,
+            "boptr.beta: 'mth' is unknown; did you mean 'math'? Known: floor, math, nonmath",
+        ),
+        (("benchmarks", "math", "regime"), None, "boptr.anchor.benchmark: 'math' has regime null and role fitted"),
+        (
+            ("benchmarks", "math", "role"),
+            "held_out",
+            "boptr.anchor.benchmark: 'math' has regime math and role held_out",
+        ),
+        (("benchmarks", "aime", "extension"), [64], "benchmarks.aime.extension: [64] must double on from the last of"),
+        (("benchmarks", "aime", "extension"), [32, 48], "must double on from the last of budgets: [32, 64]"),
+        (("pairs", "micro-1m", "rltrain"), "math", "pairs.micro-1m.rltrain: 'math' has role fitted"),
+        (
+            ("pairs", "micro-1m", "batches"),
+            {"123": {"base": "micro-1m-rl"}},
+            "pairs.micro-1m.batches.123.base: 'micro-1m-rl' has no seed of its own; set checkpoints.micro-1m-rl.seed",
+        ),
+        (
+            ("pairs", "micro-1m", "batches"),
+            {"123": {"base": "micro-1m-rl"}},
+            "'micro-1m-rl' has path resources/zoo/micro-1m-rl, 'micro-1m-base' resources/zoo/micro-1m-base",
+        ),
+        (("pairs", "micro-1m", "batches"), {"123": {"bas": "x"}}, "pairs.micro-1m.batches.123: 'bas' is unknown"),
     ],
 )
 def test_a_dangling_or_malformed_name_is_refused_with_what_is_known(
@@ -82,6 +124,17 @@ def test_a_dangling_or_malformed_name_is_refused_with_what_is_known(
         target = target[key]
     target[where[-1]] = value
     assert says in refusal(raw)
+
+
+def test_a_benchmark_with_a_part_in_boptr_needs_a_regime(raw: dict[str, Any]) -> None:
+    raw["benchmarks"]["gpqa"] |= {"regime": None, "role": "held_out"}
+    assert "benchmarks.gpqa.role: held_out needs a regime: math, nonmath or floor" in refusal(raw)
+
+
+def test_boptr_options_and_their_configuration_agree() -> None:
+    """Every option can be configured, and leaving it out means its own default."""
+    assert boptr_options(config.plain(SMALLEST), []) == BoptrOptions()
+    assert set(config.Boptr.model_fields) - {"anchor"} == {field.name for field in fields(BoptrOptions)}
 
 
 def test_a_file_that_is_not_yaml_is_named(tmp_path: Path) -> None:

@@ -13,8 +13,10 @@ from typing import Any
 
 import pytest
 
+from searchlens.boptr.cohort import Benchmark, Model
 from searchlens.errors import InputError
 from searchlens.grid import Grid
+from searchlens.pipeline import cohort_plan, import_samples
 from searchlens.store import gaps
 
 CELL = ("toy-base", "sums")
@@ -42,6 +44,7 @@ def changed(raw: dict[str, Any], where: tuple[str, ...], value: Any) -> dict[str
         (("benchmarks", "sums", "questions"), 5),
         (("checkpoints", "toy-base", "dtype"), "bfloat16"),
         (("checkpoints", "toy-base", "template"), "plain"),
+        (("checkpoints", "toy-base", "seed"), 43),
     ],
 )
 def test_what_decides_the_tokens_decides_the_id(
@@ -63,10 +66,25 @@ def test_what_decides_the_tokens_decides_the_id(
         (("checkpoints", "toy-base", "max_rows"), 3),
         (("recovery", "epsilon"), 0.05),
         (("landscape", "ties"), "fractional"),
+        (("checkpoints", "toy-base", "seed"), 42),
+        (("benchmarks", "sums", "regime"), "math"),
+        (("benchmarks", "sums", "extension"), [8, 16]),
+        (("pairs", "toy", "group"), "new"),
+        (("boptr", "tau"), 0.01),
     ],
 )
 def test_nothing_else_does(raw: dict[str, Any], make_grid: Make, where: tuple[str, ...], value: Any) -> None:
     assert ids(make_grid(raw)) == ids(make_grid(changed(raw, where, value)))
+
+
+def test_ids_stay_what_they_were(grid: Grid) -> None:
+    """A change of code that moves these ids samples every study anew; it needs a reason and a word in the changelog."""
+    assert ids(grid) == {
+        "temp_0.5": "09e1e306d919",
+        "topp0.9_t0.7": "831643c533c5",
+        "topp0.95_t1.0": "7729641d7e45",
+        "greedy": "18cb72f152d5",
+    }
 
 
 def test_ids_are_the_same_in_every_process(raw: dict[str, Any], make_grid: Make) -> None:
@@ -204,3 +222,86 @@ def test_recorded_samples_of_other_weights_are_refused(raw: dict[str, Any], make
     (tmp_path / "base" / "model.safetensors").write_text("retrained")
     with pytest.raises(InputError, match="drawn from other weights"):
         make_grid(raw).check()
+
+
+# ---- BOPTR
+
+
+def repeated(raw: dict[str, Any]) -> dict[str, Any]:
+    """The toy study with the Base side sampled a second time, and with a regime."""
+    raw["checkpoints"]["toy-base-7"] = {"path": "base", "seed": 7}
+    raw["pairs"]["toy"]["batches"] = {"seven": {"base": "toy-base-7"}}
+    raw["benchmarks"]["sums"]["regime"] = "math"
+    return raw
+
+
+def test_a_batch_is_a_cell_with_samples_of_its_own_but_no_pair(raw: dict[str, Any], make_grid: Make) -> None:
+    grid = make_grid(repeated(raw))
+    assert grid.cells == (("toy-base", "sums"), ("toy-rl", "sums"), ("toy-base-7", "sums"))
+    assert grid.pairs == {"toy": {"base": "toy-base", "rl": "toy-rl"}}
+    assert grid.pair_cells == (("toy", "sums"),)
+    assert set(ids(grid).values()).isdisjoint(ids(grid, ("toy-base-7", "sums")).values())
+
+
+def test_the_cohort_plan_of_a_study(raw: dict[str, Any], make_grid: Make, tmp_path: Path) -> None:
+    """What the configuration says is what BOPTR analyses; a benchmark without a regime is left out."""
+    repeated(raw)
+    raw["pairs"]["toy"] |= {"group": "lower", "parameters": 1e6}
+    raw["benchmarks"]["other"] = {**raw["benchmarks"]["sums"], "regime": None}
+    raw["study"]["benchmarks"].append("other")
+    plan = cohort_plan(make_grid(raw), tmp_path)
+    batches = {"seven": {"base": "toy-base-7"}}
+    assert plan.models == {"toy": Model("toy-base", "toy-rl", "lower", 1e6, batches=batches)}
+    assert plan.benchmarks == {"sums": Benchmark("math")}
+    assert (plan.anchor_model, plan.anchor_benchmark, list(plan.budgets)) == ("toy", "sums", [1, 2, 4])
+
+
+def test_imported_pairs_are_in_the_cohort(raw: dict[str, Any], make_grid: Make, tmp_path: Path) -> None:
+    """As pairs of the upper cohort; one without its Base side cannot be predicted from anything."""
+    repeated(raw)
+    rows = [{"question": q.id, "sample": 0, "text": q.gold} for q in make_grid(raw).questions("sums")]
+    path = tmp_path / "theirs.jsonl"
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    for pair, role in (("theirs", "base"), ("theirs", "rl"), ("half", "rl")):
+        import_samples(make_grid(raw), path, pair, role, "sums", "topp0.95_t1.0", "math")
+    plan = cohort_plan(make_grid(raw), tmp_path)
+    assert list(plan.models) == ["toy", "theirs"]
+    assert plan.models["theirs"] == Model("theirs-base", "theirs-rl")
+
+
+@pytest.mark.parametrize(("role", "asked"), [("held_out", True), ("descriptive", False), ("rltrain", False)])
+def test_rl_is_not_sampled_where_it_plays_no_part(raw: dict[str, Any], make_grid: Make, role: str, asked: bool) -> None:
+    raw["benchmarks"]["sums"] |= {"regime": "math", "role": role}
+    cells = make_grid(raw).cells
+    assert ("toy-base", "sums") in cells
+    assert (("toy-rl", "sums") in cells) == asked
+
+
+def test_a_pair_with_a_training_split_of_its_own_is_not_asked_the_others(raw: dict[str, Any], make_grid: Make) -> None:
+    for name in ("mine", "theirs"):
+        raw["benchmarks"][name] = {**raw["benchmarks"]["sums"], "regime": "math", "role": "rltrain"}
+    raw["study"]["benchmarks"] += ["mine", "theirs"]
+    raw["pairs"]["toy"]["rltrain"] = "mine"
+    assert [benchmark for _, benchmark in make_grid(raw).cells] == ["sums", "mine", "sums"]
+
+
+def test_budgets_beyond_b_are_read_where_the_benchmark_extends_them(raw: dict[str, Any], make_grid: Make) -> None:
+    raw["benchmarks"]["sums"]["extension"] = [8, 16]
+    assert make_grid(raw).read_budgets("sums") == [1, 2, 4, 8, 16]
+
+
+@pytest.mark.parametrize(
+    ("where", "value", "says"),
+    [
+        (("benchmarks", "sums", "regime"), None, "the anchor benchmark sums has no regime"),
+        (("study", "pairs"), [], "the anchor (none)/sums is not among"),
+        (("budgets",), [1, 3], "powers of two"),
+        (("seed",), 42, ""),
+    ],
+)
+def test_a_study_without_boptr_says_why(
+    raw: dict[str, Any], make_grid: Make, where: tuple[str, ...], value: Any, says: str
+) -> None:
+    found = make_grid(changed(repeated(raw), where, value)).without_boptr
+    assert says in found
+    assert bool(found) == bool(says)

@@ -44,7 +44,7 @@ def test_a_benchmark_of_ones_own_without_tokens_is_compared_like_ours(
     for role in ("base", "rl"):
         checkpoint = f"theirs-{role}"
         score_cell(grid, checkpoint, "own", [], grid.scores(checkpoint, "own"))
-        landscape_cell(grid, grid.scores(checkpoint, "own"), grid.results / "landscape" / checkpoint / "own")
+        landscape_cell(grid, "own", grid.scores(checkpoint, "own"), grid.results / "landscape" / checkpoint / "own")
     folders = [grid.results / "landscape" / f"theirs-{role}" / "own" for role in ("base", "rl")]
     recovery_cell(grid, *folders, grid.results / "recovery/theirs/own")
     same = pl.read_parquet(grid.results / "recovery/theirs/own/same_policy.parquet")

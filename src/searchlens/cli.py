@@ -81,7 +81,7 @@ def _score(args: argparse.Namespace) -> None:
 def _landscape(args: argparse.Namespace) -> None:
     from searchlens.pipeline import landscape_cell
 
-    landscape_cell(_grid(args), Path(args.scores), Path(args.output))
+    landscape_cell(_grid(args), args.benchmark, Path(args.scores), Path(args.output))
 
 
 def _recovery(args: argparse.Namespace) -> None:
@@ -241,6 +241,7 @@ def _add_stages(command: _Commands) -> None:
     sub.add_argument("--output", required=True)
     sub.add_argument("manifests", nargs="*", help="the cell's manifests")
     sub = command("landscape", _landscape, "operating points of one cell")
+    sub.add_argument("--benchmark", required=True)
     sub.add_argument("--scores", required=True)
     sub.add_argument("--output", required=True, help="folder")
     sub = command("recovery", _recovery, "is the RL curve inside the Base landscape?")

@@ -10,7 +10,7 @@ import difflib
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, get_args
 
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
@@ -30,6 +30,7 @@ Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$")]
 Sha256 = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
 Positive = Annotated[int, Field(ge=1)]
 Proportion = Annotated[float, Field(ge=0, le=1)]
+Nonnegative = Annotated[float, Field(ge=0)]
 
 
 class Strict(BaseModel):
@@ -54,8 +55,19 @@ class Checkpoint(Strict):
     """Where to run; recorded with each shard, not part of the generation id."""
     template: str = "zoo"
     """Prompt template; Base and RL of a pair share one."""
+    seed: int | None = None
+    """Seed of this checkpoint's sample streams, instead of the general ``seed``; part of the generation id."""
     max_rows: Positive | None = None
     """Most samples decoded at once; by default what suits the device."""
+
+
+class Batch(Strict):
+    """The weights of a pair sampled again: checkpoints of the same ``path`` with a ``seed`` of their own."""
+
+    base: Name | None = None
+    """Checkpoint that repeats Base; null: Base is not repeated."""
+    rl: Name | None = None
+    """Checkpoint that repeats RL; null: RL is not repeated."""
 
 
 class Pair(Strict):
@@ -63,6 +75,14 @@ class Pair(Strict):
 
     base: Name
     rl: Name
+    group: Literal["upper", "lower", "new"] = "upper"
+    """Cohort of BOPTR; a new pair is predicted with everything frozen and fits nothing."""
+    parameters: Annotated[float, Field(gt=0)] | None = None
+    """Number of parameters: the size feature of V4."""
+    rltrain: Name | None = None
+    """Benchmark (role ``rltrain``) with questions of this pair's own RL-training split; null: the only one there is."""
+    batches: dict[Name, Batch] = {}
+    """Further samples of the same weights, by a name such as their seed; they are cells of the study, but no pairs."""
 
 
 class Benchmark(Strict):
@@ -87,6 +107,13 @@ class Benchmark(Strict):
     recorded: str | None = None
     """Folder of graded samples, one ``<checkpoint>/<benchmark>.parquet`` each, used where ``study.sample`` leaves this
     benchmark out."""
+    regime: Literal["math", "nonmath", "floor"] | None = None
+    """g(d) of BOPTR, assigned before anything is evaluated; null: BOPTR leaves this benchmark out."""
+    role: Literal["fitted", "held_out", "descriptive", "rltrain"] = "fitted"
+    """Part in BOPTR. fitted: the main tables; held_out: predicted with everything frozen; descriptive: Base alone is
+    sampled and shown; rltrain: questions of the RL-training split, on which Base alone is sampled."""
+    extension: list[Positive] = []
+    """Budgets beyond B, doubling on from its last, read from pools that are long enough; BOPTR's large budgets."""
 
 
 class Study(Strict):
@@ -142,6 +169,99 @@ class Recovery(Strict):
     """Weights of d(u, u'): components, behaviour, budget."""
 
 
+class Anchor(Strict):
+    """The cell on which the rule was found."""
+
+    pair: Name | None = None
+    """Key of ``pairs``; null: the first pair of the study."""
+    benchmark: Name | None = None
+    """Key of ``benchmarks``; null: the first benchmark of the study."""
+
+
+class Beta(Strict):
+    """Frozen exponent of each regime."""
+
+    math: Nonnegative = 0.6
+    nonmath: Nonnegative = 1.0
+    floor: Nonnegative = 0.0
+
+
+class Boptr(Strict):
+    """Readings of BOPTR that the paper leaves open (docs/reading-the-paper.md gives the evidence for each default)."""
+
+    anchor: Anchor = Anchor()
+    beta: Beta = Beta()
+    alpha_low: int = -10
+    alpha_high: int = 20
+    """alpha runs over 2^(k/5), k from ``alpha_low`` to ``alpha_high``."""
+    beta_top: Nonnegative = 1.2
+    """beta runs over 0, 0.1, ..., ``beta_top``."""
+    rounding: Literal["log2", "linear"] = "log2"
+    """In which space the nearest allowed budget is nearest."""
+    ties: Literal["interpolated", "first", "last", "median"] = "interpolated"
+    """Among fits of equal error: the smallest error with P interpolated at the unrounded budget, or by grid order."""
+    mu_without: list[Name] = []
+    """Pairs that the variant ``without`` leaves out of the cohort mean mu."""
+    mu_floor: Literal["ln2", "cohort_mean"] = "ln2"
+    """mu of the floor regime: the paper's constant, or the mean of the cell fits."""
+    h1: Literal["low_temp_nb", "literal_greedy", "argmax_same_b"] = "low_temp_nb"
+    """Row H1: the lowest pure temperature at N = b; greedy, constant over b; or the most accurate policy at each b."""
+    selector_norm: Literal["l2", "l1"] = "l2"
+    """Norm of the selector's loss."""
+    selector_proto: Literal["mean_over_b", "per_b"] = "mean_over_b"
+    """Prototype of the anchor: one vector, or one per budget."""
+    selector_rank: Literal["percentile", "integer", "zscore"] = "percentile"
+    """Scale of the selector's rank features."""
+    selector_rank_pool: Literal["ar", "all"] = "ar"
+    """Which policies are ranked; candidates are autoregressive always."""
+    selector_weights: Annotated[list[Nonnegative], Field(min_length=5, max_length=5)] = [1.0, 1.0, 1.0, 0.5, 0.2]
+    """W: rank of P, of P - Q, of Q, controller, log cost."""
+    cost_weight: Nonnegative = 0.01
+    """lambda_cost."""
+    exclude_default_on_anchor: bool = False
+    """Leave the RL default policy out of the candidates on the anchor benchmark."""
+    b0: Literal["anchor_alpha", "cohort_mu"] = "anchor_alpha"
+    """Scale of row B0."""
+    gate_z: Nonnegative = 2.0
+    """V5b: a model is typical when every standardised feature is at most this far from 0."""
+    ridge: Nonnegative = 1.0
+    """Ridge penalty on standardised features."""
+    headroom: Literal["pmax_minus_p0", "one_minus_p0"] = "pmax_minus_p0"
+    """Headroom inside u."""
+    tau: Proportion = 0.02
+    """Saturation tolerance of N* in the main rows."""
+    taus: list[Proportion] = [0.01, 0.02, 0.05]
+    lambdas: list[Proportion] = [0.0, 0.25, 0.5, 0.75, 1.0]
+    """Sweeps of the frontier: tolerance, and how far the anchor's scale is moved."""
+    q_beta: dict[Name, Nonnegative] = {}
+    """Benchmark to beta^Q, the exponent of the Q channel; 0 where not named (the paper: 0.6 on GPQA)."""
+    q_penalty: Nonnegative = 0.5
+    """Weight of P - Q in the Q channel's selector."""
+    q_tolerance: Proportion = 0.05
+    q_sides: Literal["one", "two"] = "one"
+    """Recoverable: Base reaches RL's best Q within ``q_tolerance`` from below, or is within it on either side."""
+    criterion: Nonnegative = 8.0
+    """Pre-registered limit of a held-out benchmark's mean error, percentage points."""
+    protocol_margin: Proportion = 0.05
+    """Base and RL protocols differ when the interval of the difference of a stop or extraction rate leaves this
+    distance from 0."""
+    length_ratio: Annotated[float, Field(ge=1)] = 1.5
+    """Generation lengths differ when the longer mean is at least so many times the shorter one."""
+    consistency_criterion: Nonnegative = 2.0
+    """Pre-set limit of the mean absolute difference of two batches, percentage points."""
+    v4_shuffles: Positive = 100
+    """y-shuffles of the V4 null."""
+    permutations: Positive = 1000
+    """Re-pairings of Base and RL in the mismatched null, the true one included."""
+    draws: Annotated[int, Field(ge=100)] = 10_000
+    """Bootstrap draws over questions."""
+    seed: Annotated[int, Field(ge=0)] = 42
+    """Of everything random in BOPTR."""
+    confidence: Annotated[float, Field(gt=0, lt=1)] = 0.95
+    reselect: bool = True
+    """Also choose every path again in each draw."""
+
+
 class Config(Strict):
     """The whole configuration: the files under ``config/`` merged, later ones over earlier ones."""
 
@@ -169,6 +289,7 @@ class Config(Strict):
     """Policies sampled in every cell and shown in figures, but not counted among the pool's."""
     landscape: Landscape = Landscape()
     recovery: Recovery = Recovery()
+    boptr: Boptr = Boptr()
 
 
 def _hint(given: str, known: list[str]) -> str:
@@ -195,17 +316,18 @@ def _typed_errors(error: ValidationError) -> list[str]:
     return lines
 
 
+def _section(annotation: Any) -> type[Strict] | None:
+    """The model inside an annotation such as ``dict[Name, Pair] | None``."""
+    if isinstance(annotation, type) and issubclass(annotation, Strict):
+        return annotation
+    return next((found for part in get_args(annotation) if (found := _section(part))), None)
+
+
 def _fields_at(location: tuple[int | str, ...]) -> list[str]:
-    sections: dict[str, type[Strict]] = {
-        "study": Study,
-        "checkpoints": Checkpoint,
-        "pairs": Pair,
-        "benchmarks": Benchmark,
-        "policies": PolicySpec,
-        "landscape": Landscape,
-        "recovery": Recovery,
-    }
-    model = sections.get(str(location[0]), Config) if location else Config
+    model: type[Strict] = Config
+    for part in location:
+        field = model.model_fields.get(str(part))
+        model = (_section(field.annotation) if field else None) or model
     return list(model.model_fields)
 
 
@@ -228,6 +350,62 @@ def _reference_errors(config: Config) -> list[str]:
     return errors
 
 
+def _pair_errors(config: Config) -> list[str]:
+    errors = []
+    for name, pair in config.pairs.items():
+        if pair.rltrain and pair.rltrain not in config.benchmarks:
+            errors.append(_unknown(f"pairs.{name}.rltrain", pair.rltrain, config.benchmarks))
+        elif pair.rltrain and config.benchmarks[pair.rltrain].role != "rltrain":
+            found = config.benchmarks[pair.rltrain].role
+            errors.append(f"pairs.{name}.rltrain: {pair.rltrain!r} has role {found}; needed is role rltrain")
+        for key, batch in pair.batches.items():
+            for role in ("base", "rl"):
+                where, again = f"pairs.{name}.batches.{key}.{role}", getattr(batch, role)
+                errors += _batch_errors(config, where, again, getattr(pair, role)) if again else []
+    return errors
+
+
+def _batch_errors(config: Config, where: str, again: str, first: str) -> list[str]:
+    if again not in config.checkpoints:
+        return [_unknown(where, again, config.checkpoints)]
+    repeat, original = config.checkpoints[again], config.checkpoints.get(first)
+    errors = []
+    if repeat.seed is None:
+        errors.append(f"{where}: {again!r} has no seed of its own; set checkpoints.{again}.seed")
+    if original and repeat.path != original.path:
+        errors.append(f"{where}: {again!r} has path {repeat.path}, {first!r} {original.path}; a batch repeats one")
+    return errors
+
+
+def _boptr_errors(config: Config) -> list[str]:
+    section = config.boptr
+    pairs = [("mu_without", name) for name in section.mu_without]
+    pairs += [("anchor.pair", section.anchor.pair)] if section.anchor.pair else []
+    errors = [_unknown(f"boptr.{where}", name, config.pairs) for where, name in pairs if name not in config.pairs]
+    errors += _anchor_benchmark_errors(config)
+    unknown = [name for name in section.q_beta if name not in config.benchmarks]
+    errors += [_unknown("boptr.q_beta", name, config.benchmarks) for name in unknown]
+    if section.alpha_low > section.alpha_high:
+        errors.append(f"boptr.alpha_low: {section.alpha_low} exceeds alpha_high ({section.alpha_high})")
+    for name, benchmark in config.benchmarks.items():
+        if benchmark.role != "fitted" and benchmark.regime is None:
+            errors.append(f"benchmarks.{name}.role: {benchmark.role} needs a regime: math, nonmath or floor")
+    return errors
+
+
+def _anchor_benchmark_errors(config: Config) -> list[str]:
+    name = config.boptr.anchor.benchmark
+    if name is None:
+        return []
+    if name not in config.benchmarks:
+        return [_unknown("boptr.anchor.benchmark", name, config.benchmarks)]
+    benchmark = config.benchmarks[name]
+    if benchmark.regime is None or benchmark.role != "fitted":
+        found = f"regime {benchmark.regime or 'null'} and role {benchmark.role}"
+        return [f"boptr.anchor.benchmark: {name!r} has {found}; the anchor needs a regime and role fitted"]
+    return []
+
+
 def _policy_errors(config: Config) -> list[str]:
     errors = []
     for name, spec in config.policies.items():
@@ -246,11 +424,19 @@ def _policy_errors(config: Config) -> list[str]:
 
 
 def _budget_errors(config: Config) -> list[str]:
-    if sorted(set(config.budgets)) != config.budgets:
+    if sorted(set(config.budgets)) != config.budgets or not config.budgets:
         return [f"budgets: {config.budgets} must increase"]
-    if config.budgets[-1] > config.samples:
-        return [f"budgets: the largest, {config.budgets[-1]}, exceeds samples ({config.samples})"]
-    return []
+    errors = []
+    largest = config.budgets[-1]
+    if largest > config.samples:
+        errors.append(f"budgets: the largest, {largest}, exceeds samples ({config.samples})")
+    for name, benchmark in config.benchmarks.items():
+        wanted = [largest * 2**i for i in range(1, len(benchmark.extension) + 1)]
+        if benchmark.extension != wanted:
+            errors.append(
+                f"benchmarks.{name}.extension: {benchmark.extension} must double on from the last of budgets: {wanted}"
+            )
+    return errors
 
 
 def validate(raw: Mapping[str, Any]) -> Config:
@@ -270,7 +456,8 @@ def validate(raw: Mapping[str, Any]) -> Config:
         config = Config.model_validate(dict(raw))
     except ValidationError as error:
         raise _refusal(_typed_errors(error)) from None
-    errors = _reference_errors(config) + _policy_errors(config) + _budget_errors(config)
+    checks = (_reference_errors, _pair_errors, _boptr_errors, _policy_errors, _budget_errors)
+    errors = [line for check in checks for line in check(config)]
     if errors:
         raise _refusal(errors)
     return config

@@ -24,6 +24,8 @@ GENERATION_VERSION = 1
 FINGERPRINT_LIMIT = 256 * 2**20
 """Bytes of weights beyond which a fingerprint is not computed at planning time."""
 
+ROLES = ("base", "rl")
+
 _MANIFEST = re.compile(r"(pool-[0-9a-f]{8})(?:\.r(\d+))?\.json")
 
 
@@ -110,7 +112,8 @@ class Grid:
     @cached_property
     def pairs(self) -> dict[str, dict[str, str]]:
         """Pair name to its two checkpoints: the configured ones of this study, then imported ones."""
-        configured = {name: dict(self.config["pairs"][name]) for name in self.config["study"]["pairs"]}
+        known = self.config["pairs"]
+        configured = {name: {role: known[name][role] for role in ROLES} for name in self.config["study"]["pairs"]}
         for item in self.imports:
             configured.setdefault(item.pair, {})[item.role] = item.checkpoint
         return configured
@@ -123,19 +126,30 @@ class Grid:
     @cached_property
     def cells(self) -> tuple[tuple[str, str], ...]:
         """(checkpoint, benchmark) of this study, imports last."""
-        study = self.config["study"]
-        checkpoints = dict.fromkeys(
-            c for p in study["pairs"] for c in (self.config["pairs"][p]["base"], self.config["pairs"][p]["rl"])
+        pairs = [self.config["pairs"][name] for name in self.config["study"]["pairs"]]
+        once = [(pair, pair[role], role) for pair in pairs for role in ROLES]
+        again = [(pair, batch[role], role) for pair in pairs for batch in pair["batches"].values() for role in ROLES]
+        wanted = dict.fromkeys(
+            (checkpoint, benchmark)
+            for pair, checkpoint, role in [*once, *again]
+            for benchmark in self.config["study"]["benchmarks"]
+            if checkpoint and self._belongs(benchmark, pair, role)
         )
-        wanted = dict.fromkeys((c, b) for c in checkpoints for b in study["benchmarks"])
         wanted.update(dict.fromkeys((item.checkpoint, item.benchmark) for item in self.imports))
         return tuple(wanted)
+
+    def _belongs(self, benchmark: str, pair: Mapping[str, Any], role: str) -> bool:
+        """Whether one side of a pair is asked a benchmark: Base alone where RL plays no part."""
+        part = self.config["benchmarks"][benchmark]["role"]
+        if part == "rltrain":
+            return role == "base" and pair["rltrain"] in (None, benchmark)
+        return role == "base" or part != "descriptive"
 
     @cached_property
     def pair_cells(self) -> tuple[tuple[str, str], ...]:
         """(pair, benchmark) for which both checkpoints have a cell."""
         cells, order = set(self.cells), dict.fromkeys(benchmark for _, benchmark in self.cells)
-        both = [(name, roles) for name, roles in self.pairs.items() if set(roles) == {"base", "rl"}]
+        both = [(name, roles) for name, roles in self.pairs.items() if set(roles) == set(ROLES)]
         return tuple(
             (name, b) for name, roles in both for b in order if {(roles["base"], b), (roles["rl"], b)} <= cells
         )
@@ -143,6 +157,62 @@ class Grid:
     def imported(self, checkpoint: str, benchmark: str) -> tuple[Import, ...]:
         """Imported policies of one cell."""
         return tuple(i for i in self.imports if (i.checkpoint, i.benchmark) == (checkpoint, benchmark))
+
+    # ---- BOPTR
+
+    def read_budgets(self, benchmark: str) -> list[int]:
+        """Budgets at which a benchmark's landscape is read: B, and beyond it the benchmark's extension."""
+        configured = self.config["benchmarks"].get(benchmark)
+        return [*self.config["budgets"], *(configured["extension"] if configured else ())]
+
+    @cached_property
+    def anchor(self) -> tuple[str, str]:
+        """(pair, benchmark) on which the rule was found; by default the first ones; empty names where there is none."""
+        given = self.config["boptr"]["anchor"]
+        pair = given["pair"] or next(iter(self.pairs), "")
+        return pair, given["benchmark"] or next(iter(self.config["study"]["benchmarks"]), "")
+
+    @cached_property
+    def without_boptr(self) -> str:
+        """Why this study has no BOPTR stage; empty where it has one."""
+        pair, benchmark = self.anchor
+        if (pair, benchmark) not in self.pair_cells:
+            return (
+                f"the anchor {pair or '(none)'}/{benchmark or '(none)'} is not among the study's pairs and benchmarks"
+            )
+        if self.benchmark(benchmark).get("regime") is None:
+            return f"the anchor benchmark {benchmark} has no regime (benchmarks.{benchmark}.regime)"
+        budgets = self.config["budgets"]
+        if len(budgets) < 2 or budgets != [2**i for i in range(len(budgets))]:
+            return f"it rounds budgets in powers of two: 1, 2, 4, ...; budgets are {budgets}"
+        return ""
+
+    def cohort_plan(self) -> dict[str, Any]:
+        """The study as ``boptr.cohort.CohortPlan`` takes it: pairs with a Base side, benchmarks with a regime."""
+        configured = self.config["benchmarks"]
+        chosen = [name for name in self.config["study"]["benchmarks"] if configured[name]["regime"]]
+        pair, benchmark = self.anchor
+        return {
+            "anchor_model": pair,
+            "anchor_benchmark": benchmark,
+            "models": {name: self._cohort_model(name) for name, roles in self.pairs.items() if "base" in roles},
+            "benchmarks": {
+                name: {key: configured[name][key] for key in ("regime", "role", "title")} for name in chosen
+            },
+            "default_policy": self.config["default_policy"],
+            "budgets": list(self.config["budgets"]),
+        }
+
+    def _cohort_model(self, name: str) -> dict[str, Any]:
+        """A pair of the study; an imported one is of the upper cohort, of unknown size."""
+        found: dict[str, Any] = {"rl": None, **self.pairs[name]}
+        if name in self.config["study"]["pairs"]:
+            pair = self.config["pairs"][name]
+            found |= {key: pair[key] for key in ("group", "parameters", "rltrain")}
+            found["batches"] = {
+                key: {role: batch[role] for role in ROLES if batch[role]} for key, batch in pair["batches"].items()
+            }
+        return found
 
     # ---- questions
 
@@ -232,7 +302,7 @@ class Grid:
             "questions": self.asked_hash(benchmark),
             "template": prompts.describe(weights["template"]),
             "policy": policy.resolved(),
-            "seed": self.config["seed"],
+            "seed": self.config["seed"] if weights["seed"] is None else weights["seed"],
             "max_tokens": self.config["benchmarks"][benchmark]["max_tokens"],
         }
 
@@ -417,6 +487,7 @@ _STAGE_SOURCES = {
     "landscape": ("landscape*", "landscape/*.py", "uncertainty.py", "schemas.py"),
     "recovery": ("recovery*", "recovery/*.py", "uncertainty.py", "policies.py"),
     "figures": ("figures/*.py",),
+    "boptr": ("boptr/*.py", "uncertainty.py", "policies.py"),
     "tables": ("tables.py", "figures/*.py"),
 }
 

@@ -10,6 +10,7 @@ import json
 import logging
 import re
 from collections.abc import Iterable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -125,22 +126,30 @@ def landscape_options(config: dict[str, Any]) -> Any:
     )
 
 
-def landscape_cell(grid_: Grid, scores: Path, output: Path) -> None:
-    """Operating points of one cell."""
+def landscape_cell(grid_: Grid, benchmark: str, scores: Path, output: Path) -> None:
+    """Operating points of one cell of a benchmark."""
     from searchlens.landscape import operating_points
 
     graded = pl.read_parquet(scores)
-    found = operating_points(graded, budgets=grid_.config["budgets"], options=landscape_options(dict(grid_.config)))
+    found = operating_points(
+        graded, budgets=grid_.read_budgets(benchmark), options=landscape_options(dict(grid_.config))
+    )
     write_table(found.points, output / "points.parquet")
     write_table(found.hits, output / "hits.parquet")
     log.info("%s: %d samples, %d operating points", scores, graded.height, found.points.height)
 
 
-def _read_landscape(folder: Path, without: Iterable[str] = ()) -> Any:
+def _within(grid_: Grid, path: Path) -> pl.DataFrame:
+    """A landscape file at the budgets of B; BOPTR alone reads beyond."""
+    return pl.read_parquet(path).filter(pl.col("budget").is_in(grid_.config["budgets"]))
+
+
+def _read_landscape(grid_: Grid, folder: Path) -> Any:
+    """A landscape without references."""
     from searchlens.landscape import Landscape
 
-    frames = {name: pl.read_parquet(folder / f"{name}.parquet") for name in ("points", "hits")}
-    return Landscape(**{name: frame.filter(~pl.col("policy").is_in(list(without))) for name, frame in frames.items()})
+    kept = ~pl.col("policy").is_in(grid_.config["references"])
+    return Landscape(*(_within(grid_, folder / f"{name}.parquet").filter(kept) for name in ("points", "hits")))
 
 
 def recovery_options(config: dict[str, Any]) -> Any:
@@ -157,13 +166,41 @@ def recovery_cell(grid_: Grid, base: Path, rl: Path, output: Path) -> None:
     """Compare the landscapes of a pair; references such as greedy are not among the policies compared."""
     from searchlens.recovery import recover
 
-    without = grid_.config["references"]
-    ours, theirs = _read_landscape(base, without), _read_landscape(rl, without)
+    ours, theirs = _read_landscape(grid_, base), _read_landscape(grid_, rl)
     names = ours.points["policy"].unique(maintain_order=True).to_list()
     components = {name: policy.components if (policy := grid_.policy(name)) else (name,) * 5 for name in names}
     for name, frame in recover(ours, theirs, components, recovery_options(dict(grid_.config))).items():
         write_table(frame, output / f"{name}.parquet")
     log.info("%s against %s: %d policies", base, rl, len(names))
+
+
+def boptr_options(config: dict[str, Any], benchmarks: Iterable[str]) -> Any:
+    """The typed options of the BOPTR stage for a cohort of these benchmarks."""
+    from searchlens.boptr.options import BoptrOptions
+
+    section = {key: value for key, value in config["boptr"].items() if key != "anchor"}
+    section["q_beta"] = {name: beta for name, beta in section["q_beta"].items() if name in set(benchmarks)}
+    options: dict[str, Any] = {key: tuple(v) if isinstance(v, list) else v for key, v in section.items()}
+    return BoptrOptions(**options)
+
+
+def cohort_plan(grid_: Grid, landscape: Path) -> Any:
+    """The cohort that a folder of landscapes describes (``cohort.yaml`` in it), or else that of the configuration.
+
+    Raises
+    ------
+    InputError
+        The file is malformed, or the study has no BOPTR stage.
+    """
+    from pydantic import TypeAdapter
+
+    from searchlens.boptr.cohort import PLAN_FILE, CohortPlan, read_plan
+
+    if (landscape / PLAN_FILE).exists():
+        return read_plan(landscape / PLAN_FILE)
+    if grid_.without_boptr:
+        raise InputError(f"no BOPTR for this study: {grid_.without_boptr}", "config/README.md: boptr.anchor, regime")
+    return TypeAdapter(CohortPlan).validate_json(json.dumps(grid_.cohort_plan()))
 
 
 # ---- figures and tables
@@ -203,6 +240,7 @@ def figures_cell(grid_: Grid, pair: str, benchmark: str, output: Path) -> None:
 
     base = _landscape_folder(grid_, pair, "base", benchmark)
     inputs = figures.Inputs.read(base, grid_.results / "recovery" / pair / benchmark)
+    inputs = replace(inputs, base=_within(grid_, base / "points.parquet"))
     for name in figures.NAMES:
         for metric in ("P", "Q"):
             figures.write(
@@ -217,7 +255,7 @@ def _pass_curves(grid_: Grid, output: Path) -> None:
     cells = []
     for pair, benchmark in grid_.pair_cells:
         base, rl = (
-            pl.read_parquet(_landscape_folder(grid_, pair, role, benchmark) / "points.parquet")
+            _within(grid_, _landscape_folder(grid_, pair, role, benchmark) / "points.parquet")
             for role in ("base", "rl")
         )
         cells.append((_labels(grid_, pair, benchmark, base, "P"), base, rl))
@@ -290,7 +328,7 @@ def write_tables(grid_: Grid, output: Path) -> None:
         )
         for pair, benchmark in grid_.pair_cells
     ]
-    points = {(c, b): pl.read_parquet(grid_.results / f"landscape/{c}/{b}/points.parquet") for c, b in grid_.cells}
+    points = {(c, b): _within(grid_, grid_.results / f"landscape/{c}/{b}/points.parquet") for c, b in grid_.cells}
     made = {
         "recovery_summary": tables.recovery_summary(cells, grid_.config["default_policy"]),
         "recovery_paths": tables.recovery_paths(cells),

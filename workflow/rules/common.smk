@@ -117,6 +117,11 @@ def graded(wildcards):
     return GRID.scores(wildcards.model, wildcards.benchmark)
 
 
+def read_budgets(wildcards):
+    """The budgets at which a benchmark's landscape is read, as one string."""
+    return canonical(GRID.read_budgets(wildcards.benchmark))
+
+
 def figure_output(name):
     """One figure, listed in the report under its pair and benchmark."""
     figure, metric = name.rsplit("_", 1)

@@ -21,11 +21,13 @@ rule landscape:
         mem_mb=4000,
         runtime=30,
     params:
-        options=options("landscape", "landscape", "budgets", "seed"),
+        budgets=read_budgets,
+        options=options("landscape", "landscape", "seed"),
         folder=subpath(output.points, parent=True),
     shell:
         """
         searchlens landscape \
+            --benchmark {wildcards.benchmark:q} \
             --scores {input:q} \
             --output {params.folder:q} \
             2>&1 | tee {log:q}
