@@ -147,9 +147,11 @@ class _Extended:
 
 def _extended(rule: Rule, predict: Predict, model: str, benchmark: str) -> _Extended | Reason:
     cell = rule.cell(model, benchmark)
-    path = cell if isinstance(cell, Reason) else predict(rule, At(model, benchmark))
-    if isinstance(cell, Reason) or isinstance(path, Reason):
-        return path if isinstance(path, Reason) else Reason("no_base")
+    if isinstance(cell, Reason):
+        return cell
+    path = predict(rule, At(model, benchmark))
+    if isinstance(path, Reason):
+        return path
     if not isinstance(path, Path) or path.alpha is None or path.beta is None:
         raise ValueError("only a tier that follows the law N(b) = round_B(alpha b^beta) can be extended")
     base, rl = rule.view.cohort.base(model, benchmark), rule.view.cohort.rl(model, benchmark)
@@ -324,10 +326,9 @@ def _comparison(rule: Rule, model: str, benchmark: str, pool: PoolName) -> _Comp
     if pool == "full" and not any(expanded(policy) for policy in base.policies):
         return Reason("no_expanded_pool")
     members: dict[str, list[int]] = {}
-    for policy, n in sorted(base.points, key=lambda point: point[1]):
+    for policy, n in base.points:
         if pool == "full" or not expanded(policy):
             members.setdefault(policy, []).append(n)
-    members = {policy: members[policy] for policy in base.policies if policy in members}
     known = {n for sampled in members.values() for n in sampled}
     budgets = [b for b in _doublings(rl, rule.plan.default_policy) if b in known]
     return _Comparison(benchmark, rule.plan.default_policy, base, rl, budgets, members)

@@ -9,8 +9,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from searchlens.boptr import inference
 from searchlens.boptr.cohort import Surface
-from searchlens.boptr.means import quantile_interval
 from searchlens.boptr.rule import Path, Rule
 from searchlens.boptr.view import Counts, Readouts, View
 from searchlens.uncertainty import Floats
@@ -58,5 +58,6 @@ def point_errors(view: View, model: str, benchmark: str, points: Sequence[Point]
 
 
 def interval(draws: Floats, confidence: float) -> tuple[float | None, float | None]:
-    """Percentile interval of a statistic over a view's bootstrap draws; the first draw, the sample, is left out."""
-    return quantile_interval(draws[1:].astype(np.float32), confidence)
+    """Percentile interval of a statistic over the draws of a view, as frames hold it: None where it is not defined."""
+    lo, hi = (float(end) for end in inference.interval(draws, confidence))
+    return (None, None) if np.isnan(lo) else (lo, hi)

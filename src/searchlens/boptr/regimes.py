@@ -136,7 +136,7 @@ def _constrained(
         return {"reason": problem.code}
     best = problem.fit()
     points = problem.points(best)
-    se = float(point_errors(boot, model, benchmark, points, rule.plan.budgets)[1:].std())
+    se = float(point_errors(boot, model, benchmark, points, rule.plan.budgets)[1:].std(ddof=1))
     scale = 100 / rule.view.total(benchmark)
     names = list(dict.fromkeys(policy for policy, _ in points)) if constraint != "R0" else [p for p, _ in points]
     lo, hi = _refitted(rule, again, constraint, benchmark) if model == rule.plan.anchor_model else (None, None)
@@ -309,11 +309,14 @@ class _Cell:
 def _mapped(rule: Rule, boot: View, model: str, which: str) -> Iterator[tuple[str, _Cell | Reason]]:
     for benchmark in rule.plan.with_role("fitted"):
         cell = rule.cell(model, benchmark)
-        path = cell if isinstance(cell, Reason) else MAPS[which](rule, At(model, benchmark))
-        if isinstance(cell, Reason) or not isinstance(path, Path):
-            assert isinstance(path, Reason)
+        if isinstance(cell, Reason):
+            yield benchmark, cell
+            continue
+        path = MAPS[which](rule, At(model, benchmark))
+        if isinstance(path, Reason):
             yield benchmark, path
             continue
+        assert isinstance(path, Path)
         points = operating_points(rule, cell[0], path)
         surface = rule.view.cohort.base(model, benchmark)
         assert surface is not None

@@ -1,0 +1,81 @@
+"""Benchmarks without an RL side: what Base reaches on them, and nothing else.
+
+``descriptive`` has a row per model, benchmark and budget. The default policy's ``value`` has a Wilson interval; what
+belongs to the whole cell is repeated in its rows.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import polars as pl
+
+from searchlens.boptr.knee import knee
+from searchlens.boptr.rule import Reason, Rule
+from searchlens.uncertainty import wilson
+
+DESCRIPTIVE = pl.Schema(
+    {
+        "model": pl.String(),
+        "benchmark": pl.String(),
+        "questions": pl.UInt32(),
+        "b": pl.UInt32(),
+        "value": pl.Float64(),
+        "lo": pl.Float64(),
+        "hi": pl.Float64(),
+        "p_max": pl.Float64(),
+        "policy": pl.String(),
+        "headroom": pl.Float64(),
+        "knee": pl.Float64(),
+        "reason": pl.String(),
+    }
+)
+"""Proportions. ``p_max``: the largest P at max(B) over the AR pool, and the first ``policy`` that has it; ``headroom``
+as option ``headroom`` says; ``knee``: N*, the budget at which the default policy is within option ``tau`` of its value
+at max(B)."""
+
+
+def descriptive(rule: Rule) -> pl.DataFrame:
+    """Base on the descriptive benchmarks.
+
+    Parameters
+    ----------
+    rule : Rule
+        On the sample.
+
+    Returns
+    -------
+    polars.DataFrame
+        ``DESCRIPTIVE``: a row per budget of B, or one with its reason where Base was not sampled at every budget, or
+        not under the default policy.
+    """
+    rows: list[dict[str, Any]] = []
+    for model in rule.plan.models:
+        for benchmark in rule.plan.with_role("descriptive"):
+            found = _cell(rule, model, benchmark)
+            each = [{"reason": found.code}] if isinstance(found, Reason) else found
+            rows += [{"model": model, "benchmark": benchmark, **row} for row in each]
+    return pl.DataFrame(rows, DESCRIPTIVE)
+
+
+def _cell(rule: Rule, model: str, benchmark: str) -> list[dict[str, Any]] | Reason:
+    base, options, default = rule.view.base(model, benchmark), rule.options, rule.plan.default_policy
+    if base is None:
+        return Reason("no_base")
+    if default not in base.index:
+        return Reason("policy_missing")
+    total = rule.view.total(benchmark)
+    counts = base.P[base.index[default], :, 0]
+    values, ends = counts.astype(float) / total, wilson(counts, total, options.confidence)
+    members = base.autoregressive
+    best = members[base.P[members, -1, 0].argmax()]
+    p_max = float(base.P[best, -1, 0]) / total
+    whole = {
+        "questions": int(total),
+        "p_max": p_max,
+        "policy": base.policies[best],
+        "headroom": p_max - values[0] if options.headroom == "pmax_minus_p0" else 1 - values[0],
+        "knee": float(knee(values, rule.plan.budgets, options.tau)),
+    }
+    each = zip(rule.plan.budgets, values, ends.lo, ends.hi, strict=True)
+    return [{**whole, "b": b, "value": value, "lo": lo, "hi": hi} for b, value, lo, hi in each]
