@@ -236,7 +236,7 @@ def seed_replication(rule: Rule, boot: View) -> pl.DataFrame:
     """
     rows = [row for benchmark in rule.plan.with_role("fitted") for row in _replicated(rule, boot, benchmark)]
     frame = pl.DataFrame(rows, REPLICATION)
-    return pl.concat([frame, _means_within(frame)])
+    return pl.concat([frame, means_within_batches(frame)])
 
 
 def _replicated(rule: Rule, boot: View, benchmark: str) -> Iterator[dict[str, Any]]:
@@ -313,8 +313,20 @@ def _error(rule: Rule, boot: View, at: At, surface: Surface, policy: str, kept: 
     return {"error": float(error[0]), "lo": float(lo[0]), "hi": float(hi[0])}
 
 
-def _means_within(frame: pl.DataFrame) -> pl.DataFrame:
-    """The mean over benchmarks of each batch, over those that are defined in every batch."""
+def means_within_batches(frame: pl.DataFrame) -> pl.DataFrame:
+    """The mean over benchmarks of each batch, over those that are defined in every batch: rows ``mean``.
+
+    Parameters
+    ----------
+    frame : polars.DataFrame
+        reading, benchmark, batch, error, without ``mean`` rows.
+
+    Returns
+    -------
+    polars.DataFrame
+        Rows of ``seed_replication``, one per reading and batch. Null, with the reason ``no_batches``, where no
+        benchmark is defined in every batch.
+    """
     rows: list[Mapping[str, Any]] = []
     for reading in READINGS:
         defined = frame.filter(reading=reading).filter(pl.col("error").is_not_null())

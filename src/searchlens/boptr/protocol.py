@@ -268,7 +268,7 @@ def _no_prediction(scored: pl.DataFrame) -> _Item:
     if best is None or rivals.is_empty():
         return claim, check, "attention", "no baseline was scored: nothing may be said about prediction"
     contests = [(name, _matched(scored, best, name)) for name in rivals["tier"].unique(maintain_order=True).to_list()]
-    told = [f"{best} {a:.2f} against {name} {b:.2f} pp in {n} cells" for name, (a, b, n) in contests if n]
+    told = [f"{best} {a:.2f} against {name} {b:.2f} pp (cells: {n})" for name, (a, b, n) in contests if n]
     lost = [name for name, (a, b, n) in contests if n and a >= b]
     if not told:
         return claim, check, "attention", f"{best} shares no cell with any baseline"
@@ -307,8 +307,8 @@ def _directions(rule: Rule, scored: pl.DataFrame) -> _Item:
     told = []
     for name, side in sides.items():
         best = str(_best(side))
-        chosen = side.filter(tier=best)
-        told.append(f"{name}: {best} {chosen['error'].mean():.2f} pp in {chosen.height} cells")
+        chosen = side.filter(tier=best)["error"].to_numpy()
+        told.append(f"{name}: {best} {chosen.mean():.2f} pp (cells: {len(chosen)})")
     return claim, check, "ok", "; ".join(told)
 
 

@@ -1,0 +1,208 @@
+"""Protocol flags, the pool guard and the checklist."""
+
+from __future__ import annotations
+
+import numpy as np
+import polars as pl
+import pytest
+from statsmodels.stats.proportion import confint_proportions_2indep
+
+from searchlens.boptr.cohort import Benchmark, Model, Surface
+from searchlens.boptr.protocol import FLAG_NAMES, checklist, protocol_flags, rate_difference, require_same_pool
+from searchlens.errors import InputError
+from searchlens.uncertainty import wilson
+from small_cohort import DEFAULT, Rate, cohort, hits, surface, views
+
+N = 40
+
+
+def healthy(valid: Rate = (0.9, 0.88, 0.92), tokens: float = 100.0, *, searched: bool = False) -> Surface:
+    P = {DEFAULT: [hits(10, N), hits(20, N)], "temp_0.3": [hits(12, N), hits(14, N)]}
+    if searched:
+        P["mcts_16"] = [hits(15, N), hits(25, N)]
+    return surface(P, tokens=tokens, rates={"valid": valid, "stopped": (0.95, 0.94, 0.96)})
+
+
+def flags(base: Surface, rl: Surface, **options: object) -> dict[str, dict[str, object]]:
+    rule, _ = views(cohort({("base", "math"): base, ("rl", "math"): rl}), 10, **options)
+    return {str(row["flag"]): row for row in protocol_flags(rule).iter_rows(named=True)}
+
+
+@pytest.mark.parametrize(("first", "second"), [((45, 60), (30, 50)), ((0, 60), (9, 40)), ((20, 20), (20, 20))])
+def test_square_and_add_of_wilson_intervals_is_newcombes(first: tuple[int, int], second: tuple[int, int]) -> None:
+    """Against statsmodels' difference of two independent proportions."""
+    sides = [(hit / n, *map(float, wilson(hit, n))) for hit, n in (first, second)]
+    _, lo, hi = rate_difference(*sides)  # type: ignore[arg-type]
+    assert (lo, hi) == pytest.approx(confint_proportions_2indep(*first, *second, compare="diff", method="newcomb"))
+
+
+@pytest.mark.parametrize(
+    ("valid", "severity"),
+    [
+        ((0.91, 0.90, 0.92), "ok"),
+        ((0.99, 0.985, 0.995), "attention"),
+        ((0.80, 0.79, 0.81), "attention"),
+        ((0.95, 0.93, 0.97), "undecided"),
+    ],
+)
+def test_a_rate_differs_when_its_interval_leaves_the_margin(valid: Rate, severity: str) -> None:
+    found = flags(healthy(), healthy(valid))["extraction"]
+    assert found["severity"] == severity
+    assert found["difference"] == pytest.approx(valid[0] - 0.9)
+
+
+def test_truncation_is_what_did_not_stop() -> None:
+    """More truncation on RL is a positive difference, and the ends of the interval change places."""
+    base, rl = (surface({DEFAULT: [hits(10, N), hits(20, N)]}, rates={"stopped": rate, "valid": rate})
+                for rate in ((0.9, 0.85, 0.92), (0.6, 0.5, 0.65)))  # fmt: skip
+    found = flags(base, rl)
+    assert found["truncation"]["difference"] == pytest.approx(0.3)
+    assert found["truncation"]["lo"] == pytest.approx(-found["extraction"]["hi"])  # type: ignore[operator]
+    assert found["truncation"]["severity"] == "attention"
+
+
+def test_lengths_differ_by_their_ratio_in_either_direction() -> None:
+    assert flags(healthy(), healthy(tokens=149.0))["length"]["severity"] == "ok"
+    assert flags(healthy(), healthy(tokens=150.0))["length"]["severity"] == "attention"
+    assert flags(healthy(tokens=200.0), healthy())["length"]["severity"] == "attention"
+    assert flags(healthy(tokens=np.nan), healthy())["length"]["reason"] == "unknown_tokens"
+
+
+@pytest.mark.parametrize(
+    ("base", "rl", "flagged"),
+    [
+        (([0, 0], [0, 0]), [10, 20], {"all_or_nothing", "constant_base_pool"}),
+        (([10, 20], [12, 14]), [N, N], {"all_or_nothing", "constant_rl_curve"}),
+        (([10, 20], [12, 14]), [10, 10], {"constant_rl_curve"}),
+        (([10, 20], [10, 20]), [10, 20], {"constant_base_pool"}),
+        (([10, 20], [10, 21]), [10, 20], set()),
+    ],
+)
+def test_degenerate_cells_are_flagged(base: tuple[list[int], list[int]], rl: list[int], flagged: set[str]) -> None:
+    ours = surface(
+        {name: [hits(k, N) for k in counts] for name, counts in zip((DEFAULT, "temp_0.3"), base, strict=True)}
+    )
+    theirs = surface({DEFAULT: [hits(k, N) for k in rl]})
+    found = flags(ours, theirs)
+    assert {name for name, row in found.items() if row["severity"] == "attention"} == flagged
+
+
+def test_few_questions_are_fewer_than_thirty() -> None:
+    for questions, severity in ((29, "attention"), (30, "ok")):
+        side = surface({DEFAULT: [hits(10, questions), hits(20, questions)]})
+        assert flags(side, side)["few_questions"]["severity"] == severity
+
+
+def test_every_cell_keeps_every_flag() -> None:
+    """A cell that was not sampled, or has no rates, has its rows with reasons."""
+    models = {"m": Model(base="base", rl="rl"), "absent": Model(base="none", rl="rl"), "base only": Model(base="base")}
+    plain = surface({DEFAULT: [hits(10, N), hits(20, N)]})
+    rule, _ = views(cohort({("base", "math"): plain, ("rl", "math"): plain}, models), 10)
+    frame = protocol_flags(rule)
+    assert frame.group_by("model", maintain_order=True).agg("flag")["flag"].to_list() == [list(FLAG_NAMES)] * 3
+    reasons = {row["model"]: row["reason"] for row in frame.filter(flag="extraction").iter_rows(named=True)}
+    assert reasons == {"m": "no_rates", "absent": "no_base", "base only": "no_rl"}
+    assert frame.filter(pl.col("severity").is_null() == pl.col("reason").is_null()).is_empty()
+
+
+def test_rows_of_different_pools_are_not_compared() -> None:
+    ours = {"tier": "H6", "model": "7B", "benchmark": "gpqa", "pool": "ar"}
+    require_same_pool(ours, {**ours, "tier": "H7"})
+    with pytest.raises(InputError, match=r"H6 in 7B/gpqa \(pool ar\).*H7 in 7B/gpqa \(pool full\)"):
+        require_same_pool(ours, {**ours, "tier": "H7", "pool": "full"})
+
+
+# ---- the checklist
+
+ERRORS = ["tier", "kind", "model", "benchmark", "pool", "exponents", "error"]
+
+
+def errors(*rows: tuple[str, str, str, str, float | None], pool: str = "ar") -> pl.DataFrame:
+    whole = [(*row[:4], pool, "paper", row[4]) for row in rows]
+    return pl.DataFrame(whole, [*((name, pl.String()) for name in ERRORS[:-1]), ("error", pl.Float64())], orient="row")
+
+
+def checks(
+    scored: pl.DataFrame,
+    base: Surface | None = None,
+    rl: Surface | None = None,
+    benchmarks: dict[str, Benchmark] | None = None,
+) -> dict[str, dict[str, str]]:
+    benchmarks = benchmarks or {"math": Benchmark(regime="math")}
+    sides = {("base", "math"): base or healthy(), ("rl", "math"): rl or healthy()}
+    rule, _ = views(cohort(sides, benchmarks=benchmarks), 10)
+    found = checklist(rule, scored, protocol_flags(rule))
+    assert found["item"].str.len_chars().min() == 1
+    return {row["item"]: row for row in found.iter_rows(named=True)}
+
+
+def test_prediction_claim_needs_every_rival_beaten_on_matched_cells() -> None:
+    """The rival's easy extra cell must not count, and oracles never compete."""
+    rows = [
+        ("V3", "rule", "m", "math", 3.0),
+        ("V3", "rule", "m", "gpqa", 5.0),
+        ("V2", "copy", "m", "math", 1.0),
+        ("H6", "oracle", "m", "math", 0.0),
+        ("low temp", "rival", "m", "gpqa", 6.0),
+        ("low temp", "rival", "m", "aime", 0.0),
+        ("H1", "baseline", "m", "math", 3.5),
+    ]
+    won = checks(errors(*rows))["b"]
+    assert won["status"] == "ok"
+    assert won["detail"] == "V3 5.00 against low temp 6.00 pp (cells: 1); V3 3.00 against H1 3.50 pp (cells: 1)"
+    lost = checks(errors(*rows[:-1], ("H1", "baseline", "m", "math", 3.0)))["b"]
+    assert lost["status"] == "attention"
+    assert lost["detail"].endswith("not better than H1")
+
+
+def test_prediction_claim_without_a_rival_wants_attention() -> None:
+    assert checks(errors(("V3", "rule", "m", "math", 3.0)))["b"]["status"] == "attention"
+    undefined = errors(("V3", "rule", "m", "math", 3.0), ("H1", "baseline", "m", "math", None))
+    assert checks(undefined)["b"]["status"] == "attention"
+
+
+def test_rows_of_the_full_pool_do_not_enter_the_checklist() -> None:
+    scored = pl.concat(
+        [
+            errors(("V3", "rule", "m", "math", 3.0), ("H1", "baseline", "m", "math", 2.0)),
+            errors(("V3", "rule", "m", "math", 1.0), pool="full"),
+        ]
+    )
+    assert checks(scored)["b"]["status"] == "attention"
+
+
+def test_directions_are_told_apart() -> None:
+    here, there = ("H5", "rule", "m", "math", 2.0), ("V3", "rule", "other", "math", 4.0)
+    assert checks(errors(here))["c"]["status"] == "not applicable"
+    both = checks(errors(here, there))["c"]
+    assert both["status"] == "ok"
+    assert both["detail"] == "horizontal: H5 2.00 pp (cells: 1); vertical: V3 4.00 pp (cells: 1)"
+
+
+def test_expanded_pools_are_listed() -> None:
+    """AR-only everywhere is fine; a mixture of the two is what must be marked."""
+    two = {"math": Benchmark(regime="math"), "gpqa": Benchmark(regime="nonmath")}
+    scored = errors(("V3", "rule", "m", "math", 3.0))
+    assert checks(scored)["d"]["status"] == "not applicable"
+    mixed = checks(scored, base=healthy(searched=True), benchmarks=two)["d"]
+    assert mixed["status"] == "attention"
+    assert "m/math" in mixed["detail"]
+    assert "m/gpqa" not in mixed["detail"]
+
+
+@pytest.mark.parametrize(("regime", "status"), [("nonmath", "ok"), ("math", "attention")])
+def test_an_instruction_benchmark_is_never_math(regime: str, status: str) -> None:
+    benchmarks = {"math": Benchmark(regime="math"), "ifeval": Benchmark(regime=regime)}  # type: ignore[arg-type]
+    scored = errors(("V3", "rule", "m", "math", 3.0))
+    assert checks(scored, benchmarks=benchmarks)["e"]["status"] == status
+    assert checks(scored)["e"]["status"] == "not applicable"
+
+
+def test_stress_models_are_named_with_what_differs() -> None:
+    scored = errors(("V3", "rule", "m", "math", 3.0))
+    assert checks(scored)["f"]["status"] == "ok"
+    stressed = checks(scored, rl=healthy((0.99, 0.985, 0.995), tokens=250.0))["f"]
+    assert stressed["status"] == "attention"
+    assert stressed["detail"] == "m: math extraction +9.0 pp, math length x 2.50"
+    silent = surface({DEFAULT: [hits(10, N), hits(20, N)]}, tokens=np.nan)
+    assert checks(scored, base=silent)["f"]["status"] == "not applicable"
