@@ -155,7 +155,10 @@ PRINTED_MEANS = {
 
 @pytest.mark.parametrize("reading", ["fixed_pi", "full_rule"])
 def test_summary_reproduces_the_printed_means_over_seeds(reading: str) -> None:
-    """The paper's per-seed values give its printed mean and standard deviation (ddof 1), the mean column included."""
+    """The paper's per-seed values give its printed mean and standard deviation (ddof 1), the mean column included.
+
+    To 0.01: both the values and their means are printed to two decimals. With ddof 0 every sd is 0.07 lower or more.
+    """
     rows = [
         {"reading": reading, "benchmark": name, "batch": str(i), "error": error}
         for name, seeds in PRINTED[reading].items()
@@ -165,7 +168,7 @@ def test_summary_reproduces_the_printed_means_over_seeds(reading: str) -> None:
     found = seed_summary(pl.concat([cells, means_within_batches(cells).filter(reading=reading)]))
     assert found["benchmark"].to_list() == list(PRINTED_MEANS[reading])
     for row in found.iter_rows(named=True):
-        assert (row["mean"], row["sd"]) == pytest.approx(PRINTED_MEANS[reading][row["benchmark"]], abs=0.0051)
+        assert (row["mean"], row["sd"]) == pytest.approx(PRINTED_MEANS[reading][row["benchmark"]], abs=0.01)
         assert row["batches"] == 3
 
 
