@@ -1,9 +1,9 @@
 """Errors of every tier in every cell, with their bootstrap draws.
 
 Two readings of one bootstrap over questions, with draws shared by all rows: the path that the sample chose is kept in
-every draw (``fixed``, the paper's), or chosen again in each (``reselected``). Beside them stands a cross-fitted
-estimate (``corrected``), since a mean of absolute errors is biased upwards where the true errors are small, and
-downwards where the path was chosen on the very curve it is scored on.
+every draw (``fixed``, the paper's), or chosen again in each (``reselected``). Beside them stands a ``corrected`` error,
+since a mean of absolute errors is biased upwards where the true errors are small, and downwards where the path was
+chosen on the very curve it is scored on.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from searchlens.boptr import inference
 from searchlens.boptr.cohort import Cohort, expanded
 from searchlens.boptr.options import BoptrOptions
 from searchlens.boptr.rule import Exponents, Path, PoolName, Reason, Rule
@@ -27,7 +28,7 @@ from searchlens.uncertainty import Floats
 Draws = npt.NDArray[np.float32]
 
 CHUNK = 500
-"""Bootstrap draws worked on at once: bounds memory."""
+"""Bootstrap draws in which paths are chosen again at once: bounds memory."""
 SPLITS = 100
 """Random halvings behind a cross-fitted estimate."""
 
@@ -73,17 +74,19 @@ class Score:
         On the sample.
     error : float
         mech_P, percentage points.
-    fixed, reselected : ndarray of float32, shape (draws,), or None
-        Bootstrap draws of the error.
-    corrected : float
-        Cross-fitted estimate; NaN where the halves are too small.
+    fixed, reselected : ndarray of float32, shape (1 + draws,), or None
+        Bootstrap draws of the error, the sample's first.
+    corrected : ndarray of float32, shape (1 + draws,) or (1,)
+        Without the bias of absolute values, along the fixed draws (``inference.corrected``). For a tier that is fitted
+        to the curve it is scored on, or copies such a fit, one cross-fitted value: path and sign from one half of the
+        questions, size from the other (``inference.split_half``); NaN where a half is too small.
     """
 
     prediction: Path | Curve
     error: float
     fixed: Draws
     reselected: Draws | None
-    corrected: float
+    corrected: Draws
 
 
 @dataclass(frozen=True, eq=False)
@@ -144,29 +147,19 @@ def evaluate(
     defined = {key: p for key, p in points.predictions.items() if not isinstance(p, Reason)}
     reasons = {key: p for key, p in points.predictions.items() if isinstance(p, Reason)}
     tiers = {tier.key: tier for task in tasks for tier in task.tiers}
-    starts = range(0, options.draws, CHUNK)
-
-    def chunk(start: int) -> tuple[dict[Key, Draws], dict[Key, Draws]]:
-        view = bootstrap_view(cohort, options.draws, options.seed, start, min(start + CHUNK, options.draws))
-        fixed = _fixed(view, options, defined, tiers, points.rules)
-        if not options.reselect:
-            return fixed, {}
-        again = _predict(view, options, tasks).predictions
-        return fixed, _errors(view, {key: again[key] for key in defined})
-
-    with ThreadPoolExecutor(max_workers=min(os.cpu_count() or 1, len(starts))) as pool:
-        told = Progress("bootstrap over questions", options.draws, "draws")
-        parts = []
-        for part in pool.map(chunk, starts):
-            parts.append(part)
-            told.add(min(CHUNK, options.draws - told.done))
-    corrected = _cross_fitted(cohort, options, tasks, defined, tiers)
+    fixed = _fixed(bootstrap_view(cohort, options.draws, options.seed), points, defined, tiers)
+    again = _reselected(cohort, options, tasks, defined) if options.reselect else {}
+    honest = _cross_fitted(cohort, options, tasks, [key for key in defined if _is_fitted(tiers[key.tier])])
     scores = {}
     for key, prediction in defined.items():
-        fixed = np.concatenate([part[0][key][1:] for part in parts])
-        reselected = np.concatenate([part[1][key][1:] for part in parts]) if options.reselect else None
-        scores[key] = Score(prediction, float(parts[0][0][key][0]), fixed, reselected, corrected[key])
+        error, corrected = fixed[key]
+        scores[key] = Score(prediction, float(error[0]), error, again.get(key), honest.get(key, corrected))
     return Scores(scores, reasons, points.rules)
+
+
+def _is_fitted(tier: Tier) -> bool:
+    """Whether its path was chosen on the curve it is scored on, somewhere."""
+    return tier.reads_target or bool(tier.copies)
 
 
 # ---- predictions
@@ -214,7 +207,95 @@ def _at(key: Key) -> At:
     return At(key.model, key.benchmark, key.pool)
 
 
-# ---- errors
+# ---- the sample's paths on bootstrap draws
+
+
+def _fixed(
+    view: View, points: _Predicted, defined: Mapping[Key, Path | Curve], tiers: Mapping[str, Tier]
+) -> dict[Key, tuple[Draws, Draws]]:
+    """Errors and corrected errors of every number."""
+    cells: dict[tuple[str, str], list[Key]] = {}
+    for key in defined:
+        cells.setdefault((key.model, key.benchmark), []).append(key)
+    like = Rule(view, next(iter(points.rules.values())).options)
+    with _threads() as pool:
+        parts = pool.map(lambda cell: _fixed_cell(view, cell, cells[cell], points, tiers, like), cells)
+        return {key: found for part in parts for key, found in part.items()}
+
+
+def _fixed_cell(
+    view: View,
+    cell: tuple[str, str],
+    keys: Sequence[Key],
+    points: _Predicted,
+    tiers: Mapping[str, Tier],
+    like: Rule,
+) -> dict[Key, tuple[Draws, Draws]]:
+    """The numbers of one cell, reading only the points that some path visits; curves follow the draws."""
+    surface, target = view.cohort.base(*cell), view.target(*cell)
+    assert surface is not None and target is not None
+    visited: dict[tuple[str, int], int] = {}
+    places: dict[Key, tuple[int, ...]] = {}
+    percent = np.float32(100 / view.total(cell[1]))
+    found = {}
+    for key in keys:
+        prediction = points.predictions[key]
+        if isinstance(prediction, Curve):
+            again = tiers[key.tier].predict(key.variant.rule(like), _at(key))
+            assert isinstance(again, Curve)
+            found[key] = _both((again.counts - target) * percent)
+        else:
+            steps = _steps(points.rules[key.variant], key, prediction)
+            places[key] = tuple(-1 if step is None else visited.setdefault(step, len(visited)) for step in steps)
+    counts = surface.credit["P"][[surface.points[point] for point in visited]] @ view.weights[cell[1]]
+    errors = {place: _both(_gaps(counts, target, place) * percent) for place in set(places.values())}
+    return found | {key: errors[place] for key, place in places.items()}
+
+
+def _steps(rule: Rule, key: Key, path: Prediction) -> list[tuple[str, int] | None]:
+    """Policy and budget at every b; nothing where the budget is left out."""
+    base, budgets = rule.view.base(key.model, key.benchmark), rule.plan.budgets
+    assert base is not None and isinstance(path, Path)
+    skip = np.zeros(len(path.budget), bool) if path.skip is None else path.skip[:, 0]
+    steps = zip(path.policy[:, 0], path.budget[:, 0], skip, strict=True)
+    return [None if gone else (base.policies[i], budgets[n]) for i, n, gone in steps]
+
+
+def _gaps(counts: Draws, target: Draws, place: tuple[int, ...]) -> Draws:
+    """Signed differences over the budgets that are not left out (-1)."""
+    kept = [b for b, point in enumerate(place) if point >= 0]
+    gaps: Draws = counts[[place[b] for b in kept]] - target[kept]
+    return gaps
+
+
+def _both(gaps: Draws) -> tuple[Draws, Draws]:
+    return np.abs(gaps).mean(axis=0), inference.corrected(gaps).astype(np.float32)
+
+
+def _threads() -> ThreadPoolExecutor:
+    return ThreadPoolExecutor(max_workers=os.cpu_count() or 1)
+
+
+# ---- paths chosen again in every draw
+
+
+def _reselected(
+    cohort: Cohort, options: BoptrOptions, tasks: Sequence[Task], defined: Mapping[Key, Prediction]
+) -> dict[Key, Draws]:
+    starts = range(0, options.draws, CHUNK)
+    told = Progress("choosing paths again", options.draws, "draws")
+
+    def chunk(start: int) -> dict[Key, Draws]:
+        view = bootstrap_view(cohort, options.draws, options.seed, start, min(start + CHUNK, options.draws))
+        predictions = _predict(view, options, tasks).predictions
+        return _errors(view, {key: predictions[key] for key in defined})
+
+    parts = []
+    with _threads() as pool:
+        for part in pool.map(chunk, starts):
+            parts.append(part)
+            told.add(min(CHUNK, options.draws - told.done))
+    return {key: np.concatenate([parts[0][key], *(part[key][1:] for part in parts[1:])]) for key in defined}
 
 
 def _errors(view: View, predictions: Mapping[Key, Prediction]) -> dict[Key, Draws]:
@@ -230,60 +311,6 @@ def _errors(view: View, predictions: Mapping[Key, Prediction]) -> dict[Key, Draw
             shared[same] = _mech(view, key, prediction)
         found[key] = shared[same]
     return found
-
-
-def _fixed(
-    view: View,
-    options: BoptrOptions,
-    predictions: Mapping[Key, Path | Curve],
-    tiers: Mapping[str, Tier],
-    rules: Mapping[Variant, Rule],
-) -> dict[Key, Draws]:
-    """Errors of the sample's paths on the view's draws, reading only the points that some path visits.
-
-    Curves are no paths: they follow the draws.
-    """
-    found: dict[Key, Draws] = {}
-    cells: dict[tuple[str, str], list[Key]] = {}
-    like = Rule(view, options)
-    for key, prediction in predictions.items():
-        if isinstance(prediction, Curve):
-            again = tiers[key.tier].predict(key.variant.rule(like), _at(key))
-            assert not isinstance(again, Reason)
-            found[key] = _mech(view, key, again)
-        else:
-            cells.setdefault((key.model, key.benchmark), []).append(key)
-    for cell, keys in cells.items():
-        found |= _fixed_cell(view, cell, {key: predictions[key] for key in keys}, rules)
-    return found
-
-
-def _fixed_cell(
-    view: View, cell: tuple[str, str], predictions: Mapping[Key, Path | Curve], rules: Mapping[Variant, Rule]
-) -> dict[Key, Draws]:
-    surface, target = view.cohort.base(*cell), view.target(*cell)
-    assert surface is not None and target is not None
-    budgets, total = view.plan.budgets, view.total(cell[1])
-    visited: dict[tuple[str, int], int] = {}
-    places = {}
-    for key, path in predictions.items():
-        base = rules[key.variant].view.base(*cell)
-        assert base is not None and isinstance(path, Path)
-        steps = [(base.policies[i], budgets[n]) for i, n in zip(path.policy[:, 0], path.budget[:, 0], strict=True)]
-        skip = np.zeros(len(steps), bool) if path.skip is None else path.skip[:, 0]
-        places[key] = tuple(
-            -1 if gone else visited.setdefault(p, len(visited)) for p, gone in zip(steps, skip, strict=True)
-        )
-    counts = surface.credit["P"][[surface.points[point] for point in visited]] @ view.weights[cell[1]]
-    errors = {place: _along(counts, target, place) * np.float32(100 / total) for place in set(places.values())}
-    return {key: errors[place] for key, place in places.items()}
-
-
-def _along(counts: Draws, target: Draws, place: tuple[int, ...]) -> Draws:
-    """Mean absolute difference over the budgets of a path that are not left out (-1)."""
-    kept = [b for b, point in enumerate(place) if point >= 0]
-    mean: Draws = np.abs(counts[[place[b] for b in kept]] - target[kept]).mean(axis=0)
-    return mean
 
 
 def _content(prediction: Path | Curve) -> bytes:
@@ -303,32 +330,21 @@ def _mech(view: View, key: Key, prediction: Path | Curve) -> Draws:
 
 
 def _cross_fitted(
-    cohort: Cohort,
-    options: BoptrOptions,
-    tasks: Sequence[Task],
-    defined: Mapping[Key, Prediction],
-    tiers: dict[str, Tier],
-) -> dict[Key, float]:
+    cohort: Cohort, options: BoptrOptions, tasks: Sequence[Task], keys: Sequence[Key]
+) -> dict[Key, Draws]:
     halves = half_views(cohort, SPLITS, options.seed)
-    chosen = [_predict(view, options, tasks).predictions for view in halves]
-    return {
-        key: float(
-            np.mean(
-                [_signed(halves[i], halves[1 - i], key, _honest(key, prediction, chosen[i], tiers)) for i in (0, 1)]
-            )
-        )
-        for key, prediction in defined.items()
-    }
-
-
-def _honest(key: Key, fixed: Prediction, chosen: dict[Key, Prediction], tiers: dict[str, Tier]) -> Prediction:
-    """The sample's path; chosen on the first half alone where the tier is fitted to what it is scored on."""
-    tier = tiers[key.tier]
-    return chosen[key] if tier.reads_target or tier.copies or isinstance(fixed, Curve) else fixed
+    wanted = {key.tier for key in keys}
+    fitted = [Task(task.variant, tuple(t for t in task.tiers if t.key in wanted), task.benchmarks) for task in tasks]
+    chosen = [_predict(view, options, fitted).predictions for view in halves]
+    found = {}
+    for key in keys:
+        ways = [_signed(halves[i], halves[1 - i], key, chosen[i][key]) for i in (0, 1)]
+        found[key] = np.array([np.mean(ways)], np.float32)
+    return found
 
 
 def _signed(first: View, second: View, key: Key, prediction: Prediction) -> float:
-    """Sign from one half, size from the other: 100 mean_b sign(d1_b) d2_b, averaged over the splits."""
+    """Path and sign from one half, size from the other: 100 mean_b sign(d1_b) d2_b, averaged over the splits."""
     if isinstance(prediction, Reason):
         return float("nan")
     gaps = []

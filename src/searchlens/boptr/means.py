@@ -15,7 +15,7 @@ from typing import Any, Literal
 import numpy as np
 import polars as pl
 
-from searchlens.boptr import fit
+from searchlens.boptr import fit, inference
 from searchlens.boptr.cohort import CohortPlan
 from searchlens.boptr.evaluate import Draws, Key, Score, Scores, Variant
 from searchlens.boptr.rule import Path, PoolName
@@ -32,6 +32,8 @@ _VALUES = {
     "lo_reselected": pl.Float64(),
     "hi_reselected": pl.Float64(),
     "corrected": pl.Float64(),
+    "lo_corrected": pl.Float64(),
+    "hi_corrected": pl.Float64(),
 }
 _ROW = {
     "exponents": pl.String(),
@@ -61,7 +63,8 @@ ERRORS = pl.Schema(
         "reason": pl.String(),
     }
 )
-"""Errors in percentage points; ``alpha_lo`` to ``alpha_hi`` is the interval that gives the same path, ``boundary`` the
+"""Errors in percentage points with percentile intervals for the fixed and the re-selected path, and the corrected error
+with its own; ``alpha_lo`` to ``alpha_hi`` is the interval that gives the same path, ``boundary`` the
 distance of log2 alpha to its nearer end; several policies of one path are separated by spaces."""
 
 MEANS = pl.Schema(
@@ -121,29 +124,22 @@ def grid(models: Iterable[str], benchmarks: Sequence[str]) -> tuple[Cell, ...]:
     return tuple((model, benchmark) for model in models for benchmark in benchmarks)
 
 
-def quantile_interval(draws: Draws | None, confidence: float) -> tuple[float | None, float | None]:
-    """Percentile interval of bootstrap draws; nothing where there are none, or where any is undefined."""
-    if draws is None or not len(draws) or not np.isfinite(draws).all():
-        return None, None
-    tail = (1 - confidence) / 2
-    low, high = np.quantile(draws, [tail, 1 - tail])
-    return float(low), float(high)
-
-
 def average(scores: Sequence[Score], cells: Sequence[Cell], how: How) -> Score:
-    """The mean of some cells' scores, draw by draw."""
+    """The mean of some cells' scores, draw by draw; corrected draws are lost where one of them has none."""
     weights = _weights(cells, how)
 
     def mean(parts: Sequence[Draws]) -> Draws:
         return np.tensordot(weights, np.stack(parts), axes=1).astype(np.float32)
 
-    again = [score.reselected for score in scores]
+    again = [score.reselected for score in scores if score.reselected is not None]
+    corrected = [score.corrected for score in scores]
+    along = min(len(part) for part in corrected)
     return Score(
         scores[0].prediction,
         float(weights @ np.array([score.error for score in scores])),
         mean([score.fixed for score in scores]),
-        mean([part for part in again if part is not None]) if all(part is not None for part in again) else None,
-        float(weights @ np.array([score.corrected for score in scores])),
+        mean(again) if len(again) == len(scores) else None,
+        mean([part[:along] for part in corrected]),
     )
 
 
@@ -155,11 +151,20 @@ def _weights(cells: Sequence[Cell], how: How) -> np.ndarray:
 
 
 def _values(score: Score, confidence: float) -> dict[str, Any]:
-    lo, hi = quantile_interval(score.fixed, confidence)
-    lo_reselected, hi_reselected = quantile_interval(score.reselected, confidence)
-    corrected = score.corrected if np.isfinite(score.corrected) else None
-    ends = {"lo": lo, "hi": hi, "lo_reselected": lo_reselected, "hi_reselected": hi_reselected}
-    return {"error": score.error, **ends, "corrected": corrected}
+    readings = {
+        "": (score.fixed, "percentile"),
+        "_reselected": (score.reselected, "percentile"),
+        "_corrected": (score.corrected, "centred"),
+    }
+    row: dict[str, Any] = {"error": score.error, "corrected": _known(score.corrected[0])}
+    for name, (draws, kind) in readings.items():
+        ends = (None, None) if draws is None else inference.interval(draws, confidence, kind)  # type: ignore[arg-type]
+        row |= {f"lo{name}": _known(ends[0]), f"hi{name}": _known(ends[1])}
+    return row
+
+
+def _known(value: Any) -> float | None:
+    return float(value) if value is not None and np.isfinite(value) else None
 
 
 def _row(variant: Variant, tier: Tier, pool: str) -> dict[str, Any]:

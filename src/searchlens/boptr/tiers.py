@@ -264,22 +264,20 @@ def cell_fit(rule: Rule, at: At) -> Prediction:
 
 def cohort_curve(rule: Rule, at: At) -> Prediction:
     """The mean RL curve of the other fitted models on the benchmark."""
-    others = _other_curves(rule, at, "rl")
-    return Curve(np.mean(others, axis=0)) if others else Reason("no_other_models")
+    curves = list(_others(rule, at).values())
+    return Curve(np.mean(curves, axis=0)) if curves else Reason("no_other_models")
 
 
 def base_plus_gain(rule: Rule, at: At) -> Prediction:
     """Base under the default policy at N = b, plus the mean gain of the other fitted models at that budget."""
-    base = rule.view.base(*at.cell)
-    if base is None:
-        return Reason("no_base")
-    default = rule.plan.default_policy
-    if default not in base.index:
+    own = rule.view.default(*at.cell)
+    if own is None:
         return Reason("policy_missing")
-    gains = _other_curves(rule, at, "gain")
+    others = [(target, rule.view.default(m, at.benchmark)) for m, target in _others(rule, at).items()]
+    gains = [target - base for target, base in others if base is not None]
     if not gains:
         return Reason("no_other_models")
-    return Curve(np.clip(base.P[base.index[default]] + np.mean(gains, axis=0), 0, rule.view.total(at.benchmark)))
+    return Curve(np.clip(own + np.mean(gains, axis=0), 0, rule.view.total(at.benchmark)))
 
 
 def low_temperature(rule: Rule, at: At) -> Prediction:
@@ -295,18 +293,10 @@ def low_temperature(rule: Rule, at: At) -> Prediction:
     return Path(np.broadcast_to(chosen, budget.shape), budget)
 
 
-def _other_curves(rule: Rule, at: At, what: str) -> list[Counts]:
-    curves = []
-    for name in rule.plan.fitted_models:
-        cell = rule.cell(name, at.benchmark)
-        if name == at.model or isinstance(cell, Reason):
-            continue
-        base, target = cell
-        if what == "rl":
-            curves.append(target)
-        elif rule.plan.default_policy in base.index:
-            curves.append(target - base.P[base.index[rule.plan.default_policy]])
-    return curves
+def _others(rule: Rule, at: At) -> dict[str, Counts]:
+    """RL curves of the other fitted models on the benchmark."""
+    curves = {m: rule.view.target(m, at.benchmark) for m in rule.plan.fitted_models if m != at.model}
+    return {m: curve for m, curve in curves.items() if curve is not None}
 
 
 # ---- carrying a path to another cell

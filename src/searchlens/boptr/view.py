@@ -112,6 +112,13 @@ class View:
         found_readouts: Readouts | None = self._kept[checkpoint, benchmark]
         return found_readouts
 
+    def default(self, model: str, benchmark: str) -> Counts | None:
+        """Base counts under the RL default policy, shape (budgets, draws); None where Base was not sampled so."""
+        found, name = self.cohort.base(model, benchmark), self.plan.default_policy
+        if found is None or name not in found.complete(self.plan.budgets):
+            return None
+        return self.count(found, benchmark, "P", name, self.plan.budgets)
+
     def readouts(self, surface: Surface, benchmark: str) -> Readouts | None:
         """Readouts of any surface on this view's draws, for example of another sampling batch."""
         return self._readouts(surface, benchmark)
@@ -193,7 +200,8 @@ def half_views(cohort: Cohort, splits: int, seed: int) -> tuple[View, View]:
 def pairing_view(cohort: Cohort, permutations: int, seed: int) -> View:
     """The true pairing, then re-pairings of the fitted models that were sampled on every fitted benchmark.
 
-    All of them where there are no more than ``permutations``, random ones otherwise. Models with a cell missing keep their own RL: a Base curve is compared with RL curves of its own questions alone.
+    All of them where there are no more than ``permutations``, random ones otherwise. Models with a cell missing keep
+    their own RL: a Base curve is compared with RL curves of its own questions alone.
     """
     plan = cohort.plan
     whole = [
