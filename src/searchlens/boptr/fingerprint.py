@@ -1,0 +1,82 @@
+"""Features of a Base checkpoint on the prompts that its RL was trained on (base@rltrain): no RL is read.
+
+P_max@16 is the best autoregressive policy's pass rate at the largest budget, P_0 the default policy's at one sample;
+
+    u = sqrt((1 - P_0) headroom)
+
+and N* is the saturation knee of the default policy (paper, appendix "RL-information budget frontier"). Only
+autoregressive policies count, because the expanded pool differs between models.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from searchlens.boptr.fit import GUARD
+from searchlens.boptr.knee import knee
+from searchlens.boptr.rule import Reason, Rule
+from searchlens.uncertainty import Floats
+
+FEATURES = ("p_max", "p0", "u", "log2_n_star")
+"""Order of ``Fingerprint.vector``."""
+
+
+@dataclass(frozen=True, eq=False)
+class Fingerprint:
+    """Features of one Base, each of shape (draws,).
+
+    Attributes
+    ----------
+    p_max, p0 : ndarray
+        Pass rates, in [0, 1].
+    u : ndarray
+        Sampling-headroom prior; NaN where P_max < P_0, which prefix readouts cannot give.
+    log2_n_star : ndarray
+        Saturation knee, in [0, log2 max(B)].
+    """
+
+    p_max: Floats
+    p0: Floats
+    u: Floats
+    log2_n_star: Floats
+
+    @property
+    def vector(self) -> Floats:
+        """All of ``FEATURES``, shape (features, draws)."""
+        return np.stack([getattr(self, name) for name in FEATURES])
+
+
+def fingerprint(rule: Rule, model: str, tau: float | None = None) -> Fingerprint | Reason:
+    """Features of a model's Base on its own RL-training split.
+
+    Parameters
+    ----------
+    rule : Rule
+    model : str
+    tau : float, optional
+        Tolerance of N*, a proportion; option ``tau`` when None.
+
+    Returns
+    -------
+    Fingerprint or Reason
+        ``no_rltrain`` where Base was not sampled on the split at every budget, ``policy_missing`` where not under the
+        default policy.
+    """
+    split = rule.plan.rltrain(model)
+    base = rule.view.base(model, split) if split else None
+    if split is None or base is None:
+        return Reason("no_rltrain")
+    if rule.plan.default_policy not in base.index:
+        return Reason("policy_missing")
+    draws, P = rule.view.draws, base.P.astype(float) / rule.view.total(split)
+    default = np.broadcast_to(P[base.index[rule.plan.default_policy]], (rule.view.levels, draws))
+    p_max = np.broadcast_to(P[base.autoregressive, -1].max(axis=0), draws)
+    p0 = default[0]
+    headroom = p_max - p0 if rule.options.headroom == "pmax_minus_p0" else 1 - p0
+    with np.errstate(invalid="ignore"):
+        u = np.sqrt((1 - p0) * headroom)
+    # A budget that is exactly tau below is within it, whatever its rounding.
+    tolerance = (rule.options.tau if tau is None else tau) + GUARD
+    return Fingerprint(p_max, p0, u, np.log2(knee(default, rule.plan.budgets, tolerance)))

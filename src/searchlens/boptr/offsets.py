@@ -1,0 +1,417 @@
+"""Can a model's offset be told from Base alone? Tier V5b, and the linear probe V4.
+
+``V5B_TIERS`` holds the row, ``offsets`` shows how each delta-hat came about, ``v4`` is the leave-one-model-out ridge of
+ln alpha_math with its null. Proportions stay proportions, logarithms are natural unless a name says log2.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import polars as pl
+
+from searchlens.boptr.fingerprint import FEATURES, Fingerprint, fingerprint
+from searchlens.boptr.fit import Ints
+from searchlens.boptr.options import LN2, BoptrOptions
+from searchlens.boptr.rule import Reason, Rule
+from searchlens.boptr.tiers import At, Prediction, Tier
+from searchlens.uncertainty import Floats
+
+MIN_MODELS = 4
+"""Fewest models that a line is fitted to."""
+FLAT = 1e-9
+"""A feature with a smaller standard deviation is constant."""
+
+# ---- standardised ridge, on an axis of draws
+
+
+def standardise(train: Floats, target: Floats) -> tuple[Floats, Floats]:
+    """Features in standard deviations (ddof 0) of the training models from their mean.
+
+    Parameters
+    ----------
+    train : ndarray, shape (features, models, draws)
+    target : ndarray, shape (features, draws)
+
+    Returns
+    -------
+    (ndarray, ndarray)
+        Both as z. A feature that is constant over the training models says nothing: z = 0, the target's too.
+    """
+    mean, sd = train.mean(axis=1), train.std(axis=1)
+    flat = sd <= FLAT
+    scale = np.where(flat, np.inf, sd)
+    return (train - mean[:, None]) / scale[:, None], (target - mean) / scale
+
+
+def ridge(z: Floats, y: Floats, target: Floats, penalty: float) -> Floats:
+    """Ridge prediction with an intercept that is not penalised.
+
+    Parameters
+    ----------
+    z : ndarray, shape (features, models, draws)
+        Centred features.
+    y : ndarray, shape (models, draws)
+    target : ndarray, shape (features, draws)
+    penalty : float
+        lambda, positive, added to the sums of squares over models.
+
+    Returns
+    -------
+    ndarray, shape (draws,)
+    """
+    mean = y.mean(axis=0)
+    gram = np.einsum("fmd,gmd->dfg", z, z) + penalty * np.eye(len(z))
+    moment = np.einsum("fmd,md->df", z, y - mean)
+    weight = np.linalg.solve(gram, moment[..., None])[..., 0]
+    predicted: Floats = mean + np.einsum("df,fd->d", weight, target)
+    return predicted
+
+
+# ---- V5b
+
+
+@dataclass(frozen=True, eq=False)
+class Offset:
+    """delta-hat of one model by either branch, each of shape (draws,).
+
+    Attributes
+    ----------
+    ridge : ndarray
+        Ridge of delta on the fingerprint.
+    tail : ndarray
+        Tail consistency: the mean offset, moved as ln N* moves.
+    z : ndarray, shape (features, draws)
+        How far the model is from the training models.
+    typical : ndarray of bool
+        Every abs(z) within the gate: the ridge holds; otherwise, or where a z is undefined, the tail.
+    """
+
+    ridge: Floats
+    tail: Floats
+    z: Floats
+    typical: npt.NDArray[np.bool_]
+
+    @property
+    def value(self) -> Floats:
+        """delta-hat."""
+        return np.where(self.typical, self.ridge, self.tail)
+
+
+def offset(rule: Rule, model: str) -> Offset | Reason:
+    """Predict a model's offset from the other models' offsets and Base alone.
+
+    The training models are the cohort's whose Base is another checkpoint. A new model stands on the fingerprint of the
+    fitted model with its Base, so that a second RL recipe is predicted as the first one is.
+
+    Returns
+    -------
+    Offset or Reason
+        ``outside_cohort`` for a new model whose Base no fitted model has; ``no_rltrain`` or ``policy_missing`` from
+        ``fingerprint``; ``too_few_models`` with fewer than ``MIN_MODELS`` to train on.
+
+    Notes
+    -----
+    mu stays frozen, as in the paper, and the target's own ln alpha has a share of 1/n in it. In math it cancels,
+    because training offsets and the prediction use the same mu; elsewhere -delta_m / (n - 1) of it is left in
+    delta-hat. A rule fitted ``without`` the model has nothing of it.
+    """
+    source = _same_base(rule, model)
+    if source is None:
+        return Reason("outside_cohort")
+    own = fingerprint(rule, source)
+    if isinstance(own, Reason):
+        return own
+    others = dict(_training(rule, rule.plan.models[model].base))
+    if len(others) < MIN_MODELS:
+        return Reason("too_few_models")
+    x = np.stack([found.vector for found, _ in others.values()], axis=1)
+    delta = np.stack([value for _, value in others.values()])
+    z, target = standardise(x, own.vector)
+    knee = FEATURES.index("log2_n_star")
+    tail = delta.mean(axis=0) + LN2 * (own.log2_n_star - x[knee].mean(axis=0))
+    typical = np.abs(target).max(axis=0) <= rule.options.gate_z
+    return Offset(ridge(z, delta, target, rule.options.ridge), tail, target, typical)
+
+
+def _same_base(rule: Rule, model: str) -> str | None:
+    """The fitted model whose fingerprint stands for this one's."""
+    fitted, models = rule.plan.fitted_models, rule.plan.models
+    if model in fitted:
+        return model
+    return next((name for name in fitted if models[name].base == models[model].base), None)
+
+
+def _training(rule: Rule, base: str) -> Iterator[tuple[str, tuple[Fingerprint, Floats]]]:
+    """Cohort models on another Base whose fingerprint and offset are known."""
+    for name in rule.cohort_models:
+        if rule.plan.models[name].base == base:
+            continue
+        found, delta = fingerprint(rule, name), rule.delta(name)
+        if not isinstance(found, Reason) and not isinstance(delta, Reason):
+            yield name, (found, delta)
+
+
+def delta_hat(rule: Rule, model: str) -> Floats | Reason:
+    """The predicted offset in every draw, or why there is none (``offset``)."""
+    found = offset(rule, model)
+    return found if isinstance(found, Reason) else found.value
+
+
+def base_only(rule: Rule, at: At) -> Prediction:
+    """V5b: V3 with the predicted offset in place of the calibrated one."""
+    delta = delta_hat(rule, at.model)
+    return delta if isinstance(delta, Reason) else rule.path(*at.cell, rule.mu(at.benchmark) + delta)
+
+
+V5B_TIERS = (Tier("V5b", "V5b base-only δ̂", "rule", "other models' offsets; none of the target's", base_only),)
+
+
+def offsets(rule: Rule) -> pl.DataFrame:
+    """How each model's delta-hat came about, on the sample.
+
+    Returns
+    -------
+    DataFrame
+        model; delta (calibrated, null without an own pair); delta_hat; branch (``ridge`` or ``tail``); ridge and tail
+        (what either branch gives); largest_z; p_max, p0, u, log2_n_star (of the fingerprint used); reason.
+    """
+    return pl.DataFrame([_offset_row(rule, name) for name in rule.plan.models], schema=_OFFSETS)
+
+
+_OFFSETS = {
+    "model": pl.String,
+    "delta": pl.Float64,
+    "delta_hat": pl.Float64,
+    "branch": pl.String,
+    "ridge": pl.Float64,
+    "tail": pl.Float64,
+    "largest_z": pl.Float64,
+    **dict.fromkeys(FEATURES, pl.Float64),
+    "reason": pl.String,
+}
+
+
+def _offset_row(rule: Rule, model: str) -> dict[str, object]:
+    delta, found, source = rule.delta(model), offset(rule, model), _same_base(rule, model)
+    features = fingerprint(rule, source or model)
+    row: dict[str, object] = {"model": model}
+    if not isinstance(delta, Reason):
+        row["delta"] = delta[0]
+    if not isinstance(features, Reason):
+        row |= dict(zip(FEATURES, features.vector[:, 0], strict=True))
+    if isinstance(found, Reason):
+        return row | {"reason": found.code}
+    return row | {
+        "delta_hat": found.value[0],
+        "branch": "ridge" if found.typical[0] else "tail",
+        "ridge": found.ridge[0],
+        "tail": found.tail[0],
+        "largest_z": np.abs(found.z[:, 0]).max(),
+    }
+
+
+# ---- V4
+
+
+@dataclass(frozen=True, eq=False)
+class V4:
+    """The linear probe (paper, appendix "V4").
+
+    Attributes
+    ----------
+    features : DataFrame
+        feature; pearson_r with ln alpha_math over all models; loo_pseudo_r2 of the ridge on this feature alone;
+        reason. Most correlated first.
+    null : DataFrame
+        shuffle (from 1), score: the paper's statistic, on shuffled y.
+    summary : DataFrame
+        selection (``all_models``: the paper's statistic, whose feature has the largest abs(r) over all models, so the
+        held-out model takes part in the choice; ``in_fold``: the k features with the largest abs(r) among the training
+        models); k; models; loo_pseudo_r2; p; q05, q50, q95 of the scores on the same shuffles of y; reason.
+    """
+
+    features: pl.DataFrame
+    null: pl.DataFrame
+    summary: pl.DataFrame
+
+
+_FEATURES = {"feature": pl.String, "pearson_r": pl.Float64, "loo_pseudo_r2": pl.Float64, "reason": pl.String}
+_NULL = {"shuffle": pl.Int64, "score": pl.Float64}
+_SUMMARY = {
+    "selection": pl.String,
+    "k": pl.Int64,
+    "models": pl.Int64,
+    **dict.fromkeys(("loo_pseudo_r2", "p", "q05", "q50", "q95"), pl.Float64),
+    "reason": pl.String,
+}
+_Score = Callable[[Floats, Floats, float], Floats]
+
+
+def v4(rule: Rule) -> V4:
+    """Leave-one-model-out ridge of ln alpha_math on Base features of the fitted benchmarks, with its null.
+
+    Standardisation and ridge (option ``ridge``) are fitted inside each fold. pseudo-R2 = 1 - SSE_loo / SST with SST
+    about the mean of all models: predicting the training mean scores 1 - (n/(n-1))^2. The null shuffles y
+    ``v4_shuffles`` times and chooses the feature anew in each shuffle, so that the choice is part of the null;
+    p = (1 + #{null >= observed}) / (1 + shuffles).
+
+    Notes
+    -----
+    Undefined with fewer than ``MIN_MODELS`` calibrated models (``too_few_models``), or where they all have the same
+    alpha (``constant``). A feature that some model lacks is left out (``no_base``); so is the size where not all are
+    known. A feature that is constant has no correlation (``constant``) and is never chosen before another.
+    """
+    calibrated = {
+        name: value[0]
+        for name in rule.cohort_models
+        if not isinstance(value := rule.log_alpha(name, rule.plan.anchor_benchmark), Reason)
+    }
+    y = np.array(list(calibrated.values()))
+    table = _v4_features(rule, list(calibrated))
+    known = {name: value for name, value in table.items() if value is not None}
+    missing = [{"feature": name, "reason": "no_base"} for name, value in table.items() if value is None]
+    problem = _problem(y, known)
+    if problem:
+        rows = [{"feature": name, "reason": problem} for name in known]
+        summary = [{"selection": name, "k": k, "models": len(y), "reason": problem} for name, k, _ in _SCORES]
+        return V4(pl.DataFrame(rows + missing, _FEATURES), pl.DataFrame([], _NULL), pl.DataFrame(summary, _SUMMARY))
+    x = np.stack(list(known.values()))
+    shuffled = _shuffles(y, rule.options)
+    scores = [(name, k, score(x, shuffled, rule.options.ridge)) for name, k, score in _SCORES]
+    single = _v4_rows(list(known), x, y, rule.options.ridge)
+    ranked = single.sort(pl.col("pearson_r").abs(), descending=True, nulls_last=True, maintain_order=True)
+    null = {"shuffle": np.arange(1, shuffled.shape[1]), "score": scores[0][2][1:]}
+    summary = [{"selection": name, "k": k, "models": len(y), **_against_null(score)} for name, k, score in scores]
+    features = pl.concat([ranked, pl.DataFrame(missing, _FEATURES)])
+    return V4(features, pl.DataFrame(null, _NULL), pl.DataFrame(summary, _SUMMARY))
+
+
+def _problem(y: Floats, known: Mapping[str, Floats]) -> str | None:
+    if len(y) < MIN_MODELS:
+        return "too_few_models"
+    if not known:
+        return "no_base"
+    return "constant" if np.ptp(y) <= FLAT else None
+
+
+def _v4_features(rule: Rule, models: list[str]) -> dict[str, Floats | None]:
+    """Features over the models; None where a model lacks it."""
+    found: dict[str, Floats | None] = {}
+    for benchmark in rule.plan.with_role("fitted"):
+        each = [_cell_features(rule, model, benchmark) for model in models]
+        for name in _cell_names(rule):
+            whole = [cell[name] for cell in each if cell]
+            found[f"{benchmark}__{name}"] = np.array(whole) if len(whole) == len(models) else None
+    sizes = [size for model in models if (size := rule.plan.models[model].parameters)]
+    if len(sizes) == len(models):
+        found["log_size"] = np.log(sizes)
+    return found
+
+
+def _cell_names(rule: Rule) -> tuple[str, ...]:
+    first, last = rule.plan.budgets[0], rule.plan.budgets[-1]
+    return f"P0_b{first}", f"P0_b{last}", f"Pmax_b{first}", f"Pmax_b{last}", "Dp", "Hp"
+
+
+def _cell_features(rule: Rule, model: str, benchmark: str) -> dict[str, float] | None:
+    base = rule.view.base(model, benchmark)
+    if base is None or rule.plan.default_policy not in base.index:
+        return None
+    P = base.P[:, :, 0].astype(float) / rule.view.total(benchmark)
+    p0_first, p0_last = P[base.index[rule.plan.default_policy], [0, -1]]
+    top_first, top_last = P[base.autoregressive][:, [0, -1]].max(axis=0)
+    values = (p0_first, p0_last, top_first, top_last, p0_last - p0_first, top_last - p0_last)
+    return dict(zip(_cell_names(rule), values, strict=True))
+
+
+def _shuffles(y: Floats, options: BoptrOptions) -> Floats:
+    """Y, then its shuffles, shape (models, 1 + shuffles)."""
+    rng = np.random.Generator(np.random.Philox(np.random.SeedSequence([options.seed, len(y), options.v4_shuffles])))
+    shuffled = rng.permuted(np.repeat(y[:, None], options.v4_shuffles, axis=1), axis=0)
+    return np.concatenate([y[:, None], shuffled], axis=1)
+
+
+def _correlation(x: Floats, y: Floats) -> Floats:
+    """Pearson r of features (features, models) with columns of y (models, draws); 0 for a constant feature."""
+    z = standardise(x[:, :, None], x[:, 0, None])[0][:, :, 0]
+    r: Floats = z @ (y - y.mean(axis=0)) / (len(y) * y.std(axis=0))
+    return r
+
+
+def _leading(r: Floats, k: int) -> Ints:
+    """The k features with the largest abs(r) in each draw, ties in the order of features; shape (k, draws)."""
+    order: Ints = np.argsort(-np.abs(np.round(r, 9)), axis=0, kind="stable")
+    return order[:k]
+
+
+def loo_score(x: Floats, y: Floats, penalty: float, k: int | None = None) -> Floats:
+    """pseudo-R2 of leave-one-model-out ridge, features standardised and, with ``k``, chosen inside each fold.
+
+    Parameters
+    ----------
+    x : ndarray, shape (features, models)
+    y : ndarray, shape (models, draws)
+        No column constant.
+    penalty : float
+    k : int, optional
+        How many features to keep, by abs(r) with y over the training models; all when None.
+
+    Returns
+    -------
+    ndarray, shape (draws,)
+        At most 1; negative where the mean of all models would have done better.
+    """
+    squared = np.zeros(y.shape[1])
+    for i, actual in enumerate(y):
+        rest, target = np.delete(y, i, axis=0), np.broadcast_to(x[:, i, None], (len(x), y.shape[1]))
+        train = np.broadcast_to(np.delete(x, i, axis=1)[:, :, None], (len(x), *rest.shape))
+        z, z_target = standardise(train, target)
+        if k is not None:
+            centred = rest - rest.mean(axis=0)
+            # The same order as by abs(r): z has unit variance, and y is the same for all features.
+            chosen = _leading(np.einsum("fmd,md->fd", z, centred), k)
+            z, z_target = np.take_along_axis(z, chosen[:, None], 0), np.take_along_axis(z_target, chosen, 0)
+        squared += (actual - ridge(z, rest, z_target, penalty)) ** 2
+    score: Floats = 1 - squared / ((y - y.mean(axis=0)) ** 2).sum(axis=0)
+    return score
+
+
+def _leader_score(x: Floats, y: Floats, penalty: float) -> Floats:
+    """The score, in each draw, of the single feature with the largest abs(r) over all models."""
+    each = np.stack([loo_score(feature[None], y, penalty) for feature in x])
+    chosen: Floats = np.take_along_axis(each, _leading(_correlation(x, y), 1), axis=0)[0]
+    return chosen
+
+
+def _in_fold(k: int) -> _Score:
+    return lambda x, y, penalty: loo_score(x, y, penalty, k)
+
+
+_SCORES: tuple[tuple[str, int, _Score], ...] = (
+    ("all_models", 1, _leader_score),
+    *(("in_fold", k, _in_fold(k)) for k in (1, 2, 3)),
+)
+
+
+def _v4_rows(names: list[str], x: Floats, y: Floats, penalty: float) -> pl.DataFrame:
+    flat = x.std(axis=1) <= FLAT
+    columns = {
+        "feature": names,
+        "pearson_r": np.where(flat, np.nan, _correlation(x, y[:, None])[:, 0]),
+        "loo_pseudo_r2": [loo_score(feature[None], y[:, None], penalty)[0] for feature in x],
+        "reason": ["constant" if alike else None for alike in flat],
+    }
+    return pl.DataFrame(columns, _FEATURES).with_columns(pl.col("pearson_r").fill_nan(None))
+
+
+def _against_null(score: Floats) -> dict[str, float]:
+    """The observed score, then its place among those of the shuffles."""
+    observed, null = score[0], score[1:]
+    # Shuffles that leave the pairs as they were give the observed score, up to rounding.
+    p = (1 + (null >= observed - FLAT).sum()) / (1 + len(null))
+    low, middle, high = np.quantile(null, [0.05, 0.5, 0.95])
+    return {"loo_pseudo_r2": observed, "p": p, "q05": low, "q50": middle, "q95": high}
