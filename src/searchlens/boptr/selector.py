@@ -25,24 +25,40 @@ class Features:
 
     Attributes
     ----------
-    ranks : ndarray, shape (3, policies, budgets, draws)
-        Rank of P, of P - Q and of Q among the ranked pool, in [0, 1] on the percentile scale.
-    fixed : ndarray, shape (2, policies)
-        Controller index in [0, 1], and ln(tokens per sample) min-max scaled over the ranked pool; 0 where all cost the
-        same or any cost is unknown.
+    ranks : ndarray, shape (k, policies, budgets, draws)
+        Coordinates that depend on the budget. In the paper's rule the ranks of P, of P - Q and of Q among the ranked
+        pool, in [0, 1] on the percentile scale.
+    fixed : ndarray, shape (f, policies)
+        Coordinates that do not. In the paper's rule ``fixed_coordinates``.
+    weights : tuple of float
+        W: of the k, then of the f coordinates.
     """
 
     ranks: Array
     fixed: Floats
+    weights: tuple[float, ...]
 
 
 def features(cell: Readouts, options: BoptrOptions) -> Features:
     """Selector features of every policy of a cell; policies outside the ranked pool are ranked against it."""
-    ranked = cell.pool("ar" if options.selector_rank_pool == "ar" else "full")
-    values = np.stack([cell.P, cell.P - cell.Q, cell.Q])
-    scale = _SCALES[options.selector_rank]
-    ranks = np.stack([scale(value, value[ranked]) for value in values])
-    return Features(ranks, np.stack([_controllers(cell), log_cost(cell, ranked)]))
+    values = (cell.P, cell.P - cell.Q, cell.Q)
+    ranks = np.stack([rank(value, cell, options) for value in values])
+    return Features(ranks, fixed_coordinates(cell, options), options.selector_weights)
+
+
+def ranked_pool(cell: Readouts, options: BoptrOptions) -> Ints:
+    """Positions of the policies that are ranked (option ``selector_rank_pool``)."""
+    return cell.pool("ar" if options.selector_rank_pool == "ar" else "full")
+
+
+def rank(values: Counts, cell: Readouts, options: BoptrOptions) -> Array:
+    """``values`` of every policy of a cell on the scale of ``selector_rank``, over the ranked pool."""
+    return _SCALES[options.selector_rank](values, values[ranked_pool(cell, options)])
+
+
+def fixed_coordinates(cell: Readouts, options: BoptrOptions) -> Floats:
+    """Controller index in [0, 1] and scaled log cost of every policy, shape (2, policies)."""
+    return np.stack([_controllers(cell), log_cost(cell, ranked_pool(cell, options))])
 
 
 def prototype(found: Features, policy: Ints, path: Ints, options: BoptrOptions) -> Array:
@@ -57,23 +73,23 @@ def prototype(found: Features, policy: Ints, path: Ints, options: BoptrOptions) 
 
     Returns
     -------
-    ndarray, shape (5, budgets or 1, draws)
+    ndarray, shape (k + f, budgets or 1, draws)
         The mean over budgets, or one vector for each.
     """
     draw = np.arange(path.shape[1])
     ranks = found.ranks[:, policy[None, :], path, np.minimum(draw, found.ranks.shape[3] - 1)]
-    fixed = np.broadcast_to(found.fixed[:, policy][:, None, :], (2, *path.shape))
+    fixed = np.broadcast_to(found.fixed[:, policy][:, None, :], (len(found.fixed), *path.shape))
     whole = np.concatenate([ranks, fixed])
     return whole.mean(axis=1, keepdims=True) if options.selector_proto == "mean_over_b" else whole
 
 
 def distances(found: Features, proto: Array, options: BoptrOptions) -> Array:
     """||r(pi, n) - r-bar||_W of every policy at every budget, shape (policies, budgets, budgets of r-bar, draws)."""
-    weights = options.selector_weights
     draws = max(found.ranks.shape[3], proto.shape[2])
     total = np.zeros((*found.ranks.shape[1:3], proto.shape[1], draws), np.float32)
-    for i, weight in enumerate(weights):
-        value = found.ranks[i][:, :, None] if i < 3 else found.fixed[i - 3][:, None, None, None]
+    varying = len(found.ranks)
+    for i, weight in enumerate(found.weights):
+        value = found.ranks[i][:, :, None] if i < varying else found.fixed[i - varying][:, None, None, None]
         gap = value - proto[i].astype(np.float32)
         total += weight * (gap * gap if options.selector_norm == "l2" else np.abs(gap))
     return np.sqrt(total) if options.selector_norm == "l2" else total
