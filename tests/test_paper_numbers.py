@@ -5,7 +5,7 @@ contradiction fast: docs/reading-the-paper.md reports it.
 """
 
 import itertools
-from dataclasses import fields
+import re
 from decimal import ROUND_HALF_UP, Decimal
 from pathlib import Path
 
@@ -13,10 +13,10 @@ import numpy as np
 import polars as pl
 import pytest
 
-from searchlens.boptr.evaluate import Score
+from searchlens import config
 from searchlens.boptr.fit import alpha_grid, beta_grid, boundary_distance, budget_path, lattice
-from searchlens.boptr.means import average
-from searchlens.boptr.options import DEFAULTS, BoptrOptions
+from searchlens.boptr.inference import common, macro, micro
+from searchlens.boptr.options import DEFAULTS
 from searchlens.boptr.rule import LN2, mean_log_alpha
 from searchlens.boptr.tiers import Curve, mech
 from searchlens.uncertainty import wilson
@@ -259,11 +259,9 @@ def test_per_cell_table_is_six_models_without_llamas_ifeval():
     assert len(wanted) == 23
 
 
-def mean_of(row, weights, how):
-    """Our mean over cells, each with the printed mean of its model."""
-    cells = [(model, str(i)) for model in MODELS for i in range(weights[model])]
-    scores = [Score(Curve(np.zeros((5, 1))), VERTICAL[row][model], np.zeros(1), None, 0.0) for model, _ in cells]
-    return average(scores, cells, how).error
+def cell_errors(row, weights):
+    """Each cell with the printed mean of its model."""
+    return {(m, str(i)): np.array([VERTICAL[row][m]]) for m in MODELS for i in range(weights[m])}
 
 
 @pytest.mark.parametrize(("row", "cells"), [("V1", 27), ("V2", 21), ("V3", 27), ("V5b", 27)])
@@ -271,8 +269,9 @@ def test_macro_and_micro_means(row, cells):
     """macro: mean over models; micro: over cells, of which V2 has only the anchor's on AIME."""
     weights = cells_of(row)
     assert sum(weights.values()) == cells
-    assert mean_of(row, weights, "macro") == pytest.approx(VERTICAL[row]["macro"], abs=HALF_UNIT)
-    assert mean_of(row, weights, "micro") == pytest.approx(VERTICAL[row]["micro"], abs=HALF_UNIT)
+    errors = cell_errors(row, weights)
+    assert macro(errors)[0] == pytest.approx(VERTICAL[row]["macro"], abs=HALF_UNIT)
+    assert micro(errors)[0] == pytest.approx(VERTICAL[row]["micro"], abs=HALF_UNIT)
 
 
 @pytest.mark.parametrize("row", ["V1", "V2", "V3"])
@@ -282,7 +281,7 @@ def test_the_frontier_table_prints_micro_means(row):
 
 def test_v2_over_all_cells_contradicts_its_micro_mean():
     """5.19 over 27 cells: row V2 has no AIME off the anchor."""
-    assert mean_of("V2", cells_of("V1"), "micro") - VERTICAL["V2"]["micro"] > 0.2
+    assert micro(cell_errors("V2", cells_of("V1")))[0] - VERTICAL["V2"]["micro"] > 0.2
 
 
 @pytest.mark.parametrize("row", VERTICAL)
@@ -320,29 +319,29 @@ def test_means_over_23_cells(row):
     assert found == pytest.approx(row["mean"], abs=SLIP)
 
 
-def exact_row(row, benchmarks=FITTED):
+def anchor_errors(row):
     """Errors of a row of the horizontal table as counts; H3 is averaged over four budgets on AIME and IFEval."""
-    budgets = {(row, benchmark): 5 for benchmark in benchmarks} | {("H3", "AIME"): 4, ("H3", "IFEval"): 4}
-    return [
-        counts(HORIZONTAL[row, benchmark]["value"], benchmark, budgets[row, benchmark])
-        for benchmark in benchmarks
-        if (row, benchmark) in HORIZONTAL
-    ]
+    four = {("H3", "AIME"), ("H3", "IFEval")}
+    return {
+        ("7B", d): np.array([counts(HORIZONTAL[row, d]["value"], d, 4 if (row, d) in four else 5)])
+        for d in FITTED
+        if (row, d) in HORIZONTAL
+    }
 
 
 @pytest.mark.parametrize("row", [f"H{i}" for i in range(1, 8)])
 def test_row_means_of_the_horizontal_table(row):
     """Over the benchmarks on which the row is defined: H1 has no AIME."""
-    assert len(exact_row(row)) == (3 if row == "H1" else 4)
-    assert np.mean(exact_row(row)) == pytest.approx(HORIZONTAL[row, "mean"]["value"], abs=SLIP)
+    errors = anchor_errors(row)
+    assert len(errors) == (3 if row == "H1" else 4)
+    assert micro(errors)[0] == pytest.approx(HORIZONTAL[row, "mean"]["value"], abs=SLIP)
 
 
 @pytest.mark.parametrize("row", ["H1", "H2", "H3", "H4", "H7"])
 def test_contrasts_are_on_common_benchmarks(row):
     """H5 - H1 is -.04 over three benchmarks; the printed means would give -.29."""
-    common = [benchmark for benchmark in FITTED if (row, benchmark) in HORIZONTAL]
-    found = np.mean(exact_row("H5", common)) - np.mean(exact_row(row, common))
-    assert found == pytest.approx(PROSE[f"h5_{row.lower()}"], abs=HALF_UNIT)
+    ours, theirs = common(anchor_errors("H5"), anchor_errors(row))
+    assert (micro(ours) - micro(theirs))[0] == pytest.approx(PROSE[f"h5_{row.lower()}"], abs=HALF_UNIT)
 
 
 def test_two_regimes_and_the_budget_extension():
@@ -516,7 +515,9 @@ def test_fifteen_zero_gaps_not_sixteen():
     assert (gaps["mech_anchor"] - gaps["mech_cell"]).to_numpy() == pytest.approx(gaps["gap"].to_numpy(), abs=SLIP)
 
 
-def test_every_option_is_explained():
+@pytest.mark.parametrize("section", [config.Landscape, config.Recovery, config.Boptr])
+def test_every_option_is_explained(section):
     """A choice without its reason is arbitrary: docs/reading-the-paper.md names all of them."""
     page = (Path(__file__).parents[1] / "docs" / "reading-the-paper.md").read_text()
-    assert [option.name for option in fields(BoptrOptions) if f"`{option.name}" not in page] == []
+    words = set(re.findall(r"`(?:\w+\.)?(\w+)[`:]", page))
+    assert set(section.model_fields) - words == set()
