@@ -1,0 +1,401 @@
+"""Rule variants v5, v6 and v7, and the two oracles beside them (``docs/rule-variants.md`` defines them).
+
+v5 is the paper's rule. v6 replaces the selector's P - Q and Q by one signed axis and first finish. v7 has two heads,
+each with its own scale and selector, one fitted on P and one on Q, and predicts the mean of their two curves. Every
+variant is run at two levels of information: the anchor's scale alone, or an offset from each model's own pair.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
+
+import numpy as np
+import polars as pl
+
+from searchlens.boptr import fit, selector
+from searchlens.boptr.fit import Array, Fit, Ints
+from searchlens.boptr.options import BoptrOptions
+from searchlens.boptr.protocol import study_cells
+from searchlens.boptr.rule import Path, PoolName, Reason, Rule
+from searchlens.boptr.selector import Features
+from searchlens.boptr.tiers import TIERS, At, Curve, Prediction, Tier, curve, path_text
+from searchlens.boptr.view import Counts, Readouts
+from searchlens.uncertainty import Floats
+
+SIGNED_WEIGHTS = (1.0, 1.0, 1.0, 0.5, 0.2)
+"""W of v6: rank of P, A, rank of T, controller, log cost."""
+SUPPORT_WEIGHTS = (1.0, 0.5, 0.2)
+"""W of v7's support head: rank of P, controller, log cost."""
+CONCENTRATION_WEIGHTS = (1.0, 1.0)
+"""W of v7's concentration head: A, rank of T."""
+
+Coordinates = Callable[[Readouts, Counts, BoptrOptions], Features]
+"""Features of a cell, from its P and Q, its T and the options."""
+Scale = Callable[[Rule, At], Floats | Reason]
+"""ln alpha in every draw."""
+
+
+@dataclass(frozen=True, eq=False)
+class Heads(Curve):
+    """v7's prediction: the mean of P along two paths.
+
+    Attributes
+    ----------
+    support, concentration : Path
+        The path of each head.
+    """
+
+    support: Path
+    concentration: Path
+
+
+# ---- coordinates
+
+
+def first_finish(rule: Rule, model: str, benchmark: str) -> Counts | Reason:
+    """T counts of a cell's policies, shape (policies, budgets, draws).
+
+    Undefined where token counts, and so T, are unknown for any policy that is ranked or may be chosen.
+    """
+    return rule._keep(("T", rule.plan.models[model].base, benchmark), lambda: _first_finish(rule, model, benchmark))
+
+
+def _first_finish(rule: Rule, model: str, benchmark: str) -> Counts | Reason:
+    surface, base = rule.view.cohort.base(model, benchmark), rule.view.base(model, benchmark)
+    if surface is None or base is None:
+        return Reason("no_base")
+    counts = np.stack([rule.view.count(surface, benchmark, "T", name, rule.plan.budgets) for name in base.policies])
+    needed = np.union1d(base.autoregressive, selector.ranked_pool(base, rule.options))
+    return Reason("unknown_tokens") if np.isnan(counts[needed]).any() else counts
+
+
+def signed_axis(cell: Readouts, options: BoptrOptions) -> Array:
+    """A: rank of Q minus rank of P; positive where a policy concentrates, 0 at one sample.
+
+    Shape (policies, budgets, draws), in [-1, 1] on the percentile scale.
+    """
+    return selector.rank(cell.Q, cell, options) - selector.rank(cell.P, cell, options)
+
+
+def signed_features(cell: Readouts, T: Counts, options: BoptrOptions) -> Features:
+    """r6 = [rank(P), A, rank(T), ctrl, log cost]."""
+    ranks = [selector.rank(cell.P, cell, options), signed_axis(cell, options), selector.rank(T, cell, options)]
+    return Features(np.stack(ranks), selector.fixed_coordinates(cell, options), SIGNED_WEIGHTS)
+
+
+def support_features(cell: Readouts, T: Counts, options: BoptrOptions) -> Features:  # noqa: ARG001
+    """r_S = [rank(P), ctrl, log cost]."""
+    ranks = selector.rank(cell.P, cell, options)[None]
+    return Features(ranks, selector.fixed_coordinates(cell, options), SUPPORT_WEIGHTS)
+
+
+def concentration_features(cell: Readouts, T: Counts, options: BoptrOptions) -> Features:
+    """r_A = [A, rank(T)]."""
+    ranks = np.stack([signed_axis(cell, options), selector.rank(T, cell, options)])
+    return Features(ranks, np.empty((0, len(cell.policies))), CONCENTRATION_WEIGHTS)
+
+
+# ---- rules with other fits and other selectors
+
+
+class _Votes(Rule):
+    """The fits of a rule on Q in place of P, at the same exponents."""
+
+    def __init__(self, rule: Rule) -> None:
+        super().__init__(rule.view, rule.options, rule.exponents)
+        self.cohort_models, self._on_support = rule.cohort_models, rule
+
+    def cell(self, model: str, benchmark: str) -> tuple[Readouts, Counts] | Reason:
+        """Base and RL with Q where the fits read P."""
+        base, target = self.view.base(model, benchmark), self.view.target(model, benchmark, "Q")
+        if base is None:
+            return Reason("no_base")
+        return Reason("no_rl") if target is None else (replace(base, P=base.Q), target)
+
+    def beta(self, benchmark: str) -> Floats:
+        """beta_g is shared by all variants and heads."""
+        return self._on_support.beta(benchmark)
+
+
+class _Head(Rule):
+    """A rule with a selector of its own coordinates, and the fits of this rule or of another one."""
+
+    def __init__(self, rule: Rule, fits: Rule, coordinates: Coordinates) -> None:
+        super().__init__(rule.view, rule.options, rule.exponents)
+        self.cohort_models = rule.cohort_models
+        self._rule, self._fits, self._coordinates = rule, fits, coordinates
+
+    def beta(self, benchmark: str) -> Floats:
+        return self._fits.beta(benchmark)
+
+    def log_alpha(self, model: str, benchmark: str) -> Floats | Reason:
+        return self._fits.log_alpha(model, benchmark)
+
+    def smooth(self, model: str, benchmark: str, pool: PoolName = "ar") -> Fit | Reason:
+        return self._fits.smooth(model, benchmark, pool)
+
+    def select(self, model: str, benchmark: str, path: Ints) -> Ints | Reason:
+        for cell in ((model, benchmark), self.anchor):
+            stops = first_finish(self._rule, *cell)
+            if isinstance(stops, Reason):
+                return stops
+        return super().select(model, benchmark, path)
+
+    def _features(self, model: str, benchmark: str) -> Features:
+        base, stops = self.view.base(model, benchmark), first_finish(self._rule, model, benchmark)
+        assert base is not None and not isinstance(stops, Reason)
+        return self._coordinates(base, stops, self.options)
+
+
+def _signed(rule: Rule) -> Rule:
+    return rule._keep("v6", lambda: _Head(rule, rule, signed_features))
+
+
+def _support(rule: Rule) -> Rule:
+    return rule._keep("v7 support", lambda: _Head(rule, rule, support_features))
+
+
+def _votes(rule: Rule) -> Rule:
+    return rule._keep("votes", lambda: _Votes(rule))
+
+
+def _concentration(rule: Rule) -> Rule:
+    return rule._keep("v7 concentration", lambda: _Head(rule, _votes(rule), concentration_features))
+
+
+# ---- scales
+
+
+def one_anchor(rule: Rule, at: At) -> Floats | Reason:
+    """Scale of the anchor: ln alpha fitted on the anchor cell in its regime, mu_g in the others; delta = 0."""
+    if rule.regime(at.benchmark) != rule.regime(rule.plan.anchor_benchmark):
+        return rule.mu(at.benchmark)
+    return rule.log_alpha(*rule.anchor)
+
+
+def own_pair(rule: Rule, at: At) -> Floats | Reason:
+    """Scale of each model: mu_g + delta_m, delta_m from the model's own pair on the anchor benchmark."""
+    delta = rule.delta(at.model)
+    return delta if isinstance(delta, Reason) else rule.mu(at.benchmark) + delta
+
+
+# ---- variants
+
+
+def shared_core(rule: Rule, at: At, scale: Scale) -> Prediction:
+    """v5: the paper's rule."""
+    return _along(rule, at, scale)
+
+
+def signed(rule: Rule, at: At, scale: Scale) -> Prediction:
+    """v6: v5's scale, and a selector on rank(P), the signed axis A and rank(T)."""
+    return _along(_signed(rule), at, scale)
+
+
+def decoupled(rule: Rule, at: At, scale: Scale) -> Prediction:
+    """v7: the mean of P along the paths of a support head (fitted on P) and a concentration head (fitted on Q)."""
+    support, concentration = (_along(head, at, scale) for head in (_support(rule), _concentration(rule)))
+    if isinstance(support, Reason):
+        return support
+    if isinstance(concentration, Reason):
+        return concentration
+    base, draws = rule.view.base(*at.cell), rule.view.draws
+    mean: Counts = np.mean([curve(head, base, draws) for head in (support, concentration)], axis=0)
+    return Heads(mean, support, concentration)
+
+
+def _along(rule: Rule, at: At, scale: Scale) -> Path | Reason:
+    log_alpha = scale(rule, at)
+    return log_alpha if isinstance(log_alpha, Reason) else rule.path(*at.cell, log_alpha)
+
+
+_TIER = {tier.key: tier for tier in TIERS}
+_OWN, _ANCHOR = "own pair on the anchor benchmark; cohort through μ", "anchor, anchor benchmark"
+VARIANT_TIERS = (
+    replace(_TIER["H6"], key="per-budget oracle", label="per-budget oracle"),
+    replace(_TIER["H7"], key="smooth path", label="smooth path"),
+    Tier("v5", "v5 shared-core", "rule", _OWN, partial(shared_core, scale=own_pair)),
+    Tier("v6", "v6 signed SAT", "rule", _OWN, partial(signed, scale=own_pair)),
+    Tier("v7", "v7 axis-decoupled", "rule", _OWN + "; P and Q", partial(decoupled, scale=own_pair)),
+    Tier("v5-anchor", "v5 shared-core, one anchor", "rule", _ANCHOR, partial(shared_core, scale=one_anchor)),
+    Tier("v6-anchor", "v6 signed SAT, one anchor", "rule", _ANCHOR, partial(signed, scale=one_anchor)),
+    Tier(
+        "v7-anchor",
+        "v7 axis-decoupled, one anchor",
+        "rule",
+        _ANCHOR + "; P and Q",
+        partial(decoupled, scale=one_anchor),
+    ),
+)
+"""v5 is V3 and MAIN of the other tables; v5-anchor is B0 with ``b0: anchor_alpha``. The oracles are H6 and H7."""
+
+
+def variant_table() -> pl.DataFrame:
+    """What each variant is, in the columns of the paper's table; measured numbers are joined on the tier columns.
+
+    Returns
+    -------
+    polars.DataFrame
+        ``rule, state, parameters, use, interpretation``; ``tier`` with own pairs and ``tier_anchor`` with the anchor's
+        scale alone: keys of ``VARIANT_TIERS``, null where there is no such tier.
+    """
+    columns = ("rule", "state", "parameters", "use", "interpretation", "tier", "tier_anchor")
+    return pl.DataFrame(_TABLE, dict.fromkeys(columns, pl.String()), orient="row")
+
+
+_TABLE = [
+    (
+        "Per-budget oracle",
+        "scalar metric",
+        "high: π and n at every budget",
+        "bound",
+        "Smallest error of any operating point, budget by budget; chosen on the curve that it is scored on.",
+        "per-budget oracle",
+        None,
+    ),
+    (
+        "Smooth path",
+        "metric-specific",
+        "medium: α, β and π of every cell",
+        "diagnostic",
+        "Smallest error of one policy along one power law; chosen on the curve that it is scored on.",
+        "smooth path",
+        None,
+    ),
+    (
+        "v5 shared-core",
+        "[P,Q] (the paper's table: [P,Q,T])",
+        "low-medium: 1 scale, 5 prototype coordinates",
+        "main diagnostic",
+        "The rule of the other tables.",
+        "v5",
+        "v5-anchor",
+    ),
+    (
+        "v6 signed SAT",
+        "[S,A,T]",
+        "medium: 1 scale, 5 prototype coordinates, one of them signed",
+        "ablation",
+        "v5 with a signed sharpening-expansion axis and first finish in place of P − Q and Q.",
+        "v6",
+        "v6-anchor",
+    ),
+    (
+        "v7 axis-decoupled",
+        "[S,A,T]",
+        "high: 2 scales, 3 + 2 prototype coordinates of two policies",
+        "ablation",
+        "Separate selectors and scales for support (fitted on P) and concentration (fitted on Q); mean of both curves.",
+        "v7",
+        "v7-anchor",
+    ),
+    (
+        "v8-H planned",
+        "[P,Q,T] + adapter",
+        "low-medium",
+        "none",
+        "A plan without a formula; not implemented.",
+        None,
+        None,
+    ),
+]
+
+
+# ---- what the fits identify
+
+
+SCALES = {
+    "model": pl.String(),
+    "readout": pl.String(),
+    "alpha": pl.Float64(),
+    "alpha_lo": pl.Float64(),
+    "alpha_hi": pl.Float64(),
+    "reason": pl.String(),
+}
+HEADS = {
+    "tier": pl.String(),
+    "model": pl.String(),
+    "benchmark": pl.String(),
+    "head": pl.String(),
+    "policy": pl.String(),
+    "alpha": pl.Float64(),
+    "beta": pl.Float64(),
+    "path": pl.String(),
+    "reason": pl.String(),
+}
+
+
+def variant_scales(rule: Rule) -> pl.DataFrame:
+    """The fitted alpha of every model on the anchor benchmark, on P (v5, v6, v7's support head) and on Q (v7's other).
+
+    Parameters
+    ----------
+    rule : Rule
+        On the sample view.
+
+    Returns
+    -------
+    polars.DataFrame
+        ``model``; ``readout``, P or Q; ``alpha``; ``alpha_lo`` and ``alpha_hi``, the smallest and the largest alpha of
+        the grid with the same error, under any policy of the pool; ``reason``, a code of ``rule.REASONS`` or null.
+    """
+    benchmark = rule.plan.anchor_benchmark
+    beta = float(rule.beta(benchmark)[0])
+    rows: list[dict[str, Any]] = []
+    for model in rule.plan.models:
+        for readout, fits in (("P", rule), ("Q", _votes(rule))):
+            row = {"model": model, "readout": readout}
+            cell, log_alpha = fits.cell(model, benchmark), fits.log_alpha(model, benchmark)
+            if isinstance(cell, Reason) or isinstance(log_alpha, Reason):
+                rows.append({**row, "reason": "no_calibration"})
+                continue
+            base, target = cell
+            grid = rule.lattice(beta)
+            error = fit.path_errors(fit.errors(base.P[base.autoregressive], target), grid.paths).min(axis=1)[:, 0]
+            same = grid.alpha[error[grid.path] <= error.min() + fit.SAME]
+            rows.append({**row, "alpha": float(np.exp(log_alpha[0])), "alpha_lo": same.min(), "alpha_hi": same.max()})
+    return pl.DataFrame(rows, SCALES)
+
+
+def variant_heads(rule: Rule) -> pl.DataFrame:
+    """The two heads of v7 in every cell, one row per head, at both levels of information.
+
+    Parameters
+    ----------
+    rule : Rule
+        On the sample view.
+
+    Returns
+    -------
+    polars.DataFrame
+        ``tier``, ``model``, ``benchmark``; ``head``, support or concentration; its ``policy``, ``alpha``, ``beta`` and
+        ``path`` N(b); ``reason``, a code of ``rule.REASONS`` or null.
+    """
+    rows: list[dict[str, Any]] = []
+    for tier in VARIANT_TIERS:
+        if not tier.key.startswith("v7"):
+            continue
+        for model, benchmark in study_cells(rule.plan):
+            found = tier.predict(rule, At(model, benchmark))
+            base = rule.view.base(model, benchmark)
+            for head in ("support", "concentration"):
+                row = {"tier": tier.key, "model": model, "benchmark": benchmark, "head": head}
+                if isinstance(found, Reason):
+                    rows.append({**row, "reason": found.code})
+                    continue
+                assert isinstance(found, Heads) and base is not None
+                rows.append({**row, **_head_row(getattr(found, head), base, tuple(rule.plan.budgets))})
+    return pl.DataFrame(rows, HEADS)
+
+
+def _head_row(path: Path, base: Readouts, budgets: tuple[int, ...]) -> dict[str, Any]:
+    assert path.alpha is not None and path.beta is not None
+    return {
+        "policy": base.policies[int(path.policy[0, 0])],
+        "alpha": float(path.alpha[0]),
+        "beta": float(path.beta[0]),
+        "path": path_text(path, budgets),
+    }
