@@ -51,8 +51,10 @@ def test_policies_that_search_do_not_raise_p_max() -> None:
 
 
 def test_a_budget_exactly_tau_below_the_last_is_within_it() -> None:
-    rule = Planted({"m": Pair(pool((400, 480, 480, 480, 500)))})
-    assert features(rule, "m")[3] == pytest.approx(1.0)
+    """And a knee exactly between two budgets is exactly there, since the rule rounds halves up."""
+    pairs = {"m": Pair(pool((400, 480, 480, 480, 500))), "n": Pair(pool((200, 320, 440, 520, 560)))}
+    knees = [features(Planted(pairs), name)[3] for name in pairs]
+    assert knees == pytest.approx([1.0, 3.5], abs=5e-10)
 
 
 def test_solved_at_once_leaves_no_headroom() -> None:

@@ -14,7 +14,6 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from searchlens.boptr.fit import GUARD
 from searchlens.boptr.knee import knee
 from searchlens.boptr.rule import Reason, Rule
 from searchlens.uncertainty import Floats
@@ -70,13 +69,13 @@ def fingerprint(rule: Rule, model: str, tau: float | None = None) -> Fingerprint
         return Reason("no_rltrain")
     if rule.plan.default_policy not in base.index:
         return Reason("policy_missing")
-    draws, P = rule.view.draws, base.P.astype(float) / rule.view.total(split)
+    draws, total, P = rule.view.draws, rule.view.total(split), base.P.astype(float)
     default = np.broadcast_to(P[base.index[rule.plan.default_policy]], (rule.view.levels, draws))
-    p_max = np.broadcast_to(P[base.autoregressive, -1].max(axis=0), draws)
-    p0 = default[0]
+    p_max = np.broadcast_to(P[base.autoregressive, -1].max(axis=0), draws) / total
+    p0 = default[0] / total
     headroom = p_max - p0 if rule.options.headroom == "pmax_minus_p0" else 1 - p0
     with np.errstate(invalid="ignore"):
         u = np.sqrt((1 - p0) * headroom)
-    # A budget that is exactly tau below is within it, whatever its rounding.
-    tolerance = (rule.options.tau if tau is None else tau) + GUARD
-    return Fingerprint(p_max, p0, u, np.log2(knee(default, rule.plan.budgets, tolerance)))
+    # In questions: a knee exactly halfway between two budgets must stay there, since round_B puts halves up.
+    missed = round((rule.options.tau if tau is None else tau) * total, 6)
+    return Fingerprint(p_max, p0, u, np.log2(knee(default, rule.plan.budgets, missed)))

@@ -1,0 +1,161 @@
+"""How much RL a scale needs: alpha from Base features alone (Z0), or from one anchor and Base features (Z1).
+
+Paper, appendix "RL-information budget frontier". A prior is a scale f read from the model's fingerprint on
+base@rltrain: f = 2^(4u), which spans the budgets 1 to 16, or f = N*. ``FRONTIER_TIERS`` are the main rows,
+``sweep_tiers`` the rows over lambda and tau, ``probe`` is the regression of ln alpha_math on P_max@16.
+
+"No RL" is true of alpha alone: beta_g and the selector's prototype come from RL in every row, and with the cohort's own
+exponents so does mu_g outside math.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Literal
+
+import numpy as np
+import polars as pl
+
+from searchlens.boptr.fingerprint import fingerprint
+from searchlens.boptr.options import LN2, BoptrOptions
+from searchlens.boptr.rule import Reason, Rule, mean_log_alpha
+from searchlens.boptr.tiers import At, Prediction, Tier
+from searchlens.uncertainty import Floats
+
+Prior = Literal["u", "N*"]
+PRIORS: tuple[Prior, ...] = ("u", "N*")
+
+
+def log_prior(rule: Rule, model: str, prior: Prior, tau: float | None = None) -> Floats | Reason:
+    """Ln f of a model, shape (draws,).
+
+    Parameters
+    ----------
+    rule : Rule
+    model : str
+    prior : {"u", "N*"}
+        f = 2^(u log2 max(B)), which is 1 where Base solves everything at once; or the saturation knee.
+    tau : float, optional
+        Tolerance of N*; option ``tau`` when None.
+
+    Returns
+    -------
+    ndarray or Reason
+        From ``fingerprint``, or ``non_finite_alpha`` where f is undefined in any draw.
+    """
+    found = fingerprint(rule, model, tau)
+    if isinstance(found, Reason):
+        return found
+    position = (rule.view.levels - 1) * found.u if prior == "u" else found.log2_n_star
+    return LN2 * position if np.isfinite(position).all() else Reason("non_finite_alpha")
+
+
+def zero_rl(rule: Rule, at: At, prior: Prior, tau: float | None = None) -> Prediction:
+    """Z0: alpha_math = f_m; elsewhere mu_g + delta_m with delta_m = ln f_m - its mean over the cohort."""
+    own = log_prior(rule, at.model, prior, tau)
+    if isinstance(own, Reason):
+        return own
+    if _anchored(rule, at.benchmark):
+        return rule.path(*at.cell, own)
+    cohort = [
+        value for name in rule.cohort_models if not isinstance(value := log_prior(rule, name, prior, tau), Reason)
+    ]
+    if not cohort:
+        return Reason("too_few_models")
+    return rule.path(*at.cell, rule.mu(at.benchmark) + own - mean_log_alpha(np.stack(cohort)))
+
+
+def one_anchor(rule: Rule, at: At, prior: Prior, weight: float = 1.0, tau: float | None = None) -> Prediction:
+    """Z1: ln alpha_m = ln alpha_anchor + lambda (ln f_m - ln f_anchor), alpha_anchor as in B0.
+
+    ``weight`` is lambda; with 0 it is B0 wherever the prior is known.
+    """
+    own, reference = (log_prior(rule, name, prior, tau) for name in (at.model, rule.plan.anchor_model))
+    scale = _anchor_scale(rule, at.benchmark)
+    if isinstance(own, Reason):
+        return own
+    if isinstance(reference, Reason):
+        return reference
+    return scale if isinstance(scale, Reason) else rule.path(*at.cell, scale + weight * (own - reference))
+
+
+def _anchored(rule: Rule, benchmark: str) -> bool:
+    """Whether a benchmark is in the regime that alpha is fitted in."""
+    return rule.regime(benchmark) == rule.regime(rule.plan.anchor_benchmark)
+
+
+def _anchor_scale(rule: Rule, benchmark: str) -> Floats | Reason:
+    """Ln alpha of B0: the anchor's in its regime, mu_g elsewhere (option ``b0``)."""
+    if rule.options.b0 == "cohort_mu" or not _anchored(rule, benchmark):
+        return rule.mu(benchmark)
+    return rule.log_alpha(*rule.anchor)
+
+
+_NO_RL, _ONE = "none for α", "anchor, anchor benchmark"
+
+FRONTIER_TIERS = (
+    Tier("Z0-u", "Z0-u (log2 prior)", "frontier", _NO_RL, partial(zero_rl, prior="u")),
+    Tier("Z0-N*", "Z0-N* (τ=0.02)", "frontier", _NO_RL, partial(zero_rl, prior="N*")),
+    Tier("Z1-u", "Z1-u (λ=1.0)", "frontier", _ONE, partial(one_anchor, prior="u")),
+    Tier("Z1-N*", "Z1-N* (λ=1.0)", "frontier", _ONE, partial(one_anchor, prior="N*")),
+)
+
+
+def sweep_tiers(options: BoptrOptions) -> tuple[Tier, ...]:
+    """Z1 at every lambda, and both N* rows at every tau; the one that does not move is as in the main rows."""
+    blends = [
+        (f"Z1-{prior} λ={weight:g}", _ONE, partial(one_anchor, prior=prior, weight=weight))
+        for prior in PRIORS
+        for weight in options.lambdas
+    ]
+    knees = [
+        row
+        for tau in options.taus
+        for row in (
+            (f"Z0-N* τ={tau:g}", _NO_RL, partial(zero_rl, prior="N*", tau=tau)),
+            (f"Z1-N* τ={tau:g}", _ONE, partial(one_anchor, prior="N*", tau=tau)),
+        )
+    ]
+    return tuple(Tier(key, key, "frontier", rl, predict) for key, rl, predict in (*blends, *knees))
+
+
+_PROBE = {
+    "n": pl.Int64,
+    **dict.fromkeys(("intercept", "slope", "slope_lo", "slope_hi"), pl.Float64),
+    **dict.fromkeys(("r", "r_lo", "r_hi"), pl.Float64),
+    "reason": pl.String,
+}
+
+
+def probe(rule: Rule) -> pl.DataFrame:
+    """Ordinary least squares of ln alpha_math on P_max@16 of base@rltrain over the cohort's models, on the sample.
+
+    Returns
+    -------
+    DataFrame
+        One row: n models; intercept; slope with its t interval; Pearson r with its Fisher z interval, null with fewer
+        than four models; reason. Everything is undefined with fewer than three models (``too_few_models``), or where
+        either side is the same for all of them (``constant``).
+    """
+    from scipy import stats
+
+    points = []
+    for name in rule.cohort_models:
+        alpha, found = rule.log_alpha(name, rule.plan.anchor_benchmark), fingerprint(rule, name)
+        if not isinstance(alpha, Reason) and not isinstance(found, Reason):
+            points.append((found.p_max[0], alpha[0]))
+    n = len(points)
+    if n < 3:
+        return pl.DataFrame([{"n": n, "reason": "too_few_models"}], _PROBE)
+    x, y = np.array(points).T
+    if min(np.ptp(x), np.ptp(y)) <= 1e-9:
+        return pl.DataFrame([{"n": n, "reason": "constant"}], _PROBE)
+    confidence = rule.options.confidence
+    line = stats.linregress(x, y)
+    half = line.stderr * stats.t.ppf(0.5 + confidence / 2, n - 2)
+    row = {"n": n, "intercept": line.intercept, "slope": line.slope, "slope_lo": line.slope - half}
+    row |= {"slope_hi": line.slope + half, "r": line.rvalue}
+    if n > 3:
+        interval = stats.pearsonr(x, y).confidence_interval(confidence)
+        row |= {"r_lo": interval.low, "r_hi": interval.high}
+    return pl.DataFrame([row], _PROBE)
