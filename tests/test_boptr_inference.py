@@ -1,0 +1,208 @@
+"""Means over cells, intervals of absolute errors, tests over models: against known truth and other programs."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from scipy import stats
+from statsmodels.stats.multitest import multipletests
+
+from searchlens.boptr.inference import (
+    common,
+    contrast,
+    corrected,
+    holm,
+    interval,
+    macro,
+    micro,
+    model_bootstrap,
+    permutation_p,
+    sign_flip_test,
+    sign_test,
+    split_half,
+)
+
+
+def rng(seed: int = 0) -> np.random.Generator:
+    return np.random.default_rng(seed)
+
+
+ERRORS = {
+    ("a", "x"): np.array([1.0, 10.0]),
+    ("a", "y"): np.array([3.0, 30.0]),
+    ("b", "x"): np.array([8.0, 80.0]),
+}
+
+
+def test_macro_weighs_models_and_micro_weighs_cells_alike() -> None:
+    np.testing.assert_allclose(macro(ERRORS), [(2 + 8) / 2, (20 + 80) / 2])
+    np.testing.assert_allclose(micro(ERRORS), [4, 40])
+    with pytest.raises(ValueError, match="no cells"):
+        macro({})
+
+
+def test_rows_are_compared_on_common_cells_only() -> None:
+    other = {("b", "x"): np.zeros(2), ("a", "y"): np.ones(2), ("c", "x"): np.ones(2)}
+    a, b = common(ERRORS, other)
+    assert list(a) == list(b) == [("a", "y"), ("b", "x")]
+    assert a["b", "x"][0] == 8 and b["b", "x"][0] == 0
+
+
+# ---- absolute errors
+
+
+def replicates(truth: np.ndarray, error: np.ndarray, count: int = 300, draws: int = 400) -> np.ndarray:
+    """Bootstrap draws of cells (replicates, cells, budgets, 1 + draws): normal noise, correlated .7 between budgets."""
+    cells, budgets = truth.shape
+    lag = np.abs(np.arange(budgets)[:, None] - np.arange(budgets))
+    half = np.linalg.cholesky(0.7**lag)
+    noise = np.einsum("bc,rmcd->rmbd", half, rng(1).standard_normal((count, cells, budgets, 1 + draws)))
+    noise *= error[:, :, None]
+    seen = truth + noise[..., 0]
+    return np.concatenate([seen[..., None], seen[..., None] + noise[..., 1:]], axis=-1)
+
+
+def rows(signed: np.ndarray, kind: str) -> np.ndarray:
+    """Draws of the row mean of every replicate, plain or corrected."""
+    if kind == "percentile":
+        return np.abs(signed).mean(axis=(1, 2))
+    return np.array([np.mean([corrected(cell) for cell in cells], axis=0) for cells in signed])
+
+
+def coverage(truth: np.ndarray, error: np.ndarray, kind: str) -> float:
+    draws = rows(replicates(truth, error), kind)
+    lo, hi = interval(draws, kind=kind)  # type: ignore[arg-type]
+    aim = np.abs(truth).mean()
+    return float(((lo <= aim) & (aim <= hi)).mean())
+
+
+ERROR = np.array([[1.7], [5.0], [3.4], [2.0]]) * np.ones(5)
+MIXED = np.array([[0.0], [6.0], [-3.0], [2.0]]) + np.array([-2.0, -1, 0, 1, 2])
+
+
+@pytest.mark.parametrize(
+    ("truth", "error", "least"),
+    [
+        (MIXED, ERROR, 0.92),
+        (np.full((4, 5), 3.0), ERROR, 0.92),
+        (np.tile(MIXED, (3, 1)), np.tile(ERROR, (3, 1)), 0.88),
+    ],
+    ids=["one-model", "even", "three-models"],
+)
+def test_centred_interval_of_corrected_errors_covers_the_truth(
+    truth: np.ndarray, error: np.ndarray, least: float
+) -> None:
+    """Nominal 95%. What bias is left adds up over cells: a row of twelve errors of the noise's size covers about 90%."""
+    assert least <= coverage(truth, error, "centred") <= 0.98
+
+
+def test_percentile_interval_of_a_row_of_small_errors_misses_the_truth() -> None:
+    """Why the corrected one exists: bias adds up over cells while the interval shrinks."""
+    assert coverage(np.tile(MIXED, (3, 1)), np.tile(ERROR, (3, 1)), "percentile") < 0.5
+
+
+@pytest.mark.parametrize(("size", "bias"), [(0.0, 0.467), (1.5, -0.092), (5.0, 0.0)])
+def test_bias_of_the_corrected_error_is_the_documented_one(size: float, bias: float) -> None:
+    """In standard errors, against 100,000 samples; the plain error is off by 0.80 at zero."""
+    seen = size + rng(2).standard_normal(100_000)
+    # Budgets play the part of independent samples; two antithetic draws give each the standard error 1.
+    step = np.sqrt(3) / 2
+    draws = np.stack([seen, seen - step, seen + step, seen - step, seen + step], axis=1)
+    assert corrected(draws)[0] - size == pytest.approx(bias, abs=0.02)
+
+
+def test_corrected_error_without_noise_is_the_error() -> None:
+    """A path that is right in every draw, and budgets that do not count."""
+    signed = np.array([[2.0] * 5, [-4.0] * 5, [90.0] * 5])
+    np.testing.assert_allclose(corrected(signed, np.array([[False], [False], [True]])), 3.0)
+    np.testing.assert_allclose(corrected(np.zeros((2, 5))), 0.0)
+    np.testing.assert_allclose(corrected(np.array([[-1.0], [3.0]])), 2.0)
+
+
+def test_split_half_is_zero_for_equal_curves_and_the_error_for_different_ones() -> None:
+    noise = rng(3).standard_normal((2, 5, 20_000))
+    assert split_half(*noise) == pytest.approx(0, abs=0.02)
+    far = np.array([6.0, -6, 8, -10, 5])[:, None]
+    assert split_half(*(far + noise)) == pytest.approx(7, abs=0.02)
+    near = stats.norm.cdf(1) * 2 - 1
+    assert split_half(*(1 + noise)) == pytest.approx(near, abs=0.02)
+    assert np.isnan(split_half(np.empty((5, 0)), np.empty((5, 0))))
+
+
+def test_interval_leaves_the_point_out_of_the_quantiles() -> None:
+    draws = np.concatenate([[1e6], np.linspace(0, 100, 1001)])
+    assert interval(draws) == pytest.approx((2.5, 97.5))
+    assert interval(draws, 0.9, "centred") == pytest.approx((1e6 - 45, 1e6 + 45))
+    assert np.isnan(interval([3.0, 3.0])).all()
+
+
+# ---- over models
+
+
+@pytest.mark.parametrize("models", [5, 7, 10])
+def test_sign_flips_match_scipy(models: int) -> None:
+    values = rng(models).normal(0.7, 1, models)
+    theirs = stats.permutation_test(
+        (values,), np.mean, permutation_type="samples", n_resamples=np.inf, alternative="two-sided"
+    )
+    assert sign_flip_test(values) == pytest.approx(theirs.pvalue)
+
+
+def test_sign_flip_floor_and_degenerate_cases() -> None:
+    assert sign_flip_test([1.0, 2, 3, 4, 5, 6, 7]) == 2 / 2**7
+    assert sign_flip_test(np.zeros(4)) == 1
+    assert sign_flip_test([3.0]) == 1
+    assert np.isnan(sign_flip_test([]))
+
+
+def test_many_models_are_sampled_and_agree_with_the_t_test() -> None:
+    values = rng(5).normal(0.4, 1, 40)
+    assert sign_flip_test(values) == pytest.approx(stats.ttest_1samp(values, 0).pvalue, abs=0.01)
+    assert sign_flip_test(np.full(40, 1.0), flips=99) == 1 / 100
+
+
+def test_sign_test_drops_zeros() -> None:
+    assert sign_test([1.0, 2, 3, 0, 0]) == pytest.approx(2 / 8)
+    assert sign_test([0.0, 0]) == 1
+    assert np.isnan(sign_test([]))
+
+
+def test_model_bootstrap_is_the_interval_of_the_mean() -> None:
+    values = rng(6).normal(2, 1, 200)
+    half = 1.96 * values.std() / np.sqrt(200)
+    assert model_bootstrap(values) == pytest.approx((values.mean() - half, values.mean() + half), abs=0.02)
+    assert np.isnan(model_bootstrap([1.0])).all()
+
+
+def test_holm_matches_statsmodels_and_passes_over_nan() -> None:
+    p = np.array([0.01, 0.04, 0.03, 0.5, 0.012])
+    ours = holm(np.insert(p, 2, np.nan))
+    np.testing.assert_allclose(np.delete(ours, 2), multipletests(p, method="holm")[1])
+    assert np.isnan(ours[2])
+
+
+def test_permutation_p_counts_the_true_pairing_and_ties() -> None:
+    assert permutation_p([1.0, 2, 3, 4]) == 1 / 4
+    assert permutation_p([2.0, 2, 1, 4, np.nan]) == 3 / 4
+    assert np.isnan(permutation_p([np.nan, 1.0]))
+
+
+def test_contrast_of_rows_is_paired() -> None:
+    """Shared noise cancels: the interval is that of the difference, not of two independent rows."""
+    shared = rng(7).normal(0, 5, 2001)
+    own = rng(8).normal(0, 0.5, (3, 2001))
+    a = {(f"m{i}", "x"): 6 + shared + own[i] - own[i, 0] - shared[0] for i in range(3)}
+    b = dict.fromkeys(a, 5 + shared - shared[0]) | {("m9", "x"): shared}
+    found = contrast(a, b)
+    assert (found.models, found.cells, found.differing) == (3, 3, 3)
+    assert found.difference == pytest.approx(1)
+    assert found.hi - found.lo == pytest.approx(2 * 1.96 * 0.5 / np.sqrt(3), rel=0.1)
+    assert found.p == 2 / 2**3
+    same = contrast(a, a)
+    assert (same.difference, same.lo, same.hi, same.p, same.differing) == (0, 0, 0, 1, 0)
+
+
+def test_contrast_without_common_cells_is_undefined() -> None:
+    found = contrast({("a", "x"): np.zeros(3)}, {("b", "x"): np.zeros(3)})
+    assert np.isnan([found.difference, found.lo, found.hi, found.p]).all()
+    assert found.cells == 0
