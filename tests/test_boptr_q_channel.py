@@ -1,0 +1,181 @@
+"""The Q channel on hand-made cells: 20 questions, budgets 1, 2, 4."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+import polars as pl
+import pytest
+
+from searchlens.boptr.cohort import Benchmark, Cohort, CohortPlan, Model, Surface
+from searchlens.boptr.options import BoptrOptions
+from searchlens.boptr.q_channel import q_channel, q_policy, q_summary
+from searchlens.boptr.rule import Rule
+from searchlens.boptr.view import Readouts, bootstrap_view, sample_view
+from searchlens.errors import InputError
+
+N = 20
+BUDGETS = (1, 2, 4)
+RL = "topp0.95_t1.0"
+Curves = Mapping[str, tuple[Sequence[int], Sequence[int]]]
+"""Policy to its counts of P and of Q at the budgets."""
+
+
+def _surface(curves: Curves) -> Surface:
+    """The first so many of the questions are solved at each point."""
+    credit = {
+        metric: np.array([np.arange(N) < count for pair in curves.values() for count in pair[i]], np.float32)
+        for metric, i in (("P", 0), ("Q", 1), ("T", 0))
+    }
+    points = {(name, n): i for i, (name, n) in enumerate((name, n) for name in curves for n in BUDGETS)}
+    return Surface(np.arange(N, dtype=np.uint32), points, credit, dict.fromkeys(curves, 100.0), pl.DataFrame())
+
+
+def _cohort(base: Curves, rl: Sequence[int], **more: tuple[Curves, Sequence[int]]) -> Cohort:
+    """Benchmark ``math`` with these Q curves, and further benchmarks."""
+    cells = {"math": (base, rl), **more}
+    plan = CohortPlan(
+        "m",
+        "math",
+        {"m": Model("m-base", "m-rl")},
+        {name: Benchmark("math" if name == "math" else "nonmath") for name in [*cells, "absent"]},
+        RL,
+        BUDGETS,
+    )
+    surfaces = {}
+    for name, (ours, target) in cells.items():
+        surfaces["m-base", name] = _surface(ours)
+        surfaces["m-rl", name] = _surface({RL: ((N, N, N), target)})
+    return Cohort(plan, surfaces)
+
+
+def _frame(cohort: Cohort, draws: int = 50, **options: object) -> pl.DataFrame:
+    chosen = BoptrOptions(**options)  # type: ignore[arg-type]
+    return q_channel(Rule(sample_view(cohort), chosen), bootstrap_view(cohort, draws, 1))
+
+
+def _row(frame: pl.DataFrame, benchmark: str = "math", pool: str = "ar") -> dict[str, object]:
+    return frame.row(by_predicate=(pl.col("benchmark") == benchmark) & (pl.col("pool") == pool), named=True)
+
+
+def _readouts(P: Sequence[int], Q: Sequence[int], tokens: Sequence[float], search: Sequence[bool]) -> Readouts:
+    counts = [np.repeat(np.array(part, np.float32)[:, None, None], len(BUDGETS), axis=1) for part in (P, Q)]
+    return Readouts(("c", "b", "a"), np.array(search), *counts, np.array(tokens))
+
+
+@pytest.mark.parametrize(
+    ("P", "Q", "tokens", "search", "expected"),
+    [
+        pytest.param((16, 12, 12), (10, 11, 8), (1, 1, 1), (0, 0, 0), "b", id="0.35, 0.525, 0.3 before the equal cost"),
+        pytest.param((12, 12, 12), (10, 10, 10), (1, 1, 1), (0, 0, 0), "a", id="tie by name, not by pool order"),
+        pytest.param((12, 12, 12), (10, 10, 10), (5, 5, 10), (0, 0, 0), "b", id="the dearest loses a tie"),
+        pytest.param((12, 12, 12), (10, 10, 12), (1, 1, 1), (0, 0, 1), "b", id="searches are no candidates"),
+        pytest.param((12, 20, 12), (10, 11, 9), (1, 1, 1), (0, 0, 0), "c", id="a large P - Q outweighs one more vote"),
+    ],
+)
+def test_policy_by_hand(P, Q, tokens, search, expected):
+    base = _readouts(P, Q, tokens, [bool(s) for s in search])
+    assert base.policies[int(q_policy(base, N, BoptrOptions())[0])] == expected
+
+
+def test_policy_reads_the_largest_budget():
+    base = _readouts((12, 12, 12), (10, 10, 10), (1, 1, 1), (False, False, False))
+    base.Q[0, 0] = 12
+    assert base.policies[int(q_policy(base, N, BoptrOptions())[0])] == "a"
+    base.Q[0, -1] = 11
+    assert base.policies[int(q_policy(base, N, BoptrOptions())[0])] == "c"
+
+
+def test_constant_path_is_fitted_with_its_interval():
+    """beta^Q = 0: the RL curve lies at Base's N = 2 throughout, and every alpha in [sqrt 2, sqrt 8) says so."""
+    row = _row(_frame(_cohort({"temp_0.7": ((12, 14, 16), (9, 11, 15))}, (11, 11, 11))))
+    assert row["path"] == "2/2/2"
+    assert row["mech_q"] == pytest.approx(0)
+    assert row["beta_q"] == 0
+    assert (row["alpha_lo"], row["alpha_hi"]) == pytest.approx((2**0.5, 2**1.5))
+    assert row["alpha_lo"] <= row["alpha_q"] < row["alpha_hi"]
+    assert row["rl"].startswith("own cell")
+
+
+def test_alpha_at_the_cap_has_no_upper_end():
+    row = _row(_frame(_cohort({"temp_0.7": ((12, 14, 16), (9, 11, 12))}, (14, 14, 14))))
+    assert row["path"] == "4/4/4"
+    assert row["alpha_hi"] == np.inf
+    assert row["mech_q"] == pytest.approx(100 * 2 / N)
+
+
+def test_exponent_of_a_named_benchmark_only():
+    """beta^Q = 1 follows N = b where it is named; the other benchmark keeps a constant budget."""
+    rising = ({"temp_0.7": ((12, 14, 16), (9, 11, 15))}, (9, 11, 15))
+    frame = _frame(_cohort(*rising, gpqa=rising), q_beta={"gpqa": 1.0})
+    assert _row(frame, "gpqa")["path"] == "1/2/4"
+    assert _row(frame, "gpqa")["mech_q"] == pytest.approx(0)
+    assert _row(frame)["path"] == "2/2/2"
+    assert _row(frame)["mech_q"] == pytest.approx(100 * (2 + 0 + 4) / 3 / N)
+
+
+def test_unknown_benchmark_in_q_beta():
+    with pytest.raises(InputError, match="gpqb"):
+        _frame(_cohort({"temp_0.7": ((9, 9, 9), (9, 9, 9))}, (9, 9, 9)), q_beta={"gpqb": 0.6})
+
+
+@pytest.mark.parametrize(
+    ("rl", "one", "two"),
+    [(14, False, False), (13, True, True), (11, True, True), (10, True, False)],
+    ids=["2 short", "1 short: exactly the tolerance", "1 beyond", "2 beyond"],
+)
+def test_recoverable_within_one_question_of_twenty(rl, one, two):
+    """The best Base vote solves 12 of 20, the tolerance is one question."""
+    cohort = _cohort({"temp_0.7": ((14, 14, 16), (9, 12, 11)), "temp_0.3": ((9, 9, 9), (9, 9, 9))}, (8, rl, rl))
+    for sides, expected in (("one", one), ("two", two)):
+        row = _row(_frame(cohort, q_sides=sides))
+        assert row["recoverable"] is expected
+        assert row["gap"] == pytest.approx(100 * (rl - 12) / N)
+
+
+def test_the_expanded_pool_counts_apart():
+    base = {"temp_0.7": ((14, 14, 16), (9, 10, 9)), "mcts16_temp_0.7": ((14, 14, 16), (9, 10, 15))}
+    frame = _frame(_cohort(base, (15, 15, 15), gpqa=({"temp_0.7": ((9, 9, 9), (9, 9, 9))}, (9, 9, 9))))
+    assert _row(frame)["recoverable"] is False
+    full = _row(frame, pool="full")
+    assert full["recoverable"] is True
+    assert full["policy"] == "temp_0.7"
+    assert _row(frame, "gpqa", "full")["reason"] == "no_expanded_pool"
+
+
+def test_intervals_keep_policy_path_and_maxima():
+    """Against the bootstrap weights themselves: points (temp_0.7, 2) and RL's b = 2 stay where the sample put them."""
+    cohort = _cohort({"temp_0.7": ((14, 14, 16), (9, 12, 11))}, (12, 14, 13))
+    row = _row(_frame(cohort, 200))
+    weights = bootstrap_view(cohort, 200, 1).weights["math"][:, 1:].astype(float)
+    solved = {count: (np.arange(N) < count) @ weights for count in (12, 13, 14)}
+    assert row["path"] == "2/2/2"
+    mech = np.mean([np.abs(solved[12] - solved[b]) for b in (12, 14, 13)], axis=0) * 100 / N
+    assert (row["lo"], row["hi"]) == pytest.approx(np.quantile(mech, [0.025, 0.975]))
+    gap = (solved[14] - solved[12]) * 100 / N
+    assert (row["gap_lo"], row["gap_hi"]) == pytest.approx(np.quantile(gap, [0.025, 0.975]))
+
+
+def test_benchmarks_without_a_vote_are_diagnostic():
+    """Later valid answers may appear (9 to 11); a vote that takes one back tells that there is a vote."""
+    unvoted = ({"temp_0.7": ((9, 14, 16), (9, 11, 11))}, (10, 10, 10))
+    voted = ({"temp_0.7": ((9, 14, 16), (9, 8, 11))}, (10, 10, 10))
+    frame = _frame(_cohort(*voted, ifeval=unvoted))
+    assert _row(frame)["diagnostic"] is False
+    assert _row(frame, "ifeval")["diagnostic"] is True
+
+
+def test_summary_counts_and_means_recoverable_cells():
+    good = ({"temp_0.7": ((14, 14, 16), (12, 10, 11))}, (12, 12, 12))
+    far = ({"temp_0.7": ((14, 14, 16), (12, 10, 11))}, (18, 18, 18))
+    unvoted = ({"temp_0.7": ((9, 14, 16), (9, 9, 9))}, (10, 10, 10))
+    frame = _frame(_cohort(*good, gpqa=far, ifeval=unvoted))
+    summary = q_summary(frame).filter(pool="ar")
+    by = {(row["scope"], row["regime"]): row for row in summary.iter_rows(named=True)}
+    assert (by["all", "all"]["recoverable"], by["all", "all"]["cells"]) == (2, 3)
+    assert by["all", "all"]["mech_q"] == pytest.approx((0 + 100 / N) / 2)
+    assert (by["voted", "nonmath"]["recoverable"], by["voted", "nonmath"]["cells"]) == (0, 1)
+    assert by["voted", "nonmath"]["mech_q"] is None
+    assert _row(frame, "absent")["reason"] == "no_base"
+    assert set(frame["benchmark"]) == {"math", "gpqa", "ifeval", "absent"}
