@@ -1,0 +1,378 @@
+"""The whole analysis of a cohort: every frame that tables and figures are made from.
+
+Frames are named for the tables they become (``FRAMES``); each has one row per cell of its table, defined or not, and a
+``reason`` where it is not. Errors are in percentage points, readouts are proportions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+import numpy as np
+import polars as pl
+
+from searchlens.boptr import inference
+from searchlens.boptr.cohort import REGIMES, Cohort, CohortPlan
+from searchlens.boptr.consistency import readout_consistency, seed_replication, seed_summary
+from searchlens.boptr.descriptive import descriptive
+from searchlens.boptr.evaluate import Key, Scores, Task, Variant, evaluate, mismatched
+from searchlens.boptr.extension import crossing, extension, large_budget
+from searchlens.boptr.frontier import FRONTIER_TIERS, probe, sweep_tiers
+from searchlens.boptr.identification import formula_same, identified_scale, identified_set
+from searchlens.boptr.means import Column, Scope, errors_frame, grid, means_frame
+from searchlens.boptr.offsets import V5B_TIERS, offsets, v4
+from searchlens.boptr.options import BoptrOptions
+from searchlens.boptr.protocol import checklist, protocol_flags
+from searchlens.boptr.q_channel import q_channel, q_summary
+from searchlens.boptr.regimes import TWO_REGIMES, beta_sensitivity, beta_stability, regime_betas
+from searchlens.boptr.rule import Rule
+from searchlens.boptr.signatures import signature_table, signatures
+from searchlens.boptr.tiers import TIERS, Tier
+from searchlens.boptr.variants import VARIANT_TIERS, variant_table
+from searchlens.boptr.view import View, bootstrap_view
+
+PAPER, OWN, WITHOUT = Variant(), Variant("own"), Variant("paper", "without")
+MAIN_TIERS = (*TIERS, *V5B_TIERS, *FRONTIER_TIERS, TWO_REGIMES)
+
+HORIZONTAL = ("H1", "H2", "H3", "H4", "H5", "V5b", "H6", "H7")
+RIVALS = ("mean RL", "Base+gain", "low temp")
+VERTICAL = ("H1", "H2", "H3", "V1", "V2", "V2-δ0", "V3", "V5b")
+DECOMPOSITION = ("V1", "V2", "V2-δ0", "V3", "V5b", "Z1-N*", "Z0-u")
+ABLATION = ("V3", "A1", "A2", "A3", "H6", "ORACLE-1D")
+FRONTIER = ("Z0-u", "Z0-N*", "B0", "V2", "Z1-u", "Z1-N*", "V3", "V1")
+NEW = ("V3", "V5b", "V2-δ0")
+HELD_OUT = ("V3", "V5b", "V2-δ0", "V1", "H1")
+
+ANCHOR_CONTRASTS = tuple(("H5", other) for other in ("H1", "H2", "H3", "H4", "H7", "V5b", "H5 two regimes", *RIVALS))
+COHORT_CONTRASTS = (
+    ("V2", "V3"),
+    ("V2-δ0", "V3"),
+    ("V1", "V3"),
+    ("V5b", "V3"),
+    ("Z1-N*", "V3"),
+    ("Z0-u", "V3"),
+    ("B0", "V3"),
+    *((name, "V3") for name in ("A1", "A3", "H1", "H2", "H3", *RIVALS)),
+)
+
+
+def study(cohort: Cohort, options: BoptrOptions) -> dict[str, pl.DataFrame]:
+    """Every frame of the analysis.
+
+    Parameters
+    ----------
+    cohort : Cohort
+        At least the anchor's own pair; whatever else is missing is told by reason.
+    options : BoptrOptions
+
+    Returns
+    -------
+    dict of str to polars.DataFrame
+        ``errors``, ``means``, ``contrasts``, ``nulls`` and the frames of the single tables.
+    """
+    plan = cohort.plan
+    found = evaluate(cohort, options, _tasks(plan, options))
+    tiers = {tier.key: tier for tier in (*MAIN_TIERS, *sweep_tiers(options), *VARIANT_TIERS)}
+    rule, boot = found.rules[PAPER], bootstrap_view(cohort, options.draws, options.seed)
+    variants = [variant for variant in found.rules if variant.mu == "cohort"]
+    frames = {
+        "errors": errors_frame(found, plan, tiers, options.confidence),
+        "means": means_frame(found, scopes(plan, options), variants, options.confidence),
+        "contrasts": pl.concat([contrasts(found, plan, variant, options) for variant in variants]),
+        "nulls": nulls(cohort, options),
+    }
+    if WITHOUT in found.rules:
+        ablation = [scope for scope in scopes(plan, options) if scope.name == "ablation"]
+        without = means_frame(found, ablation, [WITHOUT], options.confidence)
+        frames["means"] = pl.concat([frames["means"], without])
+    return frames | _single_tables(rule, boot, frames["errors"])
+
+
+def _single_tables(rule: Rule, boot: View, errors: pl.DataFrame) -> dict[str, pl.DataFrame]:
+    linear, flags = v4(rule), protocol_flags(rule)
+    seeds, shown, channel = seed_replication(rule, boot), signatures(rule, boot), q_channel(rule, boot)
+    return {
+        "blocks": blocks(rule.plan),
+        "regime_betas": regime_betas(rule, boot),
+        "beta_stability": beta_stability(rule),
+        "beta_sensitivity": beta_sensitivity(rule, boot),
+        "percell": percell(errors),
+        "qchannel": channel,
+        "q_summary": q_summary(channel),
+        "formula_same": formula_same(rule),
+        "identified_scale": identified_scale(rule),
+        "identified_set": identified_set(rule, boot),
+        "offsets": offsets(rule),
+        "v4": linear.features,
+        "v4_null": linear.null,
+        "v4_summary": linear.summary,
+        "probe": probe(rule),
+        "aime_large_budget": large_budget(rule, boot),
+        "crossing": crossing(rule, boot),
+        "extension": extension(rule, boot),
+        "seed_replication": seeds,
+        "seed_summary": seed_summary(seeds),
+        "readout_consistency": readout_consistency(rule, boot),
+        "descriptive": descriptive(rule),
+        "signatures": shown,
+        "signature_table": signature_table(shown),
+        "protocol_flags": flags,
+        "checklist": checklist(rule, errors, flags),
+        "rule_variants": variant_table(),
+        "held_out_criterion": held_out_criterion(errors, rule.options.criterion),
+    }
+
+
+def _tasks(plan: CohortPlan, options: BoptrOptions) -> list[Task]:
+    fitted, predicted = tuple(plan.with_role("fitted")), tuple(plan.with_role("fitted", "held_out"))
+    tasks = [Task(variant, MAIN_TIERS, predicted) for variant in (PAPER, OWN)]
+    tasks.append(Task(PAPER, (*sweep_tiers(options), *VARIANT_TIERS), fitted))
+    if options.mu_without:
+        tasks.append(Task(WITHOUT, _pick((*ABLATION, "cell-fit")), fitted))
+    return tasks
+
+
+def _pick(keys: Iterable[str]) -> tuple[Tier, ...]:
+    known = {tier.key: tier for tier in MAIN_TIERS}
+    return tuple(known[key] for key in keys)
+
+
+# ---- means: which cells stand behind which number
+
+
+def scopes(plan: CohortPlan, options: BoptrOptions) -> list[Scope]:
+    """The tables of means, as rows and columns of cells."""
+    fitted, held_out = plan.with_role("fitted"), plan.with_role("held_out")
+    models = plan.fitted_models
+    everything = grid(models, fitted)
+    regimes = [
+        Column(regime, grid(models, [d for d in fitted if plan.benchmarks[d].regime == regime])) for regime in REGIMES
+    ]
+    overall = (
+        Column("macro", everything, "macro"),
+        Column("micro", everything),
+        Column("matched macro", everything, "macro", matched=True),
+        Column("matched micro", everything, matched=True),
+    )
+    sweeps = (*_pick(FRONTIER), *sweep_tiers(options))
+    return [
+        *(_horizontal(model, fitted, held_out) for model in plan.models),
+        Scope("vertical", _pick((*VERTICAL, *RIVALS)), (*_by_model(plan, fitted), *overall), ("V5b", *RIVALS)),
+        Scope("decomposition", _pick(DECOMPOSITION), overall, ("V5b", "Z1-N*", "Z0-u")),
+        Scope("ablation", _pick(ABLATION), (*regimes, Column("all cells", everything))),
+        Scope("frontier", sweeps, overall, tuple(tier.key for tier in sweeps if tier.kind == "frontier")),
+        Scope("variants", VARIANT_TIERS, (*regimes, Column("all cells", everything))),
+        Scope("new models", _pick(NEW), tuple(Column(m, grid([m], fitted)) for m in plan.in_group("new"))),
+        Scope(
+            "held out",
+            _pick(HELD_OUT),
+            (
+                *(Column(d, grid(models, [d])) for d in held_out),
+                *(Column(m, grid([m], held_out)) for m in models),
+                Column("all cells", grid(models, held_out)),
+            ),
+        ),
+    ]
+
+
+def _horizontal(model: str, fitted: Sequence[str], held_out: Sequence[str]) -> Scope:
+    columns = [Column(d, ((model, d),)) for d in fitted]
+    columns += [Column("mean", grid([model], fitted)), Column("matched mean", grid([model], fitted), matched=True)]
+    columns += [Column(d, ((model, d),)) for d in held_out]
+    columns.append(Column("held-out mean", grid([model], held_out)))
+    return Scope(f"horizontal/{model}", _pick((*HORIZONTAL, *RIVALS)), tuple(columns), ("V5b", *RIVALS))
+
+
+def _by_model(plan: CohortPlan, fitted: Sequence[str]) -> list[Column]:
+    columns = []
+    for group in ("upper", "lower"):
+        members = plan.in_group(group)  # type: ignore[arg-type]
+        columns += [Column(m, grid([m], fitted)) for m in members]
+        if members:
+            columns.append(Column(f"{group} mean", grid(members, fitted), "macro"))
+    return columns
+
+
+# ---- contrasts
+
+CONTRASTS = pl.Schema(
+    {
+        "exponents": pl.String(),
+        "scope": pl.String(),
+        "first": pl.String(),
+        "second": pl.String(),
+        "difference": pl.Float64(),
+        "lo": pl.Float64(),
+        "hi": pl.Float64(),
+        "lo_models": pl.Float64(),
+        "hi_models": pl.Float64(),
+        "p": pl.Float64(),
+        "p_holm": pl.Float64(),
+        "models": pl.UInt32(),
+        "cells": pl.UInt32(),
+        "differing": pl.UInt32(),
+        "verdict": pl.String(),
+        "reason": pl.String(),
+    }
+)
+"""First minus second on their common cells, AR pool. ``lo`` to ``hi``: paired bootstrap over questions, given these
+models; ``lo_models`` to ``hi_models``: models resampled; ``p``: exact sign flips over models, ``p_holm``: after Holm
+over the scope. ``differing``: cells in which the two predict differently. ``verdict`` goes by ``lo`` and ``hi``."""
+
+
+def contrasts(found: Scores, plan: CohortPlan, variant: Variant, options: BoptrOptions) -> pl.DataFrame:
+    """Paired differences of rows: on the anchor (given models), and over the cohort."""
+    fitted = plan.with_role("fitted")
+    parts = [
+        _contrasts(found, variant, "anchor", ANCHOR_CONTRASTS, grid([plan.anchor_model], fitted), options),
+        _contrasts(found, variant, "cohort", COHORT_CONTRASTS, grid(plan.fitted_models, fitted), options),
+    ]
+    return pl.concat(parts)
+
+
+def _contrasts(
+    found: Scores,
+    variant: Variant,
+    scope: str,
+    pairs: Sequence[tuple[str, str]],
+    cells: Sequence[tuple[str, str]],
+    options: BoptrOptions,
+) -> pl.DataFrame:
+    rows = []
+    for names in pairs:
+        sides = []
+        for name in names:
+            keys = {cell: Key(variant, name, "ar", *cell) for cell in cells}
+            sides.append(
+                {cell: found.scores[key].fixed.astype(float) for cell, key in keys.items() if key in found.scores}
+            )
+        row = {"exponents": variant.exponents, "scope": scope, "first": names[0], "second": names[1]}
+        rows.append(row | _contrast(sides[0], sides[1], options))
+    frame = pl.DataFrame(rows, CONTRASTS)
+    return frame.with_columns(p_holm=pl.Series(inference.holm(frame["p"].to_numpy()), nan_to_null=True))
+
+
+def _contrast(first: inference.Errors, second: inference.Errors, options: BoptrOptions) -> dict[str, object]:
+    ours, theirs = inference.common(first, second)
+    if not ours:
+        return {"models": 0, "cells": 0, "differing": 0, "reason": "no_matched_cells"}
+    both = inference.contrast(first, second, options.confidence)
+    gaps = inference.by_model({cell: ours[cell] - theirs[cell] for cell in ours})
+    row: dict[str, object] = {"difference": both.difference, "lo": both.lo, "hi": both.hi}
+    if both.models > 1:
+        low, high = inference.model_bootstrap(
+            np.array([gap[0] for gap in gaps.values()]), options.draws, options.seed, options.confidence
+        )
+        row |= {"p": both.p, "lo_models": low, "hi_models": high}
+    verdict = "not distinguishable"
+    if both.differing and (both.lo > 0 or both.hi < 0):
+        verdict = "second lower" if both.lo > 0 else "first lower"
+    return row | {"models": both.models, "cells": both.cells, "differing": both.differing, "verdict": verdict}
+
+
+# ---- the mismatched null
+
+NULLS = pl.Schema(
+    {
+        "tier": pl.String(),
+        "label": pl.String(),
+        "error": pl.Float64(),
+        "null_mean": pl.Float64(),
+        "null_lowest": pl.Float64(),
+        "p": pl.Float64(),
+        "pairings": pl.UInt32(),
+        "models": pl.UInt32(),
+        "reason": pl.String(),
+    }
+)
+"""``error``: mean over the fitted cells of the exchanged models under the true pairing; ``null_mean``, ``null_lowest``
+over re-pairings of every Base with another model's RL, the rule fitted anew; ``p``: share of pairings, the true one
+included, with an error at most the true one's."""
+
+
+def nulls(cohort: Cohort, options: BoptrOptions) -> pl.DataFrame:
+    """Whether knowing which RL belongs to which Base helps each row at all."""
+    tiers = [tier for tier in MAIN_TIERS if "ar" in tier.pools]
+    partners, means = mismatched(cohort, options, Task(PAPER, tuple(tiers), tuple(cohort.plan.with_role("fitted"))))
+    rows = []
+    for tier in tiers:
+        row: dict[str, object] = {"tier": tier.key, "label": tier.label, "models": len(partners)}
+        if tier.key not in means:
+            rows.append(row | {"reason": "too_few_models" if len(partners) < 2 else "no_matched_cells"})
+            continue
+        values = means[tier.key]
+        row |= {"error": values[0], "null_mean": values[1:].mean(), "null_lowest": values[1:].min()}
+        rows.append(row | {"p": inference.permutation_p(values), "pairings": len(values)})
+    return pl.DataFrame(rows, NULLS)
+
+
+# ---- small tables
+
+
+def blocks(plan: CohortPlan) -> pl.DataFrame:
+    """What is compared with what, and why: block, settings, role."""
+    anchor, fitted = plan.anchor_model, plan.with_role("fitted")
+
+    def names(models: Iterable[str]) -> str:
+        return ", ".join(models) or "—"
+
+    others = [plan.title(d) for d in fitted if d != plan.anchor_benchmark]
+    rows = [
+        (
+            "Anchor",
+            f"{anchor} / {plan.title(plan.anchor_benchmark)}",
+            "Full landscape construction and rule discovery.",
+        ),
+        ("Horizontal", f"{anchor} / {names(others)}", "Same model, new benchmarks."),
+        ("Vertical", names(m for m in plan.in_group("upper") if m != anchor), "Same RL-training split, other models."),
+        ("Stress", names(plan.in_group("lower")), "Cross-family and weak-capacity models."),
+        ("New models", names(plan.in_group("new")), "Predicted with everything frozen."),
+        ("Held out", names(map(plan.title, plan.with_role("held_out"))), "Benchmarks the rule was never fitted on."),
+        ("Descriptive", names(map(plan.title, plan.with_role("descriptive"))), "Base alone."),
+    ]
+    return pl.DataFrame(rows, ["block", "settings", "role"], orient="row")
+
+
+def percell(errors: pl.DataFrame) -> pl.DataFrame:
+    """The calibrated rule beside the cell's own fit: one row per fitted cell of the cohort and variant of mu.
+
+    Columns: exponents, mu, model, benchmark, regime, beta, alpha, alpha_lo, alpha_hi, boundary, policy, path,
+    mech_cell, mech_anchor, lo, hi, gap (anchor minus cell; may be negative, since the cell's scale is fitted with
+    another policy than the selector chooses), reason.
+    """
+    keys = ["exponents", "mu", "model", "benchmark"]
+    rows = errors.filter(pl.col("role") == "fitted", pl.col("group") != "new", pl.col("pool") == "ar")
+    rule = rows.filter(tier="V3").rename({"error": "mech_anchor"})
+    cell = rows.filter(tier="cell-fit").select(*keys, mech_cell="error")
+    both = rule.join(cell, on=keys, how="left", maintain_order="left")
+    kept = ["regime", "beta", "alpha", "alpha_lo", "alpha_hi", "boundary", "policy", "path"]
+    gap = pl.col("mech_anchor") - pl.col("mech_cell")
+    return both.select(*keys, *kept, "mech_cell", "mech_anchor", "lo", "hi", gap.alias("gap"), "reason")
+
+
+def held_out_criterion(errors: pl.DataFrame, criterion: float) -> pl.DataFrame:
+    """Whether each held-out benchmark's mean stays within the limit set beforehand.
+
+    Columns: exponents, benchmark (null: all), mean, oracle (R1 fit of the same cells), gap, cells, beyond (cells above
+    the limit, as ``model error``), criterion, meets. Calibrated rule (V3), fitted models, AR pool.
+    """
+    rows = errors.filter(
+        pl.col("role") == "held_out", pl.col("group") != "new", pl.col("pool") == "ar", pl.col("mu") == "cohort"
+    )
+    keys = ["exponents", "model", "benchmark"]
+    rule = rows.filter(pl.col("tier") == "V3", pl.col("error").is_not_null()).select(*keys, "error")
+    oracle = rows.filter(tier="V1").select(*keys, oracle="error")
+    both = rule.join(oracle, on=keys, how="left", maintain_order="left")
+    whole = both.with_columns(benchmark=pl.lit(None, pl.String))
+    beyond = pl.concat_str("model", pl.col("error").round(2), separator=" ").filter(pl.col("error") > criterion)
+    return (
+        pl.concat([both, whole])
+        .group_by("exponents", "benchmark", maintain_order=True)
+        .agg(
+            mean=pl.col("error").mean(),
+            oracle=pl.col("oracle").mean(),
+            cells=pl.len(),
+            beyond=beyond.str.join(", "),
+        )
+        .with_columns(gap=pl.col("mean") - pl.col("oracle"), criterion=criterion, meets=pl.col("mean") <= criterion)
+    )
