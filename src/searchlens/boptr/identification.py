@@ -99,10 +99,10 @@ def identified_scale(rule: Rule) -> pl.DataFrame:
     for model in rule.plan.models:
         row: dict[str, Any] = {"model": model, "benchmark": benchmark}
         found, delta = rule.scale(model, benchmark, beta), rule.delta(model)
-        if isinstance(found, Reason) or isinstance(delta, Reason):
-            reason = found if isinstance(found, Reason) else Reason("no_calibration")
-            rows.append({**row, "reason": reason.code})
+        if isinstance(found, Reason):
+            rows.append({**row, "reason": found.code})
             continue
+        assert not isinstance(delta, Reason)
         row |= {"beta": beta, "alpha": float(found.alpha[0]), "delta": float(delta[0])}
         rows.append({**row, **_interval(rule, model, row), **_fitted(rule, model, benchmark, found)})
     return pl.DataFrame(rows, IDENTIFIED_SCALE)

@@ -1,0 +1,60 @@
+"""Cohorts whose counts of solved questions are written down, so that every answer is known by hand."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+import polars as pl
+
+from searchlens.boptr.cohort import Benchmark, Cohort, CohortPlan, Model, Surface
+from searchlens.boptr.options import BoptrOptions
+from searchlens.boptr.rule import Rule
+from searchlens.boptr.view import View, bootstrap_view, sample_view
+
+DEFAULT = "topp0.95_t1.0"
+BUDGETS = (1, 2, 4, 8, 16)
+QUESTIONS = 60
+NO_RATES = pl.DataFrame(schema={"policy": str, "metric": str, "value": float, "lo": float, "hi": float})
+
+Counts = Mapping[str, Sequence[int]]
+
+
+def surface(counts: Counts, questions: int = QUESTIONS) -> Surface:
+    """Each policy solves so many questions at 1, 2, 4, ...: the first ones, so that curves are nested."""
+    points = {(name, 2**i): 0 for name, curve in counts.items() for i in range(len(curve))}
+    points = {point: row for row, point in enumerate(points)}
+    solved = [count for curve in counts.values() for count in curve]
+    credit = (np.arange(questions) < np.array(solved)[:, None]).astype(np.float32)
+    tokens = dict.fromkeys(counts, 100.0)
+    return Surface(np.arange(questions, dtype=np.uint32), points, dict.fromkeys("PQT", credit), tokens, NO_RATES)
+
+
+def cohort(
+    cells: Mapping[tuple[str, str], tuple[Counts, Sequence[int] | None]],
+    benchmarks: Mapping[str, Benchmark],
+    new: Sequence[str] = (),
+    questions: int = QUESTIONS,
+) -> Cohort:
+    """Cells (model, benchmark) with Base counts by policy and the RL default curve; the first one is the anchor."""
+    names = dict.fromkeys(model for model, _ in cells)
+    models = {m: Model(base=f"{m}-base", rl=f"{m}-rl", group="new" if m in new else "upper") for m in names}
+    surfaces = {}
+    for (model, benchmark), (base, rl) in cells.items():
+        surfaces[f"{model}-base", benchmark] = surface(base, questions)
+        if rl is not None:
+            surfaces[f"{model}-rl", benchmark] = surface({DEFAULT: rl}, questions)
+    anchor_model, anchor_benchmark = next(iter(cells))
+    plan = CohortPlan(anchor_model, anchor_benchmark, models, benchmarks, DEFAULT, BUDGETS)
+    return Cohort(plan, surfaces)
+
+
+def views(found: Cohort, draws: int = 200, **options: object) -> tuple[Rule, View]:
+    """The rule on the sample, and bootstrap draws."""
+    chosen = BoptrOptions(draws=draws, **options)  # type: ignore[arg-type]
+    return Rule(sample_view(found), chosen), bootstrap_view(found, draws, chosen.seed)
+
+
+def along(curve: Sequence[int], path: Sequence[int]) -> list[int]:
+    """The curve read at budgets ``path``."""
+    return [curve[n.bit_length() - 1] for n in path]

@@ -1,0 +1,61 @@
+"""Base alone on descriptive benchmarks, and the saturation knee."""
+
+import numpy as np
+import pytest
+from statsmodels.stats.proportion import proportion_confint
+
+from planted_surfaces import DEFAULT, cohort, views
+from searchlens.boptr.cohort import Benchmark
+from searchlens.boptr.descriptive import descriptive
+from searchlens.boptr.knee import knee
+
+BENCHMARKS = {"math": Benchmark(regime="math"), "mmlu": Benchmark(regime="nonmath", role="descriptive")}
+POOL = {DEFAULT: (6, 12, 24, 30, 30), "temp_0.3": (18, 21, 24, 27, 33)}
+
+
+def frame(**options):
+    cells = {("a", "math"): (POOL, [9] * 5), ("a", "mmlu"): (POOL, None), ("b", "math"): (POOL, [9] * 5)}
+    return descriptive(views(cohort(cells, BENCHMARKS), **options)[0])
+
+
+def test_default_curve_with_wilson_intervals():
+    """Proportions of 60 questions, each with its own interval."""
+    found = frame().filter(model="a")
+    assert found["value"].to_list() == pytest.approx([0.1, 0.2, 0.4, 0.5, 0.5])
+    lo, hi = proportion_confint([6, 12, 24, 30, 30], 60, method="wilson")
+    assert found["lo"].to_list() == pytest.approx(list(lo)) and found["hi"].to_list() == pytest.approx(list(hi))
+
+
+def test_what_belongs_to_the_cell():
+    """Best policy at 16, headroom over the default policy at 1, and the knee between 4 and 8."""
+    row = frame().filter(model="a").row(0, named=True)
+    assert (row["p_max"], row["policy"]) == (pytest.approx(0.55), "temp_0.3")
+    assert row["headroom"] == pytest.approx(0.45)
+    assert row["knee"] == pytest.approx(2 ** (2 + 0.8))
+    assert frame(headroom="one_minus_p0")["headroom"][0] == pytest.approx(0.9)
+
+
+def test_model_that_was_not_sampled_has_its_reason():
+    """Absent data is said, not skipped."""
+    assert frame().filter(model="b")["reason"].to_list() == ["no_base"]
+
+
+@pytest.mark.parametrize(
+    ("curve", "tau", "expected"),
+    [
+        ([0.5, 0.5, 0.5], 0.02, 1),
+        ([0.1, 0.3, 0.5], 0.0, 4),
+        ([0.1, 0.3, 0.5], 0.1, 2**1.5),
+        ([0.3, 0.49, 0.51], 0.02, 2),
+        ([0.1, 0.6, 0.5], 0.1, 2 ** (3 / 5)),
+    ],
+)
+def test_knee_by_hand(curve, tau, expected):
+    """Flat, no tolerance, halfway between 2 and 4, exactly tau below, and a curve that falls back."""
+    assert float(knee(curve, [1, 2, 4], tau)) == pytest.approx(expected)
+
+
+def test_knee_of_every_draw():
+    """Trailing axes are draws; an unknown value leaves its own draw undefined."""
+    found = knee(np.array([[0.1, 0.5], [0.3, np.nan], [0.5, 0.5]]), [1, 2, 4], 0.1)
+    assert found[0] == pytest.approx(2**1.5) and np.isnan(found[1])

@@ -1,0 +1,136 @@
+"""The frozen rule beyond B, and Base against RL at equal large budgets."""
+
+import numpy as np
+import pytest
+
+from planted_surfaces import DEFAULT, QUESTIONS, along, cohort, views
+from searchlens.boptr.cohort import Benchmark
+from searchlens.boptr.extension import crossing, extension, large_budget, n_hat
+from searchlens.boptr.tiers import same_policy
+
+MATH = {"math": Benchmark(regime="math")}
+STUDY = {"math": Benchmark(regime="math"), "aime": Benchmark(regime="floor"), "gpqa": Benchmark(regime="nonmath")}
+PATH = (2, 4, 8, 8, 16)
+LONG = (2, 9, 17, 31, 40, 44, 50)
+PLANTED = along(LONG, PATH)
+"""RL of the anchor: alpha is 2^1.4 and nothing else."""
+ONE = {("m", "math"): ({DEFAULT: LONG}, PLANTED)}
+
+
+def only(frame, **keys):
+    (row,) = [r for r in frame.rows(named=True) if all(r[k] == v for k, v in keys.items())]
+    return row
+
+
+@pytest.mark.parametrize(
+    ("alpha", "beta", "top", "path"),
+    [(16, 1.0, 64, [64, 64]), (16, 1.0, 16, [16, 16]), (1, 1.0, 64, [32, 64]), (2, 0.0, 64, [2, 2])],
+)
+def test_budgets_are_clipped_at_the_new_maximum(alpha, beta, top, path):
+    """16 b is cut at whatever the largest budget is; the floor stays at 2."""
+    assert n_hat(alpha, beta, [32, 64], top) == path
+
+
+def test_frozen_rule_is_scored_at_larger_budgets_alone():
+    """log2 N is 1.4 + .6 * 5 = 4.4 and 1.4 + .6 * 6 = 5: N(32) = 16 with 40, N(64) = 32 with 44 solved."""
+    found = cohort({("m", "math"): ({DEFAULT: LONG}, [*PLANTED, 43, 50])}, MATH)
+    row = only(extension(*views(found)), benchmark="math")
+    assert (row["policy"], row["budgets"], row["path"]) == (DEFAULT, "32/64", "16/32")
+    assert row["error"] == pytest.approx(100 * (3 + 6) / 2 / QUESTIONS)
+    assert row["lo"] <= row["error"] <= row["hi"]
+
+
+def test_floor_stays_at_two_and_the_mean_is_over_extended_benchmarks():
+    """The floor's allocation does not grow; a benchmark that was not extended is no part of the mean."""
+    cells = {
+        ("m", "math"): ({DEFAULT: LONG}, [*PLANTED, 43, 50]),
+        ("m", "aime"): ({DEFAULT: LONG}, [9, 9, 9, 9, 9, 12, 15, 18, 21]),
+        ("m", "gpqa"): ({DEFAULT: LONG}, LONG[:5]),
+    }
+    frame = extension(*views(cohort(cells, STUDY)))
+    floor = only(frame, benchmark="aime")
+    assert (floor["budgets"], floor["path"]) == ("32/64/128/256", "2/2/2/2")
+    assert floor["error"] == pytest.approx(100 * (3 + 6 + 9 + 12) / 4 / QUESTIONS)
+    assert only(frame, benchmark="gpqa")["reason"] == "no_extension"
+    mean = (floor["error"] + only(frame, benchmark="math")["error"]) / 2
+    assert only(frame, benchmark=None)["error"] == pytest.approx(mean)
+
+
+def test_budget_that_base_lacks_is_not_scored_at_a_smaller_one():
+    """N(64) = 32 was not sampled here, so 64 is left out instead of being read at 16."""
+    found = cohort({("m", "math"): ({DEFAULT: LONG[:5]}, [*PLANTED, 43, 50])}, MATH)
+    row = only(extension(*views(found)), benchmark="math")
+    assert (row["budgets"], row["path"]) == ("32", "16")
+
+
+def test_tier_without_the_law_cannot_be_extended():
+    """A copied or constant path says nothing about b > 16."""
+    found = cohort({("m", "math"): ({DEFAULT: LONG}, [*PLANTED, 43, 50])}, MATH)
+    with pytest.raises(ValueError, match="law"):
+        extension(*views(found), predict=same_policy)
+
+
+TWO = {"temp_0.3": (2, 3, 4, 8, 9), DEFAULT: (1, 5, 5, 6, 7)}
+RL = [4, 6, 7, 7, 10]
+
+
+def floor_study(base, rl, draws=200):
+    return views(cohort(ONE | {("m", "aime"): (base, rl)}, STUDY), draws)
+
+
+def test_crossing_budget_by_hand():
+    """E is 2, 5, 5, 8, 9 and RL 4, 6, 7, 7, 10: Base first has caught up at 8, and falls behind again at 16."""
+    frame = large_budget(*floor_study(TWO, RL)).filter(pool="ar")
+    assert (frame["envelope"] * QUESTIONS).round().to_list() == [2, 5, 5, 8, 9]
+    assert frame["n"].to_list() == [1, 2, 2, 8, 16]
+    assert frame["policy"].to_list() == ["temp_0.3", DEFAULT, DEFAULT, "temp_0.3", "temp_0.3"]
+    assert (frame["difference"] * QUESTIONS).round().to_list() == [-2, -1, -2, 1, -1]
+    assert only(crossing(*floor_study(TWO, RL)), benchmark="aime", pool="ar")["crossing"] == 8
+
+
+def test_crossing_is_taken_anew_in_each_draw():
+    """Shares of budgets and of never, and the median, from weights alone."""
+    rule, boot = floor_study(TWO, RL, draws=300)
+    weights = boot.weights["aime"][:, 1:]
+    curves = {name: (np.arange(QUESTIONS) < np.array(c)[:, None]) @ weights for name, c in {**TWO, "rl": RL}.items()}
+    envelope = np.maximum.accumulate(np.maximum(curves["temp_0.3"], curves[DEFAULT]), axis=0)
+    caught = envelope >= curves["rl"]
+    expected = [next((i for i in range(5) if caught[i, d]), 5) for d in range(300)]
+    frame = large_budget(rule, boot).filter(pool="ar")
+    assert frame["crossing_share"].to_list() == pytest.approx([expected.count(i) / 300 for i in range(5)])
+    row = only(crossing(rule, boot), benchmark="aime", pool="ar")
+    assert row["never"] == pytest.approx(expected.count(5) / 300)
+    budgets = [1, 2, 4, 8, 16, None]
+    assert row["median"] == budgets[sorted(expected)[149]]
+    assert (row["lo"], row["hi"]) == (budgets[sorted(expected)[7]], budgets[sorted(expected)[292]])
+
+
+def test_base_that_never_catches_up_has_no_crossing():
+    """Null with no reason, and a share of one."""
+    row = only(crossing(*floor_study(TWO, [30, 30, 30, 30, 30])), pool="ar")
+    assert (row["crossing"], row["median"], row["never"], row["reason"]) == (None, None, 1.0, None)
+
+
+def test_wilson_intervals_are_the_printed_ones():
+    """AIME at b = 256: 25.0% [15.8, 37.2] against 20.0% [11.8, 31.8], which overlap (paper)."""
+    base, rl = (2, 3, 5, 6, 7, 8, 10, 12, 15), (4, 4, 4, 5, 6, 7, 9, 11, 12)
+    frame = large_budget(*floor_study({DEFAULT: base}, rl)).filter(pool="ar")
+    row = only(frame, b=256)
+    assert [round(100 * row[f"envelope{end}"], 1) for end in ("", "_lo", "_hi")] == [25.0, 15.8, 37.2]
+    assert [round(100 * row[f"rl{end}"], 1) for end in ("", "_lo", "_hi")] == [20.0, 11.8, 31.8]
+    assert row["overlap"] is True
+
+
+def test_pools_are_kept_apart():
+    """A controller counts in the full pool alone; without one the full pool is not defined."""
+    searched = TWO | {"mcts_i16": (20, 21, 22, 23, 24)}
+    frame = large_budget(*floor_study(searched, RL))
+    assert set(frame.filter(pool="full")["policy"]) == {"mcts_i16"}
+    assert "mcts_i16" not in frame.filter(pool="ar")["policy"].to_list()
+    assert only(large_budget(*floor_study(TWO, RL)), pool="full")["reason"] == "no_expanded_pool"
+
+
+def test_budgets_of_one_side_are_left_out():
+    """Equal budgets or no comparison: RL reaches 32, Base does not."""
+    frame = large_budget(*floor_study(TWO, [*RL, 12])).filter(pool="ar")
+    assert frame["b"].to_list() == [1, 2, 4, 8, 16]
