@@ -285,6 +285,19 @@ def test_replication_is_scored_on_policies_that_every_batch_has() -> None:
     assert mean == pytest.approx(kept.to_numpy().mean())
 
 
+def test_means_over_benchmarks_keep_to_those_of_every_batch() -> None:
+    """A batch that lacks an easy or a hard benchmark must not look worse or better for it."""
+    study = replicated({"a": 10, "b": 20})
+    rule, boot = views(Cohort(study.plan, {k: v for k, v in study.surfaces.items() if k != ("base-b", "aime")}), 200)
+    found = seed_replication(rule, boot).filter(reading="fixed_pi")
+    assert found.filter(benchmark="aime")["batch"].to_list() == ["main", "a"]
+    for batch in ("main", "a", "b"):
+        rows = found.filter(pl.col("benchmark").is_in(["math", "gpqa"]), batch=batch)
+        assert found.filter(benchmark="mean", batch=batch)["error"].item() == pytest.approx(
+            rows["error"].to_numpy().mean()
+        )
+
+
 def test_without_batches_there_is_no_replication() -> None:
     rule, boot = views(replicated({}), 50)
     found = seed_replication(rule, boot)

@@ -117,8 +117,8 @@ def test_rows_of_different_pools_are_not_compared() -> None:
 ERRORS = ["tier", "kind", "model", "benchmark", "pool", "exponents", "error"]
 
 
-def errors(*rows: tuple[str, str, str, str, float | None], pool: str = "ar") -> pl.DataFrame:
-    whole = [(*row[:4], pool, "paper", row[4]) for row in rows]
+def errors(*rows: tuple[str, str, str, str, float | None]) -> pl.DataFrame:
+    whole = [(*row[:4], "ar", "paper", row[4]) for row in rows]
     return pl.DataFrame(whole, [*((name, pl.String()) for name in ERRORS[:-1]), ("error", pl.Float64())], orient="row")
 
 
@@ -161,14 +161,13 @@ def test_prediction_claim_without_a_rival_wants_attention() -> None:
     assert checks(undefined)["b"]["status"] == "attention"
 
 
-def test_rows_of_the_full_pool_do_not_enter_the_checklist() -> None:
-    scored = pl.concat(
-        [
-            errors(("V3", "rule", "m", "math", 3.0), ("H1", "baseline", "m", "math", 2.0)),
-            errors(("V3", "rule", "m", "math", 1.0), pool="full"),
-        ]
-    )
-    assert checks(scored)["b"]["status"] == "attention"
+def test_other_pools_and_exponents_do_not_enter_the_checklist() -> None:
+    """They would average the tier's 3.0 with a 0.0, below the baseline."""
+    scored = errors(("V3", "rule", "m", "math", 3.0), ("H1", "baseline", "m", "math", 2.0))
+    better = errors(("V3", "rule", "m", "math", 0.0))
+    for column, other in (("pool", "full"), ("exponents", "own")):
+        mixed = pl.concat([scored, better.with_columns(pl.lit(other).alias(column))])
+        assert checks(mixed)["b"]["detail"] == "V3 3.00 against H1 2.00 pp (cells: 1); not better than H1"
 
 
 def test_directions_are_told_apart() -> None:

@@ -56,6 +56,7 @@ def test_base_recovery_is_told_apart_from_never_having_lost(
     recovery = row(found(one(base), one(rl)), "base_recovery", "P")
     assert recovery["estimate"] == pytest.approx((base[1] - rl[1]) / N)
     assert (recovery["decision"], recovery["detail"]) == (decision, detail)
+    assert recovery["lo"] <= recovery["estimate"] <= recovery["hi"]  # type: ignore[operator]
 
 
 def test_a_gain_is_no_gain_when_rl_is_worse() -> None:
@@ -64,9 +65,10 @@ def test_a_gain_is_no_gain_when_rl_is_worse() -> None:
 
 def test_concentration_is_a_difference_of_ratios_redrawn_together() -> None:
     """Against a loop over draws that divides counts made question by question."""
-    base, rl = one((40, 80), q=40), one((40, 60), q=50)
+    base, rl = one((30, 80), q=40), one((40, 60), q=50)
     study = cohort({("base", "math"): base, ("rl", "math"): rl})
-    concentration = row(signatures(*views(study)), "concentration_gain", "Q/P")
+    frame = signatures(*views(study))
+    concentration, gain = row(frame, "concentration_gain", "Q/P"), row(frame, "low_budget_gain", "P")
     weights = bootstrap_view(study, 2000, 42).weights["math"].astype(float)
     ratios = [
         (w[:50].sum() / w[:60].sum()) - (w[:40].sum() / w[:80].sum()) for w in weights.T[1:]
@@ -74,6 +76,8 @@ def test_concentration_is_a_difference_of_ratios_redrawn_together() -> None:
     assert concentration["estimate"] == pytest.approx(50 / 60 - 40 / 80)
     assert (concentration["lo"], concentration["hi"]) == pytest.approx(tuple(np.quantile(ratios, [0.025, 0.975])))
     assert concentration["decision"] == "yes"
+    gains = weights[30:40, 1:].sum(axis=0) / N
+    assert (gain["lo"], gain["hi"]) == pytest.approx(tuple(np.quantile(gains, [0.025, 0.975])))
 
 
 def test_ratio_without_a_solved_question_is_undefined_and_hardly_any_is_undecided() -> None:
