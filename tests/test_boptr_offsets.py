@@ -10,7 +10,7 @@ import pytest
 import fingerprint_data as data
 from fingerprint_data import Pair, Planted, pool, varied
 from searchlens.boptr.fingerprint import FEATURES, fingerprint
-from searchlens.boptr.offsets import V5B_TIERS, delta_hat, loo_score, offset, offsets, v4
+from searchlens.boptr.offsets import V5B_TIERS, delta_hat, loo_score, offset, offsets, ridge, v4
 from searchlens.boptr.options import BoptrOptions
 from searchlens.boptr.rule import Path, Reason
 from searchlens.boptr.tiers import At
@@ -228,6 +228,36 @@ def test_the_training_mean_scores_below_zero(n: int) -> None:
     assert loo_score(np.ones((1, n)), y, 1.0) == pytest.approx(1 - (n / (n - 1)) ** 2)
 
 
+def test_raw_features_are_not_scaled() -> None:
+    """A feature x and ridge lambda are 10 x and 100 lambda; standardised, x and 10 x are one."""
+    rng = np.random.default_rng(6)
+    x, y = rng.normal(size=(1, 7)), rng.normal(size=(7, 2))
+    assert loo_score(x, y, 1.0, scale="raw") == pytest.approx(loo_score(10 * x, y, 100.0, scale="raw"))
+    assert loo_score(x, y, 1.0) == pytest.approx(loo_score(10 * x, y, 1.0))
+    rest, centre = x[0, 1:], x[0, 1:].mean()
+    slope = (rest - centre) @ y[1:, 0] / ((rest - centre) @ (rest - centre) + 1)
+    held_out = y[1:, 0].mean() + slope * (x[0, 0] - centre)
+    z, at = (rest - centre)[None, :, None], x[:, :1] - centre
+    assert ridge(z, y[1:, :1], at, 1.0) == pytest.approx([held_out])
+
+
+def test_small_proportions_leave_a_raw_ridge_at_the_mean() -> None:
+    """Why both scales are shown: the raw one scores as the training mean does, however good the feature is."""
+    y = np.linspace(0, 1, 6)[:, None]
+    x = 0.1 * y.T
+    assert loo_score(x, y, 1.0, scale="raw") == pytest.approx(1 - (6 / 5) ** 2, abs=0.05)
+    assert loo_score(x, y, 1.0) > 0.8
+
+
+def test_without_a_penalty_a_constant_feature_does_no_harm() -> None:
+    rng = np.random.default_rng(7)
+    z, y, target = rng.normal(size=(1, 6, 2)), rng.normal(size=(6, 2)), rng.normal(size=(1, 2))
+    z -= z.mean(axis=1, keepdims=True)
+    both = ridge(np.concatenate([z, 0 * z]), y, np.concatenate([target, 0 * target]), 0.0)
+    lines = [np.polyval(np.polyfit(z[0, :, j], y[:, j], 1), target[0, j]) for j in range(2)]
+    assert both == pytest.approx(lines)
+
+
 @pytest.mark.parametrize("k", [None, 1, 2, 3])
 def test_loo_score_is_that_of_explicit_folds(k: int | None) -> None:
     rng = np.random.default_rng(0)
@@ -276,13 +306,16 @@ def test_v4_null_holds_the_choice_of_the_feature() -> None:
     rule = Planted(calibrated(6), BoptrOptions(v4_shuffles=40))
     found = v4(rule)
     paper = found.summary.row(0, named=True)
-    assert (paper["selection"], paper["k"], paper["models"]) == ("all_models", 1, 6)
+    assert [paper[c] for c in ("scale", "selection", "k", "models")] == ["standardised", "all_models", 1, 6]
     assert paper["loo_pseudo_r2"] == pytest.approx(found.features["loo_pseudo_r2"][0])
     null = found.null["score"].to_numpy()
     assert found.null["shuffle"].to_list() == list(range(1, 41))
     assert paper["p"] == pytest.approx((1 + sum(s >= paper["loo_pseudo_r2"] for s in null)) / 41)
     assert [paper[q] for q in ("q05", "q50", "q95")] == pytest.approx(np.percentile(null, [5, 50, 95]).tolist())
-    assert found.summary["selection"].to_list()[1:] == ["in_fold"] * 3
+    assert found.summary["selection"].to_list() == (["all_models"] + ["in_fold"] * 3) * 2
+    raw = found.summary.row(4, named=True)
+    assert raw["loo_pseudo_r2"] == pytest.approx(found.features["loo_pseudo_r2_raw"][0])
+    assert raw["q95"] == pytest.approx(np.percentile(found.null["score_raw"], 95))
     assert v4(rule).null.equals(found.null)
 
 
@@ -315,7 +348,7 @@ def test_v4_is_undefined_where_it_has_nothing_to_fit() -> None:
     alike = {name: replace(pair, log_alpha=1.0) for name, pair in calibrated(6).items()}
     for pairs, reason in ((alike, "constant"), (calibrated(3), "too_few_models")):
         found = v4(Planted(pairs))
-        assert found.summary["reason"].to_list() == [reason] * 4
+        assert found.summary["reason"].to_list() == [reason] * 8
         assert set(found.features["reason"]) == {reason}
         assert found.null.is_empty()
 

@@ -6,8 +6,9 @@ ln alpha_math with its null. Proportions stay proportions, logarithms are natura
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -57,7 +58,7 @@ def ridge(z: Floats, y: Floats, target: Floats, penalty: float) -> Floats:
     y : ndarray, shape (models, draws)
     target : ndarray, shape (features, draws)
     penalty : float
-        lambda, positive, added to the sums of squares over models.
+        lambda, added to the sums of squares over models. At 0, least squares of the smallest norm.
 
     Returns
     -------
@@ -66,8 +67,8 @@ def ridge(z: Floats, y: Floats, target: Floats, penalty: float) -> Floats:
     mean = y.mean(axis=0)
     gram = np.einsum("fmd,gmd->dfg", z, z) + penalty * np.eye(len(z))
     moment = np.einsum("fmd,md->df", z, y - mean)
-    weight = np.linalg.solve(gram, moment[..., None])[..., 0]
-    predicted: Floats = mean + np.einsum("df,fd->d", weight, target)
+    weight = np.linalg.pinv(gram, rcond=1e-10, hermitian=True) @ moment[..., None]
+    predicted: Floats = mean + np.einsum("df,fd->d", weight[..., 0], target)
     return predicted
 
 
@@ -224,14 +225,15 @@ class V4:
     Attributes
     ----------
     features : DataFrame
-        feature; pearson_r with ln alpha_math over all models; loo_pseudo_r2 of the ridge on this feature alone;
-        reason. Most correlated first.
+        feature; pearson_r with ln alpha_math over all models; loo_pseudo_r2 of the ridge on this feature alone,
+        standardised, and loo_pseudo_r2_raw; reason. Most correlated first.
     null : DataFrame
-        shuffle (from 1), score: the paper's statistic, on shuffled y.
+        shuffle (from 1); score and score_raw: the paper's statistic, on shuffled y.
     summary : DataFrame
-        selection (``all_models``: the paper's statistic, whose feature has the largest abs(r) over all models, so the
-        held-out model takes part in the choice; ``in_fold``: the k features with the largest abs(r) among the training
-        models); k; models; loo_pseudo_r2; p; q05, q50, q95 of the scores on the same shuffles of y; reason.
+        scale (``standardised`` or ``raw``); selection (``all_models``: the paper's statistic, whose feature has the
+        largest abs(r) over all models, so the held-out model takes part in the choice; ``in_fold``: the k features with
+        the largest abs(r) among the training models); k; models; loo_pseudo_r2; p; q05, q50, q95 of the scores on the
+        same shuffles of y; reason.
     """
 
     features: pl.DataFrame
@@ -239,28 +241,37 @@ class V4:
     summary: pl.DataFrame
 
 
-_FEATURES = {"feature": pl.String, "pearson_r": pl.Float64, "loo_pseudo_r2": pl.Float64, "reason": pl.String}
-_NULL = {"shuffle": pl.Int64, "score": pl.Float64}
+Scale = Literal["standardised", "raw"]
+SCALES: tuple[Scale, ...] = ("standardised", "raw")
+_FEATURES = {
+    "feature": pl.String,
+    **dict.fromkeys(("pearson_r", "loo_pseudo_r2", "loo_pseudo_r2_raw"), pl.Float64),
+    "reason": pl.String,
+}
+_NULL = {"shuffle": pl.Int64, "score": pl.Float64, "score_raw": pl.Float64}
 _SUMMARY = {
-    "selection": pl.String,
-    "k": pl.Int64,
-    "models": pl.Int64,
+    **dict.fromkeys(("scale", "selection"), pl.String),
+    **dict.fromkeys(("k", "models"), pl.Int64),
     **dict.fromkeys(("loo_pseudo_r2", "p", "q05", "q50", "q95"), pl.Float64),
     "reason": pl.String,
 }
-_Score = Callable[[Floats, Floats, float], Floats]
+_ROWS = [(scale, *which) for scale in SCALES for which in (("all_models", 1), *(("in_fold", k) for k in (1, 2, 3)))]
 
 
 def v4(rule: Rule) -> V4:
     """Leave-one-model-out ridge of ln alpha_math on Base features of the fitted benchmarks, with its null.
 
-    Standardisation and ridge (option ``ridge``) are fitted inside each fold. pseudo-R2 = 1 - SSE_loo / SST with SST
+    Scaling and ridge (option ``ridge``) are fitted inside each fold. pseudo-R2 = 1 - SSE_loo / SST with SST
     about the mean of all models: predicting the training mean scores 1 - (n/(n-1))^2. The null shuffles y
     ``v4_shuffles`` times and chooses the feature anew in each shuffle, so that the choice is part of the null;
     p = (1 + #{null >= observed}) / (1 + shuffles).
 
     Notes
     -----
+    Both scales are reported. Features are proportions, so on the raw scale a penalty of 1 outweighs them, and every
+    score crowds around that of the training mean, as the paper's printed scores do: little can be concluded from a
+    ridge that cannot move. Standardised features spread the scores, and the null, far more.
+
     Undefined with fewer than ``MIN_MODELS`` calibrated models (``too_few_models``), or where they all have the same
     alpha (``constant``). A feature that some model lacks is left out (``no_base``); so is the size where not all are
     known. A feature that is constant has no correlation (``constant``) and is never chosen before another.
@@ -277,17 +288,21 @@ def v4(rule: Rule) -> V4:
     problem = _problem(y, known)
     if problem:
         rows = [{"feature": name, "reason": problem} for name in known]
-        summary = [{"selection": name, "k": k, "models": len(y), "reason": problem} for name, k, _ in _SCORES]
+        summary = [_summary(row, len(y)) | {"reason": problem} for row in _ROWS]
         return V4(pl.DataFrame(rows + missing, _FEATURES), pl.DataFrame([], _NULL), pl.DataFrame(summary, _SUMMARY))
     x = np.stack(list(known.values()))
     shuffled = _shuffles(y, rule.options)
-    scores = [(name, k, score(x, shuffled, rule.options.ridge)) for name, k, score in _SCORES]
-    single = _v4_rows(list(known), x, y, rule.options.ridge)
-    ranked = single.sort(pl.col("pearson_r").abs(), descending=True, nulls_last=True, maintain_order=True)
-    null = {"shuffle": np.arange(1, shuffled.shape[1]), "score": scores[0][2][1:]}
-    summary = [{"selection": name, "k": k, "models": len(y), **_against_null(score)} for name, k, score in scores]
-    features = pl.concat([ranked, pl.DataFrame(missing, _FEATURES)])
+    scores = {row: _score(row, x, shuffled, rule.options.ridge) for row in _ROWS}
+    paper, raw = (scores[scale, "all_models", 1][1:] for scale in SCALES)
+    null = {"shuffle": np.arange(1, shuffled.shape[1]), "score": paper, "score_raw": raw}
+    summary = [_summary(row, len(y)) | _against_null(score) for row, score in scores.items()]
+    features = pl.concat([_single(list(known), x, y, rule.options.ridge), pl.DataFrame(missing, _FEATURES)])
     return V4(features, pl.DataFrame(null, _NULL), pl.DataFrame(summary, _SUMMARY))
+
+
+def _summary(row: tuple[Scale, str, int], models: int) -> dict[str, object]:
+    scale, selection, k = row
+    return {"scale": scale, "selection": selection, "k": k, "models": models}
 
 
 def _problem(y: Floats, known: Mapping[str, Floats]) -> str | None:
@@ -348,8 +363,8 @@ def _leading(r: Floats, k: int) -> Ints:
     return order[:k]
 
 
-def loo_score(x: Floats, y: Floats, penalty: float, k: int | None = None) -> Floats:
-    """pseudo-R2 of leave-one-model-out ridge, features standardised and, with ``k``, chosen inside each fold.
+def loo_score(x: Floats, y: Floats, penalty: float, k: int | None = None, scale: Scale = "standardised") -> Floats:
+    """pseudo-R2 of leave-one-model-out ridge, features scaled and, with ``k``, chosen inside each fold.
 
     Parameters
     ----------
@@ -359,6 +374,8 @@ def loo_score(x: Floats, y: Floats, penalty: float, k: int | None = None) -> Flo
     penalty : float
     k : int, optional
         How many features to keep, by abs(r) with y over the training models; all when None.
+    scale : {"standardised", "raw"}
+        Raw features are centred only.
 
     Returns
     -------
@@ -370,42 +387,39 @@ def loo_score(x: Floats, y: Floats, penalty: float, k: int | None = None) -> Flo
         rest, target = np.delete(y, i, axis=0), np.broadcast_to(x[:, i, None], (len(x), y.shape[1]))
         train = np.broadcast_to(np.delete(x, i, axis=1)[:, :, None], (len(x), *rest.shape))
         z, z_target = standardise(train, target)
-        if k is not None:
-            centred = rest - rest.mean(axis=0)
-            # The same order as by abs(r): z has unit variance, and y is the same for all features.
-            chosen = _leading(np.einsum("fmd,md->fd", z, centred), k)
-            z, z_target = np.take_along_axis(z, chosen[:, None], 0), np.take_along_axis(z_target, chosen, 0)
+        # The same order as by abs(r): z has unit variance, and y is the same for all features.
+        chosen = _leading(np.einsum("fmd,md->fd", z, rest - rest.mean(axis=0)), len(x) if k is None else k)
+        if scale == "raw":
+            z, z_target = train - train.mean(axis=1, keepdims=True), target - train.mean(axis=1)
+        z, z_target = np.take_along_axis(z, chosen[:, None], 0), np.take_along_axis(z_target, chosen, 0)
         squared += (actual - ridge(z, rest, z_target, penalty)) ** 2
     score: Floats = 1 - squared / ((y - y.mean(axis=0)) ** 2).sum(axis=0)
     return score
 
 
-def _leader_score(x: Floats, y: Floats, penalty: float) -> Floats:
-    """The score, in each draw, of the single feature with the largest abs(r) over all models."""
-    each = np.stack([loo_score(feature[None], y, penalty) for feature in x])
-    chosen: Floats = np.take_along_axis(each, _leading(_correlation(x, y), 1), axis=0)[0]
-    return chosen
+def _score(row: tuple[Scale, str, int], x: Floats, y: Floats, penalty: float) -> Floats:
+    """The score of a row of the summary in each draw."""
+    scale, selection, k = row
+    if selection == "in_fold":
+        return loo_score(x, y, penalty, k, scale)
+    each = np.stack([loo_score(feature[None], y, penalty, scale=scale) for feature in x])
+    leader: Floats = np.take_along_axis(each, _leading(_correlation(x, y), 1), axis=0)[0]
+    return leader
 
 
-def _in_fold(k: int) -> _Score:
-    return lambda x, y, penalty: loo_score(x, y, penalty, k)
-
-
-_SCORES: tuple[tuple[str, int, _Score], ...] = (
-    ("all_models", 1, _leader_score),
-    *(("in_fold", k, _in_fold(k)) for k in (1, 2, 3)),
-)
-
-
-def _v4_rows(names: list[str], x: Floats, y: Floats, penalty: float) -> pl.DataFrame:
+def _single(names: list[str], x: Floats, y: Floats, penalty: float) -> pl.DataFrame:
+    """Every feature by itself, the most correlated first."""
     flat = x.std(axis=1) <= FLAT
+    alone = [[loo_score(feature[None], y[:, None], penalty, scale=scale)[0] for feature in x] for scale in SCALES]
     columns = {
         "feature": names,
         "pearson_r": np.where(flat, np.nan, _correlation(x, y[:, None])[:, 0]),
-        "loo_pseudo_r2": [loo_score(feature[None], y[:, None], penalty)[0] for feature in x],
+        "loo_pseudo_r2": alone[0],
+        "loo_pseudo_r2_raw": alone[1],
         "reason": ["constant" if alike else None for alike in flat],
     }
-    return pl.DataFrame(columns, _FEATURES).with_columns(pl.col("pearson_r").fill_nan(None))
+    table = pl.DataFrame(columns, _FEATURES).with_columns(pl.col("pearson_r").fill_nan(None))
+    return table.sort(pl.col("pearson_r").abs(), descending=True, nulls_last=True, maintain_order=True)
 
 
 def _against_null(score: Floats) -> dict[str, float]:
