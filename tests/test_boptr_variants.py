@@ -13,8 +13,8 @@ from searchlens.boptr.cohort import Benchmark, Cohort, CohortPlan, Model, Surfac
 from searchlens.boptr.fit import budget_path
 from searchlens.boptr.options import BoptrOptions
 from searchlens.boptr.rule import Path, Reason, Rule
-from searchlens.boptr.tiers import TIERS, At, Curve, mech, path_text
-from searchlens.boptr.variants import VARIANT_TIERS, Heads, signed_axis, variant_heads, variant_scales, variant_table
+from searchlens.boptr.tiers import TIERS, At, Blend, Curve, mech, path_text
+from searchlens.boptr.variants import VARIANT_TIERS, signed_axis, variant_heads, variant_scales, variant_table
 from searchlens.boptr.view import bootstrap_view, sample_view
 
 BUDGETS = (1, 2, 4, 8, 16)
@@ -123,8 +123,8 @@ def test_policies_minimise_the_losses_of_the_page(seed):
         v6, v7 = TIER["v6"].predict(rule, at), TIER["v7"].predict(rule, at)
         for head, path, source in (
             ("v6", v6, (2, anchor["P"])),
-            ("support", v7.support, (2, anchor["P"])),
-            ("concentration", v7.concentration, (3, anchor["Q"])),
+            ("support", v7.paths[0], (2, anchor["P"])),
+            ("concentration", v7.paths[1], (3, anchor["Q"])),
         ):
             assert POLICIES[path.policy[0, 0]] == _best(cohort, at, head, path.budget[:, 0].tolist(), *source)
 
@@ -162,13 +162,13 @@ def test_heads_of_v7_part_and_their_curves_are_averaged():
     cohort = _planted(_planted(_cohort(1), "P", "topk20_t0.7", 2.0**1.4), "Q", "temp_0.3", 2.0**2.4)
     rule = Rule(sample_view(cohort))
     found = TIER["v7-anchor"].predict(rule, At("one", "math"))
-    assert isinstance(found, Heads)
-    assert POLICIES[found.support.policy[0, 0]] == "topk20_t0.7"
-    assert POLICIES[found.concentration.policy[0, 0]] == "temp_0.3"
-    assert path_text(found.support, BUDGETS) == "2/4/8/8/16"
-    assert path_text(found.concentration, BUDGETS) == "/".join(map(str, budget_path(2.0**2.4, 0.6, BUDGETS)))
+    assert isinstance(found, Blend)
+    assert POLICIES[found.paths[0].policy[0, 0]] == "topk20_t0.7"
+    assert POLICIES[found.paths[1].policy[0, 0]] == "temp_0.3"
+    assert path_text(found.paths[0], BUDGETS) == "2/4/8/8/16"
+    assert path_text(found.paths[1], BUDGETS) == "/".join(map(str, budget_path(2.0**2.4, 0.6, BUDGETS)))
     P = _counts(cohort, "one", "math", "P")
-    parts = [P[head.policy[:, 0], head.budget[:, 0]] for head in (found.support, found.concentration)]
+    parts = [P[head.policy[:, 0], head.budget[:, 0]] for head in (found.paths[0], found.paths[1])]
     np.testing.assert_allclose(found.counts[:, 0], (parts[0] + parts[1]) / 2)
 
 
@@ -200,7 +200,7 @@ def test_levels_of_information():
 
 
 def _paths(prediction: object) -> list[Path]:
-    return [prediction.support, prediction.concentration] if isinstance(prediction, Heads) else [prediction]
+    return list(prediction.paths) if isinstance(prediction, Blend) else [prediction]
 
 
 def test_v5_is_the_rule_of_the_other_tables():

@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
+from functools import cache, cached_property
 from pathlib import Path
 from typing import Any, Literal
 
@@ -194,7 +195,7 @@ class Surface:
     tokens: dict[str, float]
     rates: pl.DataFrame
 
-    @property
+    @cached_property
     def policies(self) -> tuple[str, ...]:
         """All policies, in order."""
         return tuple(dict.fromkeys(policy for policy, _ in self.points))
@@ -244,6 +245,7 @@ def surface(landscape: Landscape, without: Sequence[str] = ()) -> Surface:
     return Surface(questions, points, credit, tokens, rates)
 
 
+@cache
 def expanded(policy: str) -> bool:
     """Whether a policy searches (a controller), rather than samples token by token."""
     try:

@@ -20,7 +20,7 @@ from searchlens.boptr import inference
 from searchlens.boptr.cohort import Cohort, expanded
 from searchlens.boptr.options import BoptrOptions
 from searchlens.boptr.rule import Exponents, Path, PoolName, Reason, Rule
-from searchlens.boptr.tiers import At, Curve, Prediction, Tier, curve, mech
+from searchlens.boptr.tiers import At, Blend, Curve, Prediction, Tier, curve, mech
 from searchlens.boptr.view import View, bootstrap_view, half_views, pairing_view, sample_view
 from searchlens.progress import Progress
 from searchlens.uncertainty import Floats
@@ -235,36 +235,40 @@ def _fixed_cell(
     surface, target = view.cohort.base(*cell), view.target(*cell)
     assert surface is not None and target is not None
     visited: dict[tuple[str, int], int] = {}
-    places: dict[Key, tuple[int, ...]] = {}
+    places: dict[Key, tuple[tuple[int, ...], ...]] = {}
     percent = np.float32(100 / view.total(cell[1]))
     found = {}
     for key in keys:
         prediction = points.predictions[key]
-        if isinstance(prediction, Curve):
+        if isinstance(prediction, Path | Blend):
+            paths = prediction.paths if isinstance(prediction, Blend) else (prediction,)
+            steps = [_steps(points.rules[key.variant], key, path) for path in paths]
+            places[key] = tuple(
+                tuple(-1 if step is None else visited.setdefault(step, len(visited)) for step in path) for path in steps
+            )
+        else:
             again = tiers[key.tier].predict(key.variant.rule(like), _at(key))
             assert isinstance(again, Curve)
             found[key] = _both((again.counts - target) * percent)
-        else:
-            steps = _steps(points.rules[key.variant], key, prediction)
-            places[key] = tuple(-1 if step is None else visited.setdefault(step, len(visited)) for step in steps)
     counts = surface.credit["P"][[surface.points[point] for point in visited]] @ view.weights[cell[1]]
     errors = {place: _both(_gaps(counts, target, place) * percent) for place in set(places.values())}
     return found | {key: errors[place] for key, place in places.items()}
 
 
-def _steps(rule: Rule, key: Key, path: Prediction) -> list[tuple[str, int] | None]:
+def _steps(rule: Rule, key: Key, path: Path) -> list[tuple[str, int] | None]:
     """Policy and budget at every b; nothing where the budget is left out."""
     base, budgets = rule.view.base(key.model, key.benchmark), rule.plan.budgets
-    assert base is not None and isinstance(path, Path)
+    assert base is not None
     skip = np.zeros(len(path.budget), bool) if path.skip is None else path.skip[:, 0]
     steps = zip(path.policy[:, 0], path.budget[:, 0], skip, strict=True)
     return [None if gone else (base.policies[i], budgets[n]) for i, n, gone in steps]
 
 
-def _gaps(counts: Draws, target: Draws, place: tuple[int, ...]) -> Draws:
-    """Signed differences over the budgets that are not left out (-1)."""
-    kept = [b for b, point in enumerate(place) if point >= 0]
-    gaps: Draws = counts[[place[b] for b in kept]] - target[kept]
+def _gaps(counts: Draws, target: Draws, places: tuple[tuple[int, ...], ...]) -> Draws:
+    """Signed differences of the mean over paths, at the budgets that are not left out (-1)."""
+    kept = [b for b, point in enumerate(places[0]) if point >= 0]
+    curves: list[Draws] = [counts[[place[b] for b in kept]] for place in places]
+    gaps: Draws = sum(curves[1:], curves[0]) / np.float32(len(curves)) - target[kept]
     return gaps
 
 

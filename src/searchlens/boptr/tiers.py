@@ -36,6 +36,19 @@ class Curve:
     counts: Counts
 
 
+@dataclass(frozen=True, eq=False)
+class Blend(Curve):
+    """The mean of the curves along several paths.
+
+    Attributes
+    ----------
+    paths : tuple of Path
+        None of them leaves a budget out.
+    """
+
+    paths: tuple[Path, ...]
+
+
 Prediction = Path | Curve | Reason
 
 

@@ -8,7 +8,7 @@ variant is run at two levels of information: the anchor's scale alone, or an off
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -21,7 +21,7 @@ from searchlens.boptr.options import BoptrOptions
 from searchlens.boptr.protocol import study_cells
 from searchlens.boptr.rule import Path, PoolName, Reason, Rule
 from searchlens.boptr.selector import Features
-from searchlens.boptr.tiers import TIERS, At, Curve, Prediction, Tier, curve, path_text
+from searchlens.boptr.tiers import TIERS, At, Blend, Prediction, Tier, curve, path_text
 from searchlens.boptr.view import Counts, Readouts
 from searchlens.uncertainty import Floats
 
@@ -36,20 +36,6 @@ Coordinates = Callable[[Readouts, Counts, BoptrOptions], Features]
 """Features of a cell, from its P and Q, its T and the options."""
 Scale = Callable[[Rule, At], Floats | Reason]
 """ln alpha in every draw."""
-
-
-@dataclass(frozen=True, eq=False)
-class Heads(Curve):
-    """v7's prediction: the mean of P along two paths.
-
-    Attributes
-    ----------
-    support, concentration : Path
-        The path of each head.
-    """
-
-    support: Path
-    concentration: Path
 
 
 # ---- coordinates
@@ -204,7 +190,7 @@ def decoupled(rule: Rule, at: At, scale: Scale) -> Prediction:
         return concentration
     base, draws = rule.view.base(*at.cell), rule.view.draws
     mean: Counts = np.mean([curve(head, base, draws) for head in (support, concentration)], axis=0)
-    return Heads(mean, support, concentration)
+    return Blend(mean, (support, concentration))
 
 
 def _along(rule: Rule, at: At, scale: Scale) -> Path | Reason:
@@ -381,13 +367,13 @@ def variant_heads(rule: Rule) -> pl.DataFrame:
         for model, benchmark in study_cells(rule.plan):
             found = tier.predict(rule, At(model, benchmark))
             base = rule.view.base(model, benchmark)
-            for head in ("support", "concentration"):
+            for i, head in enumerate(("support", "concentration")):
                 row = {"tier": tier.key, "model": model, "benchmark": benchmark, "head": head}
                 if isinstance(found, Reason):
                     rows.append({**row, "reason": found.code})
                     continue
-                assert isinstance(found, Heads) and base is not None
-                rows.append({**row, **_head_row(getattr(found, head), base, tuple(rule.plan.budgets))})
+                assert isinstance(found, Blend) and base is not None
+                rows.append({**row, **_head_row(found.paths[i], base, tuple(rule.plan.budgets))})
     return pl.DataFrame(rows, HEADS)
 
 

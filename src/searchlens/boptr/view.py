@@ -114,10 +114,13 @@ class View:
 
     def default(self, model: str, benchmark: str) -> Counts | None:
         """Base counts under the RL default policy, shape (budgets, draws); None where Base was not sampled so."""
-        found, name = self.cohort.base(model, benchmark), self.plan.default_policy
-        if found is None or name not in found.complete(self.plan.budgets):
-            return None
-        return self.count(found, benchmark, "P", name, self.plan.budgets)
+        key = ("default", self.plan.models[model].base, benchmark)
+        if key not in self._kept:
+            found, name = self.cohort.base(model, benchmark), self.plan.default_policy
+            known = found is not None and name in found.complete(self.plan.budgets)
+            self._kept[key] = self.count(found, benchmark, "P", name, self.plan.budgets) if found and known else None
+        curve: Counts | None = self._kept[key]
+        return curve
 
     def readouts(self, surface: Surface, benchmark: str) -> Readouts | None:
         """Readouts of any surface on this view's draws, for example of another sampling batch."""
