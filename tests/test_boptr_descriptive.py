@@ -48,10 +48,11 @@ def test_model_that_was_not_sampled_has_its_reason():
         ([0.1, 0.3, 0.5], 0.1, 2**1.5),
         ([0.3, 0.49, 0.51], 0.02, 2),
         ([0.1, 0.6, 0.5], 0.1, 2 ** (3 / 5)),
+        ([0.03, 0.03, 0.05], 0.02, 1),
     ],
 )
 def test_knee_by_hand(curve, tau, expected):
-    """Flat, no tolerance, halfway between 2 and 4, exactly tau below, and a curve that falls back."""
+    """Flat, no tolerance, halfway between 2 and 4, tau below, a fall back, and tau below on paper but not in binary."""
     assert float(knee(curve, [1, 2, 4], tau)) == pytest.approx(expected)
 
 

@@ -88,6 +88,15 @@ def test_crossing_budget_by_hand():
     assert only(crossing(*floor_study(TWO, RL)), benchmark="aime", pool="ar")["crossing"] == 8
 
 
+def test_envelope_keeps_what_smaller_budgets_reached():
+    """A policy that was sampled up to 4 alone still counts at 8: 9 solved there against RL's 8."""
+    short = {"temp_0.3": (2, 3, 9), DEFAULT: (1, 2, 3, 4, 5)}
+    study = floor_study(short, [12, 12, 12, 8, 12])
+    assert only(crossing(*study), pool="ar")["crossing"] == 8
+    row = only(large_budget(*study), pool="ar", b=8)
+    assert (row["policy"], row["n"]) == ("temp_0.3", 4)
+
+
 def test_crossing_is_taken_anew_in_each_draw():
     """Shares of budgets and of never, and the median, from weights alone."""
     rule, boot = floor_study(TWO, RL, draws=300)
