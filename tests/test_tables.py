@@ -63,7 +63,7 @@ def costs() -> pl.DataFrame:
 def test_files_read_back(every: dict[str, Table], tmp_path: Path) -> None:
     """The CSV loses nothing, and every LaTeX row has as many cells as the heading."""
     for name, table in every.items():
-        csv, tex = tables.write(table, tmp_path / name)
+        csv, tex, md = tables.write(table, tmp_path / name)
         assert pl.read_csv(csv, schema=table.data.schema).equals(table.data, null_equal=True), name
         lines = [line for line in tex.read_text().splitlines() if line.endswith(r"\\")]
         assert len(lines) == 1 + table.text.height
@@ -71,6 +71,9 @@ def test_files_read_back(every: dict[str, Table], tmp_path: Path) -> None:
         assert set(cells) == {table.text.width - 1}, name
         spec = tex.read_text().splitlines()[0].removeprefix(r"\begin{tabular}{").removesuffix("}")
         assert len(spec) == table.text.width
+        rows = md.read_text().splitlines()
+        assert len(rows) == 2 + table.text.height
+        assert {row.replace(r"\|", "").count("|") for row in rows} == {table.text.width + 1}, name
 
 
 def test_latex_escapes_names(every: dict[str, Table]) -> None:

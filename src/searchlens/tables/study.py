@@ -1,49 +1,20 @@
-"""Tables: frames in, ``.csv`` and ``.tex`` out.
+"""Tables of sampling and recovery.
 
-A table has two faces. ``data`` is the CSV: one value per column, proportions in full precision. ``text`` is the same
-as print shows it: percentages, with the interval in brackets behind its value. Nothing is estimated here; ``udf_cost``
-adds up, and ``recovery_summary`` counts the budgets at which RL is inside.
+Nothing is estimated here; ``udf_cost`` adds up, and ``recovery_summary`` counts the budgets at which RL is inside.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import polars as pl
 
 from searchlens.figures.style import METRIC_NAMES, by_policy, pick
+from searchlens.tables._table import Table
 
-_ESCAPES = {
-    "\\": r"\textbackslash{}",
-    "~": r"\textasciitilde{}",
-    "^": r"\textasciicircum{}",
-    **{c: f"\\{c}" for c in "&%$#_{}"},
-    "\N{MINUS SIGN}": "$-$",
-    "\N{RIGHTWARDS ARROW}": r"$\to$",
-}
 GPU_DEVICES = ("cuda", "gpu")
-
-
-@dataclass(frozen=True)
-class Table:
-    """One table.
-
-    Attributes
-    ----------
-    data : DataFrame
-        What the CSV holds.
-    text : DataFrame
-        What the LaTeX table shows: strings; a column name is its heading.
-    rule_before : tuple of int
-        Rows that start a new block.
-    """
-
-    data: pl.DataFrame
-    text: pl.DataFrame
-    rule_before: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -56,39 +27,6 @@ class Cell:
     counts: pl.DataFrame
     support: pl.DataFrame
     path: pl.DataFrame
-
-
-def write(table: Table, stem: Path) -> list[Path]:
-    """Write ``stem.csv`` and ``stem.tex`` (needs the LaTeX package booktabs); returns both."""
-    stem.parent.mkdir(parents=True, exist_ok=True)
-    files = [stem.with_name(f"{stem.name}.csv"), stem.with_name(f"{stem.name}.tex")]
-    table.data.write_csv(files[0])
-    files[1].write_text(latex(table), encoding="utf-8")
-    return files
-
-
-def latex(table: Table) -> str:
-    """The table as a LaTeX ``tabular`` with booktabs rules; the first columns of words left, numbers right."""
-    columns = table.text.columns
-    align = "".join("r" if _numeric(table.text[name]) else "l" for name in columns)
-    lines = [f"\\begin{{tabular}}{{{align}}}", r"\toprule", _line(columns), r"\midrule"]
-    for i, row in enumerate(table.text.iter_rows()):
-        lines += [r"\midrule"] if i in table.rule_before else []
-        lines.append(_line(row))
-    return "\n".join([*lines, r"\bottomrule", r"\end{tabular}", ""])
-
-
-def escape(text: str) -> str:
-    """Text for LaTeX."""
-    return "".join(_ESCAPES.get(character, character) for character in text)
-
-
-def _line(cells: Sequence[str]) -> str:
-    return " & ".join(escape(cell) for cell in cells) + r" \\"
-
-
-def _numeric(column: pl.Series) -> bool:
-    return all(text == "" or text[0].isdigit() or text[0] in "+.\N{MINUS SIGN}" for text in column)
 
 
 def _sign(text: str) -> str:

@@ -1,0 +1,184 @@
+"""A table and its three files: CSV for programs, Markdown for reading, LaTeX (booktabs) for the paper."""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import polars as pl
+
+DASH = "—"
+"""What is not defined."""
+
+_MATHS = {
+    "\N{MINUS SIGN}": "-",
+    "→": r"\to",
+    "≤": r"\leq",
+    "≥": r"\geq",
+    "±": r"\pm",
+    "×": r"\times",
+    "∞": r"\infty",
+    "✓": r"\surd",
+    "†": r"\dagger",
+    "≈": r"\approx",
+    "≠": r"\neq",
+    "α": r"\alpha",
+    "β": r"\beta",
+    "δ": r"\delta",
+    "Δ": r"\Delta",
+    "ε": r"\varepsilon",
+    "λ": r"\lambda",
+    "μ": r"\mu",
+    "π": r"\pi",
+    "τ": r"\tau",
+    "<": "<",
+    ">": ">",
+    "|": "|",
+}
+_ESCAPES = {
+    "\\": r"\textbackslash{}",
+    "~": r"\textasciitilde{}",
+    "^": r"\textasciicircum{}",
+    **{c: f"\\{c}" for c in "&%$#_{}"},
+    DASH: "---",
+    "–": "--",
+    **{character: f"${command}$" for character, command in _MATHS.items()},
+}
+_HATTED = re.compile("(.)\N{COMBINING CIRCUMFLEX ACCENT}")
+
+
+@dataclass(frozen=True)
+class Part:
+    """One block of a table as print shows it.
+
+    Attributes
+    ----------
+    text : DataFrame
+        Strings; a column name is its heading.
+    title : str
+        Says what the block is; empty for a table of one block.
+    rule_before : tuple of int
+        Rows with a rule above them.
+    """
+
+    text: pl.DataFrame
+    title: str = ""
+    rule_before: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True)
+class Table:
+    """One table.
+
+    Attributes
+    ----------
+    data : DataFrame
+        What the CSV holds.
+    text : DataFrame
+        What print shows: strings; a column name is its heading.
+    rule_before : tuple of int
+        Rows that start a new block.
+    title : str
+        Title of ``text`` where other parts follow.
+    more : tuple of Part
+        Further blocks, with columns of their own.
+    notes : tuple of str
+        Sentences under the table.
+    """
+
+    data: pl.DataFrame
+    text: pl.DataFrame
+    rule_before: tuple[int, ...] = ()
+    title: str = ""
+    more: tuple[Part, ...] = ()
+    notes: tuple[str, ...] = ()
+
+    @property
+    def parts(self) -> tuple[Part, ...]:
+        """All blocks in order."""
+        return (Part(self.text, self.title, self.rule_before), *self.more)
+
+
+def write(table: Table, stem: Path) -> list[Path]:
+    """Write ``stem.csv``, ``stem.tex`` (needs the LaTeX package booktabs) and ``stem.md``; returns all three."""
+    stem.parent.mkdir(parents=True, exist_ok=True)
+    files = [stem.with_name(f"{stem.name}.{suffix}") for suffix in ("csv", "tex", "md")]
+    table.data.write_csv(files[0])
+    files[1].write_text(latex(table), encoding="utf-8")
+    files[2].write_text(markdown(table), encoding="utf-8")
+    return files
+
+
+# ---- LaTeX
+
+
+def latex(table: Table) -> str:
+    """A LaTeX ``tabular`` with booktabs rules for each part, columns of words left, numbers right; notes as comments."""
+    blocks = [_tabular(part) for part in table.parts]
+    notes = "".join(f"% {escape(note)}\n" for note in table.notes)
+    return "\n".join(blocks) + notes
+
+
+def _tabular(part: Part) -> str:
+    columns = part.text.columns
+    align = "".join("r" if _numeric(part.text[name]) else "l" for name in columns)
+    lines = [f"\\begin{{tabular}}{{{align}}}", r"\toprule"]
+    lines += [f"\\multicolumn{{{len(columns)}}}{{l}}{{\\textit{{{escape(part.title)}}}}} \\\\"] if part.title else []
+    lines += [_line(columns), r"\midrule"]
+    for i, row in enumerate(part.text.iter_rows()):
+        lines += [r"\midrule"] if i in part.rule_before else []
+        lines.append(_line(row))
+    return "\n".join([*lines, r"\bottomrule", r"\end{tabular}", ""])
+
+
+def escape(text: str) -> str:
+    """Text for LaTeX: its special characters, and the Greek letters and signs of these tables as mathematics."""
+    pieces = _HATTED.split(text)
+    plain = ["".join(_ESCAPES.get(character, character) for character in piece) for piece in pieces[::2]]
+    hats = [rf"$\widehat{{{_MATHS.get(letter, letter)}}}$" for letter in pieces[1::2]]
+    return "".join(piece for pair in zip(plain, [*hats, ""], strict=True) for piece in pair)
+
+
+def _line(cells: Sequence[str]) -> str:
+    text = " & ".join(escape(cell) for cell in cells)
+    # LaTeX takes a bracket or star after the preceding row's \\ for that command's option.
+    return ("{}" if text.startswith(("[", "*")) else "") + text + r" \\"
+
+
+def _numeric(column: pl.Series) -> bool:
+    return all(text in ("", DASH) or text[0].isdigit() or text[0] in "+.\N{MINUS SIGN}" for text in column)
+
+
+# ---- Markdown
+
+
+def markdown(table: Table) -> str:
+    """Pipe tables with padded columns, one for each part, and the notes as a list."""
+    blocks = [(f"**{part.title}**\n\n" if part.title else "") + _pipes(part) for part in table.parts]
+    if table.notes:
+        blocks.append("".join(f"- {note}\n" for note in table.notes))
+    return "\n".join(blocks)
+
+
+def _pipes(part: Part) -> str:
+    columns = {name: [name, *part.text[name]] for name in part.text.columns}
+    cells = {name: [text.replace("|", r"\|") for text in column] for name, column in columns.items()}
+    widths = {name: max(3, *map(_width, column)) for name, column in cells.items()}
+    right = {name: _numeric(part.text[name]) for name in columns}
+
+    def line(i: int) -> str:
+        padded = []
+        for name, column in cells.items():
+            space = " " * (widths[name] - _width(column[i]))
+            padded.append(space + column[i] if right[name] else column[i] + space)
+        return f"| {' | '.join(padded)} |"
+
+    rule = "|".join("-" * (widths[name] + 1) + (":" if right[name] else "-") for name in cells)
+    return "\n".join([line(0), f"|{rule}|", *(line(i) for i in range(1, part.text.height + 1)), ""])
+
+
+def _width(text: str) -> int:
+    return sum(not unicodedata.combining(character) for character in text)
