@@ -5,7 +5,7 @@
     snakemake --profile slurm                     on a cluster
     snakemake results/landscape/<checkpoint>/<benchmark>/points.parquet     one cell
 
-Stages, one file each under workflow/rules/: generate, score, landscape, recovery, figures, tables.
+Stages, one file each under workflow/rules/: generate, score, landscape, recovery, figures, tables, boptr.
 """
 
 from snakemake.utils import min_version
@@ -27,6 +27,7 @@ include: "workflow/rules/landscape.smk"
 include: "workflow/rules/recovery.smk"
 include: "workflow/rules/figures.smk"
 include: "workflow/rules/tables.smk"
+include: "workflow/rules/boptr.smk"
 
 
 report: "workflow/report/workflow.rst"
@@ -34,6 +35,8 @@ report: "workflow/report/workflow.rst"
 
 onstart:
     save_snapshot(dict(GRID.config))
+    if GRID.without_boptr:
+        print(f"No BOPTR for this study: {GRID.without_boptr}.")
 
 
 onerror:
@@ -50,6 +53,7 @@ rule all:
     input:
         TABLES,
         FIGURES,
+        BOPTR,
         LANDSCAPES,
         MANIFESTS,
 

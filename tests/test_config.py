@@ -1,5 +1,6 @@
 """Wrong configuration must be refused whole, before anything is scheduled, in words that say what to change."""
 
+import re
 from dataclasses import fields
 from pathlib import Path
 from typing import Any
@@ -8,6 +9,7 @@ import pytest
 import yaml
 
 from searchlens import config, document
+from searchlens.boptr.cohort import read_plan
 from searchlens.boptr.options import BoptrOptions
 from searchlens.errors import InputError
 from searchlens.pipeline import boptr_options
@@ -135,6 +137,12 @@ def test_boptr_options_and_their_configuration_agree() -> None:
     """Every option can be configured, and leaving it out means its own default."""
     assert boptr_options(config.plain(SMALLEST), []) == BoptrOptions()
     assert set(config.Boptr.model_fields) - {"anchor"} == {field.name for field in fields(BoptrOptions)}
+
+
+def test_the_documented_cohort_file_can_be_read(tmp_path: Path) -> None:
+    (example,) = re.findall(r"```yaml\n(.*?)```", (ROOT / "docs/data.md").read_text(), re.DOTALL)
+    (tmp_path / "cohort.yaml").write_text(example)
+    assert read_plan(tmp_path / "cohort.yaml").models["a"].batches == {"123": {"base": "a-base-123"}}
 
 
 def test_a_file_that_is_not_yaml_is_named(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ import pytest
 from searchlens import figures
 
 REPORT = Path(__file__).parents[1] / "workflow" / "report"
-CAPTIONS = sorted(REPORT.glob("*.rst"))
+CAPTIONS = sorted(REPORT.rglob("*.rst"))
 
 
 @pytest.mark.parametrize("path", CAPTIONS, ids=lambda path: path.stem)

@@ -58,6 +58,7 @@ class Folder:
 
     path: Path
     config: dict[str, Any]
+    first_run: str = ""
 
     def save(self) -> None:
         (self.path / "config").mkdir(exist_ok=True)
@@ -104,7 +105,8 @@ class Folder:
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Folder]:
     made = Folder(tmp_path_factory.mktemp("study"), study())
     made.save()
-    made.snakemake()
+    done = made.snakemake()
+    made.first_run = done.stdout + done.stderr
     yield made
 
 
@@ -113,6 +115,33 @@ def test_the_first_run_makes_everything_and_the_second_nothing(folder: Folder) -
     assert list((folder.path / "results/figures/micro-1m/math").glob("*.svg"))
     assert (folder.path / "results/tables/udf_cost.csv").exists()
     assert folder.planned() == {}
+
+
+def test_a_study_without_regimes_has_no_boptr_and_says_why(folder: Folder) -> None:
+    assert "No BOPTR for this study: the anchor benchmark math has no regime" in folder.first_run
+    assert not (folder.path / "results/boptr").exists()
+    done = folder.searchlens("boptr", "--landscape", "results/landscape", "--out", "results", check=False)
+    assert done.returncode == 2
+    assert "the anchor benchmark math has no regime" in done.stderr
+
+
+def test_a_regime_brings_boptr_and_a_batch_is_sampled_for_it(folder: Folder) -> None:
+    folder.config["benchmarks"]["math"]["regime"] = "math"
+    folder.save()
+    assert folder.planned() == {"all": 1, "boptr": 1}
+    folder.config["checkpoints"]["micro-1m-base-7"] = {"path": str(ZOO / "micro-1m-base"), "seed": 7}
+    folder.config["pairs"]["micro-1m"]["batches"] = {"7": {"base": "micro-1m-base-7"}}
+    folder.save()
+    planned = folder.planned()
+    assert {name: planned[name] for name in ("generate", "score", "landscape", "boptr")} == {
+        "generate": 1,
+        "score": 1,
+        "landscape": 1,
+        "boptr": 1,
+    }
+    assert "recovery" not in planned
+    folder.config = study()
+    folder.save()
 
 
 def test_samples_follow_the_documented_schema_and_were_really_generated(folder: Folder) -> None:

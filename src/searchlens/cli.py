@@ -102,6 +102,20 @@ def _tables(args: argparse.Namespace) -> None:
     write_tables(_grid(args), Path(args.output))
 
 
+def _boptr(args: argparse.Namespace) -> None:
+    from dataclasses import replace
+
+    from searchlens.pipeline import boptr_options, boptr_study, cohort_plan
+
+    if args.draws is not None and args.draws < 100:
+        raise InputError(f"--draws: {args.draws}; allowed: 100 or more")
+    grid, landscape = _grid(args), Path(args.landscape)
+    plan = cohort_plan(grid, landscape)
+    options = boptr_options(dict(grid.config), plan.benchmarks)
+    options = replace(options, draws=args.draws or options.draws)
+    boptr_study(plan, options, landscape, Path(args.out), figures=args.figures)
+
+
 # ---- around the store
 
 
@@ -252,6 +266,11 @@ def _add_stages(command: _Commands) -> None:
     sub.add_argument("--pair", required=True)
     sub.add_argument("--benchmark", required=True)
     sub.add_argument("--output", required=True, help="folder")
+    sub = command("boptr", _boptr, "predict the RL curves from Base: tables and figures of a cohort")
+    sub.add_argument("--landscape", required=True, help="folder of landscapes; a cohort.yaml in it says what they are")
+    sub.add_argument("--out", required=True, help="results folder")
+    sub.add_argument("--figures", action=argparse.BooleanOptionalAction, default=True)
+    sub.add_argument("--draws", type=int, metavar="N", help="bootstrap draws, instead of the configured number")
     sub = command("tables", _tables, "write the tables and overview figures of the whole study")
     sub.add_argument("--output", required=True, help="results folder")
 

@@ -487,8 +487,8 @@ _STAGE_SOURCES = {
     "landscape": ("landscape*", "landscape/*.py", "uncertainty.py", "schemas.py"),
     "recovery": ("recovery*", "recovery/*.py", "uncertainty.py", "policies.py"),
     "figures": ("figures/*.py",),
-    "boptr": ("boptr/*.py", "uncertainty.py", "policies.py"),
-    "tables": ("tables.py", "figures/*.py"),
+    "boptr": ("boptr/*.py", "uncertainty.py", "policies.py", "tables/*.py", "figures/style.py", "figures/boptr/*.py"),
+    "tables": ("tables/*.py", "figures/*.py"),
 }
 
 

@@ -46,12 +46,57 @@ TABLE_NAMES = [
     "intervals",
     "udf_cost",
 ]
+BOPTR_TABLES = [
+    "blocks",
+    "regime_betas",
+    "horizontal",
+    "vertical",
+    "decomposition",
+    "percell",
+    "ablation",
+    "qchannel",
+    "frontier",
+    "coverage_models",
+    "coverage_heldout",
+    "descriptive",
+    "beta_sensitivity",
+    "aime_large_budget",
+    "seed_replication",
+    "formula_same",
+    "v4",
+    "rule_variants",
+    "signatures",
+    "readout_consistency",
+]
+BOPTR_FIGURES = [
+    "beta_robustness",
+    "horizontal",
+    "vertical",
+    "parameters",
+    "v4_null",
+    "pipeline",
+    "udf",
+]
+BOPTR_FRAMES = (
+    "errors means contrasts nulls blocks regime_betas beta_stability beta_sensitivity percell qchannel q_summary"
+    " formula_same identified_scale identified_set offsets v4 v4_null v4_summary probe aime_large_budget crossing"
+    " extension seed_replication seed_summary readout_consistency descriptive signatures signature_table"
+    " protocol_flags checklist rule_variants held_out_criterion"
+).split()
 RECOVERY_NAMES = ["same_policy", "counts", "support", "near_match", "path", "geometry"]
 
 MANIFESTS = [str(path) for cell in GRID.cells for path in GRID.manifests(*cell)]
 LANDSCAPES = [f"{RESULTS}/landscape/{c}/{b}/{part}.parquet" for c, b in GRID.cells for part in ("points", "hits")]
 FIGURES = [f"{RESULTS}/figures/{p}/{b}/{figure}.svg" for p, b in GRID.pair_cells for figure in FIGURE_NAMES]
 TABLES = [f"{RESULTS}/tables/{table}.csv" for table in TABLE_NAMES] if GRID.pair_cells else []
+BOPTR = (
+    []
+    if GRID.without_boptr
+    else [
+        *(f"{RESULTS}/tables/{table}.csv" for table in BOPTR_TABLES),
+        *(f"{RESULTS}/figures/boptr/{figure}.svg" for figure in BOPTR_FIGURES),
+    ]
+)
 
 
 wildcard_constraints:
@@ -120,6 +165,23 @@ def graded(wildcards):
 def read_budgets(wildcards):
     """The budgets at which a benchmark's landscape is read, as one string."""
     return canonical(GRID.read_budgets(wildcards.benchmark))
+
+
+def cohort(wildcards):
+    """The cohort that the study makes up, as one string."""
+    return canonical(GRID.cohort_plan())
+
+
+def boptr_output(kind, name):
+    """A table or a figure of the BOPTR stage, listed in the report."""
+    path = {"table": f"tables/{name}.csv", "figure": f"figures/boptr/{name}.svg"}[kind]
+    return report(
+        f"{RESULTS}/{path}",
+        caption=f"../report/boptr/{kind}_{name}.rst",
+        category="BOPTR",
+        subcategory=f"{kind}s",
+        labels={kind: name.replace("_", " ")},
+    )
 
 
 def figure_output(name):
