@@ -97,8 +97,8 @@ def corrected(differences: npt.ArrayLike, skip: npt.ArrayLike | None = None) -> 
     The bootstrap's own correction, 2|x| - f(x): x = d + noise of standard error s (the standard deviation over the
     draws), f(x) the mean of |x + noise| for normal noise. |x| itself is too large by up to 0.80 s, at d = 0, always
     upwards, so that a mean over many cells does not cover the truth. The corrected value is off by 0.47 s at 0 and
-    -0.09 s at 1.5 s, by nothing on average over d. Choosing the path on the same questions adds a bias downwards that is not
-    corrected here (``docs/power.md`` has the coverage of both).
+    -0.09 s at 1.5 s, by nothing on average over d. Choosing the path on the same questions adds a bias downwards that
+    stays: see ``refitted``, and ``docs/power.md`` for the coverage of all.
 
     References
     ----------
@@ -120,6 +120,41 @@ def _debiased(size: Floats, error: Floats) -> Floats:
     z = np.divide(size, error, out=np.full(size.shape, np.inf), where=error > 0)
     folded = size * erf(z / np.sqrt(2)) + 2 * error * np.exp(-(z**2) / 2) / np.sqrt(2 * np.pi)
     return np.asarray(2 * size - folded)
+
+
+def refitted(fixed: npt.ArrayLike, in_draw: npt.ArrayLike, in_sample: npt.ArrayLike) -> Floats:
+    """Corrected draws of a cell, moved to where the error lies once the choice of the path is corrected for, too.
+
+    Parameters
+    ----------
+    fixed : array_like, shape (draws,)
+        From ``corrected``, for the path that the sample chose.
+    in_draw, in_sample : array_like, shape (draws,)
+        Plain errors of the path that each draw chose: in that draw, and in the sample. Entry 0 of both is the sample's
+        own error. NaN where a draw chose no path.
+
+    Returns
+    -------
+    ndarray, shape (draws,)
+        ``fixed`` shifted so that entry 0 is the error plus the mean of ``in_sample - in_draw``. Goes with
+        ``interval(kind="centred")``. NaN if no draw chose a path.
+
+    Notes
+    -----
+    Bootstrap estimate of optimism: a path looks better on the questions it was chosen on than on others, by as much as
+    it looks better in a draw it was chosen on than in the sample. For a path that nothing was chosen for this is the
+    correction of ``corrected`` again.
+
+    References
+    ----------
+    Efron (1983), J. Am. Stat. Assoc. 78, 316-331.
+    """
+    moved, seen, held = np.asarray(fixed, float), np.asarray(in_draw, float), np.asarray(in_sample, float)
+    gaps = (held - seen)[1:]
+    known = gaps[~np.isnan(gaps)]
+    if not known.size:
+        return np.full(moved.shape, np.nan)
+    return np.asarray(moved - moved[0] + held[0] + known.mean())
 
 
 def split_half(first: npt.ArrayLike, second: npt.ArrayLike) -> float:
