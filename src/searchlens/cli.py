@@ -186,6 +186,20 @@ def _record(args: argparse.Namespace) -> None:
         print(path)
 
 
+def _power(args: argparse.Namespace) -> None:
+    from dataclasses import replace
+
+    from searchlens import power
+
+    known = power.TYPICAL
+    if args.source:
+        known = power.estimate_components(power.read_contributions(Path(args.source)))
+    names = ("question_sd", "sample_sd", "model_sd", "shared")
+    given = {name: getattr(args, name) for name in names if getattr(args, name) is not None}
+    design = power.Design(tuple(args.questions), args.models, args.seeds)
+    print(power.report(design, replace(known, **given), args.gap, args.alpha, args.contrasts))
+
+
 def _fingerprint(args: argparse.Namespace) -> None:
     print(fingerprint(Path(args.path)))
 
@@ -298,6 +312,16 @@ def _add_tools(command: _Commands) -> None:
     sub.add_argument("--out", required=True, help="folder")
     sub.add_argument("--mode", choices=("transform", "planted", "unrelated", "equal"), default="transform")
     sub.add_argument("--size", choices=("paper", "small"), default="paper")
+    sub = command("power", _power, "how large a study must be to tell two tiers apart (docs/power.md)")
+    sub.add_argument("--gap", type=float, required=True, help="difference of mean errors, percentage points")
+    sub.add_argument("--models", type=int, required=True)
+    sub.add_argument("--questions", type=int, nargs="+", required=True, help="of each benchmark")
+    sub.add_argument("--seeds", type=int, default=1, help="pools of samples that are averaged")
+    sub.add_argument("--alpha", type=float, default=0.05)
+    sub.add_argument("--contrasts", type=int, default=1, help="tested together")
+    sub.add_argument("--from", dest="source", default="", metavar="PARQUET", help="a study's parts of single questions")
+    for name in ("question-sd", "sample-sd", "model-sd", "shared"):
+        sub.add_argument(f"--{name}", type=float, help="instead of the typical or the study's")
     sub = command("fingerprint", _fingerprint, "fingerprint of a checkpoint folder")
     sub.add_argument("path")
     command("check", _check, "validate the configuration and everything it names")

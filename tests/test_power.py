@@ -1,0 +1,202 @@
+"""Predicted power against studies simulated question by question."""
+
+from __future__ import annotations
+
+from functools import cache
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+import pytest
+from scipy import stats
+from statsmodels.stats.power import TTestPower
+
+from searchlens.cli import main
+from searchlens.errors import InputError
+from searchlens.power import (
+    Components,
+    Design,
+    contribution,
+    estimate_components,
+    power,
+    read_contributions,
+    required,
+)
+
+BUDGETS = np.array([1, 2, 4, 8, 16])
+PLANNED = np.array([1, 2, 4, 8, 16]), np.array([1, 2, 4, 12, 16])
+"""N(b) of two tiers: the same Base samples, read at other budgets."""
+
+
+# ---- studies, simulated from hits
+
+
+def readouts(
+    rng: np.random.Generator, studies: int, models: int, questions: int, seeds: int
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Hits (studies, models, questions, seeds, budgets) under both tiers and RL: prefixes of one pool each side.
+
+    Questions have their own difficulty, half of it shared by the models; models differ in skill and in what RL adds.
+    """
+    size = (studies, models, questions)
+    shared = rng.normal(0, 1.2, (studies, 1, questions))
+    skill, gain = rng.normal(-1.2, 1.2, (studies, models, 1)), rng.normal(1.8, 0.3, (studies, models, 1))
+    difficulty = skill + shared + rng.normal(0, 1.2, size)
+    base = 1 / (1 + np.exp(-difficulty))
+    rl = 1 / (1 + np.exp(-(difficulty + gain + rng.normal(0, 0.6, size))))
+    first = [rng.geometric(p[..., None], (*size, seeds))[..., None] for p in (base, rl)]
+    return first[0] <= PLANNED[0], first[0] <= PLANNED[1], first[1] <= BUDGETS
+
+
+def differences(rng: np.random.Generator, studies: int, design: Design) -> np.ndarray:
+    """Difference of the two tiers' errors, percentage points, for every model of every study."""
+    cells = []
+    for questions in design.questions:
+        one, two, rl = (
+            hits.mean(axis=(2, 3)) for hits in readouts(rng, studies, design.models, questions, design.seeds)
+        )
+        cells.append(100 * (np.abs(one - rl) - np.abs(two - rl)).mean(axis=-1))
+    return np.mean(cells, axis=0)
+
+
+@cache
+def pilot() -> tuple[Components, float]:
+    """That population from one study of many models with four seeds: components and gap."""
+    rng = np.random.default_rng(1)
+    parts = {}
+    for benchmark in ("x", "y"):
+        one, two, rl = (np.moveaxis(hits[0], -1, 1) for hits in readouts(rng, 1, 60, 1500, 4))
+        for model in range(60):
+            cell = contribution(one[model], rl[model]) - contribution(two[model], rl[model])
+            parts[f"m{model}", benchmark] = cell
+    return estimate_components(parts), float(np.mean([cell.mean() for cell in parts.values()]))
+
+
+@pytest.mark.parametrize(
+    ("design", "contrasts"),
+    [
+        (Design((60, 40), 3), 3),
+        (Design((60, 40), 4), 4),
+        (Design((60, 40), 3), 1),
+        (Design((50, 50), 4), 2),
+        (Design((60, 40), 4), 1),
+        (Design((20, 20), 4, seeds=3), 1),
+        (Design((40, 40), 5), 1),
+        (Design((80, 60), 7), 10),
+    ],
+    ids=str,
+)
+def test_predicted_power_is_that_of_simulated_studies(design: Design, contrasts: int) -> None:
+    """Within .05 (the tool's promise), 1,500 studies each: real hits, real absolute errors, a real t test."""
+    components, gap = pilot()
+    found = differences(np.random.default_rng(3), 1500, design)
+    spread = found.std(axis=1, ddof=1) / np.sqrt(design.models)
+    t = np.abs(found.mean(axis=1)) / np.maximum(spread, 1e-9)
+    seen = float((t > stats.t.ppf(1 - 0.05 / contrasts / 2, design.models - 1)).mean())
+    assert power(design, components, gap, contrasts=contrasts) == pytest.approx(seen, abs=0.05)
+
+
+def test_predictions_span_the_useful_range() -> None:
+    """The test above would mean little if every design found everything."""
+    components, gap = pilot()
+    assert power(Design((60, 40), 3), components, gap, contrasts=3) < 0.35
+    assert power(Design((60, 60), 7), components, gap) > 0.95
+
+
+# ---- the formula
+
+
+def test_power_is_that_of_the_paired_t_test() -> None:
+    """One benchmark without shared variance, against statsmodels."""
+    components, design = Components(30, 20, 0.8), Design((400,), 7, seeds=2)
+    effect = 1.5 / np.sqrt(0.8**2 + (30**2 + 20**2 / 2) / 400)
+    theirs = TTestPower().power(effect, 7, 0.05 / 3)
+    assert power(design, components, -1.5, contrasts=3) == pytest.approx(theirs, abs=2e-3)
+
+
+def test_no_gap_is_found_at_the_level_unless_models_move_together() -> None:
+    assert power(Design((400,), 7), Components(30, 20, 0.8), 0) == pytest.approx(0.05, abs=1e-6)
+    assert power(Design((400,), 7), Components(30, 20, 0.8, shared=0.5), 0) > 0.1
+
+
+def test_large_effects_are_found_for_sure() -> None:
+    assert power(Design((500,), 40), Components(1, 0, 0), 50) == 1
+    assert power(Design((500,), 4), Components(0, 0, 0), 1) == 1
+
+
+def test_required_is_the_smallest_sufficient_design() -> None:
+    components, design = Components(10, 30, 0.4), Design((500, 60, 198, 541), 4)
+    for free in ("models", "questions", "seeds"):
+        found = required(design, components, 1.2, 0.6, free)
+        assert found is not None
+        assert power(found, components, 1.2) >= 0.6
+    models = required(design, components, 1.2, 0.9)
+    assert models is not None
+    assert power(Design(design.questions, models.models - 1), components, 1.2) < 0.9
+
+
+def test_questions_cannot_replace_models_that_differ() -> None:
+    assert required(Design((500,), 5), Components(20, 20, 1.5), 1.0, 0.9, "questions") is None
+
+
+# ---- components
+
+
+def test_components_are_recovered_from_planted_ones() -> None:
+    rng = np.random.default_rng(5)
+    effect, common = rng.normal(0, 1.5, 40), rng.normal(0, 10, (3, 800, 1))
+    cells = {
+        (f"m{i}", f"d{j}"): effect[i] + common[j] + rng.normal(0, 15, (800, 1)) + rng.normal(0, 12, (800, 3))
+        for i in range(40)
+        for j in range(3)
+    }
+    found = estimate_components(cells)
+    assert found.question_sd == pytest.approx(np.hypot(10, 15), rel=0.05)
+    assert found.sample_sd == pytest.approx(12, rel=0.05)
+    assert found.model_sd == pytest.approx(effect.std(ddof=1), rel=0.15)
+    assert found.shared == pytest.approx(100 / 325, abs=0.05)
+
+
+def test_contributions_average_to_the_error() -> None:
+    hits = np.random.default_rng(6).random((2, 5, 80, 3)) < 0.4
+    error = 100 * np.abs(hits[0].mean(axis=(1, 2)) - hits[1].mean(axis=(1, 2))).mean()
+    assert contribution(*hits).mean() == pytest.approx(error)
+
+
+# ---- the command
+
+
+def test_command_prints_what_would_suffice(capsys: pytest.CaptureFixture[str]) -> None:
+    arguments = "power --gap 1.5 --models 7 --questions 500 60 --question-sd 10 --sample-sd 10 --model-sd 1 --shared 0"
+    assert main(arguments.split()) == 0
+    text = capsys.readouterr().out
+    expected = power(Design((500, 60), 7), Components(10, 10, 1, 0), 1.5)
+    assert f"power {expected:.2f}" in text
+    assert "80%" in text and "90%" in text
+
+
+def test_command_reads_components_from_a_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    rng = np.random.default_rng(7)
+    rows = [
+        {"model": m, "benchmark": "d", "question": q, "seed": s, "difference": float(rng.normal(0, 9))}
+        for m in "abc"
+        for q in range(300)
+        for s in range(2)
+    ]
+    pl.DataFrame(rows).write_parquet(tmp_path / "parts.parquet")
+    assert read_contributions(tmp_path / "parts.parquet")["a", "d"].shape == (300, 2)
+    assert (
+        main(["power", "--gap", "1", "--models", "5", "--questions", "50", "--from", f"{tmp_path}/parts.parquet"]) == 0
+    )
+    planted = np.array([row["difference"] for row in rows]).reshape(3, 300, 2)
+    assert f"sample_sd {np.sqrt(planted.var(axis=2, ddof=1).mean()):.3g}" in capsys.readouterr().out
+
+
+def test_wrong_input_is_named(tmp_path: Path) -> None:
+    pl.DataFrame({"model": ["a"]}).write_parquet(tmp_path / "x.parquet")
+    with pytest.raises(InputError, match="lacks the columns benchmark"):
+        read_contributions(tmp_path / "x.parquet")
+    with pytest.raises(InputError, match="at least 2"):
+        Design((10,), 1)
+    with pytest.raises(InputError, match="at least one"):
+        Design((), 3)
