@@ -295,7 +295,7 @@ def _selected(rule: Rule, benchmark: str, batch: _Batch, kept: Path) -> str | Re
     proto, cell = rule.prototype(), batch.cell
     if isinstance(proto, Reason):
         return proto
-    candidates = rule._candidates(cell, benchmark)
+    candidates = rule.candidates(cell, benchmark)
     if not len(candidates):
         return Reason("policy_missing")
     distance = selector.distances(selector.features(cell, rule.options), proto, rule.options)

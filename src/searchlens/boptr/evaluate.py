@@ -27,7 +27,7 @@ from searchlens.uncertainty import Floats
 
 Draws = npt.NDArray[np.float32]
 
-CHUNK = 500
+CHUNK = 1250
 """Bootstrap draws in which paths are chosen again at once: bounds memory."""
 SPLITS = 100
 """Random halvings behind a cross-fitted estimate."""
@@ -110,11 +110,12 @@ class Scores:
 
 @dataclass(frozen=True)
 class Task:
-    """Tiers to evaluate under a variant, on some benchmarks."""
+    """Tiers to evaluate under a variant, on some benchmarks; ``reselect`` where their paths are also chosen again."""
 
     variant: Variant
     tiers: tuple[Tier, ...]
     benchmarks: tuple[str, ...]
+    reselect: bool = True
 
 
 def has_expanded_pool(cohort: Cohort, model: str, benchmark: str) -> bool:
@@ -148,7 +149,7 @@ def evaluate(
     reasons = {key: p for key, p in points.predictions.items() if isinstance(p, Reason)}
     tiers = {tier.key: tier for task in tasks for tier in task.tiers}
     fixed = _fixed(bootstrap_view(cohort, options.draws, options.seed), points, defined, tiers)
-    again = _reselected(cohort, options, tasks, defined) if options.reselect else {}
+    again = _reselected(cohort, options, [task for task in tasks if task.reselect]) if options.reselect else {}
     honest = _cross_fitted(cohort, options, tasks, [key for key in defined if _is_fitted(tiers[key.tier])])
     scores = {}
     for key, prediction in defined.items():
@@ -283,23 +284,22 @@ def _threads() -> ThreadPoolExecutor:
 # ---- paths chosen again in every draw
 
 
-def _reselected(
-    cohort: Cohort, options: BoptrOptions, tasks: Sequence[Task], defined: Mapping[Key, Prediction]
-) -> dict[Key, Draws]:
+def _reselected(cohort: Cohort, options: BoptrOptions, tasks: Sequence[Task]) -> dict[Key, Draws]:
+    """Errors with paths of each draw's own; nothing for a number that is undefined in any draw."""
     starts = range(0, options.draws, CHUNK)
     told = Progress("choosing paths again", options.draws, "draws")
 
     def chunk(start: int) -> dict[Key, Draws]:
         view = bootstrap_view(cohort, options.draws, options.seed, start, min(start + CHUNK, options.draws))
-        predictions = _predict(view, options, tasks).predictions
-        return _errors(view, {key: predictions[key] for key in defined})
+        return _errors(view, _predict(view, options, tasks).predictions)
 
     parts = []
     with _threads() as pool:
         for part in pool.map(chunk, starts):
             parts.append(part)
             told.add(min(CHUNK, options.draws - told.done))
-    return {key: np.concatenate([parts[0][key], *(part[key][1:] for part in parts[1:])]) for key in defined}
+    whole = [key for key in parts[0] if all(key in part for part in parts)]
+    return {key: np.concatenate([parts[0][key], *(part[key][1:] for part in parts[1:])]) for key in whole}
 
 
 def _errors(view: View, predictions: Mapping[Key, Prediction]) -> dict[Key, Draws]:
@@ -308,7 +308,6 @@ def _errors(view: View, predictions: Mapping[Key, Prediction]) -> dict[Key, Draw
     found = {}
     for key, prediction in predictions.items():
         if isinstance(prediction, Reason):
-            found[key] = np.full(view.draws, np.nan, np.float32)
             continue
         same = (key.model, key.benchmark, _content(prediction))
         if same not in shared:

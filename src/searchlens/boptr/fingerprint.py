@@ -63,6 +63,11 @@ def fingerprint(rule: Rule, model: str, tau: float | None = None) -> Fingerprint
         ``no_rltrain`` where Base was not sampled on the split at every budget, ``policy_missing`` where not under the
         default policy.
     """
+    kept = rule.options.tau if tau is None else tau
+    return rule.keep(("fingerprint", model, kept), lambda: _fingerprint(rule, model, kept), shared=True)
+
+
+def _fingerprint(rule: Rule, model: str, tau: float) -> Fingerprint | Reason:
     split = rule.plan.rltrain(model)
     base = rule.view.base(model, split) if split else None
     if split is None or base is None:
@@ -77,5 +82,5 @@ def fingerprint(rule: Rule, model: str, tau: float | None = None) -> Fingerprint
     with np.errstate(invalid="ignore"):
         u = np.sqrt((1 - p0) * headroom)
     # In questions: a knee exactly halfway between two budgets must stay there, since round_B puts halves up.
-    missed = round((rule.options.tau if tau is None else tau) * total, 6)
+    missed = round(tau * total, 6)
     return Fingerprint(p_max, p0, u, np.log2(knee(default, rule.plan.budgets, missed)))

@@ -158,7 +158,7 @@ def _training(rule: Rule, base: str) -> Iterator[tuple[str, tuple[Fingerprint, F
 
 def delta_hat(rule: Rule, model: str) -> Floats | Reason:
     """The predicted offset in every draw, or why there is none (``offset``)."""
-    found = offset(rule, model)
+    found = rule.keep(("offset", model), lambda: offset(rule, model))
     return found if isinstance(found, Reason) else found.value
 
 

@@ -127,7 +127,8 @@ class Rule:
         other._shared = self._shared
         return other
 
-    def _keep(self, key: Hashable, make: Callable[[], T], *, shared: bool = False) -> T:
+    def keep(self, key: Hashable, make: Callable[[], T], *, shared: bool = False) -> T:
+        """What ``make`` gives, computed once; ``shared`` with the rule's variants where constants play no part."""
         known = self._shared if shared else self._own
         if key not in known:
             known[key] = make()
@@ -166,7 +167,7 @@ class Rule:
 
     def smooth(self, model: str, benchmark: str, pool: PoolName = "ar") -> Fit | Reason:
         """R1: the cell's own (alpha, beta, pi), one policy over all budgets; policies as positions in the cell."""
-        return self._keep(("smooth", model, benchmark, pool), lambda: self._smooth(model, benchmark, pool), shared=True)
+        return self.keep(("smooth", model, benchmark, pool), lambda: self._smooth(model, benchmark, pool), shared=True)
 
     def _smooth(self, model: str, benchmark: str, pool: PoolName) -> Fit | Reason:
         cell = self.cell(model, benchmark)
@@ -208,7 +209,7 @@ class Rule:
         if self.exponents == "paper":
             return frozen
         sources = self._sources(benchmark)
-        return self._keep(("beta", *sources), lambda: self._own_beta(sources)) if sources else frozen
+        return self.keep(("beta", *sources), lambda: self._own_beta(sources)) if sources else frozen
 
     def _sources(self, benchmark: str) -> tuple[str, ...]:
         regime = self.regime(benchmark)
@@ -235,13 +236,13 @@ class Rule:
             base, target = cell
             return fit.best_by_beta(self._along(base.P[base.autoregressive]), self._along(target), self.lattice())
 
-        return self._keep(("by_beta", model, benchmark), make, shared=True)
+        return self.keep(("by_beta", model, benchmark), make, shared=True)
 
     # ---- mu_g and delta_m
 
     def log_alpha(self, model: str, benchmark: str) -> Floats | Reason:
         """Natural logarithm of the alpha of a cell fitted at beta_g, in every draw."""
-        return self._keep(("log_alpha", model, benchmark), lambda: self._log_alpha(model, benchmark))
+        return self.keep(("log_alpha", model, benchmark), lambda: self._log_alpha(model, benchmark))
 
     def _log_alpha(self, model: str, benchmark: str) -> Floats | Reason:
         beta = self.beta(benchmark)
@@ -264,7 +265,7 @@ class Rule:
 
     def mean_log_alpha(self, benchmarks: tuple[str, ...]) -> Floats:
         """Mean over cohort models and benchmarks of ln alpha; 0 where none was sampled."""
-        return self._keep(("mean_log_alpha", benchmarks), lambda: self._mean_log_alpha(benchmarks))
+        return self.keep(("mean_log_alpha", benchmarks), lambda: self._mean_log_alpha(benchmarks))
 
     def _mean_log_alpha(self, benchmarks: tuple[str, ...]) -> Floats:
         found = [
@@ -299,7 +300,7 @@ class Rule:
 
     def prototype(self) -> Array | Reason:
         """r-bar: the anchor's R1-locked policy on the anchor benchmark along its own path."""
-        return self._keep("prototype", self._prototype, shared=True)
+        return self.keep("prototype", self._prototype, shared=True)
 
     def _prototype(self) -> Array | Reason:
         locked = self.smooth(*self.anchor)
@@ -311,7 +312,7 @@ class Rule:
         base = self.view.base(model, benchmark)
         assert base is not None
         key = ("features", self.plan.models[model].base, benchmark)
-        return self._keep(key, lambda: selector.features(base, self.options), shared=True)
+        return self.keep(key, lambda: selector.features(base, self.options), shared=True)
 
     def select(self, model: str, benchmark: str, path: Ints) -> Ints | Reason:
         """pi-hat along a path of budgets, as positions in the cell; the same for every rule with that path."""
@@ -321,13 +322,19 @@ class Rule:
         if base is None:
             return Reason("no_base")
         key = ("distances", self.plan.models[model].base, benchmark)
-        distance = self._keep(
+        distance = self.keep(
             key, lambda: selector.distances(self._features(model, benchmark), proto, self.options), shared=True
         )
         cost = self.options.cost_weight * selector.relative_cost(base)
-        return selector.select(distance, path, cost, self._candidates(base, benchmark), base.policies)
+        same = ("select", self.plan.models[model].base, benchmark, path.tobytes())
+        return self.keep(
+            same,
+            lambda: selector.select(distance, path, cost, self.candidates(base, benchmark), base.policies),
+            shared=True,
+        )
 
-    def _candidates(self, base: Readouts, benchmark: str) -> Ints:
+    def candidates(self, base: Readouts, benchmark: str) -> Ints:
+        """Policies that the selector may choose: those of the AR pool."""
         at = base.autoregressive
         if self.options.exclude_default_on_anchor and benchmark == self.plan.anchor_benchmark:
             at = np.array([i for i in at if base.policies[i] != self.plan.default_policy], int)

@@ -126,7 +126,8 @@ def _single_tables(rule: Rule, boot: View, errors: pl.DataFrame) -> dict[str, pl
 def _tasks(plan: CohortPlan, options: BoptrOptions) -> list[Task]:
     fitted, predicted = tuple(plan.with_role("fitted")), tuple(plan.with_role("fitted", "held_out"))
     tasks = [Task(variant, MAIN_TIERS, predicted) for variant in (PAPER, OWN)]
-    tasks.append(Task(PAPER, (*sweep_tiers(options), *VARIANT_TIERS), fitted))
+    tasks.append(Task(PAPER, VARIANT_TIERS, fitted))
+    tasks.append(Task(PAPER, sweep_tiers(options), fitted, reselect=False))
     if options.mu_without:
         tasks.append(Task(WITHOUT, _pick((*ABLATION, "cell-fit")), fitted))
     return tasks

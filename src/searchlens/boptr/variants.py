@@ -46,7 +46,7 @@ def first_finish(rule: Rule, model: str, benchmark: str) -> Counts | Reason:
 
     Undefined where token counts, and so T, are unknown for any policy that is ranked or may be chosen.
     """
-    return rule._keep(("T", rule.plan.models[model].base, benchmark), lambda: _first_finish(rule, model, benchmark))
+    return rule.keep(("T", rule.plan.models[model].base, benchmark), lambda: _first_finish(rule, model, benchmark))
 
 
 def _first_finish(rule: Rule, model: str, benchmark: str) -> Counts | Reason:
@@ -137,19 +137,19 @@ class _Head(Rule):
 
 
 def _signed(rule: Rule) -> Rule:
-    return rule._keep("v6", lambda: _Head(rule, rule, signed_features))
+    return rule.keep("v6", lambda: _Head(rule, rule, signed_features))
 
 
 def _support(rule: Rule) -> Rule:
-    return rule._keep("v7 support", lambda: _Head(rule, rule, support_features))
+    return rule.keep("v7 support", lambda: _Head(rule, rule, support_features))
 
 
 def _votes(rule: Rule) -> Rule:
-    return rule._keep("votes", lambda: _Votes(rule))
+    return rule.keep("votes", lambda: _Votes(rule))
 
 
 def _concentration(rule: Rule) -> Rule:
-    return rule._keep("v7 concentration", lambda: _Head(rule, _votes(rule), concentration_features))
+    return rule.keep("v7 concentration", lambda: _Head(rule, _votes(rule), concentration_features))
 
 
 # ---- scales
