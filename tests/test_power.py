@@ -11,6 +11,11 @@ import pytest
 from scipy import stats
 from statsmodels.stats.power import TTestPower
 
+from searchlens.boptr.options import BoptrOptions
+from searchlens.boptr.rule import Path as TierPath
+from searchlens.boptr.rule import Rule
+from searchlens.boptr.tiers import TIERS, At, mech
+from searchlens.boptr.view import sample_view
 from searchlens.cli import main
 from searchlens.errors import InputError
 from searchlens.power import (
@@ -21,7 +26,9 @@ from searchlens.power import (
     power,
     read_contributions,
     required,
+    tier_contributions,
 )
+from searchlens.simulate import simulate, small_design
 
 BUDGETS = np.array([1, 2, 4, 8, 16])
 PLANNED = np.array([1, 2, 4, 8, 16]), np.array([1, 2, 4, 12, 16])
@@ -161,6 +168,22 @@ def test_contributions_average_to_the_error() -> None:
     hits = np.random.default_rng(6).random((2, 5, 80, 3)) < 0.4
     error = 100 * np.abs(hits[0].mean(axis=(1, 2)) - hits[1].mean(axis=(1, 2))).mean()
     assert contribution(*hits).mean() == pytest.approx(error)
+
+
+def test_parts_of_questions_of_a_cohort_average_to_the_difference_of_its_errors() -> None:
+    rule = Rule(sample_view(simulate(small_design(), 3)), BoptrOptions())
+    tiers = {tier.key: tier for tier in TIERS}
+    found = tier_contributions(rule, tiers["H2"], tiers["H4"])
+    assert found.select("model", "benchmark").n_unique() == 4
+    for (model, benchmark), cell in found.group_by("model", "benchmark"):
+        assert isinstance(model, str) and isinstance(benchmark, str)
+        errors = []
+        for name in ("H2", "H4"):
+            path, target = tiers[name].predict(rule, At(model, benchmark)), rule.view.target(model, benchmark)
+            assert isinstance(path, TierPath) and target is not None
+            errors.append(mech(path, rule.view.base(model, benchmark), target, 40, 1)[0])
+        assert cell["difference"].mean() == pytest.approx(errors[0] - errors[1], abs=1e-4)
+    assert tier_contributions(rule, tiers["H2"], tiers["mean RL"]).is_empty()
 
 
 # ---- the command
