@@ -5,6 +5,7 @@ as print shows it: percentages, with the interval in brackets behind its value. 
 """
 
 from searchlens.tables._table import DASH, Part, Table, escape, latex, markdown, write
+from searchlens.tables.boptr import boptr_tables
 from searchlens.tables.study import (
     Cell,
     intervals,
@@ -20,6 +21,7 @@ __all__ = [
     "Cell",
     "Part",
     "Table",
+    "boptr_tables",
     "escape",
     "intervals",
     "latex",

@@ -116,7 +116,7 @@ def write(table: Table, stem: Path) -> list[Path]:
 
 
 def latex(table: Table) -> str:
-    """A LaTeX ``tabular`` with booktabs rules for each part, columns of words left, numbers right; notes as comments."""
+    """A booktabs ``tabular`` for each part, columns of words left and of numbers right; notes as comments."""
     blocks = [_tabular(part) for part in table.parts]
     notes = "".join(f"% {escape(note)}\n" for note in table.notes)
     return "\n".join(blocks) + notes
