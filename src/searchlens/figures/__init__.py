@@ -11,6 +11,8 @@ recovery              (A) Base operating points that match RL, (B) the paths cho
 matching_set          every Base operating point, those matching RL at each budget highlighted
 pass_curves           Base and RL under the RL default policy, one panel per benchmark
 ====================  ==============================================================================
+
+``searchlens.figures.boptr`` holds the figures of the transfer analysis.
 """
 
 from __future__ import annotations
@@ -22,9 +24,20 @@ from pathlib import Path
 import polars as pl
 
 from searchlens.figures import gap_map, matching_set, pass_curves, recovery, same_policy_lines, style, support_region
+from searchlens.figures.boptr import BOPTR_NAMES, write_boptr
 from searchlens.figures.style import Labels
 
-__all__ = ["MODULES", "NAMES", "Inputs", "Labels", "numbers", "write", "write_pass_curves"]
+__all__ = [
+    "BOPTR_NAMES",
+    "MODULES",
+    "NAMES",
+    "Inputs",
+    "Labels",
+    "numbers",
+    "write",
+    "write_boptr",
+    "write_pass_curves",
+]
 
 MODULES = {
     "same_policy_lines": same_policy_lines,

@@ -1,0 +1,100 @@
+"""Which exponent each benchmark of the anchor prefers, under three constraints on the policy, and how firmly."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import polars as pl
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+from matplotlib.patches import Patch
+
+from searchlens.figures import style
+from searchlens.figures.boptr import parts
+from searchlens.figures.boptr.parts import Study
+
+CONSTRAINTS = {"R0": "o", "R1": "s", "R2": "^"}
+TIED_COLOUR, EXACT_COLOUR, OWN_COLOUR = "#DCE6F2", "#9FBFE0", "#E69F00"
+KEPT = ("benchmark", "regime", "constraint", "beta", "lo", "hi", "exact", "tied", "assigned", "own", "path", "reason")
+STEP = 0.1
+
+
+def numbers(regime_betas: pl.DataFrame, study: Study) -> pl.DataFrame:
+    """The anchor model's rows of ``regime_betas`` on its fitted benchmarks; tied exponents separated by spaces."""
+    rows = regime_betas.filter(~pl.col("a_priori"), model=study.plan.anchor_model).select(KEPT)
+    texts = [pl.col(name).list.eval(pl.element().cast(pl.String)).list.join(" ") for name in ("exact", "tied")]
+    return rows.with_columns(texts)
+
+
+@style.styled()
+def draw(numbers: pl.DataFrame, study: Study) -> Figure:
+    """Draw what ``numbers`` returned."""
+    heights = parts.places(numbers["benchmark"].to_list(), gap=1.0)
+    second = "budget exponent \N{GREEK SMALL LETTER BETA} that each benchmark prefers"
+    height = 1.75 + 0.2 * (heights[-1] + 1)
+    figure = study.new_figure(style.COLUMN, height, study.plan.anchor_model, second)
+    axes = figure.subplots()
+    for y, row in zip(heights, numbers.iter_rows(named=True), strict=True):
+        _row(axes, y, row)
+    for (benchmark,), rows in numbers.with_columns(y=pl.Series(heights)).group_by("benchmark", maintain_order=True):
+        _benchmark(axes, rows, study.plan.title(str(benchmark)))
+    axes.set_yticks(heights, numbers["constraint"].to_list())
+    axes.tick_params(axis="y", length=0)
+    axes.spines["left"].set_visible(False)
+    axes.set_ylim(heights[-1] + 0.7, -1.5)
+    axes.set_xlabel("\N{GREEK SMALL LETTER BETA} (0: budget does not matter, 1: proportional)")
+    figure.legend(handles=_handles(study), loc="outside lower center", ncols=1)
+    return figure
+
+
+def _row(axes: Axes, y: float, row: Mapping[str, Any]) -> None:
+    if row["beta"] is None:
+        axes.text(0, y, f"{parts.DASH} {parts.reason(str(row['reason']))}", va="center_baseline", color=style.MUTED)
+        return
+    for name, colour in (("tied", TIED_COLOUR), ("exact", EXACT_COLOUR)):
+        for beta in map(float, str(row[name]).split()):
+            axes.barh(
+                y, STEP, left=beta - STEP / 2, height=0.8, color=colour, zorder=1, gid=f"{name}-{row['constraint']}"
+            )
+    ink: dict[str, Any] = {"color": "black", "zorder": 4}
+    axes.plot([row["lo"], row["hi"]], [y, y], linewidth=1.2, gid="interval", **ink)
+    axes.plot(row["beta"], y, marker=CONSTRAINTS[str(row["constraint"])], markersize=4, gid="fit", **ink)
+
+
+def _benchmark(axes: Axes, rows: pl.DataFrame, title: str) -> None:
+    first = rows.row(0, named=True)
+    top, bottom = min(rows["y"].to_list()) - 0.5, max(rows["y"].to_list()) + 0.5
+    axes.text(-0.05, top - 0.1, f"{title} ({first['regime']})", va="bottom", fontsize=7, weight="bold")
+    axes.plot([first["assigned"]] * 2, [top, bottom], color=style.RL_COLOUR, linewidth=1.2, zorder=3, gid="assigned")
+    if first["own"] is not None:
+        axes.plot(
+            [first["own"]] * 2,
+            [top, bottom],
+            color=OWN_COLOUR,
+            linewidth=1.6,
+            linestyle=(0, (2, 1)),
+            zorder=3.5,
+            gid="own",
+        )
+
+
+def _handles(study: Study) -> list[Line2D | Patch]:
+    names = "R0: a policy per budget, R1: one policy, R2: RL default"
+    return [
+        Line2D(
+            [],
+            [],
+            color="black",
+            marker="o",
+            markersize=4,
+            linewidth=1.2,
+            label=f"best fit, {study.interval} (refitted)",
+        ),
+        Patch(color=EXACT_COLOUR, label="same error as the best fit"),
+        Patch(color=TIED_COLOUR, label="within one standard error of it"),
+        Line2D([], [], color=style.RL_COLOUR, linewidth=1.2, label="assigned to the regime beforehand"),
+        Line2D([], [], color=OWN_COLOUR, linewidth=1.6, linestyle=(0, (2, 1)), label="this cohort's own estimate"),
+        Line2D([], [], linestyle="none", label=names),
+    ]

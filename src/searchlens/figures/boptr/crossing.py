@@ -1,0 +1,119 @@
+"""Where the best of Base overtakes RL on the benchmarks whose regime is called floor, at all sampled budgets."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import polars as pl
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+from matplotlib.patches import Patch
+
+from searchlens.figures import style
+from searchlens.figures.boptr import parts
+from searchlens.figures.boptr.horizontal import POOLS
+from searchlens.figures.boptr.parts import Study
+
+CURVES = ("b", "questions", "envelope", "envelope_lo", "envelope_hi", "rl", "rl_lo", "rl_hi", "crossing_share")
+SUMMARY = ("crossing", "median", "crossing_lo", "crossing_hi", "never", "largest")
+LOOKS = {"rl": (style.RL_COLOUR, "o"), "envelope": (style.ENVELOPE_COLOUR, "s")}
+
+
+def numbers(large_budget: pl.DataFrame, crossing: pl.DataFrame, study: Study) -> pl.DataFrame:
+    """The anchor's rows of ``aime_large_budget``, one per budget, beside its crossing budget."""
+    anchor = {"model": study.plan.anchor_model}
+    rows = large_budget.filter(**anchor).select("benchmark", "pool", *CURVES, "reason")
+    found = crossing.filter(**anchor).rename({"lo": "crossing_lo", "hi": "crossing_hi"})
+    return rows.join(
+        found.select("benchmark", "pool", *SUMMARY), on=["benchmark", "pool"], how="left", maintain_order="left"
+    )
+
+
+@style.styled()
+def draw(numbers: pl.DataFrame, study: Study) -> Figure:
+    """Draw what ``numbers`` returned."""
+    cells = list(numbers.group_by("benchmark", "pool", maintain_order=True))
+    second = "the best of Base up to b samples against RL"
+    if not cells:
+        figure = study.new_figure(style.COLUMN, 1.5, study.plan.anchor_model, second)
+        parts.say(figure.subplots(), "no benchmark of this cohort is assigned to the floor regime")
+        return figure
+    bands = (len(cells) + 1) // 2
+    figure = study.new_figure(style.PAGE, 0.9 + 2.9 * bands, study.plan.anchor_model, second)
+    grid = figure.add_gridspec(2 * bands, 2, height_ratios=[2.6, 1] * bands)
+    for i, ((benchmark, pool), rows) in enumerate(cells):
+        above = figure.add_subplot(grid[2 * (i // 2), i % 2])
+        title = f"{study.plan.title(str(benchmark))}, {POOLS[str(pool)]}"
+        known = rows.drop_nulls("envelope")
+        if known.is_empty():
+            above.set_title(title)
+            parts.say(above, f"not drawn: {parts.missing(rows['reason'])}", 40)
+            continue
+        below = figure.add_subplot(grid[2 * (i // 2) + 1, i % 2], sharex=above)
+        above.set_title(f"{title} ({known['questions'][0]} questions)\n{_verdict(known.row(0, named=True))}")
+        _curves(above, known)
+        _shares(below, known)
+    figure.legend(handles=_handles(study), loc="outside lower center", ncols=2)
+    return figure
+
+
+def _verdict(row: Mapping[str, Any]) -> str:
+    if row["crossing"] is None:
+        return f"Base does not catch up within {row['largest']}"
+    ends = f"interval {row['crossing_lo']} to {row['crossing_hi'] or 'never'}"
+    return f"k* = {row['crossing']} ({ends}), never in {row['never']:.1%} of draws"
+
+
+def _curves(axes: Axes, rows: pl.DataFrame) -> None:
+    budgets = rows["b"].to_list()
+    for name, (colour, marker) in LOOKS.items():
+        low, high = style.percent(rows[f"{name}_lo"]), style.percent(rows[f"{name}_hi"])
+        axes.fill_between(budgets, low, high, color=colour, alpha=0.13, linewidth=0)
+        axes.plot(
+            budgets, style.percent(rows[name]), color=colour, marker=marker, markersize=3, linewidth=1.4, gid=name
+        )
+    if rows["crossing"][0] is not None:
+        axes.axvline(rows["crossing"][0], color=style.BASE_COLOUR, linewidth=1.0, linestyle=(0, (4, 2)), gid="crossing")
+    axes.set_ylabel("questions solved (%)")
+    axes.set_ylim(bottom=0)
+    axes.tick_params(labelbottom=False)
+
+
+def _shares(axes: Axes, rows: pl.DataFrame) -> None:
+    axes.set_ylabel("draws (%)")
+    axes.set_ylim(0, 100)
+    style.budget_axis(axes, rows["b"], "budget b (samples per question)")
+    for budget, share in rows.select("b", "crossing_share").iter_rows():
+        axes.plot(
+            [budget] * 2, [0, 100 * share], color=style.BASE_COLOUR, linewidth=5, solid_capstyle="butt", gid="share"
+        )
+
+
+def _handles(study: Study) -> list[Line2D | Patch]:
+    return [
+        Line2D(
+            [],
+            [],
+            color=style.ENVELOPE_COLOUR,
+            marker="s",
+            markersize=3,
+            linewidth=1.4,
+            label="best of Base at any n up to b",
+        ),
+        Line2D([], [], color=style.RL_COLOUR, marker="o", markersize=3, linewidth=1.4, label="RL default"),
+        Patch(
+            color=style.MUTED,
+            alpha=0.2,
+            label=f"{study.confidence:.0%} Wilson bands; none corrects for taking the best",
+        ),
+        Line2D(
+            [],
+            [],
+            color=style.BASE_COLOUR,
+            linewidth=1.2,
+            linestyle=(0, (4, 2)),
+            label="k*; below: share of bootstrap draws crossing at b",
+        ),
+    ]

@@ -1,0 +1,105 @@
+"""Error of a prediction against the amount of RL information that it uses."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import polars as pl
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+
+from searchlens.figures import style
+from searchlens.figures.boptr import parts
+from searchlens.figures.boptr.parts import Study
+
+TIERS = ("Z0-u", "Z0-N*", "B0", "Z1-u", "Z1-N*", "V2", "V3", "V1")
+INFORMATION = {  # how much RL a row has seen
+    **dict.fromkeys(("Z0-u", "Z0-N*"), "none"),
+    **dict.fromkeys(("B0", "Z1-u", "Z1-N*"), "one anchor cell"),
+    "V2": "anchor, every benchmark",
+    "V3": "each model's anchor cell",
+    "V1": "every cell",
+}
+SWEEPS = {
+    "lambda": ("\N{GREEK SMALL LETTER LAMDA}", "weight \N{GREEK SMALL LETTER LAMDA} of the prior"),
+    "tau": ("\N{GREEK SMALL LETTER TAU}", "tolerance \N{GREEK SMALL LETTER TAU} of N*"),
+}
+LOOKS = {"Z0-N*": ("#882255", "v"), "Z1-u": ("#E69F00", "s"), "Z1-N*": ("#332288", "D")}
+KEPT = ("tier", "label", "kind", "rl", "error", "lo", "hi", "corrected", "cells", "of", "reason")
+
+
+def numbers(means: pl.DataFrame) -> pl.DataFrame:
+    """Rows of ``means`` on matched cells: layer ``tier``, then the sweeps ``lambda`` and ``tau`` and their settings."""
+    scope = {"scope": "frontier", "column": "matched macro", "exponents": "paper", "mu": "cohort", "pool": "ar"}
+    rows = means.filter(**scope).select(KEPT)
+    order = pl.col("tier").replace_strict(TIERS, range(len(TIERS)), return_dtype=pl.Int64)
+    main = rows.filter(pl.col("tier").is_in(TIERS)).sort(order)
+    layers = [main.with_columns(pl.lit("tier").alias("layer"), information=pl.col("tier").replace_strict(INFORMATION))]
+    for layer, (symbol, _) in SWEEPS.items():
+        swept = rows.filter(pl.col("tier").str.contains(f" {symbol}=", literal=True))
+        halves = pl.col("tier").str.split_exact(f" {symbol}=", 1)
+        swept = swept.with_columns(
+            pl.lit(layer).alias("layer"),
+            predictor=halves.struct.field("field_0"),
+            setting=halves.struct.field("field_1").cast(pl.Float64),
+        )
+        layers.append(swept)
+    return pl.concat(layers, how="diagonal")
+
+
+@style.styled()
+def draw(numbers: pl.DataFrame, study: Study) -> Figure:
+    """Draw what ``numbers`` returned."""
+    rows = numbers.filter(layer="tier")
+    second = "error against the amount of RL information used, mean over models of matched cells"
+    figure = study.new_figure(style.PAGE, 3.6, study.cohort, second)
+    grid = figure.add_gridspec(2, 2, width_ratios=[2.6, 1])
+    axes = figure.add_subplot(grid[:, 0])
+    heights = parts.places(rows["information"].to_list())
+    parts.error_rows(axes, rows, heights)
+    _levels(axes, rows, heights)
+    parts.error_axis(axes, rows)
+    for i, layer in enumerate(SWEEPS):
+        _sweep(figure.add_subplot(grid[i, 1]), numbers.filter(layer=layer), layer)
+    handles = [*parts.kind_handles(rows.drop_nulls("error")["kind"], study), *_sweep_handles(numbers)]
+    figure.legend(handles=handles, loc="outside lower center", ncols=3)
+    return figure
+
+
+def _levels(axes: Axes, rows: pl.DataFrame, heights: list[float]) -> None:
+    """Name the amount of information right of its rows."""
+    look: dict[str, Any] = {"transform": axes.get_yaxis_transform(), "fontsize": 7, "color": style.MUTED}
+    axes.text(1.01, heights[0] - 1.1, "RL seen", **look)
+    placed = rows.with_columns(y=pl.Series(heights))
+    for (level,), group in placed.group_by("information", maintain_order=True):
+        middle = sum(group["y"].to_list()) / group.height
+        axes.text(1.01, middle, str(level), va="center_baseline", **look)
+
+
+def _sweep(axes: Axes, rows: pl.DataFrame, layer: str) -> None:
+    known = rows.drop_nulls("error")
+    if known.is_empty():
+        parts.say(axes, f"{SWEEPS[layer][1]}: {parts.missing(rows['reason'])}", 26)
+        return
+    for (name,), line in known.group_by("predictor", maintain_order=True):
+        colour, marker = LOOKS[str(name)]
+        x, y = line["setting"].to_list(), line["error"].to_list()
+        axes.fill_between(x, line["lo"].to_list(), line["hi"].to_list(), color=colour, alpha=0.10, linewidth=0)
+        axes.plot(x, y, color=colour, marker=marker, markersize=2.5, linewidth=0.8, gid=f"{layer}-{name}")
+    if layer == "tau":
+        axes.set_xscale("log")
+        axes.minorticks_off()
+    axes.set_xticks(sorted(set(known["setting"])), [f"{value:g}" for value in sorted(set(known["setting"]))])
+    axes.set_xlabel(SWEEPS[layer][1])
+    axes.set_ylabel("error (pp)")
+    axes.set_ylim(bottom=0)
+
+
+def _sweep_handles(numbers: pl.DataFrame) -> list[Line2D]:
+    swept = numbers.filter(pl.col("layer") != "tier").drop_nulls("error")
+    return [
+        Line2D([], [], color=colour, marker=marker, markersize=2.5, linewidth=0.8, label=f"{name} swept")
+        for name, (colour, marker) in LOOKS.items()
+        if name in swept["predictor"]
+    ]

@@ -1,0 +1,168 @@
+"""What differs between models: the scale alpha with the interval that data identify, the locked policy, the offset."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import polars as pl
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+from matplotlib.ticker import FuncFormatter
+
+from searchlens.boptr.fit import identified_alpha
+from searchlens.figures import style
+from searchlens.figures.boptr import parts
+from searchlens.figures.boptr.parts import Study
+
+KEPT = ("model", "beta", "alpha", "alpha_lo", "alpha_hi", "delta", "delta_lo", "delta_hi", "policy", "path", "reason")
+GROUP_COLOURS = {"upper": style.BASE_COLOUR, "lower": "#E69F00", "new": "#228B5B"}
+GROUP_MARKERS = {"upper": "o", "lower": "s", "new": "D"}
+
+
+def numbers(identified_scale: pl.DataFrame, study: Study) -> pl.DataFrame:
+    """Rows of ``identified_scale`` (layer ``model``), then where rounding changes a path (layer ``boundary``)."""
+    groups = {name: model.group for name, model in study.plan.models.items()}
+    rows = identified_scale.select(
+        pl.lit("model").alias("layer"), pl.col("model").replace_strict(groups).alias("group"), *KEPT
+    )
+    found = rows.drop_nulls(["alpha_lo", "beta"])
+    edges = boundaries(found["beta"][0], len(study.plan.budgets)) if found.height else []
+    layer = pl.DataFrame(
+        {"layer": ["boundary"] * len(edges), "alpha": edges}, {"layer": pl.String, "alpha": pl.Float64}
+    )
+    return pl.concat([rows, layer], how="diagonal")
+
+
+def boundaries(beta: float, levels: int) -> list[float]:
+    """Every alpha at which some N(b) changes, increasing.
+
+    >>> boundaries(1.0, 2)
+    [0.7071067811865476, 1.4142135623730951]
+    """
+    edges: list[float] = []
+    _, high = identified_alpha(2.0**-levels, beta, levels)
+    while high < float("inf"):
+        edges.append(high)
+        _, high = identified_alpha(high, beta, levels)
+    return edges
+
+
+@style.styled()
+def draw(numbers: pl.DataFrame, study: Study) -> Figure:
+    """Draw what ``numbers`` returned."""
+    rows = numbers.filter(layer="model")
+    heights = parts.places(rows["group"].to_list(), 0.4)
+    benchmark = study.plan.title(study.plan.anchor_benchmark)
+    second = f"scale \N{GREEK SMALL LETTER ALPHA} fitted on {benchmark}, policy that each fit keeps to"
+    single = rows.height == 1
+    figure = study.new_figure(style.PAGE, 1.55 + 0.22 * (heights[-1] + 1) + 0.15 * single, _names(study), second)
+    axes = figure.subplots()
+    limits = _limits(rows)
+    _edges(axes, numbers.filter(layer="boundary")["alpha"].to_list(), limits)
+    for y, row in zip(heights, rows.iter_rows(named=True), strict=True):
+        _row(axes, y, row, limits)
+    _axis(axes, rows["model"].to_list(), heights, limits)
+    _columns(axes, rows, heights)
+    if single:
+        axes.annotate(
+            parts.reason("one_model"),
+            (0, 0),
+            (0, -30),
+            "axes fraction",
+            textcoords="offset points",
+            va="top",
+            color=style.MUTED,
+        )
+    figure.legend(handles=_handles(rows), loc="outside lower center", ncols=5)
+    return figure
+
+
+def _names(study: Study) -> str:
+    count = len(study.plan.models)
+    return f"{count} models" if count > 1 else study.plan.anchor_model
+
+
+def _limits(rows: pl.DataFrame) -> tuple[float, float]:
+    known = [v for name in ("alpha", "alpha_lo", "alpha_hi") for v in rows[name].drop_nulls() if 0 < v < float("inf")]
+    return (min(known) / 1.25, max(known) * 1.25) if known else (1.0, 16.0)
+
+
+def _edges(axes: Axes, edges: list[float], limits: tuple[float, float]) -> None:
+    for alpha in edges:
+        if limits[0] <= alpha <= limits[1]:
+            axes.axvline(alpha, color="#D5D5D5", linewidth=0.6, zorder=0, gid="boundary")
+
+
+def _row(axes: Axes, y: float, row: Mapping[str, Any], limits: tuple[float, float]) -> None:
+    if row["alpha"] is None:
+        axes.text(
+            limits[0] * 1.02,
+            y,
+            f"{parts.DASH} {parts.reason(str(row['reason']))}",
+            va="center_baseline",
+            color=style.MUTED,
+        )
+        return
+    group = str(row["group"])
+    if row["alpha_lo"] is not None:
+        low, high = float(row["alpha_lo"]), float(row["alpha_hi"])
+        ends = [max(low, limits[0]), min(high, limits[1])]
+        axes.plot(
+            ends, [y, y], color=GROUP_COLOURS[group], linewidth=5, alpha=0.35, solid_capstyle="butt", gid="identified"
+        )
+    axes.plot(
+        row["alpha"], y, marker=GROUP_MARKERS[group], color=GROUP_COLOURS[group], markersize=4.5, gid=str(row["model"])
+    )
+
+
+def _axis(axes: Axes, names: list[str], heights: list[float], limits: tuple[float, float]) -> None:
+    axes.set_xscale("log", base=2)
+    axes.set_xlim(*limits)
+    ticks = [value for value in (0.25, 0.5, 1, 2, 3, 4, 6, 8, 12, 16) if limits[0] <= value <= limits[1]]
+    axes.set_xticks(ticks)
+    axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+    axes.minorticks_off()
+    axes.set_xlabel("\N{GREEK SMALL LETTER ALPHA} (N(1) before rounding; logarithmic axis)")
+    axes.set_yticks(heights, names)
+    axes.tick_params(axis="y", length=0)
+    axes.set_ylim(heights[-1] + 0.7, -0.8)
+
+
+def _columns(axes: Axes, rows: pl.DataFrame, heights: list[float]) -> None:
+    """Text columns right of the axis: path, locked policy, offset."""
+    for x, title in ((1.02, "N(b)"), (1.25, "locked policy"), (1.50, "offset \N{GREEK SMALL LETTER DELTA} (interval)")):
+        axes.text(x, 1.0, title, transform=axes.transAxes, va="bottom", fontsize=7, color=style.MUTED)
+    place = axes.get_yaxis_transform()
+    for y, row in zip(heights, rows.iter_rows(named=True), strict=True):
+        if row["alpha"] is None:
+            continue
+        texts = ((1.02, row["path"]), (1.25, row["policy"]), (1.50, _offset(row)))
+        for x, text in texts:
+            axes.text(x, y, text, transform=place, va="center_baseline", fontsize=7)
+
+
+def _offset(row: Mapping[str, Any]) -> str:
+    if row["delta"] is None:
+        return parts.DASH
+    ends = "" if row["delta_lo"] in (None, row["delta_hi"]) else f" [{row['delta_lo']:+.2f}, {row['delta_hi']:+.2f})"
+    return f"{row['delta']:+.2f}{ends}".replace("-", "\N{MINUS SIGN}")
+
+
+def _handles(rows: pl.DataFrame) -> list[Line2D]:
+    present = [group for group in GROUP_COLOURS if group in rows["group"]]
+    look: dict[str, Any] = {"linestyle": "none", "markersize": 4.5}
+    handles = [
+        Line2D(
+            [],
+            [],
+            color=GROUP_COLOURS[g],
+            marker=GROUP_MARKERS[g],
+            label=f"{g} cohort" if g != "new" else "new models",
+            **look,
+        )
+        for g in present
+    ]
+    band = Line2D([], [], color=style.MUTED, linewidth=5, alpha=0.35, label="predicts the same budgets")
+    return [*handles, band, Line2D([], [], color="#D5D5D5", linewidth=0.8, label="some N(b) changes")]

@@ -1,0 +1,151 @@
+"""What the BOPTR figures share: the cohort, rows of errors with intervals, and words for what is missing."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import polars as pl
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+from matplotlib.ticker import MaxNLocator
+
+from searchlens.boptr.cohort import CohortPlan
+from searchlens.boptr.rule import REASONS
+from searchlens.figures import style
+
+DASH = "\N{EM DASH}"
+KINDS = {  # colour, marker, name: kinds of rows, in the order of legends
+    "baseline": (style.MUTED, "s", "baseline"),
+    "copy": ("#E69F00", "^", "copy of the anchor's points"),
+    "rule": (style.BASE_COLOUR, "o", "rule"),
+    "frontier": ("#332288", "D", "rule from a prior or one anchor"),
+    "oracle": ("#228B5B", "P", "oracle: has seen the curve"),
+    "rival": ("#C785C4", "X", "rival without a path"),
+}
+_BESIDE: dict[str, Any] = {"textcoords": "offset points", "va": "center_baseline", "fontsize": 7}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Study:
+    """What the figures of a cohort say about it.
+
+    Attributes
+    ----------
+    plan : CohortPlan
+    source : str
+        Where the samples come from; said in the figure unless they were sampled in this study.
+    confidence : float
+        Level of the intervals in the frames.
+    """
+
+    plan: CohortPlan
+    source: style.Source = "sampled"
+    confidence: float = 0.95
+
+    def new_figure(self, width: float, height: float, first: str, second: str) -> Figure:
+        """An empty figure with a title of two lines."""
+        return style.new_figure(width, height, f"{first}\n{second}", self.source)
+
+    @property
+    def cohort(self) -> str:
+        """How many models may fit, or the name of the only one."""
+        models = self.plan.fitted_models
+        return f"{len(models)} models" if len(models) > 1 else f"{models[0]} alone"
+
+    @property
+    def interval(self) -> str:
+        """For example ``95% interval``."""
+        return f"{self.confidence:.0%} interval"
+
+
+def reason(code: str) -> str:
+    """The sentence behind a reason's code."""
+    return REASONS[code]
+
+
+def say(axes: Axes, text: str, width: int = 44) -> None:
+    """Words in place of a panel."""
+    axes.set_axis_off()
+    wrapped = textwrap.fill(text, width)
+    axes.text(0.5, 0.5, wrapped, transform=axes.transAxes, ha="center", va="center", color=style.MUTED)
+
+
+def missing(codes: Iterable[str | None]) -> str:
+    """One sentence per distinct reason; empty without one."""
+    return "; ".join(reason(code) for code in dict.fromkeys(codes) if code)
+
+
+def places(groups: Sequence[object], gap: float = 0.6) -> list[float]:
+    """Heights of rows from the top, 0, 1, 2, ..., with a gap wherever the group changes."""
+    heights: list[float] = []
+    for i, group in enumerate(groups):
+        step = 0.0 if i == 0 else 1.0 + (gap if group != groups[i - 1] else 0.0)
+        heights.append((heights[-1] if heights else 0.0) + step)
+    return heights
+
+
+def error_rows(axes: Axes, rows: pl.DataFrame, heights: Sequence[float]) -> None:
+    """Errors as marks with their intervals, one row each; the corrected error is an open mark around its own place.
+
+    Parameters
+    ----------
+    axes : Axes
+    rows : DataFrame
+        tier, label, kind, error, lo, hi, corrected, cells, of, reason.
+    heights : sequence of float
+        Where each row stands.
+    """
+    most = rows["cells"].max()
+    for y, row in zip(heights, rows.iter_rows(named=True), strict=True):
+        if row["error"] is None:
+            text = _shortened(f"{DASH} {reason(row['reason'])}")
+            axes.annotate(text, (0, y), (4, 0), **_BESIDE, color=style.MUTED)
+            continue
+        colour, marker, _ = KINDS[row["kind"]]
+        axes.plot([row["lo"], row["hi"]], [y, y], color=colour, linewidth=1.2, zorder=2, gid=f"{row['tier']}-interval")
+        look: dict[str, Any] = {"marker": marker, "color": colour, "linestyle": "none"}
+        if row["corrected"] is not None:
+            open_mark: dict[str, Any] = {"markersize": 6, "markerfacecolor": "white", "gid": f"{row['tier']}-corrected"}
+            axes.plot(row["corrected"], y, **look, **open_mark, zorder=3)
+        axes.plot(row["error"], y, **look, markersize=4, zorder=4, gid=row["tier"])
+        if row["cells"] < most:
+            note = f"{row['cells']} of {row['of']} cells"
+            axes.annotate(note, (max(row["hi"], row["error"]), y), (6, 0), **_BESIDE, color=style.MUTED)
+    axes.set_ylim(heights[-1] + 0.7, heights[0] - 0.7)
+    axes.set_yticks(list(heights), rows["label"].to_list())
+    axes.tick_params(axis="y", length=0)
+    axes.spines["left"].set_visible(False)
+    axes.grid(axis="x", color=style.REGION_COLOUR, linewidth=0.5)
+    axes.set_axisbelow(True)
+    axes.axvline(0, color=style.MUTED, linewidth=0.6, zorder=1)
+
+
+def error_axis(axes: Axes, rows: pl.DataFrame) -> None:
+    """The axis of errors, long enough for every mark of these rows."""
+    values = [value for name in ("error", "hi", "corrected") for value in rows[name].drop_nulls()]
+    low, top = min([0.0, *values]), max([1.0, *values])
+    axes.set_xlim(low - 0.04 * (top - low), top + 0.05 * (top - low))
+    axes.xaxis.set_major_locator(MaxNLocator(8, integer=True))
+    axes.set_xlabel("mean absolute error (percentage points)")
+
+
+def _shortened(text: str) -> str:
+    return textwrap.shorten(text, 90, placeholder=" ...")
+
+
+def kind_handles(kinds: Iterable[str], study: Study) -> list[Line2D]:
+    """Legend entries of the kinds that occur, and of what error and corrected error look like."""
+    present = set(kinds)
+    handles = [
+        Line2D([], [], color=colour, marker=marker, markersize=4.5, linewidth=1.2, label=name)
+        for kind, (colour, marker, name) in KINDS.items()
+        if kind in present
+    ]
+    look: dict[str, Any] = {"color": style.MUTED, "marker": "o", "markersize": 6, "linestyle": "none"}
+    handles.append(Line2D([], [], **look, markerfacecolor="white", label="open: corrected for its upward bias"))
+    handles.append(Line2D([], [], color=style.MUTED, linewidth=1.2, label=f"{study.interval}, biased upward near zero"))
+    return handles
