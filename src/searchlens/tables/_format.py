@@ -72,7 +72,7 @@ def word(text: object) -> str:
 
 def text_frame(lines: Sequence[Mapping[str, str]]) -> pl.DataFrame:
     """Lines as a frame; a heading that a line lacks is a dash there, and no lines make a row of one dash."""
-    headings = list(dict.fromkeys(heading for line in lines for heading in line)) or [""]
+    headings = list(dict.fromkeys(heading for line in lines for heading in line)) or ["(no rows)"]
     rows = [[line.get(heading, DASH) for heading in headings] for line in lines] or [[DASH]]
     return pl.DataFrame(rows, dict.fromkeys(headings, pl.String()), orient="row")
 
@@ -168,8 +168,13 @@ def verdict_text(row: Row) -> str:
     return f"{lower} lower" if lower else word(row["verdict"])
 
 
-def contrast_notes(contrasts: pl.DataFrame, scope: str, ours: str, rivals: Iterable[str]) -> list[str]:
-    """The paired differences of a scope, and plainly which rival beats the rule.
+RIVALS = ("mean RL", "Base+gain", "low temp")
+BASELINES = ("H1", "H2", *RIVALS)
+ORACLES = ("H6", "H7", "V1")
+
+
+def contrast_notes(contrasts: pl.DataFrame, scope: str, ours: str, rows: Iterable[str]) -> list[str]:
+    """The paired differences of a table's rows with its rule, and plainly which of them is better than the rule.
 
     Parameters
     ----------
@@ -177,19 +182,22 @@ def contrast_notes(contrasts: pl.DataFrame, scope: str, ours: str, rivals: Itera
         Of the whole study.
     scope : {"anchor", "cohort"}
     ours : str
-        The rule that rivals are held against: one side of each contrast.
-    rivals : iterable of str
+        The rule: one side of each contrast.
+    rows : iterable of str
+        Keys of the rows that the table has.
     """
-    rows = contrasts.filter(exponents="paper", scope=scope).filter(pl.col("difference").is_not_null())
-    if rows.is_empty():
+    shown = pl.col("first").is_in([ours, *rows]) & pl.col("second").is_in([ours, *rows])
+    known = contrasts.filter(pl.col("exponents") == "paper", pl.col("scope") == scope, shown)
+    found = list(known.filter(pl.col("difference").is_not_null()).iter_rows(named=True))
+    if not found:
         return []
-    found = list(rows.iter_rows(named=True))
     notes = ["Paired differences on common cells: " + "; ".join(map(contrast_text, found)) + "."]
     for row in found:
         other = row["second"] if row["first"] == ours else row["first"]
         lower = row["difference"] > 0 if row["first"] == ours else row["difference"] < 0
-        if other in set(rivals) and lower:
+        if lower and other not in ORACLES:
             sure = row["verdict"] != "not distinguishable"
             says = "has a lower error than" if sure else "has the lower point estimate, not distinguishable from"
-            notes.append(f"{other}, which knows nothing of the law, {says} {ours}.")
+            what = ", which does without the law," if other in BASELINES else ""
+            notes.append(f"{other}{what} {says} {ours}.")
     return notes

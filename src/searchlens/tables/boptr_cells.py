@@ -48,6 +48,7 @@ def regime_betas(study: Study) -> Table:
         | {study.plan.title(row["benchmark"]): _fitted_beta(row) for row in group.iter_rows(named=True)}
         for (model,), group in betas.filter(~pl.col("a_priori"), constraint="R1").group_by("model", maintain_order=True)
     ]
+    left_out_known = stability.filter(pl.col("without").is_not_null())["beta"].is_not_null().any()
     left_out = [
         {"benchmark": study.plan.title(str(benchmark))}
         | {
@@ -71,7 +72,7 @@ def regime_betas(study: Study) -> Table:
     parts = [
         f.part(lines, f"{study.plan.anchor_model}: R0, R1, R2"),
         f.part(every, "R1 β of every model, with the exponents within one standard deviation"),
-        f.part(left_out, "own β with each model left out"),
+        *([f.part(left_out, "own β with each model left out")] if left_out_known else []),
     ]
     return _table(f.stacked(fits=betas, stability=stability), parts, notes)
 
@@ -142,7 +143,7 @@ def percell(study: Study) -> Table:
     }
     parts = []
     for key, title in titles.items():
-        rows = frame.filter(mu=key[0], exponents=key[1])
+        rows = _in_order(frame.filter(mu=key[0], exponents=key[1]), study.plan)
         if rows.height:
             parts.append(
                 f.part([_percell(row, study.plan) for row in rows.iter_rows(named=True)], title, _by(rows, "model"))
@@ -157,6 +158,12 @@ def percell(study: Study) -> Table:
         *f.reasons(frame),
     ]
     return _table(frame, parts or [f.part([])], notes)
+
+
+def _in_order(rows: pl.DataFrame, plan: CohortPlan) -> pl.DataFrame:
+    """Cells in the order of the plan."""
+    names = pl.col("model").cast(pl.Enum(list(plan.models))), pl.col("benchmark").cast(pl.Enum(list(plan.benchmarks)))
+    return rows.sort(*names, maintain_order=True)
 
 
 def _percell(row: Row, plan: CohortPlan) -> Line:
@@ -244,7 +251,7 @@ def formula_same(study: Study) -> Table:
     frame = study.frames["formula_same"]
     notes = [
         f"Fit on {study.plan.title(study.plan.anchor_benchmark)} with β of its regime and one policy for all budgets"
-        f" (R1 locked); {f.ERROR}",
+        f" (R1 locked). {f.ERROR}",
         f.PATHS_OF_ALPHA,
         *f.reasons(frame),
     ]
@@ -423,7 +430,7 @@ def aime_large_budget(study: Study) -> Table:
         " taken anew in each, stands in the last column of the anchor's block.",
         *f.reasons(frame, crossing),
     ]
-    parts += [f.part(every, "envelope − RL at equal budgets, percentage points"), f.part(caught, "crossing budget k*")]
+    parts += [f.part(every, "envelope − RL at equal budgets, percentage points"), f.part(caught, "crossing budget")]
     return _table(f.stacked(curves=frame, crossing=crossing), parts, notes)
 
 
@@ -630,14 +637,14 @@ def protocol_flags(study: Study) -> Table:
     lines = []
     for (model, benchmark), group in frame.group_by("model", "benchmark", maintain_order=True):
         line = {"model": f.model_name(study.plan, str(model)), "benchmark": study.plan.title(str(benchmark))}
-        line |= {row["flag"].replace("_", " "): f.word(row["severity"]) for row in group.iter_rows(named=True)}
+        line |= {_flag(row): f.word(row["severity"]) for row in group.iter_rows(named=True)}
         lines.append(line)
     flagged = frame.filter(pl.col("severity").is_in(["attention", "undecided"]))
     details = [
         {
             "model": f.model_name(study.plan, row["model"]),
             "benchmark": study.plan.title(row["benchmark"]),
-            "flag": row["flag"].replace("_", " "),
+            "flag": _flag(row),
             "severity": row["severity"],
             **_compared(row),
         }
@@ -657,6 +664,10 @@ def protocol_flags(study: Study) -> Table:
     if details:
         parts.append(f.part(details, "what was found"))
     return _table(frame, parts, notes)
+
+
+def _flag(row: Row) -> str:
+    return str(row["flag"]).replace("_", " ").replace(" rl ", " RL ")
 
 
 def _compared(row: Row) -> Line:

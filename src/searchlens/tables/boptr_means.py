@@ -18,8 +18,6 @@ from searchlens.tables._table import DASH, Part, Table
 
 CORRECTED = ("H3", "H6", "H7", "V1", "V2")
 """Rows that print the bias-corrected value too: chosen on the curve that they are scored on, or copied from one."""
-RIVALS = ("mean RL", "Base+gain", "low temp")
-BASELINES = (*RIVALS, "H1", "H2")
 FULL_POOL = "full pool (expanded policies included); not comparable with the rows of the AR pool"
 OVERALL = ("macro", "micro", "matched macro", "matched micro")
 OVERALL_NOTE = (
@@ -32,7 +30,7 @@ def _cell(row: Row) -> str:
     text = f.number(row["error"])
     if text == DASH:
         return text
-    if row["tier"] in CORRECTED:
+    if row["tier"] in CORRECTED and row["corrected"] is not None:
         text += f" ({f.number(row['corrected'])})"
     if row["lo"] is None:
         return text
@@ -70,12 +68,14 @@ def _part(lines: Mapping[str, Line], title: str, breaks: Collection[str] = ()) -
     return f.part(list(lines.values()), title, tuple(i for i, key in enumerate(keys) if i and key in breaks))
 
 
-def _full(rows: pl.DataFrame, columns: Mapping[str, str], count: str, title: str = "") -> list[Part]:
+def _full(
+    rows: pl.DataFrame, columns: Mapping[str, str], count: str, labels: Mapping[str, str] | None = None
+) -> list[Part]:
     """The block of the full pool, where any cell has one."""
     full = rows.filter(pool="full", exponents="paper")
     if not _defined(full):
         return []
-    return [_part(_lines(full, _known(full, columns), count), f"{title}{FULL_POOL}")]
+    return [_part(_lines(full, _known(full, columns), count, labels), FULL_POOL)]
 
 
 def _own(rows: pl.DataFrame, columns: Mapping[str, str], count: str, labels: Mapping[str, str] | None = None) -> Part:
@@ -83,7 +83,7 @@ def _own(rows: pl.DataFrame, columns: Mapping[str, str], count: str, labels: Map
     keys = ["tier", "column"]
     paper, own = (rows.filter(pool="ar", exponents=which) for which in ("paper", "own"))
     both = own.join(paper.select(*keys, paper="error"), on=keys, how="left")
-    changed = both.filter(pl.col("column").is_in(list(columns)), pl.col("error").ne_missing(pl.col("paper")))
+    changed = both.filter(pl.col("column").is_in(list(columns)), pl.col("error") != pl.col("paper"))
     tiers = changed["tier"].unique().to_list()
     return _part(
         _lines(own.filter(pl.col("tier").is_in(tiers)), columns, count, labels),
@@ -96,7 +96,7 @@ def _own_parts(
 ) -> tuple[list[Part], list[str]]:
     found = _own(rows, columns, count, labels)
     if len(found.text.columns) == 1:
-        return [], ["The cohort's own exponents give the same rows."]
+        return [], ["With the cohort's own exponents every row is the same."]
     return [found], []
 
 
@@ -123,10 +123,10 @@ def horizontal(study: Study) -> Table:
     more = []
     if held_out:
         columns = held_out | {"held-out mean": "mean"}
-        more.append(_part(_lines(paper, columns, "held-out mean"), "held-out benchmarks, AR pool", RIVALS[:1]))
-    columns = main | held_out | {"held-out mean": "held-out mean"}
-    more += _full(rows, columns, "mean")
-    own, same = _own_parts(rows, main | {"held-out mean": "held-out mean"}, "mean")
+        more.append(_part(_lines(paper, columns, "held-out mean"), "held-out benchmarks, AR pool", f.RIVALS[:1]))
+    both = main | ({"held-out mean": "held-out mean"} if held_out else {})
+    more += [*_full(rows, both, "mean"), *_null_part(study.frames["nulls"], paper)]
+    own, same = _own_parts(rows, both, "mean")
     notes = [
         f"Rows: what predicts the RL curve of {study.plan.anchor_model} on the benchmark. {f.ERROR}",
         f.brackets(study.options),
@@ -137,16 +137,16 @@ def horizontal(study: Study) -> Table:
         *_null_note(study.frames["nulls"]),
         *_replication_notes(study.frames),
         "b > max(B): the frozen rule at the larger budgets alone, nothing fitted or selected anew.",
-        *f.contrast_notes(study.frames["contrasts"], "anchor", "H5", BASELINES),
+        *f.contrast_notes(study.frames["contrasts"], "anchor", "H5", paper["tier"].unique()),
         *same,
         *_pool_note(rows),
         *f.single_pair(study.plan),
         *f.reasons(rows, study.frames["extension"].filter(model=study.plan.anchor_model), study.frames["seed_summary"]),
     ]
     return Table(
-        _horizontal_data(study.frames, means),
+        _horizontal_data(study.frames, study.plan, means),
         f.text_frame(list(lines.values())),
-        tuple(i for i, key in enumerate(lines) if key == RIVALS[0]),
+        tuple(i for i, key in enumerate(lines) if key == f.RIVALS[0]),
         "fitted benchmarks, AR pool",
         (*more, *own),
         tuple(notes),
@@ -161,7 +161,7 @@ def _beside_h5(lines: dict[str, Line], added: Mapping[str, Line]) -> dict[str, L
     for key, line in marked.items():
         out[key] = line
         if key == last:
-            out |= added
+            out |= {name: {**row, "RL used": lines["H5"]["RL used"]} for name, row in added.items()}
     return out
 
 
@@ -185,7 +185,7 @@ def spread(mean: float | None, sd: float | None) -> str:
 
 def _replication_notes(frames: Frames) -> list[str]:
     batches = frames["seed_summary"]["batches"].drop_nulls().to_list()
-    if not batches:
+    if not any(batches):
         return ["Replication: nothing was sampled a second time."]
     return [
         f"Replication: mean ± sd (ddof 1) over {max(batches)} batches of Base samples against the same RL curve; the"
@@ -203,31 +203,41 @@ def _beyond(frames: Frames, plan: CohortPlan, fitted: Mapping[str, str]) -> dict
     return {"beyond": line}
 
 
+def _null_part(nulls: pl.DataFrame, rows: pl.DataFrame) -> list[Part]:
+    """The mismatched null of a table's rows, a column for each."""
+    shown = nulls.filter(pl.col("tier").is_in(rows["tier"].unique().to_list()), pl.col("p").is_not_null())
+    found = list(shown.iter_rows(named=True))
+    digits = {"error": ("true pairing", 2), "null_mean": ("mismatched, mean", 2), "p": ("p", 3)}
+    lines = [
+        {"pairing": says} | {row["tier"]: f.number(row[name], places) for row in found}
+        for name, (says, places) in digits.items()
+    ]
+    return [f.part(lines, "mismatched null: every Base against another model's RL")] if found else []
+
+
 def _null_note(nulls: pl.DataFrame) -> list[str]:
-    rows = nulls.filter(pl.col("tier").is_in(["H1", "H2", "H4", "H5", *RIVALS]), pl.col("p").is_not_null())
-    if rows.is_empty():
+    known = nulls.filter(pl.col("p").is_not_null())
+    if known.is_empty():
         return ["Mismatched null (every Base scored against another model's RL): needs a second pair."]
-    first = rows.row(0, named=True)
-    told = [
-        f"{row['tier']} {f.number(row['error'])} against {f.number(row['null_mean'])}, p = {f.number(row['p'], 3)}"
-        for row in rows.iter_rows(named=True)
-    ]
+    first = known.row(0, named=True)
     return [
-        f"Mismatched null (every Base scored against another model's RL, {first['pairings']} pairings of"
-        f" {first['models']} models, mean over their fitted cells): {'; '.join(told)}. Table nulls has every row."
+        f"Mismatched null: {first['pairings']} pairings of {first['models']} models, mean over their fitted cells, so"
+        " that the true pairing need not equal the means above. p: share of pairings with an error at most the true"
+        " one's."
     ]
 
 
-def _horizontal_data(frames: Frames, means: pl.DataFrame) -> pl.DataFrame:
+def _horizontal_data(frames: Frames, plan: CohortPlan, means: pl.DataFrame) -> pl.DataFrame:
     model = pl.col("scope").str.strip_prefix("horizontal/").alias("model")
     nulls = frames["nulls"].select(
         "tier", exponents=pl.lit("paper"), pool=pl.lit("ar"), null_mean="null_mean", null_p="p"
     )
     h5 = {"exponents": "paper", "mu": "cohort", "tier": "H5", "kind": "rule", "pool": "ar"}
+    h5["rl"] = next(iter(means.filter(tier="H5")["rl"]), "")
     fixed = [pl.lit(value).alias(name) for name, value in h5.items()]
     seeds = frames["seed_summary"].select(
         *fixed,
-        pl.lit(str(next(iter(means.filter(tier="H5")["rl"]), ""))).alias("rl"),
+        pl.lit(plan.anchor_model).alias("model"),
         pl.format("replication, {}", "reading").alias("label"),
         pl.col("benchmark").alias("column"),
         pl.col("mean").alias("error"),
@@ -266,12 +276,11 @@ def vertical(study: Study) -> Table:
         if members:
             columns = {name: shown(name) for name in (*members, f"{group} mean")}
             lines = _lines(paper, columns, "")
-            blocks.append(_part(lines, f"{says}, AR pool", RIVALS[:1]))
+            blocks.append(_part(lines, f"{says}, AR pool", f.RIVALS[:1]))
     overall = {name: name for name in OVERALL}
-    blocks.append(_part(_lines(paper, overall, "micro"), "all models, AR pool", RIVALS[:1]))
-    columns = {name: shown(name) for name in rows["column"].unique(maintain_order=True)}
+    blocks.append(_part(_lines(paper, overall, "micro"), "all models, AR pool", f.RIVALS[:1]))
     own, same = _own_parts(rows, overall, "micro")
-    blocks += [*_full(rows, columns, "micro"), *own]
+    blocks += [*_full(rows, overall, "micro"), *_null_part(study.frames["nulls"], paper), *own]
     notes = [
         f"Rows: what predicts the RL curves of a model; columns: mean over its fitted benchmarks. {f.ERROR}",
         f.brackets(study.options),
@@ -280,7 +289,8 @@ def vertical(study: Study) -> Table:
         "V1 reads the RL curve that it is scored on. V2 carries the anchor's own path of the same benchmark and is no"
         " δ = 0; V2 δ=0 is.",
         *_missing_cells(paper, "micro"),
-        *f.contrast_notes(study.frames["contrasts"], "cohort", "V3", BASELINES),
+        *_null_note(study.frames["nulls"]),
+        *f.contrast_notes(study.frames["contrasts"], "cohort", "V3", paper["tier"].unique()),
         *same,
         *_pool_note(rows),
         *f.single_pair(study.plan),
@@ -292,7 +302,8 @@ def vertical(study: Study) -> Table:
 
 
 def _missing_cells(rows: pl.DataFrame, column: str) -> list[str]:
-    found = rows.filter(pl.col("column") == column, pl.col("cells") < pl.col("of"), pl.col("cells") > 0)
+    known = rows.filter(pl.col("column") == column, pl.col("cells") > 0)
+    found = known.filter(pl.col("cells") < pl.col("cells").max())
     told = [f"{row['label']} {row['cells']} of {row['of']}" for row in found.iter_rows(named=True)]
     return [f"Rows with fewer cells: {'; '.join(told)}. They compare with others in the matched columns only."] * bool(
         told
@@ -332,7 +343,7 @@ def decomposition(study: Study) -> Table:
         " that it is scored on.",
         "Lower block: how the offset degrades as less RL is read. Without RL (Z0-u) is true of α alone: β and the"
         " selector's prototype come from the anchor's RL.",
-        *f.contrast_notes(study.frames["contrasts"], "cohort", "V3", ("V2", "V2-δ0", "Z1-N*", "Z0-u")),
+        *f.contrast_notes(study.frames["contrasts"], "cohort", "V3", ASSUMPTIONS),
         *same,
         *_pool_note(rows),
         *f.single_pair(study.plan),
@@ -365,18 +376,16 @@ def ablation(study: Study) -> Table:
         f"Rows: variants of the rule, mean over the fitted cells of a regime. {f.ERROR}",
         f.brackets(study.options),
         f.UPWARD,
-        "A1: RL default policy in place of π̂. A2: δ = 0. A3: N = b. The selector is run anew in A2 and A3. Oracles"
-        " read the curve that they are scored on.",
+        "A1: RL default policy in place of π̂. A2: δ = 0 (as V2-δ0). A3: N = b. The selector is run anew in A2 and A3."
+        " Oracles read the curve that they are scored on.",
         *_missing_cells(cohort.filter(exponents="paper", pool="ar"), "all cells"),
-        *f.contrast_notes(
-            study.frames["contrasts"].filter(pl.col("first").is_in(["A1", "A3", "V2-δ0"])), "cohort", "V3", ()
-        ),
+        *f.contrast_notes(study.frames["contrasts"], "cohort", "V3", ("A1", "V2-δ0", "A3")),
         *same,
         *_pool_note(cohort),
         *f.single_pair(study.plan),
         *f.reasons(rows),
     ]
-    parts = (*more, *_full(cohort, columns, "all cells"), *own)
+    parts = (*more, *_full(cohort, columns, "all cells", ABLATION_LABELS), *own)
     return Table(rows.drop("scope"), main.text, main.rule_before, main.title, parts, tuple(notes))
 
 
@@ -397,7 +406,9 @@ RUNGS = {
 
 def frontier(study: Study) -> Table:
     """How much RL a scale needs."""
-    rows = study.frames["means"].filter(scope="frontier")
+    # The sweeps are computed with the paper's exponents alone.
+    swept = ~pl.col("tier").is_in(list(RUNGS))
+    rows = study.frames["means"].filter(pl.col("scope") == "frontier", ~swept | (pl.col("exponents") == "paper"))
     columns = {"micro": "micro", "macro": "macro", "matched micro": "matched micro"}
     rungs = rows.filter(pl.col("tier").is_in(list(RUNGS)))
 
@@ -423,12 +434,7 @@ def frontier(study: Study) -> Table:
         OVERALL_NOTE,
         *_missing_cells(rungs.filter(exponents="paper", pool="ar"), "micro"),
         _probe_note(study.frames["probe"].row(0, named=True), study.options),
-        *f.contrast_notes(
-            study.frames["contrasts"].filter(pl.col("first").is_in(list(RUNGS))),
-            "cohort",
-            "V3",
-            ("B0", "Z1-N*", "Z0-u"),
-        ),
+        *f.contrast_notes(study.frames["contrasts"], "cohort", "V3", RUNGS),
         *same,
         *_pool_note(rungs),
         *f.single_pair(study.plan),
@@ -472,10 +478,9 @@ def coverage_models(study: Study) -> Table:
     """New models, everything frozen."""
     rows = study.frames["means"].filter(scope="new models")
     columns = {name: name for name in study.plan.in_group("new")}
-    lines = _lines(rows.filter(exponents="paper", pool="ar"), columns, "")
     labels = {"V2-δ0": "V3 pipeline, δ := 0"}
-    lines = {key: {**line, "row": labels.get(key, line["row"])} for key, line in lines.items()}
-    own, same = _own_parts(rows, columns, "") if columns else ([], [])
+    lines = _lines(rows.filter(exponents="paper", pool="ar"), columns, "", labels)
+    own, same = _own_parts(rows, columns, "", labels) if columns else ([], [])
     notes = [
         f"Columns: new models, mean over their fitted benchmarks; they fit nothing but their own δ (V3). {f.ERROR}",
         *([] if columns else ["The cohort has no new model."]),
@@ -504,7 +509,8 @@ def coverage_heldout(study: Study) -> Table:
         else "The cohort has no held-out benchmark.",
         f.brackets(study.options),
         f"†: above {f.number(study.options.criterion, 0)} pp, the limit set beforehand for the mean of a benchmark."
-        " The oracle (R1 fit of the same cells) reads the curve that it is scored on.",
+        " Means, oracle and limit are of the fitted models. The oracle (R1 fit of the same cells) reads the curve that"
+        " it is scored on.",
         *_beyond_note(criteria, study.plan),
         *f.single_pair(study.plan),
         *f.reasons(cells),
@@ -557,7 +563,8 @@ def _heldout_part(
     lines = []
     for model in plan.models:
         found = cells.filter(exponents=which, model=model).iter_rows(named=True)
-        line = {"model": f.model_name(plan, model)} | {titles[row["benchmark"]]: shown(row) for row in found}
+        new = " (new)" if plan.models[model].group == "new" else ""
+        line = {"model": f.model_name(plan, model) + new} | {titles[row["benchmark"]]: shown(row) for row in found}
         line["mean"] = shown(of_rule[model]) if model in of_rule else DASH
         lines.append(line)
     counts = of_rule.get("all cells")
@@ -571,7 +578,7 @@ def _heldout_part(
     ]
     title = "the paper's exponents" if which == "paper" else "the cohort's own exponents"
     defined = f", cells: {f.of(counts['cells'], counts['of'])}" if counts else ""
-    return f.part([*lines, *summary], title + defined, (len(lines),))
+    return f.part([*lines, *summary], title + defined, (len(plan.fitted_models), len(lines)))
 
 
 def _beyond_note(criteria: pl.DataFrame, plan: CohortPlan) -> list[str]:
@@ -587,7 +594,8 @@ def _beyond_note(criteria: pl.DataFrame, plan: CohortPlan) -> list[str]:
 
 def rule_variants(study: Study) -> Table:
     """What distinguishes the variants, and what each reaches."""
-    kinds, rows = study.frames["rule_variants"], study.frames["means"].filter(scope="variants")
+    kinds = study.frames["rule_variants"]
+    rows = study.frames["means"].filter(scope="variants", exponents="paper")
     columns = {name: name for name in (*REGIMES, "all cells")}
     words = [
         {"rule": row["rule"], **{name: row[name] for name in ("state", "parameters", "use", "interpretation")}}
@@ -597,23 +605,19 @@ def rule_variants(study: Study) -> Table:
         tier for row in kinds.iter_rows(named=True) for tier in (row["tier"], row["tier_anchor"]) if tier is not None
     ]
 
-    def measured(exponents: str) -> dict[str, Line]:
-        lines = _lines(rows.filter(exponents=exponents, pool="ar"), columns, "all cells")
-        return {tier: lines[tier] for tier in order if tier in lines}
-
-    own, same = _own_parts(rows, columns, "all cells")
+    found = _lines(rows.filter(pool="ar"), columns, "all cells")
+    measured = {tier: found[tier] for tier in order if tier in found}
     notes = [
         f"Lower block: mean over the fitted cells of a regime. {f.ERROR}",
         f.brackets(study.options),
         "Each variant is measured at two levels of information: an offset from each model's own pair, or the anchor's"
         " scale alone. Oracles read the curve that they are scored on; v8-H has no formula and is not evaluated.",
         "v6 and v7 have no formula in print: docs/rule-variants.md defines the ones that are measured here.",
-        *same,
         *_pool_note(rows),
         *f.single_pair(study.plan),
         *f.reasons(rows),
     ]
-    more = [_part(measured("paper"), "measured, AR pool"), *_full(rows, columns, "all cells"), *own]
+    more = [_part(measured, "measured with the paper's exponents, AR pool"), *_full(rows, columns, "all cells")]
     data = kinds.join(rows, on="tier", how="left", maintain_order="left")
     anchored = kinds.filter(pl.col("tier_anchor").is_not_null()).drop("tier").rename({"tier_anchor": "tier"})
     data = pl.concat(
