@@ -20,7 +20,6 @@ from searchlens.boptr.inference import (
     refitted,
     sign_flip_test,
     sign_test,
-    split_half,
 )
 
 
@@ -144,16 +143,6 @@ def test_refitted_error_of_a_path_that_no_draw_changes_is_the_corrected_one() ->
     again = refitted(fixed, np.abs(signed), np.full(4001, 1.5))
     assert again[0] == pytest.approx(fixed[0], abs=0.05)
     assert np.isnan(refitted(fixed, np.r_[1.5, np.full(4000, np.nan)], np.full(4001, 1.5))).all()
-
-
-def test_split_half_is_zero_for_equal_curves_and_the_error_for_different_ones() -> None:
-    noise = rng(3).standard_normal((2, 5, 20_000))
-    assert split_half(*noise) == pytest.approx(0, abs=0.02)
-    far = np.array([6.0, -6, 8, -10, 5])[:, None]
-    assert split_half(*(far + noise)) == pytest.approx(7, abs=0.02)
-    near = stats.norm.cdf(1) * 2 - 1
-    assert split_half(*(1 + noise)) == pytest.approx(near, abs=0.02)
-    assert np.isnan(split_half(np.empty((5, 0)), np.empty((5, 0))))
 
 
 def test_interval_leaves_the_point_out_of_the_quantiles() -> None:

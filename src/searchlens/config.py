@@ -258,8 +258,8 @@ class Boptr(Strict):
     seed: Annotated[int, Field(ge=0)] = 42
     """Of everything random in BOPTR."""
     confidence: Annotated[float, Field(gt=0, lt=1)] = 0.95
-    reselect: bool = True
-    """Also choose every path again in each draw."""
+    reselect: Annotated[int, Field(ge=0)] = 10_000
+    """In how many of the draws every path is also chosen again: for intervals of its own, and to correct errors."""
 
 
 class Config(Strict):

@@ -3,13 +3,13 @@
 Two readings of one bootstrap over questions, with draws shared by all rows: the path that the sample chose is kept in
 every draw (``fixed``, the paper's), or chosen again in each (``reselected``). Beside them stands a ``corrected`` error,
 since a mean of absolute errors is biased upwards where the true errors are small, and downwards where the path was
-chosen on the very curve it is scored on.
+chosen on the very questions it is scored on.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
@@ -19,9 +19,9 @@ import numpy.typing as npt
 from searchlens.boptr import inference
 from searchlens.boptr.cohort import Cohort, expanded
 from searchlens.boptr.options import BoptrOptions
-from searchlens.boptr.rule import Exponents, Path, PoolName, Reason, Rule
-from searchlens.boptr.tiers import At, Blend, Curve, Prediction, Tier, curve, mech
-from searchlens.boptr.view import View, bootstrap_view, half_views, pairing_view, sample_view
+from searchlens.boptr.rule import Exponents, Path, PoolName, Reason, Rule, content_key
+from searchlens.boptr.tiers import At, Blend, Curve, Prediction, Tier, mech
+from searchlens.boptr.view import View, bootstrap_view, pairing_view, sample_view
 from searchlens.progress import Progress
 from searchlens.uncertainty import Floats
 
@@ -29,8 +29,6 @@ Draws = npt.NDArray[np.float32]
 
 CHUNK = 1250
 """Bootstrap draws in which paths are chosen again at once: bounds memory."""
-SPLITS = 100
-"""Random halvings behind a cross-fitted estimate."""
 
 
 @dataclass(frozen=True)
@@ -76,10 +74,9 @@ class Score:
         mech_P, percentage points.
     fixed, reselected : ndarray of float32, shape (1 + draws,), or None
         Bootstrap draws of the error, the sample's first.
-    corrected : ndarray of float32, shape (1 + draws,) or (1,)
-        Without the bias of absolute values, along the fixed draws (``inference.corrected``). For a tier that is fitted
-        to the curve it is scored on, or copies such a fit, one cross-fitted value: path and sign from one half of the
-        questions, size from the other (``inference.split_half``); NaN where a half is too small.
+    corrected : ndarray of float32, shape (1 + draws,)
+        Without these two biases, along the fixed draws: ``inference.refitted`` where paths were chosen again, otherwise
+        ``inference.corrected``, which knows of the first bias alone.
     """
 
     prediction: Path | Curve
@@ -150,17 +147,14 @@ def evaluate(
     tiers = {tier.key: tier for task in tasks for tier in task.tiers}
     fixed = _fixed(bootstrap_view(cohort, options.draws, options.seed), points, defined, tiers)
     again = _reselected(cohort, options, [task for task in tasks if task.reselect]) if options.reselect else {}
-    honest = _cross_fitted(cohort, options, tasks, [key for key in defined if _is_fitted(tiers[key.tier])])
     scores = {}
     for key, prediction in defined.items():
         error, corrected = fixed[key]
-        scores[key] = Score(prediction, float(error[0]), error, again.get(key), honest.get(key, corrected))
+        in_draw, in_sample = again.get(key, (None, None))
+        if in_draw is not None and in_sample is not None:
+            corrected = inference.refitted(corrected, in_draw, in_sample).astype(np.float32)
+        scores[key] = Score(prediction, float(error[0]), error, in_draw, corrected)
     return Scores(scores, reasons, points.rules)
-
-
-def _is_fitted(tier: Tier) -> bool:
-    """Whether its path was chosen on the curve it is scored on, somewhere."""
-    return tier.reads_target or bool(tier.copies)
 
 
 # ---- predictions
@@ -173,15 +167,26 @@ class _Predicted:
 
 
 def _predict(view: View, options: BoptrOptions, tasks: Sequence[Task]) -> _Predicted:
+    rules = _rules(view, options, tasks)
+    return _Predicted(dict(_predictions(view, options, tasks, rules)), rules)
+
+
+def _rules(view: View, options: BoptrOptions, tasks: Sequence[Task]) -> dict[Variant, Rule]:
     like = Rule(view, options)
-    rules = {variant: variant.rule(like) for variant in dict.fromkeys(task.variant for task in tasks)}
-    found: dict[Key, Prediction] = {}
+    return {variant: variant.rule(like) for variant in dict.fromkeys(task.variant for task in tasks)}
+
+
+def _predictions(
+    view: View, options: BoptrOptions, tasks: Sequence[Task], rules: Mapping[Variant, Rule] | None = None
+) -> Iterator[tuple[Key, Prediction]]:
+    """Every number's prediction, once."""
+    rules = rules or _rules(view, options, tasks)
+    seen = set()
     for task in tasks:
-        rule = rules[task.variant]
         for key, tier in _keys(view.cohort, task):
-            if key not in found:
-                found[key] = _predicted(rule, tier, key)
-    return _Predicted(found, rules)
+            if key not in seen:
+                seen.add(key)
+                yield key, _predicted(rules[task.variant], tier, key)
 
 
 def _keys(cohort: Cohort, task: Task) -> Iterator[tuple[Key, Tier]]:
@@ -284,81 +289,77 @@ def _threads() -> ThreadPoolExecutor:
 # ---- paths chosen again in every draw
 
 
-def _reselected(cohort: Cohort, options: BoptrOptions, tasks: Sequence[Task]) -> dict[Key, Draws]:
-    """Errors with paths of each draw's own; nothing for a number that is undefined in any draw."""
-    starts = range(0, options.draws, CHUNK)
-    told = Progress("choosing paths again", options.draws, "draws")
+def _reselected(cohort: Cohort, options: BoptrOptions, tasks: Sequence[Task]) -> dict[Key, tuple[Draws, Draws | None]]:
+    """Errors with paths of each draw's own, in that draw and in the sample (None for curves).
 
-    def chunk(start: int) -> dict[Key, Draws]:
-        view = bootstrap_view(cohort, options.draws, options.seed, start, min(start + CHUNK, options.draws))
-        return _errors(view, _predict(view, options, tasks).predictions)
+    Nothing for a number that is undefined in any draw.
+    """
+    draws = min(options.reselect, options.draws)
+    starts = range(0, draws, CHUNK)
+    told = Progress("choosing paths again", draws, "draws")
+
+    def chunk(start: int) -> dict[Key, tuple[Draws, Draws | None]]:
+        view = bootstrap_view(cohort, options.draws, options.seed, start, min(start + CHUNK, draws))
+        return _errors(view, _predictions(view, options, tasks))
 
     parts = []
     with _threads() as pool:
         for part in pool.map(chunk, starts):
             parts.append(part)
-            told.add(min(CHUNK, options.draws - told.done))
+            told.add(min(CHUNK, draws - told.done))
     whole = [key for key in parts[0] if all(key in part for part in parts)]
-    return {key: np.concatenate([parts[0][key], *(part[key][1:] for part in parts[1:])]) for key in whole}
+    joined = {key: [_joined([part[key][i] for part in parts]) for i in (0, 1)] for key in whole}
+    return {key: (both[0], both[1]) for key, both in joined.items()}  # type: ignore[misc]
 
 
-def _errors(view: View, predictions: Mapping[Key, Prediction]) -> dict[Key, Draws]:
-    """Errors of predictions that were made on this very view."""
-    shared: dict[tuple[str, str, bytes], Draws] = {}
+def _joined(parts: Sequence[Draws | None]) -> Draws | None:
+    """Chunks one after the other; each begins with the sample, which is kept once."""
+    known = [part for part in parts if part is not None]
+    return np.concatenate([known[0], *(part[1:] for part in known[1:])]) if len(known) == len(parts) else None
+
+
+def _errors(view: View, predictions: Iterable[tuple[Key, Prediction]]) -> dict[Key, tuple[Draws, Draws | None]]:
+    """Errors of predictions that are made on this very view, one after the other: all paths at once need gigabytes."""
+    shared: dict[tuple[str, str, bytes], tuple[Draws, Draws | None]] = {}
     found = {}
-    for key, prediction in predictions.items():
+    for key, prediction in predictions:
         if isinstance(prediction, Reason):
             continue
         same = (key.model, key.benchmark, _content(prediction))
         if same not in shared:
-            shared[same] = _mech(view, key, prediction)
+            shared[same] = _mech(view, key, prediction), _in_sample(view, key, prediction)
         found[key] = shared[same]
     return found
 
 
+def _in_sample(view: View, key: Key, prediction: Path | Curve) -> Draws | None:
+    """Errors of each draw's path in the sample."""
+    base, target = view.base(key.model, key.benchmark), view.target(key.model, key.benchmark)
+    assert base is not None and target is not None
+    if isinstance(prediction, Blend):
+        paths = prediction.paths
+    elif isinstance(prediction, Path):
+        paths = (prediction,)
+    else:
+        return None
+    gap = np.mean([base.P[path.policy, path.budget, 0] for path in paths], axis=0) - target[:, :1]
+    skip = paths[0].skip
+    kept = np.ones(gap.shape, bool) if skip is None else ~np.broadcast_to(skip, gap.shape)
+    mean = (np.abs(gap) * kept).sum(axis=0) / kept.sum(axis=0)
+    return np.asarray(100 * mean / view.total(key.benchmark), np.float32)
+
+
 def _content(prediction: Path | Curve) -> bytes:
-    if isinstance(prediction, Curve):
-        return prediction.counts.tobytes()
-    skip = b"" if prediction.skip is None else prediction.skip.tobytes()
-    return prediction.policy.tobytes() + prediction.budget.tobytes() + skip
+    parts = [prediction.counts] if isinstance(prediction, Curve) else [prediction.policy, prediction.budget]
+    if isinstance(prediction, Path) and prediction.skip is not None:
+        parts.append(prediction.skip)
+    return content_key(*parts)
 
 
 def _mech(view: View, key: Key, prediction: Path | Curve) -> Draws:
     base, target = view.base(key.model, key.benchmark), view.target(key.model, key.benchmark)
     assert target is not None
     return mech(prediction, base, target, view.total(key.benchmark), view.draws).astype(np.float32)
-
-
-# ---- cross-fitting
-
-
-def _cross_fitted(
-    cohort: Cohort, options: BoptrOptions, tasks: Sequence[Task], keys: Sequence[Key]
-) -> dict[Key, Draws]:
-    halves = half_views(cohort, SPLITS, options.seed)
-    wanted = {key.tier for key in keys}
-    fitted = [Task(task.variant, tuple(t for t in task.tiers if t.key in wanted), task.benchmarks) for task in tasks]
-    chosen = [_predict(view, options, fitted).predictions for view in halves]
-    found = {}
-    for key in keys:
-        ways = [_signed(halves[i], halves[1 - i], key, chosen[i][key]) for i in (0, 1)]
-        found[key] = np.array([np.mean(ways)], np.float32)
-    return found
-
-
-def _signed(first: View, second: View, key: Key, prediction: Prediction) -> float:
-    """Path and sign from one half, size from the other: 100 mean_b sign(d1_b) d2_b, averaged over the splits."""
-    if isinstance(prediction, Reason):
-        return float("nan")
-    gaps = []
-    for view in (first, second):
-        base, target = view.base(key.model, key.benchmark), view.target(key.model, key.benchmark)
-        assert target is not None
-        gaps.append((curve(prediction, base, view.draws) - target) / view.total(key.benchmark))
-    signed = np.sign(gaps[0]) * gaps[1]
-    if isinstance(prediction, Path) and prediction.skip is not None:
-        signed = np.where(prediction.skip, np.nan, signed)
-    return 100 * float(np.nanmean(signed))
 
 
 # ---- the mismatched null

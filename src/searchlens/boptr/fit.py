@@ -24,6 +24,8 @@ GUARD = 1e-9
 """Exact halves do occur on the grids (alpha = 2^(k/5), beta in steps of 0.1) and go up, whatever their rounding."""
 SAME = 1e-3
 """Counts this close are equal."""
+CLOSE = 1e-4
+"""So are sums of interpolated counts this close."""
 
 
 def alpha_grid(low: int = -10, high: int = 20) -> Floats:
@@ -115,8 +117,10 @@ class Lattice:
     ----------
     alpha, beta : ndarray, shape (pairs,)
         alpha slowest, beta fastest, both increasing.
-    position : ndarray, shape (pairs, budgets)
-        Unrounded positions, clipped to the budget axis.
+    below : ndarray of int, shape (pairs, budgets)
+        Position of the allowed budget at or below the unrounded one, clipped to the budget axis.
+    share : ndarray, shape (pairs, budgets)
+        How far the unrounded one is from there to the next, in log2: 0 to below 1.
     paths : ndarray of int, shape (paths, budgets)
         Distinct rounded paths, as positions.
     path : ndarray of int, shape (pairs,)
@@ -128,7 +132,8 @@ class Lattice:
 
     alpha: Floats
     beta: Floats
-    position: Floats
+    below: Ints
+    share: Floats
     paths: Ints
     path: Ints
     members: Ints
@@ -144,7 +149,9 @@ def lattice(alphas: tuple[float, ...], betas: tuple[float, ...], levels: int, sp
     path = path.ravel()
     members = np.argsort(path, kind="stable")
     start = np.searchsorted(path[members], np.arange(len(paths) + 1))
-    return Lattice(alpha, beta, np.clip(raw, 0, levels - 1), paths, path, members, start)
+    position = np.clip(raw, 0, levels - 1)
+    below = position.astype(np.int64)
+    return Lattice(alpha, beta, below, position - below, paths, path, members, start)
 
 
 @dataclass(frozen=True, eq=False)
@@ -195,8 +202,8 @@ def fit_locked(
     grid : Lattice
     ties : {"interpolated", "first", "last", "median"}
         Among equal errors: the smallest error with P log2-interpolated at the unrounded clipped budget, then beta
-        nearest to ``beta_g``, then the larger alpha, then the order of the pool; or the first, last or middle one in
-        the order of the lattice, then of the pool.
+        nearest to ``beta_g``, then the larger alpha, the order of the pool, the smaller beta; or the first, last or
+        middle one in the order of the lattice, then of the pool.
     beta_g : float
         The regime's exponent.
     path_only : bool
@@ -210,11 +217,11 @@ def fit_locked(
     """
     total = path_errors(errors(P, R), grid.paths)
     best = total.min(axis=(0, 1))
-    j, policy, draw = np.nonzero(total <= best + SAME)
+    draw, j, policy = _by_draw(*np.nonzero(total <= best + SAME))
     settled = (np.bincount(draw)[draw] == 1) & path_only
     pair, of = _expand(grid, j, settled)
     policy, draw = policy[of], draw[of]
-    second = _interpolated(P, R, grid.position[pair], policy, draw) if ties == "interpolated" else None
+    second = _interpolated(P, R, grid, pair, policy, draw) if ties == "interpolated" else None
     chosen = _choose(ties, draw, second, grid, pair, policy, beta_g)
     pair, policy = pair[chosen], policy[chosen]
     path = grid.paths[grid.path[pair]].T
@@ -227,14 +234,10 @@ def fit_free(P: Array, R: Array, grid: Lattice, ties: Ties = "interpolated", bet
     least = error.min(axis=0)
     total = path_errors(least[None], grid.paths)[:, 0]
     best = total.min(axis=0)
-    j, draw = np.nonzero(total <= best + SAME)
+    draw, j = _by_draw(*np.nonzero(total <= best + SAME))
     pair, of = _expand(grid, j)
     draw = draw[of]
-    second = None
-    if ties == "interpolated":
-        names = np.arange(P.shape[0])
-        each = [_interpolated_at(P, R, grid.position[pair, b], names, draw, b).min(axis=0) for b in range(len(R))]
-        second = np.sum(each, axis=0)
+    second = _interpolated_free(P, R, grid, pair, draw) if ties == "interpolated" else None
     chosen = _choose(ties, draw, second, grid, pair, np.zeros_like(pair), beta_g)
     pair = pair[chosen]
     path = grid.paths[grid.path[pair]].T
@@ -261,35 +264,56 @@ def _expand(grid: Lattice, j: Ints, settled: npt.NDArray[np.bool_] | None = None
     return grid.members[grid.start[j][of] + within], of
 
 
-def _interpolated(P: Array, R: Array, position: Floats, policy: Ints, draw: Ints) -> Floats:
+def _by_draw(*found: Ints) -> tuple[Ints, ...]:
+    """Candidates in the order of their draws, which come last in ``found`` and first in the result."""
+    order = np.argsort(found[-1], kind="stable")
+    return found[-1][order], *(part[order] for part in found[:-1])
+
+
+def _interpolated(P: Array, R: Array, grid: Lattice, pair: Ints, policy: Ints, draw: Ints) -> Floats:
+    """Sum over b of |P - R(b)| with P interpolated in log2 n, for each candidate."""
+    levels, draws = P.shape[1:]
+    flat, first = P.ravel(), policy * levels * draws + draw
     total = np.zeros(len(policy))
     for b in range(len(R)):
-        total += _interpolated_at(P, R, position[:, b], policy, draw, b)
+        share = grid.share[:, b][pair]
+        at = first + (grid.below[:, b] * draws)[pair]
+        low = flat[at]
+        total += np.abs(low + share * (flat[at + draws * (share > 0)] - low) - R[b][draw])
     return total
 
 
-def _interpolated_at(P: Array, R: Array, position: Floats, policy: Ints, draw: Ints, b: int) -> Floats:
-    below = np.floor(position).astype(np.int64)
-    above = np.minimum(below + 1, P.shape[1] - 1)
-    share = position - below
-    if len(policy) != len(draw):
-        policy = policy[:, None]
-    value = P[policy, below, draw] * (1 - share) + P[policy, above, draw] * share
-    gap: Floats = np.abs(value - R[b, draw])
-    return gap
+def _interpolated_free(P: Array, R: Array, grid: Lattice, pair: Ints, draw: Ints) -> Floats:
+    """The same with the best policy at every b."""
+    total = np.zeros(len(draw))
+    for b in range(len(R)):
+        below, share = grid.below[pair, b], grid.share[pair, b]
+        low, high = P[:, below, draw], P[:, below + (share > 0), draw]
+        total += np.abs(low + share * (high - low) - R[b][draw]).min(axis=0)
+    return total
 
 
 def _choose(
     ties: Ties, draw: Ints, second: Floats | None, grid: Lattice, pair: Ints, policy: Ints, beta_g: float
 ) -> Ints:
-    """One candidate per draw."""
-    if second is not None:
-        away = np.abs(grid.beta[pair] - beta_g)
-        order = np.lexsort((policy, -grid.alpha[pair], np.round(away, 6), np.round(second, 4), draw))
-    else:
+    """One candidate per draw; candidates come in the order of their draws."""
+    if second is None:
         order = np.lexsort((policy, pair, draw))
-    opens = np.flatnonzero(np.diff(draw[order], prepend=-1))
-    ends = np.append(opens[1:], len(order))
-    place = {"last": ends - 1, "median": (opens + ends - 1) // 2}.get(ties, opens)
-    chosen: Ints = order[place]
-    return chosen
+        opens = np.flatnonzero(np.diff(draw, prepend=-1))
+        ends = np.append(opens[1:], len(draw))
+        place = {"last": ends - 1, "median": (opens + ends - 1) // 2}.get(ties, opens)
+        chosen: Ints = order[place]
+        return chosen
+    kept = _least(second, draw, np.arange(len(draw)), CLOSE)
+    for value in (np.abs(grid.beta[pair] - beta_g), -grid.alpha[pair], policy, grid.beta[pair]):
+        kept = _least(value, draw, kept, GUARD)
+    return kept
+
+
+def _least(value: npt.NDArray[np.generic], draw: Ints, kept: Ints, within: float) -> Ints:
+    """Those of the ``kept`` candidates whose value is the least of their draw, or as good as that."""
+    values, draws = value[kept], draw[kept]
+    opens = np.flatnonzero(np.diff(draws, prepend=-1))
+    least = np.repeat(np.minimum.reduceat(values, opens), np.diff(opens, append=len(draws)))
+    left: Ints = kept[values <= least + within]  # type: ignore[operator]
+    return left

@@ -157,31 +157,6 @@ def refitted(fixed: npt.ArrayLike, in_draw: npt.ArrayLike, in_sample: npt.ArrayL
     return np.asarray(moved - moved[0] + held[0] + known.mean())
 
 
-def split_half(first: npt.ArrayLike, second: npt.ArrayLike) -> float:
-    """Cross-fit estimate of mean_b |d_b|: the sign from one half of the questions, the value from the other.
-
-    Parameters
-    ----------
-    first, second : array_like, shape (budgets, splits)
-        Signed differences in the two halves of each random split.
-
-    Returns
-    -------
-    float
-        Mean over splits and both directions. A difference of exactly 0 has no sign and contributes 0. NaN without
-        splits.
-
-    Notes
-    -----
-    With noise of standard error t per half its expectation is |d| (2 Phi(|d|/t) - 1) per budget: 0 where d = 0, |d|
-    where |d| is large against t, smaller in between; so it is on average never too large. By chance it is negative.
-    """
-    one, two = np.asarray(first, float), np.asarray(second, float)
-    if one.size == 0:
-        return float("nan")
-    return float((np.sign(one) * two + np.sign(two) * one).mean() / 2)
-
-
 def interval(draws: npt.ArrayLike, confidence: float = 0.95, kind: Kind = "percentile") -> Interval:
     """Interval of a row from its bootstrap draws.
 

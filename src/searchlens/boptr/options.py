@@ -80,8 +80,9 @@ class BoptrOptions:
         Re-pairings of Base and RL in the mismatched null, the true one included.
     draws, seed, confidence
         Bootstrap over questions.
-    reselect : bool
-        Also choose every path again in each draw.
+    reselect : int
+        In how many of the draws every path is also chosen again, for intervals of its own and for the correction of
+        errors; 0: in none.
     """
 
     beta: Mapping[Regime, float] = field(
@@ -122,7 +123,7 @@ class BoptrOptions:
     draws: int = 10_000
     seed: int = 42
     confidence: float = 0.95
-    reselect: bool = True
+    reselect: int = 10_000
 
 
 LN2 = math.log(2)

@@ -7,6 +7,7 @@ Everything is computed when it is first asked for and kept. Arrays have a last a
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable, Hashable, Iterable
 from dataclasses import dataclass
 from typing import Literal, TypeVar
@@ -326,7 +327,7 @@ class Rule:
             key, lambda: selector.distances(self._features(model, benchmark), proto, self.options), shared=True
         )
         cost = self.options.cost_weight * selector.relative_cost(base)
-        same = ("select", self.plan.models[model].base, benchmark, path.tobytes())
+        same = ("select", self.plan.models[model].base, benchmark, content_key(path))
         return self.keep(
             same,
             lambda: selector.select(distance, path, cost, self.candidates(base, benchmark), base.policies),
@@ -356,6 +357,14 @@ def mean_log_alpha(log_alpha: Floats) -> Floats:
     """mu: the mean over models (first axis) of ln alpha."""
     mean: Floats = np.asarray(log_alpha, float).mean(axis=0)
     return mean
+
+
+def content_key(*arrays: np.ndarray) -> bytes:
+    """A short key of arrays' contents: equal paths are worked on once."""
+    hashed = hashlib.blake2b(digest_size=16)
+    for array in arrays:
+        hashed.update(np.ascontiguousarray(array).data)
+    return hashed.digest()
 
 
 def _placed(found: Fit, at: Ints) -> Fit:

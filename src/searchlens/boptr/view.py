@@ -1,8 +1,8 @@
 """A cohort's readouts along an axis of draws, of which the first is always the sample itself.
 
 Whatever is computed from readouts is computed for all draws at once, so a rule is written once and serves the sample,
-the bootstrap over questions (draws resample questions), the halves of a cross-fit and the mismatched null (draws pair
-every Base with another model's RL).
+the bootstrap over questions (draws resample questions) and the mismatched null (draws pair every Base with another
+model's RL).
 
 Readouts are counts of questions, weighted by the draw, so that ties stay exact.
 """
@@ -68,13 +68,13 @@ class Readouts:
 class View:
     """Readouts on one axis of draws.
 
-    Use ``sample_view``, ``bootstrap_view``, ``half_views`` or ``pairing_view``.
+    Use ``sample_view``, ``bootstrap_view`` or ``pairing_view``.
 
     Attributes
     ----------
     cohort : Cohort
     draws : int
-        Length of the axis; draw 0 is the sample itself (not in ``half_views``).
+        Length of the axis; draw 0 is the sample itself.
     weights : mapping
         Benchmark to how often each question counts in each draw, shape (questions, draws) or (questions, 1).
     partner : mapping
@@ -187,17 +187,6 @@ def bootstrap_view(cohort: Cohort, draws: int, seed: int, start: int = 0, stop: 
         drawn = Resamples.draw(n, draws, seed + 7919 * i).weights[:, start:stop]
         weights[name] = np.concatenate([np.ones((n, 1), np.float32), drawn], axis=1)
     return View(cohort, next(iter(weights.values())).shape[1], weights)
-
-
-def half_views(cohort: Cohort, splits: int, seed: int) -> tuple[View, View]:
-    """Random halves of every benchmark's questions, and the other halves; odd ones out are left out of both."""
-    first, second = {}, {}
-    for name, n in _questions(cohort).items():
-        rng = np.random.Generator(np.random.Philox(np.random.SeedSequence([seed, n, splits])))
-        order = rng.permuted(np.tile(np.arange(n)[:, None], (1, splits)), axis=0)
-        first[name] = (order < n // 2).astype(np.float32)
-        second[name] = ((order >= n // 2) & (order < 2 * (n // 2))).astype(np.float32)
-    return View(cohort, splits, first), View(cohort, splits, second)
 
 
 def pairing_view(cohort: Cohort, permutations: int, seed: int) -> View:
