@@ -158,12 +158,13 @@ def single_pair(plan: CohortPlan) -> list[str]:
 def contrast_text(row: Row) -> str:
     """Such as ``H5 − H1 = −0.04 [−2.69, +2.50] (4 cells, not distinguishable)``."""
     gap = interval(row["difference"], row["lo"], row["hi"], sign="+")
-    verdict = "identical predictions" if row["differing"] == 0 else verdict_text(row)
-    return f"{row['first']} − {row['second']} = {gap} (cells: {row['cells']}; {verdict})"
+    return f"{row['first']} − {row['second']} = {gap} (cells: {row['cells']}; {verdict_text(row)})"
 
 
 def verdict_text(row: Row) -> str:
     """The verdict by the rows' names."""
+    if row["cells"] and not row["differing"]:
+        return "identical predictions"
     lower = {"first lower": row["first"], "second lower": row["second"]}.get(row["verdict"])
     return f"{lower} lower" if lower else word(row["verdict"])
 
@@ -187,12 +188,19 @@ def contrast_notes(contrasts: pl.DataFrame, scope: str, ours: str, rows: Iterabl
         Keys of the rows that the table has.
     """
     shown = pl.col("first").is_in([ours, *rows]) & pl.col("second").is_in([ours, *rows])
-    known = contrasts.filter(pl.col("exponents") == "paper", pl.col("scope") == scope, shown)
-    found = list(known.filter(pl.col("difference").is_not_null()).iter_rows(named=True))
-    if not found:
+    known = contrasts.filter(pl.col("scope") == scope, shown, pl.col("difference").is_not_null())
+    paper, own = (list(known.filter(exponents=which).iter_rows(named=True)) for which in ("paper", "own"))
+    if not paper:
         return []
-    notes = ["Paired differences on common cells: " + "; ".join(map(contrast_text, found)) + "."]
-    for row in found:
+    told = "Paired differences on common cells: " + "; ".join(map(contrast_text, paper)) + "."
+    with_own = [f"With the cohort's own exponents: {note}" for note in _better(own, ours)]
+    return [told, *_better(paper, ours), *with_own]
+
+
+def _better(rows: Iterable[Row], ours: str) -> list[str]:
+    """A sentence for each row, oracles apart, whose error is lower than the rule's."""
+    notes = []
+    for row in rows:
         other = row["second"] if row["first"] == ours else row["first"]
         lower = row["difference"] > 0 if row["first"] == ours else row["difference"] < 0
         if lower and other not in ORACLES:

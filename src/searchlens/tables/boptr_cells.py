@@ -202,9 +202,8 @@ def qchannel(study: Study) -> Table:
                 lines = [_voted(row, study.plan) for row in rows.iter_rows(named=True)]
                 parts.append(f.part(lines, f"{says}, {pool_says}", _by(rows, "model")))
     notes = [
-        "π̂_Q maximises Q_B − 0.5 (P_B − Q_B) − 0.01 C at the largest budget; mech_Q: mean over b of |Q_Base(π̂_Q,"
-        " N(b)) − Q_RL(b)|, pp. α^Q is fitted to the curve that it is scored on: a description, not transfer"
-        f" (RL used: {next(iter(frame['rl'].drop_nulls()), DASH)}).",
+        "π̂ maximises Q_B − 0.5 (P_B − Q_B) − 0.01 C at the largest budget; mech Q: mean over b of |Q_Base(π̂,"
+        " N̂(b)) − Q_RL(b)|, pp. α̂ is fitted to the curve that it is scored on: a description, not transfer.",
         "Recoverable: the largest Q of Base's pool comes within"
         f" {f.percent(study.options.q_tolerance)} points of RL's largest. Gap: largest Q_RL − largest Q_Base, pp; the"
         " maximum over a pool is optimistic, and the interval does not know of it.",
@@ -225,11 +224,11 @@ def _voted(row: Row, plan: CohortPlan) -> Line:
         "model": f.model_name(plan, row["model"]),
         "benchmark": plan.title(row["benchmark"]) + "†" * bool(row["diagnostic"]),
         "recov": f.tick(row["recoverable"]),
-        "β^Q": f.number(row["beta_q"], 1),
-        "α^Q": f.interval(row["alpha_q"], row["alpha_lo"], row["alpha_hi"]),
-        "π̂_Q": f.word(row["policy"]),
-        "N(b)": f.word(row["path"]),
-        "mech_Q": f.interval(row["mech_q"], row["lo"], row["hi"]),
+        "β": f.number(row["beta_q"], 1),
+        "α̂": f.interval(row["alpha_q"], row["alpha_lo"], row["alpha_hi"]),
+        "π̂": f.word(row["policy"]),
+        "N̂(b)": f.word(row["path"]),
+        "mech Q": f.interval(row["mech_q"], row["lo"], row["hi"]),
         "gap": f.interval(row["gap"], row["gap_lo"], row["gap_hi"], sign="+"),
     }
 
@@ -240,10 +239,10 @@ def _recoverability(summary: pl.DataFrame) -> Part:
     for (pool, role, scope), group in summary.group_by("pool", "role", "scope", maintain_order=True):
         line = {"pool": POOLS[str(pool)], "cells": ROLES[str(role)], "which": scopes[str(scope)]}
         for row in group.iter_rows(named=True):
-            mean = "" if row["mech_q"] is None else f" (mech_Q {f.number(row['mech_q'])})"
+            mean = "" if row["mech_q"] is None else f" (mech Q {f.number(row['mech_q'])})"
             line[row["regime"]] = f.of(row["recoverable"], row["cells"]) + mean
         lines.append({key: line[key] for key in ("pool", "cells", "which", "all", *REGIMES) if key in line})
-    return f.part(lines, "recoverable cells, and mean mech_Q over these")
+    return f.part(lines, "recoverable cells, and mean mech Q over these")
 
 
 def formula_same(study: Study) -> Table:

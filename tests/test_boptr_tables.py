@@ -1,0 +1,271 @@
+"""BOPTR tables: what the frames hold is what is printed, dashes have reasons, and LaTeX gets no foreign character."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from pathlib import Path
+
+import polars as pl
+import pytest
+
+from searchlens import tables
+from searchlens.boptr.cohort import CohortPlan
+from searchlens.boptr.options import BoptrOptions
+from searchlens.boptr.rule import REASONS
+from searchlens.boptr.study import study
+from searchlens.simulate import Design, paper_design, simulate
+from searchlens.tables import DASH, Table, boptr_tables
+
+OPTIONS = BoptrOptions(draws=30, permutations=10, v4_shuffles=5, reselect=False, mu_without=("qwen25_1.5b",))
+POLICIES = ("temp_0.5", "topp0.8_t0.9", "topp0.9_t0.7", "topk20_t0.7", "minp0.1_t0.9", "topp0.95_t1.0")
+MODELS = ("qwen25_7b", "qwen25_1.5b", "llama31_8b", "orz_7b")
+BENCHMARKS = ("math500", "aime", "gpqa", "amc23", "rltrain", "mmlu_stem")
+Frames = dict[str, pl.DataFrame]
+
+
+def design(models: tuple[str, ...], benchmarks: tuple[str, ...]) -> Design:
+    """Part of the paper's study, with 40 questions a benchmark; Llama lacks GPQA."""
+    whole = paper_design()
+    kept = {name: model for name, model in whole.models.items() if name in models}
+    return replace(
+        whole,
+        bases={name: base for name, base in whole.bases.items() if name in {model.base for model in kept.values()}},
+        models=kept,
+        benchmarks={name: replace(whole.benchmarks[name], questions=40) for name in benchmarks},
+        policies=POLICIES,
+        missing=frozenset({("llama31_8b", "gpqa")} if "llama31_8b" in models else set()),
+        extension={"math500": 64},
+        batches={"123": ("base",)},
+        searches={"math500": whole.searches["math500"]},
+    )
+
+
+@pytest.fixture(scope="module")
+def cohort() -> tuple[Frames, CohortPlan]:
+    """Three fitted models and a new one."""
+    found = simulate(design(MODELS, BENCHMARKS), 7)
+    return study(found, OPTIONS), found.plan
+
+
+@pytest.fixture(scope="module")
+def pair() -> tuple[Frames, CohortPlan]:
+    """One pair on two benchmarks: most rows are undefined."""
+    small = replace(design(MODELS[:1], ("math500", "gpqa")), batches={}, extension={}, searches={})
+    found = simulate(small, 7)
+    return study(found, OPTIONS), found.plan
+
+
+@pytest.fixture(scope="module")
+def made(cohort: tuple[Frames, CohortPlan]) -> dict[str, Table]:
+    return boptr_tables(*cohort, OPTIONS)
+
+
+@pytest.fixture(scope="module")
+def alone(pair: tuple[Frames, CohortPlan]) -> dict[str, Table]:
+    return boptr_tables(*pair, OPTIONS)
+
+
+def rows(table: Table, part: int = 0) -> dict[str, dict[str, str]]:
+    """Lines of a block by their first cell."""
+    text = table.parts[part].text
+    return {line[text.columns[0]]: line for line in text.iter_rows(named=True)}
+
+
+def block(table: Table, title: str) -> dict[str, dict[str, str]]:
+    """Lines of the block whose title has these words."""
+    (found,) = [i for i, part in enumerate(table.parts) if title in part.title]
+    return rows(table, found)
+
+
+def printed(frame: pl.DataFrame, **where: object) -> str:
+    """``1.12 [0.76, 2.52]`` of the single row of the errors frame that is meant."""
+    (row,) = frame.filter(**where).iter_rows(named=True)
+    text = f"{row['error']:.2f} [{row['lo']:.2f}, {row['hi']:.2f}]"
+    return text.replace("-", "−")
+
+
+AR = {"exponents": "paper", "mu": "cohort", "pool": "ar"}
+
+
+@pytest.mark.parametrize("which", ["made", "alone"])
+def test_three_faces_of_every_table(which: str, request: pytest.FixtureRequest, tmp_path: Path) -> None:
+    """Each file can be read: CSV with its columns, LaTeX in ASCII with complete rows, Markdown with complete rows."""
+    found: dict[str, Table] = request.getfixturevalue(which)
+    assert len(found) == 26
+    for name, table in found.items():
+        csv, tex, md = tables.write(table, tmp_path / name)
+        assert pl.read_csv(csv, infer_schema_length=0).columns == table.data.columns, name
+        assert tex.read_text().isascii(), name
+        assert tex.read_text().count(r"\begin{tabular}") == len(table.parts), name
+        blocks = tex.read_text().split(r"\begin{tabular}")[1:]
+        for part, block_ in zip(table.parts, blocks, strict=True):
+            lines = [line for line in block_.splitlines() if line.endswith(r"\\") and "multicolumn" not in line]
+            assert len(lines) == part.text.height + 1, name
+            assert {re.sub(r"\\&", "", line).count("&") for line in lines} == {part.text.width - 1}, name
+        pipes = [line for line in md.read_text().splitlines() if line.startswith("|")]
+        assert len(pipes) == sum(part.text.height + 2 for part in table.parts), name
+
+
+def test_no_table_shows_python(made: dict[str, Table], alone: dict[str, Table]) -> None:
+    """No None, nan, hyphen for a minus or negative zero in a printed cell."""
+    wrong = re.compile(r"\bNone\b|\bnan\b|\binf\b|(^|[ \[(])-\d|−0\.0+\b(?!\d)")
+    for name, table in (*made.items(), *alone.items()):
+        for part in table.parts:
+            cells = [cell for row in part.text.rows() for cell in row]
+            assert [cell for cell in cells if wrong.search(cell)] == [], name
+
+
+def test_horizontal_prints_the_cells(made: dict[str, Table], cohort: tuple[Frames, CohortPlan]) -> None:
+    """Each number stands under its benchmark, in its row, with its own interval."""
+    errors, plan = cohort[0]["errors"], cohort[1]
+    lines = rows(made["horizontal"])
+    for tier, label in {"H1": "H1 base greedy", "H5": "H5 BOPTR-P1 (regime β)", "low temp": "N=b at the best"}.items():
+        (line,) = [line for name, line in lines.items() if name.startswith(label)]
+        for benchmark in plan.with_role("fitted"):
+            where = {**AR, "tier": tier, "model": plan.anchor_model, "benchmark": benchmark}
+            assert line[plan.title(benchmark)] == printed(errors, **where)
+    held_out = block(made["horizontal"], "held-out")["H5 BOPTR-P1 (regime β)"]
+    where = {**AR, "tier": "H5", "model": plan.anchor_model, "benchmark": "amc23"}
+    assert held_out["AMC23"] == printed(errors, **where)
+
+
+def test_pools_are_never_mixed(made: dict[str, Table], cohort: tuple[Frames, CohortPlan]) -> None:
+    """The full pool has a block of its own, with its own numbers; the other block is of the AR pool."""
+    errors = cohort[0]["errors"].filter(tier="H6", model="qwen25_7b", benchmark="math500")
+    values = []
+    for pool, line in (("ar", rows(made["horizontal"])), ("full", block(made["horizontal"], "full pool"))):
+        (row,) = errors.filter(pool=pool, exponents="paper", mu="cohort").iter_rows(named=True)
+        shown = line["H6 2D oracle per-b"]["Math500"]
+        corrected = f"{row['corrected']:.2f}".replace("-", "−").replace("−0.00", "0.00")
+        assert shown == f"{row['error']:.2f} ({corrected}) [{row['lo']:.2f}, {row['hi']:.2f}]"
+        values.append(shown)
+    assert values[0] != values[1]
+    assert "H5 BOPTR-P1 (regime β)" not in block(made["horizontal"], "full pool")
+
+
+def test_replication_is_the_batches_mean(made: dict[str, Table], cohort: tuple[Frames, CohortPlan]) -> None:
+    """Mean ± sd of the batches as they are listed."""
+    batches = cohort[0]["seed_replication"].filter(reading="full_rule", benchmark="math500")["error"]
+    line = rows(made["horizontal"])["→ replication, full rule"]
+    first, second = batches.to_list()
+    assert line["Math500"] == f"{(first + second) / 2:.2f} ± {abs(first - second) / 2**0.5:.2f}"
+
+
+def test_own_exponents_show_rows_that_differ(made: dict[str, Table], cohort: tuple[Frames, CohortPlan]) -> None:
+    """A row without exponents does not come twice, and a row that comes twice has the other numbers."""
+    means = cohort[0]["means"].filter(scope="vertical", tier="V3", pool="ar", column="micro", mu="cohort")
+    values = {row["exponents"]: f"{row['error']:.2f}" for row in means.iter_rows(named=True)}
+    assert values["paper"] != values["own"]
+    own = block(made["vertical"], "own exponents")
+    assert own["V3 δ from the anchor benchmark"]["micro"].startswith(values["own"])
+    assert "H1 base greedy" not in own
+    assert block(made["vertical"], "all models")["V3 δ from the anchor benchmark"]["micro"].startswith(values["paper"])
+
+
+def test_ablation_has_both_cohorts_of_mu(made: dict[str, Table], cohort: tuple[Frames, CohortPlan]) -> None:
+    """The block without a model holds the means of that variant's cells."""
+    cells = cohort[0]["errors"].filter(tier="V3", mu="without", role="fitted", regime="nonmath")
+    known = cells.filter(pl.col("group") != "new")["error"].drop_nulls()
+    line = block(made["ablation"], "μ without qwen25_1.5b")["MAIN (BOPTR-P1)"]
+    assert line["nonmath"].startswith(f"{known.sum() / len(known):.2f} [")
+    other = rows(made["ablation"])["MAIN (BOPTR-P1)"]
+    assert other["nonmath"] != line["nonmath"] and other["cells"] == "8/9"
+
+
+def test_frontier_sweeps_meet_the_main_rows(made: dict[str, Table]) -> None:
+    """Lambda 0 is B0 and lambda 1 the main row: columns of the sweep are not exchanged."""
+    main, sweep = rows(made["frontier"]), block(made["frontier"], "sweep of λ")
+    assert sweep["Z1-u"]["λ = 0"] == main["B0 anchor α, δ=0"]["micro"]
+    assert sweep["Z1-u"]["λ = 1"] == main["Z1-u (λ=1.0)"]["micro"]
+    assert [line["base@rltrain"] for line in main.values()] == ["✓", "✓", "×", "×", "✓", "✓", "×", "×"]
+    assert [line["#RL"] for line in main.values()][:3] == ["0", "0", "1"]
+
+
+def test_held_out_cells_and_limit(cohort: tuple[Frames, CohortPlan]) -> None:
+    """A dagger stands at the cells above the limit and nowhere else; the new model has a line but is in no mean."""
+    frames, plan = cohort
+    table = boptr_tables(frames, plan, replace(OPTIONS, criterion=4.0))["coverage_heldout"]
+    lines = rows(table)
+    cells = frames["errors"].filter(**AR, tier="V3", role="held_out")
+    for row in cells.iter_rows(named=True):
+        (line,) = [line for name, line in lines.items() if name.split(" ")[0] == row["model"]]
+        assert line["AMC23"].startswith(f"{row['error']:.2f}" + ("†" if row["error"] > 4 else " "))
+    assert {"†" in line["AMC23"] for line in lines.values()} == {True, False}
+    fitted = cells.filter(pl.col("group") != "new")["error"]
+    assert lines["benchmark mean"]["AMC23"].startswith(f"{fitted.sum() / 3:.2f}")
+    assert lines["orz_7b (new)"]["mean"] == DASH
+
+
+def test_undefined_cells_are_dashes_with_reasons(made: dict[str, Table], alone: dict[str, Table]) -> None:
+    """The missing cell keeps its place, a code in the CSV and a sentence in the notes."""
+    line = made["percell"].text.row(8, named=True)
+    assert (line["model"], line["benchmark"], line["mech anchor"]) == ("llama31_8b", "GPQA", DASH)
+    reason = made["percell"].data.filter(model="llama31_8b", benchmark="gpqa")["reason"]
+    assert set(reason) == {"no_base"} and any(REASONS["no_base"] in note for note in made["percell"].notes)
+    v5b = rows(alone["vertical"])["V5b base-only δ̂"]
+    assert v5b["qwen25_7b (anchor)"] == DASH
+    codes = alone["vertical"].data.filter(tier="V5b", column="micro", pool="ar")["reason"]
+    assert set(codes) == {"no_rltrain"} and any(REASONS["no_rltrain"] in note for note in alone["vertical"].notes)
+    assert not any(REASONS["no_rltrain"] in note for note in made["vertical"].notes)
+
+
+def test_a_single_pair_is_said(made: dict[str, Table], alone: dict[str, Table]) -> None:
+    """With one pair the offset is nothing, and tables of offsets say so; with several they do not."""
+    sentence = "With a single pair δ = 0 by definition and H5 = B0."
+    for name in ("horizontal", "vertical", "decomposition", "ablation", "frontier", "percell", "offsets"):
+        assert sentence in alone[name].notes and sentence not in made[name].notes
+    main = rows(alone["frontier"])
+    h5 = rows(alone["horizontal"])["H5 BOPTR-P1 (regime β)"]["mean"]
+    assert main["B0 anchor α, δ=0"]["micro"] == h5
+    identical = "V2-δ0 − V3 = +0.00 [+0.00, +0.00] (cells: 2; identical predictions)"
+    assert any(identical in note for note in alone["vertical"].notes)
+
+
+@pytest.mark.parametrize(
+    ("gap", "verdict", "says"),
+    [
+        (1.0, "second lower", "low temp, which does without the law, has a lower error than H5."),
+        (1.0, "not distinguishable", "low temp, which does without the law, has the lower point estimate, not"),
+        (-1.0, "first lower", None),
+    ],
+)
+def test_a_better_rival_is_named(cohort: tuple[Frames, CohortPlan], gap: float, verdict: str, says: str | None) -> None:
+    """The note follows the verdict of the contrast."""
+    frames, plan = cohort
+    here = (pl.col("scope") == "anchor") & (pl.col("second") == "low temp") & (pl.col("exponents") == "paper")
+    doctored = frames["contrasts"].with_columns(
+        difference=pl.when(here).then(pl.lit(gap)).otherwise("difference"),
+        verdict=pl.when(here).then(pl.lit(verdict)).otherwise("verdict"),
+    )
+    notes = boptr_tables({**frames, "contrasts": doctored}, plan, OPTIONS)["horizontal"].notes
+    named = [note for note in notes if note.startswith("low temp")]
+    assert len(named) == (says is not None) and all(note.startswith(str(says)) for note in named)
+
+
+def test_latex_of_symbols() -> None:
+    """Greek letters, hats and signs become mathematics; a bracket that opens a row is no option of the row before."""
+    assert tables.escape("π̂, N̂(b), δ̂_m") == r"$\widehat{\pi}$, $\widehat{N}$(b), $\widehat{\delta}$\_m"
+    assert tables.escape("αβδμλτε ≤ ≥ ± − — ✓×") == (
+        r"$\alpha$$\beta$$\delta$$\mu$$\lambda$$\tau$$\varepsilon$ $\leq$ $\geq$ $\pm$ $-$ --- $\surd$$\times$"
+    )
+    table = Table(pl.DataFrame({"a": ["x"]}), pl.DataFrame({"state": ["plain", "[S,A,T]"]}))
+    assert tables.latex(table).splitlines()[4:6] == [r"plain \\", r"{}[S,A,T] \\"]
+
+
+def test_numbers_in_print() -> None:
+    """True minus, no negative zero, infinity as a sign, undefined as a dash."""
+    from searchlens.tables import _format
+
+    shown = [_format.number(value) for value in (-1.234, -0.001, float("inf"), None, float("nan"))]
+    assert shown == ["−1.23", "0.00", "∞", DASH, DASH]
+    assert _format.interval(-0.04, -2.69, 2.5, sign="+") == "−0.04 [−2.69, +2.50]"
+    assert _format.percent(0.05, 0.017, 0.137) == "5.0 [1.7, 13.7]"
+
+
+def test_exponents_are_drawn_together() -> None:
+    """Neighbours of the grid make a range, and a gap in it stays visible."""
+    from searchlens.tables.boptr_cells import _runs
+
+    assert _runs([0.0, 0.1, 0.2, 0.7]) == "0–0.2, 0.7"
+    assert _runs([1.2]) == "1.2" and _runs(None) == DASH
