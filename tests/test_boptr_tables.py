@@ -130,18 +130,19 @@ def test_horizontal_prints_the_cells(made: dict[str, Table], cohort: tuple[Frame
     assert held_out["AMC23"] == printed(errors, **where)
 
 
-def test_pools_are_never_mixed(made: dict[str, Table], cohort: tuple[Frames, CohortPlan]) -> None:
-    """The full pool has a block of its own, with its own numbers; the other block is of the AR pool."""
-    errors = cohort[0]["errors"].filter(tier="H6", model="qwen25_7b", benchmark="math500")
-    values = []
-    for pool, line in (("ar", rows(made["horizontal"])), ("full", block(made["horizontal"], "full pool"))):
-        (row,) = errors.filter(pool=pool, exponents="paper", mu="cohort").iter_rows(named=True)
-        shown = line["H6 2D oracle per-b"]["Math500"]
-        corrected = f"{row['corrected']:.2f}".replace("-", "−").replace("−0.00", "0.00")
-        assert shown == f"{row['error']:.2f} ({corrected}) [{row['lo']:.2f}, {row['hi']:.2f}]"
-        values.append(shown)
-    assert values[0] != values[1]
-    assert "H5 BOPTR-P1 (regime β)" not in block(made["horizontal"], "full pool")
+def test_pools_are_never_mixed(cohort: tuple[Frames, CohortPlan]) -> None:
+    """Numbers of the full pool appear in its own blocks and nowhere else."""
+    frames, plan = cohort
+    marked = pl.when(pool="full").then(pl.lit(77.77)).otherwise("error").alias("error")
+    found = boptr_tables({**frames, "means": frames["means"].with_columns(marked)}, plan, OPTIONS)
+    for name in ("horizontal", "vertical", "decomposition", "ablation", "frontier"):
+        for part in found[name].parts:
+            cells = [cell for row in part.text.rows() for cell in row]
+            assert any("77.77" in cell for cell in cells) == part.title.startswith("full pool"), (name, part.title)
+    line = rows(found["horizontal"])["H6 2D oracle per-b"]["Math500"]
+    (row,) = frames["errors"].filter(**AR, tier="H6", model="qwen25_7b", benchmark="math500").iter_rows(named=True)
+    corrected = f"{row['corrected']:.2f}".replace("-", "−")
+    assert line == f"{row['error']:.2f} ({corrected}) [{row['lo']:.2f}, {row['hi']:.2f}]"
 
 
 def test_replication_is_the_batches_mean(made: dict[str, Table], cohort: tuple[Frames, CohortPlan]) -> None:
