@@ -180,7 +180,7 @@ def quantiles(draws: npt.NDArray[np.floating], confidence: float) -> Interval:
     return Interval(ends[:, 0], ends[:, 1])
 
 
-@functools.lru_cache(maxsize=8)
+@functools.lru_cache(maxsize=32)
 def _draw(questions: int, draws: int, seed: int) -> Resamples:
     rng = np.random.Generator(np.random.Philox(np.random.SeedSequence([seed, questions, draws])))
     chosen = rng.integers(0, questions, size=(draws, questions))

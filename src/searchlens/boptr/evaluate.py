@@ -27,7 +27,7 @@ from searchlens.uncertainty import Floats
 
 Draws = npt.NDArray[np.float32]
 
-CHUNK = 1250
+CHUNK = 1000
 """Bootstrap draws in which paths are chosen again at once: bounds memory."""
 
 
