@@ -327,7 +327,7 @@ def offsets(study: Study) -> Table:
             "ridge": f.number(row["ridge"], sign="+"),
             "tail": f.number(row["tail"], sign="+"),
             "largest z": f.number(row["largest_z"]),
-            "P_max@16": f.percent(row["p_max"]),
+            f"P_max@{max(study.plan.budgets)}": f.percent(row["p_max"]),
             "P_0": f.percent(row["p0"]),
             "u": f.number(row["u"]),
             "log2 N*": f.number(row["log2_n_star"]),

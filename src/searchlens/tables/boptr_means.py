@@ -478,12 +478,13 @@ def coverage_models(study: Study) -> Table:
     """New models, everything frozen."""
     rows = study.frames["means"].filter(scope="new models")
     columns = {name: name for name in study.plan.in_group("new")}
+    if not columns:
+        return Table(rows.drop("scope"), f.text_frame([]), notes=("The cohort has no new model.",))
     labels = {"V2-δ0": "V3 pipeline, δ := 0"}
     lines = _lines(rows.filter(exponents="paper", pool="ar"), columns, "", labels)
-    own, same = _own_parts(rows, columns, "", labels) if columns else ([], [])
+    own, same = _own_parts(rows, columns, "", labels)
     notes = [
         f"Columns: new models, mean over their fitted benchmarks; they fit nothing but their own δ (V3). {f.ERROR}",
-        *([] if columns else ["The cohort has no new model."]),
         f.brackets(study.options),
         "V5b is defined where the model's Base belongs to a fitted one; δ := 0 needs no calibration.",
         *same,
@@ -494,46 +495,37 @@ def coverage_models(study: Study) -> Table:
 
 def coverage_heldout(study: Study) -> Table:
     """The frozen rule (V3) on every held-out benchmark, model by model."""
-    benchmarks = study.plan.with_role("held_out")
     cells = study.frames["errors"].filter(tier="V3", role="held_out", pool="ar", mu="cohort")
     means = study.frames["means"].filter(scope="held out", pool="ar")
     criteria = study.frames["held_out_criterion"]
+    data = _heldout_data(cells, means, criteria)
+    if not study.plan.with_role("held_out"):
+        return Table(data, f.text_frame([]), notes=("The cohort has no held-out benchmark.",))
     first, *more = [
         _heldout_part(cells, means, criteria, study.plan, which, study.options)
         for which in ("paper", "own")
-        if benchmarks and (which == "paper" or _differ(cells))
-    ] or [f.part([])]
+        if which == "paper" or _differ(cells)
+    ]
     notes = [
-        f"Cells: V3, regimes assigned beforehand, nothing fitted on these benchmarks. {f.ERROR}"
-        if benchmarks
-        else "The cohort has no held-out benchmark.",
+        f"Cells: V3, regimes assigned beforehand, nothing fitted on these benchmarks. {f.ERROR}",
         f.brackets(study.options),
-        f"†: above {f.number(study.options.criterion, 0)} pp, the limit set beforehand for the mean of a benchmark."
+        f"†: above {study.options.criterion:g} pp, the limit set beforehand for the mean of a benchmark."
         " Means, oracle and limit are of the fitted models. The oracle (R1 fit of the same cells) reads the curve that"
         " it is scored on.",
         *_beyond_note(criteria, study.plan),
         *f.single_pair(study.plan),
         *f.reasons(cells),
     ]
-    kept = ("exponents", "model", "group", "benchmark", "regime", "error", "lo", "hi", "corrected", "path", "policy")
-    data = f.stacked(
-        cells=cells.select(*kept, "rl", "reason"),
-        means=means.select(
-            "exponents",
-            "tier",
-            "rl",
-            "column",
-            "error",
-            "lo",
-            "hi",
-            "corrected",
-            pl.col("cells").alias("defined"),
-            "of",
-            "reason",
-        ),
+    return Table(data, first.text, first.rule_before, first.title, tuple(more), tuple(notes))
+
+
+def _heldout_data(cells: pl.DataFrame, means: pl.DataFrame, criteria: pl.DataFrame) -> pl.DataFrame:
+    values = ["error", "lo", "hi", "corrected", "reason"]
+    return f.stacked(
+        cells=cells.select("exponents", "model", "group", "benchmark", "regime", "rl", "path", "policy", *values),
+        means=means.select("exponents", "tier", "rl", "column", pl.col("cells").alias("defined"), "of", *values),
         criterion=criteria.rename({"cells": "defined"}),
     )
-    return Table(data, first.text, first.rule_before, first.title, tuple(more), tuple(notes))
 
 
 def _differ(cells: pl.DataFrame) -> bool:
@@ -573,7 +565,7 @@ def _heldout_part(
         {"model": "benchmark mean"} | {t: shown(of_rule[c]) for c, t in titles.items()},
         {"model": "per-cell oracle"} | {t: shown(of_oracle[c]) for c, t in titles.items()},
         {"model": "gap"} | {t: f.number(told[c]["gap"]) for c, t in titles.items() if c in told},
-        {"model": f"within {f.number(options.criterion, 0)} pp"}
+        {"model": f"within {options.criterion:g} pp"}
         | {titles[c]: "met" if told[c]["meets"] else "not met" for c in benchmarks if c in told},
     ]
     title = "the paper's exponents" if which == "paper" else "the cohort's own exponents"
