@@ -203,6 +203,31 @@ def cohort_plan(grid_: Grid, landscape: Path) -> Any:
     return TypeAdapter(CohortPlan).validate_json(json.dumps(grid_.cohort_plan()))
 
 
+def boptr_study(plan: Any, options: Any, landscape: Path, output: Path, *, figures: bool = True) -> None:
+    """The BOPTR analysis of a folder of landscapes: its frames, tables and figures.
+
+    Raises
+    ------
+    InputError
+        The anchor was not sampled, or a landscape is damaged. Nothing was written.
+    """
+    from searchlens.boptr.cohort import read_cohort
+    from searchlens.boptr.study import study
+    from searchlens.figures.boptr import BOPTR_NAMES, write_boptr
+    from searchlens.tables import write
+    from searchlens.tables.boptr import boptr_tables
+
+    cohort = read_cohort(landscape, plan)
+    log.info("%d landscapes of %d models on %d benchmarks", len(cohort.surfaces), len(plan.models), len(plan.benchmarks))
+    frames = study(cohort, options)
+    for name, frame in frames.items():
+        write_table(frame, output / "boptr" / f"{name}.parquet")
+    for name, table in boptr_tables(frames, plan, options).items():
+        write(table, output / "tables" / name)
+    for name in BOPTR_NAMES if figures else ():
+        write_boptr(name, frames, plan, output / "figures" / "boptr")
+
+
 # ---- figures and tables
 
 
