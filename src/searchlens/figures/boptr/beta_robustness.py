@@ -32,7 +32,7 @@ def numbers(regime_betas: pl.DataFrame, study: Study) -> pl.DataFrame:
 def draw(numbers: pl.DataFrame, study: Study) -> Figure:
     """Draw what ``numbers`` returned."""
     heights = parts.places(numbers["benchmark"].to_list(), gap=1.0)
-    second = "budget exponent \N{GREEK SMALL LETTER BETA} that each benchmark prefers"
+    second = "exponents \N{GREEK SMALL LETTER BETA} by benchmark"
     height = 1.75 + 0.2 * (heights[-1] + 1)
     figure = study.new_figure(style.COLUMN, height, study.plan.anchor_model, second)
     axes = figure.subplots()

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import polars as pl
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
+from matplotlib.ticker import MaxNLocator
 
 from searchlens.figures import style
 from searchlens.figures.boptr import parts
@@ -52,11 +51,11 @@ def numbers(means: pl.DataFrame) -> pl.DataFrame:
 def draw(numbers: pl.DataFrame, study: Study) -> Figure:
     """Draw what ``numbers`` returned."""
     rows = numbers.filter(layer="tier")
-    second = "error against the amount of RL information used, mean over models of matched cells"
-    figure = study.new_figure(style.PAGE, 3.6, study.cohort, second)
-    grid = figure.add_gridspec(2, 2, width_ratios=[2.6, 1])
+    second = "error against the amount of RL information used, mean over matched cells, each model alike"
+    figure = study.new_figure(style.PAGE, 4.1, study.cohort, second)
+    grid = figure.add_gridspec(2, 2, width_ratios=[2.4, 1])
     axes = figure.add_subplot(grid[:, 0])
-    heights = parts.places(rows["information"].to_list())
+    heights = parts.places(rows["information"].to_list(), gap=0.9)
     parts.error_rows(axes, rows, heights)
     _levels(axes, rows, heights)
     parts.error_axis(axes, rows)
@@ -68,13 +67,11 @@ def draw(numbers: pl.DataFrame, study: Study) -> Figure:
 
 
 def _levels(axes: Axes, rows: pl.DataFrame, heights: list[float]) -> None:
-    """Name the amount of information right of its rows."""
-    look: dict[str, Any] = {"transform": axes.get_yaxis_transform(), "fontsize": 7, "color": style.MUTED}
-    axes.text(1.01, heights[0] - 1.1, "RL seen", **look)
-    placed = rows.with_columns(y=pl.Series(heights))
-    for (level,), group in placed.group_by("information", maintain_order=True):
-        middle = sum(group["y"].to_list()) / group.height
-        axes.text(1.01, middle, str(level), va="center_baseline", **look)
+    """Name the amount of information above its rows."""
+    for (level,), group in rows.with_columns(y=pl.Series(heights)).group_by("information", maintain_order=True):
+        y = min(group["y"].to_list()) - 0.75
+        axes.annotate(f"RL seen: {level}", (0, y), (4, 0), **parts.BESIDE, color=style.MUTED)
+    axes.set_ylim(top=heights[0] - 1.3)
 
 
 def _sweep(axes: Axes, rows: pl.DataFrame, layer: str) -> None:
@@ -93,6 +90,7 @@ def _sweep(axes: Axes, rows: pl.DataFrame, layer: str) -> None:
     axes.set_xticks(sorted(set(known["setting"])), [f"{value:g}" for value in sorted(set(known["setting"]))])
     axes.set_xlabel(SWEEPS[layer][1])
     axes.set_ylabel("error (pp)")
+    axes.yaxis.set_major_locator(MaxNLocator(4, integer=True))
     axes.set_ylim(bottom=0)
 
 

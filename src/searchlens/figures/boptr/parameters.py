@@ -17,6 +17,7 @@ from searchlens.figures.boptr import parts
 from searchlens.figures.boptr.parts import Study
 
 KEPT = ("model", "beta", "alpha", "alpha_lo", "alpha_hi", "delta", "delta_lo", "delta_hi", "policy", "path", "reason")
+COLUMNS = (0.0, 0.28, 0.59)  # of the text beside the axis
 GROUP_COLOURS = {"upper": style.BASE_COLOUR, "lower": "#E69F00", "new": "#228B5B"}
 GROUP_MARKERS = {"upper": "o", "lower": "s", "new": "D"}
 
@@ -56,15 +57,15 @@ def draw(numbers: pl.DataFrame, study: Study) -> Figure:
     heights = parts.places(rows["group"].to_list(), 0.4)
     benchmark = study.plan.title(study.plan.anchor_benchmark)
     second = f"scale \N{GREEK SMALL LETTER ALPHA} fitted on {benchmark}, policy that each fit keeps to"
-    single = rows.height == 1
+    single = len(study.plan.fitted_models) == 1
     figure = study.new_figure(style.PAGE, 1.55 + 0.22 * (heights[-1] + 1) + 0.15 * single, _names(study), second)
-    axes = figure.subplots()
+    axes, beside = figure.subplots(1, 2, sharey=True, width_ratios=[3.1, 2.7])
     limits = _limits(rows)
     _edges(axes, numbers.filter(layer="boundary")["alpha"].to_list(), limits)
     for y, row in zip(heights, rows.iter_rows(named=True), strict=True):
         _row(axes, y, row, limits)
     _axis(axes, rows["model"].to_list(), heights, limits)
-    _columns(axes, rows, heights)
+    _columns(beside, rows, heights)
     if single:
         axes.annotate(
             parts.reason("one_model"),
@@ -131,16 +132,16 @@ def _axis(axes: Axes, names: list[str], heights: list[float], limits: tuple[floa
 
 
 def _columns(axes: Axes, rows: pl.DataFrame, heights: list[float]) -> None:
-    """Text columns right of the axis: path, locked policy, offset."""
-    for x, title in ((1.02, "N(b)"), (1.25, "locked policy"), (1.50, "offset \N{GREEK SMALL LETTER DELTA} (interval)")):
+    """Text beside the axis: path, locked policy, offset."""
+    axes.set_axis_off()
+    titles = ("N(b)", "locked policy", "offset \N{GREEK SMALL LETTER DELTA} (interval)")
+    for x, title in zip(COLUMNS, titles, strict=True):
         axes.text(x, 1.0, title, transform=axes.transAxes, va="bottom", fontsize=7, color=style.MUTED)
-    place = axes.get_yaxis_transform()
     for y, row in zip(heights, rows.iter_rows(named=True), strict=True):
         if row["alpha"] is None:
             continue
-        texts = ((1.02, row["path"]), (1.25, row["policy"]), (1.50, _offset(row)))
-        for x, text in texts:
-            axes.text(x, y, text, transform=place, va="center_baseline", fontsize=7)
+        for x, text in zip(COLUMNS, (row["path"], row["policy"], _offset(row)), strict=True):
+            axes.text(x, y, text, transform=axes.get_yaxis_transform(), va="center_baseline", fontsize=7)
 
 
 def _offset(row: Mapping[str, Any]) -> str:

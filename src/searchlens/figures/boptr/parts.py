@@ -26,7 +26,7 @@ KINDS = {  # colour, marker, name: kinds of rows, in the order of legends
     "oracle": ("#228B5B", "P", "oracle: has seen the curve"),
     "rival": ("#C785C4", "X", "rival without a path"),
 }
-_BESIDE: dict[str, Any] = {"textcoords": "offset points", "va": "center_baseline", "fontsize": 7}
+BESIDE: dict[str, Any] = {"textcoords": "offset points", "va": "center_baseline", "fontsize": 7}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,7 +54,7 @@ class Study:
     def cohort(self) -> str:
         """How many models may fit, or the name of the only one."""
         models = self.plan.fitted_models
-        return f"{len(models)} models" if len(models) > 1 else f"{models[0]} alone"
+        return f"{len(models)} models, anchor {self.plan.anchor_model}" if len(models) > 1 else f"{models[0]} alone"
 
     @property
     def interval(self) -> str:
@@ -103,7 +103,7 @@ def error_rows(axes: Axes, rows: pl.DataFrame, heights: Sequence[float]) -> None
     for y, row in zip(heights, rows.iter_rows(named=True), strict=True):
         if row["error"] is None:
             text = _shortened(f"{DASH} {reason(row['reason'])}")
-            axes.annotate(text, (0, y), (4, 0), **_BESIDE, color=style.MUTED)
+            axes.annotate(text, (0, y), (4, 0), **BESIDE, color=style.MUTED)
             continue
         colour, marker, _ = KINDS[row["kind"]]
         axes.plot([row["lo"], row["hi"]], [y, y], color=colour, linewidth=1.2, zorder=2, gid=f"{row['tier']}-interval")
@@ -114,7 +114,7 @@ def error_rows(axes: Axes, rows: pl.DataFrame, heights: Sequence[float]) -> None
         axes.plot(row["error"], y, **look, markersize=4, zorder=4, gid=row["tier"])
         if row["cells"] < most:
             note = f"{row['cells']} of {row['of']} cells"
-            axes.annotate(note, (max(row["hi"], row["error"]), y), (6, 0), **_BESIDE, color=style.MUTED)
+            axes.annotate(note, (max(row["hi"], row["error"]), y), (6, 0), **BESIDE, color=style.MUTED)
     axes.set_ylim(heights[-1] + 0.7, heights[0] - 0.7)
     axes.set_yticks(list(heights), rows["label"].to_list())
     axes.tick_params(axis="y", length=0)

@@ -15,62 +15,60 @@ from searchlens.figures import style
 from searchlens.figures.boptr import parts
 from searchlens.figures.boptr.parts import Study
 
-BINS = 25
+BINS = 40
 NULL_COLOUR, FEATURE_COLOUR = "#BBBBBB", style.BASE_COLOUR
+SCALES = {"standardised": "", "raw": "_raw"}  # scale of the features, and how its columns end
 
 
 def numbers(null: pl.DataFrame, summary: pl.DataFrame, features: pl.DataFrame) -> pl.DataFrame:
-    """The shuffled scores (layer ``null``), the best one (``observed``) and those of single features (``feature``)."""
-    shuffled = null.select(pl.lit("null").alias("layer"), "shuffle", score="score")
-    best = summary.filter(selection="all_models")
-    observed = best.select(
-        pl.lit("observed").alias("layer"), "models", "p", "q05", "q95", "reason", score="loo_pseudo_r2"
-    )
-    single = features.select(pl.lit("feature").alias("layer"), "feature", "reason", score="loo_pseudo_r2")
-    return pl.concat([observed, single, shuffled], how="diagonal")
+    """By scale: the best score (layer ``observed``), single features (``feature``), shuffled models (``null``)."""
+    layers = []
+    for scale, suffix in SCALES.items():
+        best = summary.filter(selection="all_models", scale=scale)
+        known = [pl.lit(scale).alias("scale")]
+        layers += [
+            best.select(pl.lit("observed").alias("layer"), "scale", "models", "p", "reason", score="loo_pseudo_r2"),
+            features.select(
+                pl.lit("feature").alias("layer"), *known, "feature", "reason", score=f"loo_pseudo_r2{suffix}"
+            ),
+            null.select(pl.lit("null").alias("layer"), *known, "shuffle", score=f"score{suffix}"),
+        ]
+    return pl.concat(layers, how="diagonal")
 
 
 @style.styled()
 def draw(numbers: pl.DataFrame, study: Study) -> Figure:
     """Draw what ``numbers`` returned."""
-    alpha = "ln \N{GREEK SMALL LETTER ALPHA}"
-    second = f"linear prediction of {alpha} from Base, each model left out"
-    observed = numbers.filter(layer="observed").row(0, named=True)
-    models = f"{observed['models']} model{'s' if observed['models'] != 1 else ''}"
-    figure = study.new_figure(style.COLUMN, 2.9 if observed["score"] is not None else 1.5, models, second)
-    axes = figure.subplots()
-    if observed["score"] is None:
-        parts.say(axes, f"no score: {parts.reason(observed['reason'])}", 32)
+    best = numbers.filter(layer="observed")
+    count = best["models"][0]
+    models = f"{count} model{'s' if count != 1 else ''}, each left out in turn"
+    second = "ln \N{GREEK SMALL LETTER ALPHA} predicted from Base"
+    if best["score"].null_count():
+        figure = study.new_figure(style.COLUMN, 1.5, models, second)
+        parts.say(figure.subplots(), f"no score: {parts.missing(best['reason'])}", 32)
         return figure
-    null, features = numbers.filter(layer="null"), numbers.filter(layer="feature").drop_nulls("score")
-    axes.hist(null["score"].to_list(), bins=BINS, color=NULL_COLOUR, gid="null")
-    axes.axvline(observed["score"], color=style.RL_COLOUR, linewidth=1.6, gid="observed")
-    _rug(axes, features["score"].to_list())
-    axes.set_ylabel("shuffles")
-    axes.set_xlabel("leave-one-model-out pseudo-$R^2$ (1: perfect)")
-    axes.set_title(_verdict(observed, null.height), color=style.MUTED)
+    figure = study.new_figure(style.COLUMN, 4.1, models, second)
+    panels = figure.subplots(len(SCALES), 1)
+    for axes, row in zip(panels, best.iter_rows(named=True), strict=True):
+        _panel(axes, numbers.filter(scale=row["scale"]), row)
+    panels[-1].set_xlabel("leave-one-out pseudo-$R^2$ (1: perfect)")
     handles = [
-        Patch(color=NULL_COLOUR, label=f"best feature, {alpha} shuffled over models ({null.height})"),
+        Patch(color=NULL_COLOUR, label="best feature, models shuffled"),
         Line2D([], [], color=style.RL_COLOUR, linewidth=1.6, label="best feature, as observed"),
-        Line2D(
-            [], [], color=FEATURE_COLOUR, marker="|", linestyle="none", label=f"each of {features.height} Base features"
-        ),
+        Line2D([], [], color=FEATURE_COLOUR, marker="|", linestyle="none", label="each feature alone"),
     ]
     figure.legend(handles=handles, loc="outside lower center", ncols=1)
     return figure
 
 
-def _rug(axes: Axes, scores: list[float]) -> None:
-    look: dict[str, Any] = {
-        "marker": "|",
-        "markersize": 7,
-        "linestyle": "none",
-        "color": FEATURE_COLOUR,
-        "gid": "features",
-    }
-    axes.plot(scores, [0.035] * len(scores), transform=axes.get_xaxis_transform(), **look)
-
-
-def _verdict(observed: Mapping[str, Any], shuffles: int) -> str:
-    score = f"{observed['score']:.2f}".replace("-", "\N{MINUS SIGN}")
-    return f"observed {score}, p = {observed['p']:.2f} over {shuffles} shuffles"
+def _panel(axes: Axes, rows: pl.DataFrame, best: Mapping[str, Any]) -> None:
+    null, features = rows.filter(layer="null")["score"], rows.filter(layer="feature")["score"].drop_nulls()
+    ends = [best["score"], *null, *features]
+    axes.hist(null.to_list(), bins=BINS, range=(min(ends), max(ends)), color=NULL_COLOUR, gid="null")
+    axes.axvline(best["score"], color=style.RL_COLOUR, linewidth=1.6, gid="observed")
+    rug: dict[str, Any] = {"marker": "|", "markersize": 7, "linestyle": "none", "color": FEATURE_COLOUR}
+    axes.plot(features.to_list(), [0.04] * len(features), transform=axes.get_xaxis_transform(), gid="features", **rug)
+    axes.set_ylabel("shuffles")
+    score = f"{best['score']:.2f}".replace("-", "\N{MINUS SIGN}")
+    verdict = f"{score}, p = {best['p']:.2f} ({len(null)} shuffles)"
+    axes.set_title(f"{best['scale']} features: {verdict}", fontsize=7, color=style.MUTED)

@@ -46,7 +46,7 @@ def draw(numbers: pl.DataFrame, study: Study) -> Figure:
     notes = textwrap.wrap(_notes(numbers), 120)
     size = 1.6 + 0.2 * (max(heights.values()) + 1) + 0.13 * len(notes)
     second = "error of predicted RL curves in every cell (percentage points)"
-    figure = study.new_figure(style.PAGE, size, f"{study.cohort}, anchor {study.plan.anchor_model}", second)
+    figure = study.new_figure(style.PAGE, size, study.cohort, second)
     tiers = numbers.select("tier", "label").unique(maintain_order=True)
     panels = figure.subplots(1, tiers.height, sharey=True, squeeze=False)[0]
     limit = max(numbers["error"].drop_nulls(), default=1.0) or 1.0

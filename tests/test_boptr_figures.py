@@ -1,0 +1,367 @@
+"""Figures of the transfer analysis: drawn is what the frames say, what is missing is said, and print stays legible."""
+
+from __future__ import annotations
+
+import itertools
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+import pytest
+from matplotlib.collections import QuadMesh
+from matplotlib.figure import Figure
+from matplotlib.text import Text
+
+from searchlens.boptr.cohort import Benchmark, Cohort, CohortPlan, Model, Surface
+from searchlens.boptr.fit import budget_path
+from searchlens.boptr.options import BoptrOptions
+from searchlens.boptr.rule import REASONS
+from searchlens.boptr.study import study as analysis
+from searchlens.figures import boptr, style
+from searchlens.figures.boptr import frontier, parameters, parts, udf, vertical
+from test_figures import VISION, check_layout, lines, seen, texts
+
+DEFAULT, SEARCH = "topp0.95_t1.0", "mcmc_b4"
+POLICIES = ("temp_0.3", "temp_1.0", "topk20_t0.9", "minp0.05_t0.7", DEFAULT)
+BUDGETS = (1, 2, 4, 8, 16)
+QUESTIONS = 40
+OPTIONS = BoptrOptions(draws=100, permutations=4, v4_shuffles=20, reselect=False)
+BENCHMARKS = {
+    "math": Benchmark(regime="math", title="Micro math"),
+    "aime": Benchmark(regime="floor", title="Micro AIME"),
+    "gpqa": Benchmark(regime="nonmath", title="Micro GPQA"),
+}
+TRAIN = Benchmark(regime="math", role="rltrain")
+Frames = dict[str, pl.DataFrame]
+pytestmark = pytest.mark.filterwarnings("error")
+
+
+def surface(names: tuple[str, ...], ability: float, seed: int) -> Surface:
+    """Samples of every policy on questions of all difficulties; hotter policies, later in the list, vary more."""
+    rng = np.random.default_rng(seed)
+    difficulty = np.linspace(-2.5, 2.5, QUESTIONS)
+    credit = []
+    for i, _ in enumerate(names):
+        chance = 1 / (1 + np.exp(-(ability - difficulty) * (3 - 0.4 * i)))
+        solved = rng.random((BUDGETS[-1], QUESTIONS)) < chance
+        credit += [solved[:n].any(axis=0) for n in BUDGETS]
+    array = np.array(credit, np.float32)
+    points = {point: row for row, point in enumerate(itertools.product(names, BUDGETS))}
+    rates = pl.DataFrame(schema={"policy": str, "metric": str, "value": float, "lo": float, "hi": float})
+    return Surface(
+        np.arange(QUESTIONS, dtype=np.uint32), points, dict.fromkeys("PQT", array), dict.fromkeys(names, 100.0), rates
+    )
+
+
+def study(models: dict[str, Model], benchmarks: dict[str, Benchmark], lacking: tuple[str, str] | None = None) -> Cohort:
+    plan = CohortPlan("one", "math", models, benchmarks, DEFAULT, BUDGETS)
+    surfaces = {}
+    for i, (model, benchmark) in enumerate(itertools.product(models, benchmarks)):
+        names = (*POLICIES, SEARCH) if model == "one" else POLICIES
+        ability = {"math": 0.3, "aime": -2.6, "gpqa": -0.5, "train": 0.5}[benchmark] + 0.2 * (i % 3)
+        if (model, benchmark) != lacking:
+            surfaces[models[model].base, benchmark] = surface(names, ability, 2 * i)
+            if benchmarks[benchmark].role == "fitted":
+                surfaces[str(models[model].rl), benchmark] = surface((DEFAULT,), ability + 0.4, 2 * i + 1)
+    return Cohort(plan, surfaces)
+
+
+def pair(name: str, group: str = "upper") -> Model:
+    return Model(base=f"{name}-base", rl=f"{name}-rl", group=group, parameters=float(len(name)))  # type: ignore[arg-type]
+
+
+@pytest.fixture(scope="module")
+def several() -> tuple[Frames, parts.Study]:
+    """Four fitted models, the last without GPQA, and a new one."""
+    models = {
+        "one": pair("one"),
+        "three": pair("three"),
+        "four": pair("four"),
+        "seven": pair("seven", "lower"),
+        "nw": pair("nw", "new"),
+    }
+    cohort = study(models, {**BENCHMARKS, "train": TRAIN}, lacking=("seven", "gpqa"))
+    return analysis(cohort, OPTIONS), parts.Study(plan=cohort.plan)
+
+
+@pytest.fixture(scope="module")
+def single() -> tuple[Frames, parts.Study]:
+    """One pair, sampled on its benchmarks only."""
+    cohort = study({"one": pair("one")}, BENCHMARKS)
+    return analysis(cohort, OPTIONS), parts.Study(plan=cohort.plan)
+
+
+@pytest.fixture(params=["several", "single"])
+def case(request: pytest.FixtureRequest) -> tuple[Frames, parts.Study]:
+    found: tuple[Frames, parts.Study] = request.getfixturevalue(request.param)
+    return found
+
+
+def drawn(name: str, case: tuple[Frames, parts.Study]) -> tuple[Figure, pl.DataFrame]:
+    frames, about = case
+    table = boptr.numbers(name, frames, about)
+    return boptr.draw(name, table, about), table
+
+
+def out_of_view(figure: Figure) -> list[Text]:
+    """Labels of ticks beyond the ends of their axis, which exist but are not drawn."""
+    labels = []
+    for axis in (axis for axes in figure.axes for axis in (axes.xaxis, axes.yaxis)):
+        low, high = sorted(axis.get_view_interval())
+        labels += [tick.label1 for tick in axis.get_major_ticks() if not low <= tick.get_loc() <= high]
+    return labels
+
+
+def words(figure: Figure) -> str:
+    """All texts of a figure, wherever their lines break."""
+    return " ".join(" ".join(text.get_text() for text in texts(figure)).split())
+
+
+def means(frames: Frames, scope: str, column: str, pool: str) -> pl.DataFrame:
+    chosen = {"scope": scope, "column": column, "pool": pool, "exponents": "paper", "mu": "cohort"}
+    return frames["means"].filter(**chosen)
+
+
+# ---- every figure
+
+
+@pytest.mark.parametrize("name", boptr.BOPTR_NAMES)
+def test_files_are_reproducible_and_csv_reads_back(
+    name: str, several: tuple[Frames, parts.Study], tmp_path: Path
+) -> None:
+    """A rerun gives the same bytes in all four formats, so nothing downstream changes; the CSV loses no digit."""
+    frames, about = several
+    first = boptr.write_boptr(name, frames, about.plan, tmp_path / "a")
+    again = boptr.write_boptr(name, frames, about.plan, tmp_path / "b")
+    assert [path.name for path in first] == [f"{name}.{suffix}" for suffix in style.FORMATS]
+    for one, other in zip(first, again, strict=True):
+        assert one.read_bytes() == other.read_bytes(), one.suffix
+    table = boptr.numbers(name, frames, about)
+    assert pl.read_csv(first[3], schema=table.schema).equals(table, null_equal=True)
+
+
+@pytest.mark.parametrize("name", boptr.BOPTR_NAMES)
+def test_print_is_legible(name: str, case: tuple[Frames, parts.Study]) -> None:
+    """No text below 7 pt, none cut off at the edge, no legend over a panel, and no text over another."""
+    figure, _ = drawn(name, case)
+    check_layout(figure)
+    upright = [
+        text for text in texts(figure) if text.get_rotation() != 45 and text not in out_of_view(figure)
+    ]  # boxes around slanted ones overlap anyway
+    placed = [(text.get_text(), text.get_window_extent().padded(-1)) for text in upright]
+    assert not [(a, b) for (a, one), (b, other) in itertools.combinations(placed, 2) if one.overlaps(other)]
+
+
+@pytest.mark.parametrize("name", boptr.BOPTR_MODULES)
+def test_samples_from_elsewhere_are_said(name: str, several: tuple[Frames, parts.Study]) -> None:
+    frames, about = several
+    said = parts.Study(plan=about.plan, source="recorded")
+    figure, _ = drawn(name, (frames, said))
+    check_layout(figure)
+    assert "from recorded samples" in words(figure)
+    assert "recorded" not in words(drawn(name, several)[0])
+
+
+MISSING = {
+    "horizontal": ("no_rltrain", "no_other_models"),
+    "vertical": ("no_rltrain",),
+    "parameters": ("one_model",),
+    "v4_null": ("too_few_models",),
+    "frontier": ("no_rltrain",),
+}
+
+
+@pytest.mark.parametrize("name", MISSING)
+def test_a_single_pair_is_told_what_is_missing(name: str, single: tuple[Frames, parts.Study]) -> None:
+    """What needs other models or more samples is named with its reason, instead of an empty place."""
+    said = words(drawn(name, single)[0])
+    assert all(REASONS[code] in said for code in MISSING[name])
+
+
+def test_a_cohort_without_a_floor_benchmark_has_no_crossing(single: tuple[Frames, parts.Study]) -> None:
+    frames, about = single
+    empty = {name: frames[name].clear() for name in ("aime_large_budget", "crossing")}
+    figure, _ = drawn("crossing", ({**frames, **empty}, about))
+    check_layout(figure)
+    assert "no benchmark of this cohort is assigned to the floor regime" in words(figure)
+
+
+# ---- what is drawn is what the frames say
+
+
+def test_beta_fits_ties_and_lines(case: tuple[Frames, parts.Study]) -> None:
+    """Each fit, its interval, every tied exponent, and the two lines of each benchmark."""
+    frames, _ = case
+    rows = frames["regime_betas"].filter(pl.col("model") == "one", ~pl.col("a_priori"))
+    assert rows.height == 9
+    figure, _ = drawn("beta_robustness", case)
+    axes = figure.axes[0]
+    assert [x for (x,), _ in lines(axes, "fit")] == rows["beta"].to_list()
+    assert [x for x, _ in lines(axes, "interval")] == [list(ends) for ends in rows.select("lo", "hi").iter_rows()]
+    for constraint, some in rows.group_by("constraint"):
+        for kind in ("exact", "tied"):
+            bars = [bar for bar in axes.patches if bar.get_gid() == f"{kind}-{constraint[0]}"]
+            centres = [bar.get_x() + bar.get_width() / 2 for bar in bars]  # type: ignore[attr-defined]
+            assert centres == pytest.approx([beta for betas in some[kind] for beta in betas])
+    single_rows = rows.unique("benchmark", maintain_order=True)
+    for name in ("assigned", "own"):
+        assert [x[0] for x, _ in lines(axes, name)] == single_rows[name].to_list()
+
+
+def test_horizontal_rows(case: tuple[Frames, parts.Study]) -> None:
+    """Error, interval and corrected error of every defined row, in the panel of its pool."""
+    frames, _ = case
+    figure, _ = drawn("horizontal", case)
+    for axes, pool in zip(figure.axes, ("ar", "full"), strict=True):
+        rows = means(frames, "horizontal/one", "mean", pool)
+        assert [label.get_text() for label in axes.get_yticklabels()] == rows["label"].to_list()
+        for row in rows.drop_nulls("error").iter_rows(named=True):
+            assert [x for x, _ in lines(axes, row["tier"])] == [[row["error"]]]
+            assert [x for x, _ in lines(axes, f"{row['tier']}-interval")] == [[row["lo"], row["hi"]]]
+            corrected = [] if row["corrected"] is None else [[row["corrected"]]]
+            assert [x for x, _ in lines(axes, f"{row['tier']}-corrected")] == corrected
+
+
+def test_rows_of_fewer_cells_say_so(several: tuple[Frames, parts.Study]) -> None:
+    frames, about = several
+    known = pl.when(pl.col("tier") == "H2").then(pl.lit(2, pl.UInt32)).otherwise(pl.col("cells")).alias("cells")
+    figure, _ = drawn("horizontal", ({**frames, "means": frames["means"].with_columns(known)}, about))
+    assert words(figure).count("2 of 3 cells") == 1
+
+
+def test_vertical_cells(several: tuple[Frames, parts.Study]) -> None:
+    """The printed errors are those of the frame; the cell that was not sampled is hatched in every map."""
+    frames, _ = several
+    figure, table = drawn("vertical", several)
+    assert table["model"].unique(maintain_order=True).to_list() == ["one", "three", "four", "seven"]
+    for axes, tier in zip(figure.axes, vertical.TIERS, strict=False):
+        errors = frames["errors"].filter(tier=tier, pool="ar", exponents="paper", mu="cohort")
+        known = {(m, d): e for m, d, e in errors.select("model", "benchmark", "error").iter_rows()}
+        heights = dict(zip(("one", "three", "four", "seven"), axes.get_yticks(), strict=True))
+        shown = {text.get_position(): text.get_text() for text in axes.texts}
+        for (x, benchmark), (model, y) in itertools.product(enumerate(BENCHMARKS), heights.items()):
+            error = known[model, benchmark]
+            assert shown[x, y] == (parts.DASH if error is None else f"{error:.1f}")
+        assert shown[2, heights["seven"]] == parts.DASH
+        hatched = [patch for patch in axes.patches if patch.get_hatch()]
+        assert len(hatched) == errors.filter(pl.col("model").is_in(heights), role="fitted")["error"].null_count()
+        (mesh,) = [item for item in axes.collections if isinstance(item, QuadMesh)]
+        values = np.ma.masked_invalid(np.asarray(mesh.get_array(), float)).compressed()
+        fitted = [e for (m, d), e in known.items() if m in heights and d in BENCHMARKS and e is not None]
+        assert np.allclose(sorted(values), sorted(fitted))
+    assert REASONS["no_base"] in words(figure)
+
+
+@pytest.mark.parametrize("beta", [0.0, 0.3, 0.6, 1.0])
+def test_boundaries_are_where_a_path_changes(beta: float) -> None:
+    """Against a scan of alpha: between neighbouring boundaries one path, across each another one."""
+    edges = parameters.boundaries(beta, 5)
+    grid = 2 ** np.linspace(-4.999, 4.999, 4001)
+    paths = [budget_path(alpha, beta, BUDGETS) for alpha in grid]
+    changes = [(a, b) for a, b, one, other in zip(grid, grid[1:], paths, paths[1:], strict=False) if one != other]
+    assert len(edges) == len(changes)
+    assert all(low < edge <= high for edge, (low, high) in zip(edges, changes, strict=True))
+
+
+def test_parameters_intervals(case: tuple[Frames, parts.Study]) -> None:
+    """Scale and identified interval of every model, which end where some budget changes; path, policy and offset."""
+    frames, about = case
+    rows = frames["identified_scale"]
+    figure, _ = drawn("parameters", case)
+    axes = figure.axes[0]
+    assert rows["model"].to_list() == list(about.plan.models)
+    low, high = axes.get_xlim()
+    drawn_ends = [x for x, _ in lines(axes, "identified")]
+    assert drawn_ends == [[max(a, low), min(b, high)] for a, b in rows.select("alpha_lo", "alpha_hi").iter_rows()]
+    for model, alpha, path, policy in rows.select("model", "alpha", "path", "policy").iter_rows():
+        assert [x for x, _ in lines(axes, model)] == [[alpha]]
+        assert path in words(figure) and policy in words(figure)
+    edges = np.array([x[0] for x, _ in lines(axes, "boundary")])
+    inside = [end for ends in drawn_ends for end in ends if low < end < high]
+    assert all(np.isclose(edges, end).any() for end in inside)
+
+
+def test_v4_null(several: tuple[Frames, parts.Study]) -> None:
+    """On both scales: every shuffle is in the histogram, the line is the observed score, p is that of the frame."""
+    frames, _ = several
+    figure, _ = drawn("v4_null", several)
+    for axes, (scale, suffix) in zip(figure.axes, (("standardised", ""), ("raw", "_raw")), strict=True):
+        best = frames["v4_summary"].filter(selection="all_models", scale=scale).row(0, named=True)
+        bars = [bar for bar in axes.patches if bar.get_gid() == "null"]
+        scores = frames["v4_null"][f"score{suffix}"].to_numpy()
+        assert sum(bar.get_height() for bar in bars) == len(scores) == OPTIONS.v4_shuffles  # type: ignore[attr-defined]
+        for bar in bars:
+            inside = (scores > bar.get_x() - 1e-9) & (scores < bar.get_x() + bar.get_width() + 1e-9)  # type: ignore[attr-defined]
+            assert bar.get_height() <= inside.sum()  # type: ignore[attr-defined]
+        assert [x[0] for x, _ in lines(axes, "observed")] == [best["loo_pseudo_r2"]]
+        assert f"p = {best['p']:.2f}" in axes.get_title(loc="left")
+        assert lines(axes, "features")[0][0] == frames["v4"][f"loo_pseudo_r2{suffix}"].drop_nulls().to_list()
+
+
+def test_frontier_rows_and_sweeps(several: tuple[Frames, parts.Study]) -> None:
+    """Rows by increasing RL information; the sweeps go through the errors of their settings."""
+    frames, _ = several
+    rows = means(frames, "frontier", "matched macro", "ar")
+    error = dict(rows.select("tier", "error").iter_rows())
+    figure, table = drawn("frontier", several)
+    main, by_lambda, by_tau = figure.axes
+    assert table.filter(layer="tier")["tier"].to_list() == list(frontier.TIERS)
+    assert list(frontier.TIERS[:2]) == ["Z0-u", "Z0-N*"] and list(frontier.TIERS[-2:]) == ["V3", "V1"]
+    for tier in frontier.TIERS:
+        assert [x for x, _ in lines(main, tier)] == [[error[tier]]]
+    for name in ("Z1-u", "Z1-N*"):
+        assert lines(by_lambda, f"lambda-{name}") == [
+            (list(OPTIONS.lambdas), [error[f"{name} λ={value:g}"] for value in OPTIONS.lambdas])
+        ]
+    for name in ("Z0-N*", "Z1-N*"):
+        assert lines(by_tau, f"tau-{name}") == [
+            (list(OPTIONS.taus), [error[f"{name} τ={value:g}"] for value in OPTIONS.taus])
+        ]
+
+
+def test_crossing_curves_and_shares(case: tuple[Frames, parts.Study]) -> None:
+    """Envelope and RL at every budget, k* at its line, and the shares of draws below."""
+    frames, _ = case
+    figure, _ = drawn("crossing", case)
+    panels = zip(figure.axes[::2], figure.axes[1::2], ("ar", "full"), strict=True)
+    for above, below, pool in panels:
+        rows = frames["aime_large_budget"].filter(model="one", pool=pool)
+        found = frames["crossing"].row(by_predicate=(pl.col("model") == "one") & (pl.col("pool") == pool), named=True)
+        for name in ("envelope", "rl"):
+            assert lines(above, name) == [(rows["b"].to_list(), (rows[name] * 100).to_list())]
+        shares = [(x[0], y[1]) for x, y in lines(below, "share")]
+        assert shares == list(rows.select("b", pl.col("crossing_share") * 100).iter_rows())
+        assert [x[0] for x, _ in lines(above, "crossing")] == [k for k in [found["crossing"]] if k]
+
+
+# ---- schematics
+
+
+@pytest.mark.parametrize("name", boptr.SCHEMATICS)
+def test_schematics_say_that_they_are(name: str, single: tuple[Frames, parts.Study]) -> None:
+    """Nobody takes a made-up curve for a result."""
+    assert "schematic" in drawn(name, single)[0].get_suptitle()
+
+
+def test_components_stay_in_their_boxes(single: tuple[Frames, parts.Study]) -> None:
+    figure, table = drawn("udf", single)
+    with style.styled():
+        figure.draw_without_rendering()
+    axes = figure.axes[0]
+    boxes = [patch.get_window_extent() for patch in axes.patches]
+    said = {text.get_text(): text.get_window_extent() for text in texts(figure)}
+    for text in [*table["name"], *table["text"]]:
+        place = said[text]
+        assert any(
+            box.x0 < place.x0 and place.x1 < box.x1 and box.y0 < place.y0 and place.y1 < box.y1 for box in boxes
+        ), text
+    assert list(udf.COMPONENTS) == ["local policy", "controller", "evaluator", "transition", "scheduler"]
+
+
+@pytest.mark.parametrize("vision", VISION)
+def test_kinds_of_rows_stay_apart(vision: str) -> None:
+    """Colours of neighbouring kinds differ well beyond the just noticeable; markers say the same again."""
+    colours = [colour for colour, _, _ in parts.KINDS.values()]
+    distances = [np.linalg.norm(seen(a, vision) - seen(b, vision)) for a, b in itertools.combinations(colours, 2)]
+    assert min(distances) > 10
+    assert len({marker for _, marker, _ in parts.KINDS.values()}) == len(parts.KINDS)
