@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -91,6 +92,15 @@ def single() -> tuple[Frames, parts.Study]:
     return analysis(cohort, OPTIONS), parts.Study(plan=cohort.plan)
 
 
+@pytest.fixture(scope="module")
+def gaps() -> tuple[Frames, parts.Study]:
+    """An anchor without RL on GPQA, a model of which only Base is known, and intervals that rounding leaves open."""
+    cohort = study({"one": pair("one"), "bare": Model(base="bare-base")}, BENCHMARKS)
+    surfaces = {key: value for key, value in cohort.surfaces.items() if key != ("one-rl", "gpqa")}
+    options = replace(OPTIONS, rounding="linear")
+    return analysis(Cohort(cohort.plan, surfaces), options), parts.Study(plan=cohort.plan)
+
+
 @pytest.fixture(params=["several", "single"])
 def case(request: pytest.FixtureRequest) -> tuple[Frames, parts.Study]:
     found: tuple[Frames, parts.Study] = request.getfixturevalue(request.param)
@@ -140,10 +150,11 @@ def test_files_are_reproducible_and_csv_reads_back(
     assert pl.read_csv(first[3], schema=table.schema).equals(table, null_equal=True)
 
 
+@pytest.mark.parametrize("cohort", ["several", "single", "gaps"])
 @pytest.mark.parametrize("name", boptr.BOPTR_NAMES)
-def test_print_is_legible(name: str, case: tuple[Frames, parts.Study]) -> None:
+def test_print_is_legible(name: str, cohort: str, request: pytest.FixtureRequest) -> None:
     """No text below 7 pt, none cut off at the edge, no legend over a panel, and no text over another."""
-    figure, _ = drawn(name, case)
+    figure, _ = drawn(name, request.getfixturevalue(cohort))
     check_layout(figure)
     upright = [
         text for text in texts(figure) if text.get_rotation() != 45 and text not in out_of_view(figure)
@@ -176,6 +187,18 @@ def test_a_single_pair_is_told_what_is_missing(name: str, single: tuple[Frames, 
     """What needs other models or more samples is named with its reason, instead of an empty place."""
     said = words(drawn(name, single)[0])
     assert all(REASONS[code] in said for code in MISSING[name])
+
+
+def test_gaps_are_told(gaps: tuple[Frames, parts.Study]) -> None:
+    """No fit on a benchmark without RL, no scale for a model without a pair, no interval under linear rounding."""
+    frames, _ = gaps
+    beta = words(drawn("beta_robustness", gaps)[0])
+    assert beta.count(f"{parts.DASH} {REASONS['no_rl'][:20]}") == 3
+    figure, _ = drawn("parameters", gaps)
+    assert REASONS[frames["identified_scale"].filter(model="bare")["reason"].item()] in words(figure)
+    assert not lines(figure.axes[0], "identified") and not lines(figure.axes[0], "boundary")
+    assert len(lines(figure.axes[0], "one")) == 1
+    assert words(drawn("vertical", gaps)[0]).count(parts.DASH) > 4
 
 
 def test_a_cohort_without_a_floor_benchmark_has_no_crossing(single: tuple[Frames, parts.Study]) -> None:

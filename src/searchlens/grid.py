@@ -201,6 +201,7 @@ class Grid:
             },
             "default_policy": self.config["default_policy"],
             "budgets": list(self.config["budgets"]),
+            "source": self.least_direct(self.cells),
         }
 
     def _cohort_model(self, name: str) -> dict[str, Any]:
@@ -463,6 +464,15 @@ class Grid:
         if self.imported(checkpoint, benchmark):
             return "imported"
         return "sampled" if self.sampled(benchmark) else "recorded"
+
+    def least_direct(self, cells: Iterable[tuple[str, str]]) -> str:
+        """The least direct source of some cells."""
+        found = {self.source(*cell) for cell in cells}
+        return next(name for name in SOURCES if name in found)
+
+
+SOURCES = ("recorded", "imported", "sampled")
+"""From the least direct to the most direct."""
 
 
 def _manifest_name(pool: str, fill: int) -> str:

@@ -218,23 +218,24 @@ def boptr_study(plan: Any, options: Any, landscape: Path, output: Path, *, figur
     from searchlens.tables.boptr import boptr_tables
 
     cohort = read_cohort(landscape, plan)
-    log.info("%d landscapes of %d models on %d benchmarks", len(cohort.surfaces), len(plan.models), len(plan.benchmarks))
+    log.info(
+        "%d landscapes of %d models on %d benchmarks", len(cohort.surfaces), len(plan.models), len(plan.benchmarks)
+    )
     frames = study(cohort, options)
     for name, frame in frames.items():
         write_table(frame, output / "boptr" / f"{name}.parquet")
     for name, table in boptr_tables(frames, plan, options).items():
         write(table, output / "tables" / name)
     for name in BOPTR_NAMES if figures else ():
-        write_boptr(name, frames, plan, output / "figures" / "boptr")
+        folder = output / "figures" / "boptr"
+        write_boptr(name, frames, plan, folder, source=plan.source, confidence=options.confidence)
 
 
 # ---- figures and tables
 
 
 def _source(grid_: Grid, pair: str, benchmark: str) -> str:
-    """The least direct source of the pair's two cells."""
-    found = {grid_.source(checkpoint, benchmark) for checkpoint in grid_.pairs[pair].values()}
-    return next(name for name in ("recorded", "imported", "sampled") if name in found)
+    return grid_.least_direct((checkpoint, benchmark) for checkpoint in grid_.pairs[pair].values())
 
 
 def _labels(grid_: Grid, pair: str, benchmark: str, points: pl.DataFrame, metric: str) -> Any:

@@ -31,6 +31,7 @@ Regime = Literal["math", "nonmath", "floor"]
 Role = Literal["fitted", "held_out", "descriptive", "rltrain"]
 Group = Literal["upper", "lower", "new"]
 REGIMES: tuple[Regime, ...] = ("math", "nonmath", "floor")
+Source = Literal["sampled", "imported", "recorded", "simulated"]
 CREDITS = ("P", "Q", "T")
 """Prefix readouts that BOPTR uses."""
 PLAN_FILE = "cohort.yaml"
@@ -100,6 +101,8 @@ class CohortPlan:
         pi_0 of the RL target curve.
     budgets : tuple of int
         B: powers of two from 1.
+    source : {"sampled", "imported", "recorded", "simulated"}
+        Where the samples come from, the least direct source of all; said in figures and tables.
     """
 
     anchor_model: str
@@ -108,6 +111,7 @@ class CohortPlan:
     benchmarks: Mapping[str, Benchmark]
     default_policy: str = "topp0.95_t1.0"
     budgets: Sequence[int] = (1, 2, 4, 8, 16)
+    source: Source = "sampled"
 
     def __post_init__(self) -> None:
         """Refuse a cohort without its anchor, and budgets that are no doubling sequence."""

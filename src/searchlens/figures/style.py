@@ -24,7 +24,7 @@ from searchlens import policies
 from searchlens.errors import InputError
 
 COLUMN, PAGE = 3.5, 7.0
-Source = Literal["sampled", "imported", "recorded"]
+Source = Literal["sampled", "imported", "recorded", "simulated"]
 FORMATS = ("svg", "pdf", "png", "csv")
 METRIC_NAMES = {"P": "pass@k", "Q": "self-consistency"}
 

@@ -259,7 +259,13 @@ class Design:
         }
         benchmarks = {name: Benchmark(item.regime, item.role, item.title) for name, item in self.benchmarks.items()}
         return CohortPlan(
-            self.anchor_model, self.anchor_benchmark, models, benchmarks, self.default_policy, list(self.budgets)
+            self.anchor_model,
+            self.anchor_benchmark,
+            models,
+            benchmarks,
+            self.default_policy,
+            list(self.budgets),
+            source="simulated",
         )
 
     def _batches(self, model: str) -> dict[str, dict[str, str]]:

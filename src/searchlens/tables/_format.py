@@ -133,8 +133,7 @@ ERROR = (
 )
 UPWARD = (
     "An absolute error is biased upwards near zero, so an interval can lie above its point estimate; in parentheses"
-    " the bias-corrected value, which may be slightly negative. The bias that comes from choosing a path on the same"
-    " questions stays."
+    " the value corrected for that and for choosing the path on the same questions; it may be slightly negative."
 )
 PATHS_OF_ALPHA = "Brackets behind α: the interval of α that gives the same path N̂(b)."
 

@@ -6,6 +6,7 @@ Numbers are only selected, pivoted and printed here; ``searchlens.boptr.study`` 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 import polars as pl
 
@@ -68,4 +69,8 @@ def boptr_tables(
         its code in the CSV (``reason``); the sentences of the codes that occur are in the notes.
     """
     study = Study(frames, plan, options)
-    return {name: build(study) for name, build in BUILDERS.items()}
+    tables = {name: build(study) for name, build in BUILDERS.items()}
+    if plan.source == "sampled":
+        return tables
+    note = f"From {plan.source} samples."
+    return {name: replace(table, notes=(*table.notes, note)) for name, table in tables.items()}

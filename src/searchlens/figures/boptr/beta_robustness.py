@@ -19,6 +19,7 @@ CONSTRAINTS = {"R0": "o", "R1": "s", "R2": "^"}
 TIED_COLOUR, EXACT_COLOUR, OWN_COLOUR = "#DCE6F2", "#9FBFE0", "#E69F00"
 KEPT = ("benchmark", "regime", "constraint", "beta", "lo", "hi", "exact", "tied", "assigned", "own", "path", "reason")
 STEP = 0.1
+LETTERS = 46
 
 
 def numbers(regime_betas: pl.DataFrame, study: Study) -> pl.DataFrame:
@@ -51,7 +52,7 @@ def draw(numbers: pl.DataFrame, study: Study) -> Figure:
 
 def _row(axes: Axes, y: float, row: Mapping[str, Any]) -> None:
     if row["beta"] is None:
-        axes.text(0, y, f"{parts.DASH} {parts.reason(str(row['reason']))}", va="center_baseline", color=style.MUTED)
+        axes.annotate(parts.undefined(row["reason"], LETTERS), (0, y), (0, 0), **parts.BESIDE, color=style.MUTED)
         return
     for name, colour in (("tied", TIED_COLOUR), ("exact", EXACT_COLOUR)):
         for beta in map(float, str(row[name]).split()):

@@ -56,7 +56,7 @@ def draw(numbers: pl.DataFrame, study: Study) -> Figure:
     grid = figure.add_gridspec(2, 2, width_ratios=[2.4, 1])
     axes = figure.add_subplot(grid[:, 0])
     heights = parts.places(rows["information"].to_list(), gap=0.9)
-    parts.error_rows(axes, rows, heights)
+    parts.error_rows(axes, rows, heights, letters=50)
     _levels(axes, rows, heights)
     parts.error_axis(axes, rows)
     for i, layer in enumerate(SWEEPS):

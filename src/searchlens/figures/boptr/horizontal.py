@@ -33,7 +33,8 @@ def draw(numbers: pl.DataFrame, study: Study) -> Figure:
     panels = figure.subplots(len(pools), 1, sharex=True, squeeze=False, height_ratios=[n + 0.8 for n in sizes])[:, 0]
     for axes, pool in zip(panels, pools, strict=True):
         rows = numbers.filter(pool=pool)
-        parts.error_rows(axes, rows, parts.places(["rival" if k == "rival" else "" for k in rows["kind"]]))
+        heights = parts.places(["rival" if kind == "rival" else "" for kind in rows["kind"]])
+        parts.error_rows(axes, rows, heights, letters=74)
         axes.set_title(POOLS[pool], color=style.MUTED)
     parts.error_axis(panels[-1], numbers)
     handles = parts.kind_handles(numbers["kind"], study)

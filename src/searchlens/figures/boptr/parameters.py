@@ -98,13 +98,8 @@ def _edges(axes: Axes, edges: list[float], limits: tuple[float, float]) -> None:
 
 def _row(axes: Axes, y: float, row: Mapping[str, Any], limits: tuple[float, float]) -> None:
     if row["alpha"] is None:
-        axes.text(
-            limits[0] * 1.02,
-            y,
-            f"{parts.DASH} {parts.reason(str(row['reason']))}",
-            va="center_baseline",
-            color=style.MUTED,
-        )
+        text = parts.undefined(row["reason"], 80)
+        axes.annotate(text, (limits[0], y), (4, 0), **parts.BESIDE, color=style.MUTED)
         return
     group = str(row["group"])
     if row["alpha_lo"] is not None:

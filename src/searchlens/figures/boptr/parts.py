@@ -70,7 +70,7 @@ def reason(code: str) -> str:
 def say(axes: Axes, text: str, width: int = 44) -> None:
     """Words in place of a panel."""
     axes.set_axis_off()
-    wrapped = textwrap.fill(text, width)
+    wrapped = textwrap.fill(text, width, break_on_hyphens=False)
     axes.text(0.5, 0.5, wrapped, transform=axes.transAxes, ha="center", va="center", color=style.MUTED)
 
 
@@ -88,7 +88,7 @@ def places(groups: Sequence[object], gap: float = 0.6) -> list[float]:
     return heights
 
 
-def error_rows(axes: Axes, rows: pl.DataFrame, heights: Sequence[float]) -> None:
+def error_rows(axes: Axes, rows: pl.DataFrame, heights: Sequence[float], letters: int) -> None:
     """Errors as marks with their intervals, one row each; the corrected error is an open mark around its own place.
 
     Parameters
@@ -98,11 +98,13 @@ def error_rows(axes: Axes, rows: pl.DataFrame, heights: Sequence[float]) -> None
         tier, label, kind, error, lo, hi, corrected, cells, of, reason.
     heights : sequence of float
         Where each row stands.
+    letters : int
+        How long a reason may be before it is cut.
     """
     most = rows["cells"].max()
     for y, row in zip(heights, rows.iter_rows(named=True), strict=True):
         if row["error"] is None:
-            text = _shortened(f"{DASH} {reason(row['reason'])}")
+            text = undefined(row["reason"], letters)
             axes.annotate(text, (0, y), (4, 0), **BESIDE, color=style.MUTED)
             continue
         colour, marker, _ = KINDS[row["kind"]]
@@ -133,8 +135,9 @@ def error_axis(axes: Axes, rows: pl.DataFrame) -> None:
     axes.set_xlabel("mean absolute error (percentage points)")
 
 
-def _shortened(text: str) -> str:
-    return textwrap.shorten(text, 90, placeholder=" ...")
+def undefined(code: str, letters: int) -> str:
+    """A dash and the sentence behind a reason's code, cut at a word to so many letters."""
+    return textwrap.shorten(f"{DASH} {reason(code)}", letters, placeholder=" ...")
 
 
 def kind_handles(kinds: Iterable[str], study: Study) -> list[Line2D]:

@@ -41,7 +41,7 @@ def draw(numbers: pl.DataFrame, study: Study) -> Figure:
     """Draw what ``numbers`` returned."""
     best = numbers.filter(layer="observed")
     count = best["models"][0]
-    models = f"{count} model{'s' if count != 1 else ''}, each left out in turn"
+    models = f"{count} models, each left out in turn" if count > 1 else "1 model"
     second = "ln \N{GREEK SMALL LETTER ALPHA} predicted from Base"
     if best["score"].null_count():
         figure = study.new_figure(style.COLUMN, 1.5, models, second)

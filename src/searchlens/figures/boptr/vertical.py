@@ -85,7 +85,7 @@ def _map(
             _hatched(axes, x, y)
             continue
         values[edges.index(y - 0.5), x] = error
-        ink = "white" if error > 0.5 * limit else "black"
+        ink = "white" if error > 0.65 * limit else "black"
         axes.text(x, y, f"{error:.1f}", ha="center", va="center_baseline", fontsize=7, color=ink)
     across = np.arange(len(benchmarks) + 1) - 0.5
     mesh = axes.pcolormesh(
