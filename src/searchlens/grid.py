@@ -498,7 +498,7 @@ _STAGE_SOURCES = {
     "recovery": ("recovery*", "recovery/*.py", "uncertainty.py", "policies.py"),
     "figures": ("figures/*.py",),
     "boptr": ("boptr/*.py", "uncertainty.py", "policies.py", "tables/*.py", "figures/style.py", "figures/boptr/*.py"),
-    "tables": ("tables/*.py", "figures/*.py"),
+    "tables": ("tables/__init__.py", "tables/_*.py", "tables/study.py", "figures/*.py"),
 }
 
 

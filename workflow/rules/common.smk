@@ -67,6 +67,12 @@ BOPTR_TABLES = [
     "rule_variants",
     "signatures",
     "readout_consistency",
+    "contrasts",
+    "nulls",
+    "identification",
+    "protocol_flags",
+    "checklist",
+    "offsets",
 ]
 BOPTR_FIGURES = [
     "beta_robustness",
@@ -74,6 +80,8 @@ BOPTR_FIGURES = [
     "vertical",
     "parameters",
     "v4_null",
+    "frontier",
+    "crossing",
     "pipeline",
     "udf",
 ]
