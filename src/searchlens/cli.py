@@ -105,13 +105,19 @@ def _tables(args: argparse.Namespace) -> None:
 def _boptr(args: argparse.Namespace) -> None:
     from dataclasses import replace
 
+    from searchlens.boptr.cohort import PLAN_FILE, read_plan
+    from searchlens.boptr.options import DEFAULTS
     from searchlens.pipeline import boptr_options, boptr_study, cohort_plan
 
     if args.draws is not None and args.draws < 100:
         raise InputError(f"--draws: {args.draws}; allowed: 100 or more")
-    grid, landscape = _grid(args), Path(args.landscape)
-    plan = cohort_plan(grid, landscape)
-    options = boptr_options(dict(grid.config), plan.benchmarks)
+    landscape, configured = Path(args.landscape), args.snapshot or args.config or Path("config").exists()
+    if (landscape / PLAN_FILE).exists() and not configured:
+        plan, options = read_plan(landscape / PLAN_FILE), DEFAULTS
+    else:
+        grid = _grid(args)
+        plan = cohort_plan(grid, landscape)
+        options = boptr_options(dict(grid.config), plan.benchmarks)
     options = replace(options, draws=args.draws or options.draws)
     boptr_study(plan, options, landscape, Path(args.out), figures=args.figures)
 

@@ -236,6 +236,7 @@ def checklist(
         See the module. ``attention``: the claim must not be made here, or only with what ``detail`` says.
     """
     scored = errors.filter(pool="ar", exponents="paper").filter(pl.col("error").is_not_null())
+    scored = scored.filter((pl.col("tier") != "V2") | (pl.col("model") != rule.plan.anchor_model))  # there it is V1
     items = (
         _no_parameters(),
         _no_prediction(scored),

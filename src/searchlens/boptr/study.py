@@ -6,7 +6,7 @@ Frames are named for the tables they become (``FRAMES``); each has one row per c
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 import polars as pl
@@ -222,11 +222,18 @@ over the scope. ``differing``: cells in which the two predict differently. ``ver
 
 
 def contrasts(found: Scores, plan: CohortPlan, variant: Variant, options: BoptrOptions) -> pl.DataFrame:
-    """Paired differences of rows: on the anchor (given models), and over the cohort."""
-    fitted = plan.with_role("fitted")
+    """Paired differences of rows: on the anchor (given models), and over the cohort.
+
+    V2 is compared off the anchor alone: on the anchor's own cells it is their own fitted path, hence V1.
+    """
+    fitted, models = plan.with_role("fitted"), plan.fitted_models
+    anchor, cohort = grid([plan.anchor_model], fitted), grid(models, fitted)
+    others = grid([model for model in models if model != plan.anchor_model], fitted)
     parts = [
-        _contrasts(found, variant, "anchor", ANCHOR_CONTRASTS, grid([plan.anchor_model], fitted), options),
-        _contrasts(found, variant, "cohort", COHORT_CONTRASTS, grid(plan.fitted_models, fitted), options),
+        _contrasts(found, variant, "anchor", dict.fromkeys(ANCHOR_CONTRASTS, anchor), options),
+        _contrasts(
+            found, variant, "cohort", {pair: others if "V2" in pair else cohort for pair in COHORT_CONTRASTS}, options
+        ),
     ]
     return pl.concat(parts)
 
@@ -235,12 +242,11 @@ def _contrasts(
     found: Scores,
     variant: Variant,
     scope: str,
-    pairs: Sequence[tuple[str, str]],
-    cells: Sequence[tuple[str, str]],
+    pairs: Mapping[tuple[str, str], Sequence[tuple[str, str]]],
     options: BoptrOptions,
 ) -> pl.DataFrame:
     rows = []
-    for names in pairs:
+    for names, cells in pairs.items():
         sides = []
         for name in names:
             keys = {cell: Key(variant, name, "ar", *cell) for cell in cells}

@@ -704,7 +704,8 @@ def contrasts(study: Study) -> Table:
         if (rows := frame.filter(exponents=exponents, scope=scope)).height
     ]
     notes = [
-        f"First − second on the cells that both define, AR pool; below 0 the first has the lower error. {f.ERROR}",
+        f"First − second on the cells that both define, AR pool; below 0 the first has the lower error. V2 is compared"
+        f" off {study.plan.anchor_model} alone: on its cells V2 is V1. {f.ERROR}",
         f.brackets(study.options) + " The verdict goes by these.",
         "Over models: interval with the models resampled too; p: exact sign flips over models, then after Holm over the"
         " block. Differing: cells in which the two predict differently; 0: the same predictions.",
