@@ -1,0 +1,416 @@
+"""Fits of the law, against an enumeration in whole numbers.
+
+On the grids log2 of the unrounded budget is a multiple of a tenth, (2k + t i) / 10 for alpha = 2^(k/5), beta = t/10 and
+b = 2^i, so rounding, errors and ties are decided here without any floating point.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from itertools import pairwise, product
+from typing import Any
+
+import numpy as np
+import pytest
+
+from searchlens.boptr.fit import (
+    Fit,
+    alpha_grid,
+    best_by_beta,
+    beta_grid,
+    boundary_distance,
+    budget_path,
+    fit_free,
+    fit_locked,
+    identified_alpha,
+    lattice,
+    round_budget,
+    round_position,
+)
+
+BUDGETS = (1, 2, 4, 8, 16)
+LARGER = (1, 2, 4, 8, 16, 32, 64, 128, 256)
+KS, TENTHS = range(-10, 21), range(13)
+
+
+def alphas(ks: Iterable[int] = KS) -> tuple[float, ...]:
+    return tuple(2 ** (k / 5) for k in ks)
+
+
+def betas(tenths: Iterable[int] = TENTHS) -> tuple[float, ...]:
+    return tuple(t / 10 for t in tenths)
+
+
+def half_up(tenth: int, levels: int) -> int:
+    """Position of the nearest allowed budget from ten times log2 of the unrounded one."""
+    return min(max((tenth + 5) // 10, 0), levels - 1)
+
+
+def law(k: int, t: int, levels: int) -> list[int]:
+    return [half_up(2 * k + t * i, levels) for i in range(levels)]
+
+
+# ---- grids and rounding
+
+
+def test_grids() -> None:
+    """31 scales from 1/4 to 16 in fifths of an octave, 13 exponents from 0 to 1.2; other ends on request."""
+    assert alpha_grid().tolist() == pytest.approx([2 ** (k / 5) for k in range(-10, 21)])
+    assert alpha_grid(-1, 1).tolist() == pytest.approx([0.870551, 1, 1.148698], abs=1e-6)
+    assert beta_grid().tolist() == [0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0, 1.1, 1.2]
+    assert beta_grid(0.3).tolist() == [0, 0.1, 0.2, 0.3]
+    printed = [2.64, 3.48, 6.96, 3.03, 2.30]
+    assert np.abs(np.subtract.outer(printed, alpha_grid())).min(axis=1).max() < 0.005
+
+
+@pytest.mark.parametrize(
+    ("x", "log2", "linear"),
+    [
+        (1e-12, 1, 1),
+        (1.0, 1, 1),
+        (1.414213, 1, 1),  # just below sqrt 2
+        (2**0.5, 2, 1),
+        (1.499999, 2, 1),
+        (1.5, 2, 2),
+        (2.828427, 2, 2),
+        (2**1.5, 4, 2),
+        (3.0, 4, 4),
+        (5.656854, 4, 4),
+        (2**2.5, 8, 4),
+        (6.0, 8, 8),
+        (11.313708, 8, 8),
+        (2**3.5, 16, 8),
+        (12.0, 16, 16),
+        (1e12, 16, 16),
+    ],
+)
+def test_nearest_budget(x: float, log2: int, linear: int) -> None:
+    """Halves lie at sqrt 2 or at 3/2 of a budget, and go up; beyond the ends there is nothing to round to."""
+    assert round_budget(x, BUDGETS) == log2
+    assert round_budget([x], BUDGETS, "linear").tolist() == [linear]
+
+
+def test_a_larger_grid_moves_the_upper_clip_only() -> None:
+    values = [0.3, 3.0, 15.0, 22.7, 180.0, 182.0, 1000.0]
+    assert round_budget(values, BUDGETS).tolist() == [1, 4, 16, 16, 16, 16, 16]
+    assert round_budget(values, LARGER).tolist() == [1, 4, 16, 32, 128, 256, 256]
+    assert round_budget(values, (1, 2)).tolist() == [1, 2, 2, 2, 2, 2, 2]
+
+
+def test_positions_keep_their_shape() -> None:
+    assert round_position(np.array([[-3, 0.4, 0.5], [1.49, 1.5, 9]]), 3).tolist() == [[0, 0, 1], [1, 2, 2]]
+    assert round_position(2.5, 5).shape == ()
+
+
+@pytest.mark.parametrize("budgets", [BUDGETS, LARGER])
+def test_every_path_of_the_grids(budgets: tuple[int, ...]) -> None:
+    """All 31 x 13 paths, exact halves among them, in both places that compute them."""
+    levels = len(budgets)
+    grid = lattice(alphas(), betas(), levels)
+    halves = 0
+    for pair, (k, t) in enumerate(product(KS, TENTHS)):
+        expected = law(k, t, levels)
+        halves += sum((2 * k + t * i) % 10 == 5 for i in range(levels))
+        assert (grid.alpha[pair], grid.beta[pair]) == pytest.approx((2 ** (k / 5), t / 10))
+        assert grid.paths[grid.path[pair]].tolist() == expected
+        assert budget_path(2 ** (k / 5), t / 10, budgets) == tuple(budgets[n] for n in expected)
+    assert halves > 50
+
+
+def test_paths_of_the_paper() -> None:
+    """Paths that the printed scales stand for, and the linear rounding that would contradict one of them."""
+    assert budget_path(2.586, 0.6, BUDGETS) == budget_path(2.639, 0.6, BUDGETS) == (2, 4, 8, 8, 16)
+    assert budget_path(2.586, 0.6, BUDGETS, "linear") == (2, 4, 4, 8, 16)
+    assert budget_path(0.691, 1.0, BUDGETS) == (1, 1, 2, 4, 8)
+    assert budget_path(0.714, 1.0, BUDGETS) == BUDGETS
+    assert budget_path(2.0, 0.0, BUDGETS) == (2, 2, 2, 2, 2)
+
+
+def test_linear_paths_of_the_grids() -> None:
+    """The allowed budget at the smallest distance; no half occurs on the grids, since log2 3/2 is no tenth."""
+    for k, t in product(KS, TENTHS):
+        raw = [2 ** (k / 5) * b ** (t / 10) for b in BUDGETS]
+        expected = tuple(min(BUDGETS, key=lambda n: abs(n - x)) for x in raw)
+        assert budget_path(2 ** (k / 5), t / 10, BUDGETS, "linear") == expected
+
+
+def test_lattice_lists_each_path_once_with_its_pairs() -> None:
+    """Of 403 pairs 54 paths differ; members partition the pairs, and shares say where between two budgets they lie."""
+    grid = lattice(alphas(), betas(), 5)
+    assert len({tuple(path) for path in grid.paths.tolist()}) == len(grid.paths) == 54
+    assert sorted(grid.members.tolist()) == list(range(403))
+    for j, (start, stop) in enumerate(pairwise(grid.start)):
+        assert set(grid.path[grid.members[start:stop]]) == {j}
+    unrounded = np.array([[min(max(2 * k + t * i, 0), 40) / 10 for i in range(5)] for k, t in product(KS, TENTHS)])
+    np.testing.assert_allclose(grid.below + grid.share, unrounded, atol=1e-12)
+    assert (grid.share >= 0).all() and (grid.share < 1).all()
+
+
+# ---- what a path identifies
+
+
+@pytest.mark.parametrize("levels", [5, 7])
+def test_identified_interval_is_the_run_of_equal_paths(levels: int) -> None:
+    """log2 alpha in steps of 1/20: borders lie at tenths, so the run's first step is the closed end and the step after
+    its last one the open end.
+    """
+    steps = range(-400, 401)
+    for t in TENTHS:
+        paths = [[min(max((s + 2 * t * i + 10) // 20, 0), levels - 1) for i in range(levels)] for s in steps]
+        runs = {}
+        for step, path in zip(steps, paths, strict=True):
+            first, _ = runs.get(tuple(path), (step, step))
+            runs[tuple(path)] = first, step
+        for k in KS:
+            first, last = runs[tuple(law(k, t, levels))]
+            low = 0.0 if first == steps[0] else 2 ** (first / 20)
+            high = np.inf if last == steps[-1] else 2 ** ((last + 1) / 20)
+            assert identified_alpha(2 ** (k / 5), t / 10, levels) == pytest.approx((low, high))
+            gaps = [4 * k - first if low else np.inf, last + 1 - 4 * k if np.isfinite(high) else np.inf]
+            assert boundary_distance(2 ** (k / 5), t / 10, levels) == pytest.approx(min(gaps) / 20, abs=1e-12)
+
+
+def test_ends_of_the_interval_are_closed_below_and_open_above() -> None:
+    """At beta 0.6 the path 2/4/8/8/16 needs log2 alpha in [1.3, 1.5)."""
+    low, high = identified_alpha(2.639, 0.6, 5)
+    assert (low, high) == pytest.approx((2**1.3, 2**1.5))
+    path = (2, 4, 8, 8, 16)
+    assert budget_path(low, 0.6, BUDGETS) == budget_path(high * (1 - 1e-6), 0.6, BUDGETS) == path
+    assert path not in {budget_path(low * (1 - 1e-6), 0.6, BUDGETS), budget_path(high, 0.6, BUDGETS)}
+    assert boundary_distance(low, 0.6, 5) == pytest.approx(0, abs=1e-9)
+    assert boundary_distance(2**1.4, 0.6, 5) == pytest.approx(0.1)
+
+
+def test_a_path_at_one_end_is_bounded_on_one_side() -> None:
+    """16 everywhere: alpha may grow for ever; 1 everywhere: it may vanish; one allowed budget: nothing can change."""
+    assert identified_alpha(100.0, 0.0, 5) == pytest.approx((2**3.5, np.inf))
+    assert identified_alpha(0.01, 0.5, 5) == pytest.approx((0, 2**-1.5))
+    assert boundary_distance(2.0**5, 0.0, 5) == pytest.approx(1.5)
+    assert identified_alpha(3.0, 0.5, 1) == (0, np.inf)
+    assert boundary_distance(3.0, 0.5, 1) == np.inf
+
+
+# ---- fits: every triple, one by one
+
+
+Candidate = tuple[int, int, int]
+"""k, ten times beta, policy."""
+
+
+def locked_error(P: np.ndarray, R: np.ndarray, candidate: Candidate) -> int:
+    k, t, policy = candidate
+    return sum(abs(P[policy, n] - R[b]) for b, n in enumerate(law(k, t, len(R))))
+
+
+def between(curve: np.ndarray, tenth: int) -> int:
+    """Ten times the curve at a tenth of the budget axis, interpolated and clipped."""
+    tenth = min(max(tenth, 0), 10 * (len(curve) - 1))
+    below, share = divmod(tenth, 10)
+    return 10 * curve[below] + share * (curve[min(below + 1, len(curve) - 1)] - curve[below])
+
+
+def locked_second(P: np.ndarray, R: np.ndarray, candidate: Candidate) -> int:
+    k, t, policy = candidate
+    return sum(abs(between(P[policy], 2 * k + t * b) - 10 * r) for b, r in enumerate(R))
+
+
+def free_error(P: np.ndarray, R: np.ndarray, candidate: Candidate) -> int:
+    k, t, _ = candidate
+    return sum(min(abs(curve[n] - R[b]) for curve in P) for b, n in enumerate(law(k, t, len(R))))
+
+
+def free_second(P: np.ndarray, R: np.ndarray, candidate: Candidate) -> int:
+    k, t, _ = candidate
+    return sum(min(abs(between(curve, 2 * k + t * b) - 10 * r) for curve in P) for b, r in enumerate(R))
+
+
+Measure = Callable[[np.ndarray, np.ndarray, Candidate], int]
+
+
+def tied(P: np.ndarray, R: np.ndarray, policies: int, error: Measure) -> tuple[int, list[Candidate]]:
+    """The smallest sum of errors and all that reach it, alpha slowest, then beta, then policy."""
+    measured = {candidate: error(P, R, candidate) for candidate in product(KS, TENTHS, range(policies))}
+    least = min(measured.values())
+    return least, [candidate for candidate, value in measured.items() if value == least]
+
+
+def choose(found: list[Candidate], ties: str, second: Callable[[Candidate], int], tenth: int) -> Candidate:
+    if ties == "interpolated":
+        return min(found, key=lambda c: (second(c), abs(c[1] - tenth), -c[0], c[2], c[1]))
+    return {"first": found[0], "last": found[-1], "median": found[(len(found) - 1) // 2]}[ties]
+
+
+def surfaces(
+    seed: int, levels: int = 5, policies: int = 3, draws: int = 12, top: int = 5
+) -> tuple[np.ndarray, np.ndarray]:
+    """A few possible counts only, so that exact ties are everywhere; half of the draws rise with the budget."""
+    rng = np.random.default_rng(seed)
+    P, R = rng.integers(0, top, (policies, levels, draws)), rng.integers(0, top, (levels, draws))
+    half = draws // 2
+    P[:, :, :half].sort(axis=1)
+    R[:, :half].sort(axis=0)
+    P[-1, :, ::3] = P[0, :, ::3]
+    return P, R
+
+
+def as_float(*counts: np.ndarray) -> list[np.ndarray]:
+    return [part.astype(np.float32) for part in counts]
+
+
+def triple(found: Fit, draw: int) -> tuple[int, int]:
+    return round(5 * np.log2(found.alpha[draw])), round(10 * found.beta[draw])
+
+
+@pytest.mark.parametrize("ties", ["interpolated", "first", "last", "median"])
+@pytest.mark.parametrize("tenth", [0, 6, 10])
+def test_locked_fit_is_the_best_triple(ties: Any, tenth: int) -> None:
+    """R1 and each way of settling ties. All draws are fitted at once, and each as if it were alone."""
+    P, R = surfaces(tenth)
+    found = fit_locked(*as_float(P, R), lattice(alphas(), betas(), 5), ties, tenth / 10)
+    many = 0
+    for draw in range(P.shape[2]):
+        p, r = P[:, :, draw], R[:, draw]
+        least, candidates = tied(p, r, len(p), locked_error)
+        many += len(candidates) > 1
+        k, t, policy = choose(candidates, ties, lambda c, p=p, r=r: locked_second(p, r, c), tenth)
+        assert (*triple(found, draw), found.policy[draw]) == (k, t, policy)
+        assert found.path[:, draw].tolist() == law(k, t, 5)
+        assert found.error[draw] == pytest.approx(least / 5)
+    assert many > P.shape[2] // 2
+
+
+@pytest.mark.parametrize("ties", ["interpolated", "first", "last", "median"])
+def test_free_fit_is_the_best_pair_with_the_nearest_policies(ties: Any) -> None:
+    """R0: at each budget the nearest policy, the first of equals."""
+    P, R = surfaces(3)
+    found = fit_free(*as_float(P, R), lattice(alphas(), betas(), 5), ties, 0.6)
+    for draw in range(P.shape[2]):
+        p, r = P[:, :, draw], R[:, draw]
+        least, candidates = tied(p, r, 1, free_error)
+        k, t, _ = choose(candidates, ties, lambda c, p=p, r=r: free_second(p, r, c), 6)
+        path = law(k, t, 5)
+        gaps = [[abs(curve[n] - r[b]) for curve in p] for b, n in enumerate(path)]
+        assert triple(found, draw) == (k, t)
+        assert found.path[:, draw].tolist() == path
+        assert found.policy[:, draw].tolist() == [gap.index(min(gap)) for gap in gaps]
+        assert found.error[draw] == pytest.approx(least / 5)
+
+
+def test_fit_on_a_larger_grid() -> None:
+    """Seven budgets, as in the extended pools."""
+    P, R = surfaces(5, levels=7, draws=6)
+    found = fit_locked(*as_float(P, R), lattice(alphas(), betas(), 7), "interpolated", 0.6)
+    for draw in range(P.shape[2]):
+        p, r = P[:, :, draw], R[:, draw]
+        _, candidates = tied(p, r, len(p), locked_error)
+        best = choose(candidates, "interpolated", lambda c, p=p, r=r: locked_second(p, r, c), 6)
+        assert (*triple(found, draw), found.policy[draw]) == best
+
+
+def test_fixed_exponent_leaves_scale_and_policy() -> None:
+    """A cell's alpha at beta_g: the lattice has one beta."""
+    P, R = surfaces(6)
+    found = fit_locked(*as_float(P, R), lattice(alphas(), (0.6,), 5), "interpolated", 0.6)
+    for draw in range(P.shape[2]):
+        p, r = P[:, :, draw], R[:, draw]
+        errors = {c: (locked_error(p, r, c), locked_second(p, r, c), -c[0], c[2]) for c in product(KS, [6], range(3))}
+        k, t, policy = min(errors, key=errors.__getitem__)
+        assert (*triple(found, draw), found.policy[draw]) == (k, t, policy)
+
+
+def test_path_only_skips_no_choice() -> None:
+    """The faster fit gives the same policies, paths and errors, and some pair of the grid with that path."""
+    P, R = surfaces(7, draws=60, top=40)
+    grid = lattice(alphas(), betas(), 5)
+    whole, fast = (fit_locked(*as_float(P, R), grid, "interpolated", 0.6, path_only=only) for only in (False, True))
+    for name in ("policy", "path", "error"):
+        np.testing.assert_array_equal(getattr(whole, name), getattr(fast, name))
+    assert [law(*triple(fast, d), 5) for d in range(60)] == fast.path.T.tolist()
+
+
+def test_best_error_at_each_exponent() -> None:
+    P, R = surfaces(8, draws=6)
+    values, least = best_by_beta(*as_float(P, R), lattice(alphas(), betas(), 5))
+    assert values.tolist() == pytest.approx(list(betas()))
+    for draw, t in product(range(P.shape[2]), TENTHS):
+        p, r = P[:, :, draw], R[:, draw]
+        expected = min(locked_error(p, r, c) for c in product(KS, [t], range(3))) / 5
+        assert least[t, draw] == pytest.approx(expected)
+
+
+# ---- ties by hand
+
+
+@pytest.mark.parametrize(
+    ("path", "tenths", "printed", "first", "last"),
+    [
+        # Between budgets (2^1, .8), (2^1.2, .7), (2^1.4, .6) miss by 10, 10 and 12; .7 is nearer to the regime's .6.
+        ([1, 2, 3, 3, 4], TENTHS, (6, 7), (5, 8), (7, 6)),
+        # 2^2.6 misses by 8, 2^2.8 by 6: the printed 6.96.
+        ([3, 3, 4, 4, 4], [6], (14, 6), (13, 6), (14, 6)),
+        # 2^-1.2 misses by 6, 2^-1 by 8: the printed .44.
+        ([0, 0, 0, 1, 1], [6], (-6, 6), (-6, 6), (-5, 6)),
+        # Only 2^4 misses by nothing: the printed 16.
+        ([4, 4, 4, 4, 4], [0], (20, 0), (18, 0), (20, 0)),
+    ],
+)
+def test_printed_ties(
+    path: list[int], tenths: Iterable[int], printed: tuple[int, int], first: tuple[int, int], last: tuple[int, int]
+) -> None:
+    """Paths that several pairs of the grid give, on a landscape that gains ten questions with each doubling: the
+    default settles them as the paper prints them, which the order of the grid does not.
+    """
+    P = np.arange(0, 50, 10)[None, :, None]
+    R = 10 * np.array(path)[:, None]
+    grid = lattice(alphas(), betas(tenths), 5)
+    for ties, expected in (("interpolated", printed), ("first", first), ("last", last)):
+        assert triple(fit_locked(*as_float(P, R), grid, ties, 0.6), 0) == expected  # type: ignore[arg-type]
+
+
+def test_where_nothing_matters_the_regime_decides() -> None:
+    """A flat landscape: beta nearest to the regime's, the largest alpha, the first policy."""
+    P, R = np.full((3, 5, 1), 7.0), np.full((5, 1), 7.0)
+    grid = lattice(alphas(), betas(), 5)
+    for tenth in (0, 6, 10):
+        found = fit_locked(P, R, grid, "interpolated", tenth / 10)
+        assert (*triple(found, 0), found.policy[0], found.error[0]) == (20, tenth, 0, 0)
+    between_two = fit_locked(P, R, grid, "interpolated", 0.65)
+    assert triple(between_two, 0) == (20, 6)
+
+
+# ---- planted laws
+
+
+RISING = np.array([[3, 14, 22, 37, 51], [9, 17, 33, 46, 58], [1, 5, 26, 29, 41]])
+
+
+@pytest.mark.parametrize("beta", [0.0, 0.6, 1.0])
+def test_planted_law_comes_back_without_noise(beta: float) -> None:
+    """Every scale and policy at the regime's exponent: path, policy and error exactly; alpha up to its interval."""
+    grid, t = lattice(alphas(), (beta,), 5), round(10 * beta)
+    for k, policy in product(KS, range(len(RISING))):
+        path = law(k, t, 5)
+        R = RISING[policy][path]
+        found = fit_locked(*as_float(RISING[:, :, None], R[:, None]), grid, "interpolated", beta)
+        assert (found.path[:, 0].tolist(), found.policy[0], found.error[0]) == (path, policy, 0)
+        low, high = identified_alpha(float(found.alpha[0]), beta, 5)
+        assert low <= 2 ** (k / 5) < high
+
+
+@pytest.mark.parametrize(("k", "t"), [(0, 10), (5, 10), (-5, 10), (5, 0), (10, 0)])
+def test_planted_law_without_rounding_comes_back_in_both_parameters(k: int, t: int) -> None:
+    """Where unrounded budgets are budgets, only the planted pair has no error between budgets either."""
+    R = RISING[1][law(k, t, 5)]
+    found = fit_locked(*as_float(RISING[:, :, None], R[:, None]), lattice(alphas(), betas(), 5), "interpolated", 0.6)
+    assert (*triple(found, 0), found.policy[0], found.error[0]) == (k, t, 1, 0)
+
+
+def test_constraints_are_nested() -> None:
+    """R0, R1 and R2 (the default policy alone) on the same draws: errors can only rise, and some do."""
+    P, R = as_float(*surfaces(9, draws=40, top=30))
+    grid = lattice(alphas(), betas(), 5)
+    free, locked = fit_free(P, R, grid), fit_locked(P, R, grid)
+    default = fit_locked(P[1:2], R, grid)
+    assert (free.error <= locked.error).all() and (locked.error <= default.error).all()
+    assert (free.error < locked.error).any() and (locked.error < default.error).any()
+    assert (default.policy == 0).all() and free.policy.shape == (5, 40) and locked.policy.shape == (40,)
