@@ -1,0 +1,250 @@
+"""Readouts along draws: the sample, the bootstrap over questions and the re-pairings, against counts by hand."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from itertools import permutations, product
+
+import numpy as np
+import pytest
+
+import planted_surfaces
+from planted_surfaces import BUDGETS
+from searchlens.boptr.cohort import Benchmark, Cohort, Model, Surface
+from searchlens.boptr.rule import Rule
+from searchlens.boptr.view import View, bootstrap_view, pairing_view, sample_view
+from small_cohort import DEFAULT, cohort, hits, surface
+
+TWO = {"m": Model("m-base", "m-rl"), "n": Model("n-base", "n-rl")}
+STUDY = {"math": Benchmark("math"), "gpqa": Benchmark("nonmath")}
+QUESTIONS = 40
+"""On both benchmarks, so that draws could be mistaken for each other."""
+
+
+def scattered(seed: int, policies: Sequence[str] = (DEFAULT, "temp_0.3")) -> Surface:
+    """Solved at random; Q apart from P."""
+    rng = np.random.default_rng(seed)
+    P, Q = ({name: rng.random((2, QUESTIONS)) < 0.4 for name in policies} for _ in range(2))
+    return surface(P, Q)
+
+
+def study() -> Cohort:
+    """Two models on two benchmarks; RL of m on math is Base of n there, question by question."""
+    surfaces = {
+        (checkpoint, benchmark): scattered(10 * i + j)
+        for i, checkpoint in enumerate(("m-base", "m-rl", "n-base", "n-rl"))
+        for j, benchmark in enumerate(STUDY)
+    }
+    surfaces["m-rl", "math"] = surfaces["n-base", "math"]
+    return cohort(surfaces, TWO, STUDY)
+
+
+# ---- the sample
+
+
+def test_sample_is_one_draw_of_counts() -> None:
+    """Policies in order, counts of questions by hand, an RL curve under the default policy alone."""
+    base = surface(
+        {"temp_0.3": [hits(3, 10), hits(5, 10)], DEFAULT: [hits(2, 10), hits(7, 10)]},
+        {"temp_0.3": [hits(3, 10), hits(4, 10)], DEFAULT: [hits(2, 10), hits(6, 10)]},
+        tokens={"temp_0.3": 80.0, DEFAULT: 120.0},
+    )
+    rl = surface({"temp_0.3": [hits(9, 10), hits(9, 10)], DEFAULT: [hits(6, 10), hits(8, 10)]})
+    view = sample_view(cohort({("base", "math"): base, ("rl", "math"): rl}))
+    found = view.base("m", "math")
+    assert found is not None
+    assert (view.draws, view.levels, view.total("math")) == (1, 2, 10)
+    assert found.policies == ("temp_0.3", DEFAULT)
+    assert found.P.tolist() == [[[3], [5]], [[2], [7]]]
+    assert found.Q.tolist() == [[[3], [4]], [[2], [6]]]
+    assert found.tokens.tolist() == [80, 120]
+    assert np.array_equal(view.target("m", "math"), [[6], [8]])
+    assert np.array_equal(view.default("m", "math"), [[2], [7]])
+
+
+def test_single_points_are_counted_at_any_budget() -> None:
+    """Pools that reach further than B, and credits below 1 (a mean over batches)."""
+    longer = surface({DEFAULT: [hits(2, 10), hits(3, 10), 0.5 * hits(9, 10)]}, budgets=(1, 2, 64))
+    view = sample_view(cohort({("base", "math"): longer, ("rl", "math"): longer}))
+    assert view.count(longer, "math", "P", DEFAULT, (64, 1)).tolist() == [[4.5], [2]]
+
+
+def test_policies_count_where_they_were_sampled_at_every_budget() -> None:
+    """A policy that lacks a budget is in no pool; controllers are in the full one alone; nothing may be left."""
+    whole = surface({name: [hits(1, 10), hits(2, 10)] for name in (DEFAULT, "mcts_16", "temp_0.3", "greedy")})
+    gone = {("greedy", 2), ("temp_0.3", 1)}
+    points = {point: row for point, row in whole.points.items() if point not in gone}
+    base = replace(whole, points=points)
+    view = sample_view(cohort({("base", "math"): base, ("rl", "math"): whole}))
+    found = view.base("m", "math")
+    assert found is not None
+    assert found.policies == (DEFAULT, "mcts_16")
+    assert (found.pool("ar").tolist(), found.pool("full").tolist()) == ([0], [0, 1])
+    none = replace(whole, points={point: row for point, row in whole.points.items() if point[1] == 1})
+    assert view.readouts(none, "math") is None
+
+
+def test_what_was_not_sampled_is_none() -> None:
+    """Base absent, RL absent, RL or Base without the default policy at every budget."""
+    here, other = scattered(1), scattered(2, ["temp_0.3"])
+    short = replace(here, points={point: row for point, row in here.points.items() if point != (DEFAULT, 2)})
+    surfaces = {("m-base", "math"): here, ("m-rl", "math"): here, ("m-base", "gpqa"): other, ("m-rl", "gpqa"): short}
+    view = sample_view(cohort(surfaces | {("n-base", "math"): here}, TWO, STUDY))
+    assert view.base("n", "gpqa") is None and view.target("n", "math") is None and view.default("n", "gpqa") is None
+    assert view.target("m", "gpqa") is None
+    assert view.default("m", "gpqa") is None and view.base("m", "gpqa") is not None
+
+
+# ---- the bootstrap
+
+
+def test_bootstrap_begins_with_the_sample_and_keeps_the_number_of_questions() -> None:
+    view, sample = bootstrap_view(study(), 50, 3), sample_view(study())
+    assert view.draws == 51
+    for model, benchmark in product(TWO, STUDY):
+        np.testing.assert_array_equal(view.base(model, benchmark).P[:, :, :1], sample.base(model, benchmark).P)
+        np.testing.assert_array_equal(view.base(model, benchmark).Q[:, :, :1], sample.base(model, benchmark).Q)
+        np.testing.assert_array_equal(view.target(model, benchmark)[:, :1], sample.target(model, benchmark))
+        assert (view.weights[benchmark].sum(axis=0) == QUESTIONS).all()
+        assert view.total(benchmark) == QUESTIONS
+
+
+def test_draws_pair_models_policies_and_sides_by_question() -> None:
+    """Whatever solves the same questions has the same count in every draw; counts are sums over drawn questions."""
+    found = study()
+    view = bootstrap_view(found, 200, 3)
+    base = view.base("n", "math")
+    np.testing.assert_array_equal(view.target("m", "math"), base.P[base.index[DEFAULT]])
+    credit = found.surfaces["n-base", "math"].block("P", ["temp_0.3"], (2,))[0, 0]
+    drawn = [np.repeat(credit, times.astype(int)).sum() for times in view.weights["math"].T]
+    np.testing.assert_array_equal(base.P[base.index["temp_0.3"], 1], drawn)
+
+
+def test_benchmarks_are_drawn_independently() -> None:
+    """Even with as many questions: the same ones would correlate the errors of two benchmarks."""
+    weights = bootstrap_view(study(), 2000, 3).weights
+    first, second = (weights[name][:, 1:] for name in ("math", "gpqa"))
+    assert (first != second).any(axis=0).all()
+    products = (first - 1) * (second - 1)
+    assert abs(products.mean()) < 4 * products.std() / np.sqrt(products.size)
+
+
+def test_seed_decides_the_draws() -> None:
+    once, again, other = (bootstrap_view(study(), 30, seed).base("m", "gpqa").P for seed in (3, 3, 4))
+    np.testing.assert_array_equal(once, again)
+    assert (once != other).any()
+
+
+def test_bootstrap_counts_are_binomial() -> None:
+    """k of n solved: mean k and variance k (n - k) / n; two policies covary by the questions that both solve."""
+    draws, n, k, other, both = 8000, QUESTIONS, 10, 16, 8
+    counts = {DEFAULT: [hits(k, n), hits(n, n)], "temp_0.3": [hits(0, n), hits(other, n, first=k - both)]}
+    base = surface(counts)
+    view = bootstrap_view(cohort({("base", "math"): base, ("rl", "math"): base}), draws, 11)
+    P = view.base("m", "math").P[:, :, 1:].astype(float)
+    assert (P[0, 1] == n).all() and (P[1, 0] == 0).all()
+    first, second = P[0, 0], P[1, 1]
+    variances = [k * (n - k) / n, other * (n - other) / n]
+    for found, mean, variance in zip((first, second), (k, other), variances, strict=True):
+        assert abs(found.mean() - mean) < 4 * np.sqrt(variance / draws)
+        assert found.var() == pytest.approx(variance, rel=4 * np.sqrt(2 / draws))
+    covariance = both - k * other / n
+    products = (first - k) * (second - other)
+    assert abs(products.mean() - covariance) < 4 * products.std() / np.sqrt(draws) < covariance / 4
+
+
+def test_chunks_of_draws_are_the_draws() -> None:
+    """Draws in pieces of any length give the counts and the fits of all draws at once: memory changes no number."""
+    found = study()
+    whole = bootstrap_view(found, 60, 5)
+    fits = {pair: Rule(whole).log_alpha(*pair) for pair in product(TWO, STUDY)}
+    for size in (1, 17, 60):
+        parts = [bootstrap_view(found, 60, 5, start, start + size) for start in range(0, 60, size)]
+        assert all(part.draws == 1 + min(size, 60 - i * size) for i, part in enumerate(parts))
+        for model, benchmark in fits:
+            counts = np.concatenate([part.base(model, benchmark).P[:, :, 1:] for part in parts], axis=2)
+            np.testing.assert_array_equal(counts, whole.base(model, benchmark).P[:, :, 1:])
+            alphas = [Rule(part).log_alpha(model, benchmark) for part in parts]
+            assert all(alpha[0] == fits[model, benchmark][0] for alpha in alphas)
+            np.testing.assert_array_equal(np.concatenate([a[1:] for a in alphas]), fits[model, benchmark][1:])
+
+
+def test_other_models_do_not_change_the_draws() -> None:
+    """A model that joins the cohort on the same benchmarks leaves everybody's draws as they are."""
+    found = study()
+    alone = {key: part for key, part in found.surfaces.items() if key[0].startswith("m-")}
+    before, after = (bootstrap_view(c, 40, 1) for c in (cohort(alone, {"m": TWO["m"]}, STUDY), found))
+    for benchmark in STUDY:
+        np.testing.assert_array_equal(before.target("m", benchmark), after.target("m", benchmark))
+
+
+# ---- re-pairings
+
+
+CURVES = {name: [3 * i + b for b in range(5)] for i, name in enumerate("abcd")}
+MATH = {"math": Benchmark("math"), "gpqa": Benchmark("nonmath"), "tiny": Benchmark("nonmath", "held_out")}
+
+
+def paired(absent: Sequence[tuple[str, str]] = (), new: Sequence[str] = ()) -> Cohort:
+    """Four models whose RL curves tell whose they are; gpqa has 20 more of each than math."""
+    base = {DEFAULT: (1, 5, 9, 20, 30)}
+    cells = {
+        (name, benchmark): (base, None if (name, benchmark) in absent else [c + 20 * i for c in curve])
+        for name, curve in CURVES.items()
+        for i, benchmark in enumerate(MATH)
+    }
+    return planted_surfaces.cohort(cells, MATH, new)
+
+
+def owners(view: View, model: str, benchmark: str) -> list[str]:
+    """Whose RL the model has in each draw."""
+    known = {tuple(np.add(curve, 20 * list(MATH).index(benchmark))): name for name, curve in CURVES.items()}
+    return [known[tuple(column)] for column in view.target(model, benchmark).T.astype(int).tolist()]
+
+
+def test_all_pairings_are_enumerated_where_they_are_few() -> None:
+    """4! = 24 pairings, each once, the true one first, the same on every benchmark; Base stays."""
+    view = pairing_view(paired(), 24, 9)
+    orders = list(zip(*(owners(view, name, "math") for name in CURVES), strict=True))
+    assert orders[0] == tuple(CURVES)
+    assert len(orders) == view.draws == 24 and set(orders) == set(permutations(CURVES))
+    for name, benchmark in product(CURVES, MATH):
+        assert owners(view, name, benchmark) == owners(view, name, "math")
+        assert view.base(name, benchmark).P[0, :, 0].tolist() == [1, 5, 9, 20, 30]
+
+
+def test_pairings_are_drawn_where_they_are_many() -> None:
+    """The true one first, then permutations at random, decided by the seed and without a preferred partner."""
+    view = pairing_view(paired(), 23, 9)
+    assert view.draws == 23 and [owners(view, name, "gpqa")[0] for name in CURVES] == list(CURVES)
+    orders = list(zip(*(owners(view, name, "gpqa") for name in CURVES), strict=True))
+    assert all(sorted(order) == list(CURVES) for order in orders) and len(set(orders)) > 8
+    again, other = (pairing_view(paired(), 23, seed) for seed in (9, 10))
+    assert orders == list(zip(*(owners(again, name, "gpqa") for name in CURVES), strict=True))
+    assert orders != list(zip(*(owners(other, name, "gpqa") for name in CURVES), strict=True))
+
+
+def test_random_pairings_are_uniform() -> None:
+    """Eight models are too many to enumerate: each is paired with each equally often."""
+    curves = {f"m{i}": [i] * 5 for i in range(8)}
+    cells = {(name, "math"): ({DEFAULT: BUDGETS}, curve) for name, curve in curves.items()}
+    view = pairing_view(planted_surfaces.cohort(cells, {"math": Benchmark("math")}), 4001, 2)
+    for name in curves:
+        times = np.bincount(view.target(name, "math")[0, 1:].astype(int), minlength=8)
+        assert np.abs(times - 500).max() < 4.5 * np.sqrt(4000 / 8 * 7 / 8)
+
+
+def test_incomplete_and_new_models_keep_their_own_rl() -> None:
+    """Only models of the whole fitted study are exchanged; a held-out benchmark may be missing, a fitted one not."""
+    view = pairing_view(paired(absent=[("b", "gpqa"), ("c", "tiny")], new=["d"]), 100, 9)
+    assert view.partners == ("a", "c") and view.draws == 2
+    assert owners(view, "a", "math") == ["a", "c"] and owners(view, "c", "gpqa") == ["c", "a"]
+    assert owners(view, "b", "math") == ["b", "b"] and owners(view, "d", "gpqa") == ["d", "d"]
+    assert view.target("b", "gpqa") is None
+    assert owners(view, "a", "tiny") == ["a", "a"]
+
+
+def test_nothing_to_exchange_is_the_sample() -> None:
+    view = pairing_view(paired(new=["b", "c", "d"]), 100, 9)
+    assert view.draws == 1 and owners(view, "a", "math") == ["a"]
