@@ -1,0 +1,382 @@
+"""Cohorts: the plan file and its errors, and landscapes read from a folder against the samples behind them."""
+
+from __future__ import annotations
+
+import copy
+import shutil
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+import pytest
+import yaml
+
+from searchlens.boptr.cohort import (
+    PLAN_FILE,
+    Benchmark,
+    Cohort,
+    CohortPlan,
+    Model,
+    expanded,
+    read_cohort,
+    read_plan,
+    write_plan,
+)
+from searchlens.boptr.rule import Reason, Rule
+from searchlens.boptr.tiers import At, same_policy
+from searchlens.boptr.view import sample_view
+from searchlens.errors import InputError
+from searchlens.simulate import simulate, small_design, write
+from searchlens.simulate._disk import scores
+
+DESIGN, SEED = small_design(), 3
+ANCHOR, OTHER, MATH, GPQA = "qwen25_7b", "qwen25_1.5b", "math500", "gpqa"
+DEFAULT, BUDGETS = DESIGN.default_policy, DESIGN.budgets
+PLAN = CohortPlan(
+    "a",
+    "math500",
+    {
+        "a": Model("a-base", "a-rl", parameters=7.6e9, batches={"123": {"base": "a-base-123", "rl": "a-rl-123"}}),
+        "b": Model("b-base", None, "lower", rltrain="train"),
+        "c": Model("a-base", "c-rl", "new"),
+    },
+    {
+        "math500": Benchmark("math", title="Math, 500: “all”"),
+        "train": Benchmark("math", "rltrain"),
+        "aime": Benchmark("floor", "held_out"),
+        "stem": Benchmark("nonmath", "descriptive"),
+    },
+    "temp_0.7",
+    (1, 2, 4, 8),
+    "recorded",
+)
+LEAST: dict[str, Any] = {
+    "anchor_model": "a",
+    "anchor_benchmark": "math500",
+    "models": {"a": {"base": "a-base"}},
+    "benchmarks": {"math500": {"regime": "math"}},
+}
+
+
+# ---- the plan
+
+
+def test_plan_file_gives_the_plan_back(tmp_path: Path) -> None:
+    """Every field differs from its default, names keep their order, and titles may hold any character."""
+    write_plan(PLAN, tmp_path / PLAN_FILE)
+    found = read_plan(tmp_path / PLAN_FILE)
+    assert replace(found, budgets=tuple(found.budgets)) == PLAN
+    assert list(found.models) == list(PLAN.models) and list(found.benchmarks) == list(PLAN.benchmarks)
+
+
+def test_what_may_be_left_out_has_the_documented_defaults(tmp_path: Path) -> None:
+    (tmp_path / PLAN_FILE).write_text(yaml.safe_dump(LEAST))
+    found = read_plan(tmp_path / PLAN_FILE)
+    assert (found.default_policy, list(found.budgets), found.source) == ("topp0.95_t1.0", [1, 2, 4, 8, 16], "sampled")
+    assert found.models["a"] == Model("a-base", None, "upper", None, None, {})
+    assert found.benchmarks["math500"] == Benchmark("math", "fitted", "")
+
+
+def test_what_the_plan_says_of_its_models_and_benchmarks() -> None:
+    assert PLAN.with_role("fitted", "held_out") == ["math500", "aime"]
+    assert PLAN.fitted_models == ["a", "b"] and PLAN.in_group("new", "lower") == ["b", "c"]
+    assert [PLAN.title(d) for d in ("math500", "aime")] == ["Math, 500: “all”", "aime"]
+
+
+def test_training_split_is_the_models_own_or_the_only_one() -> None:
+    """With two splits, a model that names none has none: nobody may guess."""
+    two = {**PLAN.benchmarks, "other": Benchmark("nonmath", "rltrain")}
+    assert [PLAN.rltrain(m) for m in "abc"] == ["train", "train", "train"]
+    plan = CohortPlan("a", "math500", PLAN.models, two)
+    assert [plan.rltrain(m) for m in "abc"] == [None, "train", None]
+
+
+def edited(path: str, value: object) -> dict[str, Any]:
+    """The smallest plan with one value set; None: the key is taken out."""
+    content = copy.deepcopy(LEAST)
+    *folders, key = path.split(".")
+    place = content
+    for name in folders:
+        place = place[name]
+    place[key] = value
+    if value is None:
+        del place[key]
+    return content
+
+
+@pytest.mark.parametrize(
+    ("path", "value", "allowed"),
+    [
+        ("benchmarks.math500.regime", "maths", "'math', 'nonmath' or 'floor'"),
+        ("benchmarks.math500.role", "train", "'fitted', 'held_out', 'descriptive' or 'rltrain'"),
+        ("models.a.group", "middle", "'upper', 'lower' or 'new'"),
+        ("source", "dreamt", "'sampled', 'imported', 'recorded' or 'simulated'"),
+        ("benchmarks.math500.regime", None, "required"),
+        ("models.a.base", None, "required"),
+        ("models.a.rl", 7, "string"),
+        ("models.a.parameters", "7B", "number"),
+        ("models.a.batches", ["123"], "object"),
+        ("models", ["a"], "object"),
+        ("budgets", 16, "array"),
+        ("budgets", [1, 2.5], "integer"),
+        ("models.a.checkpoint", "a-base", "nexpected"),
+        ("anchor", "a", "nexpected"),
+        ("anchor_model", None, "required"),
+    ],
+)
+def test_bad_plan_file_names_file_key_and_what_is_allowed(
+    path: str, value: object, allowed: str, tmp_path: Path
+) -> None:
+    file = tmp_path / PLAN_FILE
+    file.write_text(yaml.safe_dump(edited(path, value)))
+    with pytest.raises(InputError) as error:
+        read_plan(file)
+    assert str(file) in error.value.message
+    assert path in error.value.message and allowed in error.value.message
+    assert error.value.hint
+
+
+def test_all_mistakes_are_told_at_once(tmp_path: Path) -> None:
+    content = edited("benchmarks.math500.regime", "maths") | {"source": "dreamt"}
+    (tmp_path / PLAN_FILE).write_text(yaml.safe_dump(content))
+    with pytest.raises(InputError, match=r"(?s)2 errors.*benchmarks.math500.regime.*source"):
+        read_plan(tmp_path / PLAN_FILE)
+
+
+@pytest.mark.parametrize("text", ["", "- a\n- b\n", "a cohort", "models: [", "a:\n\t- b"])
+def test_files_that_are_no_plan_are_refused_by_name(text: str, tmp_path: Path) -> None:
+    """Empty, a list, plain words, and text that is not YAML."""
+    (tmp_path / PLAN_FILE).write_text(text)
+    with pytest.raises(InputError) as error:
+        read_plan(tmp_path / PLAN_FILE)
+    assert str(tmp_path / PLAN_FILE) in error.value.message
+
+
+def test_absent_plan_file_is_named(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"cannot read .*cohort.yaml: No such file"):
+        read_plan(tmp_path / PLAN_FILE)
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "words"),
+    [
+        ("anchor_model", "z", ("'z'", "there are a, b, c")),
+        ("anchor_benchmark", "gsm8k", ("'gsm8k'", "there are math500, train, aime, stem")),
+        ("models", {}, ("'a'", "(none)")),
+        ("budgets", (1, 2, 3), ("[1, 2, 3]", "1, 2, 4")),
+        ("budgets", (2, 4), ("[2, 4]", "1, 2, 4")),
+        ("budgets", (1,), ("[1]", "1, 2, 4")),
+        ("budgets", (), ("[]", "1, 2, 4")),
+    ],
+)
+def test_plan_without_its_anchor_or_with_other_budgets_is_refused(key: str, value: Any, words: tuple[str, ...]) -> None:
+    """What was found and what there is, wherever the plan comes from."""
+    fields = {name: getattr(PLAN, name) for name in ("anchor_model", "anchor_benchmark", "models", "benchmarks")}
+    with pytest.raises(InputError) as error:
+        CohortPlan(**{**fields, key: value})
+    named = "anchor_model" if key == "models" else key
+    assert all(word in error.value.message for word in (named, *words))
+
+
+# ---- landscapes
+
+
+@pytest.fixture(scope="module")
+def written(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("landscapes")
+    write(DESIGN, SEED, folder)
+    return folder
+
+
+@pytest.fixture
+def folder(written: Path, tmp_path: Path) -> Path:
+    """A copy that may be damaged."""
+    return Path(shutil.copytree(written, tmp_path / "landscapes"))
+
+
+def read(folder: Path, **options: Any) -> Cohort:
+    return read_cohort(folder, read_plan(folder / PLAN_FILE), **options)
+
+
+def place(folder: Path, model: str = OTHER, side: str = "base", benchmark: str = GPQA) -> Path:
+    return folder / f"{model}-{side}" / benchmark
+
+
+def rewrite(place: Path, change: Callable[[pl.DataFrame], pl.DataFrame]) -> None:
+    """Both files of a landscape, changed."""
+    for name in ("hits", "points"):
+        path = place / f"{name}.parquet"
+        change(pl.read_parquet(path)).write_parquet(path)
+
+
+def test_folder_holds_what_its_samples_say(written: Path) -> None:
+    """Every readout of P, and tokens, counted from the graded samples, question by question."""
+    found = read(written)
+    cells = {(cell.checkpoint, cell.benchmark): cell for cell in DESIGN.cells()}
+    assert found.surfaces.keys() == cells.keys()
+    for key, cell in cells.items():
+        surface, samples = found.surfaces[key], scores(DESIGN, SEED, cell)
+        assert surface.questions.tolist() == list(range(40)) and surface.policies == DESIGN.policies
+        for name in DESIGN.policies:
+            own = samples.filter(policy=name).sort("question", "sample")
+            correct = own["correct"].to_numpy().reshape(40, 16)
+            for n in BUDGETS:
+                row = surface.credit["P"][surface.points[name, n]]
+                np.testing.assert_array_equal(row, correct[:, :n].any(axis=1))
+            assert surface.tokens[name] == pytest.approx(own["tokens"].cast(pl.Float64).mean())
+
+
+def test_folder_is_the_cohort_in_memory(written: Path) -> None:
+    disk, memory = read(written), simulate(DESIGN, SEED)
+    assert disk.plan == memory.plan
+    assert disk.surfaces.keys() == memory.surfaces.keys()
+    for key, ours in disk.surfaces.items():
+        theirs = memory.surfaces[key]
+        assert list(ours.points.items()) == list(theirs.points.items())
+        for metric in "PQT":
+            np.testing.assert_array_equal(ours.credit[metric], theirs.credit[metric])
+
+
+def test_cells_are_those_of_the_model_and_its_side(written: Path) -> None:
+    """Base and RL, and the models, are not exchanged."""
+    found = read(written)
+    for model in (ANCHOR, OTHER):
+        assert found.base(model, MATH) is found.surfaces[f"{model}-base", MATH]
+        assert found.rl(model, MATH) is found.surfaces[f"{model}-rl", MATH]
+    lonely = CohortPlan(ANCHOR, MATH, {**found.plan.models, "x": Model("x-base")}, found.plan.benchmarks)
+    assert Cohort(lonely, found.surfaces).rl("x", MATH) is None
+
+
+def test_values_are_means_over_questions_in_the_order_asked(written: Path) -> None:
+    surface = read(written).surfaces[f"{ANCHOR}-base", MATH]
+    hits = pl.read_parquet(written / f"{ANCHOR}-base" / MATH / "hits.parquet").filter(policy="temp_0.5")
+    for metric in "PQT":
+        expected = [hits.filter(budget=n)[metric].cast(pl.Float64).mean() for n in (8, 1)]
+        assert surface.values(metric, "temp_0.5", (8, 1)).tolist() == pytest.approx(expected)
+
+
+def test_batches_are_read_under_their_own_names(folder: Path) -> None:
+    """The same weights sampled again are another checkpoint."""
+    shutil.copytree(folder / f"{ANCHOR}-base", folder / "again")
+    plan = read_plan(folder / PLAN_FILE)
+    pair = Model(f"{ANCHOR}-base", f"{ANCHOR}-rl", batches={"7": {"base": "again"}})
+    found = read_cohort(folder, CohortPlan(ANCHOR, MATH, {ANCHOR: pair}, plan.benchmarks))
+    assert {checkpoint for checkpoint, _ in found.surfaces} == {f"{ANCHOR}-base", f"{ANCHOR}-rl", "again"}
+
+
+def test_references_are_no_part_of_any_pool(written: Path) -> None:
+    found = read(written, without=["temp_0.5", "greedy"])
+    kept = tuple(name for name in DESIGN.policies if name != "temp_0.5")
+    assert {surface.policies for surface in found.surfaces.values()} == {kept}
+    assert all("temp_0.5" not in surface.tokens for surface in found.surfaces.values())
+
+
+def test_budgets_that_were_not_sampled_take_the_policy_out_of_the_pool(folder: Path) -> None:
+    """Of one policy alone: the others stay, with their own readouts."""
+    gone = (pl.col("policy") == "temp_0.5") & (pl.col("budget") == 8)
+    whole = read(folder).base(OTHER, GPQA)
+    rewrite(place(folder), lambda frame: frame.filter(~gone))
+    found = read(folder)
+    surface = found.base(OTHER, GPQA)
+    assert surface is not None and whole is not None
+    assert "temp_0.5" in surface.policies and "temp_0.5" not in surface.complete(BUDGETS)
+    assert "temp_0.5" in surface.complete((1, 2, 4, 16))
+    base = sample_view(found).base(OTHER, GPQA)
+    assert base is not None and "temp_0.5" not in base.index
+    for name, i in base.index.items():
+        np.testing.assert_allclose(base.P[i, :, 0], 40 * whole.values("P", name, BUDGETS))
+
+
+@pytest.mark.parametrize(("side", "code"), [("base", "no_base"), ("rl", "no_rl")])
+def test_landscape_without_a_budget_leaves_its_cell_undefined(side: str, code: str, folder: Path) -> None:
+    """And no other cell."""
+    rewrite(place(folder, side=side), lambda frame: frame.filter(pl.col("budget") != 16))
+    rule = Rule(sample_view(read(folder)))
+    assert rule.cell(OTHER, GPQA) == Reason(code)
+    assert not isinstance(rule.cell(OTHER, MATH), Reason) and not isinstance(rule.cell(ANCHOR, GPQA), Reason)
+
+
+def test_rl_without_its_default_policy_is_no_target(folder: Path) -> None:
+    rewrite(place(folder, side="rl"), lambda frame: frame.filter(pl.col("policy") != DEFAULT))
+    assert Rule(sample_view(read(folder))).cell(OTHER, GPQA) == Reason("no_rl")
+
+
+def test_pools_may_differ_between_cells(folder: Path) -> None:
+    """A policy that one cell lacks is missing there alone, and rows that need it say so."""
+    rewrite(place(folder), lambda frame: frame.filter(pl.col("policy") != DEFAULT))
+    rule = Rule(sample_view(read(folder)))
+    assert same_policy(rule, At(OTHER, GPQA)) == Reason("policy_missing")
+    assert not isinstance(same_policy(rule, At(OTHER, MATH)), Reason)
+    base = rule.view.base(OTHER, GPQA)
+    assert base is not None and base.policies == DESIGN.policies[:-1]
+
+
+def test_absent_folder_is_an_absent_cell(folder: Path) -> None:
+    shutil.rmtree(place(folder))
+    shutil.rmtree(folder / f"{OTHER}-rl")
+    found = read(folder)
+    assert found.base(OTHER, GPQA) is None and found.rl(OTHER, MATH) is None
+    assert found.base(OTHER, MATH) is not None
+    rule = Rule(sample_view(found))
+    assert (rule.cell(OTHER, GPQA), rule.cell(OTHER, MATH)) == (Reason("no_base"), Reason("no_rl"))
+
+
+@pytest.mark.parametrize("side", ["base", "rl"])
+def test_anchor_that_was_not_sampled_is_refused(side: str, folder: Path) -> None:
+    shutil.rmtree(place(folder, ANCHOR, side, MATH))
+    with pytest.raises(InputError) as error:
+        read(folder)
+    assert all(word in error.value.message for word in (f"{ANCHOR}/{MATH}", f"{ANCHOR}-{side}"))
+    assert error.value.hint
+
+
+def test_anchor_without_an_rl_checkpoint_is_refused(written: Path) -> None:
+    plan = read_plan(written / PLAN_FILE)
+    alone = CohortPlan(ANCHOR, MATH, {ANCHOR: Model(f"{ANCHOR}-base")}, plan.benchmarks)
+    with pytest.raises(InputError, match=f"the anchor {ANCHOR}/{MATH} has no RL landscape"):
+        read_cohort(written, alone)
+
+
+@pytest.mark.parametrize("name", ["hits", "points"])
+def test_damaged_landscape_is_named(name: str, folder: Path) -> None:
+    """Half of a file is not an absent cell."""
+    path = place(folder) / f"{name}.parquet"
+    path.write_bytes(path.read_bytes()[:400])
+    with pytest.raises(InputError) as error:
+        read(folder)
+    assert str(place(folder)) in error.value.message and error.value.hint
+
+
+def test_landscape_of_half_its_files_is_named(folder: Path) -> None:
+    (place(folder) / "points.parquet").unlink()
+    with pytest.raises(InputError, match=r"gpqa cannot be read: No such file"):
+        read(folder)
+
+
+@pytest.mark.parametrize("kept", [pl.col("question") < 30, pl.col("question") != 0], ids=["thirty", "all but one"])
+def test_sides_with_other_questions_are_refused(kept: pl.Expr, folder: Path) -> None:
+    """A difference of two readouts is paired by question."""
+    path = place(folder, side="rl") / "hits.parquet"
+    hits = pl.read_parquet(path).filter(kept)
+    hits.write_parquet(path)
+    with pytest.raises(InputError) as error:
+        read(folder)
+    words = (f"{OTHER}/{GPQA}", "40", str(hits["question"].n_unique()))
+    assert all(word in error.value.message for word in words)
+
+
+def test_as_many_questions_but_other_ones_are_refused(folder: Path) -> None:
+    def shifted(frame: pl.DataFrame) -> pl.DataFrame:
+        return frame.with_columns(pl.col("question") + 1) if "question" in frame.columns else frame
+
+    rewrite(place(folder, side="rl"), shifted)
+    with pytest.raises(InputError, match="not the same ones"):
+        read(folder)
+
+
+def test_policies_that_search_are_told_by_name() -> None:
+    assert not any(expanded(name) for name in DESIGN.policies)
+    assert all(expanded(name) for name in ("mcts16_temp_0.7", "entropy_tree_b4", "power_topk20_t0.7_b4"))
