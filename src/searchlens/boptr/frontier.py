@@ -19,7 +19,7 @@ import polars as pl
 from searchlens.boptr.fingerprint import fingerprint
 from searchlens.boptr.options import LN2, BoptrOptions
 from searchlens.boptr.rule import Reason, Rule, mean_log_alpha
-from searchlens.boptr.tiers import At, Prediction, Tier
+from searchlens.boptr.tiers import At, Prediction, Tier, anchor_log_alpha
 from searchlens.uncertainty import Floats
 
 Prior = Literal["u", "N*"]
@@ -71,7 +71,7 @@ def one_anchor(rule: Rule, at: At, prior: Prior, weight: float = 1.0, tau: float
     ``weight`` is lambda; with 0 it is B0 wherever the prior is known.
     """
     own, reference = (log_prior(rule, name, prior, tau) for name in (at.model, rule.plan.anchor_model))
-    scale = _anchor_scale(rule, at.benchmark)
+    scale = anchor_log_alpha(rule, at.benchmark)
     if isinstance(own, Reason):
         return own
     if isinstance(reference, Reason):
@@ -84,18 +84,11 @@ def _anchored(rule: Rule, benchmark: str) -> bool:
     return rule.regime(benchmark) == rule.regime(rule.plan.anchor_benchmark)
 
 
-def _anchor_scale(rule: Rule, benchmark: str) -> Floats | Reason:
-    """Ln alpha of B0: the anchor's in its regime, mu_g elsewhere (option ``b0``)."""
-    if rule.options.b0 == "cohort_mu" or not _anchored(rule, benchmark):
-        return rule.mu(benchmark)
-    return rule.log_alpha(*rule.anchor)
-
-
 _NO_RL, _ONE = "none for α", "anchor, anchor benchmark"
 
 FRONTIER_TIERS = (
     Tier("Z0-u", "Z0-u (log2 prior)", "frontier", _NO_RL, partial(zero_rl, prior="u")),
-    Tier("Z0-N*", "Z0-N* (τ=0.02)", "frontier", _NO_RL, partial(zero_rl, prior="N*")),
+    Tier("Z0-N*", "Z0-N*", "frontier", _NO_RL, partial(zero_rl, prior="N*")),
     Tier("Z1-u", "Z1-u (λ=1.0)", "frontier", _ONE, partial(one_anchor, prior="u")),
     Tier("Z1-N*", "Z1-N* (λ=1.0)", "frontier", _ONE, partial(one_anchor, prior="N*")),
 )

@@ -213,12 +213,14 @@ def _path(found: Scores, key: Key, plan: CohortPlan) -> dict[str, Any]:
 
 
 def means_frame(found: Scores, scopes: Sequence[Scope], variants: Sequence[Variant], confidence: float) -> pl.DataFrame:
-    """Every mean of every scope under every variant."""
+    """Every mean of every scope, of the rows that were evaluated under each variant."""
+    evaluated = {(key.variant, key.tier) for key in (*found.scores, *found.reasons)}
     rows = [
         {**_row(variant, tier, pool), "scope": scope.name, "column": column.name, **values}
         for scope in scopes
         for variant in variants
         for tier, pool, column, values in _scope_rows(found, scope, variant, confidence)
+        if (variant, tier.key) in evaluated
     ]
     return pl.DataFrame(rows, MEANS)
 

@@ -236,11 +236,16 @@ def no_offset(rule: Rule, at: At) -> Prediction:
     return rule.path(*at.cell, rule.mu(at.benchmark))
 
 
+def anchor_log_alpha(rule: Rule, benchmark: str) -> Floats | Reason:
+    """Ln alpha of B0, shape (draws,): the anchor's in its regime, mu elsewhere (option ``b0``)."""
+    if rule.options.b0 == "cohort_mu" or rule.regime(benchmark) != rule.regime(rule.plan.anchor_benchmark):
+        return rule.mu(benchmark)
+    return rule.log_alpha(*rule.anchor)
+
+
 def anchor_scale(rule: Rule, at: At) -> Prediction:
-    """B0: the anchor's alpha in its regime, mu elsewhere, delta = 0 (option ``b0``)."""
-    if rule.options.b0 == "cohort_mu" or rule.regime(at.benchmark) != rule.regime(rule.plan.anchor_benchmark):
-        return no_offset(rule, at)
-    alpha = rule.log_alpha(*rule.anchor)
+    """B0: one scale for every model, delta = 0."""
+    alpha = anchor_log_alpha(rule, at.benchmark)
     return alpha if isinstance(alpha, Reason) else rule.path(*at.cell, alpha)
 
 

@@ -406,9 +406,7 @@ RUNGS = {
 
 def frontier(study: Study) -> Table:
     """How much RL a scale needs."""
-    # The sweeps are computed with the paper's exponents alone.
-    swept = ~pl.col("tier").is_in(list(RUNGS))
-    rows = study.frames["means"].filter(pl.col("scope") == "frontier", ~swept | (pl.col("exponents") == "paper"))
+    rows = study.frames["means"].filter(scope="frontier")
     columns = {"micro": "micro", "macro": "macro", "matched micro": "matched micro"}
     rungs = rows.filter(pl.col("tier").is_in(list(RUNGS)))
 
@@ -429,6 +427,7 @@ def frontier(study: Study) -> Table:
         f"Rows: how α is known, from no RL (Z0) over one anchor (B0, V2, Z1) to each model's own (V3, V1). {f.ERROR}",
         "#RL: models whose RL is read. V2 reads the anchor's RL on every benchmark, B0 and Z1 on one. No RL is true of"
         " α alone: β and the selector's prototype come from the anchor's RL in every row.",
+        f"N*: the smallest budget at which Base on base@rltrain is within τ = {study.options.tau:g} of its last readout.",
         f.brackets(study.options),
         f.UPWARD,
         OVERALL_NOTE,
