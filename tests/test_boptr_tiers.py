@@ -1,0 +1,569 @@
+"""Tiers: every row from counts and loops alone, the RL information that each one reads, and its pool."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+from functools import cache
+from itertools import product
+from math import log, sqrt
+
+import numpy as np
+import pytest
+from scipy.stats import rankdata
+
+from searchlens.boptr.cohort import Cohort
+from searchlens.boptr.frontier import FRONTIER_TIERS
+from searchlens.boptr.offsets import V5B_TIERS
+from searchlens.boptr.options import BoptrOptions
+from searchlens.boptr.protocol import require_same_pool
+from searchlens.boptr.regimes import TWO_REGIMES
+from searchlens.boptr.rule import Exponents, Path, Reason, Rule
+from searchlens.boptr.tiers import TIERS, At, Curve, Prediction, Tier, curve, mech, path_text, temperatures
+from searchlens.boptr.variants import VARIANT_TIERS
+from searchlens.boptr.view import Readouts, sample_view
+from searchlens.errors import InputError
+from searchlens.simulate import Design, paper_design, simulate
+
+TIER = {tier.key: tier for tier in TIERS}
+ANCHOR, SMALL, NEW = "qwen25_7b", "qwen25_1.5b", "orz_7b"
+FITTED = (ANCHOR, "qwen25_14b", SMALL, "qwen25_0.5b", "llama31_8b")
+MATH, AIME, GPQA, AMC = "math500", "aime", "gpqa", "amc23"
+DEFAULT = "topp0.95_t1.0"
+TEMPERATURES = ("temp_0.3", "temp_0.7")
+AR = (*TEMPERATURES, "topp0.8_t0.9", "topk20_t0.7", "minp0.1_t0.9", DEFAULT)
+BUDGETS = (1, 2, 4, 8, 16)
+QUESTIONS = 40
+BETA = {MATH: 0.6, AIME: 0.0, GPQA: 1.0, AMC: 0.6}
+Cell = tuple[str, str]
+Step = tuple[str, int] | None
+"""Policy and budget, or nothing where the budget is left out."""
+
+
+def design() -> Design:
+    """Five fitted pairs and a new one on the anchor's Base; searches on the anchor's math and GPQA."""
+    whole = paper_design()
+    bases = {name: whole.bases[name] for name in FITTED}
+    models = {name: whole.models[name] for name in (*FITTED, NEW)}
+    benchmarks = {name: replace(whole.benchmarks[name], questions=QUESTIONS) for name in (*BETA, "rltrain")}
+    easier = replace(benchmarks[AIME], level=-4.0)
+    searches = {d: {n: whole.searches[d][n] for n in ("entropy_tree_b4", "mcts16_temp_0.7")} for d in (MATH, GPQA)}
+    return replace(
+        whole,
+        bases=bases,
+        models=models,
+        benchmarks={**benchmarks, AIME: easier},
+        policies=AR,
+        searches=searches,
+        extension={},
+        batches={},
+        missing=frozenset(),
+    )
+
+
+def lacking(cohort: Cohort, cells: Iterable[tuple[str, str]], names: Iterable[str]) -> Cohort:
+    """The cohort without some policies in the landscapes (checkpoint, benchmark) of some cells."""
+    gone = set(names)
+    surfaces = dict(cohort.surfaces)
+    for cell in cells:
+        points = {(name, n): row for (name, n), row in surfaces[cell].points.items() if name not in gone}
+        surfaces[cell] = replace(surfaces[cell], points=points)
+    return Cohort(cohort.plan, surfaces)
+
+
+@cache
+def drawn(seed: int) -> Cohort:
+    """Simulated; nobody has a pure temperature on AIME."""
+    whole = simulate(design(), seed)
+    return lacking(whole, [cell for cell in whole.surfaces if cell[1] == AIME], TEMPERATURES)
+
+
+def cells(cohort: Cohort) -> list[Cell]:
+    return list(product(cohort.plan.models, BETA))
+
+
+# ---- the rule in plain loops over counts
+
+
+class Plain:
+    """Every row of the tables, from the counts of solved questions; paper's exponents and default options.
+
+    An instance lives as long as the tests, so its methods may keep their results.
+    """
+
+    def __init__(self, cohort: Cohort) -> None:
+        self.cohort = cohort
+        self.fitted = [name for name, model in cohort.plan.models.items() if model.group != "new"]
+
+    @cache  # noqa: B019
+    def base(self, cell: Cell, metric: str = "P") -> dict[str, list[int]]:
+        surface = self.cohort.base(*cell)
+        assert surface is not None
+        return {
+            name: [int(surface.credit[metric][surface.points[name, n]].sum()) for n in BUDGETS]
+            for name in dict.fromkeys(name for name, _ in surface.points)
+        }
+
+    def pool(self, cell: Cell, pool: str) -> list[str]:
+        return [name for name in self.base(cell) if pool == "full" or name in AR]
+
+    def rl(self, cell: Cell) -> list[int]:
+        surface = self.cohort.rl(*cell)
+        assert surface is not None
+        return [int(surface.credit["P"][surface.points[DEFAULT, n]].sum()) for n in BUDGETS]
+
+    # -- scales
+
+    def fit(self, cell: Cell, pool: str, betas: Iterable[float]) -> tuple[float, str, list[int]]:
+        """ln alpha, policy and path of the smallest error; ties as the paper's numbers want them."""
+        base, target, names = self.base(cell), self.rl(cell), self.pool(cell, pool)
+        found: dict[int, list[tuple[float, int, str]]] = {}
+        for beta, k, name in product(betas, range(-10, 21), names):
+            path = [nearest(k / 5 + beta * b) for b in range(5)]
+            error = sum(abs(base[name][n] - rl) for n, rl in zip(path, target, strict=True))
+            found.setdefault(error, []).append((beta, k, name))
+
+        def order(fit: tuple[float, int, str]) -> tuple[float, ...]:
+            beta, k, name = fit
+            curve = np.interp([k / 5 + beta * b for b in range(5)], range(5), base[name])
+            second = round(float(np.abs(curve - target).sum()), 6)
+            return second, round(abs(beta - BETA[cell[1]]), 9), -k, names.index(name), beta
+
+        beta, k, name = min(found[min(found)], key=order)
+        return log(2) * k / 5, name, [nearest(k / 5 + beta * b) for b in range(5)]
+
+    @cache  # noqa: B019
+    def log_alpha(self, cell: Cell) -> float:
+        return self.fit(cell, "ar", [BETA[cell[1]]])[0]
+
+    @cache  # noqa: B019
+    def smooth(self, cell: Cell, pool: str) -> list[Step]:
+        _, name, path = self.fit(cell, pool, [tenth / 10 for tenth in range(13)])
+        return [(name, n) for n in path]
+
+    def mu(self, benchmark: str) -> float:
+        if BETA[benchmark] == BETA[MATH]:
+            return sum(self.log_alpha((m, MATH)) for m in self.fitted) / len(self.fitted)
+        return {AIME: log(2), GPQA: 0.0}[benchmark]
+
+    def delta(self, model: str) -> float:
+        return self.log_alpha((model, MATH)) - self.mu(MATH)
+
+    # -- the selector
+
+    def coordinates(self, cell: Cell, name: str, n: int) -> list[float]:
+        P, Q = self.base(cell), self.base(cell, "Q")
+        pool = self.pool(cell, "ar")
+        i = pool.index(name)
+        ranked = ([P[p][n] for p in pool], [P[p][n] - Q[p][n] for p in pool], [Q[p][n] for p in pool])
+        ranks = [(rankdata(values)[i] - 1) / (len(pool) - 1) for values in ranked]
+        surface = self.cohort.base(*cell)
+        assert surface is not None
+        cost = [log(surface.tokens[p]) for p in pool]
+        return [*ranks, 0.0, (cost[i] - min(cost)) / (max(cost) - min(cost))]
+
+    @cache  # noqa: B019
+    def prototype(self) -> list[float]:
+        path = [step for step in self.smooth((ANCHOR, MATH), "ar") if step is not None]
+        along = [self.coordinates((ANCHOR, MATH), *step) for step in path]
+        return [sum(column) / len(along) for column in zip(*along, strict=True)]
+
+    def rule(self, cell: Cell, log_alpha: float, beta: float | None = None) -> list[Step]:
+        """N-hat, then pi-hat along it."""
+        slope = BETA[cell[1]] if beta is None else beta
+        path = [nearest(log_alpha / log(2) + slope * b) for b in range(5)]
+        surface = self.cohort.base(*cell)
+        assert surface is not None
+        loss = {}
+        for name in sorted(self.pool(cell, "ar")):
+            loss[name] = 0.01 * surface.tokens[name] / max(surface.tokens.values())
+            for n in path:
+                pairs = zip((1, 1, 1, 0.5, 0.2), self.coordinates(cell, name, n), self.prototype(), strict=True)
+                loss[name] += sqrt(sum(weight * (r - mean) ** 2 for weight, r, mean in pairs))
+        chosen = min(loss, key=lambda name: round(loss[name], 5))
+        return [(chosen, n) for n in path]
+
+    # -- rows that carry a path over
+
+    def carried(self, path: list[Step], cell: Cell, *, skip: bool) -> list[Step] | str:
+        known = [step is not None and step[0] in self.base(cell) for step in path]
+        if all(known) or (skip and any(known)):
+            return [step if have else None for step, have in zip(path, known, strict=True)]
+        return "policy_missing"
+
+    def nearest_points(self, cell: Cell, pool: str, budgets: Callable[[int], Iterable[int]]) -> list[Step]:
+        """At each b the nearest point; ties to the smaller budget, then the order of the pool."""
+        base, names = self.base(cell), self.pool(cell, pool)
+        path: list[Step] = []
+        for b, rl in enumerate(self.rl(cell)):
+            options = [(abs(base[name][n] - rl), n, i) for n in budgets(b) for i, name in enumerate(names)]
+            _, n, i = min(options)
+            path.append((names[i], n))
+        return path
+
+    def others(self, cell: Cell) -> list[str]:
+        return [m for m in self.fitted if m != cell[0]]
+
+    # -- all rows
+
+    def predict(self, key: str, cell: Cell, pool: str) -> list[Step] | list[float] | str:  # noqa: PLR0912
+        model, benchmark = cell
+        anchor, base = (ANCHOR, MATH), self.base(cell)
+        same = range(5)
+        known = [name for name in TEMPERATURES if name in base]
+        match key:
+            case "H1":
+                return [(known[0], n) for n in same] if known else "policy_missing"
+            case "low temp":
+                return [(max(known, key=lambda p: base[p][0]), n) for n in same] if known else "policy_missing"
+            case "H2":
+                return [(DEFAULT, n) for n in same]
+            case "H3":
+                return self.carried(self.nearest_points(anchor, pool, lambda b: range(5)), cell, skip=True)
+            case "H4":
+                return self.rule(cell, self.log_alpha(anchor), BETA[MATH])
+            case "H5":
+                return self.rule(cell, self.mu(benchmark) + self.delta(ANCHOR))
+            case "H6":
+                return self.nearest_points(cell, pool, lambda b: range(5))
+            case "ORACLE-1D":
+                return self.nearest_points(cell, pool, lambda b: [b])
+            case "H7" | "V1":
+                return self.smooth(cell, pool)
+            case "V2":
+                return self.carried(self.smooth((ANCHOR, benchmark), pool), cell, skip=False)
+            case "V2-δ0" | "A2":
+                return self.rule(cell, self.mu(benchmark))
+            case "V3":
+                return self.rule(cell, self.mu(benchmark) + self.delta(model))
+            case "A1":
+                path = self.rule(cell, self.mu(benchmark) + self.delta(model))
+                return [(DEFAULT, step[1]) for step in path if step is not None]
+            case "A3":
+                return self.rule(cell, 0.0, 1.0)
+            case "cell-fit":
+                return self.rule(cell, 0.0 if benchmark == GPQA else self.log_alpha(cell))
+            case "B0":
+                return self.rule(cell, self.log_alpha(anchor) if BETA[benchmark] == 0.6 else self.mu(benchmark))
+            case "mean RL":
+                return mean([self.rl((m, benchmark)) for m in self.others(cell)])
+            case "Base+gain":
+                gains = [
+                    [rl - own for rl, own in zip(self.rl(there), self.base(there)[DEFAULT], strict=True)]
+                    for there in ((m, benchmark) for m in self.others(cell))
+                ]
+                raised = [own + gain for own, gain in zip(base[DEFAULT], mean(gains), strict=True)]
+                return [min(max(value, 0), QUESTIONS) for value in raised]
+        raise AssertionError(f"no plain {key}")
+
+    def error(self, cell: Cell, prediction: list[Step] | list[float]) -> float:
+        """mech_P, question by question, over the budgets that are not left out."""
+        base, rl = self.cohort.base(*cell), self.cohort.rl(*cell)
+        assert base is not None and rl is not None
+        gaps = []
+        for b, step in zip(BUDGETS, prediction, strict=True):
+            target = sum(float(hit) for hit in rl.credit["P"][rl.points[DEFAULT, b]])
+            if isinstance(step, tuple):
+                row = base.credit["P"][base.points[step[0], BUDGETS[step[1]]]]
+                gaps.append(abs(sum(float(hit) for hit in row) - target) / QUESTIONS)
+            elif step is not None:
+                gaps.append(abs(step - target) / QUESTIONS)
+        return 100 * sum(gaps) / len(gaps)
+
+
+@cache
+def nearest(x: float) -> int:
+    """round_B as the position of the budget nearest to 2^x in log2, halves up."""
+    return min(range(5), key=lambda n: (round(abs(x - n), 9), -n))
+
+
+def mean(curves: list[list[int]]) -> list[float]:
+    return [sum(values) / len(curves) for values in zip(*curves, strict=True)]
+
+
+def steps(path: Path, rule: Rule, cell: Cell) -> list[Step]:
+    base = rule.view.base(*cell)
+    assert base is not None
+    gone = np.zeros(5, bool) if path.skip is None else path.skip[:, 0]
+    chosen = zip(path.policy[:, 0], path.budget[:, 0], gone, strict=True)
+    return [None if skipped else (base.policies[i], int(n)) for i, n, skipped in chosen]
+
+
+@cache
+def plainly(seed: int) -> Plain:
+    return Plain(drawn(seed))
+
+
+@pytest.mark.parametrize("seed", [1, 2, 5])
+@pytest.mark.parametrize("tier", TIERS, ids=lambda tier: tier.key)
+def test_row_is_its_definition(tier: Tier, seed: int) -> None:
+    """Points, curves and errors of every cell and pool, or the reason why there are none."""
+    cohort = drawn(seed)
+    plain, rule = plainly(seed), Rule(sample_view(cohort))
+    for pool, cell in product(tier.pools, cells(cohort)):
+        expected, found = plain.predict(tier.key, cell, pool), tier.predict(rule, At(*cell, pool))
+        if isinstance(expected, str):
+            assert found == Reason(expected), cell
+            continue
+        base, target = rule.view.base(*cell), rule.view.target(*cell)
+        assert not isinstance(found, Reason) and target is not None
+        if isinstance(found, Path):
+            assert steps(found, rule, cell) == expected, (cell, pool)
+        else:
+            np.testing.assert_allclose(found.counts[:, 0], np.array(expected, float), rtol=1e-6)
+        error = mech(found, base, target, QUESTIONS, 1)
+        assert error[0] == pytest.approx(plain.error(cell, expected), abs=1e-4)
+
+
+def test_rows_were_tried_where_they_are_undefined_and_where_budgets_are_left_out() -> None:
+    """The comparison above would say little if every path could be carried everywhere."""
+    plain = plainly(1)
+    found = {(key, cell): plain.predict(key, cell, "ar") for key in ("H1", "H3", "V2") for cell in cells(plain.cohort)}
+    assert found["H1", (ANCHOR, AIME)] == "policy_missing"
+    assert {None} < set(found["H3", (SMALL, AIME)])
+    assert plain.predict("V2", (SMALL, GPQA), "full") == "policy_missing"
+
+
+def test_baselines_have_the_readings_of_option_h1() -> None:
+    """Greedy once, at every b; or the policy that solves most at each b, first in the pool among equals."""
+    cohort = drawn(1)
+    anchor = cohort.base(ANCHOR, MATH)
+    assert anchor is not None
+    greedy = replace(anchor, points={**anchor.points, ("greedy", 1): anchor.points["temp_0.3", 2]})
+    cohort = Cohort(cohort.plan, {**cohort.surfaces, (f"{ANCHOR}-base", MATH): greedy})
+    plain, at = plainly(1), At(ANCHOR, MATH)
+    base = plain.base(at.cell)
+    once = TIER["H1"].predict(Rule(sample_view(cohort), BoptrOptions(h1="literal_greedy")), at)
+    assert isinstance(once, Curve)
+    assert once.counts[:, 0].tolist() == [base["temp_0.3"][1]] * 5
+    rule = Rule(sample_view(cohort), BoptrOptions(h1="argmax_same_b"))
+    best = TIER["H1"].predict(rule, at)
+    assert isinstance(best, Path)
+    assert steps(best, rule, at.cell) == [(max(AR, key=lambda name: base[name][b]), b) for b in range(5)]
+    other = At(SMALL, MATH)
+    assert TIER["H1"].predict(Rule(sample_view(cohort), BoptrOptions(h1="literal_greedy")), other) == Reason(
+        "policy_missing"
+    )
+
+
+def test_option_b0_takes_the_cohorts_scale() -> None:
+    cohort, plain = drawn(1), plainly(1)
+    rule = Rule(sample_view(cohort), BoptrOptions(b0="cohort_mu"))
+    for cell in cells(cohort):
+        found = TIER["B0"].predict(rule, At(*cell))
+        assert isinstance(found, Path)
+        assert steps(found, rule, cell) == plain.rule(cell, plain.mu(cell[1]))
+
+
+# ---- which RL a row reads
+
+EVERY = (*TIERS, *V5B_TIERS, *FRONTIER_TIERS, TWO_REGIMES, *VARIANT_TIERS)
+ON_ANCHOR = {(model, MATH) for model in FITTED}
+SELECTING = {"A3", "cell-fit", "Z0-u", "Z0-N*", "V5b"}
+"""Rows that say nothing of the selector, whose prototype is fitted on the anchor's pair."""
+
+
+def declared(tier: Tier, cell: Cell) -> set[Cell]:
+    """The RL cells that a row says it reads, with the paper's exponents."""
+    model, benchmark = cell
+    said = {
+        "none": set(),
+        "none for α": set(),
+        "own cell": {cell},
+        "anchor, anchor benchmark": {(ANCHOR, MATH)},
+        "anchor, anchor benchmark; P and Q": {(ANCHOR, MATH)},
+        "anchor, every benchmark": {(ANCHOR, benchmark)},
+        "anchor; cohort through μ": ON_ANCHOR,
+        "cohort through μ": ON_ANCHOR,
+        "own pair on the anchor benchmark; cohort through μ": {*ON_ANCHOR, (model, MATH)},
+        "own pair on the anchor benchmark; cohort through μ; P and Q": {*ON_ANCHOR, (model, MATH)},
+        "as V3": {*ON_ANCHOR, (model, MATH)},
+        "other models, same benchmark": {(m, benchmark) for m in FITTED if m != model},
+        # Off math, the target has a share in mu.
+        "other models' offsets; none of the target's": ON_ANCHOR
+        - ({(model, MATH)} if BETA[benchmark] == 0.6 else set()),
+    }
+    return said[tier.rl] | ({(ANCHOR, MATH)} if tier.key in SELECTING else set())
+
+
+def changed(cohort: Cohort, rl: Iterable[Cell], how: str) -> Cohort:
+    """The cohort with other RL in some cells: everything solved, nothing, or not sampled."""
+    surfaces = dict(cohort.surfaces)
+    for model, benchmark in rl:
+        place = f"{model}-rl", benchmark
+        found = surfaces.pop(place)
+        if how != "absent":
+            credit = {metric: np.full_like(part, float(how == "all")) for metric, part in found.credit.items()}
+            surfaces[place] = replace(found, credit=credit)
+        elif (model, benchmark) == (ANCHOR, MATH):
+            surfaces[place] = replace(found, points={("temp_0.7", 1): 0})
+    return Cohort(cohort.plan, surfaces)
+
+
+@cache
+def rule_on(rl: frozenset[Cell], how: str, exponents: Exponents = "paper") -> Rule:
+    return Rule(sample_view(changed(drawn(1), rl, how)), exponents=exponents)
+
+
+def same(one: Prediction, other: Prediction) -> bool:
+    """The same points, or the same curve."""
+    if isinstance(one, Reason) or isinstance(other, Reason):
+        return one == other
+    ours, theirs = (list(p.paths) if hasattr(p, "paths") else [p] for p in (one, other))
+    for mine, yours in zip(ours, theirs, strict=True):
+        if isinstance(mine, Path) and isinstance(yours, Path):
+            if not (np.array_equal(mine.policy, yours.policy) and np.array_equal(mine.budget, yours.budget)):
+                return False
+        elif not (isinstance(mine, Curve) and isinstance(yours, Curve) and np.array_equal(mine.counts, yours.counts)):
+            return False
+    return True
+
+
+def questions_asked(tier: Tier) -> list[At]:
+    return [At(*cell, pool) for pool in tier.pools for cell in cells(drawn(1))]
+
+
+@pytest.mark.parametrize("how", ["all", "none", "absent"])
+@pytest.mark.parametrize("tier", EVERY, ids=lambda tier: tier.key)
+def test_row_reads_no_rl_that_it_does_not_declare(tier: Tier, how: str) -> None:
+    """All other RL of the study, the cell's own among it, may be anything or missing: nothing moves."""
+    whole = rule_on(frozenset(), how)
+    for at in questions_asked(tier):
+        rest = frozenset(cells(drawn(1))) - declared(tier, at.cell)
+        assert same(tier.predict(whole, at), tier.predict(rule_on(rest, how), at)), at
+
+
+@pytest.mark.parametrize("tier", EVERY, ids=lambda tier: tier.key)
+def test_row_reads_the_rl_that_it_declares(tier: Tier) -> None:
+    """Otherwise the test before would prove nothing, and the row would claim more than it uses."""
+    whole = rule_on(frozenset(), "all")
+    moved = [
+        at
+        for at in questions_asked(tier)
+        for how in ("all", "none")
+        if not same(tier.predict(whole, at), tier.predict(rule_on(frozenset(declared(tier, at.cell)), how), at))
+    ]
+    nothing = tier.rl == "none" or not any(declared(tier, at.cell) for at in questions_asked(tier))
+    undefined = all(isinstance(tier.predict(whole, at), Reason) for at in questions_asked(tier))
+    assert bool(moved) != (nothing or undefined)
+
+
+@pytest.mark.parametrize("tier", EVERY, ids=lambda tier: tier.key)
+def test_rows_fitted_to_their_target_are_marked(tier: Tier) -> None:
+    """Off the anchor benchmark, those rows and no others move with the RL curve that they are scored on."""
+    whole = rule_on(frozenset(), "all")
+    for how in ("all", "none"):
+        for model, benchmark in product((SMALL, NEW), (AIME, GPQA, AMC)):
+            at = At(model, benchmark)
+            moved = not same(tier.predict(whole, at), tier.predict(rule_on(frozenset({at.cell}), how), at))
+            assert not moved or tier.reads_target, at
+    if tier.reads_target:
+        at = At(SMALL, AMC)
+        assert any(
+            not same(tier.predict(whole, at), tier.predict(rule_on(frozenset({at.cell}), how), at))
+            for how in ("all", "none")
+        )
+
+
+@pytest.mark.parametrize("exponents", ["paper", "own"])
+@pytest.mark.parametrize("tier", EVERY, ids=lambda tier: tier.key)
+def test_held_out_benchmarks_and_new_models_fit_nothing(tier: Tier, exponents: Exponents) -> None:
+    """Their RL reaches only the rows that say so: oracles, copies from the same benchmark, the model's own pair."""
+    plan = drawn(1).plan
+    held = {(model, benchmark) for model, benchmark in cells(drawn(1)) if benchmark == AMC or model == NEW}
+    assert plan.benchmarks[AMC].role == "held_out" and plan.models[NEW].group == "new"
+    whole = rule_on(frozenset(), "none", exponents)
+    for at in questions_asked(tier):
+        rest = frozenset(held - declared(tier, at.cell))
+        assert same(tier.predict(whole, at), tier.predict(rule_on(rest, "none", exponents), at)), at
+
+
+# ---- pools
+
+
+def tempting(rl: str) -> Cohort:
+    """RL of the anchor is a search policy's own curve: nothing else comes near in every question."""
+    cohort = drawn(1)
+    base, target = cohort.base(ANCHOR, rl), cohort.rl(ANCHOR, rl)
+    assert base is not None and target is not None
+    credit = {metric: part.copy() for metric, part in target.credit.items()}
+    for n in BUDGETS:
+        hits = np.arange(QUESTIONS) < base.credit["P"][base.points["mcts16_temp_0.7", n]].sum()
+        credit["P"][target.points[DEFAULT, n]] = hits
+    return Cohort(cohort.plan, {**cohort.surfaces, (f"{ANCHOR}-rl", rl): replace(target, credit=credit)})
+
+
+@pytest.mark.parametrize("rank_pool", ["ar", "all"])
+@pytest.mark.parametrize("benchmark", [MATH, GPQA])
+def test_ar_rows_never_choose_a_policy_that_searches(benchmark: str, rank_pool: str) -> None:
+    """Even where one of them is the RL curve itself; in the full pool the oracles do find it."""
+    cohort = tempting(benchmark)
+    options = [BoptrOptions(selector_rank_pool=rank_pool, h1=h1) for h1 in ("low_temp_nb", "argmax_same_b")]  # type: ignore[arg-type]
+    for option, exponents in product(options, ("paper", "own")):
+        rule = Rule(sample_view(cohort), option, exponents)  # type: ignore[arg-type]
+        for tier, cell in product(EVERY, cells(cohort)):
+            found = tier.predict(rule, At(*cell))
+            for path in getattr(found, "paths", (found,)):
+                if isinstance(path, Path):
+                    assert {step[0] for step in steps(path, rule, cell) if step} <= set(AR), (tier.key, cell)
+    for key in ("H6", "H7", "V1", "V2", "ORACLE-1D"):
+        found = TIER[key].predict(rule, At(ANCHOR, benchmark, "full"))
+        base, target = rule.view.base(ANCHOR, benchmark), rule.view.target(ANCHOR, benchmark)
+        assert isinstance(found, Path) and target is not None
+        assert mech(found, base, target, QUESTIONS, 1)[0] == 0
+        assert "mcts16_temp_0.7" in {step[0] for step in steps(found, rule, (ANCHOR, benchmark)) if step}
+
+
+@pytest.mark.parametrize("tier", EVERY, ids=lambda tier: tier.key)
+def test_ar_rows_do_without_the_expanded_pool(tier: Tier) -> None:
+    """Sampling search policies as well changes no number of the AR pool."""
+    cohort = drawn(1)
+    searched = [(f"{ANCHOR}-base", benchmark) for benchmark in (MATH, GPQA)]
+    alone = Rule(sample_view(lacking(cohort, searched, set(cohort.surfaces[searched[0]].policies) - set(AR))))
+    for cell in cells(cohort):
+        ours, theirs = tier.predict(rule_on(frozenset(), "all"), At(*cell)), tier.predict(alone, At(*cell))
+        assert same(ours, theirs), cell
+
+
+def test_rows_that_search_the_pool_themselves_are_asked_for_both() -> None:
+    """A rule's selector knows the AR pool alone, so a full-pool number of it would be the same one again."""
+    both = {tier.key for tier in EVERY if tier.pools == ("ar", "full")}
+    assert both == {"H3", "H6", "H7", "V1", "V2", "ORACLE-1D", "per-budget oracle", "smooth path"}
+    for tier in EVERY:
+        if tier.key not in both and tier.kind != "copy":
+            for cell in cells(drawn(1)):
+                rule = rule_on(frozenset(), "all")
+                assert same(tier.predict(rule, At(*cell)), tier.predict(rule, At(*cell, "full")))
+
+
+def test_rows_of_two_pools_are_not_compared() -> None:
+    row = {"tier": "H6", "model": ANCHOR, "benchmark": MATH, "pool": "ar"}
+    require_same_pool(row, {**row, "tier": "H7"})
+    with pytest.raises(InputError) as error:
+        require_same_pool(row, {**row, "tier": "H7", "pool": "full"})
+    for word in ("H6", "H7", "pool ar", "pool full", "larger pool is nearer to any curve by chance"):
+        assert word in error.value.message
+    assert error.value.hint
+
+
+# ---- errors of predictions
+
+
+def test_error_is_the_mean_gap_over_the_budgets_that_count() -> None:
+    """By hand: 10 questions, gaps 1, 2, 3 and 4; the budget with 3 is left out; a second draw has its own counts."""
+    P = np.array([[[5, 5], [6, 6], [7, 9]], [[1, 1], [2, 2], [3, 3]]], np.float32)
+    base = Readouts(("x", "y"), np.array([False, False]), P, P, np.full(2, 100.0))
+    target = np.array([[4, 4], [3, 3], [2, 2], [10, 10]], np.float32)
+    path = Path(np.array([[0], [0], [1], [0]]), np.array([[0], [0], [1], [2]]))
+    assert curve(path, base, 2).tolist() == [[5, 5], [5, 5], [2, 2], [7, 9]]
+    assert mech(path, base, target, 10, 2) == pytest.approx([100 * (1 + 2 + 0 + 3) / 40, 100 * (1 + 2 + 0 + 1) / 40])
+    skipping = replace(path, skip=np.array([[False], [True], [False], [False]]))
+    assert mech(skipping, base, target, 10, 2) == pytest.approx([100 * (1 + 0 + 3) / 30, 100 * (1 + 0 + 1) / 30])
+    flat = Curve(np.full((4, 1), 5.0, np.float32))
+    assert mech(flat, None, target, 10, 2) == pytest.approx([100 * (1 + 2 + 3 + 5) / 40] * 2)
+    assert path_text(skipping, (1, 2, 4)) == "1/-/2/4"
+
+
+def test_temperatures_are_the_pure_ones() -> None:
+    names = ("temp_0.7", "topp0.9_t0.7", "mcts16_temp_0.3", "temp_1.0", "greedy", "minp0.1_t0.9")
+    assert temperatures(names) == {"temp_0.7": 0.7, "temp_1.0": 1.0}
