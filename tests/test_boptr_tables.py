@@ -219,7 +219,7 @@ def test_a_single_pair_is_said(made: dict[str, Table], alone: dict[str, Table]) 
     main = rows(alone["frontier"])
     h5 = rows(alone["horizontal"])["H5 BOPTR-P1 (regime β)"]["mean"]
     assert main["B0 anchor α, δ=0"]["micro"] == h5
-    identical = "V2-δ0 − V3 = +0.00 [+0.00, +0.00] (cells: 2; identical predictions)"
+    identical = "V2-δ0 − V3 = +0.00, corrected +0.00 [+0.00, +0.00] (cells: 2; identical predictions)"
     assert any(identical in note for note in alone["vertical"].notes)
 
 
@@ -236,7 +236,7 @@ def test_a_better_rival_is_named(cohort: tuple[Frames, CohortPlan], gap: float, 
     frames, plan = cohort
     here = (pl.col("scope") == "anchor") & (pl.col("second") == "low temp") & (pl.col("exponents") == "paper")
     doctored = frames["contrasts"].with_columns(
-        difference=pl.when(here).then(pl.lit(gap)).otherwise("difference"),
+        corrected=pl.when(here).then(pl.lit(gap)).otherwise("corrected"),
         verdict=pl.when(here).then(pl.lit(verdict)).otherwise("verdict"),
     )
     notes = boptr_tables({**frames, "contrasts": doctored}, plan, OPTIONS)["horizontal"].notes

@@ -15,11 +15,11 @@ from searchlens.boptr import inference
 from searchlens.boptr.cohort import REGIMES, Cohort, CohortPlan
 from searchlens.boptr.consistency import readout_consistency, seed_replication, seed_summary
 from searchlens.boptr.descriptive import descriptive
-from searchlens.boptr.evaluate import Key, Scores, Task, Variant, evaluate, mismatched
+from searchlens.boptr.evaluate import Key, Score, Scores, Task, Variant, evaluate, mismatched
 from searchlens.boptr.extension import crossing, extension, large_budget
 from searchlens.boptr.frontier import FRONTIER_TIERS, probe, sweep_tiers
 from searchlens.boptr.identification import formula_same, identified_scale, identified_set
-from searchlens.boptr.means import Column, Scope, errors_frame, grid, means_frame
+from searchlens.boptr.means import Cell, Column, Scope, errors_frame, grid, means_frame
 from searchlens.boptr.offsets import V5B_TIERS, offsets, v4
 from searchlens.boptr.options import BoptrOptions
 from searchlens.boptr.protocol import checklist, protocol_flags
@@ -205,6 +205,9 @@ CONTRASTS = pl.Schema(
         "difference": pl.Float64(),
         "lo": pl.Float64(),
         "hi": pl.Float64(),
+        "corrected": pl.Float64(),
+        "lo_corrected": pl.Float64(),
+        "hi_corrected": pl.Float64(),
         "lo_models": pl.Float64(),
         "hi_models": pl.Float64(),
         "p": pl.Float64(),
@@ -217,8 +220,10 @@ CONTRASTS = pl.Schema(
     }
 )
 """First minus second on their common cells, AR pool. ``lo`` to ``hi``: paired bootstrap over questions, given these
-models; ``lo_models`` to ``hi_models``: models resampled; ``p``: exact sign flips over models, ``p_holm``: after Holm
-over the scope. ``differing``: cells in which the two predict differently. ``verdict`` goes by ``lo`` and ``hi``."""
+models, the paths fixed; ``corrected`` with its ends: of the errors without their two biases (``evaluate.Score``), which
+differ between rows, most of all between an oracle and a rule. By these: ``lo_models`` to ``hi_models``, models
+resampled; ``p``, exact sign flips over models, ``p_holm`` after Holm over the scope; and ``verdict``, by the ends.
+``differing``: cells in which the two predict differently."""
 
 
 def contrasts(found: Scores, plan: CohortPlan, variant: Variant, options: BoptrOptions) -> pl.DataFrame:
@@ -250,31 +255,38 @@ def _contrasts(
         sides = []
         for name in names:
             keys = {cell: Key(variant, name, "ar", *cell) for cell in cells}
-            sides.append(
-                {cell: found.scores[key].fixed.astype(float) for cell, key in keys.items() if key in found.scores}
-            )
+            sides.append({cell: found.scores[key] for cell, key in keys.items() if key in found.scores})
         row = {"exponents": variant.exponents, "scope": scope, "first": names[0], "second": names[1]}
         rows.append(row | _contrast(sides[0], sides[1], options))
     frame = pl.DataFrame(rows, CONTRASTS)
     return frame.with_columns(p_holm=pl.Series(inference.holm(frame["p"].to_numpy()), nan_to_null=True))
 
 
-def _contrast(first: inference.Errors, second: inference.Errors, options: BoptrOptions) -> dict[str, object]:
-    ours, theirs = inference.common(first, second)
-    if not ours:
+def _contrast(first: Mapping[Cell, Score], second: Mapping[Cell, Score], options: BoptrOptions) -> dict[str, object]:
+    cells = [cell for cell in first if cell in second]
+    if not cells:
         return {"models": 0, "cells": 0, "differing": 0, "reason": "no_matched_cells"}
-    both = inference.contrast(first, second, options.confidence)
-    gaps = inference.by_model({cell: ours[cell] - theirs[cell] for cell in ours})
-    row: dict[str, object] = {"difference": both.difference, "lo": both.lo, "hi": both.hi}
+    ours, theirs = ({cell: side[cell].fixed.astype(float) for cell in cells} for side in (first, second))
+    shown = inference.contrast(ours, theirs, options.confidence)
+    fair = {cell: first[cell].corrected.astype(float) for cell in cells}
+    # The same prediction has the same error, however differently the two rows came to it.
+    others = {
+        cell: fair[cell] if np.array_equal(ours[cell], theirs[cell]) else second[cell].corrected.astype(float)
+        for cell in cells
+    }
+    both = inference.contrast(fair, others, options.confidence, "centred")
+    row: dict[str, object] = {"difference": shown.difference, "lo": shown.lo, "hi": shown.hi}
+    row |= {"corrected": both.difference, "lo_corrected": both.lo, "hi_corrected": both.hi}
     if both.models > 1:
+        gaps = inference.by_model({cell: fair[cell][:1] - others[cell][:1] for cell in cells})
         low, high = inference.model_bootstrap(
             np.array([gap[0] for gap in gaps.values()]), options.draws, options.seed, options.confidence
         )
         row |= {"p": both.p, "lo_models": low, "hi_models": high}
     verdict = "not distinguishable"
-    if both.differing and (both.lo > 0 or both.hi < 0):
+    if shown.differing and (both.lo > 0 or both.hi < 0):
         verdict = "second lower" if both.lo > 0 else "first lower"
-    return row | {"models": both.models, "cells": both.cells, "differing": both.differing, "verdict": verdict}
+    return row | {"models": both.models, "cells": both.cells, "differing": shown.differing, "verdict": verdict}
 
 
 # ---- the mismatched null

@@ -155,9 +155,10 @@ def single_pair(plan: CohortPlan) -> list[str]:
 
 
 def contrast_text(row: Row) -> str:
-    """Such as ``H5 − H1 = −0.04 [−2.69, +2.50] (4 cells, not distinguishable)``."""
-    gap = interval(row["difference"], row["lo"], row["hi"], sign="+")
-    return f"{row['first']} − {row['second']} = {gap} (cells: {row['cells']}; {verdict_text(row)})"
+    """Such as ``H5 − H1 = −0.04, corrected −0.02 [−2.69, +2.50] (cells: 4; not distinguishable)``."""
+    plain = number(row["difference"], sign="+")
+    fair = interval(row["corrected"], row["lo_corrected"], row["hi_corrected"], sign="+")
+    return f"{row['first']} − {row['second']} = {plain}, corrected {fair} (cells: {row['cells']}; {verdict_text(row)})"
 
 
 def verdict_text(row: Row) -> str:
@@ -201,7 +202,7 @@ def _better(rows: Iterable[Row], ours: str) -> list[str]:
     notes = []
     for row in rows:
         other = row["second"] if row["first"] == ours else row["first"]
-        lower = row["difference"] > 0 if row["first"] == ours else row["difference"] < 0
+        lower = row["corrected"] > 0 if row["first"] == ours else row["corrected"] < 0
         if lower and other not in ORACLES:
             sure = row["verdict"] != "not distinguishable"
             says = "has a lower error than" if sure else "has the lower point estimate, not distinguishable from"

@@ -706,9 +706,11 @@ def contrasts(study: Study) -> Table:
     notes = [
         f"First − second on the cells that both define, AR pool; below 0 the first has the lower error. V2 is compared"
         f" off {study.plan.anchor_model} alone: on its cells V2 is V1. {f.ERROR}",
-        f.brackets(study.options) + " The verdict goes by these.",
-        "Over models: interval with the models resampled too; p: exact sign flips over models, then after Holm over the"
-        " block. Differing: cells in which the two predict differently; 0: the same predictions.",
+        f.brackets(study.options),
+        "Corrected: without the upward bias of absolute errors and the downward one of a path chosen on the same"
+        " questions, which differ between rows. The verdict goes by the interval of this; so do the columns over models"
+        " (interval with the models resampled) and p (exact sign flips over models, then after Holm over the block).",
+        "Differing: cells in which the two predict differently; 0: the same predictions.",
         *f.single_pair(study.plan),
         *f.reasons(frame),
     ]
@@ -723,6 +725,7 @@ def _contrast(row: Row) -> Line:
         "first": row["first"],
         "second": row["second"],
         "difference": f.interval(row["difference"], row["lo"], row["hi"], sign="+"),
+        "corrected": f.interval(row["corrected"], row["lo_corrected"], row["hi_corrected"], sign="+"),
         "over models": over,
         "p": f.number(row["p"], 3),
         "p (Holm)": f.number(row["p_holm"], 3),

@@ -427,7 +427,8 @@ def frontier(study: Study) -> Table:
         f"Rows: how α is known, from no RL (Z0) over one anchor (B0, V2, Z1) to each model's own (V3, V1). {f.ERROR}",
         "#RL: models whose RL is read. V2 reads the anchor's RL on every benchmark, B0 and Z1 on one. No RL is true of"
         " α alone: β and the selector's prototype come from the anchor's RL in every row.",
-        f"N*: the smallest budget at which Base on base@rltrain is within τ = {study.options.tau:g} of its last readout.",
+        f"N*: the smallest budget at which Base on base@rltrain is within τ = {study.options.tau:g} of its last"
+        " readout.",
         f.brackets(study.options),
         f.UPWARD,
         OVERALL_NOTE,
