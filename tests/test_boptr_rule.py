@@ -1,0 +1,470 @@
+"""BOPTR-P1: regime exponents, mu and delta by hand, what a left-out model may touch, and what is undefined why.
+
+Every model is planted: its RL is one Base policy read along a path of budgets that a single alpha of the grid gives. In
+log2: m 1.4, b 1.8, c 0.6, and the new model n 1.6. Their mean without n is 3.8 / 3.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
+from fractions import Fraction
+from itertools import product
+from typing import Any
+
+import numpy as np
+import pytest
+
+import small_cohort
+from planted_surfaces import BUDGETS, DEFAULT, along, cohort, surface, views
+from searchlens.boptr.cohort import Benchmark, Cohort
+from searchlens.boptr.fit import identified_alpha
+from searchlens.boptr.offsets import offset, v4
+from searchlens.boptr.options import BoptrOptions
+from searchlens.boptr.rule import REASONS, Path, Reason, Rule, mean_log_alpha
+from searchlens.boptr.tiers import TIERS, At, path_text
+from searchlens.boptr.view import bootstrap_view, sample_view
+
+STUDY = {"math": Benchmark("math"), "gpqa": Benchmark("nonmath"), "aime": Benchmark("floor")}
+OTHER = "topp0.9_t0.7"
+POOL = {DEFAULT: (2, 9, 17, 31, 40), OTHER: (11, 20, 29, 38, 47), "temp_0.3": (23, 26, 28, 30, 33)}
+PLANTED = {
+    "m": {"math": (2, 4, 8, 8, 16), "gpqa": BUDGETS, "aime": (2,) * 5},
+    "b": {"math": (4, 4, 8, 16, 16), "gpqa": (2, 4, 8, 16, 16), "aime": (8,) * 5},
+    "c": {"math": (2, 2, 4, 4, 8), "gpqa": BUDGETS, "aime": (4,) * 5},
+    "n": {"math": (4, 4, 8, 8, 16), "gpqa": BUDGETS, "aime": (1,) * 5},
+}
+LOG2 = {"m": 1.4, "b": 1.8, "c": 0.6, "n": 1.6}
+MEAN = 3.8 / 3
+TIER = {tier.key: tier for tier in TIERS}
+Tier = Callable[[Rule, At], Any]
+
+
+def study(models: Iterable[str] = PLANTED, benchmarks: Mapping[str, Benchmark] = STUDY) -> Cohort:
+    cells = {(m, d): (POOL, along(POOL[OTHER], PLANTED[m][d])) for m in models for d in benchmarks}
+    return cohort(cells, benchmarks, new=["n"])
+
+
+def rule(found: Cohort | None = None, **arguments: Any) -> Rule:
+    return Rule(sample_view(found or study()), **arguments)
+
+
+def log2(value: Any) -> float:
+    """Of the sample, from a natural logarithm."""
+    return float(value[0] / np.log(2))
+
+
+def text(path: Any) -> str:
+    assert isinstance(path, Path)
+    return path_text(path, BUDGETS)
+
+
+# ---- mu, delta and the path by hand
+
+
+def test_scales_offsets_and_means_by_hand() -> None:
+    """Natural logarithms; the new model has an offset and no part in the mean; nonmath 0, floor ln 2."""
+    found = rule()
+    for model, value in LOG2.items():
+        assert log2(found.log_alpha(model, "math")) == pytest.approx(value)
+        assert log2(found.delta(model)) == pytest.approx(value - MEAN)
+    assert found.mu("math")[0] == pytest.approx(MEAN * np.log(2))
+    assert (found.mu("gpqa")[0], found.mu("aime")[0]) == (0, np.log(2))
+    assert [found.beta(d).tolist() for d in STUDY] == [[0.6], [1.0], [0.0]]
+
+
+def test_the_printed_offsets() -> None:
+    """Seven models: delta of the anchor is -.1980 and mu exp(1.16845) = 3.217 (paper, table of parameters)."""
+    steps = np.array([7, 9, 14, 8, 7, 8, 6])
+    mu = mean_log_alpha(steps[:, None] * np.log(2) / 5)
+    assert mu[0] == pytest.approx(1.16845, abs=5e-6)
+    printed = [-0.1980, 0.0792, 0.7724, -0.0594, -0.1980, -0.0594, -0.3367]
+    assert steps * np.log(2) / 5 - mu == pytest.approx(printed, abs=5e-5)
+
+
+@pytest.mark.parametrize(
+    ("tier", "model", "paths"),
+    [
+        # log2 of mu + delta: math as fitted; delta on gpqa; 1 + delta on aime.
+        ("V3", "m", ("2/4/8/8/16", "1/2/4/8/16", "2/2/2/2/2")),
+        ("V3", "b", ("4/4/8/16/16", "2/4/8/16/16", "4/4/4/4/4")),
+        ("V3", "c", ("2/2/4/4/8", "1/1/2/4/8", "1/1/1/1/1")),
+        ("V3", "n", ("4/4/8/8/16", "1/2/4/8/16", "2/2/2/2/2")),
+        # The anchor's offset, .133, everywhere.
+        ("H5", "c", ("2/4/8/8/16", "1/2/4/8/16", "2/2/2/2/2")),
+        # 1.267, 0 and 1.
+        ("V2-δ0", "b", ("2/4/4/8/16", "1/2/4/8/16", "2/2/2/2/2")),
+        # The anchor's alpha on math, no offset elsewhere.
+        ("B0", "b", ("2/4/8/8/16", "1/2/4/8/16", "2/2/2/2/2")),
+        # The anchor's alpha and exponent everywhere.
+        ("H4", "c", ("2/4/8/8/16", "2/4/8/8/16", "2/4/8/8/16")),
+        ("A3", "b", ("1/2/4/8/16", "1/2/4/8/16", "1/2/4/8/16")),
+    ],
+)
+def test_paths_by_hand(tier: str, model: str, paths: Sequence[str]) -> None:
+    found = rule()
+    assert tuple(text(TIER[tier].predict(found, At(model, d))) for d in STUDY) == paths
+
+
+def test_paths_round_as_the_option_says() -> None:
+    """log2 alpha .533 at beta 1: 1.447 is nearer to 1, 2.89 to 2, 5.79 to 4 and 11.6 to 8 on the linear scale."""
+    usual, linear = (rule(options=BoptrOptions(rounding=space)) for space in ("log2", "linear"))  # type: ignore[arg-type]
+    scale = np.array([0.533 * np.log(2)])
+    assert text(usual.path("b", "gpqa", scale)) == "2/4/8/16/16"
+    assert text(linear.path("b", "gpqa", scale)) == "1/2/4/8/16"
+
+
+def test_every_draw_has_its_own_path() -> None:
+    """Scales and exponents by draw, five draws at once, as if each were alone."""
+    many = Rule(bootstrap_view(study(), 4, 1))
+    scale, beta = np.log(2) * np.array([0.0, 1.4, 1.8, -3.0, 9.0]), np.array([1.0, 0.6, 0.6, 0.0, 0.0])
+    found = many.path("m", "math", scale, beta)
+    assert isinstance(found, Path)
+    paths = ["1/2/4/8/16", "2/4/8/8/16", "4/4/8/16/16", "1/1/1/1/1", "16/16/16/16/16"]
+    assert [path_text(found, BUDGETS, draw) for draw in range(5)] == paths
+    assert (found.alpha, found.beta) == (pytest.approx(np.exp(scale)), pytest.approx(beta))
+    assert found.policy.shape == found.budget.shape == (5, 5)
+
+
+def test_floor_mean_is_an_option() -> None:
+    """Cells of the floor at beta 0: N = 2, 8 and 4, so the mean is 4; the new model is not in it."""
+    found = rule(options=BoptrOptions(mu_floor="cohort_mean"))
+    assert [log2(found.log_alpha(m, "aime")) for m in "mbc"] == pytest.approx([1, 3, 2])
+    assert log2(found.mu("aime")) == pytest.approx(2)
+    assert found.mu("gpqa")[0] == 0 and log2(found.mu("math")) == pytest.approx(MEAN)
+
+
+# ---- the cohort's own exponents
+
+
+def test_own_means_are_fitted_at_own_exponents() -> None:
+    """Nonmath alone in its regime fits on itself: m and c N = b, b one doubling above it."""
+    found = rule(exponents="own")
+    beta = found.beta("gpqa")[0]
+    assert {beta} < {t / 10 for t in range(13)}
+    scales = []
+    for model in "mbc":
+        value = found.log_alpha(model, "gpqa")
+        scales.append(log2(value))
+        low, high = identified_alpha(float(np.exp(value[0])), beta, 5)  # type: ignore[index]
+        paths = [
+            [min(max(int(np.floor(a + beta * i + 0.5)), 0), 4) for i in range(5)] for a in np.log2([low, 0.999 * high])
+        ]
+        assert paths == [[BUDGETS.index(n) for n in PLANTED[model]["gpqa"]]] * 2
+    assert log2(found.mu("gpqa")) == pytest.approx(np.mean(scales))
+    assert log2(found.mu("aime")) == pytest.approx(2)
+
+
+def test_a_benchmark_is_left_out_of_its_own_exponent() -> None:
+    """Of two math benchmarks one has N = b and the other N = 2. Each takes the other's exponent: the smallest that
+    gives a path, 0 for 2/2/2/2/2 and .8 (with alpha = 2^.4) for 1/2/4/8/16. A held-out one takes what fits both; a
+    regime with nothing fitted keeps the paper's exponent.
+    """
+    benchmarks = {
+        "math": Benchmark("math"),
+        "extra": Benchmark("math"),
+        "amc": Benchmark("math", "held_out"),
+        "gpqa": Benchmark("nonmath", "held_out"),
+    }
+    targets = {"math": BUDGETS, "extra": (2,) * 5, "amc": BUDGETS, "gpqa": (4,) * 5}
+    cells = {("m", d): (POOL, along(POOL[OTHER], path)) for d, path in targets.items()}
+    found = rule(cohort(cells, benchmarks), exponents="own")
+    assert (found.beta("math")[0], found.beta("extra")[0], found.beta("gpqa")[0]) == (0, 0.8, 1.0)
+    both = pooled([counts(found, "m", "math", 0), counts(found, "m", "extra", 0)], [60, 60])
+    assert found.beta("amc")[0] == min(both, key=both.__getitem__)
+    assert [rule(cohort(cells, benchmarks)).beta(d)[0] for d in benchmarks] == [0.6, 0.6, 0.6, 1.0]
+
+
+def counts(found: Rule, model: str, benchmark: str, draw: int) -> tuple[list[list[int]], list[int]]:
+    """Counts of a cell in a draw: of every policy, and of RL."""
+    base, target = found.view.base(model, benchmark), found.view.target(model, benchmark)
+    assert base is not None and target is not None
+    draws = np.broadcast_to(base.P, (*base.P.shape[:2], found.view.draws))
+    return draws[:, :, draw].astype(int).tolist(), target[:, draw].astype(int).tolist()
+
+
+def errors_at(tenth: int, P: list[list[int]], R: list[int]) -> dict[int, int]:
+    """Sum of errors of the best policy for every k of alpha = 2^(k/5); positions in whole tenths."""
+    paths = {k: [min(max((2 * k + tenth * i + 5) // 10, 0), 4) for i in range(5)] for k in range(-10, 21)}
+    return {k: min(sum(abs(p[n] - r) for n, r in zip(path, R, strict=True)) for p in P) for k, path in paths.items()}
+
+
+def pooled(cells: Sequence[tuple[list[list[int]], list[int]]], questions: Sequence[int]) -> dict[float, Fraction]:
+    """At every exponent the sum over cells of the best error, each as a share of its questions."""
+    found = dict.fromkeys((t / 10 for t in range(13)), Fraction())
+    for (P, R), n in zip(cells, questions, strict=True):
+        for t in range(13):
+            found[t / 10] += Fraction(min(errors_at(t, P, R).values()), n)
+    return found
+
+
+def scattered(seed: int) -> Cohort:
+    """Two models on two math benchmarks of different sizes and one of another regime; nothing follows a law."""
+    rng = np.random.default_rng(seed)
+    sizes = {"math": 60, "extra": 25, "gpqa": 40}
+    surfaces = {}
+    for checkpoint, (benchmark, n) in product(("m-base", "m-rl", "b-base", "b-rl"), sizes.items()):
+        names = (DEFAULT,) if checkpoint.endswith("rl") else tuple(POOL)
+        solved = {name: np.maximum.accumulate(rng.random((5, n)) < rng.uniform(0.05, 0.4), axis=0) for name in names}
+        surfaces[checkpoint, benchmark] = small_cohort.surface(solved, budgets=BUDGETS)  # type: ignore[arg-type]
+    plan = study("mb").plan
+    benchmarks = {name: Benchmark("nonmath" if name == "gpqa" else "math") for name in sizes}
+    return Cohort(replace(plan, benchmarks={**benchmarks, "amc": Benchmark("math", "held_out")}), surfaces)
+
+
+@pytest.mark.parametrize("without", ["", "b"])
+@pytest.mark.parametrize("seed", range(3))
+def test_own_exponents_are_the_pooled_optimum_in_every_draw(seed: int, without: str) -> None:
+    """Models count alike and so do benchmarks, whatever their size; each draw chooses for itself; no exponent has a
+    smaller error over the models that are not left out.
+    """
+    found = Rule(bootstrap_view(scattered(seed), 12, seed), exponents="own", without=[without])
+    models = [name for name in "mb" if name != without]
+    sources = {"math": {"extra": 25}, "extra": {"math": 60}, "gpqa": {"gpqa": 40}, "amc": {"math": 60, "extra": 25}}
+    for benchmark, sizes in sources.items():
+        beta = found.beta(benchmark)
+        assert len(set(beta)) > 1
+        for draw in range(13):
+            pairs = list(product(models, sizes))
+            errors = pooled([counts(found, *pair, draw) for pair in pairs], [sizes[source] for _, source in pairs])
+            assert errors[beta[draw]] == min(errors.values())
+
+
+def test_scales_are_the_best_at_the_exponent_of_the_draw() -> None:
+    """Fitted at beta_g of the draw, not of the sample: no other scale of the grid does better there."""
+    found = Rule(bootstrap_view(scattered(1), 30, 1), exponents="own")
+    beta, scale = found.beta("math"), found.log_alpha("b", "math")
+    assert not isinstance(scale, Reason) and len(set(beta)) > 1
+    for draw in range(31):
+        error = errors_at(round(10 * beta[draw]), *counts(found, "b", "math", draw))
+        assert error[round(5 * scale[draw] / np.log(2))] == min(error.values())
+
+
+# ---- models that are left out
+
+
+def test_left_out_models_leave_the_mean_and_keep_their_offset() -> None:
+    """Without b mu is 1.0, and delta .4, .8 and -.4 for m, b and c: by hand."""
+    found = rule(without=["b"])
+    assert log2(found.mu("math")) == pytest.approx(1.0)
+    assert [log2(found.delta(m)) for m in "mbcn"] == pytest.approx([0.4, 0.8, -0.4, 0.6])
+    assert text(TIER["V2-δ0"].predict(found, At("c", "math"))) == "2/4/4/8/8"
+    assert text(TIER["V3"].predict(found, At("b", "math"))) == "4/4/8/16/16"
+    assert text(TIER["V3"].predict(found, At("c", "gpqa"))) == "1/2/4/8/16"
+    assert log2(rule(without=["m"]).delta("m")) == pytest.approx(1.4 - 1.2)
+
+
+def test_nobody_left_means_no_mean() -> None:
+    """mu is 0 where no model of the cohort was sampled, as documented; the offset is then the whole scale."""
+    found = rule(without=["m", "b", "c"])
+    assert found.mu("math").tolist() == [0]
+    assert log2(found.delta("m")) == pytest.approx(1.4)
+
+
+def moved(found: Cohort, model: str) -> Cohort:
+    """The cohort with other data of one model in every cell, Base and RL."""
+    surfaces = dict(found.surfaces)
+    pool = {name: tuple(sorted(60 - n for n in curve)) for name, curve in POOL.items()}
+    for benchmark in found.plan.benchmarks:
+        surfaces[f"{model}-base", benchmark] = surface(pool)
+        surfaces[f"{model}-rl", benchmark] = surface({DEFAULT: [55, 56, 57, 58, 59]})
+    return Cohort(found.plan, surfaces)
+
+
+def snapshot(found: Rule, models: str) -> list[Any]:
+    """Every constant of the rule, and the prediction of every row that is made with them, for some models."""
+    values: list[Any] = [found.beta(d).tolist() + found.mu(d).tolist() for d in STUDY]
+    values += [np.asarray(found.delta(m)).tolist() for m in models]
+    for key in ("H4", "H5", "V2-δ0", "V3", "A1", "A3", "B0", "cell-fit", "V1", "V2"):
+        for model, benchmark in product(models, STUDY):
+            path = TIER[key].predict(found, At(model, benchmark))
+            assert isinstance(path, Path)
+            values.append((path.policy.tolist(), path.budget.tolist()))
+    return values
+
+
+@pytest.mark.parametrize("exponents", ["paper", "own"])
+@pytest.mark.parametrize("draws", [0, 10])
+def test_left_out_models_are_really_out(exponents: Any, draws: int) -> None:
+    """Other data of b moves nothing of the other models in a rule without b; with b it does. Variants that share what
+    was computed before do not share that.
+    """
+    before, after = (bootstrap_view(c, draws, 1) if draws else sample_view(c) for c in (study(), moved(study(), "b")))
+    options = BoptrOptions(mu_floor="cohort_mean")
+    out = [Rule(view, options, exponents, ["b"]) for view in (before, after)]
+    assert snapshot(out[0], "mcn") == snapshot(out[1], "mcn")
+    whole = [Rule(view, options, exponents) for view in (before, after)]
+    assert snapshot(whole[0], "mcn") != snapshot(whole[1], "mcn")
+    shared = whole[1].variant(exponents, ["b"])
+    assert snapshot(shared, "mcn") == snapshot(out[1], "mcn")
+    assert snapshot(shared.variant(exponents), "mcnb") == snapshot(whole[1], "mcnb")
+
+
+def test_new_models_move_nothing() -> None:
+    """Their data fit nothing of the others, with either exponents."""
+    for exponents in ("paper", "own"):
+        before, after = (rule(c, exponents=exponents) for c in (study(), moved(study(), "n")))
+        assert snapshot(before, "mbc") == snapshot(after, "mbc")
+        assert log2(before.delta("n")) != log2(after.delta("n"))
+
+
+def test_variants_with_other_exponents_are_rules_of_their_own() -> None:
+    """What one has computed must not be served to the other."""
+    view = sample_view(scattered(2))
+    first = Rule(view)
+    kept = [first.beta("math")[0], first.log_alpha("m", "math"), first.mu("gpqa")]
+    second, alone = first.variant("own"), Rule(view, exponents="own")
+    for name, arguments in (("beta", ["math"]), ("log_alpha", ["m", "math"]), ("delta", ["b"]), ("mu", ["gpqa"])):
+        np.testing.assert_array_equal(getattr(second, name)(*arguments), getattr(alone, name)(*arguments))
+    assert kept == [first.beta("math")[0], first.log_alpha("m", "math"), first.mu("gpqa")]
+    assert second.beta("math")[0] != kept[0]
+
+
+# ---- what is not defined, and why
+
+
+def lacking(*gone: tuple[str, str], short: Sequence[tuple[str, str]] = ()) -> Cohort:
+    """The study without some landscapes, and with the last budget missing in others."""
+    whole = study()
+    surfaces = {key: part for key, part in whole.surfaces.items() if key not in gone}
+    for key in short:
+        points = {point: row for point, row in surfaces[key].points.items() if point[1] < 16}
+        surfaces[key] = replace(surfaces[key], points=points)
+    return Cohort(whole.plan, surfaces)
+
+
+def code(value: Any) -> str | None:
+    return value.code if isinstance(value, Reason) else None
+
+
+@pytest.mark.parametrize(
+    ("found", "expected"),
+    [
+        (lacking(("b-rl", "math")), "no_rl"),
+        (lacking(short=[("b-rl", "math")]), "no_rl"),
+        (lacking(("b-base", "math"), ("b-rl", "math")), "no_base"),
+        (lacking(("b-base", "math")), "no_base"),
+        (lacking(short=[("b-base", "math")]), "no_base"),
+    ],
+)
+def test_models_without_a_pair_have_no_offset_and_no_part_in_the_mean(found: Cohort, expected: str) -> None:
+    """A side that is missing, wholly or at a budget: the cell says which, the offset that it cannot be calibrated, and
+    the others' mean is 1.0. What needs no RL of the model is predicted wherever there is Base.
+    """
+    fitted = rule(found)
+    assert code(fitted.cell("b", "math")) == code(fitted.smooth("b", "math")) == expected
+    assert code(fitted.log_alpha("b", "math")) == code(fitted.scale("b", "math", 0.6)) == expected
+    assert fitted.delta("b") == Reason("no_calibration")
+    assert log2(fitted.mu("math")) == pytest.approx(1.0)
+    assert code(TIER["V3"].predict(fitted, At("b", "gpqa"))) == "no_calibration"
+    assert text(TIER["H5"].predict(fitted, At("b", "gpqa"))) == "1/2/4/8/16"
+    predicted = TIER["V2-δ0"].predict(fitted, At("b", "math"))
+    assert code(predicted) == (None if expected == "no_rl" else "no_base")
+
+
+def test_cells_without_base_have_no_path() -> None:
+    fitted = rule(lacking(("c-base", "gpqa"), ("c-rl", "gpqa")))
+    assert fitted.path("c", "gpqa", np.zeros(1)) == Reason("no_base")
+    assert fitted.select("c", "gpqa", np.zeros((5, 1), int)) == Reason("no_base")
+    assert text(fitted.path("c", "math", np.zeros(1), np.ones(1))) == "1/2/4/8/16"
+
+
+@pytest.mark.parametrize("side", ["m-base", "m-rl"])
+def test_an_anchor_that_cannot_be_fitted_leaves_no_selector(side: str) -> None:
+    """With a budget of the anchor cell missing there is no prototype: nothing is selected anywhere, and no row that
+    does without the selector is lost.
+    """
+    fitted = rule(lacking(short=[(side, "math")]))
+    assert isinstance(fitted.prototype(), Reason)
+    for benchmark in STUDY:
+        assert isinstance(TIER["V3"].predict(fitted, At("b", benchmark)), Reason)
+        assert isinstance(TIER["V1"].predict(fitted, At("b", benchmark)), Path)
+        assert isinstance(TIER["A1"].predict(fitted, At("b", benchmark)), Path)
+    assert code(TIER["H5"].predict(fitted, At("b", "gpqa"))) == "no_calibration"
+    assert log2(fitted.mu("math")) == pytest.approx(1.2)
+
+
+def test_missing_cells_of_a_regime_leave_its_constants_defined() -> None:
+    """Nothing on the floor was sampled with RL: the paper's constants stand, under every option."""
+    found = lacking(*((f"{m}-rl", "aime") for m in PLANTED))
+    for exponents, option in product(("paper", "own"), ("ln2", "cohort_mean")):
+        fitted = rule(found, options=BoptrOptions(mu_floor=option), exponents=exponents)  # type: ignore[arg-type]
+        assert (fitted.beta("aime")[0], fitted.mu("aime")[0]) == (0, np.log(2))
+        assert text(fitted.path("b", "aime", fitted.mu("aime"))) == "2/2/2/2/2"
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
+def test_scales_that_are_no_numbers_have_a_reason(value: float) -> None:
+    """In one draw of many it is enough: a row is defined in all its draws or in none."""
+    many = Rule(bootstrap_view(study(), 3, 1))
+    for scale in (np.full(4, value), np.array([0, 0, value, 0])):
+        assert many.path("m", "math", scale) == Reason("non_finite_alpha")
+
+
+def test_a_single_pair_has_no_offset() -> None:
+    """Its scale is the mean, so H5, V3 and B0 are one row."""
+    fitted = rule(study("m"))
+    assert fitted.delta("m").tolist() == [0] and log2(fitted.mu("math")) == pytest.approx(1.4)  # type: ignore[union-attr]
+    for benchmark in STUDY:
+        assert len({text(TIER[key].predict(fitted, At("m", benchmark))) for key in ("H5", "V3", "B0", "V2-δ0")}) == 1
+
+
+def test_pools_may_differ_between_cells() -> None:
+    """A cell whose policies are all others than the anchor's is predicted among its own, by its ranks; a copied path
+    has nothing to follow.
+    """
+    own = {"minp0.1_t0.9": (5, 6, 7, 8, 9), "topk20_t0.7": (11, 20, 29, 38, 47), DEFAULT: (1, 2, 3, 4, 10)}
+    found = study()
+    fitted = rule(Cohort(found.plan, found.surfaces | {("b-base", "gpqa"): surface(own)}))
+    path = TIER["V3"].predict(fitted, At("b", "gpqa"))
+    base = fitted.view.base("b", "gpqa")
+    assert isinstance(path, Path) and base is not None
+    anchor = rule().prototype()
+    assert not isinstance(anchor, Reason) and anchor[0, 0, 0] > 0.5
+    assert {base.policies[i] for i in path.policy[:, 0]} == {"topk20_t0.7"}
+    assert code(TIER["V2"].predict(fitted, At("b", "gpqa"))) == "policy_missing"
+
+
+def test_a_flat_landscape_is_fitted_all_the_same() -> None:
+    """Where nothing differs the largest scale and the first name are taken: documented ties, no failure."""
+    flat = {name: [6] * 5 for name in POOL}
+    fitted = rule(cohort({("m", d): (flat, [6] * 5) for d in STUDY}, STUDY))
+    assert log2(fitted.log_alpha("m", "math")) == pytest.approx(4)
+    path = TIER["V3"].predict(fitted, At("m", "math"))
+    base = fitted.view.base("m", "math")
+    assert isinstance(path, Path) and base is not None
+    assert {base.policies[i] for i in path.policy[:, 0]} == {min(POOL)}
+    assert text(path) == "16/16/16/16/16"
+
+
+def test_leave_one_out_needs_models() -> None:
+    """Five models train on four; without one of them the rest are too few, for V5b and for V4."""
+    benchmarks = {"math": Benchmark("math"), "split": Benchmark("math", "rltrain")}
+    cells = {}
+    for i, path in enumerate(
+        [(2, 4, 8, 8, 16), (4, 4, 8, 16, 16), (2, 2, 4, 4, 8), (4, 4, 8, 8, 16), (2, 4, 4, 8, 16)]
+    ):
+        pool = {name: [n + i for n in curve] for name, curve in POOL.items()}
+        cells[f"m{i}", "math"] = pool, along(pool[OTHER], path)
+        cells[f"m{i}", "split"] = pool, None
+    fitted, _ = views(cohort(cells, benchmarks), v4_shuffles=3)
+    assert not isinstance(offset(fitted, "m0"), Reason)
+    smaller = fitted.variant("paper", ["m4"])
+    assert offset(smaller, "m0") == Reason("too_few_models")
+    assert v4(fitted).summary["reason"].unique().to_list() == [None]
+    for gone, reason in ((["m4"], None), (["m3", "m4"], "too_few_models")):
+        assert v4(fitted.variant("paper", gone)).summary["reason"].unique().to_list() == [reason]
+
+
+def test_equal_scales_leave_nothing_to_regress() -> None:
+    """Five models with the anchor's scale: the offsets are all 0, and V4 says that y is constant."""
+    cells = {(f"m{i}", "math"): (POOL, along(POOL[OTHER], (2, 4, 8, 8, 16))) for i in range(5)}
+    fitted, _ = views(cohort(cells, {"math": Benchmark("math")}), v4_shuffles=3)
+    assert [log2(fitted.delta(f"m{i}")) for i in range(5)] == pytest.approx([0] * 5, abs=1e-12)
+    assert v4(fitted).summary["reason"].unique().to_list() == ["constant"]
+
+
+def test_reasons_are_known_codes_with_a_sentence() -> None:
+    assert Reason("no_rl").text == REASONS["no_rl"]
+    with pytest.raises(ValueError, match="unknown reason 'no_such'"):
+        Reason("no_such")
