@@ -1,0 +1,383 @@
+"""Errors and their bootstrap draws against cohorts whose questions really are resampled, one draw after the other."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from functools import cache
+from itertools import permutations, product
+from math import erf, pi
+
+import numpy as np
+import pytest
+
+from searchlens.boptr import evaluate as evaluation
+from searchlens.boptr.cohort import Cohort, Surface
+from searchlens.boptr.evaluate import Key, Score, Scores, Task, Variant, evaluate, has_expanded_pool, mismatched
+from searchlens.boptr.options import BoptrOptions
+from searchlens.boptr.rule import Path, Reason, Rule
+from searchlens.boptr.tiers import TIERS, At, Blend, Curve, Prediction, Tier
+from searchlens.boptr.variants import VARIANT_TIERS
+from searchlens.boptr.view import bootstrap_view, sample_view
+from searchlens.simulate import Design, paper_design, simulate
+
+ANCHOR, SMALL, LLAMA = "qwen25_7b", "qwen25_1.5b", "llama31_8b"
+MODELS, BENCHMARKS = (ANCHOR, SMALL, LLAMA), ("math500", "aime", "gpqa")
+DEFAULT, BUDGETS = "topp0.95_t1.0", (1, 2, 4, 8, 16)
+AR = ("temp_0.3", "temp_0.7", "topp0.8_t0.9", "topk20_t0.7", DEFAULT)
+QUESTIONS, DRAWS = 30, 20
+Cell = tuple[str, str]
+OPTIONS = BoptrOptions(draws=DRAWS, reselect=DRAWS, mu_without=(SMALL,))
+PAPER, OWN, WITHOUT = Variant(), Variant("own"), Variant("paper", "without")
+TIER = {tier.key: tier for tier in (*TIERS, *VARIANT_TIERS)}
+RULES = tuple(TIER[key] for key in ("H5", "V3", "A1", "A3", "B0", "cell-fit"))
+TASKS = (Task(PAPER, tuple(TIER.values()), BENCHMARKS), Task(OWN, RULES, BENCHMARKS), Task(WITHOUT, RULES, BENCHMARKS))
+
+
+def design() -> Design:
+    """Three pairs, three regimes, a search policy on the anchor's math; Llama lacks GPQA."""
+    whole = paper_design()
+    return replace(
+        whole,
+        bases={name: whole.bases[name] for name in MODELS},
+        models={name: whole.models[name] for name in MODELS},
+        benchmarks={name: replace(whole.benchmarks[name], questions=QUESTIONS) for name in BENCHMARKS},
+        policies=AR,
+        searches={"math500": {"mcts16_temp_0.7": whole.searches["math500"]["mcts16_temp_0.7"]}},
+        extension={},
+        batches={},
+        missing=frozenset({(LLAMA, "gpqa")}),
+    )
+
+
+def lacking(cohort: Cohort, model: str, benchmark: str, policy: str) -> Cohort:
+    place = cohort.plan.models[model].base, benchmark
+    found = cohort.surfaces[place]
+    points = {point: row for point, row in found.points.items() if point[0] != policy}
+    return Cohort(cohort.plan, {**cohort.surfaces, place: replace(found, points=points)})
+
+
+@cache
+def cohort() -> Cohort:
+    """A policy of the anchor is not sampled on the smaller model's AIME, so that copied paths lose budgets there."""
+    return lacking(simulate(design(), 4), SMALL, "aime", "temp_0.7")
+
+
+@cache
+def scores() -> Scores:
+    return evaluate(cohort(), OPTIONS, TASKS)
+
+
+# ---- a draw of the bootstrap as a study of its own
+
+
+@cache
+def resampled(draw: int) -> Cohort:
+    """The cohort in which every question occurs as often as the draw says; draw 0 is the sample."""
+    weights = bootstrap_view(cohort(), DRAWS, OPTIONS.seed).weights
+
+    def again(surface: Surface, benchmark: str) -> Surface:
+        chosen = [q for q, times in enumerate(weights[benchmark][:, draw]) for _ in range(int(times))]
+        credit = {metric: part[:, chosen] for metric, part in surface.credit.items()}
+        return replace(surface, questions=np.arange(len(chosen), dtype=np.uint32), credit=credit)
+
+    return Cohort(cohort().plan, {key: again(found, key[1]) for key, found in cohort().surfaces.items()})
+
+
+@cache
+def rule(draw: int, variant: Variant) -> Rule:
+    without = (SMALL,) if variant == WITHOUT else ()
+    return Rule(sample_view(resampled(draw)), OPTIONS, variant.exponents, without)
+
+
+def predicted(draw: int, key: Key) -> Prediction:
+    return TIER[key.tier].predict(rule(draw, key.variant), At(key.model, key.benchmark, key.pool))
+
+
+Steps = list[list[tuple[str, int] | None]]
+"""Every path of a prediction: policy and budget at each b, or nothing where it is left out."""
+
+
+def named(fitted: Rule, cell: Cell, prediction: Prediction) -> Steps | Curve:
+    """Paths by the names of their points; a curve as it is."""
+    assert not isinstance(prediction, Reason)
+    base = fitted.view.base(*cell)
+    if isinstance(prediction, Curve) and not isinstance(prediction, Blend):
+        return prediction
+    assert base is not None
+    return [
+        [
+            None if path.skip is not None and path.skip[b, 0] else (base.policies[path.policy[b, 0]], BUDGETS[n])
+            for b, n in enumerate(path.budget[:, 0])
+        ]
+        for path in (prediction.paths if isinstance(prediction, Blend) else [prediction])
+    ]
+
+
+def gaps(there: Cohort, cell: Cell, what: Steps | Curve) -> list[float]:
+    """Predicted minus RL at each budget that counts, in percentage points, question by question."""
+    base, rl = there.base(*cell), there.rl(*cell)
+    assert base is not None and rl is not None
+    found = []
+    for i, b in enumerate(BUDGETS):
+        target = sum(rl.credit["P"][rl.points[DEFAULT, b]].tolist())
+        if isinstance(what, Curve):
+            found.append(100 * (float(what.counts[i, 0]) - target) / QUESTIONS)
+            continue
+        points = [path[i] for path in what]
+        hits = [sum(base.credit["P"][base.points[point]].tolist()) for point in points if point is not None]
+        if hits:
+            found.append(100 * (sum(hits) / len(hits) - target) / QUESTIONS)
+    return found
+
+
+def error(there: Cohort, cell: Cell, what: Steps | Curve) -> float:
+    distances = [abs(gap) for gap in gaps(there, cell, what)]
+    return sum(distances) / len(distances)
+
+
+def cell_of(key: Key) -> Cell:
+    return key.model, key.benchmark
+
+
+@cache
+def chosen(draw: int, key: Key) -> Steps | Curve:
+    """What the draw predicts by itself."""
+    return named(rule(draw, key.variant), cell_of(key), predicted(draw, key))
+
+
+def followed(draw: int, key: Key) -> Steps | Curve:
+    """What the sample's prediction is in a draw: its path stays, a curve follows the data."""
+    path = chosen(0, key)
+    return chosen(draw, key) if isinstance(path, Curve) else path
+
+
+def numbers(*tiers: str) -> Iterator[tuple[Key, Score]]:
+    for key, score in scores().scores.items():
+        if not tiers or key.tier in tiers:
+            yield key, score
+
+
+# ---- what is there
+
+
+def test_every_tier_has_a_number_or_a_reason_in_every_cell() -> None:
+    found = scores()
+    asked = {
+        Key(task.variant, tier.key, pool, model, benchmark)
+        for task in TASKS
+        for tier in task.tiers
+        for pool in tier.pools
+        for model, benchmark in product(MODELS, BENCHMARKS)
+    }
+    assert found.scores.keys() | found.reasons.keys() == asked
+    assert not found.scores.keys() & found.reasons.keys()
+    assert set(found.rules) == {PAPER, OWN, WITHOUT}
+    gone = {found.reasons[key].code for key in asked if (key.model, key.benchmark) == (LLAMA, "gpqa")}
+    assert gone == {"no_base"}
+
+
+def test_full_pool_is_asked_where_there_is_one() -> None:
+    """In the cell itself, or where a copied path comes from: on the anchor's math alone."""
+    assert has_expanded_pool(cohort(), ANCHOR, "math500")
+    assert not has_expanded_pool(cohort(), SMALL, "math500") and not has_expanded_pool(cohort(), ANCHOR, "gpqa")
+    full = {key: reason.code for key, reason in scores().reasons.items() if key.pool == "full"}
+    for tier, cell in product(("H6", "H7", "V1", "ORACLE-1D"), product(MODELS, BENCHMARKS)):
+        code = full.get(Key(PAPER, tier, "full", *cell))
+        expected = {(ANCHOR, "math500"): None, (LLAMA, "gpqa"): "no_base"}.get(cell, "no_expanded_pool")
+        assert code == expected, (tier, cell)
+    assert Key(PAPER, "H3", "full", SMALL, "gpqa") not in full
+    assert {full.get(Key(PAPER, "V2", "full", m, "gpqa")) for m in (ANCHOR, SMALL)} == {"no_expanded_pool"}
+    assert full.get(Key(PAPER, "V2", "full", ANCHOR, "math500")) is None
+
+
+def test_variants_are_rules_with_other_constants() -> None:
+    """mu without a model, and the cohort's own exponents, each with its own number."""
+    found = scores().rules
+    without, whole = found[WITHOUT].mu("math500")[0], found[PAPER].mu("math500")[0]
+    logs = {m: found[PAPER].log_alpha(m, "math500")[0] for m in MODELS}  # type: ignore[index]
+    assert whole == pytest.approx(sum(logs.values()) / 3)
+    assert without == pytest.approx((logs[ANCHOR] + logs[LLAMA]) / 2)
+    assert (found[OWN].exponents, found[PAPER].exponents) == ("own", "paper")
+
+
+# ---- the sample's path in every draw
+
+
+def test_fixed_draws_follow_the_samples_path_question_by_question() -> None:
+    for key, score in numbers():
+        expected = [error(resampled(draw), cell_of(key), followed(draw, key)) for draw in range(DRAWS + 1)]
+        np.testing.assert_allclose(score.fixed, expected, atol=2e-4, err_msg=str(key))
+        assert score.error == pytest.approx(expected[0], abs=2e-4)
+
+
+def test_numbers_cover_skips_curves_and_blends() -> None:
+    """Otherwise the comparisons say little."""
+    kinds = {type(score.prediction) for _, score in numbers()}
+    assert kinds == {Path, Curve, Blend}
+    copied = scores().scores[Key(PAPER, "H3", "ar", SMALL, "aime")]
+    assert isinstance(copied.prediction, Path) and copied.prediction.skip is not None
+    assert 0 < copied.prediction.skip.sum() < 5
+
+
+# ---- paths chosen again
+
+
+def test_reselected_draws_are_studies_of_their_own() -> None:
+    """The rule fitted anew on each resampled cohort, all constants included."""
+    moved = 0
+    for key, score in numbers():
+        if any(isinstance(predicted(draw, key), Reason) for draw in range(DRAWS + 1)):
+            continue
+        expected = [error(resampled(draw), cell_of(key), chosen(draw, key)) for draw in range(DRAWS + 1)]
+        assert score.reselected is not None
+        np.testing.assert_allclose(score.reselected, expected, atol=2e-4, err_msg=str(key))
+        moved += not np.allclose(score.reselected, score.fixed, atol=2e-4)
+    assert moved > len(scores().scores) / 2
+
+
+@pytest.mark.parametrize("chunk", [1, 7, 20, 1000])
+def test_chunks_of_draws_do_not_show(chunk: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(evaluation, "CHUNK", chunk)
+    some = tuple(TIER[key] for key in ("H3", "V2", "V3", "H7", "mean RL", "v7"))
+    task = Task(OWN, some, BENCHMARKS)
+    found = evaluate(cohort(), OPTIONS, [task])
+    monkeypatch.undo()
+    whole = evaluate(cohort(), OPTIONS, [task])
+    assert found.scores.keys() == whole.scores.keys()
+    for key, score in found.scores.items():
+        assert score.error == whole.scores[key].error
+        for name in ("fixed", "reselected", "corrected"):
+            np.testing.assert_allclose(getattr(score, name), getattr(whole.scores[key], name), atol=1e-5)
+
+
+def test_fewer_draws_are_chosen_again_than_drawn() -> None:
+    """``reselect`` draws are the first of the bootstrap; with none there is nothing to show."""
+    task = Task(PAPER, (TIER["V3"], TIER["mean RL"]), BENCHMARKS)
+    some = evaluate(cohort(), replace(OPTIONS, reselect=8), [task])
+    none = evaluate(cohort(), replace(OPTIONS, reselect=0), [task])
+    skipped = evaluate(cohort(), OPTIONS, [replace(task, reselect=False)])
+    for key, score in some.scores.items():
+        whole = scores().scores[key]
+        assert score.reselected is not None and whole.reselected is not None
+        np.testing.assert_allclose(score.reselected, whole.reselected[:9], atol=1e-5)
+        for other in (score, none.scores[key], skipped.scores[key]):
+            np.testing.assert_allclose(other.fixed, whole.fixed, atol=1e-5)
+        assert none.scores[key].reselected is None and skipped.scores[key].reselected is None
+
+
+def test_number_that_a_draw_leaves_undefined_has_no_reselected_draws() -> None:
+    """A copied path whose policy the cell lacks in some draw but not in the sample."""
+    key = Key(PAPER, "V2", "ar", SMALL, "math500")
+    fits = [rule(draw, PAPER).smooth(ANCHOR, "math500") for draw in range(DRAWS + 1)]
+    policies = [AR[fit.policy[0]] for fit in fits if not isinstance(fit, Reason)]
+    other = next(name for name in policies if name != policies[0])
+    task = Task(PAPER, (TIER["V2"],), ("math500",))
+    found = evaluate(lacking(cohort(), SMALL, "math500", other), OPTIONS, [task]).scores[key]
+    whole = scores().scores[key]
+    assert found.reselected is None and whole.reselected is not None
+    np.testing.assert_allclose(found.fixed, whole.fixed, atol=1e-5)
+    np.testing.assert_allclose(found.corrected, corrected(key), atol=2e-4)
+
+
+# ---- corrected errors
+
+
+def corrected(key: Key) -> list[float]:
+    """2 |d| - E|d + noise| at each budget, in every draw; noise is normal, its error that of the signed gaps."""
+    signed = np.array([gaps(resampled(draw), cell_of(key), followed(draw, key)) for draw in range(DRAWS + 1)])
+    spread = signed[1:].std(axis=0, ddof=1)
+    found = []
+    for row in signed:
+        sizes = []
+        for gap, s in zip(np.abs(row), spread, strict=True):
+            folded = s * (2 / pi) ** 0.5 * np.exp(-(gap**2) / (2 * s**2)) + gap * erf(gap / (s * 2**0.5)) if s else gap
+            sizes.append(2 * gap - folded)
+        found.append(float(np.mean(sizes)))
+    return found
+
+
+@cache
+def without_choice() -> Scores:
+    return evaluate(cohort(), replace(OPTIONS, reselect=0), TASKS)
+
+
+def test_corrected_error_without_choosing_again_is_that_of_absolute_values() -> None:
+    for key, score in without_choice().scores.items():
+        np.testing.assert_allclose(score.corrected, corrected(key), atol=5e-4, err_msg=str(key))
+
+
+def test_corrected_error_adds_what_choosing_hid() -> None:
+    """The error, plus how much worse each draw's path is in the sample than in the draw it was chosen on."""
+    tried = 0
+    for key, score in numbers("H6", "H7", "V3", "V2", "cell-fit", "H3", "v7", "H2"):
+        draws = [predicted(draw, key) for draw in range(1, DRAWS + 1)]
+        if any(isinstance(found, Reason) for found in draws):
+            continue
+        paths = [chosen(draw, key) for draw in range(1, DRAWS + 1)]
+        assert not any(isinstance(path, Curve) for path in paths)
+        optimism = [
+            error(cohort(), cell_of(key), path) - error(resampled(draw), cell_of(key), path)
+            for draw, path in enumerate(paths, start=1)
+        ]
+        assert score.corrected[0] == pytest.approx(score.error + sum(optimism) / DRAWS, abs=5e-4), key
+        plain = np.array(corrected(key))
+        np.testing.assert_allclose(score.corrected - score.corrected[0], plain - plain[0], atol=1e-3)
+        tried += 1
+    assert tried > 50
+
+
+def test_curves_choose_nothing() -> None:
+    """Rows without a path keep the correction for absolute values."""
+    for key, score in numbers("mean RL", "Base+gain"):
+        np.testing.assert_allclose(score.corrected, corrected(key), atol=5e-4)
+
+
+# ---- the mismatched null
+
+
+def exchanged(given: Cohort, models: tuple[str, ...], order: tuple[str, ...]) -> Cohort:
+    """Base of the models in turn beside the RL of ``order``."""
+    surfaces = dict(given.surfaces)
+    for (model, other), benchmark in product(zip(models, order, strict=True), given.plan.benchmarks):
+        surfaces[f"{model}-rl", benchmark] = given.surfaces[f"{other}-rl", benchmark]
+    return Cohort(given.plan, surfaces)
+
+
+def mean_error(there: Cohort, tier: Tier, models: tuple[str, ...], variant: Variant) -> float:
+    """Over the models' cells, with a rule fitted on this cohort."""
+    fitted = Rule(sample_view(there), OPTIONS, variant.exponents)
+    found = [(cell, tier.predict(fitted, At(*cell))) for cell in product(models, there.plan.benchmarks)]
+    errors = [error(there, cell, named(fitted, cell, given)) for cell, given in found if not isinstance(given, Reason)]
+    return sum(errors) / len(errors)
+
+
+def everywhere() -> Cohort:
+    """The benchmarks on which all models were sampled."""
+    plan = cohort().plan
+    kept = {name: plan.benchmarks[name] for name in ("math500", "aime")}
+    surfaces = {key: found for key, found in cohort().surfaces.items() if key[1] in kept}
+    return Cohort(replace(plan, benchmarks=kept), surfaces)
+
+
+@pytest.mark.parametrize("variant", [PAPER, OWN], ids=["paper", "own"])
+@pytest.mark.parametrize("kept", [MODELS, (ANCHOR, SMALL)], ids=["all-models", "a-cell-missing"])
+def test_null_is_the_study_of_every_re_pairing(variant: Variant, kept: tuple[str, ...]) -> None:
+    """All orders of the RL sides, each with a rule of its own; a model with a cell missing keeps its RL and counts
+    in the rule alone."""
+    given = everywhere() if kept == MODELS else cohort()
+    rows = [TIER[key] for key in ("H2", "H5", "H7", "V3", "A1", "B0", "cell-fit", "mean RL", "Base+gain", "v7")]
+    partners, means = mismatched(given, OPTIONS, Task(variant, tuple(rows), tuple(given.plan.benchmarks)))
+    assert partners == kept
+    assert list(means) == [tier.key for tier in rows]
+    for tier in rows:
+        expected = [mean_error(exchanged(given, kept, order), tier, kept, variant) for order in permutations(kept)]
+        np.testing.assert_allclose(means[tier.key], expected, atol=2e-4, err_msg=tier.key)
+        # The mean RL curve knows nothing of Base: whom it belongs to makes no difference.
+        assert (len(set(np.round(expected, 6))) > 1) == (tier.key != "mean RL")
+
+
+def test_one_pair_has_nothing_to_exchange() -> None:
+    plan = cohort().plan
+    alone = Cohort(replace(plan, models={ANCHOR: plan.models[ANCHOR]}), cohort().surfaces)
+    assert mismatched(alone, OPTIONS, Task(PAPER, RULES, BENCHMARKS)) == ((ANCHOR,), {})
