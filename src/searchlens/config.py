@@ -132,9 +132,10 @@ class PolicySpec(Strict):
 
     local: dict[str, float | int] = {}
     controller: str | dict[str, Any] = "autoregressive"
-    evaluator: str | dict[str, Any] = "mean_logprob"
-    transition: str | dict[str, Any] = "append"
-    scheduler: str | dict[str, Any] = "independent"
+    evaluator: str | dict[str, Any] | None = None
+    """Null, here and below: the controller's own."""
+    transition: str | dict[str, Any] | None = None
+    scheduler: str | dict[str, Any] | None = None
 
 
 class Landscape(Strict):

@@ -29,7 +29,8 @@ from searchlens.errors import InputError
 from searchlens.grid import Generation, Grid, Pool
 from searchlens.progress import Progress
 from searchlens.search.autoregressive import autoregressive
-from searchlens.search.driver import Candidate, Failure, run
+from searchlens.search.driver import Failure, run
+from searchlens.search.task import Candidate
 from searchlens.store import fingerprint, gaps, shards_of
 
 log = logging.getLogger(__name__)

@@ -18,12 +18,13 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields
 from typing import Any
 
+from searchlens.components import CONTROLLERS, EVALUATORS, SCHEDULERS, TRANSITIONS, Value, resolve
 from searchlens.engines.base import Sampling
 from searchlens.errors import InputError
 
 FILTERS = {"minp": "min_p", "typical": "typical_p", "topk": "top_k", "topp": "top_p"}
 PENALTIES = {"rep": "repetition_penalty", "freq": "frequency_penalty", "pres": "presence_penalty"}
-FAMILIES = ("greedy", "temperature", "top-p", "top-k", "min-p", "typical", "mixed", "penalty")
+FAMILIES = ("greedy", "temperature", "top-p", "top-k", "min-p", "typical", "mixed", "penalty", "search")
 _FAMILY_OF_FILTER = {"min_p": "min-p", "typical_p": "typical", "top_k": "top-k", "top_p": "top-p"}
 _PART = re.compile(r"(?P<key>[a-z]+)(?P<value>-?\d+(?:\.\d+)?)")
 _NEUTRAL = Sampling(temperature=1.0)
@@ -55,7 +56,8 @@ class Policy:
     local : Sampling
         Local policy: how one token is drawn.
     controller, evaluator, transition, scheduler : Part
-        The autoregressive defaults append one token at a time and spend the budget on independent samples.
+        The autoregressive defaults append one token at a time and spend the budget on independent samples. What there
+        is to compose: ``searchlens.components``.
     """
 
     local: Sampling
@@ -70,8 +72,20 @@ class Policy:
         return (self.local, self.controller, self.evaluator, self.transition, self.scheduler)
 
     @property
+    def parameters(self) -> dict[str, Value]:
+        """Every parameter of controller, transition and scheduler by its own name."""
+        return dict([*self.controller.parameters, *self.transition.parameters, *self.scheduler.parameters])
+
+    @property
+    def width(self) -> int:
+        """Candidates of one run; more than one are no independent draws."""
+        return CONTROLLERS[self.controller.name].width(self.parameters)
+
+    @property
     def family(self) -> str:
-        """One of ``FAMILIES``: by the only filter in use, whatever the temperature."""
+        """One of ``FAMILIES``: by the controller, or else the only filter in use, whatever the temperature."""
+        if self.controller.name != "autoregressive":
+            return "search"
         if self.local.temperature == 0:
             return "greedy"
         if any(getattr(self.local, key) != getattr(_NEUTRAL, key) for key in PENALTIES.values()):
@@ -201,8 +215,8 @@ def from_spec(name: str, spec: Mapping[str, Any] | None) -> Policy:
     _refuse_unknown(name, spec, known)
     local = spec.get("local", {"temperature": 1.0})
     _refuse_unknown(f"{name}.local", local, {f.name for f in fields(Sampling)})
-    parts = {key: _part(spec[key]) for key in known - {"local"} if key in spec}
-    policy = Policy(check_sampling(Sampling(**{"temperature": 1.0, **local}), name), **parts)
+    policy = Policy(check_sampling(Sampling(**{"temperature": 1.0, **local}), name), **_parts(name, spec))
+    _check_parts(name, policy)
     try:
         spelled = parse(name)
     except InputError:
@@ -214,10 +228,47 @@ def from_spec(name: str, spec: Mapping[str, Any] | None) -> Policy:
     return policy
 
 
-def _part(spec: str | Mapping[str, Any]) -> Part:
-    if isinstance(spec, str):
-        return Part(spec)
-    return Part(spec["name"], tuple(sorted((k, v) for k, v in spec.items() if k != "name")))
+_KINDS = {
+    "evaluator": EVALUATORS,
+    "transition": TRANSITIONS,
+    "scheduler": SCHEDULERS,
+}
+
+
+def _parts(where: str, spec: Mapping[str, Any]) -> dict[str, Part]:
+    """The four parts beside the local policy; what is not given is the controller's own."""
+    controller = _part(where, "controller", spec.get("controller") or "autoregressive", CONTROLLERS)
+    kind = CONTROLLERS[controller.name]
+    choices = {"evaluator": kind.evaluators, "transition": kind.transitions, "scheduler": kind.schedulers}
+    parts = {"controller": controller}
+    for role, allowed in choices.items():
+        parts[role] = _part(where, role, spec.get(role) or allowed[0], _KINDS[role])
+        if parts[role].name not in allowed:
+            raise InputError(
+                f"policy {where!r}: {role} {parts[role].name} does not go with controller {controller.name}; "
+                f"allowed: {', '.join(allowed)}"
+            )
+    return parts
+
+
+def _part(where: str, role: str, spec: str | Mapping[str, Any], kinds: Mapping[str, Any]) -> Part:
+    given = {"name": spec} if isinstance(spec, str) else dict(spec)
+    if "name" not in given:
+        raise InputError(f"policy {where!r}: {role} has no name; allowed: {', '.join(kinds)}")
+    name = given.pop("name")
+    return Part(name, tuple(sorted(resolve(f"policy {where!r}: {role}", name, kinds, given).items())))
+
+
+def _check_parts(where: str, policy: Policy) -> None:
+    """Refuse what every part allows but their sum does not."""
+    name, greedy = policy.controller.name, policy.local.temperature == 0
+    if greedy and name in ("power", "mcts", "thought_tree", "step_beam"):
+        raise InputError(
+            f"policy {where!r}: controller {name} needs draws that differ, but the temperature is 0",
+            "give local.temperature above 0",
+        )
+    if policy.evaluator.name == "verifier" and not dict(policy.evaluator.parameters)["url"]:
+        raise InputError(f"policy {where!r}: evaluator verifier has no url")
 
 
 def _refuse_unknown(where: str, given: Mapping[str, Any], known: set[str]) -> None:

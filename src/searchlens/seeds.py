@@ -42,6 +42,24 @@ def sample_seed(generation_id: str, question_id: str, sample: int) -> int:
     return int.from_bytes(_digest((generation_id, question_id, sample))[:8], "big") >> 1
 
 
+def child(seed: int, *key: str | int) -> int:
+    """Return the seed of one request of a controller.
+
+    Parameters
+    ----------
+    seed : int
+        Of the sample or run.
+    *key : str or int
+        Where in the search the request stands (block and step, path in the tree), never when it was made.
+
+    Returns
+    -------
+    int
+        In [0, 2**63).
+    """
+    return int.from_bytes(_digest((seed, *key))[:8], "big") >> 1
+
+
 def generator(*key: str | int) -> np.random.Generator:
     """Return a generator for everything random that is not a token: cut points, permutations, bootstrap draws.
 

@@ -63,12 +63,12 @@ class Sampling:
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """One sample to draw.
+    """One continuation to draw.
 
     Attributes
     ----------
     prompt : tuple of int
-        Token ids, at least one; the engine adds nothing (no BOS, no template).
+        Token ids, at least one; the engine adds nothing (no BOS, no template). Requests with equal prompts share it.
     sampling : Sampling
         How to draw.
     seed : int
@@ -77,6 +77,15 @@ class Request:
         Most tokens to generate, >= 1.
     stop_ids : tuple of int
         Generation ends after one of these; it is the last token returned.
+    prefix : tuple of int
+        Token ids between prompt and continuation that were generated before: the model sees them, penalties count them
+        as generated, none is returned. The draws begin anew: they depend on ``seed`` and the place in the continuation.
+    measures : bool
+        Whether entropy and certainty of the raw distribution are wanted.
+    top : int
+        How many of the most likely tokens are wanted at every position; 0 wants none.
+    priority : int
+        A lower one is admitted first; equal ones in the order of arrival.
     """
 
     prompt: tuple[int, ...]
@@ -84,6 +93,10 @@ class Request:
     seed: int
     max_tokens: int
     stop_ids: tuple[int, ...]
+    prefix: tuple[int, ...] = ()
+    measures: bool = False
+    top: int = 0
+    priority: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,12 +113,26 @@ class Completion:
         Natural log q(token) under the distribution that was sampled from; 0 for greedy.
     finish : {"stop", "length"}
         Whether a stop token ended it or ``max_tokens`` did.
+    entropies, certainties : float32 array, shape (n,), or None
+        Where ``measures`` were asked for, of the raw distribution p over the V token ids that can be drawn: its entropy
+        in nats, and the divergence of the uniform distribution from it, ``-mean_v log(V p(v))``, in nats
+        (self-certainty, Kang et al. 2025).
+    top_tokens : int32 array, shape (n, top), or None
+    top_logprobs : float32 array, shape (n, top), or None
+        The most likely tokens of the raw distribution, most likely first, and their natural log p; ties by token id.
+    reused : int
+        Tokens of prompt and prefix that were not computed again for this request.
     """
 
     tokens: npt.NDArray[np.int32]
     logprobs: npt.NDArray[np.float32]
     sampling_logprobs: npt.NDArray[np.float32]
     finish: FinishReason
+    entropies: npt.NDArray[np.float32] | None = None
+    certainties: npt.NDArray[np.float32] | None = None
+    top_tokens: npt.NDArray[np.int32] | None = None
+    top_logprobs: npt.NDArray[np.float32] | None = None
+    reused: int = 0
 
 
 class Engine(Protocol):
@@ -119,8 +146,12 @@ class Engine(Protocol):
     vocab_size: int
     max_model_len: int
 
+    def clear(self) -> None:
+        """Forget what was kept of earlier requests; only while idle. What follows depends on later requests alone."""
+        ...
+
     def add(self, request_id: int, request: Request) -> None:
-        """Queue a request. Raises InputError when prompt + max_tokens exceed ``max_model_len``."""
+        """Queue a request. Raises InputError when prompt, prefix and max_tokens exceed ``max_model_len``."""
         ...
 
     def step(self) -> list[tuple[int, Completion]]:
@@ -147,6 +178,7 @@ def complete(engine: Engine, requests: Iterable[Request]) -> Iterator[tuple[int,
         In order of completion, each position once.
     """
     waiting = 0
+    engine.clear()
     for position, request in enumerate(requests):
         engine.add(position, request)
         waiting += 1

@@ -202,6 +202,9 @@ class TransformersEngine:
         self._prefill_tokens = _CPU_PREFILL if on_cpu else _CUDA_PREFILL
         self._reset()
 
+    def clear(self) -> None:
+        """Forget what was kept of earlier requests; there is nothing to forget."""
+
     def add(self, request_id: int, request: Request) -> None:
         """Queue a request.
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from searchlens.engines.base import Request
-from searchlens.search.driver import Candidate, Controller
+from searchlens.search.task import Candidate, Controller
 
 
 def autoregressive(request: Request) -> Controller:

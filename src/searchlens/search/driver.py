@@ -1,42 +1,14 @@
-"""The driver: many controllers alive at once on one continuously batched engine, without barriers.
-
-A controller is a generator without I/O. It yields a list of requests, receives their completions in the same order, and
-returns its candidates; it knows neither engine nor clock, so a test can script the completions.
-"""
+"""The driver: many controllers alive at once on one continuously batched engine, without barriers."""
 
 from __future__ import annotations
 
-from collections.abc import Generator, Hashable, Iterable, Iterator
+from collections.abc import Hashable, Iterable, Iterator
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 
-from searchlens.engines.base import Completion, Engine, FinishReason, Request
+from searchlens.engines.base import Completion, Engine, Request
 from searchlens.errors import InputError
-
-if TYPE_CHECKING:
-    import numpy as np
-    import numpy.typing as npt
-
-
-@dataclass(frozen=True, slots=True)
-class Candidate:
-    """One complete answer that a controller returned.
-
-    Attributes
-    ----------
-    tokens : int32 array, shape (n,)
-    logprobs, sampling_logprobs : float32 array, shape (n,)
-        As in ``Completion``.
-    finish : {"stop", "length"}
-    score : float
-        What the evaluator says of it; higher is better.
-    """
-
-    tokens: npt.NDArray[np.int32]
-    logprobs: npt.NDArray[np.float32]
-    sampling_logprobs: npt.NDArray[np.float32]
-    finish: FinishReason
-    score: float
+from searchlens.search.task import Ask, Candidate, Controller
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +24,6 @@ class Failure:
     reason: str
 
 
-Controller = Generator[list[Request], list[Completion], list[Candidate]]
 Outcome = list[Candidate] | Failure
 Key = TypeVar("Key", bound=Hashable)
 
@@ -127,9 +98,11 @@ class _Driver:
             return
         self._submit(live, requests)
 
-    def _submit(self, live: _Live, requests: list[Request]) -> None:
-        live.waiting, live.received = len(requests), [None] * len(requests)
-        for place, request in enumerate(requests):
+    def _submit(self, live: _Live, asks: list[Ask]) -> None:
+        live.waiting, live.received = len(asks), [None] * len(asks)
+        for place, request in enumerate(asks):
+            if not isinstance(request, Request):
+                raise NotImplementedError
             self.owners[self._next_id] = live, place
             self.engine.add(self._next_id, request)
             self._next_id += 1
