@@ -375,7 +375,16 @@ def test_where_nothing_matters_the_regime_decides() -> None:
         found = fit_locked(P, R, grid, "interpolated", tenth / 10)
         assert (*triple(found, 0), found.policy[0], found.error[0]) == (20, tenth, 0, 0)
     between_two = fit_locked(P, R, grid, "interpolated", 0.65)
-    assert triple(between_two, 0) == (20, 6)
+    assert between_two.alpha.shape == (1,) and triple(between_two, 0) == (20, 6)
+
+
+def test_pool_order_comes_before_the_smaller_exponent() -> None:
+    """At alpha 1 both exponents give 1/2/2 and both policies miss by 40. Between budgets the first misses by 36 and 30
+    at .5 and .7, the second by 30 and 42.8: two equals, as far from .6, and the first policy's is the larger exponent.
+    """
+    P, R = np.array([[48, 56, 37], [56, 28, 0]])[:, :, None], np.full((3, 1), 40)
+    found = fit_locked(*as_float(P, R), lattice((1.0,), (0.5, 0.7), 3), "interpolated", 0.6)
+    assert (*triple(found, 0), found.policy[0], found.error[0]) == (0, 7, 0, pytest.approx(40 / 3))
 
 
 # ---- planted laws

@@ -308,6 +308,32 @@ def test_new_models_move_nothing() -> None:
         assert log2(before.delta("n")) != log2(after.delta("n"))
 
 
+def test_what_was_asked_before_does_not_matter() -> None:
+    """One rule that has answered for every cell gives what a new rule gives for each alone."""
+    view = sample_view(scattered(4))
+    asked, path = Rule(view), []
+    for fresh in (False, True):
+        for model, benchmark, scale in product("mb", ("math", "extra", "gpqa"), (0.0, 1.0, 2.0)):
+            found = (Rule(view) if fresh else asked).path(model, benchmark, np.array([scale]))
+            assert isinstance(found, Path)
+            path.append((found.policy.tolist(), found.budget.tolist()))
+    half = len(path) // 2
+    assert path[:half] == path[half:]
+    assert len({str(policy) for policy, _ in path}) > 1
+
+
+def test_policies_are_positions_in_the_whole_cell() -> None:
+    """With a controller at the head of the pool, which the full pool may lock and the AR pool may not."""
+    pool = {"beam_4": (12, 21, 30, 39, 48), **POOL}
+    for head, name in (("beam_4", "full"), (OTHER, "ar")):
+        fitted = rule(cohort({("m", "math"): (pool, along(pool[head], PLANTED["m"]["math"]))}, {"math": STUDY["math"]}))
+        found = {which: fitted.smooth("m", "math", which) for which in ("ar", "full")}  # type: ignore[arg-type]
+        names = {which: tuple(pool)[fit.policy[0]] for which, fit in found.items() if not isinstance(fit, Reason)}
+        assert names[name] == head and names["ar"] == OTHER
+        scale = fitted.scale("m", "math", 0.6)
+        assert not isinstance(scale, Reason) and tuple(pool)[scale.policy[0]] == OTHER
+
+
 def test_variants_with_other_exponents_are_rules_of_their_own() -> None:
     """What one has computed must not be served to the other."""
     view = sample_view(scattered(2))
