@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Sequence
 
 import numpy as np
 import pytest
@@ -11,7 +10,8 @@ import pytest
 from searchlens.engines.base import Completion, Request, Sampling
 from searchlens.errors import InputError
 from searchlens.search.autoregressive import autoregressive
-from searchlens.search.driver import Candidate, Controller, Failure, run
+from searchlens.search.driver import Failure, Limits, Outcome, Result, Usage, run
+from searchlens.search.task import Call, Candidate, Controller
 
 
 def request(*prompt: int) -> Request:
@@ -37,6 +37,9 @@ class Echo:
     def __init__(self) -> None:
         self.queue: deque[tuple[int, Request]] = deque()
         self.most = 0
+
+    def clear(self) -> None:
+        assert not self.queue
 
     def add(self, request_id: int, request: Request) -> None:
         if request.prompt == (13,):
@@ -66,16 +69,16 @@ def fan(start: int, width: int) -> Controller:
     return [candidate(*one.tokens.tolist()) for one in done]
 
 
-def tokens(outcome: Sequence[Candidate] | Failure) -> list[list[int]]:
-    assert not isinstance(outcome, Failure)
-    return [one.tokens.tolist() for one in outcome]
+def tokens(outcome: Outcome) -> list[list[int]]:
+    assert isinstance(outcome, Result)
+    return [one.tokens.tolist() for one in outcome.candidates]
 
 
 def test_autoregressive() -> None:
     ((key, outcome),) = run([("only", autoregressive(request(4, 5)))], Echo())
     assert key == "only"
-    assert not isinstance(outcome, Failure)
-    (one,) = outcome
+    assert isinstance(outcome, Result)
+    (one,) = outcome.candidates
     assert (one.tokens.tolist(), one.finish, one.score) == ([4, 5], "stop", -0.5)
 
 
@@ -108,7 +111,7 @@ def test_a_failing_controller_fails_alone() -> None:
         yield []
 
     outcomes = dict(run([(0, chain(20, 3)), (1, failing()), (2, failing_at_once()), (3, chain(30, 2))], Echo()))
-    assert outcomes[1] == Failure("ValueError: no such branch")
+    assert outcomes[1] == Failure("ValueError: no such branch", Usage(1, 1, 1, 0))
     assert outcomes[2] == Failure("RuntimeError: early")
     assert tokens(outcomes[0]) == [[20, 21, 22]]
     assert tokens(outcomes[3]) == [[30, 31]]
@@ -125,5 +128,89 @@ def test_asking_for_nothing_and_returning_nothing() -> None:
         assert (yield []) == []
         return []
 
-    assert list(run([(0, idle())], Echo())) == [(0, [])]
+    assert list(run([(0, idle())], Echo())) == [(0, Result([], Usage()))]
     assert list(run([], Echo())) == []
+
+
+def test_no_more_controllers_live_than_asked_for() -> None:
+    """Memory is bounded: the next one is made only when another has ended."""
+    alive, most = set(), [0]
+
+    def counted(i: int) -> Controller:
+        alive.add(i)
+        most[0] = max(most[0], len(alive))
+        found = yield from chain(20 + i, 2)
+        alive.remove(i)
+        return found
+
+    outcomes = dict(run(((i, counted(i)) for i in range(10)), Echo(), live=3))
+    assert most == [3] and sorted(outcomes) == list(range(10))
+
+
+def test_new_requests_are_held_until_a_group_has_gathered() -> None:
+    class Waves(Echo):
+        """Finishes one request per step and notes how many arrive together."""
+
+        def __init__(self) -> None:
+            super().__init__()
+            self.arrivals: list[int] = []
+            self.new = 0
+
+        def add(self, request_id: int, request: Request) -> None:
+            super().add(request_id, request)
+            self.new += 1
+
+        def step(self) -> list[tuple[int, Completion]]:
+            self.arrivals.append(self.new)
+            self.new = 0
+            return super().step()
+
+    engine = Waves()
+    assert len(list(run([(i, chain(20, 3)) for i in range(8)], engine, group=4))) == 8
+    assert [n for n in engine.arrivals if n][:3] == [8, 4, 4]
+
+
+def test_what_a_controller_cost() -> None:
+    ((_, outcome),) = run([(0, chain(20, 3))], Echo())
+    assert outcome.usage == Usage(requests=3, generated=3, prefilled=3, reused=0)
+
+
+def test_calls_run_outside_and_come_back_in_their_place() -> None:
+    def mixed() -> Controller:
+        said, done = yield [Call(lambda: "seven"), request(7)]
+        assert said == "seven"
+        return [candidate(*done.tokens.tolist())]
+
+    def broken() -> Controller:
+        yield [Call(lambda: 1 // 0)]
+        return []
+
+    outcomes = dict(run([("mixed", mixed()), ("broken", broken())], Echo()))
+    assert tokens(outcomes["mixed"]) == [[7]]
+    assert isinstance(outcomes["broken"], Failure) and "ZeroDivisionError" in outcomes["broken"].reason
+
+
+def test_an_endless_controller_is_ended() -> None:
+    def endless() -> Controller:
+        while True:
+            yield [request(1)]
+
+    outcomes = dict(run([(0, endless()), (1, chain(20, 2))], Echo(), limits=Limits(requests=50)))
+    assert outcomes[0] == Failure("RuntimeError: it has asked for 51 requests; the limit is 50", Usage(50, 50, 50, 0))
+    assert tokens(outcomes[1]) == [[20, 21]]
+    outcomes = dict(run([(0, endless())], Echo(), limits=Limits(generated=9)))
+    assert "10 tokens were generated for it" in outcomes[0].reason  # type: ignore[union-attr]
+
+
+def test_earlier_controllers_have_priority() -> None:
+    """A straggler's next request goes before those of controllers that started later."""
+    seen: list[tuple[int, int]] = []
+
+    class Noting(Echo):
+        def add(self, request_id: int, request: Request) -> None:
+            seen.append((request.prompt[0], request.priority))
+            super().add(request_id, request)
+
+    list(run([(0, chain(20, 2)), (1, chain(40, 2))], Noting()))
+    first, second = dict(seen)[20], dict(seen)[40]
+    assert first < second and dict(seen)[21] == first

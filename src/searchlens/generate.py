@@ -214,7 +214,7 @@ def sample_chunk(job: Job, chunk: Chunk, done: Callable[[int], None]) -> pl.Data
             raise RuntimeError(
                 f"{job.pool.benchmark} question {job.questions[key[0]].id}, sample {key[1]}: {outcome.reason}"
             )
-        found[key] = outcome[0]
+        found[key] = outcome.candidates[0]
         done(1)
     keys = sorted(found)
     picked = [found[key] for key in keys]

@@ -1,56 +1,139 @@
-"""The driver: many controllers alive at once on one continuously batched engine, without barriers."""
+"""The driver: thousands of controllers alive at once on one continuously batched engine, without barriers.
+
+Whichever controller has all it asked for goes on at once. New requests may be held until some have gathered
+(``group``), since an engine whose every step mixes prompts with decoding is slower than one that mostly decodes.
+Controllers started earlier have priority, so that stragglers do not finish alone.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Iterator
-from dataclasses import dataclass, field
-from typing import TypeVar
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from dataclasses import dataclass, field, replace
+from typing import Any, TypeVar
 
 from searchlens.engines.base import Completion, Engine, Request
 from searchlens.errors import InputError
-from searchlens.search.task import Ask, Candidate, Controller
+from searchlens.search.task import Ask, Call, Candidate, Controller
+
+_CALLS_AT_ONCE = 16
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What one controller may ask for before it is taken to be endless.
+
+    Attributes
+    ----------
+    requests, generated : int
+        Requests in all, and tokens generated in all.
+    """
+
+    requests: int = 20_000
+    generated: int = 2_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """What one controller has cost.
+
+    Attributes
+    ----------
+    requests : int
+    generated : int
+        Tokens that the engine drew for it, returned or not.
+    prefilled, reused : int
+        Tokens of prompts and prefixes that were computed for it, and that were not computed again.
+    """
+
+    requests: int = 0
+    generated: int = 0
+    prefilled: int = 0
+    reused: int = 0
+
+    def __add__(self, other: Usage) -> Usage:
+        return Usage(
+            self.requests + other.requests,
+            self.generated + other.generated,
+            self.prefilled + other.prefilled,
+            self.reused + other.reused,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """A controller that came to its end.
+
+    Attributes
+    ----------
+    candidates : list of Candidate
+        The best first.
+    usage : Usage
+    """
+
+    candidates: list[Candidate]
+    usage: Usage
 
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """A controller that raised; the run goes on without its sample.
+    """A controller that raised, or asked for too much; the run goes on without its sample.
 
     Attributes
     ----------
     reason : str
         Type and message of the exception.
+    usage : Usage
+        Until then.
     """
 
     reason: str
+    usage: Usage = Usage()
 
 
-Outcome = list[Candidate] | Failure
+Outcome = Result | Failure
 Key = TypeVar("Key", bound=Hashable)
 
 
 @dataclass(slots=True)
 class _Live:
-    """A controller that waits for completions."""
+    """A controller that waits for what it asked for."""
 
     key: Hashable
     controller: Controller
+    order: int
     waiting: int = 0
-    received: list[Completion | None] = field(default_factory=list)
+    received: list[Any] = field(default_factory=list)
+    usage: Usage = Usage()
 
 
-def run(controllers: Iterable[tuple[Key, Controller]], engine: Engine) -> Iterator[tuple[Key, Outcome]]:
+def run(
+    controllers: Iterable[tuple[Key, Controller]],
+    engine: Engine,
+    *,
+    live: int = 4096,
+    group: int = 1,
+    limits: Limits = Limits(),
+) -> Iterator[tuple[Key, Outcome]]:
     """Drive all controllers to their end.
 
     Parameters
     ----------
     controllers : iterable of (key, controller)
-        All are started before the engine's first step, so that it sees the whole queue.
+        Taken from it only as others end, so that memory is bounded however many there are.
     engine : Engine
-        Must be idle.
+        Must be idle; what it kept of earlier requests is forgotten first, so that batches, and with them the last
+        digits of a result, depend on these controllers alone.
+    live : int
+        Most controllers alive at once, >= 1.
+    group : int
+        New requests are held until so many have gathered or the engine has nothing else to do; 1 holds none.
+    limits : Limits
+        Of each controller.
 
     Yields
     ------
-    tuple of (key, list of Candidate or Failure)
+    tuple of (key, Result or Failure)
         In order of completion, each key once.
 
     Raises
@@ -58,51 +141,117 @@ def run(controllers: Iterable[tuple[Key, Controller]], engine: Engine) -> Iterat
     InputError
         The engine refuses a request.
     """
-    driver = _Driver(engine)
-    for key, controller in controllers:
-        yield from driver.resume(_Live(key, controller), None)  # type: ignore[misc]
-    while driver.owners:
-        for request_id, completion in engine.step():
-            yield from driver.deliver(request_id, completion)  # type: ignore[misc]
+    engine.clear()
+    source = iter(controllers)
+    with ThreadPoolExecutor(_CALLS_AT_ONCE) as pool:
+        driver = _Driver(engine, pool, group, limits)
+        exhausted = False
+        while driver.alive or not exhausted:
+            while driver.alive < live and not exhausted:
+                started = next(source, None)
+                exhausted = started is None
+                if started is not None:
+                    yield from driver.start(*started)  # type: ignore[misc]
+            yield from driver.advance()  # type: ignore[misc]
 
 
 class _Driver:
-    """Which request belongs to which controller."""
+    """Which ask belongs to which controller."""
 
-    def __init__(self, engine: Engine) -> None:
-        self.engine = engine
-        self.owners: dict[int, tuple[_Live, int]] = {}
+    def __init__(self, engine: Engine, pool: ThreadPoolExecutor, group: int, limits: Limits) -> None:
+        self.engine, self.pool, self.group, self.limits = engine, pool, group, limits
+        self.alive = 0
+        self._started = 0
         self._next_id = 0
+        self._held: list[tuple[int, Request]] = []
+        self._asked: dict[int, tuple[_Live, int, Request]] = {}
+        self._called: dict[Future[Any], tuple[_Live, int]] = {}
 
-    def deliver(self, request_id: int, completion: Completion) -> Iterator[tuple[Hashable, Outcome]]:
-        """Hand a completion to its controller; resume it once it has all it asked for."""
-        live, place = self.owners.pop(request_id)
-        live.received[place] = completion
-        live.waiting -= 1
-        if not live.waiting:
-            yield from self.resume(live, [done for done in live.received if done is not None])
+    def start(self, key: Hashable, controller: Controller) -> Iterator[tuple[Hashable, Outcome]]:
+        """Let a controller ask for the first time."""
+        self.alive += 1
+        self._started += 1
+        yield from self._resume(_Live(key, controller, self._started), None)
 
-    def resume(self, live: _Live, received: list[Completion] | None) -> Iterator[tuple[Hashable, Outcome]]:
+    def advance(self) -> Iterator[tuple[Hashable, Outcome]]:
+        """Let the engine and the calls go on until something has finished, and hand it out."""
+        running = len(self._asked) - len(self._held)
+        if self._held and (len(self._held) >= self.group or not running):
+            for request_id, request in self._held:
+                self.engine.add(request_id, request)
+            self._held, running = [], len(self._asked)
+        if running:
+            for request_id, completion in self.engine.step():
+                owner, place, request = self._asked.pop(request_id)
+                owner.usage += _cost(request, completion)
+                yield from self._deliver(owner, place, completion)
+        elif self._called:
+            wait(self._called, return_when=FIRST_COMPLETED)
+        for future in [one for one in self._called if one.done()]:
+            yield from self._return(future)
+
+    def _return(self, future: Future[Any]) -> Iterator[tuple[Hashable, Outcome]]:
+        owner, place = self._called.pop(future)
+        error = future.exception()
+        if error is None:
+            yield from self._deliver(owner, place, future.result())
+        else:
+            yield from self._deliver(owner, place, error)
+
+    def _deliver(self, owner: _Live, place: int, what: Any) -> Iterator[tuple[Hashable, Outcome]]:
+        """Hand a result to its controller; resume it once it has all it asked for."""
+        owner.received[place] = what
+        owner.waiting -= 1
+        if not owner.waiting:
+            yield from self._resume(owner, owner.received)
+
+    def _resume(self, owner: _Live, received: list[Any] | None) -> Iterator[tuple[Hashable, Outcome]]:
         """Let a controller go on until it asks for something, returns or fails."""
         try:
-            requests = next(live.controller) if received is None else live.controller.send(received)
-            while not requests:
-                requests = live.controller.send([])
+            asks = self._go_on(owner.controller, received)
+            while not asks:
+                asks = owner.controller.send([])
+            self._check(owner, asks)
         except StopIteration as end:
-            yield live.key, end.value
+            self.alive -= 1
+            yield owner.key, Result(end.value, owner.usage)
             return
         except InputError:
             raise
         except Exception as error:
-            yield live.key, Failure(f"{type(error).__name__}: {error}")
+            self.alive -= 1
+            owner.controller.close()
+            yield owner.key, Failure(f"{type(error).__name__}: {error}", owner.usage)
             return
-        self._submit(live, requests)
+        self._submit(owner, asks)
 
-    def _submit(self, live: _Live, asks: list[Ask]) -> None:
-        live.waiting, live.received = len(asks), [None] * len(asks)
-        for place, request in enumerate(asks):
-            if not isinstance(request, Request):
-                raise NotImplementedError
-            self.owners[self._next_id] = live, place
-            self.engine.add(self._next_id, request)
+    @staticmethod
+    def _go_on(controller: Controller, received: list[Any] | None) -> list[Ask]:
+        if received is None:
+            return next(controller)
+        failed = next((one for one in received if isinstance(one, BaseException)), None)
+        return controller.throw(failed) if failed is not None else controller.send(received)
+
+    def _check(self, owner: _Live, asks: list[Ask]) -> None:
+        requests = owner.usage.requests + sum(isinstance(ask, Request) for ask in asks)
+        if requests > self.limits.requests:
+            raise RuntimeError(f"it has asked for {requests} requests; the limit is {self.limits.requests}")
+        if owner.usage.generated > self.limits.generated:
+            raise RuntimeError(
+                f"{owner.usage.generated} tokens were generated for it; the limit is {self.limits.generated}"
+            )
+
+    def _submit(self, owner: _Live, asks: list[Ask]) -> None:
+        owner.waiting, owner.received = len(asks), [None] * len(asks)
+        for place, ask in enumerate(asks):
+            if isinstance(ask, Call):
+                self._called[self.pool.submit(ask.function)] = owner, place
+                continue
+            self._asked[self._next_id] = owner, place, ask
+            self._held.append((self._next_id, replace(ask, priority=owner.order)))
             self._next_id += 1
+
+
+def _cost(request: Request, completion: Completion) -> Usage:
+    context = len(request.prompt) + len(request.prefix)
+    return Usage(1, len(completion.tokens), context - completion.reused, completion.reused)
