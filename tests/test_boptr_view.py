@@ -90,10 +90,12 @@ def test_what_was_not_sampled_is_none() -> None:
     here, other = scattered(1), scattered(2, ["temp_0.3"])
     short = replace(here, points={point: row for point, row in here.points.items() if point != (DEFAULT, 2)})
     surfaces = {("m-base", "math"): here, ("m-rl", "math"): here, ("m-base", "gpqa"): other, ("m-rl", "gpqa"): short}
-    view = sample_view(cohort(surfaces | {("n-base", "math"): here}, TWO, STUDY))
+    view = sample_view(cohort(surfaces | {("n-base", "math"): short}, TWO, STUDY))
     assert view.base("n", "gpqa") is None and view.target("n", "math") is None and view.default("n", "gpqa") is None
     assert view.target("m", "gpqa") is None
-    assert view.default("m", "gpqa") is None and view.base("m", "gpqa") is not None
+    for cell in (("m", "gpqa"), ("n", "math")):
+        base = view.base(*cell)
+        assert view.default(*cell) is None and base is not None and base.policies == ("temp_0.3",)
 
 
 # ---- the bootstrap
