@@ -1,0 +1,181 @@
+"""An engine over a language model small enough to enumerate: the next token depends on the last two alone.
+
+Tokens are drawn by the filter chain of the real engine, so that searches over it meet real local policies;
+probabilities of whole texts come from the plain oracle, so that what a search returns can be compared with exact ones.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+
+from sampling_oracle import distribution
+from searchlens.engines import _sampling
+from searchlens.engines.base import Completion, Request, Sampling
+from searchlens.errors import InputError
+from searchlens.seeds import generator, uniform
+
+EOS = 0
+PLAIN = Sampling(1.0)
+_CPU = torch.device("cpu")
+
+
+@dataclass(frozen=True)
+class Model:
+    """Logits of the next token, float32 array of shape (vocab, vocab, vocab): [last but one, last, next]."""
+
+    logits: npt.NDArray[np.float32]
+
+    @classmethod
+    def random(cls, seed: int, vocab_size: int = 4, scale: float = 1.0, eos: float = 0.0) -> Model:
+        """Normal logits times `scale`, with `eos` added to the logit of EOS."""
+        logits = scale * generator("toy model", seed).standard_normal((vocab_size,) * 3)
+        logits[..., EOS] += eos
+        return cls(logits.astype(np.float32))
+
+    @property
+    def vocab_size(self) -> int:
+        return len(self.logits)
+
+    @cached_property
+    def logprobs(self) -> npt.NDArray[np.float64]:
+        """Natural log-probabilities, in the shape of the logits."""
+        logits = self.logits.astype(np.float64)
+        return np.asarray(logits - np.log(np.exp(logits).sum(-1, keepdims=True)))
+
+    def next(self, context: Sequence[int]) -> npt.NDArray[np.float32]:
+        """Logits after a context; one of a single token is thought to follow EOS."""
+        before, last = (EOS, *context)[-2:]
+        return np.asarray(self.logits[before, last])
+
+
+def enumerate_texts(
+    model: Model,
+    prompt: tuple[int, ...],
+    max_tokens: int,
+    stop_ids: tuple[int, ...] = (EOS,),
+    sampling: Sampling = PLAIN,
+) -> dict[tuple[int, ...], float]:
+    """Every text that `sampling` can draw after the prompt and its probability, in lexicographic order.
+
+    A text ends with its first stop token or has `max_tokens` tokens. Plain sampling gives p, another one its q on the
+    texts it can draw. Sums to 1.
+    """
+    texts: dict[tuple[int, ...], float] = {}
+
+    def grow(text: tuple[int, ...], probability: float) -> None:
+        if len(text) == max_tokens or (text and text[-1] in stop_ids):
+            texts[text] = probability
+            return
+        logits = model.next((*prompt, *text)).astype(np.float64)
+        q = distribution(logits, sampling, prompt, text)
+        for token in np.flatnonzero(q):
+            grow((*text, int(token)), probability * float(q[token]))
+
+    grow((), 1.0)
+    return texts
+
+
+class ToyEngine:
+    """Runs what is queued, up to `max_rows` requests at once, to the end; shorter ones are returned first.
+
+    Attributes
+    ----------
+    requests : list of Request
+        All that were ever added, to be counted and looked at.
+    generated : int
+        Tokens drawn for them.
+    """
+
+    def __init__(self, model: Model, max_rows: int = 100_000, max_model_len: int = 1000) -> None:
+        torch.set_num_threads(1)  # such small tensors are several times slower on more
+        self.model, self.max_rows, self.max_model_len = model, max_rows, max_model_len
+        self.vocab_size = model.vocab_size
+        self.requests: list[Request] = []
+        self.generated = 0
+        self._queue: list[tuple[int, Request]] = []
+        width = _sampling.padded_vocab(model.vocab_size)
+        self._logits = torch.full((*model.logits.shape[:2], width), -torch.inf)
+        self._logits[..., : model.vocab_size] = torch.from_numpy(model.logits)
+
+    def clear(self) -> None: ...
+
+    def close(self) -> None: ...
+
+    def add(self, request_id: int, request: Request) -> None:
+        needed = len(request.prompt) + len(request.prefix) + request.max_tokens
+        if not request.prompt or request.max_tokens < 1 or needed > self.max_model_len:
+            raise InputError(f"request {request_id}: {needed} tokens, the limit is {self.max_model_len}")
+        self.requests.append(request)
+        self._queue.append((request_id, request))
+
+    def step(self) -> list[tuple[int, Completion]]:
+        batch, self._queue = self._queue[: self.max_rows], self._queue[self.max_rows :]
+        if not batch:
+            return []
+        done = self._run([request for _, request in batch])
+        self.generated += sum(len(one.tokens) for one in done)
+        finished = [(request_id, one) for (request_id, _), one in zip(batch, done, strict=True)]
+        return sorted(finished, key=lambda one: len(one[1].tokens))
+
+    def _run(self, requests: Sequence[Request]) -> list[Completion]:
+        """Decode together until the last one ended; what a row draws after its end is dropped."""
+        limits = np.array([request.max_tokens for request in requests])
+        contexts = np.array([(EOS, *request.prompt, *request.prefix)[-2:] for request in requests])
+        seeds = np.array([request.seed for request in requests], np.uint64)
+        ends = np.zeros((len(requests), self.vocab_size), bool)
+        for row, request in enumerate(requests):
+            ends[row, list(request.stop_ids)] = True
+        plan = _sampling.plan(
+            _sampling.parameters([request.sampling for request in requests]),
+            [request.prompt for request in requests],
+            [np.array(request.prefix, np.int32) for request in requests],
+            self._logits.shape[-1],
+            _CPU,
+        )
+        lengths = np.zeros(len(requests), np.int64)
+        history: list[npt.NDArray[np.int64]] = []
+        drawn: list[tuple[npt.NDArray[Any], ...]] = []
+        while not lengths.all():
+            place = len(drawn)
+            uniforms = uniform(seeds, np.full(len(requests), place))
+            one = _sampling.draw(self._logits[contexts[:, 0], contexts[:, 1]], plan, torch.from_numpy(uniforms))
+            tokens = one.tokens.numpy()
+            history.append(contexts)
+            drawn.append((tokens, one.logprobs.numpy(), one.sampling_logprobs.numpy()))
+            ended = ends[np.arange(len(requests)), tokens] | (limits == place + 1)
+            lengths[ended & (lengths == 0)] = place + 1
+            contexts = np.stack((contexts[:, 1], tokens), 1)
+        tokens, logprobs, sampling_logprobs = (np.stack(column, 1) for column in zip(*drawn, strict=True))
+        before = np.stack(history, 1)
+        return [
+            Completion(
+                tokens=tokens[row, :n].astype(np.int32),
+                logprobs=logprobs[row, :n],
+                sampling_logprobs=sampling_logprobs[row, :n],
+                finish="stop" if ends[row, tokens[row, n - 1]] else "length",
+                **self._wanted(request, before[row, :n]),
+            )
+            for row, (request, n) in enumerate(zip(requests, lengths, strict=True))
+        ]
+
+    def _wanted(self, request: Request, contexts: npt.NDArray[np.int64]) -> dict[str, npt.NDArray[Any]]:
+        """Measures and most likely tokens, where asked for; exact, from the model's own log-probabilities."""
+        if not (request.measures or request.top):
+            return {}
+        log_p = self.model.logprobs[contexts[:, 0], contexts[:, 1]]
+        wanted: dict[str, npt.NDArray[Any]] = {}
+        if request.measures:
+            wanted["entropies"] = -(np.exp(log_p) * log_p).sum(-1).astype(np.float32)
+            wanted["certainties"] = -(np.log(self.vocab_size) + log_p.mean(-1)).astype(np.float32)
+        if request.top:
+            order = np.argsort(-log_p, -1, kind="stable")[:, : request.top]
+            wanted["top_tokens"] = order.astype(np.int32)
+            wanted["top_logprobs"] = np.take_along_axis(log_p, order, -1).astype(np.float32)
+        return wanted
