@@ -176,7 +176,7 @@ class Plain:
         assert surface is not None
         loss = {}
         for name in sorted(self.pool(cell, "ar")):
-            loss[name] = 0.01 * surface.tokens[name] / max(surface.tokens.values())
+            loss[name] = 0.01 * surface.tokens[name] / max(surface.tokens[p] for p in AR)
             for n in path:
                 pairs = zip((1, 1, 1, 0.5, 0.2), self.coordinates(cell, name, n), self.prototype(), strict=True)
                 loss[name] += sqrt(sum(weight * (r - mean) ** 2 for weight, r, mean in pairs))
