@@ -12,7 +12,8 @@ import numpy as np
 import pytest
 from scipy.stats import rankdata
 
-from searchlens.boptr.cohort import Cohort
+import planted_surfaces
+from searchlens.boptr.cohort import Benchmark, Cohort
 from searchlens.boptr.frontier import FRONTIER_TIERS
 from searchlens.boptr.offsets import V5B_TIERS
 from searchlens.boptr.options import BoptrOptions
@@ -512,6 +513,25 @@ def test_ar_rows_never_choose_a_policy_that_searches(benchmark: str, rank_pool: 
         assert isinstance(found, Path) and target is not None
         assert mech(found, base, target, QUESTIONS, 1)[0] == 0
         assert "mcts16_temp_0.7" in {step[0] for step in steps(found, rule, (ANCHOR, benchmark)) if step}
+
+
+@pytest.mark.parametrize("rank_pool", ["ar", "all"])
+@pytest.mark.parametrize(("name", "picked"), [("beam_b4", False), ("temp_0.5", True)])
+def test_selector_passes_over_a_search_that_fits_best(name: str, picked: bool, rank_pool: str) -> None:
+    """The anchor's policy is the middle one of three; in the other cell the middle one searches, or does not."""
+    low, middle, high = (1, 4, 8, 12, 16), (3, 8, 14, 20, 26), (5, 12, 20, 28, 36)
+    found = planted_surfaces.cohort(
+        {
+            ("a", "math"): ({"temp_0.3": low, "temp_0.7": middle, DEFAULT: high}, middle),
+            ("b", "math"): ({"temp_0.3": low, name: middle, DEFAULT: high}, high),
+        },
+        {"math": Benchmark("math")},
+    )
+    rule = Rule(sample_view(found), BoptrOptions(selector_rank_pool=rank_pool))  # type: ignore[arg-type]
+    for key in ("H4", "H5", "V2-δ0", "V3", "A2", "A3", "cell-fit", "B0"):
+        path = TIER[key].predict(rule, At("b", "math"))
+        assert isinstance(path, Path)
+        assert ({step[0] for step in steps(path, rule, ("b", "math")) if step} == {name}) == picked, key
 
 
 @pytest.mark.parametrize("tier", EVERY, ids=lambda tier: tier.key)
