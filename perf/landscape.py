@@ -41,6 +41,7 @@ def scores(questions: int, samples: int, seed: int) -> pl.DataFrame:
         "policy": np.repeat([f"policy{i:02d}" for i in range(POLICIES)], questions * samples),
         "question": np.tile(np.repeat(np.arange(questions), samples), POLICIES),
         "sample": np.tile(np.arange(samples), POLICIES * questions),
+        "run": np.tile(np.arange(samples), POLICIES * questions),
         "correct": (answer == 0).ravel(),
         "answer": answer.ravel(),
         "tokens": rng.integers(50, 4096, rows),

@@ -67,13 +67,18 @@ def some_samples(grid: Grid, benchmark: str, start: int, stop: int, tag: str = "
         {
             "question": [q.id for q, _ in keys],
             "sample": [s for _, s in keys],
+            "run": [s for _, s in keys],
             "text": [f"\\boxed{{{q.gold if s % 2 else 'x'}}}{tag}" for q, s in keys],
             "tokens": [[1, 2, s] for _, s in keys],
             "logprobs": [[-0.1, -0.2, -0.3]] * len(keys),
             "sampling_logprobs": [[-0.1, -0.2, -0.3]] * len(keys),
             "n_tokens": [3] * len(keys),
             "mean_logprob": [-0.2] * len(keys),
+            "score": [-0.2] * len(keys),
             "finish": ["stop"] * len(keys),
+            "generated": [3] * len(keys),
+            "requests": [1] * len(keys),
+            "details": [None] * len(keys),
         },
         schema=shards.SAMPLES,
     )

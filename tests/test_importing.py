@@ -85,10 +85,11 @@ def test_imported_samples_are_scored_like_our_own(path: Path, tmp_path: Path) ->
         pl.lit("mine").alias("policy"),
         "question",
         "sample",
+        "run",
         "text",
         pl.col("n_tokens").alias("tokens"),
         (pl.col("finish") == "stop").alias("stopped"),
-        pl.col("mean_logprob").alias("score"),
+        "score",
     )
     scores = score_samples(samples, found.questions, "math", tmp_path / "verdicts").scores
     assert scores.select("correct", "answer", "tokens").rows() == [(True, 0, None), (False, 1, None), (False, -1, None)]

@@ -27,6 +27,7 @@ def sample(
         "policy": policy,
         "question": question,
         "sample": number,
+        "run": number,
         "text": text,
         "tokens": 3,
         "stopped": stopped,

@@ -9,9 +9,10 @@ import pytest
 
 from searchlens.engines.base import Completion, Request, Sampling
 from searchlens.errors import InputError
-from searchlens.search.autoregressive import autoregressive
+from searchlens.policies import parse
+from searchlens.search import start
 from searchlens.search.driver import Failure, Limits, Outcome, Result, Usage, run
-from searchlens.search.task import Call, Candidate, Controller
+from searchlens.search.task import Call, Candidate, Controller, Task
 
 
 def request(*prompt: int) -> Request:
@@ -32,6 +33,7 @@ class Echo:
     """Completes with the prompt: the request that was added last first, one per step. Prompts of 13 are refused."""
 
     vocab_size = 100
+    steps = 0
     max_model_len = 100
 
     def __init__(self) -> None:
@@ -75,7 +77,8 @@ def tokens(outcome: Outcome) -> list[list[int]]:
 
 
 def test_autoregressive() -> None:
-    ((key, outcome),) = run([("only", autoregressive(request(4, 5)))], Echo())
+    task = Task((4, 5), 0, 8, (), (), lambda tokens: "", lambda tokens: None)
+    ((key, outcome),) = run([("only", start(task, parse("temp_1.0")))], Echo())
     assert key == "only"
     assert isinstance(outcome, Result)
     (one,) = outcome.candidates

@@ -98,7 +98,12 @@ TRANSITIONS: Mapping[str, Component] = {
     "append": Component(),
     "resample_suffix": Component(),
     "branch": Component({"children": _choice("distinct", "free"), "gap": _whole(4)}),
-    "thought": Component({"max_tokens": _whole(32)}),
+    "thought": Component(
+        {
+            "delimiter": Parameter("\n\n", "a text", lambda value: isinstance(value, str) and bool(value)),
+            "max_tokens": _whole(128),
+        }
+    ),
 }
 
 SCHEDULERS: Mapping[str, Component] = {

@@ -280,6 +280,8 @@ class Config(Strict):
     """Policies per generation job."""
     chunk_samples: Positive = 4096
     """Samples per chunk, the unit a killed job resumes at."""
+    failed_share: Proportion = 0.01
+    """Most searches of a chunk that may fail, each recorded with its reason; more of them end the job."""
     study: Study
     checkpoints: dict[Name, Checkpoint]
     pairs: dict[Name, Pair]

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import logging
+import math
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -22,15 +23,14 @@ import polars as pl
 from polars.exceptions import PolarsError
 from tokenizers import Tokenizer
 
-from searchlens import files, seeds, shards
+from searchlens import files, grading, policies, search, seeds, shards
 from searchlens.benchmarks import Question, prompts
-from searchlens.engines.base import Engine, Request, Sampling
+from searchlens.engines.base import Engine
 from searchlens.errors import InputError
 from searchlens.grid import Generation, Grid, Pool
 from searchlens.progress import Progress
-from searchlens.search.autoregressive import autoregressive
-from searchlens.search.driver import Failure, run
-from searchlens.search.task import Candidate
+from searchlens.search.driver import Failure, Outcome, Usage, run
+from searchlens.search.task import Candidate, Controller, Task
 from searchlens.store import fingerprint, gaps, shards_of
 
 log = logging.getLogger(__name__)
@@ -92,6 +92,15 @@ class Prompter:
         """Texts without special tokens."""
         return self.tokenizer.decode_batch([list(row) for row in tokens], skip_special_tokens=True)
 
+    def text(self, tokens: Sequence[int]) -> str:
+        """One text without special tokens."""
+        return self.decode([tokens])[0]
+
+    def holding(self, delimiter: str) -> tuple[int, ...]:
+        """Token ids whose text holds a delimiter."""
+        texts = self.decode([[token] for token in range(self.tokenizer.get_vocab_size())])
+        return tuple(token for token, text in enumerate(texts) if delimiter in text)
+
 
 def _stop_ids(folder: Path) -> tuple[int, ...]:
     for name in ("generation_config.json", "config.json"):
@@ -121,6 +130,8 @@ class Job:
         self.folder = grid.root / self.spec["path"]
         self.questions = grid.questions(pool.benchmark)
         self.max_tokens = int(grid.config["benchmarks"][pool.benchmark]["max_tokens"])
+        self._grader = grading.grader(grid.benchmark(pool.benchmark)["grader"])
+        self._step_ids: dict[str, tuple[int, ...]] = {}
 
     @cached_property
     def prompter(self) -> Prompter:
@@ -131,6 +142,17 @@ class Job:
     def prompts(self) -> list[tuple[int, ...]]:
         """Token ids of every question's prompt, in benchmark order."""
         return [self.prompter.encode(question) for question in self.questions]
+
+    def step_ids(self, delimiter: str) -> tuple[int, ...]:
+        """Tokens that end a thought under a policy; none where its delimiter is empty."""
+        if delimiter not in self._step_ids:
+            self._step_ids[delimiter] = self.prompter.holding(delimiter) if delimiter else ()
+        return self._step_ids[delimiter]
+
+    def answer(self, tokens: Sequence[int]) -> str | None:
+        """The final answer that token ids state, without knowing the gold one."""
+        stopped = bool(tokens) and tokens[-1] in self.prompter.stop_ids
+        return self._grader.extract(self.prompter.text(tokens), stopped).answer
 
     @cached_property
     def engine(self) -> Engine:
@@ -186,63 +208,134 @@ class Job:
         return found
 
 
-def _requests(job: Job, chunk: Chunk) -> Iterator[tuple[tuple[int, int], Request]]:
-    local = Sampling(**chunk.generation.spec["policy"]["local"])
+def _runs(job: Job, chunk: Chunk) -> Iterator[tuple[tuple[int, int], Controller]]:
+    """Controllers of every run that a chunk needs samples of, keyed by question and run."""
+    policy = policies.from_spec(chunk.generation.id, chunk.generation.spec["policy"])
+    step_ids = job.step_ids(str(policy.parameters.get("delimiter", "")))
+    first, last = chunk.start // policy.width, -(-chunk.stop // policy.width)
     for q in range(chunk.first, chunk.last):
-        for sample in range(chunk.start, chunk.stop):
-            seed = seeds.sample_seed(chunk.generation.id, job.questions[q].id, sample)
-            yield (q, sample), Request(job.prompts[q], local, seed, job.max_tokens, job.prompter.stop_ids)
+        for run_ in range(first, last):
+            seed = seeds.sample_seed(chunk.generation.id, job.questions[q].id, run_)
+            task = Task(
+                job.prompts[q], seed, job.max_tokens, job.prompter.stop_ids, step_ids, job.prompter.text, job.answer
+            )
+            yield (q, run_), search.start(task, policy)
 
 
-def sample_chunk(job: Job, chunk: Chunk, done: Callable[[int], None]) -> pl.DataFrame:
-    """Draw the samples of a chunk.
+_NOTHING: dict[str, Any] = {
+    "text": "",
+    "tokens": [],
+    "logprobs": [],
+    "sampling_logprobs": [],
+    "n_tokens": 0,
+    "mean_logprob": None,
+}
 
-    Returns
-    -------
-    DataFrame
+
+def _row(candidate: Candidate, text: str) -> dict[str, Any]:
+    return {
+        "text": text,
+        "tokens": candidate.tokens,
+        "logprobs": candidate.logprobs,
+        "sampling_logprobs": candidate.sampling_logprobs,
+        "n_tokens": len(candidate.tokens),
+        "mean_logprob": float(np.mean(candidate.logprobs, dtype=np.float64)),
+        "score": candidate.score,
+        "finish": candidate.finish,
+        "details": json.dumps(dict(candidate.details), sort_keys=True) if candidate.details else None,
+    }
+
+
+def _rows(job: Job, outcome: Outcome, width: int) -> list[dict[str, Any]]:
+    """What a run has to show, one row per candidate; a failed one shows its reason ``width`` times."""
+    spent = {"generated": outcome.usage.generated, "requests": outcome.usage.requests}
+    if isinstance(outcome, Failure):
+        failed = {**_NOTHING, "score": -math.inf, "finish": "failed", "details": json.dumps({"failed": outcome.reason})}
+        rows = [dict(failed) for _ in range(width)]
+    else:
+        if len(outcome.candidates) != width:
+            raise RuntimeError(f"a controller returned {len(outcome.candidates)} candidates, it should return {width}")
+        texts = job.prompter.decode([c.tokens.tolist() for c in outcome.candidates])
+        rows = [_row(candidate, text) for candidate, text in zip(outcome.candidates, texts, strict=True)]
+    return [{**row, **(spent if place == 0 else dict.fromkeys(spent, 0))} for place, row in enumerate(rows)]
+
+
+@dataclass(frozen=True)
+class Made:
+    """Samples and what the engine did for them.
+
+    Attributes
+    ----------
+    frame : DataFrame
         ``shards.SAMPLES``, by question, then sample.
+    seconds : float
+    prefilled, reused : int
+        As in ``shards.Provenance``.
+    steps : int
+        Times that the engine drew one token for every running sample.
+    """
+
+    frame: pl.DataFrame
+    seconds: float
+    prefilled: int
+    reused: int
+    steps: int
+
+    @property
+    def told(self) -> dict[str, str]:
+        """What is kept beside the samples of a finished chunk."""
+        return {key: repr(getattr(self, key)) for key in ("seconds", "prefilled", "reused", "steps")}
+
+
+def sample_chunk(job: Job, chunk: Chunk, done: Callable[[int], None]) -> Made:
+    """Draw the samples of a chunk.
 
     Raises
     ------
     RuntimeError
-        A controller failed; the message says which sample and why.
+        More searches failed than ``failed_share`` allows; the message says which first and why.
     """
-    controllers = ((key, autoregressive(request)) for key, request in _requests(job, chunk))
-    found: dict[tuple[int, int], Candidate] = {}
-    for key, outcome in run(controllers, job.engine):
+    width = policies.from_spec(chunk.generation.id, chunk.generation.spec["policy"]).width
+    started, steps, usage = time.monotonic(), job.engine.steps, Usage()
+    rows: list[dict[str, Any]] = []
+    failed: list[tuple[int, int, str]] = []
+    for (q, run_), outcome in run(_runs(job, chunk), job.engine):
+        usage += outcome.usage
         if isinstance(outcome, Failure):
-            raise RuntimeError(
-                f"{job.pool.benchmark} question {job.questions[key[0]].id}, sample {key[1]}: {outcome.reason}"
-            )
-        found[key] = outcome.candidates[0]
-        done(1)
-    keys = sorted(found)
-    picked = [found[key] for key in keys]
-    return pl.DataFrame(
-        {
-            "question": [job.questions[q].id for q, _ in keys],
-            "sample": [sample for _, sample in keys],
-            "text": job.prompter.decode([c.tokens.tolist() for c in picked]),
-            "tokens": [c.tokens for c in picked],
-            "logprobs": [c.logprobs for c in picked],
-            "sampling_logprobs": [c.sampling_logprobs for c in picked],
-            "n_tokens": [len(c.tokens) for c in picked],
-            "mean_logprob": [float(np.mean(c.logprobs, dtype=np.float64)) for c in picked],
-            "finish": [c.finish for c in picked],
-        },
-        schema=shards.SAMPLES,
+            failed.append((q, run_, outcome.reason))
+        for place, row in enumerate(_rows(job, outcome, width)):
+            sample = run_ * width + place
+            if chunk.start <= sample < chunk.stop:
+                rows.append({"position": q, "question": job.questions[q].id, "sample": sample, "run": run_, **row})
+        done(width)
+    _report(job, chunk, failed)
+    frame = pl.DataFrame(rows, schema={"position": pl.UInt32(), **shards.SAMPLES}).sort("position", "sample")
+    return Made(
+        frame.drop("position"), time.monotonic() - started, usage.prefilled, usage.reused, job.engine.steps - steps
     )
 
 
-def _finished(chunk: Chunk) -> tuple[pl.DataFrame, float] | None:
-    """A chunk that an earlier job finished, with its seconds; an unreadable one is removed."""
+def _report(job: Job, chunk: Chunk, failed: list[tuple[int, int, str]]) -> None:
+    """Say what failed; too much of it ends the job before it is taken for a result."""
+    if not failed:
+        return
+    q, run_, reason = min(failed)
+    example = f"{job.pool.benchmark} question {job.questions[q].id}, run {run_}: {reason}"
+    runs = chunk.samples / policies.from_spec(chunk.generation.id, chunk.generation.spec["policy"]).width
+    if len(failed) > job.grid.config["failed_share"] * runs:
+        raise RuntimeError(f"{len(failed)} searches of {', '.join(chunk.generation.policies)} failed; {example}")
+    log.warning("%d searches of %s failed and count as unsolved; %s", len(failed), chunk.generation.policies, example)
+
+
+def _finished(chunk: Chunk) -> Made | None:
+    """A chunk that an earlier job finished, with what it took; an unreadable one is removed."""
     if not chunk.path.exists():
         return None
     try:
         frame = pl.read_parquet(chunk.path)
-        seconds = float(pl.read_parquet_metadata(chunk.path)["wall_seconds"])
+        told = pl.read_parquet_metadata(chunk.path)
         if frame.height == chunk.samples and frame.schema == shards.SAMPLES:
-            return frame, seconds
+            return Made(frame, float(told["seconds"]), *(int(told[key]) for key in ("prefilled", "reused", "steps")))
     except (PolarsError, OSError, KeyError, ValueError):
         pass
     log.warning("%s is unreadable and is made again", chunk.path)
@@ -250,16 +343,14 @@ def _finished(chunk: Chunk) -> tuple[pl.DataFrame, float] | None:
     return None
 
 
-def _made(job: Job, chunk: Chunk, progress: Progress) -> tuple[pl.DataFrame, float]:
+def _made(job: Job, chunk: Chunk, progress: Progress) -> Made:
     if kept := _finished(chunk):
         log.info("%s: %d samples kept from an earlier run", chunk.path.name, chunk.samples)
         progress.add(chunk.samples)
         return kept
-    started = time.monotonic()
-    frame = sample_chunk(job, chunk, lambda count: progress.add(count, ", ".join(chunk.generation.policies)))
-    seconds = time.monotonic() - started
-    files.replace(chunk.path, lambda path: shards.write_parquet(frame, path, {"wall_seconds": repr(seconds)}))
-    return frame, seconds
+    made = sample_chunk(job, chunk, lambda count: progress.add(count, ", ".join(chunk.generation.policies)))
+    files.replace(chunk.path, lambda path: shards.write_parquet(made.frame, path, made.told))
+    return made
 
 
 def _make_range(
@@ -267,12 +358,19 @@ def _make_range(
 ) -> None:
     made = [_made(job, chunk, progress) for chunk in chunks]
     folder = job.grid.folder(job.pool.checkpoint, job.pool.benchmark, generation.id)
-    provenance = replace(job.hardware, wall_seconds=sum(seconds for _, seconds in made))
+    samples, steps = pl.concat([part.frame for part in made]), sum(part.steps for part in made)
+    provenance = replace(
+        job.hardware,
+        wall_seconds=sum(part.seconds for part in made),
+        prefilled=sum(part.prefilled for part in made),
+        reused=sum(part.reused for part in made),
+        mean_running=int(samples["generated"].sum()) / steps if steps else 0.0,
+    )
     shards.publish(
         folder,
         start,
         stop,
-        pl.concat([frame for frame, _ in made]),
+        samples,
         generation_id=generation.id,
         policies=generation.policies,
         provenance=provenance,

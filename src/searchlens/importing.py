@@ -260,12 +260,17 @@ def _frame(rows: Rows, questions: Sequence[Question]) -> pl.DataFrame:
     columns = {
         "question": [row["question"] for row in ordered],
         "sample": [row["sample"] for row in ordered],
+        "run": [row["sample"] for row in ordered],
         "text": [row["text"] for row in ordered],
         "tokens": [_list_or_null(row.get("tokens")) for row in ordered],
         "logprobs": [_list_or_null(row.get("logprob")) for row in ordered],
         "sampling_logprobs": [None] * len(ordered),
         "n_tokens": [_n_tokens(row) for row in ordered],
         "mean_logprob": [_mean(row.get("logprob")) for row in ordered],
+        "score": [_mean(row.get("logprob")) for row in ordered],
         "finish": [row.get("finish", "stop") for row in ordered],
+        "generated": [_n_tokens(row) for row in ordered],
+        "requests": [1] * len(ordered),
+        "details": [None] * len(ordered),
     }
     return pl.DataFrame(columns, schema=SAMPLES, strict=False)

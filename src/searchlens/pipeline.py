@@ -25,7 +25,7 @@ from searchlens.store import Shard, digest, file_sha256, read_json, shards_of
 
 log = logging.getLogger(__name__)
 
-_GRADED_COLUMNS = ("question", "sample", "text", "n_tokens", "mean_logprob", "finish")
+_GRADED_COLUMNS = ("question", "sample", "text", "run", "n_tokens", "score", "finish")
 
 
 def write_table(frame: pl.DataFrame, path: Path) -> None:
@@ -40,10 +40,11 @@ def _named(samples: pl.DataFrame, names: Iterable[str]) -> list[pl.DataFrame]:
     raw = samples.select(
         "question",
         "sample",
+        "run",
         "text",
         tokens=pl.col("n_tokens"),
         stopped=pl.col("finish") == "stop",
-        score=pl.col("mean_logprob"),
+        score=pl.col("score"),
     )
     return [raw.select(pl.lit(name).alias("policy"), pl.all()) for name in names]
 

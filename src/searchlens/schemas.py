@@ -9,6 +9,7 @@ SCORES = pl.Schema(
         "policy": pl.String(),
         "question": pl.UInt32(),
         "sample": pl.UInt32(),
+        "run": pl.UInt32(),
         "correct": pl.Boolean(),
         "answer": pl.Int32(),
         "tokens": pl.UInt32(),

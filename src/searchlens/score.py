@@ -20,14 +20,16 @@ SAMPLES = pl.Schema(
         "policy": pl.String(),
         "question": pl.String(),
         "sample": pl.UInt32(),
+        "run": pl.UInt32(),
         "text": pl.String(),
         "tokens": pl.UInt32(),
         "stopped": pl.Boolean(),
         "score": pl.Float32(),
     }
 )
-"""What ``score_samples`` takes: question is an id; score is the mean natural log-probability of the tokens under the
-raw model, null when unknown, as is tokens."""
+"""What ``score_samples`` takes: question is an id; run numbers the searches, whose candidates follow one another; score
+is the evaluator's, for most policies the mean natural log-probability under the raw model. Score and tokens are null
+when unknown."""
 
 _SLICE = 50_000
 _KEY = ["policy", "question", "sample"]

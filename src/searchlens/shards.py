@@ -23,22 +23,32 @@ from searchlens.errors import InputError
 from searchlens.grid import Generation, Grid, Import, import_path
 from searchlens.store import Shard, file_sha256, gaps, shards_of
 
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
 
 SAMPLES = pl.Schema(
     {
         "question": pl.String(),
         "sample": pl.UInt32(),
+        "run": pl.UInt32(),
         "text": pl.String(),
         "tokens": pl.List(pl.Int32()),
         "logprobs": pl.List(pl.Float32()),
         "sampling_logprobs": pl.List(pl.Float32()),
         "n_tokens": pl.UInt32(),
         "mean_logprob": pl.Float32(),
+        "score": pl.Float32(),
         "finish": pl.String(),
+        "generated": pl.UInt32(),
+        "requests": pl.UInt32(),
+        "details": pl.String(),
     }
 )
-"""One row per sample. ``tokens`` and the log-probabilities are null for imported samples that lack them."""
+"""One row per sample. ``tokens`` and the log-probabilities are null for imported samples that lack them.
+
+A ``run`` is one search: its candidates are samples that follow one another, the best first, and no independent draws.
+``score`` is the evaluator's, minus infinity where the run failed (``finish`` is then ``failed``). ``generated`` (tokens
+drawn, returned or not) and ``requests`` are the run's, on its first sample, and 0 on the others. ``details``: JSON,
+what the controller tells of its search, or why it failed."""
 
 
 @dataclass(frozen=True)
@@ -55,12 +65,20 @@ class Provenance:
         Devices held meanwhile.
     engine : str
         Family and version.
+    prefilled, reused : int
+        Tokens of prompts and prefixes that were computed, and that were not computed again. With the columns
+        ``generated`` and ``requests`` of the samples, what the engine was asked for.
+    mean_running : float
+        Samples that drew a token together, on average over steps; 0 where the engine does not say.
     """
 
     wall_seconds: float
     device: str
     device_count: int
     engine: str
+    prefilled: int = 0
+    reused: int = 0
+    mean_running: float = 0.0
 
 
 def shard_path(folder: Path, start: int, stop: int) -> Path:
@@ -121,6 +139,8 @@ def publish(
         "stop": stop,
         "rows": samples.height,
         "tokens": int(samples["n_tokens"].sum()),
+        "generated": int(samples["generated"].sum()),
+        "requests": int(samples["requests"].sum()),
         "bytes": target.stat().st_size,
         "mtime_ns": target.stat().st_mtime_ns,
         "sha256": file_sha256(target),

@@ -145,6 +145,8 @@ class Engine(Protocol):
 
     vocab_size: int
     max_model_len: int
+    steps: int
+    """Times that one token was drawn for every running request, since the engine started."""
 
     def clear(self) -> None:
         """Forget what was kept of earlier requests; only while idle. What follows depends on later requests alone."""

@@ -200,6 +200,7 @@ class TransformersEngine:
         on_cpu = target.type == "cpu"
         self._masked = _CPU_MASKED if on_cpu else _CUDA_MASKED
         self._prefill_tokens = _CPU_PREFILL if on_cpu else _CUDA_PREFILL
+        self.steps = 0
         self._reset()
 
     def clear(self) -> None:
@@ -359,6 +360,7 @@ class TransformersEngine:
 
     def _decode(self) -> list[tuple[int, Completion]]:
         """Advance all rows by one token."""
+        self.steps += 1
         rows = self._rows
         device = self._model.device
         host = np.stack((self._uniforms(rows), rows.prompt_lengths + rows.counts - 1))

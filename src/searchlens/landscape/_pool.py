@@ -61,6 +61,8 @@ def read_pools(scores: pl.DataFrame) -> list[Pool]:
         Missing columns or values, no rows, holes, duplicates, unequal sample counts, or an answer class that is both
         right and wrong. Names policy and question.
     """
+    if "run" not in scores.columns:  # recorded before there were searches: every sample is a run of its own
+        scores = scores.with_columns(run=pl.col("sample"))
     _check_columns(scores)
     names = scores["policy"].unique(maintain_order=True)
     keyed = scores.with_columns(code=pl.col("policy").cast(pl.Enum(names)).to_physical())

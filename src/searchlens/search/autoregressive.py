@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-import numpy as np
-
 from searchlens.engines.base import Request
-from searchlens.search.task import Candidate, Controller
+from searchlens.policies import Policy
+from searchlens.search.task import EMPTY, Controller, Evaluator, Task, candidate
 
 
-def autoregressive(request: Request) -> Controller:
-    """Draw one sample; its score is the mean natural log-probability of its tokens under the raw model."""
+def search(task: Task, policy: Policy, evaluator: Evaluator) -> Controller:
+    """Draw one sample with the run's own seed, and score it."""
+    request = Request(task.prompt, policy.local, task.seed, task.max_tokens, task.stop_ids, measures=evaluator.measures)
     (done,) = yield [request]
-    score = float(np.mean(done.logprobs, dtype=np.float64))
-    return [Candidate(done.tokens, done.logprobs, done.sampling_logprobs, done.finish, score)]
+    trace = EMPTY.extend(done, done.finish)
+    (score,) = yield from evaluator(task, [trace], policy.local, ("score",))
+    return [candidate(trace, score)]

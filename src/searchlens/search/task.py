@@ -8,8 +8,8 @@ script every reply.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Hashable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Generator, Hashable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 import numpy as np
@@ -115,6 +115,8 @@ class Candidate:
     finish : {"stop", "length"}
     score : float
         What the evaluator says of it; higher is better.
+    details : mapping of str to float
+        What the controller tells of the search, such as acceptance; on the first candidate of a run.
     """
 
     tokens: npt.NDArray[np.int32]
@@ -122,9 +124,10 @@ class Candidate:
     sampling_logprobs: npt.NDArray[np.float32]
     finish: FinishReason
     score: float
+    details: Mapping[str, float] = field(default_factory=dict)
 
 
-def candidate(trace: Trace, score: float) -> Candidate:
+def candidate(trace: Trace, score: float, details: Mapping[str, float] | None = None) -> Candidate:
     """A finished path as an answer.
 
     Raises
@@ -136,7 +139,7 @@ def candidate(trace: Trace, score: float) -> Candidate:
         raise ValueError("the path is not finished")
     if not np.isfinite(score):
         raise ValueError(f"the evaluator scored a path {score}")
-    return Candidate(trace.tokens, trace.logprobs, trace.sampling_logprobs, trace.finish, float(score))
+    return Candidate(trace.tokens, trace.logprobs, trace.sampling_logprobs, trace.finish, float(score), details or {})
 
 
 @dataclass(frozen=True, slots=True)

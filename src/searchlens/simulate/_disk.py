@@ -61,6 +61,7 @@ def _frame(drawn: Drawn, item: SimBenchmark) -> pl.DataFrame:
         "policy": pl.Series(drawn.policies).gather(policy),
         "question": question,
         "sample": sample,
+        "run": sample,
         "correct": drawn.outcomes.ravel() == 0,
         "answer": classes(drawn, item).ravel(),
         "tokens": drawn.tokens.ravel(),
