@@ -1,0 +1,239 @@
+"""Tree of Thoughts against a plain sequential implementation, and its edges: ends, duplicates, too few paths."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from searchlens import policies
+from searchlens.engines.base import Request, Sampling, complete
+from searchlens.policies import Policy
+from searchlens.search import thought_tree
+from searchlens.search.driver import Failure, Result, run
+from searchlens.search.evaluators import Verifier, evaluator
+from searchlens.search.task import Candidate, Evaluator, Task
+from searchlens.search.thoughts import Path, Thoughts
+from searchlens.seeds import child
+from toy_engine import EOS, Model, ToyEngine
+
+STEP = 1
+LOCAL = Sampling(1.0, top_p=0.95)
+
+
+def answer(tokens: Sequence[int]) -> Hashable | None:
+    """The token before the end; a text that did not end has none."""
+    return tokens[-2] if len(tokens) > 1 and tokens[-1] == EOS else None
+
+
+TASK = Task((3, 2), 11, 14, (EOS,), (STEP,), str, answer)
+
+
+def policy(local: dict[str, Any] | None = None, evaluator: Any = "mean_logprob", **parameters: Any) -> Policy:
+    """As a configuration would have it; `depth` and `max_tokens` go to scheduler and transition."""
+    spec: dict[str, Any] = {
+        "local": local or {"temperature": 1.0, "top_p": 0.95},
+        "scheduler": {"name": "breadth_first", "depth": parameters.pop("depth", 3)},
+        "transition": {"name": "thought", "max_tokens": parameters.pop("max_tokens", 4)},
+        "controller": {"name": "thought_tree", **parameters},
+        "evaluator": evaluator,
+    }
+    return policies.from_spec("mine", spec)
+
+
+def found(task: Task, policy: Policy, engine: ToyEngine, scorer: Evaluator | None = None) -> list[Candidate]:
+    scorer = scorer or evaluator(policy.evaluator)
+    ((_, result),) = run([(0, thought_tree.search(task, policy, scorer))], engine)
+    assert isinstance(result, Result), result
+    return result.candidates
+
+
+def texts(candidates: Sequence[Candidate]) -> list[tuple[int, ...]]:
+    return [tuple(one.tokens.tolist()) for one in candidates]
+
+
+class Plain:
+    """The published algorithm, one request at a time, with values from the model's own table.
+
+    Yao et al. (2023), algorithm 2: S_t' = {[s, z] : s in S_{t-1}, z in G(s, k)}, V_t = V(S_t'), S_t = the b best.
+    """
+
+    def __init__(self, model: Model, task: Task) -> None:
+        self.model, self.task, self.engine = model, task, ToyEngine(model)
+
+    def draw(self, text: tuple[int, ...], stops: tuple[int, ...], limit: int, seed: int) -> tuple[int, ...]:
+        room = min(limit, self.task.max_tokens - len(text))
+        request = Request(self.task.prompt, LOCAL, seed, room, stops, prefix=text)
+        ((_, done),) = complete(self.engine, [request])
+        return (*text, *done.tokens.tolist())
+
+    def over(self, text: tuple[int, ...]) -> bool:
+        return bool(text) and (text[-1] == EOS or len(text) == self.task.max_tokens)
+
+    def value(self, text: tuple[int, ...]) -> float:
+        context = (*self.task.prompt, *text)
+        return float(np.mean([self.model.logprobs[context[i : i + 3]] for i in range(len(text))]))
+
+    def search(self, b: int, k: int, depth: int, limit: int) -> list[tuple[int, ...]]:
+        states: list[tuple[tuple[int, ...], tuple[int, ...]]] = [((), ())]  # text, and which child of which child
+        for _ in range(depth):
+            new = [one for one in states if self.over(one[0])]
+            for text, place in states:
+                for i in range(0 if self.over(text) else k):
+                    seed = child(self.task.seed, "thought", *place, i)
+                    thought = self.draw(text, (STEP, EOS), limit, seed)
+                    if thought not in [other for other, _ in new]:
+                        new.append((thought, (*place, i)))
+            states = sorted(new, key=lambda one: -self.value(one[0]))[:b]
+        ends = []
+        for text, place in states:
+            seed = child(self.task.seed, "end", *place, 0)
+            ends.append(text if self.over(text) else self.draw(text, (EOS,), self.task.max_tokens, seed))
+        return sorted(ends, key=lambda text: -self.value(text))
+
+
+@pytest.mark.parametrize(("b", "k", "depth"), [(4, 2, 3), (3, 4, 5), (1, 3, 2), (8, 3, 1)])
+def test_same_tokens_as_a_plain_sequential_implementation(b: int, k: int, depth: int) -> None:
+    """Under the same draws, for many runs at once on one engine."""
+    model = Model.random(b, vocab_size=6, eos=-0.5)
+    tasks = [replace(TASK, seed=seed) for seed in range(30)]
+    mine = policy(width=b, children=k, depth=depth)
+    controllers = [(i, thought_tree.search(task, mine, evaluator(mine.evaluator))) for i, task in enumerate(tasks)]
+    results = dict(run(controllers, ToyEngine(model, max_rows=17)))
+    for i, task in enumerate(tasks):
+        plain = Plain(model, task)
+        expected = plain.search(b, k, depth, 4)
+        result = results[i]
+        assert isinstance(result, Result)
+        assert texts(result.candidates) == [expected[j % len(expected)] for j in range(b)]
+        scores = [one.score for one in result.candidates]
+        assert scores == pytest.approx([plain.value(text) for text in texts(result.candidates)], abs=1e-6)
+
+
+def test_what_is_returned() -> None:
+    """Finished texts within the limit, with the probabilities of every token, `width` of them, best first."""
+    model = Model.random(7, vocab_size=6, eos=-1.0)
+    for seed in range(20):
+        task = replace(TASK, seed=seed)
+        candidates = found(task, policy(width=4, children=3), ToyEngine(model))
+        assert len(candidates) == 4
+        scores = [one.score for one in candidates]
+        for one in candidates:
+            text = tuple(one.tokens.tolist())
+            assert len(text) <= task.max_tokens
+            assert one.finish == ("stop" if text[-1] == EOS else "length")
+            assert one.finish == "stop" or len(text) == task.max_tokens
+            context = (*task.prompt, *text)
+            expected = [model.logprobs[context[i : i + 3]] for i in range(len(text))]
+            np.testing.assert_allclose(one.logprobs, expected, atol=1e-5)
+        repeated = next((i for i in range(1, 4) if candidates[i] is candidates[0]), 4)
+        assert scores[:repeated] == sorted(scores[:repeated], reverse=True)
+
+
+def test_requests_are_thoughts_with_the_local_policy() -> None:
+    """One request a thought, stopped at step and end, as long as a thought or what is left of a candidate."""
+    engine = ToyEngine(Model.random(2, vocab_size=6, eos=-3.0))
+    mine = policy(width=2, children=3, depth=4)
+    found(TASK, mine, engine)
+    assert {one.sampling for one in engine.requests} == {mine.local}
+    assert {one.prompt for one in engine.requests} == {TASK.prompt}
+    assert len({one.seed for one in engine.requests}) == len(engine.requests)
+    for one in engine.requests:
+        room = TASK.max_tokens - len(one.prefix)
+        assert one.max_tokens == (min(4, room) if one.stop_ids == (STEP, EOS) else room)
+    assert [len(one.prefix) for one in engine.requests[:4]][:3] == [0, 0, 0]
+
+
+def always(model: Model, text: Sequence[int], prompt: Sequence[int]) -> Model:
+    """A model that writes `text` and nothing else."""
+    logits = np.full_like(model.logits, -50.0)
+    context = [*prompt, *text]
+    for i in range(len(text)):
+        logits[context[i], context[i + 1], context[i + 2]] = 50.0
+    return Model(logits)
+
+
+def test_duplicates_are_kept_once_and_the_rest_is_filled_up() -> None:
+    """A model with one text: one path goes on, and all candidates are that text."""
+    model = always(Model.random(0, vocab_size=6), [4, STEP, 5, 3, STEP, 2, EOS], TASK.prompt)
+    engine = ToyEngine(model)
+    candidates = found(TASK, policy(width=3, children=2, depth=2), engine)
+    assert texts(candidates) == [(4, STEP, 5, 3, STEP, 2, EOS)] * 3
+    assert [(one.prefix, one.max_tokens) for one in engine.requests] == [
+        *[((), 4)] * 2,
+        *[((4, STEP), 4)] * 2,
+        ((4, STEP, 5, 3, STEP), 9),
+    ]
+
+
+def test_a_search_whose_paths_have_all_ended_asks_for_nothing_more() -> None:
+    """Depth is the most levels, not how many there are."""
+    engine = ToyEngine(always(Model.random(0, vocab_size=6), [4, EOS], TASK.prompt))
+    candidates = found(TASK, policy(width=3, children=2, depth=50), engine)
+    assert texts(candidates) == [(4, EOS)] * 3
+    assert len(engine.requests) == 2
+
+
+def test_an_ended_path_competes_and_can_be_displaced() -> None:
+    """It is scored again at every level, and keeps its place only while it is among the best."""
+    model = Model.random(3, vocab_size=6, eos=-0.5)
+    longer = Verifier(lambda _, shown: [len(text) for text in shown], "longest")
+    shorter = Verifier(lambda _, shown: [-len(text) for text in shown], "shortest")
+    task = replace(TASK, decode=lambda tokens: "x" * len(tokens))
+    mine = policy(width=2, children=4, depth=5)
+    long = found(task, mine, ToyEngine(model), longer)
+    short = found(task, mine, ToyEngine(model), shorter)
+    assert max(len(one.tokens) for one in short) < min(len(one.tokens) for one in long)
+    assert [one.score for one in long] == [len(one.tokens) for one in long]
+
+
+def test_measures_are_asked_for_when_the_evaluator_needs_them() -> None:
+    engine = ToyEngine(Model.random(2, vocab_size=6))
+    candidates = found(TASK, policy(evaluator="self_certainty", width=2), engine)
+    assert all(one.measures for one in engine.requests)
+    assert all(one.score > 0 for one in candidates)
+
+
+def test_rollouts_and_agreement_guide_a_search() -> None:
+    """Evaluators that draw: their seeds differ from level to level, and no text outgrows the limit."""
+    for name in ("rollout_utility", "answer_agreement"):
+        engine = ToyEngine(Model.random(2, vocab_size=6, eos=-0.5))
+        candidates = found(TASK, policy(evaluator=name, width=2, depth=2), engine)
+        assert len({one.seed for one in engine.requests}) == len(engine.requests)
+        assert all(len(one.prefix) + one.max_tokens <= TASK.max_tokens for one in engine.requests)
+        assert all(0 <= one.score <= 1 for one in candidates)
+
+
+def test_a_broken_evaluator_fails_the_sample_with_its_reason() -> None:
+    mine = policy()
+
+    def nan(*_: Any) -> Any:
+        yield from ()
+        return [0.0, float("nan")]
+
+    nan.measures = False  # type: ignore[attr-defined]
+    ((_, result),) = run([(0, thought_tree.search(TASK, mine, nan))], ToyEngine(Model.random(2, vocab_size=6)))  # type: ignore[arg-type]
+    assert isinstance(result, Failure)
+    assert result.reason == "ValueError: the evaluator mean_logprob gave scores [0.0, nan]"
+
+
+def test_a_narrow_tree_is_found_again_in_a_wide_one() -> None:
+    """Seeds come from the place in the tree: with every path kept, the wide tree holds the narrow one's thoughts."""
+    model = Model.random(4, vocab_size=6, eos=-0.5)
+    narrow, wide = ToyEngine(model), ToyEngine(model)
+    found(TASK, policy(width=2, children=2, depth=3), narrow)
+    found(TASK, policy(width=100, children=3, depth=3), wide)
+    assert {(one.prefix, one.seed) for one in narrow.requests} <= {(one.prefix, one.seed) for one in wide.requests}
+
+
+def test_places_of_children() -> None:
+    """Siblings are numbered in the order of their parents, and come back in it."""
+    tree = Thoughts(TASK, policy(), evaluator(policy().evaluator))
+    parents = [Path(place=(0,)), Path(place=(1,)), Path(place=(0,))]
+    growth = tree.think(parents)
+    seeds = [ask.seed for ask in next(growth) if isinstance(ask, Request)]
+    places = [(0, 0), (1, 0), (0, 1)]
+    assert seeds == [child(TASK.seed, "thought", *place) for place in places]
