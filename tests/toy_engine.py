@@ -132,8 +132,9 @@ class ToyEngine:
         ends = np.zeros((len(requests), self.vocab_size), bool)
         for row, request in enumerate(requests):
             ends[row, list(request.stop_ids)] = True
+        kinds = {one: kind for kind, one in enumerate(dict.fromkeys(request.sampling for request in requests))}
         plan = _sampling.plan(
-            _sampling.parameters([request.sampling for request in requests]),
+            _sampling.parameters(list(kinds))[[kinds[request.sampling] for request in requests]],
             [request.prompt for request in requests],
             [np.array(request.prefix, np.int32) for request in requests],
             self._logits.shape[-1],
