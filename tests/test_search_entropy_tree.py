@@ -1,0 +1,334 @@
+"""The entropy tree against a plain sequential one under the same draws, and on models whose forks are known."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pytest
+
+from sampling_oracle import distribution, inverse_cdf
+from searchlens.engines.base import Request, Sampling
+from searchlens.errors import InputError
+from searchlens.policies import Policy, from_spec
+from searchlens.search import entropy_tree
+from searchlens.search.driver import Failure, Result, run
+from searchlens.search.task import Candidate, Controller, Evaluator, Scoring, Task, Trace
+from searchlens.seeds import uniform
+from toy_engine import EOS, Model, ToyEngine
+
+
+def refuse(_: object) -> Any:
+    raise AssertionError("the search looked at a text or an answer")
+
+
+def make_task(seed: int = 0, max_tokens: int = 16) -> Task:
+    return Task((2, 1), seed, max_tokens, (EOS,), (), refuse, refuse)
+
+
+def make_policy(local: dict[str, float] | None = None, **parameters: int | float | str) -> Policy:
+    own = {"roots", "positions", "children_per_position", "select", "threshold"}
+    return from_spec(
+        "tree",
+        {
+            "local": local or {"temperature": 1.0},
+            "controller": {"name": "entropy_tree", **{k: v for k, v in parameters.items() if k in own}},
+            "transition": {"name": "branch", **{k: v for k, v in parameters.items() if k in ("children", "gap")}},
+            "scheduler": {"name": "rounds", "rounds": parameters.get("rounds", 1)},
+        },
+    )
+
+
+@dataclass
+class Scorer:
+    """Scores texts by ``of``, by default all alike, and keeps what it saw."""
+
+    measures: bool = False
+    seen: Sequence[Trace] = ()
+
+    def __call__(self, task: Task, traces: Sequence[Trace], sampling: Sampling, key: tuple[str | int, ...]) -> Scoring:
+        yield from ()
+        self.seen = list(traces)
+        return [self.of(trace) for trace in traces]
+
+    def of(self, trace: Trace) -> float:
+        return 0.0
+
+
+class Tokens(Scorer):
+    """Few different scores, so that ties occur."""
+
+    def of(self, trace: Trace) -> float:
+        return float(trace.tokens.sum() % 3)
+
+
+def found(
+    task: Task, policy: Policy, engine: ToyEngine, scorer: Evaluator | None = None, yields: list[int] | None = None
+) -> list[Candidate]:
+    controller = entropy_tree.search(task, policy, scorer or Scorer())
+    ((_, outcome),) = run([(0, counted(controller, [] if yields is None else yields))], engine)
+    assert isinstance(outcome, Result), outcome
+    return outcome.candidates
+
+
+def counted(controller: Controller, yields: list[int]) -> Controller:
+    """The controller; ``yields`` collects how much it asks for at a time."""
+    received: list[Any] | None = None
+    while True:
+        try:
+            asks = controller.send(received)  # type: ignore[arg-type]
+        except StopIteration as end:
+            found: list[Candidate] = end.value
+            return found
+        yields.append(len(asks))
+        received = yield asks
+
+
+def texts(candidates: Sequence[Candidate]) -> list[tuple[int, ...]]:
+    return [tuple(one.tokens.tolist()) for one in candidates]
+
+
+def entropy(model: Model, context: Sequence[int]) -> float:
+    log_p = model.logprobs[context[-2], context[-1]]
+    return float(-(np.exp(log_p) * log_p).sum())
+
+
+# The plain one: one tree after the other, one text after the other, straight from the published description.
+
+
+def draw(model: Model, task: Task, local: Sampling, path: tuple[int, ...], text: tuple[int, ...]) -> tuple[int, ...]:
+    """Continue a text to its end, token by token."""
+    seed, place = np.array([task.seed_of("tree", *path)], np.uint64), 0
+    while len(text) < task.max_tokens and not (text and text[-1] in task.stop_ids):
+        q = distribution(model.next((*task.prompt, *text)).astype(np.float64), local, task.prompt, text)
+        text = (*text, inverse_cdf(q, float(uniform(seed, np.array([place]))[0])))
+        place += 1
+    return text
+
+
+def plain_tree(model: Model, task: Task, policy: Policy, root: int) -> list[list[tuple[int, ...]]]:
+    """EPTree from one root: its text, then the new leaves of each round."""
+    p: dict[str, Any] = policy.parameters
+    chains = [((root,), 0, draw(model, task, policy.local, (root,), ()))]
+    leaves, forks = [[chains[0][2]]], list[tuple[int, ...]]()
+    for _ in range(p["rounds"]):
+        places = [
+            (entropy(model, (*task.prompt, *text[:t])), path, text, t)
+            for path, born, text in chains
+            for t in range(born + 1, len(text))
+        ]
+        new, expanded = [], 0
+        for h, path, text, t in sorted(places, key=lambda place: -place[0]):
+            if expanded == p["positions"] or (p["select"] == "threshold" and h < p["threshold"]):
+                break
+            context = text[:t]
+            if any(
+                abs(len(fork) - t) < p["gap"] and fork[: min(t, len(fork))] == context[: min(t, len(fork))]
+                for fork in forks
+            ):
+                continue
+            forks.append(context)
+            expanded += 1
+            likely = np.argsort(-model.logprobs[(*task.prompt, *context)[-2], (*task.prompt, *context)[-1]])
+            others = [int(token) for token in likely if token != text[t]]
+            for child in range(p["children_per_position"]):
+                first = (others[child],) if p["children"] == "distinct" else ()
+                here = (*path, t, child)
+                new.append((here, t, draw(model, task, policy.local, here, (*context, *first))))
+        chains += new
+        leaves.append([text for _, _, text in new])
+    return leaves
+
+
+def plain(model: Model, task: Task, policy: Policy) -> list[tuple[int, ...]]:
+    """All leaves in order of creation."""
+    trees = [plain_tree(model, task, policy, root) for root in range(int(policy.parameters["roots"]))]
+    return [text for leaves in zip(*trees, strict=True) for tree in leaves for text in tree]
+
+
+SETTINGS: list[dict[str, Any]] = [
+    {},
+    {"positions": 2, "children_per_position": 2, "roots": 2, "gap": 1},
+    {"positions": 2, "rounds": 3, "gap": 2},
+    {"positions": 2, "rounds": 2, "children_per_position": 2, "roots": 2, "children": "free", "gap": 1},
+    {"select": "threshold", "threshold": 1.2, "positions": 4, "rounds": 2, "gap": 1},
+    {"positions": 9, "rounds": 2, "gap": 5, "children": "free"},
+    {"positions": 2, "rounds": 2, "local": {"temperature": 0.7, "top_p": 0.8, "frequency_penalty": 0.5}},
+    {"positions": 3, "rounds": 2, "children_per_position": 3, "local": {"temperature": 0.0}},
+]
+
+
+@pytest.mark.parametrize("setting", SETTINGS, ids=str)
+def test_tokens_and_order_are_those_of_a_plain_sequential_tree(setting: dict[str, Any]) -> None:
+    """Selection, masks, gap, forced tokens, seeds and the order of the candidates, under the same draws."""
+    policy, made = make_policy(**setting), 0
+    for seed in range(12):
+        model, task = Model.random(seed, 5, 1.5, eos=-1.0), make_task(seed)
+        leaves = plain(model, task, policy)
+        wanted = sorted(leaves, key=lambda text: -(sum(text) % 3))
+        got = found(task, policy, ToyEngine(model), Tokens())
+        assert texts(got)[: len(leaves)] == wanted
+        assert got[0].details == {"found": len(leaves)}
+        made += len(leaves)
+    assert made > 12 * int(policy.parameters["roots"])  # otherwise nothing branched
+
+
+@pytest.mark.parametrize("setting", SETTINGS, ids=str)
+def test_limits(setting: dict[str, Any]) -> None:
+    """No text is too long, no more requests than leaves, one yield a round, and always ``width`` candidates."""
+    policy = make_policy(**setting)
+    for seed in range(12):
+        task, engine, yields = make_task(seed, 8), ToyEngine(Model.random(seed, 5, eos=-1.0)), list[int]()
+        got = found(task, policy, engine, yields=yields)
+        assert len(got) == policy.width
+        assert len(engine.requests) <= got[0].details["found"] <= policy.width
+        assert len(yields) <= 1 + int(policy.parameters["rounds"])
+        for one in got:
+            assert one.finish == ("stop" if one.tokens[-1] == EOS else "length")
+            assert len(one.tokens) == 8 or (len(one.tokens) < 8 and one.finish == "stop")
+            assert EOS not in one.tokens[:-1]
+
+
+def test_results_do_not_depend_on_what_finishes_first() -> None:
+    model, policy = Model.random(3, 5, eos=-1.0), make_policy(**SETTINGS[3])
+    alone = found(make_task(), policy, ToyEngine(model, max_rows=1), Tokens())
+    assert texts(alone) == texts(found(make_task(), policy, ToyEngine(model), Tokens()))
+
+
+def fork_model(**forks: float) -> Model:
+    """Counts 1, 2, ... 7 and ends, in this order nearly always; after ``after_<token>`` logits are flatter."""
+    logits = np.zeros((8, 8, 8), np.float32)
+    for token in range(8):
+        logits[:, token, (token + 1) % 8] = forks.get(f"after_{token}", 12.0)
+    return Model(logits)
+
+
+def counting(max_tokens: int = 16) -> Task:
+    return Task((EOS, EOS), 0, max_tokens, (EOS,), (), refuse, refuse)
+
+
+def branches(engine: ToyEngine, roots: int = 1) -> list[Request]:
+    return engine.requests[roots:]
+
+
+def test_it_branches_where_the_entropy_is_highest() -> None:
+    """The model is unsure after 3 and a little after 5: the first branch is behind 3, the second behind 5."""
+    engine = ToyEngine(fork_model(after_3=1.0, after_5=3.0))
+    policy = make_policy({"temperature": 0.0}, positions=2, gap=1, children="free")
+    found(counting(), policy, engine)
+    assert [request.prefix for request in branches(engine)] == [(1, 2, 3), (1, 2, 3, 4, 5)]
+
+
+def test_threshold_takes_what_reaches_it_and_no_more() -> None:
+    """Only the position behind 3 has the entropy; what is lacking is filled up with the best, and said to be."""
+    model = fork_model(after_3=1.0, after_5=3.0)
+    limit = entropy(model, (2, 3))
+    engine = ToyEngine(model)
+    policy = make_policy({"temperature": 0.0}, select="threshold", threshold=limit - 0.01, gap=1, children="free")
+    got = found(counting(), policy, engine)
+    assert [request.prefix for request in branches(engine)] == [(1, 2, 3)]
+    assert len(got) == 4 and got[0].details == {"found": 2} and not got[1].details
+    engine = ToyEngine(model)
+    policy = make_policy({"temperature": 0.0}, select="threshold", threshold=limit + 0.01, gap=1)
+    got = found(counting(), policy, engine)
+    assert not branches(engine)
+    assert texts(got) == [(1, 2, 3, 4, 5, 6, 7, 0)] * 4
+
+
+@pytest.mark.parametrize(("gap", "places"), [(1, [3, 4]), (2, [3, 5])])
+def test_gap_on_one_path(gap: int, places: list[int]) -> None:
+    """Behind 3, 4 and 5, falling: the neighbour of the first is too close if the gap is two."""
+    engine = ToyEngine(fork_model(after_3=1.0, after_4=2.0, after_5=3.0))
+    found(counting(), make_policy({"temperature": 0.0}, positions=2, gap=gap, children="free"), engine)
+    assert [len(request.prefix) for request in branches(engine)] == places
+
+
+def test_the_gap_reaches_into_branches_and_other_branches_are_other_paths() -> None:
+    """The second round may not branch behind the fork that the first took, in the root or in a branch (whose tokens
+    before the fork are the same), but may behind a like fork of a branch that went another way."""
+    logits = fork_model(after_3=1.0).logits.copy()
+    logits[:, 3, 2] = 0.9  # the best alternative goes back to 2, then 3 again
+    engine = ToyEngine(Model(logits))
+    found(counting(), make_policy({"temperature": 0.0}, positions=1, rounds=2, gap=1), engine)
+    first, second = branches(engine)
+    assert first.prefix == (1, 2, 3, 2)
+    assert second.prefix == (1, 2, 3, 2, 3, 2)
+
+
+def test_first_tokens_are_never_branched_from() -> None:
+    """The entropy is highest before the first token."""
+    engine = ToyEngine(fork_model(after_0=0.5, after_3=1.0))
+    found(counting(), make_policy({"temperature": 0.0}, positions=1, children="free", gap=1), engine)
+    assert branches(engine)[0].prefix[-1] == 3
+
+
+def test_distinct_children_take_the_most_likely_other_tokens() -> None:
+    """Their first tokens are forced: raw log p, log q 0. One that ends the text is a leaf without a request."""
+    logits = fork_model(after_3=3.0).logits.copy()
+    logits[:, 3, [7, 0, 2]] = 2.0, 1.0, 0.5
+    model, scorer = Model(logits), Scorer(measures=True)
+    engine = ToyEngine(model)
+    found(counting(), make_policy(positions=1, children_per_position=3, gap=1), engine, scorer)
+    root, *rest = scorer.seen
+    assert root.prefix[:4] == (1, 2, 3, 4)
+    assert [trace.prefix[:4] for trace in rest] == [(1, 2, 3, 7), (1, 2, 3, 0), (1, 2, 3, 2)]
+    assert [request.prefix for request in branches(engine)] == [(1, 2, 3, 7), (1, 2, 3, 2)]
+    assert rest[1].finish == "stop"
+    for trace in rest:
+        assert trace.logprobs[3] == pytest.approx(model.logprobs[2, 3, trace.tokens[3]], abs=1e-6)
+        assert trace.sampling_logprobs[3] == 0.0
+
+
+def test_a_forced_last_token_ends_the_text() -> None:
+    engine = ToyEngine(fork_model(after_3=1.0))
+    got = found(counting(max_tokens=4), make_policy({"temperature": 0.0}, positions=1, gap=1), engine)
+    assert len(engine.requests) == 1
+    assert texts(got) == [(1, 2, 3, 4), (1, 2, 3, 0)]  # of equally likely tokens the lowest
+    assert [one.finish for one in got] == ["length", "stop"]
+    got = found(
+        counting(max_tokens=4),
+        make_policy({"temperature": 0.0}, positions=1, children_per_position=2, gap=1),
+        ToyEngine(fork_model(after_3=1.0)),
+    )
+    assert (texts(got)[2], got[2].finish) == ((1, 2, 3, 1), "length")
+
+
+@pytest.mark.parametrize("children", ["distinct", "free"])
+def test_paths_keep_the_measures_of_every_token(children: str) -> None:
+    """Also of forced ones and across branchings: recomputed from the model, token by token."""
+    for seed in range(6):
+        model, task, scorer = Model.random(seed, 5, eos=-1.0), make_task(seed), Scorer(measures=True)
+        found(task, make_policy(children=children, rounds=2, gap=1), ToyEngine(model), scorer)
+        for trace in scorer.seen:
+            before = [(*task.prompt, *trace.prefix[:t])[-2:] for t in range(len(trace.tokens))]
+            log_p = np.array([model.logprobs[a, b] for a, b in before])
+            np.testing.assert_allclose(trace.logprobs, log_p[np.arange(len(log_p)), trace.tokens], atol=1e-5)
+            assert trace.certainties is not None
+            np.testing.assert_allclose(trace.certainties, -np.log(5) - log_p.mean(-1), atol=1e-5)
+
+
+def test_measures_are_asked_for_only_where_they_are_used() -> None:
+    """They cost; nothing branches from the last round."""
+    engine = ToyEngine(Model.random(0, 5, eos=-2.0))
+    found(make_task(), make_policy(positions=1, rounds=2, gap=1), engine)
+    assert [request.measures for request in engine.requests] == [True, True, False]
+    assert [request.top for request in engine.requests] == [2, 2, 0]
+
+
+def test_more_distinct_children_than_other_tokens_are_refused() -> None:
+    task, policy = make_task(), make_policy(children_per_position=5, gap=1)
+    with pytest.raises(InputError, match="vocabulary of more than 5 tokens, but only 4 others"):
+        found(task, policy, ToyEngine(Model.random(0, 5, eos=-2.0)))
+
+
+def test_a_score_that_is_no_number_fails_the_run_with_its_reason() -> None:
+    class Broken(Scorer):
+        def of(self, trace: Trace) -> float:
+            return float("nan")
+
+    controller = entropy_tree.search(make_task(), make_policy(), Broken())
+    ((_, outcome),) = run([(0, controller)], ToyEngine(Model.random(0, 5)))
+    assert isinstance(outcome, Failure)
+    assert outcome.reason == "ValueError: the evaluator scored a path nan"
