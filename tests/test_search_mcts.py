@@ -1,0 +1,408 @@
+"""Monte Carlo tree search against a plain sequential one under the same draws, and on examples worked out by hand."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import pytest
+
+from sampling_oracle import distribution, inverse_cdf
+from searchlens.engines.base import Completion, Request, Sampling
+from searchlens.policies import Policy, from_spec
+from searchlens.search.driver import Failure, Result, run
+from searchlens.search.evaluators import AnswerAgreement
+from searchlens.search.mcts import Node, Rule, back_up, descend, scaled, search
+from searchlens.search.task import Candidate, Controller, Evaluator, Scoring, Task, Trace
+from searchlens.search.thoughts import Path
+from searchlens.seeds import generator, uniform
+from toy_engine import EOS, Model, ToyEngine
+
+STEP = 3
+
+
+def refuse(_: object) -> Any:
+    raise AssertionError("the search looked at a text or an answer")
+
+
+def make_task(seed: int = 0, max_tokens: int = 16) -> Task:
+    return Task((2, 1), seed, max_tokens, (EOS,), (STEP,), refuse, refuse)
+
+
+def make_policy(local: dict[str, float] | None = None, **parameters: int | float | str) -> Policy:
+    def part(name: str, *keys: str) -> dict[str, Any]:
+        return {"name": name, **{key: parameters[key] for key in keys if key in parameters}}
+
+    return from_spec(
+        "search",
+        {
+            "local": local or {"temperature": 1.0},
+            "controller": part("mcts", "select", "exploration", "children", "parallel"),
+            "transition": part("thought", "max_tokens"),
+            "scheduler": part("iterations", "iterations"),
+        },
+    )
+
+
+@dataclass
+class Scorer:
+    """Scores texts by their tokens; keeps what it was shown last."""
+
+    of: Callable[[tuple[int, ...]], float]
+    measures: bool = False
+    seen: list[tuple[int, ...]] = field(default_factory=list)
+
+    def __call__(self, task: Task, traces: Sequence[Trace], sampling: Sampling, key: tuple[str | int, ...]) -> Scoring:
+        yield from ()
+        assert all(trace.finish for trace in traces)
+        self.seen = [trace.prefix for trace in traces]
+        return [self.of(text) for text in self.seen]
+
+
+def taste(text: tuple[int, ...]) -> float:
+    """A score with no rule to it, and no range."""
+    return float(10 * generator("taste", *text).standard_normal() - 40)
+
+
+def found(
+    task: Task, policy: Policy, engine: ToyEngine, scorer: Evaluator | None = None, yields: list[int] | None = None
+) -> list[Candidate]:
+    controller = search(task, policy, scorer or Scorer(taste))
+    ((_, outcome),) = run([(0, counted(controller, [] if yields is None else yields))], engine)
+    assert isinstance(outcome, Result), outcome
+    return outcome.candidates
+
+
+def counted(controller: Controller, yields: list[int]) -> Controller:
+    """The controller; ``yields`` collects how much it asks for at a time."""
+    received: list[Any] | None = None
+    while True:
+        try:
+            asks = controller.send(received)  # type: ignore[arg-type]
+        except StopIteration as end:
+            found: list[Candidate] = end.value
+            return found
+        yields.append(len(asks))
+        received = yield asks
+
+
+def texts(candidates: Sequence[Candidate]) -> list[tuple[int, ...]]:
+    return [tuple(one.tokens.tolist()) for one in candidates]
+
+
+# The plain one: a state is its text; statistics are looked up in the list of all simulations.
+
+
+@dataclass
+class PlainSearch:
+    model: Model
+    task: Task
+    policy: Policy
+    drawn: dict[tuple[int, ...], dict[tuple[int, ...], tuple[float, tuple[int, ...]]]] = field(default_factory=dict)
+    """Expanded state: its next states, each with prior and place."""
+    places: dict[tuple[int, ...], tuple[int, ...]] = field(default_factory=lambda: {(): ()})
+    simulations: list[tuple[list[tuple[int, ...]], tuple[int, ...]]] = field(default_factory=list)
+    """States passed, and the text at the end."""
+    under_way: list[list[tuple[int, ...]]] = field(default_factory=list)
+
+    def draw(self, key: tuple[str | int, ...], text: tuple[int, ...], stops: set[int], most: int) -> tuple[int, ...]:
+        seed, new = np.array([self.task.seed_of(*key)], np.uint64), tuple[int, ...]()
+        while len(new) < most and not (new and new[-1] in stops):
+            context = (*self.task.prompt, *text, *new)
+            q = distribution(
+                self.model.next(context).astype(np.float64), self.policy.local, self.task.prompt, (*text, *new)
+            )
+            new = (*new, inverse_cdf(q, float(uniform(seed, np.array([len(new)]))[0])))
+        return new
+
+    def complete(self, text: tuple[int, ...]) -> bool:
+        return len(text) == self.task.max_tokens or (bool(text) and text[-1] in self.task.stop_ids)
+
+    def exhausted(self, state: tuple[int, ...]) -> bool:
+        """Nothing is left to find: seen if complete, under way if a leaf, all below exhausted otherwise."""
+        if self.complete(state):
+            return self.visits(state) > 0
+        if state not in self.drawn:
+            return any(states[-1] == state for states in self.under_way)
+        return all(self.exhausted(child) for child in self.drawn[state])
+
+    def visits(self, state: tuple[int, ...]) -> int:
+        return sum(state in states for states in [*(s for s, _ in self.simulations), *self.under_way])
+
+    def q(self, state: tuple[int, ...]) -> float:
+        rewards = [taste(text) for _, text in self.simulations]
+        here = [taste(text) for states, text in self.simulations if state in states]
+        low, high = min(rewards, default=0), max(rewards, default=0)
+        unit = [(r - low) / (high - low) if high > low else 0.5 for r in here]
+        return sum(unit) / self.visits(state) if unit else 0.0
+
+    def choose(self, state: tuple[int, ...]) -> tuple[int, ...]:
+        c, n_parent = float(self.policy.parameters["exploration"]), self.visits(state)
+        best, best_rank = None, (-math.inf, -math.inf)
+        for child, (prior, _) in self.drawn[state].items():
+            if self.exhausted(child):
+                continue
+            n = self.visits(child)
+            if self.policy.parameters["select"] == "puct":
+                worth = self.q(child) + c * prior * math.sqrt(n_parent) / (1 + n)
+            else:
+                worth = self.q(child) + c * math.sqrt(math.log(n_parent) / n) if n else math.inf
+            if best is None or (worth, prior) > best_rank:
+                best, best_rank = child, (worth, prior)
+        assert best is not None
+        return best
+
+    def expand(self, state: tuple[int, ...]) -> None:
+        p: dict[str, Any] = self.policy.parameters
+        thoughts: dict[tuple[int, ...], tuple[float, tuple[int, ...]]] = {}
+        for child in range(p["children"]):
+            place = (*self.places[state], child)
+            most = min(p["max_tokens"], self.task.max_tokens - len(state))
+            new = self.draw(("thought", *place), state, {*self.task.stop_ids, *self.task.step_ids}, most)
+            context = (EOS, *self.task.prompt, *state, *new)
+            log_p = [self.model.logprobs[context[i - 2], context[i - 1], context[i]] for i in range(-len(new), 0)]
+            thoughts.setdefault((*state, *new), (math.exp(sum(log_p) / len(log_p)), place))
+        whole = sum(weight for weight, _ in thoughts.values())
+        self.drawn[state] = {text: (weight / whole, place) for text, (weight, place) in thoughts.items()}
+        self.places.update({text: place for text, (_, place) in thoughts.items()})
+
+    def texts(self) -> list[tuple[int, ...]]:
+        """In the order of iterations."""
+        p: dict[str, Any] = self.policy.parameters
+        while len(self.simulations) < p["iterations"] and not self.exhausted(()):
+            for _ in range(min(p["parallel"], p["iterations"] - len(self.simulations))):
+                if self.exhausted(()):
+                    break
+                states: list[tuple[int, ...]] = [()]
+                while states[-1] in self.drawn:
+                    states.append(self.choose(states[-1]))
+                self.under_way.append(states)
+            for states in self.under_way:
+                if not self.complete(states[-1]):
+                    self.expand(states[-1])
+            for states in self.under_way:
+                if states[-1] in self.drawn:
+                    states.append(max(self.drawn[states[-1]], key=lambda s: self.drawn[states[-1]][s][0]))
+            for states in self.under_way:
+                state = states[-1]
+                left = self.task.max_tokens - len(state)
+                key = ("end", *self.places[state], 0)
+                end = () if self.complete(state) else self.draw(key, state, set(self.task.stop_ids), left)
+                self.simulations.append((states, (*state, *end)))
+            self.under_way = []
+        return [text for _, text in self.simulations]
+
+
+SETTINGS: list[dict[str, Any]] = [
+    {"iterations": 12, "max_tokens": 4},
+    {"iterations": 12, "max_tokens": 4, "select": "uct"},
+    {"iterations": 16, "max_tokens": 3, "select": "uct", "exploration": 0.2, "children": 2},
+    {"iterations": 16, "max_tokens": 3, "exploration": 3.0, "children": 5},
+    {"iterations": 14, "max_tokens": 4, "select": "uct", "parallel": 4},
+    {"iterations": 14, "max_tokens": 4, "parallel": 3, "local": {"temperature": 0.8, "top_p": 0.9}},
+    {"iterations": 8, "max_tokens": 30, "exploration": 0.0},
+]
+
+
+@pytest.mark.parametrize("setting", SETTINGS, ids=str)
+def test_tokens_and_order_are_those_of_a_plain_sequential_search(setting: dict[str, Any]) -> None:
+    """Selection, expansion, merging, closing, virtual loss, seeds and back-up, under the same draws."""
+    policy, deepest = make_policy(**setting), 0
+    for seed in range(6):
+        model, task, scorer = Model.random(seed, 5, 1.5, eos=-1.0), make_task(seed), Scorer(taste)
+        by_hand = PlainSearch(model, task, policy)
+        wanted = by_hand.texts()
+        got = found(task, policy, ToyEngine(model), scorer)
+        assert scorer.seen == wanted
+        assert texts(got)[: len(wanted)] == sorted(wanted, key=lambda text: -taste(text))
+        assert got[0].details == {"found": len(wanted)}
+        deepest = max(deepest, *(len(states) for states, _ in by_hand.simulations))
+    assert deepest > 2
+
+
+@pytest.mark.parametrize("setting", SETTINGS, ids=str)
+def test_limits(setting: dict[str, Any]) -> None:
+    """No text is too long, each iteration asks for its thoughts and at most one rollout, and gives one candidate."""
+    policy = make_policy(**setting)
+    p: dict[str, Any] = policy.parameters
+    for seed in range(6):
+        task, engine, yields = make_task(seed, 8), ToyEngine(Model.random(seed, 5, eos=-1.0)), list[int]()
+        got = found(task, policy, engine, yields=yields)
+        assert len(got) == policy.width == p["iterations"]
+        assert len(engine.requests) <= got[0].details["found"] * (p["children"] + 1)
+        assert max(yields) <= p["parallel"] * p["children"]
+        for one in got:
+            assert one.finish == ("stop" if one.tokens[-1] == EOS else "length")
+            assert len(one.tokens) == 8 or (len(one.tokens) < 8 and one.finish == "stop")
+            assert EOS not in one.tokens[:-1]
+        assert [one.score for one in got[: int(got[0].details["found"])]] == sorted(
+            (one.score for one in got[: int(got[0].details["found"])]), reverse=True
+        )
+
+
+def test_results_do_not_depend_on_what_finishes_first() -> None:
+    model, policy = Model.random(3, 5, eos=-1.0), make_policy(**SETTINGS[4])
+    alone = found(make_task(), policy, ToyEngine(model, max_rows=1))
+    assert texts(alone) == texts(found(make_task(), policy, ToyEngine(model)))
+
+
+def test_parallel_leaves_are_asked_for_at_once() -> None:
+    yields: list[int] = []
+    policy = make_policy(iterations=9, parallel=4, max_tokens=4)
+    found(make_task(max_tokens=40), policy, ToyEngine(Model.random(1, 5, eos=-6.0)), yields=yields)
+    assert yields == [3, 1, 9, 3, 12, 4, 3, 1]  # at first there is the root alone, then its three children
+
+
+# By hand.
+
+
+def test_uct_and_puct() -> None:
+    parent, child = Node(Path(), visits=10), Node(Path(), prior=0.25, visits=4, total=2.0)
+    assert Rule("uct", 1.4)(parent, child) == pytest.approx(0.5 + 1.4 * 0.758715, abs=1e-5)  # sqrt(2.302585 / 4)
+    assert Rule("uct", 0.0)(parent, child) == 0.5
+    assert Rule("uct", 1.4)(parent, Node(Path())) == math.inf
+    parent.visits = 16
+    assert Rule("puct", 2.0)(parent, child) == pytest.approx(0.5 + 2 * 0.25 * 4 / 5)
+    assert Rule("puct", 2.0)(parent, Node(Path(), prior=0.25)) == pytest.approx(2 * 0.25 * 4)
+
+
+def test_scores_are_scaled_to_their_range() -> None:
+    assert scaled([-30.0, -10.0, -25.0]) == [0.0, 1.0, 0.25]
+    assert scaled([7.0, 7.0]) == [0.5, 0.5]
+
+
+class Script:
+    """Thoughts of one token, 1, 2, ... as they are drawn at a node, with given log p; rollouts of one stop token."""
+
+    vocab_size = 10
+    max_model_len = 1000
+    steps = 0
+
+    def __init__(self, *logprobs: float) -> None:
+        self.logprobs = logprobs
+        self.queue: list[tuple[int, Completion]] = []
+        self.siblings: dict[tuple[int, ...], int] = {}
+
+    def clear(self) -> None: ...
+
+    def close(self) -> None: ...
+
+    def add(self, request_id: int, request: Request) -> None:
+        if STEP not in request.stop_ids:
+            token, log_p = EOS, -1.0
+        else:
+            born = self.siblings.get(request.prefix, 0)
+            self.siblings[request.prefix] = born + 1
+            token, log_p = born + 1, self.logprobs[born]
+        one = np.full(1, log_p, np.float32)
+        self.queue.append((request_id, Completion(np.array([token], np.int32), one, one, "stop")))
+
+    def step(self) -> list[tuple[int, Completion]]:
+        done, self.queue = self.queue, []
+        return done
+
+
+def first_thoughts(policy: Policy, script: Script, of: Callable[[tuple[int, ...]], float]) -> list[int]:
+    """Which child of the root each iteration went to."""
+    scorer = Scorer(of)
+    ((_, outcome),) = run([(0, search(make_task(max_tokens=100), policy, scorer))], script)
+    assert isinstance(outcome, Result), outcome
+    return [text[0] for text in scorer.seen]
+
+
+def test_visits_follow_uct() -> None:
+    """Everything behind the first thought scores 5, behind the second -3: scaled 1 and 0. With c = 1 the second is
+    tried once and then again when sqrt(ln N) > 1 + sqrt(ln N / (N - 1)), which is first so at N = 10:
+    1.5174 > 1 + 0.5058, but at N = 9: 1.4823 < 1 + 0.5241."""
+    policy = make_policy(select="uct", children=2, iterations=12)
+    went = first_thoughts(policy, Script(-1.0, -2.0), lambda text: 5.0 if text[0] == 1 else -3.0)
+    assert went == [1, 2, 1, 1, 1, 1, 1, 1, 1, 1, 2, 1]
+
+
+def test_visits_follow_puct() -> None:
+    """Priors 3/4 and 1/4. While only the first was tried all scores are equal and count 1/2; the second is tried when
+    sqrt(N) / 4 > 1/2 + 3/4 sqrt(N) / (N + 1), first so at N = 9: 0.75 > 0.725, but at N = 8: 0.707 < 0.736. It is
+    better, so the search stays with it: at N = 10, 1 + 1/4 3.16 / 2 > 0 + 3/4 3.16 / 10."""
+    policy = make_policy(select="puct", children=2, iterations=12)
+    went = first_thoughts(policy, Script(math.log(0.75), math.log(0.25)), lambda text: -3.0 if text[0] == 1 else 5.0)
+    assert went == [1] * 9 + [2] * 3
+
+
+def hand_tree() -> tuple[Node, Node, Node]:
+    better, worse = Node(Path(place=(0,)), 0.5, visits=2, total=1.8), Node(Path(place=(1,)), 0.5, visits=2, total=1.6)
+    return Node(Path(), children=[better, worse], visits=4), better, worse
+
+
+def test_virtual_loss_turns_the_next_descent_elsewhere() -> None:
+    """The better child falls from 0.9 to 1.8 / 3 while a descent through it is under way."""
+    root, better, worse = hand_tree()
+    better.children = [Node(Path(place=(0, 0)), visits=1), Node(Path(place=(0, 1)), visits=1)]
+    rule = Rule("uct", 0.1)
+    assert descend(root, rule)[1] is better
+    assert better.value == pytest.approx(0.6)
+    assert descend(root, rule)[1] is worse
+    assert (root.visits, better.visits, worse.visits) == (6, 3, 3)
+
+
+def test_a_leaf_under_way_is_not_chosen_again_until_it_returns() -> None:
+    root, better, worse = hand_tree()
+    rule = Rule("uct", 0.1)
+    under_way = [descend(root, rule), descend(root, rule)]
+    assert [nodes[-1] for nodes in under_way] == [better, worse]
+    assert not root.open
+    back_up(under_way, [1.0, 0.0])
+    assert root.open and (better.total, worse.total, root.total) == (1.0, 0.0, 1.0)
+
+
+def test_a_fully_explored_tree_ends_early_and_each_end_counts_once() -> None:
+    """Texts of one token among five: as many candidates as there are different thoughts, from one node's draws."""
+    policy = make_policy(children=8, iterations=16)
+    for seed in range(8):
+        engine = ToyEngine(Model.random(seed, 5))
+        got = texts(found(make_task(seed, max_tokens=1), policy, engine))
+        drawn = set(got)
+        assert len(engine.requests) == 8
+        assert got == (got[: len(drawn)] * 16)[:16]
+        assert drawn == {draw_one(engine.model, make_task(seed, 1), place) for place in range(8)}
+
+
+def draw_one(model: Model, task: Task, place: int) -> tuple[int, ...]:
+    q = distribution(model.next(task.prompt).astype(np.float64), Sampling(1.0))
+    return (inverse_cdf(q, float(uniform(np.array([task.seed_of("thought", place)], np.uint64), np.zeros(1, int))[0])),)
+
+
+def test_equal_thoughts_share_no_more_than_one_prior() -> None:
+    """Two of three thoughts are equal and all are equally likely: the other one has prior 1/2, not 1/3."""
+
+    class Twins(Script):
+        def add(self, request_id: int, request: Request) -> None:
+            super().add(request_id, request)
+            self.queue[-1][1].tokens[self.queue[-1][1].tokens == 2] = 1
+
+    # At N = 3 it is worth P sqrt(3), and the one tried so far 1/2 + P' sqrt(3) / 4: 0.866 > 0.717 with P = P' = 1/2, but
+    # 0.577 < 0.644 with P = P' = 1/3, and 0.577 < 0.789 had the twins added up to P' = 2/3.
+    policy = make_policy(children=3, iterations=6)
+    went = first_thoughts(policy, Twins(-1.0, -1.0, -1.0), lambda text: 1.0)
+    assert went[:4] == [1, 1, 1, 3]
+
+
+def test_agreement_is_that_of_all_rollouts_so_far() -> None:
+    """A rollout alone would always agree with itself. Answers here are last tokens but one."""
+    task = Task((2, 1), 0, 12, (EOS,), (STEP,), refuse, lambda tokens: tokens[-2] if len(tokens) > 1 else None)
+    policy = make_policy(iterations=8, max_tokens=4)
+    got = found(task, policy, ToyEngine(Model.random(1, 5, eos=-1.0)), AnswerAgreement(2))
+    assert got[0].details == {"found": 8}
+    answers = [task.answer(one.tokens.tolist()) for one in got]
+    assert len(set(answers)) > 1
+    for one, answer in zip(got, answers, strict=True):
+        assert one.score == pytest.approx(0.0 if answer is None else answers.count(answer) / 8)
+
+
+def test_a_score_that_is_no_number_fails_the_run_with_its_reason() -> None:
+    controller = search(make_task(), make_policy(), Scorer(lambda _: math.nan))
+    ((_, outcome),) = run([(0, controller)], ToyEngine(Model.random(0, 5)))
+    assert isinstance(outcome, Failure)
+    assert outcome.reason == "ValueError: the evaluator scored a path nan"
