@@ -364,7 +364,7 @@ def test_sides_with_other_questions_are_refused(kept: pl.Expr, folder: Path) -> 
     hits.write_parquet(path)
     with pytest.raises(InputError) as error:
         read(folder)
-    words = (f"{OTHER}/{GPQA}", "40", str(hits["question"].n_unique()))
+    words = (f"{OTHER}-rl/{GPQA}", "40", str(hits["question"].n_unique()))
     assert all(word in error.value.message for word in words)
 
 

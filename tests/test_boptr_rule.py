@@ -494,3 +494,40 @@ def test_reasons_are_known_codes_with_a_sentence() -> None:
     assert Reason("no_rl").text == REASONS["no_rl"]
     with pytest.raises(ValueError, match="unknown reason 'no_such'"):
         Reason("no_such")
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_equal_exponents_go_to_the_smaller(seed: int) -> None:
+    """Exact ties of the pooled error, in every draw."""
+    found = Rule(bootstrap_view(scattered(seed), 100, seed), exponents="own")
+    for benchmark, source, n in (("math", "extra", 25), ("extra", "math", 60), ("gpqa", "gpqa", 40)):
+        for draw in range(101):
+            errors = pooled([counts(found, model, source, draw) for model in "mb"], [n, n])
+            assert found.beta(benchmark)[draw] == min(errors, key=errors.__getitem__)
+
+
+def test_a_cell_with_controllers_alone_is_no_cell_of_the_rule() -> None:
+    """Nothing to lock and nothing to select: a reason in every row, no exponent from it, no failure."""
+    searched = {"mcts_16": POOL[OTHER]}
+    cells = {("m", d): (POOL if d == "math" else searched, along(POOL[OTHER], PLANTED["m"][d])) for d in STUDY}
+    for exponents in ("paper", "own"):
+        fitted = rule(cohort(cells, STUDY), exponents=exponents)
+        for tier in TIERS:
+            assert isinstance(tier.predict(fitted, At("m", "gpqa")), Reason)
+        assert fitted.beta("gpqa")[0] == 1.0
+
+
+def test_no_candidate_is_a_reason() -> None:
+    """The default policy is all there is, and the option leaves it out on the anchor benchmark."""
+    only = {DEFAULT: POOL[DEFAULT]}
+    cells = {("m", d): (only, along(POOL[DEFAULT], PLANTED["m"][d])) for d in STUDY}
+    fitted = rule(cohort(cells, STUDY), options=BoptrOptions(exclude_default_on_anchor=True))
+    assert code(TIER["V3"].predict(fitted, At("m", "math"))) == "policy_missing"
+    assert isinstance(TIER["V3"].predict(fitted, At("m", "gpqa")), Path)
+
+
+@pytest.mark.parametrize("side", ["m-base", "m-rl"])
+def test_an_anchor_without_a_prototype_is_said(side: str) -> None:
+    """The reason is the anchor's, not the cell's, which has both sides."""
+    fitted = rule(lacking(short=[(side, "math")]))
+    assert code(TIER["V3"].predict(fitted, At("b", "gpqa"))) == "no_prototype"

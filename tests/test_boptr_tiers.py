@@ -13,7 +13,8 @@ import pytest
 from scipy.stats import rankdata
 
 import planted_surfaces
-from searchlens.boptr.cohort import Benchmark, Cohort
+import small_cohort
+from searchlens.boptr.cohort import Benchmark, Cohort, Surface
 from searchlens.boptr.frontier import FRONTIER_TIERS
 from searchlens.boptr.offsets import V5B_TIERS
 from searchlens.boptr.options import BoptrOptions
@@ -22,7 +23,7 @@ from searchlens.boptr.regimes import TWO_REGIMES
 from searchlens.boptr.rule import Exponents, Path, Reason, Rule
 from searchlens.boptr.tiers import TIERS, At, Curve, Prediction, Tier, curve, mech, path_text, temperatures
 from searchlens.boptr.variants import VARIANT_TIERS
-from searchlens.boptr.view import Readouts, sample_view
+from searchlens.boptr.view import Readouts, bootstrap_view, sample_view
 from searchlens.errors import InputError
 from searchlens.simulate import Design, paper_design, simulate
 
@@ -587,3 +588,26 @@ def test_error_is_the_mean_gap_over_the_budgets_that_count() -> None:
 def test_temperatures_are_the_pure_ones() -> None:
     names = ("temp_0.7", "topp0.9_t0.7", "mcts16_temp_0.3", "temp_1.0", "greedy", "minp0.1_t0.9")
     assert temperatures(names) == {"temp_0.7": 0.7, "temp_1.0": 1.0}
+
+
+def test_copied_points_are_a_number_in_every_draw_or_a_reason() -> None:
+    """In draws whose oracle points are all of policies that the cell lacks nothing is left to average."""
+    rng = np.random.default_rng(0)
+    cells = {("m", d): ({DEFAULT: (1,) * 5}, (1,) * 5) for d in ("math", "gpqa")}
+    plan = planted_surfaces.cohort(cells, {"math": Benchmark("math"), "gpqa": Benchmark("nonmath")}).plan
+
+    def drawn(*names: str) -> Surface:
+        solved = {name: np.maximum.accumulate(rng.random((5, 20)) < 0.3, axis=0) for name in names}
+        return small_cohort.surface(solved, budgets=BUDGETS)  # type: ignore[arg-type]
+
+    surfaces = {
+        ("m-base", "math"): drawn("temp_0.3", "temp_0.5", "temp_0.7", DEFAULT),
+        ("m-rl", "math"): drawn(DEFAULT),
+        ("m-base", "gpqa"): drawn(DEFAULT, "temp_0.7"),
+        ("m-rl", "gpqa"): drawn(DEFAULT),
+    }
+    found = Rule(bootstrap_view(Cohort(plan, surfaces), 300, 1))
+    predicted = TIER["H3"].predict(found, At("m", "gpqa"))
+    assert (
+        predicted == Reason("policy_missing") or np.isfinite(mech(predicted, *found.cell("m", "gpqa"), 20, 301)).all()
+    )

@@ -227,19 +227,33 @@ class Surface:
 
 
 def surface(landscape: Landscape, without: Sequence[str] = ()) -> Surface:
-    """The readouts of a landscape as dense arrays, references such as greedy left out."""
+    """The readouts of a landscape as dense arrays, references such as greedy left out.
+
+    Raises
+    ------
+    InputError
+        There are no readouts, or an operating point lacks a question that others have.
+    """
     hits = landscape.hits.filter(~pl.col("policy").is_in(list(without)))
     names = hits["policy"].unique(maintain_order=True).to_list()
     policy = hits["policy"].cast(pl.Enum(names)).to_physical().to_numpy().astype(np.int64)
     budgets, budget = np.unique(hits["budget"].to_numpy(), return_inverse=True)
     codes, point = np.unique(policy * len(budgets) + budget, return_inverse=True)
     questions = np.unique(hits["question"].to_numpy())
+    if not len(questions):
+        raise InputError("a landscape has no readouts", "was it made from scores without rows?")
     column = np.searchsorted(questions, hits["question"].to_numpy())
     credit = {}
     for metric in CREDITS:
         credit[metric] = np.full((len(codes), len(questions)), np.nan, np.float32)
         credit[metric][point, column] = hits[metric].cast(pl.Float32).to_numpy()
     points = {(names[c // len(budgets)], int(budgets[c % len(budgets)])): i for i, c in enumerate(codes.tolist())}
+    for (name, n), row in points.items():
+        if lacking := int(np.isnan(credit["P"][row]).sum()):
+            raise InputError(
+                f"landscape: {name!r} at budget {n} has {len(questions) - lacking} of {len(questions)} questions",
+                "make it again from its scores",
+            )
     rows = landscape.points.filter(pl.col("readout") == "expected", pl.col("policy").is_in(names))
     smallest = rows.filter(pl.col("budget") == pl.col("budget").min().over("policy"))
     cost = smallest.filter(pl.col("metric") == "C").select("policy", pl.col("value") / pl.col("budget"))
@@ -274,7 +288,7 @@ class Cohort:
     surfaces: dict[tuple[str, str], Surface]
 
     def __post_init__(self) -> None:
-        """Refuse a cohort whose anchor was not sampled, or whose two sides have different questions."""
+        """Refuse a cohort whose anchor was not sampled, or with two sets of questions for one benchmark."""
         plan = self.plan
         model = plan.models[plan.anchor_model]
         for role, checkpoint in (("Base", model.base), ("RL", model.rl)):
@@ -283,15 +297,15 @@ class Cohort:
                     f"the anchor {plan.anchor_model}/{plan.anchor_benchmark} has no {role} landscape ({checkpoint})",
                     "every rule starts from the anchor: sample it, or name another anchor",
                 )
-        for name, pair in plan.models.items():
-            for benchmark in plan.benchmarks:
-                ours, theirs = self.surfaces.get((pair.base, benchmark)), self.rl(name, benchmark)
-                if ours and theirs and not np.array_equal(ours.questions, theirs.questions):
-                    raise InputError(
-                        f"{name}/{benchmark}: Base has {len(ours.questions)} questions, RL {len(theirs.questions)},"
-                        " and they are not the same ones",
-                        "score both checkpoints on the same benchmark",
-                    )
+        first: dict[str, tuple[str, Surface]] = {}
+        for (checkpoint, benchmark), found in self.surfaces.items():
+            other, reference = first.setdefault(benchmark, (checkpoint, found))
+            if not np.array_equal(found.questions, reference.questions):
+                raise InputError(
+                    f"{other}/{benchmark} has {len(reference.questions)} questions, {checkpoint}/{benchmark} has"
+                    f" {len(found.questions)}, and they are not the same ones",
+                    "score every checkpoint on the same questions",
+                )
 
     def base(self, model: str, benchmark: str) -> Surface | None:
         """Base readouts of a cell, or None."""

@@ -251,7 +251,7 @@ def best_by_beta(P: Array, R: Array, grid: Lattice) -> tuple[Floats, Array]:
     total = path_errors(errors(P, R), grid.paths).min(axis=1)
     betas = np.unique(grid.beta)
     least = np.stack([total[np.unique(grid.path[grid.beta == beta])].min(axis=0) for beta in betas])
-    return betas, least / P.shape[1]
+    return betas, least.astype(float) / P.shape[1]
 
 
 def _expand(grid: Lattice, j: Ints, settled: npt.NDArray[np.bool_] | None = None) -> tuple[Ints, Ints]:

@@ -54,6 +54,7 @@ REASONS = {
     "no_rl": "RL was not sampled on this benchmark under the default policy at every budget",
     "no_anchor_cell": "the anchor was not sampled on this benchmark",
     "no_calibration": "the model has no Base/RL pair on the anchor benchmark to fit its offset on",
+    "no_prototype": "the anchor cell has no pair sampled at every budget, so there is no prototype to select by",
     "policy_missing": "a policy that the row needs is not in this cell's pool",
     "not_on_anchor_path": "the path belongs to the anchor; off the anchor the row is not defined here",
     "no_expanded_pool": "no policy of the expanded pool was sampled in this cell",
@@ -86,7 +87,7 @@ class Path:
         Positions in the cell's readouts.
     alpha, beta : ndarray, shape (draws,) or None
         Where the path follows the law.
-    skip : ndarray of bool, shape (budgets,) or None
+    skip : ndarray of bool, shape (budgets, draws) or None
         Budgets that are left out of the mean, because the cell lacks their point.
     """
 
@@ -318,10 +319,13 @@ class Rule:
     def select(self, model: str, benchmark: str, path: Ints) -> Ints | Reason:
         """pi-hat along a path of budgets, as positions in the cell; the same for every rule with that path."""
         proto, base = self.prototype(), self.view.base(model, benchmark)
-        if isinstance(proto, Reason):
-            return proto
         if base is None:
             return Reason("no_base")
+        if isinstance(proto, Reason):
+            return Reason("no_prototype")
+        candidates = self.candidates(base, benchmark)
+        if not len(candidates):
+            return Reason("policy_missing")
         key = ("distances", self.plan.models[model].base, benchmark)
         distance = self.keep(
             key, lambda: selector.distances(self._features(model, benchmark), proto, self.options), shared=True
@@ -330,7 +334,7 @@ class Rule:
         same = ("select", self.plan.models[model].base, benchmark, content_key(path))
         return self.keep(
             same,
-            lambda: selector.select(distance, path, cost, self.candidates(base, benchmark), base.policies),
+            lambda: selector.select(distance, path, cost, candidates, base.policies),
             shared=True,
         )
 

@@ -332,7 +332,7 @@ def _transplant(rule: Rule, path: Prediction, source: tuple[str, str], at: At, *
     missing = policy < 0
     if not missing.any():
         return Path(policy, path.budget, path.alpha, path.beta, path.skip)
-    if not skip or missing.all():
+    if not skip or missing.all(axis=0).any():
         return Reason("policy_missing")
     return Path(np.where(missing, 0, policy), path.budget, path.alpha, path.beta, missing)
 

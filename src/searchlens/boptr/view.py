@@ -104,7 +104,7 @@ class View:
         return float(self.weights[benchmark][:, 0].sum())
 
     def base(self, model: str, benchmark: str) -> Readouts | None:
-        """Base readouts of a cell; None where Base was not sampled there at every budget."""
+        """Base readouts of a cell; None where Base was not sampled there, without a controller, at every budget."""
         checkpoint = self.plan.models[model].base
         if (checkpoint, benchmark) not in self._kept:
             found = self.cohort.surfaces.get((checkpoint, benchmark))
@@ -157,7 +157,7 @@ class View:
     def _readouts(self, surface: Surface, benchmark: str) -> Readouts | None:
         budgets = self.plan.budgets
         names = surface.complete(budgets)
-        if not names:
+        if all(expanded(name) for name in names):
             return None
         weights = self.weights[benchmark]
         counts = {}
@@ -182,9 +182,9 @@ def bootstrap_view(cohort: Cohort, draws: int, seed: int, start: int = 0, stop: 
 
     Draws are shared by everything on the same benchmark and independent between benchmarks.
     """
-    weights = {}
-    for i, (name, n) in enumerate(_questions(cohort).items()):
-        drawn = Resamples.draw(n, draws, seed + 7919 * i).weights[:, start:stop]
+    weights, place = {}, list(cohort.plan.benchmarks)
+    for name, n in _questions(cohort).items():
+        drawn = Resamples.draw(n, draws, seed + 7919 * place.index(name)).weights[:, start:stop]
         weights[name] = np.concatenate([np.ones((n, 1), np.float32), drawn], axis=1)
     return View(cohort, next(iter(weights.values())).shape[1], weights)
 
@@ -196,13 +196,18 @@ def pairing_view(cohort: Cohort, permutations: int, seed: int) -> View:
     their own RL: a Base curve is compared with RL curves of its own questions alone.
     """
     plan = cohort.plan
-    whole = [
-        name for name in plan.fitted_models if all(cohort.rl(name, d) and cohort.base(name, d) for d in _paired(cohort))
-    ]
+    whole = [name for name in plan.fitted_models if all(_complete(cohort, name, d) for d in _paired(cohort))]
     order = _orders(len(whole), permutations, seed)
     partner = {name: order[i] for i, name in enumerate(whole)}
     weights = {name: np.ones((n, 1), np.float32) for name, n in _questions(cohort).items()}
     return View(cohort, order.shape[1], weights, partner, tuple(whole))
+
+
+def _complete(cohort: Cohort, model: str, benchmark: str) -> bool:
+    """Whether both sides of a cell can be read at every budget."""
+    plan, ours, theirs = cohort.plan, cohort.base(model, benchmark), cohort.rl(model, benchmark)
+    known = bool(ours and theirs and ours.complete(plan.budgets))
+    return known and theirs is not None and plan.default_policy in theirs.complete(plan.budgets)
 
 
 def _orders(models: int, permutations: int, seed: int) -> Ints:
