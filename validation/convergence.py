@@ -1,0 +1,133 @@
+"""Do the fits find a planted law as the number of questions grows?
+
+    python validation/convergence.py --output docs/convergence.csv
+
+Cohorts of mode ``planted`` (four fitted benchmarks, seven models), every benchmark with the same number of questions.
+Fits are compared with what was planted: the path N(b), the policy, delta_m, and alpha, of which the data can tell no
+more than the interval that gives the same path. Errors of fitted paths are those in the population.
+
+Most of the 24 policies predict the same curve as some other one within a fraction of a percentage point, so that no
+feasible number of questions tells them apart. The pool ``three`` has policies that differ.
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+
+from searchlens.boptr import fit
+from searchlens.boptr.options import BoptrOptions
+from searchlens.boptr.rule import Exponents, Reason, Rule
+from searchlens.boptr.rule import Path as BudgetPath
+from searchlens.boptr.tiers import At, Prediction, calibrated, smooth
+from searchlens.boptr.view import sample_view
+from searchlens.simulate import PAPER24, Design, Truth, fitted_design, simulate
+
+QUESTIONS = {"paper24": (50, 200, 800, 3200), "three": (50, 200, 800, 3200, 12800)}
+POOLS = {"paper24": PAPER24, "three": ("temp_0.3", "topp0.8_t0.9", "topp0.95_t1.0")}
+Row = dict[str, Any]
+
+
+def design_with(questions: int, pool: str) -> Design:
+    """The planted cohort with so many questions on every benchmark."""
+    whole = fitted_design("planted")
+    benchmarks = {name: replace(item, questions=questions) for name, item in whole.benchmarks.items()}
+    return replace(whole, benchmarks=benchmarks, policies=POOLS[pool])
+
+
+def at_planted_beta(rule: Rule, at: At) -> Prediction:
+    """The cell's own alpha and policy at the regime's exponent, which is the planted one."""
+    found = rule.scale(*at.cell, float(rule.beta(at.benchmark)[0]))
+    if isinstance(found, Reason):
+        return found
+    return BudgetPath(np.broadcast_to(found.policy, found.path.shape), found.path, found.alpha, found.beta)
+
+
+FITS: Mapping[str, tuple[Exponents, Callable[[Rule, At], Prediction]]] = {
+    "V1": ("paper", smooth),
+    "V1 at β_g": ("paper", at_planted_beta),
+    "V3": ("paper", calibrated),
+    "V3, own exponents": ("own", calibrated),
+}
+
+
+def one_cohort(truth: Truth, seed: int) -> Iterator[Row]:
+    """What each fit found in each cell, beside what was planted."""
+    rule = Rule(sample_view(simulate(truth.design, seed)), BoptrOptions())
+    rules: dict[Exponents, Rule] = {"paper": rule, "own": rule.variant("own")}
+    for place, law in truth.record()["planted"]["cells"].items():
+        at = At(*place.split("/"))
+        about = {"benchmark": at.benchmark, "own_beta": float(rules["own"].beta(at.benchmark)[0])}
+        if at.cell == (at.model, truth.design.anchor_benchmark):
+            about["delta_error"] = abs(float(np.asarray(rule.delta(at.model))[0]) - truth.design.models[at.model].delta)
+        for name, (exponents, predict) in FITS.items():
+            found = predict(rules[exponents], at)
+            assert isinstance(found, BudgetPath)
+            yield about | {"fit": name} | compared(found, rule, truth, at, law)
+
+
+def compared(found: BudgetPath, rule: Rule, truth: Truth, at: At, law: Row) -> Row:
+    """A fitted path against the planted one."""
+    base, budgets = rule.view.base(*at.cell), truth.design.budgets
+    assert base is not None
+    assert found.alpha is not None
+    assert found.beta is not None
+    path = [budgets[n] for n in found.budget[:, 0]]
+    right = np.array(path) == [law["path"][str(b)] for b in budgets]
+    names = [base.policies[i] for i in found.policy[:, 0]]
+    alpha, beta = float(found.alpha[0]), float(found.beta[0])
+    row: Row = {
+        "N": float(right.mean()),
+        "path": bool(right.all()),
+        "policy": names[0] == law["policy"],
+        "error": truth.mech_p(*at.cell, list(zip(names, path, strict=True))),
+        "beta": abs(beta - law["beta"]) < fit.GUARD,
+    }
+    if row["path"] and row["beta"]:
+        low, high = fit.identified_alpha(alpha, beta, len(budgets))
+        row |= {"inside": low <= law["alpha"] < high, "alpha_error": abs(np.log2(alpha / law["alpha"]))}
+    return row
+
+
+def summary(rows: pl.DataFrame) -> pl.DataFrame:
+    """Means over cells and seeds, for all benchmarks (null) and for each.
+
+    ``N``: share of (cell, b) with the planted N(b). ``path``, ``policy``, ``beta``: shares of cells. ``error``: true
+    error of the fitted path, percentage points. ``inside``: share of cells with the right path and beta whose interval
+    of alpha contains the planted one; ``alpha_error``: |log2 of the ratio of the two| there. ``delta_error``:
+    |error of delta_m|, anchor benchmark. ``own_beta``: the cohort's own estimate of beta_g.
+    """
+    whole = rows.with_columns(benchmark=pl.lit(None, pl.String))
+    keys = ["pool", "questions", "fit", "benchmark"]
+    shown = ("N", "path", "policy", "error", "beta", "inside", "alpha_error", "delta_error", "own_beta")
+    means = [pl.col(name).mean() for name in shown]
+    return pl.concat([rows, whole]).group_by(keys).agg(*means, cells=pl.len()).sort(keys)
+
+
+def main() -> None:
+    """Run the cohorts and write the summary."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--cohorts", type=int, default=10)
+    parser.add_argument("--first", type=int, default=20_000, help="first seed")
+    parser.add_argument("--output", type=Path, default=Path("docs/convergence.csv"))
+    args = parser.parse_args()
+    rows: list[Row] = []
+    for pool, sizes in QUESTIONS.items():
+        for questions in sizes:
+            started, truth = time.monotonic(), Truth(design_with(questions, pool), 0)
+            for seed in range(args.first, args.first + args.cohorts):
+                rows += [{"pool": pool, "questions": questions} | row for row in one_cohort(truth, seed)]
+            print(f"{pool}, {questions} questions: {time.monotonic() - started:.0f} s", flush=True)
+    table = summary(pl.DataFrame(rows, infer_schema_length=None))
+    table.write_csv(args.output, float_precision=4)
+
+
+if __name__ == "__main__":
+    main()

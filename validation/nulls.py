@@ -1,0 +1,230 @@
+"""Does the study know a law from its absence?
+
+    python validation/nulls.py --output docs/nulls.csv
+
+Four experiments on simulated cohorts:
+
+* ``true pairing``: RL comes from its Base (modes ``transform``, ``planted``); p of the mismatched-pair null.
+* ``unrelated``: RL models are exchangeable, whatever the Base; the same p has to be uniform.
+* ``equal``: RL samples from Base's own distribution, so that "same policy, N = b" (H2) is the truth.
+* ``planted``: the law is the truth, and H2 is wrong.
+
+One row per experiment, case, tier and quantity. Errors are in percentage points.
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+from scipy import stats
+
+from searchlens.boptr.evaluate import Scores, Task, Variant, evaluate, mismatched
+from searchlens.boptr.inference import permutation_p
+from searchlens.boptr.means import errors_frame
+from searchlens.boptr.options import BoptrOptions
+from searchlens.boptr.protocol import checklist, protocol_flags
+from searchlens.boptr.rule import Path as BudgetPath
+from searchlens.boptr.study import contrasts
+from searchlens.boptr.tiers import TIERS, Tier
+from searchlens.simulate import Design, Mode, Truth, fitted_design, simulate, small_design
+
+PAPER, OWN = Variant(), Variant("own")
+TRUE_TIERS = ("H2", "H5", "V2", "V2-δ0", "V3", "Base+gain")
+VERDICT_TIERS = (
+    "H1",
+    "H2",
+    "H3",
+    "H5",
+    "H6",
+    "H7",
+    "V2",
+    "V2-δ0",
+    "V3",
+    "A1",
+    "A3",
+    "mean RL",
+    "Base+gain",
+    "low temp",
+)
+Row = tuple[str, str, str, str, float, int]
+COLUMNS = ("experiment", "case", "tier", "quantity", "value", "cohorts")
+
+
+def tiers_of(*keys: str) -> tuple[Tier, ...]:
+    """Tiers by key."""
+    return tuple(tier for tier in TIERS if tier.key in keys)
+
+
+def pairing_p(
+    design: Design, seed: int, permutations: int, tiers: Sequence[Tier]
+) -> dict[str, tuple[float, float, float]]:
+    """Of every tier: p of the true pairing, its mean error and the mean over the other pairings."""
+    cohort = simulate(design, seed)
+    task = Task(PAPER, tuple(tiers), tuple(cohort.plan.with_role("fitted")))
+    _, means = mismatched(cohort, BoptrOptions(permutations=permutations), task)
+    return {tier: (permutation_p(found), float(found[0]), float(found[1:].mean())) for tier, found in means.items()}
+
+
+# ---- RL comes from its Base
+
+
+def true_pairing(cohorts: int, first: int) -> Iterator[Row]:
+    """How small p becomes where the law holds, with six and with seven models to exchange."""
+    tiers = tiers_of(*TRUE_TIERS)
+    modes: tuple[Mode, ...] = ("transform", "planted")
+    for mode in modes:
+        six = fitted_design(mode)
+        seven = replace(six, missing=frozenset())
+        for case, design, permutations in (
+            (f"{mode}, 6 models, all 720", six, 1000),
+            (f"{mode}, 7 models, 1000 drawn", seven, 1000),
+            (f"{mode}, 7 models, all 5040", seven, 5040),
+        ):
+            found = [pairing_p(design, seed, permutations, tiers) for seed in range(first, first + cohorts)]
+            for tier in found[0]:
+                p, error, mismatch = np.array([each[tier] for each in found]).T
+                quantities = {
+                    "largest p": p.max(),
+                    "share p < .01": (p < 0.01).mean(),
+                    "error": error.mean(),
+                    "mismatched error": mismatch.mean(),
+                }
+                yield from (("true pairing", case, tier, name, value, cohorts) for name, value in quantities.items())
+
+
+# ---- RL has nothing to do with Base
+
+
+def strangers_design() -> Design:
+    """Five models on two benchmarks of 60 questions, six policies: 120 pairings."""
+    small, whole = small_design("unrelated"), fitted_design("unrelated")
+    names = ("qwen25_7b", "qwen25_14b", "qwen25_1.5b", "qwen25_0.5b", "mistral7b_v01")
+    return replace(
+        small,
+        bases={name: whole.bases[name] for name in names},
+        models={name: whole.models[name] for name in names},
+        benchmarks={name: replace(item, questions=60) for name, item in small.benchmarks.items()},
+    )
+
+
+def unrelated(cohorts: int, first: int) -> Iterator[Row]:
+    """Whether p is uniform; within its steps of 1/120, p is spread at random."""
+    design, tiers = strangers_design(), tiers_of("H2", "V1", "V2-δ0", "V3", "A3")
+    found = [pairing_p(design, seed, 120, tiers) for seed in range(first, first + cohorts)]
+    spread = np.random.default_rng(first).random(cohorts) / 120
+    for tier in found[0]:
+        p = np.array([each[tier][0] for each in found])
+        quantities = {"KS p": stats.kstest(p - spread, "uniform").pvalue, "mean p": p.mean()}
+        for level, steps in ((0.01, 1), (0.05, 6), (0.1, 12)):
+            count = int((p <= level).sum())
+            low, high = stats.binom.ppf([0.025, 0.975], cohorts, steps / 120)
+            quantities |= {
+                f"share p <= {level}": count / cohorts,
+                f"expected p <= {level}": steps / 120,
+                f"lowest p <= {level}": low / cohorts,
+                f"highest p <= {level}": high / cohorts,
+            }
+        yield from (
+            ("unrelated", "5 models, all 120", tier, name, value, cohorts) for name, value in quantities.items()
+        )
+
+
+# ---- RL is Base, or follows the law
+
+
+def verdicts(mode: Mode, cohorts: int, first: int, draws: int) -> Iterator[Row]:
+    """What the study says where the truth is H2 (mode ``equal``), or the law (``planted``)."""
+    truth, tiers = Truth(fitted_design(mode), 0), tiers_of(*VERDICT_TIERS)
+    paths: list[dict[str, object]] = []
+    contests: list[pl.DataFrame] = []
+    details: list[str] = []
+    for seed in range(first, first + cohorts):
+        cohort = simulate(truth.design, seed)
+        options = BoptrOptions(draws=draws, reselect=0, seed=seed)
+        fitted = tuple(cohort.plan.with_role("fitted"))
+        found = evaluate(cohort, options, [Task(variant, tiers, fitted) for variant in (PAPER, OWN)])
+        paths += chosen(found, truth)
+        contests += [
+            contrasts(found, cohort.plan, v, options).filter(second="V3", scope="cohort") for v in (PAPER, OWN)
+        ]
+        rule, by_key = found.rules[PAPER], {tier.key: tier for tier in tiers}
+        errors = errors_frame(found, cohort.plan, by_key, options.confidence)
+        details.append(checklist(rule, errors, protocol_flags(rule))["detail"][1])
+    table = pl.DataFrame(paths).group_by("case", "tier", maintain_order=True).mean()
+    for row in table.iter_rows(named=True):
+        yield from ((mode, row["case"], row["tier"], name, row[name], cohorts) for name in table.columns[2:])
+    for case, tier, verdict, share in (*decided(pl.concat(contests)), *beaten(details)):
+        yield mode, case, tier, verdict, share, cohorts
+
+
+def chosen(found: Scores, truth: Truth) -> Iterator[dict[str, object]]:
+    """Every path that was chosen: its measured and its true error, and whether it is N = b under the default policy."""
+    design = truth.design
+    for key, score in found.scores.items():
+        path, base = score.prediction, found.rules[key.variant].view.base(key.model, key.benchmark)
+        if key.pool != "ar" or not isinstance(path, BudgetPath):
+            continue
+        assert base is not None
+        names = [base.policies[i] for i in path.policy[:, 0]]
+        steps = [design.budgets[n] for n in path.budget[:, 0]]
+        yield {
+            "case": f"exponents {key.variant.exponents}",
+            "tier": key.tier,
+            "error": score.error,
+            "corrected": float(score.corrected[0]),
+            "true error": truth.mech_p(key.model, key.benchmark, list(zip(names, steps, strict=True))),
+            "share N = b": float(np.mean(np.array(steps) == design.budgets)),
+            "share whole path N = b": float(steps == list(design.budgets)),
+            "share default policy": float(np.mean([name == design.default_policy for name in names])),
+        }
+
+
+def decided(contests: pl.DataFrame) -> Iterator[tuple[str, str, str, float]]:
+    """How often each contrast had each verdict."""
+    known = contests.filter(pl.col("verdict").is_not_null())
+    for (exponents, tier), part in known.group_by("exponents", "first", maintain_order=True):
+        for verdict in ("first lower", "second lower", "not distinguishable"):
+            share = part.select((pl.col("verdict") == verdict).mean()).item()
+            yield f"exponents {exponents}", f"{tier} against V3", verdict, share
+
+
+def beaten(details: Sequence[str]) -> Iterator[tuple[str, str, str, float]]:
+    """How often item (b) of the checklist names each baseline or rival that the best transferred tier does not beat."""
+    mark = "; not better than "
+    lost = [detail.rpartition(mark)[2].split(", ") if mark in detail else [] for detail in details]
+    for tier in ("H1", "H2", "mean RL", "Base+gain", "low temp"):
+        share = float(np.mean([tier in names for names in lost]))
+        yield "checklist (b)", tier, "best transferred tier not better", share
+
+
+def main() -> None:
+    """Run the experiments and write one table."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--pairings", type=int, default=10, help="cohorts of experiment true pairing")
+    parser.add_argument("--strangers", type=int, default=500, help="cohorts of experiment unrelated")
+    parser.add_argument("--equals", type=int, default=10, help="cohorts of experiments equal and planted")
+    parser.add_argument("--first", type=int, default=30_000, help="first seed")
+    parser.add_argument("--draws", type=int, default=1000, help="bootstrap draws")
+    parser.add_argument("--output", type=Path, default=Path("docs/nulls.csv"))
+    args = parser.parse_args()
+    rows: list[Row] = []
+    for name, part in (
+        ("true pairing", true_pairing(args.pairings, args.first)),
+        ("unrelated", unrelated(args.strangers, args.first)),
+        ("equal", verdicts("equal", args.equals, args.first, args.draws)),
+        ("planted", verdicts("planted", args.equals, args.first, args.draws)),
+    ):
+        started = time.monotonic()
+        rows += part
+        print(f"{name}: {time.monotonic() - started:.0f} s", flush=True)
+    pl.DataFrame(rows, COLUMNS, orient="row").write_csv(args.output, float_precision=4)
+
+
+if __name__ == "__main__":
+    main()
