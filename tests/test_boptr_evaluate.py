@@ -266,8 +266,12 @@ def test_fewer_draws_are_chosen_again_than_drawn() -> None:
         assert none.scores[key].reselected is None and skipped.scores[key].reselected is None
 
 
-def test_number_that_a_draw_leaves_undefined_has_no_reselected_draws() -> None:
-    """A copied path whose policy the cell lacks in some draw but not in the sample."""
+@pytest.mark.parametrize("chunk", [1, 1000])
+def test_number_that_a_draw_leaves_undefined_has_no_reselected_draws(
+    chunk: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A copied path whose policy the cell lacks in some draw, hence in some chunk, but not in the sample."""
+    monkeypatch.setattr(evaluation, "CHUNK", chunk)
     key = Key(PAPER, "V2", "ar", SMALL, "math500")
     fits = [rule(draw, PAPER).smooth(ANCHOR, "math500") for draw in range(DRAWS + 1)]
     policies = [AR[fit.policy[0]] for fit in fits if not isinstance(fit, Reason)]

@@ -9,10 +9,12 @@ from itertools import product
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import polars as pl
 import pytest
 from polars.testing import assert_frame_equal
 
+from searchlens.boptr import study as module
 from searchlens.boptr.cohort import Benchmark, Cohort, CohortPlan, Model
 from searchlens.boptr.means import ERRORS
 from searchlens.boptr.options import BoptrOptions
@@ -264,6 +266,17 @@ def test_nulls_count_the_true_pairing(frames: Frames) -> None:
     errors = frames["errors"].filter(exponents="paper", mu="cohort", tier="V1", pool="ar", role="fitted")
     own = errors.filter(pl.col("model").is_in([ANCHOR, SMALL]))["error"].mean()
     assert nulls.filter(tier="V1")["error"].item() == pytest.approx(own, abs=1e-4)
+
+
+def test_nulls_by_hand(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Mean and least over the re-pairings without the true one; p counts the true one and ties."""
+    means = {"V3": np.array([2.0, 3.0, 1.0, 2.0, 6.0])}
+    monkeypatch.setattr(module, "mismatched", lambda *_: (("a", "b", "c"), means))
+    found = {row["tier"]: row for row in module.nulls(simulate(small_design(), 1), OPTIONS).iter_rows(named=True)}
+    row = found["V3"]
+    assert (row["error"], row["null_mean"], row["null_lowest"], row["p"]) == (2, 3, 1, 3 / 5)
+    assert (row["pairings"], row["models"], row["reason"]) == (5, 3, None)
+    assert (found["H1"]["p"], found["H1"]["reason"]) == (None, "no_matched_cells")
 
 
 # ---- small tables by hand
