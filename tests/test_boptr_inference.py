@@ -128,7 +128,7 @@ def test_refitted_error_undoes_the_choice_of_the_best_looking_path() -> None:
         draws = np.concatenate([seen[:, None], seen[:, None] + error * generator.standard_normal((10, 300))], axis=1)
         chosen = np.abs(draws).argmin(axis=0)
         fixed = corrected(draws[[chosen[0]]])
-        found = refitted(fixed, np.abs(draws).min(axis=0), np.abs(seen)[chosen])
+        found = refitted(fixed, np.abs(draws[chosen[0]]), np.abs(draws).min(axis=0), np.abs(seen)[chosen])
         plain.append(fixed[0])
         corrected_for.append(found[0])
         np.testing.assert_allclose(found - found[0], fixed - fixed[0])
@@ -140,9 +140,10 @@ def test_refitted_error_undoes_the_choice_of_the_best_looking_path() -> None:
 def test_refitted_error_of_a_path_that_no_draw_changes_is_the_corrected_one() -> None:
     signed = 1.5 + np.concatenate([[0], rng(9).standard_normal(4000)])
     fixed = corrected(signed[None])
-    again = refitted(fixed, np.abs(signed), np.full(4001, 1.5))
-    assert again[0] == pytest.approx(fixed[0], abs=0.05)
-    assert np.isnan(refitted(fixed, np.r_[1.5, np.full(4000, np.nan)], np.full(4001, 1.5))).all()
+    plain = np.abs(signed)
+    np.testing.assert_allclose(refitted(fixed, plain, plain, np.full(4001, 1.5)), fixed)
+    np.testing.assert_allclose(refitted(fixed, plain, plain[:1001], np.full(1001, 1.5)), fixed)
+    assert np.isnan(refitted(fixed, plain, np.r_[1.5, np.full(4000, np.nan)], np.full(4001, 1.5))).all()
 
 
 def test_interval_leaves_the_point_out_of_the_quantiles() -> None:

@@ -9,6 +9,7 @@ from statsmodels.stats.proportion import confint_proportions_2indep
 
 from searchlens.boptr.cohort import Benchmark, Model, Surface
 from searchlens.boptr.protocol import FLAG_NAMES, checklist, protocol_flags, rate_difference, require_same_pool
+from searchlens.boptr.study import CONTRASTS
 from searchlens.errors import InputError
 from searchlens.uncertainty import wilson
 from small_cohort import DEFAULT, Rate, cohort, hits, surface, views
@@ -127,47 +128,47 @@ def checks(
     base: Surface | None = None,
     rl: Surface | None = None,
     benchmarks: dict[str, Benchmark] | None = None,
+    contrasts: pl.DataFrame | None = None,
 ) -> dict[str, dict[str, str]]:
     benchmarks = benchmarks or {"math": Benchmark(regime="math")}
     sides = {("base", "math"): base or healthy(), ("rl", "math"): rl or healthy()}
     rule, _ = views(cohort(sides, benchmarks=benchmarks), 10)
-    found = checklist(rule, scored, protocol_flags(rule))
+    told = CONTRASTS.to_frame() if contrasts is None else contrasts
+    found = checklist(rule, scored, protocol_flags(rule), told)
     assert found["item"].str.len_chars().min() == 1
     return {row["item"]: row for row in found.iter_rows(named=True)}
 
 
-def test_prediction_claim_needs_every_rival_beaten_on_matched_cells() -> None:
-    """The rival's easy extra cell must not count, and oracles never compete."""
-    rows = [
-        ("V3", "rule", "m", "math", 3.0),
-        ("V3", "rule", "m", "gpqa", 5.0),
-        ("V2", "copy", "m", "math", 1.0),
-        ("H6", "oracle", "m", "math", 0.0),
-        ("low temp", "rival", "m", "gpqa", 6.0),
-        ("low temp", "rival", "m", "aime", 0.0),
-        ("H1", "baseline", "m", "math", 3.5),
-    ]
-    won = checks(errors(*rows))["b"]
+def contrast(first: str, verdict: str, corrected: float | None = 1.0, **other: str) -> dict[str, object]:
+    keys = {"exponents": "paper", "scope": "cohort", "first": first, "second": "V3"} | other
+    ends = {"corrected": corrected, "lo_corrected": 0.5, "hi_corrected": 1.5, "cells": 3, "verdict": verdict}
+    return keys | ends
+
+
+def prediction(*rows: dict[str, object]) -> dict[str, str]:
+    return checks(errors(), contrasts=pl.DataFrame(rows, CONTRASTS))["b"]
+
+
+def test_prediction_claim_needs_every_rival_beaten_beyond_its_interval() -> None:
+    won = prediction(contrast("H1", "second lower"), contrast("low temp", "second lower"))
     assert won["status"] == "ok"
-    assert won["detail"] == "V3 5.00 against low temp 6.00 pp (cells: 1); V3 3.00 against H1 3.50 pp (cells: 1)"
-    lost = checks(errors(*rows[:-1], ("H1", "baseline", "m", "math", 3.0)))["b"]
-    assert lost["status"] == "attention"
-    assert lost["detail"].endswith("not better than H1")
+    assert won["detail"].startswith("H1 − V3 = +1.00 [+0.50, +1.50] pp (cells: 3); low temp − V3")
+    for verdict in ("not distinguishable", "first lower"):
+        lost = prediction(contrast("H1", "second lower"), contrast("H2", verdict))
+        assert lost["status"] == "attention"
+        assert lost["detail"].endswith("not shown to be better than H2")
 
 
 def test_prediction_claim_without_a_rival_wants_attention() -> None:
-    assert checks(errors(("V3", "rule", "m", "math", 3.0)))["b"]["status"] == "attention"
-    undefined = errors(("V3", "rule", "m", "math", 3.0), ("H1", "baseline", "m", "math", None))
-    assert checks(undefined)["b"]["status"] == "attention"
-
-
-def test_other_pools_and_exponents_do_not_enter_the_checklist() -> None:
-    """They would average the tier's 3.0 with a 0.0, below the baseline."""
-    scored = errors(("V3", "rule", "m", "math", 3.0), ("H1", "baseline", "m", "math", 2.0))
-    better = errors(("V3", "rule", "m", "math", 0.0))
-    for column, other in (("pool", "full"), ("exponents", "own")):
-        mixed = pl.concat([scored, better.with_columns(pl.lit(other).alias(column))])
-        assert checks(mixed)["b"]["detail"] == "V3 3.00 against H1 2.00 pp (cells: 1); not better than H1"
+    """Neither an oracle, nor a row that shares no cell, nor another block of contrasts is one."""
+    nothing = (
+        contrast("V1", "second lower"),
+        contrast("H1", "", None),
+        contrast("H1", "second lower", scope="anchor"),
+        contrast("H1", "second lower", exponents="own"),
+    )
+    for rows in ((), nothing):
+        assert prediction(*rows)["status"] == "attention"
 
 
 def test_directions_are_told_apart() -> None:

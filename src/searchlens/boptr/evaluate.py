@@ -152,7 +152,7 @@ def evaluate(
         error, corrected = fixed[key]
         in_draw, in_sample = again.get(key, (None, None))
         if in_draw is not None and in_sample is not None:
-            corrected = inference.refitted(corrected, in_draw, in_sample).astype(np.float32)
+            corrected = inference.refitted(corrected, error, in_draw, in_sample).astype(np.float32)
         scores[key] = Score(prediction, float(error[0]), error, in_draw, corrected)
     return Scores(scores, reasons, points.rules)
 

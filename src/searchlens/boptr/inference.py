@@ -122,39 +122,40 @@ def _debiased(size: Floats, error: Floats) -> Floats:
     return np.asarray(2 * size - folded)
 
 
-def refitted(fixed: npt.ArrayLike, in_draw: npt.ArrayLike, in_sample: npt.ArrayLike) -> Floats:
+def refitted(fixed: npt.ArrayLike, plain: npt.ArrayLike, in_draw: npt.ArrayLike, in_sample: npt.ArrayLike) -> Floats:
     """Corrected draws of a cell, moved to where the error lies once the choice of the path is corrected for, too.
 
     Parameters
     ----------
-    fixed : array_like, shape (draws,)
-        From ``corrected``, for the path that the sample chose.
-    in_draw, in_sample : array_like, shape (draws,)
-        Plain errors of the path that each draw chose: in that draw, and in the sample. Entry 0 of both is the sample's
-        own error. NaN where a draw chose no path.
+    fixed, plain : array_like, shape (draws,)
+        Corrected (``corrected``) and plain errors of the path that the sample chose.
+    in_draw, in_sample : array_like, shape (some draws,)
+        Plain errors of the path that each draw chose, for the first so many draws: in that draw, and in the sample.
+        Entry 0 of both is the sample's own error. NaN where a draw chose no path.
 
     Returns
     -------
     ndarray, shape (draws,)
-        ``fixed`` shifted so that entry 0 is the error plus the mean of ``in_sample - in_draw``. Goes with
-        ``interval(kind="centred")``. NaN if no draw chose a path.
+        ``fixed`` shifted by the optimism of the choice. Goes with ``interval(kind="centred")``. ``fixed`` itself for a
+        path that no draw changes. NaN if no draw chose a path.
 
     Notes
     -----
     Bootstrap estimate of optimism: a path looks better on the questions it was chosen on than on others, by as much as
-    it looks better in a draw it was chosen on than in the sample. For a path that nothing was chosen for this is the
-    correction of ``corrected`` again.
+    it looks better, against the path of the sample, in a draw it was chosen on than in the sample. Resampling knows the
+    differences between paths only from the sample, where they look larger, so that a part of the bias stays; the choice
+    of the best of all points at every budget (oracles by budget) keeps too much of it for an interval.
 
     References
     ----------
     Efron (1983), J. Am. Stat. Assoc. 78, 316-331.
     """
-    moved, seen, held = np.asarray(fixed, float), np.asarray(in_draw, float), np.asarray(in_sample, float)
-    gaps = (held - seen)[1:]
-    known = gaps[~np.isnan(gaps)]
+    moved, kept, seen, held = (np.asarray(one, float) for one in (fixed, plain, in_draw, in_sample))
+    gaps = (held - kept[0]) - (seen - kept[: len(seen)])
+    known = gaps[1:][~np.isnan(gaps[1:])]
     if not known.size:
         return np.full(moved.shape, np.nan)
-    return np.asarray(moved - moved[0] + held[0] + known.mean())
+    return np.asarray(moved + known.mean())
 
 
 def interval(draws: npt.ArrayLike, confidence: float = 0.95, kind: Kind = "percentile") -> Interval:

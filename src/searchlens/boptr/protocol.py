@@ -34,12 +34,13 @@ from searchlens.boptr.cohort import CohortPlan, Surface
 from searchlens.boptr.evaluate import has_expanded_pool
 from searchlens.boptr.rule import Reason, Rule
 from searchlens.errors import InputError
-from searchlens.uncertainty import Floats
 
 FEW_QUESTIONS = 30
 """Below this a benchmark is too small for any of the decisions made on it."""
-TRANSFER_KINDS = ("rule", "copy", "ablation", "frontier")
-RIVAL_KINDS = ("rival", "baseline")
+MAIN = "V3"
+"""The row that stands for the rule where it is held against others; on the anchor it is H5."""
+BASELINES = ("H1", "H2", "mean RL", "Base+gain", "low temp")
+TRANSFER_KINDS = ("rule", "copy", "frontier")
 
 FLAGS = {
     "model": pl.String(),
@@ -214,7 +215,11 @@ def _length_flag(rule: Rule, base: Surface, rl: Surface) -> dict[str, Any]:
 
 
 def checklist(
-    rule: Rule, errors: pl.DataFrame, flags: pl.DataFrame, instruction: Collection[str] = ("ifeval",)
+    rule: Rule,
+    errors: pl.DataFrame,
+    flags: pl.DataFrame,
+    contrasts: pl.DataFrame,
+    instruction: Collection[str] = ("ifeval",),
 ) -> pl.DataFrame:
     """The six items of the paper's robustness checklist, each decided on this study.
 
@@ -227,6 +232,8 @@ def checklist(
         undefined). Rows of the AR pool under the paper's exponents are used.
     flags : polars.DataFrame
         What ``protocol_flags`` returned.
+    contrasts : polars.DataFrame
+        ``study.CONTRASTS``.
     instruction : collection of str
         Keys of instruction-following benchmarks.
 
@@ -239,7 +246,7 @@ def checklist(
     scored = scored.filter((pl.col("tier") != "V2") | (pl.col("model") != rule.plan.anchor_model))  # there it is V1
     items = (
         _no_parameters(),
-        _no_prediction(scored),
+        _no_prediction(contrasts),
         _directions(rule, scored),
         _pools(rule),
         _instruction(rule, instruction),
@@ -261,19 +268,26 @@ def _no_parameters() -> _Item:
     )
 
 
-def _no_prediction(scored: pl.DataFrame) -> _Item:
+def _no_prediction(contrasts: pl.DataFrame) -> _Item:
     claim = "no exact prediction of performance after RL without a strong baseline"
-    check = "the best transferred tier (of those with the most cells) against every baseline and rival, matched cells"
-    best = _best(scored.filter(pl.col("kind").is_in(TRANSFER_KINDS)))
-    rivals = scored.filter(pl.col("kind").is_in(RIVAL_KINDS))
-    if best is None or rivals.is_empty():
-        return claim, check, "attention", "no baseline was scored: nothing may be said about prediction"
-    contests = [(name, _matched(scored, best, name)) for name in rivals["tier"].unique(maintain_order=True).to_list()]
-    told = [f"{best} {a:.2f} against {name} {b:.2f} pp (cells: {n})" for name, (a, b, n) in contests if n]
-    lost = [name for name, (a, b, n) in contests if n and a >= b]
-    if not told:
-        return claim, check, "attention", f"{best} shares no cell with any baseline"
-    ending = f"; not better than {', '.join(lost)}" if lost else ""
+    check = f"{MAIN} has a lower corrected error than every baseline and rival, on common cells, beyond the interval"
+    rows = contrasts.filter(
+        pl.col("first").is_in(BASELINES), scope="cohort", exponents="paper", second=MAIN
+    ).drop_nulls("corrected")
+    if rows.is_empty():
+        return (
+            claim,
+            check,
+            "attention",
+            f"{MAIN} shares no cell with any baseline: nothing may be said about prediction",
+        )
+    told, lost = [], []
+    for row in rows.iter_rows(named=True):
+        ends = f"[{row['lo_corrected']:+.2f}, {row['hi_corrected']:+.2f}]"
+        told.append(f"{row['first']} − {MAIN} = {row['corrected']:+.2f} {ends} pp (cells: {row['cells']})")
+        if row["verdict"] != "second lower":
+            lost.append(row["first"])
+    ending = f"; not shown to be better than {', '.join(lost)}" if lost else ""
     return claim, check, "attention" if lost else "ok", "; ".join(told) + ending
 
 
@@ -284,16 +298,6 @@ def _best(scored: pl.DataFrame) -> str | None:
     means = scored.group_by("tier").agg(cells=pl.len(), error=pl.col("error").mean())
     whole = means.filter(pl.col("cells") == pl.col("cells").max()).sort("error", "tier")
     return str(whole["tier"][0])
-
-
-def _matched(scored: pl.DataFrame, first: str, second: str) -> tuple[float, float, int]:
-    """Means of two tiers over the cells that have both, and how many those are."""
-    cell = ["model", "benchmark"]
-    both = scored.filter(tier=first).join(scored.filter(tier=second), on=cell, suffix="_second")
-    if both.is_empty():
-        return np.nan, np.nan, 0
-    means: Floats = both.select("error", "error_second").to_numpy().mean(axis=0)
-    return float(means[0]), float(means[1]), both.height
 
 
 def _directions(rule: Rule, scored: pl.DataFrame) -> _Item:

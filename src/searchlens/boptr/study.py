@@ -85,10 +85,10 @@ def study(cohort: Cohort, options: BoptrOptions) -> dict[str, pl.DataFrame]:
         ablation = [scope for scope in scopes(plan, options) if scope.name == "ablation"]
         without = means_frame(found, ablation, [WITHOUT], options.confidence)
         frames["means"] = pl.concat([frames["means"], without])
-    return frames | _single_tables(rule, boot, frames["errors"])
+    return frames | _single_tables(rule, boot, frames["errors"], frames["contrasts"])
 
 
-def _single_tables(rule: Rule, boot: View, errors: pl.DataFrame) -> dict[str, pl.DataFrame]:
+def _single_tables(rule: Rule, boot: View, errors: pl.DataFrame, contrasts: pl.DataFrame) -> dict[str, pl.DataFrame]:
     linear, flags = v4(rule), protocol_flags(rule)
     seeds, shown, channel = seed_replication(rule, boot), signatures(rule, boot), q_channel(rule, boot)
     return {
@@ -117,7 +117,7 @@ def _single_tables(rule: Rule, boot: View, errors: pl.DataFrame) -> dict[str, pl
         "signatures": shown,
         "signature_table": signature_table(shown),
         "protocol_flags": flags,
-        "checklist": checklist(rule, errors, flags),
+        "checklist": checklist(rule, errors, flags, contrasts),
         "rule_variants": variant_table(),
         "held_out_criterion": held_out_criterion(errors, rule.options.criterion),
     }
