@@ -382,7 +382,7 @@ def test_equal_thoughts_share_no_more_than_one_prior() -> None:
             super().add(request_id, request)
             self.queue[-1][1].tokens[self.queue[-1][1].tokens == 2] = 1
 
-    # At N = 3 it is worth P sqrt(3), and the one tried so far 1/2 + P' sqrt(3) / 4: 0.866 > 0.717 with P = P' = 1/2, but
+    # At N = 3 it is worth P sqrt(3), the one tried so far 1/2 + P' sqrt(3) / 4: 0.866 > 0.717 with P = P' = 1/2, but
     # 0.577 < 0.644 with P = P' = 1/3, and 0.577 < 0.789 had the twins added up to P' = 2/3.
     policy = make_policy(children=3, iterations=6)
     went = first_thoughts(policy, Twins(-1.0, -1.0, -1.0), lambda text: 1.0)
