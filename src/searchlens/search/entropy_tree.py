@@ -1,6 +1,6 @@
 """Entropy tree: draw whole texts, branch anew where the model was least certain, keep every leaf.
 
-The scheme of EPTree (Hou et al. 2025, TreeRL, section 3.1) with the criterion of Entropy-Tree (Wei et al. 2026): the
+The scheme of EPTree (Hou et al. 2025, TreeRL) with the criterion of Entropy-Tree (Wei et al. 2026): the
 entropy of the full raw distribution instead of the surprisal of the token that was drawn, highest first or above a
 threshold. A position is known by the tokens before it, its context. Two positions lie on one path where one context
 begins the other; no two that were chosen on one path are closer than ``gap``, so no position is chosen twice. The first

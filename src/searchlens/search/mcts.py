@@ -4,8 +4,9 @@ An iteration descends by UCT or PUCT to a node without children, expands it by t
 them to its end (the rollout), and backs up what the evaluator says of the rollout. Decided explicitly:
 
 - All rollouts so far are scored in one call, since agreement means something only among them, and their scores are
-  scaled to [0, 1] by the lowest and the highest (Schrittwieser et al. 2020, equation 5), because likelihoods have no
-  natural range. While all are equal they count 1/2. A rollout is a finished path, so evaluators draw none of their own.
+  scaled to [0, 1] by the lowest and the highest, because likelihoods have no natural range (MuZero does so with mean
+  values; Schrittwieser et al. 2020). While all are equal they count 1/2. A rollout is a finished path, so evaluators
+  draw none of their own.
 - A child that was never visited comes first in UCT and has value 0 in PUCT, as in MuZero. Ties go to the higher prior,
   then to the child that was drawn first.
 - Priors are proportional to the geometric mean probability of a thought's tokens under the raw model.
