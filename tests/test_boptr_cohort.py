@@ -377,6 +377,32 @@ def test_as_many_questions_but_other_ones_are_refused(folder: Path) -> None:
         read(folder)
 
 
+def test_models_with_other_questions_are_refused(folder: Path) -> None:
+    """Draws of the bootstrap, and curves of other models, are shared by question."""
+    for side in ("base", "rl"):
+        path = place(folder, side=side) / "hits.parquet"
+        pl.read_parquet(path).filter(pl.col("question") < 30).write_parquet(path)
+    with pytest.raises(InputError, match=r"(?s)gpqa.*not the same ones") as error:
+        read(folder)
+    assert all(word in error.value.message for word in ("40", "30", f"{OTHER}-base"))
+
+
+def test_operating_point_that_lacks_a_question_is_refused(folder: Path) -> None:
+    """It would be neither solved nor unsolved."""
+    path = place(folder) / "hits.parquet"
+    gone = (pl.col("policy") == "temp_0.5") & (pl.col("budget") == 4) & (pl.col("question") == 7)
+    pl.read_parquet(path).filter(~gone).write_parquet(path)
+    with pytest.raises(InputError) as error:
+        read(folder)
+    assert all(word in error.value.message for word in ("temp_0.5", "4", "39 of 40"))
+
+
+def test_landscape_without_rows_is_refused(folder: Path) -> None:
+    rewrite(place(folder), lambda frame: frame.clear())
+    with pytest.raises(InputError, match="no readouts"):
+        read(folder)
+
+
 def test_policies_that_search_are_told_by_name() -> None:
     assert not any(expanded(name) for name in DESIGN.policies)
     assert all(expanded(name) for name in ("mcts16_temp_0.7", "entropy_tree_b4", "power_topk20_t0.7_b4"))
