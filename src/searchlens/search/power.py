@@ -17,8 +17,8 @@ texts of at most L tokens; the last block's limit is that of the task. The two m
     of the old one as it has itself, the odds of the cut are left out, and a text that has ended after the steps of its
     block is the result. Within a block texts get shorter but never longer, so the chain drifts to short ones.
 
-Without stop tokens both are the same chain. Then one run draws on average ``T + N * sum_k (L_k + 1) / 2`` tokens for
-N steps per block and K blocks of limits L_k = k * T / K: about ``N * T * K / 4``, the paper's estimate.
+Without stop tokens both are the same chain. Then a run with N steps in each of K equal blocks of B = T / K tokens draws
+``T + N (T (K + 1) / 4 + K / 2)`` tokens on average, the paper's ``N T^2 / (4 B)`` where blocks are many and long.
 """
 
 from __future__ import annotations
@@ -46,8 +46,8 @@ def search(task: Task, policy: Policy, evaluator: Evaluator) -> Controller:
     task : Task
     policy : Policy
         With ``alpha`` and ``mode``, and the scheduler's ``blocks`` and ``steps``. A block has
-        ``ceil(max_tokens / blocks)`` tokens, so there are fewer than ``blocks`` of them where that leaves none for the
-        last. Without steps the result is a draw from the local policy.
+        ``ceil(max_tokens / blocks)`` tokens, so there are fewer of them where that leaves none for the last. Without
+        steps the result is a draw from the local policy.
     evaluator : Evaluator
         Scores the result; the chain never looks at it.
     """

@@ -1,0 +1,338 @@
+"""Power sampling on a language model small enough to enumerate: exact laws, a plain second implementation, costs."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from scipy.stats import chisquare
+
+from sampling_oracle import distribution, inverse_cdf
+from searchlens.engines.base import Sampling
+from searchlens.errors import InputError
+from searchlens.policies import Part, Policy, from_spec
+from searchlens.search import start
+from searchlens.search.driver import Failure, Result, run
+from searchlens.search.power import log_weights, search
+from searchlens.search.task import Candidate, Scoring, Task, Trace
+from searchlens.seeds import child, generator, uniform
+from toy_engine import EOS, Model, ToyEngine, enumerate_texts
+
+Text = tuple[int, ...]
+Law = dict[Text, float]
+Weights = list[float]
+PROMPT = (1, 2)
+LIMIT = 4
+SAMPLERS = {
+    "at 1/alpha": lambda alpha: Sampling(1 / alpha),
+    "plain": lambda _: Sampling(1.0),
+    "top-p": lambda _: Sampling(0.5, top_p=0.85),
+}
+# Chosen among random ones: the target is far from every sampler and spread over lengths 2 to 4; and one whose target,
+# lengths 1 and 2, has so little entropy that a total variation can be told from fewer chains.
+SPREAD = Model.random(19, vocab_size=3, scale=1.5, eos=-0.5)
+SHORT = Model.random(2, vocab_size=3, scale=0.7)
+
+
+def power(sampler: str, mode: str = "exact", alpha: float = 2.0, blocks: int = 2, steps: int = 10) -> Policy:
+    parts = {
+        "controller": {"name": "power", "alpha": alpha, "mode": mode},
+        "scheduler": {"name": "blocks", "blocks": blocks, "steps": steps},
+    }
+    return replace(from_spec("a search", parts), local=SAMPLERS[sampler](alpha))
+
+
+class Total:
+    """Scores by the summed log-probability."""
+
+    measures = False
+
+    def __call__(self, task: Task, traces: Sequence[Trace], sampling: Sampling, key: tuple[str | int, ...]) -> Scoring:
+        return [float(trace.logprobs.sum()) for trace in traces]
+        yield []
+
+
+def chains(
+    model: Model, policy: Policy, count: int, limit: int = LIMIT, stop_ids: Text = (EOS,)
+) -> tuple[list[Candidate], ToyEngine]:
+    """Where many chains end, in the order of their seeds; and the engine that they ran on."""
+    engine = ToyEngine(model)
+    tasks = [Task(PROMPT, seed, limit, stop_ids, (), decode=str, answer=tuple) for seed in range(count)]
+    ends: dict[int, Candidate] = {}
+    for seed, outcome in run(((task.seed, search(task, policy, Total())) for task in tasks), engine):
+        assert isinstance(outcome, Result), outcome
+        (ends[seed],) = outcome.candidates
+    return [ends[task.seed] for task in tasks], engine
+
+
+def text_of(end: Candidate) -> Text:
+    return tuple(end.tokens.tolist())
+
+
+def frequencies(ends: Sequence[Candidate]) -> Law:
+    return {text: count / len(ends) for text, count in Counter(map(text_of, ends)).items()}
+
+
+def distance(one: Law, other: Law) -> float:
+    """Total variation."""
+    return 0.5 * sum(abs(one.get(text, 0) - other.get(text, 0)) for text in {*one, *other})
+
+
+def noise(law: Law, count: int) -> float:
+    """Expected total variation between a law and `count` draws from it, each frequency taken as normal."""
+    return 0.5 * sum(math.sqrt(2 * p * (1 - p) / (math.pi * count)) for p in law.values())
+
+
+def target(model: Model, policy: Policy, limit: int = LIMIT, stop_ids: Text = (EOS,)) -> Law:
+    """p^alpha over the texts that the local policy can draw."""
+    p = enumerate_texts(model, PROMPT, limit, stop_ids)
+    drawn = enumerate_texts(model, PROMPT, limit, stop_ids, policy.local)
+    weight = {text: p[text] ** float(policy.parameters["alpha"]) for text in drawn}
+    return {text: weight[text] / sum(weight.values()) for text in weight}
+
+
+def weights(model: Model, policy: Policy, text: Text) -> Weights:
+    """alpha log p - log q of each token."""
+    result = []
+    for place, token in enumerate(text):
+        logits = model.next((*PROMPT, *text[:place])).astype(np.float64)
+        p = np.exp(logits[token]) / np.exp(logits).sum()
+        q = distribution(logits, policy.local, PROMPT, text[:place])[token]
+        result.append(float(policy.parameters["alpha"] * np.log(p) - np.log(q)))
+    return result
+
+
+def acceptance(old: Weights, new: Weights, cut: int, mode: str) -> float:
+    """Chance to go from one text to another that differs from `cut` on, given the weights of their tokens."""
+    if mode == "reference":
+        return min(1.0, math.exp(sum(new[cut:]) - sum(old[cut : len(new)])))
+    return min(1.0, math.exp(sum(new[cut:]) - sum(old[cut:])) * len(old) / len(new))
+
+
+def one_by_one(model: Model, policy: Policy, seed: int, limit: int) -> tuple[Text, int]:
+    """The end of one chain and its acceptances, token by token: Algorithm 1 of the paper, with the oracle for q."""
+
+    def draw(start: Text, most: int, *key: str | int) -> Text:
+        text = start
+        while len(text) < most and (text == start or text[-1] != EOS):
+            q = distribution(model.next((*PROMPT, *text)).astype(np.float64), policy.local, PROMPT, text)
+            u = uniform(np.array([child(seed, *key)], np.uint64), np.array([len(text) - len(start)]))
+            text = (*text, inverse_cdf(q, float(u[0])))
+        return text
+
+    blocks, steps, mode = (policy.parameters[key] for key in ("blocks", "steps", "mode"))
+    text: Text = ()
+    accepted = 0
+    size = math.ceil(limit / blocks)
+    for block in range(math.ceil(limit / size)):
+        most = min((block + 1) * size, limit)
+        if EOS in text and (mode == "reference" or most < limit):
+            continue
+        if EOS not in text:
+            text = draw(text, min(len(text) + size, limit), "extend", block)
+        chance = generator(seed, "power", block)
+        for step in range(steps):
+            place, level = chance.random(2)
+            cut = math.floor(place * len(text))
+            new = draw(text[:cut], most if mode == "exact" else len(text), "propose", block, step)
+            if level < acceptance(weights(model, policy, text), weights(model, policy, new), cut, mode):
+                text, accepted = new, accepted + 1
+    return text, accepted
+
+
+def exact_law(model: Model, policy: Policy) -> Law:
+    """Law of the text that a chain of two blocks ends with, by summing over all that can happen."""
+    steps, mode = policy.parameters["steps"], policy.parameters["mode"]
+
+    def rest(start: Text, most: int) -> Law:
+        drawn = enumerate_texts(model, (*PROMPT, *start), most - len(start), sampling=policy.local)
+        return {(*start, *suffix): q for suffix, q in drawn.items()}
+
+    def after_steps(law: Law, most: int) -> Law:
+        texts = sorted({text for n in range(1, most + 1) for text in rest((), n)})
+        number = {text: i for i, text in enumerate(texts)}
+        weight = [weights(model, policy, text) for text in texts]
+        kernel = np.zeros((len(texts), len(texts)))
+        for i, old in enumerate(texts):
+            for cut in range(len(old)):
+                for new, q in rest(old[:cut], most if mode == "exact" else len(old)).items():
+                    accepted = acceptance(weight[i], weight[number[new]], cut, mode)
+                    kernel[i, number[new]] += q * accepted / len(old)
+                    kernel[i, i] += q * (1 - accepted) / len(old)
+        start = np.array([law.get(text, 0.0) for text in texts])
+        return dict(zip(texts, start @ np.linalg.matrix_power(kernel, steps), strict=True))
+
+    size = LIMIT // 2
+    first = after_steps(rest((), size), size)
+    ended = {text: chance for text, chance in first.items() if text[-1] == EOS}
+    begun: Law = Counter()
+    for text in first.keys() - ended:
+        for longer, q in rest(text, len(text) + size).items():
+            begun[longer] += first[text] * q
+    if mode == "exact":
+        return after_steps({**begun, **ended}, LIMIT)
+    second = Counter(after_steps(begun, LIMIT))
+    second.update(ended)
+    return second
+
+
+@pytest.mark.parametrize("sampler", SAMPLERS)
+@pytest.mark.parametrize("mode", ["exact", "reference"])
+def test_chains_follow_the_law_of_their_procedure(mode: str, sampler: str) -> None:
+    """After few steps, so that the law still shows where a chain began; chi-square, rare texts in one cell."""
+    policy = power(sampler, mode, steps=3)
+    ends, _ = chains(SPREAD, policy, 1000)
+    law = exact_law(SPREAD, policy)
+    counts = Counter(map(text_of, ends))
+    assert counts.keys() <= {text for text, chance in law.items() if chance > 0}
+    often = sorted((text for text in law if law[text] * len(ends) >= 5), key=law.__getitem__)
+    assert len(often) >= 5
+    cells = often[1:]
+    rare = law.keys() - cells
+    observed = [*(counts[text] for text in cells), sum(counts[text] for text in rare)]
+    expected = [*(len(ends) * law[text] for text in cells), len(ends) * sum(law[text] for text in rare)]
+    assert chisquare(observed, expected).pvalue > 1e-3
+
+
+@pytest.mark.parametrize("sampler", SAMPLERS)
+def test_exact_tends_to_the_target_and_reference_away(sampler: str) -> None:
+    """No noise here: laws after 40 and 2000 steps per block, where texts end at every length."""
+    goal = target(SPREAD, power(sampler))
+    assert distance(enumerate_texts(SPREAD, PROMPT, LIMIT, sampling=power(sampler).local), goal) > 0.1
+    assert distance(exact_law(SPREAD, power(sampler, steps=40)), goal) < 1e-4
+    biased = [distance(exact_law(SPREAD, power(sampler, "reference", steps=steps)), goal) for steps in (40, 2000)]
+    assert 0.3 < biased[0] < biased[1]
+
+
+@pytest.mark.parametrize("sampler", SAMPLERS)
+def test_total_variation_to_the_target(sampler: str) -> None:
+    """1500 chains of 16 steps are 0.010 from the target by chance alone; the sampler itself is more than 0.3 away."""
+    policy = power(sampler, alpha=4.0, steps=8)
+    goal = target(SHORT, policy)
+    ends, _ = chains(SHORT, policy, 1500)
+    assert noise(goal, 1500) < 0.0105
+    assert distance(enumerate_texts(SHORT, PROMPT, LIMIT, sampling=policy.local), goal) > 0.3
+    assert distance(frequencies(ends), goal) <= 0.02
+
+
+@pytest.mark.parametrize("sampler", SAMPLERS)
+@pytest.mark.parametrize("mode", ["exact", "reference"])
+@pytest.mark.parametrize(("limit", "blocks", "steps"), [(4, 2, 5), (7, 3, 4), (5, 4, 3), (5, 1, 6), (6, 2, 0)])
+def test_same_tokens_as_one_chain_at_a_time(limit: int, blocks: int, steps: int, mode: str, sampler: str) -> None:
+    """Against a plain implementation that shares the seeds alone; blocks that fit unevenly, or not all."""
+    policy = power(sampler, mode, blocks=blocks, steps=steps)
+    ends, _ = chains(SPREAD, policy, 25, limit)
+    for seed, end in enumerate(ends):
+        assert (text_of(end), end.details["accepted"]) == one_by_one(SPREAD, policy, seed, limit)
+        assert end.finish == ("stop" if end.tokens[-1] == EOS else "length")
+
+
+def test_without_ends_the_modes_are_one_chain_and_it_tends_to_the_target() -> None:
+    """27 texts of three tokens; 800 chains are 0.010 from the target by chance alone, 0.15 without steps."""
+    model = Model.random(25, vocab_size=3)
+    policy = power("at 1/alpha", alpha=4.0, steps=8)
+    goal = target(model, policy, 3, ())
+    ends, _ = chains(model, policy, 800, 3, ())
+    assert noise(goal, len(ends)) < 0.0105
+    assert distance(enumerate_texts(model, PROMPT, 3, (), policy.local), goal) > 0.15
+    assert distance(frequencies(ends), goal) <= 0.02
+    published, _ = chains(model, power("at 1/alpha", "reference", alpha=4.0, steps=8), 200, 3, ())
+    assert [text_of(end) for end in published] == [text_of(end) for end in ends[:200]]
+
+
+def test_weight_of_a_token_is_the_normaliser_of_its_position() -> None:
+    """alpha log p - log q = log sum_v p(v)^alpha, whatever the token, where q is p at temperature 1/alpha."""
+    ends, _ = chains(SPREAD, power("at 1/alpha", steps=2), 50)
+    for end in ends:
+        context = (*PROMPT, *text_of(end))
+        log_p = np.array([SPREAD.logprobs[context[i : i + 2]] for i in range(len(end.tokens))])
+        found = log_weights(Trace(end.tokens, end.logprobs, end.sampling_logprobs), 2.0)
+        np.testing.assert_allclose(found, np.log(np.exp(2 * log_p).sum(1)), atol=1e-6)
+
+
+@pytest.mark.parametrize(("mode", "stop_ids"), [("exact", ()), ("reference", ()), ("reference", (EOS,))])
+def test_everything_is_accepted_where_the_sampler_is_the_target(mode: str, stop_ids: Text) -> None:
+    """With texts that end, the odds of the cut would still decide in ``exact``."""
+    ends, _ = chains(SPREAD, power("plain", mode, alpha=1.0, steps=5), 50, stop_ids=stop_ids)
+    assert all(end.details["accepted"] == end.details["proposed"] > 0 for end in ends)
+
+
+def test_tokens_drawn() -> None:
+    """On average T + N (T (K + 1) / 4 + K / 2): a cut leaves 1 to L_k tokens, each equally often."""
+    blocks, steps, length, count = 4, 5, 3, 200
+    limit = blocks * length
+    _, engine = chains(SPREAD, power("plain", blocks=blocks, steps=steps), count, limit, ())
+    expected = limit + steps * (limit * (blocks + 1) / 4 + blocks / 2)
+    variance = steps * sum(((k * length) ** 2 - 1) / 12 for k in range(1, blocks + 1))
+    assert abs(engine.generated / count - expected) < 3 * math.sqrt(variance / count)
+    assert engine.generated == sum(request.max_tokens for request in engine.requests)
+
+
+def test_what_ended_goes_to_the_last_block() -> None:
+    """A text that always ends at once is drawn once, and proposed for in the first block and in the last."""
+    certain = Model.random(0, vocab_size=3, eos=50.0)
+    (end,), engine = chains(certain, power("plain", blocks=8, steps=3), 1, 16)
+    assert [request.max_tokens for request in engine.requests] == [2] * 4 + [16] * 3
+    assert (text_of(end), end.details) == ((EOS,), {"proposed": 6, "accepted": 6})
+    (_,), engine = chains(certain, power("plain", "reference", blocks=8, steps=3), 1, 16)
+    assert [request.max_tokens for request in engine.requests] == [2, 1, 1, 1]
+
+
+def test_result_does_not_depend_on_the_batch() -> None:
+    """Few rows, few chains alive, the other way round: the same ends."""
+    policy = power("top-p", blocks=3, steps=3)
+    ends, _ = chains(SPREAD, policy, 20, 7)
+    tasks = [Task(PROMPT, seed, 7, (EOS,), (), decode=str, answer=tuple) for seed in reversed(range(20))]
+    alone = run(((one.seed, start(one, policy)) for one in tasks), ToyEngine(SPREAD, max_rows=3), live=5)
+    for seed, outcome in alone:
+        assert isinstance(outcome, Result)
+        assert text_of(outcome.candidates[0]) == text_of(ends[seed])
+
+
+def test_score_is_the_evaluators() -> None:
+    """Requests ask for measures where the evaluator wants them."""
+    task = Task(PROMPT, 5, 6, (EOS,), (), decode=str, answer=tuple)
+    certain = replace(power("plain"), evaluator=Part("self_certainty"))
+    for policy in (power("plain"), certain):
+        ((_, outcome),) = run([(0, start(task, policy))], ToyEngine(SPREAD))
+        assert isinstance(outcome, Result)
+        (end,) = outcome.candidates
+        context = (*PROMPT, *text_of(end))
+        log_p = np.array([SPREAD.logprobs[context[i : i + 2]] for i in range(len(end.tokens))])
+        expected = end.logprobs.sum() if policy is not certain else np.mean(-np.log(3) - log_p.mean(1))
+        assert end.score == pytest.approx(expected, abs=1e-5)
+
+
+def test_an_evaluator_without_a_number_fails_the_sample() -> None:
+    class Lost(Total):
+        def __call__(self, task: Task, traces: Sequence[Trace], sampling: Sampling, key: object) -> Scoring:
+            return [math.nan]
+            yield []
+
+    task = Task(PROMPT, 5, 6, (EOS,), (), decode=str, answer=tuple)
+    ((_, outcome),) = run([(0, search(task, power("plain"), Lost()))], ToyEngine(SPREAD))
+    assert isinstance(outcome, Failure)
+    assert "nan" in outcome.reason
+
+
+@pytest.mark.parametrize(
+    ("spec", "message"),
+    [
+        ({"local": {"temperature": 0}}, "needs draws that differ"),
+        ({"controller": {"name": "power", "alpha": 0}}, "alpha is 0"),
+        ({"controller": {"name": "power", "alpha": -1.0}}, "alpha is -1.0"),
+        ({"controller": {"name": "power", "mode": "published"}}, "mode is 'published'"),
+        ({"scheduler": {"name": "blocks", "blocks": 0}}, "blocks is 0"),
+        ({"scheduler": "rounds"}, "scheduler rounds does not go with controller power"),
+        ({"evaluator": "verifier"}, "evaluator verifier does not go with controller power"),
+    ],
+)
+def test_refused_when_it_is_read(spec: dict[str, object], message: str) -> None:
+    """Without draws that differ there is nothing to accept; alpha <= 0 is no target."""
+    with pytest.raises(InputError, match=re.escape(message)):
+        from_spec("a search", {"controller": "power", **spec})
