@@ -16,7 +16,9 @@ from scipy import stats
 from searchlens.boptr.evaluate import Scores, Task, Variant, evaluate, mismatched
 from searchlens.boptr.fit import identified_alpha
 from searchlens.boptr.inference import permutation_p
+from searchlens.boptr.means import errors_frame
 from searchlens.boptr.options import BoptrOptions
+from searchlens.boptr.protocol import checklist, protocol_flags
 from searchlens.boptr.rule import Path, Reason, Rule
 from searchlens.boptr.study import contrasts
 from searchlens.boptr.tiers import TIERS, At, Tier, calibrated, smooth
@@ -178,7 +180,7 @@ def equal() -> tuple[Truth, Scores, BoptrOptions]:
 
 
 def test_a_study_without_a_law_says_that_the_same_policy_is_better() -> None:
-    """H2 is exact there, the paper's exponents bend N(b) on mathematics, and the contrasts report it."""
+    """H2 is exact there, the paper's exponents bend N(b) on mathematics: contrasts and checklist say so."""
     truth, found, options = equal()
     rule = found.rules[Variant()]
     for model in MODELS:
@@ -186,10 +188,14 @@ def test_a_study_without_a_law_says_that_the_same_policy_is_better() -> None:
         assert isinstance(law, Path)
         assert law.budget[:, 0].tolist() != [0, 1, 2, 3, 4]
         assert truth.mech_p(model, MATH, [(truth.design.default_policy, n) for n in truth.design.budgets]) == 0
-    rows = contrasts(found, rule.plan, Variant(), options).filter(scope="cohort", second="V3")
-    told = dict(rows.select("first", "verdict").iter_rows())
+    rows = contrasts(found, rule.plan, Variant(), options)
+    told = dict(rows.filter(scope="cohort", second="V3").select("first", "verdict").iter_rows())
     assert told["H2"] == told["A3"] == "first lower"
     assert told["mean RL"] == "second lower"
+    errors = errors_frame(found, rule.plan, {tier.key: tier for tier in TIERS}, options.confidence)
+    claim = checklist(rule, errors, protocol_flags(rule), rows).row(1, named=True)
+    assert claim["status"] == "attention"
+    assert "H2" in claim["detail"].rpartition("not shown to be better than ")[2].split(", ")
 
 
 def test_cells_without_a_law_are_fitted_by_n_equals_b() -> None:
