@@ -1,0 +1,375 @@
+"""Beams: token for token as transformers' and as plain sequential implementations, exact where they can be."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+from dataclasses import replace
+from functools import cache
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from searchlens import policies
+from searchlens.engines.base import Completion, Engine, Request, Sampling, complete
+from searchlens.errors import InputError
+from searchlens.policies import Policy
+from searchlens.search import beam, step_beam
+from searchlens.search.driver import Result, run
+from searchlens.search.evaluators import Verifier, evaluator
+from searchlens.search.task import Candidate, Evaluator, Task
+from searchlens.seeds import child
+from toy_engine import EOS, Model, ToyEngine, enumerate_texts
+
+torch = pytest.importorskip("torch")
+tokenizers = pytest.importorskip("tokenizers")
+transformers = pytest.importorskip("transformers")
+
+from searchlens.engines.transformers import TransformersEngine  # noqa: E402
+
+STEP = 1
+VOCAB = 50
+LOCAL = Sampling(1.0, top_p=0.95)
+CONTROLLERS = {"beam": beam, "step_beam": step_beam}
+
+
+def answer(tokens: Sequence[int]) -> Hashable | None:
+    """The token before the end; a text that did not end has none."""
+    return tokens[-2] if len(tokens) > 1 and tokens[-1] == EOS else None
+
+
+TASK = Task((3, 2), 11, 14, (EOS,), (STEP,), str, answer)
+
+
+def policy(controller: str, **parameters: Any) -> Policy:
+    """As a configuration would have it; local policy, evaluator, depth and length of thoughts go where they belong."""
+    spec = {key: parameters.pop(key) for key in ("local", "evaluator") if key in parameters}
+    if controller == "step_beam":
+        spec["scheduler"] = {"name": "breadth_first", "depth": parameters.pop("depth", 3)}
+        spec["transition"] = {"name": "thought", "max_tokens": parameters.pop("max_tokens", 4)}
+        spec.setdefault("local", {"temperature": 1.0, "top_p": 0.95})
+    return policies.from_spec("mine", {**spec, "controller": {"name": controller, **parameters}})
+
+
+def found(task: Task, policy: Policy, engine: Engine, scorer: Evaluator | None = None) -> list[Candidate]:
+    search = CONTROLLERS[policy.controller.name].search
+    ((_, result),) = run([(0, search(task, policy, scorer or evaluator(policy.evaluator)))], engine)
+    assert isinstance(result, Result), result
+    return result.candidates
+
+
+def texts(candidates: Sequence[Candidate]) -> list[tuple[int, ...]]:
+    return [tuple(one.tokens.tolist()) for one in candidates]
+
+
+@cache
+def llama() -> Any:
+    """A model with random weights, spread enough that its beams differ and end."""
+    torch.set_num_threads(1)
+    torch.manual_seed(4)
+    config = transformers.LlamaConfig(
+        vocab_size=VOCAB,
+        hidden_size=16,
+        intermediate_size=24,
+        num_hidden_layers=2,
+        num_attention_heads=2,
+        num_key_value_heads=2,
+        max_position_embeddings=64,
+        initializer_range=0.5,
+        tie_word_embeddings=False,
+    )
+    return transformers.LlamaForCausalLM(config).eval()
+
+
+class OneForward:
+    """The engine contract for single tokens, by a forward pass of transformers over the whole text for each."""
+
+    vocab_size = VOCAB
+    max_model_len = 64
+
+    def __init__(self) -> None:
+        self.queue: list[tuple[int, Request]] = []
+        self.longest = 0
+
+    def clear(self) -> None: ...
+
+    def close(self) -> None: ...
+
+    def add(self, request_id: int, request: Request) -> None:
+        assert request.max_tokens == 1
+        self.queue.append((request_id, request))
+
+    @torch.inference_mode()
+    def step(self) -> list[tuple[int, Completion]]:
+        request_id, request = self.queue.pop(0)
+        self.longest = max(self.longest, len(request.prefix))
+        logits = llama()(torch.tensor([[*request.prompt, *request.prefix]])).logits[0, -1].float()
+        logprobs, tokens = torch.log_softmax(logits, -1).topk(request.top)
+        logprobs, tokens = logprobs.numpy()[None], tokens.numpy().astype(np.int32)[None]
+        done = Completion(tokens[0, :1], logprobs[0, :1], logprobs[0, :1], "length", None, None, tokens, logprobs)
+        return [(request_id, done)]
+
+
+def generate(prompt: tuple[int, ...], width: int, penalty: float, stops: tuple[int, ...], most: int) -> Any:
+    """transformers' own beam search: texts without padding, and scores."""
+    done = llama().generate(
+        torch.tensor([prompt]),
+        attention_mask=torch.ones(1, len(prompt), dtype=torch.int64),
+        num_beams=width,
+        num_return_sequences=width,
+        length_penalty=penalty,
+        early_stopping=False,
+        do_sample=False,
+        max_new_tokens=most,
+        eos_token_id=list(stops),
+        pad_token_id=VOCAB - 1,
+        return_dict_in_generate=True,
+        output_scores=True,
+    )
+    rows = [row[len(prompt) :].tolist() for row in done.sequences]
+    ends = [next((i + 1 for i, token in enumerate(row) if token in stops), most) for row in rows]
+    return [tuple(row[:end]) for row, end in zip(rows, ends, strict=True)], done.sequences_scores.tolist()
+
+
+PROMPTS = [(first, 5, 9) for first in (12, 13, 14)]
+
+
+@pytest.mark.parametrize(("width", "stops"), [(2, (20,)), (4, (20,)), (3, (4, 20, 16))])
+@pytest.mark.parametrize("penalty", [1.0, 0.0, -1.0, 2.0])
+def test_token_beam_is_that_of_transformers(width: int, penalty: float, stops: tuple[int, ...]) -> None:
+    """Texts, their order and their scores, with one stop token and with several."""
+    mine = policy("beam", width=width, length_penalty=penalty)
+    for prompt in PROMPTS:
+        candidates = found(replace(TASK, prompt=prompt, max_tokens=10, stop_ids=stops), mine, OneForward())
+        expected, scores = generate(prompt, width, penalty, stops, 10)
+        assert texts(candidates) == expected
+        assert [one.score for one in candidates] == pytest.approx(scores, abs=1e-4)
+
+
+def test_token_beam_on_the_embedded_engine(tmp_path: Path) -> None:
+    """Many beams at once, in one batch: still transformers' texts."""
+    llama().save_pretrained(tmp_path)
+    words = {f"w{i}": i for i in range(VOCAB)}
+    tokenizer = tokenizers.Tokenizer(tokenizers.models.WordLevel(words, unk_token="w0"))
+    transformers.PreTrainedTokenizerFast(tokenizer_object=tokenizer).save_pretrained(tmp_path)
+    mine = policy("beam", width=4, length_penalty=0.0)
+    tasks = [replace(TASK, prompt=prompt, max_tokens=10, stop_ids=(20,)) for prompt in PROMPTS]
+    controllers = [(task.prompt, beam.search(task, mine, evaluator(mine.evaluator))) for task in tasks]
+    results = dict(run(controllers, TransformersEngine(tmp_path)))
+    for prompt in PROMPTS:
+        result = results[prompt]
+        assert isinstance(result, Result)
+        assert texts(result.candidates) == generate(prompt, 4, 0.0, (20,), 10)[0]
+
+
+def test_comparison_meets_both_kinds_of_end() -> None:
+    """Texts that end early, at the last token, and that are cut off there; searches that stop before the limit."""
+    kinds, searches = set(), set()
+    for prompt, penalty in product(PROMPTS, (0.0, 1.0)):
+        engine = OneForward()
+        task = replace(TASK, prompt=prompt, max_tokens=10, stop_ids=(20,))
+        candidates = found(task, policy("beam", width=4, length_penalty=penalty), engine)
+        kinds |= {(one.finish, len(one.tokens) == 10) for one in candidates}
+        searches.add(engine.longest == 9)
+    assert kinds >= {("stop", False), ("length", True)}
+    assert searches == {True, False}
+
+
+def test_beam_of_one_is_greedy() -> None:
+    """With one path and its runner-up, the first end of the most likely path is the end."""
+    for prompt in PROMPTS:
+        task = replace(TASK, prompt=prompt, max_tokens=10, stop_ids=(20,))
+        (one,) = found(task, policy("beam", width=1, length_penalty=0.0), OneForward())
+        greedy: tuple[int, ...] = ()
+        while len(greedy) < 10 and greedy[-1:] != (20,):
+            with torch.inference_mode():
+                greedy = (*greedy, int(llama()(torch.tensor([[*prompt, *greedy]])).logits[0, -1].argmax()))
+        assert tuple(one.tokens.tolist()) == greedy
+
+
+def test_wide_beam_finds_the_most_likely_texts() -> None:
+    """Wide enough to hold every text of two tokens, the beam is exact enumeration."""
+    model = Model.random(1, vocab_size=60, scale=2.0)
+    task = replace(TASK, max_tokens=2)
+    exact = enumerate_texts(model, task.prompt, 2)
+    candidates = found(task, policy("beam", width=30, length_penalty=0.0), ToyEngine(model))
+    best = sorted(exact.items(), key=lambda one: -one[1])[:30]
+    assert len({text[0] for text, _ in best}) < 30, "a first token outside the beam would have to be one of the best"
+    assert texts(candidates) == [text for text, _ in best]
+    assert [one.score for one in candidates] == pytest.approx([np.log(p) for _, p in best], abs=1e-5)
+
+
+def test_candidates_of_a_token_beam() -> None:
+    """Every token has its raw log-probability, none was drawn, and the score is their sum over length**penalty."""
+    model = Model.random(2, vocab_size=12)
+    engine = ToyEngine(model)
+    candidates = found(TASK, policy("beam", width=4, length_penalty=0.7), engine)
+    assert len(set(texts(candidates))) == 4
+    for one in candidates:
+        context = (*TASK.prompt, *one.tokens.tolist())
+        expected = [model.logprobs[context[i : i + 3]] for i in range(len(one.tokens))]
+        np.testing.assert_allclose(one.logprobs, expected, atol=1e-5)
+        assert not one.sampling_logprobs.any()
+        assert one.score == pytest.approx(sum(expected) / len(expected) ** 0.7, abs=1e-5)
+    assert {(one.max_tokens, one.top) for one in engine.requests} == {(1, 8)}
+    assert max(len(one.prefix) for one in engine.requests) < TASK.max_tokens
+
+
+def test_token_beam_is_the_same_whatever_the_seed() -> None:
+    """Only a seedless search may be read as one result."""
+    model, mine = Model.random(2, vocab_size=12), policy("beam")
+    first, second = (texts(found(replace(TASK, seed=seed), mine, ToyEngine(model))) for seed in (1, 2))
+    assert first == second
+
+
+def test_beam_wider_than_the_vocabulary_is_refused() -> None:
+    """Five tokens allow two paths; a third needs a sixth token."""
+    model = Model.random(2, vocab_size=5)
+    assert len(found(TASK, policy("beam", width=2), ToyEngine(model))) == 2
+    with pytest.raises(InputError, match="needs the 6 most likely tokens, but the model can draw only 5"):
+        found(TASK, policy("beam", width=3), ToyEngine(model))
+    impossible = model.logits.copy()
+    impossible[..., 4] = -np.inf
+    with pytest.raises(InputError, match="can draw only 4"):
+        found(replace(TASK, stop_ids=(EOS, 2)), policy("beam", width=2), ToyEngine(Model(impossible)))
+
+
+@pytest.mark.parametrize("local", [{"temperature": 0.7}, {"temperature": 0.0}, {"top_p": 0.9}, {"top_k": 5}])
+def test_token_beam_refuses_a_local_policy_that_it_would_ignore(local: dict[str, float]) -> None:
+    other = replace(policy("beam"), local=replace(Sampling(1.0), **local))  # type: ignore[arg-type]
+    with pytest.raises(InputError, match="raw model"):
+        found(TASK, other, ToyEngine(Model.random(2)))
+
+
+class Plain:
+    """The published searches, one request at a time, with values from the model's own table."""
+
+    def __init__(self, model: Model, task: Task) -> None:
+        self.model, self.task, self.engine = model, task, ToyEngine(model)
+
+    def draw(self, text: tuple[int, ...], stops: tuple[int, ...], limit: int, *key: str | int) -> tuple[int, ...]:
+        room = min(limit, self.task.max_tokens - len(text))
+        request = Request(self.task.prompt, LOCAL, child(self.task.seed, *key), room, stops, prefix=text)
+        ((_, done),) = complete(self.engine, [request])
+        return (*text, *done.tokens.tolist())
+
+    def over(self, text: tuple[int, ...]) -> bool:
+        return bool(text) and (text[-1] == EOS or len(text) == self.task.max_tokens)
+
+    def value(self, text: tuple[int, ...]) -> float:
+        context = (*self.task.prompt, *text)
+        return float(np.mean([self.model.logprobs[context[i : i + 3]] for i in range(len(text))]))
+
+    def beam(self, n: int, m: int, depth: int, limit: int) -> list[tuple[int, ...]]:
+        """search-and-learn's beam_search.py: n beams, the best n/m of the unfinished ones copied until they are n."""
+        active: list[tuple[tuple[int, ...], tuple[int, ...]]] = [((), ())]  # text, and which child of which child
+        completed = []
+        for iteration in range(depth + 1):
+            last = iteration == depth
+            copies = (active * n)[:n]
+            grown: dict[tuple[int, ...], tuple[int, ...]] = {}
+            for i, (text, place) in enumerate(copies):
+                number = [other for _, other in copies[:i]].count(place)
+                stops, most = ((EOS,), self.task.max_tokens) if last else ((STEP, EOS), limit)
+                new = self.draw(text, stops, most, "end" if last else "thought", *place, number)
+                if last:
+                    completed.append(new)
+                else:
+                    grown.setdefault(new, (*place, number))
+            completed += [text for text in grown if self.over(text)]
+            going = [(text, place) for text, place in grown.items() if not self.over(text)]
+            active = sorted(going, key=lambda one: -self.value(one[0]))[: n // m]
+            if not active:
+                break
+        return sorted(completed, key=lambda text: -self.value(text))
+
+    def dvts(self, n: int, m: int, depth: int, limit: int) -> list[tuple[int, ...]]:
+        """search-and-learn's diverse_verifier_tree_search.py: n/m subtrees, the best of m children goes on in each."""
+        emitted = []
+        for subtree in range(n // m):
+            text: tuple[int, ...] = ()
+            place: tuple[int, ...] = (subtree,)
+            for _ in range(depth):
+                children = [self.draw(text, (STEP, EOS), limit, "thought", *place, i) for i in range(m)]
+                best = max(range(m), key=lambda i: self.value(children[i]))
+                if self.over(children[best]):
+                    emitted += [
+                        one if self.over(one) else self.draw(one, (EOS,), self.task.max_tokens, "end", *place, i, 0)
+                        for i, one in enumerate(children)
+                    ]
+                    break
+                text, place = children[best], (*place, best)
+            else:
+                emitted += [self.draw(text, (EOS,), self.task.max_tokens, "end", *place, i) for i in range(m)]
+        return sorted(emitted, key=lambda text: -self.value(text))
+
+
+@pytest.mark.parametrize(("width", "expand", "depth"), [(4, 4, 3), (8, 2, 4), (6, 3, 1), (4, 1, 3)])
+@pytest.mark.parametrize("diverse", ["no", "yes"])
+def test_step_beam_is_a_plain_sequential_implementation(width: int, expand: int, depth: int, diverse: str) -> None:
+    """The same tokens under the same draws, for many runs at once on one engine."""
+    model = Model.random(width, vocab_size=6, eos=-0.5)
+    tasks = [replace(TASK, seed=seed) for seed in range(20)]
+    mine = policy("step_beam", width=width, expand=expand, depth=depth, diverse=diverse)
+    controllers = [(i, step_beam.search(task, mine, evaluator(mine.evaluator))) for i, task in enumerate(tasks)]
+    results = dict(run(controllers, ToyEngine(model, max_rows=23)))
+    for i, task in enumerate(tasks):
+        plain = Plain(model, task)
+        expected = (plain.dvts if diverse == "yes" else plain.beam)(width, expand, depth, 4)
+        result = results[i]
+        assert isinstance(result, Result)
+        assert texts(result.candidates) == [expected[j % len(expected)] for j in range(width)]
+        scores = [plain.value(text) for text in texts(result.candidates)]
+        assert [one.score for one in result.candidates] == pytest.approx(scores, abs=1e-6)
+
+
+@pytest.mark.parametrize("diverse", ["no", "yes"])
+@pytest.mark.parametrize("name", ["rollout_utility", "answer_agreement", "self_certainty"])
+def test_step_beam_with_other_evaluators(name: str, diverse: str) -> None:
+    """No text outgrows the limit, no seed is used twice, measures are asked for where they are needed."""
+    engine = ToyEngine(Model.random(2, vocab_size=6, eos=-0.5))
+    mine = policy("step_beam", width=4, expand=2, diverse=diverse, evaluator=name)
+    candidates = found(TASK, mine, engine)
+    assert len(candidates) == 4
+    assert all(len(one.prefix) + one.max_tokens <= TASK.max_tokens for one in engine.requests)
+    assert all(len(one.tokens) <= TASK.max_tokens for one in candidates)
+    assert len({one.seed for one in engine.requests}) == len(engine.requests)
+    assert {one.measures for one in engine.requests} == {name == "self_certainty"}
+
+
+def test_subtrees_do_not_see_each_other() -> None:
+    """A second subtree changes nothing in the first: its agreement is among its own children."""
+    model = Model.random(2, vocab_size=6, eos=-0.5)
+    asked = []
+    for width in (3, 6):
+        engine = ToyEngine(model)
+        found(TASK, policy("step_beam", width=width, expand=3, diverse="yes", evaluator="answer_agreement"), engine)
+        asked.append({(one.prefix, one.seed) for one in engine.requests})
+    assert asked[0] < asked[1]
+
+
+def test_step_beam_fills_up_with_copies_of_the_best() -> None:
+    """A model with one text gives one path, and four candidates."""
+    logits = np.full((6, 6, 6), -50.0, np.float32)
+    context = (*TASK.prompt, 4, STEP, 5, EOS)
+    for i in range(4):
+        logits[context[i], context[i + 1], context[i + 2]] = 50.0
+    candidates = found(TASK, policy("step_beam", width=4, expand=2), ToyEngine(Model(logits)))
+    assert texts(candidates) == [(4, STEP, 5, EOS)] * 4
+
+
+def test_step_beam_follows_its_verifier() -> None:
+    """What the verifier likes is what comes out: fives."""
+    model = Model.random(2, vocab_size=6, eos=-1.0)
+    fives = Verifier(lambda _, shown: [text.count("5") for text in shown], "fives")
+    guided = found(TASK, policy("step_beam", width=8, expand=4, depth=6), ToyEngine(model), fives)
+    plain = found(TASK, policy("step_beam", width=8, expand=4, depth=6), ToyEngine(model))
+    assert np.mean([texts([one])[0].count(5) for one in guided]) > np.mean([texts([one])[0].count(5) for one in plain])
+    assert [one.score for one in guided] == [text.count(5) for text in texts(guided)]
+
+
+def test_width_must_be_a_multiple_of_expand() -> None:
+    with pytest.raises(InputError, match="width is 4, which is no multiple of expand, 3"):
+        found(TASK, policy("step_beam", width=4, expand=3), ToyEngine(Model.random(2)))
