@@ -36,7 +36,7 @@ def scores(questions: int, samples: int, seed: int) -> pl.DataFrame:
     wrong = np.minimum(rng.zipf(rng.uniform(1.3, 2.5, (1, questions, 1)), shape), 200)
     stopped = rng.random(shape) < 0.95
     answer = np.where(rng.random(shape) < np.where(stopped, 0.03, 0.6), -1, np.where(right, 0, wrong))
-    rows = answer.size
+    tokens = rng.integers(50, 4096, answer.size)
     columns = {
         "policy": np.repeat([f"policy{i:02d}" for i in range(POLICIES)], questions * samples),
         "question": np.tile(np.repeat(np.arange(questions), samples), POLICIES),
@@ -44,9 +44,10 @@ def scores(questions: int, samples: int, seed: int) -> pl.DataFrame:
         "run": np.tile(np.arange(samples), POLICIES * questions),
         "correct": (answer == 0).ravel(),
         "answer": answer.ravel(),
-        "tokens": rng.integers(50, 4096, rows),
+        "tokens": tokens,
+        "generated": tokens,
         "stopped": stopped.ravel(),
-        "score": -rng.gamma(2, 0.15, rows),
+        "score": -rng.gamma(2, 0.15, answer.size),
     }
     return pl.DataFrame(columns).cast(SCORES)
 

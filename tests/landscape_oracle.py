@@ -88,7 +88,7 @@ def random_pool(rng: np.random.Generator, size: int) -> list[Sample]:
 def frame(pools: dict[str, list[list[Sample]]]) -> pl.DataFrame:
     """Scores of policies given as lists of questions given as lists of samples."""
     rows = [
-        (policy, question, index, index, s.correct, s.answer, s.tokens, s.stopped, s.score)
+        (policy, question, index, index, s.correct, s.answer, s.tokens, s.tokens, s.stopped, s.score)
         for policy, questions in pools.items()
         for question, samples in enumerate(questions)
         for index, s in enumerate(samples)

@@ -88,6 +88,7 @@ def test_imported_samples_are_scored_like_our_own(path: Path, tmp_path: Path) ->
         "run",
         "text",
         pl.col("n_tokens").alias("tokens"),
+        "generated",
         (pl.col("finish") == "stop").alias("stopped"),
         "score",
     )

@@ -1,5 +1,7 @@
 """Readouts of the landscape against their definitions, written out in plain Python."""
 
+import itertools
+
 import numpy as np
 import polars as pl
 import pytest
@@ -237,7 +239,8 @@ def test_smaller_pools_have_fewer_budgets():
 def test_unknown_token_counts_leave_cost_and_first_finish_undecided():
     """Imported samples need not say how many tokens they took; everything else is still read."""
     scores = oracle.frame(_pools(3, 4))
-    unknown = scores.with_columns(tokens=pl.when(policy="a").then(None).otherwise("tokens")).cast(scores.schema)
+    lost = {name: pl.when(policy="a").then(None).otherwise(name) for name in ("tokens", "generated")}
+    unknown = scores.with_columns(**lost).cast(scores.schema)
     before, after = (operating_points(s, budgets=[1, 2], options=FEW).points for s in (scores, unknown))
     undecided = after.filter(pl.col("policy") == "a", pl.col("metric").is_in(["C", "T"]))
     assert undecided["value"].null_count() == undecided.height == 8
@@ -327,3 +330,79 @@ def test_second_run_is_identical():
 def _frames_three(scores):
     landscape = operating_points(scores, budgets=[1, 3], options=FEW)
     return landscape.points, landscape.hits
+
+
+# ---- candidates of searches
+
+
+def _searched(rng: np.random.Generator, questions: int, runs: int, width: int) -> pl.DataFrame:
+    """Scores of policy ``tree``, whose runs of ``width`` candidates drew 100 tokens more than they returned."""
+    pools = [oracle.random_pool(rng, runs * width) for _ in range(questions)]
+    frame = oracle.frame({"tree": pools})
+    first = pl.col("sample") % width == 0
+    of_run = pl.col("tokens").sum().over("question", pl.col("sample") // width)
+    spent = pl.when(first).then(of_run + 100).otherwise(0).cast(pl.UInt32)
+    return frame.with_columns(run=pl.col("sample") // width, generated=spent), pools
+
+
+def _plain(metric: str, pool: oracle.Chosen, width: int, n: int) -> float | None:
+    """Mean over runs of a search, by definition: the first n of one, or all of several."""
+    reading = {"P": oracle.solved, "Q": oracle.vote, "distinct": oracle.distinct}[metric]
+    runs = [pool[i : i + width] for i in range(0, len(pool), width)]
+    if n <= width:
+        return float(np.mean([reading(run[:n]) for run in runs]))
+    if n % width:
+        return None
+    unions = [list(itertools.chain(*chosen)) for chosen in itertools.combinations(runs, n // width)]
+    return float(np.mean([reading(union) for union in unions]))
+
+
+@pytest.mark.parametrize(("runs", "width"), [(4, 4), (5, 2), (1, 8), (2, 3)])
+def test_candidates_of_a_search_are_no_independent_samples(runs: int, width: int) -> None:
+    """Expectations are over whole runs and prefixes of one, never over subsets of candidates."""
+    scores, pools = _searched(np.random.default_rng(runs), 6, runs, width)
+    budgets = [n for n in (1, 2, 3, 4, 6, 8, 10, 16) if n <= runs * width]
+    points = operating_points(scores, budgets=budgets, options=FEW).points.filter(readout="expected")
+    for n in budgets:
+        for metric in ("P", "Q", "distinct"):
+            values = [_plain(metric, pool, width, n) for pool in pools]
+            (found,) = points.filter(budget=n, metric=metric)["value"]
+            assert found == (None if None in values else pytest.approx(np.mean(values)))
+
+
+def test_the_cost_of_a_search_is_all_that_it_drew() -> None:
+    """The first candidate cannot be had for less than the whole run."""
+    scores, pools = _searched(np.random.default_rng(0), 5, 2, 4)
+    costs = operating_points(scores, budgets=[1, 4, 8], options=FEW).points.filter(metric="C")
+    runs = [[sum(s.tokens for s in pool[i : i + 4]) + 100 for i in (0, 4)] for pool in pools]
+    first, both = np.mean([run[0] for run in runs]), np.mean([sum(run) for run in runs])
+    assert costs.filter(readout="prefix")["value"].to_list() == pytest.approx([first, first, both])
+    assert costs.filter(readout="expected")["value"].to_list() == pytest.approx([both / 2, both / 2, both])
+    lo, hi = costs.filter(readout="expected", budget=8).select("lo", "hi").row(0)
+    assert lo < both < hi
+
+
+def test_a_search_of_one_candidate_is_a_sample() -> None:
+    scores = oracle.frame(_pools(3, 8))
+    assert operating_points(scores, budgets=[1, 4, 8], options=FEW).points["value"].null_count() == 0
+    old = scores.drop("run", "generated")
+    assert operating_points(old, budgets=[1, 4], options=FEW).points.equals(
+        operating_points(scores, budgets=[1, 4], options=FEW).points
+    )
+
+
+def test_a_beam_is_read_by_whole_runs_alone() -> None:
+    scores, _ = _searched(np.random.default_rng(1), 4, 2, 4)
+    found = operating_points(scores, budgets=[1, 2, 4, 8], options=FEW, smallest={"tree": 4})
+    assert found.points["budget"].unique().sort().to_list() == [4, 8]
+    assert found.hits["budget"].unique().sort().to_list() == [4, 8]
+
+
+def test_uneven_runs_are_refused() -> None:
+    scores, _ = _searched(np.random.default_rng(1), 4, 2, 4)
+    with pytest.raises(InputError, match="sample 5 is of run 7"):
+        operating_points(
+            scores.with_columns(run=pl.when(pl.col("sample") == 5).then(7).otherwise("run").cast(pl.UInt32)),
+            budgets=[1],
+            options=FEW,
+        )

@@ -30,6 +30,7 @@ def sample(
         "run": number,
         "text": text,
         "tokens": 3,
+        "generated": 3,
         "stopped": stopped,
         "score": -0.5,
         **more,

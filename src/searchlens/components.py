@@ -72,6 +72,9 @@ class ControllerKind:
     width : callable
         Candidates that one run returns, from the resolved parameters of controller, transition and scheduler. More than
         one are no independent draws: budgets are read by whole runs and by prefixes of a run.
+    prefixes : bool
+        Whether the first n candidates of a run are what a run of n candidates would give. Not so for beams, which are
+        only read by whole runs.
     """
 
     parameters: Mapping[str, Parameter]
@@ -79,6 +82,7 @@ class ControllerKind:
     transitions: tuple[str, ...]
     schedulers: tuple[str, ...]
     width: Callable[[Mapping[str, Value]], int] = lambda _: 1
+    prefixes: bool = True
 
 
 EVALUATORS: Mapping[str, Component] = {
@@ -169,6 +173,7 @@ CONTROLLERS: Mapping[str, ControllerKind] = {
         ("append",),
         ("lockstep",),
         lambda p: int(p["width"]),
+        prefixes=False,
     ),
     "step_beam": ControllerKind(
         {"width": _whole(4), "expand": _whole(4), "diverse": _choice("no", "yes")},
@@ -176,6 +181,7 @@ CONTROLLERS: Mapping[str, ControllerKind] = {
         ("thought",),
         ("breadth_first",),
         lambda p: int(p["width"]),
+        prefixes=False,
     ),
 }
 

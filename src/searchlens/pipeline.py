@@ -25,7 +25,7 @@ from searchlens.store import Shard, digest, file_sha256, read_json, shards_of
 
 log = logging.getLogger(__name__)
 
-_GRADED_COLUMNS = ("question", "sample", "text", "run", "n_tokens", "score", "finish")
+_GRADED_COLUMNS = ("question", "sample", "text", "run", "n_tokens", "generated", "score", "finish")
 
 
 def write_table(frame: pl.DataFrame, path: Path) -> None:
@@ -43,6 +43,7 @@ def _named(samples: pl.DataFrame, names: Iterable[str]) -> list[pl.DataFrame]:
         "run",
         "text",
         tokens=pl.col("n_tokens"),
+        generated=pl.col("generated"),
         stopped=pl.col("finish") == "stop",
         score=pl.col("score"),
     )
@@ -132,8 +133,12 @@ def landscape_cell(grid_: Grid, benchmark: str, scores: Path, output: Path) -> N
     from searchlens.landscape import operating_points
 
     graded = pl.read_parquet(scores)
+    known = {name: grid_.policy(name) for name in graded["policy"].unique(maintain_order=True)}
     found = operating_points(
-        graded, budgets=grid_.read_budgets(benchmark), options=landscape_options(dict(grid_.config))
+        graded,
+        budgets=grid_.read_budgets(benchmark),
+        options=landscape_options(dict(grid_.config)),
+        smallest={name: policy.smallest_budget for name, policy in known.items() if policy},
     )
     write_table(found.points, output / "points.parquet")
     write_table(found.hits, output / "hits.parquet")

@@ -82,6 +82,11 @@ class Policy:
         return CONTROLLERS[self.controller.name].width(self.parameters)
 
     @property
+    def smallest_budget(self) -> int:
+        """Fewest samples at which the policy can be read."""
+        return 1 if CONTROLLERS[self.controller.name].prefixes else self.width
+
+    @property
     def family(self) -> str:
         """One of ``FAMILIES``: by the controller, or else the only filter in use, whatever the temperature."""
         if self.controller.name != "autoregressive":

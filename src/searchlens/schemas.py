@@ -13,6 +13,7 @@ SCORES = pl.Schema(
         "correct": pl.Boolean(),
         "answer": pl.Int32(),
         "tokens": pl.UInt32(),
+        "generated": pl.UInt32(),
         "stopped": pl.Boolean(),
         "score": pl.Float32(),
     }

@@ -23,13 +23,15 @@ SAMPLES = pl.Schema(
         "run": pl.UInt32(),
         "text": pl.String(),
         "tokens": pl.UInt32(),
+        "generated": pl.UInt32(),
         "stopped": pl.Boolean(),
         "score": pl.Float32(),
     }
 )
 """What ``score_samples`` takes: question is an id; run numbers the searches, whose candidates follow one another; score
-is the evaluator's, for most policies the mean natural log-probability under the raw model. Score and tokens are null
-when unknown."""
+is the evaluator's, for most policies the mean natural log-probability under the raw model. Score and token
+counts are null when unknown. Tokens are the sample's own; generated is what its whole run drew, on the first sample of
+the run, and 0 on the others."""
 
 _SLICE = 50_000
 _KEY = ["policy", "question", "sample"]

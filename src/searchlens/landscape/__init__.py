@@ -6,15 +6,18 @@ One pool of samples per policy gives every smaller budget and every metric. Two 
     The first n samples of the stream, as the paper reads them: one 0/1 per question, Wilson intervals over questions.
 ``expected``
     The exact mean over all n-subsets of the pool, which does not depend on the order of the samples: the unbiased
-    pass@k, and the same for vote, best-of-N and first finish. Bootstrap intervals over questions.
+    pass@k, and the same for vote, best-of-N and first finish. Bootstrap intervals over questions. Candidates of one
+    search (a tree, a beam) are no independent draws: for these it is the mean over runs of the first n candidates, or
+    over subsets of whole runs.
 
 Both describe the sampled pool. At n = pool size there is one subset, and the readouts differ in ties alone.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 
 import polars as pl
 
@@ -73,7 +76,11 @@ class Landscape:
 
 
 def operating_points(
-    scores: pl.DataFrame, *, budgets: Sequence[int], options: LandscapeOptions = DEFAULTS
+    scores: pl.DataFrame,
+    *,
+    budgets: Sequence[int],
+    options: LandscapeOptions = DEFAULTS,
+    smallest: Mapping[str, int] = MappingProxyType({}),
 ) -> Landscape:
     """Read every metric at every operating point.
 
@@ -85,6 +92,9 @@ def operating_points(
         Numbers of samples n >= 1. A policy with a smaller pool has no points beyond it (greedy: budget 1 alone).
     options : LandscapeOptions
         Ties, first finish, intervals.
+    smallest : mapping of str to int
+        Policy to the fewest samples at which it can be read; others from 1. A beam of 16 is not sixteen samples, and
+        its best four are not a beam of 4.
 
     Returns
     -------
@@ -124,8 +134,10 @@ def operating_points(
         if reached:
             parts.append(_read(pool, reached, options))
     order = {name: i for i, name in enumerate(scores["policy"].unique(maintain_order=True))}
+    readable = pl.col("budget") >= pl.col("policy").replace_strict(smallest, default=1, return_dtype=pl.UInt32)
     return Landscape(
-        points=_in_order([part.points for part in parts], order), hits=_in_order([part.hits for part in parts], order)
+        points=_in_order([part.points for part in parts], order).filter(readable),
+        hits=_in_order([part.hits for part in parts], order).filter(readable),
     )
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -19,7 +19,7 @@ Values = dict[str, dict[str, Floats]]
 """Readout, then metric: arrays of shape (rows, budgets)."""
 
 _POWER = {"C": 1, "valid": 0, "stopped": 0}
-"""These expectations are this power of n times a constant, so one bootstrap serves all budgets."""
+"""These expectations over independent samples are this power of n times a constant: one bootstrap for all budgets."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -59,7 +59,8 @@ def points_frame(
     keys = [(metric, readout) for metric in ALL_METRICS if metric != "truncated" for readout in READOUTS]
     solved = {(metric, readout): values[readout][metric].reshape(shape) for metric, readout in keys}
     counts = {(metric, "prefix") for metric in METRICS if counted or metric != "Q"}
-    averages = _averages({key: solved[key] for key in keys if key not in counts}, budgets, resamples, confidence)
+    power = {} if pool.width > 1 else _POWER
+    averages = _averages({key: solved[key] for key in keys if key not in counts}, budgets, resamples, confidence, power)
     columns = [_counted(*key, solved[key], confidence) if key in counts else averages[key] for key in keys]
     columns += [_complement(averages["stopped", readout], "truncated") for readout in READOUTS]
     return _table(pool, budgets, columns)
@@ -71,10 +72,15 @@ def _counted(metric: str, readout: str, credit: Floats, confidence: float) -> _C
 
 
 def _averages(
-    values: dict[tuple[str, str], Floats], budgets: Sequence[int], resamples: Resamples, confidence: float
+    values: dict[tuple[str, str], Floats],
+    budgets: Sequence[int],
+    resamples: Resamples,
+    confidence: float,
+    powers: Mapping[str, int],
 ) -> dict[tuple[str, str], _Column]:
     """Bootstrap everything in one product: many small ones are slower by far where cores are shared."""
-    drawn = {key: credit[:, :, :1] if _power(*key) is not None else credit for key, credit in values.items()}
+    power = {key: powers.get(key[0]) if key[1] == "expected" else None for key in values}
+    drawn = {key: credit[:, :, :1] if power[key] is not None else credit for key, credit in values.items()}
     matrix = np.concatenate(
         [part.transpose(1, 0, 2).reshape(resamples.questions, -1) for part in drawn.values()], axis=1
     )
@@ -83,15 +89,11 @@ def _averages(
     for key, part in drawn.items():
         value = values[key].mean(axis=1)
         stop = start + part.shape[0] * part.shape[2]
-        scale = (np.asarray(budgets) / budgets[0]) ** (_power(*key) or 0)
+        scale = (np.asarray(budgets) / budgets[0]) ** (power[key] or 0)
         interval = Interval(*(end[start:stop].reshape(len(value), -1) * scale for end in ends))
         columns[key] = _Column(*key, value, np.full(value.shape, np.nan), interval)
         start = stop
     return columns
-
-
-def _power(metric: str, readout: str) -> int | None:
-    return _POWER.get(metric) if readout == "expected" else None
 
 
 def _complement(column: _Column, metric: str) -> _Column:

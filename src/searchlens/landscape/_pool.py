@@ -16,12 +16,12 @@ Bools = npt.NDArray[np.bool_]
 Ints = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
 
-_MAY_BE_UNKNOWN = ("tokens", "score")
+_MAY_BE_UNKNOWN = ("tokens", "generated", "score")
 
 
 @dataclass(frozen=True, eq=False)
 class Pool:
-    """The samples of all policies with equally many of them; a row is one question under one policy.
+    """The samples of all policies with equally many of them in equal runs; a row is one question under one policy.
 
     Attributes
     ----------
@@ -33,8 +33,11 @@ class Pool:
         Columns in stream order.
     first : ndarray of int64, same shape
         Column of the earliest sample with the same answer class; meaningless where not ``valid``.
-    tokens, score : ndarray of float, same shape
-        NaN throughout a policy in which any is unknown: imported samples need not say.
+    tokens, spent, score : ndarray of float, same shape
+        Tokens of the sample; tokens drawn by its run, on the run's first sample, 0 on the others; the evaluator's
+        score. NaN throughout a policy in which any is unknown: imported samples need not say.
+    width : int
+        Samples of one run. Above 1 they are candidates of one search, no independent draws.
     """
 
     policies: tuple[str, ...]
@@ -44,7 +47,9 @@ class Pool:
     stopped: Bools
     first: Ints
     tokens: Floats
+    spent: Floats
     score: Floats
+    width: int
 
     @property
     def samples(self) -> int:
@@ -53,16 +58,16 @@ class Pool:
 
 
 def read_pools(scores: pl.DataFrame) -> list[Pool]:
-    """Split graded samples by pool size, policies in order of appearance.
+    """Split graded samples by pool size and width, policies in order of appearance.
 
     Raises
     ------
     InputError
         Missing columns or values, no rows, holes, duplicates, unequal sample counts, or an answer class that is both
-        right and wrong. Names policy and question.
+        right and wrong, or runs of different widths. Names policy and question.
     """
     if "run" not in scores.columns:  # recorded before there were searches: every sample is a run of its own
-        scores = scores.with_columns(run=pl.col("sample"))
+        scores = scores.with_columns(run=pl.col("sample"), generated=pl.col("tokens"))
     _check_columns(scores)
     names = scores["policy"].unique(maintain_order=True)
     keyed = scores.with_columns(code=pl.col("policy").cast(pl.Enum(names)).to_physical())
@@ -71,15 +76,30 @@ def read_pools(scores: pl.DataFrame) -> list[Pool]:
     counts = np.bincount(ordered["code"].to_numpy(), minlength=len(names))
     per_question = counts // len(questions)
     _check_grid(ordered, names, questions, counts)
-    sizes = list(dict.fromkeys(per_question.tolist()))
-    if len(sizes) == 1:
-        return [_pool(ordered, tuple(names), questions, sizes[0])]
+    kinds = list(zip(per_question.tolist(), _widths(ordered, names), strict=True))
+    if len(set(kinds)) == 1:
+        return [_pool(ordered, tuple(names), questions, *kinds[0])]
     pools = []
-    for size in sizes:
-        members = np.flatnonzero(per_question == size)
-        part = ordered.filter(pl.col("code").is_in(members.tolist()))
-        pools.append(_pool(part, tuple(names[i] for i in members.tolist()), questions, size))
+    for kind in dict.fromkeys(kinds):
+        members = [i for i, own in enumerate(kinds) if own == kind]
+        part = ordered.filter(pl.col("code").is_in(members))
+        pools.append(_pool(part, tuple(names[i] for i in members), questions, *kind))
     return pools
+
+
+def _widths(ordered: pl.DataFrame, names: pl.Series) -> list[int]:
+    """Samples per run of each policy."""
+    first = pl.col("question") == pl.col("question").min()
+    found = ordered.filter(first, pl.col("run") == 0).group_by("code", maintain_order=True).len()["len"].to_list()
+    width = pl.col("code").replace_strict(list(range(len(found))), found, return_dtype=pl.UInt32)
+    odd = ordered.filter(pl.col("run") != pl.col("sample") // width) if len(found) == len(names) else ordered
+    if not odd.is_empty():
+        row = odd.row(0, named=True)
+        where = f"policy {row['policy']!r}, question {row['question']}, sample {row['sample']}"
+        raise InputError(
+            f"scores: {where} is of run {row['run']}", "runs are numbered from 0 and hold equally many samples in a row"
+        )
+    return found
 
 
 def _check_columns(scores: pl.DataFrame) -> None:
@@ -131,7 +151,9 @@ def _explain_hole(
     raise InputError(f"scores: {where}: {len(have)} samples of {size}, sample {gap} is missing", hint)
 
 
-def _pool(part: pl.DataFrame, policies: tuple[str, ...], questions: npt.NDArray[np.uint32], samples: int) -> Pool:
+def _pool(
+    part: pl.DataFrame, policies: tuple[str, ...], questions: npt.NDArray[np.uint32], samples: int, width: int
+) -> Pool:
     def dense(name: str) -> npt.NDArray[np.generic]:
         return part[name].to_numpy().reshape(-1, samples)
 
@@ -147,15 +169,17 @@ def _pool(part: pl.DataFrame, policies: tuple[str, ...], questions: npt.NDArray[
         correct=dense("correct").astype(bool),
         valid=answer >= 0,
         stopped=dense("stopped").astype(bool),
-        first=_first_of_class(answer),
+        first=first_of_class(answer),
         tokens=known("tokens"),
+        spent=known("generated"),
         score=known("score"),
+        width=width,
     )
     _check_classes(pool)
     return pool
 
 
-def _first_of_class(answer: Ints) -> Ints:
+def first_of_class(answer: Ints) -> Ints:
     """Column of the earliest equal entry in each row."""
     order = np.argsort(answer, axis=1, kind="stable")
     ranked = np.take_along_axis(answer, order, axis=1)

@@ -6,16 +6,20 @@ Every function returns one array of shape (rows, budgets) per metric, rows as in
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from itertools import combinations, islice
 from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
 
-from searchlens.landscape._pool import Bools, Floats, Pool
+from searchlens.landscape._pool import Bools, Floats, Pool, first_of_class
 from searchlens.landscape._vote import class_sizes, expected_vote, prefix_vote
 
 Ties = Literal["first", "fractional"]
 FirstFinish = Literal["shortest", "first_index"]
+MOST_SUBSETS = 500
+"""Most subsets of runs over which an expectation is taken."""
 
 
 def prefix(pool: Pool, budgets: Sequence[int], *, ties: Ties, first_finish: FirstFinish) -> dict[str, Floats]:
@@ -28,7 +32,7 @@ def prefix(pool: Pool, budgets: Sequence[int], *, ties: Ties, first_finish: Firs
         "B": _where_known(pool.score, _first_best(-pool.score, pool.correct, budgets)),
         "T": _where_known(key, _first_best(key, _finished(pool) & pool.correct, budgets)),
         "distinct": (_opens(pool) & pool.valid).cumsum(axis=1)[:, at],
-        "C": pool.tokens.cumsum(axis=1)[:, at],
+        "C": pool.spent.cumsum(axis=1)[:, at],
         "valid": pool.valid.cumsum(axis=1)[:, at] / (at + 1),
         "stopped": pool.stopped.cumsum(axis=1)[:, at] / (at + 1),
     }
@@ -36,7 +40,12 @@ def prefix(pool: Pool, budgets: Sequence[int], *, ties: Ties, first_finish: Firs
 
 
 def expected(pool: Pool, budgets: Sequence[int], *, first_finish: FirstFinish) -> dict[str, Floats]:
-    """Means over all n-subsets of the pool: the order of the samples plays no part, ties share their credit."""
+    """Means over all n-subsets of the pool: the order of the samples plays no part, ties share their credit.
+
+    Where samples are candidates of searches, the means of ``expected_of_runs``.
+    """
+    if pool.width > 1:
+        return expected_of_runs(pool, budgets, first_finish=first_finish)
     samples = pool.samples
     miss = missed(samples, budgets)
     n = np.asarray(budgets, float)
@@ -49,11 +58,43 @@ def expected(pool: Pool, budgets: Sequence[int], *, first_finish: FirstFinish) -
         "B": _where_known(pool.score, expected_best(-pool.score, pool.correct, budgets)),
         "T": _where_known(key, expected_best(key, finished, budgets)),
         "distinct": _columns((1 - miss[:, i])[sizes].sum(axis=1) for i in range(len(budgets))),
-        "C": pool.tokens.mean(axis=1)[:, None] * n,
+        "C": pool.spent.mean(axis=1)[:, None] * n,
         "valid": np.repeat(pool.valid.mean(axis=1)[:, None], len(budgets), axis=1),
         "stopped": np.repeat(pool.stopped.mean(axis=1)[:, None], len(budgets), axis=1),
     }
     return _with_derived(values)
+
+
+def expected_of_runs(pool: Pool, budgets: Sequence[int], *, first_finish: FirstFinish) -> dict[str, Floats]:
+    """Means over runs, which alone are independent: the first n candidates of one run, or all of several whole runs.
+
+    A budget beyond one run that is no whole number of runs has no such mean and is NaN, as is one with more than
+    ``MOST_SUBSETS`` subsets of runs. A search that was stopped short at the end of the pool plays no part.
+    """
+    runs = pool.samples // pool.width
+    parts = [_mean_over_runs(pool, runs, n, first_finish) for n in budgets]
+    return {name: np.concatenate([part[name] for part in parts], axis=1) for name in parts[0]}
+
+
+def _mean_over_runs(pool: Pool, runs: int, budget: int, first_finish: FirstFinish) -> dict[str, Floats]:
+    chosen = max(1, budget // pool.width)
+    subsets = list(islice(combinations(range(runs), chosen), MOST_SUBSETS + 1))
+    defined = (budget <= pool.width or budget % pool.width == 0) and 0 < len(subsets) <= MOST_SUBSETS
+    if not defined:
+        one = prefix(pool, [1], ties="fractional", first_finish=first_finish)
+        return {name: np.full_like(value, np.nan) for name, value in one.items()}
+    found = [
+        prefix(_of_runs(pool, subset), [budget], ties="fractional", first_finish=first_finish) for subset in subsets
+    ]
+    return {name: np.mean([part[name] for part in found], axis=0) for name in found[0]}
+
+
+def _of_runs(pool: Pool, runs: Sequence[int]) -> Pool:
+    """The pool of some runs alone, one after the other."""
+    columns = (np.asarray(runs)[:, None] * pool.width + np.arange(pool.width)).ravel()
+    shown = ("correct", "valid", "stopped", "tokens", "spent", "score")
+    parts = {name: getattr(pool, name)[:, columns] for name in shown}
+    return replace(pool, first=first_of_class(pool.first[:, columns]), **parts)
 
 
 def missed(samples: int, budgets: Sequence[int]) -> Floats:

@@ -65,6 +65,7 @@ def _frame(drawn: Drawn, item: SimBenchmark) -> pl.DataFrame:
         "correct": drawn.outcomes.ravel() == 0,
         "answer": classes(drawn, item).ravel(),
         "tokens": drawn.tokens.ravel(),
+        "generated": drawn.tokens.ravel(),
         "stopped": drawn.outcomes.ravel() <= item.wrong + 1,
         "score": pl.repeat(None, drawn.outcomes.size, dtype=pl.Float32, eager=True),
     }

@@ -177,7 +177,9 @@ def _pool(drawn: Drawn, item: SimBenchmark) -> Pool:
         stopped=outcomes <= item.wrong + 1,
         first=_first_of_class(outcomes, item),
         tokens=tokens,
+        spent=tokens,
         score=np.full(tokens.shape, np.nan),
+        width=1,
     )
 
 
