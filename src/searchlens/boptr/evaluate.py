@@ -8,6 +8,7 @@ chosen on the very questions it is scored on.
 
 from __future__ import annotations
 
+import gc
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -306,6 +307,7 @@ def _reselected(cohort: Cohort, options: BoptrOptions, tasks: Sequence[Task]) ->
     with _threads() as pool:
         for part in pool.map(chunk, starts):
             parts.append(part)
+            gc.collect()  # a rule and the variants made from it refer to each other, and hold all arrays of their draws
             told.add(min(CHUNK, draws - told.done))
     whole = [key for key in parts[0] if all(key in part for part in parts)]
     joined = {key: [_joined([part[key][i] for part in parts]) for i in (0, 1)] for key in whole}
@@ -350,7 +352,9 @@ def _in_sample(view: View, key: Key, prediction: Path | Curve) -> Draws | None:
 
 
 def _content(prediction: Path | Curve) -> bytes:
-    parts = [prediction.counts] if isinstance(prediction, Curve) else [prediction.policy, prediction.budget]
+    if isinstance(prediction, Curve):
+        return content_key(prediction.counts)
+    parts = [prediction.policy.astype(np.uint16), prediction.budget.astype(np.uint16)]
     if isinstance(prediction, Path) and prediction.skip is not None:
         parts.append(prediction.skip)
     return content_key(*parts)
@@ -376,7 +380,7 @@ def mismatched(cohort: Cohort, options: BoptrOptions, task: Task) -> tuple[tuple
         The models whose RL sides were exchanged; fewer than two leave nothing to exchange.
     means : dict
         Tier key to the mean error (percentage points) of every pairing, shape (permutations,), the true one first.
-        Tiers that are undefined in any of the cells are left out; only cells of exchanged models count.
+        Over those cells of the exchanged models in which the tier is defined; tiers without any are left out.
     """
     view = pairing_view(cohort, options.permutations, options.seed)
     if len(view.partners) < 2:

@@ -8,8 +8,9 @@ position of a budget n on the budget axis is log2 n.
 from __future__ import annotations
 
 import functools
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -139,6 +140,13 @@ class Lattice:
     members: Ints
     start: Ints
 
+    @functools.cached_property
+    def weights(self) -> Floats:
+        """What each allowed budget adds to P interpolated at the unrounded one, shape (pairs, budgets, budgets)."""
+        position = (self.below + self.share)[..., None]
+        share: Floats = np.maximum(0, 1 - np.abs(position - np.arange(position.shape[1])))
+        return share
+
 
 @functools.lru_cache(maxsize=64)
 def lattice(alphas: tuple[float, ...], betas: tuple[float, ...], levels: int, space: str = "log2") -> Lattice:
@@ -184,12 +192,22 @@ def errors(P: Array, R: Array) -> Array:
 
 def path_errors(error: Array, paths: Ints) -> Array:
     """Sum over b of ``error[pi, N(b), b]`` for every path, shape (paths, policies, draws)."""
-    total: Array = np.stack([sum(error[:, n, b] for b, n in enumerate(path)) for path in paths])
+    points = np.ascontiguousarray(error.transpose(1, 2, 0, 3))
+    total = np.zeros((len(paths), len(error), error.shape[-1]), error.dtype)
+    for i, path in enumerate(paths):
+        for b, n in enumerate(path):
+            total[i] += points[n, b]
     return total
 
 
 def fit_locked(
-    P: Array, R: Array, grid: Lattice, ties: Ties = "interpolated", beta_g: float = 0.0, *, path_only: bool = False
+    P: Array,
+    R: Array,
+    grid: Lattice,
+    ties: Ties = "interpolated",
+    beta_g: float = 0.0,
+    *,
+    path_only: bool = False,  # noqa: ARG001
 ) -> Fit:
     """R1: one policy over all budgets. R2 is the same with the default policy alone; a fixed beta is a lattice of one.
 
@@ -207,8 +225,7 @@ def fit_locked(
     beta_g : float
         The regime's exponent.
     path_only : bool
-        Only policy and path are wanted: in draws where these are settled without a tie, alpha and beta are those of
-        any pair that gives the path. Much faster.
+        Only policy and path are wanted. Without effect: alpha and beta are settled in every draw all the same.
 
     Returns
     -------
@@ -217,13 +234,13 @@ def fit_locked(
     """
     total = path_errors(errors(P, R), grid.paths)
     best = total.min(axis=(0, 1))
-    draw, j, policy = _by_draw(*np.nonzero(total <= best + SAME))
-    settled = (np.bincount(draw)[draw] == 1) & path_only
-    pair, of = _expand(grid, j, settled)
-    policy, draw = policy[of], draw[of]
-    second = _interpolated(P, R, grid, pair, policy, draw) if ties == "interpolated" else None
-    chosen = _choose(ties, draw, second, grid, pair, policy, beta_g)
-    pair, policy = pair[chosen], policy[chosen]
+    tied = _tied(total, best)
+
+    def missed(pairs: Ints, at: slice) -> Floats:
+        curves = P[tied.policy[at], :, tied.draw[at]].T
+        return _interpolated(grid.weights[pairs], curves[None], R[:, tied.draw[at]])
+
+    pair, policy = _settled(tied, ties, grid, beta_g, missed)
     path = grid.paths[grid.path[pair]].T
     return Fit(grid.alpha[pair], grid.beta[pair], policy, path, best / P.shape[1])
 
@@ -231,15 +248,14 @@ def fit_locked(
 def fit_free(P: Array, R: Array, grid: Lattice, ties: Ties = "interpolated", beta_g: float = 0.0) -> Fit:
     """R0: the policy may differ between budgets. Parameters and ties as in ``fit_locked``."""
     error = errors(P, R)
-    least = error.min(axis=0)
-    total = path_errors(least[None], grid.paths)[:, 0]
-    best = total.min(axis=0)
-    draw, j = _by_draw(*np.nonzero(total <= best + SAME))
-    pair, of = _expand(grid, j)
-    draw = draw[of]
-    second = _interpolated_free(P, R, grid, pair, draw) if ties == "interpolated" else None
-    chosen = _choose(ties, draw, second, grid, pair, np.zeros_like(pair), beta_g)
-    pair = pair[chosen]
+    total = path_errors(error.min(axis=0, keepdims=True), grid.paths)
+    best = total.min(axis=(0, 1))
+    tied = _tied(total, best)
+
+    def missed(pairs: Ints, at: slice) -> Floats:
+        return _interpolated(grid.weights[pairs], P[:, :, tied.draw[at]], R[:, tied.draw[at]])
+
+    pair, _ = _settled(tied, ties, grid, beta_g, missed)
     path = grid.paths[grid.path[pair]].T
     at = np.arange(path.shape[1])
     policy = np.stack([error[:, path[b], b, at].argmin(axis=0) for b in range(len(path))])
@@ -254,66 +270,71 @@ def best_by_beta(P: Array, R: Array, grid: Lattice) -> tuple[Floats, Array]:
     return betas, least.astype(float) / P.shape[1]
 
 
-def _expand(grid: Lattice, j: Ints, settled: npt.NDArray[np.bool_] | None = None) -> tuple[Ints, Ints]:
-    """Every pair of the paths ``j`` (one pair where ``settled``), and which entry of ``j`` it stems from."""
-    count = grid.start[j + 1] - grid.start[j]
-    if settled is not None:
-        count = np.where(settled, 1, count)
-    of = np.repeat(np.arange(len(j)), count)
-    within = np.arange(len(of)) - np.repeat(np.cumsum(count) - count, count)
-    return grid.members[grid.start[j][of] + within], of
+class _Tied(NamedTuple):
+    """Paths and policies of the least error of their draws, in the order of paths; positions, all of one length."""
+
+    path: Ints
+    policy: Ints
+    draw: Ints
 
 
-def _by_draw(*found: Ints) -> tuple[Ints, ...]:
-    """Candidates in the order of their draws, which come last in ``found`` and first in the result."""
-    order = np.argsort(found[-1], kind="stable")
-    return found[-1][order], *(part[order] for part in found[:-1])
+_Missed = Callable[[Ints, slice], Floats]
+"""For pairs of the lattice and some ties: errors with P interpolated between budgets, shape (pairs, ties)."""
 
 
-def _interpolated(P: Array, R: Array, grid: Lattice, pair: Ints, policy: Ints, draw: Ints) -> Floats:
-    """Sum over b of |P - R(b)| with P interpolated in log2 n, for each candidate."""
-    levels, draws = P.shape[1:]
-    flat, first = P.ravel(), policy * levels * draws + draw
-    total = np.zeros(len(policy))
-    for b in range(len(R)):
-        share = grid.share[:, b][pair]
-        at = first + (grid.below[:, b] * draws)[pair]
-        low = flat[at]
-        total += np.abs(low + share * (flat[at + draws * (share > 0)] - low) - R[b][draw])
-    return total
+def _tied(total: Array, best: Array) -> _Tied:
+    """``numpy.nonzero`` takes ten times as long on several axes."""
+    found = np.flatnonzero(total <= best + SAME)
+    return _Tied(*np.unravel_index(found, total.shape))
 
 
-def _interpolated_free(P: Array, R: Array, grid: Lattice, pair: Ints, draw: Ints) -> Floats:
-    """The same with the best policy at every b."""
-    total = np.zeros(len(draw))
-    for b in range(len(R)):
-        below, share = grid.below[pair, b], grid.share[pair, b]
-        low, high = P[:, below, draw], P[:, below + (share > 0), draw]
-        total += np.abs(low + share * (high - low) - R[b][draw]).min(axis=0)
-    return total
-
-
-def _choose(
-    ties: Ties, draw: Ints, second: Floats | None, grid: Lattice, pair: Ints, policy: Ints, beta_g: float
-) -> Ints:
-    """One candidate per draw; candidates come in the order of their draws."""
-    if second is None:
+def _settled(tied: _Tied, ties: Ties, grid: Lattice, beta_g: float, missed: _Missed) -> tuple[Ints, Ints]:
+    """Pair and policy of every draw."""
+    if ties == "interpolated":
+        away = np.round(np.abs(grid.beta - beta_g), 9)
+        pair, at = _nearest(tied, grid, np.lexsort((grid.beta, -grid.alpha, away)), missed)
+        policy, draw = tied.policy[at], tied.draw[at]
+        order = np.lexsort((grid.beta[pair], policy, -grid.alpha[pair], away[pair], draw))
+    else:
+        pair, at = _expand(grid, tied.path)
+        policy, draw = tied.policy[at], tied.draw[at]
         order = np.lexsort((policy, pair, draw))
-        opens = np.flatnonzero(np.diff(draw, prepend=-1))
-        ends = np.append(opens[1:], len(draw))
-        place = {"last": ends - 1, "median": (opens + ends - 1) // 2}.get(ties, opens)
-        chosen: Ints = order[place]
-        return chosen
-    kept = _least(second, draw, np.arange(len(draw)), CLOSE)
-    for value in (np.abs(grid.beta[pair] - beta_g), -grid.alpha[pair], policy, grid.beta[pair]):
-        kept = _least(value, draw, kept, GUARD)
-    return kept
+    opens = np.flatnonzero(np.diff(draw[order], prepend=-1))
+    ends = np.append(opens[1:], len(order))
+    chosen = order[{"last": ends - 1, "median": (opens + ends - 1) // 2}.get(ties, opens)]
+    return pair[chosen], policy[chosen]
 
 
-def _least(value: npt.NDArray[np.generic], draw: Ints, kept: Ints, within: float) -> Ints:
-    """Those of the ``kept`` candidates whose value is the least of their draw, or as good as that."""
-    values, draws = value[kept], draw[kept]
-    opens = np.flatnonzero(np.diff(draws, prepend=-1))
-    least = np.repeat(np.minimum.reduceat(values, opens), np.diff(opens, append=len(draws)))
-    left: Ints = kept[values <= least + within]  # type: ignore[operator]
-    return left
+def _nearest(tied: _Tied, grid: Lattice, preferred: Ints, missed: _Missed) -> tuple[Ints, Ints]:
+    """The most preferred pair of each tie whose interpolated error is the least of its draw, and which tie that is."""
+    ends = np.searchsorted(tied.path, np.arange(len(grid.paths) + 1))
+    least = np.full(tied.draw.max() + 1, np.inf)
+    parts = []
+    for path in np.unique(tied.path):
+        at, pairs = slice(*ends[path : path + 2]), preferred[grid.path[preferred] == path]
+        error = missed(pairs, at)
+        np.minimum.at(least, tied.draw[at], error.min(axis=0))
+        parts.append((at, pairs, error))
+    pair, kept = np.empty(len(tied.path), int), np.empty(len(tied.path), bool)
+    for at, pairs, error in parts:
+        equal = error <= least[tied.draw[at]] + CLOSE
+        pair[at], kept[at] = pairs[equal.argmax(axis=0)], equal.any(axis=0)
+    return pair[kept], np.flatnonzero(kept)
+
+
+def _expand(grid: Lattice, path: Ints) -> tuple[Ints, Ints]:
+    """Every pair of these paths, and which entry of ``path`` it stems from."""
+    count = grid.start[path + 1] - grid.start[path]
+    of = np.repeat(np.arange(len(path)), count)
+    within = np.arange(len(of)) - np.repeat(np.cumsum(count) - count, count)
+    return grid.members[grid.start[path][of] + within], of
+
+
+def _interpolated(weights: Floats, P: Array, R: Array) -> Floats:
+    """Sum over b of |P - R(b)| with P interpolated in log2 n at the policy nearest to R(b), shape (pairs, draws)."""
+    counts = P.astype(float)
+    total = np.zeros((len(weights), P.shape[2]))
+    for b, target in enumerate(R):
+        gap = weights[:, b] @ counts - target
+        total += np.abs(gap, out=gap).min(axis=0)
+    return total

@@ -129,9 +129,9 @@ class View:
     def target(self, model: str, benchmark: str, metric: str = "P") -> Counts | None:
         """RL counts under the default policy, shape (budgets, draws); None where RL was not sampled so."""
         own = self._curve(model, benchmark, metric)
+        if own is None or own.shape[1] == self.draws:
+            return own
         curves = [self._curve(name, benchmark, metric) for name in self.partners]
-        if own is None:
-            return None
         if model not in self.partner or any(curve is None for curve in curves):
             return np.broadcast_to(own, (len(own), self.draws))
         stacked = np.stack([curve[:, 0] for curve in curves if curve is not None], axis=1)
