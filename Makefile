@@ -56,6 +56,7 @@ perf: $(INSTALLED) ## measure speed as ratios against named baselines
 	.venv/bin/python perf/engine.py
 	.venv/bin/python perf/planning.py
 	OPENBLAS_NUM_THREADS=1 .venv/bin/python perf/landscape.py # as the rules run it
+	OPENBLAS_NUM_THREADS=1 .venv/bin/python perf/boptr.py
 
 clean: ## remove results and logs, keep the environment
 	rm -rf results logs .snakemake
