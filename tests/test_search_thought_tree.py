@@ -99,7 +99,7 @@ class Plain:
 def test_same_tokens_as_a_plain_sequential_implementation(b: int, k: int, depth: int) -> None:
     """Under the same draws, for many runs at once on one engine."""
     model = Model.random(b, vocab_size=6, eos=-0.5)
-    tasks = [replace(TASK, seed=seed) for seed in range(30)]
+    tasks = [replace(TASK, seed=seed) for seed in range(10)]
     mine = policy(width=b, children=k, depth=depth)
     controllers = [(i, thought_tree.search(task, mine, evaluator(mine.evaluator))) for i, task in enumerate(tasks)]
     results = dict(run(controllers, ToyEngine(model, max_rows=17)))
