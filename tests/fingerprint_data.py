@@ -86,7 +86,7 @@ class Planted(Rule):
     def variant_without(self, *names: str) -> Planted:
         return Planted(self.pairs, self.options, self.view, without=names)
 
-    def log_alpha(self, model: str, benchmark: str) -> Floats | Reason:
+    def log_alpha(self, model: str, benchmark: str, at: str | None = None) -> Floats | Reason:
         planted = self.pairs[model].log_alpha
         return Reason("no_rl") if planted is None else np.full(self.view.draws, planted)
 

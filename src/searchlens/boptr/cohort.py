@@ -12,14 +12,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import cache, cached_property
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Literal
 
 import numpy as np
 import numpy.typing as npt
 import polars as pl
 import yaml
 from polars.exceptions import PolarsError
-from pydantic import ConfigDict, TypeAdapter, ValidationError
+from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
 from pydantic.dataclasses import dataclass as checked_dataclass
 
 from searchlens import files, policies
@@ -35,6 +35,7 @@ Source = Literal["sampled", "imported", "recorded", "simulated"]
 CREDITS = ("P", "Q", "T")
 """Prefix readouts that BOPTR uses."""
 PLAN_FILE = "cohort.yaml"
+_DESCRIBED = "docs/data.md describes it"
 
 _STRICT = ConfigDict(extra="forbid", strict=True)
 
@@ -62,9 +63,9 @@ class Model:
     base: str
     rl: str | None = None
     group: Group = "upper"
-    parameters: float | None = None
+    parameters: Annotated[float, Field(gt=0, allow_inf_nan=False)] | None = None
     rltrain: str | None = None
-    batches: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    batches: Mapping[str, Mapping[Literal["base", "rl"], str]] = field(default_factory=dict)
 
 
 @checked_dataclass(frozen=True, config=_STRICT)
@@ -110,13 +111,16 @@ class CohortPlan:
     models: Mapping[str, Model]
     benchmarks: Mapping[str, Benchmark]
     default_policy: str = "topp0.95_t1.0"
-    budgets: Sequence[int] = (1, 2, 4, 8, 16)
+    budgets: tuple[int, ...] = (1, 2, 4, 8, 16)
     source: Source = "sampled"
 
     def __post_init__(self) -> None:
-        """Refuse a cohort without its anchor, and budgets that are no doubling sequence."""
-        _require(self.anchor_model, self.models, "anchor_model")
-        _require(self.anchor_benchmark, self.benchmarks, "anchor_benchmark")
+        """Refuse a cohort without an anchor to fit on, unknown splits, and budgets that are no doubling sequence."""
+        _require(self.anchor_model, self.fitted_models, "anchor_model", "the models that fit")
+        _require(self.anchor_benchmark, self.with_role("fitted"), "anchor_benchmark", "the fitted benchmarks")
+        for name, model in self.models.items():
+            if model.rltrain is not None:
+                _require(model.rltrain, self.with_role("rltrain"), f"models.{name}.rltrain", "benchmarks of that role")
         if list(self.budgets) != [2**i for i in range(len(self.budgets))] or len(self.budgets) < 2:
             raise InputError(f"budgets: {list(self.budgets)}; BOPTR rounds in powers of two: 1, 2, 4, ...")
 
@@ -143,9 +147,9 @@ class CohortPlan:
         return own or (known[0] if len(known) == 1 else None)
 
 
-def _require(name: str, known: Mapping[str, Any], key: str) -> None:
+def _require(name: str, known: Sequence[str], key: str, what: str) -> None:
     if name not in known:
-        raise InputError(f"{key}: {name!r} is not in the cohort; there are {', '.join(known) or '(none)'}")
+        raise InputError(f"{key}: {name!r} is not among {what}; there are {', '.join(known) or '(none)'}")
 
 
 def read_plan(path: Path) -> CohortPlan:
@@ -158,14 +162,18 @@ def read_plan(path: Path) -> CohortPlan:
     """
     try:
         content = yaml.safe_load(path.read_text())
-        return TypeAdapter(CohortPlan).validate_json(json.dumps(content))
+        return TypeAdapter(CohortPlan).validate_json(json.dumps(content, default=str))
     except OSError as error:
-        raise InputError(f"cannot read {path}: {error.strerror}", "docs/data.md describes it") from None
-    except yaml.YAMLError as error:
-        raise InputError(f"{path} is not YAML: {error}") from None
+        raise InputError(f"cannot read {path}: {error.strerror}", _DESCRIBED) from None
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        raise InputError(f"{path} is not YAML: {error}", _DESCRIBED) from None
+    except InputError as error:
+        raise InputError(f"{path}: {error.message}", _DESCRIBED) from None
     except ValidationError as error:
-        lines = [f"  {'.'.join(map(str, item['loc']))}: {item['msg']}" for item in error.errors()]
-        raise InputError(f"{path} has {len(lines)} errors:\n" + "\n".join(lines), "docs/data.md describes it") from None
+        lines = [
+            f"  {'.'.join(map(str, item['loc']))}: {item['msg']}, found {item['input']!r}" for item in error.errors()
+        ]
+        raise InputError(f"{path}, mistakes: {len(lines)}\n" + "\n".join(lines), _DESCRIBED) from None
 
 
 def write_plan(plan: CohortPlan, path: Path) -> None:
@@ -343,14 +351,14 @@ def read_cohort(folder: Path, plan: CohortPlan, without: Sequence[str] = ()) -> 
     for checkpoint in checkpoints:
         for benchmark in plan.benchmarks:
             place = folder / checkpoint / benchmark
-            if (place / "hits.parquet").exists():
-                surfaces[checkpoint, benchmark] = surface(_read(place), without)
+            if any((place / f"{name}.parquet").exists() for name in ("hits", "points")):
+                surfaces[checkpoint, benchmark] = _read(place, without)
     return Cohort(plan, surfaces)
 
 
-def _read(place: Path) -> Landscape:
+def _read(place: Path, without: Sequence[str]) -> Surface:
     try:
-        return Landscape(*(pl.read_parquet(place / f"{name}.parquet") for name in ("points", "hits")))
-    except (PolarsError, OSError) as error:
-        reason = str(error).splitlines()[0]
+        return surface(Landscape(*(pl.read_parquet(place / f"{name}.parquet") for name in ("points", "hits"))), without)
+    except (PolarsError, OSError, InputError) as error:
+        reason = error.message if isinstance(error, InputError) else str(error).splitlines()[0]
         raise InputError(f"landscape {place} cannot be read: {reason}", "make it again from its scores") from None

@@ -242,12 +242,17 @@ class Rule:
 
     # ---- mu_g and delta_m
 
-    def log_alpha(self, model: str, benchmark: str) -> Floats | Reason:
-        """Natural logarithm of the alpha of a cell fitted at beta_g, in every draw."""
-        return self.keep(("log_alpha", model, benchmark), lambda: self._log_alpha(model, benchmark))
+    def log_alpha(self, model: str, benchmark: str, at: str | None = None) -> Floats | Reason:
+        """Natural logarithm of the alpha of a cell fitted at beta_g, in every draw.
 
-    def _log_alpha(self, model: str, benchmark: str) -> Floats | Reason:
-        beta = self.beta(benchmark)
+        ``at``: the benchmark whose beta_g is meant, the cell's own by default. Its own exponent is estimated from the
+        benchmarks beside it, so a constant for another benchmark must be fitted at that one's: it would have seen it.
+        """
+        at = at or benchmark
+        return self.keep(("log_alpha", model, benchmark, at), lambda: self._log_alpha(model, benchmark, at))
+
+    def _log_alpha(self, model: str, benchmark: str, at: str) -> Floats | Reason:
+        beta = self.beta(at)
         found = np.empty(self.view.draws)
         for value in np.unique(beta):
             draws = np.flatnonzero(beta == value)
@@ -265,16 +270,16 @@ class Rule:
         delta: Floats = own - self.mean_log_alpha((self.plan.anchor_benchmark,))
         return delta
 
-    def mean_log_alpha(self, benchmarks: tuple[str, ...]) -> Floats:
-        """Mean over cohort models and benchmarks of ln alpha; 0 where none was sampled."""
-        return self.keep(("mean_log_alpha", benchmarks), lambda: self._mean_log_alpha(benchmarks))
+    def mean_log_alpha(self, benchmarks: tuple[str, ...], at: str | None = None) -> Floats:
+        """Mean over cohort models and benchmarks of ln alpha (``log_alpha``); 0 where none was sampled."""
+        return self.keep(("mean_log_alpha", benchmarks, at), lambda: self._mean_log_alpha(benchmarks, at))
 
-    def _mean_log_alpha(self, benchmarks: tuple[str, ...]) -> Floats:
+    def _mean_log_alpha(self, benchmarks: tuple[str, ...], at: str | None) -> Floats:
         found = [
             value
             for d in benchmarks
             for m in self.cohort_models
-            if not isinstance(value := self.log_alpha(m, d), Reason)
+            if not isinstance(value := self.log_alpha(m, d, at), Reason)
         ]
         return mean_log_alpha(np.stack(found)) if found else np.zeros(self.view.draws)
 
@@ -286,11 +291,11 @@ class Rule:
         """
         regime = self.regime(benchmark)
         if regime == self.regime(self.plan.anchor_benchmark):
-            return self.mean_log_alpha((self.plan.anchor_benchmark,))
+            return self.mean_log_alpha((self.plan.anchor_benchmark,), benchmark)
         if self.exponents == "own" and (sources := self._sources(benchmark)):
-            return self.mean_log_alpha(sources)
+            return self.mean_log_alpha(sources, benchmark)
         if regime == "floor" and self.options.mu_floor == "cohort_mean" and (sources := self._sources(benchmark)):
-            return self.mean_log_alpha(sources)
+            return self.mean_log_alpha(sources, benchmark)
         return np.full(self.view.draws, LN2 if regime == "floor" else 0.0)
 
     # ---- the path

@@ -125,18 +125,23 @@ def select(distance: Array, path: Ints, cost: Floats, candidates: Ints, names: t
 
 
 def relative_cost(cell: Readouts) -> Floats:
-    """C(pi): mean tokens per sample over the pool's largest; 0 where any is unknown."""
-    if not np.isfinite(cell.tokens).all() or cell.tokens.max() <= 0:
+    """C(pi): mean tokens per sample over the largest of the AR pool; 0 where any of that is unknown.
+
+    A search costs many times a sample: beside it all that may be chosen would look equally cheap.
+    """
+    largest = cell.tokens[cell.autoregressive].max(initial=0.0)
+    if not np.isfinite(cell.tokens[cell.autoregressive]).all() or largest <= 0:
         return np.zeros(len(cell.tokens))
-    share: Floats = cell.tokens / cell.tokens.max()
+    share: Floats = np.nan_to_num(cell.tokens / largest)
     return share
 
 
 def log_cost(cell: Readouts, ranked: Ints) -> Floats:
-    """ln(tokens per sample), min-max scaled over the ranked pool; 0 where it is constant or any is unknown."""
-    if not np.isfinite(cell.tokens).all() or cell.tokens.min() <= 0:
+    """ln(tokens per sample), min-max scaled over the ranked pool; 0 where it is constant or any of it is unknown."""
+    known = np.isfinite(cell.tokens) & (cell.tokens > 0)
+    if not known[ranked].all():
         return np.zeros(len(cell.tokens))
-    cost = np.log(cell.tokens)
+    cost = np.log(np.where(known, cell.tokens, cell.tokens[ranked].min()))
     low, span = cost[ranked].min(), np.ptp(cost[ranked])
     scaled: Floats = (cost - low) / span if span > 0 else np.zeros(len(cost))
     return scaled

@@ -117,8 +117,8 @@ class _Head(Rule):
     def beta(self, benchmark: str) -> Floats:
         return self._fits.beta(benchmark)
 
-    def log_alpha(self, model: str, benchmark: str) -> Floats | Reason:
-        return self._fits.log_alpha(model, benchmark)
+    def log_alpha(self, model: str, benchmark: str, at: str | None = None) -> Floats | Reason:
+        return self._fits.log_alpha(model, benchmark, at)
 
     def smooth(self, model: str, benchmark: str, pool: PoolName = "ar") -> Fit | Reason:
         return self._fits.smooth(model, benchmark, pool)

@@ -264,11 +264,11 @@ class Design:
             models,
             benchmarks,
             self.default_policy,
-            list(self.budgets),
+            tuple(self.budgets),
             source="simulated",
         )
 
-    def _batches(self, model: str) -> dict[str, dict[str, str]]:
+    def _batches(self, model: str) -> dict[str, dict[Side, str]]:
         if model != self.anchor_model:
             return {}
         base = self.models[model].base
