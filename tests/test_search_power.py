@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 import re
-from collections import Counter
-from collections.abc import Sequence
+from collections import Counter, defaultdict
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -28,7 +28,7 @@ Law = dict[Text, float]
 Weights = list[float]
 PROMPT = (1, 2)
 LIMIT = 4
-SAMPLERS = {
+SAMPLERS: dict[str, Callable[[float], Sampling]] = {
     "at 1/alpha": lambda alpha: Sampling(1 / alpha),
     "plain": lambda _: Sampling(1.0),
     "top-p": lambda _: Sampling(0.5, top_p=0.85),
@@ -125,7 +125,8 @@ def one_by_one(model: Model, policy: Policy, seed: int, limit: int) -> tuple[Tex
             text = (*text, inverse_cdf(q, float(u[0])))
         return text
 
-    blocks, steps, mode = (policy.parameters[key] for key in ("blocks", "steps", "mode"))
+    blocks, steps = int(policy.parameters["blocks"]), int(policy.parameters["steps"])
+    mode = str(policy.parameters["mode"])
     text: Text = ()
     accepted = 0
     size = math.ceil(limit / blocks)
@@ -147,7 +148,7 @@ def one_by_one(model: Model, policy: Policy, seed: int, limit: int) -> tuple[Tex
 
 def exact_law(model: Model, policy: Policy) -> Law:
     """Law of the text that a chain of two blocks ends with, by summing over all that can happen."""
-    steps, mode = policy.parameters["steps"], policy.parameters["mode"]
+    steps, mode = int(policy.parameters["steps"]), str(policy.parameters["mode"])
 
     def rest(start: Text, most: int) -> Law:
         drawn = enumerate_texts(model, (*PROMPT, *start), most - len(start), sampling=policy.local)
@@ -170,15 +171,14 @@ def exact_law(model: Model, policy: Policy) -> Law:
     size = LIMIT // 2
     first = after_steps(rest((), size), size)
     ended = {text: chance for text, chance in first.items() if text[-1] == EOS}
-    begun: Law = Counter()
+    begun: Law = defaultdict(float)
     for text in first.keys() - ended:
         for longer, q in rest(text, len(text) + size).items():
             begun[longer] += first[text] * q
     if mode == "exact":
         return after_steps({**begun, **ended}, LIMIT)
-    second = Counter(after_steps(begun, LIMIT))
-    second.update(ended)
-    return second
+    second = after_steps(begun, LIMIT)
+    return {**second, **{text: second[text] + chance for text, chance in ended.items()}}
 
 
 @pytest.mark.parametrize("sampler", SAMPLERS)
@@ -186,7 +186,7 @@ def exact_law(model: Model, policy: Policy) -> Law:
 def test_chains_follow_the_law_of_their_procedure(mode: str, sampler: str) -> None:
     """After few steps, so that the law still shows where a chain began; chi-square, rare texts in one cell."""
     policy = power(sampler, mode, steps=3)
-    ends, _ = chains(SPREAD, policy, 1000)
+    ends, _ = chains(SPREAD, policy, 800)
     law = exact_law(SPREAD, policy)
     counts = Counter(map(text_of, ends))
     assert counts.keys() <= {text for text, chance in law.items() if chance > 0}
@@ -211,11 +211,11 @@ def test_exact_tends_to_the_target_and_reference_away(sampler: str) -> None:
 
 @pytest.mark.parametrize("sampler", SAMPLERS)
 def test_total_variation_to_the_target(sampler: str) -> None:
-    """1500 chains of 16 steps are 0.010 from the target by chance alone; the sampler itself is more than 0.3 away."""
+    """1200 chains of 16 steps are 0.011 from the target by chance alone; the sampler itself is more than 0.3 away."""
     policy = power(sampler, alpha=4.0, steps=8)
     goal = target(SHORT, policy)
-    ends, _ = chains(SHORT, policy, 1500)
-    assert noise(goal, 1500) < 0.0105
+    ends, _ = chains(SHORT, policy, 1200)
+    assert noise(goal, len(ends)) < 0.0115
     assert distance(enumerate_texts(SHORT, PROMPT, LIMIT, sampling=policy.local), goal) > 0.3
     assert distance(frequencies(ends), goal) <= 0.02
 
@@ -226,7 +226,7 @@ def test_total_variation_to_the_target(sampler: str) -> None:
 def test_same_tokens_as_one_chain_at_a_time(limit: int, blocks: int, steps: int, mode: str, sampler: str) -> None:
     """Against a plain implementation that shares the seeds alone; blocks that fit unevenly, or not all."""
     policy = power(sampler, mode, blocks=blocks, steps=steps)
-    ends, _ = chains(SPREAD, policy, 25, limit)
+    ends, _ = chains(SPREAD, policy, 20, limit)
     for seed, end in enumerate(ends):
         assert (text_of(end), end.details["accepted"]) == one_by_one(SPREAD, policy, seed, limit)
         assert end.finish == ("stop" if end.tokens[-1] == EOS else "length")

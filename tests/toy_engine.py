@@ -91,6 +91,8 @@ class ToyEngine:
         All that were ever added, to be counted and looked at.
     generated : int
         Tokens drawn for them.
+    steps : int
+        As in ``Engine``.
     """
 
     def __init__(self, model: Model, max_rows: int = 100_000, max_model_len: int = 1000) -> None:
@@ -99,6 +101,7 @@ class ToyEngine:
         self.vocab_size = model.vocab_size
         self.requests: list[Request] = []
         self.generated = 0
+        self.steps = 0
         self._queue: list[tuple[int, Request]] = []
         width = _sampling.padded_vocab(model.vocab_size)
         self._logits = torch.full((*model.logits.shape[:2], width), -torch.inf)
@@ -153,6 +156,7 @@ class ToyEngine:
             ended = ends[np.arange(len(requests)), tokens] | (limits == place + 1)
             lengths[ended & (lengths == 0)] = place + 1
             contexts = np.stack((contexts[:, 1], tokens), 1)
+        self.steps += len(drawn)
         tokens, logprobs, sampling_logprobs = (np.stack(column, 1) for column in zip(*drawn, strict=True))
         before = np.stack(history, 1)
         return [
@@ -166,12 +170,12 @@ class ToyEngine:
             for row, (request, n) in enumerate(zip(requests, lengths, strict=True))
         ]
 
-    def _wanted(self, request: Request, contexts: npt.NDArray[np.int64]) -> dict[str, npt.NDArray[Any]]:
+    def _wanted(self, request: Request, contexts: npt.NDArray[np.int64]) -> dict[str, Any]:
         """Measures and most likely tokens, where asked for; exact, from the model's own log-probabilities."""
         if not (request.measures or request.top):
             return {}
         log_p = self.model.logprobs[contexts[:, 0], contexts[:, 1]]
-        wanted: dict[str, npt.NDArray[Any]] = {}
+        wanted: dict[str, Any] = {}
         if request.measures:
             wanted["entropies"] = -(np.exp(log_p) * log_p).sum(-1).astype(np.float32)
             wanted["certainties"] = -(np.log(self.vocab_size) + log_p.mean(-1)).astype(np.float32)
