@@ -316,6 +316,24 @@ def test_bad_request(engine: TransformersEngine, prompt: tuple[int, ...], max_to
     assert engine.step() == []
 
 
+@pytest.mark.parametrize(
+    ("prefix", "max_tokens", "top", "message"),
+    [
+        ((5,) * 100, 27, 0, "2 prompt tokens, 100 prefix tokens and max_tokens 27 need 129 tokens, the limit is 128"),
+        ((5, VOCAB), 5, 0, f"the prefix has token id {VOCAB}"),
+        ((-3,), 5, 0, "the prefix has token id -3"),
+        ((), 5, VOCAB, f"top is {VOCAB}; allowed is 0 to {VOCAB - 1}"),
+        ((), 5, -1, "top is -1"),
+    ],
+)
+def test_bad_continuation(
+    engine: TransformersEngine, prefix: tuple[int, ...], max_tokens: int, top: int, message: str
+) -> None:
+    with pytest.raises(InputError, match=message):
+        engine.add(17, Request((BOS, 5), TEMPERATURE, 0, max_tokens, (), prefix=prefix, top=top))
+    assert engine.step() == []
+
+
 def test_room_is_checked_for_each_request_of_a_prompt(engine: TransformersEngine) -> None:
     engine.add(0, Request((BOS, 5), TEMPERATURE, 0, 1, ()))
     with pytest.raises(InputError, match="the limit is 128"):

@@ -146,3 +146,62 @@ def test_tiny_temperature_is_finite() -> None:
     drawn = draw(logits_of(4), [Sampling(1e-4)] * 4, np.full(4, 0.5))
     assert drawn.tokens.tolist() == logits_of(4).argmax(1).tolist()
     assert torch.isfinite(drawn.sampling_logprobs).all()
+
+
+def peaked_and_flat() -> np.ndarray:
+    """Logits of six rows, from uniform to nearly certain, with two tokens that can never be drawn."""
+    logits = np.random.default_rng(5).normal(size=(6, VOCAB)) * np.array([0, 0.1, 1, 3, 10, 30])[:, None]
+    logits[:, [7, 90]] = -np.inf
+    return logits.astype(np.float32)
+
+
+def drawn_with(logits: np.ndarray, measures: np.ndarray, top: np.ndarray) -> _sampling.Draw:
+    rows, width = len(logits), _sampling.padded_vocab(VOCAB)
+    padded = torch.full((rows, width), -torch.inf)
+    padded[:, :VOCAB] = torch.from_numpy(logits)
+    table = _sampling.parameters([Sampling(0.7, top_p=0.9)] * rows)
+    nothing = [np.zeros(0, np.int32)] * rows
+    plan = _sampling.plan(table, [PROMPT] * rows, nothing, width, torch.device("cpu"), measures, top)
+    return _sampling.draw(padded, plan, torch.full((rows,), 0.5, dtype=torch.float64))
+
+
+def test_measures_are_those_of_the_raw_distribution() -> None:
+    """Entropy and self-certainty in float64, over what can be drawn; for the rows that want them, in their order."""
+    logits = peaked_and_flat()
+    wanted = np.array([True, True, False, True, True, True])
+    drawn = drawn_with(logits, wanted, np.zeros(6, np.int64))
+    assert drawn.measures is not None
+    assert drawn.top_tokens is None
+    finite = np.delete(logits[wanted].astype(np.float64), [7, 90], 1)
+    log_p = finite - np.log(np.exp(finite - finite.max(1)[:, None]).sum(1))[:, None] - finite.max(1)[:, None]
+    entropy = -(np.exp(log_p) * log_p).sum(1)
+    certainty = -(np.log(VOCAB - 2) + log_p).mean(1)
+    np.testing.assert_allclose(drawn.measures[0], entropy, rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(drawn.measures[1], certainty, rtol=1e-5, atol=1e-6)
+
+
+def test_most_likely_tokens() -> None:
+    """Sorted by probability, ties by token id whatever the sign; log-probabilities raw; the widest wish decides."""
+    logits = peaked_and_flat()
+    logits[3, [50, 20, 30]] = 99.0
+    logits[4] = np.where(np.isfinite(logits[4]), -np.abs(logits[4]), -np.inf)
+    logits[4, [60, 40]] = -0.0
+    logits[4, [41]] = 0.0
+    drawn = drawn_with(logits, np.zeros(6, np.bool_), np.array([3, 0, 5, 4, 98, 1]))
+    rows = [0, 2, 3, 4, 5]
+    assert drawn.measures is None
+    assert drawn.top_tokens is not None
+    assert drawn.top_logprobs is not None
+    for place, row in enumerate(rows):
+        order = sorted(range(VOCAB), key=lambda token: (-logits[row, token], token))[:98]
+        assert drawn.top_tokens[:, place].tolist() == order
+        finite = logits[row].astype(np.float64)
+        wanted = finite[order] - np.log(np.exp(finite).sum())
+        np.testing.assert_allclose(drawn.top_logprobs[:, place], wanted, rtol=1e-5, atol=1e-5)
+    assert drawn.top_tokens[:3, 2].tolist() == [20, 30, 50]
+    assert drawn.top_tokens[:3, 3].tolist() == [40, 41, 60]
+
+
+def test_who_wants_nothing_pays_nothing() -> None:
+    drawn = drawn_with(peaked_and_flat(), np.zeros(6, np.bool_), np.zeros(6, np.int64))
+    assert (drawn.measures, drawn.top_tokens, drawn.top_logprobs) == (None, None, None)

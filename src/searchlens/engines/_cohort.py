@@ -1,14 +1,15 @@
 """Keys and values of rows that decode together.
 
-A *cohort* is a set of rows that were admitted at about the same time. Prompt keys and values are stored once per
-prompt; each row's own ones lie in time slots, one per step of the cohort, so a decode step attends to a plain slice,
-without a mask, as long as all rows began at the same slot. Merging two cohorts aligns them at the present and masks the
-slots before a row began.
+Those of prompts are stored once per prompt of the batch. Those of a row's own tokens lie in time slots: a *cohort* is a
+set of rows of similar length, aligned at the present, so that a decode step attends to a plain slice; slots before a
+row began are masked. Outside of both, keys and values travel as a flat list of tokens, of shape (tokens, layers, 2,
+kv_heads, head_dim).
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -21,39 +22,185 @@ from searchlens.engines._llama import Llama, Shape
 _GROWTH = 16  # slots added at a time: few enough that a step reads memory with hardly any gaps
 _LEAST_DEAD_PROMPTS = 4  # of these many, a quarter: then prompts without rows are dropped
 
+Tokens = tuple[int, ...]
 
-class Cohort:
-    """Rows of one age.
+
+class Prompts:
+    """The prompts of a batch, each once, and which row has which.
 
     Parameters
     ----------
     shape : Shape
-    prompts : tensor, shape (layers, prompts, kv_heads, 2, longest prompt, head_dim)
-        Keys and values of the prompts, zero behind the end of a shorter one.
-    lengths : int64 array, shape (prompts,)
-    prompt_of_row : int64 array, shape (rows,)
+    device : torch.device
+    dtype : torch.dtype
     """
 
-    def __init__(
-        self,
-        shape: Shape,
-        prompts: Tensor,
-        lengths: npt.NDArray[np.int64],
-        prompt_of_row: npt.NDArray[np.int64],
-    ) -> None:
+    def __init__(self, shape: Shape, device: torch.device, dtype: torch.dtype) -> None:
         self._shape = shape
-        self._prompts = prompts
-        self._lengths = lengths
-        self._prompt_of_row = prompt_of_row
-        self._own = self._room(len(prompt_of_row), _GROWTH)
-        self._start = np.zeros(len(prompt_of_row), np.int64)
-        self.slots = 0
+        # Keys and values, (layers, prompts, kv_heads, 2, longest prompt, head_dim), zero behind the end of a prompt.
+        self._stored = torch.zeros(shape.layers, 0, shape.kv_heads, 2, 0, shape.head_dim, device=device, dtype=dtype)
+        self._hidden = torch.zeros(0, shape.hidden, device=device, dtype=dtype)
+        self._lengths = np.zeros(0, np.int64)
+        self._place: dict[Tokens, int] = {}
+        self._of_row = np.zeros(0, np.int64)
+
+    def __contains__(self, prompt: Tokens) -> bool:
+        return prompt in self._place
+
+    def add(self, prompts: Sequence[Tokens], keys_values: Tensor, hidden: Tensor) -> None:
+        """Take in prompts that are not here yet.
+
+        Parameters
+        ----------
+        prompts : sequence of token ids
+        keys_values : tensor, shape (tokens, layers, 2, kv_heads, head_dim)
+            Of all tokens, one prompt after the other.
+        hidden : tensor, shape (prompts, hidden)
+            Final hidden state of each last token.
+        """
+        lengths = np.array([len(prompt) for prompt in prompts])
+        longest = max(int(lengths.max()), self.longest)
+        size = (self._shape.layers, len(prompts), self._shape.kv_heads, 2, longest, self._shape.head_dim)
+        new = self._stored.new_zeros(size)
+        prompt, place = ragged(lengths)
+        new.permute(1, 4, 0, 3, 2, 5)[self._tensor(prompt), self._tensor(place)] = keys_values
+        self._stored = torch.cat((functional.pad(self._stored, (0, 0, 0, longest - self.longest)), new), 1)
+        self._hidden = torch.cat((self._hidden, hidden))
+        self._place.update({one: len(self._lengths) + i for i, one in enumerate(prompts)})
+        self._lengths = np.concatenate((self._lengths, lengths))
+
+    def places(self, prompts: Sequence[Tokens]) -> npt.NDArray[np.int64]:
+        """Return where prompts stand."""
+        return np.array([self._place[prompt] for prompt in prompts], np.int64)
+
+    def hidden(self, places: npt.NDArray[np.int64]) -> Tensor:
+        """Return the hidden states of prompts, shape (prompts, hidden)."""
+        return self._hidden.index_select(0, self._tensor(places))
+
+    def before(self, layer: int, places: npt.NDArray[np.int64]) -> Tensor:
+        """Return keys and values of prompts, shape (prompts, kv_heads, 2, longest prompt, head_dim)."""
+        return self._stored[layer].index_select(0, self._tensor(places))
+
+    def lengths(self, places: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+        """Return how many tokens prompts have."""
+        return self._lengths[places]
+
+    @property
+    def longest(self) -> int:
+        """Tokens of the longest prompt."""
+        return self._stored.shape[4]
+
+    def append(self, places: npt.NDArray[np.int64]) -> None:
+        """Add rows behind the present ones, each by the place of its prompt."""
+        self._of_row = np.concatenate((self._of_row, places))
+        self._index()
+
+    def keep(self, order: npt.NDArray[np.int64]) -> None:
+        """Keep some rows, in a new order, and forget prompts without rows once they are many."""
+        self._of_row = self._of_row[order]
+        used = np.unique(self._of_row)
+        if (len(self._lengths) - len(used)) * 4 >= max(len(self._lengths), _LEAST_DEAD_PROMPTS):
+            longest = int(self._lengths[used].max(initial=0))
+            index = self._tensor(used)
+            self._stored = self._stored.index_select(1, index)[:, :, :, :, :longest].contiguous()
+            self._hidden = self._hidden.index_select(0, index)
+            self._lengths = self._lengths[used]
+            new = dict(zip(used.tolist(), range(len(used)), strict=True))
+            self._place = {prompt: new[old] for prompt, old in self._place.items() if old in new}
+            self._of_row = np.searchsorted(used, self._of_row)
+        self._index()
+
+    def scores(self, layer: int, queries: Tensor) -> Tensor:
+        """Return what each row's queries say to its prompt.
+
+        Parameters
+        ----------
+        layer : int
+        queries : tensor, shape (rows * kv_heads, repeat, head_dim), scaled
+
+        Returns
+        -------
+        tensor, shape (rows * kv_heads, repeat, longest prompt)
+        """
+        keys = self._stored[layer].flatten(0, 1)[:, 0]
+        scores = torch.bmm(self._to_prompts(queries), keys.transpose(1, 2))
+        if self._bias is not None:
+            scores += self._bias
+        return self._to_rows(scores)
+
+    def mix(self, layer: int, weights: Tensor) -> Tensor:
+        """Return the weighted values, shape (rows * kv_heads, repeat, head_dim)."""
+        return self._to_rows(torch.bmm(self._to_prompts(weights), self._stored[layer].flatten(0, 1)[:, 1]))
+
+    def _index(self) -> None:
+        """Work out where rows and prompts find each other."""
+        if not self._of_row.size:
+            return
+        prompts, kv_heads, of_row = len(self._lengths), self._shape.kv_heads, self._of_row
+        place = _occurrence(of_row)
+        self._places = int(place.max()) + 1
+        row_of_place = np.zeros((prompts, self._places), np.int64)
+        row_of_place[of_row, place] = np.arange(len(of_row))
+        head = np.arange(kv_heads)
+        to_prompts = row_of_place[:, None, :] * kv_heads + head[:, None]
+        to_rows = (of_row[:, None] * kv_heads + head) * self._places + place[:, None]
+        self._aligned = self._places == 1 and np.array_equal(of_row, np.arange(prompts))
+        self._row_index = self._tensor(to_prompts.ravel())
+        self._place_index = self._tensor(to_rows.ravel())
+        self._bias = _bias(np.arange(self.longest) >= self._lengths[:, None], kv_heads, self._stored)
+
+    def _to_prompts(self, rows: Tensor) -> Tensor:
+        """Bring (rows * kv_heads, repeat, n) together by prompt: (prompts * kv_heads, places * repeat, n)."""
+        if self._aligned:
+            return rows
+        flat = rows.flatten(1).index_select(0, self._row_index)
+        return flat.view(-1, self._places * rows.shape[1], rows.shape[2])
+
+    def _to_rows(self, places: Tensor) -> Tensor:
+        """Undo `_to_prompts`."""
+        if self._aligned:
+            return places
+        flat = places.view(-1, self._shape.repeat * places.shape[2])
+        return flat.index_select(0, self._place_index).view(-1, self._shape.repeat, places.shape[2])
+
+    def _tensor(self, values: npt.NDArray[Any]) -> Tensor:
+        return torch.from_numpy(values).to(self._stored.device)
+
+
+class Cohort:
+    """Rows of similar length.
+
+    Parameters
+    ----------
+    shape : Shape
+    lengths : int64 array, shape (rows,)
+        Own tokens that each row begins with; their keys and values are zero until written.
+    device : torch.device
+    dtype : torch.dtype
+    """
+
+    def __init__(self, shape: Shape, lengths: npt.NDArray[np.int64], device: torch.device, dtype: torch.dtype) -> None:
+        self._shape = shape
+        self.slots = int(lengths.max())
+        size = (shape.layers, 2, len(lengths), shape.kv_heads, self.slots + _GROWTH, shape.head_dim)
+        self._own = torch.zeros(size, device=device, dtype=dtype)
+        self._start = self.slots - lengths
         self._index()
 
     @property
     def rows(self) -> int:
         """How many rows there are."""
-        return len(self._prompt_of_row)
+        return len(self._start)
+
+    @property
+    def window(self) -> int:
+        """Slots since the first row began."""
+        return self.slots - int(self._start.min())
+
+    def masked_with(self, other: Cohort) -> int:
+        """Return how many slots more would be masked if both were one."""
+        shorter = self if self.window < other.window else other
+        return shorter.rows * abs(self.window - other.window)
 
     def begin_step(self) -> None:
         """Make room for one more time slot; call once before the layers of a step."""
@@ -64,45 +211,41 @@ class Cohort:
         wider[..., : self.slots - first, :] = self._own[:, :, : self.rows, :, first:]
         self._own = wider
         self.slots -= first
-        self._start -= first
-        self._index_own()
+        self._start = self._start - first
+        self._index()
 
     def end_step(self) -> None:
         """Advance time; call once after the layers of a step."""
         self.slots += 1
 
-    def attend(self, layer: int, queries: Tensor, keys_values: Tensor) -> Tensor:
+    def attend(self, layer: int, queries: Tensor, keys_values: Tensor, scores: Tensor) -> tuple[Tensor, Tensor]:
         """Store a slot and attend to prompt and own slots with one softmax.
 
         Parameters
         ----------
         layer : int
-        queries : tensor, shape (rows, heads, head_dim), scaled
+        queries : tensor, shape (rows * kv_heads, repeat, head_dim), scaled
         keys_values : tensor, shape (rows, 2, kv_heads, head_dim)
+        scores : tensor, shape (rows * kv_heads, repeat, n)
+            From :meth:`Prompts.scores`.
 
         Returns
         -------
-        tensor, shape (rows, heads * head_dim)
+        tuple of tensor
+            The weights of the prompts, shape (rows * kv_heads, repeat, n), and the weighted own values, shape
+            (rows * kv_heads, repeat, head_dim).
         """
-        shape, now = self._shape, self.slots
+        now = self.slots
         own = self._own[layer, :, : self.rows]
         own[:, :, :, now] = keys_values.transpose(0, 1)
         own = own.flatten(1, 2)[:, :, : now + 1]
-        queries = queries.reshape(-1, shape.repeat, shape.head_dim)
         scores_own = torch.bmm(queries, own[0].transpose(1, 2))
-        if self._own_bias is not None:
-            scores_own += self._own_bias[:, :, : now + 1]
-
-        prompts = self._prompts[layer].flatten(0, 1)
-        scores = torch.bmm(self._to_prompts(queries), prompts[:, 0].transpose(1, 2))
-        if self._prompt_bias is not None:
-            scores += self._prompt_bias
-        scores = torch.cat((self._to_rows(scores), scores_own), -1)
+        if self._bias is not None:
+            scores_own += self._bias[:, :, : now + 1]
+        length = scores.shape[2]
+        scores = torch.cat((scores, scores_own), -1)
         weights = functional.softmax(scores, -1, dtype=torch.float32).to(scores.dtype)
-        length = prompts.shape[2]
-        out = torch.bmm(weights[:, :, length:], own[1])
-        out += self._to_rows(torch.bmm(self._to_prompts(weights[:, :, :length]), prompts[:, 1]))
-        return out.view(self.rows, -1)
+        return weights[:, :, :length], torch.bmm(weights[:, :, length:], own[1])
 
     def keep(self, alive: npt.NDArray[np.bool_]) -> npt.NDArray[np.int64]:
         """Drop rows; the last ones that stay move into the gaps.
@@ -124,93 +267,172 @@ class Cohort:
         if gaps.size:
             slots = self._own[..., : self.slots, :]
             slots[:, :, self._tensor(gaps)] = slots[:, :, self._tensor(movers)]
-        self._prompt_of_row = self._prompt_of_row[order]
         self._start = self._start[order]
         if count:
-            self._drop_prompts()
             self._index()
         return order
 
-    def absorb(self, younger: Cohort) -> None:
-        """Take over the rows of a younger cohort, behind the present ones.
-
-        All of its rows began after all of these, so its window, even one that still holds slots of rows that left, is
-        never the longer one.
-        """
-        rows, shift = self.rows, self.slots - younger.slots
-        merged = self._room(rows + younger.rows, self.slots + _GROWTH)
-        merged[:, :, :rows, :, : self.slots] = self._own[:, :, :rows, :, : self.slots]
-        merged[:, :, rows:, :, :shift] = 0  # masked, but zero times garbage could be not a number
-        merged[:, :, rows:, :, shift : self.slots] = younger._own[:, :, : younger.rows, :, : younger.slots]
+    def absorb(self, other: Cohort) -> None:
+        """Take over the rows of another cohort, behind the present ones; both are aligned at the present."""
+        window = max(self.window, other.window)
+        merged = self._room(self.rows + other.rows, window + _GROWTH)
+        begin = 0
+        for one in (self, other):
+            part = merged[:, :, begin : begin + one.rows]
+            begin += one.rows
+            part[:, :, :, :, : window - one.window] = 0  # masked, but zero times garbage could be not a number
+            filled = slice(one.slots - one.window, one.slots)
+            part[:, :, :, :, window - one.window : window] = one._own[:, :, : one.rows, :, filled]
+        self._start = np.concatenate([one._start + window - one.slots for one in (self, other)])
         self._own = merged
-        self._start = np.concatenate((self._start, younger._start + shift))
-        self._prompt_of_row = np.concatenate((self._prompt_of_row, younger._prompt_of_row + len(self._lengths)))
-        self._lengths = np.concatenate((self._lengths, younger._lengths))
-        longest = int(self._lengths.max())
-        self._prompts = torch.cat([_lengthen(one._prompts, longest) for one in (self, younger)], 1)
+        self.slots = window
         self._index()
+
+    def read(self, rows: npt.NDArray[np.int64], tokens: npt.NDArray[np.int64]) -> Tensor:
+        """Return keys and values of own tokens, each by its row and its place in the row."""
+        return self._by_token()[self._tensor(rows), self._tensor(self._start[rows] + tokens)]
+
+    def write(self, rows: npt.NDArray[np.int64], tokens: npt.NDArray[np.int64], keys_values: Tensor) -> None:
+        """Put keys and values where :meth:`read` would find them."""
+        self._by_token()[self._tensor(rows), self._tensor(self._start[rows] + tokens)] = keys_values
+
+    def compute(
+        self,
+        model: Llama,
+        prompts: Prompts,
+        places: npt.NDArray[np.int64],
+        rows: npt.NDArray[np.int64],
+        begins: npt.NDArray[np.int64],
+        tokens: Sequence[Tokens],
+    ) -> None:
+        """Run own tokens of some rows through the model, and keep their keys and values.
+
+        Parameters
+        ----------
+        model : Llama
+        prompts : Prompts
+        places, rows, begins : int64 arrays, shape (n,)
+            Where the prompt stands, which row it is, and how many own tokens it has already.
+        tokens : sequence of token ids
+            What follows them, at least one for each.
+        """
+        spans = _Spans(np.array([len(one) for one in tokens]), self._own.device)
+        own_place = begins[spans.span] + spans.place
+        row, slot = self._tensor(rows[spans.span]), self._tensor(self._start[rows[spans.span]] + own_place)
+        selected = self._tensor(rows)
+        mask = self._tensor(self._seen(prompts, places, rows, begins, spans.longest))[:, None]
+
+        def attend(layer: int, queries: Tensor, keys_values: Tensor) -> Tensor:
+            own = self._own[layer]
+            own.permute(1, 3, 0, 2, 4)[row, slot] = keys_values[: spans.count]
+            own = own.index_select(1, selected)[..., : self.slots, :]
+            before = prompts.before(layer, places)
+            keys, values = (torch.cat((before[:, :, i], own[i]), 2) for i in range(2))
+            return spans.attend(queries, keys, values, mask)
+
+        positions = prompts.lengths(places)[spans.span] + own_place
+        model.forward(self._tensor(_flat(tokens)), self._tensor(positions), attend)
+
+    def _seen(
+        self,
+        prompts: Prompts,
+        places: npt.NDArray[np.int64],
+        rows: npt.NDArray[np.int64],
+        begins: npt.NDArray[np.int64],
+        longest: int,
+    ) -> npt.NDArray[np.bool_]:
+        """Return what each of `longest` tokens of a row may see: prompt, then slots from the row's first to its own."""
+        start = self._start[rows, None]
+        present = start + begins[:, None] + np.arange(longest)
+        slot = np.arange(self.slots)
+        own = (slot >= start[:, :, None]) & (slot <= present[:, :, None])
+        prompt = np.arange(prompts.longest) < prompts.lengths(places)[:, None, None]
+        return np.concatenate((np.broadcast_to(prompt, (*present.shape, prompts.longest)), own), 2)
 
     def _room(self, rows: int, slots: int) -> Tensor:
         """Allocate own keys and values: (layers, 2, rows, kv_heads, slots, head_dim)."""
         shape = self._shape
-        return self._prompts.new_empty(shape.layers, 2, rows, shape.kv_heads, slots, shape.head_dim)
+        return self._own.new_empty(shape.layers, 2, rows, shape.kv_heads, slots, shape.head_dim)
 
-    def _drop_prompts(self) -> None:
-        """Forget prompts without rows, once they are many."""
-        used = np.unique(self._prompt_of_row)
-        if (len(self._lengths) - len(used)) * 4 < max(len(self._lengths), _LEAST_DEAD_PROMPTS):
-            return
-        longest = int(self._lengths[used].max())
-        self._prompts = self._prompts.index_select(1, self._tensor(used))[:, :, :, :, :longest].contiguous()
-        self._lengths = self._lengths[used]
-        self._prompt_of_row = np.searchsorted(used, self._prompt_of_row)
+    def _by_token(self) -> Tensor:
+        """View own keys and values as (rows, slots, layers, 2, kv_heads, head_dim)."""
+        return self._own.permute(2, 4, 0, 1, 3, 5)
 
     def _index(self) -> None:
-        """Work out where rows and prompts find each other."""
-        prompts, kv_heads = len(self._lengths), self._shape.kv_heads
-        place = _occurrence(self._prompt_of_row)
-        self._places = int(place.max()) + 1
-        row_of_place = np.zeros((prompts, self._places), np.int64)
-        row_of_place[self._prompt_of_row, place] = np.arange(self.rows)
-        head = np.arange(kv_heads)
-        to_prompts = row_of_place[:, None, :] * kv_heads + head[:, None]
-        to_rows = (self._prompt_of_row[:, None] * kv_heads + head) * self._places + place[:, None]
-        self._aligned = self._places == 1 and np.array_equal(self._prompt_of_row, np.arange(prompts))
-        self._row_index = self._tensor(to_prompts.ravel())
-        self._place_index = self._tensor(to_rows.ravel())
-        longest = self._prompts.shape[4]
-        self._prompt_bias = self._bias(np.arange(longest) >= self._lengths[:, None])
-        self._index_own()
+        hidden = np.arange(self._own.shape[4]) < self._start[:, None]
+        self._bias = _bias(hidden, self._shape.kv_heads, self._own)
 
-    def _index_own(self) -> None:
-        self._own_bias = self._bias(np.arange(self._own.shape[4]) < self._start[:, None])
-
-    def _bias(self, hidden: npt.NDArray[np.bool_]) -> Tensor | None:
-        """Return minus infinity where a score must not count, one batch entry per key-value head; None if nowhere."""
-        if not hidden.any():
-            return None
-        bias = torch.zeros(hidden.shape, dtype=self._own.dtype).masked_fill_(torch.from_numpy(hidden), -torch.inf)
-        return bias.repeat_interleave(self._shape.kv_heads, 0)[:, None].to(self._own.device)
-
-    def _to_prompts(self, rows: Tensor) -> Tensor:
-        """Bring (rows * kv_heads, repeat, n) together by prompt: (prompts * kv_heads, places * repeat, n)."""
-        if self._aligned:
-            return rows
-        flat = rows.flatten(1).index_select(0, self._row_index)
-        return flat.view(-1, self._places * rows.shape[1], rows.shape[2])
-
-    def _to_rows(self, places: Tensor) -> Tensor:
-        """Undo `_to_prompts`."""
-        if self._aligned:
-            return places
-        flat = places.view(-1, self._shape.repeat * places.shape[2])
-        return flat.index_select(0, self._place_index).view(-1, self._shape.repeat, places.shape[2])
-
-    def _tensor(self, values: npt.NDArray[np.int64]) -> Tensor:
-        return torch.from_numpy(values).to(self._prompts.device)
+    def _tensor(self, values: npt.NDArray[Any]) -> Tensor:
+        return torch.from_numpy(values).to(self._own.device)
 
 
-def prefill(model: Llama, prompts: Sequence[tuple[int, ...]]) -> tuple[Tensor, Tensor]:
+class _Spans:
+    """Tokens of several sequences as one flat list and as padded sequences.
+
+    Parameters
+    ----------
+    lengths : int64 array, shape (spans,)
+    device : torch.device
+    """
+
+    def __init__(self, lengths: npt.NDArray[np.int64], device: torch.device) -> None:
+        self.span, self.place = ragged(lengths)
+        self.count, self.longest = len(self.span), int(lengths.max())
+        self._spans = len(lengths)
+        self._padded = torch.from_numpy(self.span * self.longest + self.place).to(device)
+
+    def spread(self, flat: Tensor) -> Tensor:
+        """Pad: (at least count, ...) to (spans, longest, ...)."""
+        wide = flat.new_zeros(self._spans * self.longest, *flat.shape[1:])
+        return wide.index_copy_(0, self._padded, flat[: self.count]).view(self._spans, self.longest, *flat.shape[1:])
+
+    def attend(self, queries: Tensor, keys: Tensor, values: Tensor, mask: Tensor | None) -> Tensor:
+        """Attend within each span, causally where there is no mask.
+
+        Parameters
+        ----------
+        queries : tensor, shape (rows, heads, head_dim)
+            `count` of them, then padding.
+        keys, values : tensor, shape (spans, kv_heads, n, head_dim)
+        mask : bool tensor, shape (spans, 1, longest, n), or None
+
+        Returns
+        -------
+        tensor, shape (rows, heads * head_dim)
+        """
+        out = functional.scaled_dot_product_attention(
+            self.spread(queries).transpose(1, 2),
+            keys,
+            values,
+            attn_mask=mask,
+            is_causal=mask is None,
+            scale=1.0,
+            enable_gqa=queries.shape[1] > keys.shape[1],
+        )
+        flat = out.transpose(1, 2).flatten(2).flatten(0, 1).index_select(0, self._padded)
+        return functional.pad(flat, (0, 0, 0, queries.shape[0] - self.count))
+
+
+def attend(prompts: Prompts, cohorts: Sequence[Cohort], layer: int, queries: Tensor, keys_values: Tensor) -> Tensor:
+    """One decode step's attention of a batch: its rows are those of the cohorts, one cohort after the other.
+
+    Parameters and result are those of :class:`searchlens.engines._llama.Attend`.
+    """
+    begins = np.cumsum([0, *(cohort.rows for cohort in cohorts)]).tolist()
+    rows, (kv_heads, head_dim) = begins[-1], keys_values.shape[2:]
+    queries = queries[:rows].reshape(rows * kv_heads, -1, head_dim)
+    scores = prompts.scores(layer, queries)
+    parts = []
+    for cohort, begin, end in zip(cohorts, begins, begins[1:], strict=False):
+        part = slice(begin * kv_heads, end * kv_heads)
+        parts.append(cohort.attend(layer, queries[part], keys_values[begin:end], scores[part]))
+    weights, own = (one[0] if len(parts) == 1 else torch.cat(one) for one in zip(*parts, strict=True))
+    out = own.add_(prompts.mix(layer, weights)).view(rows, -1)
+    padding = keys_values.shape[0] - rows
+    return functional.pad(out, (0, 0, 0, padding)) if padding else out
+
+
+def prefill(model: Llama, prompts: Sequence[Tokens]) -> tuple[Tensor, Tensor]:
     """Run prompts through the model.
 
     Parameters
@@ -221,39 +443,41 @@ def prefill(model: Llama, prompts: Sequence[tuple[int, ...]]) -> tuple[Tensor, T
     Returns
     -------
     tuple of tensor
-        Keys and values, shape (layers, prompts, kv_heads, 2, longest prompt, head_dim), and the hidden state of each
-        prompt's last token, shape (prompts, hidden).
+        Keys and values of all tokens, one prompt after the other, shape (tokens, layers, 2, kv_heads, head_dim), and
+        the hidden state of each prompt's last token, shape (prompts, hidden).
     """
     shape, device = model.shape, model.device
     lengths = np.array([len(prompt) for prompt in prompts])
-    count, longest = len(prompts), int(lengths.max())
-    positions = np.concatenate([np.arange(length) for length in lengths])
-    place = torch.from_numpy(np.repeat(np.arange(count) * longest, lengths) + positions).to(device)
-    rows = len(positions)
-    stored = torch.zeros(
-        shape.layers, count, shape.kv_heads, 2, longest, shape.head_dim, dtype=model.dtype, device=device
-    )
+    spans = _Spans(lengths, device)
+    size = (spans.count, shape.layers, 2, shape.kv_heads, shape.head_dim)
+    stored = torch.empty(size, dtype=model.dtype, device=device)
 
-    def spread(values: Tensor) -> Tensor:
-        wide = values.new_zeros(count * longest, *values.shape[1:]).index_copy_(0, place, values[:rows])
-        return wide.view(count, longest, *values.shape[1:])
+    def attend_within(layer: int, queries: Tensor, keys_values: Tensor) -> Tensor:
+        stored[:, layer] = keys_values[: spans.count]
+        keys, values = spans.spread(keys_values).permute(2, 0, 3, 1, 4)
+        return spans.attend(queries, keys, values, None)
 
-    def attend(layer: int, queries: Tensor, keys_values: Tensor) -> Tensor:
-        stored[layer] = spread(keys_values).permute(0, 3, 2, 1, 4)
-        out = functional.scaled_dot_product_attention(
-            spread(queries).transpose(1, 2),
-            stored[layer, :, :, 0],
-            stored[layer, :, :, 1],
-            is_causal=True,
-            scale=1.0,
-            enable_gqa=shape.repeat > 1,
-        )
-        flat = out.transpose(1, 2).flatten(2).flatten(0, 1).index_select(0, place)
-        return functional.pad(flat, (0, 0, 0, queries.shape[0] - rows))
-
-    tokens = torch.from_numpy(np.concatenate([np.asarray(prompt, np.int64) for prompt in prompts])).to(device)
-    hidden = model.forward(tokens, torch.from_numpy(positions).to(device), attend)
+    tokens, positions = (torch.from_numpy(one).to(device) for one in (_flat(prompts), spans.place))
+    hidden = model.forward(tokens, positions, attend_within)
     return stored, hidden.index_select(0, torch.from_numpy(lengths.cumsum() - 1).to(device))
+
+
+def _flat(sequences: Sequence[Tokens]) -> npt.NDArray[np.int64]:
+    return np.concatenate([np.asarray(one, np.int64) for one in sequences])
+
+
+def ragged(lengths: npt.NDArray[np.int64]) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+    """Return, for each token of sequences one after the other, which sequence it is of and its place there."""
+    sequence = np.repeat(np.arange(len(lengths)), lengths)
+    return sequence, np.arange(len(sequence)) - (lengths.cumsum() - lengths)[sequence]
+
+
+def _bias(hidden: npt.NDArray[np.bool_], kv_heads: int, like: Tensor) -> Tensor | None:
+    """Return minus infinity where a score must not count, one batch entry per key-value head; None if nowhere."""
+    if not hidden.any():
+        return None
+    bias = torch.zeros(hidden.shape, dtype=like.dtype).masked_fill_(torch.from_numpy(hidden), -torch.inf)
+    return bias.repeat_interleave(kv_heads, 0)[:, None].to(like.device)
 
 
 def _occurrence(values: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
@@ -265,7 +489,3 @@ def _occurrence(values: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
     result = np.empty_like(ranks)
     result[order] = ranks
     return result
-
-
-def _lengthen(prompts: Tensor, longest: int) -> Tensor:
-    return functional.pad(prompts, (0, 0, 0, longest - prompts.shape[4]))

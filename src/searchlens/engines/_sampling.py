@@ -11,8 +11,10 @@ for it; on a CPU, neither do rows whose most likely token decides the filter alo
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import astuple, dataclass
+from dataclasses import dataclass, fields
 from functools import partial
+from operator import attrgetter
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -23,6 +25,7 @@ from searchlens.engines.base import Sampling
 
 _BLOCK = 64  # tokens summed together in the first level of the inverse CDF
 _CUDA_PREFIX = 1024  # most likely tokens tried before a full sort
+_VALUES = attrgetter(*(one.name for one in fields(Sampling)))
 
 
 def padded_vocab(vocab_size: int) -> int:
@@ -39,11 +42,19 @@ class Draw:
     tokens : int64 tensor, shape (rows,)
     logprobs, sampling_logprobs : float32 tensors, shape (rows,)
         Natural logs, under the raw and under the sampling distribution.
+    measures : float32 tensor, shape (2, rows that want them), or None
+        Entropy and self-certainty of the raw distribution, in nats.
+    top_tokens : int64 tensor, shape (most wanted, rows that want any), or None
+    top_logprobs : float32 tensor of the same shape, or None
+        The most likely tokens of the raw distribution, the most likely first, ties by token id.
     """
 
     tokens: Tensor
     logprobs: Tensor
     sampling_logprobs: Tensor
+    measures: Tensor | None = None
+    top_tokens: Tensor | None = None
+    top_logprobs: Tensor | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,18 +112,27 @@ class Penalties:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What the rows of a batch want; rebuilt only when the rows change."""
+    """What the rows of a batch want; rebuilt only when the rows change.
+
+    Attributes
+    ----------
+    measured, topped : int64 tensor or None
+        Rows that want measures, and rows that want the most likely tokens, ``most`` at most.
+    """
 
     inverse_temperature: Tensor | None
     greedy: Tensor | None
     all_greedy: bool
     filters: tuple[_Filter, ...]
     penalties: Penalties | None
+    measured: Tensor | None
+    topped: Tensor | None
+    most: int
 
 
 def parameters(sampling: Sequence[Sampling]) -> npt.NDArray[np.float64]:
     """Return the fields of each `Sampling` as one row, in the order of the class."""
-    return np.array([astuple(one) for one in sampling], np.float64).reshape(-1, 8)
+    return np.array([_VALUES(one) for one in sampling], np.float64).reshape(-1, 8)
 
 
 def plan(
@@ -121,6 +141,8 @@ def plan(
     generated: Sequence[npt.NDArray[np.int32]],
     width: int,
     device: torch.device,
+    measures: npt.NDArray[np.bool_] | None = None,
+    top: npt.NDArray[np.int64] | None = None,
 ) -> Plan:
     """Prepare the parameters of a batch.
 
@@ -133,6 +155,10 @@ def plan(
     width : int
         Of the logits.
     device : torch.device
+    measures : bool array, shape (rows,), optional
+        Which rows want entropy and self-certainty; none when not given.
+    top : int64 array, shape (rows,), optional
+        How many of the most likely tokens each row wants; none when not given.
     """
     temperature, top_p, top_k, min_p, typical_p = table[:, :5].T
     greedy = temperature == 0
@@ -150,7 +176,16 @@ def plan(
         all_greedy=bool(greedy.all()),
         filters=tuple(one for one in filters if one is not None),
         penalties=_penalties(table[:, 5:], prompts, generated, width, device),
+        measured=_rows(measures, device),
+        topped=_rows(top, device),
+        most=0 if top is None else int(top.max(initial=0)),
     )
+
+
+def _rows(wanted: npt.NDArray[Any] | None, device: torch.device) -> Tensor | None:
+    """Return the rows that want something; None when there are none."""
+    rows = np.zeros(0, np.int64) if wanted is None else np.flatnonzero(wanted)
+    return torch.from_numpy(rows).to(device) if rows.size else None
 
 
 def draw(logits: Tensor, plan: Plan, uniforms: Tensor) -> Draw:
@@ -168,6 +203,8 @@ def draw(logits: Tensor, plan: Plan, uniforms: Tensor) -> Draw:
     highest = logits.amax(-1, keepdim=True)
     weights = (logits - highest).exp_()
     normaliser = highest + weights.sum(-1, keepdim=True).log_()
+    measures = None if plan.measured is None else _measures(logits.index_select(0, plan.measured))
+    top_tokens, top_logprobs = (None, None) if plan.topped is None else _top(logits, normaliser, plan.topped, plan.most)
     penalised = logits if plan.penalties is None else plan.penalties.apply(logits)
     if plan.all_greedy:
         tokens = penalised.argmax(-1)
@@ -184,7 +221,38 @@ def draw(logits: Tensor, plan: Plan, uniforms: Tensor) -> Draw:
     if plan.penalties is not None:
         plan.penalties.count(tokens)
     logprobs = (logits.gather(1, tokens[:, None]) - normaliser).squeeze(1)
-    return Draw(tokens, logprobs, log_q.float())
+    return Draw(tokens, logprobs, log_q.float(), measures, top_tokens, top_logprobs)
+
+
+def _measures(logits: Tensor) -> Tensor:
+    """Return entropy and self-certainty, shape (2, rows), of what has a finite logit.
+
+    With s the distance of a logit from the highest and Z the sum of exp(-s): H = log Z + mean of s under p, and
+    -mean(log(V p)) = log Z + mean of s over the V tokens - log V. No term is negative, so nothing cancels in H.
+    """
+    masked = logits == -torch.inf
+    distance = (logits.amax(-1, keepdim=True) - logits).masked_fill_(masked, 0.0)
+    weights = distance.neg().exp_().masked_fill_(masked, 0.0)
+    total = weights.sum(-1)
+    count = logits.shape[1] - masked.sum(-1)
+    entropy = total.log() + (weights * distance).sum(-1) / total
+    certainty = total.log() + distance.sum(-1) / count - count.log()
+    return torch.stack((entropy, certainty))
+
+
+def _top(logits: Tensor, normaliser: Tensor, rows: Tensor, most: int) -> tuple[Tensor, Tensor]:
+    """Return the most likely tokens and their natural log-probabilities, each of shape (most, rows).
+
+    A float's bits, read as an integer, order as the float does once negative ones are turned round. With the token id
+    behind them all keys differ, so that the order of ties is no business of the sort.
+    """
+    logits = logits.index_select(0, rows) + 0.0  # no negative zero, which would order below zero
+    bits = logits.view(torch.int32)
+    ordered = torch.where(bits < 0, bits ^ 0x7FFFFFFF, bits).long()
+    width = logits.shape[1]
+    keys = ordered * width + torch.arange(width - 1, -1, -1, device=logits.device)
+    tokens = width - 1 - keys.topk(most, -1).values % width
+    return tokens.t(), (logits.gather(1, tokens) - normaliser.index_select(0, rows)).t()
 
 
 def _weights(logits: Tensor, inverse_temperature: Tensor | None) -> Tensor:

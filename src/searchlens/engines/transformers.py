@@ -1,17 +1,20 @@
 """The embedded engine: transformers weights, our own decode loop, one process, CPU or CUDA.
 
-Requests that stand next to each other in the queue with the same prompt share its keys and values. A batch holds up to
-``max_rows`` samples; a finished one leaves, and new ones are admitted from the queue once there is room for a few
-together. What is decided when depends on the queue and on the sampled tokens alone, never on time.
+Requests with the same prompt share its keys and values. A batch holds up to ``max_rows`` samples; a finished one
+leaves, and new ones are admitted from the queue once there is room for a few together. What was computed for prompts
+is kept for later requests within a fixed memory; so is what was generated, once some of it is continued. What is
+decided when depends on the queue and on the sampled tokens alone, never on time.
 """
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, fields
+from heapq import heappop, heappush
+from itertools import pairwise
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -19,12 +22,14 @@ import torch
 from torch import Tensor
 
 from searchlens.engines import _llama, _sampling
-from searchlens.engines._cohort import Cohort, prefill
+from searchlens.engines._cohort import Cohort, Prompts, attend, prefill, ragged
+from searchlens.engines._store import Store
 from searchlens.engines.base import Completion, Request
 from searchlens.errors import InputError
 from searchlens.seeds import uniform
 
 DType = Literal["float32", "bfloat16"]
+Item = TypeVar("Item")
 
 _CPU_ROWS = 512
 _CUDA_ROWS = 4096
@@ -32,6 +37,8 @@ _CUDA_MEMORY = 0.35  # fraction of the device for keys and values at their longe
 _COMPACT = 8  # finished rows leave once they are one in so many: moving others costs about a step
 _REFILL = 2  # rows are admitted once one in so many is free: few cohorts, of few different ages
 _WAVE = 4  # and once the queue holds one in so many of the running: search asks in drips
+_CPU_STORE = 2**28  # bytes of keys and values kept of earlier requests
+_CUDA_STORE = 0.05  # fraction of the device for the same
 _CPU_PREFILL = 2048  # prompt tokens in one forward pass
 _CUDA_PREFILL = 32768
 # A cohort costs a step some launches, a merged one reads masked slots: merge while fewer (rows x slots) are masked.
@@ -39,12 +46,48 @@ _CPU_MASKED = 1000
 _CUDA_MASKED = 200_000
 
 
-@dataclass(slots=True)
-class _Waiting:
-    """Requests with one prompt, not admitted yet."""
+class _Queue:
+    """Requests not admitted yet.
 
-    prompt: tuple[int, ...]
-    requests: deque[tuple[int, Request]]
+    Those of one prompt and priority are a group, and leave together; groups leave in the order of (priority, arrival of
+    the group's first). So a request never overtakes one of a lower priority number, and among equals only to join its
+    group.
+    """
+
+    def __init__(self) -> None:
+        self._groups: dict[tuple[int, tuple[int, ...]], deque[tuple[int, Request]]] = {}
+        self._order: list[tuple[int, int, tuple[int, ...]]] = []
+        self._arrivals = 0
+        self._length = 0
+
+    def __len__(self) -> int:
+        return self._length
+
+    def add(self, request_id: int, request: Request) -> None:
+        """Queue a request behind its group, or as the first of a new one."""
+        key = request.priority, request.prompt
+        if key not in self._groups:
+            self._groups[key] = deque()
+            heappush(self._order, (request.priority, self._arrivals, request.prompt))
+            self._arrivals += 1
+        self._groups[key].append((request_id, request))
+        self._length += 1
+
+    def take(self, room: int) -> list[tuple[int, Request]]:
+        """Take whole groups while they fit, or a part of the first."""
+        taken: list[tuple[int, Request]] = []
+        while self._order and len(taken) < room:
+            priority, _, prompt = self._order[0]
+            group = self._groups[priority, prompt]
+            if len(group) <= room - len(taken):
+                heappop(self._order)
+                taken += self._groups.pop((priority, prompt))
+            elif taken:
+                break
+            else:
+                taken += [group.popleft() for _ in range(room)]
+        self._length -= len(taken)
+        return taken
 
 
 @dataclass(slots=True)
@@ -54,40 +97,60 @@ class _Rows:
     ids: npt.NDArray[np.int64]
     seeds: npt.NDArray[np.uint64]
     prompt_lengths: npt.NDArray[np.int64]
-    limits: npt.NDArray[np.int64]
-    counts: npt.NDArray[np.int64]
+    prefix_lengths: npt.NDArray[np.int64]
+    limits: npt.NDArray[np.int64]  # of the prefix and what is drawn
+    counts: npt.NDArray[np.int64]  # tokens of the prefix and drawn ones
     alive: npt.NDArray[np.bool_]
     stops: npt.NDArray[np.int64]  # (rows, most stop ids of a row), filled up with -1
     parameters: npt.NDArray[np.float64]
+    measures: npt.NDArray[np.bool_]
+    top: npt.NDArray[np.int64]
+    reused: npt.NDArray[np.int64]
     prompts: npt.NDArray[np.object_]
-    tokens: npt.NDArray[np.int32]  # (rows, largest limit)
-    logprobs: npt.NDArray[np.float32]
+    tokens: npt.NDArray[np.int32]  # (rows, largest limit), the prefix first
+    logprobs: npt.NDArray[np.float32]  # (rows, most drawn tokens), like what follows
     sampling_logprobs: npt.NDArray[np.float32]
+    measured: npt.NDArray[np.float32]  # (rows, most drawn tokens, 2), or no columns where nobody wants any
+    top_tokens: npt.NDArray[np.int32]  # (rows, most drawn tokens, most wanted), likewise
+    top_logprobs: npt.NDArray[np.float32]
 
     @classmethod
     def of(cls, batch: Sequence[tuple[int, Request]]) -> _Rows:
         """Start rows for requests."""
-        requests = [request for _, request in batch]
-        limits = np.array([request.max_tokens for request in requests], np.int64)
-        size = (len(batch), int(limits.max(initial=0)))
-        stops = np.full((len(batch), max((len(request.stop_ids) for request in requests), default=0)), -1, np.int64)
-        prompts = np.empty(len(batch), np.object_)
+        count, requests = len(batch), [request for _, request in batch]
+        most = max((request.max_tokens for request in requests), default=0)
+        limits = np.array([len(request.prefix) + request.max_tokens for request in requests], np.int64)
+        tokens = np.zeros((count, int(limits.max(initial=0))), np.int32)
+        stops = np.full((count, max((len(request.stop_ids) for request in requests), default=0)), -1, np.int64)
+        prompts = np.empty(count, np.object_)
         for row, request in enumerate(requests):
             stops[row, : len(request.stop_ids)] = request.stop_ids
+            tokens[row, : len(request.prefix)] = request.prefix
             prompts[row] = request.prompt
+        measures = np.array([request.measures for request in requests], np.bool_)
+        top = np.array([request.top for request in requests], np.int64)
+        prefix_lengths = np.array([len(request.prefix) for request in requests], np.int64)
+        likely = count, most if top.any() else 0, int(top.max(initial=0))
         return cls(
             ids=np.array([request_id for request_id, _ in batch], np.int64),
             seeds=np.array([request.seed for request in requests], np.uint64),
             prompt_lengths=np.array([len(request.prompt) for request in requests], np.int64),
+            prefix_lengths=prefix_lengths,
             limits=limits,
-            counts=np.zeros(len(batch), np.int64),
-            alive=np.ones(len(batch), np.bool_),
+            counts=prefix_lengths.copy(),
+            alive=np.ones(count, np.bool_),
             stops=stops,
             parameters=_sampling.parameters([request.sampling for request in requests]),
+            measures=measures,
+            top=top,
+            reused=np.zeros(count, np.int64),
             prompts=prompts,
-            tokens=np.zeros(size, np.int32),
-            logprobs=np.zeros(size, np.float32),
-            sampling_logprobs=np.zeros(size, np.float32),
+            tokens=tokens,
+            logprobs=np.zeros((count, most), np.float32),
+            sampling_logprobs=np.zeros((count, most), np.float32),
+            measured=np.zeros((count, most if measures.any() else 0, 2), np.float32),
+            top_tokens=np.zeros(likely, np.int32),
+            top_logprobs=np.zeros(likely, np.float32),
         )
 
     def __len__(self) -> int:
@@ -101,16 +164,23 @@ class _Rows:
         """Return these rows and then the other's."""
         return _Rows(*(_stack(getattr(self, one.name), getattr(other, one.name)) for one in fields(self)))
 
-    def record(self, tokens: Tensor, logprobs: Tensor, sampling_logprobs: Tensor) -> list[int]:
+    def record(self, drawn: _sampling.Draw) -> list[int]:
         """Write down one token of each living row; return the rows that ended with it."""
-        # One transfer: a token id below 2**24 is exact in float32, and larger vocabularies do not exist yet.
-        step = torch.stack((tokens.float(), logprobs, sampling_logprobs)).cpu().numpy()
+        step, measures, top_tokens, top_logprobs = _to_host(drawn)
+        column = self.counts - self.prefix_lengths
+        for wanted, target, values in (
+            (self.measures, self.measured, measures),
+            (self.top > 0, self.top_tokens, top_tokens),
+            (self.top > 0, self.top_logprobs, top_logprobs),
+        ):
+            living = self.alive[wanted]
+            rows = np.flatnonzero(wanted)[living]
+            target[rows, column[rows], : len(values)] = values.T[living]
         rows = np.flatnonzero(self.alive)
-        column = self.counts[rows]
         new = step[0, rows].astype(np.int32)
-        self.tokens[rows, column] = new
-        self.logprobs[rows, column] = step[1, rows]
-        self.sampling_logprobs[rows, column] = step[2, rows]
+        self.tokens[rows, self.counts[rows]] = new
+        self.logprobs[rows, column[rows]] = step[1, rows]
+        self.sampling_logprobs[rows, column[rows]] = step[2, rows]
         self.counts[rows] += 1
         ended = rows[(self.counts[rows] == self.limits[rows]) | (new[:, None] == self.stops[rows]).any(1)]
         self.alive[ended] = False
@@ -118,24 +188,45 @@ class _Rows:
 
     def completion(self, row: int) -> Completion:
         """Return what a row that ended has to show."""
-        count = self.counts[row]
+        end, top = self.counts[row], self.top[row]
+        drawn = slice(end - self.prefix_lengths[row])
+        entropies, certainties = self.measured[row, drawn].T.copy() if self.measures[row] else (None, None)
         return Completion(
-            tokens=self.tokens[row, :count].copy(),
-            logprobs=self.logprobs[row, :count].copy(),
-            sampling_logprobs=self.sampling_logprobs[row, :count].copy(),
-            finish="stop" if self.tokens[row, count - 1] in self.stops[row] else "length",
+            tokens=self.tokens[row, self.prefix_lengths[row] : end].copy(),
+            logprobs=self.logprobs[row, drawn].copy(),
+            sampling_logprobs=self.sampling_logprobs[row, drawn].copy(),
+            finish="stop" if self.tokens[row, end - 1] in self.stops[row] else "length",
+            entropies=entropies,
+            certainties=certainties,
+            top_tokens=self.top_tokens[row, drawn, :top].copy() if top else None,
+            top_logprobs=self.top_logprobs[row, drawn, :top].copy() if top else None,
+            reused=int(self.reused[row]),
         )
+
+
+def _to_host(drawn: _sampling.Draw) -> list[npt.NDArray[np.float32]]:
+    """Return (tokens, logprobs, sampling_logprobs) stacked, measures, top tokens and top logprobs, in one transfer.
+
+    A token id below 2**24 is exact in float32, and larger vocabularies do not exist yet.
+    """
+    nothing = drawn.logprobs.new_zeros(0, 0)
+    parts = [torch.stack((drawn.tokens.float(), drawn.logprobs, drawn.sampling_logprobs))]
+    parts += [nothing if one is None else one.float() for one in (drawn.measures, drawn.top_tokens, drawn.top_logprobs)]
+    flat = torch.cat([one.reshape(-1) for one in parts]).cpu().numpy()
+    ends = np.cumsum([one.numel() for one in parts])[:-1]
+    return [one.reshape(part.shape) for one, part in zip(np.split(flat, ends), parts, strict=True)]
 
 
 def _stack(first: npt.NDArray[Any], second: npt.NDArray[Any]) -> npt.NDArray[Any]:
     """Put rows below rows, widening the narrower with zeros (-1 for the id columns, which are int64)."""
-    if first.ndim == 2 and first.shape[1] != second.shape[1]:
-        width = max(first.shape[1], second.shape[1])
-        fill = -1 if first.dtype == np.int64 else 0
-        first, second = (
-            np.pad(one, ((0, 0), (0, width - one.shape[1])), constant_values=fill) for one in (first, second)
-        )
-    return np.concatenate((first, second))
+    shape = np.maximum(first.shape[1:], second.shape[1:])
+    fill = -1 if first.dtype == np.int64 else 0
+    return np.concatenate([_widen(one, shape, fill) for one in (first, second)])
+
+
+def _widen(array: npt.NDArray[Any], shape: npt.NDArray[np.int64], fill: int) -> npt.NDArray[Any]:
+    missing = [(0, 0), *((0, int(more)) for more in shape - array.shape[1:])]
+    return np.pad(array, missing, constant_values=fill) if np.any(missing) else array
 
 
 class TransformersEngine:
@@ -201,10 +292,20 @@ class TransformersEngine:
         self._masked = _CPU_MASKED if on_cpu else _CUDA_MASKED
         self._prefill_tokens = _CPU_PREFILL if on_cpu else _CUDA_PREFILL
         self.steps = 0
+        self._store = Store(shape, _stored_tokens(shape, target, self._model.dtype), target, self._model.dtype)
         self._reset()
 
     def clear(self) -> None:
-        """Forget what was kept of earlier requests; there is nothing to forget."""
+        """Forget what was kept of earlier requests.
+
+        Raises
+        ------
+        RuntimeError
+            Requests are waiting or running.
+        """
+        if self._queue or self._rows.alive.any():
+            raise RuntimeError("the engine is not idle: only then can it forget what it keeps")
+        self._reset()
 
     def add(self, request_id: int, request: Request) -> None:
         """Queue a request.
@@ -218,25 +319,24 @@ class TransformersEngine:
         Raises
         ------
         InputError
-            If the prompt is empty, has a token id that does not exist or more than one BOS, or does not fit together
-            with ``max_tokens``.
+            If the prompt is empty, prompt or prefix have a token id that does not exist, the prompt has more than one
+            BOS, all does not fit together with ``max_tokens``, or ``top`` is more than the vocabulary.
         """
-        if not self._queue or self._queue[-1].prompt != request.prompt:
-            self._check_prompt(request_id, request.prompt)
-            self._check_room(request_id, request)
-            self._queue.append(_Waiting(request.prompt, deque()))
-        else:
-            self._check_room(request_id, request)
-        self._queue[-1].requests.append((request_id, request))
-        self._waiting += 1
+        self._check_tokens(request_id, request)
+        self._check_room(request_id, request)
+        self._queue.add(request_id, request)
+        if request.prefix:
+            self._continues = True
 
     @torch.inference_mode()
     def step(self) -> list[tuple[int, Completion]]:
         """Decode until at least one request finished; return those that did, or nothing when nothing is left."""
         finished: list[tuple[int, Completion]] = []
         while not finished and (self._queue or self._rows.alive.any()):
-            self._compact()
-            finished += self._admit()
+            admits = self._admits()
+            self._compact(at_once=admits)
+            if admits:
+                finished += self._admit()
             if self._rows.alive.any():
                 finished += self._decode()
         return finished
@@ -247,112 +347,158 @@ class TransformersEngine:
         del self._model
 
     def _reset(self) -> None:
-        self._queue: deque[_Waiting] = deque()
-        self._waiting = 0  # requests in the queue
-        self._cohorts: list[Cohort] = []  # oldest first; their rows, one cohort after the other, are the batch
+        model = self._model
+        self._queue = _Queue()
+        self._continues = False  # whether a request continued what was generated before: then finished rows are kept
+        self._store.clear()
+        self._prompts = Prompts(model.shape, model.device, model.dtype)
+        self._cohorts: list[Cohort] = []  # the longest first; their rows, one cohort after the other, are the batch
         self._rows = _Rows.of(())
-        self._last = torch.zeros(0, dtype=torch.int64, device=self._model.device)
+        self._last = torch.zeros(0, dtype=torch.int64, device=model.device)
         self._plan: _sampling.Plan | None = None
 
-    def _check_prompt(self, request_id: int, prompt: tuple[int, ...]) -> None:
-        if not prompt:
+    def _check_tokens(self, request_id: int, request: Request) -> None:
+        if not request.prompt:
             raise InputError(f"Request {request_id}: the prompt is empty")
-        if min(prompt) < 0 or max(prompt) >= self.vocab_size:
+        for name, tokens in (("prompt", request.prompt), ("prefix", request.prefix)):
+            if tokens and (min(tokens) < 0 or max(tokens) >= self.vocab_size):
+                raise InputError(
+                    f"Request {request_id}: the {name} has token id {min(tokens) if min(tokens) < 0 else max(tokens)}, "
+                    f"but ids go from 0 to {self.vocab_size - 1}",
+                    "Use the tokenizer of this model.",
+                )
+        if self.bos_id is not None and request.prompt.count(self.bos_id) > 1:
             raise InputError(
-                f"Request {request_id}: the prompt has token id {min(prompt) if min(prompt) < 0 else max(prompt)}, "
-                f"but ids go from 0 to {self.vocab_size - 1}",
-                "Use the tokenizer of this model.",
-            )
-        if self.bos_id is not None and prompt.count(self.bos_id) > 1:
-            raise InputError(
-                f"Request {request_id}: the prompt has the BOS token {self.bos_id} {prompt.count(self.bos_id)} times",
+                f"Request {request_id}: the prompt has the BOS token {self.bos_id} "
+                f"{request.prompt.count(self.bos_id)} times",
                 "A template that writes BOS must be tokenised without special tokens.",
             )
+        drawable = self.vocab_size - (self.pad_id is not None)
+        if not 0 <= request.top <= drawable:
+            raise InputError(f"Request {request_id}: top is {request.top}; allowed is 0 to {drawable}, the vocabulary")
 
     def _check_room(self, request_id: int, request: Request) -> None:
         if request.max_tokens < 1:
             raise InputError(f"Request {request_id}: max_tokens is {request.max_tokens}, it must be at least 1")
-        needed = len(request.prompt) + request.max_tokens
+        needed = len(request.prompt) + len(request.prefix) + request.max_tokens
         if needed > self.max_model_len:
+            prefix = f", {len(request.prefix)} prefix tokens" if request.prefix else ""
             raise InputError(
-                f"Request {request_id}: {len(request.prompt)} prompt tokens and max_tokens {request.max_tokens} need "
-                f"{needed} tokens, the limit is {self.max_model_len}",
+                f"Request {request_id}: {len(request.prompt)} prompt tokens{prefix} and max_tokens "
+                f"{request.max_tokens} need {needed} tokens, the limit is {self.max_model_len}",
                 "Lower max_tokens, or leave out the question; prompts are never cut.",
             )
 
-    def _compact(self) -> None:
-        """Let finished rows leave, when there are enough to be worth moving others."""
+    def _compact(self, *, at_once: bool) -> None:
+        """Let finished rows leave, unless they are too few to be worth moving others."""
         dead = len(self._rows) - int(self._rows.alive.sum())
-        if dead * _COMPACT < len(self._rows) or not dead:
+        if not dead or (dead * _COMPACT < len(self._rows) and not at_once):
             return
         kept, begin = [], 0
         for cohort in self._cohorts:
             end = begin + cohort.rows
-            kept.append(begin + cohort.keep(self._rows.alive[begin:end]))
+            alive = self._rows.alive[begin:end]
+            if self._continues:
+                self._keep(cohort, np.flatnonzero(~alive), begin)
+            kept.append(begin + cohort.keep(alive))
             begin = end
         self._cohorts = [cohort for cohort in self._cohorts if cohort.rows]
-        order = np.concatenate(kept)
+        self._arrange(np.concatenate(kept))
+
+    def _keep(self, cohort: Cohort, ended: npt.NDArray[np.int64], begin: int) -> None:
+        """Store keys and values of a cohort's rows that ended."""
+        rows = self._rows
+        generated = [tuple(rows.tokens[row, : rows.counts[row]].tolist()) for row in begin + ended]
+        chosen, places = self._store.add(list(zip(rows.prompts[begin + ended], generated, strict=True)))
+        if chosen.any():
+            row, token = ragged(rows.counts[begin + ended[chosen]] - 1)
+            self._store.write(places, cohort.read(ended[chosen][row], token))
+
+    def _arrange(self, order: npt.NDArray[np.int64]) -> None:
+        """Keep some rows of the batch, in a new order; cohorts have it already."""
         self._rows = self._rows.take(order)
         self._last = self._last.index_select(0, torch.from_numpy(order).to(self._last.device))
+        self._prompts.keep(order)
         self._plan = None
 
-    def _admit(self) -> list[tuple[int, Completion]]:
-        """Fill free rows from the queue, and draw the first token of each."""
-        room = self.max_rows - len(self._rows)
+    def _admits(self) -> bool:
+        """Whether it is time to fill free rows from the queue."""
         running = int(self._rows.alive.sum())
-        if not self._queue or room * _REFILL < self.max_rows or self._waiting * _WAVE < running:
-            return []
-        groups = self._take(room)
-        prompts, hidden = self._prefill([group.prompt for group in groups])
-        prompt_of_row = np.repeat(np.arange(len(groups)), [len(group.requests) for group in groups])
-        rows = _Rows.of([one for group in groups for one in group.requests])
-        lengths = np.array([len(group.prompt) for group in groups])
-        self._cohorts.append(Cohort(self._model.shape, prompts, lengths, prompt_of_row))
-        hidden = hidden.index_select(0, torch.from_numpy(prompt_of_row).to(hidden.device))
-        finished, tokens = self._emit(
-            rows, self._plan_for(rows), hidden, torch.from_numpy(self._uniforms(rows)).to(hidden.device)
-        )
-        self._rows = self._rows.join(rows)
-        self._last = torch.cat((self._last, tokens))
+        room = self.max_rows - running
+        return bool(self._queue) and room * _REFILL >= self.max_rows and len(self._queue) * _WAVE >= running
+
+    def _admit(self) -> list[tuple[int, Completion]]:
+        """Fill free rows from the queue, and draw the first token of those that begin behind the prompt."""
+        taken = sorted(self._queue.take(self.max_rows - len(self._rows)), key=lambda one: -len(one[1].prefix))
+        rows = _Rows.of(taken)
+        rows.reused += self._provide([request.prompt for _, request in taken])
+        places = self._prompts.places([request.prompt for _, request in taken])
+        lengths = np.maximum(rows.prefix_lengths - 1, 0)  # the prefix's last token is the first to be decoded
+        for begin, end in _runs(lengths, self._masked):
+            part = slice(begin, end)
+            cohort = Cohort(self._model.shape, lengths[part], self._model.device, self._model.dtype)
+            rows.reused[part] += self._recall(cohort, [request for _, request in taken[part]], places[part])
+            self._cohorts.append(cohort)
+        continued = int((rows.prefix_lengths > 0).sum())
+        first = torch.tensor([request.prefix[-1] for _, request in taken[:continued]], dtype=torch.int64)
+        self._rows = self._rows.join(rows.take(np.arange(continued)))
+        self._last = torch.cat((self._last, first.to(self._last.device)))
+        finished: list[tuple[int, Completion]] = []
+        if continued < len(rows):
+            new = rows.take(np.arange(continued, len(rows)))
+            finished, tokens = self._emit(
+                new,
+                self._plan_for(new),
+                self._prompts.hidden(places[continued:]),
+                torch.from_numpy(self._uniforms(new)).to(self._model.device),
+            )
+            self._rows = self._rows.join(new)
+            self._last = torch.cat((self._last, tokens))
+        self._prompts.append(places)
         self._plan = None
         self._merge()
         return finished
 
-    def _take(self, room: int) -> list[_Waiting]:
-        """Take whole groups from the queue while they fit, or a part of the first."""
-        taken: list[_Waiting] = []
-        while self._queue and room:
-            first = self._queue[0]
-            if len(first.requests) <= room:
-                taken.append(self._queue.popleft())
-            elif taken:
-                break
-            else:
-                taken.append(_Waiting(first.prompt, deque(first.requests.popleft() for _ in range(room))))
-            room -= len(taken[-1].requests)
-        self._waiting -= sum(len(group.requests) for group in taken)
-        return taken
+    def _provide(self, prompts: list[tuple[int, ...]]) -> npt.NDArray[np.int64]:
+        """Have the prompts of new rows in the batch; return how many tokens each row did not have to compute."""
+        distinct = list(dict.fromkeys(prompts))
+        stored = {prompt: self._store.prompt(prompt) for prompt in distinct}
+        lacking = [prompt for prompt in distinct if prompt not in self._prompts]
+        known = [prompt for prompt in lacking if stored[prompt] is not None]
+        if known:
+            found = self._store.read(np.concatenate([stored[prompt] for prompt in known]))
+            self._prompts.add(known, found, self._store.hidden(known))
+        new = [prompt for prompt in lacking if stored[prompt] is None]
+        for part in _parts(new, [len(prompt) for prompt in new], self._prefill_tokens):
+            keys_values, hidden = prefill(self._model, part)
+            self._prompts.add(part, keys_values, hidden)
+            self._store.add_prompts(part, keys_values, hidden)
+        first = {prompt: prompts.index(prompt) for prompt in new}
+        return np.array([0 if first.get(p) == i else len(p) for i, p in enumerate(prompts)])
 
-    def _prefill(self, prompts: list[tuple[int, ...]]) -> tuple[Tensor, Tensor]:
-        """Run prompts, a bounded number of tokens at a time."""
-        parts: list[list[tuple[int, ...]]] = [[]]
-        tokens = 0
-        for prompt in prompts:
-            if parts[-1] and tokens + len(prompt) > self._prefill_tokens:
-                parts.append([])
-                tokens = 0
-            parts[-1].append(prompt)
-            tokens += len(prompt)
-        done = [prefill(self._model, part) for part in parts]
-        longest = max(stored.shape[4] for stored, _ in done)
-        stored = [torch.nn.functional.pad(one, (0, 0, 0, longest - one.shape[4])) for one, _ in done]
-        return torch.cat(stored, 1), torch.cat([hidden for _, hidden in done])
+    def _recall(self, cohort: Cohort, requests: list[Request], places: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+        """Fill in keys and values of prefixes but for their last tokens; return how many the store had."""
+        found = [self._store.prefix(request.prompt, request.prefix) for request in requests]
+        counts = np.array([len(one) for one in found])
+        if counts.any():
+            row, token = ragged(counts)
+            cohort.write(row, token, self._store.read(np.concatenate(found)))
+        lacking = [i for i, request in enumerate(requests) if counts[i] < len(request.prefix) - 1]
+        missing = {i: requests[i].prefix[counts[i] : -1] for i in lacking}
+        for part in _parts(lacking, [len(missing[i]) for i in lacking], self._prefill_tokens):
+            rows = np.array(part)
+            cohort.compute(self._model, self._prompts, places[rows], rows, counts[rows], [missing[i] for i in part])
+        return counts
 
     def _merge(self) -> None:
-        """Merge neighbouring cohorts as long as that masks few slots."""
+        """Order cohorts by length, and merge neighbours as long as that masks few slots."""
+        order = sorted(range(len(self._cohorts)), key=lambda place: -self._cohorts[place].window)
+        if order != list(range(len(order))):
+            ends = np.cumsum([cohort.rows for cohort in self._cohorts])
+            self._cohorts, old = [self._cohorts[place] for place in order], self._cohorts
+            self._arrange(np.concatenate([np.arange(ends[place] - old[place].rows, ends[place]) for place in order]))
         while len(self._cohorts) > 1:
-            pairs = zip(self._cohorts, self._cohorts[1:], strict=False)
-            masked = [young.rows * (old.slots - young.slots) for old, young in pairs]
+            masked = [one.masked_with(other) for one, other in pairwise(self._cohorts)]
             best = int(np.argmin(masked))
             if masked[best] > self._masked:
                 return
@@ -376,16 +522,7 @@ class TransformersEngine:
         return finished
 
     def _attend(self, layer: int, queries: Tensor, keys_values: Tensor) -> Tensor:
-        """Attend cohort by cohort."""
-        if len(self._cohorts) == 1 and queries.shape[0] == len(self._rows):
-            return self._cohorts[0].attend(layer, queries, keys_values)
-        out = queries.new_zeros(queries.shape[0], queries.shape[1] * queries.shape[2])
-        begin = 0
-        for cohort in self._cohorts:
-            part = slice(begin, begin + cohort.rows)
-            out[part] = cohort.attend(layer, queries[part], keys_values[part])
-            begin = part.stop
-        return out
+        return attend(self._prompts, self._cohorts, layer, queries, keys_values)
 
     def _emit(
         self, rows: _Rows, plan: _sampling.Plan, hidden: Tensor, uniforms: Tensor
@@ -396,16 +533,43 @@ class TransformersEngine:
         if self.pad_id is not None:
             logits[:, self.pad_id] = -torch.inf
         drawn = _sampling.draw(logits, plan, uniforms)
-        ended = rows.record(drawn.tokens, drawn.logprobs, drawn.sampling_logprobs)
+        ended = rows.record(drawn)
         return [(int(rows.ids[row]), rows.completion(row)) for row in ended], drawn.tokens
 
     def _plan_for(self, rows: _Rows) -> _sampling.Plan:
         generated = [tokens[:count] for tokens, count in zip(rows.tokens, rows.counts, strict=True)]
         width = _sampling.padded_vocab(self.vocab_size)
-        return _sampling.plan(rows.parameters, list(rows.prompts), generated, width, self._model.device)
+        return _sampling.plan(
+            rows.parameters, list(rows.prompts), generated, width, self._model.device, rows.measures, rows.top
+        )
 
     def _uniforms(self, rows: _Rows) -> npt.NDArray[np.float64]:
-        return uniform(rows.seeds, rows.counts)
+        return uniform(rows.seeds, rows.counts - rows.prefix_lengths)
+
+
+def _runs(lengths: npt.NDArray[np.int64], masked: int) -> Iterator[tuple[int, int]]:
+    """Cut rows of falling length into runs whose alignment masks few slots."""
+    begin, total = 0, 0
+    for row, length in enumerate(lengths):
+        total += int(lengths[begin] - length)
+        if total > masked and row > begin:
+            yield begin, row
+            begin, total = row, 0
+    yield begin, len(lengths)
+
+
+def _parts(items: Sequence[Item], sizes: Sequence[int], most: int) -> Iterator[list[Item]]:
+    """Cut a list into parts of bounded size, at least one item each."""
+    part: list[Item] = []
+    total = 0
+    for item, size in zip(items, sizes, strict=True):
+        if part and total + size > most:
+            yield part
+            part, total = [], 0
+        part.append(item)
+        total += size
+    if part:
+        yield part
 
 
 def _device(name: str) -> torch.device:
@@ -440,9 +604,20 @@ def _rows(value: int | None, shape: _llama.Shape, max_model_len: int, device: to
         return value
     if device.type == "cpu":
         return _CPU_ROWS
-    per_token = 2 * shape.layers * shape.kv_heads * shape.head_dim * dtype.itemsize
     memory = torch.cuda.get_device_properties(device).total_memory * _CUDA_MEMORY
-    return max(1, min(_CUDA_ROWS, int(memory / (per_token * max_model_len))))
+    return max(1, min(_CUDA_ROWS, int(memory / (_per_token(shape, dtype) * max_model_len))))
+
+
+def _stored_tokens(shape: _llama.Shape, device: torch.device, dtype: torch.dtype) -> int:
+    """Choose how many tokens' keys and values to keep for later requests."""
+    on_cpu = device.type == "cpu"
+    memory = _CPU_STORE if on_cpu else torch.cuda.get_device_properties(device).total_memory * _CUDA_STORE
+    return int(memory / _per_token(shape, dtype))
+
+
+def _per_token(shape: _llama.Shape, dtype: torch.dtype) -> int:
+    """Bytes of a token's keys and values."""
+    return 2 * shape.layers * shape.kv_heads * shape.head_dim * dtype.itemsize
 
 
 def _special_ids(path: str | Path, revision: str | None, config: Any) -> tuple[int | None, int | None]:
