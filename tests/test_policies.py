@@ -94,3 +94,53 @@ def test_resolved_policies_do_not_distinguish_whole_numbers_from_floats() -> Non
         from_spec("a", {"local": {"temperature": 1}}).resolved()
         == from_spec("b", {"local": {"temperature": 1.0}}).resolved()
     )
+
+
+# ---- policies that search
+
+
+def test_a_search_resolves_to_every_parameter() -> None:
+    policy = from_spec("power4", {"local": {"temperature": 0.25}, "controller": {"name": "power", "alpha": 4}})
+    assert policy.resolved()["controller"] == {"name": "power", "alpha": 4.0, "mode": "exact"}
+    assert policy.resolved()["scheduler"] == {"name": "blocks", "blocks": 16, "steps": 10}
+    assert (policy.family, policy.width, policy.smallest_budget, policy.deterministic) == ("search", 1, 1, False)
+    assert from_spec("again", policy.resolved()) == policy
+
+
+@pytest.mark.parametrize(
+    ("controller", "width", "smallest", "deterministic"),
+    [
+        ({"name": "entropy_tree", "roots": 2, "positions": 3}, 8, 1, False),
+        ({"name": "thought_tree", "width": 8}, 8, 1, False),
+        ({"name": "mcts"}, 16, 1, False),
+        ({"name": "beam", "width": 16}, 16, 16, True),
+        ({"name": "step_beam", "width": 8}, 8, 8, False),
+    ],
+)
+def test_candidates_of_a_run(controller: dict[str, object], width: int, smallest: int, deterministic: bool) -> None:
+    """A beam of 16 is not sixteen samples: it is read whole."""
+    policy = from_spec("mine", {"controller": controller})
+    assert (policy.width, policy.smallest_budget, policy.deterministic) == (width, smallest, deterministic)
+
+
+@pytest.mark.parametrize(
+    ("spec", "says"),
+    [
+        ({"controller": "annealing"}, "controller 'annealing' does not exist; allowed: autoregressive"),
+        ({"controller": {"alpha": 4}}, "controller has no name"),
+        ({"controller": {"name": "power", "alpha": 0}}, "alpha is 0; allowed: > 0"),
+        ({"controller": {"name": "power", "mode": "fast"}}, "mode is 'fast'; allowed: one of exact, reference"),
+        ({"controller": {"name": "power", "blocks": 3}}, r"unknown parameters \['blocks'\]"),
+        ({"controller": {"name": "mcts", "children": 2.5}}, "children is 2.5; allowed: a whole number >= 1"),
+        ({"controller": "power", "transition": "thought"}, "transition thought does not go with controller power"),
+        ({"controller": "power", "local": {"temperature": 0}}, "controller power needs draws that differ"),
+        ({"controller": "beam", "local": {"temperature": 0.5}}, "a local policy has no effect"),
+        ({"controller": {"name": "step_beam", "width": 6}}, "width 6 is no multiple of expand 4"),
+        ({"controller": {"name": "entropy_tree", "roots": 2}, "local": {"temperature": 0}}, "are all alike"),
+        ({"controller": "mcts", "evaluator": "verifier"}, "verifier has no url"),
+        ({"controller": "mcts", "evaluator": {"name": "verifier", "url": "ftp://x"}}, "url is 'ftp://x'"),
+    ],
+)
+def test_contradictory_components_are_refused_before_anything_starts(spec: dict[str, object], says: str) -> None:
+    with pytest.raises(InputError, match=says):
+        from_spec("mine", spec)

@@ -330,7 +330,7 @@ class Grid:
             spec = self._spec(checkpoint, benchmark, policy)
             key = digest(spec, 12)
             names = (*found[key].policies, name) if key in found else (name,)
-            found[key] = Generation(key, names, 1 if policy.deterministic else self.samples(benchmark), spec)
+            found[key] = Generation(key, names, policy.width if policy.deterministic else self.samples(benchmark), spec)
         return tuple(found.values())
 
     def pool_policies(self, benchmark: str) -> list[str]:

@@ -102,8 +102,10 @@ class Policy:
 
     @property
     def deterministic(self) -> bool:
-        """Whether every sample is the same, so that one is enough."""
-        return self.local.temperature == 0 and self.controller.name == "autoregressive"
+        """Whether every run is the same, so that one is enough."""
+        return self.controller.name == "beam" or (
+            self.local.temperature == 0 and self.controller.name == "autoregressive"
+        )
 
     def resolved(self) -> dict[str, Any]:
         """Every parameter explicit, as plain JSON types: what a generation id is made from."""
@@ -271,6 +273,24 @@ def _check_parts(where: str, policy: Policy) -> None:
         raise InputError(
             f"policy {where!r}: controller {name} needs draws that differ, but the temperature is 0",
             "give local.temperature above 0",
+        )
+    if (
+        greedy
+        and name == "entropy_tree"
+        and (policy.parameters["roots"] != 1 or policy.parameters["children"] == "free")
+    ):
+        raise InputError(
+            f"policy {where!r}: at temperature 0 the roots of a tree, and children drawn freely, are all alike",
+            "give local.temperature above 0, or roots: 1 and children: distinct",
+        )
+    if name == "beam" and policy.local != _NEUTRAL:
+        raise InputError(
+            f"policy {where!r}: controller beam reads the model's own probabilities; a local policy has no effect",
+            "leave out local",
+        )
+    if name == "step_beam" and policy.width % int(policy.parameters["expand"]):
+        raise InputError(
+            f"policy {where!r}: width {policy.width} is no multiple of expand {policy.parameters['expand']}"
         )
     if policy.evaluator.name == "verifier" and not dict(policy.evaluator.parameters)["url"]:
         raise InputError(f"policy {where!r}: evaluator verifier has no url")
