@@ -72,5 +72,11 @@ def _samples(rng: np.random.Generator, skill: npt.NDArray[np.float64], name: str
     answer = np.where(correct, 0, np.where(rng.random(shape) < common, 1, 2 + sample))
     data = {"question": question, "sample": sample, "run": sample, "correct": correct, "answer": answer}
     frame = pl.DataFrame({key: values.ravel() for key, values in data.items()})
-    rest = {"policy": pl.lit(name), "tokens": pl.lit(40), "generated": pl.lit(40), "stopped": pl.lit(True), "score": pl.lit(-0.5)}
+    rest = {
+        "policy": pl.lit(name),
+        "tokens": pl.lit(40),
+        "generated": pl.lit(40),
+        "stopped": pl.lit(True),
+        "score": pl.lit(-0.5),
+    }
     return frame.with_columns(**rest).select(SCORES.names()).cast(SCORES)

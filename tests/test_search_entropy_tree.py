@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -30,15 +30,16 @@ def make_task(seed: int = 0, max_tokens: int = 16) -> Task:
 
 def make_policy(local: dict[str, float] | None = None, **parameters: int | float | str) -> Policy:
     own = {"roots", "positions", "children_per_position", "select", "threshold"}
-    return from_spec(
+    policy = from_spec(
         "tree",
         {
-            "local": local or {"temperature": 1.0},
             "controller": {"name": "entropy_tree", **{k: v for k, v in parameters.items() if k in own}},
             "transition": {"name": "branch", **{k: v for k, v in parameters.items() if k in ("children", "gap")}},
             "scheduler": {"name": "rounds", "rounds": parameters.get("rounds", 1)},
         },
     )
+    # Greedy trees are refused at planning, but the places where they branch are easily told.
+    return replace(policy, local=Sampling(**{"temperature": 1.0, **(local or {})}))  # type: ignore[arg-type]
 
 
 @dataclass

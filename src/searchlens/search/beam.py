@@ -64,14 +64,9 @@ def search(task: Task, policy: Policy, evaluator: Evaluator) -> Controller:
     Raises
     ------
     InputError
-        The local policy changes probabilities, or the beam needs more continuations than the vocabulary has tokens.
+        The beam needs more continuations than the vocabulary has tokens.
     """
     del evaluator
-    if policy.local != _RAW:
-        raise InputError(
-            f"controller beam compares probabilities of the raw model, but the local policy is {policy.local}",
-            "leave out local, or give temperature 1 alone",
-        )
     width, penalty = int(policy.parameters["width"]), float(policy.parameters["length_penalty"])
     k = width * max(2, 1 + len(task.stop_ids))
     live, ended = [_Beam()], list[_Beam]()

@@ -19,7 +19,6 @@ from collections.abc import Generator, Sequence
 from itertools import cycle, islice
 from typing import Any
 
-from searchlens.errors import InputError
 from searchlens.policies import Policy
 from searchlens.search.task import Ask, Controller, Evaluator, Task
 from searchlens.search.thoughts import Growth, Path, Thoughts, distinct
@@ -40,15 +39,8 @@ def search(task: Task, policy: Policy, evaluator: Evaluator) -> Controller:
     -------
     Controller
         ``width`` candidates, best first; too few are repeated.
-
-    Raises
-    ------
-    InputError
-        ``width`` is no multiple of ``expand``.
     """
     width, expand, depth = (int(policy.parameters[key]) for key in ("width", "expand", "depth"))
-    if width % expand:
-        raise InputError(f"controller step_beam: width is {width}, which is no multiple of expand, {expand}")
     tree = Thoughts(task, policy, evaluator)
     if policy.parameters["diverse"] == "yes":
         roots = [Path(place=(i,)) for i in range(width // expand)]
