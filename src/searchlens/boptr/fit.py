@@ -186,8 +186,9 @@ class Fit:
 
 def errors(P: Array, R: Array) -> Array:
     """|P(pi, n) - R(b)| for every target budget, shape (policies, budgets, target budgets, draws)."""
-    found: Array = np.abs(P[:, :, None, :] - R[None, None, :, :])
-    return found
+    # Budgets first in memory: paths are summed point by point.
+    gap: Array = P.transpose(1, 0, 2)[:, None] - R[:, None]
+    return np.abs(gap, out=gap).transpose(2, 0, 1, 3)
 
 
 def path_errors(error: Array, paths: Ints) -> Array:
