@@ -102,6 +102,8 @@ class Benchmark(Strict):
     """Most tokens to generate per sample; part of the generation id."""
     pool: Name = "paper24"
     """Which of ``pools`` is sampled."""
+    searches: Name | None = None
+    """Which of ``pools`` is sampled beside it on Base checkpoints: the expanded policies."""
     samples: Positive | None = None
     """Samples per question for this benchmark, instead of the general ``samples``."""
     recorded: str | None = None
@@ -342,8 +344,9 @@ def _reference_errors(config: Config) -> list[str]:
     for key, names in (("benchmarks", config.study.benchmarks), ("sample", sampled)):
         errors += [_unknown(f"study.{key}", name, config.benchmarks) for name in names if name not in config.benchmarks]
     for name, benchmark in config.benchmarks.items():
-        if benchmark.pool not in config.pools:
-            errors.append(_unknown(f"benchmarks.{name}.pool", benchmark.pool, config.pools))
+        for key, pool in (("pool", benchmark.pool), ("searches", benchmark.searches)):
+            if pool is not None and pool not in config.pools:
+                errors.append(_unknown(f"benchmarks.{name}.{key}", pool, config.pools))
     if config.study.sample != "all":
         for name in config.study.benchmarks:
             if name not in sampled and name in config.benchmarks and config.benchmarks[name].recorded is None:

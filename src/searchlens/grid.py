@@ -325,7 +325,8 @@ class Grid:
         ):
             return ()
         found: dict[str, Generation] = {}
-        for name in dict.fromkeys([*self.pool_policies(benchmark), *self.config["references"]]):
+        searches = self.search_policies(benchmark) if self.is_base(checkpoint) else []
+        for name in dict.fromkeys([*self.pool_policies(benchmark), *self.config["references"], *searches]):
             policy = self._policies[name]
             spec = self._spec(checkpoint, benchmark, policy)
             key = digest(spec, 12)
@@ -336,6 +337,15 @@ class Grid:
     def pool_policies(self, benchmark: str) -> list[str]:
         """Names in the pool of a configured benchmark, in order, references left out."""
         return list(self.config["pools"][self.config["benchmarks"][benchmark]["pool"]])
+
+    def search_policies(self, benchmark: str) -> list[str]:
+        """Names of the expanded policies of a configured benchmark, in order; sampled on Base alone."""
+        searches = self.config["benchmarks"][benchmark]["searches"]
+        return list(self.config["pools"][searches]) if searches else []
+
+    def is_base(self, checkpoint: str) -> bool:
+        """Whether a checkpoint is the Base of a studied pair."""
+        return any(pair["base"] == checkpoint for pair in self.pairs.values())
 
     def policy(self, name: str) -> policies.Policy | None:
         """The policy of a name: configured, spelled by the name, or None for an imported one with a name of its own."""

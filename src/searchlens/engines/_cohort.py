@@ -454,7 +454,7 @@ def prefill(model: Llama, prompts: Sequence[Tokens]) -> tuple[Tensor, Tensor]:
 
     def attend_within(layer: int, queries: Tensor, keys_values: Tensor) -> Tensor:
         stored[:, layer] = keys_values[: spans.count]
-        keys, values = spans.spread(keys_values).permute(2, 0, 3, 1, 4)
+        keys, values = spans.spread(keys_values).permute(2, 0, 3, 1, 4).contiguous()
         return spans.attend(queries, keys, values, None)
 
     tokens, positions = (torch.from_numpy(one).to(device) for one in (_flat(prompts), spans.place))

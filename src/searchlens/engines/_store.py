@@ -59,10 +59,11 @@ class Store:
 
         Of all that was generated after the prompt, in sorted order, a neighbour of `prefix` has most in common with it.
         """
-        known = self._generated.get(prompt, [])
+        known = self._generated.get(prompt, []) if prefix else []
         place = bisect_left(known, prefix)
-        near = max(known[max(place - 1, 0) : place + 1], key=lambda one: _common(one, prefix), default=())
-        shared = _common(near, prefix)
+        shared, near = max(
+            ((_common(one, prefix), one) for one in known[max(place - 1, 0) : place + 1]), default=(0, ())
+        )
         found = self._use((prompt, near)) if shared else None
         return np.zeros(0, np.int64) if found is None else found[:shared]
 
