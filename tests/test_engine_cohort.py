@@ -48,7 +48,7 @@ class Bench:
         self.cohorts: list[tuple[Cohort, list[Row]]] = []
 
     def admit(self) -> None:
-        """New rows of new prompts and of such as may be there already, some with own tokens."""
+        """New rows of new prompts and of such as may be there already, some with own tokens, some of many rows."""
         names = {(i, *range(int(self.rng.integers(0, 5)))) for i in self.rng.integers(0, 6, 3).tolist()}
         for name in names:
             self.known.setdefault(name, tokens(len(name)))
@@ -56,7 +56,7 @@ class Bench:
         if missing:
             hidden = torch.zeros(len(missing), SHAPE.hidden)
             self.prompts.add(missing, torch.cat([self.known[name] for name in missing]), hidden)
-        asked = [name for name in names for _ in range(self.rng.integers(1, 5))]
+        asked = [name for name in names for _ in range(self.rng.choice([1, 2, 3, 4, 30]))]
         lengths = self.rng.integers(0, 7, len(asked))
         own = [tokens(length) for length in lengths]
         cohort = Cohort(SHAPE, lengths, CPU, FLOAT)

@@ -20,6 +20,7 @@ from torch.nn import functional
 from searchlens.engines._llama import Llama, Shape
 
 _GROWTH = 16  # slots added at a time: few enough that a step reads memory with hardly any gaps
+_UNEVEN = 3  # each prompt has places for as many rows as the fullest, but for no more than so many times the mean
 _LEAST_DEAD_PROMPTS = 4  # of these many, a quarter: then prompts without rows are dropped
 
 Tokens = tuple[int, ...]
@@ -122,7 +123,7 @@ class Prompts:
         -------
         tensor, shape (rows * kv_heads, repeat, longest prompt)
         """
-        keys = self._stored[layer].flatten(0, 1)[:, 0]
+        keys = self._shown[layer].flatten(0, 1)[:, 0]
         scores = torch.bmm(self._to_prompts(queries), keys.transpose(1, 2))
         if self._bias is not None:
             scores += self._bias
@@ -130,24 +131,31 @@ class Prompts:
 
     def mix(self, layer: int, weights: Tensor) -> Tensor:
         """Return the weighted values, shape (rows * kv_heads, repeat, head_dim)."""
-        return self._to_rows(torch.bmm(self._to_prompts(weights), self._stored[layer].flatten(0, 1)[:, 1]))
+        return self._to_rows(torch.bmm(self._to_prompts(weights), self._shown[layer].flatten(0, 1)[:, 1]))
 
     def _index(self) -> None:
-        """Work out where rows and prompts find each other."""
+        """Work out where rows and prompts find each other; a prompt with far more rows than others is shown twice."""
         if not self._of_row.size:
             return
-        prompts, kv_heads, of_row = len(self._lengths), self._shape.kv_heads, self._of_row
-        place = _occurrence(of_row)
+        rows, kv_heads = len(self._of_row), self._shape.kv_heads
+        most = -(-_UNEVEN * rows // len(self._lengths))
+        copy, place = np.divmod(_occurrence(self._of_row), most)
+        copies, of_row = np.unique(copy * len(self._lengths) + self._of_row, return_inverse=True)
+        if copy.any():
+            shown = copies % len(self._lengths)
+            self._shown = self._stored.index_select(1, self._tensor(shown))
+        else:
+            shown, of_row, self._shown = np.arange(len(self._lengths)), self._of_row, self._stored
         self._places = int(place.max()) + 1
-        row_of_place = np.zeros((prompts, self._places), np.int64)
-        row_of_place[of_row, place] = np.arange(len(of_row))
+        row_of_place = np.zeros((len(shown), self._places), np.int64)
+        row_of_place[of_row, place] = np.arange(rows)
         head = np.arange(kv_heads)
         to_prompts = row_of_place[:, None, :] * kv_heads + head[:, None]
         to_rows = (of_row[:, None] * kv_heads + head) * self._places + place[:, None]
-        self._aligned = self._places == 1 and np.array_equal(of_row, np.arange(prompts))
+        self._aligned = self._places == 1 and np.array_equal(of_row, np.arange(len(shown)))
         self._row_index = self._tensor(to_prompts.ravel())
         self._place_index = self._tensor(to_rows.ravel())
-        self._bias = _bias(np.arange(self.longest) >= self._lengths[:, None], kv_heads, self._stored)
+        self._bias = _bias(np.arange(self.longest) >= self._lengths[shown, None], kv_heads, self._stored)
 
     def _to_prompts(self, rows: Tensor) -> Tensor:
         """Bring (rows * kv_heads, repeat, n) together by prompt: (prompts * kv_heads, places * repeat, n)."""
