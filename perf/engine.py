@@ -2,11 +2,15 @@
 
     python perf/engine.py [--model DIR] [--questions N] [--samples N] [--threads N] [--repeats N]
     python perf/engine.py --processes 2      the embedded engine alone, in processes side by side
+    python perf/engine.py --restarts 4       the embedded engine alone, independent samples against chains of restarts
 
 Both sample the same prompts under the same policies, in float32 with the same number of threads. ``generate`` gets the
 batch size that is best for it, found first. Two comparisons: every sample exactly ``--fixed-tokens`` long, and samples
 that stop by themselves, where only returned tokens count. Turns alternate, so that other load on the machine hits both;
 the ratio is the median over the turns of a policy. A full cell takes some fifteen minutes, nearly all in ``generate``.
+
+With ``--restarts``, every sample is drawn again so many times from a uniform cut of what it is, as power sampling does
+where every proposal is accepted; what counts is generated tokens. ``--device cuda`` tells the same of a GPU.
 """
 
 from __future__ import annotations
@@ -26,7 +30,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from searchlens.engines.base import Request, Sampling, complete
 from searchlens.engines.transformers import TransformersEngine
-from searchlens.seeds import sample_seed
+from searchlens.seeds import child, generator, sample_seed
 
 ZOO = Path(__file__).parents[1] / "resources" / "zoo"
 POLICIES = {
@@ -68,6 +72,40 @@ def embedded(engine: TransformersEngine, cell: Cell, policy: str) -> int:
         for n in range(cell.samples)
     ]
     return sum(len(done.tokens) for _, done in complete(engine, requests))
+
+
+def restarted(engine: TransformersEngine, cell: Cell, policy: str, restarts: int) -> int:
+    """Sample a cell, and each sample again and again from a uniform cut; return how many tokens were generated."""
+    engine.clear()
+    chains = [(q, n) for q in range(len(cell.prompts)) for n in range(cell.samples)]
+    texts: list[tuple[int, ...]] = [()] * len(chains)
+    left = [restarts] * len(chains)
+
+    def ask(chain: int, prefix: tuple[int, ...]) -> None:
+        q, n = chains[chain]
+        seed = child(sample_seed(policy, str(q), n), left[chain])
+        stop_ids = (cell.eos,) if cell.stop else ()
+        texts[chain] = prefix
+        engine.add(
+            chain,
+            Request(
+                cell.prompts[q], POLICIES[policy], seed, cell.tokens - len(prefix), stop_ids, prefix, priority=chain
+            ),
+        )
+
+    for chain in range(len(chains)):
+        ask(chain, ())
+    generated, running = 0, len(chains)
+    while running:
+        for chain, done in engine.step():
+            generated += len(done.tokens)
+            text = (*texts[chain], *done.tokens.tolist())
+            running -= not left[chain]
+            if left[chain]:
+                cut = int(generator("cut", chain, left[chain]).integers(len(text)))
+                left[chain] -= 1
+                ask(chain, text[:cut])
+    return generated
 
 
 def generate(model: Any, cell: Cell, policy: str, batch: int) -> int:
@@ -141,6 +179,21 @@ def turns(
         yield rate(lambda: embedded(engine, cell, policy)), rate(lambda: generate(model, cell, policy, batch))
 
 
+def compare_restarts(engine: TransformersEngine, cell: Cell, restarts: int, repeats: int) -> None:
+    """Print the rate of independent samples, of restarts, and their ratio per policy."""
+    for policy in POLICIES:
+        turns = [
+            (
+                rate(lambda policy=policy: embedded(engine, cell, policy)),
+                rate(lambda policy=policy: restarted(engine, cell, policy, restarts)),
+            )
+            for _ in range(repeats + 1)
+        ][1:]
+        samples, chains = (statistics.median(one) for one in zip(*turns, strict=True))
+        ratio = statistics.median(chain / sample for sample, chain in turns)
+        print(f"  {policy:15} samples {samples:8,.0f} tok/s   restarts {chains:8,.0f} tok/s   ratio {ratio:.2f}")
+
+
 def alone(arguments: argparse.Namespace, number: int) -> None:
     """One of several processes: the embedded engine, one thread."""
     engine = TransformersEngine(arguments.model, threads=1)
@@ -160,6 +213,8 @@ def main() -> None:
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--repeats", type=int, default=1)
     parser.add_argument("--processes", type=int, default=0)
+    parser.add_argument("--restarts", type=int, default=0)
+    parser.add_argument("--device", default="cpu", help="only with --restarts")
     given = parser.parse_args()
     if given.processes:
         context = multiprocessing.get_context("spawn")
@@ -168,6 +223,12 @@ def main() -> None:
             process.start()
         for process in processes:
             process.join()
+        return
+    if given.restarts:
+        engine = TransformersEngine(given.model, device=given.device, threads=given.threads)
+        prompts = prompts_of(given.model, given.questions)
+        print(f"{given.model.name}, {given.device}, {len(prompts)} questions, {given.samples} chains each:")
+        compare_restarts(engine, Cell(prompts, given.samples, given.tokens, True, 0), given.restarts, given.repeats)
         return
     engine = TransformersEngine(given.model, threads=given.threads)
     model = AutoModelForCausalLM.from_pretrained(given.model, dtype=torch.float32).eval()
