@@ -318,16 +318,6 @@ def test_fixed_exponent_leaves_scale_and_policy() -> None:
         assert (*triple(found, draw), found.policy[draw]) == (k, t, policy)
 
 
-def test_path_only_skips_no_choice() -> None:
-    """The faster fit gives the same policies, paths and errors, and some pair of the grid with that path."""
-    P, R = surfaces(7, draws=60, top=40)
-    grid = lattice(alphas(), betas(), 5)
-    whole, fast = (fit_locked(*as_float(P, R), grid, "interpolated", 0.6, path_only=only) for only in (False, True))
-    for name in ("policy", "path", "error"):
-        np.testing.assert_array_equal(getattr(whole, name), getattr(fast, name))
-    assert [law(*triple(fast, d), 5) for d in range(60)] == fast.path.T.tolist()
-
-
 def test_best_error_at_each_exponent() -> None:
     P, R = surfaces(8, draws=6)
     values, least = best_by_beta(*as_float(P, R), lattice(alphas(), betas(), 5))

@@ -156,9 +156,9 @@ def test_own_means_are_fitted_at_own_exponents() -> None:
 
 
 def test_a_benchmark_is_left_out_of_its_own_exponent() -> None:
-    """Of two math benchmarks one has N = b and the other N = 2. Each takes the other's exponent: the smallest that
-    gives a path, 0 for 2/2/2/2/2 and .8 (with alpha = 2^.4) for 1/2/4/8/16. A held-out one takes what fits both; a
-    regime with nothing fitted keeps the paper's exponent.
+    """Of two math benchmarks one has N = b and the other N = 2. Each takes the other's exponent: of those that give a
+    path the nearest to .6, .2 for 2/2/2/2/2 and .8 (with alpha = 2^.4) for 1/2/4/8/16. A held-out one takes what fits
+    both; a regime with nothing fitted keeps the paper's exponent.
     """
     benchmarks = {
         "math": Benchmark("math"),
@@ -169,9 +169,9 @@ def test_a_benchmark_is_left_out_of_its_own_exponent() -> None:
     targets = {"math": BUDGETS, "extra": (2,) * 5, "amc": BUDGETS, "gpqa": (4,) * 5}
     cells = {("m", d): (POOL, along(POOL[OTHER], path)) for d, path in targets.items()}
     found = rule(cohort(cells, benchmarks), exponents="own")
-    assert (found.beta("math")[0], found.beta("extra")[0], found.beta("gpqa")[0]) == (0, 0.8, 1.0)
+    assert (found.beta("math")[0], found.beta("extra")[0], found.beta("gpqa")[0]) == (0.2, 0.8, 1.0)
     both = pooled([counts(found, "m", "math", 0), counts(found, "m", "extra", 0)], [60, 60])
-    assert found.beta("amc")[0] == min(both, key=both.__getitem__)
+    assert found.beta("amc")[0] == min(both, key=lambda beta: (both[beta], round(abs(beta - 0.6), 6), beta))
     assert [rule(cohort(cells, benchmarks)).beta(d)[0] for d in benchmarks] == [0.6, 0.6, 0.6, 1.0]
 
 
@@ -223,11 +223,11 @@ def test_own_exponents_are_the_pooled_optimum_in_every_draw(seed: int, without: 
     sources = {"math": {"extra": 25}, "extra": {"math": 60}, "gpqa": {"gpqa": 40}, "amc": {"math": 60, "extra": 25}}
     for benchmark, sizes in sources.items():
         beta = found.beta(benchmark)
-        assert len(set(beta)) > 1
         for draw in range(13):
             pairs = list(product(models, sizes))
             errors = pooled([counts(found, *pair, draw) for pair in pairs], [sizes[source] for _, source in pairs])
             assert errors[beta[draw]] == min(errors.values())
+    assert any(len(set(found.beta(benchmark))) > 1 for benchmark in sources)
 
 
 def test_scales_are_the_best_at_the_exponent_of_the_draw() -> None:
@@ -497,13 +497,15 @@ def test_reasons_are_known_codes_with_a_sentence() -> None:
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_equal_exponents_go_to_the_smaller(seed: int) -> None:
-    """Exact ties of the pooled error, in every draw."""
+def test_equal_exponents_go_to_the_one_nearest_to_the_constant(seed: int) -> None:
+    """Exact ties of the pooled error, in every draw; then to the smaller."""
     found = Rule(bootstrap_view(scattered(seed), 100, seed), exponents="own")
     for benchmark, source, n in (("math", "extra", 25), ("extra", "math", 60), ("gpqa", "gpqa", 40)):
         for draw in range(101):
             errors = pooled([counts(found, model, source, draw) for model in "mb"], [n, n])
-            assert found.beta(benchmark)[draw] == min(errors, key=errors.__getitem__)
+            constant = 1.0 if benchmark == "gpqa" else 0.6
+            order = {beta: (error, round(abs(beta - constant), 6), beta) for beta, error in errors.items()}
+            assert found.beta(benchmark)[draw] == min(order, key=order.__getitem__)
 
 
 def test_a_cell_with_controllers_alone_is_no_cell_of_the_rule() -> None:

@@ -30,7 +30,7 @@ rule boptr:
         folder=subpath(output[0], ancestor=2),
     shell:
         """
-        searchlens boptr \
+        OPENBLAS_NUM_THREADS=1 searchlens boptr \
             --landscape {params.landscape:q} \
             --out {params.folder:q} \
             2>&1 | tee {log:q}

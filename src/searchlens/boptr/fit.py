@@ -207,8 +207,6 @@ def fit_locked(
     grid: Lattice,
     ties: Ties = "interpolated",
     beta_g: float = 0.0,
-    *,
-    path_only: bool = False,  # noqa: ARG001
 ) -> Fit:
     """R1: one policy over all budgets. R2 is the same with the default policy alone; a fixed beta is a lattice of one.
 
@@ -225,8 +223,6 @@ def fit_locked(
         middle one in the order of the lattice, then of the pool.
     beta_g : float
         The regime's exponent.
-    path_only : bool
-        Only policy and path are wanted. Without effect: alpha and beta are settled in every draw all the same.
 
     Returns
     -------

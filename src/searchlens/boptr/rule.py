@@ -178,9 +178,8 @@ class Rule:
         base, target = cell
         at = base.pool(pool)
         beta_g = self.options.beta[self.regime(benchmark)]
-        many = self.view.draws > 1
         args = (self._along(base.P[at]), self._along(target), self.lattice(), self.options.ties, beta_g)
-        return _placed(fit.fit_locked(*args, path_only=many), at)
+        return _placed(fit.fit_locked(*args), at)
 
     def scale(self, model: str, benchmark: str, beta: float, draws: Ints | None = None) -> Fit | Reason:
         """The cell's alpha at a fixed beta, over (alpha, pi) of the AR pool, in some draws or in all."""
@@ -204,14 +203,16 @@ class Rule:
         """beta_g of a benchmark's regime in every draw.
 
         The paper's constant, or argmin over the grid of the R1 error pooled over the regime's fitted benchmarks and the
-        cohort's models; a fitted benchmark is left out of its own estimate where its regime has another one. Ties go
-        to the smaller beta; a regime that was not sampled keeps the paper's constant.
+        cohort's models; a fitted benchmark is left out of its own estimate where its regime has another one. Ties go,
+        as in the fits, to the beta nearest to the paper's constant, then to the smaller; a regime that was not sampled
+        keeps the constant. The smallest of tied exponents would be the most brittle: on multiple choice 0.8 to 1.2 all
+        give N = b, and 0.8 for a small range of alpha only.
         """
-        frozen = np.full(self.view.draws, self.options.beta[self.regime(benchmark)])
-        if self.exponents == "paper":
-            return frozen
+        constant = self.options.beta[self.regime(benchmark)]
         sources = self._sources(benchmark)
-        return self.keep(("beta", *sources), lambda: self._own_beta(sources)) if sources else frozen
+        if self.exponents == "paper" or not sources:
+            return np.full(self.view.draws, constant)
+        return self.keep(("beta", *sources), lambda: self._own_beta(sources, constant))
 
     def _sources(self, benchmark: str) -> tuple[str, ...]:
         regime = self.regime(benchmark)
@@ -222,13 +223,15 @@ class Rule:
     def _sampled(self, benchmark: str) -> list[str]:
         return [m for m in self.cohort_models if not isinstance(self.cell(m, benchmark), Reason)]
 
-    def _own_beta(self, sources: tuple[str, ...]) -> Floats:
+    def _own_beta(self, sources: tuple[str, ...], constant: float) -> Floats:
         total, betas = np.zeros((1, 1)), np.zeros(1)
         for benchmark in sources:
             for model in self._sampled(benchmark):
                 betas, error = self._by_beta(model, benchmark)
                 total = total + error / self.view.total(benchmark)
-        chosen: Floats = betas[np.round(total, 9).argmin(axis=0)]
+        tied = total <= total.min(axis=0) + 1e-9
+        distance = np.round(np.abs(betas - constant), 9)[:, None]
+        chosen: Floats = betas[np.where(tied, distance, np.inf).argmin(axis=0)]
         return chosen
 
     def _by_beta(self, model: str, benchmark: str) -> tuple[Floats, Array]:

@@ -116,10 +116,12 @@ def select(distance: Array, path: Ints, cost: Floats, candidates: Ints, names: t
         Positions among all policies.
     """
     order = np.array(sorted(candidates.tolist(), key=lambda i: names[i]))
-    draw = np.minimum(np.arange(path.shape[1]), distance.shape[3] - 1)
+    own, draws = distance.shape[2:]
+    draw = np.minimum(np.arange(path.shape[1]), draws - 1)
+    flat = distance[order].reshape(len(order), -1)
     loss = np.repeat(cost[order].astype(np.float32)[:, None], path.shape[1], axis=1)
     for b, n in enumerate(path):
-        loss += distance[order[:, None], n[None, :], min(b, distance.shape[2] - 1), draw[None, :]]
+        loss += flat.take((n * own + min(b, own - 1)) * draws + draw, axis=1)
     chosen: Ints = order[np.round(loss, 5).argmin(axis=0)]
     return chosen
 

@@ -184,6 +184,10 @@ def boptr(rule: Rule, at: At) -> Prediction:
 
 def two_d_oracle(rule: Rule, at: At) -> Prediction:
     """H6 and ORACLE-2D: at each b the point (pi, n) nearest to RL; ties to the smaller n, then pool order."""
+    return rule.keep(("2D oracle", at), lambda: _two_d_oracle(rule, at), shared=True)
+
+
+def _two_d_oracle(rule: Rule, at: At) -> Prediction:
     cell = rule.cell(*at.cell)
     if isinstance(cell, Reason):
         return cell
