@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from planted_surfaces import BUDGETS, DEFAULT, along, cohort
+from searchlens.boptr import study
 from searchlens.boptr.cohort import Benchmark, CohortPlan, Model
 from searchlens.boptr.evaluate import Key, Score, Scores, Task, Variant, evaluate
 from searchlens.boptr.means import Column, Scope, average, errors_frame, grid, means_frame
@@ -16,6 +17,7 @@ from searchlens.boptr.options import BoptrOptions
 from searchlens.boptr.rule import Reason
 from searchlens.boptr.study import contrasts, scopes
 from searchlens.boptr.tiers import TIERS, Curve, Tier
+from searchlens.errors import InputError
 
 PAPER, OWN = Variant(), Variant("own")
 TIER = {tier.key: tier for tier in TIERS}
@@ -360,3 +362,12 @@ def test_errors_tell_their_path_and_scale() -> None:
     assert (rows["H1", "ar", "m"]["alpha"], rows["H1", "ar", "m"]["path"]) == (None, "1/2/4/8/16")
     for pool in ("ar", "full"):
         assert rows["H6", pool, "k"]["reason"] == "no_rl" and rows["H6", pool, "k"]["error"] is None
+
+
+def test_contrasts_across_pools_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The larger pool is nearer to any curve by chance alone: the error says so."""
+    monkeypatch.setattr(study, "COHORT_CONTRASTS", (("H7/full", "V3"),))
+    with pytest.raises(InputError, match=r"H7 in .* \(pool full\) cannot be compared with V3 .* \(pool ar\)"):
+        contrasts(Scores({}, {}, {}), PLAN, PAPER, BoptrOptions(draws=50))
+    monkeypatch.setattr(study, "COHORT_CONTRASTS", (("H7/full", "H6/full"),))
+    assert contrasts(Scores({}, {}, {}), PLAN, PAPER, BoptrOptions(draws=50)).filter(first="H7/full").height == 1

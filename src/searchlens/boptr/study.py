@@ -7,6 +7,7 @@ Frames are named for the tables they become (``FRAMES``); each has one row per c
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict
 
 import numpy as np
 import polars as pl
@@ -22,7 +23,7 @@ from searchlens.boptr.identification import formula_same, identified_scale, iden
 from searchlens.boptr.means import Cell, Column, Scope, errors_frame, grid, means_frame
 from searchlens.boptr.offsets import V5B_TIERS, offsets, v4
 from searchlens.boptr.options import BoptrOptions
-from searchlens.boptr.protocol import checklist, protocol_flags
+from searchlens.boptr.protocol import checklist, protocol_flags, require_same_pool
 from searchlens.boptr.q_channel import q_channel, q_summary
 from searchlens.boptr.regimes import TWO_REGIMES, beta_sensitivity, beta_stability, regime_betas
 from searchlens.boptr.rule import Rule
@@ -253,13 +254,21 @@ def _contrasts(
     rows = []
     for names, cells in pairs.items():
         sides = []
+        for cell in cells:
+            require_same_pool(*(asdict(_key(variant, name, cell)) for name in names))
         for name in names:
-            keys = {cell: Key(variant, name, "ar", *cell) for cell in cells}
+            keys = {cell: _key(variant, name, cell) for cell in cells}
             sides.append({cell: found.scores[key] for cell, key in keys.items() if key in found.scores})
         row = {"exponents": variant.exponents, "scope": scope, "first": names[0], "second": names[1]}
         rows.append(row | _contrast(sides[0], sides[1], options))
     frame = pl.DataFrame(rows, CONTRASTS)
     return frame.with_columns(p_holm=pl.Series(inference.holm(frame["p"].to_numpy()), nan_to_null=True))
+
+
+def _key(variant: Variant, row: str, cell: Cell) -> Key:
+    """A row of a contrast in a cell: a tier in the AR pool, or ``<tier>/full``."""
+    tier, _, pool = row.partition("/")
+    return Key(variant, tier, "full" if pool == "full" else "ar", *cell)
 
 
 def _contrast(first: Mapping[Cell, Score], second: Mapping[Cell, Score], options: BoptrOptions) -> dict[str, object]:
