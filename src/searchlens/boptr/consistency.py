@@ -43,7 +43,6 @@ from searchlens.boptr.protocol import study_cells
 from searchlens.boptr.rule import Path, Reason, Rule
 from searchlens.boptr.tiers import At, boptr
 from searchlens.boptr.view import Readouts, View
-from searchlens.errors import InputError
 from searchlens.uncertainty import Floats, Resamples, quantiles
 
 MAIN = "main"
@@ -110,11 +109,6 @@ def readout_consistency(rule: Rule, boot: View) -> pl.DataFrame:
     polars.DataFrame
         See the module. A cell without a second batch, or without a point shared with it, has one row with the reason
         ``no_batches``.
-
-    Raises
-    ------
-    InputError
-        A batch was sampled on other questions than the main one.
     """
     rows = [
         {"model": model, "benchmark": benchmark, **row}
@@ -133,7 +127,6 @@ def _batches(rule: Rule, boot: View, model: str, benchmark: str) -> Iterator[dic
             main, again = mains[role], cohort.surfaces.get((checkpoint, benchmark))
             if main is None or again is None:
                 continue
-            _require_same_questions(main, again, f"{model}/{benchmark}, {role} batch {batch}")
             shared = [point for point in main.points if point in again.points]
             for group, points in _groups(shared).items():
                 found = True
@@ -141,15 +134,6 @@ def _batches(rule: Rule, boot: View, model: str, benchmark: str) -> Iterator[dic
                 yield {"role": role, "batch": batch, "group": group, **values}
     if not found:
         yield {"reason": "no_batches"}
-
-
-def _require_same_questions(main: Surface, again: Surface, where: str) -> None:
-    if not np.array_equal(main.questions, again.questions):
-        raise InputError(
-            f"{where}: {len(again.questions)} questions, the main batch has {len(main.questions)}, and they are not"
-            " the same ones",
-            "sample both batches on the same benchmark",
-        )
 
 
 def _groups(points: Sequence[tuple[str, int]]) -> dict[str, list[tuple[str, int]]]:
@@ -225,11 +209,6 @@ def seed_replication(rule: Rule, boot: View) -> pl.DataFrame:
         policies that all batches have, so ``full_rule`` of the main batch may differ from H5. The row ``mean`` of a
         batch averages the benchmarks that are defined in every batch, and is null where there are none.
 
-    Raises
-    ------
-    InputError
-        A batch was sampled on other questions than the main one.
-
     References
     ----------
     Paper, note of the table of horizontal transfer, "3-seed replication".
@@ -271,7 +250,6 @@ def _anchor_batches(rule: Rule, benchmark: str) -> list[_Batch]:
     for batch, sides in rule.plan.models[model].batches.items():
         found = cohort.surfaces.get((sides.get("base", ""), benchmark))
         if found is not None:
-            _require_same_questions(main, found, f"{model}/{benchmark}, base batch {batch}")
             surfaces[batch] = found
     pools = [set(found.complete(rule.plan.budgets)) for found in surfaces.values()]
     common = [name for name in main.complete(rule.plan.budgets) if all(name in pool for pool in pools)]
