@@ -32,6 +32,9 @@ Positive = Annotated[int, Field(ge=1)]
 Proportion = Annotated[float, Field(ge=0, le=1)]
 Nonnegative = Annotated[float, Field(ge=0)]
 
+COMPARED = ("autoregressive", "beam", "power", "entropy_tree", "mcts", "thought_tree")
+"""Controllers that have a reference to be compared with."""
+
 
 class Strict(BaseModel):
     """Unknown keys and wrong types are errors; nothing changes after loading."""
@@ -265,6 +268,35 @@ class Boptr(Strict):
     """In how many of the draws every path is also chosen again: for intervals of its own, and to correct errors."""
 
 
+class Equivalence(Strict):
+    """Comparison of our policies with references that are not ours (docs/equivalence.md), on the Base checkpoint of the
+    first pair and the first benchmark. The thresholds were set before the first comparison was run.
+    """
+
+    policies: Annotated[list[Name], Field(min_length=1)]
+    """What is compared: autoregressive policies, token beams, power sampling, entropy trees, MCTS, thought trees."""
+    questions: Annotated[int, Field(ge=0)] = 50
+    """The first so many questions; 0 leaves the comparison out."""
+    draws: Annotated[int, Field(ge=100)] = 4000
+    """Texts of a language model small enough to enumerate, in the tests of distributions."""
+    chains: Annotated[int, Field(ge=100)] = 1200
+    """The same for power sampling, whose texts cost more: total variation from its target by chance alone is 0.011."""
+    identical: Proportion = 1.0
+    """Least share of equal tokens or texts where both sides see the same numbers."""
+    output_match: Proportion = 0.75
+    """Least share of equal texts of a local policy and of a beam where two programs compute the logits."""
+    answer_agreement: Proportion = 0.90
+    """Least share of equal answers of a local policy."""
+    accuracy_difference: Proportion = 0.10
+    """Largest absolute difference of accuracies of a search."""
+    score_difference: Nonnegative = 0.001
+    """Largest absolute difference of scores of equal beams."""
+    total_variation: Proportion = 0.02
+    """Largest total variation of power sampling from its target."""
+    p_value: Proportion = 0.001
+    """Least p of a chi-square test."""
+
+
 class Config(Strict):
     """The whole configuration: the files under ``config/`` merged, later ones over earlier ones."""
 
@@ -295,6 +327,8 @@ class Config(Strict):
     landscape: Landscape = Landscape()
     recovery: Recovery = Recovery()
     boptr: Boptr = Boptr()
+    equivalence: Equivalence | None = None
+    """Null: no comparison."""
 
 
 def _hint(given: str, known: list[str]) -> str:
@@ -429,6 +463,26 @@ def _policy_errors(config: Config) -> list[str]:
     return errors
 
 
+def _equivalence_errors(config: Config) -> list[str]:
+    if config.equivalence is None:
+        return []
+    errors = []
+    for name in config.equivalence.policies:
+        spec = config.policies.get(name)
+        try:
+            policy = policies.from_spec(name, spec.model_dump() if spec else None)
+        except InputError as error:
+            if name not in config.policies:  # otherwise it is reported as a policy
+                errors.append(f"equivalence.policies: {error.message}")
+            continue
+        if policy.controller.name not in COMPARED or policy.evaluator.name not in ("mean_logprob", "sequence_logprob"):
+            errors.append(
+                f"equivalence.policies: {name!r} has no reference; controllers with one: {', '.join(COMPARED)}, under"
+                " evaluators that read likelihoods"
+            )
+    return errors
+
+
 def _budget_errors(config: Config) -> list[str]:
     if sorted(set(config.budgets)) != config.budgets or not config.budgets:
         return [f"budgets: {config.budgets} must increase"]
@@ -462,7 +516,14 @@ def validate(raw: Mapping[str, Any]) -> Config:
         config = Config.model_validate(dict(raw))
     except ValidationError as error:
         raise _refusal(_typed_errors(error)) from None
-    checks = (_reference_errors, _pair_errors, _boptr_errors, _policy_errors, _budget_errors)
+    checks = (
+        _reference_errors,
+        _pair_errors,
+        _boptr_errors,
+        _policy_errors,
+        _equivalence_errors,
+        _budget_errors,
+    )
     errors = [line for check in checks for line in check(config)]
     if errors:
         raise _refusal(errors)
