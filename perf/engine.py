@@ -18,6 +18,7 @@ from __future__ import annotations
 import argparse
 import json
 import multiprocessing
+import random
 import statistics
 import time
 from collections.abc import Callable, Iterator
@@ -30,7 +31,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from searchlens.engines.base import Request, Sampling, complete
 from searchlens.engines.transformers import TransformersEngine
-from searchlens.seeds import child, generator, sample_seed
+from searchlens.seeds import child, sample_seed
 
 ZOO = Path(__file__).parents[1] / "resources" / "zoo"
 POLICIES = {
@@ -80,18 +81,14 @@ def restarted(engine: TransformersEngine, cell: Cell, policy: str, restarts: int
     chains = [(q, n) for q in range(len(cell.prompts)) for n in range(cell.samples)]
     texts: list[tuple[int, ...]] = [()] * len(chains)
     left = [restarts] * len(chains)
+    seeds = [sample_seed(policy, str(q), n) for q, n in chains]
+    cuts = random.Random(0)
 
     def ask(chain: int, prefix: tuple[int, ...]) -> None:
-        q, n = chains[chain]
-        seed = child(sample_seed(policy, str(q), n), left[chain])
-        stop_ids = (cell.eos,) if cell.stop else ()
         texts[chain] = prefix
-        engine.add(
-            chain,
-            Request(
-                cell.prompts[q], POLICIES[policy], seed, cell.tokens - len(prefix), stop_ids, prefix, priority=chain
-            ),
-        )
+        seed, stop_ids = child(seeds[chain], left[chain]), (cell.eos,) if cell.stop else ()
+        prompt, most = cell.prompts[chains[chain][0]], cell.tokens - len(prefix)
+        engine.add(chain, Request(prompt, POLICIES[policy], seed, most, stop_ids, prefix))
 
     for chain in range(len(chains)):
         ask(chain, ())
@@ -102,9 +99,8 @@ def restarted(engine: TransformersEngine, cell: Cell, policy: str, restarts: int
             text = (*texts[chain], *done.tokens.tolist())
             running -= not left[chain]
             if left[chain]:
-                cut = int(generator("cut", chain, left[chain]).integers(len(text)))
                 left[chain] -= 1
-                ask(chain, text[:cut])
+                ask(chain, text[: cuts.randrange(len(text))])
     return generated
 
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 import pytest
 
-import sampling_oracle as oracle
+from searchlens.equivalence import filters as oracle
 
 torch = pytest.importorskip("torch")
 
@@ -62,7 +62,8 @@ def draw(logits: np.ndarray, samplings: Sequence[Sampling], uniforms: np.ndarray
     plan = _sampling.plan(
         _sampling.parameters(samplings),
         [PROMPT] * rows,
-        [np.array(GENERATED, np.int32)] * rows,
+        np.tile(np.array([*GENERATED, 50, 60], np.int32), (rows, 1)),
+        np.full(rows, len(GENERATED)),
         width,
         torch.device("cpu"),
     )
@@ -160,8 +161,8 @@ def drawn_with(logits: np.ndarray, measures: np.ndarray, top: np.ndarray) -> _sa
     padded = torch.full((rows, width), -torch.inf)
     padded[:, :VOCAB] = torch.from_numpy(logits)
     table = _sampling.parameters([Sampling(0.7, top_p=0.9)] * rows)
-    nothing = [np.zeros(0, np.int32)] * rows
-    plan = _sampling.plan(table, [PROMPT] * rows, nothing, width, torch.device("cpu"), measures, top)
+    nothing = np.zeros((rows, 0), np.int32), np.zeros(rows, np.int64)
+    plan = _sampling.plan(table, [PROMPT] * rows, *nothing, width, torch.device("cpu"), measures, top)
     return _sampling.draw(padded, plan, torch.full((rows,), 0.5, dtype=torch.float64))
 
 

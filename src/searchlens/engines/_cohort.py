@@ -155,7 +155,10 @@ class Prompts:
         self._aligned = self._places == 1 and np.array_equal(of_row, np.arange(len(shown)))
         self._row_index = self._tensor(to_prompts.ravel())
         self._place_index = self._tensor(to_rows.ravel())
-        self._bias = _bias(np.arange(self.longest) >= self._lengths[shown, None], kv_heads, self._stored)
+        self._bias = None
+        if (self._lengths[shown] < self.longest).any():
+            lengths = self._tensor(self._lengths[shown])
+            self._bias = _bias(lengths, self.longest, kv_heads, self._stored.dtype, before=False)
 
     def _to_prompts(self, rows: Tensor) -> Tensor:
         """Bring (rows * kv_heads, repeat, n) together by prompt: (prompts * kv_heads, places * repeat, n)."""
@@ -367,8 +370,10 @@ class Cohort:
         return self._own.permute(2, 4, 0, 1, 3, 5)
 
     def _index(self) -> None:
-        hidden = np.arange(self._own.shape[4]) < self._start[:, None]
-        self._bias = _bias(hidden, self._shape.kv_heads, self._own)
+        self._bias = None
+        if self._start.any():
+            start = self._tensor(self._start)
+            self._bias = _bias(start, self._own.shape[4], self._shape.kv_heads, self._own.dtype, before=True)
 
     def _tensor(self, values: npt.NDArray[Any]) -> Tensor:
         return torch.from_numpy(values).to(self._own.device)
@@ -480,12 +485,12 @@ def ragged(lengths: npt.NDArray[np.int64]) -> tuple[npt.NDArray[np.int64], npt.N
     return sequence, np.arange(len(sequence)) - (lengths.cumsum() - lengths)[sequence]
 
 
-def _bias(hidden: npt.NDArray[np.bool_], kv_heads: int, like: Tensor) -> Tensor | None:
-    """Return minus infinity where a score must not count, one batch entry per key-value head; None if nowhere."""
-    if not hidden.any():
-        return None
-    bias = torch.zeros(hidden.shape, dtype=like.dtype).masked_fill_(torch.from_numpy(hidden), -torch.inf)
-    return bias.repeat_interleave(kv_heads, 0)[:, None].to(like.device)
+def _bias(first: Tensor, width: int, kv_heads: int, dtype: torch.dtype, *, before: bool) -> Tensor:
+    """Return minus infinity before, or from, the first place on, shape (rows * kv_heads, 1, width)."""
+    place = torch.arange(width, device=first.device)
+    hidden = (place < first[:, None]) if before else (place >= first[:, None])
+    bias = torch.zeros(hidden.shape, dtype=dtype, device=first.device).masked_fill_(hidden, -torch.inf)
+    return bias.repeat_interleave(kv_heads, 0)[:, None]
 
 
 def _occurrence(values: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:

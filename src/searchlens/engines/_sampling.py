@@ -137,8 +137,9 @@ def parameters(sampling: Sequence[Sampling]) -> npt.NDArray[np.float64]:
 
 def plan(
     table: npt.NDArray[np.float64],
-    prompts: Sequence[tuple[int, ...]],
-    generated: Sequence[npt.NDArray[np.int32]],
+    prompts: Sequence[tuple[int, ...]] | npt.NDArray[np.object_],
+    generated: npt.NDArray[np.int32],
+    counts: npt.NDArray[np.int64],
     width: int,
     device: torch.device,
     measures: npt.NDArray[np.bool_] | None = None,
@@ -150,8 +151,10 @@ def plan(
     ----------
     table : float64 array, shape (rows, 8)
         From :func:`parameters`.
-    prompts, generated : sequences of token ids
-        One per row; read only for rows with a penalty.
+    prompts : sequence of token ids, one per row
+    generated : int32 array, shape (rows, longest)
+    counts : int64 array, shape (rows,)
+        How many of the generated ones there are.
     width : int
         Of the logits.
     device : torch.device
@@ -175,7 +178,7 @@ def plan(
         greedy=torch.from_numpy(greedy).to(device) if greedy.any() else None,
         all_greedy=bool(greedy.all()),
         filters=tuple(one for one in filters if one is not None),
-        penalties=_penalties(table[:, 5:], prompts, generated, width, device),
+        penalties=_penalties(table[:, 5:], prompts, generated, counts, width, device),
         measured=_rows(measures, device),
         topped=_rows(top, device),
         most=0 if top is None else int(top.max(initial=0)),
@@ -309,8 +312,9 @@ def _filter(
 
 def _penalties(
     table: npt.NDArray[np.float64],
-    prompts: Sequence[tuple[int, ...]],
-    generated: Sequence[npt.NDArray[np.int32]],
+    prompts: Sequence[tuple[int, ...]] | npt.NDArray[np.object_],
+    generated: npt.NDArray[np.int32],
+    counts: npt.NDArray[np.int64],
     width: int,
     device: torch.device,
 ) -> Penalties | None:
@@ -325,7 +329,7 @@ def _penalties(
         frequency,
         presence,
         prompt=_count([np.asarray(prompts[int(row)]) for row in rows], width, device) > 0,
-        counts=_count([generated[int(row)] for row in rows], width, device),
+        counts=_count([generated[row, : counts[row]] for row in rows], width, device),
     )
 
 

@@ -146,6 +146,7 @@ class Store:
 
 def _common(generated: Tokens, prefix: Tokens) -> int:
     """Count the first tokens that both share, the last of each aside: of one nothing is kept, the other is fed anew."""
-    generated, prefix = generated[:-1], prefix[:-1]
-    pairs = enumerate(zip(generated, prefix, strict=False))
-    return next((i for i, (one, other) in pairs if one != other), min(len(generated), len(prefix)))
+    most = min(len(generated), len(prefix)) - 1
+    if generated[:most] == prefix[:most]:
+        return most
+    return next(i for i, (one, other) in enumerate(zip(generated, prefix, strict=False)) if one != other)

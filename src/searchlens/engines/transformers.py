@@ -241,7 +241,7 @@ class TransformersEngine:
     dtype : {"float32", "bfloat16"}
         Of weights, keys and values; sampling is in float32 either way.
     max_rows : int, optional
-        Most samples decoded together. By default 256 on a CPU, and on CUDA up to 4,096, fewer if their keys and values
+        Most samples decoded together. By default 512 on a CPU, and on CUDA up to 4,096, fewer if their keys and values
         would not fit.
     max_model_len : int, optional
         Most tokens of prompt and completion together; by default, and at most, what the model was made for.
@@ -428,42 +428,46 @@ class TransformersEngine:
         return bool(self._queue) and room * _REFILL >= self.max_rows and len(self._queue) * _WAVE >= running
 
     def _admit(self) -> list[tuple[int, Completion]]:
-        """Fill free rows from the queue, and draw the first token of those that begin behind the prompt."""
+        """Fill free rows from the queue; return what finished with its first token."""
         taken = sorted(self._queue.take(self.max_rows - len(self._rows)), key=lambda one: -len(one[1].prefix))
-        rows = _Rows.of(taken)
-        rows.reused += self._provide([request.prompt for _, request in taken])
-        places = self._prompts.places([request.prompt for _, request in taken])
+        rows, requests = _Rows.of(taken), [request for _, request in taken]
+        prompts = [request.prompt for request in requests]
+        rows.reused += self._provide(prompts)
+        places = self._prompts.places(prompts)
         lengths = np.maximum(rows.prefix_lengths - 1, 0)  # the prefix's last token is the first to be decoded
         for begin, end in _runs(lengths, self._masked):
             part = slice(begin, end)
             cohort = Cohort(self._model.shape, lengths[part], self._model.device, self._model.dtype)
-            rows.reused[part] += self._recall(cohort, [request for _, request in taken[part]], places[part])
+            rows.reused[part] += self._recall(cohort, requests[part], places[part])
             self._cohorts.append(cohort)
         continued = int((rows.prefix_lengths > 0).sum())
-        first = torch.tensor([request.prefix[-1] for _, request in taken[:continued]], dtype=torch.int64)
-        self._rows = self._rows.join(rows.take(np.arange(continued)))
-        self._last = torch.cat((self._last, first.to(self._last.device)))
-        finished: list[tuple[int, Completion]] = []
-        if continued < len(rows):
-            new = rows.take(np.arange(continued, len(rows)))
-            finished, tokens = self._emit(
-                new,
-                self._plan_for(new),
-                self._prompts.hidden(places[continued:]),
-                torch.from_numpy(self._uniforms(new)).to(self._model.device),
-            )
-            self._rows = self._rows.join(new)
-            self._last = torch.cat((self._last, tokens))
+        last = torch.tensor([request.prefix[-1] for request in requests[:continued]], dtype=torch.int64)
+        self._join(rows.take(np.arange(continued)), last.to(self._last.device))
+        finished = self._begin(rows.take(np.arange(continued, len(rows))), places[continued:])
         self._prompts.append(places)
-        self._plan = None
         self._merge()
         return finished
 
+    def _begin(self, rows: _Rows, places: npt.NDArray[np.int64]) -> list[tuple[int, Completion]]:
+        """Draw the first token of rows that begin behind their prompt."""
+        if not len(rows):
+            return []
+        uniforms = torch.from_numpy(self._uniforms(rows)).to(self._model.device)
+        finished, tokens = self._emit(rows, self._plan_for(rows), self._prompts.hidden(places), uniforms)
+        self._join(rows, tokens)
+        return finished
+
+    def _join(self, rows: _Rows, last: Tensor) -> None:
+        """Add rows to the batch, with the token that each is to be decoded from."""
+        self._rows = self._rows.join(rows)
+        self._last = torch.cat((self._last, last))
+        self._plan = None
+
     def _provide(self, prompts: list[tuple[int, ...]]) -> npt.NDArray[np.int64]:
         """Have the prompts of new rows in the batch; return how many tokens each row did not have to compute."""
-        distinct = list(dict.fromkeys(prompts))
-        stored = {prompt: self._store.prompt(prompt) for prompt in distinct}
-        lacking = [prompt for prompt in distinct if prompt not in self._prompts]
+        first = {prompt: row for row, prompt in reversed(list(enumerate(prompts)))}
+        stored = {prompt: self._store.prompt(prompt) for prompt in first}
+        lacking = [prompt for prompt in dict.fromkeys(prompts) if prompt not in self._prompts]
         known = [prompt for prompt in lacking if stored[prompt] is not None]
         if known:
             found = self._store.read(np.concatenate([stored[prompt] for prompt in known]))
@@ -473,8 +477,9 @@ class TransformersEngine:
             keys_values, hidden = prefill(self._model, part)
             self._prompts.add(part, keys_values, hidden)
             self._store.add_prompts(part, keys_values, hidden)
-        first = {prompt: prompts.index(prompt) for prompt in new}
-        return np.array([0 if first.get(p) == i else len(p) for i, p in enumerate(prompts)])
+        reused = np.array([len(prompt) for prompt in prompts])
+        reused[np.array([first[prompt] for prompt in new], np.int64)] = 0
+        return reused
 
     def _recall(self, cohort: Cohort, requests: list[Request], places: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
         """Fill in keys and values of prefixes but for their last tokens; return how many the store had."""
@@ -537,10 +542,9 @@ class TransformersEngine:
         return [(int(rows.ids[row]), rows.completion(row)) for row in ended], drawn.tokens
 
     def _plan_for(self, rows: _Rows) -> _sampling.Plan:
-        generated = [tokens[:count] for tokens, count in zip(rows.tokens, rows.counts, strict=True)]
-        width = _sampling.padded_vocab(self.vocab_size)
+        width, device = _sampling.padded_vocab(self.vocab_size), self._model.device
         return _sampling.plan(
-            rows.parameters, list(rows.prompts), generated, width, self._model.device, rows.measures, rows.top
+            rows.parameters, rows.prompts, rows.tokens, rows.counts, width, device, rows.measures, rows.top
         )
 
     def _uniforms(self, rows: _Rows) -> npt.NDArray[np.float64]:
