@@ -14,6 +14,7 @@ import pytest
 
 from searchlens import policies
 from searchlens.engines.base import Completion, Engine, Request, Sampling, complete
+from searchlens.equivalence.explicit import EOS, Model, ToyEngine, enumerate_texts
 from searchlens.errors import InputError
 from searchlens.policies import Policy
 from searchlens.search import beam, step_beam
@@ -21,7 +22,6 @@ from searchlens.search.driver import Result, run
 from searchlens.search.evaluators import Verifier, evaluator
 from searchlens.search.task import Candidate, Evaluator, Task
 from searchlens.seeds import child
-from toy_engine import EOS, Model, ToyEngine, enumerate_texts
 
 torch = pytest.importorskip("torch")
 tokenizers = pytest.importorskip("tokenizers")

@@ -9,15 +9,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from sampling_oracle import distribution, inverse_cdf
 from searchlens.engines.base import Request, Sampling
+from searchlens.equivalence import reference
+from searchlens.equivalence.explicit import EOS, Model, ToyEngine, plain_draw
 from searchlens.errors import InputError
 from searchlens.policies import Policy, from_spec
 from searchlens.search import entropy_tree
 from searchlens.search.driver import Failure, Result, run
 from searchlens.search.task import Candidate, Controller, Evaluator, Scoring, Task, Trace
-from searchlens.seeds import uniform
-from toy_engine import EOS, Model, ToyEngine
 
 
 def refuse(_: object) -> Any:
@@ -96,57 +95,10 @@ def entropy(model: Model, context: Sequence[int]) -> float:
     return float(-(np.exp(log_p) * log_p).sum())
 
 
-# The plain one: one tree after the other, one text after the other, straight from the published description.
-
-
-def draw(model: Model, task: Task, local: Sampling, path: tuple[int, ...], text: tuple[int, ...]) -> tuple[int, ...]:
-    """Continue a text to its end, token by token."""
-    seed, place = np.array([task.seed_of("tree", *path)], np.uint64), 0
-    while len(text) < task.max_tokens and not (text and text[-1] in task.stop_ids):
-        q = distribution(model.next((*task.prompt, *text)).astype(np.float64), local, task.prompt, text)
-        text = (*text, inverse_cdf(q, float(uniform(seed, np.array([place]))[0])))
-        place += 1
-    return text
-
-
-def plain_tree(model: Model, task: Task, policy: Policy, root: int) -> list[list[tuple[int, ...]]]:
-    """EPTree from one root: its text, then the new leaves of each round."""
-    p: dict[str, Any] = policy.parameters
-    chains = [((root,), 0, draw(model, task, policy.local, (root,), ()))]
-    leaves, forks = [[chains[0][2]]], list[tuple[int, ...]]()
-    for _ in range(p["rounds"]):
-        places = [
-            (entropy(model, (*task.prompt, *text[:t])), path, text, t)
-            for path, born, text in chains
-            for t in range(born + 1, len(text))
-        ]
-        new, expanded = [], 0
-        for h, path, text, t in sorted(places, key=lambda place: -place[0]):
-            if expanded == p["positions"] or (p["select"] == "threshold" and h < p["threshold"]):
-                break
-            context = text[:t]
-            if any(
-                abs(len(fork) - t) < p["gap"] and fork[: min(t, len(fork))] == context[: min(t, len(fork))]
-                for fork in forks
-            ):
-                continue
-            forks.append(context)
-            expanded += 1
-            likely = np.argsort(-model.logprobs[(*task.prompt, *context)[-2], (*task.prompt, *context)[-1]])
-            others = [int(token) for token in likely if token != text[t]]
-            for child in range(p["children_per_position"]):
-                first = (others[child],) if p["children"] == "distinct" else ()
-                here = (*path, t, child)
-                new.append((here, t, draw(model, task, policy.local, here, (*context, *first))))
-        chains += new
-        leaves.append([text for _, _, text in new])
-    return leaves
-
-
 def plain(model: Model, task: Task, policy: Policy) -> list[tuple[int, ...]]:
-    """All leaves in order of creation."""
-    trees = [plain_tree(model, task, policy, root) for root in range(int(policy.parameters["roots"]))]
-    return [text for leaves in zip(*trees, strict=True) for tree in leaves for text in tree]
+    """All leaves in order of creation, by the plain sequential search."""
+    found = reference.one_by_one(reference.entropy_tree(task, policy), plain_draw(model, task.prompt, policy.local))
+    return [reference.ids(text) for text in found]
 
 
 SETTINGS: list[dict[str, Any]] = [

@@ -16,11 +16,11 @@ import pytest
 
 from searchlens import components, policies
 from searchlens.engines.base import Completion, FinishReason, Request, Sampling
+from searchlens.equivalence.explicit import EOS, Model, ToyEngine
 from searchlens.policies import Part
 from searchlens.search.driver import Failure, run
 from searchlens.search.evaluators import HttpScorer, Verifier, evaluator
 from searchlens.search.task import EMPTY, Ask, Call, Controller, Evaluator, Scoring, Task, Trace
-from toy_engine import EOS, Model, ToyEngine
 
 LOCAL = Sampling(0.7, top_p=0.9)
 KEY = ("level", 3)
@@ -181,7 +181,7 @@ def test_answer_agreement_of_finished_paths_is_their_share_of_the_vote() -> None
 
 def test_rollouts_of_a_model_have_the_utility_that_enumeration_gives() -> None:
     """The mean of many rollouts is the expectation over the texts that the local policy can draw."""
-    from toy_engine import PLAIN, enumerate_texts
+    from searchlens.equivalence.explicit import PLAIN, enumerate_texts
 
     model = Model.random(5, vocab_size=4)
     path = trace([3], [float(model.logprobs[3, 2, 3])])

@@ -10,8 +10,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from sampling_oracle import distribution, inverse_cdf
 from searchlens.engines.base import Completion, Request, Sampling
+from searchlens.equivalence import reference
+from searchlens.equivalence.explicit import EOS, Model, ToyEngine, plain_draw
+from searchlens.equivalence.filters import distribution, inverse_cdf
 from searchlens.policies import Policy, from_spec
 from searchlens.search.driver import Failure, Result, run
 from searchlens.search.evaluators import AnswerAgreement
@@ -19,7 +21,6 @@ from searchlens.search.mcts import Node, Rule, back_up, descend, scaled, search
 from searchlens.search.task import Candidate, Controller, Evaluator, Scoring, Task, Trace
 from searchlens.search.thoughts import Path
 from searchlens.seeds import generator, uniform
-from toy_engine import EOS, Model, ToyEngine
 
 STEP = 3
 
@@ -93,109 +94,6 @@ def texts(candidates: Sequence[Candidate]) -> list[tuple[int, ...]]:
     return [tuple(one.tokens.tolist()) for one in candidates]
 
 
-# The plain one: a state is its text; statistics are looked up in the list of all simulations.
-
-
-@dataclass
-class PlainSearch:
-    model: Model
-    task: Task
-    policy: Policy
-    drawn: dict[tuple[int, ...], dict[tuple[int, ...], tuple[float, tuple[int, ...]]]] = field(default_factory=dict)
-    """Expanded state: its next states, each with prior and place."""
-    places: dict[tuple[int, ...], tuple[int, ...]] = field(default_factory=lambda: {(): ()})
-    simulations: list[tuple[list[tuple[int, ...]], tuple[int, ...]]] = field(default_factory=list)
-    """States passed, and the text at the end."""
-    under_way: list[list[tuple[int, ...]]] = field(default_factory=list)
-
-    def draw(self, key: tuple[str | int, ...], text: tuple[int, ...], stops: set[int], most: int) -> tuple[int, ...]:
-        seed, new = np.array([self.task.seed_of(*key)], np.uint64), tuple[int, ...]()
-        while len(new) < most and not (new and new[-1] in stops):
-            context = (*self.task.prompt, *text, *new)
-            q = distribution(
-                self.model.next(context).astype(np.float64), self.policy.local, self.task.prompt, (*text, *new)
-            )
-            new = (*new, inverse_cdf(q, float(uniform(seed, np.array([len(new)]))[0])))
-        return new
-
-    def complete(self, text: tuple[int, ...]) -> bool:
-        return len(text) == self.task.max_tokens or (bool(text) and text[-1] in self.task.stop_ids)
-
-    def exhausted(self, state: tuple[int, ...]) -> bool:
-        """Nothing is left to find: seen if complete, under way if a leaf, all below exhausted otherwise."""
-        if self.complete(state):
-            return self.visits(state) > 0
-        if state not in self.drawn:
-            return any(states[-1] == state for states in self.under_way)
-        return all(self.exhausted(child) for child in self.drawn[state])
-
-    def visits(self, state: tuple[int, ...]) -> int:
-        return sum(state in states for states in [*(s for s, _ in self.simulations), *self.under_way])
-
-    def q(self, state: tuple[int, ...]) -> float:
-        rewards = [taste(text) for _, text in self.simulations]
-        here = [taste(text) for states, text in self.simulations if state in states]
-        low, high = min(rewards, default=0), max(rewards, default=0)
-        unit = [(r - low) / (high - low) if high > low else 0.5 for r in here]
-        return sum(unit) / self.visits(state) if unit else 0.0
-
-    def choose(self, state: tuple[int, ...]) -> tuple[int, ...]:
-        c, n_parent = float(self.policy.parameters["exploration"]), self.visits(state)
-        best, best_rank = None, (-math.inf, -math.inf)
-        for child, (prior, _) in self.drawn[state].items():
-            if self.exhausted(child):
-                continue
-            n = self.visits(child)
-            if self.policy.parameters["select"] == "puct":
-                worth = self.q(child) + c * prior * math.sqrt(n_parent) / (1 + n)
-            else:
-                worth = self.q(child) + c * math.sqrt(math.log(n_parent) / n) if n else math.inf
-            if best is None or (worth, prior) > best_rank:
-                best, best_rank = child, (worth, prior)
-        assert best is not None
-        return best
-
-    def expand(self, state: tuple[int, ...]) -> None:
-        p: dict[str, Any] = self.policy.parameters
-        thoughts: dict[tuple[int, ...], tuple[float, tuple[int, ...]]] = {}
-        for child in range(p["children"]):
-            place = (*self.places[state], child)
-            most = min(p["max_tokens"], self.task.max_tokens - len(state))
-            new = self.draw(("thought", *place), state, {*self.task.stop_ids, *self.task.step_ids}, most)
-            context = (EOS, *self.task.prompt, *state, *new)
-            log_p = [self.model.logprobs[context[i - 2], context[i - 1], context[i]] for i in range(-len(new), 0)]
-            thoughts.setdefault((*state, *new), (math.exp(sum(log_p) / len(log_p)), place))
-        whole = sum(weight for weight, _ in thoughts.values())
-        self.drawn[state] = {text: (weight / whole, place) for text, (weight, place) in thoughts.items()}
-        self.places.update({text: place for text, (_, place) in thoughts.items()})
-
-    def texts(self) -> list[tuple[int, ...]]:
-        """In the order of iterations."""
-        p: dict[str, Any] = self.policy.parameters
-        while len(self.simulations) < p["iterations"] and not self.exhausted(()):
-            for _ in range(min(p["parallel"], p["iterations"] - len(self.simulations))):
-                if self.exhausted(()):
-                    break
-                states: list[tuple[int, ...]] = [()]
-                while states[-1] in self.drawn:
-                    states.append(self.choose(states[-1]))
-                self.under_way.append(states)
-            for states in self.under_way:
-                if not self.complete(states[-1]):
-                    self.expand(states[-1])
-            for states in self.under_way:
-                if states[-1] in self.drawn:
-                    states.append(max(self.drawn[states[-1]], key=lambda s: self.drawn[states[-1]][s][0]))
-            for states in self.under_way:
-                state = states[-1]
-                left = self.task.max_tokens - len(state)
-                key = ("end", *self.places[state], 0)
-                end = () if self.complete(state) else self.draw(key, state, set(self.task.stop_ids), left)
-                self.simulations.append((states, (*state, *end)))
-            self.under_way = []
-        return [text for _, text in self.simulations]
-
-
 SETTINGS: list[dict[str, Any]] = [
     {"iterations": 12, "max_tokens": 4},
     {"iterations": 12, "max_tokens": 4, "select": "uct"},
@@ -213,13 +111,14 @@ def test_tokens_and_order_are_those_of_a_plain_sequential_search(setting: dict[s
     policy, deepest = make_policy(**setting), 0
     for seed in range(6):
         model, task, scorer = Model.random(seed, 5, 1.5, eos=-1.0), make_task(seed), Scorer(taste)
-        by_hand = PlainSearch(model, task, policy)
-        wanted = by_hand.texts()
+        plain = reference.MonteCarlo(task, policy, lambda text: taste(reference.ids(text)))
+        draw = plain_draw(model, task.prompt, policy.local)
+        wanted = [reference.ids(text) for text in reference.one_by_one(plain.search(), draw)]
         got = found(task, policy, ToyEngine(model), scorer)
         assert scorer.seen == wanted
         assert texts(got)[: len(wanted)] == sorted(wanted, key=lambda text: -taste(text))
         assert got[0].details == {"found": len(wanted)}
-        deepest = max(deepest, *(len(states) for states, _ in by_hand.simulations))
+        deepest = max(deepest, *(len(states) for states, _ in plain.simulations))
     assert deepest > 2
 
 

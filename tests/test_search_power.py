@@ -12,16 +12,16 @@ import numpy as np
 import pytest
 from scipy.stats import chisquare
 
-from sampling_oracle import distribution, inverse_cdf
 from searchlens.engines.base import Sampling
+from searchlens.equivalence import reference
+from searchlens.equivalence.explicit import EOS, Model, ToyEngine, enumerate_texts, plain_draw
+from searchlens.equivalence.filters import distribution
 from searchlens.errors import InputError
 from searchlens.policies import Part, Policy, from_spec
 from searchlens.search import start
 from searchlens.search.driver import Failure, Result, run
 from searchlens.search.power import log_weights, search
 from searchlens.search.task import Candidate, Scoring, Task, Trace
-from searchlens.seeds import child, generator, uniform
-from toy_engine import EOS, Model, ToyEngine, enumerate_texts
 
 Text = tuple[int, ...]
 Law = dict[Text, float]
@@ -114,38 +114,6 @@ def acceptance(old: Weights, new: Weights, cut: int, mode: str) -> float:
     return min(1.0, math.exp(sum(new[cut:]) - sum(old[cut:])) * len(old) / len(new))
 
 
-def one_by_one(model: Model, policy: Policy, seed: int, limit: int) -> tuple[Text, int]:
-    """The end of one chain and its acceptances, token by token: Algorithm 1 of the paper, with the oracle for q."""
-
-    def draw(start: Text, most: int, *key: str | int) -> Text:
-        text = start
-        while len(text) < most and (text == start or text[-1] != EOS):
-            q = distribution(model.next((*PROMPT, *text)).astype(np.float64), policy.local, PROMPT, text)
-            u = uniform(np.array([child(seed, *key)], np.uint64), np.array([len(text) - len(start)]))
-            text = (*text, inverse_cdf(q, float(u[0])))
-        return text
-
-    blocks, steps = int(policy.parameters["blocks"]), int(policy.parameters["steps"])
-    mode = str(policy.parameters["mode"])
-    text: Text = ()
-    accepted = 0
-    size = math.ceil(limit / blocks)
-    for block in range(math.ceil(limit / size)):
-        most = min((block + 1) * size, limit)
-        if EOS in text and (mode == "reference" or most < limit):
-            continue
-        if EOS not in text:
-            text = draw(text, min(len(text) + size, limit), "extend", block)
-        chance = generator(seed, "power", block)
-        for step in range(steps):
-            place, level = chance.random(2)
-            cut = math.floor(place * len(text))
-            new = draw(text[:cut], most if mode == "exact" else len(text), "propose", block, step)
-            if level < acceptance(weights(model, policy, text), weights(model, policy, new), cut, mode):
-                text, accepted = new, accepted + 1
-    return text, accepted
-
-
 def exact_law(model: Model, policy: Policy) -> Law:
     """Law of the text that a chain of two blocks ends with, by summing over all that can happen."""
     steps, mode = int(policy.parameters["steps"]), str(policy.parameters["mode"])
@@ -228,7 +196,10 @@ def test_same_tokens_as_one_chain_at_a_time(limit: int, blocks: int, steps: int,
     policy = power(sampler, mode, blocks=blocks, steps=steps)
     ends, _ = chains(SPREAD, policy, 20, limit)
     for seed, end in enumerate(ends):
-        assert (text_of(end), end.details["accepted"]) == one_by_one(SPREAD, policy, seed, limit)
+        task = Task(PROMPT, seed, limit, (EOS,), (), decode=str, answer=tuple)
+        plain = plain_draw(SPREAD, PROMPT, policy.local)
+        text, accepted = reference.one_by_one(reference.chain(task, policy), plain)
+        assert (text_of(end), end.details["accepted"]) == (reference.ids(text), accepted)
         assert end.finish == ("stop" if end.tokens[-1] == EOS else "length")
 
 

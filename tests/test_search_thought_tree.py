@@ -10,7 +10,9 @@ import numpy as np
 import pytest
 
 from searchlens import policies
-from searchlens.engines.base import Request, Sampling, complete
+from searchlens.engines.base import Request, Sampling
+from searchlens.equivalence import reference
+from searchlens.equivalence.explicit import EOS, Model, ToyEngine, plain_draw
 from searchlens.policies import Policy
 from searchlens.search import thought_tree
 from searchlens.search.driver import Failure, Result, run
@@ -18,7 +20,6 @@ from searchlens.search.evaluators import Verifier, evaluator
 from searchlens.search.task import Candidate, Evaluator, Task
 from searchlens.search.thoughts import Path, Thoughts
 from searchlens.seeds import child
-from toy_engine import EOS, Model, ToyEngine
 
 STEP = 1
 LOCAL = Sampling(1.0, top_p=0.95)
@@ -55,46 +56,6 @@ def texts(candidates: Sequence[Candidate]) -> list[tuple[int, ...]]:
     return [tuple(one.tokens.tolist()) for one in candidates]
 
 
-class Plain:
-    """The published algorithm, one request at a time, with values from the model's own table.
-
-    Yao et al. (2023), algorithm 2: S_t' = {[s, z] : s in S_{t-1}, z in G(s, k)}, V_t = V(S_t'), S_t = the b best.
-    """
-
-    def __init__(self, model: Model, task: Task) -> None:
-        self.model, self.task, self.engine = model, task, ToyEngine(model)
-
-    def draw(self, text: tuple[int, ...], stops: tuple[int, ...], limit: int, seed: int) -> tuple[int, ...]:
-        room = min(limit, self.task.max_tokens - len(text))
-        request = Request(self.task.prompt, LOCAL, seed, room, stops, prefix=text)
-        ((_, done),) = complete(self.engine, [request])
-        return (*text, *done.tokens.tolist())
-
-    def over(self, text: tuple[int, ...]) -> bool:
-        return bool(text) and (text[-1] == EOS or len(text) == self.task.max_tokens)
-
-    def value(self, text: tuple[int, ...]) -> float:
-        context = (*self.task.prompt, *text)
-        return float(np.mean([self.model.logprobs[context[i : i + 3]] for i in range(len(text))]))
-
-    def search(self, b: int, k: int, depth: int, limit: int) -> list[tuple[int, ...]]:
-        states: list[tuple[tuple[int, ...], tuple[int, ...]]] = [((), ())]  # text, and which child of which child
-        for _ in range(depth):
-            new = [one for one in states if self.over(one[0])]
-            for text, place in states:
-                for i in range(0 if self.over(text) else k):
-                    seed = child(self.task.seed, "thought", *place, i)
-                    thought = self.draw(text, (STEP, EOS), limit, seed)
-                    if thought not in [other for other, _ in new]:
-                        new.append((thought, (*place, i)))
-            states = sorted(new, key=lambda one: -self.value(one[0]))[:b]
-        ends = []
-        for text, place in states:
-            seed = child(self.task.seed, "end", *place, 0)
-            ends.append(text if self.over(text) else self.draw(text, (EOS,), self.task.max_tokens, seed))
-        return sorted(ends, key=lambda text: -self.value(text))
-
-
 @pytest.mark.parametrize(("b", "k", "depth"), [(4, 2, 3), (3, 4, 5), (1, 3, 2), (8, 3, 1)])
 def test_same_tokens_as_a_plain_sequential_implementation(b: int, k: int, depth: int) -> None:
     """Under the same draws, for many runs at once on one engine."""
@@ -104,13 +65,13 @@ def test_same_tokens_as_a_plain_sequential_implementation(b: int, k: int, depth:
     controllers = [(i, thought_tree.search(task, mine, evaluator(mine.evaluator))) for i, task in enumerate(tasks)]
     results = dict(run(controllers, ToyEngine(model, max_rows=17)))
     for i, task in enumerate(tasks):
-        plain = Plain(model, task)
-        expected = plain.search(b, k, depth, 4)
+        draw = plain_draw(model, task.prompt, mine.local)
+        expected = reference.one_by_one(reference.search(task, mine, reference.mean), draw)
         result = results[i]
         assert isinstance(result, Result)
-        assert texts(result.candidates) == [expected[j % len(expected)] for j in range(b)]
-        scores = [one.score for one in result.candidates]
-        assert scores == pytest.approx([plain.value(text) for text in texts(result.candidates)], abs=1e-6)
+        filled = [expected[j % len(expected)] for j in range(b)]
+        assert texts(result.candidates) == [reference.ids(text) for text in filled]
+        assert [one.score for one in result.candidates] == pytest.approx(list(map(reference.mean, filled)), abs=1e-6)
 
 
 def test_what_is_returned() -> None:

@@ -1,4 +1,4 @@
-"""The filter chain, one row at a time, as plainly as it can be written."""
+"""The local policies once more, one distribution at a time, as plainly as the engine's contract can be written."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ Vector = npt.NDArray[np.float64]
 
 
 def penalised(logits: Vector, sampling: Sampling, prompt: Sequence[int], generated: Sequence[int]) -> Vector:
+    """Logits after the penalties, shape (vocab,); prompt and generated tokens are ids."""
     result = logits.copy()
     for token in {*prompt, *generated}:
         factor = sampling.repetition_penalty
@@ -25,10 +26,23 @@ def penalised(logits: Vector, sampling: Sampling, prompt: Sequence[int], generat
 def distribution(
     logits: Vector, sampling: Sampling, prompt: Sequence[int] = (), generated: Sequence[int] = ()
 ) -> Vector:
-    """The distribution q that a token is drawn from."""
+    """The distribution q that a token is drawn from, in the order of filters of ``searchlens.engines.base``.
+
+    Parameters
+    ----------
+    logits : float64 array, shape (vocab,)
+    sampling : Sampling
+    prompt, generated : sequences of int
+        Token ids that penalties look at.
+
+    Returns
+    -------
+    float64 array, shape (vocab,)
+        Sums to 1. Equal logits at the edge of a filter are kept or dropped as NumPy sorts them.
+    """
     logits = penalised(logits, sampling, prompt, generated)
     if sampling.temperature == 0:
-        return np.eye(len(logits))[np.argmax(logits)]
+        return np.asarray(np.eye(len(logits))[np.argmax(logits)])
     q = _normalised(np.exp((logits - logits.max()) / sampling.temperature))
     q = _normalised(np.where(q >= sampling.min_p * q.max(), q, 0))
     if sampling.typical_p < 1:
@@ -44,6 +58,7 @@ def distribution(
 
 
 def inverse_cdf(q: Vector, uniform: float) -> int:
+    """The first token, in the order of ids, at which the cumulative probability exceeds ``uniform``, in [0, 1)."""
     return int(np.flatnonzero(np.cumsum(q) > uniform)[0])
 
 
@@ -60,4 +75,4 @@ def _until(q: Vector, order: npt.NDArray[np.intp], mass: float) -> npt.NDArray[n
 
 
 def _normalised(q: Vector) -> Vector:
-    return q / q.sum()
+    return np.asarray(q / q.sum())

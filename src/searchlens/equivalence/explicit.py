@@ -15,9 +15,10 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from sampling_oracle import distribution
 from searchlens.engines import _sampling
 from searchlens.engines.base import Completion, Request, Sampling
+from searchlens.equivalence.filters import distribution, inverse_cdf
+from searchlens.equivalence.reference import Asked, Draw, Text, Token, ids
 from searchlens.errors import InputError
 from searchlens.seeds import generator, uniform
 
@@ -41,6 +42,7 @@ class Model:
 
     @property
     def vocab_size(self) -> int:
+        """Number of tokens."""
         return len(self.logits)
 
     @cached_property
@@ -82,6 +84,24 @@ def enumerate_texts(
     return texts
 
 
+def plain_draw(model: Model, prompt: tuple[int, ...], sampling: Sampling) -> Draw:
+    """Continue texts token by token: the plain filter chain, and the uniform numbers of the engine's contract."""
+
+    def draw(asked: Asked) -> Text:
+        new: Text = ()
+        while len(new) < asked.most and not (new and new[-1].id in asked.stop_ids):
+            before = ids(asked.text + new)
+            q = distribution(model.next((*prompt, *before)).astype(np.float64), sampling, prompt, before)
+            token = inverse_cdf(q, float(uniform(np.array([asked.seed], np.uint64), np.array([len(new)]))[0]))
+            log_p = model.logprobs[(EOS, *prompt, *before)[-2:]]
+            likely = tuple((int(one), float(log_p[one])) for one in np.argsort(-log_p, kind="stable"))
+            entropy = float(-(np.exp(log_p) * log_p).sum())
+            new = (*new, Token(token, float(log_p[token]), float(np.log(q[token])), entropy, likely))
+        return new
+
+    return draw
+
+
 class ToyEngine:
     """Runs what is queued, up to `max_rows` requests at once, to the end; shorter ones are returned first.
 
@@ -107,11 +127,14 @@ class ToyEngine:
         self._logits = torch.full((*model.logits.shape[:2], width), -torch.inf)
         self._logits[..., : model.vocab_size] = torch.from_numpy(model.logits)
 
-    def clear(self) -> None: ...
+    def clear(self) -> None:
+        """Nothing is kept."""
 
-    def close(self) -> None: ...
+    def close(self) -> None:
+        """There is nothing to free."""
 
     def add(self, request_id: int, request: Request) -> None:
+        """Queue a request; InputError where it does not fit."""
         needed = len(request.prompt) + len(request.prefix) + request.max_tokens
         if not request.prompt or request.max_tokens < 1 or needed > self.max_model_len:
             raise InputError(f"request {request_id}: {needed} tokens, the limit is {self.max_model_len}")
@@ -119,6 +142,7 @@ class ToyEngine:
         self._queue.append((request_id, request))
 
     def step(self) -> list[tuple[int, Completion]]:
+        """Run the next ``max_rows`` requests to their ends."""
         batch, self._queue = self._queue[: self.max_rows], self._queue[self.max_rows :]
         if not batch:
             return []
@@ -133,13 +157,16 @@ class ToyEngine:
         contexts = np.array([(EOS, *request.prompt, *request.prefix)[-2:] for request in requests])
         seeds = np.array([request.seed for request in requests], np.uint64)
         ends = np.zeros((len(requests), self.vocab_size), bool)
+        prefixes = np.zeros((len(requests), max(len(request.prefix) for request in requests)), np.int32)
         for row, request in enumerate(requests):
             ends[row, list(request.stop_ids)] = True
+            prefixes[row, : len(request.prefix)] = request.prefix
         kinds = {one: kind for kind, one in enumerate(dict.fromkeys(request.sampling for request in requests))}
         plan = _sampling.plan(
             _sampling.parameters(list(kinds))[[kinds[request.sampling] for request in requests]],
             [request.prompt for request in requests],
-            [np.array(request.prefix, np.int32) for request in requests],
+            prefixes,
+            np.array([len(request.prefix) for request in requests]),
             self._logits.shape[-1],
             _CPU,
         )
