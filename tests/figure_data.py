@@ -6,6 +6,7 @@ budgets, and Base catches up at 16.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -15,6 +16,7 @@ from scipy.special import expit
 
 from searchlens import policies
 from searchlens.landscape import LandscapeOptions, operating_points
+from searchlens.policies import Policy
 from searchlens.recovery import RecoveryOptions, recover
 from searchlens.schemas import SCORES
 
@@ -26,6 +28,20 @@ PAPER24 = (
     *(f"{key}{value}_t{t}" for key, values in PARAMETERS.items() for value in values for t in ("0.7", "0.9")),
     DEFAULT,
 )
+SEARCHES: dict[str, Policy] = {
+    name: policies.from_spec(name, spec)
+    for name, spec in {
+        "power_t0.25": {"local": {"temperature": 0.25}, "controller": "power"},
+        "power_topp0.9_t0.7": {"local": {"temperature": 0.7, "top_p": 0.9}, "controller": "power"},
+        "entropy_tree_b4": {"controller": "entropy_tree"},
+        "mcts16_t1.0": {"controller": "mcts", "transition": "thought"},
+        "thought_tree_b8": {"controller": {"name": "thought_tree", "width": 8}},
+    }.items()
+}
+"""Searches as a study might configure them: their names spell no policy."""
+NO_SEARCHES: Mapping[str, Policy] = {}
+SPENT = {"power": 800, "entropy_tree": 80, "mcts": 300, "thought_tree": 120}
+"""Tokens that one run of a search generates."""
 
 
 @dataclass(frozen=True)
@@ -41,22 +57,43 @@ class Cell:
     path: pl.DataFrame
 
 
-def cell(questions: int = 200, names: tuple[str, ...] = PAPER24, seed: int = 7, ability: float = 0.2) -> Cell:
-    """Simulate one cell."""
+def cell(
+    questions: int = 200,
+    names: tuple[str, ...] = PAPER24,
+    seed: int = 7,
+    ability: float = 0.2,
+    searches: Mapping[str, Policy] = NO_SEARCHES,
+) -> Cell:
+    """Simulate one cell; searches are sampled from Base alone."""
     rng = np.random.default_rng(seed)
     base_skill = rng.normal(ability, 2.2, questions)
     rl_skill = np.where(rng.random(questions) < 0.08, base_skill - 3, base_skill * 1.5 + 1.5)
     options = LandscapeOptions(draws=200)
-    base_scores = pl.concat(_samples(rng, base_skill, name, 1.0) for name in names)
+    base_scores = pl.concat(
+        [
+            *(_samples(rng, base_skill, name, 1.0) for name in names),
+            *(_searched(rng, base_skill, name, policy) for name, policy in searches.items()),
+        ]
+    )
     base = operating_points(base_scores, budgets=BUDGETS, options=options)
     rl = operating_points(
         pl.concat(_samples(rng, rl_skill, name, 0.3) for name in names), budgets=BUDGETS, options=options
     )
     greedy = operating_points(_samples(rng, base_skill, "greedy", 1.0), budgets=BUDGETS, options=options)
-    components = {name: policies.parse(name).components for name in names}
+    known = {**{name: policies.parse(name) for name in names}, **searches}
+    components = {name: policy.components for name, policy in known.items()}
     found = recover(base, rl, components, RecoveryOptions(default_policy=DEFAULT, draws=200))
     found.pop("geometry")
     return Cell(pl.concat([base.points, greedy.points]), rl.points, **found)
+
+
+def _searched(rng: np.random.Generator, skill: npt.NDArray[np.float64], name: str, policy: Policy) -> pl.DataFrame:
+    """Candidates of searches: samples at a low temperature, in runs that spend more than they return."""
+    rows = _samples(rng, skill + 1, "temp_0.3", 1.0)
+    run = pl.col("sample") // policy.width
+    first = pl.col("sample") % policy.width == 0
+    spent = pl.when(first).then(SPENT[policy.controller.name]).otherwise(0).cast(pl.UInt32)
+    return rows.with_columns(policy=pl.lit(name), run=run, generated=spent)
 
 
 def _samples(rng: np.random.Generator, skill: npt.NDArray[np.float64], name: str, spread: float) -> pl.DataFrame:

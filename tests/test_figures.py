@@ -21,7 +21,7 @@ from matplotlib.figure import Figure
 from matplotlib.text import Text
 
 import figure_data
-from searchlens import figures
+from searchlens import components, figures, policies
 from searchlens.figures import Inputs, Labels, pass_curves, style
 
 AIME6 = ("minp0.1_t0.9", "topp0.9_t0.7", "topp0.9_t0.9", "topk20_t0.7", "topk20_t0.9", figure_data.DEFAULT)
@@ -30,8 +30,22 @@ ALL = [(name, metric) for name in figures.NAMES for metric in "PQ"]
 pytestmark = pytest.mark.filterwarnings("error")
 
 
+SEARCHED = replace(LABELS, policies=figure_data.SEARCHES, parameters=1e6)
+
+
 def inputs_of(cell: figure_data.Cell) -> Inputs:
-    return Inputs(cell.base, cell.same_policy, cell.counts, cell.support, cell.near_match, cell.path)
+    recovery = (cell.same_policy, cell.counts, cell.support, cell.near_match, cell.path)
+    return Inputs(cell.base, cell.rl, prefill_of(cell), *recovery)
+
+
+def prefill_of(cell: figure_data.Cell) -> pl.DataFrame:
+    """Prompts of 50 tokens; searches compute a tenth of a token again for each that they generate."""
+    rows = [
+        (model, name, 50.0, 0.1 if name in figure_data.SEARCHES else 0.0)
+        for model, frame in (("Base", cell.base), ("RL", cell.rl))
+        for name in frame["policy"].unique(maintain_order=True)
+    ]
+    return pl.DataFrame(rows, ["model", "policy", "prompt", "again"], orient="row")
 
 
 @pytest.fixture(scope="module")
@@ -42,6 +56,11 @@ def cell() -> figure_data.Cell:
 @pytest.fixture(scope="module")
 def aime() -> Inputs:
     return inputs_of(figure_data.cell(60, AIME6, ability=-2.0))
+
+
+@pytest.fixture(scope="module")
+def searched() -> Inputs:
+    return inputs_of(figure_data.cell(60, AIME6, searches=figure_data.SEARCHES))
 
 
 @pytest.fixture(scope="module")
@@ -97,6 +116,12 @@ def test_small_pool_is_legible(name: str, aime: Inputs) -> None:
     labels = Labels(pair="micro-1m", benchmark="Micro AIME", questions=60, source="recorded")
     figure, _ = drawn(name, aime, labels)
     check_layout(figure)
+
+
+@pytest.mark.parametrize(("name", "metric"), ALL)
+def test_searches_are_legible(name: str, metric: str, searched: Inputs) -> None:
+    """Longer legends, with searches by name, still fit."""
+    check_layout(drawn(name, searched, replace(SEARCHED, metric=metric))[0])
 
 
 def check_layout(figure: Figure) -> None:
@@ -252,6 +277,122 @@ def test_matching_set_counts_its_points(inputs: Inputs) -> None:
         assert rows["matched"].sum() == inputs.near_match.filter(metric="P", target_budget=target).height
 
 
+def legend_texts(figure: Figure) -> list[str]:
+    return [text.get_text() for legend in figure.legends for text in legend.get_texts()]
+
+
+@pytest.mark.parametrize("name", ["recovery", "matching_set"])
+def test_legends_mark_ar_and_search(name: str, searched: Inputs, inputs: Inputs) -> None:
+    """Where both appear a reader must see which is which; where only AR does, nothing is said."""
+    said = legend_texts(drawn(name, searched, SEARCHED)[0])
+    assert "search" in said and "AR top-p" in said
+    assert not any(text.startswith("AR") or text == "search" for text in legend_texts(drawn(name, inputs)[0]))
+
+
+def test_a_configured_name_is_not_taken_for_a_search(inputs: Inputs) -> None:
+    """An autoregressive policy under a name of one's own belongs to its family, and to no search."""
+    warm = policies.from_spec("warm", {"local": {"temperature": 0.8, "top_k": 50}})
+    assert style.family("warm", {"warm": warm}) == "top-k"
+    assert style.channel("warm", {"warm": warm}) == "AR"
+    assert style.ordered(["warm", "topk20_t0.9", "temp_1.0"], {"warm": warm}) == ["temp_1.0", "warm", "topk20_t0.9"]
+    assert style.channel("power_t0.25", figure_data.SEARCHES) == "search"
+
+
+@pytest.mark.parametrize("name", ["support_region", "recovery"])
+def test_power_sampling_has_lines_of_its_own(name: str, searched: Inputs) -> None:
+    """The paper's power-sampling line: one for each sampler, through its points at the same budgets as RL."""
+    figure, table = drawn(name, searched, SEARCHED)
+    axes = figure.axes[0] if name == "support_region" else figure.axes[1]
+    for sampler in ("power_t0.25", "power_topp0.9_t0.7"):
+        points = searched.base.filter(policy=sampler, metric="P", readout="prefix").sort("budget")
+        assert lines(axes, sampler) == [(points["budget"].to_list(), (points["value"] * 100).to_list())]
+    assert set(table.filter(layer="power")["policy"]) == {"power_t0.25", "power_topp0.9_t0.7"}
+    assert any(text.startswith("power sampling") for text in legend_texts(figure))
+
+
+def test_support_region_marks_where_a_search_holds_the_edge(searched: Inputs) -> None:
+    """An envelope over searches is another than one of AR policies; where it is theirs must be seen."""
+    figure, table = drawn("support_region", searched, SEARCHED)
+    region = table.filter(layer="support")
+    theirs = region.filter(pl.col("envelope_policy").is_in(list(figure_data.SEARCHES)))
+    assert theirs.height > 0
+    assert lines(figure.axes[0], "best-search") == [(theirs["budget"].to_list(), (theirs["envelope"] * 100).to_list())]
+    assert set(table.filter(layer="search")["policy"]) == {"entropy_tree_b4", "mcts16_t1.0", "thought_tree_b8"}
+
+
+def test_frontier_draws_every_point_at_what_it_took(searched: Inputs) -> None:
+    """AR: n times the mean tokens; searches: whole runs; FLOPs: 2 per parameter, prompt and prefixes included."""
+    figure, table = drawn("compute_frontier", searched, SEARCHED)
+    for axes, axis in zip(figure.axes, ("samples", "tokens", "flops"), strict=True):
+        rows = table.filter(pl.col("axis") == axis, pl.col("layer") != "AR edge", model="Base")
+        for (name,), points in rows.group_by("policy", maintain_order=True):
+            assert lines(axes, str(name)) == [(points["x"].to_list(), (points["value"] * 100).to_list())]
+    tokens = dict(table.filter(axis="tokens", model="Base", policy="mcts16_t1.0").select("budget", "x").iter_rows())
+    assert tokens == dict.fromkeys(figure_data.BUDGETS, 300.0), "one run gives all sixteen"
+    tokens = dict(table.filter(axis="tokens", policy="power_t0.25").select("budget", "x").iter_rows())
+    assert tokens == {n: 800.0 * n for n in figure_data.BUDGETS}
+    work = table.filter(axis="flops", policy="power_t0.25", budget=4)["x"].item()
+    assert work == pytest.approx(2 * 1e6 * (50 + 4 * 800 * 1.1))
+    work = table.filter(axis="flops", policy="topk20_t0.9", layer="AR", budget=4)["x"].item()
+    assert work == pytest.approx(2 * 1e6 * (50 + 4 * 40))
+
+
+def test_frontier_edges_are_the_best_so_far(searched: Inputs) -> None:
+    """At any amount the edge is the best AR point that takes no more: greedy and searches play no part in it."""
+    table = figures.numbers("compute_frontier", searched, SEARCHED)
+    for axis in ("samples", "tokens", "flops"):
+        rows = table.filter(pl.col("axis") == axis, model="Base")
+        pool = rows.filter(pl.col("layer") == "AR", pl.col("policy") != "greedy")
+        edge = rows.filter(layer="AR edge")
+        assert edge["x"].is_sorted() and edge["x"][-1] == pool["x"].max()
+        for amount in pool["x"]:
+            best = pool.filter(pl.col("x") <= amount)["value"].max()
+            assert edge.filter(pl.col("x") <= amount)["value"][-1] == best
+
+
+def test_frontier_of_rl_is_its_default_and_its_edge(searched: Inputs) -> None:
+    """RL's default curve with its band, and what the best of RL's policies reach, are drawn from their rows."""
+    figure, table = drawn("compute_frontier", searched, SEARCHED)
+    points = table.filter(axis="tokens", model="RL", layer="AR")
+    assert points["policy"].unique().to_list() == [figure_data.DEFAULT]
+    axes = figure.axes[1]
+    assert lines(axes, "RL default") == [(points["x"].to_list(), (points["value"] * 100).to_list())]
+    edge = table.filter(axis="tokens", model="RL", layer="AR edge")
+    assert lines(axes, "RL edge") == [(edge["x"].to_list(), (edge["value"] * 100).to_list())]
+    corners = [
+        {tuple(corner) for corner in np.asarray(band.get_paths()[0].vertices).round(6).tolist()}
+        for band in axes.collections
+        if isinstance(band, PolyCollection)
+    ]
+    wanted = {(x, round(100 * end, 6)) for x, *ends in points.select("x", "lo", "hi").iter_rows() for end in ends}
+    assert any(wanted <= {(x, y) for x, y in found} for found in corners)
+
+
+def test_frontier_says_what_is_unknown(searched: Inputs) -> None:
+    """No parameters: no FLOPs; no record of prefill for some policy: none is counted for any; no tokens: no panels."""
+    figure, table = drawn("compute_frontier", searched, replace(SEARCHED, parameters=None))
+    assert table.filter(axis="flops").is_empty()
+    assert any("number of parameters" in text.get_text() for text in texts(figure))
+    check_layout(figure)
+    partly = replace(searched, prefill=searched.prefill.filter(pl.col("policy") != "topk20_t0.9"))
+    figure, table = drawn("compute_frontier", partly, SEARCHED)
+    assert table.filter(axis="flops", policy="power_t0.25", budget=4)["x"].item() == pytest.approx(2 * 1e6 * 4 * 800)
+    assert any("of generation alone" in text.get_text() for text in texts(figure))
+    unknown = pl.when(pl.col("metric") != "C").then(pl.col("value"))
+    bare = replace(searched, base=searched.base.with_columns(value=unknown), rl=searched.rl.with_columns(value=unknown))
+    figure, table = drawn("compute_frontier", bare, SEARCHED)
+    assert table["axis"].unique().to_list() == ["samples"]
+    check_layout(figure)
+
+
+def test_frontier_without_searches(inputs: Inputs) -> None:
+    """AR and RL alone still make the figure, with one legend."""
+    figure, table = drawn("compute_frontier", inputs, replace(LABELS, parameters=1e6))
+    assert set(table["layer"]) == {"AR", "AR edge"}
+    assert len(figure.legends) == 1
+    check_layout(figure)
+
+
 def test_pass_curves_panels(cell: figure_data.Cell, tmp_path: Path) -> None:
     """Each panel shows its own curves and says whether its samples were drawn here; a missing cell leaves a gap."""
     here, there = LABELS, replace(LABELS, benchmark="Micro AIME", source="recorded")
@@ -311,6 +452,15 @@ def test_families_stay_apart(vision: str) -> None:
     for (_, ours), (_, theirs) in itertools.combinations(groups.items(), 2):
         distances = [np.linalg.norm(seen(a, vision) - seen(b, vision)) for a in ours for b in theirs]
         assert min(distances) > 15
+
+
+@pytest.mark.parametrize("vision", VISION)
+def test_controllers_stay_apart(vision: str) -> None:
+    """Every controller of searches has a colour, apart from the others, from RL's red and from the envelope."""
+    assert set(style.CONTROLLER_COLOURS) == set(components.CONTROLLERS) - {"autoregressive"}
+    colours = [*style.CONTROLLER_COLOURS.values(), style.RL_COLOUR, style.ENVELOPE_COLOUR]
+    for ours, theirs in itertools.combinations(colours, 2):
+        assert np.linalg.norm(seen(ours, vision) - seen(theirs, vision)) > 15
 
 
 def test_unknown_policies_have_a_place() -> None:

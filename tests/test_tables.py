@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import polars as pl
 import pytest
 
 import figure_data
 from searchlens import tables
+from searchlens.grid import Grid
+from searchlens.pipeline import costs as costs_of
+from searchlens.pipeline import prefill
 from searchlens.tables import Cell, Table
+
+AR = "autoregressive"
 
 
 @pytest.fixture(scope="module")
@@ -41,23 +49,25 @@ def every(found: figure_data.Cell, cells: list[Cell]) -> dict[str, Table]:
         "same_policy_counts": tables.same_policy_counts(cells),
         "recovery_summary": tables.recovery_summary(cells, figure_data.DEFAULT),
         "recovery_paths": tables.recovery_paths(cells),
-        "udf_cost": tables.udf_cost(costs(), {"base": "AR-Base", "rl": "AR-RL"}),
+        "udf_cost": tables.udf_cost(costs(), {"base": "Base", "rl": "RL"}),
         "intervals": tables.intervals(widths),
     }
 
 
 def costs() -> pl.DataFrame:
-    """Two shards of one Base run, another Base run, an RL run on two GPUs and one on a CPU."""
-    columns = ["checkpoint", "benchmark", "policy", "rows", "tokens", "wall_seconds", "device", "device_count"]
+    """Two shards of one Base run, another Base run, an RL run on two GPUs, one on a CPU, and two searches on Base."""
+    columns = "checkpoint benchmark policy controller rows tokens generated requests prefilled reused mean_running"
     rows = [
-        ("base", "math", "temp_0.3", 100, 60_000, 1800.0, "cuda", 1),
-        ("base", "math", "temp_0.3", 300, 180_000, 1800.0, "cuda", 1),
-        ("base", "math", "temp_0.5", 100, 60_000, 1800.0, "cuda", 1),
-        ("rl", "math", "temp_0.3", 100, 50_000, 3600.0, "cuda", 2),
-        ("rl", "aime", "temp_0.3", 100, 50_000, 7200.0, "cpu", 4),
-        ("other", "math", "temp_0.3", 100, 50_000, 7200.0, "cuda", 4),
+        ("base", "math", "temp_0.3", AR, 100, 60_000, 60_000, 100, 1_000, 9_000, 50.0, 1800.0, "cuda", 1),
+        ("base", "math", "temp_0.3", AR, 300, 180_000, 180_000, 300, 1_000, 29_000, 150.0, 1800.0, "cuda", 1),
+        ("base", "math", "temp_0.5", AR, 100, 60_000, 60_000, 100, 1_000, 9_000, 60.0, 1800.0, "cuda", 1),
+        ("base", "math", "power_t0.5", "power", 100, 50_000, 900_000, 6400, 40_000, 960_000, 90.0, 3600.0, "cuda", 1),
+        ("base", "math", "mcts16", "mcts", 160, 90_000, 30_000, 80, 10_000, 30_000, 20.0, 3600.0, "cpu", 1),
+        ("rl", "math", "temp_0.3", AR, 100, 50_000, 50_000, 100, 1_000, 9_000, 50.0, 3600.0, "cuda", 2),
+        ("rl", "aime", "temp_0.3", AR, 100, 50_000, 50_000, 100, 1_000, 9_000, 50.0, 7200.0, "cpu", 4),
+        ("other", "math", "temp_0.3", AR, 100, 50_000, 50_000, 100, 1_000, 9_000, 50.0, 7200.0, "cuda", 4),
     ]
-    return pl.DataFrame(rows, columns, orient="row")
+    return pl.DataFrame(rows, [*columns.split(), "wall_seconds", "device", "device_count"], orient="row")
 
 
 def test_files_read_back(every: dict[str, Table], tmp_path: Path) -> None:
@@ -144,16 +154,101 @@ def test_summary_of_models_that_share_nothing(found: figure_data.Cell) -> None:
 def test_cost_counts_runs_once(every: dict[str, Table]) -> None:
     """Shards of one run are one run; GPU-hours multiply by the GPUs and leave CPUs out; the total is over the rows."""
     data = every["udf_cost"].data
-    assert data["channel"].to_list() == ["AR-Base", "AR-RL", "total"]
-    assert data["runs"].to_list() == [2, 2, 4]
-    assert data["samples"].to_list() == [500, 200, 700]
-    assert data["wall_h"].to_list() == pytest.approx([1.5, 3.0, 4.5])
-    assert data["gpu_h"].to_list() == pytest.approx([1.5, 2.0, 3.5])
-    assert data["tokens_M"].to_list() == pytest.approx([0.3, 0.1, 0.4])
+    assert data["channel"].to_list() == ["AR-Base", "AR-RL", "Search-Base (power)", "Search-Base (mcts)", "total"]
+    assert data["runs"].to_list() == [2, 2, 1, 1, 6]
+    assert data["samples"].to_list() == [500, 200, 100, 160, 960]
+    assert data["wall_h"].to_list() == pytest.approx([1.5, 3.0, 1.0, 1.0, 6.5])
+    assert data["gpu_h"].to_list() == pytest.approx([1.5, 2.0, 1.0, 0.0, 4.5])
+    assert data["returned_M"].to_list() == pytest.approx([0.3, 0.1, 0.05, 0.09, 0.54])
     assert tables.latex(every["udf_cost"]).splitlines()[-4] == r"\midrule"
+
+
+def test_cost_of_searches_is_what_they_drew(every: dict[str, Table]) -> None:
+    """Generated is not returned; shares and means are over tokens, requests and steps, not over shards."""
+    data = every["udf_cost"].data
+    assert data["generated_M"].to_list() == pytest.approx([0.3, 0.1, 0.9, 0.03, 1.33])
+    assert data["requests_per_sample"].to_list() == pytest.approx([1, 1, 64, 0.5, 7180 / 960])
+    assert data["reused"].to_list() == pytest.approx([47 / 50, 0.9, 0.96, 0.75, 1055 / 1110])
+    steps = 60_000 / 50 + 180_000 / 150 + 60_000 / 60
+    assert data["mean_running"].to_list()[:4] == pytest.approx([300_000 / steps, 50, 90, 20])
+    assert data["tokens_per_second"].to_list()[:4] == pytest.approx(
+        [300_000 / 5400, 100_000 / 10800, 250, 30_000 / 3600]
+    )
+
+
+def test_cost_of_older_shards_is_told(every: dict[str, Table]) -> None:
+    """A shard that does not tell leaves its channel and the total empty there, and nothing else; a note counts it."""
+    older = pl.col("checkpoint") == "rl"
+    unknown = {name: pl.when(~older).then(pl.col(name)) for name in ("prefilled", "reused", "mean_running")}
+    table = tables.udf_cost(costs().with_columns(**unknown), {"base": "Base", "rl": "RL"})
+    whole = every["udf_cost"].data
+    for name in ("reused", "mean_running"):
+        assert table.data[name].to_list() == [whole[name][0], None, whole[name][2], whole[name][3], None]
+    assert table.data.drop("reused", "mean_running").equals(whole.drop("reused", "mean_running"))
+    assert table.text["running"][1] == ""
+    assert table.notes == ("2 of 7 shards tell nothing of prefixes or running batches.",)
+    assert not every["udf_cost"].notes
 
 
 def test_several_checkpoints_share_a_channel() -> None:
     """With several pairs, all Base checkpoints make one row."""
-    table = tables.udf_cost(costs(), {"base": "AR-Base", "other": "AR-Base", "rl": "AR-RL"})
-    assert table.data["runs"].to_list() == [3, 2, 5]
+    table = tables.udf_cost(costs(), {"base": "Base", "other": "Base", "rl": "RL"})
+    assert table.data["runs"].to_list() == [3, 2, 1, 1, 7]
+
+
+TREE = {"controller": "entropy_tree", "transition": {"name": "branch", "gap": 2}}
+"""Four candidates in a run."""
+
+
+@pytest.fixture
+def searching(raw: dict[str, Any], make_grid: Callable[[dict[str, Any]], Grid], publish: Callable[..., Any]) -> Grid:
+    """A study whose Base was also searched; every question has a prompt of 10 tokens, and the tree computes more."""
+    raw["policies"]["tree"] = TREE
+    raw["pools"]["searches"] = ["tree"]
+    raw["benchmarks"]["sums"]["searches"] = "searches"
+    grid = make_grid(raw)
+    for checkpoint, benchmark in grid.cells:
+        for generation in grid.generations(checkpoint, benchmark):
+            shard = publish(grid, checkpoint, benchmark, generation)
+            given = 10 * shard.sidecar["rows"]
+            told = {"prefilled": 60, "reused": given - 60}
+            if generation.policies == ("tree",):
+                told = {"prefilled": 60 + 36, "reused": 500, "generated": 24, "requests": 12, "mean_running": 3.0}
+            tell(shard.path, told)
+    return grid
+
+
+def tell(path: Path, told: dict[str, Any], *without: str) -> None:
+    """Change what a sidecar tells."""
+    sidecar = {**json.loads(path.with_suffix(".json").read_text()), **told}
+    kept = {key: value for key, value in sidecar.items() if key not in without}
+    path.with_suffix(".json").write_text(json.dumps(kept))
+
+
+def test_costs_come_from_what_shards_tell(searching: Grid) -> None:
+    """A search costs what it generated; AR samples return what they generate; references cost too."""
+    found = costs_of(searching)
+    assert found.height == 4 + 4 + 1
+    tree = found.filter(controller="entropy_tree")
+    assert tree.select("checkpoint", "policy", "rows", "tokens", "generated", "requests").rows() == [
+        ("toy-base", "tree", 24, 72, 24, 12)
+    ]
+    assert set(found["mean_running"]) == {None, 3.0}, "an engine that does not say is unknown, not zero"
+
+
+def test_costs_of_older_sidecars(searching: Grid) -> None:
+    """Sidecars from before searches: AR samples were one request each, and what is not told is null."""
+    for path in searching.results.glob("generations/toy-rl/*/*/*.parquet"):
+        tell(path, {}, "generated", "requests", "prefilled", "reused", "mean_running")
+    theirs = costs_of(searching).filter(checkpoint="toy-rl")
+    assert theirs["generated"].equals(theirs["tokens"]) and theirs["requests"].equals(theirs["rows"])
+    assert theirs["prefilled"].null_count() == theirs["reused"].null_count() == 4
+    assert prefill(searching, "toy", "sums")["model"].unique().to_list() == ["Base"]
+
+
+def test_prefill_is_the_prompt_once_and_what_searches_compute_again(searching: Grid) -> None:
+    """FLOPs count every prompt once, however it was cached, and the prefixes that a search had to compute again."""
+    found = prefill(searching, "toy", "sums")
+    assert set(found["prompt"]) == {10.0}
+    again = dict(found.filter(model="Base").select("policy", "again").iter_rows())
+    assert again == {"temp_0.5": 0, "topp0.9_t0.7": 0, "topp0.95_t1.0": 0, "greedy": 0, "tree": 36 / 24}

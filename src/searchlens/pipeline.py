@@ -9,8 +9,7 @@ from __future__ import annotations
 import json
 import logging
 import re
-from collections.abc import Iterable
-from dataclasses import replace
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +18,7 @@ import polars as pl
 from searchlens import files, shards
 from searchlens.benchmarks import asked_hash, dumps
 from searchlens.errors import InputError
-from searchlens.grid import Grid, Import
+from searchlens.grid import Generation, Grid, Import
 from searchlens.importing import read_samples
 from searchlens.store import Shard, digest, file_sha256, read_json, shards_of
 
@@ -248,6 +247,7 @@ def _labels(grid_: Grid, pair: str, benchmark: str, points: pl.DataFrame, metric
     from searchlens.figures import Labels
 
     config = grid_.config
+    named = {name: grid_.policy(name) for name in config["policies"]}
     return Labels(
         pair=pair,
         benchmark=grid_.benchmark(benchmark)["title"] or benchmark,
@@ -258,6 +258,8 @@ def _labels(grid_: Grid, pair: str, benchmark: str, points: pl.DataFrame, metric
         epsilon=config["recovery"]["epsilon"],
         quantile=config["recovery"]["support_q"],
         confidence=config["landscape"]["confidence"],
+        policies={name: policy for name, policy in named.items() if policy},
+        parameters=config["pairs"].get(pair, {}).get("parameters"),
     )
 
 
@@ -270,9 +272,11 @@ def figures_cell(grid_: Grid, pair: str, benchmark: str, output: Path) -> None:
     """Every figure of one pair on one benchmark, for P and Q."""
     from searchlens import figures
 
-    base = _landscape_folder(grid_, pair, "base", benchmark)
-    inputs = figures.Inputs.read(base, grid_.results / "recovery" / pair / benchmark)
-    inputs = replace(inputs, base=_within(grid_, base / "points.parquet"))
+    base, rl = (
+        _within(grid_, _landscape_folder(grid_, pair, role, benchmark) / "points.parquet") for role in ("base", "rl")
+    )
+    found = grid_.results / "recovery" / pair / benchmark
+    inputs = figures.Inputs.read(base, rl, prefill(grid_, pair, benchmark), found)
     for name in figures.NAMES:
         for metric in ("P", "Q"):
             figures.write(
@@ -294,40 +298,97 @@ def _pass_curves(grid_: Grid, output: Path) -> None:
     figures.write_pass_curves(cells, output / "figures" / "pass_curves")
 
 
+def _sidecars(grid_: Grid, checkpoint: str, benchmark: str) -> Iterator[tuple[Generation, Mapping[str, Any]]]:
+    """What making each shard of a sampled cell took."""
+    for generation in grid_.generations(checkpoint, benchmark):
+        for shard in shards_of(grid_.folder(checkpoint, benchmark, generation.id)):
+            yield generation, shard.sidecar
+
+
+def prefill(grid_: Grid, pair: str, benchmark: str) -> pl.DataFrame:
+    """Tokens that were computed but not generated, per policy: what FLOPs hold beside the generated tokens.
+
+    Returns
+    -------
+    DataFrame
+        model (``Base`` or ``RL``), policy; prompt: mean tokens of a question's prompt, computed once for all its
+        samples; again: tokens of prompts and prefixes computed beyond that, per generated token. Policies without
+        shards, or with a shard that does not tell, have no row.
+    """
+    columns = {"model": pl.String(), "policy": pl.String(), "prompt": pl.Float64(), "again": pl.Float64()}
+    rows: list[tuple[str, str, float, float]] = []
+    for role, model in (("base", "Base"), ("rl", "RL")):
+        told: dict[str, list[Mapping[str, Any]]] = {}
+        sampled = []
+        for generation, sidecar in _sidecars(grid_, grid_.pairs[pair][role], benchmark):
+            if generation.spec["policy"]["controller"]["name"] == "autoregressive":
+                sampled.append(sidecar)
+            for name in generation.policies:
+                told.setdefault(name, []).append(sidecar)
+        prompt = _prompt_tokens(sampled)
+        for name, parts in told.items():
+            if prompt and all(map(_given, parts)):
+                beyond = sum(part["prefilled"] - prompt * len(grid_.questions(benchmark)) for part in parts)
+                again = max(0.0, beyond) / max(1, sum(part["generated"] for part in parts))
+                rows.append((model, name, prompt, again))
+    return pl.DataFrame(rows, columns, orient="row")
+
+
+def _given(sidecar: Mapping[str, Any]) -> int:
+    """Tokens of prompts and prefixes that an engine was asked to go on from; 0 where it is not told."""
+    return int(sidecar.get("prefilled", 0) + sidecar.get("reused", 0))
+
+
+def _prompt_tokens(sampled: Iterable[Mapping[str, Any]]) -> float:
+    """Mean tokens of a prompt: autoregressive samples are one request each, and go on from nothing else."""
+    known = [sidecar for sidecar in sampled if _given(sidecar)]
+    return sum(map(_given, known)) / sum(sidecar["rows"] for sidecar in known) if known else 0.0
+
+
 def costs(grid_: Grid) -> pl.DataFrame:
     """One row per shard that this study uses: what sampling it took.
 
     Returns
     -------
     DataFrame
-        checkpoint, benchmark, policy, rows, tokens, wall_seconds, device, device_count. Imported and recorded samples
-        cost nothing here and are left out.
+        checkpoint, benchmark, policy, controller, and what ``shards.publish`` and ``shards.Provenance`` tell: rows,
+        tokens (returned), generated, requests, prefilled, reused, mean_running, wall_seconds, device, device_count.
+        Null is what an older sidecar does not tell; an autoregressive sample is one request and returns what it
+        generates. Imported and recorded samples cost nothing here and are left out.
     """
     rows = []
     for checkpoint, benchmark in grid_.cells:
-        for generation in grid_.generations(checkpoint, benchmark):
-            for shard in shards_of(grid_.folder(checkpoint, benchmark, generation.id)):
-                told = {key: shard.sidecar[key] for key in _COST}
-                rows.append(
-                    {"checkpoint": checkpoint, "benchmark": benchmark, "policy": generation.policies[0], **told}
-                )
+        for generation, sidecar in _sidecars(grid_, checkpoint, benchmark):
+            told: dict[str, Any] = {key: sidecar.get(key) for key in _COST}
+            told["mean_running"] = told["mean_running"] or None
+            controller = generation.spec["policy"]["controller"]["name"]
+            if controller == "autoregressive":
+                told |= {"generated": sidecar["tokens"], "requests": sidecar["rows"]}
+            names = {"checkpoint": checkpoint, "benchmark": benchmark, "policy": generation.policies[0]}
+            rows.append({**names, "controller": controller, **told})
     return pl.DataFrame(
-        rows, schema={"checkpoint": pl.String(), "benchmark": pl.String(), "policy": pl.String(), **_COST}
+        rows, schema={**dict.fromkeys(("checkpoint", "benchmark", "policy", "controller"), pl.String()), **_COST}
     )
 
 
 _COST = {
     "rows": pl.Int64(),
     "tokens": pl.Int64(),
+    "generated": pl.Int64(),
+    "requests": pl.Int64(),
+    "prefilled": pl.Int64(),
+    "reused": pl.Int64(),
+    "mean_running": pl.Float64(),
     "wall_seconds": pl.Float64(),
     "device": pl.String(),
     "device_count": pl.Int64(),
 }
 
 
-def _channels(grid_: Grid) -> dict[str, str]:
+def _models(grid_: Grid) -> dict[str, str]:
+    """What the cost table calls checkpoints: Base and RL, with the pair where there are several."""
     several = len(grid_.pairs) > 1
-    names = {"base": "AR-Base", "rl": "AR-RL"}
+    names = {"base": "Base", "rl": "RL"}
     return {
         c: f"{names[role]}{f' {pair}' if several else ''}"
         for pair, roles in grid_.pairs.items()
@@ -367,7 +428,7 @@ def write_tables(grid_: Grid, output: Path) -> None:
         "same_policy_counts": tables.same_policy_counts(cells),
         "operating_points": tables.operating_points(points),
         "intervals": tables.intervals(half_widths(points, grid_.config["references"])),
-        "udf_cost": tables.udf_cost(costs(grid_), _channels(grid_)),
+        "udf_cost": tables.udf_cost(costs(grid_), _models(grid_)),
     }
     for name, table in made.items():
         tables.write(table, output / "tables" / name)

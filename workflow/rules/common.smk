@@ -35,6 +35,7 @@ FIGURE_NAMES = [
         "support_region",
         "recovery",
         "matching_set",
+        "compute_frontier",
     )
     for metric in ("P", "Q")
 ]

@@ -1,8 +1,13 @@
 """Figures of one pair on one benchmark; each as SVG, PDF and PNG beside a CSV of its numbers.
 
-REQUIRED INPUTS: the recovery analysis and both landscapes.
+REQUIRED INPUTS: the recovery analysis and both landscapes; records beside the shards, for what samples took.
 OUTPUTS: results/figures/<pair>/<benchmark>/<figure>.{svg,pdf,png,csv}
 """
+
+
+def parameters(wildcards):
+    """Number of parameters of either model of a pair, as one string."""
+    return canonical(GRID.config["pairs"].get(wildcards.pair, {}).get("parameters"))
 
 
 rule figures:
@@ -26,6 +31,7 @@ rule figures:
         runtime=30,
     params:
         options=options("figures", "recovery", "default_policy", "references"),
+        parameters=parameters,
         folder=subpath(output[0], parent=True),
     shell:
         """

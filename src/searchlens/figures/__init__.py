@@ -9,6 +9,7 @@ gap_map               the same as a map, with the policies in families
 support_region        where the RL curve lies in what search over Base reaches
 recovery              (A) Base operating points that match RL, (B) the paths chosen among them
 matching_set          every Base operating point, those matching RL at each budget highlighted
+compute_frontier      accuracy against samples, generated tokens and FLOPs, searches among them
 pass_curves           Base and RL under the RL default policy, one panel per benchmark
 ====================  ==============================================================================
 
@@ -23,7 +24,16 @@ from pathlib import Path
 
 import polars as pl
 
-from searchlens.figures import gap_map, matching_set, pass_curves, recovery, same_policy_lines, style, support_region
+from searchlens.figures import (
+    compute_frontier,
+    gap_map,
+    matching_set,
+    pass_curves,
+    recovery,
+    same_policy_lines,
+    style,
+    support_region,
+)
 from searchlens.figures.boptr import BOPTR_NAMES, write_boptr
 from searchlens.figures.style import Labels
 
@@ -45,6 +55,7 @@ MODULES = {
     "support_region": support_region,
     "recovery": recovery,
     "matching_set": matching_set,
+    "compute_frontier": compute_frontier,
 }
 NAMES = tuple(MODULES)
 
@@ -55,13 +66,17 @@ class Inputs:
 
     Attributes
     ----------
-    base : DataFrame
-        ``points`` of the Base checkpoint's landscape.
+    base, rl : DataFrame
+        ``points`` of the two checkpoints' landscapes.
+    prefill : DataFrame
+        Tokens that were computed but not generated: see ``compute_frontier.numbers``.
     same_policy, counts, support, near_match, path : DataFrame
         The recovery stage's files of these names.
     """
 
     base: pl.DataFrame
+    rl: pl.DataFrame
+    prefill: pl.DataFrame
     same_policy: pl.DataFrame
     counts: pl.DataFrame
     support: pl.DataFrame
@@ -69,11 +84,11 @@ class Inputs:
     path: pl.DataFrame
 
     @classmethod
-    def read(cls, base: Path, recovery: Path) -> Inputs:
-        """Read a Base landscape folder and a recovery folder."""
+    def read(cls, base: pl.DataFrame, rl: pl.DataFrame, prefill: pl.DataFrame, recovery: Path) -> Inputs:
+        """With the frames of a recovery folder."""
         names = ("same_policy", "counts", "support", "near_match", "path")
         frames = {name: pl.read_parquet(recovery / f"{name}.parquet") for name in names}
-        return cls(pl.read_parquet(base / "points.parquet"), **frames)
+        return cls(base, rl, prefill, **frames)
 
 
 def numbers(name: str, inputs: Inputs, labels: Labels) -> pl.DataFrame:
@@ -86,9 +101,11 @@ def numbers(name: str, inputs: Inputs, labels: Labels) -> pl.DataFrame:
         case "support_region":
             return support_region.numbers(inputs.support, inputs.base, labels)
         case "recovery":
-            return recovery.numbers(inputs.near_match, inputs.path, inputs.support, labels)
+            return recovery.numbers(inputs.near_match, inputs.path, inputs.support, inputs.base, labels)
         case "matching_set":
             return matching_set.numbers(inputs.near_match, inputs.support, inputs.base, labels)
+        case "compute_frontier":
+            return compute_frontier.numbers(inputs.base, inputs.rl, inputs.prefill, labels)
     raise ValueError(f"no figure {name!r}; there are {', '.join(NAMES)}")
 
 

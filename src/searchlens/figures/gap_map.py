@@ -14,7 +14,7 @@ from matplotlib.transforms import ScaledTranslation
 
 from searchlens.figures import style
 from searchlens.figures.same_policy_lines import COUNTS
-from searchlens.figures.style import Labels
+from searchlens.figures.style import Known, Labels
 
 FAMILY_GAP, STRIP = 0.5, 2.3  # in rows
 STRIP_ROWS = (0.1 - STRIP, 1.1 - STRIP)
@@ -36,16 +36,18 @@ def numbers(same_policy: pl.DataFrame, counts: pl.DataFrame, labels: Labels) -> 
     chosen = {"metric": labels.metric, "readout": labels.readout}
     gaps = style.pick(same_policy, **chosen).select("policy", "budget", "base", "rl", "gap", "lo", "hi")
     tally = style.pick(counts, **chosen).select("budget", *COUNTS)
-    rows = _rows(style.ordered(gaps["policy"]))
+    rows = _rows(style.ordered(gaps["policy"], labels.policies), labels.policies)
     row = pl.col("policy").replace_strict(list(rows), list(rows.values()), return_dtype=pl.Float64)
     marked = (pl.col("lo") > 0) | (pl.col("hi") < 0)
-    return style.by_policy(gaps.with_columns(row=row, marked=marked).join(tally, on="budget", how="left"))
+    return style.by_policy(
+        gaps.with_columns(row=row, marked=marked).join(tally, on="budget", how="left"), labels.policies
+    )
 
 
-def _rows(names: Sequence[str]) -> dict[str, float]:
+def _rows(names: Sequence[str], known: Known) -> dict[str, float]:
     heights, y = {}, 0.0
     for i, name in enumerate(names):
-        y += FAMILY_GAP if i and style.family(name) != style.family(names[i - 1]) else 0.0
+        y += FAMILY_GAP if i and style.family(name, known) != style.family(names[i - 1], known) else 0.0
         heights[name] = y
         y += 1
     return heights
@@ -54,12 +56,12 @@ def _rows(names: Sequence[str]) -> dict[str, float]:
 @style.styled()
 def draw(numbers: pl.DataFrame, labels: Labels) -> Figure:
     """Draw what ``numbers`` returned."""
-    rows = dict(numbers.select("policy", "row").unique(maintain_order=True).iter_rows())
-    if not rows:
+    rows = numbers.select("policy", "row", "family").unique(maintain_order=True)
+    if rows.is_empty():
         figure = style.new_figure(style.COLUMN, 1.5, labels.title, labels.source)
         style.say_nothing_shared(figure.subplots())
         return figure
-    figure = style.new_figure(style.COLUMN, 1.5 + 0.155 * (max(rows.values()) + 1 + STRIP), labels.title, labels.source)
+    figure = style.new_figure(style.COLUMN, 1.5 + 0.155 * (rows["row"][-1] + 1 + STRIP), labels.title, labels.source)
     axes = figure.subplots()
     limit = 100 * max(abs(float(gap)) for gap in numbers["gap"]) or 1.0
     mesh = _map(axes, numbers, limit)
@@ -110,20 +112,20 @@ def _strip(axes: Axes, rows: pl.DataFrame) -> None:
     axes.axhline(-0.65, color=style.MUTED, linewidth=0.6)
 
 
-def _row_names(axes: Axes, rows: dict[str, float], labels: Labels) -> None:
-    texts = ["policies with Base \N{GREATER-THAN OR EQUAL TO} RL", "without RL default", *rows]
-    axes.set_yticks([*STRIP_ROWS, *rows.values()], texts)
+def _row_names(axes: Axes, rows: pl.DataFrame, labels: Labels) -> None:
+    texts = ["policies with Base \N{GREATER-THAN OR EQUAL TO} RL", "without RL default", *rows["policy"]]
+    axes.set_yticks([*STRIP_ROWS, *rows["row"]], texts)
     for tick, text in zip(axes.get_yticklabels(), texts, strict=True):
         tick.set_color(style.RL_COLOUR if text == labels.default_policy else "black")
-    for kind in dict.fromkeys(map(style.family, rows)):
-        members = [rows[name] for name in rows if style.family(name) == kind]
-        _family_bar(axes, kind, min(members), max(members))
+    names = style.family_names(style.families(rows))
+    for (kind,), members in rows.group_by("family", maintain_order=True):
+        _family_bar(axes, str(kind), names[str(kind)], members["row"][0], members["row"][-1])
 
 
-def _family_bar(axes: Axes, kind: str, top: float, bottom: float) -> None:
+def _family_bar(axes: Axes, kind: str, name: str, top: float, bottom: float) -> None:
     colour = style.FAMILY_COLOURS[kind]
     axes.annotate(
-        kind,
+        name,
         (0, (top + bottom) / 2),
         (BAR_AT - 4, 0),
         xycoords=("axes fraction", "data"),

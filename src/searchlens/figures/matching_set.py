@@ -30,7 +30,7 @@ def numbers(near_match: pl.DataFrame, support: pl.DataFrame, base: pl.DataFrame,
     """
     chosen = {"metric": labels.metric, "readout": labels.readout}
     targets = style.pick(support, **chosen).select(target_budget="budget", target="rl").sort("target_budget")
-    points = style.by_policy(style.pick(base, **chosen).select("policy", "budget", "value")).filter(
+    points = style.by_policy(style.pick(base, **chosen).select("policy", "budget", "value"), labels.policies).filter(
         pl.col("family") != "greedy"
     )
     keys = ["target_budget", "policy", "budget"]
@@ -58,7 +58,7 @@ def _panel(axes: Axes, rows: pl.DataFrame, labels: Labels) -> None:
     low, high = 100 * (target - labels.epsilon), 100 * (target + labels.epsilon)
     axes.axhspan(low, high, color=style.RL_COLOUR, alpha=0.15, linewidth=0, zorder=0)
     axes.axhline(100 * target, color=style.RL_COLOUR, linewidth=1.0, zorder=1, gid="target")
-    kinds = _kinds(rows)
+    kinds = style.families(rows)
     for (kind, matched), group in rows.group_by("family", "matched", maintain_order=True):
         place = (kinds.index(str(kind)) - (len(kinds) - 1) / 2) / max(1, len(kinds) - 1)
         x = [n * 2 ** (2 * SPREAD * place) for n in group["budget"]]
@@ -70,10 +70,6 @@ def _panel(axes: Axes, rows: pl.DataFrame, labels: Labels) -> None:
     axes.set_title(f"RL at {budget}\n{rows['matched'].sum()} of {rows.height} points")
 
 
-def _kinds(rows: pl.DataFrame) -> list[str]:
-    return [kind for kind in style.FAMILY_COLOURS if kind in set(rows["family"])]
-
-
 def _look(kind: str, matched: bool) -> dict[str, Any]:
     look = style.family_look(kind) if matched else {"color": "#C8C8C8", "marker": "o"}
     return {**look, "linestyle": "none", "markersize": 2.6 if matched else 1.8, "markeredgewidth": 0}
@@ -81,7 +77,8 @@ def _look(kind: str, matched: bool) -> dict[str, Any]:
 
 def _legend(figure: Figure, numbers: pl.DataFrame, labels: Labels) -> None:
     handles: list[Line2D | Patch] = [
-        Line2D([], [], label=kind, **{**_look(kind, True), "markersize": 4.0}) for kind in _kinds(numbers)
+        Line2D([], [], label=name, **{**_look(kind, True), "markersize": 4.0})
+        for kind, name in style.family_names(style.families(numbers)).items()
     ]
     handles.append(Line2D([], [], label="not matching", **{**_look("greedy", False), "markersize": 4.0}))
     handles.append(Patch(color=style.RL_COLOUR, alpha=0.3, label=f"RL \N{PLUS-MINUS SIGN}{100 * labels.epsilon:g} pp"))

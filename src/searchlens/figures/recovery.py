@@ -17,23 +17,29 @@ PATHS = {"closest": "o", "monotone": "D"}
 LANE = 0.76  # height of one budget's lanes, in rows
 
 
-def numbers(near_match: pl.DataFrame, path: pl.DataFrame, support: pl.DataFrame, labels: Labels) -> pl.DataFrame:
-    """The drawn layers one below the other: ``rl``, ``near_match`` and one per path, ``closest`` and ``monotone``.
+def numbers(
+    near_match: pl.DataFrame, path: pl.DataFrame, support: pl.DataFrame, base: pl.DataFrame, labels: Labels
+) -> pl.DataFrame:
+    """The drawn layers: ``rl``, ``near_match``, one per path (``closest`` and ``monotone``) and ``power``.
 
     Parameters
     ----------
     near_match, path, support : DataFrame
         As written by the recovery stage.
+    base : DataFrame
+        Points of the Base checkpoint's landscape.
     labels : Labels
-        Chooses the metric.
+        Chooses the metric, and knows which policies sample from a power of the model's distribution.
     """
     columns = ["target_budget", "target", "policy", "budget", "value", "error"]
     target = style.pick(support, metric=labels.metric, readout=labels.readout).sort("budget")
     curve = target.select(layer=pl.lit("rl"), target_budget="budget", target="rl", lo="rl_lo", hi="rl_hi")
     near = style.pick(near_match, metric=labels.metric).select(pl.lit("near_match").alias("layer"), *columns)
     paths = style.pick(path, metric=labels.metric).select(pl.col("kind").alias("layer"), *columns)
-    near = style.by_policy(near).sort("target_budget", maintain_order=True)
-    return pl.concat([curve, near, paths.sort("layer", "target_budget")], how="diagonal")
+    near = style.by_policy(near, labels.policies).sort("target_budget", maintain_order=True)
+    power = style.power_curves(base, target["budget"], labels)
+    power = power.select(pl.lit("power").alias("layer"), "policy", "budget", "value", target_budget="budget")
+    return pl.concat([curve, near, paths.sort("layer", "target_budget"), power], how="diagonal")
 
 
 @style.styled()
@@ -56,13 +62,13 @@ def _budgets(numbers: pl.DataFrame) -> list[int]:
 def _candidates(axes: Axes, numbers: pl.DataFrame, labels: Labels) -> None:
     budgets, near = _budgets(numbers), style.pick(numbers, layer="near_match")
     rows = sorted(set(budgets) | set(near["budget"].to_list()))
-    kinds = _kinds(numbers)
+    kinds = style.families(near)
     axes.set_title(f"A  Base points within \N{PLUS-MINUS SIGN}{100 * labels.epsilon:g} pp of RL")
     for i in range(len(budgets)):
         axes.axvline(i, color=style.REGION_COLOUR, linewidth=0.8, zorder=0)
     chosen = set(style.pick(numbers, layer="closest").select("target_budget", "policy", "budget").iter_rows())
-    for target, policy, budget, error in near.select("target_budget", "policy", "budget", "error").iter_rows():
-        kind = style.family(policy)
+    drawn = near.select("target_budget", "policy", "family", "budget", "error")
+    for target, policy, kind, budget, error in drawn.iter_rows():
         x = budgets.index(target) + 0.4 * error / labels.epsilon
         y = rows.index(budget) + LANE * (0.5 - (kinds.index(kind) + 0.5) / len(kinds))
         axes.plot(x, y, **style.family_look(kind), markersize=3, alpha=0.8, markeredgewidth=0, gid=policy)
@@ -84,11 +90,6 @@ def _candidates(axes: Axes, numbers: pl.DataFrame, labels: Labels) -> None:
         axes.text(0.5, 0.5, "no Base point is this close", transform=axes.transAxes, ha="center", color=style.MUTED)
 
 
-def _kinds(numbers: pl.DataFrame) -> list[str]:
-    present = {style.family(name) for name in style.pick(numbers, layer="near_match")["policy"]}
-    return [kind for kind in style.FAMILY_COLOURS if kind in present]
-
-
 def _path(axes: Axes, numbers: pl.DataFrame) -> None:
     curve = style.pick(numbers, layer="rl")
     budgets = curve["target_budget"].to_list()
@@ -96,6 +97,8 @@ def _path(axes: Axes, numbers: pl.DataFrame) -> None:
     axes.set_title("B  path through Base that follows RL")
     axes.fill_between(budgets, *band, color=style.RL_COLOUR, alpha=0.15, linewidth=0, zorder=1)
     axes.plot(budgets, style.percent(curve["target"]), color=style.RL_COLOUR, linewidth=2.6, zorder=3, gid="rl")
+    for (name,), rows in style.pick(numbers, layer="power").group_by("policy", maintain_order=True):
+        axes.plot(rows["budget"].to_list(), style.percent(rows["value"]), **style.POWER_LINE, zorder=2, gid=str(name))
     for rank, (kind, marker) in enumerate(PATHS.items()):  # the smaller mark on top, so that both show where they agree
         rows = style.pick(numbers, layer=kind)
         axes.plot(
@@ -150,12 +153,16 @@ def _chosen(numbers: pl.DataFrame, kind: str) -> list[tuple[int, str, int, float
 
 def _legend(figure: Figure, numbers: pl.DataFrame, labels: Labels) -> None:
     dot: dict[str, Any] = {"linestyle": "none", "markersize": 4.0}
-    kinds = _kinds(numbers)
-    handles: list[Line2D | Patch] = [Line2D([], [], label=k, **style.family_look(k), **dot) for k in kinds]
+    names = style.family_names(style.families(style.pick(numbers, layer="near_match")))
+    handles: list[Line2D | Patch] = [
+        Line2D([], [], label=name, **style.family_look(kind), **dot) for kind, name in names.items()
+    ]
     ring: dict[str, Any] = {**dot, "marker": "o", "markersize": 6.5, "markerfacecolor": "none", "color": "black"}
     handles.append(Line2D([], [], label="closest", **ring))
     handles.append(Line2D([], [], color=style.RL_COLOUR, linewidth=2.6, label=f"RL default, {labels.band}"))
     for kind, marker in PATHS.items():
         handles.append(Line2D([], [], label=f"{kind} path", **_mark(kind, marker)))
     handles.append(Patch(color=style.CURVE_COLOUR, label="residual"))
+    if "power" in numbers["layer"]:
+        handles.append(Line2D([], [], label="power sampling, at the RL budget", **style.POWER_LINE))
     figure.legend(handles=handles, loc="outside lower center", ncols=(len(handles) + 1) // 2)

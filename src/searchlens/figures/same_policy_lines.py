@@ -27,7 +27,7 @@ def numbers(same_policy: pl.DataFrame, counts: pl.DataFrame, labels: Labels) -> 
     chosen = {"metric": labels.metric, "readout": labels.readout}
     gaps = style.pick(same_policy, **chosen).select("policy", "budget", "base", "rl", "gap", "lo", "hi")
     tally = style.pick(counts, **chosen).select("budget", *COUNTS)
-    return style.by_policy(gaps.join(tally, on="budget", how="left"))
+    return style.by_policy(gaps.join(tally, on="budget", how="left"), labels.policies)
 
 
 @style.styled()
@@ -49,7 +49,7 @@ def draw(numbers: pl.DataFrame, labels: Labels) -> Figure:
 
 
 def _lines(axes: Axes, numbers: pl.DataFrame, labels: Labels) -> None:
-    colours = style.shades(numbers["policy"].unique().to_list())
+    colours = style.shades(numbers["policy"].unique().to_list(), labels.policies)
     for (name,), rows in numbers.group_by("policy", maintain_order=True):
         budgets, gaps = rows["budget"].to_list(), style.percent(rows["gap"])
         if name == labels.default_policy:
@@ -64,7 +64,7 @@ def _lines(axes: Axes, numbers: pl.DataFrame, labels: Labels) -> None:
 
 def _ends(axes: Axes, numbers: pl.DataFrame, labels: Labels) -> None:
     """Repeat where each line ends, a column per family, since the lines themselves end close together."""
-    colours = style.shades(numbers["policy"].unique().to_list())
+    colours = style.shades(numbers["policy"].unique().to_list(), labels.policies)
     last = int(max(numbers["budget"]))
     ends = style.pick(numbers, budget=last).filter(pl.col("policy") != labels.default_policy)
     kinds = ends["family"].unique(maintain_order=True).to_list()
@@ -89,8 +89,8 @@ def _count_strip(axes: Axes, numbers: pl.DataFrame) -> None:
 
 def _legend(figure: Figure, numbers: pl.DataFrame, labels: Labels) -> None:
     others = numbers.filter(pl.col("policy") != labels.default_policy)
-    kinds = [kind for kind in style.FAMILY_COLOURS if kind in set(others["family"])]
-    handles = [Line2D([], [], **style.family_look(kind), markersize=3, label=kind) for kind in kinds]
+    names = style.family_names(style.families(others))
+    handles = [Line2D([], [], **style.family_look(kind), markersize=3, label=name) for kind, name in names.items()]
     dashed = Line2D(
         [], [], color=style.RL_COLOUR, linestyle=(0, (4, 1.5)), linewidth=1.6, label=f"RL default, {labels.band}"
     )

@@ -6,10 +6,11 @@ width of the page. Proportions are drawn as percentages; nothing else happens to
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, Literal
 
 import matplotlib as mpl
@@ -22,9 +23,13 @@ from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
 
 from searchlens import policies
 from searchlens.errors import InputError
+from searchlens.policies import Policy
 
 COLUMN, PAGE = 3.5, 7.0
 Source = Literal["sampled", "imported", "recorded", "simulated"]
+Known = Mapping[str, Policy]
+"""Policies by their names in the configuration."""
+UNKNOWN: Known = MappingProxyType({})
 FORMATS = ("svg", "pdf", "png", "csv")
 METRIC_NAMES = {"P": "pass@k", "Q": "self-consistency"}
 
@@ -42,9 +47,21 @@ FAMILY_COLOURS = {
     "greedy": "#000000",
 }
 FAMILY_MARKERS = dict(zip(FAMILY_COLOURS, "os^DvPXph", strict=True))
+# The controllers stay apart from one another, from RL's red and from the envelopes in the same way.
+CONTROLLER_COLOURS = {
+    "power": FAMILY_COLOURS["search"],
+    "mcts": "#332288",
+    "entropy_tree": "#E69F00",
+    "thought_tree": "#56B4E9",
+    "beam": "#A6761D",
+    "step_beam": "#DDCC77",
+}
+SEARCH_MARKERS = "o^sDvPX<>dh*"
 LIGHTEST = 0.3  # white mixed into the coldest shade of a family
 RL_COLOUR, BASE_COLOUR, ENVELOPE_COLOUR = "#B2182B", "#0072B2", "#222222"
 REGION_COLOUR, CURVE_COLOUR, MUTED = "#E4E4E4", "#A8A8A8", "#666666"
+
+POWER_LINE: dict[str, Any] = {"color": CONTROLLER_COLOURS["power"], "linewidth": 1.2, "linestyle": (0, (3, 1))}
 
 STYLE: dict[Any, Any] = {
     "font.family": "DejaVu Sans",  # comes with matplotlib: the same file on every machine
@@ -104,6 +121,10 @@ class Labels:
         Policy of the RL target curve.
     epsilon, quantile, confidence : float
         Near-match tolerance, lower bound of the support region and level of the intervals, as configured.
+    policies : mapping of str to Policy
+        What names stand for. A name that is not here must spell its policy, or counts as a search of unknown kind.
+    parameters : float or None
+        Of either model of the pair; None where unknown.
     """
 
     pair: str
@@ -116,6 +137,8 @@ class Labels:
     epsilon: float = 0.03
     quantile: float = 0.10
     confidence: float = 0.95
+    policies: Known = field(default_factory=dict)
+    parameters: float | None = None
 
     @property
     def title(self) -> str:
@@ -139,35 +162,87 @@ def pick(frame: pl.DataFrame, **equal: str | int) -> pl.DataFrame:
     return frame.filter(*(pl.col(column) == value for column, value in equal.items()))
 
 
-def family(name: str) -> str:
-    """Family of a policy; ``search`` for one whose name does not spell an autoregressive policy."""
+def _policy(name: str, known: Known) -> Policy | None:
+    if name in known:
+        return known[name]
     try:
-        return policies.parse(name).family
+        return policies.parse(name)
     except InputError:
-        return "search"
+        return None
 
 
-def _place(name: str) -> tuple[float | int | str, ...]:
-    kind = family(name)
+def family(name: str, known: Known = UNKNOWN) -> str:
+    """Family of a policy; ``search`` for one that is neither known nor spelled by its name."""
+    policy = _policy(name, known)
+    return policy.family if policy else "search"
+
+
+def controller(name: str, known: Known = UNKNOWN) -> str:
+    """Controller of a policy; ``search`` for one that is neither known nor spelled by its name."""
+    policy = _policy(name, known)
+    return policy.controller.name if policy else "search"
+
+
+def _place(name: str, known: Known) -> tuple[float | int | str, ...]:
+    kind, policy = family(name, known), _policy(name, known)
     rank = list(FAMILY_COLOURS).index(kind)
-    if kind == "search":
+    if kind == "search" or policy is None:
         return (rank, name)
-    local = policies.parse(name).local
+    local = policy.local
     filters = (-local.top_p, -local.top_k, local.min_p, -local.typical_p)  # from open to narrow
     return (rank, *filters, local.temperature, name)
 
 
-def ordered(names: Iterable[str]) -> list[str]:
+def ordered(names: Iterable[str], known: Known = UNKNOWN) -> list[str]:
     """Distinct policies by family, then from the most open filter to the narrowest, then by temperature."""
-    return sorted(set(names), key=_place)
+    return sorted(set(names), key=lambda name: _place(name, known))
 
 
-def by_policy(frame: pl.DataFrame) -> pl.DataFrame:
+def by_policy(frame: pl.DataFrame, known: Known = UNKNOWN) -> pl.DataFrame:
     """The frame with a column ``family``, rows in the order of ``ordered`` and by budget."""
-    names = ordered(frame["policy"])
+    names = ordered(frame["policy"], known)
     rank = pl.col("policy").replace_strict(names, list(range(len(names))), return_dtype=pl.Int64)
-    kinds = pl.col("policy").replace_strict(names, [family(name) for name in names], return_dtype=pl.String)
+    kinds = pl.col("policy").replace_strict(names, [family(name, known) for name in names], return_dtype=pl.String)
     return frame.with_columns(family=kinds).sort(rank, "budget", maintain_order=True)
+
+
+def families(frame: pl.DataFrame) -> list[str]:
+    """Families that a frame's column of that name holds, in their order."""
+    present = set(frame["family"])
+    return [kind for kind in FAMILY_COLOURS if kind in present]
+
+
+def family_names(kinds: Sequence[str]) -> dict[str, str]:
+    """What legends call families: where searches are among them, the others are marked as autoregressive (AR)."""
+    return {kind: f"AR {kind}" if "search" in kinds and kind != "search" else kind for kind in kinds}
+
+
+def channel(name: str, known: Known = UNKNOWN) -> str:
+    """``AR`` or ``search``."""
+    return "search" if family(name, known) == "search" else "AR"
+
+
+def power_policies(names: Iterable[str], labels: Labels) -> list[str]:
+    """Those policies that sample from a power of the model's distribution."""
+    return [name for name in ordered(names, labels.policies) if controller(name, labels.policies) == "power"]
+
+
+def power_curves(points: pl.DataFrame, budgets: pl.Series, labels: Labels) -> pl.DataFrame:
+    """Policy, budget and value of every power-sampling policy at some budgets."""
+    rows = pick(points, metric=labels.metric, readout=labels.readout)
+    chosen = rows.filter(
+        pl.col("policy").is_in(power_policies(rows["policy"], labels)), pl.col("budget").is_in(budgets.to_list())
+    )
+    return by_policy(chosen.select("policy", "budget", "value"), labels.policies)
+
+
+def search_looks(names: Sequence[str], known: Known) -> dict[str, dict[str, Any]]:
+    """A marker for each search policy, and the colour of its controller."""
+    colours = [CONTROLLER_COLOURS.get(controller(name, known), MUTED) for name in names]
+    markers = (SEARCH_MARKERS[i % len(SEARCH_MARKERS)] for i in range(len(names)))
+    return {
+        name: {"color": colour, "marker": marker} for name, colour, marker in zip(names, colours, markers, strict=True)
+    }
 
 
 def family_look(kind: str) -> dict[str, Any]:
@@ -175,16 +250,23 @@ def family_look(kind: str) -> dict[str, Any]:
     return {"color": FAMILY_COLOURS[kind], "marker": FAMILY_MARKERS[kind]}
 
 
-def shades(names: Sequence[str]) -> dict[str, str]:
+def shades(names: Sequence[str], known: Known = UNKNOWN) -> dict[str, str]:
     """A colour for each policy: its family's, lighter the colder it samples within that family."""
-    heat = {name: policies.parse(name).local.temperature if family(name) != "search" else 1.0 for name in names}
+    kinds = {name: family(name, known) for name in names}
+    found = {name: _policy(name, known) for name in names}
+    heat = {name: policy.local.temperature if policy else 1.0 for name, policy in found.items()}
     colours = {}
     for name in names:
-        levels = sorted({heat[other] for other in names if family(other) == family(name)})
+        levels = sorted({heat[other] for other in names if kinds[other] == kinds[name]})
         white = 0.0 if len(levels) == 1 else LIGHTEST * (1 - levels.index(heat[name]) / (len(levels) - 1))
-        red, green, blue = (channel + (1 - channel) * white for channel in to_rgb(FAMILY_COLOURS[family(name)]))
-        colours[name] = to_hex((red, green, blue))
+        colours[name] = lightened(FAMILY_COLOURS[kinds[name]], white)
     return colours
+
+
+def lightened(colour: str, white: float) -> str:
+    """A colour with a share of white mixed in."""
+    red, green, blue = (channel + (1 - channel) * white for channel in to_rgb(colour))
+    return to_hex((red, green, blue))
 
 
 def percent(column: pl.Series) -> list[float]:

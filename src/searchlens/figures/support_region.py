@@ -27,10 +27,16 @@ SUPPORT = (
     "inside",
 )
 GREEDY_LINE: dict[str, Any] = {"color": style.BASE_COLOUR, "linestyle": (0, (5, 1.5, 1, 1.5)), "linewidth": 1.2}
+CURVES: dict[str, dict[str, Any]] = {
+    "base": {"color": style.CURVE_COLOUR, "linewidth": 0.5},
+    "search": {"color": style.CURVE_COLOUR, "linewidth": 0.8, "linestyle": (0, (1.5, 1))},
+    "power": style.POWER_LINE,
+}
+BEST_SEARCH: dict[str, Any] = {**style.family_look("search"), "markersize": 4.5, "linestyle": "none"}
 
 
 def numbers(support: pl.DataFrame, base: pl.DataFrame, labels: Labels) -> pl.DataFrame:
-    """The drawn layers one below the other: ``support`` (one row per budget), ``base`` (policy curves), ``greedy``.
+    """The drawn layers: ``support`` (one row per budget), ``greedy``, and curves: ``base`` (AR), ``search``, ``power``.
 
     Parameters
     ----------
@@ -39,13 +45,26 @@ def numbers(support: pl.DataFrame, base: pl.DataFrame, labels: Labels) -> pl.Dat
     base : DataFrame
         Points of the Base checkpoint's landscape.
     labels : Labels
-        Chooses metric and readout.
+        Chooses metric and readout, and knows which policies are searches.
     """
     chosen = {"metric": labels.metric, "readout": labels.readout}
     region = style.pick(support, **chosen).sort("budget").select(pl.lit("support").alias("layer"), "budget", *SUPPORT)
     points = style.pick(base, **chosen).filter(pl.col("budget").is_in(region["budget"].to_list()))
-    curves = style.by_policy(points.select("policy", "budget", "value"))
-    layer = pl.when(pl.col("family") == "greedy").then(pl.lit("greedy")).otherwise(pl.lit("base"))
+    curves = style.by_policy(points.select("policy", "budget", "value"), labels.policies)
+    family, power = pl.col("family"), pl.col("policy").is_in(style.power_policies(curves["policy"], labels))
+    layer = (
+        pl.when(power)
+        .then(pl.lit("power"))
+        .when(family.is_in(["greedy", "search"]))
+        .then(family)
+        .otherwise(pl.lit("base"))
+    )
+    best = pl.col("envelope_policy").replace_strict(
+        {name: style.channel(name, labels.policies) for name in region["envelope_policy"].drop_nulls()},
+        default=None,
+        return_dtype=pl.String,
+    )
+    region = region.with_columns(envelope_channel=best)
     return pl.concat([region, curves.select(layer.alias("layer"), "policy", "budget", "value")], how="diagonal")
 
 
@@ -71,6 +90,8 @@ def _region(axes: Axes, region: pl.DataFrame) -> None:
     low, top = style.percent(region["low"]), style.percent(region["envelope"])
     axes.fill_between(budgets, low, top, color=style.REGION_COLOUR, linewidth=0, zorder=0)
     axes.plot(budgets, top, color=style.ENVELOPE_COLOUR, linewidth=1.2, zorder=3, gid="envelope")
+    found = style.pick(region, envelope_channel="search")
+    axes.plot(found["budget"].to_list(), style.percent(found["envelope"]), **BEST_SEARCH, zorder=6, gid="best-search")
     band = (style.percent(region["rl_lo"]), style.percent(region["rl_hi"]))
     axes.fill_between(budgets, *band, color=style.RL_COLOUR, alpha=0.15, linewidth=0, zorder=3.5)
     axes.plot(
@@ -86,14 +107,13 @@ def _region(axes: Axes, region: pl.DataFrame) -> None:
 
 
 def _curves(axes: Axes, numbers: pl.DataFrame) -> None:
-    for (name,), rows in style.pick(numbers, layer="base").group_by("policy", maintain_order=True):
-        values = style.percent(rows["value"])
-        axes.plot(rows["budget"].to_list(), values, color=style.CURVE_COLOUR, linewidth=0.5, zorder=1, gid=str(name))
+    curves = numbers.filter(pl.col("layer").is_in(list(CURVES)))
+    for (layer, name), rows in curves.group_by("layer", "policy", maintain_order=True):
+        look = CURVES[str(layer)]
+        axes.plot(rows["budget"].to_list(), style.percent(rows["value"]), **look, zorder=1, gid=str(name))
     greedy = style.pick(numbers, layer="greedy").head(1)  # one sample is all there is: the same at every budget
     for value in style.percent(greedy["value"]):
-        axes.axhline(
-            value, color=style.BASE_COLOUR, linestyle=(0, (5, 1.5, 1, 1.5)), linewidth=1.2, zorder=2, gid="greedy"
-        )
+        axes.axhline(value, **GREEDY_LINE, zorder=2, gid="greedy")
 
 
 def _gaps(axes: Axes, region: pl.DataFrame) -> None:
@@ -113,14 +133,22 @@ def _gaps(axes: Axes, region: pl.DataFrame) -> None:
 
 
 def _legend(figure: Figure, numbers: pl.DataFrame, labels: Labels) -> None:
+    layers = set(numbers["layer"])
+    searched = bool(layers & {"search", "power"})
     handles: list[Line2D | Patch] = [
         Line2D(
             [], [], color=style.RL_COLOUR, linewidth=1.6, marker="o", markersize=3, label=f"RL default, {labels.band}"
         ),
         Line2D([], [], color=style.ENVELOPE_COLOUR, linewidth=1.2, label="upper edge: best up to N"),
         Patch(color=style.REGION_COLOUR, label=f"Base region, from its {labels.quantile:.0%} quantile"),
-        Line2D([], [], color=style.CURVE_COLOUR, linewidth=0.7, label="each Base policy"),
+        Line2D([], [], **CURVES["base"], label="each AR policy" if searched else "each Base policy"),
     ]
-    if "greedy" in numbers["layer"]:
+    if searched:
+        handles.append(Line2D([], [], **BEST_SEARCH, label="edge: a search"))
+    if "search" in layers:
+        handles.append(Line2D([], [], **CURVES["search"], label="each other search"))
+    if "power" in layers:
+        handles.append(Line2D([], [], **CURVES["power"], label="power sampling"))
+    if "greedy" in layers:
         handles.append(Line2D([], [], **GREEDY_LINE, label="Base greedy"))
     figure.legend(handles=handles, loc="outside lower center", ncols=2)

@@ -5,6 +5,7 @@ Nothing is estimated here; ``udf_cost`` adds up, and ``recovery_summary`` counts
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -172,47 +173,98 @@ def recovery_paths(cells: Sequence[Cell]) -> Table:
     return Table(data, _text(text), _blocks(data, "pair", "benchmark", "metric", "kind"))
 
 
-def udf_cost(cost: pl.DataFrame, channels: Mapping[str, str]) -> Table:
-    """What sampling cost, one row per channel and a total.
+def udf_cost(cost: pl.DataFrame, models: Mapping[str, str]) -> Table:
+    """What sampling cost: a row per channel (autoregressive, or one controller of searches, on one model), and a total.
 
     Parameters
     ----------
     cost : DataFrame
-        One row per shard: checkpoint, benchmark, policy, rows, tokens, wall_seconds, device, device_count. A shard
-        appears once, under the policy that it was sampled for: policies that resolve to the same generation share its
-        shards and cost nothing more. A run is one such generation, however many shards it has.
-    channels : mapping
-        Checkpoint to channel, such as ``AR-Base``; its order is that of the rows.
+        One row per shard: checkpoint, benchmark, policy, controller, rows, tokens, generated, requests, prefilled,
+        reused, mean_running, wall_seconds, device, device_count (``pipeline.costs``). A shard appears once, under the
+        policy that it was sampled for: policies that resolve to the same generation share its shards and cost nothing
+        more. A run is one such generation, however many shards it has.
+    models : mapping
+        Checkpoint to what the table calls it, such as ``Base``; its order is that of the rows.
+
+    Notes
+    -----
+    Returned tokens are those of the samples, generated ones all that were drawn. A shared sample of a tree is returned
+    in full on every path through it and generated once, so a tree may return more than it generates. Of the tokens of
+    prompts and prefixes that an engine was asked to go on from, ``reused`` is the share that it did not compute again.
+    The mean running batch is over steps, that is generated tokens by steps. A sum or mean over shards of which one does
+    not tell is null.
     """
-    gpu = pl.col("device").str.to_lowercase().str.contains_any(list(GPU_DEVICES))
-    hours = pl.col("wall_seconds") / 3600
-    parts = {
-        name: cost.filter(pl.col("checkpoint").is_in([c for c, n in channels.items() if n == name]))
-        for name in channels.values()
-    }
-    parts["total"] = cost.filter(pl.col("checkpoint").is_in(list(channels)))
-    rows = [
-        part.select(
-            channel=pl.lit(name),
-            runs=pl.struct("checkpoint", "benchmark", "policy").n_unique(),
-            samples=pl.col("rows").sum(),
-            wall_h=hours.sum(),
-            gpu_h=pl.when(gpu).then(hours * pl.col("device_count")).otherwise(0.0).sum(),
-            tokens_M=pl.col("tokens").sum() / 1e6,
-        )
-        for name, part in parts.items()
-    ]
-    data = pl.concat(rows)
-    names = {"runs": "runs", "samples": "samples", "wall_h": "wall h", "gpu_h": "GPU h", "tokens_M": "tokens (M)"}
+    searched = pl.col("controller") != "autoregressive"
+    model = pl.col("checkpoint").replace_strict(models, default=None, return_dtype=pl.String)
+    named = cost.with_columns(
+        channel=pl.when(searched)
+        .then(pl.format("Search-{} ({})", model, "controller"))
+        .otherwise(pl.format("AR-{}", model))
+    ).drop_nulls("channel")
+    order = {name: i for i, name in enumerate(models.values())}
+    rank = pl.col("checkpoint").replace_strict({c: order[m] for c, m in models.items()}, return_dtype=pl.Int64)
+    named = named.sort(searched, rank, maintain_order=True)
+    data = pl.concat(
+        [
+            *(_spent(part, str(name)) for (name,), part in named.group_by("channel", maintain_order=True)),
+            _spent(named, "total"),
+        ]
+    )
     text = [
-        {"channel": row["channel"], **{shown: _amount(row[key]) for key, shown in names.items()}}
+        {"channel": row["channel"], **{shown: _amount(row[key]) for key, shown in COST_COLUMNS.items()}}
         for row in data.iter_rows(named=True)
     ]
-    return Table(data, _text(text), (data.height - 1,))
+    silent = named.select(pl.any_horizontal(pl.col("prefilled", "mean_running").is_null()).sum()).item()
+    notes = (f"{silent} of {named.height} shards tell nothing of prefixes or running batches.",) if silent else ()
+    return Table(data, _text(text), (data.height - 1,), notes=notes)
 
 
-def _amount(value: float) -> str:
-    return str(value) if isinstance(value, int) else f"{value:.2f}"
+COST_COLUMNS = {
+    "runs": "runs",
+    "samples": "samples",
+    "returned_M": "returned (M)",
+    "generated_M": "generated (M)",
+    "reused": "reused",
+    "requests_per_sample": "requests per sample",
+    "mean_running": "running",
+    "tokens_per_second": "tokens/s",
+    "wall_h": "wall h",
+    "gpu_h": "GPU h",
+}
+
+
+def _spent(part: pl.DataFrame, channel: str) -> pl.DataFrame:
+    """One row of the cost table."""
+    gpu = pl.col("device").str.to_lowercase().str.contains_any(list(GPU_DEVICES))
+    hours, steps = pl.col("wall_seconds") / 3600, pl.col("generated") / pl.col("mean_running")
+    generated, prefixes = _whole("generated"), _whole("prefilled") + _whole("reused")
+    return part.select(
+        channel=pl.lit(channel),
+        runs=pl.struct("checkpoint", "benchmark", "policy").n_unique(),
+        samples=pl.col("rows").sum(),
+        returned_M=pl.col("tokens").sum() / 1e6,
+        generated_M=generated / 1e6,
+        reused=_whole("reused") / prefixes,
+        requests_per_sample=_whole("requests") / pl.col("rows").sum(),
+        mean_running=pl.when(steps.is_null().any()).then(None).otherwise(pl.col("generated").sum() / steps.sum()),
+        tokens_per_second=generated / pl.col("wall_seconds").sum(),
+        wall_h=hours.sum(),
+        gpu_h=pl.when(gpu).then(hours * pl.col("device_count")).otherwise(0.0).sum(),
+    )
+
+
+def _whole(column: str) -> pl.Expr:
+    """The sum; null where a part is unknown."""
+    return pl.when(pl.col(column).is_null().any()).then(None).otherwise(pl.col(column).sum())
+
+
+def _amount(value: float | None) -> str:
+    """Whole numbers as they are, others with three significant digits."""
+    if value is None or not math.isfinite(value):
+        return ""
+    if isinstance(value, int) or value == 0:
+        return f"{value:.0f}"
+    return f"{value:.{max(0, 2 - math.floor(math.log10(abs(value))))}f}"
 
 
 def intervals(widths: pl.DataFrame) -> Table:

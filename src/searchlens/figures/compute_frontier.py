@@ -1,0 +1,214 @@
+"""What is solved for how much: accuracy against samples, against generated tokens, and against floating-point work.
+
+The first panel is the paper's view, at equal numbers of samples. A sample of a search stands for many that were drawn
+on the way, so the other two count what each point really took per question.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any, Literal
+
+import polars as pl
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.legend_handler import HandlerTuple
+from matplotlib.lines import Line2D
+from matplotlib.patches import Patch
+
+from searchlens.figures import style
+from searchlens.figures.style import Labels
+
+AXES = {
+    "samples": "samples n",
+    "tokens": "generated tokens",
+    "flops": "FLOPs",
+}
+PALE = 0.45  # white mixed into the colours of autoregressive policies
+RL_EDGE: dict[str, Any] = {"color": style.RL_COLOUR, "linewidth": 0.9, "linestyle": (0, (2, 1))}
+RL_LINE: dict[str, Any] = {"color": style.RL_COLOUR, "linewidth": 1.6, "marker": "o", "markersize": 3}
+BASE_EDGE: dict[str, Any] = {"color": style.ENVELOPE_COLOUR, "linewidth": 1.2}
+COLUMNS = ("axis", "layer", "model", "policy", "budget", "x", "x_lo", "x_hi", "value", "lo", "hi")
+
+
+def numbers(base: pl.DataFrame, rl: pl.DataFrame, prefill: pl.DataFrame, labels: Labels) -> pl.DataFrame:
+    """One row per axis and drawn point; ``x`` is what the point takes per question.
+
+    Layers: ``AR`` and ``search`` (points of policies), ``AR edge`` (the best AR points of a model: those that solve
+    more than every other that takes as much or less). Of RL, its default policy and its edge are drawn.
+
+    Parameters
+    ----------
+    base, rl : DataFrame
+        Points of both landscapes; read as expectations, whatever the readout of ``labels``.
+    prefill : DataFrame
+        Columns model (``Base`` or ``RL``), policy, prompt (tokens per question) and again (tokens of prefixes computed
+        again per generated token), as of ``pipeline.prefill``. Where a policy is missing, all FLOPs are of generated
+        tokens alone.
+    labels : Labels
+        Chooses the metric; knows the number of parameters and which policies are searches.
+
+    Notes
+    -----
+    A token costs 2 FLOPs per parameter, computed for a prompt or generated; attention is not counted. Points without
+    known tokens have no row on that axis.
+    """
+    parts = [_points(frame, model, labels) for model, frame in (("Base", base), ("RL", rl))]
+    points = pl.concat(parts).join(prefill, on=["model", "policy"], how="left", maintain_order="left")
+    rows = pl.concat([_on_axis(points, axis, labels) for axis in AXES])
+    edges = [_edge(style.pick(rows, axis=axis, model=model, layer="AR")) for axis in AXES for model in ("Base", "RL")]
+    shown = (pl.col("model") == "Base") | (pl.col("policy") == labels.default_policy)
+    return pl.concat([rows.filter(shown), *edges]).with_columns(
+        prefilled=pl.col("axis").eq("flops") & points["prompt"].is_not_null().all(),
+    )
+
+
+def _points(frame: pl.DataFrame, model: str, labels: Labels) -> pl.DataFrame:
+    rows = style.pick(frame, metric=labels.metric, readout="expected").drop_nulls("value")
+    spent = style.pick(frame, metric="C", readout="expected")
+    spent = spent.select("policy", "budget", tokens="value", tokens_lo="lo", tokens_hi="hi")
+    rows = rows.select("policy", "budget", "value", "lo", "hi").join(spent, on=["policy", "budget"], how="left")
+    rows = style.by_policy(rows, labels.policies)
+    channels = {name: style.channel(name, labels.policies) for name in rows["policy"]}
+    layer = pl.col("policy").replace_strict(channels, return_dtype=pl.String)
+    return rows.with_columns(model=pl.lit(model), layer=layer)
+
+
+def _on_axis(points: pl.DataFrame, axis: str, labels: Labels) -> pl.DataFrame:
+    """The points with what they take on an axis."""
+    if axis == "samples":
+        n = pl.col("budget").cast(pl.Float64)
+        taken = {"x": n, "x_lo": n, "x_hi": n}
+    elif axis == "tokens":
+        taken = {x: pl.col(column) for x, column in TOKENS.items()}
+    else:
+        known = points["prompt"].is_not_null().all()
+        prompt, again = (pl.col(name) if known else pl.lit(0.0) for name in ("prompt", "again"))
+        work = 2 * pl.lit(labels.parameters, dtype=pl.Float64)
+        taken = {x: work * (prompt + pl.col(column) * (1 + again)) for x, column in TOKENS.items()}
+    columns = [*COLUMNS, "family"]
+    return points.with_columns(axis=pl.lit(axis), **taken).drop_nulls("x").select(columns)
+
+
+TOKENS = {"x": "tokens", "x_lo": "tokens_lo", "x_hi": "tokens_hi"}
+
+
+def _edge(points: pl.DataFrame) -> pl.DataFrame:
+    """The points that solve more than every other that takes as much or less; references are not among them.
+
+    The last one is repeated where the points end: what more of it would solve was not sampled.
+    """
+    rows = points.filter(pl.col("family") != "greedy").sort("x", "value", descending=[False, True])
+    before = pl.col("value").cum_max().shift(1)
+    best = rows.filter(before.is_null() | (pl.col("value") > before))
+    end = best.tail(1).with_columns(rows.tail(1).select("x", "x_lo", "x_hi").get_columns())
+    return pl.concat([best, end]).with_columns(layer=pl.lit("AR edge"))
+
+
+@style.styled()
+def draw(numbers: pl.DataFrame, labels: Labels) -> Figure:
+    """Draw what ``numbers`` returned."""
+    figure = style.new_figure(style.PAGE, 3.9, replace(labels, readout="expected").title, labels.source)
+    panels = figure.subplots(1, len(AXES), sharey=True)
+    searches = style.pick(numbers, layer="search")["policy"].unique(maintain_order=True).to_list()
+    looks = style.search_looks(searches, labels.policies)
+    for axes, axis in zip(panels, AXES, strict=True):
+        rows = style.pick(numbers, axis=axis)
+        _panel(axes, axis, rows, looks)
+        _scale(axes, axis, rows, labels)
+    panels[0].set_ylabel("questions solved (%)")
+    _legend(figure, numbers, looks, labels)
+    return figure
+
+
+def _panel(axes: Axes, axis: str, rows: pl.DataFrame, looks: dict[str, dict[str, Any]]) -> None:
+    ours, theirs = style.pick(rows, model="Base"), style.pick(rows, model="RL")
+    for (name, kind), points in style.pick(ours, layer="AR").group_by("policy", "family", maintain_order=True):
+        axes.plot(*_line(points), **_pale(str(kind)), zorder=1, gid=str(name))
+    edge = style.pick(ours, layer="AR edge")
+    _steps(axes, edge, BASE_EDGE, "Base edge")
+    _band(axes, edge, style.MUTED, step="post")
+    _steps(axes, style.pick(theirs, layer="AR edge"), RL_EDGE, "RL edge")
+    default = style.pick(theirs, layer="AR")
+    _band(axes, default, style.RL_COLOUR)
+    axes.plot(*_line(default), **RL_LINE, zorder=4, gid="RL default")
+    for (name,), points in style.pick(ours, layer="search").group_by("policy", maintain_order=True):
+        look = looks[str(name)]
+        axes.plot(*_line(points), **look, linewidth=0.8, markersize=3.6, markeredgewidth=0, zorder=5, gid=str(name))
+        if axis != "samples":  # there they would lie on one another
+            _whisker(axes, points.tail(1), look["color"])
+
+
+def _line(points: pl.DataFrame) -> tuple[list[float], list[float]]:
+    return points["x"].to_list(), style.percent(points["value"])
+
+
+def _pale(kind: str) -> dict[str, Any]:
+    look = style.family_look(kind)
+    return {
+        **look,
+        "color": style.lightened(str(look["color"]), PALE),
+        "linewidth": 0.5,
+        "markersize": 2.2,
+        "markeredgewidth": 0,
+    }
+
+
+def _whisker(axes: Axes, point: pl.DataFrame, colour: str) -> None:
+    for x, low, high in point.select("x", "lo", "hi").drop_nulls().iter_rows():
+        axes.plot([x, x], [100 * low, 100 * high], color=colour, linewidth=0.6, alpha=0.6, zorder=2)
+
+
+def _steps(axes: Axes, edge: pl.DataFrame, look: dict[str, Any], name: str) -> None:
+    """Flat from each point to the next: the best so far."""
+    axes.step(*_line(edge), where="post", **look, zorder=3, gid=name)
+
+
+def _band(axes: Axes, rows: pl.DataFrame, colour: str, step: Literal["post"] | None = None) -> None:
+    ends = (style.percent(rows["lo"]), style.percent(rows["hi"]))
+    axes.fill_between(rows["x"].to_list(), *ends, step=step, color=colour, alpha=0.13, linewidth=0, zorder=0.8)
+
+
+def _scale(axes: Axes, axis: str, rows: pl.DataFrame, labels: Labels) -> None:
+    axes.set_title(f"at equal {AXES[axis]}")
+    if rows.is_empty():
+        axes.text(
+            0.5, 0.5, _missing(axis, labels), transform=axes.transAxes, ha="center", va="center", color=style.MUTED
+        )
+        axes.set_xticks([])
+    elif axis == "samples":
+        style.budget_axis(axes, rows["budget"], "samples per question")
+    else:
+        axes.set_xscale("log")
+        axes.set_xlabel(f"{AXES[axis]} per question" + ("" if axis == "tokens" else _counted(rows)))
+
+
+def _missing(axis: str, labels: Labels) -> str:
+    if axis == "flops" and labels.parameters is None:
+        return "number of parameters\nunknown"
+    return "token counts\nunknown"
+
+
+def _counted(rows: pl.DataFrame) -> str:
+    return ",\ngeneration and prefill" if rows["prefilled"].all() else ",\nof generation alone"
+
+
+def _legend(figure: Figure, numbers: pl.DataFrame, looks: dict[str, dict[str, Any]], labels: Labels) -> None:
+    handles: list[Any] = [
+        (Patch(color=style.MUTED, alpha=0.2), Line2D([], [], **BASE_EDGE)),
+        (Patch(color=style.RL_COLOUR, alpha=0.2), Line2D([], [], **RL_LINE)),
+        Line2D([], [], **RL_EDGE),
+    ]
+    names = [f"Base envelope, {labels.band}", f"RL default, {labels.band}", "RL envelope"]
+    kinds = style.families(style.pick(numbers, model="Base", layer="AR"))
+    handles += [Line2D([], [], **{**_pale(kind), "markersize": 3.5}) for kind in kinds]
+    names += [f"Base, {kind}" for kind in kinds]
+    overlaid = {tuple: HandlerTuple(ndivide=1)}
+    place: dict[str, Any] = (
+        {"loc": "outside lower left", "ncols": 2} if looks else {"loc": "outside lower center", "ncols": 4}
+    )
+    figure.legend(handles, names, handler_map=overlaid, title="AR", alignment="left", title_fontsize=7, **place)
+    if looks:
+        handles = [Line2D([], [], **look, linewidth=0.8, markersize=4, markeredgewidth=0) for look in looks.values()]
+        kept: dict[str, Any] = {"alignment": "left", "title_fontsize": 7}
+        figure.legend(handles, list(looks), title="search on Base", loc="outside lower right", ncols=2, **kept)
