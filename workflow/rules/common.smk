@@ -193,6 +193,11 @@ def boptr_output(kind, name):
     )
 
 
+def parameters(wildcards):
+    """Number of parameters of either model of a pair, as one string."""
+    return canonical(GRID.config["pairs"].get(wildcards.pair, {}).get("parameters"))
+
+
 def figure_output(name):
     """One figure, listed in the report under its pair and benchmark."""
     figure, metric = name.rsplit("_", 1)

@@ -5,11 +5,6 @@ OUTPUTS: results/figures/<pair>/<benchmark>/<figure>.{svg,pdf,png,csv}
 """
 
 
-def parameters(wildcards):
-    """Number of parameters of either model of a pair, as one string."""
-    return canonical(GRID.config["pairs"].get(wildcards.pair, {}).get("parameters"))
-
-
 rule figures:
     """Draw everything about one pair on one benchmark."""
     input:
