@@ -5,7 +5,8 @@
     snakemake --profile slurm                     on a cluster
     snakemake results/landscape/<checkpoint>/<benchmark>/points.parquet     one cell
 
-Stages, one file each under workflow/rules/: generate, score, landscape, recovery, figures, tables, boptr.
+Stages, one file each under workflow/rules/: generate, score, landscape, recovery, figures, tables, boptr,
+equivalence.
 """
 
 from snakemake.utils import min_version
@@ -28,6 +29,7 @@ include: "workflow/rules/recovery.smk"
 include: "workflow/rules/figures.smk"
 include: "workflow/rules/tables.smk"
 include: "workflow/rules/boptr.smk"
+include: "workflow/rules/equivalence.smk"
 
 
 report: "workflow/report/workflow.rst"
@@ -54,6 +56,7 @@ rule all:
         TABLES,
         FIGURES,
         BOPTR,
+        EQUIVALENCE,
         LANDSCAPES,
         MANIFESTS,
 

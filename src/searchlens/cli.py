@@ -102,6 +102,17 @@ def _tables(args: argparse.Namespace) -> None:
     write_tables(_grid(args), Path(args.output))
 
 
+def _equivalence(args: argparse.Namespace) -> None:
+    grid = _grid(args)
+    if grid.compared is None:
+        raise InputError(
+            "nothing is compared in this study", "set equivalence in the configuration; see config/README.md"
+        )
+    from searchlens.equivalence.study import write_tables
+
+    write_tables(grid, Path(args.output), args.threads)
+
+
 def _boptr(args: argparse.Namespace) -> None:
     from dataclasses import replace
 
@@ -291,6 +302,9 @@ def _add_stages(command: _Commands) -> None:
     sub.add_argument("--out", required=True, help="results folder")
     sub.add_argument("--figures", action=argparse.BooleanOptionalAction, default=True)
     sub.add_argument("--draws", type=int, metavar="N", help="bootstrap draws, instead of the configured number")
+    sub = command("equivalence", _equivalence, "compare policies with references that are not ours")
+    sub.add_argument("--output", required=True, help="results folder")
+    sub.add_argument("--threads", type=int, default=1)
     sub = command("tables", _tables, "write the tables and overview figures of the whole study")
     sub.add_argument("--output", required=True, help="results folder")
 

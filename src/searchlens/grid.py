@@ -215,6 +215,14 @@ class Grid:
             }
         return found
 
+    @cached_property
+    def compared(self) -> tuple[str, str] | None:
+        """(checkpoint, benchmark) on which policies are compared with references: the first Base; None for none."""
+        section, study = self.config["equivalence"], self.config["study"]
+        if section is None or not section["questions"] or not study["pairs"] or not study["benchmarks"]:
+            return None
+        return self.config["pairs"][study["pairs"][0]]["base"], study["benchmarks"][0]
+
     # ---- questions
 
     def benchmark(self, name: str) -> Mapping[str, Any]:
@@ -508,6 +516,7 @@ _STAGE_SOURCES = {
     "recovery": ("recovery*", "recovery/*.py", "uncertainty.py", "policies.py"),
     "figures": ("figures/*.py",),
     "boptr": ("boptr/*.py", "uncertainty.py", "policies.py", "tables/*.py", "figures/style.py", "figures/boptr/*.py"),
+    "equivalence": ("equivalence/*.py", "search/*.py", "engines/*.py", "grading/*.py", "tables/_*.py"),
     "tables": ("tables/__init__.py", "tables/_*.py", "tables/study.py", "figures/*.py"),
 }
 

@@ -47,6 +47,7 @@ TABLE_NAMES = [
     "intervals",
     "udf_cost",
 ]
+EQUIVALENCE_TABLES = ["udf_local", "udf_tier34"]
 BOPTR_TABLES = [
     "blocks",
     "regime_betas",
@@ -98,6 +99,7 @@ MANIFESTS = [str(path) for cell in GRID.cells for path in GRID.manifests(*cell)]
 LANDSCAPES = [f"{RESULTS}/landscape/{c}/{b}/{part}.parquet" for c, b in GRID.cells for part in ("points", "hits")]
 FIGURES = [f"{RESULTS}/figures/{p}/{b}/{figure}.svg" for p, b in GRID.pair_cells for figure in FIGURE_NAMES]
 TABLES = [f"{RESULTS}/tables/{table}.csv" for table in TABLE_NAMES] if GRID.pair_cells else []
+EQUIVALENCE = [f"{RESULTS}/tables/{table}.csv" for table in EQUIVALENCE_TABLES] if GRID.compared else []
 BOPTR = (
     []
     if GRID.without_boptr
@@ -208,3 +210,16 @@ def figure_output(name):
         subcategory="{benchmark}",
         labels={"figure": figure.replace("_", " "), "metric": READABLE[metric]},
     )
+
+
+def compared(wildcards):
+    """What policies are compared on and how they resolve, as one string."""
+    model, benchmark = GRID.compared
+    policies = {name: GRID.policy(name).resolved() for name in GRID.config["equivalence"]["policies"]}
+    golds = GRID.content_hash(benchmark)
+    return canonical({"weights": GRID.fingerprint(model), "golds": golds, "policies": policies})
+
+
+def gpu_to_compare(wildcards):
+    """One GPU where the compared checkpoint wants one."""
+    return int(GRID.config["checkpoints"][GRID.compared[0]]["device"] == "cuda")

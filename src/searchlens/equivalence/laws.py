@@ -1,0 +1,80 @@
+"""Distributions: what is drawn from a language model small enough to enumerate, against the exact law.
+
+Local policies run through the engine's own sampler, power sampling through driver and controller on top of it; the law
+of a local policy multiplies the plain distributions of :mod:`searchlens.equivalence.filters` along every text.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+
+from searchlens import search
+from searchlens.equivalence.explicit import EOS, Model, ToyEngine, enumerate_texts
+from searchlens.equivalence.rows import Law, Row, Table, chi_square, total_variation
+from searchlens.equivalence.subject import texts_of
+from searchlens.policies import Policy
+from searchlens.search.driver import Failure, run
+from searchlens.search.task import Task
+from searchlens.seeds import child
+
+ENUMERATION = "exact enumeration"
+PROMPT = (1, 2)
+LOCAL, LOCAL_LIMIT = Model.random(1, vocab_size=32, scale=1.5), 2
+"""Some thousand texts of one and two tokens, over several orders of magnitude; enough tokens for a top-k of 20."""
+POWER, POWER_LIMIT = Model.random(2, vocab_size=3, scale=0.7), 4
+"""Few and short texts, so that a total variation can be told from few chains."""
+
+
+def compare(name: str, policy: Policy, limits: Mapping[str, float]) -> list[Row]:
+    """Chi-square of a local policy; total variation and chi-square of power sampling from its target.
+
+    Parameters
+    ----------
+    name : str
+        Of the policy.
+    policy : Policy
+        Autoregressive, or power sampling in mode ``exact``; ``reference`` is known not to tend to the target.
+    limits : mapping
+        The section ``equivalence`` of the configuration.
+    """
+    if policy.controller.name == "autoregressive":
+        counts = draws(LOCAL, policy, int(limits["draws"]), LOCAL_LIMIT)
+        drawable = enumerate_texts(LOCAL, PROMPT, LOCAL_LIMIT, sampling=policy.local)
+        return [_chi_square("local", name, counts, drawable, limits)]
+    counts = draws(POWER, policy, int(limits["chains"]), POWER_LIMIT)
+    law = target(POWER, policy, POWER_LIMIT)
+    statistic, distance = "total variation", total_variation(counts, law)
+    n, threshold = counts.total(), float(limits["total_variation"])
+    return [
+        Row("tier34", name, ENUMERATION, statistic, n, "chains", distance, "at most", threshold),
+        _chi_square("tier34", name, counts, law, limits),
+    ]
+
+
+def _chi_square(
+    table: Table, name: str, counts: Counter[tuple[int, ...]], law: Law, limits: Mapping[str, float]
+) -> Row:
+    unit = "texts" if table == "local" else "chains"
+    value, threshold = chi_square(counts, law), float(limits["p_value"])
+    return Row(table, name, ENUMERATION, "p of chi-square", counts.total(), unit, value, "at least", threshold)
+
+
+def draws(model: Model, policy: Policy, count: int, limit: int) -> Counter[tuple[int, ...]]:
+    """How often each text is the best candidate of ``count`` runs."""
+    seeds = [child(0, "equivalence", run_) for run_ in range(count)]
+    tasks = [Task(PROMPT, seed, limit, (EOS,), (), decode=str, answer=tuple) for seed in seeds]
+    counts: Counter[tuple[int, ...]] = Counter()
+    for _, outcome in run(((task.seed, search.start(task, policy)) for task in tasks), ToyEngine(model)):
+        if isinstance(outcome, Failure):
+            raise RuntimeError(outcome.reason)
+        counts.update(texts_of(outcome.candidates[:1]))
+    return counts
+
+
+def target(model: Model, policy: Policy, limit: int) -> Law:
+    """p^alpha over the texts that the local policy can draw."""
+    p = enumerate_texts(model, PROMPT, limit)
+    alpha = float(policy.parameters["alpha"])
+    weights = {text: p[text] ** alpha for text in enumerate_texts(model, PROMPT, limit, sampling=policy.local)}
+    return {text: weight / sum(weights.values()) for text, weight in weights.items()}

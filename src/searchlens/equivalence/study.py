@@ -1,0 +1,103 @@
+"""All comparisons of a study, and their two tables."""
+
+from __future__ import annotations
+
+import logging
+import math
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict
+from pathlib import Path
+
+import polars as pl
+
+from searchlens.equivalence import laws, local, searches
+from searchlens.equivalence.rows import Row
+from searchlens.equivalence.subject import Subject
+from searchlens.grid import Grid
+from searchlens.policies import Policy
+from searchlens.tables import DASH, Table, write
+from searchlens.tables._format import text_frame, tick
+
+log = logging.getLogger(__name__)
+
+TABLES = {"local": "udf_local", "tier34": "udf_tier34"}
+"""Part of the comparison to the name of its table."""
+
+
+def write_tables(grid: Grid, output: Path, threads: int) -> None:
+    """Compare every policy of the section ``equivalence`` and write ``tables/<name>.{csv,md,tex}``.
+
+    A comparison that does not hold is a cross in its table and a line in the log, not an error.
+    """
+    rows = list(compare(grid, threads))
+    for part, name in TABLES.items():
+        write(table([row for row in rows if row.table == part]), output / "tables" / name)
+
+
+def compare(grid: Grid, threads: int) -> Iterator[Row]:
+    """Rows of all comparisons, policy by policy in configuration order."""
+    subject = Subject.of(grid, threads)
+    for name in grid.config["equivalence"]["policies"]:
+        policy = grid.policy(name)
+        assert policy is not None, "checked when the configuration was read"
+        started = time.monotonic()
+        for row in _rows(subject, name, policy):
+            sign = "" if row.holds else ", which does not hold"
+            log.info("%s: %s %.4g (%s %g)%s", name, row.statistic, row.value, row.bound, row.threshold, sign)
+            yield row
+        log.info("%s compared in %.1f s", name, time.monotonic() - started)
+    subject.engine.close()
+
+
+def _rows(subject: Subject, name: str, policy: Policy) -> list[Row]:
+    kind = policy.controller.name
+    if kind == "beam":
+        return searches.compare_beam(subject, name, policy)
+    compare_one = local.compare if kind == "autoregressive" else searches.compare
+    rows = compare_one(subject, name, policy)
+    if kind == "autoregressive" or (kind == "power" and policy.parameters["mode"] == "exact"):
+        rows += laws.compare(name, policy, subject.job.grid.config["equivalence"])
+    return rows
+
+
+def table(rows: Sequence[Row]) -> Table:
+    """A table with a line for each row, and what does not hold under it."""
+    data = pl.DataFrame(
+        [{**asdict(row), "holds": row.holds} for row in rows],  # the schema leaves out which table it is
+        {
+            **dict.fromkeys(("policy", "reference", "statistic"), pl.String()),
+            "n": pl.UInt32(),
+            "unit": pl.String(),
+            "value": pl.Float64(),
+            "bound": pl.String(),
+            "threshold": pl.Float64(),
+            "ours": pl.Float64(),
+            "theirs": pl.Float64(),
+            "holds": pl.Boolean(),
+        },
+    )
+    text = text_frame([_line(row) for row in rows])
+    rules = tuple(i for i in range(1, len(rows)) if rows[i].policy != rows[i - 1].policy)
+    failing = [f"{row.policy} against {row.reference}: {row.statistic}" for row in rows if not row.holds]
+    verdict = f"Does not hold: {'; '.join(failing)}." if failing else "Every comparison holds."
+    return Table(data, text, rules, notes=(verdict, "The thresholds were set before the first comparison was run."))
+
+
+def _line(row: Row) -> dict[str, str]:
+    accuracies = "" if row.ours is None else f" ({row.ours:.2f} against {row.theirs:.2f})"
+    return {
+        "policy": row.policy,
+        "reference": row.reference,
+        "statistic": row.statistic,
+        "value": _number(row.value) + accuracies,
+        "threshold": f"{'≥' if row.bound == 'at least' else '≤'} {row.threshold:g}",
+        "n": f"{row.n} {row.unit}",
+        "holds": tick(row.holds),
+    }
+
+
+def _number(value: float) -> str:
+    if math.isnan(value):
+        return DASH
+    return f"{value:.1e}" if 0 < value < 0.001 else f"{value:.3f}"

@@ -1,0 +1,167 @@
+"""What is compared on: the Base checkpoint of the first pair, and the first questions of the first benchmark."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from searchlens import grading, search
+from searchlens.engines.base import Engine
+from searchlens.generate import Job
+from searchlens.grading import Pair
+from searchlens.grid import Grid, Pool
+from searchlens.policies import Policy
+from searchlens.search.driver import Failure, run
+from searchlens.search.task import Candidate, Task
+from searchlens.seeds import sample_seed
+
+Ids = tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Subject:
+    """A checkpoint on some questions.
+
+    Attributes
+    ----------
+    job : Job
+    count : int
+        How many questions, from the first.
+    """
+
+    job: Job
+    count: int
+
+    @classmethod
+    def of(cls, grid: Grid, threads: int) -> Subject:
+        """The one that a study compares on (``Grid.compared``)."""
+        assert grid.compared is not None, "no comparison is asked for"
+        job = Job(grid, Pool(*grid.compared, ()), threads)
+        return cls(job, min(int(grid.config["equivalence"]["questions"]), len(job.questions)))
+
+    @property
+    def engine(self) -> Engine:
+        """The embedded engine."""
+        return self.job.engine
+
+    def tasks(self, policy: Policy) -> list[Task]:
+        """One run of every question; seeds differ from those of every sample."""
+        job = self.job
+        step_ids = job.step_ids(str(policy.parameters.get("delimiter", "")))
+        stop_ids = job.prompter.stop_ids
+        return [
+            Task(
+                prompt,
+                sample_seed("equivalence", question.id, 0),
+                job.max_tokens,
+                stop_ids,
+                step_ids,
+                job.prompter.text,
+                job.answer,
+            )
+            for prompt, question in zip(job.prompts[: self.count], job.questions, strict=False)
+        ]
+
+    def search(self, policy: Policy, tasks: Sequence[Task]) -> list[list[Candidate]]:
+        """What we return, best first; all runs at once through the driver.
+
+        Raises
+        ------
+        RuntimeError
+            A run failed.
+        """
+        found: list[list[Candidate]] = [[] for _ in tasks]
+        for place, outcome in run(((i, search.start(task, policy)) for i, task in enumerate(tasks)), self.engine):
+            if isinstance(outcome, Failure):
+                raise RuntimeError(f"question {self.job.questions[place].id}: {outcome.reason}")
+            found[place] = outcome.candidates
+        return found
+
+    @cached_property
+    def _grader(self) -> grading.Grader:
+        return grading.grader(self.job.grid.benchmark(self.job.pool.benchmark)["grader"])
+
+    def accuracy(self, texts: Sequence[Ids]) -> float:
+        """Share of right answers, one text to each question."""
+        questions = self.job.questions[: len(texts)]
+        pairs = [
+            Pair(self._grader.reference(question), answer)
+            for question, text in zip(questions, texts, strict=True)
+            if (answer := self.job.answer(text)) is not None
+        ]
+        return sum(bool(verdict.correct) for verdict in self._grader.grade(pairs)) / len(texts)
+
+    @cached_property
+    def transformers(self) -> Any:
+        """The same weights as transformers runs them, on the engine's device, with nothing of the checkpoint's own
+        settings for generation.
+        """
+        import torch
+        from transformers import AutoModelForCausalLM, GenerationConfig
+
+        dtype = getattr(torch, self.job.spec["dtype"])
+        device = getattr(self.engine, "device", "cpu")
+        model = AutoModelForCausalLM.from_pretrained(self.job.folder, dtype=dtype).eval().to(device)
+        model.generation_config = GenerationConfig(
+            eos_token_id=list(self.job.prompter.stop_ids),
+            pad_token_id=self.pad if self.pad is not None else self.job.prompter.stop_ids[0],
+            max_new_tokens=self.job.max_tokens,
+            do_sample=False,
+        )
+        return model
+
+    @cached_property
+    def pad(self) -> int | None:
+        """The token that the engine never draws; None where there is none."""
+        pad: int | None = getattr(self.engine, "pad_id", None)
+        return pad
+
+    def generate(self, prompts: Sequence[Ids], processors: Sequence[Any], **options: Any) -> Any:
+        """Transformers' ``generate`` on prompts of different lengths, padded on the left.
+
+        Parameters
+        ----------
+        prompts : sequence of token ids
+        processors : sequence of LogitsProcessor
+            Behind one that keeps the pad token from being drawn.
+        **options
+            Of ``generate``.
+
+        Returns
+        -------
+        ModelOutput
+            As transformers returns it; ``endings`` reads the texts.
+        """
+        import torch
+        from transformers import LogitsProcessorList, SuppressTokensLogitsProcessor
+
+        model = self.transformers
+        length = max(map(len, prompts))
+        padding = model.generation_config.pad_token_id
+        rows = torch.tensor([[padding] * (length - len(one)) + list(one) for one in prompts], device=model.device)
+        mask = torch.tensor([[0] * (length - len(one)) + [1] * len(one) for one in prompts], device=model.device)
+        unused = [] if self.pad is None else [SuppressTokensLogitsProcessor([self.pad], device=str(model.device))]
+        with torch.inference_mode():
+            return model.generate(
+                rows,
+                attention_mask=mask,
+                logits_processor=LogitsProcessorList([*unused, *processors]),
+                return_dict_in_generate=True,
+                **options,
+            )
+
+    def endings(self, sequences: Any, prompts: Sequence[Ids]) -> list[Ids]:
+        """What ``generate`` wrote behind the prompts, without the padding behind the end."""
+        start, stops = max(map(len, prompts)), self.job.prompter.stop_ids
+        texts = []
+        for row in sequences[:, start:].tolist():
+            end = next((place + 1 for place, token in enumerate(row) if token in stops), len(row))
+            texts.append(tuple(row[:end]))
+        return texts
+
+
+def texts_of(candidates: Sequence[Candidate]) -> list[Ids]:
+    """Token ids of each."""
+    return [tuple(one.tokens.tolist()) for one in candidates]
