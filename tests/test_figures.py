@@ -60,7 +60,7 @@ def aime() -> Inputs:
 
 @pytest.fixture(scope="module")
 def searched() -> Inputs:
-    return inputs_of(figure_data.cell(60, AIME6, searches=figure_data.SEARCHES))
+    return inputs_of(figure_data.cell(60, (*AIME6, "temp_0.5"), searches=figure_data.SEARCHES))
 
 
 @pytest.fixture(scope="module")
@@ -338,16 +338,36 @@ def test_frontier_draws_every_point_at_what_it_took(searched: Inputs) -> None:
 
 
 def test_frontier_edges_are_the_best_so_far(searched: Inputs) -> None:
-    """At any amount the edge is the best AR point that takes no more: greedy and searches play no part in it."""
+    """What lies on the edge is a point of the policy it names, or lies between two of them; greedy plays no part."""
     table = figures.numbers("compute_frontier", searched, SEARCHED)
     for axis in ("samples", "tokens", "flops"):
         rows = table.filter(pl.col("axis") == axis, model="Base")
         pool = rows.filter(pl.col("layer") == "AR", pl.col("policy") != "greedy")
         edge = rows.filter(layer="AR edge")
-        assert edge["x"].is_sorted() and edge["x"][-1] == pool["x"].max()
-        for amount in pool["x"]:
-            best = pool.filter(pl.col("x") <= amount)["value"].max()
-            assert edge.filter(pl.col("x") <= amount)["value"][-1] == best
+        assert edge["x"].is_sorted() and edge["value"].is_sorted() and edge["x"][-1] == pool["x"].max()
+        for x, value, name in edge.select("x", "value", "policy").iter_rows():
+            points = pool.filter(policy=name).sort("x")
+            before, after = points.filter(pl.col("x") <= x), points.filter(pl.col("x") > x)
+            reached = before["value"][-1]
+            if after.height:
+                share = np.log(x / before["x"][-1]) / np.log(after["x"][0] / before["x"][-1])
+                reached += share * (after["value"][0] - reached)
+            assert value == pytest.approx(reached)
+    best = pool.group_by("budget").agg(pl.col("value").max()).sort("budget")["value"]
+    assert table.filter(axis="samples", model="Base", layer="AR edge")["value"].to_list() == best.to_list()
+
+
+@pytest.mark.parametrize("metric", ["P", "Q"])
+def test_no_point_lies_above_a_frontier_edge(metric: str, searched: Inputs) -> None:
+    """Votes can get worse with more samples; the edge cannot, since one may take fewer."""
+    table = figures.numbers("compute_frontier", searched, replace(SEARCHED, metric=metric))
+    for axis in ("samples", "tokens", "flops"):
+        rows = table.filter(pl.col("axis") == axis, model="Base")
+        edge = rows.filter(layer="AR edge")
+        assert edge["value"].is_sorted()
+        pool = rows.filter(pl.col("layer") == "AR", pl.col("policy") != "greedy")
+        for x, value in pool.select("x", "value").iter_rows():
+            assert edge.filter(pl.col("x") <= x)["value"][-1] >= value
 
 
 def test_frontier_of_rl_is_its_default_and_its_edge(searched: Inputs) -> None:

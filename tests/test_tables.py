@@ -190,6 +190,14 @@ def test_cost_of_older_shards_is_told(every: dict[str, Table]) -> None:
     assert not every["udf_cost"].notes
 
 
+def test_cost_of_nothing() -> None:
+    """A study that only reads recorded samples has sampled nothing, and says so."""
+    table = tables.udf_cost(costs().clear(), {"base": "Base", "rl": "RL"})
+    assert table.data["channel"].to_list() == ["total"]
+    assert table.data["generated_M"].to_list() == [0.0]
+    assert table.text["reused"].to_list() == table.text["tokens/s"].to_list() == [""]
+
+
 def test_several_checkpoints_share_a_channel() -> None:
     """With several pairs, all Base checkpoints make one row."""
     table = tables.udf_cost(costs(), {"base": "Base", "other": "Base", "rl": "RL"})

@@ -1,7 +1,8 @@
 """Figures: numbers in, files out. Each is drawn from one table of numbers, which is written beside it as CSV.
 
 Every module has ``numbers(<frames>, labels)``, which only selects and arranges rows, and ``draw(numbers, labels)``. No
-number is estimated here; rows are counted where a figure says how many it shows.
+number is estimated here; rows are counted where a figure says how many it shows, and envelopes run straight between
+points that were read.
 
 ====================  ==============================================================================
 same_policy_lines     Base minus RL at the same policy, by budget, one line per policy

@@ -6,15 +6,19 @@ on the way, so the other two count what each point really took per question.
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
-from typing import Any, Literal
+from typing import Any
 
+import numpy as np
+import numpy.typing as npt
 import polars as pl
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.legend_handler import HandlerTuple
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
+from matplotlib.ticker import EngFormatter, LogLocator, NullFormatter
 
 from searchlens.figures import style
 from searchlens.figures.style import Labels
@@ -34,8 +38,8 @@ COLUMNS = ("axis", "layer", "model", "policy", "budget", "x", "x_lo", "x_hi", "v
 def numbers(base: pl.DataFrame, rl: pl.DataFrame, prefill: pl.DataFrame, labels: Labels) -> pl.DataFrame:
     """One row per axis and drawn point; ``x`` is what the point takes per question.
 
-    Layers: ``AR`` and ``search`` (points of policies), ``AR edge`` (the best AR points of a model: those that solve
-    more than every other that takes as much or less). Of RL, its default policy and its edge are drawn.
+    Layers: ``AR`` and ``search`` (points of policies), ``AR edge`` (the upper envelope of a model's AR policies: what
+    the best of them, ``policy``, reaches with x or less). Of RL, its default policy and its edge are drawn.
 
     Parameters
     ----------
@@ -94,15 +98,33 @@ TOKENS = {"x": "tokens", "x_lo": "tokens_lo", "x_hi": "tokens_hi"}
 
 
 def _edge(points: pl.DataFrame) -> pl.DataFrame:
-    """The points that solve more than every other that takes as much or less; references are not among them.
+    """What the best policy reaches with x or less, at the x of every point; references are not among the policies.
 
-    The last one is repeated where the points end: what more of it would solve was not sampled.
+    Between the points of a policy, straight lines over the logarithm of x, as they are drawn; beyond the last of them,
+    what it reached there.
     """
-    rows = points.filter(pl.col("family") != "greedy").sort("x", "value", descending=[False, True])
-    before = pl.col("value").cum_max().shift(1)
-    best = rows.filter(before.is_null() | (pl.col("value") > before))
-    end = best.tail(1).with_columns(rows.tail(1).select("x", "x_lo", "x_hi").get_columns())
-    return pl.concat([best, end]).with_columns(layer=pl.lit("AR edge"))
+    rows = points.filter(pl.col("family") != "greedy").sort("x")
+    if rows.is_empty():
+        return rows
+    at = rows["x"].unique().sort().to_numpy()
+    parts = [_along(policy, at) for policy in rows.partition_by("policy", maintain_order=True)]
+    best = pl.concat(parts).sort("x", "value", descending=[False, True], maintain_order=True).unique("x", keep="first")
+    best = best.sort("x")
+    kept = pl.when(pl.col("value") >= pl.col("value").cum_max())  # of fewer the best may be better: it stays
+    held = [kept.then(pl.col(name)).forward_fill().alias(name) for name in ("policy", "family", "lo", "hi", "value")]
+    return best.with_columns(held, layer=pl.lit("AR edge")).select(rows.columns).cast(rows.schema)
+
+
+def _along(policy: pl.DataFrame, at: npt.NDArray[np.float64]) -> pl.DataFrame:
+    """One policy at each x from its first point on."""
+    reached = at[at >= policy["x"][0]]
+    ends = {
+        name: np.interp(np.log(reached), np.log(policy["x"].to_numpy()), policy[name].to_numpy())
+        for name in ("value", "lo", "hi")
+    }
+    told = policy.select("axis", "model", "policy", "family").row(0, named=True)
+    unknown = dict.fromkeys(("budget", "x_lo", "x_hi"))
+    return pl.DataFrame({"x": reached, **ends}).with_columns(**{k: pl.lit(v) for k, v in {**told, **unknown}.items()})
 
 
 @style.styled()
@@ -126,9 +148,9 @@ def _panel(axes: Axes, axis: str, rows: pl.DataFrame, looks: dict[str, dict[str,
     for (name, kind), points in style.pick(ours, layer="AR").group_by("policy", "family", maintain_order=True):
         axes.plot(*_line(points), **_pale(str(kind)), zorder=1, gid=str(name))
     edge = style.pick(ours, layer="AR edge")
-    _steps(axes, edge, BASE_EDGE, "Base edge")
-    _band(axes, edge, style.MUTED, step="post")
-    _steps(axes, style.pick(theirs, layer="AR edge"), RL_EDGE, "RL edge")
+    _band(axes, edge, style.MUTED)
+    axes.plot(*_line(edge), **BASE_EDGE, zorder=3, gid="Base edge")
+    axes.plot(*_line(style.pick(theirs, layer="AR edge")), **RL_EDGE, zorder=3, gid="RL edge")
     default = style.pick(theirs, layer="AR")
     _band(axes, default, style.RL_COLOUR)
     axes.plot(*_line(default), **RL_LINE, zorder=4, gid="RL default")
@@ -159,14 +181,9 @@ def _whisker(axes: Axes, point: pl.DataFrame, colour: str) -> None:
         axes.plot([x, x], [100 * low, 100 * high], color=colour, linewidth=0.6, alpha=0.6, zorder=2)
 
 
-def _steps(axes: Axes, edge: pl.DataFrame, look: dict[str, Any], name: str) -> None:
-    """Flat from each point to the next: the best so far."""
-    axes.step(*_line(edge), where="post", **look, zorder=3, gid=name)
-
-
-def _band(axes: Axes, rows: pl.DataFrame, colour: str, step: Literal["post"] | None = None) -> None:
+def _band(axes: Axes, rows: pl.DataFrame, colour: str) -> None:
     ends = (style.percent(rows["lo"]), style.percent(rows["hi"]))
-    axes.fill_between(rows["x"].to_list(), *ends, step=step, color=colour, alpha=0.13, linewidth=0, zorder=0.8)
+    axes.fill_between(rows["x"].to_list(), *ends, color=colour, alpha=0.13, linewidth=0, zorder=0.8)
 
 
 def _scale(axes: Axes, axis: str, rows: pl.DataFrame, labels: Labels) -> None:
@@ -177,10 +194,20 @@ def _scale(axes: Axes, axis: str, rows: pl.DataFrame, labels: Labels) -> None:
         )
         axes.set_xticks([])
     elif axis == "samples":
-        style.budget_axis(axes, rows["budget"], "samples per question")
+        style.budget_axis(axes, rows["budget"].drop_nulls(), "samples per question")
     else:
-        axes.set_xscale("log")
+        _log_axis(axes)
         axes.set_xlabel(f"{AXES[axis]} per question" + ("" if axis == "tokens" else _counted(rows)))
+
+
+def _log_axis(axes: Axes) -> None:
+    axes.set_xscale("log")
+    low, high = axes.get_xlim()
+    decades = math.log10(high / low)
+    labelled = (1.0, 2.0, 5.0) if decades < 1.3 else (1.0, 3.0) if decades < 2.6 else (1.0,)
+    axes.xaxis.set_major_locator(LogLocator(subs=labelled))
+    axes.xaxis.set_major_formatter(EngFormatter(sep=""))
+    axes.xaxis.set_minor_formatter(NullFormatter())
 
 
 def _missing(axis: str, labels: Labels) -> str:

@@ -164,5 +164,5 @@ def _legend(figure: Figure, numbers: pl.DataFrame, labels: Labels) -> None:
         handles.append(Line2D([], [], label=f"{kind} path", **_mark(kind, marker)))
     handles.append(Patch(color=style.CURVE_COLOUR, label="residual"))
     if "power" in numbers["layer"]:
-        handles.append(Line2D([], [], label="power sampling, at the RL budget", **style.POWER_LINE))
+        handles.append(Line2D([], [], label="power sampling", **style.POWER_LINE))
     figure.legend(handles=handles, loc="outside lower center", ncols=(len(handles) + 1) // 2)

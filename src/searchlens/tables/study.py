@@ -192,7 +192,7 @@ def udf_cost(cost: pl.DataFrame, models: Mapping[str, str]) -> Table:
     in full on every path through it and generated once, so a tree may return more than it generates. Of the tokens of
     prompts and prefixes that an engine was asked to go on from, ``reused`` is the share that it did not compute again.
     The mean running batch is over steps, that is generated tokens by steps. A sum or mean over shards of which one does
-    not tell is null.
+    not tell is null, and so is every ratio of nothing.
     """
     searched = pl.col("controller") != "autoregressive"
     model = pl.col("checkpoint").replace_strict(models, default=None, return_dtype=pl.String)
@@ -209,7 +209,7 @@ def udf_cost(cost: pl.DataFrame, models: Mapping[str, str]) -> Table:
             *(_spent(part, str(name)) for (name,), part in named.group_by("channel", maintain_order=True)),
             _spent(named, "total"),
         ]
-    )
+    ).fill_nan(None)
     text = [
         {"channel": row["channel"], **{shown: _amount(row[key]) for key, shown in COST_COLUMNS.items()}}
         for row in data.iter_rows(named=True)
@@ -260,7 +260,7 @@ def _whole(column: str) -> pl.Expr:
 
 def _amount(value: float | None) -> str:
     """Whole numbers as they are, others with three significant digits."""
-    if value is None or not math.isfinite(value):
+    if value is None:
         return ""
     if isinstance(value, int) or value == 0:
         return f"{value:.0f}"
