@@ -127,13 +127,14 @@ def test_another_filter_is_noticed(subject: Subject, monkeypatch: pytest.MonkeyP
     assert rows["same texts"].value < 1
 
 
-@pytest.mark.parametrize("name", ["power", "tree", "mcts", "thoughts"])
-def test_searches_are_the_plain_ones(subject: Subject, name: str) -> None:
-    """Through driver and engine, on the micro model, every candidate in its place."""
-    policy = from_spec(name, POLICIES[name])
-    same, accuracy = searches.compare(subject, name, policy)
-    assert (same.value, same.n, same.holds) == (1.0, 4 * policy.width, True)
-    assert accuracy.ours == accuracy.theirs
+def test_searches_are_the_plain_ones(subject: Subject) -> None:
+    """Through driver and engine, all at once, on the micro model: every candidate in its place."""
+    chosen = {name: from_spec(name, POLICIES[name]) for name in ("power", "tree", "mcts", "thoughts")}
+    rows = searches.compare(subject, chosen)
+    assert [row.policy for row in rows] == [name for name in chosen for _ in range(2)]
+    for same, accuracy in zip(rows[::2], rows[1::2], strict=True):
+        assert (same.value, same.n, same.holds) == (1.0, 4 * chosen[same.policy].width, True)
+        assert accuracy.ours == accuracy.theirs
 
 
 def test_another_search_is_noticed(subject: Subject, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -141,7 +142,7 @@ def test_another_search_is_noticed(subject: Subject, monkeypatch: pytest.MonkeyP
     other = from_spec("tree", {**POLICIES["tree"], "controller": {"name": "entropy_tree", "positions": 1}})
     honest = searches.reference.search
     monkeypatch.setattr(searches.reference, "search", lambda task, policy, score: honest(task, other, score))
-    same, _ = searches.compare(subject, "tree", from_spec("tree", POLICIES["tree"]))
+    same, _ = searches.compare(subject, {"tree": from_spec("tree", POLICIES["tree"])})
     assert same.value < 1
     assert not same.holds
 
@@ -158,7 +159,7 @@ def test_side_by_side_is_one_by_one() -> None:
     model, policy = Model.random(3, vocab_size=6, eos=-0.5), tree_policy()
     tasks = [Task((3, 2), seed, 10, (0,), (), str, tuple) for seed in range(6)]
     plain = [search(task, policy, mean) for task in tasks]
-    found = searches.side_by_side(plain, tasks, policy, ToyEngine(model))
+    found = searches.side_by_side(plain, [(policy, task) for task in tasks], ToyEngine(model))
     draw = plain_draw(model, (3, 2), policy.local)
     for task, texts in zip(tasks, found, strict=True):
         alone = search(task, policy, mean)
@@ -216,6 +217,7 @@ def test_a_row_holds_on_the_right_side() -> None:
 def test_the_table_says_what_does_not_hold() -> None:
     made = study.table([row(0.5), row(0.0, "at most", 0.1, ours=0.25, theirs=0.25), row(float("nan"))])
     assert made.data["holds"].to_list() == [False, True, False]
+    assert made.data["value"].to_list() == [0.5, 0.0, None]
     assert made.text["holds"].to_list() == ["×", "✓", "×"]
     assert made.text["value"].to_list() == ["0.500", "0.000 (0.25 against 0.25)", "—"]
     assert made.notes[0].count("mine against theirs: same texts") == 2

@@ -50,7 +50,7 @@ def compare(subject: Subject, name: str, policy: Policy) -> list[Row]:
     """
     limits, reference = subject.job.grid.config["equivalence"], _reference(policy.local)
     tasks = subject.tasks(policy)
-    ours = [texts_of(found)[0] for found in subject.search(policy, tasks)]
+    ours = [texts_of(found)[0] for found in subject.search([(policy, task) for task in tasks])]
     prompts = [task.prompt for task in tasks]
     draws = _Draws(policy.local, tasks, max(map(len, prompts)), subject.pad)
     written = subject.generate(prompts, [_Ours(draws), *_processors(draws), _Theirs(draws)])

@@ -2,22 +2,21 @@
 
 Power sampling, trees and MCTS against :mod:`searchlens.equivalence.reference` under the same draws: one continuation
 at a time, each from a bare prompt and prefix, nothing kept of earlier ones, no driver. Only for speed the requests of
-different questions share a batch. A token beam against transformers' ``generate``.
+different questions and policies share a batch. A token beam against transformers' ``generate``.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
-from searchlens.engines.base import Completion, Engine, Request
-from searchlens.engines.base import complete as completed
+from searchlens.engines.base import Completion, Engine, Request, complete
 from searchlens.equivalence import reference
 from searchlens.equivalence.reference import Asked, Plain, Text, Token
 from searchlens.equivalence.rows import Row, share
-from searchlens.equivalence.subject import Ids, Subject, texts_of
+from searchlens.equivalence.subject import Ids, Run, Subject, texts_of
 from searchlens.policies import Policy
 from searchlens.search.task import Task
 
@@ -26,26 +25,28 @@ TRANSFORMERS = "transformers, num_beams"
 _SCORES = {"mean_logprob": reference.mean, "sequence_logprob": reference.total}
 
 
-def compare(subject: Subject, name: str, policy: Policy) -> list[Row]:
-    """Texts and accuracy of a search against the plain one.
+def compare(subject: Subject, policies: Mapping[str, Policy]) -> list[Row]:
+    """Texts and accuracy of searches against the plain ones, two rows for each policy in their order.
 
     Parameters
     ----------
     subject : Subject
-    name : str
-        Of the policy.
-    policy : Policy
-        Its controller is one of ``reference.search``, its evaluator reads likelihoods.
+    policies : mapping of str to Policy
+        By name. Their controllers are among those of ``reference.search``, their evaluators read likelihoods.
     """
-    tasks = subject.tasks(policy)
-    ours = [texts_of(found) for found in subject.search(policy, tasks)]
-    plain = [reference.search(task, policy, _SCORES[policy.evaluator.name]) for task in tasks]
-    found = side_by_side(plain, tasks, policy, subject.engine)
-    theirs = [[reference.ids(texts[i % len(texts)]) for i in range(policy.width)] for texts in found]
-    return [
-        _same(subject, name, SEQUENTIAL, ours, theirs, "identical"),
-        _accuracy(subject, name, SEQUENTIAL, ours, theirs),
+    runs = [(policy, task) for policy in policies.values() for task in subject.tasks(policy)]
+    ours = [texts_of(found) for found in subject.search(runs)]
+    plain = [reference.search(task, policy, _SCORES[policy.evaluator.name]) for policy, task in runs]
+    theirs = [
+        [reference.ids(texts[i % len(texts)]) for i in range(policy.width)]
+        for (policy, _), texts in zip(runs, side_by_side(plain, runs, subject.engine), strict=True)
     ]
+    rows = []
+    for place, name in enumerate(policies):
+        part = slice(place * subject.count, (place + 1) * subject.count)
+        rows.append(_same(subject, name, SEQUENTIAL, ours[part], theirs[part], "identical"))
+        rows.append(_accuracy(subject, name, SEQUENTIAL, ours[part], theirs[part]))
+    return rows
 
 
 def compare_beam(subject: Subject, name: str, policy: Policy) -> list[Row]:
@@ -60,7 +61,7 @@ def compare_beam(subject: Subject, name: str, policy: Policy) -> list[Row]:
         With the controller ``beam``.
     """
     tasks, width = subject.tasks(policy), policy.width
-    candidates = subject.search(policy, tasks)
+    candidates = subject.search([(policy, task) for task in tasks])
     ours = [texts_of(found) for found in candidates]
     prompts = [task.prompt for task in tasks]
     done = subject.generate(
@@ -117,7 +118,7 @@ def _accuracy(subject: Subject, name: str, other: str, ours: list[list[Ids]], th
     )
 
 
-def side_by_side(searches: Sequence[Plain], tasks: Sequence[Task], policy: Policy, engine: Engine) -> list[list[Text]]:
+def side_by_side(searches: Sequence[Plain], runs: Sequence[Run], engine: Engine) -> list[list[Text]]:
     """Run plain searches on an engine, one request of each at a time; returns what each returns."""
     found: list[list[Text]] = [[] for _ in searches]
     replies: dict[int, Text | None] = dict.fromkeys(range(len(searches)))
@@ -128,13 +129,12 @@ def side_by_side(searches: Sequence[Plain], tasks: Sequence[Task], policy: Polic
                 asked[i] = searches[i].send(reply)  # type: ignore[arg-type]  # the first one must be None
             except StopIteration as end:
                 found[i] = end.value
-        requests = [_request(tasks[i], policy, one) for i, one in asked.items()]
-        answers = dict(completed(engine, requests))
+        answers = dict(complete(engine, [_request(*runs[i], one) for i, one in asked.items()]))
         replies = {i: _text(answers[place]) for place, i in enumerate(asked)}
     return found
 
 
-def _request(task: Task, policy: Policy, asked: Asked) -> Request:
+def _request(policy: Policy, task: Task, asked: Asked) -> Request:
     tree = policy.controller.name == "entropy_tree"
     return Request(
         task.prompt,

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import logging
 import math
-import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 
@@ -30,35 +29,34 @@ def write_tables(grid: Grid, output: Path, threads: int) -> None:
 
     A comparison that does not hold is a cross in its table and a line in the log, not an error.
     """
-    rows = list(compare(grid, threads))
+    rows = compare(grid, threads)
+    for row in rows:
+        if not row.holds:
+            log.warning("%s against %s: %s is %.4g", row.policy, row.reference, row.statistic, row.value)
     for part, name in TABLES.items():
         write(table([row for row in rows if row.table == part]), output / "tables" / name)
 
 
-def compare(grid: Grid, threads: int) -> Iterator[Row]:
+def compare(grid: Grid, threads: int) -> list[Row]:
     """Rows of all comparisons, policy by policy in configuration order."""
-    subject = Subject.of(grid, threads)
-    for name in grid.config["equivalence"]["policies"]:
-        policy = grid.policy(name)
-        assert policy is not None, "checked when the configuration was read"
-        started = time.monotonic()
-        for row in _rows(subject, name, policy):
-            sign = "" if row.holds else ", which does not hold"
-            log.info("%s: %s %.4g (%s %g)%s", name, row.statistic, row.value, row.bound, row.threshold, sign)
-            yield row
-        log.info("%s compared in %.1f s", name, time.monotonic() - started)
+    subject, section = Subject.of(grid, threads), grid.config["equivalence"]
+    policies = {name: policy for name in section["policies"] if (policy := grid.policy(name)) is not None}
+    kinds: dict[str, dict[str, Policy]] = {"autoregressive": {}, "beam": {}, "search": {}}
+    for name, policy in policies.items():
+        kinds[policy.controller.name if policy.controller.name in kinds else "search"][name] = policy
+    rows: list[Row] = []
+    for name, policy in kinds["autoregressive"].items():
+        rows += [*local.compare(subject, name, policy), *laws.compare(name, policy, section)]
+    log.info("%d local policies compared", len(kinds["autoregressive"]))
+    for name, policy in kinds["beam"].items():
+        rows += searches.compare_beam(subject, name, policy)
+    rows += searches.compare(subject, kinds["search"])
+    log.info("%d searches compared", len(kinds["beam"]) + len(kinds["search"]))
+    for name, policy in kinds["search"].items():
+        if policy.controller.name == "power" and policy.parameters["mode"] == "exact":
+            rows += laws.compare(name, policy, section)
     subject.engine.close()
-
-
-def _rows(subject: Subject, name: str, policy: Policy) -> list[Row]:
-    kind = policy.controller.name
-    if kind == "beam":
-        return searches.compare_beam(subject, name, policy)
-    compare_one = local.compare if kind == "autoregressive" else searches.compare
-    rows = compare_one(subject, name, policy)
-    if kind == "autoregressive" or (kind == "power" and policy.parameters["mode"] == "exact"):
-        rows += laws.compare(name, policy, subject.job.grid.config["equivalence"])
-    return rows
+    return sorted(rows, key=lambda row: section["policies"].index(row.policy))
 
 
 def table(rows: Sequence[Row]) -> Table:
@@ -76,7 +74,7 @@ def table(rows: Sequence[Row]) -> Table:
             "theirs": pl.Float64(),
             "holds": pl.Boolean(),
         },
-    )
+    ).with_columns(pl.col("value").fill_nan(None))
     text = text_frame([_line(row) for row in rows])
     rules = tuple(i for i in range(1, len(rows)) if rows[i].policy != rows[i - 1].policy)
     failing = [f"{row.policy} against {row.reference}: {row.statistic}" for row in rows if not row.holds]

@@ -18,6 +18,7 @@ from searchlens.search.task import Candidate, Task
 from searchlens.seeds import sample_seed
 
 Ids = tuple[int, ...]
+Run = tuple[Policy, Task]
 
 
 @dataclass(frozen=True)
@@ -64,18 +65,19 @@ class Subject:
             for prompt, question in zip(job.prompts[: self.count], job.questions, strict=False)
         ]
 
-    def search(self, policy: Policy, tasks: Sequence[Task]) -> list[list[Candidate]]:
-        """What we return, best first; all runs at once through the driver.
+    def search(self, runs: Sequence[Run]) -> list[list[Candidate]]:
+        """What we return for each run, best first; all of them at once through the driver.
 
         Raises
         ------
         RuntimeError
             A run failed.
         """
-        found: list[list[Candidate]] = [[] for _ in tasks]
-        for place, outcome in run(((i, search.start(task, policy)) for i, task in enumerate(tasks)), self.engine):
+        found: list[list[Candidate]] = [[] for _ in runs]
+        started = ((place, search.start(task, policy)) for place, (policy, task) in enumerate(runs))
+        for place, outcome in run(started, self.engine):
             if isinstance(outcome, Failure):
-                raise RuntimeError(f"question {self.job.questions[place].id}: {outcome.reason}")
+                raise RuntimeError(f"{runs[place][0].controller.name}: {outcome.reason}")
             found[place] = outcome.candidates
         return found
 
