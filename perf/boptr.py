@@ -4,7 +4,7 @@
 
 The stage computes all frames of all tables and figures, each time in a process of its own: first with the paths that
 the sample chose kept in every bootstrap draw, then with every path chosen again in each. Goals at 10,000 draws: at most
-60 s with fixed paths, at most 5 times that with paths chosen again (CPU seconds), at most 4 GiB in both.
+60 s with fixed paths, at most 5 times that with paths chosen again, at most 4 GiB in both.
 
 The baseline is the loop that one would write first: for each draw, resample the questions, count every point of every
 Base and RL landscape, and compute the error of every row along its fixed path. It runs on the first ``--loop`` draws
@@ -147,7 +147,7 @@ def report(draws: int, kept: Spent, again: Spent, baseline: Spent, rows: int, lo
         print(f"{name:35}{over.wall / under.wall:8.1f}{over.cpu / under.cpu:9.1f}")
     met = {
         f"fixed <= {GOAL_SECONDS} s": kept.wall <= GOAL_SECONDS,
-        f"chosen again <= {GOAL_RATIO} x fixed (CPU)": again.cpu <= GOAL_RATIO * kept.cpu,
+        f"chosen again <= {GOAL_RATIO} x fixed (wall)": again.wall <= GOAL_RATIO * kept.wall,
         f"<= {GOAL_GIB} GiB": max(kept.peak, again.peak) <= GOAL_GIB,
     }
     print("goals: " + "; ".join(f"{goal}: {'met' if yes else 'missed'}" for goal, yes in met.items()))
