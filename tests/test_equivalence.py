@@ -50,6 +50,11 @@ POLICIES: dict[str, Any] = {
         "transition": {"name": "thought", "delimiter": "\n", "max_tokens": 12},
         "scheduler": {"name": "breadth_first", "depth": 2},
     },
+    "step_beam": {
+        "controller": {"name": "step_beam", "width": 4, "expand": 2},
+        "transition": {"name": "thought", "delimiter": "\n", "max_tokens": 12},
+        "scheduler": {"name": "breadth_first", "depth": 2},
+    },
 }
 
 
@@ -129,7 +134,7 @@ def test_another_filter_is_noticed(subject: Subject, monkeypatch: pytest.MonkeyP
 
 def test_searches_are_the_plain_ones(subject: Subject) -> None:
     """Through driver and engine, all at once, on the micro model: every candidate in its place."""
-    chosen = {name: from_spec(name, POLICIES[name]) for name in ("power", "tree", "mcts", "thoughts")}
+    chosen = {name: from_spec(name, POLICIES[name]) for name in ("power", "tree", "mcts", "thoughts", "step_beam")}
     rows = searches.compare(subject, chosen)
     assert [row.policy for row in rows] == [name for name in chosen for _ in range(2)]
     for same, accuracy in zip(rows[::2], rows[1::2], strict=True):
@@ -246,7 +251,7 @@ def test_a_wrong_section_is_refused(changes: dict[str, Any], says: str) -> None:
 @pytest.mark.parametrize(
     "spec",
     [
-        {"controller": "step_beam", "transition": "thought"},
+        {"controller": "step_beam", "evaluator": "self_certainty"},
         {"controller": "mcts", "evaluator": "answer_agreement"},
     ],
 )

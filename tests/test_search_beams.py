@@ -13,15 +13,15 @@ import numpy as np
 import pytest
 
 from searchlens import policies
-from searchlens.engines.base import Completion, Engine, Request, Sampling, complete
-from searchlens.equivalence.explicit import EOS, Model, ToyEngine, enumerate_texts
+from searchlens.engines.base import Completion, Engine, Request, Sampling
+from searchlens.equivalence import reference
+from searchlens.equivalence.explicit import EOS, Model, ToyEngine, enumerate_texts, plain_draw
 from searchlens.errors import InputError
 from searchlens.policies import Policy
 from searchlens.search import beam, step_beam
 from searchlens.search.driver import Result, run
 from searchlens.search.evaluators import Verifier, evaluator
 from searchlens.search.task import Candidate, Evaluator, Task
-from searchlens.seeds import child
 
 torch = pytest.importorskip("torch")
 tokenizers = pytest.importorskip("tokenizers")
@@ -236,69 +236,6 @@ def test_beam_wider_than_the_vocabulary_is_refused() -> None:
         found(replace(TASK, stop_ids=(EOS, 2)), policy("beam", width=2), ToyEngine(Model(impossible)))
 
 
-class Plain:
-    """The published searches, one request at a time, with values from the model's own table."""
-
-    def __init__(self, model: Model, task: Task) -> None:
-        self.model, self.task, self.engine = model, task, ToyEngine(model)
-
-    def draw(self, text: tuple[int, ...], stops: tuple[int, ...], limit: int, *key: str | int) -> tuple[int, ...]:
-        room = min(limit, self.task.max_tokens - len(text))
-        request = Request(self.task.prompt, LOCAL, child(self.task.seed, *key), room, stops, prefix=text)
-        ((_, done),) = complete(self.engine, [request])
-        return (*text, *done.tokens.tolist())
-
-    def over(self, text: tuple[int, ...]) -> bool:
-        return bool(text) and (text[-1] == EOS or len(text) == self.task.max_tokens)
-
-    def value(self, text: tuple[int, ...]) -> float:
-        context = (*self.task.prompt, *text)
-        return float(np.mean([self.model.logprobs[context[i : i + 3]] for i in range(len(text))]))
-
-    def beam(self, n: int, m: int, depth: int, limit: int) -> list[tuple[int, ...]]:
-        """search-and-learn's beam_search.py: n beams, the best n/m of the unfinished ones copied until they are n."""
-        active: list[tuple[tuple[int, ...], tuple[int, ...]]] = [((), ())]  # text, and which child of which child
-        completed = []
-        for iteration in range(depth + 1):
-            last = iteration == depth
-            copies = (active * n)[:n]
-            grown: dict[tuple[int, ...], tuple[int, ...]] = {}
-            for i, (text, place) in enumerate(copies):
-                number = [other for _, other in copies[:i]].count(place)
-                stops, most = ((EOS,), self.task.max_tokens) if last else ((STEP, EOS), limit)
-                new = self.draw(text, stops, most, "end" if last else "thought", *place, number)
-                if last:
-                    completed.append(new)
-                else:
-                    grown.setdefault(new, (*place, number))
-            completed += [text for text in grown if self.over(text)]
-            going = [(text, place) for text, place in grown.items() if not self.over(text)]
-            active = sorted(going, key=lambda one: -self.value(one[0]))[: n // m]
-            if not active:
-                break
-        return sorted(completed, key=lambda text: -self.value(text))
-
-    def dvts(self, n: int, m: int, depth: int, limit: int) -> list[tuple[int, ...]]:
-        """search-and-learn's diverse_verifier_tree_search.py: n/m subtrees, the best of m children goes on in each."""
-        emitted = []
-        for subtree in range(n // m):
-            text: tuple[int, ...] = ()
-            place: tuple[int, ...] = (subtree,)
-            for _ in range(depth):
-                children = [self.draw(text, (STEP, EOS), limit, "thought", *place, i) for i in range(m)]
-                best = max(range(m), key=lambda i: self.value(children[i]))
-                if self.over(children[best]):
-                    emitted += [
-                        one if self.over(one) else self.draw(one, (EOS,), self.task.max_tokens, "end", *place, i, 0)
-                        for i, one in enumerate(children)
-                    ]
-                    break
-                text, place = children[best], (*place, best)
-            else:
-                emitted += [self.draw(text, (EOS,), self.task.max_tokens, "end", *place, i) for i in range(m)]
-        return sorted(emitted, key=lambda text: -self.value(text))
-
-
 @pytest.mark.parametrize(("width", "expand", "depth"), [(4, 4, 3), (8, 2, 4), (6, 3, 1), (4, 1, 3)])
 @pytest.mark.parametrize("diverse", ["no", "yes"])
 def test_step_beam_is_a_plain_sequential_implementation(width: int, expand: int, depth: int, diverse: str) -> None:
@@ -309,13 +246,13 @@ def test_step_beam_is_a_plain_sequential_implementation(width: int, expand: int,
     controllers = [(i, step_beam.search(task, mine, evaluator(mine.evaluator))) for i, task in enumerate(tasks)]
     results = dict(run(controllers, ToyEngine(model, max_rows=23)))
     for i, task in enumerate(tasks):
-        plain = Plain(model, task)
-        expected = (plain.dvts if diverse == "yes" else plain.beam)(width, expand, depth, 4)
+        plain = reference.search(task, mine, reference.mean)
+        expected = reference.one_by_one(plain, plain_draw(model, task.prompt, mine.local))
         result = results[i]
         assert isinstance(result, Result)
-        assert texts(result.candidates) == [expected[j % len(expected)] for j in range(width)]
-        scores = [plain.value(text) for text in texts(result.candidates)]
-        assert [one.score for one in result.candidates] == pytest.approx(scores, abs=1e-6)
+        filled = [expected[j % len(expected)] for j in range(width)]
+        assert texts(result.candidates) == [reference.ids(text) for text in filled]
+        assert [one.score for one in result.candidates] == pytest.approx(list(map(reference.mean, filled)), abs=1e-6)
 
 
 @pytest.mark.parametrize("diverse", ["no", "yes"])

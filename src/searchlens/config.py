@@ -32,7 +32,7 @@ Positive = Annotated[int, Field(ge=1)]
 Proportion = Annotated[float, Field(ge=0, le=1)]
 Nonnegative = Annotated[float, Field(ge=0)]
 
-COMPARED = ("autoregressive", "beam", "power", "entropy_tree", "mcts", "thought_tree")
+COMPARED = ("autoregressive", "beam", "power", "entropy_tree", "mcts", "thought_tree", "step_beam")
 """Controllers that have a reference to be compared with."""
 
 
@@ -274,7 +274,7 @@ class Equivalence(Strict):
     """
 
     policies: Annotated[list[Name], Field(min_length=1)]
-    """What is compared: autoregressive policies, token beams, power sampling, entropy trees, MCTS, thought trees."""
+    """What is compared: autoregressive policies, token beams, and searches under evaluators that read likelihoods."""
     questions: Annotated[int, Field(ge=0)] = 50
     """The first so many questions; 0 leaves the comparison out."""
     draws: Annotated[int, Field(ge=100)] = 4000

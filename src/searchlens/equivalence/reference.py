@@ -9,7 +9,7 @@ business.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -91,6 +91,7 @@ def search(task: Task, policy: Policy, score: Score) -> Plain:
         "entropy_tree": lambda: entropy_tree(task, policy),
         "mcts": lambda: MonteCarlo(task, policy, score).search(),
         "thought_tree": lambda: thought_tree(task, policy, score),
+        "step_beam": lambda: step_beam(task, policy, score),
     }[policy.controller.name]()
     return sorted(found, key=lambda text: -score(text))
 
@@ -233,8 +234,73 @@ def _thought(task: Task, policy: Policy, text: Text, place: Ids) -> Asked:
     return Asked(text, task.seed_of("thought", *place), (*task.step_ids, *task.stop_ids), most)
 
 
-def _end(task: Task, text: Text, place: Ids) -> Asked:
-    return Asked(text, task.seed_of("end", *place, 0), task.stop_ids, task.max_tokens - len(text))
+def _end(task: Task, text: Text, place: Ids, number: int = 0) -> Asked:
+    return Asked(text, task.seed_of("end", *place, number), task.stop_ids, task.max_tokens - len(text))
+
+
+# ---- beams over thoughts
+
+
+def step_beam(task: Task, policy: Policy, score: Score) -> Plain:
+    """All complete texts of a beam over thoughts, or of its diverse variant.
+
+    Beeching, Tunstall and Rush (2024), Scaling test-time compute with open models (search-and-learn).
+    """
+    variant = _subtrees if policy.parameters["diverse"] == "yes" else _beam
+    return (yield from variant(task, policy, score))
+
+
+def _beam(task: Task, policy: Policy, score: Score) -> Plain:
+    """N beams; the best n/m of the unfinished ones are copied until they are n."""
+    p: dict[str, Any] = policy.parameters
+    n, m = p["width"], p["expand"]
+    active: list[tuple[Text, Ids]] = [((), ())]  # text, and which child of which child
+    completed: list[Text] = []
+    for _ in range(p["depth"]):
+        copies = (active * n)[:n]
+        grown: dict[Ids, tuple[Text, Ids]] = {}
+        for text, here in _numbered(copies):
+            new = text + (yield _thought(task, policy, text, here))
+            grown.setdefault(ids(new), (new, here))
+        completed += [text for text, _ in grown.values() if _over(task, text)]
+        going = [one for one in grown.values() if not _over(task, one[0])]
+        active = sorted(going, key=lambda one: -score(one[0]))[: n // m]
+        if not active:
+            return completed
+    for text, (*place, number) in _numbered((active * n)[:n]):
+        completed.append(text + (yield _end(task, text, tuple(place), number)))
+    return completed
+
+
+def _numbered(copies: Sequence[tuple[Text, Ids]]) -> list[tuple[Text, Ids]]:
+    """Give every copy of a path the place of its own next child."""
+    places = [place for _, place in copies]
+    return [(text, (*place, places[:i].count(place))) for i, (text, place) in enumerate(copies)]
+
+
+def _subtrees(task: Task, policy: Policy, score: Score) -> Plain:
+    """n/m subtrees; in each the best of m children goes on, and all children beside the last one are emitted."""
+    p: dict[str, Any] = policy.parameters
+    emitted: list[Text] = []
+    for subtree in range(p["width"] // p["expand"]):
+        text: Text = ()
+        place: Ids = (subtree,)
+        for _ in range(p["depth"]):
+            children: list[Text] = []
+            for i in range(p["expand"]):
+                new = yield _thought(task, policy, text, (*place, i))
+                children.append(text + new)
+            best = max(range(p["expand"]), key=lambda i: score(children[i]))
+            if _over(task, children[best]):
+                for i, one in enumerate(children):
+                    emitted.append(one if _over(task, one) else one + (yield _end(task, one, (*place, i))))
+                break
+            text, place = children[best], (*place, best)
+        else:
+            for i in range(p["expand"]):
+                new = yield _end(task, text, place, i)
+                emitted.append(text + new)
+    return emitted
 
 
 # ---- Monte Carlo tree search
