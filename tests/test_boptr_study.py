@@ -91,6 +91,7 @@ PER_CELL = {
     "extension": STUDY | {(model, None) for model in MODELS},
     "percell": COHORT,
     "regime_betas": COHORT | set(product(FITTED_MODELS, HELD_OUT)),
+    "variant_heads": STUDY,
     "identified_scale": set(product(MODELS, ["math500"])),
     "aime_large_budget": set(product(MODELS, ["aime"])),
     "crossing": set(product(MODELS, ["aime"])),

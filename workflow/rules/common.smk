@@ -91,7 +91,7 @@ BOPTR_FRAMES = (
     "errors means contrasts nulls blocks regime_betas beta_stability beta_sensitivity percell qchannel q_summary"
     " formula_same identified_scale identified_set offsets v4 v4_null v4_summary probe aime_large_budget crossing"
     " extension seed_replication seed_summary readout_consistency descriptive signatures signature_table"
-    " protocol_flags checklist rule_variants held_out_criterion"
+    " protocol_flags checklist rule_variants variant_scales variant_heads held_out_criterion"
 ).split()
 RECOVERY_NAMES = ["same_policy", "counts", "support", "near_match", "path", "geometry"]
 

@@ -225,20 +225,6 @@ def sign_flip_test(differences: npt.ArrayLike, flips: int = 100_000, seed: int =
     return float((1 + (np.abs(signs @ values) >= observed).sum()) / (1 + flips))
 
 
-def sign_test(differences: npt.ArrayLike) -> float:
-    """Two-sided exact binomial p-value that positive and negative differences are equally likely.
-
-    Zeros are dropped; 1 if nothing is left, NaN without models.
-    """
-    from scipy.stats import binomtest
-
-    values = np.asarray(differences, float)
-    if len(values) == 0 or np.isnan(values).any():
-        return float("nan")
-    moved = int((values != 0).sum())
-    return float(binomtest(int((values > 0).sum()), moved).pvalue) if moved else 1.0
-
-
 def model_bootstrap(
     differences: npt.ArrayLike, draws: int = 10_000, seed: int = 0, confidence: float = 0.95
 ) -> tuple[float, float]:

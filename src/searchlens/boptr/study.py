@@ -29,7 +29,7 @@ from searchlens.boptr.regimes import TWO_REGIMES, beta_sensitivity, beta_stabili
 from searchlens.boptr.rule import Rule
 from searchlens.boptr.signatures import signature_table, signatures
 from searchlens.boptr.tiers import TIERS, Tier
-from searchlens.boptr.variants import VARIANT_TIERS, variant_table
+from searchlens.boptr.variants import VARIANT_TIERS, variant_heads, variant_scales, variant_table
 from searchlens.boptr.view import View, bootstrap_view
 
 PAPER, OWN, WITHOUT = Variant(), Variant("own"), Variant("paper", "without")
@@ -120,6 +120,8 @@ def _single_tables(rule: Rule, boot: View, errors: pl.DataFrame, contrasts: pl.D
         "protocol_flags": flags,
         "checklist": checklist(rule, errors, flags, contrasts),
         "rule_variants": variant_table(),
+        "variant_scales": variant_scales(rule),
+        "variant_heads": variant_heads(rule),
         "held_out_criterion": held_out_criterion(errors, rule.options.criterion),
     }
 
