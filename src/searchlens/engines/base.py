@@ -18,7 +18,7 @@ distributions without it.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, Protocol
 
@@ -135,16 +135,28 @@ class Completion:
     reused: int = 0
 
 
+class RequestError(RuntimeError):
+    """The engine gave one request up; the others go on."""
+
+
 class Engine(Protocol):
     """A continuously batched sampler.
 
     ``add`` queues; ``step`` advances until at least one request finished (or nothing is left) and returns what did.
-    With the same sequence of ``add`` calls into an idle engine the results are the same, bit for bit on one kind of
-    CPU: batch shapes depend on the queue alone.
+    Where ``repeatable``, the same sequence of ``add`` calls into a cleared engine gives the same results bit for bit:
+    batch shapes depend on the queue alone. Elsewhere the last digits of a logit, and with them now and then a token,
+    depend on what else ran.
     """
 
     vocab_size: int
     max_model_len: int
+    max_rows: int
+    """Most requests that draw tokens together."""
+    repeatable: bool
+    """Whether what is sampled together should be a matter of the samples alone, and not of what else there is to do."""
+    groups: tuple[int, ...]
+    """How many new requests may be worth gathering before they are added; the best is found by trying. (1,) where
+    gathering them gains nothing."""
     steps: int
     """Times that one token was drawn for every running request, since the engine started."""
 
@@ -156,8 +168,8 @@ class Engine(Protocol):
         """Queue a request. Raises InputError when prompt, prefix and max_tokens exceed ``max_model_len``."""
         ...
 
-    def step(self) -> list[tuple[int, Completion]]:
-        """Advance; return the requests that finished, possibly none while work remains."""
+    def step(self) -> Sequence[tuple[int, Completion | RequestError]]:
+        """Advance; return the requests that finished or failed, possibly none while work remains."""
         ...
 
     def close(self) -> None:
@@ -178,6 +190,11 @@ def complete(engine: Engine, requests: Iterable[Request]) -> Iterator[tuple[int,
     ------
     tuple of (int, Completion)
         In order of completion, each position once.
+
+    Raises
+    ------
+    RequestError
+        The engine gave a request up.
     """
     waiting = 0
     engine.clear()
@@ -185,6 +202,8 @@ def complete(engine: Engine, requests: Iterable[Request]) -> Iterator[tuple[int,
         engine.add(position, request)
         waiting += 1
     while waiting:
-        finished = engine.step()
-        waiting -= len(finished)
-        yield from finished
+        for position, completion in engine.step():
+            if isinstance(completion, RequestError):
+                raise completion
+            waiting -= 1
+            yield position, completion

@@ -261,6 +261,10 @@ class TransformersEngine:
     ----------
     device : str
     vocab_size, max_model_len, max_rows : int
+    repeatable : bool
+        On a CPU.
+    groups : tuple of int
+        (1,): it gathers requests itself, by their number.
     bos_id : int or None
         The tokenizer's; a prompt may hold it once.
     pad_id : int or None
@@ -291,6 +295,8 @@ class TransformersEngine:
             self._model, config = _llama.load(path, revision, target, _dtype(dtype))
         shape = self._model.shape
         self.device = str(target)
+        self.repeatable = target.type == "cpu"
+        self.groups: tuple[int, ...] = (1,)
         self.vocab_size = shape.vocab
         self.max_model_len = _at_most("max_model_len", max_model_len, shape.max_len)
         self.max_rows = _rows(max_rows, shape, self.max_model_len, target, self._model.dtype)

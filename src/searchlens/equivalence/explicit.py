@@ -115,6 +115,9 @@ class ToyEngine:
         As in ``Engine``.
     """
 
+    repeatable = True
+    groups: tuple[int, ...] = (1,)
+
     def __init__(self, model: Model, max_rows: int = 100_000, max_model_len: int = 1000) -> None:
         torch.set_num_threads(1)  # such small tensors are several times slower on more
         self.model, self.max_rows, self.max_model_len = model, max_rows, max_model_len

@@ -181,10 +181,11 @@ class _Driver:
                 self.engine.add(request_id, request)
             self._held, running = [], len(self._asked)
         if running:
-            for request_id, completion in self.engine.step():
+            for request_id, done in self.engine.step():
                 owner, place, request = self._asked.pop(request_id)
-                owner.usage += _cost(request, completion)
-                yield from self._deliver(owner, place, completion)
+                if isinstance(done, Completion):
+                    owner.usage += _cost(request, done)
+                yield from self._deliver(owner, place, done)
         elif self._called:
             wait(self._called, return_when=FIRST_COMPLETED)
         for future in [one for one in self._called if one.done()]:
