@@ -139,6 +139,22 @@ class RequestError(RuntimeError):
     """The engine gave one request up; the others go on."""
 
 
+class EngineMemoryError(RuntimeError):
+    """The device's memory did not suffice, at the start or during a step: the engine is lost, fewer rows may fit.
+
+    Parameters
+    ----------
+    message : str
+        What the library said, on one line.
+    max_rows : int
+        What the engine was started with.
+    """
+
+    def __init__(self, message: str, max_rows: int) -> None:
+        self.max_rows = max_rows
+        super().__init__(message)
+
+
 class Engine(Protocol):
     """A continuously batched sampler.
 
