@@ -59,7 +59,7 @@ class Bench:
         asked = [name for name in names for _ in range(self.rng.choice([1, 2, 3, 4, 30]))]
         lengths = self.rng.integers(0, 7, len(asked))
         own = [tokens(length) for length in lengths]
-        cohort = Cohort(SHAPE, lengths, CPU, FLOAT)
+        cohort = Cohort.begun(SHAPE, lengths, CPU, FLOAT)
         cohort.write(*ragged(lengths), torch.cat(own))
         self.prompts.append(self.prompts.places(asked))
         rows = [Row([*self.known[name], *begun]) for name, begun in zip(asked, own, strict=True)]
@@ -92,12 +92,12 @@ class Bench:
         self.prompts.keep(np.concatenate(kept))
 
     def merge(self) -> None:
-        """Any neighbours: the one that takes the other over may be the longer or the shorter."""
+        """Any neighbours, two or more, the longer or the shorter first."""
         if len(self.cohorts) > 1:
             place = int(self.rng.integers(len(self.cohorts) - 1))
-            (first, rows), (second, more) = self.cohorts[place], self.cohorts.pop(place + 1)
-            first.absorb(second)
-            self.cohorts[place] = (first, rows + more)
+            joined = slice(place, place + int(self.rng.integers(2, 4)))
+            cohorts, rows = zip(*self.cohorts[joined], strict=True)
+            self.cohorts[joined] = [(Cohort.joined(cohorts), [row for part in rows for row in part])]
 
     def read(self) -> None:
         """What rows hold can be taken out again, from any token on."""

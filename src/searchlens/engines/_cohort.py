@@ -9,6 +9,7 @@ kv_heads, head_dim).
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -184,19 +185,41 @@ class Cohort:
     Parameters
     ----------
     shape : Shape
-    lengths : int64 array, shape (rows,)
-        Own tokens that each row begins with; their keys and values are zero until written.
-    device : torch.device
-    dtype : torch.dtype
+    own : tensor, shape (layers, 2, rows, kv_heads, at least ``slots``, head_dim)
+        Keys and values of own tokens, zero before a row's first.
+    start : int64 array, shape (rows,)
+        Slot of each row's first own token.
+    slots : int
+        Slots until the present.
     """
 
-    def __init__(self, shape: Shape, lengths: npt.NDArray[np.int64], device: torch.device, dtype: torch.dtype) -> None:
-        self._shape = shape
-        self.slots = int(lengths.max())
-        size = (shape.layers, 2, len(lengths), shape.kv_heads, self.slots + _GROWTH, shape.head_dim)
-        self._own = torch.zeros(size, device=device, dtype=dtype)
-        self._start = self.slots - lengths
+    def __init__(self, shape: Shape, own: Tensor, start: npt.NDArray[np.int64], slots: int) -> None:
+        self._shape, self._own, self._start, self.slots = shape, own, start, slots
         self._index()
+
+    @classmethod
+    def begun(cls, shape: Shape, lengths: npt.NDArray[np.int64], device: torch.device, dtype: torch.dtype) -> Cohort:
+        """Return rows that begin with ``lengths`` own tokens, whose keys and values are zero until written."""
+        slots = int(lengths.max())
+        size = _size(shape, len(lengths), slots + _GROWTH)
+        return cls(shape, torch.zeros(size, device=device, dtype=dtype), slots - lengths, slots)
+
+    @classmethod
+    def joined(cls, cohorts: Sequence[Cohort]) -> Cohort:
+        """Return the rows of cohorts, one cohort after the other, as one cohort; all are aligned at the present."""
+        if len(cohorts) == 1:
+            return cohorts[0]
+        window, first = max(one.window for one in cohorts), cohorts[0]
+        own = first._own.new_empty(_size(first._shape, sum(one.rows for one in cohorts), window + _GROWTH))
+        begin = 0
+        for one in cohorts:
+            part = own[:, :, begin : begin + one.rows]
+            begin += one.rows
+            part[:, :, :, :, : window - one.window] = 0  # masked, but zero times garbage could be not a number
+            filled = slice(one.slots - one.window, one.slots)
+            part[:, :, :, :, window - one.window : window] = one._own[:, :, : one.rows, :, filled]
+        start = np.concatenate([one._start + window - one.slots for one in cohorts])
+        return cls(first._shape, own, start, window)
 
     @property
     def rows(self) -> int:
@@ -208,17 +231,12 @@ class Cohort:
         """Slots since the first row began."""
         return self.slots - int(self._start.min())
 
-    def masked_with(self, other: Cohort) -> int:
-        """Return how many slots more would be masked if both were one."""
-        shorter = self if self.window < other.window else other
-        return shorter.rows * abs(self.window - other.window)
-
     def begin_step(self) -> None:
         """Make room for one more time slot; call once before the layers of a step."""
         if self.slots < self._own.shape[4]:
             return
         first = int(self._start.min())
-        wider = self._room(self.rows, self.slots - first + _GROWTH)
+        wider = self._own.new_empty(_size(self._shape, self.rows, self.slots - first + _GROWTH))
         wider[..., : self.slots - first, :] = self._own[:, :, : self.rows, :, first:]
         self._own = wider
         self.slots -= first
@@ -283,22 +301,6 @@ class Cohort:
             self._index()
         return order
 
-    def absorb(self, other: Cohort) -> None:
-        """Take over the rows of another cohort, behind the present ones; both are aligned at the present."""
-        window = max(self.window, other.window)
-        merged = self._room(self.rows + other.rows, window + _GROWTH)
-        begin = 0
-        for one in (self, other):
-            part = merged[:, :, begin : begin + one.rows]
-            begin += one.rows
-            part[:, :, :, :, : window - one.window] = 0  # masked, but zero times garbage could be not a number
-            filled = slice(one.slots - one.window, one.slots)
-            part[:, :, :, :, window - one.window : window] = one._own[:, :, : one.rows, :, filled]
-        self._start = np.concatenate([one._start + window - one.slots for one in (self, other)])
-        self._own = merged
-        self.slots = window
-        self._index()
-
     def read(self, rows: npt.NDArray[np.int64], tokens: npt.NDArray[np.int64]) -> Tensor:
         """Return keys and values of own tokens, each by its row and its place in the row."""
         return self._by_token()[self._tensor(rows), self._tensor(self._start[rows] + tokens)]
@@ -360,11 +362,6 @@ class Cohort:
         prompt = np.arange(prompts.longest) < prompts.lengths(places)[:, None, None]
         return np.concatenate((np.broadcast_to(prompt, (*present.shape, prompts.longest)), own), 2)
 
-    def _room(self, rows: int, slots: int) -> Tensor:
-        """Allocate own keys and values: (layers, 2, rows, kv_heads, slots, head_dim)."""
-        shape = self._shape
-        return self._own.new_empty(shape.layers, 2, rows, shape.kv_heads, slots, shape.head_dim)
-
     def _by_token(self) -> Tensor:
         """View own keys and values as (rows, slots, layers, 2, kv_heads, head_dim)."""
         return self._own.permute(2, 4, 0, 1, 3, 5)
@@ -377,6 +374,41 @@ class Cohort:
 
     def _tensor(self, values: npt.NDArray[Any]) -> Tensor:
         return torch.from_numpy(values).to(self._own.device)
+
+
+def _size(shape: Shape, rows: int, slots: int) -> tuple[int, ...]:
+    """Size of own keys and values."""
+    return shape.layers, 2, rows, shape.kv_heads, slots, shape.head_dim
+
+
+def neighbours(sizes: Sequence[tuple[int, int]], most: int) -> list[slice]:
+    """Say which neighbouring cohorts to join, such that joining any two masks at most so many slots.
+
+    Parameters
+    ----------
+    sizes : sequence of (rows, window)
+        Of each cohort.
+    most : int
+        Slots that the shorter one of two gets masked.
+
+    Returns
+    -------
+    list of slice
+        One for each cohort that there will be, in order.
+    """
+    begins, rows, windows = list(range(len(sizes))), [one for one, _ in sizes], [window for _, window in sizes]
+    while len(begins) > 1:
+        masked = [
+            (rows[i] if windows[i] < windows[i + 1] else rows[i + 1]) * abs(windows[i] - windows[i + 1])
+            for i in range(len(begins) - 1)
+        ]
+        best = int(np.argmin(masked))
+        if masked[best] > most:
+            break
+        del begins[best + 1]
+        rows[best] += rows.pop(best + 1)
+        windows[best] = max(windows[best], windows.pop(best + 1))
+    return [slice(begin, end) for begin, end in pairwise([*begins, len(sizes)])]
 
 
 class _Spans:

@@ -12,7 +12,6 @@ from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, fields
 from heapq import heappop, heappush
-from itertools import pairwise
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
@@ -22,7 +21,7 @@ import torch
 from torch import Tensor
 
 from searchlens.engines import _llama, _sampling
-from searchlens.engines._cohort import Cohort, Prompts, attend, prefill, ragged
+from searchlens.engines._cohort import Cohort, Prompts, attend, neighbours, prefill, ragged
 from searchlens.engines._store import Store
 from searchlens.engines.base import Completion, Request
 from searchlens.errors import InputError
@@ -450,7 +449,7 @@ class TransformersEngine:
         lengths = np.maximum(rows.prefix_lengths - 1, 0)  # the prefix's last token is the first to be decoded
         for begin, end in _runs(lengths, self._masked):
             part = slice(begin, end)
-            cohort = Cohort(self._model.shape, lengths[part], self._model.device, self._model.dtype)
+            cohort = Cohort.begun(self._model.shape, lengths[part], self._model.device, self._model.dtype)
             rows.reused[part] += self._recall(cohort, requests[part], places[part])
             self._cohorts.append(cohort)
         continued = int((rows.prefix_lengths > 0).sum())
@@ -515,12 +514,8 @@ class TransformersEngine:
             ends = np.cumsum([cohort.rows for cohort in self._cohorts])
             self._cohorts, old = [self._cohorts[place] for place in order], self._cohorts
             self._arrange(np.concatenate([np.arange(ends[place] - old[place].rows, ends[place]) for place in order]))
-        while len(self._cohorts) > 1:
-            masked = [one.masked_with(other) for one, other in pairwise(self._cohorts)]
-            best = int(np.argmin(masked))
-            if masked[best] > self._masked:
-                return
-            self._cohorts[best].absorb(self._cohorts.pop(best + 1))
+        groups = neighbours([(cohort.rows, cohort.window) for cohort in self._cohorts], self._masked)
+        self._cohorts = [Cohort.joined(self._cohorts[group]) for group in groups]
 
     def _decode(self) -> list[tuple[int, Completion]]:
         """Advance all rows by one token."""
