@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -17,7 +17,9 @@ from typing import Any
 
 from searchlens.errors import InputError
 
-_WEIGHT_FILES = ("config.json", "tokenizer.json", "*.safetensors")
+WEIGHT_FILES = ("config.json", "tokenizer.json", "*.safetensors")
+"""What decides what a checkpoint generates."""
+
 _SHARD = re.compile(r"s(\d{5,})-(\d{5,})\.json")
 
 
@@ -50,7 +52,7 @@ def weight_files(folder: Path) -> list[Path]:
             f"checkpoint folder {folder} does not exist", "check checkpoints.<name>.path in config/models.yaml"
         )
     found: list[Path] = []
-    for pattern in _WEIGHT_FILES:
+    for pattern in WEIGHT_FILES:
         matches = sorted(folder.glob(pattern))
         if not matches:
             raise InputError(
@@ -60,9 +62,14 @@ def weight_files(folder: Path) -> list[Path]:
     return found
 
 
-def fingerprint(folder: Path) -> str:
+def fingerprint(folder: Path, hash_of: Callable[[Path], str] = file_sha256) -> str:
     """sha256 over the hashes of a checkpoint's weight, configuration and tokenizer files."""
-    return digest({path.name: file_sha256(path) for path in weight_files(folder)}, 64)
+    return fingerprint_of({path.name: hash_of(path) for path in weight_files(folder)})
+
+
+def fingerprint_of(hashes: Mapping[str, str]) -> str:
+    """The fingerprint of a checkpoint whose files, by name, have these sha256."""
+    return digest(hashes, 64)
 
 
 @dataclass(frozen=True)
