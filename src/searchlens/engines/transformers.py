@@ -21,6 +21,7 @@ import torch
 from torch import Tensor
 
 from searchlens.engines import _llama, _sampling
+from searchlens.engines._checks import Bounds, at_most, load_tokenizer, special_ids
 from searchlens.engines._cohort import Cohort, Prompts, attend, neighbours, prefill, ragged
 from searchlens.engines._store import Store
 from searchlens.engines.base import Completion, Request
@@ -297,9 +298,11 @@ class TransformersEngine:
         self.repeatable = target.type == "cpu"
         self.groups: tuple[int, ...] = (1,)
         self.vocab_size = shape.vocab
-        self.max_model_len = _at_most("max_model_len", max_model_len, shape.max_len)
+        self.max_model_len = at_most("max_model_len", max_model_len, shape.max_len)
         self.max_rows = _rows(max_rows, shape, self.max_model_len, target, self._model.dtype)
-        self.bos_id, self.pad_id = _special_ids(path, revision, config)
+        self.bos_id, self.pad_id = special_ids(path, revision, config, load_tokenizer(path, revision))
+        drawable = self.vocab_size - (self.pad_id is not None)
+        self._bounds = Bounds(self.vocab_size, drawable, self.max_model_len, self.bos_id)
         on_cpu = target.type == "cpu"
         self._masked = _CPU_MASKED if on_cpu else _CUDA_MASKED
         self._prefill_tokens = _CPU_PREFILL if on_cpu else _CUDA_PREFILL
@@ -334,8 +337,7 @@ class TransformersEngine:
             If the prompt is empty, prompt or prefix have a token id that does not exist, the prompt has more than one
             BOS, all does not fit together with ``max_tokens``, or ``top`` is more than the vocabulary.
         """
-        self._check_tokens(request_id, request)
-        self._check_room(request_id, request)
+        self._bounds.check(request_id, request)
         self._queue.add(request_id, request)
         if request.prefix:
             self._continues = True
@@ -368,38 +370,6 @@ class TransformersEngine:
         self._rows = _Rows.of(())
         self._last = torch.zeros(0, dtype=torch.int64, device=model.device)
         self._plan: _sampling.Plan | None = None
-
-    def _check_tokens(self, request_id: int, request: Request) -> None:
-        if not request.prompt:
-            raise InputError(f"Request {request_id}: the prompt is empty")
-        for name, tokens in (("prompt", request.prompt), ("prefix", request.prefix)):
-            if tokens and (min(tokens) < 0 or max(tokens) >= self.vocab_size):
-                raise InputError(
-                    f"Request {request_id}: the {name} has token id {min(tokens) if min(tokens) < 0 else max(tokens)}, "
-                    f"but ids go from 0 to {self.vocab_size - 1}",
-                    "Use the tokenizer of this model.",
-                )
-        if self.bos_id is not None and request.prompt.count(self.bos_id) > 1:
-            raise InputError(
-                f"Request {request_id}: the prompt has the BOS token {self.bos_id} "
-                f"{request.prompt.count(self.bos_id)} times",
-                "A template that writes BOS must be tokenised without special tokens.",
-            )
-        drawable = self.vocab_size - (self.pad_id is not None)
-        if not 0 <= request.top <= drawable:
-            raise InputError(f"Request {request_id}: top is {request.top}; allowed is 0 to {drawable}, the vocabulary")
-
-    def _check_room(self, request_id: int, request: Request) -> None:
-        if request.max_tokens < 1:
-            raise InputError(f"Request {request_id}: max_tokens is {request.max_tokens}, it must be at least 1")
-        needed = len(request.prompt) + len(request.prefix) + request.max_tokens
-        if needed > self.max_model_len:
-            prefix = f", {len(request.prefix)} prefix tokens" if request.prefix else ""
-            raise InputError(
-                f"Request {request_id}: {len(request.prompt)} prompt tokens{prefix} and max_tokens "
-                f"{request.max_tokens} need {needed} tokens, the limit is {self.max_model_len}",
-                "Lower max_tokens, or leave out the question; prompts are never cut.",
-            )
 
     def _compact(self, *, at_once: bool) -> None:
         """Let finished rows leave, unless they are too few to be worth moving others."""
@@ -600,14 +570,6 @@ def _dtype(name: str) -> torch.dtype:
     return known[name]
 
 
-def _at_most(name: str, value: int | None, limit: int) -> int:
-    if value is None:
-        return limit
-    if not 1 <= value <= limit:
-        raise InputError(f"{name} is {value}; allowed is 1 to {limit}, what the model was made for")
-    return value
-
-
 def _rows(value: int | None, shape: _llama.Shape, max_model_len: int, device: torch.device, dtype: torch.dtype) -> int:
     """Choose how many rows to decode together. Free memory is not asked: the choice must not change from run to run."""
     if value is not None:
@@ -630,26 +592,3 @@ def _stored_tokens(shape: _llama.Shape, device: torch.device, dtype: torch.dtype
 def _per_token(shape: _llama.Shape, dtype: torch.dtype) -> int:
     """Bytes of a token's keys and values."""
     return 2 * shape.layers * shape.kv_heads * shape.head_dim * dtype.itemsize
-
-
-def _special_ids(path: str | Path, revision: str | None, config: Any) -> tuple[int | None, int | None]:
-    """Return the ids of BOS and pad, None where there is none or, for pad, where it is also an end of text.
-
-    The tokenizer decides: some checkpoints name a BOS in their configuration that no template ever writes.
-    """
-    from transformers import AutoTokenizer, GenerationConfig
-
-    try:
-        generation = GenerationConfig.from_pretrained(path, revision=revision)
-    except OSError:
-        generation = None
-    try:
-        tokenizer = AutoTokenizer.from_pretrained(path, revision=revision)
-    except (OSError, ValueError, KeyError) as error:
-        raise InputError(f"{path}: cannot load the tokenizer ({error})") from error
-    ends: set[int | None] = {tokenizer.eos_token_id}
-    for source in (config, generation):
-        end = getattr(source, "eos_token_id", None)
-        ends.update(end if isinstance(end, list) else [end])
-    pad = tokenizer.pad_token_id if tokenizer.pad_token_id is not None else config.pad_token_id
-    return tokenizer.bos_token_id, None if pad in ends else pad

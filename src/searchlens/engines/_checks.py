@@ -1,0 +1,121 @@
+"""What every engine refuses, in the same words."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from searchlens.engines.base import Request
+from searchlens.errors import InputError
+
+
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """What a request may hold.
+
+    Attributes
+    ----------
+    vocab_size : int
+        Token ids go from 0 to this, exclusive.
+    drawable : int
+        How many of them can be drawn.
+    max_model_len : int
+        Most tokens of prompt, prefix and completion together.
+    bos_id : int or None
+        A prompt may hold it once.
+    """
+
+    vocab_size: int
+    drawable: int
+    max_model_len: int
+    bos_id: int | None
+
+    def check(self, request_id: int, request: Request) -> None:
+        """Refuse a request that no engine can serve.
+
+        Raises
+        ------
+        InputError
+            If the prompt is empty, prompt or prefix have a token id that does not exist, the prompt has more than one
+            BOS, all does not fit together with ``max_tokens``, or ``top`` is more than the vocabulary.
+        """
+        self._check_tokens(request_id, request)
+        self._check_room(request_id, request)
+
+    def _check_tokens(self, request_id: int, request: Request) -> None:
+        if not request.prompt:
+            raise InputError(f"Request {request_id}: the prompt is empty")
+        for name, tokens in (("prompt", request.prompt), ("prefix", request.prefix)):
+            if tokens and (min(tokens) < 0 or max(tokens) >= self.vocab_size):
+                raise InputError(
+                    f"Request {request_id}: the {name} has token id {min(tokens) if min(tokens) < 0 else max(tokens)}, "
+                    f"but ids go from 0 to {self.vocab_size - 1}",
+                    "Use the tokenizer of this model.",
+                )
+        if self.bos_id is not None and request.prompt.count(self.bos_id) > 1:
+            raise InputError(
+                f"Request {request_id}: the prompt has the BOS token {self.bos_id} "
+                f"{request.prompt.count(self.bos_id)} times",
+                "A template that writes BOS must be tokenised without special tokens.",
+            )
+        if not 0 <= request.top <= self.drawable:
+            raise InputError(
+                f"Request {request_id}: top is {request.top}; allowed is 0 to {self.drawable}, the vocabulary"
+            )
+
+    def _check_room(self, request_id: int, request: Request) -> None:
+        if request.max_tokens < 1:
+            raise InputError(f"Request {request_id}: max_tokens is {request.max_tokens}, it must be at least 1")
+        needed = len(request.prompt) + len(request.prefix) + request.max_tokens
+        if needed > self.max_model_len:
+            prefix = f", {len(request.prefix)} prefix tokens" if request.prefix else ""
+            raise InputError(
+                f"Request {request_id}: {len(request.prompt)} prompt tokens{prefix} and max_tokens "
+                f"{request.max_tokens} need {needed} tokens, the limit is {self.max_model_len}",
+                "Lower max_tokens, or leave out the question; prompts are never cut.",
+            )
+
+
+def at_most(name: str, value: int | None, limit: int) -> int:
+    """Return a wanted length, by default the limit, refusing what the model was not made for."""
+    if value is None:
+        return limit
+    if not 1 <= value <= limit:
+        raise InputError(f"{name} is {value}; allowed is 1 to {limit}, what the model was made for")
+    return value
+
+
+def load_tokenizer(path: str | Path, revision: str | None) -> Any:
+    """Return transformers' tokenizer of a checkpoint.
+
+    Raises
+    ------
+    InputError
+        If there is none that can be loaded.
+    """
+    from transformers import AutoTokenizer
+
+    try:
+        return AutoTokenizer.from_pretrained(path, revision=revision)
+    except (OSError, ValueError, KeyError) as error:
+        raise InputError(f"{path}: cannot load the tokenizer ({error})") from error
+
+
+def special_ids(path: str | Path, revision: str | None, config: Any, tokenizer: Any) -> tuple[int | None, int | None]:
+    """Return the ids of BOS and pad, None where there is none or, for pad, where it is also an end of text.
+
+    The tokenizer decides: some checkpoints name a BOS in their configuration that no template ever writes.
+    """
+    from transformers import GenerationConfig
+
+    try:
+        generation = GenerationConfig.from_pretrained(path, revision=revision)
+    except OSError:
+        generation = None
+    ends: set[int | None] = {tokenizer.eos_token_id}
+    for source in (config, generation):
+        end = getattr(source, "eos_token_id", None)
+        ends.update(end if isinstance(end, list) else [end])
+    pad = tokenizer.pad_token_id if tokenizer.pad_token_id is not None else config.pad_token_id
+    return tokenizer.bos_token_id, None if pad in ends else pad
