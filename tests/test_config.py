@@ -55,7 +55,7 @@ def test_generated_files_agree_with_the_typed_configuration(path: Path, text: st
 def test_all_errors_are_reported_at_once(raw: dict[str, Any]) -> None:
     raw["benchmarks"]["math"]["max_token"] = 3
     raw["seed"] = "42"
-    raw["checkpoints"]["micro-1m-rl"]["dtype"] = "float16"
+    raw["checkpoints"]["micro-1m-rl"]["dtype"] = "float8"
     said = refusal(raw)
     assert "3 errors" in said
     assert "benchmarks.math: 'max_token' is unknown; did you mean 'max_tokens'?" in said
@@ -115,6 +115,28 @@ def test_all_errors_are_reported_at_once(raw: dict[str, Any]) -> None:
             {"123": {"base": "micro-1m-rl"}},
             "'micro-1m-rl' has path resources/zoo/micro-1m-rl, 'micro-1m-base' resources/zoo/micro-1m-base",
         ),
+        (
+            ("checkpoints", "micro-1m-rl", "dtype"),
+            "float16",
+            "checkpoints.micro-1m-rl.dtype: float16 needs engine: vllm",
+        ),
+        (
+            ("checkpoints", "micro-1m-rl", "quantization"),
+            "fp8",
+            "checkpoints.micro-1m-rl.quantization: fp8 needs engine: vllm",
+        ),
+        (
+            ("checkpoints", "micro-1m-rl", "vllm"),
+            {"max_model_len": 512, "enforce_eager": True},
+            "checkpoints.micro-1m-rl.vllm.enforce_eager: True needs engine: vllm",
+        ),
+        (
+            ("checkpoints", "micro-1m-rl", "vllm"),
+            {"tensor_paralel": 2},
+            "checkpoints.micro-1m-rl.vllm: 'tensor_paralel' is unknown; did you mean 'tensor_parallel'?",
+        ),
+        (("checkpoints", "micro-1m-rl", "vllm"), {"gpu_memory_utilization": 1.2}, "less than or equal to 1"),
+        (("checkpoints", "micro-1m-rl", "vllm"), {"load_format": "dummy"}, "vllm.load_format: Input should be 'auto'"),
         (("pairs", "micro-1m", "batches"), {"123": {"bas": "x"}}, "pairs.micro-1m.batches.123: 'bas' is unknown"),
     ],
 )
@@ -125,6 +147,27 @@ def test_a_dangling_or_malformed_name_is_refused_with_what_is_known(
     for key in where[:-1]:
         target = target[key]
     target[where[-1]] = value
+    assert says in refusal(raw)
+
+
+@pytest.mark.parametrize(
+    ("vllm", "device", "says"),
+    [
+        ({"tensor_parallel": 2}, "cpu", "vllm.tensor_parallel: 2 needs device: cuda (found cpu)"),
+        ({"tensor_parallel": 2}, "auto", "vllm.tensor_parallel: 2 needs device: cuda (found auto)"),
+        (
+            {"max_model_len": 128},
+            "cuda",
+            "max_model_len: 128 leaves no room for a prompt: benchmarks.math.max_tokens is",
+        ),
+    ],
+)
+def test_what_vllm_cannot_do_is_found_at_planning(
+    raw: dict[str, Any], vllm: dict[str, Any], device: str, says: str
+) -> None:
+    raw["checkpoints"]["micro-1m-rl"] |= {"engine": "vllm", "dtype": "float16", "quantization": "fp8"}
+    config.validate(raw)
+    raw["checkpoints"]["micro-1m-rl"] |= {"device": device, "vllm": vllm}
     assert says in refusal(raw)
 
 

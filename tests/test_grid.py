@@ -43,6 +43,7 @@ def changed(raw: dict[str, Any], where: tuple[str, ...], value: Any) -> dict[str
         (("benchmarks", "sums", "max_tokens"), 9),
         (("benchmarks", "sums", "questions"), 5),
         (("checkpoints", "toy-base", "dtype"), "bfloat16"),
+        (("checkpoints", "toy-base", "engine"), "vllm"),
         (("checkpoints", "toy-base", "template"), "plain"),
         (("checkpoints", "toy-base", "seed"), 43),
     ],
@@ -75,6 +76,15 @@ def test_what_decides_the_tokens_decides_the_id(
 )
 def test_nothing_else_does(raw: dict[str, Any], make_grid: Make, where: tuple[str, ...], value: Any) -> None:
     assert ids(make_grid(raw)) == ids(make_grid(changed(raw, where, value)))
+
+
+def test_of_vllm_what_computes_decides_and_how_it_is_run_does_not(raw: dict[str, Any], make_grid: Make) -> None:
+    raw["checkpoints"]["toy-base"] |= {"engine": "vllm", "device": "cuda"}
+    plain = ids(make_grid(raw))
+    quantised = ids(make_grid(changed(raw, ("checkpoints", "toy-base", "quantization"), "fp8")))
+    assert set(plain.values()).isdisjoint(quantised.values())
+    run = {"tensor_parallel": 4, "gpu_memory_utilization": 0.8, "max_model_len": 512, "enforce_eager": True}
+    assert ids(make_grid(changed(raw, ("checkpoints", "toy-base", "vllm"), run))) == plain
 
 
 def test_ids_stay_what_they_were(grid: Grid) -> None:

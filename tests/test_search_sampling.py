@@ -12,7 +12,8 @@ import pytest
 from polars.testing import assert_frame_equal
 
 from searchlens.engines.transformers import TransformersEngine
-from searchlens.generate import Chunk, Job, sample_chunk
+from searchlens.errors import JobError
+from searchlens.generate import Chunk, Job, sample
 from searchlens.grid import Generation, Grid
 
 MODEL = Path(__file__).parents[1] / "resources" / "zoo" / "micro-1m-base"
@@ -77,7 +78,8 @@ def searched(job: Job) -> dict[str, Generation]:
 
 
 def sampled(job: Job, name: str, start: int = 0, stop: int = 4) -> pl.DataFrame:
-    return sample_chunk(job, Chunk(searched(job)[name], Path(), start, stop, 0, 2), lambda count: None).frame
+    ((_, made),) = sample(job, [Chunk(searched(job)[name], Path(), start, stop, 0, 2)], lambda count, chunk: None)
+    return made.frame
 
 
 def test_searches_are_sampled_on_base_alone(job: Callable[..., Job]) -> None:
@@ -132,7 +134,7 @@ JUDGED = {
 
 
 def test_a_broken_verifier_ends_the_job_with_its_reason(job: Callable[..., Job]) -> None:
-    with pytest.raises(RuntimeError, match=r"4 searches of judged failed; sums question q0, run 0: .*127\.0\.0\.1:9"):
+    with pytest.raises(JobError, match=r"4 searches of judged failed; sums question q0, run 0: .*127\.0\.0\.1:9"):
         sampled(job(policies=JUDGED), "judged")
 
 

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from searchlens import __version__, config, files
-from searchlens.errors import InputError
+from searchlens.errors import InputError, JobError
 from searchlens.grid import Grid, known
 from searchlens.store import canonical, digest, fingerprint
 
@@ -365,7 +365,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     Returns
     -------
     int
-        0; 2 for wrong input, whose message is printed without a traceback.
+        0; 2 for wrong input, 1 for a job that had to stop; both print their message without a traceback.
     """
     logging.basicConfig(format="%(asctime)s %(message)s", datefmt="%H:%M:%S", stream=sys.stderr)
     log.setLevel(logging.INFO)  # ours; the libraries' chatter stays out
@@ -375,6 +375,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     except InputError as error:
         print(f"searchlens: error: {error}", file=sys.stderr)
         return 2
+    except JobError as error:
+        print(f"searchlens: error: {error}", file=sys.stderr)
+        return 1
     except BrokenPipeError:
         return 0
     return 0

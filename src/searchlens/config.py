@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import difflib
 import json
+import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal, get_args
@@ -42,6 +43,21 @@ class Strict(BaseModel):
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True, use_attribute_docstrings=True)
 
 
+class Vllm(Strict):
+    """How vLLM runs a checkpoint; nothing here decides its samples."""
+
+    tensor_parallel: Positive = 1
+    """GPUs that share the weights; a job asks the scheduler for as many."""
+    gpu_memory_utilization: Annotated[float, Field(gt=0, le=1)] = 0.9
+    """Share of each GPU's memory for weights, activations, and keys and values."""
+    max_model_len: Positive | None = None
+    """Most tokens of prompt and completion together; null: what the model was made for."""
+    load_format: Literal["auto", "safetensors", "fastsafetensors", "runai_streamer"] = "auto"
+    """How the weights are read from disk."""
+    enforce_eager: bool = False
+    """Run without CUDA graphs: a faster start and slower steps. On a CPU always so."""
+
+
 class Checkpoint(Strict):
     """One set of weights."""
 
@@ -50,18 +66,22 @@ class Checkpoint(Strict):
     sha256: Sha256 | None = None
     """Fingerprint of the folder (``searchlens fingerprint``); checked before anything is generated. Without it the
     fingerprint is computed at planning time."""
-    engine: Literal["transformers"] = "transformers"
-    """Engine family; part of the generation id."""
-    dtype: Literal["float32", "bfloat16"] = "float32"
-    """Type of weights and activations; part of the generation id."""
+    engine: Literal["transformers", "vllm"] = "transformers"
+    """Engine family; part of the generation id. transformers: the embedded engine; vllm: docs/generation.md."""
+    dtype: Literal["float32", "bfloat16", "float16"] = "float32"
+    """Type of weights and activations, float16 with vllm only; part of the generation id."""
+    quantization: Annotated[str, Field(pattern=r"^[a-z0-9_-]+$")] | None = None
+    """vLLM's name of a method that quantises the weights while they are loaded, such as fp8; part of the generation id.
+    Null: as the checkpoint is."""
     device: Literal["auto", "cpu", "cuda"] = "auto"
-    """Where to run; recorded with each shard, not part of the generation id."""
+    """Where to run; recorded with each shard, not part of the generation id. A job asks for a GPU only under cuda."""
     template: str = "zoo"
     """Prompt template; Base and RL of a pair share one."""
     seed: int | None = None
     """Seed of this checkpoint's sample streams, instead of the general ``seed``; part of the generation id."""
     max_rows: Positive | None = None
     """Most samples decoded at once; by default what suits the device."""
+    vllm: Vllm = Vllm()
 
 
 class Batch(Strict):
@@ -310,8 +330,8 @@ class Config(Strict):
     """B, in increasing order."""
     default_policy: str = "topp0.95_t1.0"
     """pi_0: the policy of the RL target curve."""
-    pool_size: Positive = 32
-    """Policies per generation job."""
+    pool_size: Positive = 64
+    """Policies per generation job, each of which starts the engine once."""
     chunk_samples: Positive = 4096
     """Samples per chunk, the unit a killed job resumes at."""
     failed_share: Proportion = 0.01
@@ -417,6 +437,35 @@ def _batch_errors(config: Config, where: str, again: str, first: str) -> list[st
     return errors
 
 
+def _engine_errors(config: Config) -> list[str]:
+    errors = []
+    for name, checkpoint in config.checkpoints.items():
+        where, settings = f"checkpoints.{name}", checkpoint.vllm
+        if checkpoint.engine == "transformers":
+            errors += [f"{where}.{key}: {value} needs engine: vllm" for key, value in _vllm_only(checkpoint)]
+        elif settings.tensor_parallel > 1 and checkpoint.device != "cuda":
+            errors.append(
+                f"{where}.vllm.tensor_parallel: {settings.tensor_parallel} needs device: cuda (found"
+                f" {checkpoint.device})"
+            )
+        for key in config.study.benchmarks:
+            most = config.benchmarks[key].max_tokens if key in config.benchmarks else 0
+            if (settings.max_model_len or math.inf) <= most:
+                errors.append(
+                    f"{where}.vllm.max_model_len: {settings.max_model_len} leaves no room for a prompt:"
+                    f" benchmarks.{key}.max_tokens is {most}"
+                )
+    return errors
+
+
+def _vllm_only(checkpoint: Checkpoint) -> list[tuple[str, Any]]:
+    """What a checkpoint asks for that the embedded engine does not have."""
+    asked: list[tuple[str, Any]] = [("dtype", "float16")] if checkpoint.dtype == "float16" else []
+    asked += [("quantization", checkpoint.quantization)] if checkpoint.quantization else []
+    given, default = checkpoint.vllm.model_dump(), Vllm().model_dump()
+    return asked + [(f"vllm.{key}", value) for key, value in given.items() if value != default[key]]
+
+
 def _boptr_errors(config: Config) -> list[str]:
     section = config.boptr
     pairs = [("mu_without", name) for name in section.mu_without]
@@ -519,6 +568,7 @@ def validate(raw: Mapping[str, Any]) -> Config:
     checks = (
         _reference_errors,
         _pair_errors,
+        _engine_errors,
         _boptr_errors,
         _policy_errors,
         _equivalence_errors,

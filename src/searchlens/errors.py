@@ -1,4 +1,4 @@
-"""The one exception that means "the input is wrong", as opposed to "searchlens is wrong"."""
+"""Exceptions whose message is all that a user needs: "the input is wrong", and "this run could not go on"."""
 
 
 class InputError(Exception):
@@ -18,4 +18,21 @@ class InputError(Exception):
     def __init__(self, message: str, hint: str = "") -> None:
         self.message = message
         self.hint = hint
+        super().__init__(f"{message}\nHint: {hint}" if hint else message)
+
+
+class JobError(RuntimeError):
+    """A job had to stop although its input may be right: an engine died, or too many searches failed.
+
+    What it finished is kept. The command line prints the message without a traceback and exits with status 1.
+
+    Parameters
+    ----------
+    message : str
+        What happened.
+    hint : str, optional
+        What to do about it, as one sentence.
+    """
+
+    def __init__(self, message: str, hint: str = "") -> None:
         super().__init__(f"{message}\nHint: {hint}" if hint else message)

@@ -307,7 +307,11 @@ class Grid:
         return {
             "version": GENERATION_VERSION,
             "weights": self.fingerprint(checkpoint),
-            "engine": {"family": weights["engine"], "dtype": weights["dtype"], "quantization": None},
+            "engine": {
+                "family": weights["engine"],
+                "dtype": weights["dtype"],
+                "quantization": weights["quantization"],
+            },
             "questions": self.asked_hash(benchmark),
             "template": prompts.describe(weights["template"]),
             "policy": policy.resolved(),

@@ -145,10 +145,15 @@ def pool_of(wildcards):
     return GRID.find_pool(wildcards.model, wildcards.benchmark, f"{wildcards.pool}.json")
 
 
+def gpus_of(model):
+    """GPUs that a checkpoint's engine runs on."""
+    checkpoint = GRID.config["checkpoints"][model]
+    return checkpoint["vllm"]["tensor_parallel"] if checkpoint["device"] == "cuda" else 0
+
+
 def gpus(wildcards):
-    """One GPU where the checkpoint wants one and the store lacks something; none otherwise."""
-    wants = GRID.config["checkpoints"][wildcards.model]["device"] == "cuda"
-    return int(wants and any(True for _ in GRID.lacking(pool_of(wildcards))))
+    """The checkpoint's GPUs where the store lacks something; none otherwise."""
+    return gpus_of(wildcards.model) if any(True for _ in GRID.lacking(pool_of(wildcards))) else 0
 
 
 def cell_manifests(wildcards):
@@ -221,5 +226,5 @@ def compared(wildcards):
 
 
 def gpu_to_compare(wildcards):
-    """One GPU where the compared checkpoint wants one."""
-    return int(GRID.config["checkpoints"][GRID.compared[0]]["device"] == "cuda")
+    """The GPUs of the compared checkpoint."""
+    return gpus_of(GRID.compared[0])

@@ -1,0 +1,136 @@
+"""What a job lacks, cut into chunks: the unit that is kept beside the shards once it is finished."""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, replace
+from itertools import pairwise
+from pathlib import Path
+
+import polars as pl
+from polars.exceptions import PolarsError
+
+from searchlens import files, shards
+from searchlens.grid import Generation
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Made:
+    """Samples and what making them took.
+
+    Attributes
+    ----------
+    frame : DataFrame
+        ``shards.SAMPLES``, by question, then sample.
+    steps : float
+        Times that the engine drew one token for every running request; a share of them where it ran others beside.
+    provenance : Provenance
+        ``mean_running`` is left to ``together``.
+    """
+
+    frame: pl.DataFrame
+    steps: float
+    provenance: shards.Provenance
+
+
+def together(parts: Sequence[Made]) -> tuple[pl.DataFrame, shards.Provenance]:
+    """The samples of a shard from its chunks, with what they took in all.
+
+    Device and engine are those of the last chunk: a job that was resumed elsewhere leaves no trace of where it began.
+    """
+    frame, steps = pl.concat([part.frame for part in parts]), sum(part.steps for part in parts)
+    told = [part.provenance for part in parts]
+    return frame, replace(
+        told[-1],
+        wall_seconds=sum(one.wall_seconds for one in told),
+        prefilled=sum(one.prefilled for one in told),
+        reused=sum(one.reused for one in told),
+        mean_running=int(frame["generated"].sum()) / steps if steps else 0.0,
+    )
+
+
+@dataclass(frozen=True, eq=False)
+class Chunk:
+    """Samples [start, stop) of questions [first, last) of one generation."""
+
+    generation: Generation
+    folder: Path
+    start: int
+    stop: int
+    first: int
+    last: int
+
+    @property
+    def path(self) -> Path:
+        """Where a finished chunk waits for its shard; not a ``.parquet`` name, so that no glob takes it for one."""
+        return self.folder / "chunks" / f"s{self.start:05d}-{self.stop:05d}.q{self.first:05d}-{self.last:05d}.chunk"
+
+    @property
+    def samples(self) -> int:
+        """Number of samples in it."""
+        return (self.stop - self.start) * (self.last - self.first)
+
+    def keep(self, made: Made) -> None:
+        """Write it whole, in place of an unreadable one."""
+        told = {"steps": repr(made.steps), "provenance": json.dumps(asdict(made.provenance))}
+        files.replace(self.path, lambda path: shards.write_parquet(made.frame, path, told))
+
+    def kept(self) -> Made | None:
+        """What an earlier job finished; an unreadable one is removed."""
+        if not self.path.exists():
+            return None
+        try:
+            frame, told = pl.read_parquet(self.path), pl.read_parquet_metadata(self.path)
+            if frame.height == self.samples and frame.schema == shards.SAMPLES:
+                return Made(frame, float(told["steps"]), shards.Provenance(**json.loads(told["provenance"])))
+        except (PolarsError, OSError, KeyError, TypeError, ValueError):
+            pass
+        log.warning("%s is unreadable and is made again", self.path)
+        self.path.unlink()
+        return None
+
+
+@dataclass(frozen=True, eq=False)
+class Gap:
+    """Samples [start, stop) of a generation that the store lacks: one shard, in chunks."""
+
+    generation: Generation
+    folder: Path
+    start: int
+    stop: int
+    chunks: tuple[Chunk, ...]
+
+    @classmethod
+    def cut(
+        cls, generation: Generation, folder: Path, start: int, stop: int, questions: int, chunk_samples: int
+    ) -> Gap:
+        """Cut it into blocks of whole questions of about ``chunk_samples`` samples each, of equal size."""
+        blocks = max(1, round(questions * (stop - start) / chunk_samples))
+        edges = [round(questions * i / blocks) for i in range(blocks + 1)]
+        chunks = tuple(Chunk(generation, folder, start, stop, a, b) for a, b in pairwise(edges) if a < b)
+        return cls(generation, folder, start, stop, chunks)
+
+    def publish(self) -> None:
+        """Put its chunks, all finished, into the store as one shard, and remove them."""
+        parts = [made for chunk in self.chunks if (made := chunk.kept())]
+        if len(parts) < len(self.chunks):
+            raise RuntimeError(f"{self.folder}: a chunk cannot be read back")
+        frame, provenance = together(parts)
+        shards.publish(
+            self.folder,
+            self.start,
+            self.stop,
+            frame,
+            generation_id=self.generation.id,
+            policies=self.generation.policies,
+            provenance=provenance,
+        )
+        for chunk in self.chunks:
+            chunk.path.unlink(missing_ok=True)
+        waiting = self.folder / "chunks"
+        if waiting.is_dir() and not any(waiting.iterdir()):
+            waiting.rmdir()

@@ -1,0 +1,231 @@
+"""What sampling one pool needs: questions as token ids, answers as the grader reads them, and the engine."""
+
+from __future__ import annotations
+
+import gc
+import logging
+import time
+from collections.abc import Mapping, Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from tokenizers import Tokenizer
+
+from searchlens import grading, shards
+from searchlens.benchmarks import Question, prompts
+from searchlens.engines.base import Engine
+from searchlens.errors import InputError
+from searchlens.generate._chunks import Gap
+from searchlens.grid import Grid, Pool
+from searchlens.store import fingerprint, read_json
+
+log = logging.getLogger(__name__)
+
+
+class Prompter:
+    """Questions to token ids and back, with the checkpoint's own tokenizer.
+
+    Parameters
+    ----------
+    folder : Path
+        Checkpoint.
+    template : str
+        Name of the prompt template.
+
+    Raises
+    ------
+    InputError
+        The checkpoint names no end of a text, or its tokenizer has ids that its model does not.
+    """
+
+    def __init__(self, folder: Path, template: str) -> None:
+        self.template = template
+        self.tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
+        ends = _stop_ids(folder)
+        _check_vocabulary(folder, self.tokenizer, ends)
+        spelled = (self.tokenizer.token_to_id(token) for token in prompts.template(template).stop_tokens)
+        self.stop_ids = tuple(dict.fromkeys([*ends, *(token for token in spelled if token is not None)]))
+
+    def encode(self, question: Question) -> tuple[int, ...]:
+        """Token ids of the rendered prompt."""
+        return tuple(self.tokenizer.encode(prompts.render(self.template, question.text)).ids)
+
+    def decode(self, tokens: Sequence[Sequence[int]]) -> list[str]:
+        """Texts without special tokens."""
+        return self.tokenizer.decode_batch([list(row) for row in tokens], skip_special_tokens=True)
+
+    def text(self, tokens: Sequence[int]) -> str:
+        """One text without special tokens."""
+        return self.decode([tokens])[0]
+
+    def holding(self, delimiter: str) -> tuple[int, ...]:
+        """Token ids whose text holds a delimiter."""
+        texts = self.decode([[token] for token in range(self.tokenizer.get_vocab_size())])
+        return tuple(token for token, text in enumerate(texts) if delimiter in text)
+
+
+def _stop_ids(folder: Path) -> tuple[int, ...]:
+    for name in ("generation_config.json", "config.json"):
+        path = folder / name
+        eos = read_json(path).get("eos_token_id") if path.exists() else None
+        if eos is not None:
+            return tuple(eos) if isinstance(eos, list) else (eos,)
+    raise InputError(
+        f"checkpoint {folder} names no end-of-sequence token", "set eos_token_id in its generation_config.json"
+    )
+
+
+def _check_vocabulary(folder: Path, tokenizer: Tokenizer, ends: Sequence[int]) -> None:
+    """Refuse ids without a row in the embedding: engines answer them with a crash, or with anything."""
+    size = read_json(folder / "config.json").get("vocab_size")
+    if size is None:
+        return
+    token, largest = max(tokenizer.get_vocab().items(), key=lambda item: item[1])
+    for what, found in ((f"tokenizer.json: token {token!r}", largest), ("eos_token_id", max(ends))):
+        if found >= size:
+            raise InputError(
+                f"checkpoint {folder}: {what} has id {found}, but config.json has vocab_size {size}",
+                "tokenizer and weights are of different models, or the embedding was not resized for added tokens",
+            )
+
+
+class Job:
+    """Everything that sampling one pool needs; expensive parts are made when first used.
+
+    Parameters
+    ----------
+    grid : Grid
+    pool : Pool
+    threads : int
+        CPU threads of the engine.
+
+    Attributes
+    ----------
+    max_rows : int or None
+        Most samples that the engine decodes at once; ``checkpoints.<name>.max_rows`` until memory runs out.
+    """
+
+    def __init__(self, grid: Grid, pool: Pool, threads: int) -> None:
+        self.grid, self.pool, self.threads = grid, pool, threads
+        self.spec = grid.config["checkpoints"][pool.checkpoint]
+        self.folder = grid.root / self.spec["path"]
+        self.questions = grid.questions(pool.benchmark)
+        self.max_tokens = int(grid.config["benchmarks"][pool.benchmark]["max_tokens"])
+        self.max_rows: int | None = self.spec["max_rows"]
+        self._grader = grading.grader(grid.benchmark(pool.benchmark)["grader"])
+        self._step_ids: dict[str, tuple[int, ...]] = {}
+
+    @cached_property
+    def prompter(self) -> Prompter:
+        """The checkpoint's tokenizer and template."""
+        return Prompter(self.folder, self.spec["template"])
+
+    @cached_property
+    def prompts(self) -> list[tuple[int, ...]]:
+        """Token ids of every question's prompt, in benchmark order."""
+        return [self.prompter.encode(question) for question in self.questions]
+
+    def step_ids(self, delimiter: str) -> tuple[int, ...]:
+        """Tokens that end a thought under a policy; none where its delimiter is empty."""
+        if delimiter not in self._step_ids:
+            self._step_ids[delimiter] = self.prompter.holding(delimiter) if delimiter else ()
+        return self._step_ids[delimiter]
+
+    def answer(self, tokens: Sequence[int]) -> str | None:
+        """The final answer that token ids state, without knowing the gold one."""
+        stopped = bool(tokens) and tokens[-1] in self.prompter.stop_ids
+        return self._grader.extract(self.prompter.text(tokens), stopped).answer
+
+    @cached_property
+    def engine(self) -> Engine:
+        """Checks the weights against their declared fingerprint and tokenizer and prompts, then loads them.
+
+        Raises
+        ------
+        InputError
+            The files are not what they should be, or a prompt does not fit.
+        EngineMemoryError
+            The device's memory does not suffice.
+        """
+        declared = self.spec["sha256"]
+        if declared and (found := fingerprint(self.folder)) != declared:
+            raise InputError(
+                f"checkpoint {self.folder} has fingerprint {found[:12]}…, the configuration declares {declared[:12]}…",
+                f"restore the files, or update checkpoints.{self.pool.checkpoint}.sha256 if the change is meant",
+            )
+        longest = max(map(len, self.prompts), default=0)
+        started = time.monotonic()
+        engine = start_engine(self.folder, self.spec, self.max_rows, self.threads)
+        log.info("loaded %s in %.1f s", self.pool.checkpoint, time.monotonic() - started)
+        if longest + self.max_tokens > engine.max_model_len:
+            raise InputError(
+                f"{self.pool.benchmark}: its longest prompt of {longest} tokens and max_tokens {self.max_tokens} need"
+                f" {longest + self.max_tokens} tokens, the limit of {self.pool.checkpoint} is {engine.max_model_len}",
+                f"lower benchmarks.{self.pool.benchmark}.max_tokens; prompts are never cut",
+            )
+        return engine
+
+    def restart(self, max_rows: int) -> None:
+        """Give the engine up, if it started; the next one decodes at most ``max_rows`` samples at once."""
+        import torch
+
+        if "engine" in self.__dict__:
+            self.engine.close()
+            del self.engine
+        gc.collect()  # what refers to itself would keep the device's memory
+        torch.cuda.empty_cache()
+        self.max_rows = max_rows
+
+    @cached_property
+    def hardware(self) -> shards.Provenance:
+        """What runs the engine; the rest is filled in per shard."""
+        import torch
+
+        from searchlens import __version__
+
+        cuda = str(getattr(self.engine, "device", "cpu")).startswith("cuda")
+        device = f"cuda ({torch.cuda.get_device_name()})" if cuda else "cpu"
+        version = getattr(self.engine, "version", __version__)
+        return shards.Provenance(
+            0.0,
+            device,
+            self.spec["vllm"]["tensor_parallel"],
+            f"{self.spec['engine']} {version} torch {torch.__version__}",
+        )
+
+    def gaps(self) -> list[Gap]:
+        """What the store lacks, in configuration order."""
+        size, count = int(self.grid.config["chunk_samples"]), len(self.questions)
+        folders = {
+            g.id: self.grid.folder(self.pool.checkpoint, self.pool.benchmark, g.id) for g in self.pool.generations
+        }
+        return [
+            Gap.cut(generation, folders[generation.id], start, stop, count, size)
+            for generation, start, stop in self.grid.lacking(self.pool)
+        ]
+
+
+def start_engine(folder: Path, spec: Mapping[str, Any], max_rows: int | None, threads: int) -> Engine:
+    """Load a checkpoint into the engine that its configuration asks for.
+
+    Raises
+    ------
+    InputError
+        The checkpoint cannot be used, or what the engine needs is not installed.
+    EngineMemoryError
+        The device's memory does not suffice.
+    """
+    import torch  # takes seconds to import
+
+    device = spec["device"]
+    if device == "auto":
+        device = "cuda" if torch.cuda.is_available() else "cpu"
+    shared = {"device": device, "dtype": spec["dtype"], "max_rows": max_rows, "threads": threads}
+    if spec["engine"] == "vllm":
+        from searchlens.engines.vllm import VllmEngine
+
+        return VllmEngine(str(folder), quantization=spec["quantization"], **shared, **spec["vllm"])
+    from searchlens.engines.transformers import TransformersEngine
+
+    return TransformersEngine(str(folder), **shared)

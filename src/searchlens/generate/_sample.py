@@ -1,0 +1,219 @@
+"""Chunks to samples: their searches run through the driver together, and each chunk is handed out once it is whole."""
+
+from __future__ import annotations
+
+import json
+import logging
+import math
+import time
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import polars as pl
+
+from searchlens import policies, search, seeds, shards
+from searchlens.engines.base import Engine, EngineMemoryError
+from searchlens.errors import InputError, JobError
+from searchlens.generate._chunks import Chunk, Made
+from searchlens.generate._job import Job
+from searchlens.search.driver import Failure, Outcome, Usage, run
+from searchlens.search.task import Candidate, Controller, Task
+
+log = logging.getLogger(__name__)
+
+_NOTHING: dict[str, Any] = {
+    "text": "",
+    "tokens": [],
+    "logprobs": [],
+    "sampling_logprobs": [],
+    "n_tokens": 0,
+    "mean_logprob": None,
+}
+
+Key = tuple[int, int, int]
+"""Place of the chunk, question, run."""
+
+
+def sample(job: Job, chunks: Sequence[Chunk], done: Callable[[int, Chunk], None]) -> Iterator[tuple[Chunk, Made]]:
+    """Draw the samples of chunks in one run of the driver, and hand each chunk out as soon as its last run has ended.
+
+    Searches are started chunk by chunk, as others end, so that the engine stays full from the first chunk to the last;
+    only what belongs to chunks under way is in memory. A sample depends on its own seed, never on when it ended.
+
+    Time is shared out whenever a chunk is whole. The seconds since the last time go to the chunks under way in
+    proportion to the tokens that were computed, generated or prefilled, for those of their runs that ended since; the
+    engine's steps in proportion to the generated ones. So seconds and steps of all chunks add up to what there was,
+    and tokens per step of a chunk are the mean number of requests that drew tokens together while it was made, its own
+    and others'. A chunk that runs alone gets all.
+
+    Parameters
+    ----------
+    job : Job
+    chunks : sequence of Chunk
+    done : callable
+        Told the number of samples, and their chunk, after every run.
+
+    Yields
+    ------
+    tuple of (Chunk, Made)
+        In order of completion.
+
+    Raises
+    ------
+    InputError
+        The engine refuses a request.
+    JobError
+        More searches of a chunk failed than ``failed_share`` allows, or the engine died.
+    EngineMemoryError
+        The device's memory did not suffice.
+    """
+    under_way: dict[int, _Part] = {}
+    meter = _Meter(job.engine)
+
+    def controllers() -> Iterator[tuple[Key, Controller]]:
+        for place, chunk in enumerate(chunks):
+            under_way[place] = part = _Part(job, chunk)
+            for question, run_ in part.keys:
+                yield (place, question, run_), part.start(question, run_)
+
+    for (place, question, run_), outcome in _outcomes(controllers(), job.engine):
+        part = under_way[place]
+        part.add(question, run_, outcome)
+        done(part.policy.width, part.chunk)
+        if not part.left:
+            meter.share(under_way.values())
+            del under_way[place]
+            yield part.chunk, part.made()
+
+
+def _outcomes(controllers: Iterable[tuple[Key, Controller]], engine: Engine) -> Iterator[tuple[Key, Outcome]]:
+    """The driver's, with one message for everything that an engine can die of."""
+    try:
+        yield from run(controllers, engine)
+    except (InputError, EngineMemoryError):
+        raise
+    except Exception as error:
+        log.exception("the engine died")
+        raise JobError(
+            f"the engine died: {type(error).__name__}: {error}",
+            "what it died of stands above; finished chunks are kept: run again, and it goes on behind them",
+        ) from error
+
+
+class _Meter:
+    """Shares out seconds and steps; ``sample`` says how."""
+
+    def __init__(self, engine: Engine) -> None:
+        self.engine, self.time, self.steps = engine, time.monotonic(), engine.steps
+
+    def share(self, parts: Collection[_Part]) -> None:
+        """Share out what passed since the last time."""
+        now, steps = time.monotonic(), self.engine.steps
+        computed = _shares([part.since.generated + part.since.prefilled for part in parts])
+        generated = _shares([part.since.generated for part in parts])
+        for part, of_seconds, of_steps in zip(parts, computed, generated, strict=True):
+            part.seconds += of_seconds * (now - self.time)
+            part.steps += of_steps * (steps - self.steps)
+            part.usage, part.since = part.usage + part.since, Usage()
+        self.time, self.steps = now, steps
+
+
+def _shares(amounts: Sequence[int]) -> list[float]:
+    """Amounts as shares of their sum; equal ones where there is none."""
+    total = sum(amounts)
+    return [amount / total if total else 1 / len(amounts) for amount in amounts]
+
+
+class _Part:
+    """A chunk under way."""
+
+    def __init__(self, job: Job, chunk: Chunk) -> None:
+        self.job, self.chunk = job, chunk
+        self.policy = policies.from_spec(chunk.generation.id, chunk.generation.spec["policy"])
+        self.step_ids = job.step_ids(str(self.policy.parameters.get("delimiter", "")))
+        first, last = chunk.start // self.policy.width, -(-chunk.stop // self.policy.width)
+        self.keys = [(q, run_) for q in range(chunk.first, chunk.last) for run_ in range(first, last)]
+        self.left = len(self.keys)
+        self.rows: list[dict[str, Any]] = []
+        self.failed: list[tuple[int, int, str]] = []
+        self.usage = self.since = Usage()
+        self.seconds = self.steps = 0.0
+
+    def start(self, question: int, run_: int) -> Controller:
+        """The controller of one run."""
+        job = self.job
+        seed = seeds.sample_seed(self.chunk.generation.id, job.questions[question].id, run_)
+        prompter = job.prompter
+        task = Task(
+            job.prompts[question], seed, job.max_tokens, prompter.stop_ids, self.step_ids, prompter.text, job.answer
+        )
+        return search.start(task, self.policy)
+
+    def add(self, question: int, run_: int, outcome: Outcome) -> None:
+        """Take what a run came to."""
+        self.left -= 1
+        self.since += outcome.usage
+        if isinstance(outcome, Failure):
+            self.failed.append((question, run_, outcome.reason))
+        width = self.policy.width
+        for place, row in enumerate(_rows(self.job, outcome, width)):
+            sample_ = run_ * width + place
+            if self.chunk.start <= sample_ < self.chunk.stop:
+                name = self.job.questions[question].id
+                self.rows.append({"position": question, "question": name, "sample": sample_, "run": run_, **row})
+
+    def made(self) -> Made:
+        """The samples, in the order of the stream.
+
+        Raises
+        ------
+        JobError
+            Too many failed.
+        """
+        self._report()
+        frame = pl.DataFrame(self.rows, schema={"position": pl.UInt32(), **shards.SAMPLES}).sort("position", "sample")
+        took = replace(
+            self.job.hardware, wall_seconds=self.seconds, prefilled=self.usage.prefilled, reused=self.usage.reused
+        )
+        return Made(frame.drop("position"), self.steps, took)
+
+    def _report(self) -> None:
+        """Say what failed; too much of it ends the job before it is taken for a result."""
+        if not self.failed:
+            return
+        job, names = self.job, self.chunk.generation.policies
+        q, run_, reason = min(self.failed)
+        example = f"{job.pool.benchmark} question {job.questions[q].id}, run {run_}: {reason}"
+        if len(self.failed) > job.grid.config["failed_share"] * len(self.keys):
+            raise JobError(f"{len(self.failed)} searches of {', '.join(names)} failed; {example}")
+        log.warning("%d searches of %s failed and count as unsolved; %s", len(self.failed), names, example)
+
+
+def _row(candidate: Candidate, text: str) -> dict[str, Any]:
+    return {
+        "text": text,
+        "tokens": candidate.tokens,
+        "logprobs": candidate.logprobs,
+        "sampling_logprobs": candidate.sampling_logprobs,
+        "n_tokens": len(candidate.tokens),
+        "mean_logprob": float(np.mean(candidate.logprobs, dtype=np.float64)),
+        "score": candidate.score,
+        "finish": candidate.finish,
+        "details": json.dumps(dict(candidate.details), sort_keys=True) if candidate.details else None,
+    }
+
+
+def _rows(job: Job, outcome: Outcome, width: int) -> list[dict[str, Any]]:
+    """What a run has to show, one row per candidate; a failed one shows its reason ``width`` times."""
+    spent = {"generated": outcome.usage.generated, "requests": outcome.usage.requests}
+    if isinstance(outcome, Failure):
+        failed = {**_NOTHING, "score": -math.inf, "finish": "failed", "details": json.dumps({"failed": outcome.reason})}
+        rows = [dict(failed) for _ in range(width)]
+    else:
+        if len(outcome.candidates) != width:
+            raise RuntimeError(f"a controller returned {len(outcome.candidates)} candidates, it should return {width}")
+        texts = job.prompter.decode([c.tokens.tolist() for c in outcome.candidates])
+        rows = [_row(candidate, text) for candidate, text in zip(outcome.candidates, texts, strict=True)]
+    return [{**row, **(spent if place == 0 else dict.fromkeys(spent, 0))} for place, row in enumerate(rows)]
