@@ -1,4 +1,4 @@
-"""Benchmark files and prompts: what is accepted, and that every wrong row is named with its line."""
+"""Benchmark files: what is accepted, and that every wrong row is named with its line."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from searchlens import benchmarks
-from searchlens.benchmarks import Question, prompts
+from searchlens.benchmarks import Question
 from searchlens.errors import InputError
 
 GOOD = {"id": "a", "question": "What is 1+1?", "gold": "2"}
@@ -139,23 +139,6 @@ def test_a_corrected_gold_asks_the_same_questions() -> None:
     assert benchmarks.asked_hash([question]) == benchmarks.asked_hash([replace(question, gold="3")])
     assert benchmarks.asked_hash([question]) != benchmarks.asked_hash([replace(question, text="??")])
     assert benchmarks.asked_hash([question]) != benchmarks.asked_hash([replace(question, id="b")])
-
-
-def test_rendering_keeps_braces_and_backslashes_of_the_question() -> None:
-    assert prompts.render("zoo", r"\frac{1}{2} {x}") == "Problem: \\frac{1}{2} {x}\nSolution:\n"
-    boxed = prompts.render("qwen-boxed", "Q")
-    assert boxed.endswith(r"within \boxed{}.<|im_end|>" + "\n<|im_start|>assistant\n")
-    assert "<|im_start|>user\nQ\nPlease reason" in boxed
-
-
-def test_an_unknown_template_lists_the_known_ones() -> None:
-    with pytest.raises(InputError, match="template 'qwen' is unknown; known: plain, qwen-boxed, zoo"):
-        prompts.render("qwen", "?")
-
-
-def test_a_description_is_plain_json_and_tells_templates_apart() -> None:
-    described = [json.dumps(prompts.describe(name)) for name in prompts.TEMPLATES]
-    assert len(set(described)) == len(prompts.TEMPLATES)
 
 
 def test_planning_imports_nothing_heavy() -> None:

@@ -1,12 +1,16 @@
-"""Prompt templates by name: the text around a question, and what ends an answer.
+"""Prompt templates by model family: the text around a question, and what ends an answer.
 
-A template ends answers by token, never by searching the text for words: a stop word such as "user" cuts every answer
-that mentions one.
+A template ends answers at tokens, and at the delimiters of its own turns where a model writes on as if it were asked
+again. It never ends them at words: a stop word such as "user", as the published recipe has it, cuts every answer that
+mentions one. Those words are an option (``recipe_stops``) for comparison with published numbers.
+
+A benchmark that needs other instructions than "put your final answer within a box" names a wording; the family's turn
+then goes around that.
 """
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 from searchlens.errors import InputError
@@ -23,28 +27,138 @@ class Template:
     stop_tokens : tuple of str
         Tokens, by their spelling in the vocabulary, that end an answer besides the checkpoint's own end of sequence.
         One that a vocabulary lacks does not apply to it.
+    stop_texts : tuple of str
+        Texts that end an answer once it holds one of them, spelled by whatever tokens; none is part of the answer.
     """
 
     text: str
     stop_tokens: tuple[str, ...] = ()
+    stop_texts: tuple[str, ...] = ()
 
 
-TEMPLATES: dict[str, Template] = {
-    "zoo": Template("Problem: {question}\nSolution:\n"),
-    "plain": Template("{question}\n"),
-    # As the SimpleRL-Zoo evaluation words it, for Base and RL alike.
-    "qwen-boxed": Template(
-        "<|im_start|>system\nYou are a helpful assistant.<|im_end|>\n"
-        "<|im_start|>user\n{question}\n"
-        "Please reason step by step, and put your final answer within \\boxed{}.<|im_end|>\n"
-        "<|im_start|>assistant\n",
-        stop_tokens=("<|im_end|>", "<|endoftext|>"),
+@dataclass(frozen=True, slots=True)
+class Family:
+    """How one family of models is asked.
+
+    Attributes
+    ----------
+    math : str
+        The prompt of a question with a boxed answer, word for word as the recipe has it.
+    turn : str
+        The same without instructions, for a wording that brings its own.
+    stop_tokens, stop_texts : tuple of str
+        As in ``Template``.
+    recipe_stops : tuple of str
+        Words at which the published recipe also ends an answer.
+    """
+
+    math: str
+    turn: str
+    stop_tokens: tuple[str, ...] = ()
+    stop_texts: tuple[str, ...] = ()
+    recipe_stops: tuple[str, ...] = ()
+
+
+_BOXED = "Please reason step by step, and put your final answer within \\boxed{}."
+_ENDS = ("</s>", "<|im_end|>", "<|endoftext|>")
+"""What every recipe ends answers at, as tokens, or spelled out by a base model."""
+
+
+def _chat(system: str, user: str) -> str:
+    """A conversation in the format of Qwen (ChatML), up to where the answer begins."""
+    return f"<|im_start|>system\n{system}<|im_end|>\n<|im_start|>user\n{user}<|im_end|>\n<|im_start|>assistant\n"
+
+
+def _thinking(user: str) -> str:
+    """The conversation of Open-Reasoner-Zero, up to where the thoughts begin."""
+    return (
+        "A conversation between User and Assistant. The User asks a question, and the Assistant solves it. The "
+        "Assistant first thinks about the reasoning process in the mind and then provides the User with the answer. "
+        "The reasoning process is enclosed within <think> </think> and answer is enclosed within <answer> </answer> "
+        "tags, respectively, i.e., <think> reasoning process here </think> <answer> answer here </answer>. "
+        f"User: {user}\nAssistant: <think>"
+    )
+
+
+_QWEN_STOPS = {
+    "stop_tokens": (*_ENDS, "<|im_start|>"),
+    "stop_texts": (*_ENDS, "<|im_start|>"),
+    "recipe_stops": ("assistant", "user", "_end", "_start"),
+}
+
+TEMPLATES: dict[str, Family] = {
+    "zoo": Family("Problem: {question}\nSolution:\n", "Problem: {question}\nSolution:\n"),
+    "plain": Family("{question}\n", "{question}\n"),
+    # SimpleRL-Zoo's evaluation (hkust-nlp/simpleRL-reason, `qwen-boxed`) and limit-of-RLVR, for Base and RL alike.
+    "qwen-boxed": Family(
+        _chat("You are a helpful assistant.", "{question}\n" + _BOXED),
+        _chat("You are a helpful assistant.", "{question}"),
+        **_QWEN_STOPS,
+    ),
+    # Qwen2.5-Math and Oat-Zero (`qwen25-math-cot`, `qwen_math`).
+    "qwen25-math-cot": Family(
+        _chat(_BOXED, "{question}"), _chat("You are a helpful assistant.", "{question}"), **_QWEN_STOPS
+    ),
+    # SimpleRL-Zoo for models that follow no chat format; no instruction to box an answer.
+    "abel": Family(
+        "Question:\n{question}\nAnswer:\nLet's think step by step.\n",
+        "Question:\n{question}\nAnswer:\n",
+        stop_tokens=_ENDS,
+        stop_texts=(*_ENDS, "\nQuestion:"),
+        recipe_stops=("Question:", "Answer:"),
+    ),
+    # DeepSeek-Math.
+    "deepseek-math": Family(
+        "User: {question}\n" + _BOXED + "\n\nAssistant:",
+        "User: {question}\n\nAssistant:",
+        stop_tokens=_ENDS,
+        stop_texts=(*_ENDS, "\nUser:", "\n\nAssistant:"),
+        recipe_stops=("\nProblem", "User:", "Assistant:", "</answer>"),
+    ),
+    # Open-Reasoner-Zero, after DeepSeek-R1-Zero.
+    "r1": Family(
+        _thinking(
+            "You must put your answer inside <answer> </answer> tags, i.e., <answer> answer here </answer>. And your "
+            "final answer will be extracted automatically by the \\boxed{} tag.\nThis is the problem:\n{question}"
+        ),
+        _thinking("{question}"),
+        stop_tokens=_ENDS,
+        stop_texts=(*_ENDS, "</answer>", "\nUser:", "\nAssistant:"),
+        recipe_stops=("User:", "Human:", "Assistant:"),
     ),
 }
 
+_CHOICE = (
+    "Answer the following multiple choice question. The last line of your response should be of the following format: "
+    "'{format}' (without quotes) where LETTER is one of ABCD{example}. Think step by step before answering."
+    "\n\n{question}"
+)
 
-def template(name: str) -> Template:
-    """The template of a name.
+WORDINGS: dict[str, str] = {
+    "boxed": "{question}\n" + _BOXED,
+    # Karan and Du 2025 (reasoning-with-sampling), for GPQA.
+    "boxed-letter": _CHOICE.replace("{format}", "\\boxed{$LETTER}").replace("{example}", " (ex. '\\boxed{A}')"),
+    # openai/simple-evals, for GPQA and MMLU.
+    "answer-letter": _CHOICE.replace("{format}", "Answer: $LETTER").replace("{example}", ""),
+    # IFEval, and prompts that say everything themselves.
+    "as-is": "{question}",
+    # Karan and Du 2025, for MATH; the doubled braces are theirs.
+    "power-sampling": "Can you solve the following math problem? {question} " + _BOXED.replace("{}", "{{}}"),
+}
+"""What is asked of the question, inside the family's turn, instead of the family's own words for math."""
+
+
+def template(name: str, wording: str | None = None, *, recipe_stops: bool = False) -> Template:
+    """The prompt of a family, around a wording.
+
+    Parameters
+    ----------
+    name : str
+        Key of ``TEMPLATES``.
+    wording : str, optional
+        Key of ``WORDINGS``; without one, the family's own words for math.
+    recipe_stops : bool
+        Whether answers also end at the published recipe's stop words.
 
     Raises
     ------
@@ -53,15 +167,22 @@ def template(name: str) -> Template:
     """
     if name not in TEMPLATES:
         raise InputError(f"prompt template {name!r} is unknown; known: {', '.join(sorted(TEMPLATES))}")
-    return TEMPLATES[name]
+    if wording is not None and wording not in WORDINGS:
+        raise InputError(f"wording {wording!r} is unknown; known: {', '.join(sorted(WORDINGS))}")
+    family = TEMPLATES[name]
+    text = family.math if wording is None else family.turn.replace("{question}", WORDINGS[wording])
+    return Template(text, family.stop_tokens, (*family.stop_texts, *(family.recipe_stops if recipe_stops else ())))
 
 
-def render(name: str, question: str) -> str:
+def render(name: str, question: str, wording: str | None = None) -> str:
     """The prompt for a question's text."""
-    return template(name).text.replace("{question}", question)
+    return template(name, wording).text.replace("{question}", question)
 
 
-def describe(name: str) -> dict[str, Any]:
+def describe(name: str, wording: str | None = None, *, recipe_stops: bool = False) -> dict[str, Any]:
     """What of a template decides the samples, as plain JSON types; its name is not part of it."""
-    chosen = asdict(template(name))
-    return {**chosen, "stop_tokens": list(chosen["stop_tokens"])}
+    chosen = template(name, wording, recipe_stops=recipe_stops)
+    described: dict[str, Any] = {"text": chosen.text, "stop_tokens": list(chosen.stop_tokens)}
+    if chosen.stop_texts:
+        described["stop_texts"] = list(chosen.stop_texts)
+    return described

@@ -1,0 +1,108 @@
+"""Prompts decide what a model does: the recipes' exact strings, and questions that stay what they are."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from searchlens.benchmarks import prompts
+from searchlens.errors import InputError
+
+CHATML = "<|im_start|>system\n{}<|im_end|>\n<|im_start|>user\n{}<|im_end|>\n<|im_start|>assistant\n"
+BOXED = "Please reason step by step, and put your final answer within \\boxed{}."
+
+RECIPES = {
+    "qwen-boxed": (
+        "<|im_start|>system\nYou are a helpful assistant.<|im_end|>\n<|im_start|>user\nQ\n"
+        "Please reason step by step, and put your final answer within \\boxed{}.<|im_end|>\n<|im_start|>assistant\n"
+    ),
+    "qwen25-math-cot": (
+        "<|im_start|>system\nPlease reason step by step, and put your final answer within \\boxed{}.<|im_end|>\n"
+        "<|im_start|>user\nQ<|im_end|>\n<|im_start|>assistant\n"
+    ),
+    "abel": "Question:\nQ\nAnswer:\nLet's think step by step.\n",
+    "deepseek-math": "User: Q\nPlease reason step by step, and put your final answer within \\boxed{}.\n\nAssistant:",
+    "r1": (
+        "A conversation between User and Assistant. The User asks a question, and the Assistant solves it. The "
+        "Assistant first thinks about the reasoning process in the mind and then provides the User with the answer. "
+        "The reasoning process is enclosed within <think> </think> and answer is enclosed within <answer> </answer> tags, "
+        "respectively, i.e., <think> reasoning process here </think> <answer> answer here </answer>. User: You must "
+        "put your answer inside <answer> </answer> tags, i.e., <answer> answer here </answer>. And your final answer "
+        "will be extracted automatically by the \\boxed{} tag.\nThis is the problem:\nQ\nAssistant: <think>"
+    ),
+    "zoo": "Problem: Q\nSolution:\n",
+    "plain": "Q\n",
+}
+
+
+def test_every_family_asks_as_its_recipe_does() -> None:
+    """Typed from the recipes, not taken from the code."""
+    assert {name: prompts.render(name, "Q") for name in prompts.TEMPLATES} == RECIPES
+
+
+@pytest.mark.parametrize("name", prompts.TEMPLATES)
+@pytest.mark.parametrize("wording", [None, *prompts.WORDINGS])
+def test_a_question_stays_what_it_is(name: str, wording: str | None) -> None:
+    question = r"\frac{1}{2} {question} {x} $\boxed{}$"
+    assert prompts.template(name, wording).text.count("{question}") == 1
+    before, after = prompts.template(name, wording).text.split("{question}")
+    assert prompts.render(name, question, wording) == before + question + after
+
+
+def test_a_wording_takes_the_place_of_the_instructions_for_math() -> None:
+    helpful = "You are a helpful assistant."
+    assert prompts.render("qwen-boxed", "Q", "as-is") == CHATML.format(helpful, "Q")
+    assert prompts.render("qwen25-math-cot", "Q", "boxed") == CHATML.format(helpful, "Q\n" + BOXED)
+    assert prompts.render("deepseek-math", "Q", "as-is") == "User: Q\n\nAssistant:"
+    assert prompts.render("abel", "Q", "as-is") == "Question:\nQ\nAnswer:\n"
+    assert prompts.render("plain", "Q", "boxed-letter") == (
+        "Answer the following multiple choice question. The last line of your response should be of the following "
+        "format: '\\boxed{$LETTER}' (without quotes) where LETTER is one of ABCD (ex. '\\boxed{A}'). Think "
+        "step by step before answering.\n\nQ\n"
+    )
+    assert prompts.render("plain", "Q", "answer-letter") == (
+        "Answer the following multiple choice question. The last line of your response should be of the following "
+        "format: 'Answer: $LETTER' (without quotes) where LETTER is one of ABCD. Think step by step before answering."
+        "\n\nQ\n"
+    )
+
+
+def test_no_answer_ends_at_a_word_unless_the_recipe_is_asked_for() -> None:
+    """Words such as "user" stand in answers; delimiters of a turn do not."""
+    answer = "The user asks his assistant: the _start and the _end of the Question: what is the Answer: \\boxed{2}"
+    for name in prompts.TEMPLATES:
+        assert not [stop for stop in prompts.template(name).stop_texts if stop in answer]
+    assert {"user", "assistant"} < set(prompts.template("qwen-boxed", recipe_stops=True).stop_texts)
+
+
+@pytest.mark.parametrize(
+    ("name", "again"),
+    [
+        ("qwen-boxed", "2<|im_end|>\n<|im_start|>user\nAnd now?"),
+        ("abel", "2\n\nQuestion:\nAnd now?"),
+        ("deepseek-math", "2\n\nUser: And now?"),
+        ("r1", "</think> <answer> \\boxed{2} </answer>\nUser: And now?"),
+    ],
+)
+def test_an_answer_ends_where_the_model_asks_itself_again(name: str, again: str) -> None:
+    assert any(stop in again for stop in prompts.template(name).stop_texts)
+
+
+def test_unknown_names_list_the_known_ones() -> None:
+    with pytest.raises(InputError, match="template 'qwen' is unknown; known: abel, deepseek-math, plain, qwen-boxed"):
+        prompts.render("qwen", "?")
+    with pytest.raises(InputError, match="wording 'letter' is unknown; known: answer-letter, as-is, boxed, boxed-lett"):
+        prompts.render("zoo", "?", "letter")
+
+
+def test_a_description_is_plain_json_and_tells_prompts_apart() -> None:
+    described = [json.dumps(prompts.describe(name)) for name in prompts.TEMPLATES]
+    assert len(set(described)) == len(prompts.TEMPLATES)
+    assert prompts.describe("abel") != prompts.describe("abel", "as-is")
+    assert prompts.describe("abel") != prompts.describe("abel", recipe_stops=True)
+
+
+def test_what_was_sampled_before_there_were_wordings_is_described_as_then() -> None:
+    """Recorded samples are known by it."""
+    assert prompts.describe("zoo") == {"text": "Problem: {question}\nSolution:\n", "stop_tokens": []}
