@@ -45,7 +45,7 @@ def weight_files(folder: Path) -> list[Path]:
     Raises
     ------
     InputError
-        The folder or one of ``config.json``, ``tokenizer.json``, ``*.safetensors`` is missing.
+        The folder, one of ``config.json``, ``tokenizer.json``, ``*.safetensors``, or a part of the weights is missing.
     """
     if not folder.is_dir():
         raise InputError(
@@ -56,9 +56,16 @@ def weight_files(folder: Path) -> list[Path]:
         matches = sorted(folder.glob(pattern))
         if not matches:
             raise InputError(
-                f"checkpoint {folder} lacks {pattern}", "is it complete, and in transformers layout with safetensors?"
+                f"checkpoint {folder} lacks {pattern}",
+                "is it complete, and in transformers layout with safetensors? a gated one has no weights until its"
+                " terms are accepted",
             )
         found += matches
+    for index in folder.glob("*.safetensors.index.json"):
+        if lost := sorted(set(read_json(index)["weight_map"].values()) - {path.name for path in found}):
+            raise InputError(
+                f"checkpoint {folder} lacks {', '.join(lost)}, named by its {index.name}", "download it again"
+            )
     return found
 
 
