@@ -147,13 +147,24 @@ def pool_of(wildcards):
 
 def gpus_of(model):
     """GPUs that a checkpoint's engine runs on."""
-    checkpoint = GRID.config["checkpoints"][model]
-    return checkpoint["vllm"]["tensor_parallel"] if checkpoint["device"] == "cuda" else 0
+    spec = GRID.config["checkpoints"][model]
+    return spec["vllm"]["tensor_parallel"] if spec["device"] == "cuda" else 0
 
 
 def gpus(wildcards):
     """The checkpoint's GPUs where the store lacks something; none otherwise."""
     return gpus_of(wildcards.model) if any(True for _ in GRID.lacking(pool_of(wildcards))) else 0
+
+
+def cores(wildcards):
+    """CPU cores: one, or four for each GPU, whose engine schedules, copies and compiles beside the samples' own work."""
+    return 4 * gpus(wildcards) or 1
+
+
+def host_memory(wildcards):
+    """Megabytes: 4 GB hold the embedded engine, 24 GB each worker of vLLM with the weights that it passes on."""
+    spec = GRID.config["checkpoints"][wildcards.model]
+    return 24000 * spec["vllm"]["tensor_parallel"] if spec["engine"] == "vllm" else 4000
 
 
 def cell_manifests(wildcards):

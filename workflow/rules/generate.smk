@@ -1,5 +1,8 @@
 """Sampling: one job is one pool of policies of one (checkpoint, benchmark), one engine start.
 
+What a job asks for follows from the checkpoint: GPUs from its device and vllm.tensor_parallel, none where nothing is
+lacking.
+
 REQUIRED INPUTS: none; the manifest's name holds everything that decides the samples.
 OUTPUTS: results/manifests/<checkpoint>/<benchmark>/pool-<hash>[.rN].json; shards beside it, in the store.
 """
@@ -17,10 +20,10 @@ rule generate:
     priority: 10
     conda:
         "../envs/generate.yaml"
-    threads: 1
+    threads: cores
     resources:
         gpu=gpus,
-        mem_mb=4000,
+        mem_mb=host_memory,
         runtime=240,
     shell:
         """
