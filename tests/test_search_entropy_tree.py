@@ -46,6 +46,7 @@ class Scorer:
     """Scores texts by ``of``, by default all alike, and keeps what it saw."""
 
     measures: bool = False
+    compares: bool = False
     seen: Sequence[Trace] = ()
 
     def __call__(self, task: Task, traces: Sequence[Trace], sampling: Sampling, key: tuple[str | int, ...]) -> Scoring:

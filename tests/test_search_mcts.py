@@ -50,17 +50,19 @@ def make_policy(local: dict[str, float] | None = None, **parameters: int | float
 
 @dataclass
 class Scorer:
-    """Scores texts by their tokens; keeps what it was shown last."""
+    """Scores texts by their tokens; keeps what it was shown: all, or the last where it compares."""
 
     of: Callable[[tuple[int, ...]], float]
     measures: bool = False
+    compares: bool = False
     seen: list[tuple[int, ...]] = field(default_factory=list)
 
     def __call__(self, task: Task, traces: Sequence[Trace], sampling: Sampling, key: tuple[str | int, ...]) -> Scoring:
         yield from ()
         assert all(trace.finish for trace in traces)
-        self.seen = [trace.prefix for trace in traces]
-        return [self.of(text) for text in self.seen]
+        new = [trace.prefix for trace in traces]
+        self.seen = new if self.compares else self.seen + new
+        return [self.of(text) for text in new]
 
 
 def taste(text: tuple[int, ...]) -> float:
@@ -105,12 +107,14 @@ SETTINGS: list[dict[str, Any]] = [
 ]
 
 
+@pytest.mark.parametrize("compares", [False, True])
 @pytest.mark.parametrize("setting", SETTINGS, ids=str)
-def test_tokens_and_order_are_those_of_a_plain_sequential_search(setting: dict[str, Any]) -> None:
-    """Selection, expansion, merging, closing, virtual loss, seeds and back-up, under the same draws."""
+def test_tokens_and_order_are_those_of_a_plain_sequential_search(setting: dict[str, Any], compares: bool) -> None:
+    """Selection, expansion, merging, closing, virtual loss, seeds and back-up, under the same draws; whether the
+    evaluator sees every rollout once, or all of them whenever there are new ones."""
     policy, deepest = make_policy(**setting), 0
     for seed in range(6):
-        model, task, scorer = Model.random(seed, 5, 1.5, eos=-1.0), make_task(seed), Scorer(taste)
+        model, task, scorer = Model.random(seed, 5, 1.5, eos=-1.0), make_task(seed), Scorer(taste, compares=compares)
         plain = reference.MonteCarlo(task, policy, lambda text: taste(reference.ids(text)))
         draw = plain_draw(model, task.prompt, policy.local)
         wanted = [reference.ids(text) for text in reference.one_by_one(plain.search(), draw)]
@@ -304,4 +308,4 @@ def test_a_score_that_is_no_number_fails_the_run_with_its_reason() -> None:
     controller = search(make_task(), make_policy(), Scorer(lambda _: math.nan))
     ((_, outcome),) = run([(0, controller)], ToyEngine(Model.random(0, 5)))
     assert isinstance(outcome, Failure)
-    assert outcome.reason == "ValueError: the evaluator scored a path nan"
+    assert outcome.reason == "ValueError: the evaluator mean_logprob gave scores [nan]"

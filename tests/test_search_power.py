@@ -51,6 +51,7 @@ class Total:
     """Scores by the summed log-probability."""
 
     measures = False
+    compares = False
 
     def __call__(self, task: Task, traces: Sequence[Trace], sampling: Sampling, key: tuple[str | int, ...]) -> Scoring:
         return [float(trace.logprobs.sum()) for trace in traces]

@@ -7,9 +7,11 @@ Controllers started earlier have priority, so that stragglers do not finish alon
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Hashable, Iterable, Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
-from dataclasses import dataclass, field, replace
+from contextlib import contextmanager
+from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from searchlens.engines.base import Completion, Engine, Request
@@ -26,7 +28,7 @@ class Limits:
     Attributes
     ----------
     requests, generated : int
-        Requests in all, and tokens generated in all.
+        Requests and calls in all, and tokens generated in all.
     """
 
     requests: int = 20_000
@@ -104,7 +106,22 @@ class _Live:
     order: int
     waiting: int = 0
     received: list[Any] = field(default_factory=list)
-    usage: Usage = Usage()
+    requests: int = 0
+    generated: int = 0
+    prefilled: int = 0
+    reused: int = 0
+
+    def pay(self, request: Request, done: Completion) -> None:
+        """Add what a request has cost."""
+        self.requests += 1
+        self.generated += len(done.tokens)
+        self.prefilled += len(request.prompt) + len(request.prefix) - done.reused
+        self.reused += done.reused
+
+    @property
+    def usage(self) -> Usage:
+        """The cost so far."""
+        return Usage(self.requests, self.generated, self.prefilled, self.reused)
 
 
 def run(
@@ -143,7 +160,7 @@ def run(
     """
     engine.clear()
     source = iter(controllers)
-    with ThreadPoolExecutor(_CALLS_AT_ONCE) as pool:
+    with ThreadPoolExecutor(_CALLS_AT_ONCE) as pool, _rare_collections():
         driver = _Driver(engine, pool, group, limits)
         exhausted = False
         while driver.alive or not exhausted:
@@ -153,6 +170,17 @@ def run(
                 if started is not None:
                     yield from driver.start(*started)  # type: ignore[misc]
             yield from driver.advance()  # type: ignore[misc]
+
+
+@contextmanager
+def _rare_collections() -> Iterator[None]:
+    """Look for cyclic garbage rarely: thousands of live controllers are looked through each time, and hold none."""
+    before = gc.get_threshold()
+    gc.set_threshold(100_000, 20, 100)
+    try:
+        yield
+    finally:
+        gc.set_threshold(*before)
 
 
 class _Driver:
@@ -184,7 +212,7 @@ class _Driver:
             for request_id, done in self.engine.step():
                 owner, place, request = self._asked.pop(request_id)
                 if isinstance(done, Completion):
-                    owner.usage += _cost(request, done)
+                    owner.pay(request, done)
                 yield from self._deliver(owner, place, done)
         elif self._called:
             wait(self._called, return_when=FIRST_COMPLETED)
@@ -234,13 +262,11 @@ class _Driver:
         return controller.throw(failed) if failed is not None else controller.send(received)
 
     def _check(self, owner: _Live, asks: list[Ask]) -> None:
-        requests = owner.usage.requests + sum(isinstance(ask, Request) for ask in asks)
+        requests = owner.requests + len(asks)
         if requests > self.limits.requests:
             raise RuntimeError(f"it has asked for {requests} requests; the limit is {self.limits.requests}")
-        if owner.usage.generated > self.limits.generated:
-            raise RuntimeError(
-                f"{owner.usage.generated} tokens were generated for it; the limit is {self.limits.generated}"
-            )
+        if owner.generated > self.limits.generated:
+            raise RuntimeError(f"{owner.generated} tokens were generated for it; the limit is {self.limits.generated}")
 
     def _submit(self, owner: _Live, asks: list[Ask]) -> None:
         owner.waiting, owner.received = len(asks), [None] * len(asks)
@@ -249,10 +275,20 @@ class _Driver:
                 self._called[self.pool.submit(ask.function)] = owner, place
                 continue
             self._asked[self._next_id] = owner, place, ask
-            self._held.append((self._next_id, replace(ask, priority=owner.order)))
+            self._held.append((self._next_id, _ranked(ask, owner.order)))
             self._next_id += 1
 
 
-def _cost(request: Request, completion: Completion) -> Usage:
-    context = len(request.prompt) + len(request.prefix)
-    return Usage(1, len(completion.tokens), context - completion.reused, completion.reused)
+def _ranked(request: Request, priority: int) -> Request:
+    """The request with a priority; spelled out, since ``dataclasses.replace`` costs as much as a step of a search."""
+    return Request(
+        request.prompt,
+        request.sampling,
+        request.seed,
+        request.max_tokens,
+        request.stop_ids,
+        request.prefix,
+        request.measures,
+        request.top,
+        priority,
+    )

@@ -55,7 +55,7 @@ def evaluator(part: Part) -> Evaluator:
 
 def sequence_logprob(trace: Trace) -> float:
     """Natural log-probability of a path under the raw model; 0 for the empty path."""
-    return float(np.sum(trace.logprobs, dtype=np.float64))
+    return float(trace.logprobs.sum(dtype=np.float64))
 
 
 def mean_logprob(trace: Trace) -> float:
@@ -81,7 +81,7 @@ def self_certainty(trace: Trace) -> float:
         return 0.0
     if trace.certainties is None:
         raise ValueError("self-certainty needs paths that were drawn with measures")
-    return float(np.mean(trace.certainties, dtype=np.float64))
+    return float(trace.certainties.mean(dtype=np.float64))
 
 
 @dataclass(slots=True)
@@ -92,11 +92,12 @@ class Likelihood:
     ----------
     of : callable
         Path to score.
-    measures : bool
+    measures, compares : bool
     """
 
     of: Callable[[Trace], float]
     measures: bool = False
+    compares: bool = False
 
     def __call__(self, task: Task, traces: Sequence[Trace], sampling: Sampling, key: tuple[str | int, ...]) -> Scoring:
         """Score the paths; asks for nothing."""
@@ -117,7 +118,7 @@ class RolloutUtility:
     ----------
     rollouts : int
         >= 1.
-    measures : bool
+    measures, compares : bool
 
     Notes
     -----
@@ -127,6 +128,7 @@ class RolloutUtility:
 
     rollouts: int
     measures: bool = False
+    compares: bool = False
 
     def __call__(self, task: Task, traces: Sequence[Trace], sampling: Sampling, key: tuple[str | int, ...]) -> Scoring:
         """Score the paths by ``rollouts`` requests for each unfinished one."""
@@ -147,7 +149,7 @@ class AnswerAgreement:
     ----------
     rollouts : int
         >= 1.
-    measures : bool
+    measures, compares : bool
 
     Notes
     -----
@@ -156,6 +158,7 @@ class AnswerAgreement:
 
     rollouts: int
     measures: bool = False
+    compares: bool = True
 
     def __call__(self, task: Task, traces: Sequence[Trace], sampling: Sampling, key: tuple[str | int, ...]) -> Scoring:
         """Score the paths by ``rollouts`` requests for each unfinished one."""
@@ -178,12 +181,13 @@ class Verifier:
         Gets the text of the prompt and the texts of the paths; may be slow: it runs beside the engine.
     name : str
         For messages.
-    measures : bool
+    measures, compares : bool
     """
 
     scorer: Scorer
     name: str
     measures: bool = False
+    compares: bool = False
 
     def __call__(self, task: Task, traces: Sequence[Trace], sampling: Sampling, key: tuple[str | int, ...]) -> Scoring:
         """Score the paths by one call.

@@ -3,7 +3,7 @@
 An iteration descends by UCT or PUCT to a node without children, expands it by thoughts, draws the most probable one of
 them to its end (the rollout), and backs up what the evaluator says of the rollout. Decided explicitly:
 
-- All rollouts so far are scored in one call, since agreement means something only among them, and their scores are
+- An evaluator that compares paths scores all rollouts so far in one call, others the new ones. All scores so far are
   scaled to [0, 1] by the lowest and the highest, because likelihoods have no natural range (MuZero does so with mean
   values; Schrittwieser et al. 2020). While all are equal they count 1/2. A rollout is a finished path, so evaluators
   draw none of their own.
@@ -30,7 +30,7 @@ import numpy as np
 import numpy.typing as npt
 
 from searchlens.policies import Policy
-from searchlens.search.task import Ask, Candidate, Controller, Evaluator, Task, candidate
+from searchlens.search.task import Ask, Controller, Evaluator, Task, Trace, candidate
 from searchlens.search.thoughts import Path, Thoughts, distinct
 
 
@@ -124,23 +124,24 @@ def search(task: Task, policy: Policy, evaluator: Evaluator) -> Controller:
     rule = Rule(str(p["select"]), float(p["exploration"]))
     thoughts = Thoughts(task, policy, evaluator)
     root = Node(Path())
-    descents, rollouts, found = list[list[Node]](), list[Path](), list[Candidate]()
-    while len(found) < policy.width and root.open:
+    descents, rollouts, scores = list[list[Node]](), list[Trace](), list[float]()
+    while len(rollouts) < policy.width and root.open:
         wave: list[list[Node]] = []
-        while len(wave) < min(int(p["parallel"]), policy.width - len(found)) and root.open:
+        while len(wave) < min(int(p["parallel"]), policy.width - len(rollouts)) and root.open:
             wave.append(descend(root, rule))
         yield from _expand(thoughts, [nodes[-1] for nodes in wave if not nodes[-1].path.finished], int(p["children"]))
         for nodes in wave:
             if nodes[-1].children:
                 nodes.append(rule.best_child(nodes[-1]))
                 nodes[-1].visits += 1
-        rollouts += yield from thoughts.complete([nodes[-1].path for nodes in wave])
+        ends = yield from thoughts.complete([nodes[-1].path for nodes in wave])
+        rollouts += [path.trace for path in ends]
         descents += wave
-        traces = [rollout.trace for rollout in rollouts]
-        scores = yield from evaluator(task, traces, policy.local, ("rollouts", len(rollouts)))
-        found = list(map(candidate, traces, scores))
+        known = [] if evaluator.compares else scores
+        new = yield from evaluator(task, rollouts[len(known) :], policy.local, ("rollouts", len(rollouts)))
+        scores = known + thoughts.finite(new)
         back_up(descents, scaled(scores))
-    found.sort(key=lambda one: -one.score)
+    found = sorted(map(candidate, rollouts, scores), key=lambda one: -one.score)
     best, *others = islice(cycle(found), policy.width)
     return [replace(best, details={"found": len(found)}), *others]
 
@@ -186,6 +187,6 @@ def _expand(thoughts: Thoughts, leaves: Sequence[Node], children: int) -> Genera
 def _priors(parent: Path, children: Sequence[Path]) -> list[float]:
     """Geometric mean probability of the tokens of each last thought, as shares."""
     before = len(parent.trace.tokens)
-    means = np.array([np.mean(child.trace.logprobs[before:], dtype=np.float64) for child in children])
+    means = np.array([child.trace.logprobs[before:].mean(dtype=np.float64) for child in children])
     weights: npt.NDArray[np.float64] = np.exp(means - means.max())
     return [float(weight) for weight in weights / weights.sum()]

@@ -8,6 +8,7 @@ script every reply.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Generator, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
@@ -137,7 +138,7 @@ def candidate(trace: Trace, score: float, details: Mapping[str, float] | None = 
     """
     if trace.finish is None:
         raise ValueError("the path is not finished")
-    if not np.isfinite(score):
+    if not math.isfinite(score):
         raise ValueError(f"the evaluator scored a path {score}")
     return Candidate(trace.tokens, trace.logprobs, trace.sampling_logprobs, trace.finish, float(score), details or {})
 
@@ -169,9 +170,12 @@ class Evaluator(Protocol):
     ----------
     measures : bool
         Whether the paths must come from requests with ``measures``.
+    compares : bool
+        Whether a score depends on the other paths of the call.
     """
 
     measures: bool
+    compares: bool
 
     def __call__(self, task: Task, traces: Sequence[Trace], sampling: Sampling, key: tuple[str | int, ...]) -> Scoring:
         """Score ``traces``; ``key`` says where in the search this happens and seeds what is drawn."""

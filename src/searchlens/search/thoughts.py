@@ -6,12 +6,11 @@ ends with a token that ends a text, or with the last token that a candidate may 
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Generator, Sequence
 from dataclasses import dataclass
 from typing import Any
-
-import numpy as np
 
 from searchlens.engines.base import Completion, Request
 from searchlens.policies import Policy
@@ -92,9 +91,13 @@ class Thoughts:
         self, paths: Sequence[Path], key: tuple[str | int, ...]
     ) -> Generator[list[Ask], list[Any], list[tuple[Path, float]]]:
         scores = yield from self.evaluator(self.task, [path.trace for path in paths], self.policy.local, key)
-        if not np.isfinite(scores).all():
+        return sorted(zip(paths, self.finite(scores), strict=True), key=lambda one: -one[1])
+
+    def finite(self, scores: list[float]) -> list[float]:
+        """The scores, if each is a finite number; ValueError otherwise."""
+        if not all(map(math.isfinite, scores)):
             raise ValueError(f"the evaluator {self.policy.evaluator.name} gave scores {scores}")
-        return sorted(zip(paths, scores, strict=True), key=lambda one: -one[1])
+        return scores
 
     def _grow(self, what: str, parents: Sequence[Path], stop_ids: tuple[int, ...], limit: int) -> Growth:
         places = _children(parents)
@@ -124,9 +127,9 @@ class Thoughts:
 
 def distinct(paths: Sequence[Path]) -> list[Path]:
     """The first of the paths that have the same tokens."""
-    first: dict[tuple[int, ...], Path] = {}
+    first: dict[bytes, Path] = {}
     for path in paths:
-        first.setdefault(path.trace.prefix, path)
+        first.setdefault(path.trace.tokens.tobytes(), path)
     return list(first.values())
 
 
