@@ -21,8 +21,17 @@ KEYS: dict[str, type] = {"id": str, "question": str, "gold": str, "checks": dict
 REQUIRED = ("id", "question", "gold")
 
 
-def objects(path: Path, content: bytes) -> tuple[list[tuple[int, dict[str, Any]]], list[tuple[int, str]]]:
+def objects(
+    path: Path, content: bytes, *, nan: bool = False
+) -> tuple[list[tuple[int, dict[str, Any]]], list[tuple[int, str]]]:
     """Parse JSON lines, one object each; blank lines are skipped.
+
+    Parameters
+    ----------
+    path : Path
+    content : bytes
+    nan : bool
+        Let NaN and infinities pass, which are not JSON, but which Python writes.
 
     Returns
     -------
@@ -46,7 +55,7 @@ def objects(path: Path, content: bytes) -> tuple[list[tuple[int, dict[str, Any]]
         if not line_text.strip():
             continue
         try:
-            rows.append((number, _object(line_text)))
+            rows.append((number, _object(line_text, nan)))
         except (ValueError, RecursionError) as error:
             errors.append((number, str(error)))
     if not rows and not errors:
@@ -54,15 +63,27 @@ def objects(path: Path, content: bytes) -> tuple[list[tuple[int, dict[str, Any]]
     return rows, errors
 
 
-def _object(text: str) -> dict[str, Any]:
+def strict_json(text: str, *, nan: bool = False) -> Any:
+    """A JSON value: keys once each, no lone surrogate, and unless ``nan`` says so no NaN or infinity.
+
+    Raises
+    ------
+    ValueError
+        It is none; says what is wrong, and quotes no value.
+    """
     try:
-        value = json.loads(text, object_pairs_hook=_distinct, parse_constant=_refuse_constant)
+        value = json.loads(text, object_pairs_hook=_distinct, parse_constant=float if nan else _refuse_constant)
     except json.JSONDecodeError as error:
         raise ValueError(f"not JSON: {error.msg} at column {error.colno}") from None
     if "\\ud" in text.lower() and any(
         "\ud800" <= letter <= "\udfff" for letter in json.dumps(value, ensure_ascii=False)
     ):
         raise ValueError("not JSON text: an escaped surrogate without its partner")
+    return value
+
+
+def _object(text: str, nan: bool) -> dict[str, Any]:
+    value = strict_json(text, nan=nan)
     if not isinstance(value, dict):
         raise ValueError(f"must be a JSON object, found {type(value).__name__}")
     return value
