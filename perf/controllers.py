@@ -23,7 +23,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from searchlens import policies, search, seeds
-from searchlens.benchmarks import Question
+from searchlens.benchmarks import Question, prompts
 from searchlens.engines.transformers import TransformersEngine
 from searchlens.generate import Prompter
 from searchlens.grading import grader
@@ -105,7 +105,11 @@ def main() -> None:
     model = ZOO / "micro-1m-base"
     rows = [json.loads(line) for line in (ZOO / "benchmarks" / "math.jsonl").read_text().splitlines()]
     asked = [Question(row["id"], row["question"], "", {}) for row in rows[: args.questions]]
-    bench = Bench(TransformersEngine(model, device=args.device, threads=args.threads), Prompter(model, "zoo"), asked)
+    bench = Bench(
+        TransformersEngine(model, device=args.device, threads=args.threads),
+        Prompter(model, prompts.template("zoo")),
+        asked,
+    )
     sweep = policies.parse(SWEEP)
     bench.timed(sweep, 2, min(64, len(asked)), live=4096)  # kernels are compiled on first use
 
