@@ -45,12 +45,14 @@ def changed(raw: dict[str, Any], where: tuple[str, ...], value: Any) -> dict[str
         (("checkpoints", "toy-base", "dtype"), "bfloat16"),
         (("checkpoints", "toy-base", "engine"), "vllm"),
         (("checkpoints", "toy-base", "template"), "plain"),
+        (("benchmarks", "sums", "wording"), "boxed"),
         (("checkpoints", "toy-base", "seed"), 43),
     ],
 )
 def test_what_decides_the_tokens_decides_the_id(
     raw: dict[str, Any], make_grid: Make, where: tuple[str, ...], value: Any
 ) -> None:
+    raw["pairs"]["toy"]["templates"] = "own"
     before, after = ids(make_grid(raw)), ids(make_grid(changed(raw, where, value)))
     assert set(before.values()).isdisjoint(after.values())
 
@@ -65,6 +67,8 @@ def test_what_decides_the_tokens_decides_the_id(
         (("chunk_samples",), 10),
         (("checkpoints", "toy-base", "device"), "cuda"),
         (("checkpoints", "toy-base", "max_rows"), 3),
+        (("checkpoints", "toy-base", "context"), 4096),
+        (("benchmarks", "sums", "deeper"), {"temp_0.5": 8}),
         (("recovery", "epsilon"), 0.05),
         (("landscape", "ties"), "fractional"),
         (("checkpoints", "toy-base", "seed"), 42),

@@ -26,10 +26,10 @@ RECIPES = {
     "r1": (
         "A conversation between User and Assistant. The User asks a question, and the Assistant solves it. The "
         "Assistant first thinks about the reasoning process in the mind and then provides the User with the answer. "
-        "The reasoning process is enclosed within <think> </think> and answer is enclosed within <answer> </answer> tags, "
-        "respectively, i.e., <think> reasoning process here </think> <answer> answer here </answer>. User: You must "
-        "put your answer inside <answer> </answer> tags, i.e., <answer> answer here </answer>. And your final answer "
-        "will be extracted automatically by the \\boxed{} tag.\nThis is the problem:\nQ\nAssistant: <think>"
+        "The reasoning process is enclosed within <think> </think> and answer is enclosed within <answer> </answer> "
+        "tags, respectively, i.e., <think> reasoning process here </think> <answer> answer here </answer>. User: You "
+        "must put your answer inside <answer> </answer> tags, i.e., <answer> answer here </answer>. And your final "
+        "answer will be extracted automatically by the \\boxed{} tag.\nThis is the problem:\nQ\nAssistant: <think>"
     ),
     "zoo": "Problem: Q\nSolution:\n",
     "plain": "Q\n",
@@ -38,7 +38,7 @@ RECIPES = {
 
 def test_every_family_asks_as_its_recipe_does() -> None:
     """Typed from the recipes, not taken from the code."""
-    assert {name: prompts.render(name, "Q") for name in prompts.TEMPLATES} == RECIPES
+    assert {name: prompts.template(name).render("Q") for name in prompts.TEMPLATES} == RECIPES
 
 
 @pytest.mark.parametrize("name", prompts.TEMPLATES)
@@ -47,21 +47,21 @@ def test_a_question_stays_what_it_is(name: str, wording: str | None) -> None:
     question = r"\frac{1}{2} {question} {x} $\boxed{}$"
     assert prompts.template(name, wording).text.count("{question}") == 1
     before, after = prompts.template(name, wording).text.split("{question}")
-    assert prompts.render(name, question, wording) == before + question + after
+    assert prompts.template(name, wording).render(question) == before + question + after
 
 
 def test_a_wording_takes_the_place_of_the_instructions_for_math() -> None:
     helpful = "You are a helpful assistant."
-    assert prompts.render("qwen-boxed", "Q", "as-is") == CHATML.format(helpful, "Q")
-    assert prompts.render("qwen25-math-cot", "Q", "boxed") == CHATML.format(helpful, "Q\n" + BOXED)
-    assert prompts.render("deepseek-math", "Q", "as-is") == "User: Q\n\nAssistant:"
-    assert prompts.render("abel", "Q", "as-is") == "Question:\nQ\nAnswer:\n"
-    assert prompts.render("plain", "Q", "boxed-letter") == (
+    assert prompts.template("qwen-boxed", "as-is").render("Q") == CHATML.format(helpful, "Q")
+    assert prompts.template("qwen25-math-cot", "boxed").render("Q") == CHATML.format(helpful, "Q\n" + BOXED)
+    assert prompts.template("deepseek-math", "as-is").render("Q") == "User: Q\n\nAssistant:"
+    assert prompts.template("abel", "as-is").render("Q") == "Question:\nQ\nAnswer:\n"
+    assert prompts.template("plain", "boxed-letter").render("Q") == (
         "Answer the following multiple choice question. The last line of your response should be of the following "
         "format: '\\boxed{$LETTER}' (without quotes) where LETTER is one of ABCD (ex. '\\boxed{A}'). Think "
         "step by step before answering.\n\nQ\n"
     )
-    assert prompts.render("plain", "Q", "answer-letter") == (
+    assert prompts.template("plain", "answer-letter").render("Q") == (
         "Answer the following multiple choice question. The last line of your response should be of the following "
         "format: 'Answer: $LETTER' (without quotes) where LETTER is one of ABCD. Think step by step before answering."
         "\n\nQ\n"
@@ -91,18 +91,18 @@ def test_an_answer_ends_where_the_model_asks_itself_again(name: str, again: str)
 
 def test_unknown_names_list_the_known_ones() -> None:
     with pytest.raises(InputError, match="template 'qwen' is unknown; known: abel, deepseek-math, plain, qwen-boxed"):
-        prompts.render("qwen", "?")
+        prompts.template("qwen").render("?")
     with pytest.raises(InputError, match="wording 'letter' is unknown; known: answer-letter, as-is, boxed, boxed-lett"):
-        prompts.render("zoo", "?", "letter")
+        prompts.template("zoo", "letter").render("?")
 
 
 def test_a_description_is_plain_json_and_tells_prompts_apart() -> None:
-    described = [json.dumps(prompts.describe(name)) for name in prompts.TEMPLATES]
+    described = [json.dumps(prompts.template(name).description) for name in prompts.TEMPLATES]
     assert len(set(described)) == len(prompts.TEMPLATES)
-    assert prompts.describe("abel") != prompts.describe("abel", "as-is")
-    assert prompts.describe("abel") != prompts.describe("abel", recipe_stops=True)
+    assert prompts.template("abel").description != prompts.template("abel", "as-is").description
+    assert prompts.template("abel").description != prompts.template("abel", recipe_stops=True).description
 
 
 def test_what_was_sampled_before_there_were_wordings_is_described_as_then() -> None:
     """Recorded samples are known by it."""
-    assert prompts.describe("zoo") == {"text": "Problem: {question}\nSolution:\n", "stop_tokens": []}
+    assert prompts.template("zoo").description == {"text": "Problem: {question}\nSolution:\n", "stop_tokens": []}

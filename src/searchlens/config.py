@@ -17,6 +17,7 @@ import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from searchlens import policies
+from searchlens.benchmarks import prompts
 from searchlens.errors import InputError
 
 DEFAULT_FILES = (
@@ -29,6 +30,7 @@ DEFAULT_FILES = (
 
 Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$")]
 Sha256 = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
+Repository = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*/[A-Za-z0-9][A-Za-z0-9._-]*$")]
 Positive = Annotated[int, Field(ge=1)]
 Proportion = Annotated[float, Field(ge=0, le=1)]
 Nonnegative = Annotated[float, Field(ge=0)]
@@ -61,11 +63,18 @@ class Vllm(Strict):
 class Checkpoint(Strict):
     """One set of weights."""
 
-    path: str
-    """Folder in transformers layout, relative to the working directory."""
+    path: str | None = None
+    """Folder in transformers layout, relative to the working directory; this or ``hub``."""
     sha256: Sha256 | None = None
     """Fingerprint of the folder (``searchlens fingerprint``); checked before anything is generated. Without it the
     fingerprint is computed at planning time."""
+    hub: Repository | None = None
+    """``owner/name`` on the Hugging Face hub; commit and hashes are those of the lock file (``searchlens pin``), and
+    ``searchlens fetch`` downloads it."""
+    revision: str = "main"
+    """Branch, tag or commit of ``hub`` that is looked up when it is pinned."""
+    context: Positive | None = None
+    """Most tokens of prompt and completion together that the model was made for; null: checked once it is loaded."""
     engine: Literal["transformers", "vllm"] = "transformers"
     """Engine family; part of the generation id. transformers: the embedded engine; vllm: docs/generation.md."""
     dtype: Literal["float32", "bfloat16", "float16"] = "float32"
@@ -76,7 +85,7 @@ class Checkpoint(Strict):
     device: Literal["auto", "cpu", "cuda"] = "auto"
     """Where to run; recorded with each shard, not part of the generation id. A job asks for a GPU only under cuda."""
     template: str = "zoo"
-    """Prompt template; Base and RL of a pair share one."""
+    """Prompt template of the model family; Base and RL of a pair share one. Part of the generation id."""
     seed: int | None = None
     """Seed of this checkpoint's sample streams, instead of the general ``seed``; part of the generation id."""
     max_rows: Positive | None = None
@@ -85,7 +94,7 @@ class Checkpoint(Strict):
 
 
 class Batch(Strict):
-    """The weights of a pair sampled again: checkpoints of the same ``path`` with a ``seed`` of their own."""
+    """The weights of a pair sampled again: checkpoints of the same ``path`` or ``hub`` with a ``seed`` of their own."""
 
     base: Name | None = None
     """Checkpoint that repeats Base; null: Base is not repeated."""
@@ -104,6 +113,10 @@ class Pair(Strict):
     """Number of parameters: the size feature of V4."""
     rltrain: Name | None = None
     """Benchmark (role ``rltrain``) with questions of this pair's own RL-training split; null: the only one there is."""
+    templates: Literal["shared", "own"] = "shared"
+    """Whether Base and RL are asked alike. ``own``: each by its own template, which is then part of the difference."""
+    searches: bool = True
+    """Whether the expanded policies (``searches`` of a benchmark) are sampled on this pair's Base."""
     batches: dict[Name, Batch] = {}
     """Further samples of the same weights, by a name such as their seed; they are cells of the study, but no pairs."""
 
@@ -123,12 +136,22 @@ class Benchmark(Strict):
     """Use the first so many questions only."""
     max_tokens: Positive
     """Most tokens to generate per sample; part of the generation id."""
+    wording: str | None = None
+    """What is asked of a question inside the template's turn: ``boxed``, ``boxed-letter``, ``answer-letter``,
+    ``as-is`` or ``power-sampling`` (``benchmarks/prompts.py``); null: the template's own words for math. Part of the
+    generation id."""
+    recipe_stops: bool = False
+    """End answers also at the bare words at which the published recipe ends them, such as ``user``: for comparison with
+    published numbers, with grader math only, because it cuts every answer that mentions one. Part of the generation
+    id."""
     pool: Name = "paper24"
     """Which of ``pools`` is sampled."""
     searches: Name | None = None
     """Which of ``pools`` is sampled beside it on Base checkpoints: the expanded policies."""
     samples: Positive | None = None
     """Samples per question for this benchmark, instead of the general ``samples``."""
+    deeper: dict[Name, Positive] = {}
+    """Policies of the pool with more samples per question than the others: what ``extension`` is read from."""
     recorded: str | None = None
     """Folder of graded samples, one ``<checkpoint>/<benchmark>.parquet`` each, used where ``study.sample`` leaves this
     benchmark out."""
@@ -317,6 +340,28 @@ class Equivalence(Strict):
     """Least p of a chi-square test."""
 
 
+class Throughput(Strict):
+    """How fast one model was sampled on one GPU."""
+
+    parameters: Annotated[float, Field(gt=0)]
+    """Its number of parameters; a model of another size is taken to be slower in proportion."""
+    tokens_per_second: Annotated[float, Field(gt=0)]
+    """Generated tokens of all requests together, with the batch full."""
+    source: str
+    """Engine, device and conditions of the measurement: printed with every estimate."""
+
+
+class Cost(Strict):
+    """What ``searchlens plan`` assumes where nothing has been sampled yet. Nothing else depends on it."""
+
+    tokens_per_sample: dict[Literal["math", "nonmath", "floor"], Annotated[float, Field(gt=0)]] = {}
+    """Mean tokens of one sample by regime; half of ``max_tokens`` where none is given."""
+    source: str = ""
+    """Where ``tokens_per_sample`` comes from: printed with every estimate."""
+    throughput: list[Throughput] = []
+    """Measured speeds; a model is estimated from the one nearest in size (in the logarithm). Empty: no GPU-hours."""
+
+
 class Config(Strict):
     """The whole configuration: the files under ``config/`` merged, later ones over earlier ones."""
 
@@ -336,6 +381,8 @@ class Config(Strict):
     """Samples per chunk, the unit a killed job resumes at."""
     failed_share: Proportion = 0.01
     """Most searches of a chunk that may fail, each recorded with its reason; more of them end the job."""
+    lock: str = "config/lock.json"
+    """Where ``searchlens pin`` writes which commit and files each ``hub`` name stands for."""
     study: Study
     checkpoints: dict[Name, Checkpoint]
     pairs: dict[Name, Pair]
@@ -349,6 +396,7 @@ class Config(Strict):
     boptr: Boptr = Boptr()
     equivalence: Equivalence | None = None
     """Null: no comparison."""
+    cost: Cost = Cost()
 
 
 def _hint(given: str, known: list[str]) -> str:
@@ -425,6 +473,52 @@ def _pair_errors(config: Config) -> list[str]:
     return errors
 
 
+def _template_errors(config: Config) -> list[str]:
+    errors = []
+    for name, pair in config.pairs.items():
+        sides = [config.checkpoints[side].template for side in (pair.base, pair.rl) if side in config.checkpoints]
+        if pair.templates == "shared" and len(set(sides)) > 1:
+            errors.append(
+                f"pairs.{name}: Base has template {sides[0]}, RL {sides[1]}; give both the same, or say templates: own"
+            )
+    for name, checkpoint in config.checkpoints.items():
+        if checkpoint.template not in prompts.TEMPLATES:
+            errors.append(_unknown(f"checkpoints.{name}.template", checkpoint.template, prompts.TEMPLATES))
+    for name, benchmark in config.benchmarks.items():
+        if benchmark.wording is not None and benchmark.wording not in prompts.WORDINGS:
+            errors.append(_unknown(f"benchmarks.{name}.wording", benchmark.wording, prompts.WORDINGS))
+        if benchmark.recipe_stops and benchmark.grader != "math":
+            errors.append(
+                f"benchmarks.{name}.recipe_stops: only with grader math (found {benchmark.grader}); the words occur in"
+                " answers of other kinds"
+            )
+    return errors
+
+
+def _weight_errors(config: Config) -> list[str]:
+    errors = []
+    for name, checkpoint in config.checkpoints.items():
+        where = f"checkpoints.{name}"
+        if (checkpoint.path is None) == (checkpoint.hub is None):
+            found = "both" if checkpoint.path else "neither"
+            errors.append(f"{where}: needs one of path and hub, found {found}")
+        if checkpoint.hub and checkpoint.sha256:
+            errors.append(f"{where}.sha256: only with path; what {checkpoint.hub} stands for is in {config.lock}")
+        for key in config.study.benchmarks if checkpoint.context and _studied(config, name) else ():
+            most = config.benchmarks[key].max_tokens if key in config.benchmarks else 0
+            if checkpoint.context and most >= checkpoint.context:
+                errors.append(
+                    f"{where}.context: {checkpoint.context} leaves no room for a prompt: benchmarks.{key}.max_tokens is"
+                    f" {most}"
+                )
+    return errors
+
+
+def _studied(config: Config, checkpoint: str) -> bool:
+    pairs = [config.pairs[name] for name in config.study.pairs if name in config.pairs]
+    return any(checkpoint in (pair.base, pair.rl) for pair in pairs)
+
+
 def _batch_errors(config: Config, where: str, again: str, first: str) -> list[str]:
     if again not in config.checkpoints:
         return [_unknown(where, again, config.checkpoints)]
@@ -432,9 +526,11 @@ def _batch_errors(config: Config, where: str, again: str, first: str) -> list[st
     errors = []
     if repeat.seed is None:
         errors.append(f"{where}: {again!r} has no seed of its own; set checkpoints.{again}.seed")
-    if original and repeat.path != original.path:
-        errors.append(f"{where}: {again!r} has path {repeat.path}, {first!r} {original.path}; a batch repeats one")
-    return errors
+    return errors + [
+        f"{where}: {again!r} has {key} {found}, {first!r} {wanted}; a batch repeats one"
+        for key in ("path", "hub", "revision", "template")
+        if original and (found := getattr(repeat, key)) != (wanted := getattr(original, key))
+    ]
 
 
 def _engine_errors(config: Config) -> list[str]:
@@ -548,6 +644,18 @@ def _budget_errors(config: Config) -> list[str]:
     return errors
 
 
+def _depth_errors(config: Config) -> list[str]:
+    errors = []
+    for name, benchmark in config.benchmarks.items():
+        pool, most = config.pools.get(benchmark.pool, []), benchmark.samples or config.samples
+        for policy, samples in benchmark.deeper.items():
+            if policy not in pool:
+                errors.append(_unknown(f"benchmarks.{name}.deeper", policy, pool))
+            elif samples <= most:
+                errors.append(f"benchmarks.{name}.deeper.{policy}: {samples} is not more than the others' {most}")
+    return errors
+
+
 def validate(raw: Mapping[str, Any]) -> Config:
     """The typed configuration.
 
@@ -569,6 +677,9 @@ def validate(raw: Mapping[str, Any]) -> Config:
         _reference_errors,
         _pair_errors,
         _engine_errors,
+        _weight_errors,
+        _template_errors,
+        _depth_errors,
         _boptr_errors,
         _policy_errors,
         _equivalence_errors,

@@ -13,7 +13,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from searchlens import benchmarks, policies
+from searchlens import benchmarks, pins, policies
 from searchlens.benchmarks import prompts
 from searchlens.errors import InputError
 from searchlens.store import digest, file_sha256, fingerprint, gaps, read_json, shards_of, weight_files
@@ -253,34 +253,110 @@ class Grid:
     def _questions(self) -> dict[str, tuple[benchmarks.Question, ...]]:
         return {}
 
+    # ---- weights
+
+    @cached_property
+    def lock(self) -> pins.Lock:
+        """What ``hub`` names stand for."""
+        return pins.Lock.read(self.root / self.config["lock"])
+
+    def checkpoint_source(self, checkpoint: str) -> pins.Source | None:
+        """The hub repository of a checkpoint; None for a folder."""
+        spec = self.config["checkpoints"][checkpoint]
+        return pins.checkpoint(spec["hub"], spec["revision"]) if spec["hub"] else None
+
+    def checkpoint_folder(self, checkpoint: str) -> Path:
+        """Where the weights lie.
+
+        Raises
+        ------
+        InputError
+            A hub checkpoint that is not pinned.
+        """
+        source = self.checkpoint_source(checkpoint)
+        if source is None:
+            return self.root / str(self.config["checkpoints"][checkpoint]["path"])
+        return pins.snapshot(source, self.lock[source])
+
+    def checked_folder(self, checkpoint: str) -> Path:
+        """``checkpoint_folder`` once every byte in it is what was pinned or declared; hashes are kept in the results.
+
+        Raises
+        ------
+        InputError
+            Not pinned, missing, or different.
+        """
+        source, hash_of = self.checkpoint_source(checkpoint), pins.Hashes(self.results / "hashes")
+        if source is not None:
+            return pins.check(source, self.lock[source], hash_of)
+        folder, declared = self.checkpoint_folder(checkpoint), self.config["checkpoints"][checkpoint]["sha256"]
+        if declared and (found := fingerprint(folder, hash_of)) != declared:
+            raise InputError(
+                f"checkpoint {folder} has fingerprint {found[:12]}…, the configuration declares {declared[:12]}…",
+                f"restore the files, or update checkpoints.{checkpoint}.sha256 if the change is meant",
+            )
+        return folder
+
+    def require_ready(self, checkpoint: str, benchmark: str) -> None:
+        """Refuse a cell that would be sampled from what is not pinned or not there.
+
+        Sizes are compared, bytes are not read: ``checked_folder`` does that before the weights are loaded. A cell of
+        which nothing is lacking needs no weights.
+
+        Raises
+        ------
+        InputError
+            Says what to run first.
+        """
+        source = self.checkpoint_source(checkpoint)
+        if source is None or not any(True for pool in self.pools(checkpoint, benchmark) for _ in self.lacking(pool)):
+            return
+        if absent := pins.lacking(source, self.lock[source]):
+            raise InputError(
+                f"checkpoint {checkpoint!r}: {pins.snapshot(source, self.lock[source])} is not complete:"
+                f" {'; '.join(absent[:3])}{' and more' if len(absent) > 3 else ''}",
+                "run `searchlens fetch` where the hub can be reached",
+            )
+
     # ---- generations
 
-    def samples(self, benchmark: str) -> int:
-        """Samples per question wanted for a benchmark."""
-        return int(self.config["benchmarks"][benchmark]["samples"] or self.config["samples"])
+    def samples(self, benchmark: str, policy: str) -> int:
+        """Samples per question wanted of a policy on a benchmark."""
+        spec = self.config["benchmarks"][benchmark]
+        return int(spec["deeper"].get(policy) or spec["samples"] or self.config["samples"])
 
     @cached_property
     def _fingerprints(self) -> dict[str, str]:
         return {}
 
     def fingerprint(self, checkpoint: str) -> str:
-        """The declared fingerprint of a checkpoint, or the computed one where it is small.
+        """The fingerprint of a checkpoint: pinned, declared, or computed where it is small.
+
+        A hub checkpoint that is not pinned has a placeholder that no weights have, so that a study can be planned;
+        running it is refused (``require_ready``).
 
         Raises
         ------
         InputError
             Files missing, or too large to hash at planning time.
         """
-        spec = self.config["checkpoints"][checkpoint]
         if checkpoint not in self._fingerprints:
-            files = weight_files(self.root / spec["path"])
-            if spec["sha256"] is None and sum(path.stat().st_size for path in files) > FINGERPRINT_LIMIT:
-                raise InputError(
-                    f"checkpoint {checkpoint!r} is too large to hash at every start",
-                    f"run `searchlens fingerprint {spec['path']}` once and set checkpoints.{checkpoint}.sha256",
-                )
-            self._fingerprints[checkpoint] = spec["sha256"] or fingerprint(self.root / spec["path"])
+            self._fingerprints[checkpoint] = self._fingerprint(checkpoint)
         return self._fingerprints[checkpoint]
+
+    def _fingerprint(self, checkpoint: str) -> str:
+        spec = self.config["checkpoints"][checkpoint]
+        if source := self.checkpoint_source(checkpoint):
+            pin = self.lock.get(source)
+            return pin.fingerprint if pin else f"not pinned: {source}"
+        folder = self.root / spec["path"]
+        files = weight_files(folder)
+        if spec["sha256"] is None and sum(path.stat().st_size for path in files) > FINGERPRINT_LIMIT:
+            raise InputError(
+                f"checkpoint {checkpoint!r} is too large to hash at every start",
+                f"run `searchlens fingerprint {spec['path']}` once and set checkpoints.{checkpoint}.sha256",
+            )
+        return spec["sha256"] or fingerprint(folder)
 
     @cached_property
     def _asked(self) -> dict[str, str]:
@@ -302,8 +378,14 @@ class Grid:
             self._asked[benchmark] = benchmarks.asked_hash(self.questions(benchmark))
         return self._asked[benchmark]
 
+    def template(self, checkpoint: str, benchmark: str) -> prompts.Template:
+        """How a checkpoint is asked a configured benchmark."""
+        asked = self.config["benchmarks"][benchmark]
+        name = self.config["checkpoints"][checkpoint]["template"]
+        return prompts.template(name, asked["wording"], recipe_stops=asked["recipe_stops"])
+
     def _spec(self, checkpoint: str, benchmark: str, policy: policies.Policy) -> dict[str, Any]:
-        weights = self.config["checkpoints"][checkpoint]
+        weights, asked = self.config["checkpoints"][checkpoint], self.config["benchmarks"][benchmark]
         return {
             "version": GENERATION_VERSION,
             "weights": self.fingerprint(checkpoint),
@@ -313,10 +395,10 @@ class Grid:
                 "quantization": weights["quantization"],
             },
             "questions": self.asked_hash(benchmark),
-            "template": prompts.describe(weights["template"]),
+            "template": self.template(checkpoint, benchmark).description,
             "policy": policy.resolved(),
             "seed": self.config["seed"] if weights["seed"] is None else weights["seed"],
-            "max_tokens": self.config["benchmarks"][benchmark]["max_tokens"],
+            "max_tokens": asked["max_tokens"],
         }
 
     def generations(self, checkpoint: str, benchmark: str) -> tuple[Generation, ...]:
@@ -337,13 +419,14 @@ class Grid:
         ):
             return ()
         found: dict[str, Generation] = {}
-        searches = self.search_policies(benchmark) if self.is_base(checkpoint) else []
+        searches = self.search_policies(benchmark) if self.is_searched(checkpoint) else []
         for name in dict.fromkeys([*self.pool_policies(benchmark), *self.config["references"], *searches]):
             policy = self._policies[name]
             spec = self._spec(checkpoint, benchmark, policy)
             key = digest(spec, 12)
             names = (*found[key].policies, name) if key in found else (name,)
-            found[key] = Generation(key, names, policy.width if policy.deterministic else self.samples(benchmark), spec)
+            samples = policy.width if policy.deterministic else max(self.samples(benchmark, each) for each in names)
+            found[key] = Generation(key, names, samples, spec)
         return tuple(found.values())
 
     def pool_policies(self, benchmark: str) -> list[str]:
@@ -355,9 +438,10 @@ class Grid:
         searches = self.config["benchmarks"][benchmark]["searches"]
         return list(self.config["pools"][searches]) if searches else []
 
-    def is_base(self, checkpoint: str) -> bool:
-        """Whether a checkpoint is the Base of a studied pair."""
-        return any(pair["base"] == checkpoint for pair in self.pairs.values())
+    def is_searched(self, checkpoint: str) -> bool:
+        """Whether the expanded policies are sampled on a checkpoint: the Base of a studied pair that wants them."""
+        pairs = (self.config["pairs"][name] for name in self.config["study"]["pairs"])
+        return any(pair["base"] == checkpoint and pair["searches"] for pair in pairs)
 
     def policy(self, name: str) -> policies.Policy | None:
         """The policy of a name: configured, spelled by the name, or None for an imported one with a name of its own."""

@@ -35,6 +35,18 @@ class Template:
     stop_tokens: tuple[str, ...] = ()
     stop_texts: tuple[str, ...] = ()
 
+    def render(self, question: str) -> str:
+        """The prompt for a question's text."""
+        return self.text.replace("{question}", question)
+
+    @property
+    def description(self) -> dict[str, Any]:
+        """What of it decides the samples, as plain JSON types: all of it, but not its name."""
+        described: dict[str, Any] = {"text": self.text, "stop_tokens": list(self.stop_tokens)}
+        if self.stop_texts:
+            described["stop_texts"] = list(self.stop_texts)
+        return described
+
 
 @dataclass(frozen=True, slots=True)
 class Family:
@@ -172,17 +184,3 @@ def template(name: str, wording: str | None = None, *, recipe_stops: bool = Fals
     family = TEMPLATES[name]
     text = family.math if wording is None else family.turn.replace("{question}", WORDINGS[wording])
     return Template(text, family.stop_tokens, (*family.stop_texts, *(family.recipe_stops if recipe_stops else ())))
-
-
-def render(name: str, question: str, wording: str | None = None) -> str:
-    """The prompt for a question's text."""
-    return template(name, wording).text.replace("{question}", question)
-
-
-def describe(name: str, wording: str | None = None, *, recipe_stops: bool = False) -> dict[str, Any]:
-    """What of a template decides the samples, as plain JSON types; its name is not part of it."""
-    chosen = template(name, wording, recipe_stops=recipe_stops)
-    described: dict[str, Any] = {"text": chosen.text, "stop_tokens": list(chosen.stop_tokens)}
-    if chosen.stop_texts:
-        described["stop_texts"] = list(chosen.stop_texts)
-    return described

@@ -13,12 +13,14 @@ from typing import Any
 from tokenizers import Tokenizer
 
 from searchlens import grading, shards
-from searchlens.benchmarks import Question, prompts
+from searchlens.benchmarks import Question
+from searchlens.benchmarks.prompts import Template
 from searchlens.engines.base import Engine
 from searchlens.errors import InputError
 from searchlens.generate._chunks import Gap
+from searchlens.generate._stops import end
 from searchlens.grid import Grid, Pool
-from searchlens.store import fingerprint, read_json
+from searchlens.store import read_json
 
 log = logging.getLogger(__name__)
 
@@ -30,8 +32,8 @@ class Prompter:
     ----------
     folder : Path
         Checkpoint.
-    template : str
-        Name of the prompt template.
+    template : Template
+        What goes around a question, and what ends an answer.
 
     Raises
     ------
@@ -39,17 +41,17 @@ class Prompter:
         The checkpoint names no end of a text, or its tokenizer has ids that its model does not.
     """
 
-    def __init__(self, folder: Path, template: str) -> None:
+    def __init__(self, folder: Path, template: Template) -> None:
         self.template = template
         self.tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
         ends = _stop_ids(folder)
         _check_vocabulary(folder, self.tokenizer, ends)
-        spelled = (self.tokenizer.token_to_id(token) for token in prompts.template(template).stop_tokens)
+        spelled = (self.tokenizer.token_to_id(token) for token in template.stop_tokens)
         self.stop_ids = tuple(dict.fromkeys([*ends, *(token for token in spelled if token is not None)]))
 
     def encode(self, question: Question) -> tuple[int, ...]:
         """Token ids of the rendered prompt."""
-        return tuple(self.tokenizer.encode(prompts.render(self.template, question.text)).ids)
+        return tuple(self.tokenizer.encode(self.template.render(question.text)).ids)
 
     def decode(self, tokens: Sequence[Sequence[int]]) -> list[str]:
         """Texts without special tokens."""
@@ -58,6 +60,10 @@ class Prompter:
     def text(self, tokens: Sequence[int]) -> str:
         """One text without special tokens."""
         return self.decode([tokens])[0]
+
+    def end(self, tokens: Sequence[int], text: str) -> tuple[int, str]:
+        """Number of tokens and text up to the template's first stop text."""
+        return end(tokens, text, self.template.stop_texts, self.text)
 
     def holding(self, delimiter: str) -> tuple[int, ...]:
         """Token ids whose text holds a delimiter."""
@@ -109,7 +115,7 @@ class Job:
     def __init__(self, grid: Grid, pool: Pool, threads: int) -> None:
         self.grid, self.pool, self.threads = grid, pool, threads
         self.spec = grid.config["checkpoints"][pool.checkpoint]
-        self.folder = grid.root / self.spec["path"]
+        self.folder = grid.checkpoint_folder(pool.checkpoint)
         self.questions = grid.questions(pool.benchmark)
         self.max_tokens = int(grid.config["benchmarks"][pool.benchmark]["max_tokens"])
         self.max_rows: int | None = self.spec["max_rows"]
@@ -119,7 +125,7 @@ class Job:
     @cached_property
     def prompter(self) -> Prompter:
         """The checkpoint's tokenizer and template."""
-        return Prompter(self.folder, self.spec["template"])
+        return Prompter(self.folder, self.grid.template(self.pool.checkpoint, self.pool.benchmark))
 
     @cached_property
     def prompts(self) -> list[tuple[int, ...]]:
@@ -134,12 +140,13 @@ class Job:
 
     def answer(self, tokens: Sequence[int]) -> str | None:
         """The final answer that token ids state, without knowing the gold one."""
-        stopped = bool(tokens) and tokens[-1] in self.prompter.stop_ids
-        return self._grader.extract(self.prompter.text(tokens), stopped).answer
+        length, text = self.prompter.end(tokens, self.prompter.text(tokens))
+        stopped = length < len(tokens) or (bool(tokens) and tokens[-1] in self.prompter.stop_ids)
+        return self._grader.extract(text, stopped).answer
 
     @cached_property
     def engine(self) -> Engine:
-        """Checks the weights against their declared fingerprint and tokenizer and prompts, then loads them.
+        """Checks the weights against what was pinned or declared, and the prompts, then loads them.
 
         Raises
         ------
@@ -148,12 +155,7 @@ class Job:
         EngineMemoryError
             The device's memory does not suffice.
         """
-        declared = self.spec["sha256"]
-        if declared and (found := fingerprint(self.folder)) != declared:
-            raise InputError(
-                f"checkpoint {self.folder} has fingerprint {found[:12]}…, the configuration declares {declared[:12]}…",
-                f"restore the files, or update checkpoints.{self.pool.checkpoint}.sha256 if the change is meant",
-            )
+        self.grid.checked_folder(self.pool.checkpoint)
         longest = max(map(len, self.prompts), default=0)
         started = time.monotonic()
         engine = start_engine(self.folder, self.spec, self.max_rows, self.threads)

@@ -18,6 +18,7 @@ from searchlens.engines.base import Engine, EngineMemoryError
 from searchlens.errors import InputError, JobError
 from searchlens.generate._chunks import Chunk, Made
 from searchlens.generate._job import Job
+from searchlens.generate._stops import cut
 from searchlens.search.driver import Failure, Outcome, Usage, run
 from searchlens.search.task import Candidate, Controller, Task
 
@@ -158,7 +159,7 @@ class _Part:
         if isinstance(outcome, Failure):
             self.failed.append((question, run_, outcome.reason))
         width = self.policy.width
-        for place, row in enumerate(_rows(self.job, outcome, width)):
+        for place, row in enumerate(_rows(self.job, outcome, self.policy)):
             sample_ = run_ * width + place
             if self.chunk.start <= sample_ < self.chunk.stop:
                 name = self.job.questions[question].id
@@ -205,8 +206,9 @@ def _row(candidate: Candidate, text: str) -> dict[str, Any]:
     }
 
 
-def _rows(job: Job, outcome: Outcome, width: int) -> list[dict[str, Any]]:
-    """What a run has to show, one row per candidate; a failed one shows its reason ``width`` times."""
+def _rows(job: Job, outcome: Outcome, policy: policies.Policy) -> list[dict[str, Any]]:
+    """What a run has to show, one row per candidate; a failed one shows its reason as many times."""
+    width = policy.width
     spent = {"generated": outcome.usage.generated, "requests": outcome.usage.requests}
     if isinstance(outcome, Failure):
         failed = {**_NOTHING, "score": -math.inf, "finish": "failed", "details": json.dumps({"failed": outcome.reason})}
@@ -214,6 +216,10 @@ def _rows(job: Job, outcome: Outcome, width: int) -> list[dict[str, Any]]:
     else:
         if len(outcome.candidates) != width:
             raise RuntimeError(f"a controller returned {len(outcome.candidates)} candidates, it should return {width}")
-        texts = job.prompter.decode([c.tokens.tolist() for c in outcome.candidates])
-        rows = [_row(candidate, text) for candidate, text in zip(outcome.candidates, texts, strict=True)]
+        tokens = [candidate.tokens.tolist() for candidate in outcome.candidates]
+        ends = [job.prompter.end(*each) for each in zip(tokens, job.prompter.decode(tokens), strict=True)]
+        rows = [
+            _row(cut(candidate, length, policy.evaluator.name), text)
+            for candidate, (length, text) in zip(outcome.candidates, ends, strict=True)
+        ]
     return [{**row, **(spent if place == 0 else dict.fromkeys(spent, 0))} for place, row in enumerate(rows)]

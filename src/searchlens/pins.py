@@ -1,0 +1,459 @@
+"""Pins: which commit of a hub repository a name stands for, and which bytes that commit holds.
+
+A name such as ``Qwen/Qwen2.5-7B`` moves whenever its owner pushes. ``searchlens pin`` asks the hub once and writes the
+answer, the commit and the sha256 of every file in use, into a lock file; ids, downloads and checks read the lock and
+never the name again. Nothing but an answer of the hub, or of its cache on this machine, is ever written there.
+
+Standard library only at import, because the planner reads locks; ``huggingface_hub`` is imported where it is asked.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from fnmatch import fnmatchcase
+from pathlib import Path
+from typing import Any, Literal, Protocol
+
+from searchlens import files
+from searchlens.errors import InputError
+from searchlens.store import WEIGHT_FILES, digest, file_sha256, fingerprint_of, read_json
+
+LOCK_VERSION = 1
+
+Kind = Literal["model", "dataset"]
+
+CHECKPOINT_FILES = ("*.json", "*.safetensors")
+"""What of a checkpoint's repository is pinned and fetched: weights in safetensors, and every setting beside them."""
+_DUPLICATES = ("consolidated*",)
+"""The same weights once more, in a layout that no engine here reads."""
+
+_COMMIT = re.compile(r"[0-9a-f]{40}")
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """A hub repository as the configuration names it.
+
+    Attributes
+    ----------
+    kind : {"model", "dataset"}
+    repo : str
+        ``owner/name``.
+    revision : str
+        Branch, tag or commit that is resolved when it is pinned.
+    wanted : tuple of str
+        Patterns of the files in use; ``*`` does not cross folders.
+    """
+
+    kind: Kind
+    repo: str
+    revision: str
+    wanted: tuple[str, ...]
+
+    @property
+    def key(self) -> str:
+        """How the lock names it."""
+        return f"{self.repo}@{self.revision}"
+
+    def __str__(self) -> str:
+        return f"{self.kind} {self.key}"
+
+    def wants(self, name: str) -> bool:
+        """Whether a file of the repository is in use."""
+        if any(fnmatchcase(name, pattern) for pattern in _DUPLICATES):
+            return False
+        return any(fnmatchcase(name, pattern) and name.count("/") == pattern.count("/") for pattern in self.wanted)
+
+
+def checkpoint(repo: str, revision: str) -> Source:
+    """The source of a checkpoint."""
+    return Source("model", repo, revision, CHECKPOINT_FILES)
+
+
+def dataset(repo: str, revision: str, wanted: Iterable[str]) -> Source:
+    """The source of a benchmark: some files of a dataset repository."""
+    return Source("dataset", repo, revision, tuple(wanted))
+
+
+@dataclass(frozen=True, slots=True)
+class File:
+    """What one file must be: ``size`` in bytes, ``sha256`` as 64 hexadecimal digits."""
+
+    size: int
+    sha256: str
+
+
+@dataclass(frozen=True, slots=True)
+class Pin:
+    """What a source stood for when it was pinned.
+
+    Attributes
+    ----------
+    commit : str
+        40 hexadecimal digits.
+    files : mapping of str to File
+        By path inside the repository, in alphabetical order.
+    """
+
+    commit: str
+    files: Mapping[str, File]
+
+    @property
+    def size(self) -> int:
+        """Bytes of all files."""
+        return sum(file.size for file in self.files.values())
+
+    @property
+    def fingerprint(self) -> str:
+        """``store.fingerprint`` of a folder with these files: a checkpoint has the same id from hub and folder."""
+        return fingerprint_of(
+            {
+                name: file.sha256
+                for name, file in self.files.items()
+                if any(fnmatchcase(name, pattern) for pattern in WEIGHT_FILES)
+            }
+        )
+
+
+@dataclass(frozen=True)
+class Lock:
+    """The pins of a lock file.
+
+    Attributes
+    ----------
+    path : Path
+    pins : mapping of (kind, key) to Pin
+    """
+
+    path: Path
+    pins: Mapping[tuple[str, str], Pin]
+
+    @classmethod
+    def read(cls, path: Path) -> Lock:
+        """A lock file; one that does not exist has no pins.
+
+        Raises
+        ------
+        InputError
+            The file is damaged, or from another version.
+        """
+        if not path.exists():
+            return cls(path, {})
+        content = read_json(path)
+        try:
+            if content["version"] != LOCK_VERSION:
+                raise InputError(
+                    f"{path} has version {content['version']}, this searchlens reads version {LOCK_VERSION}",
+                    "delete it and run `searchlens pin`",
+                )
+            pins = {
+                (kind, key): Pin(_commit(pin["commit"]), {name: File(**file) for name, file in pin["files"].items()})
+                for kind in ("model", "dataset")
+                for key, pin in content[f"{kind}s"].items()
+            }
+        except (KeyError, TypeError, AttributeError, ValueError) as error:
+            raise InputError(f"{path} is no lock file: {error!r}", "delete it and run `searchlens pin`") from None
+        return cls(path, pins)
+
+    def get(self, source: Source) -> Pin | None:
+        """The pin of a source, if there is one."""
+        return self.pins.get((source.kind, source.key))
+
+    def __getitem__(self, source: Source) -> Pin:
+        pin = self.get(source)
+        if pin is None:
+            raise InputError(
+                f"{source} is not pinned in {self.path}", "run `searchlens pin` where the hub can be reached"
+            )
+        return pin
+
+    def with_pins(self, new: Mapping[Source, Pin]) -> Lock:
+        """The lock with further pins, or others for the same sources."""
+        return Lock(self.path, {**self.pins, **{(source.kind, source.key): pin for source, pin in new.items()}})
+
+    def write(self) -> None:
+        """Replace the file, the same pins always giving the same bytes."""
+        content: dict[str, Any] = {"version": LOCK_VERSION, "models": {}, "datasets": {}}
+        for (kind, key), pin in sorted(self.pins.items()):
+            content[f"{kind}s"][key] = {
+                "commit": pin.commit,
+                "files": {name: asdict(file) for name, file in sorted(pin.files.items())},
+            }
+        files.replace_text(self.path, json.dumps(content, indent=1) + "\n")
+
+
+def _commit(text: str) -> str:
+    if not _COMMIT.fullmatch(text):
+        raise ValueError(f"commit {text!r} is not 40 hexadecimal digits")
+    return text
+
+
+# ---- where files lie
+
+
+def cache_folder() -> Path:
+    """The hub cache of this machine, found as ``huggingface_hub`` finds it."""
+    home = os.environ.get("XDG_CACHE_HOME", "~/.cache")
+    home = os.environ.get("HF_HOME", f"{home}/huggingface")
+    older = os.environ.get("HUGGINGFACE_HUB_CACHE", f"{home}/hub")
+    return Path(os.path.expandvars(os.environ.get("HF_HUB_CACHE", older))).expanduser()
+
+
+def _repository(source: Source) -> Path:
+    return cache_folder() / f"{source.kind}s--{source.repo.replace('/', '--')}"
+
+
+def snapshot(source: Source, pin: Pin) -> Path:
+    """The folder in which the files of a pinned source lie once they are fetched."""
+    return _repository(source) / "snapshots" / pin.commit
+
+
+# ---- who knows
+
+
+class Registry(Protocol):
+    """Somebody who knows what a source stands for."""
+
+    def resolve(self, source: Source) -> Pin:
+        """The commit of the source's revision and its files in use. Raises InputError when that cannot be said."""
+        ...
+
+
+class Hub:
+    """The hub itself, at ``HF_ENDPOINT``."""
+
+    def resolve(self, source: Source) -> Pin:
+        """Ask for the commit and its files; only small files, whose sha256 the hub does not keep, are downloaded."""
+        from huggingface_hub import HfApi
+
+        with _told_by_hub(source):
+            info: Any = HfApi().repo_info(
+                source.repo, repo_type=source.kind, revision=source.revision, files_metadata=True
+            )
+            commit = _commit(str(info.sha))
+            found = {
+                entry.rfilename: File(entry.size, entry.lfs.sha256) if entry.lfs else _small(source, commit, entry)
+                for entry in info.siblings or ()
+                if source.wants(entry.rfilename)
+            }
+        return _complete(source, Pin(commit, dict(sorted(found.items()))))
+
+    def fetch(self, source: Source, pin: Pin) -> Path:
+        """Download what the cache lacks of a pinned source.
+
+        Returns
+        -------
+        Path
+            ``snapshot(source, pin)``.
+
+        Raises
+        ------
+        InputError
+            The hub cannot be reached, or does not give the files out.
+        """
+        from huggingface_hub import snapshot_download
+
+        with _told_by_hub(source):
+            snapshot_download(
+                source.repo,
+                repo_type=source.kind,
+                revision=pin.commit,
+                allow_patterns=list(pin.files),
+                cache_dir=cache_folder(),
+            )
+        return snapshot(source, pin)
+
+
+def _small(source: Source, commit: str, entry: Any) -> File:
+    from huggingface_hub import hf_hub_download
+
+    path = hf_hub_download(
+        source.repo, entry.rfilename, repo_type=source.kind, revision=commit, cache_dir=cache_folder()
+    )
+    return File(Path(path).stat().st_size, file_sha256(Path(path)))
+
+
+@contextmanager
+def _told_by_hub(source: Source) -> Iterator[None]:
+    """The hub's refusals as wrong input, with what helps."""
+    from huggingface_hub import errors
+
+    page = f"{'datasets/' if source.kind == 'dataset' else ''}{source.repo}"
+    try:
+        yield
+    except errors.GatedRepoError:
+        raise InputError(
+            f"{source} is gated and this account has no access",
+            f"accept its terms on its page ({page}), then `hf auth login` or set HF_TOKEN",
+        ) from None
+    except errors.RevisionNotFoundError:
+        raise InputError(f"{source} has no revision {source.revision!r}", "check `revision`") from None
+    except errors.RepositoryNotFoundError:
+        raise InputError(
+            f"{source} does not exist, or is private", "check the spelling of `hub`, or `hf auth login`"
+        ) from None
+    except (errors.HfHubHTTPError, errors.OfflineModeIsEnabled, OSError) as error:
+        first = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
+        raise InputError(
+            f"{source}: the hub cannot be asked: {first}",
+            "run this where the hub can be reached (and HF_HUB_OFFLINE is not set), or with --from-cache",
+        ) from None
+
+
+class Cache:
+    """The hub cache of this machine: what was downloaded before, whoever did it."""
+
+    def resolve(self, source: Source) -> Pin:
+        """Read the commit that the cache has for the revision, and hash its files."""
+        repository = _repository(source)
+        reference = repository / "refs" / source.revision
+        commit = reference.read_text().strip() if reference.is_file() else source.revision
+        folder = repository / "snapshots" / commit
+        if not _COMMIT.fullmatch(commit) or not folder.is_dir():
+            raise InputError(
+                f"{source} is not in the hub cache {cache_folder()}", "download it, or set HF_HOME to where it lies"
+            )
+        names = sorted(str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file())
+        found = {
+            name: File((folder / name).stat().st_size, file_sha256(folder / name))
+            for name in names
+            if source.wants(name)
+        }
+        return _complete(source, Pin(commit, found))
+
+
+def _complete(source: Source, pin: Pin) -> Pin:
+    """A pin with everything that its kind needs."""
+    needed = WEIGHT_FILES if source.kind == "model" else source.wanted
+    lacking = [pattern for pattern in needed if not any(fnmatchcase(name, pattern) for name in pin.files)]
+    if lacking:
+        hint = (
+            "a checkpoint needs config.json, tokenizer.json and safetensors; convert it, and name the folder by `path`"
+            if source.kind == "model"
+            else "check `file`"
+        )
+        raise InputError(f"{source} at {pin.commit} lacks {', '.join(lacking)}", hint)
+    return pin
+
+
+# ---- checks
+
+
+class Hashes:
+    """sha256 of files, computed once for each (path, size, modification time) and kept in a folder.
+
+    A file that changes without its size and time changing is not noticed; ``searchlens fetch --rehash`` would.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    def __call__(self, path: Path) -> str:
+        """64 hexadecimal digits."""
+        found = path.stat()
+        known = self.folder / digest([str(path.resolve()), found.st_size, found.st_mtime_ns], 32)
+        if known.exists():
+            return known.read_text()
+        value = file_sha256(path)
+        files.replace_text(known, value)
+        return value
+
+
+def lacking(source: Source, pin: Pin) -> list[str]:
+    """What of a snapshot is not there, or not of its size; nothing is read."""
+    folder = snapshot(source, pin)
+    return [why for name, file in pin.files.items() if (why := _absent(folder / name, name, file))]
+
+
+def _absent(path: Path, name: str, file: File) -> str:
+    if not path.is_file():
+        return f"{name} is missing"
+    size = path.stat().st_size
+    return f"{name} has {size} bytes, pinned are {file.size}" if size != file.size else ""
+
+
+def check(source: Source, pin: Pin, hash_of: Callable[[Path], str]) -> Path:
+    """Compare every byte of a snapshot with its pin.
+
+    Parameters
+    ----------
+    source : Source
+    pin : Pin
+    hash_of : callable
+        Path to sha256, such as ``Hashes``.
+
+    Returns
+    -------
+    Path
+        The snapshot's folder.
+
+    Raises
+    ------
+    InputError
+        Files are missing, differ, or are weights that the lock does not know; names them all.
+    """
+    folder = snapshot(source, pin)
+    wrong = lacking(source, pin)
+    if not wrong:
+        wrong = [
+            f"{name} has sha256 {found[:12]}…, pinned is {file.sha256[:12]}…"
+            for name, file in pin.files.items()
+            if (found := hash_of(folder / name)) != file.sha256
+        ]
+        if source.kind == "model":
+            wrong += [
+                f"{path.name} is not pinned" for path in folder.glob("*.safetensors") if path.name not in pin.files
+            ]
+    if wrong:
+        raise InputError(
+            f"{source} in {folder} is not what was pinned: {'; '.join(wrong)}",
+            "run `searchlens fetch` where the hub can be reached; delete a damaged file first",
+        )
+    return folder
+
+
+# ---- commands
+
+
+def pin(lock: Lock, sources: Iterable[Source], registry: Registry, *, update: bool = False) -> Lock:
+    """Pin what is not pinned yet, write the lock, and say what was done, source by source.
+
+    Parameters
+    ----------
+    lock : Lock
+    sources : iterable of Source
+    registry : Registry
+    update : bool
+        Resolve sources that are pinned already once more.
+
+    Raises
+    ------
+    InputError
+        Some sources could not be resolved, all of them named; the others are pinned nevertheless.
+    """
+    new: dict[Source, Pin] = {}
+    failed: list[InputError] = []
+    for source in sources:
+        old = lock.get(source)
+        if old and not update and all(any(fnmatchcase(n, w) for n in old.files) for w in source.wanted):
+            print(f"{source}: {old.commit} (kept)")
+            continue
+        try:
+            new[source] = registry.resolve(source)
+        except InputError as error:
+            failed.append(error)
+            continue
+        state = "new" if old is None else "unchanged" if old == new[source] else f"was {old.commit}"
+        count, size = len(new[source].files), new[source].size / 1e9
+        print(f"{source}: {new[source].commit} ({state}; {count} files, {size:.2f} GB)")
+    changed = lock.with_pins(new)
+    if new:
+        changed.write()
+    if failed:
+        raise InputError("\n".join(error.message for error in failed), failed[0].hint)
+    return changed
