@@ -164,8 +164,8 @@ class _Rows:
         """Return these rows and then the other's."""
         return _Rows(*(_stack(getattr(self, one.name), getattr(other, one.name)) for one in fields(self)))
 
-    def record(self, drawn: _sampling.Draw) -> list[int]:
-        """Write down one token of each living row; return the rows that ended with it."""
+    def record(self, drawn: _sampling.Draw) -> list[tuple[int, Completion]]:
+        """Write down one token of each living row; return what ended with it."""
         step, (measures, top_tokens, top_logprobs) = _to_host(drawn)
         column = self.counts - self.prefix_lengths
         for wanted, target, values in (
@@ -183,26 +183,34 @@ class _Rows:
         self.logprobs[rows, column[rows]] = step[1, rows]
         self.sampling_logprobs[rows, column[rows]] = step[2, rows]
         self.counts[rows] += 1
-        ended = rows[(self.counts[rows] == self.limits[rows]) | (new[:, None] == self.stops[rows]).any(1)]
-        self.alive[ended] = False
-        return [int(row) for row in ended]
+        stopped = (new[:, None] == self.stops[rows]).any(1)
+        ended = stopped | (self.counts[rows] == self.limits[rows])
+        self.alive[rows[ended]] = False
+        return self._completions(rows[ended], stopped[ended])
 
-    def completion(self, row: int) -> Completion:
-        """Return what a row that ended has to show."""
-        end, top = self.counts[row], self.top[row]
-        drawn = slice(end - self.prefix_lengths[row])
-        entropies, certainties = self.measured[row, drawn].T.copy() if self.measures[row] else (None, None)
-        return Completion(
-            tokens=self.tokens[row, self.prefix_lengths[row] : end].copy(),
-            logprobs=self.logprobs[row, drawn].copy(),
-            sampling_logprobs=self.sampling_logprobs[row, drawn].copy(),
-            finish="stop" if self.tokens[row, end - 1] in self.stops[row] else "length",
-            entropies=entropies,
-            certainties=certainties,
-            top_tokens=self.top_tokens[row, drawn, :top].copy() if top else None,
-            top_logprobs=self.top_logprobs[row, drawn, :top].copy() if top else None,
-            reused=int(self.reused[row]),
-        )
+    def _completions(
+        self, ended: npt.NDArray[np.int64], stopped: npt.NDArray[np.bool_]
+    ) -> list[tuple[int, Completion]]:
+        """Return what rows that ended have to show."""
+        columns = self.ids, self.prefix_lengths, self.counts, self.measures, self.top, self.reused
+        known = zip(ended.tolist(), stopped.tolist(), *(column[ended].tolist() for column in columns), strict=True)
+        found = []
+        for row, stop, request_id, begin, end, measured, top, reused in known:
+            drawn = slice(end - begin)
+            entropies, certainties = self.measured[row, drawn].T.copy() if measured else (None, None)
+            completion = Completion(
+                tokens=self.tokens[row, begin:end].copy(),
+                logprobs=self.logprobs[row, drawn].copy(),
+                sampling_logprobs=self.sampling_logprobs[row, drawn].copy(),
+                finish="stop" if stop else "length",
+                entropies=entropies,
+                certainties=certainties,
+                top_tokens=self.top_tokens[row, drawn, :top].copy() if top else None,
+                top_logprobs=self.top_logprobs[row, drawn, :top].copy() if top else None,
+                reused=reused,
+            )
+            found.append((request_id, completion))
+        return found
 
 
 def _to_host(drawn: _sampling.Draw) -> tuple[npt.NDArray[np.float32], list[npt.NDArray[np.float32] | None]]:
@@ -516,8 +524,7 @@ class TransformersEngine:
         if self.pad_id is not None:
             logits[:, self.pad_id] = -torch.inf
         drawn = _sampling.draw(logits, plan, uniforms)
-        ended = rows.record(drawn)
-        return [(int(rows.ids[row]), rows.completion(row)) for row in ended], drawn.tokens
+        return rows.record(drawn), drawn.tokens
 
     def _plan_for(self, rows: _Rows) -> _sampling.Plan:
         width, device = _sampling.padded_vocab(self.vocab_size), self._model.device
