@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -11,6 +12,7 @@ from searchlens.engines.base import Completion, Request, Sampling
 from searchlens.errors import InputError
 from searchlens.policies import parse
 from searchlens.search import start
+from searchlens.search.admission import Admission, Trials
 from searchlens.search.driver import Failure, Limits, Outcome, Result, Usage, run
 from searchlens.search.task import Call, Candidate, Controller, Task
 
@@ -35,6 +37,9 @@ class Echo:
     vocab_size = 100
     steps = 0
     max_model_len = 100
+    max_rows = 100
+    repeatable = True
+    groups: tuple[int, ...] = (1,)
 
     def __init__(self) -> None:
         self.queue: deque[tuple[int, Request]] = deque()
@@ -169,8 +174,38 @@ def test_new_requests_are_held_until_a_group_has_gathered() -> None:
             return super().step()
 
     engine = Waves()
-    assert len(list(run([(i, chain(20, 3)) for i in range(8)], engine, group=4))) == 8
-    assert [n for n in engine.arrivals if n][:3] == [8, 4, 4]
+    assert len(list(run([(i, chain(20, 3)) for i in range(40)], engine, group=4))) == 40
+    assert [n for n in engine.arrivals if n][:3] == [40, 4, 4]
+
+
+def test_the_fastest_group_is_kept() -> None:
+    """Each size is tried twice for as many steps; a machine that slows down meanwhile favours none."""
+    trials = Trials((1, 16, 64))
+    tried, slowdown = [trials.size], 1.0
+    while not trials.decided:
+        seconds = {1: 1.4, 16: 1.0, 64: 1.1}[trials.size] * slowdown
+        slowdown += 0.01
+        trials.note(4, 100, 4 * seconds)
+        if tried[-1] != trials.size:
+            tried.append(trials.size)
+    assert tried == [1, 16, 64, 16, 1, 16]
+    assert Trials((8,)).decided
+
+
+def test_an_engine_that_gathers_nothing_itself_gets_no_more_than_it_can_run() -> None:
+    """The rest waits, the earliest controllers' requests first."""
+    engine = Echo()
+    engine.groups, engine.max_rows = (1, 4), 3
+    admission = Admission(engine)
+    for i, priority in enumerate([5, 4, 3, 2, 1]):
+        admission.hold(i, replace(request(i), priority=priority))
+    admission.admit()
+    assert ([i for i, _ in engine.queue], admission.running) == ([4, 3, 2], 3)
+    admission.admit()
+    assert len(engine.queue) == 3
+    admission.step()
+    admission.admit()
+    assert ([i for i, _ in engine.queue], admission.running) == ([4, 3, 1], 3)
 
 
 def test_what_a_controller_cost() -> None:

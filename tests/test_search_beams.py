@@ -88,6 +88,9 @@ class OneForward:
 
     vocab_size = VOCAB
     max_model_len = 64
+    max_rows = 1000
+    repeatable = True
+    groups: tuple[int, ...] = (1,)
 
     def __init__(self) -> None:
         self.queue: list[tuple[int, Request]] = []

@@ -182,6 +182,9 @@ class Script:
 
     vocab_size = 10
     max_model_len = 1000
+    max_rows = 1000
+    repeatable = True
+    groups: tuple[int, ...] = (1,)
     steps = 0
 
     def __init__(self, *logprobs: float) -> None:

@@ -1,7 +1,6 @@
 """The driver: thousands of controllers alive at once on one continuously batched engine, without barriers.
 
-Whichever controller has all it asked for goes on at once. New requests may be held until some have gathered
-(``group``), since an engine whose every step mixes prompts with decoding is slower than one that mostly decodes.
+Whichever controller has all it asked for goes on at once; ``admission`` says when the engine gets what it asks for.
 Controllers started earlier have priority, so that stragglers do not finish alone.
 """
 
@@ -16,6 +15,7 @@ from typing import Any, TypeVar
 
 from searchlens.engines.base import Completion, Engine, Request
 from searchlens.errors import InputError
+from searchlens.search.admission import Admission
 from searchlens.search.task import Ask, Call, Candidate, Controller
 
 _CALLS_AT_ONCE = 16
@@ -129,7 +129,7 @@ def run(
     engine: Engine,
     *,
     live: int = 4096,
-    group: int = 1,
+    group: int | None = None,
     limits: Limits = Limits(),
 ) -> Iterator[tuple[Key, Outcome]]:
     """Drive all controllers to their end.
@@ -143,8 +143,9 @@ def run(
         digits of a result, depend on these controllers alone.
     live : int
         Most controllers alive at once, >= 1.
-    group : int
-        New requests are held until so many have gathered or the engine has nothing else to do; 1 holds none.
+    group : int, optional
+        New requests are held until so many have gathered, or a quarter of those that the engine has. By default the
+        engine's ``groups`` are tried at the start, and the fastest is kept.
     limits : Limits
         Of each controller.
 
@@ -161,7 +162,7 @@ def run(
     engine.clear()
     source = iter(controllers)
     with ThreadPoolExecutor(_CALLS_AT_ONCE) as pool, _rare_collections():
-        driver = _Driver(engine, pool, group, limits)
+        driver = _Driver(Admission(engine, group), pool, limits)
         exhausted = False
         while driver.alive or not exhausted:
             while driver.alive < live and not exhausted:
@@ -186,12 +187,11 @@ def _rare_collections() -> Iterator[None]:
 class _Driver:
     """Which ask belongs to which controller."""
 
-    def __init__(self, engine: Engine, pool: ThreadPoolExecutor, group: int, limits: Limits) -> None:
-        self.engine, self.pool, self.group, self.limits = engine, pool, group, limits
+    def __init__(self, admission: Admission, pool: ThreadPoolExecutor, limits: Limits) -> None:
+        self._admission, self._pool, self._limits = admission, pool, limits
         self.alive = 0
         self._started = 0
         self._next_id = 0
-        self._held: list[tuple[int, Request]] = []
         self._asked: dict[int, tuple[_Live, int, Request]] = {}
         self._called: dict[Future[Any], tuple[_Live, int]] = {}
 
@@ -203,13 +203,9 @@ class _Driver:
 
     def advance(self) -> Iterator[tuple[Hashable, Outcome]]:
         """Let the engine and the calls go on until something has finished, and hand it out."""
-        running = len(self._asked) - len(self._held)
-        if self._held and (len(self._held) >= self.group or not running):
-            for request_id, request in self._held:
-                self.engine.add(request_id, request)
-            self._held, running = [], len(self._asked)
-        if running:
-            for request_id, done in self.engine.step():
+        self._admission.admit()
+        if self._admission.running:
+            for request_id, done in self._admission.step():
                 owner, place, request = self._asked.pop(request_id)
                 if isinstance(done, Completion):
                     owner.pay(request, done)
@@ -263,19 +259,19 @@ class _Driver:
 
     def _check(self, owner: _Live, asks: list[Ask]) -> None:
         requests = owner.requests + len(asks)
-        if requests > self.limits.requests:
-            raise RuntimeError(f"it has asked for {requests} requests; the limit is {self.limits.requests}")
-        if owner.generated > self.limits.generated:
-            raise RuntimeError(f"{owner.generated} tokens were generated for it; the limit is {self.limits.generated}")
+        if requests > self._limits.requests:
+            raise RuntimeError(f"it has asked for {requests} requests; the limit is {self._limits.requests}")
+        if owner.generated > self._limits.generated:
+            raise RuntimeError(f"{owner.generated} tokens were generated for it; the limit is {self._limits.generated}")
 
     def _submit(self, owner: _Live, asks: list[Ask]) -> None:
         owner.waiting, owner.received = len(asks), [None] * len(asks)
         for place, ask in enumerate(asks):
             if isinstance(ask, Call):
-                self._called[self.pool.submit(ask.function)] = owner, place
+                self._called[self._pool.submit(ask.function)] = owner, place
                 continue
             self._asked[self._next_id] = owner, place, ask
-            self._held.append((self._next_id, _ranked(ask, owner.order)))
+            self._admission.hold(self._next_id, _ranked(ask, owner.order))
             self._next_id += 1
 
 

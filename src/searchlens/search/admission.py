@@ -1,0 +1,108 @@
+"""When new requests go to the engine: at once, or some together.
+
+An engine may be slower at a step that mixes new prompts with decoding than at one that only decodes. Then requests that
+come one by one, as those of searches do, make every step a slow one; gathered, they make one slow step in many. How
+many to gather depends on model, prompts and machine, so it is found by trying.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Sequence
+from heapq import heappop, heappush
+
+from searchlens.engines.base import Completion, Engine, Request, RequestError
+
+log = logging.getLogger(__name__)
+
+_TRIAL = 48  # engine steps: groups of each size come several times
+_SHARE = 4  # no more is held back than one in so many of the requests that run
+
+
+class Trials:
+    """Tries sizes of a group in turn, twice, and then stays with the fastest.
+
+    Parameters
+    ----------
+    sizes : sequence of int
+        Each >= 1; a single one needs no trial.
+
+    Attributes
+    ----------
+    size : int
+        In use now.
+    decided : bool
+    """
+
+    def __init__(self, sizes: Sequence[int]) -> None:
+        # The second time in reverse, so that a drift favours no size.
+        self._turns = [*sizes, *reversed(sizes)] if len(sizes) > 1 else list(sizes)
+        self._drawn, self._seconds = dict.fromkeys(sizes, 0), dict.fromkeys(sizes, 0.0)
+        self._steps = 0
+        self.size = self._turns.pop(0)
+        self.decided = len(sizes) == 1
+
+    def note(self, steps: int, running: int, seconds: float) -> None:
+        """Take in what ``steps`` of the engine took, each of which drew a token for each of ``running`` requests."""
+        self._drawn[self.size] += steps * running
+        self._seconds[self.size] += seconds
+        self._steps += steps
+        if self._steps < _TRIAL:
+            return
+        self._steps = 0
+        if self._turns:
+            self.size = self._turns.pop(0)
+            return
+        rates = {size: drawn / max(self._seconds[size], 1e-9) for size, drawn in self._drawn.items()}
+        self.size, self.decided = max(rates, key=lambda size: rates[size]), True
+        told = ", ".join(f"{rate:,.0f} by {size}" for size, rate in rates.items())
+        log.info("new requests are added %d at a time; tokens/s were %s", self.size, told)
+
+
+class Admission:
+    """Holds requests that the engine does not have yet.
+
+    Parameters
+    ----------
+    engine : Engine
+        One with a single size in ``groups`` gathers requests itself and gets all at once. Another gets no more than
+        ``max_rows``, those of the lowest priority numbers first.
+    group : int, optional
+        Instead of trying the engine's ``groups``.
+
+    Attributes
+    ----------
+    running : int
+        Requests that the engine has.
+    """
+
+    def __init__(self, engine: Engine, group: int | None = None) -> None:
+        self._engine = engine
+        self._trials = Trials(engine.groups if group is None else (group,))
+        self._most = engine.max_rows if len(engine.groups) > 1 else None
+        self._held: list[tuple[int, int, Request]] = []
+        self.running = 0
+
+    def hold(self, request_id: int, request: Request) -> None:
+        """Take a request in; ids grow."""
+        heappush(self._held, (request.priority, request_id, request))
+
+    def admit(self) -> None:
+        """Give the engine what is due."""
+        ready = len(self._held) if self._most is None else min(len(self._held), self._most - self.running)
+        if ready < min(self._trials.size, 1 + self.running // _SHARE):
+            return
+        for _ in range(ready):
+            _, request_id, request = heappop(self._held)
+            self._engine.add(request_id, request)
+        self.running += ready
+
+    def step(self) -> Sequence[tuple[int, Completion | RequestError]]:
+        """Let the engine go on; return what finished."""
+        before, started = self._engine.steps, time.perf_counter()
+        finished = self._engine.step()
+        if not self._trials.decided:
+            self._trials.note(self._engine.steps - before, self.running, time.perf_counter() - started)
+        self.running -= len(finished)
+        return finished
