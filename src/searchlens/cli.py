@@ -142,6 +142,16 @@ def _plan(args: argparse.Namespace) -> None:
     show_plan(_grid(args))
 
 
+def _benchmarks(args: argparse.Namespace) -> None:
+    from searchlens.benchmarks.listing import listing
+
+    if not (args.snapshot or args.config or Path("config").exists()):
+        print(listing({}, lambda _: []))
+        return
+    grid = _grid(args)
+    print(listing(grid.config["benchmarks"], grid.question_files))
+
+
 def _verify(args: argparse.Namespace) -> None:
     from searchlens import shards
 
@@ -311,6 +321,7 @@ def _add_stages(command: _Commands) -> None:
 
 def _add_tools(command: _Commands) -> None:
     command("plan", _plan, "policy, id, done or missing, estimated tokens")
+    command("benchmarks", _benchmarks, "known benchmarks: licence, size, regime, and where their questions lie")
     command("verify", _verify, "hash every shard against its record")
     sub = command("prune", _prune, "list generations that the configuration no longer names")
     sub.add_argument("--delete", action="store_true", help="delete them")

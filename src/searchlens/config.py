@@ -16,8 +16,8 @@ from typing import Annotated, Any, Literal, get_args
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from searchlens import policies
-from searchlens.benchmarks import prompts
+from searchlens import benchmarks, policies
+from searchlens.benchmarks import families, prompts
 from searchlens.errors import InputError
 
 DEFAULT_FILES = (
@@ -124,10 +124,19 @@ class Pair(Strict):
 class Benchmark(Strict):
     """A set of questions and how answers to them are graded."""
 
-    path: str
-    """JSONL file, one question per line (docs/data.md)."""
+    family: str = "jsonl"
+    """How the questions are read: ``jsonl``, one question per line (docs/data.md), or a known benchmark in any of the
+    layouts in which it circulates (``searchlens benchmarks`` lists them)."""
+    path: str | list[str] | None = None
+    """File, relative to the working directory, or folder as on the hub; of a benchmark in parts, one for each. Null:
+    the family's dataset on the Hugging Face hub, as pinned in the lock file."""
+    revision: str = "main"
+    """Branch, tag or commit of the family's dataset that is looked up when it is pinned."""
     sha256: Sha256 | None = None
-    """Hash of the file; a file that no longer matches is refused instead of silently regenerating everything."""
+    """Hash of the file's bytes, of several files one after another; a file that no longer matches is refused instead of
+    silently regenerating everything."""
+    check: bool = True
+    """Refuse a known benchmark with another number of rows, or with other golds, than are known."""
     grader: Literal["math", "choice", "instructions"]
     """math: boxed answer through math-verify; choice: a letter; instructions: exact checkers."""
     title: str = ""
@@ -458,6 +467,24 @@ def _reference_errors(config: Config) -> list[str]:
     return errors
 
 
+def _question_errors(config: Config) -> list[str]:
+    errors = []
+    for name, benchmark in config.benchmarks.items():
+        where, family = f"benchmarks.{name}", families.FAMILIES.get(benchmark.family)
+        if benchmark.family not in benchmarks.KNOWN:
+            errors.append(_unknown(f"{where}.family", benchmark.family, list(benchmarks.KNOWN)))
+        elif benchmark.path is None and family is None:
+            errors.append(f"{where}.path: needed; only a known benchmark has a dataset on the hub to do without")
+        elif benchmark.path is None and family and family.hub and family.hub.gated:
+            errors.append(
+                f"{where}.path: needed: {family.hub.id} is gated, and its terms forbid to show rows in plain text;"
+                " accept them, download it yourself and name your file"
+            )
+        elif isinstance(benchmark.path, list) and not benchmark.path:
+            errors.append(f"{where}.path: an empty list of files")
+    return errors
+
+
 def _pair_errors(config: Config) -> list[str]:
     errors = []
     for name, pair in config.pairs.items():
@@ -675,6 +702,7 @@ def validate(raw: Mapping[str, Any]) -> Config:
         raise _refusal(_typed_errors(error)) from None
     checks = (
         _reference_errors,
+        _question_errors,
         _pair_errors,
         _engine_errors,
         _weight_errors,

@@ -237,7 +237,8 @@ class Grid:
             return dict(self.config["benchmarks"][name])
         for item in self.imports:
             if item.benchmark == name:
-                return {"path": item.questions, "sha256": None, "questions": None, "grader": item.grader, "title": name}
+                own = {"family": benchmarks.OWN, "path": item.questions, "sha256": None, "check": True}
+                return {**own, "questions": None, "grader": item.grader, "title": name}
         raise InputError(f"benchmark {name!r} is unknown; known: {sorted(self.config['benchmarks'])}")
 
     def questions(self, name: str) -> tuple[benchmarks.Question, ...]:
@@ -245,9 +246,34 @@ class Grid:
         if name not in self._questions:
             spec = self.benchmark(name)
             self._questions[name] = benchmarks.load(
-                self.root / spec["path"], expected_sha256=spec["sha256"], limit=spec["questions"]
+                self.question_files(name),
+                expected_sha256=spec["sha256"],
+                limit=spec["questions"],
+                family=spec["family"],
+                check=spec["check"],
             )
         return self._questions[name]
+
+    def dataset_sources(self, name: str) -> list[pins.Source]:
+        """The hub datasets of a benchmark, one for each of its parts; none where it has a path."""
+        spec = self.benchmark(name)
+        if spec["path"] is not None:
+            return []
+        return [pins.dataset(split, spec["revision"]) for split in benchmarks.splits(spec["family"])]
+
+    def question_files(self, name: str) -> list[Path]:
+        """Files and folders that hold a benchmark.
+
+        Raises
+        ------
+        InputError
+            A dataset of the hub that is not pinned, not fetched, or not what was pinned.
+        """
+        path = self.benchmark(name)["path"]
+        if path is not None:
+            return [self.root / each for each in ([path] if isinstance(path, str) else path)]
+        hash_of = pins.Hashes(self.results / "hashes")
+        return [pins.check(source, self.lock[source], hash_of) for source in self.dataset_sources(name)]
 
     @cached_property
     def _questions(self) -> dict[str, tuple[benchmarks.Question, ...]]:

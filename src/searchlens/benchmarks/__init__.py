@@ -15,7 +15,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from searchlens.benchmarks.families import FAMILIES, READERS
+from searchlens.benchmarks.families import FAMILIES, READERS, Hub
 from searchlens.errors import InputError
 
 if TYPE_CHECKING:
@@ -26,9 +26,6 @@ OWN = "jsonl"
 
 KNOWN = (OWN, *FAMILIES)
 """All families."""
-
-DATA = Path("data")
-"""Where the files of a family lie when no path is given: in a folder of its name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,20 +74,10 @@ class Benchmark:
     checked: int = 0
 
 
-def locations(family: str, path: str | Sequence[str] | None) -> list[Path]:
-    """The configured files or folders of a benchmark; without any, the folders of its family.
-
-    Raises
-    ------
-    InputError
-        Unknown family, or the project's own format without a path.
-    """
-    known_family(family)
-    if path is not None:
-        return [Path(path)] if isinstance(path, str) else [Path(each) for each in path]
-    if family == OWN:
-        raise InputError("a benchmark of the family jsonl needs a path")
-    return [DATA / part for part in FAMILIES[family].parts or (family,)]
+def splits(family: str) -> list[Hub]:
+    """Where a known benchmark lies on the hub: one split for each of its parts."""
+    parts = FAMILIES[family].parts or (family,)
+    return [hub for part in parts if (hub := FAMILIES[part].hub) is not None]
 
 
 def known_family(family: str) -> None:

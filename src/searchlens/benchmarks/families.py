@@ -130,7 +130,7 @@ FAMILIES: dict[str, Family] = {
             "ifeval",
             "IFEval",
             "ifeval",
-            "instructions",
+            "ifeval",
             "nonmath",
             "Apache-2.0",
             Hub("google/IFEval", "train"),

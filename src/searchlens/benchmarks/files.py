@@ -30,7 +30,7 @@ def rows(path: Path, content: bytes) -> list[dict[str, Any]]:
     if path.suffix == ".parquet":
         found = _parquet(path, content)
     elif path.suffix == ".csv":
-        found = list(csv.DictReader(io.StringIO(_decoded(path, content), newline="")))
+        found = _csv(path, content)
     elif content.lstrip(b"\xef\xbb\xbf \t\r\n")[:1] == b"[":
         found = _json_list(path, content)
     else:
@@ -47,6 +47,13 @@ def _decoded(path: Path, content: bytes) -> str:
         return content.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         raise InputError(f"{path}: not UTF-8 text (byte {error.start})") from None
+
+
+def _csv(path: Path, content: bytes) -> list[dict[str, Any]]:
+    try:
+        return list(csv.DictReader(io.StringIO(_decoded(path, content), newline=""), restkey="(beyond the head)"))
+    except csv.Error as error:
+        raise InputError(f"{path}: not comma-separated values: {error}") from None
 
 
 def _json_list(path: Path, content: bytes) -> list[dict[str, Any]]:
