@@ -91,6 +91,7 @@ class OneForward:
     max_rows = 1000
     repeatable = True
     groups: tuple[int, ...] = (1,)
+    steps = 0
 
     def __init__(self) -> None:
         self.queue: list[tuple[int, Request]] = []
