@@ -13,7 +13,7 @@ import polars as pl
 import pytest
 
 from searchlens import generate as stage
-from searchlens.engines.base import Completion, EngineMemoryError, Request, RequestError
+from searchlens.engines.base import Completion, EngineMemoryError, Request, RequestError, Sampling
 from searchlens.errors import InputError, JobError
 from searchlens.generate import generate
 from searchlens.grid import Grid
@@ -282,6 +282,21 @@ def test_memory_that_is_short_again_is_an_error_that_says_what_to_set(
     with pytest.raises(InputError, match=rf"(?s)max_rows 64, and again with 32: short.*checkpoints\.toy-base\.{says}"):
         sample(make_grid(study))
     assert rows == [None, 32] and len(chunks(make_grid(study))) == 2
+
+
+def test_the_embedded_engine_says_that_memory_ran_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    torch = pytest.importorskip("torch")
+    from searchlens.engines.transformers import TransformersEngine
+
+    def full(engine: TransformersEngine) -> None:
+        raise torch.OutOfMemoryError("CUDA out of memory.\nTried to allocate 2 GiB")
+
+    engine = TransformersEngine(MODEL, max_rows=64, threads=1)
+    monkeypatch.setattr(TransformersEngine, "_decode", full)
+    engine.add(0, Request((5,), Sampling(1.0), 0, 4, ()))
+    with pytest.raises(EngineMemoryError, match=r"CUDA out of memory\. Tried to allocate") as error:
+        engine.step()
+    assert error.value.max_rows == 64
 
 
 def test_a_request_that_the_engine_gives_up_fails_its_run_alone(

@@ -24,7 +24,7 @@ from searchlens.engines import _llama, _sampling
 from searchlens.engines._checks import Bounds, at_most, load_tokenizer, special_ids
 from searchlens.engines._cohort import Cohort, Prompts, attend, neighbours, prefill, ragged
 from searchlens.engines._store import Store
-from searchlens.engines.base import Completion, Request
+from searchlens.engines.base import Completion, EngineMemoryError, Request
 from searchlens.errors import InputError
 from searchlens.seeds import uniform
 
@@ -352,15 +352,24 @@ class TransformersEngine:
 
     @torch.inference_mode()
     def step(self) -> list[tuple[int, Completion]]:
-        """Decode until at least one request finished; return those that did, or nothing when nothing is left."""
+        """Decode until at least one request finished; return those that did, or nothing when nothing is left.
+
+        Raises
+        ------
+        EngineMemoryError
+            The device's memory does not suffice.
+        """
         finished: list[tuple[int, Completion]] = []
-        while not finished and (self._queue or self._rows.alive.any()):
-            admits = self._admits()
-            self._compact(at_once=admits)
-            if admits:
-                finished += self._admit()
-            if self._rows.alive.any():
-                finished += self._decode()
+        try:
+            while not finished and (self._queue or self._rows.alive.any()):
+                admits = self._admits()
+                self._compact(at_once=admits)
+                if admits:
+                    finished += self._admit()
+                if self._rows.alive.any():
+                    finished += self._decode()
+        except torch.OutOfMemoryError as error:
+            raise EngineMemoryError(" ".join(str(error).split()), self.max_rows) from error
         return finished
 
     def close(self) -> None:
