@@ -1,0 +1,382 @@
+"""The promises of ``searchlens.engines.base``, kept by every engine that is installed, against transformers.
+
+A small model with random weights: entropies are high, and the pad token is by far the most likely one after ``PROMPT``.
+Filters are checked against the plain ones of ``searchlens.equivalence.filters``; nothing here knows one engine's draws.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from searchlens.engines.base import Completion, Engine, Request, Sampling, complete
+from searchlens.equivalence import filters as oracle
+from searchlens.errors import InputError
+from searchlens.policies import Policy, from_spec
+from searchlens.search import start
+from searchlens.search.driver import Result, run
+from searchlens.search.task import Task
+
+torch = pytest.importorskip("torch")
+transformers = pytest.importorskip("transformers")
+
+VOCAB, BOS, EOS, PAD = 70, 1, 2, 3
+STEPS = (10, 11, 12)
+LENGTH = 128
+ROWS = 16
+PROMPT = (BOS, 30)
+TEMPERATURE = Sampling(1.0)
+FILTERS = {
+    "temperature": Sampling(0.7),
+    "top-k": Sampling(1.0, top_k=8),
+    "top-p": Sampling(0.9, top_p=0.8),
+    "min-p": Sampling(1.3, min_p=0.1),
+    "typical": Sampling(1.1, typical_p=0.7),
+    "all filters": Sampling(1.2, top_p=0.95, top_k=12, min_p=0.01, typical_p=0.9),
+    "penalties": Sampling(0.8, top_p=0.9, repetition_penalty=1.3, frequency_penalty=0.5, presence_penalty=0.4),
+}
+CONTROLLERS = ("power", "entropy_tree", "step_beam")
+
+
+def save(folder: Path) -> Path:
+    """A checkpoint that every engine can load: head size 32."""
+    from tokenizers import Tokenizer, models
+
+    torch.manual_seed(0)
+    config = transformers.Qwen2Config(
+        vocab_size=VOCAB,
+        hidden_size=64,
+        intermediate_size=96,
+        num_hidden_layers=2,
+        num_attention_heads=2,
+        num_key_value_heads=1,
+        max_position_embeddings=LENGTH,
+        initializer_range=0.25,
+        tie_word_embeddings=False,
+        bos_token_id=BOS,
+        eos_token_id=EOS,
+        pad_token_id=PAD,
+    )
+    model = transformers.AutoModelForCausalLM.from_config(config).eval()
+    with torch.no_grad():
+        hidden = model.model(torch.tensor([PROMPT])).last_hidden_state[0, -1]
+        model.lm_head.weight[PAD] = 3 * hidden / hidden.norm()
+    model.save_pretrained(folder)
+    words = {"<bos>": BOS, "<eos>": EOS, "<pad>": PAD} | {f"w{i}": i for i in range(VOCAB) if i not in (BOS, EOS, PAD)}
+    transformers.PreTrainedTokenizerFast(
+        tokenizer_object=Tokenizer(models.WordLevel(words, unk_token="w0")),
+        bos_token="<bos>",
+        eos_token="<eos>",
+        pad_token="<pad>",
+        unk_token="w0",  # or transformers adds one
+    ).save_pretrained(folder)
+    return folder
+
+
+def embedded(folder: Path) -> Engine:
+    from searchlens.engines.transformers import TransformersEngine
+
+    return TransformersEngine(folder, max_rows=ROWS, threads=1)
+
+
+def vllm(folder: Path) -> Engine:
+    if importlib.util.find_spec("vllm") is None:
+        pytest.skip("vllm is not installed")
+    from searchlens.engines.vllm import VllmEngine
+
+    device = "cuda" if torch.cuda.is_available() else "cpu"
+    return VllmEngine(folder, device=device, dtype="float32", max_rows=ROWS, gpu_memory_utilization=0.3)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return save(tmp_path_factory.mktemp("contract"))
+
+
+@pytest.fixture(scope="module")
+def model(folder: Path) -> Any:
+    return transformers.AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32).eval()
+
+
+@pytest.fixture(scope="module", params=[embedded, vllm], ids=lambda make: make.__name__)
+def engine(request: pytest.FixtureRequest, folder: Path) -> Iterator[Engine]:
+    make: Callable[[Path], Engine] = request.param
+    started = make(folder)
+    yield started
+    started.close()
+
+
+def finish(engine: Engine, requests: Sequence[Request]) -> list[Completion]:
+    """All completions, in the order of the requests."""
+    done = dict(complete(engine, requests))
+    return [done[i] for i in range(len(requests))]
+
+
+def logits_of(model: Any, context: Sequence[int], tokens: Sequence[int]) -> np.ndarray:
+    """What transformers says before each of `tokens`, without pad."""
+    with torch.no_grad():
+        logits = model(torch.tensor([[*context, *tokens]])).logits[0, len(context) - 1 : -1].double().numpy()
+    logits[:, PAD] = -np.inf
+    return logits
+
+
+def various(samplings: Sequence[Sampling], count: int) -> list[Request]:
+    """Prompts, prefixes and limits of all lengths in no order, so that rows come, go and move."""
+    rng = np.random.default_rng(0)
+    return [
+        Request(
+            prompt=(BOS, *rng.integers(4, VOCAB, int(rng.integers(0, 40))).tolist()),
+            sampling=samplings[i % len(samplings)],
+            seed=i,
+            max_tokens=int(rng.integers(1, 30)),
+            stop_ids=(EOS, 10),
+            prefix=tuple(rng.integers(4, VOCAB, int(rng.integers(0, 40)) * (i % 2)).tolist()),
+            measures=i % 3 == 0,
+            top=(0, 0, 5, 2)[i % 4],
+        )
+        for i in range(count)
+    ]
+
+
+def test_every_number_equals_a_forward_pass(engine: Engine, model: Any) -> None:
+    """log p, log q behind every filter and penalty, measures and likely tokens, whatever shares the batch."""
+    requests = various([TEMPERATURE, Sampling(0.0), *FILTERS.values()], 150)
+    for request, done in zip(requests, finish(engine, requests), strict=True):
+        tokens, context = done.tokens.tolist(), (*request.prompt, *request.prefix)
+        logits = logits_of(model, context, tokens)
+        log_p = logits - np.log(np.exp(logits).sum(1, keepdims=True))
+        at = np.arange(len(tokens))
+        np.testing.assert_allclose(done.logprobs, log_p[at, tokens], atol=1e-4)
+        q = np.array(
+            [
+                oracle.distribution(one, request.sampling, request.prompt, (*request.prefix, *tokens[:i]))
+                for i, one in enumerate(logits)
+            ]
+        )
+        np.testing.assert_allclose(done.sampling_logprobs, np.log(q[at, tokens]), atol=2e-4)
+        if request.measures:
+            real = np.delete(log_p, PAD, 1)
+            np.testing.assert_allclose(done.entropies, -(np.exp(real) * real).sum(1), atol=1e-4)
+            np.testing.assert_allclose(done.certainties, -np.log(VOCAB - 1) - real.mean(1), atol=1e-4)
+        else:
+            assert (done.entropies, done.certainties) == (None, None)
+        if request.top:
+            likely = np.argsort(-log_p, 1)[:, : request.top]
+            assert done.top_tokens is not None
+            assert done.top_tokens.tolist() == likely.tolist()
+            np.testing.assert_allclose(done.top_logprobs, np.take_along_axis(log_p, likely, 1), atol=1e-4)
+        else:
+            assert (done.top_tokens, done.top_logprobs) == (None, None)
+
+
+def test_types_and_lengths(engine: Engine) -> None:
+    (done,) = finish(engine, [Request(PROMPT, TEMPERATURE, 1, 7, (), measures=True, top=3)])
+    assert (done.tokens.dtype, done.tokens.shape) == (np.int32, (7,))
+    for values in (done.logprobs, done.sampling_logprobs, done.entropies, done.certainties):
+        assert values is not None
+        assert (values.dtype, values.shape) == (np.float32, (7,))
+    assert done.top_tokens is not None and done.top_logprobs is not None
+    assert (done.top_tokens.dtype, done.top_logprobs.dtype) == (np.int32, np.float32)
+    assert done.top_tokens.shape == done.top_logprobs.shape == (7, 3)
+
+
+@pytest.mark.parametrize("name", FILTERS)
+def test_first_token_follows_q(engine: Engine, model: Any, name: str) -> None:
+    """Support and frequencies of the first token over many seeds; penalties see a prefix as generated."""
+    sampling, prefix = FILTERS[name], (30, 41, 41, 7)
+    q = oracle.distribution(logits_of(model, (*PROMPT, *prefix), (0,))[0], sampling, PROMPT, prefix)
+    done = finish(engine, [Request(PROMPT, sampling, seed, 1, (), prefix=prefix) for seed in range(800)])
+    counts = np.bincount([int(one.tokens[0]) for one in done], minlength=VOCAB)
+    assert not counts[q == 0].any()
+    common = q * len(done) >= 5
+    assert common.sum() > 2, "the test would see nothing"
+    observed = [*counts[common], counts[~common].sum()]
+    expected = [*(q[common] * len(done)), q[~common].sum() * len(done)]
+    if expected[-1] < 1:
+        observed, expected = observed[:-1], [one * sum(observed[:-1]) / sum(expected[:-1]) for one in expected[:-1]]
+    assert stats.chisquare(observed, expected).pvalue > 1e-3
+
+
+def test_seed_decides_alone_and_in_a_batch(engine: Engine) -> None:
+    """The same tokens alone, in any order and among any neighbours."""
+    requests = various([TEMPERATURE, FILTERS["top-p"], FILTERS["typical"], FILTERS["penalties"]], 60)
+    together = [one.tokens.tolist() for one in finish(engine, requests)]
+    order = np.random.default_rng(1).permutation(len(requests))
+    shuffled = [one.tokens.tolist() for one in finish(engine, [requests[i] for i in order])]
+    assert shuffled == [together[i] for i in order]
+    for i in range(0, len(requests), 9):
+        assert finish(engine, [requests[i]])[0].tokens.tolist() == together[i]
+
+
+def test_different_seeds_give_different_samples(engine: Engine) -> None:
+    """Over a thousand neighbouring and 63-bit seeds, at an entropy that leaves no chance to coincide."""
+    seeds = [*range(500), *(2**63 - 1 - i for i in range(500))]
+    done = finish(engine, [Request(PROMPT, TEMPERATURE, seed, 20, ()) for seed in seeds])
+    assert len({tuple(one.tokens.tolist()) for one in done}) == 1000
+
+
+def test_greedy_is_the_arg_max(engine: Engine, model: Any) -> None:
+    """Behind penalties too; filters have no effect, and q is certain."""
+    samplings = [Sampling(0.0), Sampling(0.0, top_p=0.1, typical_p=0.1), replace(FILTERS["penalties"], temperature=0.0)]
+    requests = [replace(one, top=0) for one in various(samplings, 40)]
+    for request, done in zip(requests, finish(engine, requests), strict=True):
+        tokens = done.tokens.tolist()
+        for i, logits in enumerate(logits_of(model, (*request.prompt, *request.prefix), tokens)):
+            scores = oracle.penalised(logits, request.sampling, request.prompt, (*request.prefix, *tokens[:i]))
+            assert scores[tokens[i]] >= scores.max() - 1e-4
+        assert not done.sampling_logprobs.any()
+
+
+def test_pad_is_never_drawn(engine: Engine, model: Any) -> None:
+    """Not even where it is by far the most likely token, by no policy, and not among the likely tokens."""
+    with torch.no_grad():
+        probabilities = model(torch.tensor([PROMPT])).logits[0, -1].softmax(-1)
+    assert probabilities[PAD] > 0.9
+    samplings = (Sampling(0.0), TEMPERATURE, *FILTERS.values())
+    done = finish(engine, [Request(PROMPT, one, seed, 4, (), top=VOCAB - 1) for one in samplings for seed in range(9)])
+    assert all(PAD not in one.tokens for one in done)
+    assert all(one.top_tokens is not None and PAD not in one.top_tokens for one in done)
+
+
+def test_stop_and_length(engine: Engine) -> None:
+    """A stop token ends a sample and is its last; nothing else does before the limit, EOS included."""
+    done = finish(engine, [Request(PROMPT, TEMPERATURE, seed, 12, STEPS) for seed in range(200)])
+    assert {one.finish for one in done} == {"stop", "length"}
+    for one in done:
+        stops = np.isin(one.tokens, STEPS)
+        assert not stops[:-1].any()
+        assert stops[-1] == (one.finish == "stop")
+        assert one.finish == "stop" or len(one.tokens) == 12
+    assert any(EOS in one.tokens[:-1] for one in done)
+
+
+def test_limits_of_neighbours_do_not_mix(engine: Engine) -> None:
+    requests = [Request((BOS, 20), TEMPERATURE, 5, limit, ()) for limit in (1, 4, 30)]
+    done = finish(engine, [*requests, Request((BOS, 20), TEMPERATURE, 5, 30, tuple(range(4, VOCAB)))])
+    longest = done[2].tokens.tolist()
+    assert [one.tokens.tolist() for one in done[:3]] == [longest[:1], longest[:4], longest]
+    assert [one.finish for one in done[:3]] == ["length"] * 3
+    assert done[3].tokens.tolist() == longest[: len(done[3].tokens)]
+
+
+def test_all_of_the_room_can_be_used(engine: Engine) -> None:
+    """Prompt, prefix and completion fill the model's length to the last token."""
+    request = Request((BOS, *[20] * 59), TEMPERATURE, 3, 8, (), prefix=(30,) * 60)
+    assert engine.max_model_len == LENGTH
+    (done,) = finish(engine, [request])
+    assert (len(done.tokens), done.finish) == (8, "length")
+
+
+def test_continuation_equals_the_uninterrupted_run(engine: Engine) -> None:
+    """Greedy from cuts of a longer text: what the whole said from there on."""
+    (whole,) = finish(engine, [Request((BOS, 20), Sampling(0.0), 0, 60, ())])
+    cuts = range(1, 60, 4)
+    parts = [
+        Request((BOS, 20), Sampling(0.0), 0, 60 - cut, (), prefix=tuple(whole.tokens[:cut].tolist())) for cut in cuts
+    ]
+    for cut, part in zip(cuts, finish(engine, parts), strict=True):
+        assert part.tokens.tolist() == whole.tokens[cut:].tolist()
+        np.testing.assert_allclose(part.logprobs, whole.logprobs[cut:], atol=1e-4)
+
+
+def test_requests_added_while_running(engine: Engine) -> None:
+    """Late requests give what early ones would; step returns nothing when nothing is left."""
+    requests = various([TEMPERATURE, FILTERS["penalties"]], 50)
+    wanted = [one.tokens.tolist() for one in finish(engine, requests)]
+    done: dict[int, Any] = {}
+    for i, request in enumerate(requests):
+        engine.add(i, request)
+        if i % 5 == 4:
+            done.update(engine.step())
+    while len(done) < len(requests):
+        done.update(engine.step())
+    assert list(engine.step()) == []
+    assert [done[i].tokens.tolist() for i in range(len(requests))] == wanted
+
+
+def test_lower_priority_numbers_go_first(engine: Engine) -> None:
+    """Late but urgent requests overtake all that has not begun."""
+    late = [Request((BOS, 4 + i), TEMPERATURE, i, 5, (), priority=2) for i in range(40)]
+    urgent = [Request((BOS, 50, 4 + i), TEMPERATURE, i, 5, (), priority=1) for i in range(ROWS)]
+    engine.clear()
+    order = [number for number, _ in complete(engine, [*late, *urgent])]
+    assert set(order[:ROWS]) == set(range(40, 40 + ROWS))
+
+
+def test_steps_count_draws(engine: Engine) -> None:
+    before = engine.steps
+    finish(engine, [Request((BOS, 4), TEMPERATURE, seed, 10, ()) for seed in range(ROWS)])
+    assert 9 <= engine.steps - before <= 12
+
+
+def test_what_is_known_is_not_computed_again(engine: Engine) -> None:
+    """Until the engine is cleared; and clearing is refused while there is work."""
+    request = Request((BOS, *range(4, 70)), TEMPERATURE, 0, 2, ())
+    (first,) = finish(engine, [request])
+    engine.add(0, request)
+    with pytest.raises(RuntimeError, match="not idle"):
+        engine.clear()
+    ((_, again),) = engine.step()
+    assert isinstance(again, Completion)
+    assert first.reused == 0
+    assert 32 <= again.reused <= len(request.prompt)
+    assert finish(engine, [request])[0].reused == 0
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"prompt": ()}, "Request 17: the prompt is empty"),
+        ({"max_tokens": 0}, "max_tokens is 0, it must be at least 1"),
+        ({"max_tokens": 127}, "2 prompt tokens and max_tokens 127 need 129 tokens, the limit is 128"),
+        (
+            {"prefix": (5,) * 100, "max_tokens": 27},
+            "2 prompt tokens, 100 prefix tokens and max_tokens 27 need 129 tokens",
+        ),
+        ({"prompt": (BOS, VOCAB)}, f"the prompt has token id {VOCAB}, but ids go from 0 to {VOCAB - 1}"),
+        ({"prompt": (BOS, -1)}, "the prompt has token id -1"),
+        ({"prefix": (5, VOCAB)}, f"the prefix has token id {VOCAB}"),
+        ({"prompt": (BOS, BOS, 5)}, "the prompt has the BOS token 1 2 times"),
+        ({"top": VOCAB}, f"top is {VOCAB}; allowed is 0 to {VOCAB - 1}"),
+        ({"top": -1}, "top is -1"),
+    ],
+)
+def test_bad_request(engine: Engine, change: dict[str, Any], message: str) -> None:
+    """Refused as it is added, in the same words, and the engine stays usable."""
+    with pytest.raises(InputError, match=message):
+        engine.add(17, replace(Request(PROMPT, TEMPERATURE, 0, 5, ()), **change))
+    assert list(engine.step()) == []
+
+
+def searched(controller: str) -> Policy:
+    return from_spec(controller, {"local": {"temperature": 0.9, "top_p": 0.95}, "controller": controller})
+
+
+@pytest.mark.parametrize("controller", CONTROLLERS)
+def test_controllers_run_through_it(engine: Engine, model: Any, controller: str) -> None:
+    """Many at once; what they return is a text with the log-probabilities of one forward pass, and repeats."""
+    policy = searched(controller)
+    tasks = [
+        Task((BOS, 20 + i % 3), seed=i, max_tokens=24, stop_ids=(EOS,), step_ids=STEPS, decode=str, answer=tuple)
+        for i in range(12)
+    ]
+    first, again = (dict(run(((i, start(one, policy)) for i, one in enumerate(tasks)), engine)) for _ in range(2))
+    for i, task in enumerate(tasks):
+        result = first[i]
+        assert isinstance(result, Result), result
+        assert result.usage.generated > 0
+        for candidate in result.candidates:
+            tokens = candidate.tokens.tolist()
+            logits = logits_of(model, task.prompt, tokens)
+            wanted = logits[np.arange(len(tokens)), tokens] - np.log(np.exp(logits).sum(1))
+            np.testing.assert_allclose(candidate.logprobs, wanted, atol=1e-4)
+        assert [one.tokens.tolist() for one in again[i].candidates] == [
+            one.tokens.tolist() for one in result.candidates
+        ]
