@@ -18,7 +18,7 @@ from typing import Any
 from searchlens import __version__, config, files
 from searchlens.errors import InputError, JobError
 from searchlens.grid import Grid, known
-from searchlens.store import canonical, digest, fingerprint
+from searchlens.store import canonical, digest, file_sha256, fingerprint
 
 log = logging.getLogger("searchlens")
 
@@ -227,6 +227,22 @@ def _power(args: argparse.Namespace) -> None:
     print(power.report(design, replace(known, **given), args.gap, args.alpha, args.contrasts))
 
 
+def _pin(args: argparse.Namespace) -> None:
+    from searchlens import pins
+
+    grid = _grid(args)
+    registry = pins.Cache() if args.from_cache else pins.Hub()
+    pins.pin(grid.lock, grid.sources(everything=True), registry, update=args.update)
+
+
+def _fetch(args: argparse.Namespace) -> None:
+    from searchlens import pins
+
+    grid = _grid(args)
+    hash_of = file_sha256 if args.rehash else pins.Hashes(grid.results / "hashes")
+    pins.fetch(grid.lock, grid.sources(), hash_of)
+
+
 def _fingerprint(args: argparse.Namespace) -> None:
     print(fingerprint(Path(args.path)))
 
@@ -353,6 +369,11 @@ def _add_tools(command: _Commands) -> None:
     sub.add_argument("--from", dest="source", default="", metavar="PARQUET", help="a study's parts of single questions")
     for name in ("question-sd", "sample-sd", "model-sd", "shared"):
         sub.add_argument(f"--{name}", type=float, help="instead of the typical or the study's")
+    sub = command("pin", _pin, "look up the commit and file hashes of every hub name, and write the lock file")
+    sub.add_argument("--update", action="store_true", help="look up again what is pinned already")
+    sub.add_argument("--from-cache", action="store_true", help="ask the hub cache of this machine, not the hub")
+    sub = command("fetch", _fetch, "download what was pinned for this study, and compare every byte")
+    sub.add_argument("--rehash", action="store_true", help="hash also files that were hashed before")
     sub = command("fingerprint", _fingerprint, "fingerprint of a checkpoint folder")
     sub.add_argument("path")
     command("check", _check, "validate the configuration and everything it names")

@@ -118,14 +118,18 @@ class Pair(Strict):
     searches: bool = True
     """Whether the expanded policies (``searches`` of a benchmark) are sampled on this pair's Base."""
     batches: dict[Name, Batch] = {}
-    """Further samples of the same weights, by a name such as their seed; they are cells of the study, but no pairs."""
+    """Further samples of the same weights, by a name such as their seed: of the fitted benchmarks, and no pairs."""
+
+
+MATHEMATICAL = ("math", "simplerl", "simplerl-units")
+"""Graders of mathematical answers."""
 
 
 class Benchmark(Strict):
     """A set of questions and how answers to them are graded."""
 
     family: str = "jsonl"
-    """How the questions are read: ``jsonl``, one question per line (docs/data.md), or a known benchmark in any of the
+    """How the questions are read: ``jsonl``, one question per line (docs/add-a-benchmark.md), or a known benchmark in any of the
     layouts in which it circulates (``searchlens benchmarks`` lists them)."""
     path: str | list[str] | None = None
     """File, relative to the working directory, or folder as on the hub; of a benchmark in parts, one for each. Null:
@@ -137,8 +141,10 @@ class Benchmark(Strict):
     silently regenerating everything."""
     check: bool = True
     """Refuse a known benchmark with another number of rows, or with other golds, than are known."""
-    grader: Literal["math", "choice", "instructions"]
-    """math: boxed answer through math-verify; choice: a letter; instructions: exact checkers."""
+    grader: Literal["math", "simplerl", "simplerl-units", "choice", "instructions", "ifeval"]
+    """math: boxed answer through math-verify; simplerl: by the rules of the SimpleRL-Zoo and Qwen evaluations, to compare
+    with their numbers, simplerl-units: the same with units kept (Minerva); choice: a letter; instructions: the micro
+    zoo's checkers; ifeval: the official ones."""
     title: str = ""
     """Name in figures."""
     questions: Positive | None = None
@@ -151,8 +157,8 @@ class Benchmark(Strict):
     generation id."""
     recipe_stops: bool = False
     """End answers also at the bare words at which the published recipe ends them, such as ``user``: for comparison with
-    published numbers, with grader math only, because it cuts every answer that mentions one. Part of the generation
-    id."""
+    published numbers, with a mathematical grader only, because it cuts every answer that mentions one. Part of the
+    generation id."""
     pool: Name = "paper24"
     """Which of ``pools`` is sampled."""
     searches: Name | None = None
@@ -514,10 +520,10 @@ def _template_errors(config: Config) -> list[str]:
     for name, benchmark in config.benchmarks.items():
         if benchmark.wording is not None and benchmark.wording not in prompts.WORDINGS:
             errors.append(_unknown(f"benchmarks.{name}.wording", benchmark.wording, prompts.WORDINGS))
-        if benchmark.recipe_stops and benchmark.grader != "math":
+        if benchmark.recipe_stops and benchmark.grader not in MATHEMATICAL:
             errors.append(
-                f"benchmarks.{name}.recipe_stops: only with grader math (found {benchmark.grader}); the words occur in"
-                " answers of other kinds"
+                f"benchmarks.{name}.recipe_stops: only with grader {', '.join(MATHEMATICAL)} (found {benchmark.grader});"
+                " the words occur in answers of other kinds"
             )
     return errors
 

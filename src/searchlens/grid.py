@@ -15,6 +15,7 @@ from typing import Any
 
 from searchlens import benchmarks, pins, policies
 from searchlens.benchmarks import prompts
+from searchlens.benchmarks.families import FAMILIES
 from searchlens.errors import InputError
 from searchlens.store import digest, file_sha256, fingerprint, gaps, read_json, shards_of, weight_files
 
@@ -25,6 +26,8 @@ FINGERPRINT_LIMIT = 256 * 2**20
 """Bytes of weights beyond which a fingerprint is not computed at planning time."""
 
 ROLES = ("base", "rl")
+
+_FETCH = "run `searchlens fetch` where the hub can be reached"
 
 _MANIFEST = re.compile(r"(pool-[0-9a-f]{8})(?:\.r(\d+))?\.json")
 
@@ -127,14 +130,11 @@ class Grid:
     def cells(self) -> tuple[tuple[str, str], ...]:
         """(checkpoint, benchmark) of this study, imports last."""
         pairs = [self.config["pairs"][name] for name in self.config["study"]["pairs"]]
-        once = [(pair, pair[role], role) for pair in pairs for role in ROLES]
-        again = [(pair, batch[role], role) for pair in pairs for batch in pair["batches"].values() for role in ROLES]
-        wanted = dict.fromkeys(
-            (checkpoint, benchmark)
-            for pair, checkpoint, role in [*once, *again]
-            for benchmark in self.config["study"]["benchmarks"]
-            if checkpoint and self._belongs(benchmark, pair, role)
-        )
+        asked = self.config["study"]["benchmarks"]
+        once = [(pair[r], b) for pair in pairs for r in ROLES for b in asked if self._belongs(b, pair, r)]
+        fitted = [b for b in asked if self.config["benchmarks"][b]["role"] == "fitted"]
+        repeats = [batch[r] for pair in pairs for batch in pair["batches"].values() for r in ROLES if batch[r]]
+        wanted = dict.fromkeys([*once, *((checkpoint, b) for checkpoint in repeats for b in fitted)])
         wanted.update(dict.fromkeys((item.checkpoint, item.benchmark) for item in self.imports))
         return tuple(wanted)
 
@@ -275,6 +275,42 @@ class Grid:
         hash_of = pins.Hashes(self.results / "hashes")
         return [pins.check(source, self.lock[source], hash_of) for source in self.dataset_sources(name)]
 
+    def absent(self, name: str) -> str:
+        """Why the questions of a known benchmark cannot be read here; empty where they can.
+
+        A study with such a benchmark can be planned, with a placeholder for the questions; running it is refused
+        (``require_ready``).
+        """
+        if name not in self._absent:
+            self._absent[name] = self._why_absent(name)
+        return self._absent[name]
+
+    @cached_property
+    def _absent(self) -> dict[str, str]:
+        return {}
+
+    def _why_absent(self, name: str) -> str:
+        spec = self.benchmark(name)
+        if spec["family"] == benchmarks.OWN:
+            return ""
+        if spec["path"] is not None:
+            gone = [str(path) for path in self.question_files(name) if not path.exists()]
+            return f"benchmark {name!r}: {', '.join(gone)} does not exist" if gone else ""
+        for source in self.dataset_sources(name):
+            pin = self.lock.get(source)
+            if pin is None:
+                return f"not pinned: {source}"
+            if pins.lacking(source, pin):
+                return f"not fetched: {source} at {pin.commit}"
+        return ""
+
+    def count(self, name: str) -> int:
+        """Questions in use; where they are absent, as many as the family is known to have."""
+        if not self.absent(name):
+            return len(self.questions(name))
+        spec = self.benchmark(name)
+        return int(spec["questions"] or next(iter(FAMILIES[spec["family"]].sizes), 0))
+
     @cached_property
     def _questions(self) -> dict[str, tuple[benchmarks.Question, ...]]:
         return {}
@@ -290,6 +326,15 @@ class Grid:
         """The hub repository of a checkpoint; None for a folder."""
         spec = self.config["checkpoints"][checkpoint]
         return pins.checkpoint(spec["hub"], spec["revision"]) if spec["hub"] else None
+
+    def sources(self, *, everything: bool = False) -> list[pins.Source]:
+        """Every hub repository that this study samples from, or that the whole configuration names; each once."""
+        checkpoints, asked = self.config["checkpoints"], self.config["benchmarks"]
+        if not everything:
+            cells = [(c, b) for c, b in self.cells if c in checkpoints and b in asked and self.sampled(b)]
+            checkpoints, asked = dict.fromkeys(c for c, _ in cells), dict.fromkeys(b for _, b in cells)
+        found = [source for name in checkpoints if (source := self.checkpoint_source(name))]
+        return list(dict.fromkeys([*found, *(source for name in asked for source in self.dataset_sources(name))]))
 
     def checkpoint_folder(self, checkpoint: str) -> Path:
         """Where the weights lie.
@@ -326,22 +371,27 @@ class Grid:
     def require_ready(self, checkpoint: str, benchmark: str) -> None:
         """Refuse a cell that would be sampled from what is not pinned or not there.
 
-        Sizes are compared, bytes are not read: ``checked_folder`` does that before the weights are loaded. A cell of
-        which nothing is lacking needs no weights.
+        Sizes of weights are compared, their bytes are not read: ``checked_folder`` does that before they are loaded. A
+        cell of which nothing is lacking needs no weights.
 
         Raises
         ------
         InputError
             Says what to run first.
         """
-        source = self.checkpoint_source(checkpoint)
-        if source is None or not any(True for pool in self.pools(checkpoint, benchmark) for _ in self.lacking(pool)):
+        if not any(True for pool in self.pools(checkpoint, benchmark) for _ in self.lacking(pool)):
             return
-        if absent := pins.lacking(source, self.lock[source]):
+        if absent := self.absent(benchmark):
+            hints = {"not pinned": "run `searchlens pin` where the hub can be reached", "not fetched": _FETCH}
+            raise InputError(absent, hints.get(absent.split(":")[0], "put the file there, or correct `path`"))
+        source = self.checkpoint_source(checkpoint)
+        if source is None:
+            return
+        if missing := pins.lacking(source, self.lock[source]):
             raise InputError(
                 f"checkpoint {checkpoint!r}: {pins.snapshot(source, self.lock[source])} is not complete:"
-                f" {'; '.join(absent[:3])}{' and more' if len(absent) > 3 else ''}",
-                "run `searchlens fetch` where the hub can be reached",
+                f" {'; '.join(missing[:3])}{' and more' if len(missing) > 3 else ''}",
+                _FETCH,
             )
 
     # ---- generations
@@ -393,13 +443,17 @@ class Grid:
         return {}
 
     def content_hash(self, benchmark: str) -> str:
-        """Hash of everything in the questions in use: what decides the verdicts."""
+        """Hash of everything in the questions in use: what decides the verdicts; or a placeholder (``absent``)."""
+        if absent := self.absent(benchmark):
+            return absent
         if benchmark not in self._content:
             self._content[benchmark] = benchmarks.content_hash(self.questions(benchmark))
         return self._content[benchmark]
 
     def asked_hash(self, benchmark: str) -> str:
-        """Hash of the questions in use, golds left out: a corrected gold samples nothing anew."""
+        """Hash of the questions in use, golds left out: a corrected gold samples nothing anew; or a placeholder."""
+        if absent := self.absent(benchmark):
+            return absent
         if benchmark not in self._asked:
             self._asked[benchmark] = benchmarks.asked_hash(self.questions(benchmark))
         return self._asked[benchmark]

@@ -20,6 +20,8 @@ from pathlib import Path
 from typing import Any, Literal, Protocol
 
 from searchlens import files
+from searchlens.benchmarks.families import Hub as Split
+from searchlens.benchmarks.hub import select
 from searchlens.errors import InputError
 from searchlens.store import WEIGHT_FILES, digest, file_sha256, fingerprint_of, read_json
 
@@ -41,43 +43,64 @@ class Source:
 
     Attributes
     ----------
-    kind : {"model", "dataset"}
     repo : str
         ``owner/name``.
     revision : str
-        Branch, tag or commit that is resolved when it is pinned.
-    wanted : tuple of str
-        Patterns of the files in use; ``*`` does not cross folders.
+        Branch, tag or commit that is looked up when it is pinned.
+    split : Hub or None
+        Of a dataset, which part; None for a checkpoint.
     """
 
-    kind: Kind
     repo: str
     revision: str
-    wanted: tuple[str, ...]
+    split: Split | None = None
+
+    @property
+    def kind(self) -> Kind:
+        """What the hub calls it."""
+        return "dataset" if self.split else "model"
 
     @property
     def key(self) -> str:
         """How the lock names it."""
-        return f"{self.repo}@{self.revision}"
+        part = f":{self.split.config or 'default'}/{self.split.split}" if self.split else ""
+        return f"{self.repo}@{self.revision}{part}"
 
     def __str__(self) -> str:
         return f"{self.kind} {self.key}"
 
-    def wants(self, name: str) -> bool:
-        """Whether a file of the repository is in use."""
-        if any(fnmatchcase(name, pattern) for pattern in _DUPLICATES):
-            return False
-        return any(fnmatchcase(name, pattern) and name.count("/") == pattern.count("/") for pattern in self.wanted)
+    def in_use(self, names: Iterable[str]) -> list[str]:
+        """Those files of the repository that searchlens reads, sorted.
+
+        Raises
+        ------
+        InputError
+            A checkpoint lacks some, or a dataset has none of the split.
+        """
+        if self.split:
+            return select(names, self.split)
+        found = sorted(name for name in names if _matches(name, CHECKPOINT_FILES) and not _matches(name, _DUPLICATES))
+        absent = [pattern for pattern in WEIGHT_FILES if not any(fnmatchcase(name, pattern) for name in found)]
+        if absent:
+            raise InputError(
+                f"{self} lacks {', '.join(absent)}",
+                "convert it to safetensors with a fast tokenizer, and name the folder by `path`",
+            )
+        return found
+
+
+def _matches(name: str, patterns: Iterable[str]) -> bool:
+    return "/" not in name and any(fnmatchcase(name, pattern) for pattern in patterns)
 
 
 def checkpoint(repo: str, revision: str) -> Source:
     """The source of a checkpoint."""
-    return Source("model", repo, revision, CHECKPOINT_FILES)
+    return Source(repo, revision)
 
 
-def dataset(repo: str, revision: str, wanted: Iterable[str]) -> Source:
-    """The source of a benchmark: some files of a dataset repository."""
-    return Source("dataset", repo, revision, tuple(wanted))
+def dataset(split: Split, revision: str) -> Source:
+    """The source of a benchmark."""
+    return Source(split.id, revision, split)
 
 
 @dataclass(frozen=True, slots=True)
@@ -236,12 +259,8 @@ class Hub:
                 source.repo, repo_type=source.kind, revision=source.revision, files_metadata=True
             )
             commit = _commit(str(info.sha))
-            found = {
-                entry.rfilename: File(entry.size, entry.lfs.sha256) if entry.lfs else _small(source, commit, entry)
-                for entry in info.siblings or ()
-                if source.wants(entry.rfilename)
-            }
-        return _complete(source, Pin(commit, dict(sorted(found.items()))))
+            entries = {entry.rfilename: entry for entry in info.siblings or ()}
+            return Pin(commit, {name: _file(source, commit, entries[name]) for name in source.in_use(entries)})
 
     def fetch(self, source: Source, pin: Pin) -> Path:
         """Download what the cache lacks of a pinned source.
@@ -269,13 +288,16 @@ class Hub:
         return snapshot(source, pin)
 
 
-def _small(source: Source, commit: str, entry: Any) -> File:
+def _file(source: Source, commit: str, entry: Any) -> File:
+    """Size and hash as the hub states them for large files; of a small one, from the file."""
+    if entry.lfs:
+        return File(entry.size, entry.lfs.sha256)
     from huggingface_hub import hf_hub_download
 
-    path = hf_hub_download(
-        source.repo, entry.rfilename, repo_type=source.kind, revision=commit, cache_dir=cache_folder()
+    path = Path(
+        hf_hub_download(source.repo, entry.rfilename, repo_type=source.kind, revision=commit, cache_dir=cache_folder())
     )
-    return File(Path(path).stat().st_size, file_sha256(Path(path)))
+    return File(path.stat().st_size, file_sha256(path))
 
 
 @contextmanager
@@ -283,6 +305,7 @@ def _told_by_hub(source: Source) -> Iterator[None]:
     """The hub's refusals as wrong input, with what helps."""
     from huggingface_hub import errors
 
+    unreachable = errors.HTTPError  # type: ignore[attr-defined] # of the HTTP library that is in use
     page = f"{'datasets/' if source.kind == 'dataset' else ''}{source.repo}"
     try:
         yield
@@ -294,10 +317,8 @@ def _told_by_hub(source: Source) -> Iterator[None]:
     except errors.RevisionNotFoundError:
         raise InputError(f"{source} has no revision {source.revision!r}", "check `revision`") from None
     except errors.RepositoryNotFoundError:
-        raise InputError(
-            f"{source} does not exist, or is private", "check the spelling of `hub`, or `hf auth login`"
-        ) from None
-    except (errors.HfHubHTTPError, errors.OfflineModeIsEnabled, OSError) as error:
+        raise InputError(f"{source} does not exist, or is private", "check the spelling, or `hf auth login`") from None
+    except (unreachable, errors.OfflineModeIsEnabled, OSError) as error:
         first = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
         raise InputError(
             f"{source}: the hub cannot be asked: {first}",
@@ -318,27 +339,8 @@ class Cache:
             raise InputError(
                 f"{source} is not in the hub cache {cache_folder()}", "download it, or set HF_HOME to where it lies"
             )
-        names = sorted(str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file())
-        found = {
-            name: File((folder / name).stat().st_size, file_sha256(folder / name))
-            for name in names
-            if source.wants(name)
-        }
-        return _complete(source, Pin(commit, found))
-
-
-def _complete(source: Source, pin: Pin) -> Pin:
-    """A pin with everything that its kind needs."""
-    needed = WEIGHT_FILES if source.kind == "model" else source.wanted
-    lacking = [pattern for pattern in needed if not any(fnmatchcase(name, pattern) for name in pin.files)]
-    if lacking:
-        hint = (
-            "a checkpoint needs config.json, tokenizer.json and safetensors; convert it, and name the folder by `path`"
-            if source.kind == "model"
-            else "check `file`"
-        )
-        raise InputError(f"{source} at {pin.commit} lacks {', '.join(lacking)}", hint)
-    return pin
+        names = source.in_use(path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file())
+        return Pin(commit, {name: File((folder / name).stat().st_size, file_sha256(folder / name)) for name in names})
 
 
 # ---- checks
@@ -406,8 +408,9 @@ def check(source: Source, pin: Pin, hash_of: Callable[[Path], str]) -> Path:
             if (found := hash_of(folder / name)) != file.sha256
         ]
         if source.kind == "model":
+            there = source.in_use(path.name for path in folder.iterdir())
             wrong += [
-                f"{path.name} is not pinned" for path in folder.glob("*.safetensors") if path.name not in pin.files
+                f"{name} is not pinned" for name in there if name.endswith(".safetensors") and name not in pin.files
             ]
     if wrong:
         raise InputError(
@@ -418,6 +421,23 @@ def check(source: Source, pin: Pin, hash_of: Callable[[Path], str]) -> Path:
 
 
 # ---- commands
+
+
+def fetch(lock: Lock, sources: Iterable[Source], hash_of: Callable[[Path], str]) -> None:
+    """Download what the hub cache lacks of pinned sources, compare every byte, and say so, source by source.
+
+    Raises
+    ------
+    InputError
+        A source is not pinned, cannot be downloaded, or is not what was pinned.
+    """
+    for source in sources:
+        found = lock[source]
+        folder = snapshot(source, found)
+        if lacking(source, found):
+            Hub().fetch(source, found)
+        check(source, found, hash_of)
+        print(f"{source}: {len(found.files)} files, {found.size / 1e9:.2f} GB, as pinned, in {folder}")
 
 
 def pin(lock: Lock, sources: Iterable[Source], registry: Registry, *, update: bool = False) -> Lock:
@@ -440,7 +460,7 @@ def pin(lock: Lock, sources: Iterable[Source], registry: Registry, *, update: bo
     failed: list[InputError] = []
     for source in sources:
         old = lock.get(source)
-        if old and not update and all(any(fnmatchcase(n, w) for n in old.files) for w in source.wanted):
+        if old and not update:
             print(f"{source}: {old.commit} (kept)")
             continue
         try:

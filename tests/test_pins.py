@@ -1,0 +1,361 @@
+"""A name on the hub moves, and a copy can be damaged: nothing is sampled from weights that are not those pinned."""
+
+from __future__ import annotations
+
+import hashlib
+import http.server
+import json
+import os
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from searchlens import pins
+from searchlens.errors import InputError
+from searchlens.generate import generate
+from searchlens.grid import Grid
+from searchlens.store import fingerprint
+
+REPO = "org/toy"
+COMMIT, LATER = "a" * 40, "b" * 40
+FILES = {
+    "config.json": b'{"vocab_size": 3}',
+    "generation_config.json": b"{}",
+    "tokenizer.json": b'{"model": {}}',
+    "model-00001-of-00002.safetensors": b"weights, first half",
+    "model-00002-of-00002.safetensors": b"weights, second half",
+    "README.md": b"read me",
+    "original/params.json": b"{}",
+    "consolidated.safetensors": b"weights, once more",  # fetched by nobody, but there where all was downloaded
+}
+IN_USE = sorted(set(FILES) - {"README.md", "original/params.json", "consolidated.safetensors"})
+SOURCE = pins.checkpoint(REPO, "main")
+Make = Callable[[dict[str, Any]], Grid]
+
+
+def sha256(content: bytes) -> str:
+    return hashlib.sha256(content).hexdigest()
+
+
+@pytest.fixture
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A hub cache with one repository, laid out as the hub's own client lays it out."""
+    folder = tmp_path / "hub"
+    monkeypatch.setenv("HF_HUB_CACHE", str(folder))
+    repository = folder / "models--org--toy"
+    for name, content in FILES.items():
+        blob = repository / "blobs" / sha256(content)
+        blob.parent.mkdir(parents=True, exist_ok=True)
+        blob.write_bytes(content)
+        link = repository / "snapshots" / COMMIT / name
+        link.parent.mkdir(parents=True, exist_ok=True)
+        link.symlink_to(blob)
+    (repository / "refs").mkdir()
+    (repository / "refs/main").write_text(COMMIT)
+    return folder
+
+
+@pytest.fixture
+def lock(cache: Path, tmp_path: Path) -> pins.Lock:
+    return pins.pin(pins.Lock.read(tmp_path / "lock.json"), [SOURCE], pins.Cache())
+
+
+def test_a_pin_is_the_commit_and_the_bytes_of_what_is_read(lock: pins.Lock) -> None:
+    found = pins.Lock.read(lock.path)[SOURCE]
+    assert found.commit == COMMIT
+    assert {name: file.sha256 for name, file in found.files.items()} == {name: sha256(FILES[name]) for name in IN_USE}
+    assert {name: file.size for name, file in found.files.items()} == {name: len(FILES[name]) for name in IN_USE}
+
+
+def test_the_same_files_have_one_fingerprint_from_hub_and_folder(lock: pins.Lock, tmp_path: Path) -> None:
+    """Otherwise samples of a downloaded copy would be drawn again once the name is pinned."""
+    (tmp_path / "copy").mkdir()
+    for name in IN_USE:
+        (tmp_path / "copy" / name).write_bytes(FILES[name])
+    assert lock[SOURCE].fingerprint == fingerprint(tmp_path / "copy")
+
+
+def test_pinning_again_keeps_the_commit_until_an_update_is_asked_for(
+    lock: pins.Lock, cache: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    repository = cache / "models--org--toy"
+    (repository / "snapshots" / COMMIT).rename(repository / "snapshots" / LATER)
+    (repository / "refs/main").write_text(LATER)
+    before = lock.path.read_bytes()
+    assert pins.pin(lock, [SOURCE], pins.Cache())[SOURCE].commit == COMMIT
+    assert lock.path.read_bytes() == before
+    assert pins.pin(lock, [SOURCE], pins.Cache(), update=True)[SOURCE].commit == LATER
+    assert f"was {COMMIT}" in capsys.readouterr().out
+
+
+def test_what_cannot_be_pinned_is_named_and_the_rest_is_pinned(cache: Path, tmp_path: Path) -> None:
+    lacking = cache / "models--org--other/snapshots" / COMMIT
+    lacking.mkdir(parents=True)
+    (lacking / "config.json").write_text("{}")
+    sources = [pins.checkpoint("org/none", "main"), SOURCE, pins.checkpoint("org/other", COMMIT)]
+    with pytest.raises(InputError) as error:
+        pins.pin(pins.Lock.read(tmp_path / "lock.json"), sources, pins.Cache())
+    assert "model org/none@main is not in the hub cache" in error.value.message
+    assert f"model org/other@{COMMIT} lacks tokenizer.json, *.safetensors" in error.value.message
+    assert pins.Lock.read(tmp_path / "lock.json")[SOURCE].commit == COMMIT
+
+
+@pytest.mark.parametrize(
+    ("content", "says"),
+    [
+        ("{", "lock.json is damaged"),
+        ("[]", "lock.json is no lock file"),
+        ('{"version": 9}', "has version 9, this searchlens reads version 1"),
+        (
+            '{"version": 1, "models": {"org/toy@main": {"commit": "main", "files": {}}}, "datasets": {}}',
+            "'main' is not 40",
+        ),
+    ],
+)
+def test_a_damaged_lock_is_refused(tmp_path: Path, content: str, says: str) -> None:
+    (tmp_path / "lock.json").write_text(content)
+    with pytest.raises(InputError) as error:
+        pins.Lock.read(tmp_path / "lock.json")
+    assert says in error.value.message
+
+
+@pytest.mark.parametrize(
+    ("harm", "says"),
+    [
+        ("delete", "model-00002-of-00002.safetensors is missing"),
+        ("truncate", "model-00002-of-00002.safetensors has 19 bytes, pinned are 20"),
+        ("flip", "model-00002-of-00002.safetensors has sha256"),
+        ("add", "extra.safetensors is not pinned"),
+    ],
+)
+def test_a_damaged_copy_is_refused(lock: pins.Lock, tmp_path: Path, harm: str, says: str) -> None:
+    folder = pins.snapshot(SOURCE, lock[SOURCE])
+    hash_of = pins.Hashes(tmp_path / "hashes")
+    assert pins.check(SOURCE, lock[SOURCE], hash_of) == folder
+    weights = folder / "model-00002-of-00002.safetensors"
+    content = weights.read_bytes()
+    if harm == "delete":
+        weights.unlink()
+    elif harm == "truncate":
+        weights.write_bytes(content[:-1])
+    elif harm == "flip":
+        weights.write_bytes(content[:-1] + b"?")
+    else:
+        (folder / "extra.safetensors").write_bytes(b"more weights")
+    with pytest.raises(InputError) as error:
+        pins.check(SOURCE, lock[SOURCE], hash_of)
+    assert says in error.value.message
+
+
+def test_a_large_file_is_hashed_once_and_again_when_it_changes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path, hashed = tmp_path / "weights", list[Path]()
+    monkeypatch.setattr(pins, "file_sha256", lambda given: (hashed.append(given), sha256(given.read_bytes()))[1])
+    path.write_bytes(b"first")
+    assert pins.Hashes(tmp_path / "kept")(path) == pins.Hashes(tmp_path / "kept")(path) == sha256(b"first")
+    assert len(hashed) == 1
+    path.write_bytes(b"other")
+    os.utime(path, ns=(1, 1))
+    assert pins.Hashes(tmp_path / "kept")(path) == sha256(b"other")
+    assert len(hashed) == 2
+
+
+@pytest.mark.parametrize(
+    "environment",
+    [
+        {},
+        {"XDG_CACHE_HOME": "/x"},
+        {"HF_HOME": "~/there", "XDG_CACHE_HOME": "/x"},
+        {"HUGGINGFACE_HUB_CACHE": "/older", "HF_HOME": "/h"},
+        {"HF_HUB_CACHE": "$HOME/newer", "HUGGINGFACE_HUB_CACHE": "/older"},
+    ],
+)
+def test_the_cache_is_where_the_hubs_own_client_has_it(environment: dict[str, str]) -> None:
+    keys = ("XDG_CACHE_HOME", "HF_HOME", "HUGGINGFACE_HUB_CACHE", "HF_HUB_CACHE")
+    clean = {key: value for key, value in os.environ.items() if key not in keys}
+    code = (
+        "from huggingface_hub.constants import HF_HUB_CACHE; from searchlens.pins import cache_folder;"
+        " print(HF_HUB_CACHE); print(cache_folder())"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], env={**clean, **environment}, capture_output=True, text=True, check=True
+    )
+    theirs, ours = done.stdout.split()
+    assert os.path.expanduser(theirs) == ours  # noqa: PTH111
+
+
+# ---- in a study
+
+
+@pytest.fixture
+def hub_study(raw: dict[str, Any], tmp_path: Path) -> dict[str, Any]:
+    """The small study, its Base named on the hub."""
+    raw["checkpoints"]["toy-base"] = {"hub": REPO}
+    raw["lock"] = "lock.json"
+    return raw
+
+
+def test_an_unpinned_study_is_planned_but_not_run(hub_study: dict[str, Any], make_grid: Make) -> None:
+    grid = make_grid(hub_study)
+    grid.check()
+    (pool,) = grid.pools("toy-base", "sums")
+    with pytest.raises(InputError, match=r"model org/toy@main is not pinned in .*lock\.json") as error:
+        grid.require_ready("toy-base", "sums")
+    assert "searchlens pin" in error.value.hint
+    with pytest.raises(InputError, match="is not pinned"):
+        generate(grid, "toy-base", "sums", grid.current_manifest(pool))
+
+
+def test_pinning_gives_new_ids_and_needs_no_weights(
+    hub_study: dict[str, Any], make_grid: Make, lock: pins.Lock, cache: Path
+) -> None:
+    (cache / "models--org--toy").rename(cache / "elsewhere")
+    pinned = {g.id for g in make_grid(hub_study).generations("toy-base", "sums")}
+    lock.path.unlink()
+    assert pinned.isdisjoint(g.id for g in make_grid(hub_study).generations("toy-base", "sums"))
+
+
+def test_pinned_but_not_fetched_is_refused_before_anything_is_loaded(
+    hub_study: dict[str, Any], make_grid: Make, lock: pins.Lock
+) -> None:
+    make_grid(hub_study).require_ready("toy-base", "sums")
+    (pins.snapshot(SOURCE, lock[SOURCE]) / "tokenizer.json").unlink()
+    with pytest.raises(InputError, match=r"is not complete: tokenizer\.json is missing") as error:
+        make_grid(hub_study).require_ready("toy-base", "sums")
+    assert "searchlens fetch" in error.value.hint
+
+
+def test_corrupted_weights_are_refused_by_the_job(hub_study: dict[str, Any], make_grid: Make, lock: pins.Lock) -> None:
+    """A copy with a flipped byte looks complete; only its hash tells."""
+    weights = pins.snapshot(SOURCE, lock[SOURCE]) / "model-00001-of-00002.safetensors"
+    weights.write_bytes(weights.read_bytes()[:-1] + b"?")
+    grid = make_grid(hub_study)
+    grid.require_ready("toy-base", "sums")
+    (pool,) = grid.pools("toy-base", "sums")
+    with pytest.raises(InputError, match=r"model-00001-of-00002\.safetensors has sha256"):
+        generate(grid, "toy-base", "sums", grid.current_manifest(pool))
+
+
+# ---- against a hub
+
+
+class _Hub(http.server.BaseHTTPRequestHandler):
+    """As much of the hub as pinning and fetching ask for."""
+
+    def log_message(self, *_: Any) -> None:
+        """Quiet."""
+
+    def _answer(self, body: bytes, status: int = 200, **headers: str) -> None:
+        self.send_response(status)
+        for key, value in {"Content-Length": str(len(body)), **headers}.items():
+            self.send_header(key.replace("_", "-"), value)
+        self.end_headers()
+        if self.command != "HEAD":
+            self.wfile.write(body)
+
+    def do_GET(self) -> None:
+        path = self.path.split("?")[0]
+        large = {
+            name: {"sha256": sha256(FILES[name]), "size": len(FILES[name])} for name in FILES if "safetensors" in name
+        }
+        if path == f"/api/models/{REPO}/revision/main":
+            siblings = [
+                {"rfilename": name, "size": len(content), "blobId": "0" * 40}
+                | ({"lfs": {**large[name], "pointerSize": 100}} if name in large else {})
+                for name, content in FILES.items()
+            ]
+            self._answer(json.dumps({"id": REPO, "sha": COMMIT, "siblings": siblings}).encode())
+        elif path == f"/api/models/{REPO}/tree/{COMMIT}":
+            tree = [{"type": "file", "path": n, "size": len(c), "oid": "0" * 40} for n, c in FILES.items()]
+            self._answer(json.dumps(tree).encode(), Content_Type="application/json")
+        elif path.startswith(f"/{REPO}/resolve/{COMMIT}/"):
+            name = path.split(f"{COMMIT}/")[1]
+            self._answer(FILES[name], ETag=f'"{sha256(FILES[name])}"', X_Repo_Commit=COMMIT)
+        elif path.startswith("/api/models/org/gated/"):
+            self._answer(b"{}", 403, X_Error_Code="GatedRepo", X_Error_Message="terms")
+        elif path.startswith("/api/models/org/toy/revision/"):
+            self._answer(b"{}", 404, X_Error_Code="RevisionNotFound")
+        else:
+            self._answer(b"{}", 404, X_Error_Code="RepoNotFound")
+
+    do_HEAD = do_GET
+
+
+@pytest.fixture
+def hub() -> Iterator[str]:
+    """Address of a hub on this machine."""
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), _Hub)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    yield f"http://127.0.0.1:{server.server_port}"
+    server.shutdown()
+    server.server_close()
+
+
+@pytest.fixture
+def command(hub_study: dict[str, Any], hub: str, tmp_path: Path) -> Callable[..., subprocess.CompletedProcess[str]]:
+    """`searchlens` in the study's folder, asking that hub, with an empty cache."""
+
+    def run(*arguments: str, **checkpoint: str) -> subprocess.CompletedProcess[str]:
+        study = {**hub_study, "checkpoints": {**hub_study["checkpoints"]}}
+        study["checkpoints"]["toy-base"] = {"hub": REPO, **checkpoint}
+        (tmp_path / "config").mkdir(exist_ok=True)
+        for name in ("models", "benchmarks", "policies", "boptr"):
+            (tmp_path / f"config/{name}.yaml").write_text("{}\n")
+        (tmp_path / "config/config.yaml").write_text(yaml.safe_dump(study))
+        environment = {**os.environ, "HF_ENDPOINT": hub, "HF_HUB_CACHE": str(tmp_path / "empty"), "HF_HUB_OFFLINE": "0"}
+        return subprocess.run(
+            [sys.executable, "-m", "searchlens.cli", *arguments],
+            cwd=tmp_path,
+            env=environment,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+
+    return run
+
+
+def test_pin_and_fetch_from_a_hub(command: Callable[..., Any], tmp_path: Path, lock: pins.Lock) -> None:
+    """The hub's answers, and what the cache of the same files says, make the same lock."""
+    expected = lock.path.read_bytes()
+    lock.path.unlink()
+    done = command("pin")
+    assert done.returncode == 0, done.stderr
+    assert f"model org/toy@main: {COMMIT} (new; 5 files" in done.stdout
+    assert lock.path.read_bytes() == expected
+    assert not list((tmp_path / "empty").rglob("*.safetensors")), "pinning downloads no weights"
+    done = command("fetch")
+    assert done.returncode == 0, done.stderr
+    folder = tmp_path / "empty/models--org--toy/snapshots" / COMMIT
+    assert {path.name: path.read_bytes() for path in folder.iterdir()} == {name: FILES[name] for name in IN_USE}
+
+
+@pytest.mark.parametrize(
+    ("checkpoint", "says", "hint"),
+    [
+        ({"hub": "org/gated"}, "model org/gated@main is gated and this account has no access", "hf auth login"),
+        ({"hub": "org/typo"}, "model org/typo@main does not exist, or is private", "check the spelling"),
+        ({"revision": "v9"}, "model org/toy@v9 has no revision 'v9'", "check `revision`"),
+    ],
+)
+def test_the_hubs_refusals_are_one_message_each(
+    command: Callable[..., Any], checkpoint: dict[str, str], says: str, hint: str
+) -> None:
+    done = command("pin", **checkpoint)
+    assert done.returncode == 2
+    assert says in done.stderr
+    assert hint in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_without_a_hub_pinning_says_what_to_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("huggingface_hub.constants.ENDPOINT", "http://127.0.0.1:9")
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", False)
+    with pytest.raises(InputError, match="the hub cannot be asked") as error:
+        pins.Hub().resolve(SOURCE)
+    assert "--from-cache" in error.value.hint
