@@ -129,8 +129,8 @@ class Benchmark(Strict):
     """A set of questions and how answers to them are graded."""
 
     family: str = "jsonl"
-    """How the questions are read: ``jsonl``, one question per line (docs/add-a-benchmark.md), or a known benchmark in any of the
-    layouts in which it circulates (``searchlens benchmarks`` lists them)."""
+    """How the questions are read: ``jsonl``, one question per line, or a known benchmark in any of the layouts in which
+    it circulates (docs/add-a-benchmark.md; ``searchlens benchmarks`` lists them)."""
     path: str | list[str] | None = None
     """File, relative to the working directory, or folder as on the hub; of a benchmark in parts, one for each. Null:
     the family's dataset on the Hugging Face hub, as pinned in the lock file."""

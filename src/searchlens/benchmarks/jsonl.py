@@ -128,7 +128,7 @@ def read(path: Path, content: bytes) -> tuple[Question, ...]:
         for key in ("id", "question"):
             if isinstance(value := row.get(key), str) and (first := seen.setdefault((key, value), line)) != line:
                 errors.append((line, f"{key} {_short(value)} occurs already on line {first}"))
-    refuse(path, errors, f"a row has the keys {', '.join(REQUIRED)} and may have checks and tags (docs/data.md)")
+    refuse(path, errors, f"a row has {', '.join(REQUIRED)} and may have checks and tags (docs/add-a-benchmark.md)")
     return tuple(_question(row) for _, row in rows)
 
 

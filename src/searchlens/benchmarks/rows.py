@@ -79,7 +79,7 @@ def layout_of(path: Path, rows: Sequence[Mapping[str, Any]], layouts: Sequence[L
     known = "\n".join(f"  {layout}" for layout in layouts)
     raise InputError(
         f"{path}: no known layout; its fields are {', '.join(_fields(rows[0])) or '(none)'}. Known layouts:\n{known}",
-        "rename the fields to one of them, or use the family jsonl (docs/data.md)",
+        "rename the fields to one of them, or use the family jsonl (docs/add-a-benchmark.md)",
     )
 
 
