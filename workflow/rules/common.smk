@@ -20,6 +20,15 @@ def load_grid():
         raise WorkflowError(str(error)) from None
 
 
+def require_ready():
+    """Refuse a run, not a dry run, whose weights or questions are not pinned or not there."""
+    try:
+        for cell in GRID.cells:
+            GRID.require_ready(*cell)
+    except InputError as error:
+        raise WorkflowError(str(error)) from None
+
+
 GRID = load_grid()
 RESULTS = GRID.config["results"]
 LOGS = "logs"
