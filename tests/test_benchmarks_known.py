@@ -16,6 +16,8 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 from pyarrow import parquet
 
 from searchlens import benchmarks, grading
@@ -186,6 +188,50 @@ def test_a_file_that_is_no_table_is_refused(tmp_path: Path, name: str, content: 
     with pytest.raises(InputError) as error:
         read(tmp_path / name, "math500")
     assert expected in error.value.message
+
+
+FIELDS = {
+    "math500": ["problem", "answer", "context", "unit", "error", "is_multiple_answer", "level", "id"],
+    "amc23": ["question", "answer", "extra_info", "reward_model"],
+    "minerva": ["problem", "solution", "type"],
+    "rltrain_hard": ["prompt", "reward_model", "extra_info"],
+    "gpqa": ["Question", "Correct Answer", "Incorrect Answer 1", "Incorrect Answer 2", "Incorrect Answer 3"],
+    "mmlu_stem": ["question", "choices", "options", "answer", "subject"],
+    "ifeval": ["prompt", "instruction_id_list", "kwargs", "key"],
+}
+INNER = st.one_of(
+    st.none(),
+    st.booleans(),
+    st.integers(),
+    st.floats(),
+    st.text(max_size=6),
+    st.sampled_from(["1e9", "\\boxed{2}", "C", "9" * 5000]),
+)
+ANYTHING = st.recursive(
+    INNER,
+    lambda inner: (
+        st.lists(inner, max_size=4)
+        | st.dictionaries(st.sampled_from(["content", "value", "question", "ground_truth", "n"]), inner, max_size=3)
+    ),
+    max_leaves=6,
+)
+
+
+@settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(data=st.data(), family=st.sampled_from(sorted(FIELDS)))
+def test_whatever_stands_in_the_known_fields_is_read_or_refused(
+    tmp_path: Path, data: st.DataObject, family: str
+) -> None:
+    """Nothing but an InputError leaves the loader, and what it lets pass can be asked and graded."""
+    row = st.fixed_dictionaries(dict.fromkeys(FIELDS[family], ANYTHING))
+    rows = data.draw(st.lists(row, min_size=1, max_size=3))
+    (tmp_path / "rows.json").write_text(json.dumps(rows))
+    try:
+        found = read(tmp_path / "rows.json", family)
+    except InputError:
+        return
+    assert all(isinstance(question.text, str) and question.text.strip() for question in found)
+    assert all(question.checks or (isinstance(question.gold, str) and question.gold) for question in found)
 
 
 # ---- golds

@@ -75,9 +75,9 @@ def _choice(found: Any) -> str:
 
 def _position(gold: Any) -> int | None:
     text = str(gold).strip().upper()
-    if text.isdecimal():
-        return int(text)
-    return LETTERS.index(text) if len(text) == 1 and text in LETTERS else None
+    if len(text) != 1:
+        return None
+    return int(text) if text.isdecimal() else LETTERS.index(text) if text in LETTERS else None
 
 
 def permutation(question: str, choices: Sequence[str]) -> list[int]:

@@ -127,7 +127,9 @@ def read(path: Path, content: bytes) -> tuple[Question, ...]:
         errors += [(line, what) for what in _row_errors(row)]
         for key in ("id", "question"):
             if isinstance(value := row.get(key), str) and (first := seen.setdefault((key, value), line)) != line:
-                errors.append((line, f"{key} {_short(value)} occurs already on line {first}"))
+                # Not the question itself: somebody's own file may hold questions that must not be shown in plain text.
+                what = f"id {_short(value)}" if key == "id" else "the question"
+                errors.append((line, f"{what} occurs already on line {first}"))
     refuse(path, errors, f"a row has {', '.join(REQUIRED)} and may have checks and tags (docs/add-a-benchmark.md)")
     return tuple(_question(row) for _, row in rows)
 

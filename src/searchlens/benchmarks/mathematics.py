@@ -44,7 +44,7 @@ _TEMPLATES = (
 )
 """Training prompts that SimpleRL and SimpleRL-Zoo store with their template around the question."""
 
-_SCIENTIFIC = re.compile(r"([+-]?(?:\d+\.?\d*|\.\d+))[eE]([+-]?\d+)")
+_SCIENTIFIC = re.compile(r"([+-]?(?:\d+\.?\d*|\.\d+))[eE]([+-]?\d{1,4})")
 
 
 def read(path: Path, rows: Sequence[Mapping[str, Any]], family: Family, start: int) -> list[Row]:
@@ -139,7 +139,7 @@ def _split(text: str) -> list[str]:
 
 def _integer(gold: str) -> str | None:
     """``025`` and ``27.0`` as ``25`` and ``27``; None for what is no integer."""
-    return str(int(match[1])) if (match := re.fullmatch(r"([+-]?\d+)(?:\.0*)?", gold)) else None
+    return str(int(match[1])) if (match := re.fullmatch(r"([+-]?\d{1,18})(?:\.0*)?", gold)) else None
 
 
 def _tags(row: Mapping[str, Any]) -> dict[str, Any]:
