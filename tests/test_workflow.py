@@ -190,7 +190,9 @@ def test_one_cell_by_its_path(folder: Folder) -> None:
 
 def test_lost_and_damaged_shards_are_reported_and_they_alone_are_made_again(folder: Folder) -> None:
     folder.snakemake()
-    referenced = [line.split()[2] for line in folder.searchlens("plan").stdout.splitlines() if "micro-1m-" in line]
+    referenced = [
+        line.split()[2] for line in folder.searchlens("plan", "--policies").stdout.splitlines() if "micro-1m-" in line
+    ]
     before = {path: content for path, content in folder.shards().items() if any(key in path for key in referenced)}
     lost, flipped = (next(path for path in before if name in path) for name in ("micro-1m-base", "micro-1m-rl"))
     (folder.path / lost).unlink()
@@ -198,7 +200,7 @@ def test_lost_and_damaged_shards_are_reported_and_they_alone_are_made_again(fold
     content[len(content) // 2] ^= 1
     (folder.path / flipped).write_bytes(content)
 
-    planned = folder.searchlens("plan").stdout
+    planned = folder.searchlens("plan", "--policies").stdout
     assert sum(line.split()[3] == "damaged" for line in planned.splitlines() if "micro-1m-" in line) == 2
     verified = folder.searchlens("verify", check=False)
     assert verified.returncode == 2

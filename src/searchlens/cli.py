@@ -139,7 +139,7 @@ def _boptr(args: argparse.Namespace) -> None:
 def _plan(args: argparse.Namespace) -> None:
     from searchlens.plan import show_plan
 
-    show_plan(_grid(args))
+    show_plan(_grid(args), by_policy=args.policies)
 
 
 def _benchmarks(args: argparse.Namespace) -> None:
@@ -251,6 +251,8 @@ def _check(args: argparse.Namespace) -> None:
     grid = _grid(args)
     grid.check()
     print(f"configuration is sound: {len(grid.cells)} cells, {len(grid.pair_cells)} pairs x benchmarks")
+    for reason in grid.refusals():
+        print(f"but it cannot run yet: {reason}")
 
 
 def _schema(_: argparse.Namespace) -> None:
@@ -336,7 +338,8 @@ def _add_stages(command: _Commands) -> None:
 
 
 def _add_tools(command: _Commands) -> None:
-    command("plan", _plan, "policy, id, done or missing, estimated tokens")
+    sub = command("plan", _plan, "what is done and what is missing, with its cost in tokens and GPU-hours")
+    sub.add_argument("--policies", action="store_true", help="every policy with its id, instead of every cell")
     command("benchmarks", _benchmarks, "known benchmarks: licence, size, regime, and where their questions lie")
     command("verify", _verify, "hash every shard against its record")
     sub = command("prune", _prune, "list generations that the configuration no longer names")

@@ -394,6 +394,16 @@ class Grid:
                 _FETCH,
             )
 
+    def refusals(self) -> list[str]:
+        """Why cells of the study are refused when it is run (``require_ready``), each reason once."""
+        reasons: dict[str, None] = {}
+        for cell in self.cells:
+            try:
+                self.require_ready(*cell)
+            except InputError as error:
+                reasons[error.message] = None
+        return list(reasons)
+
     # ---- generations
 
     def samples(self, benchmark: str, policy: str) -> int:
