@@ -310,10 +310,21 @@ def test_training_rows_without_a_gold_are_left_out_and_move_no_id(tmp_path: Path
     rows = [{"question": f"{i}?", "gt_answer": "" if i == 1 else str(i)} for i in range(3)]
     path = written(tmp_path, rows)
     found = benchmarks.read([path], "rltrain_easy")
-    assert [question.id for question in found.questions] == ["rltrain_easy-0001", "rltrain_easy-0003"]
+    assert sorted(question.id for question in found.questions) == ["rltrain_easy-0001", "rltrain_easy-0003"]
     assert found.rows == 3
     with pytest.raises(InputError, match="row 2: no gold in 'gt_answer'"):
         read(path, "math500")
+
+
+def test_the_first_training_questions_are_a_fair_sample(tmp_path: Path) -> None:
+    """Of a file that is sorted by source; the draw depends on the questions alone."""
+    rows = [
+        {"question": f"{'easy' if i < 500 else 'hard'} {i}?", "gt_answer": "1", "level": i // 500} for i in range(1000)
+    ]
+    first = benchmarks.load(written(tmp_path, rows), family="rltrain_medium", check=False, limit=200)
+    assert 65 < sum(question.tags["level"] for question in first) < 135  # 100 +- 5 standard deviations
+    again = benchmarks.load(written(tmp_path, rows[::-1]), family="rltrain_medium", check=False, limit=200)
+    assert [question.text for question in again] == [question.text for question in first]
 
 
 # ---- GPQA
@@ -557,18 +568,28 @@ def test_the_listing_says_what_lies_where(tmp_path: Path, known_amc: Path) -> No
     def paths_of(name: str) -> list[Path]:
         if name == "math":
             raise InputError("dataset HuggingFaceH4/MATH-500@main is not pinned")
+        if name == "few":
+            return [written(tmp_path, amc(3), "few.jsonl")]
         return [tmp_path / f"{name}.jsonl"]
 
     written(tmp_path, amc(40), "amc.jsonl")
     written(tmp_path, [{"id": "a", "question": "?", "gold": "1"}], "mine.jsonl")
     configured = {
         name: {"family": family, "sha256": None, "check": True}
-        for name, family in {"amc": "amc23", "mine": "jsonl", "math": "math500"}.items()
+        for name, family in {
+            "amc": "amc23",
+            "few": "amc23",
+            "gone": "amc23",
+            "mine": "jsonl",
+            "math": "math500",
+        }.items()
     }
     told = listing.listing(configured, paths_of).split("\n")
     assert "amc.jsonl, 1 file: 40 questions (AMC 12 of 2023" in next(line for line in told if "amc: " in line)
     assert any("amc: " in line and "40 golds checked, content " in line for line in told)
-    assert "    math: REFUSED: dataset HuggingFaceH4/MATH-500@main is not pinned" in told
+    assert any("few: REFUSED: " in line and "AMC23 has 40" in line for line in told)
+    assert f"    gone: not here: {tmp_path}/gone.jsonl" in told
+    assert "    math: not here: dataset HuggingFaceH4/MATH-500@main is not pinned" in told
     assert "    on the hub: Idavidrein/gpqa gpqa_diamond (train); gated, give your own file" in told
     assert "mine.jsonl, 1 file: 1 questions" in told[-1]
 

@@ -194,6 +194,8 @@ def _rows(content: Sequence[tuple[str, Path, bytes]]) -> tuple[int, list[Row]]:
         raw = files.rows(file, each)
         found += import_module(READERS[family.kind]).read(file, raw, family, start[part])
         start[part] += len(raw)
+    if all(FAMILIES[part].shuffled for part in start):
+        found.sort(key=lambda row: hashlib.sha256(row.wording.encode()).digest())
     return sum(start.values()), found
 
 

@@ -65,6 +65,9 @@ class Family:
         The file gives the right choice first, so that the choices have to be put into an order of our own.
     without_gold : bool
         Rows without a gold occur and are left out.
+    shuffled : bool
+        Questions are put in the order of their hashes: the first so many of them are a fair sample of a large set,
+        whatever the order of its file. Ids count the rows of the file still.
     """
 
     name: str
@@ -78,6 +81,7 @@ class Family:
     parts: tuple[str, ...] = ()
     permuted: bool = False
     without_gold: bool = False
+    shuffled: bool = False
 
 
 _CONTEST = "none stated for the problems (MAA)"
@@ -86,7 +90,7 @@ _AIME = {30: "one year, I and II"}
 
 def _rltrain(name: str, title: str, folder: str, sizes: Mapping[int, str]) -> Family:
     hub = Hub("hkust-nlp/SimpleRL-Zoo-Data", "train", f"simplelr_qwen_{folder}")
-    return Family(name, title, "math", "math", "math", "Apache-2.0", hub, sizes, without_gold=True)
+    return Family(name, title, "math", "math", "math", "Apache-2.0", hub, sizes, without_gold=True, shuffled=True)
 
 
 FAMILIES: dict[str, Family] = {

@@ -49,11 +49,17 @@ def _on_hub(family: Family) -> str:
 def _state(name: str, spec: Mapping[str, Any], paths_of: Callable[[str], Sequence[Path]]) -> str:
     try:
         paths = paths_of(name)
+    except InputError as error:
+        return f"not here: {error.message}"
+    where = " + ".join(str(path) for path in paths)
+    if not all(path.exists() for path in paths):
+        return f"not here: {where}"
+    try:
         found = read(paths, spec["family"], expected_sha256=spec["sha256"], check=spec["check"])
         count = sum(len(files_at(path, spec["family"])) for path in paths)
     except InputError as error:
         return f"REFUSED: {' '.join(error.message.split())}"
-    return f"{' + '.join(str(path) for path in paths)}, {count} file{'s' * (count > 1)}: {_told(found)}"
+    return f"{where}, {count} file{'s' * (count > 1)}: {_told(found)}"
 
 
 def _told(found: Benchmark) -> str:
