@@ -40,7 +40,7 @@ def refusal(raw: dict[str, Any]) -> str:
 
 def test_the_shipped_configuration_and_its_overlays_are_valid() -> None:
     files = [ROOT / path for path in config.DEFAULT_FILES]
-    for overlay in (None, "demo", "ci", "recorded"):
+    for overlay in (None, "demo", "ci", "recorded", "paper"):
         loaded = config.load([*files, ROOT / f"config/{overlay}.yaml"] if overlay else files)
         assert loaded.default_policy in loaded.policies
 
@@ -138,6 +138,36 @@ def test_all_errors_are_reported_at_once(raw: dict[str, Any]) -> None:
         (("checkpoints", "micro-1m-rl", "vllm"), {"gpu_memory_utilization": 1.2}, "less than or equal to 1"),
         (("checkpoints", "micro-1m-rl", "vllm"), {"load_format": "dummy"}, "vllm.load_format: Input should be 'auto'"),
         (("pairs", "micro-1m", "batches"), {"123": {"bas": "x"}}, "pairs.micro-1m.batches.123: 'bas' is unknown"),
+        (
+            ("checkpoints", "micro-1m-rl", "template"),
+            "plain",
+            "pairs.micro-1m: Base has template zoo, RL plain; give both the same, or say templates: own",
+        ),
+        (("checkpoints", "micro-1m-rl", "template"), "abell", "template: 'abell' is unknown; did you mean 'abel'?"),
+        (("checkpoints", "micro-1m-rl", "hub"), "org/toy", "needs one of path and hub, found both"),
+        (("checkpoints", "micro-1m-rl", "hub"), "toy", "checkpoints.micro-1m-rl.hub: String should match pattern"),
+        (("checkpoints", "micro-1m-rl", "path"), None, "needs one of path and hub, found neither"),
+        (
+            ("checkpoints", "micro-1m-rl", "context"),
+            128,
+            "micro-1m-rl.context: 128 leaves no room for a prompt: benchmarks.math.max_tokens is 128",
+        ),
+        (
+            ("benchmarks", "math", "wording"),
+            "boxd",
+            "benchmarks.math.wording: 'boxd' is unknown; did you mean 'boxed'?",
+        ),
+        (("benchmarks", "gpqa", "recipe_stops"), True, "benchmarks.gpqa.recipe_stops: only with grader math"),
+        (
+            ("benchmarks", "math", "deeper"),
+            {"greedy": 64},
+            "benchmarks.math.deeper: 'greedy' is unknown",
+        ),
+        (
+            ("benchmarks", "math", "deeper"),
+            {"temp_0.5": 16},
+            "benchmarks.math.deeper.temp_0.5: 16 is not more than the others' 16",
+        ),
     ],
 )
 def test_a_dangling_or_malformed_name_is_refused_with_what_is_known(
