@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-import hashlib
-import http.server
-import json
 import os
 import subprocess
 import sys
-import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -16,6 +12,7 @@ from typing import Any
 import pytest
 import yaml
 
+from local_hub import serve, sha256
 from searchlens import pins
 from searchlens.errors import InputError
 from searchlens.generate import generate
@@ -37,10 +34,6 @@ FILES = {
 IN_USE = sorted(set(FILES) - {"README.md", "original/params.json", "consolidated.safetensors"})
 SOURCE = pins.checkpoint(REPO, "main")
 Make = Callable[[dict[str, Any]], Grid]
-
-
-def sha256(content: bytes) -> str:
-    return hashlib.sha256(content).hexdigest()
 
 
 @pytest.fixture
@@ -244,56 +237,11 @@ def test_corrupted_weights_are_refused_by_the_job(hub_study: dict[str, Any], mak
 # ---- against a hub
 
 
-class _Hub(http.server.BaseHTTPRequestHandler):
-    """As much of the hub as pinning and fetching ask for."""
-
-    def log_message(self, *_: Any) -> None:
-        """Quiet."""
-
-    def _answer(self, body: bytes, status: int = 200, **headers: str) -> None:
-        self.send_response(status)
-        for key, value in {"Content-Length": str(len(body)), **headers}.items():
-            self.send_header(key.replace("_", "-"), value)
-        self.end_headers()
-        if self.command != "HEAD":
-            self.wfile.write(body)
-
-    def do_GET(self) -> None:
-        path = self.path.split("?")[0]
-        large = {
-            name: {"sha256": sha256(FILES[name]), "size": len(FILES[name])} for name in FILES if "safetensors" in name
-        }
-        if path == f"/api/models/{REPO}/revision/main":
-            siblings = [
-                {"rfilename": name, "size": len(content), "blobId": "0" * 40}
-                | ({"lfs": {**large[name], "pointerSize": 100}} if name in large else {})
-                for name, content in FILES.items()
-            ]
-            self._answer(json.dumps({"id": REPO, "sha": COMMIT, "siblings": siblings}).encode())
-        elif path == f"/api/models/{REPO}/tree/{COMMIT}":
-            tree = [{"type": "file", "path": n, "size": len(c), "oid": "0" * 40} for n, c in FILES.items()]
-            self._answer(json.dumps(tree).encode(), Content_Type="application/json")
-        elif path.startswith(f"/{REPO}/resolve/{COMMIT}/"):
-            name = path.split(f"{COMMIT}/")[1]
-            self._answer(FILES[name], ETag=f'"{sha256(FILES[name])}"', X_Repo_Commit=COMMIT)
-        elif path.startswith("/api/models/org/gated/"):
-            self._answer(b"{}", 403, X_Error_Code="GatedRepo", X_Error_Message="terms")
-        elif path.startswith("/api/models/org/toy/revision/"):
-            self._answer(b"{}", 404, X_Error_Code="RevisionNotFound")
-        else:
-            self._answer(b"{}", 404, X_Error_Code="RepoNotFound")
-
-    do_HEAD = do_GET
-
-
 @pytest.fixture
 def hub() -> Iterator[str]:
     """Address of a hub on this machine."""
-    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), _Hub)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    yield f"http://127.0.0.1:{server.server_port}"
-    server.shutdown()
-    server.server_close()
+    with serve({REPO: FILES}, COMMIT) as address:
+        yield address
 
 
 @pytest.fixture

@@ -437,7 +437,12 @@ def fetch(lock: Lock, sources: Iterable[Source], hash_of: Callable[[Path], str])
         if lacking(source, found):
             Hub().fetch(source, found)
         check(source, found, hash_of)
-        print(f"{source}: {len(found.files)} files, {found.size / 1e9:.2f} GB, as pinned, in {folder}")
+        print(f"{source}: {_told(found)}, as pinned, in {folder}")
+
+
+def _told(found: Pin) -> str:
+    size = f"{found.size / 1e9:,.1f} GB" if found.size >= 1e9 else f"{found.size / 1e6:,.1f} MB"
+    return f"{len(found.files)} file{'s' * (len(found.files) > 1)}, {size}"
 
 
 def pin(lock: Lock, sources: Iterable[Source], registry: Registry, *, update: bool = False) -> Lock:
@@ -469,8 +474,7 @@ def pin(lock: Lock, sources: Iterable[Source], registry: Registry, *, update: bo
             failed.append(error)
             continue
         state = "new" if old is None else "unchanged" if old == new[source] else f"was {old.commit}"
-        count, size = len(new[source].files), new[source].size / 1e9
-        print(f"{source}: {new[source].commit} ({state}; {count} files, {size:.2f} GB)")
+        print(f"{source}: {new[source].commit} ({state}; {_told(new[source])})")
     changed = lock.with_pins(new)
     if new:
         changed.write()
