@@ -1,0 +1,348 @@
+"""Tokens per second of vLLM under our driver: the autoregressive pool and every controller against raw vLLM.
+
+    python -P perf/vllm.py [--shape 7b] [--requests 2048] [--searches 1280] [--rows 1024] [--json out.json]
+
+Weights are random, in the shape of Qwen2.5, so texts mean nothing and nothing ends by itself. What decides speed is
+scripted instead: prompts of 150 tokens, 16 searches or samples of each; the length of each text is drawn from a
+lognormal law cut at ``CAP``, scaled to a mean of 645 tokens; power sampling accepts with probability .657; a thought
+has 48 tokens. Each line is one complete run, its tail included:
+
+``raw``            ``LLM.generate`` on the requests of the autoregressive pool, log-probabilities asked, in a process of
+                   its own with nothing of ours in it
+``pool``           the same requests through engine and driver
+``power`` ...      each controller; ``of pool`` compares generated tokens per second
+``power, free``    new requests go to the engine one by one as they come
+``power, waves``   in lock-step: every chain waits until all have their continuation
+``power, alone``   one chain at a time, as published implementations do
+
+``running`` is the mean number of samples that draw a token together, ``reused`` the share of prompt and prefix tokens
+from the prefix cache. The anchor cell of the paper is extrapolated from these rates: 24 policies x 16 x 500 texts on
+two models, and the eight expanded runs with the blocks and steps of ``config/policies.yaml``.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import logging
+import math
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from searchlens import policies, search
+from searchlens.engines.base import Completion, Engine, Request
+from searchlens.engines.vllm import VllmEngine
+from searchlens.search import power
+from searchlens.search.driver import Failure, Usage, run
+from searchlens.search.task import Controller, Task
+from searchlens.seeds import generator, sample_seed
+
+MEAN, CAP, SIGMA = 645, 2048, 0.7
+PROMPT = 150
+SAME_PROMPT = 16
+ACCEPTANCE = 0.657
+POOL = (
+    *("temp_0.3", "temp_0.5", "temp_0.7", "temp_0.9", "temp_1.0"),
+    *(f"topp{p}_t{t}" for p in (0.8, 0.9, 0.95) for t in (0.7, 0.9)),
+    *(f"topk{k}_t{t}" for k in (10, 20, 40) for t in (0.7, 0.9)),
+    *(f"minp{p}_t{t}" for p in (0.05, 0.1, 0.2) for t in (0.7, 0.9)),
+    "topp0.95_t1.0",
+)
+THOUGHT = {"name": "thought", "max_tokens": 48}
+SEARCHES: dict[str, dict[str, Any]] = {
+    # Fewer blocks and steps than are sampled with, but continuations of the same mean length, about 180 tokens.
+    "power": {
+        "local": {"temperature": 0.25},
+        "controller": "power",
+        "scheduler": {"name": "blocks", "blocks": 4, "steps": 1},
+    },
+    "entropy_tree": {"controller": "entropy_tree", "transition": {"name": "branch", "children": "distinct", "gap": 2}},
+    "thought_tree": {"controller": {"name": "thought_tree", "width": 8}, "transition": THOUGHT},
+    "mcts": {"local": {"temperature": 0.7}, "controller": "mcts", "transition": THOUGHT},
+    "step_beam": {"controller": {"name": "step_beam", "width": 4, "expand": 2}, "transition": THOUGHT},
+    "beam": {"controller": {"name": "beam", "width": 4}},
+}
+WIDTH = {name: policies.from_spec(name, spec).width for name, spec in SEARCHES.items()}
+SHAPES = {
+    "7b": {"hidden_size": 3584, "intermediate_size": 18944, "num_hidden_layers": 28, "num_attention_heads": 28}
+    | {"num_key_value_heads": 4, "vocab_size": 152064, "tie_word_embeddings": False},
+    "0.5b": {"hidden_size": 896, "intermediate_size": 4864, "num_hidden_layers": 24, "num_attention_heads": 14}
+    | {"num_key_value_heads": 2, "vocab_size": 151936, "tie_word_embeddings": True},
+    # To try this file on a CPU.
+    "tiny": {"hidden_size": 128, "intermediate_size": 256, "num_hidden_layers": 2, "num_attention_heads": 4}
+    | {"num_key_value_heads": 2, "vocab_size": 1024, "tie_word_embeddings": True},
+}
+PAPER_HOURS = 460.58
+
+
+@dataclass(frozen=True)
+class Line:
+    """One run: ``returned`` counts tokens of candidates, ``generated`` all that were drawn."""
+
+    name: str
+    requests: int
+    generated: int
+    returned: int
+    seconds: float
+    running: float
+    reused: float
+
+    @property
+    def rate(self) -> float:
+        """Generated tokens per second."""
+        return self.generated / self.seconds
+
+
+def lengths(count: int) -> list[int]:
+    """Scripted lengths of texts; the same ones for whoever asks for as many."""
+    draws = generator("perf", "lengths").lognormal(0.0, SIGMA, count)
+    low, high = 1.0, float(CAP)
+    for _ in range(60):  # cutting lowers the mean, so the scale is found by bisection
+        middle = (low + high) / 2
+        low, high = (middle, high) if np.minimum(draws * middle, CAP).mean() < MEAN else (low, middle)
+    return [max(1, int(length)) for length in np.minimum(draws * high, CAP)]
+
+
+def prompt(number: int, vocab: int) -> tuple[int, ...]:
+    """Token ids of a made-up question."""
+    return tuple(generator("perf", "prompt", number // SAME_PROMPT).integers(3, vocab, PROMPT).tolist())
+
+
+def task(number: int, length: int, vocab: int) -> Task:
+    """What a search is told: its text ends after ``length`` tokens."""
+    seed = sample_seed("perf", str(number), 0)
+    return Task(prompt(number, vocab), seed, length, (), (), lambda _: "", lambda _: None)
+
+
+def pool_requests(count: int, vocab: int) -> list[Request]:
+    """The autoregressive pool, its policies in turn."""
+    local = [policies.parse(name).local for name in POOL]
+    return [
+        Request(prompt(i, vocab), local[i % len(local)], sample_seed("perf", str(i), 0), length, ())
+        for i, length in enumerate(lengths(count))
+    ]
+
+
+def pool(count: int, vocab: int) -> list[tuple[int, Controller]]:
+    """Controllers of the autoregressive pool."""
+    chosen = [policies.parse(name) for name in POOL]
+    return [
+        (i, search.start(task(i, length, vocab), chosen[i % len(chosen)])) for i, length in enumerate(lengths(count))
+    ]
+
+
+def searches(name: str, count: int, vocab: int) -> list[tuple[int, Controller]]:
+    """Controllers of one kind of search."""
+    policy = policies.from_spec(name, SEARCHES[name])
+    return [(i, search.start(task(i, length, vocab), policy)) for i, length in enumerate(lengths(count))]
+
+
+def driven(name: str, controllers: Sequence[tuple[int, Controller]], engine: Engine, **options: Any) -> Line:
+    """One run through the driver."""
+    started, steps, usage, returned = time.perf_counter(), engine.steps, Usage(), 0
+    for _, outcome in run(controllers, engine, **options):
+        if isinstance(outcome, Failure):
+            raise RuntimeError(outcome.reason)
+        usage += outcome.usage
+        returned += sum(len(one.tokens) for one in outcome.candidates)
+    return _line(name, usage, returned, time.perf_counter() - started, engine.steps - steps)
+
+
+def waves(name: str, controllers: Sequence[tuple[int, Controller]], engine: Engine) -> Line:
+    """The same chains with a barrier after every request."""
+    engine.clear()
+    started, steps, usage, returned = time.perf_counter(), engine.steps, Usage(), 0
+    asked = {key: (controller, next(controller)[0]) for key, controller in controllers}
+    while asked:
+        for key, (_, request) in asked.items():
+            engine.add(key, request)  # type: ignore[arg-type]
+        done: dict[int, Completion] = {}
+        while len(done) < len(asked):
+            done.update(engine.step())  # type: ignore[arg-type]
+        left = {}
+        for key, (controller, request) in asked.items():
+            context = len(request.prompt) + len(request.prefix)  # type: ignore[union-attr]
+            reply = done[key]
+            usage += Usage(1, len(reply.tokens), context - reply.reused, reply.reused)
+            try:
+                left[key] = controller, controller.send([reply])[0]
+            except StopIteration as end:
+                returned += sum(len(one.tokens) for one in end.value)
+        asked = left
+    return _line(name, usage, returned, time.perf_counter() - started, engine.steps - steps)
+
+
+def _line(name: str, usage: Usage, returned: int, seconds: float, steps: int) -> Line:
+    context = usage.prefilled + usage.reused
+    running = usage.generated / max(steps, 1)
+    return Line(name, usage.requests, usage.generated, returned, seconds, running, usage.reused / context)
+
+
+def raw(folder: str, args: argparse.Namespace) -> Line:
+    """``LLM.generate`` on the requests of the pool."""
+    from vllm import LLM, SamplingParams  # noqa: PLC0415  # the other process needs none of it
+
+    model = LLM(
+        folder,
+        load_format="dummy",
+        skip_tokenizer_init=True,
+        dtype=args.dtype,
+        max_num_seqs=args.rows,
+        max_model_len=PROMPT + CAP + 8,
+        enable_prefix_caching=True,
+        disable_log_stats=True,
+        enforce_eager=args.device == "cpu",
+        generation_config="vllm",
+        **({"block_size": 32, "kv_cache_memory_bytes": 2**30} if args.device == "cpu" else {}),
+    )
+    asked = pool_requests(args.requests, SHAPES[args.shape]["vocab_size"])
+    params = [
+        SamplingParams(
+            temperature=one.sampling.temperature,
+            top_p=one.sampling.top_p,
+            top_k=one.sampling.top_k,
+            min_p=one.sampling.min_p,
+            seed=one.seed,
+            max_tokens=one.max_tokens,
+            ignore_eos=True,
+            detokenize=False,
+            logprobs=0,
+        )
+        for one in asked
+    ]
+    texts = [{"prompt_token_ids": list(one.prompt)} for one in asked]
+    warm = [SamplingParams(max_tokens=8, ignore_eos=True, detokenize=False, logprobs=0, seed=1)] * 64
+    model.generate(texts[:64], warm, use_tqdm=False)
+    model.reset_prefix_cache()
+    started = time.perf_counter()
+    outputs = model.generate(texts, params, use_tqdm=False)
+    seconds = time.perf_counter() - started
+    tokens = sum(len(one.outputs[0].token_ids) for one in outputs)
+    reused = sum(one.num_cached_tokens or 0 for one in outputs) / (len(outputs) * PROMPT)
+    return Line("raw", len(outputs), tokens, tokens, seconds, math.nan, reused)
+
+
+def ours(folder: str, args: argparse.Namespace) -> Iterator[Line]:
+    """All runs through our engine."""
+    engine = VllmEngine(
+        folder,
+        device=args.device,
+        dtype=args.dtype,
+        max_rows=args.rows,
+        max_model_len=PROMPT + CAP + 8,
+        load_format="dummy",
+    )
+    vocab = SHAPES[args.shape]["vocab_size"]
+    driven("warm-up", pool(64, vocab)[:64], engine, group=1)
+    power._log_ratio = lambda *_: math.log(ACCEPTANCE)  # type: ignore[assignment]
+    few = {
+        "beam": 16,
+        "mcts": 4,
+        "thought_tree": 4,
+        "entropy_tree": 2,
+        "step_beam": 2,
+    }  # wide ones draw as much in fewer
+    runs: dict[str, Callable[[], Line]] = {
+        "pool": lambda: driven("pool", pool(args.requests, vocab), engine),
+        "power": lambda: driven("power", searches("power", args.searches, vocab), engine),
+        "power, free": lambda: driven("power, free", searches("power", args.searches, vocab), engine, group=1),
+        "power, waves": lambda: waves("power, waves", searches("power", args.searches, vocab), engine),
+        "power, alone": lambda: driven("power, alone", searches("power", args.searches, vocab)[:1], engine, live=1),
+    }
+    for name, share in few.items():
+        count = max(8, args.searches // share)
+        runs[name] = lambda name=name, count=count: driven(name, searches(name, count, vocab), engine)  # type: ignore[misc]
+    for name, measure in runs.items():
+        if not args.only or name in args.only:
+            yield measure()
+    engine.close()
+
+
+def show(lines: Sequence[Line]) -> None:
+    """Print one line, compared with the pool and with raw vLLM."""
+    line, known = lines[-1], {one.name: one.rate for one in lines}
+    print(
+        f"{line.name:13} {line.requests:8} {line.generated:9} {line.returned:9} {line.seconds:7.1f} {line.rate:9,.0f} "
+        f"{line.returned / line.seconds:9,.0f} {line.running:7.0f} {line.reused:6.2f} "
+        f"{line.rate / known['pool'] if 'pool' in known else math.nan:7.2f} "
+        f"{line.rate / known['raw'] if 'raw' in known else math.nan:6.2f}",
+        flush=True,
+    )
+
+
+def extrapolate(lines: Sequence[Line], questions: int = 500, samples: int = 16) -> None:
+    """Print GPU-hours of the paper's anchor cell at the measured rates."""
+    found = {line.name: line for line in lines}
+    texts = questions * samples
+    blocks, steps = 16, 10
+    chain = MEAN + steps * (MEAN * (blocks + 1) / 4 + blocks / 2)
+    wanted = {"pool": 2 * len(POOL) * texts * MEAN, "power": 3 * texts * chain}
+    runs = {"entropy_tree": 1, "mcts": 2, "thought_tree": 2}
+    for name, count in runs.items():
+        if name in found:
+            per_text = found[name].generated / found[name].requests * _requests_per_text(found[name], name)
+            wanted[name] = count * texts * per_text
+    total = 0.0
+    print("\nanchor cell: million tokens to draw, GPU-hours")
+    for name, tokens in wanted.items():
+        if name in found:
+            hours = tokens / found[name].rate / 3600
+            total += hours
+            print(f"{name:13} {tokens / 1e6:9.1f} {hours:7.2f}")
+    print(f"{'in all':13} {'':9} {total:7.2f}   (the paper: {PAPER_HOURS})")
+
+
+def _requests_per_text(line: Line, name: str) -> float:
+    return line.requests / (line.returned / MEAN) if WIDTH[name] > 1 else 1.0
+
+
+def main() -> None:
+    """Measure and print."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--shape", choices=SHAPES, default="7b")
+    parser.add_argument("--device", choices=["cuda", "cpu"], default="cuda")
+    parser.add_argument("--dtype", default="bfloat16")
+    parser.add_argument("--rows", type=int, default=1024)
+    parser.add_argument("--requests", type=int, default=2048, help="of the autoregressive pool")
+    parser.add_argument("--searches", type=int, default=1280, help="chains of power sampling; wider searches are fewer")
+    parser.add_argument("--only", nargs="+", help="names of lines")
+    parser.add_argument("--json", type=Path, help="write the lines here, too")
+    parser.add_argument("--baseline", metavar="FOLDER", help=argparse.SUPPRESS)  # the process that runs raw vLLM
+    args = parser.parse_args()
+    if not sys.flags.safe_path:
+        parser.error("run it by python -P: otherwise this file takes the place of the package vllm")
+    if args.baseline:
+        Path(args.baseline, "raw.json").write_text(json.dumps(asdict(raw(args.baseline, args))))
+        return
+    logging.basicConfig(level=logging.INFO, format="%(message)s")
+    print(
+        f"{'run':13} {'requests':>8} {'generated':>9} {'returned':>9} {'seconds':>7} {'tok/s':>9} {'ret/s':>9}", end=" "
+    )
+    print(f"{'running':>7} {'reused':>6} {'of pool':>7} {'of raw':>6}", flush=True)
+    lines: list[Line] = []
+    with tempfile.TemporaryDirectory() as folder:
+        config = {"architectures": ["Qwen2ForCausalLM"], "model_type": "qwen2", "max_position_embeddings": 32768}
+        Path(folder, "config.json").write_text(json.dumps(config | SHAPES[args.shape] | {"torch_dtype": args.dtype}))
+        if not args.only or "raw" in args.only:
+            command = [sys.executable, "-P", __file__, *sys.argv[1:], "--baseline", folder]
+            subprocess.run(command, stdout=subprocess.DEVNULL, check=True)
+            lines.append(Line(**json.loads(Path(folder, "raw.json").read_text())))
+            show(lines)
+        for line in ours(folder, args):
+            lines.append(line)
+            show(lines)
+            if args.json:
+                args.json.write_text(json.dumps([asdict(one) for one in lines], indent=1))
+    extrapolate(lines)
+
+
+if __name__ == "__main__":
+    main()
