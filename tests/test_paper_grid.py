@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
+import tomllib
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -241,3 +243,18 @@ def test_a_run_of_it_is_refused_before_anything_starts(folder: Path) -> None:
     assert "not pinned: dataset HuggingFaceH4/MATH-500@main" in said
     assert "run `searchlens pin` where the hub can be reached" in said
     assert not (folder / "results").exists()
+
+
+def test_every_checkpoint_and_package_is_described(paper: dict[str, Any]) -> None:
+    described = (ROOT / "docs/artifacts.md").read_text()
+    for name in paper["study"]["pairs"]:
+        pair = paper["pairs"][name]
+        (row,) = (line for line in described.splitlines() if line.startswith(f"| `{name}`"))
+        assert all(f" {paper['checkpoints'][pair[role]]['hub']} |" in row for role in ("base", "rl"))
+        assert f"`{paper['checkpoints'][pair['base']]['template']}`" in row
+        assert f"({pair['parameters'] / 1e9:.3g}B)" in row
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    needed = [*project["dependencies"], *(n for extra in project["optional-dependencies"].values() for n in extra)]
+    for requirement in needed:
+        package = re.split(r"[<>=!\[; ]", requirement)[0]
+        assert f"`{package}`" in described, package
