@@ -9,6 +9,8 @@ from typing import Any
 from searchlens.engines.base import Request
 from searchlens.errors import InputError
 
+_TOKENIZERS = ("tokenizer.json", "tokenizer_config.json", "tokenizer.model", "vocab.json")
+
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
@@ -96,6 +98,9 @@ def load_tokenizer(path: str | Path, revision: str | None) -> Any:
     """
     from transformers import AutoTokenizer
 
+    folder = Path(path)
+    if folder.is_dir() and not any((folder / name).is_file() for name in _TOKENIZERS):  # transformers makes one up
+        raise InputError(f"{path}: cannot load the tokenizer (the folder has none of {', '.join(_TOKENIZERS)})")
     try:
         return AutoTokenizer.from_pretrained(path, revision=revision)
     except (OSError, ValueError, KeyError) as error:

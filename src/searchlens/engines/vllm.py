@@ -10,6 +10,7 @@ seed gives another sample than there; and where several tokens tie at the edge o
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Sequence
 from dataclasses import replace
@@ -72,7 +73,7 @@ _WEIGHTS = ("model weights", "not initialized from checkpoint", "safetensors")
 
 
 class VllmEngine:
-    """Samples from any causal language model that vLLM can run.
+    """Samples from any causal language model that vLLM can run; one engine at a time in a process.
 
     Parameters
     ----------
@@ -225,20 +226,14 @@ class VllmEngine:
         finished: list[tuple[int, Completion | RequestError]] = []
         while not finished and (self._queue or self._running):
             finished += self._admit()
-            try:
-                outputs = self._engine.step() if self._running else []
-            except Exception as error:
-                raise self._memory_error(error) or error from error
-            finished += self._finish(outputs)
+            finished += self._finish(self._advance() if self._running else [])
         return finished
 
     def close(self) -> None:
         """Drop all requests and the weights; the engine cannot be used afterwards."""
-        from vllm.distributed import cleanup_dist_env_and_memory
-
         self._engine.engine_core.shutdown()
         del self._engine
-        cleanup_dist_env_and_memory()
+        _release()
 
     def _start(self, **arguments: Any) -> Any:
         from vllm import LLMEngine
@@ -261,7 +256,23 @@ class VllmEngine:
                 UsageContext.LLM_CLASS,  # its defaults are those for throughput
             )
         except Exception as error:
-            raise self._memory_error(error) or _start_error(arguments["model"], error) from error
+            memory = self._memory_error(error)
+            if memory is None:
+                raise _start_error(arguments["model"], error) from error
+        _release()
+        raise memory  # out here, because the traceback of vLLM's error holds on to the device's memory
+
+    def _advance(self) -> list[Any]:
+        """Let vLLM take a step; return its outputs."""
+        try:
+            outputs: list[Any] = self._engine.step()
+        except Exception as error:
+            memory = self._memory_error(error)
+            if memory is None:
+                raise
+        else:
+            return outputs
+        raise memory  # out here, as in ``_start``
 
     def _memory_error(self, error: Exception) -> EngineMemoryError | None:
         """Say so, if memory is what an error is about."""
@@ -282,7 +293,7 @@ class VllmEngine:
             prompt = {"prompt_token_ids": [*request.prompt, *request.prefix]}
             try:
                 self._engine.add_request(str(arrival), prompt, params)
-            except ValueError as error:
+            except _refusals() as error:
                 self._slots.append(slot)
                 refused.append((request_id, RequestError(f"vLLM refuses the request ({error})")))
             else:
@@ -331,9 +342,21 @@ def _prepare(device: str, threads: int | None) -> bool:
     return on_cpu
 
 
+def _release() -> None:
+    """Give the device's memory back, so that another engine can start in this process."""
+    from vllm.distributed import cleanup_dist_env_and_memory
+
+    cleanup_dist_env_and_memory()
+
+
 def _cpu_arguments() -> dict[str, Any]:
     given = os.environ.get("VLLM_CPU_KVCACHE_SPACE")
-    return {"block_size": _CPU_BLOCK, "kv_cache_memory_bytes": None if given else _CPU_CACHE}
+    return {
+        "block_size": _CPU_BLOCK,
+        "kv_cache_memory_bytes": None if given else _CPU_CACHE,
+        # The draw behind a part of a prompt is taken back, which CPU generators cannot do: vLLM would stop.
+        "enable_chunked_prefill": False,
+    }
 
 
 def _rows(value: int | None, on_cpu: bool) -> int:
@@ -349,12 +372,19 @@ def _load_config(path: str | Path, revision: str | None) -> Any:
     from transformers import AutoConfig
 
     try:
-        return AutoConfig.from_pretrained(path, revision=revision).get_text_config()
+        config = AutoConfig.from_pretrained(path, revision=revision).get_text_config()
     except (OSError, ValueError, KeyError) as error:
         raise InputError(
             f"{path}: cannot load a model from here ({error})",
             "Give a folder with config.json and *.safetensors, or a hub id whose files are in the local cache.",
         ) from error
+    index = Path(path) / "model.safetensors.index.json"
+    if index.is_file():
+        named = set(json.loads(index.read_text())["weight_map"].values())
+        missing = sorted(name for name in named if not (Path(path) / name).is_file())
+        if missing:  # vLLM would leave their weights as they happen to lie in memory
+            raise InputError(f"{path}: {index.name} names {', '.join(missing)}, which the folder lacks")
+    return config
 
 
 def _vocabulary(
@@ -386,9 +416,16 @@ def _start_error(path: str, error: Exception) -> Exception:
         return InputError(
             f"{path}: cannot load the weights ({text})", "Give a folder with config.json and complete *.safetensors."
         )
-    if isinstance(error, OSError | ValueError):
+    if isinstance(error, (OSError, *_refusals())):
         return InputError(f"{path}: vLLM cannot start with this model and these settings ({text})")
     return error
+
+
+def _refusals() -> tuple[type[Exception], ...]:
+    """What vLLM raises for wrong input; its own class was a ValueError once."""
+    from vllm.exceptions import VLLMValidationError
+
+    return ValueError, VLLMValidationError
 
 
 def _parameters(request_id: int, request: Request) -> SamplingParams:
@@ -423,7 +460,7 @@ def _parameters(request_id: int, request: Request) -> SamplingParams:
             output_kind=RequestOutputKind.FINAL_ONLY,
             skip_clone=True,
         )
-    except ValueError as error:
+    except _refusals() as error:
         raise InputError(f"Request {request_id}: vLLM refuses its sampling parameters ({error})") from error
 
 

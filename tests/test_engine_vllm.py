@@ -1,0 +1,316 @@
+"""What the vLLM engine adds to the contract: its ledger, vLLM's failures in our words, checkpoints that disagree."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from searchlens.engines import vllm as engine_module
+from searchlens.engines.base import EngineMemoryError, Request, RequestError, Sampling
+from searchlens.engines.vllm import ROW, VllmEngine
+from searchlens.errors import InputError
+
+torch = pytest.importorskip("torch")
+transformers = pytest.importorskip("transformers")
+
+
+def test_without_vllm_the_error_says_how_to_install_it(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    for name in ("vllm", "vllm.platforms"):
+        monkeypatch.setitem(sys.modules, name, None)
+    with pytest.raises(InputError, match=r"pip install 'searchlens\[vllm\]'"):
+        VllmEngine(tmp_path, device="cpu")
+
+
+pytest.importorskip("vllm", reason="vllm is not installed")
+
+from vllm.v1.sample.logits_processor import BatchUpdate, MoveDirectionality  # noqa: E402
+
+from searchlens.engines import _vllm_worker as worker  # noqa: E402
+from searchlens.equivalence import filters as oracle  # noqa: E402
+from test_engine_contract import BOS, EOS, FILTERS, PAD, PROMPT, TEMPERATURE, VOCAB, finish, save, various  # noqa: E402
+
+DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
+WIDE = VOCAB + 10
+START: dict[str, Any] = {"device": DEVICE, "dtype": "float32", "max_rows": 8, "gpu_memory_utilization": 0.3}
+on_cpu = pytest.mark.skipif(DEVICE != "cpu", reason="sizes the CPU's cache of keys and values")
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return save(tmp_path_factory.mktemp("vllm"))
+
+
+@pytest.fixture(scope="module")
+def wide(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The same model with rows in its embedding that no token stands for, and that would always win."""
+    model = transformers.AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32)
+    model.resize_token_embeddings(WIDE, mean_resizing=False)
+    with torch.no_grad():
+        model.lm_head.weight[VOCAB:] = 3 * model.lm_head.weight[PAD]
+    path = tmp_path_factory.mktemp("wide")
+    model.save_pretrained(path)
+    for name in ("tokenizer.json", "tokenizer_config.json"):
+        (path / name).write_bytes((folder / name).read_bytes())
+    return path
+
+
+def reference(folder: Path) -> Any:
+    return transformers.AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32).eval()
+
+
+def logits_of(model: Any, context: tuple[int, ...], tokens: list[int]) -> np.ndarray:
+    """What transformers says before each of `tokens`, over the tokens that can be drawn."""
+    with torch.no_grad():
+        logits = model(torch.tensor([[*context, *tokens]])).logits[0, len(context) - 1 : -1].double().numpy()
+    logits[:, PAD] = -np.inf
+    return logits[:, :VOCAB]
+
+
+class TestRunning:
+    """On one engine, which is gone before the next starts: a process has one at a time."""
+
+    @pytest.fixture(scope="class")
+    @staticmethod
+    def engine(wide: Path) -> Iterator[VllmEngine]:
+        started = VllmEngine(wide, **START)
+        yield started
+        started.close()
+
+    def test_rows_of_the_embedding_without_a_token_are_never_drawn(self, engine: VllmEngine, wide: Path) -> None:
+        """Nor do they take part in log p, in the measures or among the likely tokens."""
+        assert engine.vocab_size == VOCAB
+        model = reference(wide)
+        requests = [
+            Request(PROMPT, one, seed, 6, (), measures=True, top=4) for one in FILTERS.values() for seed in range(9)
+        ]
+        for request, done in zip(requests, finish(engine, requests), strict=True):
+            tokens = done.tokens.tolist()
+            assert max(tokens) < VOCAB
+            logits = logits_of(model, request.prompt, tokens)
+            log_p = logits - np.log(np.exp(logits).sum(1, keepdims=True))
+            np.testing.assert_allclose(done.logprobs, log_p[np.arange(6), tokens], atol=1e-4)
+            np.testing.assert_allclose(
+                done.certainties, -np.log(VOCAB - 1) - np.delete(log_p, PAD, 1).mean(1), atol=1e-4
+            )
+            assert done.top_tokens is not None
+            assert done.top_tokens.tolist() == np.argsort(-log_p, 1)[:, :4].tolist()
+
+    def test_request_that_vllm_refuses_fails_alone(self, engine: VllmEngine) -> None:
+        """Here a stop token that the model does not have; its slot is free again."""
+        for turn in range(2 * engine.max_rows):
+            engine.add(0, Request(PROMPT, TEMPERATURE, turn, 2, (WIDE + 5,)))
+            engine.add(1, Request(PROMPT, TEMPERATURE, turn, 2, ()))
+            done: dict[int, Any] = {}
+            while len(done) < 2:
+                done.update(engine.step())
+            assert isinstance(done[0], RequestError)
+            assert len(done[1].tokens) == 2
+
+    def test_request_that_vllm_gives_up_fails_alone(self, engine: VllmEngine, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Whatever reason vLLM ends a request for beside a stop token and the limit."""
+        step = engine._engine.step
+
+        def aborting() -> list[Any]:
+            outputs = step()
+            for output in outputs:
+                if len(output.outputs[0].token_ids) == 3:
+                    output.outputs[0].finish_reason = "abort"
+            return list(outputs)
+
+        monkeypatch.setattr(engine._engine, "step", aborting)
+        for i in range(20):
+            engine.add(i, Request(PROMPT, TEMPERATURE, i, 3 if i == 7 else 5, ()))
+        done: dict[int, Any] = {}
+        while len(done) < 20:
+            done.update(engine.step())
+        assert str(done.pop(7)) == "vLLM gave the request up (abort)"
+        assert all(len(one.tokens) == 5 for one in done.values())
+
+    @pytest.mark.parametrize("temperature", [0.005, -1.0])
+    def test_temperatures_that_vllm_would_change_are_refused(self, engine: VllmEngine, temperature: float) -> None:
+        with pytest.raises(InputError, match=r"Request 3: .*temperature"):
+            engine.add(3, Request(PROMPT, Sampling(temperature), 0, 5, ()))
+
+    def test_out_of_memory_while_stepping(self, engine: VllmEngine, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Told apart from every other failure, which passes unchanged, and free of what holds on to memory."""
+        for failure, wanted in (
+            (torch.OutOfMemoryError("tried to allocate"), EngineMemoryError),
+            (KeyError("x"), KeyError),
+        ):
+            with monkeypatch.context() as patch:
+
+                def fail(failure: Exception = failure) -> None:
+                    raise failure
+
+                patch.setattr(engine._engine, "step", fail)
+                engine.add(0, Request(PROMPT, TEMPERATURE, 0, 2, ()))
+                with pytest.raises(wanted) as caught:
+                    engine.step()
+            if wanted is EngineMemoryError:
+                assert (caught.value.max_rows, caught.value.__context__) == (8, None)
+            assert len(engine.step()) == 1
+
+
+@on_cpu
+def test_requests_that_lose_their_memory_come_back_unharmed(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With keys and values for a few rows only, vLLM drops requests and computes them again: the same numbers."""
+    monkeypatch.setattr(engine_module, "_CPU_CACHE", 250_000)
+    small = VllmEngine(folder, **START)
+    scheduler = small._engine.engine_core.engine_core.scheduler
+    preempted, preempt = [], scheduler._preempt_request
+    monkeypatch.setattr(
+        scheduler, "_preempt_request", lambda *given, **named: (preempted.append(1), preempt(*given, **named))[1]
+    )
+    model = reference(folder)
+    samplings = [TEMPERATURE, FILTERS["top-p"], FILTERS["penalties"]]
+    requests = [replace(one, max_tokens=40, stop_ids=()) for one in various(samplings, 40)]
+    for request, done in zip(requests, finish(small, requests), strict=True):
+        tokens = done.tokens.tolist()
+        for i, logits in enumerate(logits_of(model, (*request.prompt, *request.prefix), tokens)):
+            q = oracle.distribution(logits, request.sampling, request.prompt, (*request.prefix, *tokens[:i]))
+            assert done.logprobs[i] == pytest.approx(logits[tokens[i]] - np.log(np.exp(logits).sum()), abs=1e-4)
+            assert done.sampling_logprobs[i] == pytest.approx(np.log(q[tokens[i]]), abs=2e-4)
+    small.close()
+    assert preempted
+
+
+def test_ledger_is_filled_in_the_order_of_the_device(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Numbers arrive a step late, a finished request has one more step in flight, and its slot is taken at once."""
+    arrived = [0]
+    ledger = worker.Ledger(2, 6, torch.device("cpu"))
+
+    def write(slots: list[int], places: list[int], value: float) -> None:
+        step = ledger.steps
+        monkeypatch.setattr(worker, "_at_once", lambda: arrived[0] > step)
+        values = torch.full((len(slots), worker.NOTED), value)
+        ledger.write(np.array(slots), np.array(places), values)
+
+    write([0, 1], [0, 0], 1.0)
+    write([0, 1], [1, 1], 2.0)
+    write([1, 0], [2, 2], 3.0)  # the request in slot 0 ended with the step before
+    with pytest.raises(RuntimeError, match="missing"):
+        ledger.fetch([0], [2])
+    arrived[0] = 2
+    assert ledger.fetch([0], [2])[:, 0].tolist() == [1.0, 2.0]
+    write([1, 0], [3, 0], 4.0)  # the next one in slot 0
+    write([0, 1], [1, 4], 5.0)
+    arrived[0] = 5
+    assert ledger.fetch([1, 0], [5, 2])[:, 1].tolist() == [1.0, 2.0, 3.0, 4.0, 5.0, 4.0, 5.0]
+
+
+def test_rows_are_followed_through_all_their_moves() -> None:
+    """Removed, added over, moved and swapped at random, against a plain dictionary."""
+    size, rng = 12, np.random.default_rng(0)
+    runner = SimpleNamespace(max_num_reqs=size, max_model_len=20, device=torch.device("cpu"))
+    batch, expected = worker.Batch(runner, 99), dict.fromkeys(range(size), 99)
+    for slot in range(300):
+        removed, added, source, target = (int(one) for one in rng.integers(size, size=4))
+        row = [slot, False, 1.0, 1.0, 0.0, 0.0, 1]
+        new = (added, SimpleNamespace(extra_args={engine_module.KEY: row}), [1, 2], [])
+        direction = (MoveDirectionality.SWAP, MoveDirectionality.UNIDIRECTIONAL)[slot % 2]
+        moved = [(source, target, direction)] if source != target else []
+        batch.update_state(BatchUpdate(size, [removed], [new], moved))
+        expected[removed] = 99
+        expected[added] = slot
+        if moved and direction == MoveDirectionality.SWAP:
+            expected[source], expected[target] = expected[target], expected[source]
+        elif moved:
+            expected[target], expected[source] = expected[source], 99
+        runner.input_batch = SimpleNamespace(num_reqs=size)
+        assert batch.plan().slots.tolist() == list(expected.values())
+
+
+def test_fields_of_a_row_are_sent_in_their_order() -> None:
+    sampling = Sampling(0.5, typical_p=0.6, repetition_penalty=1.5, frequency_penalty=0.25, presence_penalty=0.75)
+    request = Request((1, 2, 3), sampling, 0, 5, (), measures=True)
+    row = np.array(tuple(engine_module._row(request, 7)), ROW)
+    assert row.item() == (7, True, 0.6, 1.5, 0.25, 0.75, 3)
+
+
+@on_cpu
+def test_out_of_memory_while_starting(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not room for one text of the longest length; afterwards an engine that fits starts in the same process."""
+    monkeypatch.setattr(engine_module, "_CPU_CACHE", 40_000)
+    with pytest.raises(EngineMemoryError, match="KV cache") as caught:
+        VllmEngine(folder, **START)
+    assert (caught.value.max_rows, caught.value.__context__) == (8, None)
+    VllmEngine(folder, **START, max_model_len=32).close()
+
+
+def test_device_that_this_vllm_does_not_serve(folder: Path) -> None:
+    other = "cuda" if DEVICE == "cpu" else "cpu"
+    with pytest.raises(InputError, match=f"Device '{other}': the vLLM installed here runs on"):
+        VllmEngine(folder, device=other)
+    with pytest.raises(InputError, match="'tpu' is not known"):
+        VllmEngine(folder, device="tpu")
+
+
+def test_missing_checkpoint(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="cannot load a model from here"):
+        VllmEngine(tmp_path / "nothing", device=DEVICE)
+
+
+def test_missing_tokenizer(folder: Path, tmp_path: Path) -> None:
+    for name in ("config.json", "model.safetensors"):
+        (tmp_path / name).write_bytes((folder / name).read_bytes())
+    with pytest.raises(InputError, match="cannot load the tokenizer"):
+        VllmEngine(tmp_path, device=DEVICE)
+
+
+@pytest.mark.parametrize(
+    ("index", "message"), [(False, "cannot load the weights"), (True, "names b.safetensors, which")]
+)
+def test_missing_weights(folder: Path, tmp_path: Path, index: bool, message: str) -> None:
+    """No weight file at all, and one of several; vLLM would take the latter's weights from anywhere in memory."""
+    for name in ("config.json", "tokenizer.json", "tokenizer_config.json"):
+        (tmp_path / name).write_bytes((folder / name).read_bytes())
+    if index:
+        (tmp_path / "a.safetensors").write_bytes((folder / "model.safetensors").read_bytes())
+        parts = {"model.norm.weight": "a.safetensors", "lm_head.weight": "b.safetensors"}
+        (tmp_path / "model.safetensors.index.json").write_text(json.dumps({"weight_map": parts}))
+    with pytest.raises(InputError, match=message):
+        VllmEngine(tmp_path, **START)
+
+
+def test_tokenizer_of_another_model(wide: Path, folder: Path, tmp_path: Path) -> None:
+    """An id that the model has no row for is found before anything is loaded."""
+    tokenizer = transformers.AutoTokenizer.from_pretrained(wide)
+    tokenizer.add_tokens([f"new{i}" for i in range(5)])
+    tokenizer.save_pretrained(tmp_path)
+    for name in ("config.json", "model.safetensors"):
+        (tmp_path / name).write_bytes((folder / name).read_bytes())
+    with pytest.raises(
+        InputError, match=rf"tokenizer.json has token id {VOCAB + 4}.* vocab_size in config.json is {VOCAB}"
+    ):
+        VllmEngine(tmp_path, device=DEVICE)
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"max_rows": 0}, "max_rows is 0"),
+        ({"max_model_len": 129}, "max_model_len is 129; allowed is 1 to 128"),
+        ({"load_format": "tarball"}, "tarball"),
+    ],
+)
+def test_bad_arguments(folder: Path, given: dict[str, Any], message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        VllmEngine(folder, **{**START, **given})
+
+
+def test_random_weights_need_no_tokenizer(folder: Path, tmp_path: Path) -> None:
+    """For measuring speed in the shape of a model that is not there."""
+    (tmp_path / "config.json").write_bytes((folder / "config.json").read_bytes())
+    dummy = VllmEngine(tmp_path, **START, load_format="dummy")
+    assert (dummy.vocab_size, dummy.bos_id, dummy.pad_id) == (VOCAB, None, None)
+    (done,) = finish(dummy, [Request((BOS, 4), TEMPERATURE, 0, 9, (EOS,))])
+    assert len(done.tokens) == 9 or done.tokens[-1] == EOS
+    dummy.close()
