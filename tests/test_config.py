@@ -40,7 +40,7 @@ def refusal(raw: dict[str, Any]) -> str:
 
 def test_the_shipped_configuration_and_its_overlays_are_valid() -> None:
     files = [ROOT / path for path in config.DEFAULT_FILES]
-    for overlay in (None, "demo", "ci", "recorded", "paper"):
+    for overlay in (None, "demo", "ci", "recorded", "paper", "vllm"):
         loaded = config.load([*files, ROOT / f"config/{overlay}.yaml"] if overlay else files)
         assert loaded.default_policy in loaded.policies
 

@@ -263,6 +263,24 @@ def test_a_killed_job_resumes_at_its_last_chunk(folder: Folder) -> None:
     folder.save()
 
 
+def test_a_job_asks_for_the_gpus_of_its_model(folder: Folder) -> None:
+    """Two that share the weights; none where nothing is lacking."""
+    base = folder.config["checkpoints"]["micro-1m-base"]
+    folder.config["checkpoints"]["micro-1m-base"] = base | {
+        "engine": "vllm",
+        "device": "cuda",
+        "vllm": {"tensor_parallel": 2},
+    }
+    folder.config["checkpoints"]["micro-1m-rl"]["device"] = "cuda"
+    folder.save()
+    done = folder.snakemake("-n", "samples", "--forceall", "--quiet", "progress")
+    asked = [line for line in (done.stdout + done.stderr).splitlines() if "resources:" in line and "gpu=" in line]
+    assert sorted(("gpu=2" in line, "gpu=0" in line) for line in asked) == [(False, True), (True, False)]
+    folder.config["checkpoints"]["micro-1m-base"] = base
+    del folder.config["checkpoints"]["micro-1m-rl"]["device"]
+    folder.save()
+
+
 def test_two_runs_at_once_are_refused_by_name(folder: Folder) -> None:
     from searchlens import config, files
     from searchlens.grid import Grid
