@@ -12,11 +12,13 @@ import polars as pl
 import pytest
 from tokenizers import Tokenizer
 
-from searchlens import config
+from searchlens import config, policies, search
+from searchlens.benchmarks import prompts
+from searchlens.engines.base import Completion, FinishReason, Request
 from searchlens.generate import generate
 from searchlens.generate._stops import cut, end
 from searchlens.grid import Grid
-from searchlens.search.task import Candidate
+from searchlens.search.task import Candidate, Task
 from searchlens.shards import read
 from searchlens.store import shards_of
 
@@ -33,17 +35,20 @@ def letters(tokens: Sequence[int]) -> str:
 @pytest.mark.parametrize(
     ("text", "kept", "drawn"),
     [
-        ("The answer is 2.", "The answer is 2.", 16),
         ("It is 2.\nQuestion: and now?", "It is 2.", 18),
         ("user", "", 4),
         ("2 user \nQuestion:", "2 ", 6),
         ("2\nQuestion: user", "2", 11),
-        ("2\nQuestion", "2\nQuestion", 10),
     ],
 )
 def test_a_text_ends_before_the_first_stop(text: str, kept: str, drawn: int) -> None:
     tokens = [ord(letter) for letter in text]
     assert end(tokens, text, STOPS, letters) == (drawn, kept)
+
+
+@pytest.mark.parametrize("text", ["The answer is 2.", "2\nQuestion", ""])
+def test_a_text_without_a_stop_has_no_such_end(text: str) -> None:
+    assert end([ord(letter) for letter in text], text, STOPS, letters) is None
 
 
 def test_the_end_is_the_first_token_that_completes_a_stop() -> None:
@@ -61,10 +66,10 @@ def test_the_end_is_the_first_token_that_completes_a_stop() -> None:
         place = int(rng.integers(0, max(1, len(whole) - 3)))
         stops = (whole[place : place + 3] or "?", "\x00")
         lengths = (k for k in range(1, 41) if any(stop in decode(tokens[:k]) for stop in stops))
-        length, text = end(tokens, whole, stops, decode)
-        assert length == next(lengths, 40)
-        assert not any(stop in text for stop in stops)
-        found += length < 40
+        ended = end(tokens, whole, stops, decode)
+        assert (ended.length if ended else None) == next(lengths, None)
+        assert ended is None or not any(stop in ended.text for stop in stops)
+        found += ended is not None
     assert found > 100
 
 
@@ -82,26 +87,77 @@ def test_a_cut_candidate_has_ended_and_is_scored_by_what_is_left(evaluator: str,
     assert short.logprobs.tolist() == [-1, -2]
     assert short.sampling_logprobs.tolist() == [-0.5, -1]
     assert (short.finish, short.score) == ("stop", score)
-    assert cut(candidate(9.0), 4, evaluator).score == 9.0
-    assert cut(candidate(9.0), 4, evaluator).finish == "length"
 
 
-def test_samples_end_at_a_stop_text_and_count_as_drawn(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The micro model under a template that stops it early, and the same samples without: a prefix, drawn as before."""
-    from searchlens.benchmarks import prompts
+class Script:
+    """An engine of one text: it draws the next tokens of it, and keeps what it was asked."""
 
-    long = prompts.TEMPLATES["zoo"]
-    # Held to one stream of draws: a template is part of the id, and the id of the seeds.
-    monkeypatch.setattr("searchlens.seeds.sample_seed", lambda _, question, run: crc32(f"{question} {run}".encode()))
-    frames = {}
-    for name, stops in (("whole", ()), ("ended", ("=",))):
-        monkeypatch.setitem(prompts.TEMPLATES, "zoo", prompts.Family(long.math, long.turn, stop_texts=stops))
-        grid = Grid(config.plain(config.validate(study())), root=tmp_path)
+    def __init__(self, text: str) -> None:
+        self.text, self.asked = text, list[Request]()
+
+    def __call__(self, request: Request) -> Completion:
+        self.asked.append(request)
+        begun = len(request.prefix)
+        drawn = [ord(letter) for letter in self.text[begun : begun + request.max_tokens]]
+        logprobs = -np.arange(begun + 1, begun + 1 + len(drawn), dtype=np.float32)
+        finish: FinishReason = "stop" if drawn[-1] in request.stop_ids else "length"
+        return Completion(np.array(drawn, np.int32), logprobs, logprobs, finish)
+
+
+def drawn(text: str, check_every: int, max_tokens: int = 40) -> tuple[Candidate, Script]:
+    def length(tokens: Sequence[int]) -> int | None:
+        found = end(tokens, letters(tokens), STOPS, letters)
+        return found.length if found else None
+
+    script = Script(text)
+    task = Task((1,), 7, max_tokens, (ord("$"),), (), letters, lambda _: None, check_every, length)
+    controller = search.start(task, policies.parse("temp_0.7"))
+    asks = next(controller)
+    while True:
+        try:
+            asks = controller.send([script(ask) for ask in asks])
+        except StopIteration as done:
+            return done.value[0], script
+
+
+@pytest.mark.parametrize("check_every", [0, 1, 5, 40, 100])
+@pytest.mark.parametrize(
+    ("text", "tokens", "finish"),
+    [("a text that goes on and on and on and on", 40, "length"), ("2$", 2, "stop"), ("it is 2 user it is", 12, "stop")],
+)
+def test_looking_more_often_changes_what_is_drawn_and_not_what_is_kept(
+    check_every: int, text: str, tokens: int, finish: str
+) -> None:
+    found, script = drawn(text, check_every, min(40, len(text)))
+    assert letters(found.tokens.tolist()) == text[:tokens]
+    assert found.finish == finish
+    assert found.score == pytest.approx(-np.arange(1, tokens + 1).mean())
+    whole = min(40, len(text))
+    looked = -(-tokens // check_every) * check_every if check_every else whole
+    assert sum(min(ask.max_tokens, whole - len(ask.prefix)) for ask in script.asked) == min(looked, whole)
+    assert len({ask.seed for ask in script.asked}) == len(script.asked)
+    assert script.asked[0].seed == 7
+
+
+def sampled(folder: Path, monkeypatch: pytest.MonkeyPatch, stops: tuple[str, ...], check_every: int) -> pl.DataFrame:
+    """Samples of the micro model, under its template with other ends."""
+    zoo = prompts.TEMPLATES["zoo"]
+    with monkeypatch.context() as patch:
+        # One stream of draws whatever the template, which is part of the id and so of the seeds.
+        patch.setattr("searchlens.seeds.sample_seed", lambda _, question, run: crc32(f"{question} {run}".encode()))
+        other = prompts.Family(zoo.math, zoo.turn, stop_texts=stops, check_every=check_every)
+        patch.setitem(prompts.TEMPLATES, "zoo", other)
+        grid = Grid(config.plain(config.validate(study())), root=folder)
         (pool,) = grid.pools("base", "math")
         generate(grid, "base", "math", grid.current_manifest(pool))
         (shard,) = shards_of(grid.folder("base", "math", pool.generations[0].id))
-        frames[name] = read(shard, pool.generations[0].id)
-    whole, ended = frames["whole"], frames["ended"]
+        return read(shard, pool.generations[0].id)
+
+
+def test_samples_end_at_a_stop_text_and_count_as_drawn(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The micro model's own samples, and the same ones ended early; then drawn in parts."""
+    whole = sampled(tmp_path, monkeypatch, (), 0)
+    ended = sampled(tmp_path, monkeypatch, ("=",), 0)
     expected = [text.split("=")[0] for text in whole["text"]]
     assert ended["text"].to_list() == expected
     assert any(text != kept for text, kept in zip(whole["text"], expected, strict=True))
@@ -109,6 +165,10 @@ def test_samples_end_at_a_stop_text_and_count_as_drawn(tmp_path: Path, monkeypat
     cut_short = ended.filter(pl.col("n_tokens") < pl.Series(whole["n_tokens"]))
     assert set(cut_short["finish"]) == {"stop"}
     assert (ended["n_tokens"] <= whole["n_tokens"]).all()
+    parts = sampled(tmp_path, monkeypatch, ("=",), 4)
+    assert not any("=" in text for text in parts["text"])
+    assert (parts["generated"] - parts["n_tokens"].cast(parts["generated"].dtype) < 4).all()
+    assert parts["generated"].sum() < ended["generated"].sum()
 
 
 def study() -> dict[str, Any]:

@@ -29,11 +29,15 @@ class Template:
         One that a vocabulary lacks does not apply to it.
     stop_texts : tuple of str
         Texts that end an answer once it holds one of them, spelled by whatever tokens; none is part of the answer.
+    check_every : int
+        Tokens after which an answer under way is searched for a stop text; 0: once it has ended. Where models seldom
+        end by a token, what is drawn behind a stop text is most of what is drawn.
     """
 
     text: str
     stop_tokens: tuple[str, ...] = ()
     stop_texts: tuple[str, ...] = ()
+    check_every: int = 0
 
     def render(self, question: str) -> str:
         """The prompt for a question's text."""
@@ -44,7 +48,7 @@ class Template:
         """What of it decides the samples, as plain JSON types: all of it, but not its name."""
         described: dict[str, Any] = {"text": self.text, "stop_tokens": list(self.stop_tokens)}
         if self.stop_texts:
-            described["stop_texts"] = list(self.stop_texts)
+            described |= {"stop_texts": list(self.stop_texts), "check_every": self.check_every}
         return described
 
 
@@ -58,7 +62,7 @@ class Family:
         The prompt of a question with a boxed answer, word for word as the recipe has it.
     turn : str
         The same without instructions, for a wording that brings its own.
-    stop_tokens, stop_texts : tuple of str
+    stop_tokens, stop_texts, check_every
         As in ``Template``.
     recipe_stops : tuple of str
         Words at which the published recipe also ends an answer.
@@ -68,12 +72,17 @@ class Family:
     turn: str
     stop_tokens: tuple[str, ...] = ()
     stop_texts: tuple[str, ...] = ()
+    check_every: int = 0
     recipe_stops: tuple[str, ...] = ()
 
 
 _BOXED = "Please reason step by step, and put your final answer within \\boxed{}."
 _ENDS = ("</s>", "<|im_end|>", "<|endoftext|>")
 """What every recipe ends answers at, as tokens, or spelled out by a base model."""
+
+
+_OFTEN = 256
+"""Tokens between looks for a stop text: few enough to waste little, many enough that restarts cost little."""
 
 
 def _chat(system: str, user: str) -> str:
@@ -92,31 +101,29 @@ def _thinking(user: str) -> str:
     )
 
 
-_QWEN_STOPS = {
-    "stop_tokens": (*_ENDS, "<|im_start|>"),
-    "stop_texts": (*_ENDS, "<|im_start|>"),
-    "recipe_stops": ("assistant", "user", "_end", "_start"),
-}
+def _qwen(math: str, turn: str) -> Family:
+    """A family that speaks ChatML."""
+    ends = (*_ENDS, "<|im_start|>")
+    return Family(math, turn, ends, ends, recipe_stops=("assistant", "user", "_end", "_start"))
+
 
 TEMPLATES: dict[str, Family] = {
     "zoo": Family("Problem: {question}\nSolution:\n", "Problem: {question}\nSolution:\n"),
     "plain": Family("{question}\n", "{question}\n"),
     # SimpleRL-Zoo's evaluation (hkust-nlp/simpleRL-reason, `qwen-boxed`) and limit-of-RLVR, for Base and RL alike.
-    "qwen-boxed": Family(
+    "qwen-boxed": _qwen(
         _chat("You are a helpful assistant.", "{question}\n" + _BOXED),
         _chat("You are a helpful assistant.", "{question}"),
-        **_QWEN_STOPS,
     ),
     # Qwen2.5-Math and Oat-Zero (`qwen25-math-cot`, `qwen_math`).
-    "qwen25-math-cot": Family(
-        _chat(_BOXED, "{question}"), _chat("You are a helpful assistant.", "{question}"), **_QWEN_STOPS
-    ),
+    "qwen25-math-cot": _qwen(_chat(_BOXED, "{question}"), _chat("You are a helpful assistant.", "{question}")),
     # SimpleRL-Zoo for models that follow no chat format; no instruction to box an answer.
     "abel": Family(
         "Question:\n{question}\nAnswer:\nLet's think step by step.\n",
         "Question:\n{question}\nAnswer:\n",
         stop_tokens=_ENDS,
         stop_texts=(*_ENDS, "\nQuestion:"),
+        check_every=_OFTEN,
         recipe_stops=("Question:", "Answer:"),
     ),
     # DeepSeek-Math.
@@ -125,6 +132,7 @@ TEMPLATES: dict[str, Family] = {
         "User: {question}\n\nAssistant:",
         stop_tokens=_ENDS,
         stop_texts=(*_ENDS, "\nUser:", "\n\nAssistant:"),
+        check_every=_OFTEN,
         recipe_stops=("\nProblem", "User:", "Assistant:", "</answer>"),
     ),
     # Open-Reasoner-Zero, after DeepSeek-R1-Zero.
@@ -136,6 +144,7 @@ TEMPLATES: dict[str, Family] = {
         _thinking("{question}"),
         stop_tokens=_ENDS,
         stop_texts=(*_ENDS, "</answer>", "\nUser:", "\nAssistant:"),
+        check_every=_OFTEN,
         recipe_stops=("User:", "Human:", "Assistant:"),
     ),
 }
@@ -183,4 +192,6 @@ def template(name: str, wording: str | None = None, *, recipe_stops: bool = Fals
         raise InputError(f"wording {wording!r} is unknown; known: {', '.join(sorted(WORDINGS))}")
     family = TEMPLATES[name]
     text = family.math if wording is None else family.turn.replace("{question}", WORDINGS[wording])
-    return Template(text, family.stop_tokens, (*family.stop_texts, *(family.recipe_stops if recipe_stops else ())))
+    if not recipe_stops:
+        return Template(text, family.stop_tokens, family.stop_texts, family.check_every)
+    return Template(text, family.stop_tokens, (*family.stop_texts, *family.recipe_stops), _OFTEN)

@@ -18,7 +18,7 @@ from searchlens.benchmarks.prompts import Template
 from searchlens.engines.base import Engine
 from searchlens.errors import InputError
 from searchlens.generate._chunks import Gap
-from searchlens.generate._stops import end
+from searchlens.generate._stops import End, end
 from searchlens.grid import Grid, Pool
 from searchlens.store import read_json
 
@@ -61,8 +61,8 @@ class Prompter:
         """One text without special tokens."""
         return self.decode([tokens])[0]
 
-    def end(self, tokens: Sequence[int], text: str) -> tuple[int, str]:
-        """Number of tokens and text up to the template's first stop text."""
+    def end(self, tokens: Sequence[int], text: str) -> End | None:
+        """Where the template's first stop text ends a text."""
         return end(tokens, text, self.template.stop_texts, self.text)
 
     def holding(self, delimiter: str) -> tuple[int, ...]:
@@ -140,9 +140,15 @@ class Job:
 
     def answer(self, tokens: Sequence[int]) -> str | None:
         """The final answer that token ids state, without knowing the gold one."""
-        length, text = self.prompter.end(tokens, self.prompter.text(tokens))
-        stopped = length < len(tokens) or (bool(tokens) and tokens[-1] in self.prompter.stop_ids)
-        return self._grader.extract(text, stopped).answer
+        text = self.prompter.text(tokens)
+        ended = self.prompter.end(tokens, text)
+        stopped = ended is not None or (bool(tokens) and tokens[-1] in self.prompter.stop_ids)
+        return self._grader.extract(ended.text if ended else text, stopped).answer
+
+    def length(self, tokens: Sequence[int]) -> int | None:
+        """How many of the tokens are the text's own where a stop text ends it; None where none does."""
+        ended = self.prompter.end(tokens, self.prompter.text(tokens))
+        return ended.length if ended else None
 
     @cached_property
     def engine(self) -> Engine:

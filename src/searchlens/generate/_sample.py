@@ -148,7 +148,15 @@ class _Part:
         seed = seeds.sample_seed(self.chunk.generation.id, job.questions[question].id, run_)
         prompter = job.prompter
         task = Task(
-            job.prompts[question], seed, job.max_tokens, prompter.stop_ids, self.step_ids, prompter.text, job.answer
+            job.prompts[question],
+            seed,
+            job.max_tokens,
+            prompter.stop_ids,
+            self.step_ids,
+            prompter.text,
+            job.answer,
+            prompter.template.check_every,
+            job.length,
         )
         return search.start(task, self.policy)
 
@@ -217,9 +225,10 @@ def _rows(job: Job, outcome: Outcome, policy: policies.Policy) -> list[dict[str,
         if len(outcome.candidates) != width:
             raise RuntimeError(f"a controller returned {len(outcome.candidates)} candidates, it should return {width}")
         tokens = [candidate.tokens.tolist() for candidate in outcome.candidates]
-        ends = [job.prompter.end(*each) for each in zip(tokens, job.prompter.decode(tokens), strict=True)]
+        texts = job.prompter.decode(tokens)
+        ends = [job.prompter.end(*each) for each in zip(tokens, texts, strict=True)]
         rows = [
-            _row(cut(candidate, length, policy.evaluator.name), text)
-            for candidate, (length, text) in zip(outcome.candidates, ends, strict=True)
+            _row(cut(candidate, end.length, policy.evaluator.name), end.text) if end else _row(candidate, text)
+            for candidate, text, end in zip(outcome.candidates, texts, ends, strict=True)
         ]
     return [{**row, **(spent if place == 0 else dict.fromkeys(spent, 0))} for place, row in enumerate(rows)]

@@ -1,6 +1,6 @@
 """Ends by text: an answer is over where it holds a stop text of its template, by whatever tokens that is spelled.
 
-Engines end a sample at single tokens only. What they drew behind a stop text is cut here, for every engine alike; it
+Engines end a sample at single tokens only. What is drawn behind a stop text is cut here, for every engine alike; it
 still counts as drawn.
 """
 
@@ -9,7 +9,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -21,8 +21,23 @@ _SCORES: Mapping[str, Callable[..., Any]] = {"mean_logprob": np.mean, "sequence_
 """Scores that are plain functions of a text's log-probabilities, and so are known of its beginning too."""
 
 
-def end(tokens: Sequence[int], text: str, stops: Sequence[str], decode: Decode) -> tuple[int, str]:
+class End(NamedTuple):
     """Where a text ends.
+
+    Attributes
+    ----------
+    length : int
+        Tokens up to the one that completes the first stop text.
+    text : str
+        What stands before that stop text.
+    """
+
+    length: int
+    text: str
+
+
+def end(tokens: Sequence[int], text: str, stops: Sequence[str], decode: Decode) -> End | None:
+    """The end of a text by a stop text; None where it holds none.
 
     Parameters
     ----------
@@ -31,13 +46,6 @@ def end(tokens: Sequence[int], text: str, stops: Sequence[str], decode: Decode) 
         ``decode(tokens)``.
     stops : sequence of str
     decode : callable
-
-    Returns
-    -------
-    length : int
-        Tokens up to the one that completes the first stop text; all of them where there is none.
-    text : str
-        What stands before that stop text.
     """
 
     def ended(length: int) -> bool:
@@ -45,10 +53,10 @@ def end(tokens: Sequence[int], text: str, stops: Sequence[str], decode: Decode) 
         return any(stop in beginning for stop in stops)
 
     if not any(stop in text for stop in stops):
-        return len(tokens), text
+        return None
     length = bisect_left(range(len(tokens)), True, key=ended)
     beginning = decode(tokens[:length])
-    return length, beginning[: min(place for stop in stops if (place := beginning.find(stop)) >= 0)]
+    return End(length, beginning[: min(place for stop in stops if (place := beginning.find(stop)) >= 0)])
 
 
 def cut(candidate: Candidate, length: int, evaluator: str) -> Candidate:
@@ -57,8 +65,6 @@ def cut(candidate: Candidate, length: int, evaluator: str) -> Candidate:
     Its score is that of what is left where the evaluator reads log-probabilities alone; others keep the score by which
     the search chose it.
     """
-    if length == len(candidate.tokens):
-        return candidate
     logprobs = candidate.logprobs[:length]
     rescore = _SCORES.get(evaluator)
     return replace(

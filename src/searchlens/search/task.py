@@ -40,6 +40,10 @@ class Task:
         Token ids to text.
     answer : callable
         Token ids to the final answer that they state, as a class that equal answers share, or None.
+    check_every : int
+        Tokens after which a text that is drawn to its end is searched for a stop text; 0: only once it has ended.
+    length : callable
+        Token ids to how many of them are the text's own where a stop text ends it; None where none does.
     """
 
     prompt: tuple[int, ...]
@@ -49,6 +53,8 @@ class Task:
     step_ids: tuple[int, ...]
     decode: Callable[[Sequence[int]], str]
     answer: Callable[[Sequence[int]], Hashable | None]
+    check_every: int = 0
+    length: Callable[[Sequence[int]], int | None] = lambda _: None
 
     def seed_of(self, *key: str | int) -> int:
         """Seed of the request that stands at ``key`` in the search."""
