@@ -105,6 +105,8 @@ class VllmEngine:
     Attributes
     ----------
     device : str
+    version : str
+        Of vLLM.
     vocab_size : int
         The tokenizer's; rows that the embedding has beyond it are never drawn.
     max_model_len, max_rows : int
@@ -152,6 +154,7 @@ class VllmEngine:
     ) -> None:
         on_cpu = _prepare(device, threads)
         self.device = "cpu" if on_cpu else "cuda"
+        self.version = _version()
         self.repeatable = False
         self.max_rows = _rows(max_rows, on_cpu)
         self.groups = tuple(size for size in _GROUPS if size <= self.max_rows)
@@ -340,6 +343,12 @@ def _prepare(device: str, threads: int | None) -> bool:
             f"Device {device!r}: the vLLM installed here runs on {found}", "Install the other build of vLLM."
         )
     return on_cpu
+
+
+def _version() -> str:
+    from vllm import __version__
+
+    return str(__version__)
 
 
 def _release() -> None:
