@@ -228,7 +228,10 @@ def test_a_dead_engine_loses_no_finished_chunk_and_the_next_run_goes_on(
     assert {one["sha256"] for one in sidecars(grid)} == {one["sha256"] for one in sidecars(whole)}
 
 
-def test_chunks_of_an_unfinished_shard_are_kept(study: dict[str, Any], make_grid: Make, start: Start) -> None:
+def test_chunks_of_an_unfinished_shard_are_kept(
+    study: dict[str, Any], make_grid: Make, start: Start, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO")
     grid, again = make_grid(study), Scripted()
     start(Scripted(dies=OSError("lost"), at=22), again)
     with pytest.raises(JobError):
@@ -236,6 +239,7 @@ def test_chunks_of_an_unfinished_shard_are_kept(study: dict[str, Any], make_grid
     assert len(chunks(grid)) == 5 and not shards(grid)
     chunks(grid)[0].write_bytes(b"half a file")
     sample(grid)
+    assert f"{RUNS - 4 * 4} samples to draw" in caplog.text
     assert len(again.asked) == RUNS - 4 * 4, "the unreadable chunk is made again, the others are not"
     assert all(frame.n_unique(["question", "sample"]) == frame.height for frame in shards(grid).values())
 

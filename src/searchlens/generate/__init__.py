@@ -87,21 +87,21 @@ def _fill_with_half(job: Job, rows: int, said: str) -> None:
 
 def _fill(job: Job) -> None:
     """Sample what is lacking, and publish each shard once it is whole."""
-    lacking = job.gaps()
-    pool, total = job.pool, sum(chunk.samples for gap in lacking for chunk in gap.chunks)
+    lacking, pool = job.gaps(), job.pool
+    todo = {chunk: gap for gap in lacking for chunk in gap.chunks if not _kept(chunk)}
+    left, total = Counter(todo.values()), sum(chunk.samples for chunk in todo)
     cell = f"{pool.checkpoint}/{pool.benchmark}"
     log.info("%s %s: %d policies, %d samples to draw", cell, pool.name, len(pool.generations), total)
-    progress = Progress(cell, total, "samples")
-    todo = {chunk: gap for gap in lacking for chunk in gap.chunks if not _kept(chunk, progress)}
-    left = Counter(todo.values())
     for gap in lacking:
         if not left[gap]:
             gap.publish()
+    rounds = _rounds(job, list(todo))
+    progress = Progress(cell, total, "samples")  # behind the engine's start
 
     def done(count: int, chunk: Chunk) -> None:
         progress.add(count, ", ".join(chunk.generation.policies))
 
-    for chunks in _rounds(job, list(todo)):
+    for chunks in rounds:
         for chunk, made in sample(job, chunks, done):
             chunk.keep(made)
             left[todo[chunk]] -= 1
@@ -109,11 +109,10 @@ def _fill(job: Job) -> None:
                 todo[chunk].publish()
 
 
-def _kept(chunk: Chunk, progress: Progress) -> bool:
+def _kept(chunk: Chunk) -> bool:
     if chunk.kept() is None:
         return False
     log.info("%s: %d samples kept from an earlier run", chunk.path.name, chunk.samples)
-    progress.add(chunk.samples)
     return True
 
 
