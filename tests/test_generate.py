@@ -367,6 +367,16 @@ def test_a_prompt_that_does_not_fit_is_found_before_anything_is_sampled(
     assert not engine.asked
 
 
+def test_a_declared_context_is_checked_before_weights_are_loaded(
+    study: dict[str, Any], make_grid: Make, start: Start
+) -> None:
+    study["checkpoints"]["toy-base"]["context"] = 10
+    rows = start()
+    with pytest.raises(InputError, match=r"sums: its longest prompt of \d+ tokens and max_tokens 8 need .* is 10"):
+        sample(make_grid(study))
+    assert rows == []
+
+
 def test_an_unfinished_download_is_named_at_planning(study: dict[str, Any], make_grid: Make, tmp_path: Path) -> None:
     shutil.copytree(MODEL, tmp_path / "part")
     weights = {"a": "model.safetensors", "b": "model-00002-of-00002.safetensors"}

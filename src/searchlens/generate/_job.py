@@ -162,17 +162,22 @@ class Job:
             The device's memory does not suffice.
         """
         self.grid.checked_folder(self.pool.checkpoint)
-        longest = max(map(len, self.prompts), default=0)
+        self._require_room(self.spec["context"])
         started = time.monotonic()
         engine = start_engine(self.folder, self.spec, self.max_rows, self.threads)
         log.info("loaded %s in %.1f s", self.pool.checkpoint, time.monotonic() - started)
-        if longest + self.max_tokens > engine.max_model_len:
+        self._require_room(engine.max_model_len)
+        return engine
+
+    def _require_room(self, limit: int | None) -> None:
+        """Refuse a benchmark of which a prompt and its answer may not fit."""
+        longest = max(map(len, self.prompts), default=0)
+        if limit is not None and longest + self.max_tokens > limit:
             raise InputError(
                 f"{self.pool.benchmark}: its longest prompt of {longest} tokens and max_tokens {self.max_tokens} need"
-                f" {longest + self.max_tokens} tokens, the limit of {self.pool.checkpoint} is {engine.max_model_len}",
+                f" {longest + self.max_tokens} tokens, the limit of {self.pool.checkpoint} is {limit}",
                 f"lower benchmarks.{self.pool.benchmark}.max_tokens; prompts are never cut",
             )
-        return engine
 
     def restart(self, max_rows: int) -> None:
         """Give the engine up, if it started; the next one decodes at most ``max_rows`` samples at once."""
