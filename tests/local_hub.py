@@ -19,7 +19,10 @@ def sha256(content: bytes) -> str:
 
 @contextmanager
 def serve(repositories: Mapping[str, Files], commit: str) -> Iterator[str]:
-    """Address of a hub with these model repositories, each with one commit on ``main``."""
+    """Address of a hub with these repositories, each with one commit on ``main``.
+
+    Keys are ``owner/name`` of a model and ``datasets/owner/name`` of a dataset.
+    """
 
     class Handler(http.server.BaseHTTPRequestHandler):
         def log_message(self, *_: Any) -> None:
@@ -34,16 +37,17 @@ def serve(repositories: Mapping[str, Files], commit: str) -> Iterator[str]:
                 self.wfile.write(body)
 
         def do_GET(self) -> None:
-            path = self.path.split("?")[0]
-            repo = "/".join(path.removeprefix("/api/models").split("/")[1:3])
+            path = self.path.split("?")[0].replace("/api/models/", "/api/")
+            place = path.removeprefix("/api").removeprefix("/")
+            repo = "/".join(place.split("/")[: 3 if place.startswith("datasets/") else 2])
             files = repositories.get(repo)
             if "gated" in repo:
                 self.answer(b"{}", 403, X_Error_Code="GatedRepo", X_Error_Message="terms")
             elif files is None:
                 self.answer(b"{}", 404, X_Error_Code="RepoNotFound")
-            elif path == f"/api/models/{repo}/revision/main":
+            elif path == f"/api/{repo}/revision/main":
                 self.answer(json.dumps({"id": repo, "sha": commit, "siblings": _siblings(files)}).encode())
-            elif path == f"/api/models/{repo}/tree/{commit}":
+            elif path == f"/api/{repo}/tree/{commit}":
                 tree = [{"type": "file", "path": n, "size": len(c), "oid": "0" * 40} for n, c in files.items()]
                 self.answer(json.dumps(tree).encode(), Content_Type="application/json")
             elif path.startswith(f"/{repo}/resolve/{commit}/"):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -30,6 +31,12 @@ FILES = {
     "README.md": b"read me",
     "original/params.json": b"{}",
     "consolidated.safetensors": b"weights, once more",  # fetched by nobody, but there where all was downloaded
+}
+ROWS = [{"id": 0, "question": "What is $3+4$?", "answer": 7.0}, {"id": 1, "question": "What is $3-4$?", "answer": -1.0}]
+QUIZ = {
+    "README.md": b"read me",
+    "data/train.jsonl": b"{}",
+    "data/test.jsonl": "".join(json.dumps(row) + "\n" for row in ROWS).encode(),
 }
 IN_USE = sorted(set(FILES) - {"README.md", "original/params.json", "consolidated.safetensors"})
 SOURCE = pins.checkpoint(REPO, "main")
@@ -240,7 +247,7 @@ def test_corrupted_weights_are_refused_by_the_job(hub_study: dict[str, Any], mak
 @pytest.fixture
 def hub() -> Iterator[str]:
     """Address of a hub on this machine."""
-    with serve({REPO: FILES}, COMMIT) as address:
+    with serve({REPO: FILES, "datasets/math-ai/amc23": QUIZ}, COMMIT) as address:
         yield address
 
 
@@ -248,12 +255,15 @@ def hub() -> Iterator[str]:
 def command(hub_study: dict[str, Any], hub: str, tmp_path: Path) -> Callable[..., subprocess.CompletedProcess[str]]:
     """`searchlens` in the study's folder, asking that hub, with an empty cache."""
 
-    def run(*arguments: str, **checkpoint: str) -> subprocess.CompletedProcess[str]:
+    def run(*arguments: str, quiz: bool = False, **checkpoint: str) -> subprocess.CompletedProcess[str]:
         study = {**hub_study, "checkpoints": {**hub_study["checkpoints"]}}
         study["checkpoints"]["toy-base"] = {"hub": REPO, **checkpoint}
         (tmp_path / "config").mkdir(exist_ok=True)
         for name in ("models", "benchmarks", "policies", "boptr"):
             (tmp_path / f"config/{name}.yaml").write_text("{}\n")
+        if quiz:
+            quizzed = {"family": "amc23", "check": False, "grader": "math", "max_tokens": 8, "pool": "three"}
+            study |= {"study": {"pairs": ["toy"], "benchmarks": ["quiz"]}, "benchmarks": {"quiz": quizzed}}
         (tmp_path / "config/config.yaml").write_text(yaml.safe_dump(study))
         environment = {**os.environ, "HF_ENDPOINT": hub, "HF_HUB_CACHE": str(tmp_path / "empty"), "HF_HUB_OFFLINE": "0"}
         return subprocess.run(
@@ -281,6 +291,37 @@ def test_pin_and_fetch_from_a_hub(command: Callable[..., Any], tmp_path: Path, l
     assert done.returncode == 0, done.stderr
     folder = tmp_path / "empty/models--org--toy/snapshots" / COMMIT
     assert {path.name: path.read_bytes() for path in folder.iterdir()} == {name: FILES[name] for name in IN_USE}
+
+
+def test_a_dataset_is_pinned_fetched_and_checked_like_weights(command: Callable[..., Any], tmp_path: Path) -> None:
+    """Only the files of its split; a study of it is planned before, with as many questions as the family has."""
+    planned = command("plan", quiz=True)
+    assert planned.returncode == 0, planned.stderr
+    assert "questions are not here, taken to be as many as published: quiz 40" in planned.stdout
+    assert "dataset math-ai/amc23@main:default/test: " + COMMIT in command("pin", quiz=True).stdout
+    unfetched = command("check", quiz=True)  # a small file came with its pin, weights did not
+    assert "but it cannot run yet: checkpoint 'toy-base':" in unfetched.stdout
+    done = command("fetch", quiz=True)
+    assert done.returncode == 0, done.stderr
+    folder = tmp_path / "empty/datasets--math-ai--amc23/snapshots" / COMMIT
+    assert [path.name for path in folder.rglob("*.*")] == ["test.jsonl"]
+    assert "cannot run yet" not in command("check", quiz=True).stdout
+    assert "quiz 40" not in command("plan", quiz=True).stdout
+    questions = (folder / "data/test.jsonl").resolve()
+    questions.write_bytes(questions.read_bytes().replace(b"7.0", b"8.0"))
+    changed = command("check", quiz=True)
+    assert changed.returncode == 2
+    assert "data/test.jsonl has sha256" in changed.stderr
+
+
+def test_nothing_is_pruned_while_ids_are_placeholders(command: Callable[..., Any], tmp_path: Path) -> None:
+    """Without the lock everything that was sampled would look unwanted."""
+    sampled = tmp_path / "results/generations/toy-base/sums/0123456789ab"
+    sampled.mkdir(parents=True)
+    done = command("prune", "--delete")
+    assert done.returncode == 2
+    assert "not pinned: model org/toy@main" in done.stderr
+    assert sampled.exists()
 
 
 @pytest.mark.parametrize(

@@ -174,6 +174,11 @@ def _prune(args: argparse.Namespace) -> None:
     from searchlens import shards
 
     grid = _grid(args)
+    if unknown := grid.placeholders():
+        raise InputError(
+            f"what was sampled cannot be told from what is no longer wanted: {'; '.join(unknown)}",
+            "prune where the lock file and the questions are",
+        )
     folders, manifests = shards.unreferenced(grid), shards.stale_manifests(grid)
     for path in [*folders, *manifests]:
         print(path)
@@ -232,7 +237,10 @@ def _pin(args: argparse.Namespace) -> None:
 
     grid = _grid(args)
     registry = pins.Cache() if args.from_cache else pins.Hub()
-    pins.pin(grid.lock, grid.sources(everything=True), registry, update=args.update)
+    sources = grid.sources(everything=True)
+    pins.pin(grid.lock, sources, registry, update=args.update)
+    if not sources:
+        print("nothing to pin: the configuration names no checkpoint or dataset of the hub")
 
 
 def _fetch(args: argparse.Namespace) -> None:

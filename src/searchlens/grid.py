@@ -394,6 +394,13 @@ class Grid:
                 _FETCH,
             )
 
+    def placeholders(self) -> list[str]:
+        """What of the study stands in for weights or questions that are not known here: its ids are nobody's."""
+        cells = [(c, b) for c, b in self.cells if self.generations(c, b)]
+        sources = dict.fromkeys(self.checkpoint_source(checkpoint) for checkpoint, _ in cells)
+        unpinned = [f"not pinned: {source}" for source in sources if source and not self.lock.get(source)]
+        return unpinned + [absent for b in dict.fromkeys(b for _, b in cells) if (absent := self.absent(b))]
+
     def refusals(self) -> list[str]:
         """Why cells of the study are refused when it is run (``require_ready``), each reason once."""
         reasons: dict[str, None] = {}
