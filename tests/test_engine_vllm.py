@@ -39,7 +39,13 @@ from test_engine_contract import BOS, EOS, FILTERS, PAD, PROMPT, TEMPERATURE, VO
 
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
 WIDE = VOCAB + 10
-START: dict[str, Any] = {"device": DEVICE, "dtype": "float32", "max_rows": 8, "gpu_memory_utilization": 0.3}
+START: dict[str, Any] = {
+    "device": DEVICE,
+    "dtype": "float32",
+    "max_rows": 8,
+    "gpu_memory_utilization": 0.3,
+    "threads": 1,
+}
 on_cpu = pytest.mark.skipif(DEVICE != "cpu", reason="sizes the CPU's cache of keys and values")
 
 
