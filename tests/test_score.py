@@ -48,7 +48,7 @@ def answers(scores: pl.DataFrame) -> list[tuple[bool, int]]:
 def test_rows_follow_the_schema_and_the_order_of_policy_question_sample(tmp_path: Path) -> None:
     rows = [sample(q, s, r"\boxed{2}", policy=p) for p in ("z", "a") for q in ("two", "one") for s in (1, 0)]
     scores = score_samples(frame(*rows), SUMS, "math", tmp_path, policies=["z", "unused", "a"]).scores
-    assert scores.schema == schemas.SCORES
+    assert scores.schema == schemas.GRADED
     keys = list(scores.select("policy", "question", "sample").iter_rows())
     assert keys == [(p, q, s) for p in ("z", "a") for q in (0, 1) for s in (0, 1)]
     assert scores["correct"].to_list() == [True, True, False, False] * 2
@@ -116,7 +116,7 @@ def test_the_summary_counts_samples_and_pairs(tmp_path: Path, monkeypatch: pytes
     class Tired(Counting):
         def grade(self, pairs: Any) -> list[grading.Verdict]:
             found = super().grade(pairs)
-            hard = grading.verdict(None, "", timeout=True)
+            hard = grading.Verdict(None, "")
             return [hard if pair.answer == "hard" else easy for pair, easy in zip(pairs, found, strict=True)]
 
         def extract(self, text: str, stopped: bool) -> grading.Extraction:
@@ -128,17 +128,44 @@ def test_the_summary_counts_samples_and_pairs(tmp_path: Path, monkeypatch: pytes
     assert scored.summary == score.Summary(
         samples=5,
         correct=1,
+        finished=4,
         no_answer=1,
-        boxed=4,
-        fallback=0,
-        whole=0,
+        extraction={"boxed": 4, "none": 1},
         unknown=2,
         pairs_graded=3,
         pairs_reused=0,
         pairs_unknown=1,
     )
-    assert str(scored.summary).startswith("5 samples: 1 correct, 1 without an answer, 2 undecided (3 distinct")
+    assert str(scored.summary).startswith(
+        "5 samples: 1 correct, 4 finished with an answer, 1 without one, 2 unknown (3"
+    )
     assert answers(scored.scores) == [(False, 1), (False, 1), (True, 0), (False, -1), (False, 2)]
+    assert scored.scores["unknown"].to_list() == [True, True, False, False, False]
+
+
+def test_finished_is_recorded_by_its_own_definition_and_not_by_what_is_graded(tmp_path: Path) -> None:
+    texts = [(r"\boxed{2}", True), (r"\boxed{2}", False), ("The answer is 2.", True), ("so it is 2", True), ("", True)]
+    rows = [sample("one", i, text, stopped=stopped) for i, (text, stopped) in enumerate(texts)]
+    strict = score_samples(frame(*rows), SUMS, "math", tmp_path / "strict").scores
+    assert strict["extraction"].to_list() == ["boxed", "boxed", "fallback", "none", "none"]
+    assert strict["correct"].to_list() == [True, True, True, False, False]
+    assert strict["finished"].to_list() == [True, False, True, False, False]
+    lenient = score_samples(frame(*rows), SUMS, "simplerl", tmp_path / "lenient").scores
+    assert lenient["extraction"].to_list() == ["boxed", "boxed", "fallback", "number", "none"]
+    assert lenient["correct"].to_list() == [True, True, True, True, False]
+    assert lenient["finished"].to_list() == strict["finished"].to_list()  # the last number in sight is no stated answer
+
+
+def test_plain_classes_are_those_of_normalised_strings(tmp_path: Path) -> None:
+    question = (Question("q", "?", "1/2"),)
+    texts = ["0.5", r"\frac12", r"\frac{2}{4}", r"\frac{x}{2x}", "0.25", r"\frac14", "none"]
+    rows = [sample("q", i, rf"\boxed{{{text}}}") for i, text in enumerate(texts)]
+    scores = score_samples(frame(*rows), question, "math", tmp_path).scores
+    assert scores["answer"].to_list() == [0, 0, 0, 0, 1, 1, 2]  # one class of right answers
+    plain = scores["plain"].to_list()
+    assert plain[0] == plain[1] == plain[2] != plain[3]  # which plain strings do not see
+    assert plain[4] == plain[5]
+    assert len(set(plain)) == 4
 
 
 @pytest.mark.parametrize(
@@ -156,6 +183,7 @@ def test_instructions_are_classes_of_their_own_or_pass_and_fail(
     scored = score_samples(frame(*rows), LISTS, "instructions", tmp_path, q_instructions=option)
     assert answers(scored.scores) == expected
     assert scored.summary.pairs_graded == 2
+    assert scored.scores["plain"].equals(scored.scores["answer"], check_names=False)
 
 
 def test_letters_vote(tmp_path: Path) -> None:
@@ -163,11 +191,11 @@ def test_letters_vote(tmp_path: Path) -> None:
     texts = [r"\boxed{B}", "The answer is B", r"\boxed{A}", r"\boxed{2}"]
     scored = score_samples(frame(*(sample("q", i, t) for i, t in enumerate(texts))), question, "choice", tmp_path)
     assert answers(scored.scores) == [(True, 0), (True, 0), (False, 1), (False, -1)]
-    assert (scored.summary.boxed, scored.summary.fallback, scored.summary.no_answer) == (2, 1, 1)
+    assert scored.summary.extraction == {"boxed": 2, "fallback": 1, "none": 1}
 
 
 def test_no_samples_give_no_rows(tmp_path: Path) -> None:
-    assert score_samples(frame(), SUMS, "math", tmp_path).scores.equals(schemas.SCORES.to_frame())
+    assert score_samples(frame(), SUMS, "math", tmp_path).scores.equals(schemas.GRADED.to_frame())
 
 
 @pytest.mark.parametrize(

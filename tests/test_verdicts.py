@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-import threading
+import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from multiprocessing import get_context
 from pathlib import Path
+from typing import Any
 
 import polars as pl
 import pytest
@@ -13,7 +15,7 @@ import pytest
 from searchlens import verdicts
 from searchlens.benchmarks import Question
 from searchlens.errors import InputError
-from searchlens.grading import Extraction, Pair, Verdict, verdict
+from searchlens.grading import Extraction, Pair, Verdict
 from searchlens.verdicts import VerdictStore
 
 
@@ -33,7 +35,7 @@ class Counting:
 
     def grade(self, pairs: Sequence[Pair]) -> list[Verdict]:
         self.seen += pairs
-        return [verdict(pair.gold == pair.answer, pair.answer) for pair in pairs]
+        return [Verdict(pair.gold == pair.answer, pair.answer) for pair in pairs]
 
 
 def frame(*pairs: tuple[str, str]) -> pl.DataFrame:
@@ -97,43 +99,71 @@ def test_a_killed_job_keeps_its_finished_batches(tmp_path: Path, monkeypatch: py
 
 
 def test_parts_are_never_rewritten(tmp_path: Path) -> None:
-    store = VerdictStore(tmp_path)
-    store.judge(Counting(), frame(("1", "1")))
-    before = {path: (path.read_bytes(), path.stat().st_ino) for path in tmp_path.iterdir()}
-    store.judge(Counting(), frame(("1", "1"), ("1", "2")))
-    VerdictStore(tmp_path / "twin").judge(Counting(), frame(("1", "1")))
+    one, twin = tmp_path / "one" / "sums", tmp_path / "twin" / "sums"
+    VerdictStore(one).judge(Counting(), frame(("1", "1")))
+    before = {path: (path.read_bytes(), path.stat().st_ino) for path in one.iterdir()}
+    VerdictStore(one).judge(Counting(), frame(("1", "1"), ("1", "2")))
+    VerdictStore(twin).judge(Counting(), frame(("1", "1")))
     assert all((path.read_bytes(), path.stat().st_ino) == content for path, content in before.items())
-    assert {path.name for path in (tmp_path / "twin").iterdir()} == {path.name for path in before}  # named by content
+    assert {path.name for path in twin.iterdir()} == {path.name for path in before}  # named by content
 
 
-def test_concurrent_writers_lose_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(verdicts, "BATCH", 5)
-    barrier, failures = threading.Barrier(6), []
+def test_all_benchmarks_together_are_one_table(tmp_path: Path) -> None:
+    for benchmark in ("sums", "products"):
+        VerdictStore(tmp_path / benchmark).judge(Counting(), frame(("1", "1"), ("1", "2")))
+    table = pl.read_parquet(tmp_path / "**" / "*.parquet")
+    assert table.schema == verdicts.VERDICTS
+    assert table.select("benchmark", "gold", "answer", "version").n_unique() == table.height == 4
 
-    def job(offset: int) -> None:
-        barrier.wait()
-        try:
-            pairs = frame(*(("1", str(i)) for i in range(offset, offset + 30)))  # overlaps with its neighbours
-            found = VerdictStore(tmp_path).judge(Counting(), pairs)
-            assert found.verdicts.height == 30
-        except BaseException as error:
-            failures.append(error)
 
-    threads = [threading.Thread(target=job, args=(10 * i,)) for i in range(6)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert failures == []
-    known = VerdictStore(tmp_path).known("counting-1")
-    assert sorted(known["answer"].to_list(), key=int) == [str(i) for i in range(80)]
-    assert {path.suffix for path in tmp_path.iterdir()} == {".parquet"}
+def _job(folder: Path, offset: int, barrier: Any) -> None:
+    """One of several processes; its pairs overlap with its neighbours'."""
+    verdicts.BATCH = 5
+    barrier.wait(60)
+    found = VerdictStore(folder).judge(Counting(), frame(*(("1", str(i)) for i in range(offset, offset + 60))))
+    expected = {("1", str(i)): i == 1 for i in range(offset, offset + 60)}
+    if outcomes(found) != expected:
+        raise AssertionError(f"job {offset} misses verdicts, or has wrong ones")
+
+
+def test_processes_that_judge_the_same_pairs_at_once_lose_and_corrupt_nothing(tmp_path: Path) -> None:
+    context = get_context("spawn")
+    barrier = context.Barrier(2)
+    jobs = [context.Process(target=_job, args=(tmp_path, offset, barrier)) for offset in (0, 20)]
+    for job in jobs:
+        job.start()
+    for job in jobs:
+        job.join(120)
+    assert [job.exitcode for job in jobs] == [0, 0]
+    assert {path.suffix for path in tmp_path.iterdir()} == {".parquet"}  # nothing half-written stays
+    after = VerdictStore(tmp_path).judge(Counting(), frame(*(("1", str(i)) for i in range(80))))
+    assert (after.graded, after.verdicts.height) == (0, 80)
+
+
+def test_jobs_with_other_pairs_start_elsewhere_so_that_they_do_not_judge_in_step(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(verdicts, "BATCH", 10)
+    first = []
+    for extra in range(8):
+        grader = Counting()
+        pairs = frame(*(("1", f"{i:03}") for i in range(300)), ("2", str(extra)))
+        VerdictStore(tmp_path / str(extra)).judge(grader, pairs)
+        first.append(grader.seen[0])
+    assert len(set(first)) > 4
+
+
+def test_an_answer_that_looks_like_a_hash_is_no_other_answer(tmp_path: Path) -> None:
+    long = "x" * 600
+    imitation = "sha256:" + hashlib.sha256(long.encode()).hexdigest()
+    found = VerdictStore(tmp_path).judge(Counting(), frame((long, long), (long, imitation)))
+    assert outcomes(found) == {(long, long): True, (long, imitation): False}
 
 
 def test_a_judgement_wins_over_a_job_that_gave_up(tmp_path: Path) -> None:
     class Tired(Counting):
         def grade(self, pairs: Sequence[Pair]) -> list[Verdict]:
-            return [verdict(None, pair.answer, timeout=True) for pair in pairs]
+            return [Verdict(None, pair.answer) for pair in pairs]
 
     for folder, grader in (("a", Tired()), ("b", Counting())):
         VerdictStore(tmp_path / folder).judge(grader, frame(("1", "1")))

@@ -142,9 +142,9 @@ class Benchmark(Strict):
     check: bool = True
     """Refuse a known benchmark with another number of rows, or with other golds, than are known."""
     grader: Literal["math", "simplerl", "simplerl-units", "choice", "instructions", "ifeval"]
-    """math: boxed answer through math-verify; simplerl: by the rules of the SimpleRL-Zoo and Qwen evaluations, to compare
-    with their numbers, simplerl-units: the same with units kept (Minerva); choice: a letter; instructions: the micro
-    zoo's checkers; ifeval: the official ones."""
+    """math: boxed answer through math-verify; simplerl: by the rules of the SimpleRL-Zoo and Qwen evaluations, to
+    compare with their numbers; simplerl-units: the same with units kept (Minerva); choice: a letter; instructions: the
+    micro zoo's checkers; ifeval: the official ones."""
     title: str = ""
     """Name in figures."""
     questions: Positive | None = None
@@ -522,8 +522,8 @@ def _template_errors(config: Config) -> list[str]:
             errors.append(_unknown(f"benchmarks.{name}.wording", benchmark.wording, prompts.WORDINGS))
         if benchmark.recipe_stops and benchmark.grader not in MATHEMATICAL:
             errors.append(
-                f"benchmarks.{name}.recipe_stops: only with grader {', '.join(MATHEMATICAL)} (found {benchmark.grader});"
-                " the words occur in answers of other kinds"
+                f"benchmarks.{name}.recipe_stops: only with grader {', '.join(MATHEMATICAL)} (found"
+                f" {benchmark.grader}); the words occur in answers of other kinds"
             )
     return errors
 

@@ -19,6 +19,18 @@ SCORES = pl.Schema(
     }
 )
 
+GRADED = pl.Schema(
+    {
+        **SCORES,
+        "finished": pl.Boolean(),
+        "unknown": pl.Boolean(),
+        "extraction": pl.String(),
+        "plain": pl.Int32(),
+        "checks": pl.String(),
+    }
+)
+"""What scoring writes: what the landscape needs, and how it came about."""
+
 POINTS = pl.Schema(
     {
         "policy": pl.String(),

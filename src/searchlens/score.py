@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, NamedTuple
@@ -35,7 +35,6 @@ the run, and 0 on the others."""
 
 _SLICE = 50_000
 _KEY = ["policy", "question", "sample"]
-_EXTRACTED = pl.Schema({"text": pl.String(), "stopped": pl.Boolean(), "answer": pl.String(), "how": pl.String()})
 
 QInstructions = Literal["first_sample", "verdict_majority"]
 
@@ -46,22 +45,21 @@ class Summary:
 
     Attributes
     ----------
-    samples, correct, no_answer : int
-        All; accepted; without a valid answer.
-    boxed, fallback, whole : int
-        How the valid answers were found (``grading.Extraction``).
+    samples, correct, finished, no_answer : int
+        All; accepted; finished with a stated answer; without any answer.
+    extraction : mapping of str to int
+        Samples by how their answer was found (``grading.Extraction``).
     unknown : int
-        Counted as not correct because their grader gave up.
+        Counted as not correct because their grader reached a limit.
     pairs_graded, pairs_reused, pairs_unknown : int
-        Distinct (gold, answer) pairs: judged now, found in the store, and among both those that the grader gave up on.
+        Distinct (gold, answer) pairs: judged now, found in the store, and among both those with an unknown verdict.
     """
 
     samples: int
     correct: int
+    finished: int
     no_answer: int
-    boxed: int
-    fallback: int
-    whole: int
+    extraction: Mapping[str, int]
     unknown: int
     pairs_graded: int
     pairs_reused: int
@@ -69,14 +67,14 @@ class Summary:
 
     def __str__(self) -> str:
         return (
-            f"{self.samples} samples: {self.correct} correct, {self.no_answer} without an answer,"
-            f" {self.unknown} undecided ({self.pairs_graded} distinct answers graded, {self.pairs_reused} known,"
-            f" {self.pairs_unknown} undecided)"
+            f"{self.samples} samples: {self.correct} correct, {self.finished} finished with an answer,"
+            f" {self.no_answer} without one, {self.unknown} unknown ({self.pairs_graded} distinct answers graded,"
+            f" {self.pairs_reused} known, {self.pairs_unknown} unknown)"
         )
 
 
 class Scored(NamedTuple):
-    """Graded samples (``schemas.SCORES``) and what was found on the way."""
+    """Graded samples (``schemas.GRADED``) and what was found on the way."""
 
     scores: pl.DataFrame
     summary: Summary
@@ -95,8 +93,14 @@ def score_samples(
 
     The column ``answer`` numbers the classes of equivalent answers to a question over all policies given: 0 is the
     class of right answers, whether or not it occurs; wrong classes follow in the order of their normalised answers.
-    Where answers cannot be equivalent (instructions) it is the sample's number, so that each is a class of its own, or
-    0 for pass and 1 for fail.
+    This merges spellings of the right answer, but not of wrong ones, in favour of the right class; ``plain`` numbers
+    classes by normalised answer alone. (Two spellings with one normal form but different verdicts, should they occur,
+    are two classes.) Neither depends on the order of the samples. Where answers cannot be equivalent (instructions)
+    both are the sample's number, so that each is a class of its own, or 0 for pass and 1 for fail.
+
+    ``finished`` says that a sample ended by itself and states an answer, whatever else its grader takes as one: the
+    definition of validity for the first-finish readout. ``unknown``: the grader reached a limit. ``checks``: which
+    instructions were followed.
 
     Parameters
     ----------
@@ -122,13 +126,16 @@ def score_samples(
     order = list(policies) if policies is not None else samples["policy"].unique(maintain_order=True).to_list()
     samples = samples.select(SAMPLES.names()).cast(SAMPLES)
     _check(samples, questions, order)
-    rows = samples.join(_extracted(samples, grader), on=["text", "stopped"]).drop("text")
-    rows = rows.join(_table(questions, grader), on="question")
+    rows = samples.drop("text").with_columns(_extracted(samples, grader)).join(_table(questions, grader), on="question")
     judged = VerdictStore(verdicts).judge(grader, rows.filter(pl.col("answer").is_not_null()).select("gold", "answer"))
-    rows = rows.join(judged.verdicts, on=["gold", "answer"], how="left")
-    rows = rows.with_columns(pl.col("answer").is_not_null().alias("valid"), pl.col("correct").fill_null(False))
+    rows = rows.join(judged.verdicts, on=["gold", "answer"], how="left").with_columns(
+        valid=pl.col("answer").is_not_null(),
+        finished=pl.col("stopped") & pl.col("extraction").is_in(grading.STATED),
+        unknown=pl.col("answer").is_not_null() & pl.col("correct").is_null(),
+        correct=pl.col("correct").fill_null(False),
+    )
     classes = _voting(rows) if grader.VOTES else _own_classes(rows, q_instructions)
-    summary = _summary(rows, judged.graded, judged.reused, int(judged.verdicts["timeout"].sum()))
+    summary = _summary(rows, judged.graded, judged.reused, judged.verdicts["correct"].null_count())
     return Scored(_ordered(classes, order), summary)
 
 
@@ -145,17 +152,15 @@ def _check(samples: pl.DataFrame, questions: Sequence[Question], policies: Seque
         raise InputError(f"sample {sample} of question {question}, policy {policy}, occurs more than once")
 
 
-def _extracted(samples: pl.DataFrame, grader: Grader) -> pl.DataFrame:
-    """Answer of each distinct (text, stopped); in slices, so that the texts are never all Python strings at once."""
-    distinct = samples.select("text", "stopped").unique()
-    parts = []
-    for part in distinct.iter_slices(_SLICE):
-        found = [grader.extract(text, stopped) for text, stopped in part.iter_rows()]
-        answers = pl.Series("answer", [extraction.answer for extraction in found], pl.String())
-        parts.append(
-            part.with_columns(answers, pl.Series("how", [extraction.how for extraction in found], pl.String()))
-        )
-    return pl.concat(parts) if parts else _EXTRACTED.to_frame()
+def _extracted(samples: pl.DataFrame, grader: Grader) -> list[pl.Series]:
+    """Answer of each sample, and how it was found; in slices, so that texts are never all Python strings at once."""
+    answers, hows = [], []
+    for part in samples.select("text", "stopped").iter_slices(_SLICE):
+        found = list(map(grader.extract, part["text"].to_list(), part["stopped"].to_list()))
+        answers.append(pl.Series([extraction.answer for extraction in found], dtype=pl.String))
+        hows.append(pl.Series([extraction.how for extraction in found], dtype=pl.String))
+    empty = pl.Series([], dtype=pl.String)
+    return [pl.concat([empty, *answers]).alias("answer"), pl.concat([empty, *hows]).alias("extraction")]
 
 
 def _table(questions: Sequence[Question], grader: Grader) -> pl.DataFrame:
@@ -170,44 +175,51 @@ def _table(questions: Sequence[Question], grader: Grader) -> pl.DataFrame:
 
 
 def _voting(rows: pl.DataFrame) -> pl.DataFrame:
-    """Number the classes within each question by rank of key, 0 kept for the right ones."""
-    keys = rows.filter("valid").select("position", "key").unique()
-    wrong = pl.col("key") != grading.RIGHT
-    rank = pl.when(wrong).then(pl.col("key")).rank("dense").over("position").fill_null(0)
-    return rows.join(keys.with_columns(rank.alias("class")), on=["position", "key"], how="left")
+    """Number the classes within each question: by rank of form, 0 kept for right ones; and by rank of form alone."""
+    forms = rows.filter("valid").select("position", "form", "correct").unique()
+    wrong = pl.when(~pl.col("correct")).then(pl.col("form"))
+    numbered = forms.with_columns(
+        wrong.rank("dense").over("position").fill_null(0).alias("class"),
+        pl.struct("form", "correct").rank("dense").over("position").alias("plain"),
+    )
+    return rows.join(numbered, on=["position", "form", "correct"], how="left").with_columns(
+        checks=pl.lit(None, dtype=pl.String)
+    )
 
 
 def _own_classes(rows: pl.DataFrame, q_instructions: QInstructions) -> pl.DataFrame:
     own = pl.col("sample") if q_instructions == "first_sample" else (~pl.col("correct")).cast(pl.UInt32)
-    return rows.with_columns(pl.when("valid").then(own).alias("class"))
+    classes = pl.when("valid").then(own)
+    return rows.with_columns(classes.alias("class"), classes.alias("plain"), pl.col("form").alias("checks"))
 
 
 def _ordered(rows: pl.DataFrame, policies: Sequence[str]) -> pl.DataFrame:
     names = pl.Series(policies, dtype=pl.String())
     return (
         rows.with_columns(
-            pl.col("class").cast(pl.Int32).fill_null(-1).alias("answer"), pl.col("position").alias("question")
+            pl.col("class").cast(pl.Int32).fill_null(-1).alias("answer"),
+            pl.col("plain").cast(pl.Int32).fill_null(-1),
+            pl.col("position").alias("question"),
         )
         .sort(
             pl.col("policy").replace_strict(names, pl.int_range(len(names), eager=True), return_dtype=pl.UInt32),
             "question",
             "sample",
         )
-        .select(schemas.SCORES.names())
-        .cast(schemas.SCORES)
+        .select(schemas.GRADED.names())
+        .cast(schemas.GRADED)
     )
 
 
 def _summary(rows: pl.DataFrame, graded: int, reused: int, unknown: int) -> Summary:
-    found = dict(rows.group_by("how").len().iter_rows())
+    found = dict(rows.group_by("extraction").len().sort("extraction").iter_rows())
     return Summary(
         samples=rows.height,
         correct=int(rows["correct"].sum()),
+        finished=int(rows["finished"].sum()),
         no_answer=found.get("none", 0),
-        boxed=found.get("boxed", 0),
-        fallback=found.get("fallback", 0),
-        whole=found.get("whole", 0),
-        unknown=int(rows["timeout"].sum()),
+        extraction=found,
+        unknown=int(rows["unknown"].sum()),
         pairs_graded=graded,
         pairs_reused=reused,
         pairs_unknown=unknown,

@@ -1,8 +1,8 @@
-"""The table of verdicts of one benchmark: every distinct (gold, answer) pair is judged once in its life.
+"""The table of verdicts: every distinct (benchmark, gold, answer) is judged once in its life, per grader version.
 
-It is a folder of Parquet parts that are only ever added to. A part is named by its content and published whole, so any
-number of jobs may read and write at the same time; two jobs that meet the same new pair at the same moment may both
-judge it, and nothing is lost by that.
+It is one table for the whole results folder, in Parquet parts that are only ever added to, in a folder per benchmark.
+A part is named by its content and published whole, so any number of jobs may read and write at the same time; two jobs
+that meet the same new pair at the same moment may both judge it, and nothing is lost by that.
 """
 
 from __future__ import annotations
@@ -23,22 +23,23 @@ from searchlens.grading import Grader, Pair
 log = logging.getLogger(__name__)
 
 PAIR = ["gold", "answer"]
-BATCH = 10_000
+BATCH = 2_000
 """Pairs judged before they are written: what a killed job can lose."""
 LONGEST = 512
 """Longer strings (whole texts, checks) are stored as ``sha256:`` and their hash."""
+_HASHED = "sha256:"
 
 VERDICTS = pl.Schema(
     {
+        "benchmark": pl.String(),
         "version": pl.String(),
         "gold": pl.String(),
         "answer": pl.String(),
         "correct": pl.Boolean(),
-        "key": pl.String(),
-        "timeout": pl.Boolean(),
+        "form": pl.String(),
     }
 )
-"""One row per pair and grader version; ``searchlens.grading.Verdict`` says what the last three mean."""
+"""One row per pair and grader version; ``searchlens.grading.Verdict`` says what the last two mean."""
 
 
 @dataclass(frozen=True)
@@ -48,7 +49,7 @@ class Judged:
     Attributes
     ----------
     verdicts : DataFrame
-        Columns gold, answer (as asked), correct, key, timeout: one row per pair, in no particular order.
+        Columns gold, answer (as asked), correct, form: one row per pair, in no particular order.
     graded, reused : int
         Pairs judged now, and pairs found in the store.
     """
@@ -60,34 +61,15 @@ class Judged:
 
 @dataclass(frozen=True)
 class VerdictStore:
-    """The parts under one folder (``results/verdicts/<benchmark>``).
+    """One benchmark's part of the table.
 
     Parameters
     ----------
     folder : Path
-        Need not exist.
+        ``results/verdicts/<benchmark>``. Need not exist.
     """
 
     folder: Path
-    _read: dict[Path, pl.DataFrame] = field(default_factory=dict, repr=False, compare=False)
-
-    def known(self, version: str) -> pl.DataFrame:
-        """All verdicts of a grader version, one row per pair, parts that appeared meanwhile included.
-
-        Where two jobs judged the same pair, a judgement wins over having given up.
-
-        Raises
-        ------
-        InputError
-            A part is damaged.
-        """
-        for path in sorted(self.folder.glob("*.parquet")):
-            if path not in self._read:
-                self._read[path] = _read_part(path)
-        parts = [self._read[path] for path in sorted(self._read)]
-        rows = pl.concat(parts) if parts else VERDICTS.to_frame()
-        rows = rows.filter(pl.col("version") == version).sort(*PAIR, "timeout", "correct", "key")
-        return rows.unique(PAIR, keep="first", maintain_order=True)
 
     def judge(self, grader: Grader, pairs: pl.DataFrame) -> Judged:
         """Verdicts of all pairs, of which only those not in the store are judged.
@@ -97,29 +79,37 @@ class VerdictStore:
         grader : Grader
         pairs : DataFrame
             String columns gold and answer, without nulls; repetitions do not matter.
+
+        Raises
+        ------
+        InputError
+            A part of the table is damaged.
         """
         asked = pairs.select(PAIR).unique().with_columns(_stored(name) for name in PAIR)
-        todo = asked.join(self.known(grader.GRADER_VERSION), left_on=_STORED, right_on=PAIR, how="anti")
-        todo = todo.unique(_STORED).sort(_STORED)
-        graded = sum(self._judge_batch(grader, todo.slice(start, BATCH)) for start in range(0, todo.height, BATCH))
-        known = self.known(grader.GRADER_VERSION).select(*PAIR, "correct", "key", "timeout")
-        found = asked.join(known, left_on=_STORED, right_on=PAIR, how="inner").drop(_STORED)
-        return Judged(found, graded, asked.n_unique(_STORED) - graded)
+        known = Known(self.folder, grader.GRADER_VERSION, asked)
+        todo = _rotated(known.lack(asked))
+        graded = 0
+        for start in range(0, todo.height, BATCH):
+            batch = known.lack(todo.slice(start, BATCH))  # another job may have judged some of them meanwhile
+            if not batch.is_empty():
+                graded += self._judge_batch(grader, batch)
+        verdicts = known.verdicts()
+        return Judged(
+            asked.join(verdicts, left_on=_STORED, right_on=PAIR, how="inner").drop(_STORED),
+            graded,
+            asked.height - graded,
+        )
 
     def _judge_batch(self, grader: Grader, batch: pl.DataFrame) -> int:
-        known = self.known(grader.GRADER_VERSION)  # again: another job may have judged some of them meanwhile
-        batch = batch.join(known, left_on=_STORED, right_on=PAIR, how="anti").sort(_STORED)
-        if batch.is_empty():
-            return 0
         found = grader.grade([Pair(*row) for row in batch.select(PAIR).iter_rows()])
         rows = pl.DataFrame(
             {
+                "benchmark": [self.folder.name] * batch.height,
                 "version": [grader.GRADER_VERSION] * batch.height,
                 "gold": batch["gold_stored"],
                 "answer": batch["answer_stored"],
                 "correct": [verdict.correct for verdict in found],
-                "key": [verdict.key for verdict in found],
-                "timeout": [verdict.timeout for verdict in found],
+                "form": [verdict.form for verdict in found],
             },
             schema=VERDICTS,
         )
@@ -136,15 +126,60 @@ class VerdictStore:
 _STORED = [f"{name}_stored" for name in PAIR]
 
 
+@dataclass
+class Known:
+    """What the table says about some pairs, parts that appear meanwhile included; the rest of it is not kept in memory.
+
+    Parameters
+    ----------
+    folder : Path
+        One benchmark's parts.
+    version : str
+        Of the grader.
+    asked : DataFrame
+        Columns gold_stored and answer_stored: pairs as the table spells them.
+    """
+
+    folder: Path
+    version: str
+    asked: pl.DataFrame
+    _parts: dict[Path, pl.DataFrame] = field(default_factory=dict)
+
+    def verdicts(self) -> pl.DataFrame:
+        """Columns gold, answer (as stored), correct, form: one row per known pair.
+
+        Where two jobs judged the same pair, a judgement wins over having given up.
+        """
+        for path in sorted(self.folder.glob("*.parquet")):
+            if path not in self._parts:
+                part = _read_part(path).filter(pl.col("version") == self.version).drop("benchmark", "version")
+                self._parts[path] = part.join(self.asked, left_on=PAIR, right_on=_STORED, how="semi")
+        rows = pl.concat([VERDICTS.to_frame().drop("benchmark", "version"), *self._parts.values()])
+        if rows.select(PAIR).is_duplicated().any():
+            rows = rows.sort(*PAIR, pl.col("correct").is_null(), "correct", "form").unique(PAIR, keep="first")
+        return rows
+
+    def lack(self, pairs: pl.DataFrame) -> pl.DataFrame:
+        """The pairs that are not known, sorted by gold."""
+        return pairs.join(self.verdicts(), left_on=_STORED, right_on=PAIR, how="anti").sort(_STORED)
+
+
+def _rotated(todo: pl.DataFrame) -> pl.DataFrame:
+    """Start at a place that depends on the pairs: jobs with overlapping work, started at once, do not go in step."""
+    start = int(todo.hash_rows(seed=0).sum()) % max(1, todo.height)
+    return pl.concat([todo.slice(start), todo.slice(0, start)])
+
+
 def _stored(column: str) -> pl.Expr:
-    """A column as the store spells it, under the name ``<column>_stored``."""
+    """A column as the table spells it, under the name ``<column>_stored``; what looks like a hash is hashed too."""
     text = pl.col(column)
-    hashed = text.map_elements(_hashed, return_dtype=pl.String)
-    return pl.when(text.str.len_bytes() > LONGEST).then(hashed).otherwise(text).alias(f"{column}_stored")
+    long = (text.str.len_bytes() > LONGEST) | text.str.starts_with(_HASHED)
+    hashed = pl.when(long).then(text).map_elements(_hash, return_dtype=pl.String)
+    return pl.coalesce(hashed, text).alias(f"{column}_stored")
 
 
-def _hashed(text: str) -> str:
-    return "sha256:" + hashlib.sha256(text.encode()).hexdigest() if len(text.encode()) > LONGEST else text
+def _hash(text: str) -> str:
+    return _HASHED + hashlib.sha256(text.encode()).hexdigest()
 
 
 def _read_part(path: Path) -> pl.DataFrame:

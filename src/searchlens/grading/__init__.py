@@ -17,8 +17,11 @@ from searchlens.errors import InputError
 
 KINDS: dict[str, str] = {
     "math": "searchlens.grading.math",
+    "simplerl": "searchlens.grading.simplerl",
+    "simplerl-units": "searchlens.grading.simplerl_units",
     "choice": "searchlens.grading.choice",
     "instructions": "searchlens.grading.checklist",
+    "ifeval": "searchlens.grading.ifeval",
 }
 """Kind of question to the module that grades it."""
 
@@ -28,7 +31,9 @@ MAX_ANSWER = 512
 RIGHT = "gold"
 """Class key of every right answer."""
 
-How = Literal["boxed", "fallback", "whole", "none"]
+How = Literal["boxed", "fallback", "number", "whole", "none"]
+STATED = ("boxed", "fallback", "whole")
+"""How a valid answer is given; the last number in sight is no statement."""
 
 
 class Extraction(NamedTuple):
@@ -37,9 +42,9 @@ class Extraction(NamedTuple):
     Attributes
     ----------
     answer : str or None
-        None when there is no valid answer; such a sample is not correct and casts no vote.
-    how : {"boxed", "fallback", "whole", "none"}
-        From the last box, from a closing sentence, the whole text, or not at all.
+        None when there is no answer; such a sample is not correct and casts no vote.
+    how : {"boxed", "fallback", "number", "whole", "none"}
+        From the last box, from a closing sentence, the last number in sight, the whole text, or not at all.
     """
 
     answer: str | None
@@ -63,17 +68,21 @@ class Verdict:
     Attributes
     ----------
     correct : bool or None
-        None when the grader gave up; counts as not correct, and is reported.
-    key : str
-        Class of equivalent answers within the question: ``RIGHT`` for right ones, otherwise ``~`` and the normalised
-        answer. Wrong answers are not compared with each other beyond that, which favours the right class in a vote.
-    timeout : bool
-        A limit of time or memory was reached.
+        None when a limit of time, memory or size was reached: unknown. It counts as not correct, and is reported.
+    form : str
+        The normalised answer, where answers can be equivalent; otherwise what the grader has to say about its checks.
     """
 
     correct: bool | None
-    key: str
-    timeout: bool = False
+    form: str
+
+    @property
+    def key(self) -> str:
+        """Class of equivalent answers within the question: ``RIGHT`` for right ones, otherwise ``~`` and the form.
+
+        Wrong answers are not compared with each other beyond that, which favours the right class in a vote.
+        """
+        return RIGHT if self.correct else "~" + self.form
 
 
 class Grader(Protocol):
@@ -112,8 +121,3 @@ def grader(kind: str) -> Grader:
 def grade(kind: str, pairs: Sequence[Pair]) -> list[Verdict]:
     """One verdict per pair, in order."""
     return grader(kind).grade(pairs)
-
-
-def verdict(correct: bool | None, answer_key: str, timeout: bool = False) -> Verdict:
-    """A verdict whose class key follows the convention of ``Verdict.key``."""
-    return Verdict(correct, RIGHT if correct else "~" + answer_key, timeout)

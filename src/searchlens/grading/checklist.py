@@ -12,7 +12,7 @@ from pathlib import Path
 
 from searchlens.benchmarks import Question, checks_text
 from searchlens.errors import InputError
-from searchlens.grading import NO_ANSWER, Extraction, Pair, Verdict, instructions, verdict
+from searchlens.grading import NO_ANSWER, Extraction, Pair, Verdict, instructions
 
 # The checks are plain code, so their source is their version: a changed check can never meet an old verdict.
 _SOURCE = hashlib.sha256(Path(instructions.__file__).read_bytes()).hexdigest()
@@ -46,7 +46,7 @@ def grade(pairs: Sequence[Pair]) -> list[Verdict]:
     InputError
         A check is unknown, or its parameters do not fit it.
     """
-    return [verdict(_passes(pair), "") for pair in pairs]
+    return [Verdict(_passes(pair), "") for pair in pairs]
 
 
 def _passes(pair: Pair) -> bool:

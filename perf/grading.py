@@ -1,0 +1,326 @@
+"""Time and memory of grading ten million answers, and IFEval responses per second.
+
+    python perf/grading.py [--scale 1] [--responses 10000]
+
+The answers of four benchmarks of 500 questions, 14 checkpoints each, 24 policies and 16 samples: 10.75 million rows in
+56 cells, scored as the rules do it, two cells at a time with one worker each. Right answers, wrong ones and spellings
+are drawn by rank from what may be said to each question, so that at least 4% of the rows are distinct; golds are half
+integers, otherwise fractions, roots, tuples, intervals, polynomials and words; 2% of the rows are hostile.
+
+Cold: nothing is known. Known: every verdict is in the table. The baseline is what one would write first, math-verify on
+every row, in the same processes with the same killing of what hangs; it runs on a sample of rows and is extrapolated
+linearly. Goals at full scale: cold at most 25 minutes, known at most 1 minute, memory that does not grow with the
+number of cells. A scale below 1 takes so much fewer questions. Wall seconds depend on what else runs, processor seconds
+less.
+
+IFEval: responses of 1.4 kB to prompts with any of the 25 instructions, of which they follow a third, so that the loose
+variants are tried for the others; goal: 600 per second.
+"""
+
+from __future__ import annotations
+
+import argparse
+import random
+import resource
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass
+from functools import partial
+from multiprocessing import get_context
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+import psutil
+
+from searchlens.benchmarks import Question
+from searchlens.grading import Pair, Verdict, _workers, ifeval
+from searchlens.grading import math as math_grader
+from searchlens.score import SAMPLES, Summary, score_samples
+
+BENCHMARKS, CHECKPOINTS, QUESTIONS, POLICIES, DRAWS = 4, 14, 500, 24, 16
+JOBS = 2
+SPELLINGS = 240
+"""Answers that may be given to one question."""
+HOSTILE_SHARE = 0.02
+COLD, KNOWN = ("cold", 25 * 60), ("known", 60)
+"""Goals in seconds at full scale."""
+GOAL_RESPONSES = 600
+SEED = 1
+
+# ---- answers
+
+Rng = random.Random
+WORDS = ("red", "blue", "Evelyn", "none", "east", "north", "odd", "even")
+
+
+def integer(rng: Rng) -> str:
+    return str(rng.randint(-99, 9999))
+
+
+def fraction(rng: Rng) -> str:
+    return rf"\frac{{{rng.randint(1, 99)}}}{{{rng.randint(2, 99)}}}"
+
+
+def root(rng: Rng) -> str:
+    return rf"{rng.randint(2, 30)}\sqrt{{{rng.randint(2, 99)}}}"
+
+
+def pair(rng: Rng) -> str:
+    return rf"\left({rng.randint(-99, 99)}, {fraction(rng)}\right)"
+
+
+def interval(rng: Rng) -> str:
+    low = rng.randint(-99, 99)
+    return rng.choice([rf"[{low}, {low + rng.randint(1, 99)})", rf"({low}, \infty)"])
+
+
+def polynomial(rng: Rng) -> str:
+    return rf"{rng.randint(2, 99)}x^2{rng.randint(1, 99):+d}x{rng.randint(-99, 99):+d}"
+
+
+def word(rng: Rng) -> str:
+    return rf"\text{{{rng.choice(WORDS)} {rng.randint(1, 99)}}}"
+
+
+KINDS: dict[Callable[[Rng], str], int] = {
+    integer: 50,
+    fraction: 18,
+    root: 10,
+    pair: 8,
+    interval: 6,
+    polynomial: 4,
+    word: 4,
+}
+"""Kinds of gold answers, in percent."""
+
+
+def respelled(answer: str, rng: Rng) -> str:
+    """The same answer as another sample may write it."""
+    spellings = [answer, f" {answer} ", f"{answer}.", rf"\left. {answer} \right.", f"${answer}$", f"x={answer}"]
+    spellings += [rf"{answer}\text{{ cm}}", answer.replace(r"\frac", r"\dfrac"), f"{{{answer}}}", f"+{answer}"]
+    return rng.choice(spellings)
+
+
+def hostile(rng: Rng) -> str:
+    """What no grader should choke on."""
+    n = rng.randint(3, 99)
+    towers = [rf"10^{{10^{{{n}}}}}", rf"9^{{9^{{9^{{{n}}}}}}}", rf"2^{{{n}^{{10}}}}", f"x^{n}" * 40]
+    factorials = [rf"({n}^9)!", f"({n * 10**6})!", f"((1{n}!)!)!", rf"\binom{{{n}^9}}{{{n}00000}}"]
+    nested = [
+        "(" * (n + 30) + "1" + ")" * (n + 30),
+        r"\frac{1}{1+" * n + "x" + "}" * n,
+        r"\sqrt{1+" * n + "x" + "}" * n,
+    ]
+    long = ["{" * 10_000 + f"{n}" + "}" * 10_000, ", ".join(map(str, range(n, 10_000))), "7" * (5_000 + n)]
+    looping = [", ".join(map(str, range(n, n + 100))), "1" + "+1" * n, "0." + "3" * (400 + n), " ".join(["wait"] * n)]
+    slow = [rf"\sum_{{k=1}}^{{{n}0000000}} \sin k", rf"(x+y+z+w+1)^{{{n + 100}}}"]
+    characters = [f"{n}\x00", f"\u202e{n}\u202c", "\U0001f600" * n, "|" * n, r"\pm " * n, "-", r"\ "]
+    markers = [f"sha256:{n:064}", "gold", "~gold", "null", "NaN", rf"\text{{final answer is ${n}$. I hope}}", "exit(1)"]
+    broken = [r"\left(\frac{\right)\sqrt[{}" * (n // 6), rf"\begin{{pmatrix}}1&2\\{n}\end{{pmatrix}}"]
+    return rng.choice(rng.choice([towers, factorials, nested, long, looping, slow, characters, markers, broken]))
+
+
+def said(questions: int, benchmark: int) -> tuple[list[str], np.ndarray[tuple[int, int], np.dtype[np.object_]]]:
+    """Golds, and what may be said to each question, the likeliest first."""
+    golds, table = [], np.empty((questions, SPELLINGS), dtype=object)
+    for q in range(questions):
+        rng = Rng(f"{SEED}/{benchmark}/{q}")
+        kind = rng.choices(list(KINDS), list(KINDS.values()))[0]
+        golds.append(kind(rng))
+        for s in range(SPELLINGS):
+            if rng.random() < HOSTILE_SHARE:
+                table[q, s] = hostile(rng)
+            else:
+                table[q, s] = respelled(golds[q] if rng.random() < 0.15 or s == 0 else kind(rng), rng)
+    return golds, table
+
+
+def questions_of(golds: list[str]) -> tuple[Question, ...]:
+    return tuple(Question(f"q{i}", "?", gold) for i, gold in enumerate(golds))
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One checkpoint on one benchmark of so many questions."""
+
+    benchmark: int
+    checkpoint: int
+    questions: int
+
+
+def samples_of(cell: Cell) -> tuple[tuple[Question, ...], pl.DataFrame]:
+    """One cell: a better checkpoint says the likelier answers more often. A tenth of the texts have no box."""
+    golds, table = said(cell.questions, cell.benchmark)
+    rng = np.random.default_rng([SEED, cell.benchmark, cell.checkpoint])
+    rows = POLICIES * cell.questions * DRAWS
+    question = np.tile(np.repeat(np.arange(cell.questions), DRAWS), POLICIES)
+    rank = np.minimum(SPELLINGS * rng.random(rows) ** (1.5 + cell.checkpoint / 10), SPELLINGS - 1).astype(int)
+    answer = pl.Series("answer", table[question, rank].tolist(), pl.String)
+    unboxed = rng.random(rows) < 0.1
+    frame = pl.DataFrame({"answer": answer, "unboxed": unboxed, "number": np.arange(rows)}).select(
+        pl.lit("p").add((pl.col("number") // (cell.questions * DRAWS)).cast(pl.String)).alias("policy"),
+        pl.lit("q").add(pl.Series(question).cast(pl.String)).alias("question"),
+        sample=pl.col("number") % DRAWS,
+        run=pl.col("number") % DRAWS,
+        text=pl.concat_str(
+            pl.lit("Let us think step by step. "),
+            pl.lit("So we get an expression and simplify it. " * 20),
+            pl.col("number").cast(pl.String),
+            pl.when("unboxed").then(pl.lit(" The answer is ")).otherwise(pl.lit(r" The answer is $\boxed{")),
+            pl.col("answer"),
+            pl.when("unboxed").then(pl.lit("")).otherwise(pl.lit("}$.")),
+        ),
+        tokens=pl.lit(200),
+        generated=pl.lit(200),
+        stopped=pl.lit(value=True),
+        score=pl.lit(-0.5),
+    )
+    return questions_of(golds), frame.cast(dict(SAMPLES))
+
+
+# ---- measurements
+
+
+@dataclass(frozen=True)
+class Scored:
+    """One cell: its seconds without making the samples, its summary, and the peak memory of its process so far, GiB."""
+
+    wall: float
+    cpu: float
+    summary: Summary
+    peak: float
+
+
+def score_cell(folder: Path, cell: Cell) -> Scored:
+    questions, samples = samples_of(cell)
+    wall, cpu = time.perf_counter(), processor_seconds()
+    scored = score_samples(samples, questions, "math", folder / f"benchmark{cell.benchmark}")
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
+    return Scored(time.perf_counter() - wall, processor_seconds() - cpu, scored.summary, peak)
+
+
+def processor_seconds() -> float:
+    """Of this process and of all that it has started, ended ones included."""
+    family = [psutil.Process(), *psutil.Process().children(recursive=True)]
+    return sum(sum(process.cpu_times()[:4]) for process in family)
+
+
+def run(folder: Path, cells: list[Cell]) -> list[Scored]:
+    """All cells, two jobs at a time."""
+    with ProcessPoolExecutor(JOBS, mp_context=get_context("spawn"), initializer=_one_worker) as jobs:
+        return list(jobs.map(partial(score_cell, folder), cells))
+
+
+def _one_worker() -> None:
+    """As Snakemake gives a rule one thread."""
+    math_grader.grade = partial(math_grader.grade, workers=1)  # type: ignore[assignment]
+
+
+def rowwise(cells: list[Cell], rows: int) -> float:
+    """Seconds per row of math-verify on every row, two workers, nothing remembered."""
+    rng = Rng(SEED)
+    pairs: list[Pair] = []
+    for cell in cells:
+        questions, samples = samples_of(cell)
+        golds = {question.id: question.gold for question in questions}
+        for _ in range(rows // len(cells)):
+            row = samples.row(rng.randrange(samples.height), named=True)
+            answer = math_grader.extract(row["text"], True).answer
+            if answer is not None:
+                pairs.append(Pair(golds[row["question"]], answer))
+    started = time.perf_counter()
+    _workers.judge("searchlens.grading._equality", pairs, _workers.DEFAULT, JOBS)
+    return (time.perf_counter() - started) / len(pairs)
+
+
+def responses(count: int) -> Iterator[Pair]:
+    """Prompts with one to three instructions of any kind, and responses that follow a third of them."""
+    rng = Rng(SEED)
+    words = ("the", "a", "model", "writes", "long", "answers", "about", "rivers", "while", "nobody", "checks", "them")
+    for _ in range(count):
+        text = ". ".join(" ".join(rng.choices(words, k=12)).capitalize() for _ in range(22)) + "."
+        shapes = [text.upper(), text.lower(), f"**Note**\n\n{text}\n\n* end", text.replace(". ", ", ")]
+        text = rng.choice([text] * 4 + shapes)
+        chosen = rng.sample(INSTRUCTIONS, rng.choices([1, 2, 3], [56, 34, 10])[0])
+        spec = {"instruction_id_list": [name for name, _ in chosen], "kwargs": [given for _, given in chosen]}
+        question = Question("q", "?", "", {ifeval.CHECK: spec})
+        yield Pair(ifeval.reference(question), text)
+
+
+INSTRUCTIONS: list[tuple[str, dict[str, object]]] = [
+    ("keywords:existence", {"keywords": ["model", "rivers"]}),
+    ("keywords:frequency", {"keyword": "answers", "frequency": 12, "relation": "at least"}),
+    ("keywords:forbidden_words", {"forbidden_words": ["sea", "time"]}),
+    ("keywords:letter_frequency", {"letter": "q", "let_frequency": 3, "let_relation": "less than"}),
+    ("language:response_language", {"language": "en"}),
+    ("length_constraints:number_sentences", {"num_sentences": 20, "relation": "at least"}),
+    ("length_constraints:number_paragraphs", {"num_paragraphs": 2}),
+    ("length_constraints:number_words", {"num_words": 240, "relation": "at least"}),
+    ("length_constraints:nth_paragraph_first_word", {"num_paragraphs": 3, "nth_paragraph": 2, "first_word": "the"}),
+    ("detectable_content:number_placeholders", {"num_placeholders": 2}),
+    ("detectable_content:postscript", {"postscript_marker": "P.S."}),
+    ("detectable_format:number_bullet_lists", {"num_bullets": 1}),
+    ("detectable_format:constrained_response", {}),
+    ("detectable_format:number_highlighted_sections", {"num_highlights": 1}),
+    ("detectable_format:multiple_sections", {"section_spliter": "Section", "num_sections": 2}),
+    ("detectable_format:json_format", {}),
+    ("detectable_format:title", {}),
+    ("combination:two_responses", {}),
+    ("combination:repeat_prompt", {"prompt_to_repeat": "Write about rivers."}),
+    ("startend:end_checker", {"end_phrase": "in time."}),
+    ("startend:quotation", {}),
+    ("change_case:capital_word_frequency", {"capital_frequency": 3, "capital_relation": "less than"}),
+    ("change_case:english_capital", {}),
+    ("change_case:english_lowercase", {}),
+    ("punctuation:no_comma", {}),
+]
+"""One of each of the 25."""
+
+
+def measure_responses(count: int) -> tuple[float, list[Verdict]]:
+    pairs = list(responses(count))
+    started = time.perf_counter()
+    verdicts = ifeval.grade(pairs, workers=JOBS)
+    return count / (time.perf_counter() - started), verdicts
+
+
+def told(cells: list[Scored], scale: float, name: str, goal: float) -> float:
+    """Print what the cells took; the seconds that two jobs took for all of them, the making of samples left out."""
+    wall, cpu = (sum(getattr(cell, which) for cell in cells) for which in ("wall", "cpu"))
+    print(f"{name}: {wall / JOBS:.1f} s of {JOBS} jobs, goal {goal * scale:.1f} s ({cpu:.1f} s of processor time)")
+    return wall / JOBS
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--scale", type=float, default=1.0, help="share of the questions")
+    parser.add_argument("--sample", type=int, default=2_000, help="rows of the baseline")
+    parser.add_argument("--responses", type=int, default=10_000, help="of IFEval")
+    options = parser.parse_args()
+    questions = max(1, round(QUESTIONS * options.scale))
+    cells = [Cell(b, c, questions) for c in range(CHECKPOINTS) for b in range(BENCHMARKS)]
+    rows = len(cells) * questions * POLICIES * DRAWS
+    with tempfile.TemporaryDirectory() as folder:
+        first, again = run(Path(folder), cells), run(Path(folder), cells)
+    graded = sum(cell.summary.pairs_graded for cell in first)
+    unknown = sum(cell.summary.unknown for cell in first)
+    print(f"{rows:,} rows, {graded:,} pairs judged ({graded / rows:.1%}), {unknown:,} rows unknown, {JOBS} jobs")
+    if any(cell.summary.pairs_graded for cell in again):
+        raise SystemExit("known verdicts were judged again")
+    cold, known = (told(part, options.scale, *goal) for part, goal in ((first, COLD), (again, KNOWN)))
+    per_row = rowwise(cells[:: max(1, len(cells) // 8)], options.sample)
+    print(
+        f"row by row: {per_row * 1e3:.1f} ms per row on {options.sample:,} rows, extrapolated {per_row * rows:,.0f} s:"
+    )
+    print(f"  cold is {per_row * rows / cold:.0f} times as fast, known {per_row * rows / known:,.0f} times")
+    peaks = [max(cell.peak for cell in part) for part in (first[: len(first) // 4], first)]
+    print(f"peak memory of a job: {peaks[0]:.2f} GiB after a quarter of the cells, {peaks[1]:.2f} GiB after all")
+    rate, verdicts = measure_responses(options.responses)
+    print(f"IFEval: {rate:.0f} responses/s (goal {GOAL_RESPONSES}); {ifeval.accuracies(v.form for v in verdicts)}")
+
+
+if __name__ == "__main__":
+    main()
