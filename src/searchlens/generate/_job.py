@@ -147,6 +147,8 @@ class Job:
 
     def length(self, tokens: Sequence[int]) -> int | None:
         """How many of the tokens are the text's own where a stop text ends it; None where none does."""
+        if not self.prompter.template.stop_texts:
+            return None  # undecoded: decoding every sample twice is a third of the host's work
         ended = self.prompter.end(tokens, self.prompter.text(tokens))
         return ended.length if ended else None
 
