@@ -26,7 +26,9 @@ $(INSTALLED): pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "searchlens needs Python 3.11 or newer; set PYTHON=..."; exit 1; }
 	$(PYTHON) -m venv .venv
 	.venv/bin/pip install --quiet --disable-pip-version-check $(PIP_FLAGS) -c constraints.txt setuptools wheel torch
-	.venv/bin/pip install --quiet --disable-pip-version-check --no-build-isolation $(PIP_FLAGS) -c constraints.txt -e '.[torch,dev]'
+	.venv/bin/pip install --quiet --disable-pip-version-check --no-build-isolation $(PIP_FLAGS) -c constraints.txt -e '.[torch,ifeval,dev]'
+	.venv/bin/pip install --quiet --disable-pip-version-check --no-deps $(PIP_FLAGS) -c constraints.txt lm-eval # its checkers need none of its dependencies
+	-.venv/bin/python -m searchlens.grading.punkt # without these data IFEval cannot be graded, and its tests are skipped
 	@touch $@
 
 demo: $(INSTALLED) ## sample the micro pair under every policy; tables, figures and results/report.html
@@ -70,6 +72,7 @@ perf: $(INSTALLED) ## measure speed as ratios against named baselines
 	.venv/bin/python perf/planning.py
 	OPENBLAS_NUM_THREADS=1 .venv/bin/python perf/landscape.py # as the rules run it
 	OPENBLAS_NUM_THREADS=1 .venv/bin/python perf/boptr.py
+	.venv/bin/python perf/grading.py
 
 clean: ## remove results and logs, keep the environment
 	rm -rf results logs .snakemake
