@@ -58,7 +58,8 @@ class Provenance:
     Attributes
     ----------
     wall_seconds : float
-        Of sampling, model loading not included.
+        Of sampling, model loading not included; its share where other shards were sampled at the same time
+        (``generate.sample``).
     device : str
         As torch names it.
     device_count : int
@@ -69,7 +70,7 @@ class Provenance:
         Tokens of prompts and prefixes that were computed, and that were not computed again. With the columns
         ``generated`` and ``requests`` of the samples, what the engine was asked for.
     mean_running : float
-        Samples that drew a token together, on average over steps; 0 where the engine does not say.
+        Requests that drew a token together, on average over steps, others' included; 0 where the engine does not say.
     """
 
     wall_seconds: float
