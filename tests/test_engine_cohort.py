@@ -95,9 +95,11 @@ class Bench:
         """Any neighbours, two or more, the longer or the shorter first."""
         if len(self.cohorts) > 1:
             place = int(self.rng.integers(len(self.cohorts) - 1))
-            joined = slice(place, place + int(self.rng.integers(2, 4)))
-            cohorts, rows = zip(*self.cohorts[joined], strict=True)
-            self.cohorts[joined] = [(Cohort.joined(cohorts), [row for part in rows for row in part])]
+            (cohort, rows), *others = self.cohorts[place : place + int(self.rng.integers(2, 4))]
+            cohort.absorb([one for one, _ in others])
+            self.cohorts[place : place + 1 + len(others)] = [
+                (cohort, [*rows, *(row for _, part in others for row in part)])
+            ]
 
     def read(self) -> None:
         """What rows hold can be taken out again, from any token on."""

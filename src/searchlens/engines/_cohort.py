@@ -204,23 +204,6 @@ class Cohort:
         size = _size(shape, len(lengths), slots + _GROWTH)
         return cls(shape, torch.zeros(size, device=device, dtype=dtype), slots - lengths, slots)
 
-    @classmethod
-    def joined(cls, cohorts: Sequence[Cohort]) -> Cohort:
-        """Return the rows of cohorts, one cohort after the other, as one cohort; all are aligned at the present."""
-        if len(cohorts) == 1:
-            return cohorts[0]
-        window, first = max(one.window for one in cohorts), cohorts[0]
-        own = first._own.new_empty(_size(first._shape, sum(one.rows for one in cohorts), window + _GROWTH))
-        begin = 0
-        for one in cohorts:
-            part = own[:, :, begin : begin + one.rows]
-            begin += one.rows
-            part[:, :, :, :, : window - one.window] = 0  # masked, but zero times garbage could be not a number
-            filled = slice(one.slots - one.window, one.slots)
-            part[:, :, :, :, window - one.window : window] = one._own[:, :, : one.rows, :, filled]
-        start = np.concatenate([one._start + window - one.slots for one in cohorts])
-        return cls(first._shape, own, start, window)
-
     @property
     def rows(self) -> int:
         """How many rows there are."""
@@ -235,12 +218,7 @@ class Cohort:
         """Make room for one more time slot; call once before the layers of a step."""
         if self.slots < self._own.shape[4]:
             return
-        first = int(self._start.min())
-        wider = self._own.new_empty(_size(self._shape, self.rows, self.slots - first + _GROWTH))
-        wider[..., : self.slots - first, :] = self._own[:, :, : self.rows, :, first:]
-        self._own = wider
-        self.slots -= first
-        self._start = self._start - first
+        self._move(self.rows, self.window)
         self._index()
 
     def end_step(self) -> None:
@@ -300,6 +278,33 @@ class Cohort:
         if count:
             self._index()
         return order
+
+    def absorb(self, others: Sequence[Cohort]) -> None:
+        """Take over the rows of others, one cohort after the other, behind the present ones; aligned at the present.
+
+        Rows that left have made room, so that what is here seldom has to move.
+        """
+        rows, longest = sum(one.rows for one in others), max(one.window for one in others)
+        if self.rows + rows > self._own.shape[2] or longest > self.slots:
+            self._move(self.rows + rows, max(self.window, longest))
+        begin = self.rows
+        for one in others:
+            part = self._own[:, :, begin : begin + one.rows, :, : self.slots]
+            begin += one.rows
+            part[:, :, :, :, : self.slots - one.window] = 0  # masked, but zero times garbage could be not a number
+            filled = slice(one.slots - one.window, one.slots)
+            part[:, :, :, :, self.slots - one.window :] = one._own[:, :, : one.rows, :, filled]
+        self._start = np.concatenate([self._start, *(one._start + self.slots - one.slots for one in others)])
+        self._index()
+
+    def _move(self, rows: int, window: int) -> None:
+        """Move to where there is room for so many rows, and for so many slots until the present."""
+        own = self._own.new_empty(_size(self._shape, rows, window + _GROWTH))
+        part, empty = own[:, :, : self.rows], window - self.window
+        part[:, :, :, :, :empty] = 0
+        part[:, :, :, :, empty:window] = self._own[:, :, : self.rows, :, self.slots - self.window : self.slots]
+        self._start = self._start + window - self.slots
+        self._own, self.slots = own, window
 
     def read(self, rows: npt.NDArray[np.int64], tokens: npt.NDArray[np.int64]) -> Tensor:
         """Return keys and values of own tokens, each by its row and its place in the row."""

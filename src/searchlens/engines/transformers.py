@@ -496,13 +496,20 @@ class TransformersEngine:
 
     def _merge(self) -> None:
         """Order cohorts by length, and merge neighbours as long as that masks few slots."""
-        order = sorted(range(len(self._cohorts)), key=lambda place: -self._cohorts[place].window)
-        if order != list(range(len(order))):
-            ends = np.cumsum([cohort.rows for cohort in self._cohorts])
-            self._cohorts, old = [self._cohorts[place] for place in order], self._cohorts
-            self._arrange(np.concatenate([np.arange(ends[place] - old[place].rows, ends[place]) for place in order]))
-        groups = neighbours([(cohort.rows, cohort.window) for cohort in self._cohorts], self._masked)
-        self._cohorts = [Cohort.joined(self._cohorts[group]) for group in groups]
+        ends = np.cumsum([cohort.rows for cohort in self._cohorts])
+        rows = np.split(np.arange(ends[-1]), ends[:-1])
+        by_length = sorted(range(len(rows)), key=lambda place: -self._cohorts[place].window)
+        sizes = [(self._cohorts[place].rows, self._cohorts[place].window) for place in by_length]
+        cohorts, order = [], []
+        for group in neighbours(sizes, self._masked):
+            # The largest takes the others over: it would have the most to move.
+            first, *others = sorted(by_length[group], key=lambda place: -self._cohorts[place].rows)
+            order += [rows[first], *(rows[place] for place in others)]
+            if others:
+                self._cohorts[first].absorb([self._cohorts[place] for place in others])
+            cohorts.append(self._cohorts[first])
+        self._cohorts = cohorts
+        self._arrange(np.concatenate(order))
 
     def _decode(self) -> list[tuple[int, Completion]]:
         """Advance all rows by one token."""
