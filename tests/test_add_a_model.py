@@ -112,4 +112,12 @@ def test_what_the_page_promises_of_corrupted_weights_holds(checkout: Path, envir
     done = subprocess.run(command, cwd=checkout, env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 2
     assert "model.safetensors has sha256" in done.stderr
+    assert "delete what is damaged, then run `searchlens fetch`" in done.stderr
     assert not list(checkout.glob("results/generations/**/*.parquet"))
+    named = re.search(r"\((/[^)]+)\)", done.stderr)
+    assert named
+    Path(named[1]).unlink()
+    fetched = subprocess.run(
+        ["searchlens", "fetch", "--config", "config/mine.yaml"], cwd=checkout, env=environment, check=False
+    )
+    assert fetched.returncode == 0

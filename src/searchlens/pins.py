@@ -376,7 +376,7 @@ def _absent(path: Path, name: str, file: File) -> str:
     if not path.is_file():
         return f"{name} is missing"
     size = path.stat().st_size
-    return f"{name} has {size} bytes, pinned are {file.size}" if size != file.size else ""
+    return f"{name} has {size} bytes, pinned are {file.size} ({path.resolve()})" if size != file.size else ""
 
 
 def check(source: Source, pin: Pin, hash_of: Callable[[Path], str]) -> Path:
@@ -403,7 +403,7 @@ def check(source: Source, pin: Pin, hash_of: Callable[[Path], str]) -> Path:
     wrong = lacking(source, pin)
     if not wrong:
         wrong = [
-            f"{name} has sha256 {found[:12]}…, pinned is {file.sha256[:12]}…"
+            f"{name} has sha256 {found[:12]}…, pinned is {file.sha256[:12]}… ({(folder / name).resolve()})"
             for name, file in pin.files.items()
             if (found := hash_of(folder / name)) != file.sha256
         ]
@@ -415,7 +415,7 @@ def check(source: Source, pin: Pin, hash_of: Callable[[Path], str]) -> Path:
     if wrong:
         raise InputError(
             f"{source} in {folder} is not what was pinned: {'; '.join(wrong)}",
-            "run `searchlens fetch` where the hub can be reached; delete a damaged file first",
+            "delete what is damaged, then run `searchlens fetch` where the hub can be reached",
         )
     return folder
 
