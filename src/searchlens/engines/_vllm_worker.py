@@ -34,7 +34,7 @@ from searchlens.engines import _sampling
 from searchlens.engines.vllm import KEY, NOTED, ROW
 
 _GREEDY = 1e-5  # vLLM's own limit
-_SORTED = 128  # rows that are sorted together: at 150,000 token ids, half a gigabyte
+_WIDE = 128  # rows that are filtered together where it takes several copies of their logits: 80 MB each at Qwen's size
 
 
 class Extension:
@@ -227,22 +227,29 @@ class Batch(LogitsProcessor):  # type: ignore[misc]
         self._plan = None
 
     def apply(self, logits: Tensor) -> Tensor:
-        """Penalise; float32 logits of shape (rows, vocab)."""
+        """Penalise; float32 logits of shape (rows, vocab), changed in place."""
         asked = self.plan().penalised
         if asked is None:
             return logits
-        assert self._tokens is not None
-        ends = self._runner.input_batch.num_tokens_no_spec[asked.host].astype(np.int64)
+        ends = np.asarray(self._runner.input_batch.num_tokens_no_spec[asked.host], np.int64)
         self._ends = _send(ends, logits.device)
-        tokens = self._tokens[asked.slots, : int(ends.max())].long()
-        place = torch.arange(tokens.shape[1], device=logits.device)
-        seen = place < self._ends[:, None]
-        counted = (seen, seen & (place >= asked.generated))
-        empty = logits.new_zeros(len(tokens), logits.shape[1])
-        occurs, counts = (empty.scatter_add(1, tokens, one.float()) for one in counted)
-        return _sampling.Penalties(
-            asked.rows, asked.repetition, asked.frequency, asked.presence, occurs > 0, counts
-        ).apply(logits)
+        longest = int(ends.max())
+        for begin in range(0, len(ends), _WIDE):
+            part = slice(begin, begin + _WIDE)
+            rows = asked.rows[part]
+            logits.index_copy_(0, rows, self._penalised(logits.index_select(0, rows), asked, part, longest))
+        return logits
+
+    def _penalised(self, logits: Tensor, asked: Penalised, part: slice, longest: int) -> Tensor:
+        assert self._tokens is not None and self._ends is not None
+        tokens = self._tokens[asked.slots[part], :longest].long()
+        place = torch.arange(longest, device=logits.device)
+        seen = place < self._ends[part, None]
+        generated = seen & (place >= asked.generated[part])
+        occurs, counts = (torch.zeros_like(logits).scatter_add_(1, tokens, one.float()) for one in (seen, generated))
+        columns = asked.repetition[part], asked.frequency[part], asked.presence[part]
+        rows = torch.arange(len(logits), device=logits.device)
+        return _sampling.Penalties(rows, *columns, occurs > 0, counts).apply(logits)
 
     def record(self, tokens: Tensor) -> None:
         """Append the drawn tokens, shape (rows,), to those that penalties look at."""
@@ -301,7 +308,7 @@ class Typical(LogitsProcessor):  # type: ignore[misc]
         asked = self._batch.plan().typical
         if asked is None:
             return logits
-        for rows, limits in zip(asked[0].split(_SORTED), asked[1].split(_SORTED), strict=True):
+        for rows, limits in zip(asked[0].split(_WIDE), asked[1].split(_WIDE), strict=True):
             part = logits.index_select(0, rows)
             weights = (part - part.amax(-1, keepdim=True)).exp_()
             _sampling._typical_p(weights, limits)

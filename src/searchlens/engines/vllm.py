@@ -14,6 +14,7 @@ import json
 import os
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import lru_cache
 from heapq import heappop, heappush
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -448,7 +449,7 @@ def _parameters(request_id: int, request: Request) -> SamplingParams:
             f"Request {request_id}: temperature is {sampling.temperature}; vLLM allows 0 and from {_COOLEST} on"
         )
     try:
-        return SamplingParams(
+        params = SamplingParams(
             n=1,
             temperature=sampling.temperature,
             top_p=sampling.top_p,
@@ -461,7 +462,6 @@ def _parameters(request_id: int, request: Request) -> SamplingParams:
             max_tokens=request.max_tokens,
             min_tokens=0,
             stop=None,
-            stop_token_ids=list(request.stop_ids),
             ignore_eos=True,  # nothing but ``stop_ids`` ends a text
             logprobs=request.top or None,
             flat_logprobs=True,
@@ -471,6 +471,24 @@ def _parameters(request_id: int, request: Request) -> SamplingParams:
         )
     except _refusals() as error:
         raise InputError(f"Request {request_id}: vLLM refuses its sampling parameters ({error})") from error
+    params.stop_token_ids = _stop_ids(request.stop_ids)
+    return params
+
+
+class _StopIds(list[int]):
+    """Stop tokens as vLLM wants them, in a list; it looks into it for every token, and steps may end at a thousand."""
+
+    def __init__(self, ids: tuple[int, ...]) -> None:
+        super().__init__(ids)
+        self._set = frozenset(ids)
+
+    def __contains__(self, token: object) -> bool:
+        return token in self._set
+
+
+@lru_cache(maxsize=256)
+def _stop_ids(ids: tuple[int, ...]) -> _StopIds:
+    return _StopIds(ids)
 
 
 def _row(request: Request, slot: int) -> list[float]:
