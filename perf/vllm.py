@@ -17,7 +17,7 @@ has 48 tokens. Each line is one complete run, its tail included:
 
 ``running`` is the mean number of samples that draw a token together, ``reused`` the share of prompt and prefix tokens
 from the prefix cache. The anchor cell of the paper is extrapolated from these rates: 24 policies x 16 x 500 texts on
-two models, and the eight expanded runs with the blocks and steps of ``config/policies.yaml``.
+two models, and the eight expanded runs of 16 x 500 texts with the blocks and steps of ``config/policies.yaml``.
 """
 
 from __future__ import annotations
@@ -32,6 +32,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -58,7 +59,7 @@ POOL = (
 )
 THOUGHT = {"name": "thought", "max_tokens": 48}
 SEARCHES: dict[str, dict[str, Any]] = {
-    # Fewer blocks and steps than are sampled with, but continuations of the same mean length, about 180 tokens.
+    # Fewer blocks, steps and iterations than are sampled with, but continuations of about the same lengths.
     "power": {
         "local": {"temperature": 0.25},
         "controller": "power",
@@ -66,11 +67,15 @@ SEARCHES: dict[str, dict[str, Any]] = {
     },
     "entropy_tree": {"controller": "entropy_tree", "transition": {"name": "branch", "children": "distinct", "gap": 2}},
     "thought_tree": {"controller": {"name": "thought_tree", "width": 8}, "transition": THOUGHT},
-    "mcts": {"local": {"temperature": 0.7}, "controller": "mcts", "transition": THOUGHT},
+    "mcts": {
+        "local": {"temperature": 0.7},
+        "controller": "mcts",
+        "transition": THOUGHT,
+        "scheduler": {"name": "iterations", "iterations": 4},
+    },
     "step_beam": {"controller": {"name": "step_beam", "width": 4, "expand": 2}, "transition": THOUGHT},
     "beam": {"controller": {"name": "beam", "width": 4}},
 }
-WIDTH = {name: policies.from_spec(name, spec).width for name, spec in SEARCHES.items()}
 SHAPES = {
     "7b": {"hidden_size": 3584, "intermediate_size": 18944, "num_hidden_layers": 28, "num_attention_heads": 28}
     | {"num_key_value_heads": 4, "vocab_size": 152064, "tie_word_embeddings": False},
@@ -243,13 +248,15 @@ def ours(folder: str, args: argparse.Namespace) -> Iterator[Line]:
     vocab = SHAPES[args.shape]["vocab_size"]
     driven("warm-up", pool(64, vocab)[:64], engine, group=1)
     power._log_ratio = lambda *_: math.log(ACCEPTANCE)  # type: ignore[assignment]
-    few = {
+    most = args.searches
+    # Wide searches draw as much in fewer.
+    count = {
+        "entropy_tree": most // 2,
+        "thought_tree": most // 16,
+        "mcts": most // 2,
+        "step_beam": most // 4,
         "beam": 16,
-        "mcts": 4,
-        "thought_tree": 4,
-        "entropy_tree": 2,
-        "step_beam": 2,
-    }  # wide ones draw as much in fewer
+    }
     runs: dict[str, Callable[[], Line]] = {
         "pool": lambda: driven("pool", pool(args.requests, vocab), engine),
         "power": lambda: driven("power", searches("power", args.searches, vocab), engine),
@@ -257,9 +264,8 @@ def ours(folder: str, args: argparse.Namespace) -> Iterator[Line]:
         "power, waves": lambda: waves("power, waves", searches("power", args.searches, vocab), engine),
         "power, alone": lambda: driven("power, alone", searches("power", args.searches, vocab)[:1], engine, live=1),
     }
-    for name, share in few.items():
-        count = max(8, args.searches // share)
-        runs[name] = lambda name=name, count=count: driven(name, searches(name, count, vocab), engine)  # type: ignore[misc]
+    for name, few in count.items():
+        runs[name] = partial(lambda name, few: driven(name, searches(name, few, vocab), engine), name, few)
     for name, measure in runs.items():
         if not args.only or name in args.only:
             yield measure()
@@ -285,11 +291,9 @@ def extrapolate(lines: Sequence[Line], questions: int = 500, samples: int = 16) 
     blocks, steps = 16, 10
     chain = MEAN + steps * (MEAN * (blocks + 1) / 4 + blocks / 2)
     wanted = {"pool": 2 * len(POOL) * texts * MEAN, "power": 3 * texts * chain}
-    runs = {"entropy_tree": 1, "mcts": 2, "thought_tree": 2}
-    for name, count in runs.items():
+    for name, runs in {"entropy_tree": 1, "mcts": 2, "thought_tree": 2}.items():
         if name in found:
-            per_text = found[name].generated / found[name].requests * _requests_per_text(found[name], name)
-            wanted[name] = count * texts * per_text
+            wanted[name] = runs * texts * MEAN * found[name].generated / found[name].returned
     total = 0.0
     print("\nanchor cell: million tokens to draw, GPU-hours")
     for name, tokens in wanted.items():
@@ -298,10 +302,6 @@ def extrapolate(lines: Sequence[Line], questions: int = 500, samples: int = 16) 
             total += hours
             print(f"{name:13} {tokens / 1e6:9.1f} {hours:7.2f}")
     print(f"{'in all':13} {'':9} {total:7.2f}   (the paper: {PAPER_HOURS})")
-
-
-def _requests_per_text(line: Line, name: str) -> float:
-    return line.requests / (line.returned / MEAN) if WIDTH[name] > 1 else 1.0
 
 
 def main() -> None:
