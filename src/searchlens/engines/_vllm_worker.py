@@ -1,6 +1,6 @@
 """What runs inside vLLM's worker: the parts of the engine contract that vLLM lacks, and a ledger of what was drawn.
 
-vLLM hands out log-probabilities of the raw distribution alone, as text-sized Python objects that cost a fifth of its
+vLLM hands out log-probabilities of the raw distribution alone, through Python objects that cost a sixth or more of its
 speed, and nothing about the distribution that it samples from. Here its sampler is replaced, once the model is loaded,
 by one that reduces the logits where they are: log p before everything, log q on what is left after the last filter. The
 reductions follow the tokens to the host without anybody waiting for them, and lie there until the request is done.

