@@ -9,7 +9,7 @@ from __future__ import annotations
 import difflib
 import json
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal, get_args
 
@@ -353,6 +353,16 @@ class Equivalence(Strict):
     """Largest total variation of power sampling from its target."""
     p_value: Proportion = 0.001
     """Least p of a chi-square test."""
+    engine_policies: list[Name] = ["temp_0.7", "topp0.95_t1.0"]
+    """Policies of one random candidate per run whose pass@k is compared between engines, where the checkpoint runs on
+    vLLM. All intervals of the differences together cover 0 with ``landscape.confidence`` where the engines agree."""
+    engine_samples: Positive = 16
+    """Samples per question of these; as many as the largest of ``budgets`` where that is more."""
+    logprob_difference: Nonnegative = 0.001
+    """Largest absolute difference of log-probabilities of two engines after the same tokens, in float32; other types
+    need more."""
+    logprob_mean: Nonnegative = 0.0001
+    """Mean of the same differences."""
 
 
 class Throughput(Strict):
@@ -644,21 +654,30 @@ def _policy_errors(config: Config) -> list[str]:
 def _equivalence_errors(config: Config) -> list[str]:
     if config.equivalence is None:
         return []
-    errors = []
-    for name in config.equivalence.policies:
-        spec = config.policies.get(name)
-        try:
-            policy = policies.from_spec(name, spec.model_dump() if spec else None)
-        except InputError as error:
-            if name not in config.policies:  # otherwise it is reported as a policy
-                errors.append(f"equivalence.policies: {error.message}")
-            continue
+    errors: list[str] = []
+    for name, policy in _named_policies(config, "policies", errors):
         if policy.controller.name not in COMPARED or policy.evaluator.name not in ("mean_logprob", "sequence_logprob"):
             errors.append(
                 f"equivalence.policies: {name!r} has no reference; controllers with one: {', '.join(COMPARED)}, under"
                 " evaluators that read likelihoods"
             )
+    for name, policy in _named_policies(config, "engine_policies", errors):
+        if policy.width > 1 or policy.deterministic:
+            errors.append(
+                f"equivalence.engine_policies: {name!r} gives no independent candidates, whose pass@k could be compared"
+            )
     return errors
+
+
+def _named_policies(config: Config, key: str, errors: list[str]) -> Iterator[tuple[str, policies.Policy]]:
+    """The policies of a list of the section ``equivalence``; a name that says none is an error."""
+    for name in getattr(config.equivalence, key):
+        spec = config.policies.get(name)
+        try:
+            yield name, policies.from_spec(name, spec.model_dump() if spec else None)
+        except InputError as error:
+            if name not in config.policies:  # otherwise it is reported as a policy
+                errors.append(f"equivalence.{key}: {error.message}")
 
 
 def _budget_errors(config: Config) -> list[str]:
