@@ -88,7 +88,7 @@ _REWRITES = [
 _INTEGER = re.compile(r"[+-]?(?:\d+|\d{1,3}(?:,\d{3})+)", re.ASCII)
 _DECIMAL = re.compile(r"[+-]?(?:\d+\.\d*|\.\d+)", re.ASCII)
 _RATIO = re.compile(r"([+-]?)(?:\\frac\{([+-]?\d+)\}\{(\d+)\}|(\d+)/(\d+))", re.ASCII)
-_PLAIN = re.compile(r"-?\d+(?:/\d+)?", re.ASCII)
+_PLAIN = re.compile(r"-?\d+(?:/[1-9]\d*)?", re.ASCII)
 _WORD = re.compile(r"[A-Za-z]{4,}")
 
 

@@ -43,7 +43,7 @@ def extract(text: str, stopped: bool) -> Extraction:  # noqa: ARG001 - these rul
     "the answer is"; the last number.
     """
     raw, how = _found(text)
-    answer = re.sub(r"\s*\n\s*", " ", raw).strip().removeprefix(":").strip().removesuffix(".").removesuffix("/").strip()
+    answer = " ".join(raw.split()).removeprefix(":").removesuffix(".").removesuffix("/").strip()
     return Extraction(answer, how) if answer and len(answer) <= MAX_ANSWER else NO_ANSWER
 
 
@@ -104,7 +104,7 @@ _REWRITES = [
         (r"\\([{}])", r"\1"),
         (r"\^\s*\{?\s*\\circ\s*\}?|\\degree|°", ""),
         (r"\\?\$|\\?%|\\text(?:normal|bf|it|rm)?(?![a-z])|\\mathrm(?![a-z])|\\mbox(?![a-z])", ""),
-        (r"(?<![a-zA-Z\\])[xyz](?:\s*=|\s*\\in\s|\s*\\to\s)", ""),
+        (r"(?:^|(?<=[\s,(\[]))[xyz](?:\s*=|\s*\\in\s|\s*\\to\s)", ""),
         (r"(?<!\\)\binfinity\b|(?<!\\)\binf\b", r"\\infty"),
         (r"(?:(?<=[\s{])|^)\.(?=\d)", "0."),
         (r"(\d)\.0+(?!\d)", r"\1"),
