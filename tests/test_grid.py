@@ -65,6 +65,8 @@ def test_what_decides_the_tokens_decides_the_id(
         (("results",), "elsewhere"),
         (("pool_size",), 2),
         (("chunk_samples",), 10),
+        (("target_minutes",), 1),
+        (("grace_seconds",), 1),
         (("checkpoints", "toy-base", "device"), "cuda"),
         (("checkpoints", "toy-base", "max_rows"), 3),
         (("checkpoints", "toy-base", "context"), 4096),

@@ -12,8 +12,9 @@ import pytest
 import yaml
 
 from searchlens import policies
+from searchlens.cost import tokens_per_run
 from searchlens.grid import Grid
-from searchlens.plan import assumptions, plan, show_plan, speed, tokens_per_run
+from searchlens.plan import assumptions, plan, show_plan, speed, stored
 
 ROOT = Path(__file__).parents[1]
 Make = Callable[[dict[str, Any]], Grid]
@@ -116,11 +117,13 @@ def test_tokens_and_hours_of_a_fresh_study(
 
 
 def test_speed_is_that_of_the_nearest_size_in_proportion(priced: dict[str, Any], make_grid: Make) -> None:
-    found = speed(make_grid(priced), "toy-base")
+    grid = make_grid(priced)
+    found = speed(grid, stored(grid), "toy-base")
     assert found is not None
     assert found.tokens_per_second == 500
     priced["pairs"]["toy"]["parameters"] = 4e9
-    found = speed(make_grid(priced), "toy-rl")
+    grid = make_grid(priced)
+    found = speed(grid, stored(grid), "toy-rl")
     assert found is not None
     assert found.tokens_per_second == 200
 

@@ -377,7 +377,7 @@ class Throughput(Strict):
 
 
 class Cost(Strict):
-    """What ``searchlens plan`` assumes where nothing has been sampled yet. Nothing else depends on it."""
+    """What ``searchlens plan`` and ``target_minutes`` assume where nothing has been sampled yet."""
 
     tokens_per_sample: dict[Literal["math", "nonmath", "floor"], Annotated[float, Field(gt=0)]] = {}
     """Mean tokens of one sample by regime; half of ``max_tokens`` where none is given."""
@@ -400,10 +400,16 @@ class Config(Strict):
     """B, in increasing order."""
     default_policy: str = "topp0.95_t1.0"
     """pi_0: the policy of the RL target curve."""
+    target_minutes: Annotated[float, Field(gt=0)] = 120
+    """Wall time that a generation job should take by ``cost``, its engine's start not counted: policies of a cell are
+    packed into jobs up to it, and one that takes longer is cut. Without a measured speed a cell is one job."""
     pool_size: Positive = 64
-    """Policies per generation job, each of which starts the engine once."""
+    """Most policies per generation job, each of which starts the engine once."""
     chunk_samples: Positive = 4096
     """Samples per chunk, the unit a killed job resumes at."""
+    grace_seconds: Nonnegative = 20
+    """How long a job that is told to end (SIGTERM, SIGUSR1) goes on, to finish the chunks under way; less than what
+    stands between the signal and the kill, such as Slurm's KillWait of 30 seconds."""
     failed_share: Proportion = 0.01
     """Most searches of a chunk that may fail, each recorded with its reason; more of them end the job."""
     lock: str = "config/lock.json"

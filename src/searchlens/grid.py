@@ -6,18 +6,20 @@ The content of a generation id is decided here and nowhere else.
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from searchlens import benchmarks, pins, policies
+from searchlens import benchmarks, cost, pins, policies
 from searchlens.benchmarks import prompts
 from searchlens.benchmarks.families import FAMILIES
 from searchlens.errors import InputError
-from searchlens.store import digest, file_sha256, fingerprint, gaps, read_json, shards_of, weight_files
+from searchlens.store import digest, file_sha256, fingerprint, gaps, read_json, shards_of, uncovered, weight_files
 
 GENERATION_VERSION = 1
 """Raised by hand when the same request would give other tokens."""
@@ -46,12 +48,20 @@ class Generation:
         Samples per question wanted; not part of the id.
     spec : mapping
         Plain JSON.
+    start : int
+        The first of them: above 0 in the pools of a stream that takes several jobs.
     """
 
     id: str
     policies: tuple[str, ...]
     samples: int
     spec: Mapping[str, Any]
+    start: int = 0
+
+    @property
+    def range(self) -> tuple[str, int] | tuple[str, int, int]:
+        """What tells it from the other generations of a pool."""
+        return (self.id, self.start, self.samples) if self.start else (self.id, self.samples)
 
 
 @dataclass(frozen=True)
@@ -64,8 +74,8 @@ class Pool:
 
     @cached_property
     def name(self) -> str:
-        """``pool-<hash8>``, by the ids and sample counts whatever their order."""
-        return "pool-" + digest(sorted((g.id, g.samples) for g in self.generations), 8)
+        """``pool-<hash8>``, by the ids and sample ranges whatever their order."""
+        return "pool-" + digest(sorted(g.range for g in self.generations), 8)
 
 
 @dataclass(frozen=True)
@@ -550,12 +560,69 @@ class Grid:
             return None
 
     def pools(self, checkpoint: str, benchmark: str) -> tuple[Pool, ...]:
-        """The cell's generations cut into jobs, in configuration order."""
+        """The cell's generations cut into jobs of about ``target_minutes``, in configuration order.
+
+        By the configuration alone, never by what the store holds: all jobs of a run have to agree on it. A generation
+        that takes longer is cut into ranges of whole runs.
+        """
         if (checkpoint, benchmark) not in self._pools:
-            todo, size = self.generations(checkpoint, benchmark), int(self.config["pool_size"])
-            cut = (todo[i : i + size] for i in range(0, len(todo), size))
-            self._pools[checkpoint, benchmark] = tuple(Pool(checkpoint, benchmark, part) for part in cut)
+            packed = self._packed(checkpoint, benchmark)
+            self._pools[checkpoint, benchmark] = tuple(Pool(checkpoint, benchmark, part) for part in packed)
         return self._pools[checkpoint, benchmark]
+
+    def _packed(self, checkpoint: str, benchmark: str) -> Iterator[tuple[Generation, ...]]:
+        target, most = float(self.config["target_minutes"]), int(self.config["pool_size"])
+        packed: list[Generation] = []
+        taken = 0.0
+        for generation in self.generations(checkpoint, benchmark):
+            for part in self._parts(checkpoint, benchmark, generation, target):
+                minutes = self._minutes(checkpoint, benchmark, part) or 0.0
+                if packed and (len(packed) == most or taken + minutes > target):
+                    yield tuple(packed)
+                    packed, taken = [], 0.0
+                packed.append(part)
+                taken += minutes
+        if packed:
+            yield tuple(packed)
+
+    def _parts(self, checkpoint: str, benchmark: str, generation: Generation, target: float) -> Iterator[Generation]:
+        """Ranges of whole runs that take no longer than ``target`` minutes, where a single run does not."""
+        width = self._policies[generation.policies[0]].width
+        runs = -(-generation.samples // width)
+        minutes = self._minutes(checkpoint, benchmark, generation) or 0.0
+        count = max(1, min(runs, math.ceil(minutes / target)))
+        edges = [width * (runs * i // count) for i in range(count)] + [generation.samples]
+        for start, stop in pairwise(edges):
+            yield replace(generation, start=start, samples=stop)
+
+    def _minutes(self, checkpoint: str, benchmark: str, generation: Generation) -> float | None:
+        """Expected wall time of a range of samples on the GPUs of its checkpoint; None where no speed is known."""
+        pace = cost.assumed_speed(self.config, checkpoint)
+        if pace is None:
+            return None
+        policy = self._policies[generation.policies[0]]
+        limit, length = self.config["benchmarks"][benchmark]["max_tokens"], cost.assumed_length(self.config, benchmark)
+        each = cost.tokens_per_run(policy, length.tokens, limit) / policy.width
+        tokens = (generation.samples - generation.start) * self.count(benchmark) * each
+        gpus = self.config["checkpoints"][checkpoint]["vllm"]["tensor_parallel"]
+        return float(tokens / (pace.tokens_per_second * gpus) / 60)
+
+    def minutes(self, pool: Pool) -> float | None:
+        """Expected wall time of what the store lacks of a pool, the engine's start not counted.
+
+        Returns
+        -------
+        float or None
+            Minutes, by ``cost``; 0 where nothing is lacking, None where no speed is known.
+        """
+        total = 0.0
+        for generation, start, stop in self.lacking(pool):
+            part = replace(generation, start=start, samples=stop)
+            minutes = self._minutes(pool.checkpoint, pool.benchmark, part)
+            if minutes is None:
+                return None
+            total += minutes
+        return total
 
     @cached_property
     def _pools(self) -> dict[tuple[str, str], tuple[Pool, ...]]:
@@ -604,10 +671,11 @@ class Grid:
     def _is_current(self, manifest: Path, pool: Pool) -> bool:
         written = manifest.stat().st_mtime_ns
         for generation in pool.generations:
-            folder = self.folder(pool.checkpoint, pool.benchmark, generation.id)
-            if gaps(folder, generation.samples):
+            shards = shards_of(self.folder(pool.checkpoint, pool.benchmark, generation.id))
+            if uncovered(shards, generation.samples, generation.start):
                 return False
-            if any(shard.path.stat().st_mtime_ns > written for shard in shards_of(folder) if shard.present):
+            used = [shard for shard in shards if shard.stop > generation.start and shard.start < generation.samples]
+            if any(shard.present and shard.path.stat().st_mtime_ns > written for shard in used):
                 return False
         return True
 
@@ -625,7 +693,8 @@ class Grid:
     def lacking(self, pool: Pool) -> Iterator[tuple[Generation, int, int]]:
         """(generation, start, stop) that the store does not have, in order."""
         for generation in pool.generations:
-            for start, stop in gaps(self.folder(pool.checkpoint, pool.benchmark, generation.id), generation.samples):
+            folder = self.folder(pool.checkpoint, pool.benchmark, generation.id)
+            for start, stop in gaps(folder, generation.samples, generation.start):
                 yield generation, start, stop
 
     def scores(self, checkpoint: str, benchmark: str) -> Path:

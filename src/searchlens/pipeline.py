@@ -53,11 +53,15 @@ def _cell_samples(grid_: Grid, checkpoint: str, benchmark: str, manifests: Itera
     """Raw samples of a cell, by policy; the ids come from the manifests, never from a configuration edited since."""
     parts: list[pl.DataFrame] = []
     names = {g.id: g.policies for g in grid_.generations(checkpoint, benchmark)}
-    entries = [entry for path in manifests for entry in read_json(path)["generations"]]
-    for entry in entries:
-        folder = grid_.folder(checkpoint, benchmark, entry["id"])
-        samples = shards.read_generation(folder, entry["id"], entry["samples"], _GRADED_COLUMNS)
-        parts += _named(samples, names.get(entry["id"], entry["policies"]))
+    entries: dict[str, dict[str, Any]] = {}
+    for entry in (entry for path in manifests for entry in read_json(path)["generations"]):
+        known = entries.setdefault(entry["id"], entry)
+        known["samples"] = max(known["samples"], entry["samples"])  # a stream may be made by several jobs
+    for key, entry in entries.items():
+        samples = shards.read_generation(
+            grid_.folder(checkpoint, benchmark, key), key, entry["samples"], _GRADED_COLUMNS
+        )
+        parts += _named(samples, names.get(key, entry["policies"]))
     for item in grid_.imported(checkpoint, benchmark):
         folder = grid_.folder(checkpoint, benchmark, item.id)
         parts += _named(shards.read_generation(folder, item.id, item.samples, _GRADED_COLUMNS), [item.policy])

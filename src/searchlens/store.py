@@ -1,7 +1,7 @@
 """What is on disk, and whether it is what it should be.
 
-Standard library only, because the planner imports it. What "have it" means is decided here (``gaps``) and nowhere else:
-planner, job, scorer and verifier all ask these functions.
+Standard library only, because the planner imports it. What "have it" means is decided here (``uncovered``) and nowhere
+else: planner, job, scorer and verifier all ask these functions.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -104,6 +104,12 @@ class Shard:
         return bool(found.st_mtime_ns == self.sidecar["mtime_ns"]) or file_sha256(self.path) == self.sidecar["sha256"]
 
 
+def gpu_seconds(sidecar: Mapping[str, Any]) -> float:
+    """GPU time of a shard, by its sidecar: seconds of sampling times GPUs held, 0 on a CPU."""
+    on_gpu = str(sidecar["device"]).startswith("cuda")
+    return float(sidecar["wall_seconds"] * sidecar["device_count"]) if on_gpu else 0.0
+
+
 def read_json(path: Path) -> Any:
     """A JSON file; damage is an ``InputError`` that names it."""
     try:
@@ -125,8 +131,8 @@ def shards_of(folder: Path) -> list[Shard]:
     return sorted(found, key=lambda shard: (shard.start, shard.stop))
 
 
-def gaps(folder: Path, samples: int) -> list[tuple[int, int]]:
-    """Ranges of [0, samples) that no present shard covers: the one meaning of "missing".
+def gaps(folder: Path, samples: int, start: int = 0) -> list[tuple[int, int]]:
+    """Ranges of [start, samples) that no present shard covers: the one meaning of "missing".
 
     Parameters
     ----------
@@ -134,21 +140,28 @@ def gaps(folder: Path, samples: int) -> list[tuple[int, int]]:
         ``generations/<checkpoint>/<benchmark>/<id>``.
     samples : int
         Samples per question wanted.
+    start : int
+        The first of them that is asked about.
 
     Returns
     -------
     list of (start, stop)
         In order, disjoint; empty when everything is there.
     """
-    missing, reached = [], 0
-    for shard in shards_of(folder):
+    return uncovered(shards_of(folder), samples, start)
+
+
+def uncovered(shards: Iterable[Shard], samples: int, start: int = 0) -> list[tuple[int, int]]:
+    """``gaps`` of shards that have been listed, in order of their start."""
+    missing, reached = [], start
+    for shard in shards:
+        if reached >= samples:
+            break
         if shard.stop <= reached or not shard.present:
             continue
         if shard.start > reached:
             missing.append((reached, min(shard.start, samples)))
-        reached = max(reached, shard.stop)
-        if reached >= samples:
-            break
+        reached = shard.stop
     if reached < samples:
         missing.append((reached, samples))
-    return [(start, stop) for start, stop in missing if start < stop]
+    return [(first, last) for first, last in missing if first < last]

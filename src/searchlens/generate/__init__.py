@@ -142,6 +142,7 @@ def _describe(grid: Grid, pool: Pool) -> dict[str, Any]:
             {
                 "id": generation.id,
                 "policies": list(generation.policies),
+                "start": generation.start,
                 "samples": generation.samples,
                 "spec": generation.spec,
                 "shards": [
@@ -156,7 +157,7 @@ def _discard_damaged_gaps(job: Job) -> None:
     """Move aside sidecars and files of shards that ``gaps`` calls missing, so that publishing does not meet them."""
     for generation in job.pool.generations:
         folder = job.grid.folder(job.pool.checkpoint, job.pool.benchmark, generation.id)
-        if gaps(folder, generation.samples):
+        if gaps(folder, generation.samples, generation.start):
             gone = [shard for shard in shards_of(folder) if not shard.present]
             for path in shards.set_aside(job.grid, gone):
                 log.warning("moved aside %s", path)
