@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from searchlens import grading, schemas, score
 from searchlens.benchmarks import Question
 from searchlens.errors import InputError
+from searchlens.landscape import plain_votes
 from searchlens.score import score_samples
 from test_verdicts import Counting
 
@@ -209,3 +210,22 @@ def test_no_samples_give_no_rows(tmp_path: Path) -> None:
 def test_samples_that_do_not_fit_are_refused(tmp_path: Path, rows: list[dict[str, Any]], message: str) -> None:
     with pytest.raises(InputError, match=message):
         score_samples(frame(*rows), SUMS, "math", tmp_path, policies=["p"])
+
+
+def test_the_vote_by_plain_strings_stands_beside_that_by_classes(tmp_path: Path) -> None:
+    """Two spellings of the right answer outvote two equal wrong ones together, and not apart."""
+    question = (Question("q", "?", "1/2"),)
+    texts = ["0.3", r"\frac{1}{2}", "0.3", r"\frac{x}{2x}", r"\frac{1}{2}"]
+    rows = [sample("q", i, rf"\boxed{{{text}}}") for i, text in enumerate(texts)]
+    scores = score_samples(frame(*rows), question, "math", tmp_path).scores
+    votes = plain_votes(scores, budgets=[1, 4, 5, 9], ties="first")
+    assert votes.schema == schemas.VOTES
+    prefix = votes.filter(readout="prefix").select("budget", "Q", "Q_plain").rows()
+    assert prefix == [(1, 0, 0), (4, 0, 0), (5, 1, 0)]
+    expected = votes.filter(readout="expected").select("budget", "Q", "Q_plain").rows()
+    # Of the five fours, by class: 1, 1, and three ties; by string: 1, 1, 0, 0 and a tie.
+    assert [row[1:] for row in expected] == [
+        pytest.approx((0.6, 0.6)),
+        pytest.approx((0.7, 0.5)),
+        pytest.approx((1, 0.5)),
+    ]

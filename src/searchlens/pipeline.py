@@ -133,7 +133,7 @@ def landscape_options(config: dict[str, Any]) -> Any:
 
 def landscape_cell(grid_: Grid, benchmark: str, scores: Path, output: Path) -> None:
     """Operating points of one cell of a benchmark."""
-    from searchlens.landscape import operating_points
+    from searchlens.landscape import operating_points, plain_votes
 
     graded = pl.read_parquet(scores)
     known = {name: grid_.policy(name) for name in graded["policy"].unique(maintain_order=True)}
@@ -145,6 +145,12 @@ def landscape_cell(grid_: Grid, benchmark: str, scores: Path, output: Path) -> N
     )
     write_table(found.points, output / "points.parquet")
     write_table(found.hits, output / "hits.parquet")
+    if "plain" in graded.columns:  # not where others graded
+        votes = plain_votes(graded, budgets=grid_.config["budgets"], ties=grid_.config["landscape"]["ties"])
+        write_table(votes, output / "votes.parquet")
+        log.info(
+            "votes by class and by plain string differ by at most %.4f", (votes["Q"] - votes["Q_plain"]).abs().max()
+        )
     log.info("%s: %d samples, %d operating points", scores, graded.height, found.points.height)
 
 

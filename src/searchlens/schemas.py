@@ -31,6 +31,16 @@ GRADED = pl.Schema(
 )
 """What scoring writes: what the landscape needs, and how it came about."""
 
+VOTES = pl.Schema(
+    {
+        "policy": pl.String(),
+        "budget": pl.UInt32(),
+        "readout": pl.String(),
+        "Q": pl.Float64(),
+        "Q_plain": pl.Float64(),
+    }
+)
+
 POINTS = pl.Schema(
     {
         "policy": pl.String(),

@@ -23,11 +23,12 @@ import polars as pl
 
 from searchlens.errors import InputError
 from searchlens.landscape._frames import ALL_METRICS, READOUTS, hits_frame, points_frame
+from searchlens.landscape._plain import plain_votes
 from searchlens.landscape._pool import Pool, read_pools
 from searchlens.landscape._readouts import FirstFinish, Ties, expected, prefix
 from searchlens.uncertainty import Resamples
 
-__all__ = ["ALL_METRICS", "READOUTS", "Landscape", "LandscapeOptions", "operating_points"]
+__all__ = ["ALL_METRICS", "READOUTS", "Landscape", "LandscapeOptions", "operating_points", "plain_votes"]
 
 
 @dataclass(frozen=True)

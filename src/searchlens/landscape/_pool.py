@@ -29,8 +29,9 @@ class Pool:
         In the order of the scores; their rows follow one another.
     questions : ndarray of uint32, shape (questions,)
         Increasing; the same for every policy.
-    correct, valid, stopped : ndarray of bool, shape (policies * questions, samples)
-        Columns in stream order.
+    correct, valid, stopped, finished : ndarray of bool, shape (policies * questions, samples)
+        Columns in stream order. Finished samples stopped and state an answer; where the scores do not record it
+        (samples graded by others), those that stopped with a valid answer.
     first : ndarray of int64, same shape
         Column of the earliest sample with the same answer class; meaningless where not ``valid``.
     tokens, spent, score : ndarray of float, same shape
@@ -45,6 +46,7 @@ class Pool:
     correct: Bools
     valid: Bools
     stopped: Bools
+    finished: Bools
     first: Ints
     tokens: Floats
     spent: Floats
@@ -163,12 +165,14 @@ def _pool(
         return values.reshape(-1, samples)
 
     answer = dense("answer").astype(np.int64)
+    valid, stopped = answer >= 0, dense("stopped").astype(bool)
     pool = Pool(
         policies=policies,
         questions=questions,
         correct=dense("correct").astype(bool),
-        valid=answer >= 0,
-        stopped=dense("stopped").astype(bool),
+        valid=valid,
+        stopped=stopped,
+        finished=dense("finished").astype(bool) if "finished" in part.columns else stopped & valid,
         first=first_of_class(answer),
         tokens=known("tokens"),
         spent=known("generated"),

@@ -30,7 +30,7 @@ def prefix(pool: Pool, budgets: Sequence[int], *, ties: Ties, first_finish: Firs
         "P": pool.correct.cumsum(axis=1)[:, at] > 0,
         "Q": _columns(prefix_vote(pool, n, shared=ties == "fractional") for n in budgets),
         "B": _where_known(pool.score, _first_best(-pool.score, pool.correct, budgets)),
-        "T": _where_known(key, _first_best(key, _finished(pool) & pool.correct, budgets)),
+        "T": _where_known(key, _first_best(key, pool.finished & pool.correct, budgets)),
         "distinct": (_opens(pool) & pool.valid).cumsum(axis=1)[:, at],
         "C": pool.spent.cumsum(axis=1)[:, at],
         "valid": pool.valid.cumsum(axis=1)[:, at] / (at + 1),
@@ -51,7 +51,7 @@ def expected(pool: Pool, budgets: Sequence[int], *, first_finish: FirstFinish) -
     n = np.asarray(budgets, float)
     sizes = class_sizes(pool, samples)
     key = finish_key(pool, first_finish)
-    finished = _finished(pool) & pool.correct
+    finished = pool.finished & pool.correct
     values = {
         "P": 1 - miss[pool.correct.sum(axis=1)],
         "Q": expected_vote(pool, budgets),
@@ -92,7 +92,7 @@ def _mean_over_runs(pool: Pool, runs: int, budget: int, first_finish: FirstFinis
 def _of_runs(pool: Pool, runs: Sequence[int]) -> Pool:
     """The pool of some runs alone, one after the other."""
     columns = (np.asarray(runs)[:, None] * pool.width + np.arange(pool.width)).ravel()
-    shown = ("correct", "valid", "stopped", "tokens", "spent", "score")
+    shown = ("correct", "valid", "stopped", "finished", "tokens", "spent", "score")
     parts = {name: getattr(pool, name)[:, columns] for name in shown}
     return replace(pool, first=first_of_class(pool.first[:, columns]), **parts)
 
@@ -141,16 +141,12 @@ def finish_key(pool: Pool, first_finish: FirstFinish) -> Floats:
     NaN where it is generated tokens and they are unknown.
     """
     cost = pool.tokens if first_finish == "shortest" else np.zeros_like(pool.tokens)
-    return np.where(_finished(pool) | np.isnan(cost), cost, np.inf)
+    return np.where(pool.finished | np.isnan(cost), cost, np.inf)
 
 
 def _where_known(key: Floats, values: npt.NDArray[Any]) -> Floats:
     """Undefined for the rows of a policy whose key is unknown."""
     return np.where(np.isnan(key[:, :1]), np.nan, values)
-
-
-def _finished(pool: Pool) -> Bools:
-    return pool.stopped & pool.valid
 
 
 def _opens(pool: Pool) -> Bools:

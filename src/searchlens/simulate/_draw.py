@@ -175,6 +175,7 @@ def _pool(drawn: Drawn, item: SimBenchmark) -> Pool:
         correct=outcomes == 0,
         valid=outcomes <= item.wrong,
         stopped=outcomes <= item.wrong + 1,
+        finished=outcomes <= item.wrong,
         first=_first_of_class(outcomes, item),
         tokens=tokens,
         spent=tokens,

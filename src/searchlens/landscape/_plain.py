@@ -1,0 +1,54 @@
+"""Self-consistency by plain normalised strings, beside that by classes of equivalent answers."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import polars as pl
+
+from searchlens.landscape._pool import Floats, Pool, read_pools
+from searchlens.landscape._readouts import Ties
+from searchlens.landscape._vote import expected_vote, prefix_vote
+from searchlens.schemas import VOTES
+
+
+def plain_votes(scores: pl.DataFrame, *, budgets: Sequence[int], ties: Ties) -> pl.DataFrame:
+    """The vote under both kinds of classes: what merging spellings of the right answer, but not of wrong ones, adds.
+
+    Parameters
+    ----------
+    scores : DataFrame
+        ``schemas.GRADED``.
+    budgets : sequence of int
+        Numbers of samples n >= 1; a policy with a smaller pool has no rows beyond it.
+    ties : {"first", "fractional"}
+        As in ``LandscapeOptions``.
+
+    Returns
+    -------
+    DataFrame
+        ``schemas.VOTES``: share of questions solved by the vote over ``answer`` (Q) and over ``plain`` (Q_plain), in
+        [0, 1], for each policy, budget and readout. No expectation where samples are candidates of searches.
+    """
+    pools = read_pools(scores), read_pools(scores.with_columns(answer="plain"))
+    rows = [
+        (policy, budget, readout, *values)
+        for by_class, by_string in zip(*pools, strict=True)
+        for budget in sorted({n for n in budgets if n <= by_class.samples})
+        for readout in ("prefix", "expected")[: 2 if by_class.width == 1 else 1]
+        for policy, *values in zip(
+            by_class.policies, *(_solved(pool, budget, readout, ties) for pool in (by_class, by_string)), strict=True
+        )
+    ]
+    return pl.DataFrame(rows, schema=VOTES, orient="row")
+
+
+def _solved(pool: Pool, budget: int, readout: str, ties: Ties) -> Floats:
+    """Mean over questions for each policy."""
+    if readout == "prefix":
+        credit = prefix_vote(pool, budget, shared=ties == "fractional")
+    else:
+        credit = expected_vote(pool, [budget])[:, 0]
+    solved: Floats = np.mean(credit.reshape(len(pool.policies), -1), axis=1)
+    return solved
