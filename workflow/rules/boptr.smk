@@ -21,8 +21,8 @@ rule boptr:
         "../envs/analysis.yaml"
     threads: 2
     resources:
-        mem_mb=6000,
-        runtime=120,
+        mem_mb=larger(6000),
+        runtime=longer(120),
     params:
         cohort=cohort,
         options=options("boptr", "boptr"),

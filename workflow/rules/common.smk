@@ -1,12 +1,25 @@
 """Loads and validates the configuration, lays out the grid, and lists what the whole study consists of."""
 
 from searchlens import config as settings
+from searchlens import requests
 from searchlens.cli import export_snapshot, save_snapshot
 from searchlens.errors import InputError
 from searchlens.files import require_writable
 from searchlens.grid import Grid, stage_source
 from searchlens.store import canonical
 from snakemake.exceptions import WorkflowError
+
+# What a profile says of its cluster, and no part of the study: how GPUs are asked for, and the longest job it takes.
+GPU_REQUEST = config.pop("gpu_request", "gpu")
+MAX_MINUTES = config.pop("max_minutes", None)
+
+
+def require_cluster():
+    """Refuse settings of a profile that no cluster has."""
+    if GPU_REQUEST != "gpu" and not GPU_REQUEST.startswith("gres"):
+        raise WorkflowError(f"gpu_request: {GPU_REQUEST!r}; allowed: gpu, gres, or gres:<type>, such as gres:a100")
+    if MAX_MINUTES is not None and not (isinstance(MAX_MINUTES, int) and MAX_MINUTES > 0):
+        raise WorkflowError(f"max_minutes: {MAX_MINUTES!r}; allowed: whole minutes above 0")
 
 
 def load_grid():
@@ -29,6 +42,7 @@ def require_ready():
         raise WorkflowError(str(error)) from None
 
 
+require_cluster()
 GRID = load_grid()
 RESULTS = GRID.config["results"]
 LOGS = "logs"
@@ -57,6 +71,8 @@ TABLE_NAMES = [
     "udf_cost",
 ]
 EQUIVALENCE_TABLES = ["udf_local", "udf_tier34"]
+if GRID.compared and GRID.config["checkpoints"][GRID.compared[0]]["engine"] == "vllm":
+    EQUIVALENCE_TABLES += ["udf_tier12", "udf_engines"]
 BOPTR_TABLES = [
     "blocks",
     "regime_betas",
@@ -160,20 +176,66 @@ def gpus_of(model):
     return spec["vllm"]["tensor_parallel"] if spec["device"] == "cuda" else 0
 
 
-def gpus(wildcards):
-    """The checkpoint's GPUs where the store lacks something; none otherwise."""
+def gpu(count):
+    """Number of GPUs, where the cluster wants them asked for as such."""
+    return count if GPU_REQUEST == "gpu" else 0
+
+
+def gres(count):
+    """The same as a generic resource of Slurm, where it wants that: gpu:<count> or gpu:<type>:<count>."""
+    return f"{GPU_REQUEST.replace('gres', 'gpu', 1)}:{count}" if count and GPU_REQUEST != "gpu" else ""
+
+
+def gpus_to_sample(wildcards):
+    """The checkpoint's GPUs where the store lacks something of the pool; none otherwise."""
     return gpus_of(wildcards.model) if any(True for _ in GRID.lacking(pool_of(wildcards))) else 0
+
+
+def sampling_gpu(wildcards):
+    """``gpu`` of a sampling job."""
+    return gpu(gpus_to_sample(wildcards))
+
+
+def sampling_gres(wildcards):
+    """``gres`` of a sampling job."""
+    return gres(gpus_to_sample(wildcards))
 
 
 def cores(wildcards):
     """CPU cores: one, or four for each GPU, whose engine schedules, copies and compiles beside the samples' own work."""
-    return 4 * gpus(wildcards) or 1
+    return 4 * gpus_to_sample(wildcards) or 1
+
+
+def longer(minutes):
+    """Function of the attempt: minutes, half as many again for each attempt that failed, up to what the cluster takes.
+
+    A job that met its limit goes on behind its finished chunks, so the next one has less to do and more time for it.
+    """
+
+    def runtime(wildcards, attempt):
+        asked = (minutes(wildcards) if callable(minutes) else minutes) * (attempt + 1) // 2
+        return min(asked, MAX_MINUTES) if MAX_MINUTES else asked
+
+    return runtime
+
+
+def larger(megabytes):
+    """Function of the attempt: megabytes, as many again for each attempt that failed."""
+
+    def memory(wildcards, attempt):
+        return attempt * (megabytes(wildcards) if callable(megabytes) else megabytes)
+
+    return memory
+
+
+def planned_minutes(wildcards):
+    """Wall time of a sampling job, by what the store lacks."""
+    return requests.minutes(GRID, pool_of(wildcards))
 
 
 def host_memory(wildcards):
-    """Megabytes: 4 GB hold the embedded engine, 24 GB each worker of vLLM with the weights that it passes on."""
-    spec = GRID.config["checkpoints"][wildcards.model]
-    return 24000 * spec["vllm"]["tensor_parallel"] if spec["engine"] == "vllm" else 4000
+    """Main memory of a sampling job, by its weights."""
+    return requests.memory_mb(GRID, wildcards.model)
 
 
 def cell_manifests(wildcards):
@@ -242,9 +304,20 @@ def compared(wildcards):
     model, benchmark = GRID.compared
     policies = {name: GRID.policy(name).resolved() for name in GRID.config["equivalence"]["policies"]}
     golds = GRID.content_hash(benchmark)
-    return canonical({"weights": GRID.fingerprint(model), "golds": golds, "policies": policies})
+    weights, engine = GRID.fingerprint(model), GRID.config["checkpoints"][model]["engine"]
+    return canonical({"weights": weights, "engine": engine, "golds": golds, "policies": policies})
 
 
 def gpu_to_compare(wildcards):
-    """The GPUs of the compared checkpoint."""
-    return gpus_of(GRID.compared[0])
+    """``gpu`` of the comparison."""
+    return gpu(gpus_of(GRID.compared[0]))
+
+
+def gres_to_compare(wildcards):
+    """``gres`` of the comparison."""
+    return gres(gpus_of(GRID.compared[0]))
+
+
+def memory_to_compare(wildcards):
+    """Main memory of the compared checkpoint's engine."""
+    return requests.memory_mb(GRID, GRID.compared[0])

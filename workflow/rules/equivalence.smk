@@ -1,7 +1,8 @@
 """Equivalence: our policies against implementations that are not ours, on the Base checkpoint of the first pair.
 
 REQUIRED INPUTS: none; weights, questions, policies and thresholds come from the configuration.
-OUTPUTS: results/tables/udf_local.{csv,md,tex}, results/tables/udf_tier34.{csv,md,tex}
+OUTPUTS: results/tables/udf_local.{csv,md,tex}, results/tables/udf_tier34.{csv,md,tex}; where that checkpoint runs on
+vLLM also results/tables/udf_tier12.{csv,md,tex}, results/tables/udf_engines.{csv,md,tex}
 """
 
 
@@ -28,11 +29,12 @@ rule equivalence:
     threads: 1
     resources:
         gpu=gpu_to_compare,
-        mem_mb=4000,
-        runtime=120,
+        gres=gres_to_compare,
+        mem_mb=larger(memory_to_compare),
+        runtime=longer(120),
     params:
         compared=compared,
-        options=options("equivalence", "equivalence"),
+        options=options("equivalence", "equivalence", "budgets"),
         folder=subpath(output[0], ancestor=2),
     shell:
         """

@@ -18,6 +18,8 @@ rule figures:
         [figure_output(name) for name in FIGURE_NAMES],
     log:
         f"{LOGS}/figures/{{pair}}/{{benchmark}}.log",
+    # Seconds: as a job of a cluster it would wait longer to be noticed than it runs.
+    localrule: True
     conda:
         "../envs/analysis.yaml"
     threads: 1

@@ -1,7 +1,10 @@
 """Sampling: one job is one pool of policies of one (checkpoint, benchmark), one engine start.
 
-What a job asks for follows from the checkpoint: GPUs from its device and vllm.tensor_parallel, none where nothing is
-lacking.
+What a job asks for follows from the checkpoint and from what the store lacks of the pool: GPUs from device and
+vllm.tensor_parallel, none where nothing is lacking; memory from the weights; time from the planned tokens.
+
+Slurm warns a job that is about to end with SIGTERM, which ends shell and tee at once and would take the sampling that
+finishes its chunk along; the shell ignores it, searchlens does not.
 
 REQUIRED INPUTS: none; the manifest's name holds everything that decides the samples.
 OUTPUTS: results/manifests/<checkpoint>/<benchmark>/pool-<hash>[.rN].json; shards beside it, in the store.
@@ -22,11 +25,13 @@ rule generate:
         "../envs/generate.yaml"
     threads: cores
     resources:
-        gpu=gpus,
-        mem_mb=host_memory,
-        runtime=240,
+        gpu=sampling_gpu,
+        gres=sampling_gres,
+        mem_mb=larger(host_memory),
+        runtime=longer(planned_minutes),
     shell:
         """
+        trap '' TERM USR1
         searchlens generate \
             --checkpoint {wildcards.model:q} \
             --benchmark {wildcards.benchmark:q} \

@@ -14,6 +14,8 @@ rule landscape:
         hits=f"{RESULTS}/landscape/{{model}}/{{benchmark}}/hits.parquet",
     log:
         f"{LOGS}/landscape/{{model}}/{{benchmark}}.log",
+    # Seconds: as a job of a cluster it would wait longer to be noticed than it runs.
+    localrule: True
     conda:
         "../envs/analysis.yaml"
     threads: 1

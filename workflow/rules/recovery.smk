@@ -17,6 +17,8 @@ rule recovery:
         ),
     log:
         f"{LOGS}/recovery/{{pair}}/{{benchmark}}.log",
+    # Seconds: as a job of a cluster it would wait longer to be noticed than it runs.
+    localrule: True
     conda:
         "../envs/analysis.yaml"
     threads: 1

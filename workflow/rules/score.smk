@@ -20,8 +20,8 @@ rule score:
         "../envs/analysis.yaml"
     threads: 1
     resources:
-        mem_mb=4000,
-        runtime=60,
+        mem_mb=larger(4000),
+        runtime=longer(60),
     params:
         names=names_and_options,
     shell:

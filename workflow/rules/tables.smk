@@ -29,6 +29,8 @@ rule tables:
         ),
     log:
         f"{LOGS}/tables.log",
+    # Seconds: as a job of a cluster it would wait longer to be noticed than it runs.
+    localrule: True
     conda:
         "../envs/analysis.yaml"
     threads: 1
