@@ -9,7 +9,7 @@ from typing import Literal
 import numpy as np
 from scipy.stats import chisquare
 
-Table = Literal["local", "tier34"]
+Table = Literal["local", "tier34", "engines"]
 Law = Mapping[tuple[int, ...], float]
 """Texts, as token ids, to their probabilities."""
 _EXPECTED = 5.0  # fewest expected draws of a cell of a chi-square test
@@ -21,8 +21,8 @@ class Row:
 
     Attributes
     ----------
-    table : {"local", "tier34"}
-        Local policies, the paper's tiers 1 and 2, or searches, its tiers 3 and 4.
+    table : {"local", "tier34", "engines"}
+        Local policies, the paper's tiers 1 and 2, searches, its tiers 3 and 4, or one engine against the other.
     policy, reference : str
         What is compared with what.
     statistic : str
@@ -31,10 +31,13 @@ class Row:
     unit : str
         What n counts.
     value : float
-    bound : {"at least", "at most"}
+    bound : {"at least", "at most", "covers"}
+        What the value, or for "covers" its interval, must do with the threshold.
     threshold : float
     ours, theirs : float or None
         The two accuracies, where their difference is the statistic.
+    lo, hi : float or None
+        The interval.
     """
 
     table: Table
@@ -44,14 +47,18 @@ class Row:
     n: int
     unit: str
     value: float
-    bound: Literal["at least", "at most"]
+    bound: Literal["at least", "at most", "covers"]
     threshold: float
     ours: float | None = None
     theirs: float | None = None
+    lo: float | None = None
+    hi: float | None = None
 
     @property
     def holds(self) -> bool:
         """Whether the value is on the right side of its threshold; a value that is no number is not."""
+        if self.bound == "covers":
+            return self.lo is not None and self.hi is not None and self.lo <= self.threshold <= self.hi
         return self.value >= self.threshold if self.bound == "at least" else self.value <= self.threshold
 
 

@@ -1,7 +1,10 @@
-"""What is compared on: the Base checkpoint of the first pair, and the first questions of the first benchmark."""
+"""What is compared on: the Base checkpoint of the first pair, unless another is said, and the first questions of the
+first benchmark.
+"""
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -36,26 +39,37 @@ class Subject:
     count: int
 
     @classmethod
-    def of(cls, grid: Grid, threads: int) -> Subject:
-        """The one that a study compares on (``Grid.compared``)."""
+    def of(cls, grid: Grid, threads: int, checkpoint: str = "", engine: str = "transformers") -> Subject:
+        """The one that a study compares on (``Grid.compared``), or another checkpoint, on either family of engines."""
         assert grid.compared is not None, "no comparison is asked for"
-        job = Job(grid, Pool(*grid.compared, ()), threads)
+        base, benchmark = grid.compared
+        job = Job(grid, Pool(checkpoint or base, benchmark, ()), threads)
+        job.spec = {**job.spec, "engine": engine}
         return cls(job, min(int(grid.config["equivalence"]["questions"]), len(job.questions)))
 
     @property
     def engine(self) -> Engine:
-        """The embedded engine."""
+        """The embedded engine, or the one that was asked for."""
         return self.job.engine
 
-    def tasks(self, policy: Policy) -> list[Task]:
-        """One run of every question; seeds differ from those of every sample."""
+    def close(self) -> None:
+        """Free the device for the next engine."""
+        import torch
+
+        self.engine.close()
+        self.__dict__.pop("transformers", None)
+        gc.collect()  # what refers to itself would keep the device's memory
+        torch.cuda.empty_cache()
+
+    def tasks(self, policy: Policy, sample: int = 0, stream: str = "equivalence") -> list[Task]:
+        """One run of every question; seeds differ from those of every sample of the study, and by stream."""
         job = self.job
         step_ids = job.step_ids(str(policy.parameters.get("delimiter", "")))
         stop_ids = job.prompter.stop_ids
         return [
             Task(
                 prompt,
-                sample_seed("equivalence", question.id, 0),
+                sample_seed(stream, question.id, sample),
                 job.max_tokens,
                 stop_ids,
                 step_ids,
@@ -85,15 +99,20 @@ class Subject:
     def _grader(self) -> grading.Grader:
         return grading.grader(self.job.grid.benchmark(self.job.pool.benchmark)["grader"])
 
+    def right(self, texts: Sequence[Ids]) -> list[bool]:
+        """Whether the answer is right, one text to each question."""
+        references = [self._grader.reference(question) for question in self.job.questions[: len(texts)]]
+        pairs = {
+            place: Pair(reference, answer)
+            for place, (reference, text) in enumerate(zip(references, texts, strict=True))
+            if (answer := self.job.answer(text)) is not None
+        }
+        verdicts = dict(zip(pairs, self._grader.grade(list(pairs.values())), strict=True))
+        return [place in verdicts and bool(verdicts[place].correct) for place in range(len(texts))]
+
     def accuracy(self, texts: Sequence[Ids]) -> float:
         """Share of right answers, one text to each question."""
-        questions = self.job.questions[: len(texts)]
-        pairs = [
-            Pair(self._grader.reference(question), answer)
-            for question, text in zip(questions, texts, strict=True)
-            if (answer := self.job.answer(text)) is not None
-        ]
-        return sum(bool(verdict.correct) for verdict in self._grader.grade(pairs)) / len(texts)
+        return sum(self.right(texts)) / len(texts)
 
     @cached_property
     def transformers(self) -> Any:

@@ -1,0 +1,202 @@
+"""Local policies through our engine and driver against the parameters that one writes by hand for vLLM.
+
+The paper's tiers 1 and 2 (appendix "UDF expressiveness"): seven strategies on the same prompts under the same seeds.
+The reference is vLLM as it is installed, loaded a second time: its own sampler, its own penalties, none of what
+:mod:`searchlens.engines.vllm` hangs into it, and no request of ours.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import polars as pl
+
+from searchlens.engines.vllm import _cpu_arguments
+from searchlens.equivalence.rows import share
+from searchlens.equivalence.subject import Ids, Subject, texts_of
+from searchlens.generate import Job
+from searchlens.grid import Grid
+from searchlens.policies import parse
+from searchlens.search.task import Task
+from searchlens.tables import Table
+from searchlens.tables._format import number, text_frame, tick
+
+
+@dataclass(frozen=True)
+class Strategy:
+    """One of the paper's seven, said twice.
+
+    Attributes
+    ----------
+    name : str
+        The paper's.
+    policy : str
+        Ours.
+    parameters : mapping
+        What is written into ``vllm.SamplingParams`` for it.
+    """
+
+    name: str
+    policy: str
+    parameters: Mapping[str, float]
+
+
+STRATEGIES = (
+    Strategy("greedy", "greedy", {"temperature": 0.0}),
+    Strategy("temperature", "temp_0.7", {"temperature": 0.7}),
+    Strategy("top-k", "topk20_t0.7", {"temperature": 0.7, "top_k": 20}),
+    Strategy("top-p", "topp0.9_t0.7", {"temperature": 0.7, "top_p": 0.9}),
+    Strategy("min-p", "minp0.05_t0.9", {"temperature": 0.9, "min_p": 0.05}),
+    Strategy("temp + rep. penalty", "temp_0.7_rep1.1", {"temperature": 0.7, "repetition_penalty": 1.1}),
+    Strategy(
+        "top-p + freq. penalty", "topp0.9_t0.7_freq0.5", {"temperature": 0.7, "top_p": 0.9, "frequency_penalty": 0.5}
+    ),
+)
+
+
+@dataclass(frozen=True)
+class Match:
+    """How far the texts of one strategy agree.
+
+    Attributes
+    ----------
+    strategy : Strategy
+    n : int
+        Questions, one text each.
+    output_match, em_agree : float
+        Share of equal texts, and of equal extracted answers; two texts without an answer agree.
+    output_threshold, em_threshold : float
+        Least shares.
+    """
+
+    strategy: Strategy
+    n: int
+    output_match: float
+    em_agree: float
+    output_threshold: float
+    em_threshold: float
+
+    @property
+    def holds(self) -> bool:
+        """Whether both shares reach their thresholds."""
+        return self.output_match >= self.output_threshold and self.em_agree >= self.em_threshold
+
+
+def compare(grid: Grid, threads: int) -> list[Match]:
+    """Draw every strategy on both sides, ours first: a process has one vLLM at a time.
+
+    Parameters
+    ----------
+    grid : Grid
+        Its compared checkpoint runs on vLLM.
+    threads : int
+        CPU threads of the engine.
+    """
+    subject = Subject.of(grid, threads, engine="vllm")
+    runs = [(strategy, task) for strategy in STRATEGIES for task in subject.tasks(parse(strategy.policy))]
+    found = subject.search([(parse(strategy.policy), task) for strategy, task in runs])
+    ours = [texts_of(candidates)[0] for candidates in found]
+    drawable = [token for token in range(subject.engine.vocab_size) if token != subject.pad]
+    subject.close()
+    theirs = written_by_hand(subject.job, runs, drawable)
+    return [
+        match(subject, strategy, ours[part], theirs[part])
+        for place, strategy in enumerate(STRATEGIES)
+        for part in [slice(place * subject.count, (place + 1) * subject.count)]
+    ]
+
+
+def match(subject: Subject, strategy: Strategy, ours: Sequence[Ids], theirs: Sequence[Ids]) -> Match:
+    """Compare texts and answers, question by question."""
+    limits, pairs = subject.job.grid.config["equivalence"], list(zip(ours, theirs, strict=True))
+    text, answer = subject.job.prompter.text, subject.job.answer
+    return Match(
+        strategy,
+        len(pairs),
+        share([text(one) == text(other) for one, other in pairs]),
+        share([answer(one) == answer(other) for one, other in pairs]),
+        float(limits["output_match"]),
+        float(limits["answer_agreement"]),
+    )
+
+
+def written_by_hand(job: Job, runs: Sequence[tuple[Strategy, Task]], drawable: Sequence[int]) -> list[Ids]:
+    """What vLLM draws for each run when it is loaded and asked as its own documentation does it.
+
+    Parameters
+    ----------
+    job : Job
+        Whose checkpoint, and how it is run.
+    runs : sequence of (Strategy, Task)
+    drawable : sequence of int
+        Token ids that a text may hold: no padding, and nothing that the tokenizer does not know.
+
+    Notes
+    -----
+    After an engine of ours in the same process, which has set what vLLM reads from the environment.
+    """
+    from vllm import LLM, SamplingParams
+    from vllm.platforms import current_platform
+
+    options, on_cpu = job.spec["vllm"], current_platform.is_cpu()
+    llm = LLM(
+        model=str(job.folder),
+        dtype=job.spec["dtype"],
+        quantization=job.spec["quantization"],
+        load_format=options["load_format"],
+        max_model_len=options["max_model_len"],
+        tensor_parallel_size=options["tensor_parallel"],
+        gpu_memory_utilization=options["gpu_memory_utilization"],
+        enforce_eager=options["enforce_eager"] or on_cpu,
+        generation_config="vllm",
+        seed=0,
+        **(_cpu_arguments() if on_cpu else {}),
+    )
+    outputs = llm.generate(
+        [{"prompt_token_ids": list(task.prompt)} for _, task in runs],
+        [
+            SamplingParams(
+                **strategy.parameters,
+                seed=task.seed,
+                max_tokens=task.max_tokens,
+                stop_token_ids=list(task.stop_ids),
+                ignore_eos=True,  # the tokenizer's own end may be another one
+                allowed_token_ids=list(drawable),
+            )
+            for strategy, task in runs
+        ],
+        use_tqdm=False,
+    )
+    llm.llm_engine.engine_core.shutdown()
+    return [tuple(output.outputs[0].token_ids) for output in outputs]
+
+
+def table(matches: Sequence[Match]) -> Table:
+    """The paper's table, with the thresholds beside it."""
+    data = pl.DataFrame(
+        {
+            "strategy": [one.strategy.name for one in matches],
+            "policy": [one.strategy.policy for one in matches],
+            **{
+                key: [getattr(one, key) for one in matches]
+                for key in ("n", "output_match", "output_threshold", "em_agree", "em_threshold", "holds")
+            },
+        }
+    )
+    text = text_frame(
+        [
+            {
+                "strategy": one.strategy.name,
+                "policy": one.strategy.policy,
+                "n": str(one.n),
+                "output match": f"{number(one.output_match)} (≥ {one.output_threshold:g})",
+                "EM agree": f"{number(one.em_agree)} (≥ {one.em_threshold:g})",
+                "equiv.": tick(one.holds),
+            }
+            for one in matches
+        ]
+    )
+    failing = [one.strategy.name for one in matches if not one.holds]
+    verdict = f"Does not hold: {', '.join(failing)}." if failing else "Every strategy is equivalent."
+    return Table(data, text, notes=(verdict, "The thresholds were set before the first comparison was run."))
