@@ -330,7 +330,7 @@ PARSED = """
 import json, sys
 from sympy import srepr
 from searchlens.grading import _equality
-_equality.predict_in_two_stages(on=sys.argv[1] == "two")
+_equality.hasten(on=sys.argv[1] == "two")
 for answer in json.load(sys.stdin):
     readings = _equality.parsed.__wrapped__(answer)
     print([srepr(reading) if hasattr(reading, "free_symbols") else reading for reading in readings])
@@ -374,6 +374,47 @@ def test_parsing_in_two_stages_reads_what_parsing_in_one_reads() -> None:
     )
     assert len(one) == len(answers)
     assert [answer for answer, *read in zip(answers, one, two, strict=True) if read[0] != read[1]] == []
+
+
+COMPARED = """
+import json, sys
+from searchlens.grading import _equality
+_equality.hasten(on=sys.argv[1] == "two")
+for pair in json.load(sys.stdin):
+    print(_equality.judge(*pair))
+"""
+
+
+def test_differences_that_are_clearly_not_zero_need_no_simplification() -> None:
+    surds = st.tuples(SURD, st.sampled_from("+-"), SURD).map("".join)
+    squares = st.tuples(LINE, LINE).map(lambda two: f"({two[0]})({two[1]})")
+    pairs = drawn(st.one_of(st.tuples(surds, surds), st.tuples(squares, squares), st.tuples(surds, DECIMAL)), 60)
+    pairs += [
+        (r"\sqrt{3+2\sqrt{2}}", r"1+\sqrt{2}"),
+        ("(x+2)^2", "x^2+4x+4"),
+        ("(x+2)^2", "x^2+4x+5"),
+        (r"\sqrt{2}x", "1.5x"),
+    ]
+    pairs += [
+        (r"\frac{x^2-1}{x-1}", "x+1"),
+        (r"\sin^2 x+\cos^2 x", "1"),
+        ("e^{x+1}", r"e\cdot e^x"),
+        (r"\frac{2}{x}", r"\frac{1}{x}"),
+    ]
+    pairs += [
+        (r"2\sqrt{3}", r"\sqrt{12}"),
+        (r"\frac{1}{\sqrt{2}}", r"\frac{\sqrt{2}}{2}"),
+        (r"\sqrt{2}", "1.414214"),
+        (r"\pi", r"\frac{355}{113}"),
+    ]
+    plain, hastened = (
+        subprocess.run(
+            [sys.executable, "-c", COMPARED, how], input=json.dumps(pairs), capture_output=True, text=True, check=True
+        ).stdout.splitlines()
+        for how in ("one", "two")
+    )
+    assert [pair for pair, *found in zip(pairs, plain, hastened, strict=True) if found[0] != found[1]] == []
+    assert set(plain) == {"True", "False"}
 
 
 @pytest.mark.parametrize(
