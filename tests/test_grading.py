@@ -7,6 +7,7 @@ import subprocess
 import sys
 import time
 from concurrent.futures.process import BrokenProcessPool
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -259,6 +260,19 @@ def test_memory_of_a_worker_is_capped() -> None:
 def test_workers_that_cannot_start_are_an_error_and_not_an_undecided_answer() -> None:
     with pytest.raises(BrokenProcessPool):
         _workers.judge("no_such_module", [Pair("2k+2", "2(k+1)")], Limits(), 1)
+
+
+def test_gmpy2_is_never_imported_by_a_worker(tmp_path: Path) -> None:
+    """In a long call into it no signal is handled, so that 10^9! would not end before the worker is killed."""
+    (tmp_path / "gmpy2.py").write_text("raise SystemExit('gmpy2 was imported')")
+    path = "import sys; sys.path.insert(0, sys.argv[1]); "
+    ours, theirs = "from searchlens.grading import _equality, _symbolic", "import sympy"
+    runs = [
+        subprocess.run([sys.executable, "-c", path + code, str(tmp_path)], capture_output=True, text=True, check=False)
+        for code in (ours, theirs)
+    ]
+    assert (runs[0].returncode, runs[0].stderr) == (0, "")
+    assert "gmpy2 was imported" in runs[1].stderr  # as sympy does by itself
 
 
 def test_easy_answers_need_no_workers_and_no_math_verify() -> None:

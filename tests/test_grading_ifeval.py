@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import random
 import subprocess
 import sys
@@ -12,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from searchlens.benchmarks import Question
+from searchlens.benchmarks import Question, load
 from searchlens.errors import InputError
 from searchlens.grading import NO_ANSWER, Extraction, Pair, ifeval, punkt
 from searchlens.grading._workers import Limits
@@ -201,3 +202,11 @@ def test_data_that_are_missing_or_others_are_a_hard_error_that_says_how_to_get_t
     assert done.returncode != 0
     assert message in done.stderr
     assert "python -m searchlens.grading.punkt" in done.stderr
+
+
+@needed
+@pytest.mark.skipif("SEARCHLENS_BENCHMARKS" not in os.environ, reason="SEARCHLENS_BENCHMARKS is not set")
+def test_every_published_prompt_has_all_parameters_of_its_instructions() -> None:
+    questions = load(Path(os.environ["SEARCHLENS_BENCHMARKS"]) / "ifeval.jsonl", family="ifeval")
+    used = {name for each in map(ifeval.reference, questions) for name in json.loads(each)["instruction_id_list"]}
+    assert (len(questions), len(used)) == (541, 25)
