@@ -266,9 +266,8 @@ def ours(folder: str, args: argparse.Namespace) -> Iterator[Line]:
     }
     for name, few in count.items():
         runs[name] = partial(lambda name, few: driven(name, searches(name, few, vocab), engine), name, few)
-    for name, measure in runs.items():
-        if not args.only or name in args.only:
-            yield measure()
+    for name in [one for one in args.only or runs if one != "raw"]:
+        yield runs[name]()
     engine.close()
 
 
@@ -313,7 +312,7 @@ def main() -> None:
     parser.add_argument("--rows", type=int, default=1024)
     parser.add_argument("--requests", type=int, default=2048, help="of the autoregressive pool")
     parser.add_argument("--searches", type=int, default=1280, help="chains of power sampling; wider searches are fewer")
-    parser.add_argument("--only", nargs="+", help="names of lines")
+    parser.add_argument("--only", nargs="+", help="names of lines, in this order; raw goes first")
     parser.add_argument("--json", type=Path, help="write the lines here, too")
     parser.add_argument("--baseline", metavar="FOLDER", help=argparse.SUPPRESS)  # the process that runs raw vLLM
     args = parser.parse_args()

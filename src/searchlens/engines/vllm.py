@@ -54,7 +54,7 @@ _CUDA_ROWS = 1024
 _CPU_BLOCK = 32  # only whole blocks of a prefix are reused; the least that the CPU build takes
 _CPU_CACHE = 2**30  # bytes of keys and values, unless VLLM_CPU_KVCACHE_SPACE says otherwise
 _AHEAD = 1.25  # requests that vLLM holds per row, so that a free row is never waited for
-_GROUPS = (1, 16, 64, 256)
+_GROUPS = (1, 16, 64)
 _COOLEST = 0.01  # vLLM draws cooler samples at this temperature
 _SETTINGS = {
     "VLLM_USE_V2_MODEL_RUNNER": "0",  # the one whose sampler is replaced here

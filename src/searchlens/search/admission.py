@@ -17,7 +17,7 @@ from searchlens.engines.base import Completion, Engine, Request, RequestError
 log = logging.getLogger(__name__)
 
 _TRIAL = 48  # engine steps: groups of each size come several times
-_SHARE = 4  # no more is held back than one in so many of the requests that run
+_SHARE = 16  # no more is held back than one in so many of the requests that run: stragglers should not wait
 
 
 class Trials:

@@ -144,7 +144,7 @@ def run(
     live : int
         Most controllers alive at once, >= 1.
     group : int, optional
-        New requests are held until so many have gathered, or a quarter of those that the engine has. By default the
+        New requests are held until so many have gathered, or a sixteenth of those that the engine has. By default the
         engine's ``groups`` are tried at the start, and the fastest is kept.
     limits : Limits
         Of each controller.
