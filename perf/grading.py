@@ -197,7 +197,7 @@ class Scored:
 def score_cell(folder: Path, cell: Cell) -> Scored:
     questions, samples = samples_of(cell)
     wall, cpu = time.perf_counter(), processor_seconds()
-    scored = score_samples(samples, questions, "math", folder / f"benchmark{cell.benchmark}")
+    scored = score_samples(samples, questions, "math", folder / f"benchmark{cell.benchmark}", workers=1)
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
     return Scored(time.perf_counter() - wall, processor_seconds() - cpu, scored.summary, peak)
 
@@ -210,13 +210,8 @@ def processor_seconds() -> float:
 
 def run(folder: Path, cells: list[Cell]) -> list[Scored]:
     """All cells, two jobs at a time."""
-    with ProcessPoolExecutor(JOBS, mp_context=get_context("spawn"), initializer=_one_worker) as jobs:
+    with ProcessPoolExecutor(JOBS, mp_context=get_context("spawn")) as jobs:
         return list(jobs.map(partial(score_cell, folder), cells))
-
-
-def _one_worker() -> None:
-    """As Snakemake gives a rule one thread."""
-    math_grader.grade = partial(math_grader.grade, workers=1)  # type: ignore[assignment]
 
 
 def rowwise(cells: list[Cell], rows: int) -> float:

@@ -115,7 +115,7 @@ def test_a_second_run_judges_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyP
 
 def test_the_summary_counts_samples_and_pairs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     class Tired(Counting):
-        def grade(self, pairs: Any) -> list[grading.Verdict]:
+        def grade(self, pairs: Any, *, workers: int | None = None) -> list[grading.Verdict]:
             found = super().grade(pairs)
             hard = grading.Verdict(None, "")
             return [hard if pair.answer == "hard" else easy for pair, easy in zip(pairs, found, strict=True)]

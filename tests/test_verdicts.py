@@ -33,7 +33,7 @@ class Counting:
     def extract(self, text: str, stopped: bool) -> Extraction:
         return Extraction(text, "whole")
 
-    def grade(self, pairs: Sequence[Pair]) -> list[Verdict]:
+    def grade(self, pairs: Sequence[Pair], *, workers: int | None = None) -> list[Verdict]:
         self.seen += pairs
         return [Verdict(pair.gold == pair.answer, pair.answer) for pair in pairs]
 
@@ -86,7 +86,7 @@ def test_a_killed_job_keeps_its_finished_batches(tmp_path: Path, monkeypatch: py
     monkeypatch.setattr(verdicts, "BATCH", 2)
 
     class Dying(Counting):
-        def grade(self, pairs: Sequence[Pair]) -> list[Verdict]:
+        def grade(self, pairs: Sequence[Pair], *, workers: int | None = None) -> list[Verdict]:
             if len(self.seen) == 4:
                 raise KeyboardInterrupt
             return super().grade(pairs)
@@ -162,7 +162,7 @@ def test_an_answer_that_looks_like_a_hash_is_no_other_answer(tmp_path: Path) -> 
 
 def test_a_judgement_wins_over_a_job_that_gave_up(tmp_path: Path) -> None:
     class Tired(Counting):
-        def grade(self, pairs: Sequence[Pair]) -> list[Verdict]:
+        def grade(self, pairs: Sequence[Pair], *, workers: int | None = None) -> list[Verdict]:
             return [Verdict(None, pair.answer) for pair in pairs]
 
     for folder, grader in (("a", Tired()), ("b", Counting())):

@@ -88,6 +88,7 @@ def score_samples(
     *,
     policies: Sequence[str] | None = None,
     q_instructions: QInstructions = "first_sample",
+    workers: int | None = None,
 ) -> Scored:
     """Grade samples.
 
@@ -116,6 +117,8 @@ def score_samples(
         Order of the policies in the result; by default that of their first rows.
     q_instructions : {"first_sample", "verdict_majority"}
         Classes where answers cannot be equivalent.
+    workers : int, optional
+        Processes of the grader, >= 1; by default one per available core.
 
     Raises
     ------
@@ -127,7 +130,9 @@ def score_samples(
     samples = samples.select(SAMPLES.names()).cast(SAMPLES)
     _check(samples, questions, order)
     rows = samples.drop("text").with_columns(_extracted(samples, grader)).join(_table(questions, grader), on="question")
-    judged = VerdictStore(verdicts).judge(grader, rows.filter(pl.col("answer").is_not_null()).select("gold", "answer"))
+    judged = VerdictStore(verdicts).judge(
+        grader, rows.filter(pl.col("answer").is_not_null()).select("gold", "answer"), workers=workers
+    )
     rows = rows.join(judged.verdicts, on=["gold", "answer"], how="left").with_columns(
         valid=pl.col("answer").is_not_null(),
         finished=pl.col("stopped") & pl.col("extraction").is_in(grading.STATED),

@@ -71,7 +71,7 @@ class VerdictStore:
 
     folder: Path
 
-    def judge(self, grader: Grader, pairs: pl.DataFrame) -> Judged:
+    def judge(self, grader: Grader, pairs: pl.DataFrame, *, workers: int | None = None) -> Judged:
         """Verdicts of all pairs, of which only those not in the store are judged.
 
         Parameters
@@ -79,6 +79,8 @@ class VerdictStore:
         grader : Grader
         pairs : DataFrame
             String columns gold and answer, without nulls; repetitions do not matter.
+        workers : int, optional
+            Processes of the grader, >= 1; by default one per available core.
 
         Raises
         ------
@@ -92,7 +94,7 @@ class VerdictStore:
         for start in range(0, todo.height, BATCH):
             batch = known.lack(todo.slice(start, BATCH))  # another job may have judged some of them meanwhile
             if not batch.is_empty():
-                graded += self._judge_batch(grader, batch)
+                graded += self._judge_batch(grader, batch, workers)
         verdicts = known.verdicts()
         return Judged(
             asked.join(verdicts, left_on=_STORED, right_on=PAIR, how="inner").drop(_STORED),
@@ -100,8 +102,8 @@ class VerdictStore:
             asked.height - graded,
         )
 
-    def _judge_batch(self, grader: Grader, batch: pl.DataFrame) -> int:
-        found = grader.grade([Pair(*row) for row in batch.select(PAIR).iter_rows()])
+    def _judge_batch(self, grader: Grader, batch: pl.DataFrame, workers: int | None) -> int:
+        found = grader.grade([Pair(*row) for row in batch.select(PAIR).iter_rows()], workers=workers)
         rows = pl.DataFrame(
             {
                 "benchmark": [self.folder.name] * batch.height,

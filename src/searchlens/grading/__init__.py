@@ -100,8 +100,8 @@ class Grader(Protocol):
         """The answer in a sample's text; ``stopped`` says that it was not cut off by the token limit."""
         ...
 
-    def grade(self, pairs: Sequence[Pair]) -> list[Verdict]:
-        """One verdict per pair, in order."""
+    def grade(self, pairs: Sequence[Pair], *, workers: int | None = None) -> list[Verdict]:
+        """One verdict per pair, in order; ``workers``: processes where it needs any, by default one per core."""
         ...
 
 

@@ -38,7 +38,7 @@ def extract(text: str, stopped: bool) -> Extraction:
     return Extraction(text.strip(), "whole") if stopped else NO_ANSWER
 
 
-def grade(pairs: Sequence[Pair]) -> list[Verdict]:
+def grade(pairs: Sequence[Pair], *, workers: int | None = None) -> list[Verdict]:  # noqa: ARG001 - needs none
     """Run the checks.
 
     Raises
