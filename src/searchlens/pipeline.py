@@ -70,8 +70,10 @@ def _cell_samples(grid_: Grid, checkpoint: str, benchmark: str, manifests: Itera
     return pl.concat(parts)
 
 
-def score_cell(grid_: Grid, checkpoint: str, benchmark: str, manifests: Iterable[Path], output: Path) -> None:
-    """Grade one cell."""
+def score_cell(
+    grid_: Grid, checkpoint: str, benchmark: str, manifests: Iterable[Path], output: Path, *, threads: int = 1
+) -> None:
+    """Grade one cell; ``threads``: processes of the grader."""
     from searchlens.score import score_samples
 
     samples = _cell_samples(grid_, checkpoint, benchmark, manifests)
@@ -82,6 +84,7 @@ def score_cell(grid_: Grid, checkpoint: str, benchmark: str, manifests: Iterable
         grid_.results / "verdicts" / benchmark,
         policies=samples["policy"].unique(maintain_order=True).to_list(),
         q_instructions=grid_.config["landscape"]["q_instructions"],
+        workers=threads,
     )
     write_table(scored.scores, output)
     log.info("%s/%s: %s", checkpoint, benchmark, scored.summary)
