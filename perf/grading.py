@@ -36,7 +36,7 @@ import polars as pl
 import psutil
 
 from searchlens.benchmarks import Question
-from searchlens.grading import Pair, Verdict, _workers, ifeval
+from searchlens.grading import Pair, _workers, ifeval
 from searchlens.grading import math as math_grader
 from searchlens.score import SAMPLES, Summary, score_samples
 
@@ -275,11 +275,14 @@ INSTRUCTIONS: list[tuple[str, dict[str, object]]] = [
 """One of each of the 25."""
 
 
-def measure_responses(count: int) -> tuple[float, list[Verdict]]:
+def measure_responses(count: int) -> None:
+    """Print how many IFEval responses are checked in a second, starting the workers left in."""
     pairs = list(responses(count))
-    started = time.perf_counter()
+    wall, cpu = time.perf_counter(), processor_seconds()
     verdicts = ifeval.grade(pairs, workers=JOBS)
-    return count / (time.perf_counter() - started), verdicts
+    wall, cpu = time.perf_counter() - wall, processor_seconds() - cpu
+    print(f"IFEval: {count / wall:.0f} responses/s of {JOBS} processes, goal {GOAL_RESPONSES}", end=" ")
+    print(f"({count / cpu:.0f} per second of processor time); {ifeval.accuracies(each.form for each in verdicts)}")
 
 
 def told(cells: list[Scored], scale: float, name: str, goal: float) -> float:
@@ -313,8 +316,7 @@ def main() -> None:
     print(f"  cold is {per_row * rows / cold:.0f} times as fast, known {per_row * rows / known:,.0f} times")
     peaks = [max(cell.peak for cell in part) for part in (first[: len(first) // 4], first)]
     print(f"peak memory of a job: {peaks[0]:.2f} GiB after a quarter of the cells, {peaks[1]:.2f} GiB after all")
-    rate, verdicts = measure_responses(options.responses)
-    print(f"IFEval: {rate:.0f} responses/s (goal {GOAL_RESPONSES}); {ifeval.accuracies(v.form for v in verdicts)}")
+    measure_responses(options.responses)
 
 
 if __name__ == "__main__":

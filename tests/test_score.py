@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from searchlens import grading, schemas, score
 from searchlens.benchmarks import Question
 from searchlens.errors import InputError
-from searchlens.landscape import plain_votes
+from searchlens.landscape import operating_points, plain_votes
 from searchlens.score import score_samples
 from test_verdicts import Counting
 
@@ -229,3 +229,14 @@ def test_the_vote_by_plain_strings_stands_beside_that_by_classes(tmp_path: Path)
         pytest.approx((0.7, 0.5)),
         pytest.approx((1, 0.5)),
     ]
+
+
+def test_the_first_to_finish_states_an_answer(tmp_path: Path) -> None:
+    """A last number is an answer to SimpleRL's rules, but the sample that has only that has not finished with one."""
+    texts = [("so perhaps 3", 2), (r"\boxed{2}", 9)]
+    rows = [sample("one", i, text, tokens=tokens, generated=tokens) for i, (text, tokens) in enumerate(texts)]
+    scores = score_samples(frame(*rows), SUMS[:1], "simplerl", tmp_path).scores
+    points = operating_points(scores, budgets=[2]).points.filter(metric="T", readout="prefix")
+    assert points["value"].to_list() == [1.0]
+    graded_elsewhere = scores.select(schemas.SCORES.names())  # does not say: every answer counts
+    assert operating_points(graded_elsewhere, budgets=[2]).points.filter(metric="T")["value"].to_list() == [0.0, 0.0]
