@@ -126,8 +126,8 @@ def _after_the_same(grid: Grid, checkpoint: str, ours: Side, theirs: Side) -> li
     ]
     for policy, what, values in (("greedy", "log p", log_p), ("temp_1.0, forced", f"log p of {TOP}", likeliest)):
         for name, of, limit in (("largest", np.max, "logprob_difference"), ("mean", np.mean, "logprob_mean")):
-            statistic, value = f"{name} difference of {what}", float(of(values))
-            threshold = float(limits[limit])
+            statistic, threshold = f"{name} difference of {what}", float(limits[limit])
+            value = float(of(values)) if len(values) else float("nan")  # no two greedy texts begin alike
             rows.append(
                 Row("engines", policy, reference, statistic, len(values), "tokens", value, "at most", threshold)
             )
