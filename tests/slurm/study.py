@@ -1,0 +1,138 @@
+"""A small study of the micro pair in a folder of its own, runs of it, and what must hold of its samples."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import sys
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import yaml
+
+from searchlens import config
+from searchlens.grid import Grid
+
+ROOT = Path(__file__).parents[2]
+BIN = Path(sys.executable).parent
+ZOO = ROOT / "resources/zoo"
+DEFAULT = "topp0.95_t1.0"
+
+LOG = "run.log"
+
+QUICK = ["--slurm-init-seconds-before-status-checks", "2", "--seconds-between-status-checks", "2"]
+"""Ask Slurm for jobs every few seconds; a cluster's controller would not thank for it."""
+
+
+def configuration(questions: int = 8, samples: int = 4, chunk_samples: int = 16) -> dict[str, Any]:
+    """Both checkpoints on one benchmark, three policies in one pool each."""
+    return {
+        "results": "results",
+        "samples": samples,
+        "budgets": [1, 2, 4],
+        "chunk_samples": chunk_samples,
+        "study": {"pairs": ["micro-1m"], "benchmarks": ["math"]},
+        "checkpoints": {name: {"path": str(ZOO / name)} for name in ("micro-1m-base", "micro-1m-rl")},
+        "pairs": {"micro-1m": {"base": "micro-1m-base", "rl": "micro-1m-rl"}},
+        "benchmarks": {
+            "math": {
+                "path": str(ZOO / "benchmarks/math.jsonl"),
+                "grader": "math",
+                "max_tokens": 96,
+                "questions": questions,
+                "pool": "two",
+            }
+        },
+        "policies": {"mine": {"local": {"temperature": 0.6}}, DEFAULT: None, "greedy": None},
+        "pools": {"two": ["mine", DEFAULT]},
+        "references": ["greedy"],
+        "landscape": {"draws": 100},
+    }
+
+
+@dataclass
+class Study:
+    """A working directory that looks like the project's own to ``snakemake --profile slurm``."""
+
+    path: Path
+    config: dict[str, Any]
+    environment: dict[str, str] = field(default_factory=lambda: dict(os.environ))
+
+    def __post_init__(self) -> None:
+        self.environment = {**self.environment, "PATH": f"{BIN}:{self.environment['PATH']}"}
+        (self.path / "config").mkdir(parents=True)
+        for name in ("models", "benchmarks", "policies", "boptr"):
+            (self.path / "config" / f"{name}.yaml").write_text("{}\n")
+        (self.path / "config/config.yaml").write_text(yaml.safe_dump(self.config))
+        for name in ("Snakefile", "workflow", "profiles", "slurm"):
+            (self.path / name).symlink_to(ROOT / name)
+
+    def start(self, *arguments: str) -> Run:
+        """``snakemake`` in the background."""
+        return Run(self, ["snakemake", *arguments])
+
+    def slurm(self, *targets: str, gpu: str = "gpu=1", **resources: str) -> Run:
+        """``snakemake --profile slurm`` in the background; sampling asks for a GPU, which on this CPU it would not."""
+        asked = [f"generate:{gpu}", *(f"generate:{name}={value}" for name, value in resources.items())]
+        return self.start("--profile", "slurm", *QUICK, "--set-resources", *asked, "--", *targets)
+
+    def call(self, *command: str) -> str:
+        """Output of a command that must succeed."""
+        done = subprocess.run(
+            command, cwd=self.path, env=self.environment, capture_output=True, text=True, check=False, timeout=300
+        )
+        assert done.returncode == 0, done.stdout + done.stderr
+        return done.stdout
+
+    # ---- what there is
+
+    def log(self) -> str:
+        """What its runs said, and the logs of their jobs."""
+        found = [self.path / LOG, *self.path.glob("logs/**/*.log")]
+        return "\n".join(f"---- {path}\n{path.read_text()}" for path in found)
+
+    def manifest(self, checkpoint: str) -> str:
+        """The target that samples a checkpoint, in one job."""
+        grid = Grid(config.plain(config.validate(self.config)), self.path)
+        (path,) = grid.manifests(checkpoint, "math")
+        return str(path.relative_to(self.path))
+
+    def shards(self) -> dict[str, pl.DataFrame]:
+        """Samples of every shard by its place in the store; one that is not whole raises."""
+        store = self.path / "results/generations"
+        return {str(path.relative_to(store)): pl.read_parquet(path) for path in sorted(store.rglob("*.parquet"))}
+
+    def kept(self) -> int:
+        """Samples in shards and in finished chunks: those that a job which starts now need not draw."""
+        names = [path.name for path in self.path.glob("results/generations/*/*/*/chunks/*.chunk")]
+        ranges = [list(map(int, re.findall(r"\d+", name)[:4])) for name in names]
+        waiting = sum((stop - start) * (last - first) for start, stop, first, last in ranges)
+        return waiting + sum(frame.height for frame in self.shards().values())
+
+    def drawn(self) -> list[int]:
+        """Samples that each checkpoint's last job had to draw."""
+        logs = [path.read_text() for path in self.path.glob("logs/generate/*/*/*.log")]
+        return [int(number) for log in logs for number in re.findall(r"(\d+) samples to draw", log)]
+
+
+class Run:
+    """One run of Snakemake."""
+
+    def __init__(self, study: Study, command: list[str]) -> None:
+        with (study.path / LOG).open("a") as log:
+            self.process = subprocess.Popen(
+                command, cwd=study.path, env=study.environment, stdout=log, stderr=log, start_new_session=True
+            )
+
+    def wait(self, seconds: float = 300) -> int:
+        """Exit status."""
+        return self.process.wait(seconds)
+
+    def kill(self) -> None:
+        """SIGKILL: no job is told."""
+        os.killpg(self.process.pid, signal.SIGKILL)
+        self.process.wait()
