@@ -11,11 +11,12 @@ DEMO ?= config/demo.yaml
 
 INSTALLED := .venv/.installed
 VLLM_INSTALLED := .venv-vllm/.installed
+SLURM_INSTALLED := .venv/.installed-slurm
 export PATH := $(CURDIR)/.venv/bin:$(PATH)
 export HF_HUB_OFFLINE ?= 1
 export TOKENIZERS_PARALLELISM ?= false
 
-.PHONY: help setup demo test test-vllm check format schema zoo perf report clean
+.PHONY: help setup demo test test-vllm test-slurm check format schema zoo perf report clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -48,6 +49,13 @@ $(VLLM_INSTALLED): pyproject.toml constraints-vllm.txt
 
 test-vllm: $(VLLM_INSTALLED) ## run the engine tests with vLLM on a CPU; builds .venv-vllm, 4 GB
 	.venv-vllm/bin/python -m pytest tests/test_engine_contract.py tests/test_engine_vllm.py tests/test_engine_zoo.py $(PYTEST_FLAGS)
+
+$(SLURM_INSTALLED): $(INSTALLED)
+	.venv/bin/pip install --quiet --disable-pip-version-check $(PIP_FLAGS) -c constraints.txt snakemake-executor-plugin-slurm
+	@touch $@
+
+test-slurm: $(SLURM_INSTALLED) ## run the cluster tests through a Slurm that they start themselves (root; half an hour)
+	SEARCHLENS_SLURM=1 .venv/bin/python -m pytest tests/slurm $(PYTEST_FLAGS)
 
 check: $(INSTALLED) ## format and lint: ruff, mypy, snakefmt, snakemake --lint
 	.venv/bin/ruff format --check .

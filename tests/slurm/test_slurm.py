@@ -9,6 +9,7 @@ accounting, two hosts, a network file system.
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 from collections.abc import Callable, Iterator
@@ -18,6 +19,7 @@ from typing import Any
 
 import pytest
 from cluster import Cluster, until, why_not
+from storm import run_storm, sampled
 from study import Run, Study, configuration
 
 ENDED = ("COMPLETED", "FAILED", "CANCELLED", "TIMEOUT", "NODE_FAIL", "PREEMPTED")
@@ -74,23 +76,29 @@ def assert_sound(study: Study, reference: Study) -> None:
 # ---- without harm
 
 
-@pytest.mark.parametrize(("gpu", "asked"), [("gpu=1", "TresPerJob"), ("gres=gpu:1", "TresPerNode")])
-def test_the_study_is_that_of_a_local_run(slurm: Cluster, whole: Study, tmp_path: Path, gpu: str, asked: str) -> None:
-    """Both ways to ask for GPUs; jobs on both nodes; the whole workflow behind the samples once."""
+def test_the_study_is_that_of_a_local_run(slurm: Cluster, whole: Study, tmp_path: Path) -> None:
+    """Sampling on both nodes, grading, and the stages of seconds, which run beside Snakemake."""
     study = Study(tmp_path / "study", whole.config, slurm.environment)
     before = set(slurm.jobs())
-    targets = ["all"] if gpu == "gpu=1" else ["samples"]
-    assert study.slurm(*targets, gpu=gpu).wait() == 0, study.log()
+    assert study.slurm("all").wait() == 0, study.log()
     assert_same(study, whole)
     told = [slurm.show(job) for job in set(slurm.jobs()) - before]
     sampling = [one for one in told if one["Comment"].startswith("rule_generate")]
-    assert [one[asked] for one in sampling] == ["gres:gpu:1"] * 2
+    assert [one["TresPerJob"] for one in sampling] == ["gres:gpu:1"] * 2
     assert {one["NodeList"] for one in sampling} == set(slurm.nodes)
-    if targets == ["all"]:
-        rules = {one["Comment"].split("_wildcards")[0] for one in told}
-        assert rules == {"rule_generate", "rule_score"}, "stages of seconds run beside Snakemake"
-        for path in whole.path.glob("results/landscape/*/*/*.parquet"):
-            assert path.read_bytes() == (study.path / path.relative_to(whole.path)).read_bytes()
+    assert {one["Comment"].split("_wildcards")[0] for one in told} == {"rule_generate", "rule_score"}
+    for path in whole.path.glob("results/landscape/*/*/*.parquet"):
+        assert path.read_bytes() == (study.path / path.relative_to(whole.path)).read_bytes()
+
+
+def test_samples_are_those_of_a_local_run(slurm: Cluster, base: Study, tmp_path: Path) -> None:
+    """On a cluster that wants GPUs asked for as generic resources."""
+    study = Study(tmp_path / "study", base.config, slurm.environment)
+    before = set(slurm.jobs())
+    assert study.slurm(study.manifest(BASE), gpu="gres=gpu:1").wait() == 0, study.log()
+    assert_same(study, base)
+    (job,) = set(slurm.jobs()) - before
+    assert slurm.show(job)["TresPerNode"] == "gres:gpu:1"
 
 
 # ---- faults
@@ -249,3 +257,25 @@ def test_a_dead_controller_is_started_again_beside_its_jobs(harmed: Callable[...
     assert one.run.wait() == 0, one.study.log()
     until(lambda: not one.slurm.jobs("RUNNING", "PENDING", "COMPLETING"), "the orphan has ended", 120)
     assert_same(one.study, base)
+
+
+# ---- many jobs
+
+JOBS = 200
+
+
+def test_a_storm_of_two_hundred_jobs(slurm: Cluster, tmp_path: Path) -> None:
+    """None is lost, none runs twice, and the controller stays below 500 MB.
+
+    Nor does packing that changed sample anything anew: what these jobs find was made by two.
+    """
+    study = sampled(tmp_path / "study", slurm.environment, JOBS)
+    before, shards = set(slurm.jobs()), study.shards()
+    storm = run_storm(study)
+    assert storm.status == 0, study.log()
+    assert [state for job, state in slurm.jobs().items() if job not in before] == ["COMPLETED"] * JOBS
+    manifests = [json.loads(path.read_text()) for path in study.path.glob("results/manifests/*/*/*.json")]
+    alone = [one["generations"][0]["id"] for one in manifests if len(one["generations"]) == 1]
+    assert len(alone) == len(set(alone)) == JOBS
+    assert study.shards().keys() == shards.keys()
+    assert storm.peak_mb <= 500
