@@ -316,7 +316,8 @@ def main() -> None:
     print(f"  cold is {per_row * rows / cold:.0f} times as fast, known {per_row * rows / known:,.0f} times")
     peaks = [max(cell.peak for cell in part) for part in (first[: len(first) // 4], first)]
     print(f"peak memory of a job: {peaks[0]:.2f} GiB after a quarter of the cells, {peaks[1]:.2f} GiB after all")
-    measure_responses(options.responses)
+    with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as process:  # whose workers have IFEval ready
+        process.submit(measure_responses, options.responses).result()
 
 
 if __name__ == "__main__":
