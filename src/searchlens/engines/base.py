@@ -10,10 +10,12 @@ this order (vLLM's own order):
 5. top-k,
 6. top-p, on the distribution renormalised after 5; the token that crosses the threshold is kept.
 
-3 to 6 each see the distribution renormalised after the filter before, and keep what ties with the last kept token. The
-sampling distribution q is the renormalised result; one uniform number per token is turned into a token by inverse CDF
-in token-id order, in float64. A pad token that does not also end a text is masked before everything: p and q are
-distributions without it.
+3 to 6 each see the distribution renormalised after the filter before, and keep what ties with the last kept token (vLLM
+keeps some of what ties at the edge of top-p). The sampling distribution q is the renormalised result. A pad token that
+does not also end a text is masked before everything: p and q are distributions without it.
+
+How a seed becomes a token of q is an engine's own matter, so the same seed gives another sample on another engine. The
+embedded one turns one uniform number per token into a token by inverse CDF in token-id order, in float64.
 """
 
 from __future__ import annotations
