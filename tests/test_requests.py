@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import re
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from searchlens import requests
 from searchlens.grid import Grid
 
 Make = Callable[[dict[str, Any]], Grid]
+ROOT = Path(__file__).parents[1]
 
 
 @pytest.fixture
@@ -60,3 +65,34 @@ def test_a_checkpoint_that_is_not_pinned_has_no_known_size(raw: dict[str, Any], 
     """So that a study can be planned before it is pinned."""
     raw["checkpoints"]["toy-base"] = {"hub": "maker/model"}
     assert requests.weights_bytes(make_grid(raw), "toy-base") == 0
+
+
+# ---- what a profile says of its cluster
+
+
+def planned(raw: dict[str, Any], folder: Path, *settings: str) -> str:
+    """The resources of every job of a dry run, or its error."""
+    for name in ("config", "models", "benchmarks", "policies", "boptr"):
+        (folder / "config").mkdir(exist_ok=True)
+        (folder / f"config/{name}.yaml").write_text(yaml.safe_dump(raw if name == "config" else {}))
+    snakemake = [str(Path(sys.executable).parent / "snakemake"), "--snakefile", str(ROOT / "Snakefile")]
+    command = [*snakemake, "-n", "--cores", "1", "--quiet", "progress", "--config", *settings, "--", "samples"]
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
+    lines = (done.stdout + done.stderr).splitlines()
+    return "\n".join(line for line in lines if done.returncode or "runtime=" in line)
+
+
+def test_gpus_are_asked_for_as_the_cluster_wants(weighed: dict[str, Any], tmp_path: Path) -> None:
+    """Base runs on two GPUs of a cluster that counts them as generic resources; no job is longer than it takes."""
+    weighed["checkpoints"]["toy-base"] |= {"engine": "vllm", "device": "cuda", "vllm": {"tensor_parallel": 2}}
+    told = planned(weighed, tmp_path, "gpu_request=gres:a100", "max_minutes=45")
+    base = next(line for line in told.splitlines() if "gres=gpu:a100:2" in line)
+    assert "gpu=0" in base
+    assert "mem_mb=35001" in base
+    assert {int(minutes) for minutes in re.findall(r"runtime=(\d+)", told)} <= {45, 60}
+    assert "gpu=2" in planned(weighed, tmp_path, "gpu_request=gpu")
+
+
+def test_settings_that_no_cluster_has_are_refused(raw: dict[str, Any], tmp_path: Path) -> None:
+    assert "gpu_request: 'gpus'; allowed: gpu, gres" in planned(raw, tmp_path, "gpu_request=gpus")
+    assert "max_minutes: 'day'; allowed: whole minutes" in planned(raw, tmp_path, "max_minutes=day")

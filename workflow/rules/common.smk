@@ -9,9 +9,13 @@ from searchlens.grid import Grid, stage_source
 from searchlens.store import canonical
 from snakemake.exceptions import WorkflowError
 
-# What a profile says of its cluster, and no part of the study: how GPUs are asked for, and the longest job it takes.
+# What a profile says of its cluster, and no part of the study: how GPUs are asked for, the longest job it takes, and an
+# image for `--sdm apptainer`.
 GPU_REQUEST = config.pop("gpu_request", "gpu")
 MAX_MINUTES = config.pop("max_minutes", None)
+
+
+container: config.pop("container", None)
 
 
 def require_cluster():
