@@ -249,7 +249,7 @@ def test_a_job_killed_before_publishing_needs_no_engine(
 ) -> None:
     grid = make_grid(study)
     start(Scripted())
-    with monkeypatch.context() as patch:
+    with monkeypatch.context() as patch, pytest.raises(JobError, match="lost while it ran"):
         patch.setattr(stage.Gap, "publish", lambda gap: None)
         sample(grid)
     assert len(chunks(grid)) == CHUNKS

@@ -149,15 +149,35 @@ def test_prune_lists_what_no_configuration_names(
     assert shards.unreferenced(before) == []
 
 
-def test_only_one_run_holds_a_lock(tmp_path: Path) -> None:
-    with (
-        files.exclusive(tmp_path / "lock", "sampling toy"),
-        pytest.raises(InputError, match="another run is sampling toy"),
-        files.exclusive(tmp_path / "lock", "sampling toy"),
-    ):
-        pass
-    with files.exclusive(tmp_path / "lock", "sampling toy"):
-        pass
+def test_a_shard_that_was_left_without_its_sidecar_is_taken_over(grid: Grid, publish: Publish) -> None:
+    """A job was killed between the two: what lies there is described as it is, not as what was drawn since."""
+    generation = grid.generations(*CELL)[0]
+    first = publish(grid, *CELL, generation)
+    content, sidecar = first.path.read_bytes(), first.path.with_suffix(".json")
+    sidecar.unlink()
+    longer = some_samples(grid, "sums", 0, 4).with_columns(n_tokens=pl.lit(9, pl.UInt32()))
+    again = shards.publish(
+        grid.folder(*CELL, generation.id),
+        0,
+        4,
+        longer,
+        generation_id=generation.id,
+        policies=["x"],
+        provenance=shards.Provenance(1, "cpu", 1, "t"),
+    )
+    assert first.path.read_bytes() == content
+    assert again.sidecar["tokens"] == first.sidecar["tokens"]
+    assert gaps(first.path.parent, 4) == []
+
+
+def test_a_shard_without_a_sidecar_that_cannot_be_used_makes_way(grid: Grid, publish: Publish) -> None:
+    generation = grid.generations(*CELL)[0]
+    target = shards.shard_path(grid.folder(*CELL, generation.id), 0, 4)
+    target.parent.mkdir(parents=True)
+    target.write_bytes(b"half a shard")
+    publish(grid, *CELL, generation)
+    assert gaps(target.parent, 4) == [] and shards.read_generation(target.parent, generation.id, 4).height == 24
+    assert target.with_suffix(".unreadable").read_bytes() == b"half a shard"
 
 
 def test_an_unwritable_results_folder_is_named(tmp_path: Path) -> None:

@@ -281,23 +281,6 @@ def test_a_job_asks_for_the_gpus_of_its_model(folder: Folder) -> None:
     folder.save()
 
 
-def test_two_runs_at_once_are_refused_by_name(folder: Folder) -> None:
-    from searchlens import config, files
-    from searchlens.grid import Grid
-
-    folder.config["seed"] = 7
-    folder.save()
-    grid = Grid(config.plain(config.validate(folder.config)), folder.path)
-    (pool,) = grid.pools("micro-1m-base", "math")
-    lock = folder.path / "results/locks" / f"micro-1m-base.math.{pool.name}"
-    with files.exclusive(lock, "elsewhere"):
-        done = folder.searchlens("generate", "--checkpoint", "micro-1m-base", "--benchmark", "math", check=False)
-    assert done.returncode == 2
-    assert "another run is sampling micro-1m-base/math" in done.stderr
-    folder.config["seed"] = 42
-    folder.save()
-
-
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [

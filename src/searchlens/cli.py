@@ -12,11 +12,12 @@ import logging
 import os
 import sys
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 from searchlens import __version__, config, files
-from searchlens.errors import InputError, JobError
+from searchlens.errors import InputError, JobError, JobStoppedError
 from searchlens.grid import Grid, known
 from searchlens.store import canonical, digest, file_sha256, fingerprint
 
@@ -62,20 +63,23 @@ def _cell(grid: Grid, args: argparse.Namespace) -> tuple[str, str]:
 
 
 def _generate(args: argparse.Namespace) -> None:
-    from searchlens.generate import generate
+    from searchlens.generate import generate, told_to_end
 
     grid = _grid(args)
     checkpoint, benchmark = _cell(grid, args)
     manifests = [Path(args.manifest)] if args.manifest else grid.manifests(checkpoint, benchmark)
-    for manifest in manifests:
-        generate(grid, checkpoint, benchmark, manifest, threads=args.threads)
+    save_snapshot(dict(grid.config))  # shards name it
+    with told_to_end(grid.config["grace_seconds"]) as notice:
+        for manifest in manifests:
+            generate(grid, checkpoint, benchmark, manifest, threads=args.threads, notice=notice)
 
 
 def _score(args: argparse.Namespace) -> None:
     from searchlens.pipeline import score_cell
 
     grid = _grid(args)
-    score_cell(grid, *_cell(grid, args), [Path(path) for path in args.manifests], Path(args.output))
+    manifests = [Path(path) for path in args.manifests]
+    score_cell(grid, *_cell(grid, args), manifests, Path(args.output), threads=args.threads)
 
 
 def _landscape(args: argparse.Namespace) -> None:
@@ -319,6 +323,7 @@ def _add_stages(command: _Commands) -> None:
     sub.add_argument("--threads", type=int, default=1)
     sub = command("score", _score, "grade the samples of one cell")
     _cell_options(sub)
+    sub.add_argument("--threads", type=int, default=1)
     sub.add_argument("--output", required=True)
     sub.add_argument("manifests", nargs="*", help="the cell's manifests")
     sub = command("landscape", _landscape, "operating points of one cell")
@@ -408,7 +413,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     Returns
     -------
     int
-        0; 2 for wrong input, 1 for a job that had to stop; both print their message without a traceback.
+        0; 2 for wrong input, 1 for a job that had to stop, 75 for one that was told to end and goes on when it is run
+        again; all print their message without a traceback.
     """
     logging.basicConfig(format="%(asctime)s %(message)s", datefmt="%H:%M:%S", stream=sys.stderr)
     log.setLevel(logging.INFO)  # ours; the libraries' chatter stays out
@@ -416,14 +422,22 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         args.run(args)
     except InputError as error:
-        print(f"searchlens: error: {error}", file=sys.stderr)
+        _say(f"error: {error}")
         return 2
     except JobError as error:
-        print(f"searchlens: error: {error}", file=sys.stderr)
+        _say(f"error: {error}")
         return 1
+    except JobStoppedError as error:
+        _say(str(error))
+        return os.EX_TEMPFAIL
     except BrokenPipeError:
         return 0
     return 0
+
+
+def _say(text: str) -> None:
+    with suppress(BrokenPipeError):  # whoever reads may have ended first
+        print(f"searchlens: {text}", file=sys.stderr)
 
 
 if __name__ == "__main__":

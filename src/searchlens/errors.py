@@ -36,3 +36,11 @@ class JobError(RuntimeError):
 
     def __init__(self, message: str, hint: str = "") -> None:
         super().__init__(f"{message}\nHint: {hint}" if hint else message)
+
+
+class JobStoppedError(RuntimeError):
+    """A job was told to end before it was done, and nothing is wrong with it: the same command goes on where it was.
+
+    The command line prints the message, one line, and exits with status 75, which is what ``sysexits.h`` has for "try
+    again".
+    """

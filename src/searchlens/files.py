@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import tempfile
 from collections.abc import Callable, Iterator
@@ -31,12 +32,19 @@ def require_writable(folder: Path) -> None:
 def _temporary(target: Path) -> Path:
     """A name beside ``target`` that no glob for its suffix matches."""
     try:
-        target.parent.mkdir(parents=True, exist_ok=True)
-        handle, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.", suffix=".tmp")
+        try:
+            handle, name = _open_beside(target)
+        except FileNotFoundError:  # another job has just removed the folder, which was empty
+            handle, name = _open_beside(target)
     except OSError as error:
         raise InputError(f"cannot write to {target.parent}: {error.strerror}", _UNWRITABLE) from None
     os.close(handle)
     return Path(name)
+
+
+def _open_beside(target: Path) -> tuple[int, str]:
+    target.parent.mkdir(parents=True, exist_ok=True)
+    return tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.", suffix=".tmp")
 
 
 def _write(target: Path, write: Callable[[Path], None]) -> Path:
@@ -91,13 +99,21 @@ def replace_text(target: Path, text: str) -> None:
 
 
 @contextmanager
-def exclusive(lock: Path, what: str) -> Iterator[None]:
-    """Hold a lock file for the duration; the lock ends with the process, however it ends.
+def alone(lock: Path) -> Iterator[bool]:
+    """Hold a lock file for the duration, if nobody else does. It ends with the process, however it ends.
+
+    A hint and no more: a file system may know no locks, and one that outlives its node is held for ever. What must not
+    happen twice needs ``publish``.
+
+    Yields
+    ------
+    bool
+        False while another process holds it.
 
     Raises
     ------
     InputError
-        Another process holds it.
+        The folder cannot be written to.
     """
     try:
         lock.parent.mkdir(parents=True, exist_ok=True)
@@ -107,8 +123,10 @@ def exclusive(lock: Path, what: str) -> Iterator[None]:
     with stream:
         try:
             flock(stream, LOCK_EX | LOCK_NB)
-        except OSError:
-            raise InputError(
-                f"another run is {what}", "wait for it to end, or stop it; nothing it made is lost"
-            ) from None
-        yield
+            free = True
+        except OSError as error:
+            free = error.errno not in _HELD
+        yield free
+
+
+_HELD = (errno.EWOULDBLOCK, errno.EACCES)

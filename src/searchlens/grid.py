@@ -651,6 +651,14 @@ class Grid:
         """Where the shards of one generation lie."""
         return self.results / "generations" / checkpoint / benchmark / generation_id
 
+    def record(self, pool: Pool) -> Path:
+        """What the last job of a pool says of itself."""
+        return self.results / "jobs" / pool.checkpoint / pool.benchmark / f"{pool.name}.json"
+
+    def lock_of(self, pool: Pool) -> Path:
+        """By which jobs of one pool know of one another."""
+        return self.results / "locks" / f"{pool.checkpoint}.{pool.benchmark}.{pool.name}"
+
     def current_manifest(self, pool: Pool) -> Path:
         """The manifest that stands for the store as it is.
 

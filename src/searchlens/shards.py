@@ -8,6 +8,7 @@ content, so sampling again on the same kind of machine gives the same bytes.
 from __future__ import annotations
 
 import json
+import logging
 import shutil
 import time
 from collections.abc import Iterable, Iterator, Mapping
@@ -21,7 +22,9 @@ from polars.exceptions import PolarsError
 from searchlens import files
 from searchlens.errors import InputError
 from searchlens.grid import Generation, Grid, Import, import_path
-from searchlens.store import Shard, file_sha256, gaps, shards_of
+from searchlens.store import Shard, file_sha256, gaps, read_json, shards_of
+
+log = logging.getLogger(__name__)
 
 SCHEMA_VERSION = 2
 
@@ -71,6 +74,13 @@ class Provenance:
         ``generated`` and ``requests`` of the samples, what the engine was asked for.
     mean_running : float
         Requests that drew a token together, on average over steps, others' included; 0 where the engine does not say.
+    gpu_seconds : float
+        ``wall_seconds`` times GPUs; 0 on a CPU.
+    host, version, commit, config, slurm_job : str
+        Node, searchlens and its commit (``provenance.commit``), fingerprint of the configuration, Slurm job. Several,
+        joined, where a job was resumed elsewhere; ``device`` and ``engine`` likewise.
+    finished : str
+        UTC.
     """
 
     wall_seconds: float
@@ -80,6 +90,13 @@ class Provenance:
     prefilled: int = 0
     reused: int = 0
     mean_running: float = 0.0
+    gpu_seconds: float = 0.0
+    host: str = ""
+    version: str = ""
+    commit: str = ""
+    config: str = ""
+    slurm_job: str = ""
+    finished: str = ""
 
 
 def shard_path(folder: Path, start: int, stop: int) -> Path:
@@ -132,23 +149,44 @@ def publish(
         "searchlens.generation": generation_id,
         "searchlens.range": f"{start}-{stop}",
     }
-    files.publish(target, lambda path: write_parquet(samples, path, metadata))
+    there = _published(target, samples, metadata)
     sidecar = {
         "generation": generation_id,
         "policies": list(policies),
         "start": start,
         "stop": stop,
-        "rows": samples.height,
-        "tokens": int(samples["n_tokens"].sum()),
-        "generated": int(samples["generated"].sum()),
-        "requests": int(samples["requests"].sum()),
+        "rows": there.height,
+        "tokens": int(there["n_tokens"].sum()),
+        "generated": int(there["generated"].sum()),
+        "requests": int(there["requests"].sum()),
         "bytes": target.stat().st_size,
         "mtime_ns": target.stat().st_mtime_ns,
         "sha256": file_sha256(target),
         **asdict(provenance),
     }
     files.publish(target.with_suffix(".json"), lambda path: _write_sidecar(path, sidecar))
-    return Shard(target, start, stop, sidecar)
+    return Shard(target, start, stop, read_json(target.with_suffix(".json")))
+
+
+def _published(target: Path, samples: pl.DataFrame, metadata: Mapping[str, str]) -> pl.DataFrame:
+    """Publish samples; what lies there already stays and is returned instead, unless it cannot be used.
+
+    It is another job's, which makes the same pool at the same time, or that of one which was killed before it had
+    written the sidecar.
+    """
+    if files.publish(target, lambda path: write_parquet(samples, path, metadata)):
+        return samples
+    try:
+        there = pl.read_parquet(target)
+        if there.height == samples.height and metadata.items() <= pl.read_parquet_metadata(target).items():
+            return there
+    except (PolarsError, OSError):
+        pass
+    aside = target.with_suffix(".unreadable")
+    log.warning("%s cannot be used and has no sound sidecar: moved to %s", target, aside.name)
+    target.replace(aside)
+    files.publish(target, lambda path: write_parquet(samples, path, metadata))
+    return samples
 
 
 def _write_sidecar(path: Path, sidecar: Mapping[str, Any]) -> None:

@@ -106,6 +106,8 @@ class Shard:
 
 def gpu_seconds(sidecar: Mapping[str, Any]) -> float:
     """GPU time of a shard, by its sidecar: seconds of sampling times GPUs held, 0 on a CPU."""
+    if "gpu_seconds" in sidecar:
+        return float(sidecar["gpu_seconds"])
     on_gpu = str(sidecar["device"]).startswith("cuda")
     return float(sidecar["wall_seconds"] * sidecar["device_count"]) if on_gpu else 0.0
 

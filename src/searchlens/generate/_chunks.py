@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from itertools import pairwise
 from pathlib import Path
@@ -14,6 +15,7 @@ from polars.exceptions import PolarsError
 
 from searchlens import files, shards
 from searchlens.grid import Generation
+from searchlens.provenance import join
 
 log = logging.getLogger(__name__)
 
@@ -38,10 +40,7 @@ class Made:
 
 
 def together(parts: Sequence[Made]) -> tuple[pl.DataFrame, shards.Provenance]:
-    """The samples of a shard from its chunks, with what they took in all.
-
-    Device and engine are those of the last chunk: a job that was resumed elsewhere leaves no trace of where it began.
-    """
+    """The samples of a shard from its chunks, with what they took in all, and wherever they were made."""
     frame, steps = pl.concat([part.frame for part in parts]), sum(part.steps for part in parts)
     told = [part.provenance for part in parts]
     return frame, replace(
@@ -49,7 +48,16 @@ def together(parts: Sequence[Made]) -> tuple[pl.DataFrame, shards.Provenance]:
         wall_seconds=sum(one.wall_seconds for one in told),
         prefilled=sum(one.prefilled for one in told),
         reused=sum(one.reused for one in told),
+        gpu_seconds=sum(one.gpu_seconds for one in told),
         mean_running=int(frame["generated"].sum()) / steps if steps else 0.0,
+        device=join(one.device for one in told),
+        engine=join(one.engine for one in told),
+        host=join(one.host for one in told),
+        version=join(one.version for one in told),
+        commit=join(one.commit for one in told),
+        config=join(one.config for one in told),
+        slurm_job=join(one.slurm_job for one in told),
+        finished=max(one.finished for one in told),
     )
 
 
@@ -75,9 +83,15 @@ class Chunk:
         return (self.stop - self.start) * (self.last - self.first)
 
     def keep(self, made: Made) -> None:
-        """Write it whole, in place of an unreadable one."""
+        """Write it whole, unless another job has."""
         told = {"steps": repr(made.steps), "provenance": json.dumps(asdict(made.provenance))}
-        files.replace(self.path, lambda path: shards.write_parquet(made.frame, path, told))
+        files.publish(self.path, lambda path: shards.write_parquet(made.frame, path, told))
+
+    @property
+    def is_there(self) -> bool:
+        """Whether this job or another has finished it; cheap, and its content is not looked at."""
+        # In this order: another job removes a chunk only behind the shard's sidecar.
+        return self.path.exists() or shards.shard_path(self.folder, self.start, self.stop).with_suffix(".json").exists()
 
     def kept(self) -> Made | None:
         """What an earlier job finished; an unreadable one is removed."""
@@ -89,8 +103,9 @@ class Chunk:
                 return Made(frame, float(told["steps"]), shards.Provenance(**json.loads(told["provenance"])))
         except (PolarsError, OSError, KeyError, TypeError, ValueError):
             pass
-        log.warning("%s is unreadable and is made again", self.path)
-        self.path.unlink()
+        if self.path.exists():  # or another job has just put it into a shard
+            log.warning("%s is unreadable and is made again", self.path)
+            self.path.unlink(missing_ok=True)
         return None
 
 
@@ -114,11 +129,24 @@ class Gap:
         chunks = tuple(Chunk(generation, folder, start, stop, a, b) for a, b in pairwise(edges) if a < b)
         return cls(generation, folder, start, stop, chunks)
 
+    @property
+    def is_published(self) -> bool:
+        """Whether the shard is in the store, by this job or another."""
+        return shards.shard_path(self.folder, self.start, self.stop).with_suffix(".json").exists()
+
     def publish(self) -> None:
-        """Put its chunks, all finished, into the store as one shard, and remove them."""
+        """Put its chunks, all finished, into the store as one shard, unless another job has, and remove them."""
         parts = [made for chunk in self.chunks if (made := chunk.kept())]
-        if len(parts) < len(self.chunks):
+        if len(parts) == len(self.chunks):
+            self._put(parts)
+        elif not self.is_published:
             raise RuntimeError(f"{self.folder}: a chunk cannot be read back")
+        for chunk in self.chunks:
+            chunk.path.unlink(missing_ok=True)
+        with suppress(OSError):  # not empty, or another job was faster
+            (self.folder / "chunks").rmdir()
+
+    def _put(self, parts: Sequence[Made]) -> None:
         frame, provenance = together(parts)
         shards.publish(
             self.folder,
@@ -129,8 +157,3 @@ class Gap:
             policies=self.generation.policies,
             provenance=provenance,
         )
-        for chunk in self.chunks:
-            chunk.path.unlink(missing_ok=True)
-        waiting = self.folder / "chunks"
-        if waiting.is_dir() and not any(waiting.iterdir()):
-            waiting.rmdir()

@@ -12,7 +12,7 @@ from typing import Any
 
 from tokenizers import Tokenizer
 
-from searchlens import grading, shards
+from searchlens import __version__, grading, provenance, shards
 from searchlens.benchmarks import Question
 from searchlens.benchmarks.prompts import Template
 from searchlens.engines.base import Engine
@@ -197,8 +197,6 @@ class Job:
         """What runs the engine; the rest is filled in per shard."""
         import torch
 
-        from searchlens import __version__
-
         cuda = str(getattr(self.engine, "device", "cpu")).startswith("cuda")
         device = f"cuda ({torch.cuda.get_device_name()})" if cuda else "cpu"
         version = getattr(self.engine, "version", __version__)
@@ -207,6 +205,11 @@ class Job:
             device,
             self.spec["vllm"]["tensor_parallel"],
             f"{self.spec['engine']} {version} torch {torch.__version__}",
+            host=provenance.host(),
+            version=__version__,
+            commit=provenance.commit(),
+            config=provenance.config_fingerprint(self.grid.config),
+            slurm_job=provenance.slurm_job(),
         )
 
     def gaps(self) -> list[Gap]:

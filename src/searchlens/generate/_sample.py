@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from searchlens import policies, search, seeds, shards
+from searchlens import policies, provenance, search, seeds, shards
 from searchlens.engines.base import Engine, EngineMemoryError
 from searchlens.errors import InputError, JobError
 from searchlens.generate._chunks import Chunk, Made
@@ -37,7 +37,7 @@ Key = tuple[int, int, int]
 """Place of the chunk, question, run."""
 
 
-def sample(job: Job, chunks: Sequence[Chunk], done: Callable[[int, Chunk], None]) -> Iterator[tuple[Chunk, Made]]:
+def sample(job: Job, chunks: Iterable[Chunk], done: Callable[[int, Chunk], None]) -> Iterator[tuple[Chunk, Made]]:
     """Draw the samples of chunks in one run of the driver, and hand each chunk out as soon as its last run has ended.
 
     Searches are started chunk by chunk, as others end, so that the engine stays full from the first chunk to the last;
@@ -52,7 +52,8 @@ def sample(job: Job, chunks: Sequence[Chunk], done: Callable[[int, Chunk], None]
     Parameters
     ----------
     job : Job
-    chunks : sequence of Chunk
+    chunks : iterable of Chunk
+        Taken from it as their first searches can start.
     done : callable
         Told the number of samples, and their chunk, after every run.
 
@@ -183,8 +184,15 @@ class _Part:
         """
         self._report()
         frame = pl.DataFrame(self.rows, schema={"position": pl.UInt32(), **shards.SAMPLES}).sort("position", "sample")
+        hardware = self.job.hardware
+        gpus = hardware.device_count if hardware.device.startswith("cuda") else 0
         took = replace(
-            self.job.hardware, wall_seconds=self.seconds, prefilled=self.usage.prefilled, reused=self.usage.reused
+            hardware,
+            wall_seconds=self.seconds,
+            prefilled=self.usage.prefilled,
+            reused=self.usage.reused,
+            gpu_seconds=self.seconds * gpus,
+            finished=provenance.now(),
         )
         return Made(frame.drop("position"), self.steps, took)
 

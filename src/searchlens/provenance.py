@@ -1,0 +1,138 @@
+"""Where results come from: versions, commit, machine and configuration, recorded beside what they made.
+
+Standard library only at import, because every command starts with it.
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+import socket
+import subprocess
+import time
+from collections.abc import Iterable, Mapping
+from functools import cache
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+from searchlens import __version__
+from searchlens.store import digest, gpu_seconds
+
+_STARTED = time.monotonic()
+
+_ANALYSIS = ("polars", "numpy", "scipy", "pyarrow", "matplotlib", "math-verify")
+"""Packages whose versions may show in a table."""
+
+
+def config_fingerprint(config: Mapping[str, Any]) -> str:
+    """12 hexadecimal digits of a configuration; ``<results>/config/<fingerprint>.json`` holds it."""
+    return digest(config, 12)
+
+
+@cache
+def commit() -> str:
+    """The commit of the checkout that runs, with ``-dirty`` where tracked files were edited; empty outside of one."""
+    folder = Path(__file__).parent
+    tracked = _git(folder, "ls-files", "--error-unmatch", Path(__file__).name)
+    return _git(folder, "describe", "--always", "--dirty", "--exclude=*", "--abbrev=40") if tracked else ""
+
+
+def _git(folder: Path, *arguments: str) -> str:
+    command = ["git", "-C", str(folder), *arguments]
+    try:
+        return subprocess.run(command, capture_output=True, text=True, check=True, timeout=20).stdout.strip()
+    except (OSError, subprocess.SubprocessError):
+        return ""
+
+
+def host() -> str:
+    """The node's name, by Slurm where it says one."""
+    return os.environ.get("SLURMD_NODENAME") or socket.gethostname()
+
+
+def slurm_job() -> str:
+    """Number of the Slurm job; empty outside of one."""
+    return os.environ.get("SLURM_JOB_ID", "")
+
+
+def now() -> str:
+    """The time in UTC, to the second."""
+    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+
+
+def _installed() -> dict[str, str]:
+    found = {"searchlens": __version__, "python": platform.python_version()}
+    for name in _ANALYSIS:
+        try:
+            found[name] = version(name)
+        except PackageNotFoundError:
+            continue
+    return found
+
+
+def made(config: Mapping[str, Any] | None) -> dict[str, Any]:
+    """What made a table: to be written beside it.
+
+    Parameters
+    ----------
+    config : mapping or None
+        None where there is no configuration, as for a folder of landscapes.
+
+    Returns
+    -------
+    dict
+        versions, commit, host, slurm_job, config (its fingerprint), finished, wall_seconds (since the process began).
+    """
+    return {
+        "versions": _installed(),
+        "commit": commit(),
+        "host": host(),
+        "slurm_job": slurm_job(),
+        "config": "" if config is None else config_fingerprint(config),
+        "finished": now(),
+        "wall_seconds": round(time.monotonic() - _STARTED, 3),
+    }
+
+
+_WHERE = {
+    "devices": "device",
+    "engines": "engine",
+    "hosts": "host",
+    "versions": "version",
+    "commits": "commit",
+    "configs": "config",
+}
+
+
+def spent(sidecars: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
+    """What samples took, and where they were drawn, by the sidecars of their shards.
+
+    Returns
+    -------
+    dict
+        shards, samples, generated (tokens), wall_seconds, gpu_seconds; devices, engines, hosts, versions, commits and
+        configs, each named once. Older sidecars name fewer.
+    """
+    found = list(sidecars)
+    where = {
+        plural: sorted({name for one in found for name in str(one.get(key, "")).split(JOINED) if name})
+        for plural, key in _WHERE.items()
+    }
+    return {
+        "shards": len(found),
+        "samples": sum(one["rows"] for one in found),
+        "generated": sum(one.get("generated", one["tokens"]) for one in found),
+        "wall_seconds": sum(one["wall_seconds"] for one in found),
+        "gpu_seconds": sum(gpu_seconds(one) for one in found),
+        **where,
+    }
+
+
+JOINED = "; "
+"""Between the machines of a shard that was begun on one and finished on another."""
+
+
+def join(names: Iterable[str]) -> str:
+    """Names as one text, each once, in order."""
+    return JOINED.join(dict.fromkeys(name for name in names if name))

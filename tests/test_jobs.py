@@ -1,0 +1,328 @@
+"""Jobs that end early, and jobs that meet."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import pytest
+import yaml
+
+from searchlens import config, files, shards
+from searchlens.errors import JobStoppedError
+from searchlens.generate import Overdue, generate, told_to_end
+from searchlens.generate._notice import Notice
+from searchlens.grid import Grid
+from searchlens.store import gaps
+from test_generate import CELL, RUNS, Make, Scripted, Start, chunks, sidecars, start, study
+
+__all__ = ["start", "study"]  # fixtures
+
+ROOT = Path(__file__).parents[1]
+ZOO = ROOT / "resources/zoo"
+
+
+# ---- told to end, with scripted engines
+
+
+def sample(grid: Grid, notice: Notice) -> None:
+    (pool,) = grid.pools(*CELL)
+    generate(grid, *CELL, grid.current_manifest(pool), notice=notice)
+
+
+def telling(engine: Scripted, notice: Notice, at: int, error: BaseException | None = None) -> Scripted:
+    """Have the notice given in step ``at`` of an engine, which then raises where it should."""
+
+    def each_step() -> None:
+        if engine.steps == at:
+            notice.signal = "SIGTERM"
+            if error:
+                raise error
+
+    engine.each_step = each_step
+    return engine
+
+
+def test_the_chunk_under_way_is_finished_and_no_other_is_begun(
+    study: dict[str, Any], make_grid: Make, start: Start
+) -> None:
+    """One chunk after the other, of four samples: told in the second, it keeps two, and the next run draws the rest."""
+    grid, notice, again = make_grid(study), Notice(), Scripted(repeatable=True)
+    start(telling(Scripted(repeatable=True), notice, 5), again)
+    with pytest.raises(
+        JobStoppedError, match=rf"stopped by SIGTERM: toy-base/sums pool-\w+ has {RUNS - 8} samples left"
+    ):
+        sample(grid, notice)
+    assert len(chunks(grid)) == 2 and not list(grid.results.glob("manifests/**/*.json"))
+    sample(grid, Notice())
+    assert len(again.asked) == RUNS - 8 and len(sidecars(grid)) == 4
+
+
+def test_where_chunks_share_a_run_whole_ones_are_kept(study: dict[str, Any], make_grid: Make, start: Start) -> None:
+    """The grace ends in the 50th run: twelve chunks of four are whole."""
+    grid, notice, again = make_grid(study), Notice(), Scripted()
+    start(telling(Scripted(), notice, 50, Overdue()), again)
+    with pytest.raises(JobStoppedError):
+        sample(grid, notice)
+    sample(grid, Notice())
+    assert len(again.asked) == RUNS - 48
+
+
+def test_an_engine_that_the_signal_took_first_is_no_failure(
+    study: dict[str, Any], make_grid: Make, start: Start
+) -> None:
+    """Schedulers signal all processes of a job, and the workers of an engine do not wait."""
+    grid, notice = make_grid(study), Notice()
+    start(telling(Scripted(), notice, 9, RuntimeError("worker died")))
+    with pytest.raises(JobStoppedError):
+        sample(grid, notice)
+    assert len(chunks(grid)) == 2
+
+
+def test_a_notice_that_comes_too_late_stops_nothing(study: dict[str, Any], make_grid: Make, start: Start) -> None:
+    grid, notice = make_grid(study), Notice()
+    start(telling(Scripted(), notice, RUNS - 1))
+    sample(grid, notice)
+    assert not any(True for pool in grid.pools(*CELL) for _ in grid.lacking(pool))
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGUSR1])
+def test_a_signal_is_noted_and_its_grace_ends(number: signal.Signals) -> None:
+    before = signal.getsignal(number)
+    with pytest.raises(Overdue), told_to_end(0.1) as notice:
+        assert not notice.signal
+        os.kill(os.getpid(), number)
+        assert notice.signal == number.name
+        time.sleep(10)
+    assert signal.getsignal(number) == before
+
+
+def test_further_signals_take_nothing_of_the_grace() -> None:
+    with told_to_end(60) as notice:
+        for number in (signal.SIGUSR1, signal.SIGTERM, signal.SIGTERM):
+            os.kill(os.getpid(), number)
+        assert notice.signal == "SIGUSR1"
+        assert signal.getitimer(signal.ITIMER_REAL)[0] > 50
+    assert signal.getitimer(signal.ITIMER_REAL)[0] == 0
+
+
+# ---- two jobs at once, in processes of their own
+
+
+class Twins:
+    """Jobs of one pool, each in a process of its own (``twin_job.py``)."""
+
+    def __init__(self, grid: Grid, *, repeatable: bool) -> None:
+        self.grid, self.repeatable = grid, repeatable
+        self.config = grid.root / "config.json"
+        self.config.write_text(json.dumps(grid.config))
+        self.jobs: list[subprocess.Popen[str]] = []
+
+    def begin(self) -> subprocess.Popen[str]:
+        job = [sys.executable, str(ROOT / "tests/twin_job.py"), self.config, self.grid.root, str(self.repeatable)]
+        self.jobs.append(subprocess.Popen(job, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True))
+        return self.jobs[-1]
+
+    def wait_for(self, count: int) -> None:
+        """Until so many chunks are there."""
+        until = time.monotonic() + 60
+        while len(chunks(self.grid)) < count and time.monotonic() < until:
+            time.sleep(0.005)
+        assert chunks(self.grid), "nothing was sampled"
+
+    def end(self) -> int:
+        """Let all end well; requests that they made together."""
+        said = [job.communicate(timeout=60) for job in self.jobs]
+        assert [job.returncode for job in self.jobs] == [0] * len(self.jobs), said
+        return sum(int(out) for out, _ in said)
+
+    def made(self) -> dict[Path, int]:
+        """Shards and manifests with their times; only of a store that is whole, sound and without duplicates."""
+        left = [path for path in self.grid.results.rglob("*") if path.suffix in (".chunk", ".tmp", ".unreadable")]
+        assert not left
+        assert not any(damage for _, damage in shards.verify(self.grid))
+        for generation in self.grid.generations(*CELL):
+            folder = self.grid.folder(*CELL, generation.id)
+            assert not gaps(folder, generation.samples)
+            (frame,) = (pl.read_parquet(path) for path in folder.glob("*.parquet"))
+            assert frame.n_unique(["question", "sample"]) == frame.height == 6 * generation.samples
+        (manifest,) = self.grid.manifests(*CELL)
+        return {path: path.stat().st_mtime_ns for path in (manifest, *self.grid.results.rglob("*.parquet"))}
+
+
+@pytest.fixture(params=[True, False], ids=["by chunk", "one run"])
+def twins(study: dict[str, Any], make_grid: Make, start: Start, request: pytest.FixtureRequest) -> Iterator[Twins]:
+    made = Twins(make_grid(study), repeatable=request.param)
+    yield made
+    for job in made.jobs:
+        job.kill()
+        job.wait()
+
+
+def content(grid: Grid) -> set[str]:
+    return {one["sha256"] for one in sidecars(grid)}
+
+
+@pytest.fixture
+def undisturbed(study: dict[str, Any], make_grid: Make, start: Start) -> set[str]:
+    """Content that one job alone makes."""
+    grid = make_grid(study | {"results": "undisturbed"})
+    start(Scripted())
+    sample(grid, Notice())
+    return content(grid)
+
+
+def test_an_orphan_and_its_replacement_may_run_at_once(twins: Twins, undisturbed: set[str]) -> None:
+    twins.begin()
+    twins.wait_for(2)
+    twins.begin()
+    asked = twins.end()
+    assert twins.made() and content(twins.grid) == undisturbed
+    if twins.repeatable:
+        assert asked <= RUNS + 8, "they share the work: no more than they had in hand when they met is double"
+
+
+def test_jobs_that_start_together_end_well(twins: Twins, undisturbed: set[str]) -> None:
+    for _ in range(3):
+        twins.begin()
+    twins.end()
+    assert twins.made() and content(twins.grid) == undisturbed
+
+
+def test_the_lock_of_a_killed_job_holds_nobody_up(twins: Twins, undisturbed: set[str]) -> None:
+    killed = twins.begin()
+    twins.wait_for(2)
+    killed.kill()
+    killed.wait()
+    kept = sum(pl.read_parquet(path).height for path in (*chunks(twins.grid), *twins.grid.results.rglob("*.parquet")))
+    twins.jobs.clear()
+    twins.begin()
+    assert twins.end() == RUNS - kept, "a chunk was lost and no more"
+    assert twins.made() and content(twins.grid) == undisturbed
+
+
+def test_a_job_that_hangs_with_the_lock_holds_nobody_up(twins: Twins, undisturbed: set[str]) -> None:
+    """As on a node that is cut off: it comes back when all is done, and changes nothing."""
+    hung = twins.begin()
+    twins.wait_for(2)
+    hung.send_signal(signal.SIGSTOP)
+    assert twins.begin().wait(60) == 0
+    made = twins.made()
+    hung.send_signal(signal.SIGCONT)
+    twins.end()
+    assert twins.made() == made, "nothing is written anew, so nothing downstream runs again"
+    assert content(twins.grid) == undisturbed
+
+
+# ---- the command
+
+
+class Working:
+    """A working directory with the micro pair, 40 questions, two policies and greedy, in chunks of 16 samples."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        (path / "config").mkdir(parents=True)
+        for name in ("models", "benchmarks", "policies", "boptr"):
+            (path / "config" / f"{name}.yaml").write_text("{}\n")
+        math = {"path": str(ZOO / "benchmarks/math.jsonl"), "grader": "math", "max_tokens": 96, "questions": 40}
+        raw = {
+            "samples": 4,
+            "budgets": [1, 2, 4],
+            "chunk_samples": 16,
+            "study": {"pairs": ["micro"], "benchmarks": ["math"]},
+            "checkpoints": {role: {"path": str(ZOO / f"micro-1m-{role}"), "device": "cpu"} for role in ("base", "rl")},
+            "pairs": {"micro": {"base": "base", "rl": "rl"}},
+            "benchmarks": {"math": {**math, "pool": "two"}},
+            "policies": dict.fromkeys(["temp_0.6", "topp0.95_t1.0", "greedy"]),
+            "pools": {"two": ["temp_0.6", "topp0.95_t1.0"]},
+            "references": ["greedy"],
+        }
+        (path / "config/config.yaml").write_text(yaml.safe_dump(raw))
+        self.grid = Grid(config.plain(config.validate(raw)), path)
+
+    def start(self) -> subprocess.Popen[str]:
+        command = [sys.executable, "-m", "searchlens.cli", "generate", "--checkpoint", "base", "--benchmark", "math"]
+        environment = {**os.environ, "SLURMD_NODENAME": "node1", "SLURM_JOB_ID": "17"}
+        return subprocess.Popen(command, cwd=self.path, stderr=subprocess.PIPE, text=True, env=environment)
+
+
+def end(job: subprocess.Popen[str]) -> tuple[int, str]:
+    said = job.communicate(timeout=180)[1]
+    return job.returncode, said
+
+
+def test_slurms_warning_ends_a_job_in_one_line_with_a_status_of_its_own(tmp_path: Path) -> None:
+    """And what it leaves becomes, byte for byte, what one job alone makes; its shards say what made them."""
+    import torch
+
+    from searchlens import __version__
+
+    whole, working = Working(tmp_path / "whole"), Working(tmp_path / "told")
+    job, other = working.start(), whole.start()
+    until = time.monotonic() + 120
+    while job.poll() is None and not chunks(working.grid) and time.monotonic() < until:
+        time.sleep(0.01)
+    job.send_signal(signal.SIGTERM)
+    status, said = end(job)
+    assert status == os.EX_TEMPFAIL == 75, said
+    assert said.splitlines()[-1].startswith("searchlens: stopped by SIGTERM: base/math pool-")
+    assert "Traceback" not in said
+    kept = len(chunks(working.grid))
+    assert kept
+    status, said = end(working.start())
+    assert status == 0 and said.count("kept from an earlier run") == kept
+    assert end(other)[0] == 0
+    assert content(working.grid) == content(whole.grid)
+    for one in sidecars(working.grid):
+        assert (one["host"], one["slurm_job"], one["device"]) == ("node1", "17", "cpu")
+        assert one["version"] == __version__ and torch.__version__ in one["engine"]
+        assert one["wall_seconds"] > 0 and one["gpu_seconds"] == 0 and one["finished"].endswith("Z")
+        snapshot = working.path / "results/config" / f"{one['config']}.json"
+        assert json.loads(snapshot.read_text()) == working.grid.config
+
+
+def test_a_job_whose_reader_is_gone_still_ends_by_its_status(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A signal to all processes of a job ends `tee` at once, and the last line has nowhere to go."""
+    from searchlens import cli
+
+    def stopped(_: Any) -> None:
+        raise JobStoppedError("stopped by SIGTERM")
+
+    class Closed(io.StringIO):
+        def write(self, _: str) -> int:
+            raise BrokenPipeError
+
+    monkeypatch.setattr(cli, "_schema", stopped)
+    monkeypatch.setattr(sys, "stderr", Closed())
+    assert cli.main(["schema"]) == 75
+
+
+# ---- locks
+
+
+def test_only_one_job_is_alone(tmp_path: Path) -> None:
+    with files.alone(tmp_path / "lock") as first, files.alone(tmp_path / "lock") as second:
+        assert (first, second) == (True, False)
+    with files.alone(tmp_path / "lock") as again:
+        assert again
+
+
+def test_without_locks_a_job_takes_itself_to_be_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Some network file systems have none."""
+
+    def unsupported(*_: Any) -> None:
+        raise OSError(38, "Function not implemented")
+
+    monkeypatch.setattr(files, "flock", unsupported)
+    with files.alone(tmp_path / "lock") as alone:
+        assert alone
