@@ -30,6 +30,7 @@ rule score:
             --checkpoint {wildcards.model:q} \
             --benchmark {wildcards.benchmark:q} \
             --output {output:q} \
+            --threads {threads} \
             {input.manifests:q} \
             2>&1 | tee {log:q}
         """
