@@ -146,6 +146,12 @@ def _plan(args: argparse.Namespace) -> None:
     show_plan(_grid(args), by_policy=args.policies)
 
 
+def _status(args: argparse.Namespace) -> None:
+    from searchlens.status import show
+
+    show(_grid(args))
+
+
 def _benchmarks(args: argparse.Namespace) -> None:
     from searchlens.benchmarks.listing import listing
 
@@ -353,6 +359,7 @@ def _add_stages(command: _Commands) -> None:
 def _add_tools(command: _Commands) -> None:
     sub = command("plan", _plan, "what is done and what is missing, with its cost in tokens and GPU-hours")
     sub.add_argument("--policies", action="store_true", help="every policy with its id, instead of every cell")
+    command("status", _status, "cells done, running, failed and missing, what was spent, and where failed jobs log")
     command("benchmarks", _benchmarks, "known benchmarks: licence, size, regime, and where their questions lie")
     command("verify", _verify, "hash every shard against its record")
     sub = command("prune", _prune, "list generations that the configuration no longer names")

@@ -131,7 +131,7 @@ class _Filling:
         lacking, pool = self.job.gaps(), self.job.pool
         self._gap = {chunk: gap for gap in lacking for chunk in gap.chunks if not _kept(chunk)}
         self._left, total = Counter(self._gap.values()), sum(chunk.samples for chunk in self._gap)
-        self.record.total, self.record.drawn = total, 0
+        self.record.begin(total)
         cell = f"{pool.checkpoint}/{pool.benchmark}"
         log.info("%s %s: %d policies, %d samples to draw", cell, pool.name, len(pool.generations), total)
         for gap in lacking:

@@ -42,6 +42,11 @@ class Record:
         self._ended = threading.Event()
         self._thread = threading.Thread(target=self._beat, daemon=True)
 
+    def begin(self, total: int) -> None:
+        """Say how many samples there are to draw; ``drawn`` counts from here."""
+        self.total, self.drawn = total, 0
+        self._write("running")
+
     def __enter__(self) -> Record:
         self._write("running")
         self._thread.start()

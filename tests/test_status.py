@@ -1,0 +1,140 @@
+"""What a user sees of a run from another terminal: states, sums, and why something failed."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from searchlens.errors import JobError
+from searchlens.generate import Notice, generate
+from searchlens.grid import Grid
+from searchlens.status import SILENT_SECONDS, show, status
+from test_generate import CELL, RUNS, Make, Scripted, Start, start, study
+
+__all__ = ["start", "study"]  # fixtures
+
+
+def sample(grid: Grid) -> None:
+    (pool,) = grid.pools(*CELL)
+    generate(grid, *CELL, grid.current_manifest(pool), notice=Notice())
+
+
+def base(grid: Grid, **more: Any) -> Any:
+    return next(cell for cell in status(grid, **more) if (cell.checkpoint, cell.benchmark) == CELL)
+
+
+def files(grid: Grid) -> dict[Path, int]:
+    return {path: path.stat().st_mtime_ns for path in grid.results.rglob("*") if path.is_file()}
+
+
+def test_nothing_is_begun_yet(study: dict[str, Any], make_grid: Make) -> None:
+    grid = make_grid(study)
+    assert [(cell.state, cell.drawn, cell.wanted) for cell in status(grid)] == [("missing", 0, RUNS)] * 2
+    assert not grid.results.exists(), "looking writes nothing"
+
+
+def test_a_running_job_is_seen_while_it_holds_its_lock(study: dict[str, Any], make_grid: Make, start: Start) -> None:
+    """Two shards and a chunk are there after 52 of the runs."""
+    grid, engine = make_grid(study), Scripted()
+    seen: list[Any] = []
+
+    def look() -> None:
+        if engine.steps == 52:
+            before = files(grid)
+            seen.append(base(make_grid(study)))
+            assert files(grid) == before
+
+    engine.each_step = look
+    start(engine)
+    sample(grid)
+    (cell,) = seen
+    assert (cell.state, cell.drawn, cell.wanted) == ("running", 52, RUNS)
+    assert cell.pools[0].said["total"] == RUNS
+    assert base(grid).state == "done" and base(grid).drawn == RUNS
+
+
+def test_a_failed_job_says_why_and_where_its_log_is(
+    study: dict[str, Any], make_grid: Make, start: Start, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    grid = make_grid(study)
+    start(Scripted(dies=OSError("the device fell off"), at=30), Scripted())
+    with pytest.raises(JobError):
+        sample(grid)
+    (pool,) = grid.pools(*CELL)
+    log = Path("logs/generate") / CELL[0] / CELL[1] / f"{pool.name}.log"
+    show(grid)
+    assert f"log: none at {log}" in capsys.readouterr().out
+    (tmp_path / log).parent.mkdir(parents=True)
+    (tmp_path / log).touch()
+    show(grid)
+    said = capsys.readouterr().out
+    assert "2 cells: 0 done, 0 running, 1 failed, 1 missing; 0 scored, 0 landscapes" in said
+    assert f"failed: toy-base/sums {pool.name} on " in said
+    assert "JobError: the engine died: OSError: the device fell off; Hint:" in said
+    assert f"  log: {log}\n" in said
+    sample(grid)
+    assert base(grid).state == "done", "what failed before is over"
+
+
+def test_a_job_that_says_nothing_any_more_has_failed(study: dict[str, Any], make_grid: Make) -> None:
+    """SIGKILL and a dead node leave no word."""
+    grid = make_grid(study)
+    (pool,) = grid.pools(*CELL)
+    told = {"state": "running", "message": "", "updated": 1000.0, "manifest": f"{pool.name}.r1.json", "host": "node1"}
+    told |= {"slurm_job": "17", "started": "2026-01-01T00:00:00Z", "drawn": 3, "total": 9}
+    grid.record(pool).parent.mkdir(parents=True)
+    grid.record(pool).write_text(json.dumps(told))
+    assert base(grid, now=1000 + SILENT_SECONDS - 1).state == "running"
+    cell = base(grid, now=1000 + SILENT_SECONDS + 1)
+    assert cell.state == "failed" and "it was killed, or its node died" in cell.pools[0].said["message"]
+    assert cell.pools[0].log.name == f"{pool.name}.r1.log", "the log has the manifest's name"
+    grid.record(pool).write_text(json.dumps(told)[:20])
+    assert base(grid).state == "missing", "half a record is none"
+
+
+def test_a_job_that_was_told_to_end_is_missing_and_not_failed(
+    study: dict[str, Any], make_grid: Make, start: Start
+) -> None:
+    from searchlens.errors import JobStoppedError
+
+    grid, notice, engine = make_grid(study), Notice(), Scripted(repeatable=True)
+    engine.each_step = lambda: setattr(notice, "signal", "SIGTERM")
+    start(engine)
+    with pytest.raises(JobStoppedError):
+        generate(grid, *CELL, grid.current_manifest(grid.pools(*CELL)[0]), notice=notice)
+    cell = base(grid)
+    assert (cell.state, cell.drawn, cell.pools[0].said["state"]) == ("missing", 4, "stopped")
+
+
+def test_one_running_job_makes_a_running_cell(study: dict[str, Any], make_grid: Make, start: Start) -> None:
+    grid = make_grid(study | {"pool_size": 3})
+    first, second = grid.pools(*CELL)
+    start(Scripted())
+    generate(grid, *CELL, grid.current_manifest(second))
+    assert [one.state for one in base(grid).pools] == ["missing", "done"] and base(grid).state == "missing"
+    grid.record(first).write_text(json.dumps({"state": "running", "updated": time.time(), "manifest": "x.json"}))
+    assert base(grid).state == "running"
+
+
+def test_what_was_spent_and_what_is_to_go(
+    study: dict[str, Any], make_grid: Make, publish: Callable[..., Any], capsys: pytest.CaptureFixture[str]
+) -> None:
+    """24 samples of three tokens on two GPUs in an hour: 72 tokens; as many are left for each of the other cells."""
+    study["pairs"]["toy"]["parameters"] = 1e9
+    grid = make_grid(study)
+    generation = grid.generations(*CELL)[0]
+    shard = publish(grid, *CELL, generation)
+    sidecar = shard.path.with_suffix(".json")
+    took = {"device": "cuda (X)", "device_count": 2, "wall_seconds": 3600, "gpu_seconds": 7200}
+    sidecar.write_text(json.dumps(json.loads(sidecar.read_text()) | took))
+    cell = base(grid)
+    assert (cell.generated, cell.gpu_hours, cell.hours, cell.drawn) == (72, 2, 1, 24)
+    assert cell.to_go == (24 + 24 + 6) * 3
+    assert cell.to_go_hours == pytest.approx(cell.to_go / (72 / 2)), "at the speed at which the others were drawn"
+    show(grid)
+    assert "spent: 72 tokens, 2.00 GPU-hours, 1.00 hours of sampling" in capsys.readouterr().out
