@@ -149,7 +149,7 @@ class Twins:
         """Shards and manifests with their times; only of a store that is whole, sound and without duplicates."""
         left = [path for path in self.grid.results.rglob("*") if path.suffix in (".chunk", ".tmp", ".unreadable")]
         assert not left
-        assert not any(damage for _, damage in shards.verify(self.grid))
+        assert not any(why for _, why in shards.verify(self.grid.results))
         for generation in self.grid.generations(*CELL):
             folder = self.grid.folder(*CELL, generation.id)
             assert not gaps(folder, generation.samples)

@@ -163,18 +163,16 @@ def _benchmarks(args: argparse.Namespace) -> None:
 
 
 def _verify(args: argparse.Namespace) -> None:
-    from searchlens import shards
+    from searchlens.verify import verify
 
-    damaged, count = [], 0
-    for _, damage in shards.verify(_grid(args)):
-        count += 1
-        if damage:
-            damaged.append(damage)
-            print(damage.why)
-    print(f"{count} shards checked, {len(damaged)} damaged or missing")
-    if damaged:
+    found = verify(Path(args.folder) if args.folder else _grid(args).results)
+    print("".join(f"{line}\n" for line in [*found.damaged, *found.notes]), end="")
+    looked = f"{found.shards} shards, {found.manifests} manifests and {found.tables} tables"
+    print(f"{looked} checked, {len(found.damaged)} damaged or missing")
+    if found.damaged:
         raise InputError(
-            f"{len(damaged)} of {count} shards are damaged or missing", "the next run makes them again, and only them"
+            f"{looked} checked, {len(found.damaged)} are damaged or missing",
+            "the next run makes shards again, and only them",
         )
 
 
@@ -361,7 +359,8 @@ def _add_tools(command: _Commands) -> None:
     sub.add_argument("--policies", action="store_true", help="every policy with its id, instead of every cell")
     command("status", _status, "cells done, running, failed and missing, what was spent, and where failed jobs log")
     command("benchmarks", _benchmarks, "known benchmarks: licence, size, regime, and where their questions lie")
-    command("verify", _verify, "hash every shard against its record")
+    sub = command("verify", _verify, "check a whole results folder: shards, manifests, tables")
+    sub.add_argument("folder", nargs="?", default="", help="any results folder; by default that of the configuration")
     sub = command("prune", _prune, "list generations that the configuration no longer names")
     sub.add_argument("--delete", action="store_true", help="delete them")
     sub = command("rerun", _rerun, "move shards aside, so that the next run samples them again")

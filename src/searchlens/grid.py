@@ -759,6 +759,16 @@ def _manifest_name(pool: str, fill: int) -> str:
     return f"{pool}.json" if fill == 0 else f"{pool}.r{fill}.json"
 
 
+def latest_manifests(results: Path) -> list[Path]:
+    """Of every pool that a results folder has, current or not, the manifest of the highest fill round."""
+    latest: dict[tuple[Path, str], tuple[int, Path]] = {}
+    for path in (results / "manifests").glob("*/*/pool-*.json"):
+        if match := _MANIFEST.fullmatch(path.name):
+            pool, fill = (path.parent, match[1]), int(match[2] or 0)
+            latest[pool] = max(latest.get(pool, (fill, path)), (fill, path))
+    return sorted(path for _, path in latest.values())
+
+
 def import_path(results: Path, benchmark: str, pair: str, role: str, policy: str) -> Path:
     """Registry file of one imported pool."""
     return results / "imports" / benchmark / pair / role / f"{policy}.json"

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import logging
+import os
 import shutil
 import time
 from collections.abc import Iterable, Iterator, Mapping
@@ -22,7 +23,7 @@ from polars.exceptions import PolarsError
 from searchlens import files
 from searchlens.errors import InputError
 from searchlens.grid import Generation, Grid, Import, import_path
-from searchlens.store import Shard, file_sha256, gaps, read_json, shards_of
+from searchlens.store import Shard, file_sha256, gaps, read_json, shard_at, shards_of
 
 log = logging.getLogger(__name__)
 
@@ -256,41 +257,39 @@ def read_generation(
     )
 
 
-@dataclass(frozen=True)
-class Damage:
-    """One shard that does not hold what it should."""
+def verify(results: Path) -> Iterator[tuple[Path, str]]:
+    """Hash every shard in a store against its sidecar, and read it; sound copies get their new time noted.
 
-    shard: Shard
-    checkpoint: str
-    benchmark: str
-    why: str
-
-
-def verify(grid: Grid) -> Iterator[tuple[Shard, Damage | None]]:
-    """Hash every shard in the store against its sidecar, and read it; sound copies get their new time noted.
+    Parameters
+    ----------
+    results : Path
+        Results folder; where it cannot be written to, times are left as they are.
 
     Yields
     ------
-    tuple of (Shard, Damage or None)
+    tuple of (Path, str)
+        Sidecar of a shard, and what is wrong with it; empty where nothing is.
     """
-    for folder in sorted((grid.results / "generations").glob("*/*/*")):
-        checkpoint, benchmark, generation_id = folder.parts[-3:]
-        for shard in shards_of(folder):
-            yield shard, _damage(shard, checkpoint, benchmark, generation_id)
+    for sidecar in sorted((results / "generations").glob("*/*/*/s*.json")):
+        yield sidecar, _damage(sidecar)
 
 
-def _damage(shard: Shard, checkpoint: str, benchmark: str, generation_id: str) -> Damage | None:
+def _damage(sidecar: Path) -> str:
     try:
+        shard = shard_at(sidecar)
+        if shard is None:
+            return ""
         if shard.path.exists() and file_sha256(shard.path) != shard.sidecar["sha256"]:
             raise _damaged(shard.path, "its sha256 is not the one in its sidecar (bytes were changed)")
-        read(shard, generation_id)
+        read(shard, sidecar.parent.name)
     except InputError as error:
-        return Damage(shard, checkpoint, benchmark, error.message)
-    if (time_now := shard.path.stat().st_mtime_ns) != shard.sidecar["mtime_ns"]:
-        files.replace(
-            shard.path.with_suffix(".json"), lambda path: _write_sidecar(path, {**shard.sidecar, "mtime_ns": time_now})
-        )
-    return None
+        return error.message
+    except KeyError as error:
+        return f"{sidecar} does not tell {error}"
+    time_now = shard.path.stat().st_mtime_ns
+    if time_now != shard.sidecar["mtime_ns"] and os.access(sidecar.parent, os.W_OK):
+        files.replace(sidecar, lambda path: _write_sidecar(path, {**shard.sidecar, "mtime_ns": time_now}))
+    return ""
 
 
 def set_aside(grid: Grid, chosen: Iterable[Shard]) -> list[Path]:

@@ -126,11 +126,16 @@ def shards_of(folder: Path) -> list[Shard]:
     """The shards of one generation, by start; those whose file is gone included."""
     if not folder.is_dir():
         return []
-    named = [(path, match) for path in folder.iterdir() if (match := _SHARD.fullmatch(path.name))]
-    found = [
-        Shard(path.with_suffix(".parquet"), int(match[1]), int(match[2]), read_json(path)) for path, match in named
-    ]
+    found = filter(None, map(shard_at, folder.iterdir()))
     return sorted(found, key=lambda shard: (shard.start, shard.stop))
+
+
+def shard_at(sidecar: Path) -> Shard | None:
+    """The shard that a file describes; None where its name is not that of a sidecar."""
+    match = _SHARD.fullmatch(sidecar.name)
+    if match is None:
+        return None
+    return Shard(sidecar.with_suffix(".parquet"), int(match[1]), int(match[2]), read_json(sidecar))
 
 
 def gaps(folder: Path, samples: int, start: int = 0) -> list[tuple[int, int]]:
