@@ -19,6 +19,7 @@ from searchlens.search.admission import Admission
 from searchlens.search.task import Ask, Call, Candidate, Controller
 
 _CALLS_AT_ONCE = 16
+_LIVE = 4096
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,7 +129,7 @@ def run(
     controllers: Iterable[tuple[Key, Controller]],
     engine: Engine,
     *,
-    live: int = 4096,
+    live: int | None = None,
     group: int | None = None,
     limits: Limits = Limits(),
 ) -> Iterator[tuple[Key, Outcome]]:
@@ -141,8 +142,9 @@ def run(
     engine : Engine
         Must be idle; what it kept of earlier requests is forgotten first, so that batches, and with them the last
         digits of a result, depend on these controllers alone.
-    live : int
-        Most controllers alive at once, >= 1.
+    live : int, optional
+        Most controllers alive at once, >= 1; by default 4,096, or twice what the engine runs at once if that is more,
+        so that it need not wait for those between two requests.
     group : int, optional
         New requests are held until so many have gathered, or a sixteenth of those that the engine has. By default the
         engine's ``groups`` are tried at the start, and the fastest is kept.
@@ -160,12 +162,12 @@ def run(
         The engine refuses a request.
     """
     engine.clear()
-    source = iter(controllers)
+    source, most = iter(controllers), live or max(_LIVE, 2 * engine.max_rows)
     with ThreadPoolExecutor(_CALLS_AT_ONCE) as pool, _rare_collections():
         driver = _Driver(Admission(engine, group), pool, limits)
         exhausted = False
         while driver.alive or not exhausted:
-            while driver.alive < live and not exhausted:
+            while driver.alive < most and not exhausted:
                 started = next(source, None)
                 exhausted = started is None
                 if started is not None:
