@@ -178,6 +178,16 @@ class Cluster:
     def fail_node(self, node: str) -> None:
         """What a node's power failure does: daemon and jobs end at once, and nobody is told."""
         self.kill(node)
+        self.end_jobs(node)
+
+    def cut_off(self, node: str) -> None:
+        """What a broken network does: the daemon is silent, the jobs are there; stopped, so that they can be woken."""
+        self.kill(node)
+        for pid in self.processes(f"SLURMD_NODENAME={node}"):
+            os.kill(pid, signal.SIGSTOP)
+
+    def end_jobs(self, node: str) -> None:
+        """SIGKILL everything that a node runs."""
         for pid in self.processes(f"SLURMD_NODENAME={node}"):
             _end(pid)
 

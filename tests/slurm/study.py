@@ -95,11 +95,16 @@ class Study:
         found = [self.path / LOG, *self.path.glob("logs/**/*.log")]
         return "\n".join(f"---- {path}\n{path.read_text()}" for path in found)
 
+    def manifests(self, checkpoint: str) -> list[str]:
+        """The targets that sample a checkpoint, one for each job."""
+        text = (self.path / "config/config.yaml").read_text()
+        grid = Grid(config.plain(config.validate(yaml.safe_load(text))), self.path)
+        return [str(path.relative_to(self.path)) for path in grid.manifests(checkpoint, "math")]
+
     def manifest(self, checkpoint: str) -> str:
-        """The target that samples a checkpoint, in one job."""
-        grid = Grid(config.plain(config.validate(self.config)), self.path)
-        (path,) = grid.manifests(checkpoint, "math")
-        return str(path.relative_to(self.path))
+        """The target of a checkpoint that takes one job."""
+        (path,) = self.manifests(checkpoint)
+        return path
 
     def shards(self) -> dict[str, pl.DataFrame]:
         """Samples of every shard by its place in the store; one that is not whole raises."""

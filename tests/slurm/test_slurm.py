@@ -131,9 +131,13 @@ class Harmed:
         return [pid for pid in self.slurm.processes(f"SLURM_JOB_ID={self.job}") if program in _command(pid)]
 
     def restart_now(self) -> None:
-        """Slurm holds a requeued job back for two minutes; this test does not wait for them."""
-        until(lambda: self.slurm.jobs()[self.job] in ("PENDING", "RUNNING"), "the job is requeued", 120)
+        """Slurm holds a requeued job back for two minutes; these tests do not wait for them."""
+        until(lambda: self.slurm.jobs()[self.job] == "PENDING", "the job is back in the queue", 120)
+        until(self._is_restarted, "the job runs again", 120)
+
+    def _is_restarted(self) -> bool:
         self.slurm.command("scontrol", "update", f"JobId={self.job}", "StartTime=now", check=False)
+        return self.slurm.jobs()[self.job] != "PENDING"
 
 
 def _command(pid: int) -> str:
@@ -216,9 +220,9 @@ def test_a_preempted_job_resumes(harmed: Callable[..., Harmed], base: Study) -> 
 
 def test_a_job_whose_node_dies_resumes_on_another(harmed: Callable[..., Harmed], base: Study) -> None:
     """Nobody says so: Slurm finds the node silent."""
-    one, first = harmed(), ""
+    one = harmed()
+    first = one.node
     try:
-        first = one.node
         one.slurm.fail_node(first)
         one.restart_now()
         assert_sound(one.study, base)
@@ -230,19 +234,20 @@ def test_a_job_whose_node_dies_resumes_on_another(harmed: Callable[..., Harmed],
 
 
 def test_an_orphan_and_its_replacement_write_at_once(harmed: Callable[..., Harmed], base: Study) -> None:
-    """A node loses the controller but not its jobs; Slurm starts the job elsewhere while the first one goes on."""
+    """A node is cut off with its job, which goes on unseen; Slurm starts the job elsewhere. They share the work."""
     one = harmed()
-    first, orphans = one.node, one.processes("bin/searchlens generate")
+    first, orphans = one.node, one.processes("bin/searchlens generate") + one.processes("tee ")
     try:
-        for pid in orphans:
-            os.kill(pid, signal.SIGSTOP)  # until the other one works, too
-        one.slurm.kill(first)
+        one.slurm.cut_off(first)
         one.restart_now()
-        until(lambda: set(one.processes("bin/searchlens generate")) - set(orphans), "the replacement runs", 120)
+        until(lambda: set(one.processes("bin/searchlens generate")) - set(orphans), "the replacement runs")
         for pid in orphans:
             os.kill(pid, signal.SIGCONT)
         assert_resumed(one, base)
+        until(lambda: not set(orphans) & set(one.processes("bin/searchlens generate")), "the orphan ends, too")
+        assert_same(one.study, base)
     finally:
+        one.slurm.end_jobs(first)
         one.slurm.start_node(first)
         until(lambda: one.slurm.idle_nodes() == set(one.slurm.nodes), "the node is back")
 
