@@ -128,13 +128,13 @@ def _boptr(args: argparse.Namespace) -> None:
         raise InputError(f"--draws: {args.draws}; allowed: 100 or more")
     landscape, configured = Path(args.landscape), args.snapshot or args.config or Path("config").exists()
     if (landscape / PLAN_FILE).exists() and not configured:
-        plan, options = read_plan(landscape / PLAN_FILE), DEFAULTS
+        plan, options, made_with = read_plan(landscape / PLAN_FILE), DEFAULTS, None
     else:
         grid = _grid(args)
-        plan = cohort_plan(grid, landscape)
-        options = boptr_options(dict(grid.config), plan.benchmarks)
+        plan, made_with = cohort_plan(grid, landscape), dict(grid.config)
+        options = boptr_options(made_with, plan.benchmarks)
     options = replace(options, draws=args.draws or options.draws)
-    boptr_study(plan, options, landscape, Path(args.out), figures=args.figures)
+    boptr_study(plan, options, landscape, Path(args.out), figures=args.figures, config=made_with)
 
 
 # ---- around the store

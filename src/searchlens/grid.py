@@ -789,7 +789,7 @@ _STAGE_SOURCES = {
     "figures": ("figures/*.py",),
     "boptr": ("boptr/*.py", "uncertainty.py", "policies.py", "tables/*.py", "figures/style.py", "figures/boptr/*.py"),
     "equivalence": ("equivalence/*.py", "search/*.py", "engines/*.py", "grading/*.py", "tables/_*.py"),
-    "tables": ("tables/__init__.py", "tables/_*.py", "tables/study.py", "figures/*.py"),
+    "tables": ("tables/__init__.py", "tables/_*.py", "tables/study.py", "tables/origins.py", "figures/*.py"),
 }
 
 

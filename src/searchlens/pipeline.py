@@ -15,7 +15,7 @@ from typing import Any
 
 import polars as pl
 
-from searchlens import files, shards
+from searchlens import files, provenance, shards
 from searchlens.benchmarks import asked_hash, dumps
 from searchlens.errors import InputError
 from searchlens.grid import Generation, Grid, Import
@@ -30,6 +30,20 @@ _GRADED_COLUMNS = ("question", "sample", "text", "run", "n_tokens", "generated",
 def write_table(frame: pl.DataFrame, path: Path) -> None:
     """A derived Parquet table, in place of an older one."""
     files.replace(path, lambda temporary: frame.write_parquet(temporary, compression="zstd"))
+
+
+def _sign(beside: Path, config: Mapping[str, Any] | None, spent: Mapping[str, Any] | None) -> None:
+    """Write beside a derived file what made it and what its samples took; in it, that would be content."""
+    files.replace_text(beside, json.dumps({**provenance.made(config), "samples": spent}, indent=1))
+
+
+def _signed(beside: Path) -> dict[str, Any] | None:
+    """What the samples of a derived file took; None where nobody says."""
+    return read_json(beside).get("samples") if beside.exists() else None
+
+
+SIGNATURE = "provenance.json"
+"""Beside the files of a folder that are made together."""
 
 
 # ---- score
@@ -87,6 +101,8 @@ def score_cell(
         workers=threads,
     )
     write_table(scored.scores, output)
+    sidecars = (sidecar for _, sidecar in _sidecars(grid_, checkpoint, benchmark))
+    _sign(output.with_suffix(".json"), grid_.config, provenance.spent(sidecars))
     log.info("%s/%s: %s", checkpoint, benchmark, scored.summary)
 
 
@@ -148,6 +164,7 @@ def landscape_cell(grid_: Grid, benchmark: str, scores: Path, output: Path) -> N
     )
     write_table(found.points, output / "points.parquet")
     write_table(found.hits, output / "hits.parquet")
+    _sign(output / SIGNATURE, grid_.config, _signed(scores.with_suffix(".json")))
     if "plain" in graded.columns:  # not where others graded
         votes = plain_votes(graded, budgets=grid_.config["budgets"], ties=grid_.config["landscape"]["ties"])
         write_table(votes, output / "votes.parquet")
@@ -189,6 +206,7 @@ def recovery_cell(grid_: Grid, base: Path, rl: Path, output: Path) -> None:
     components = {name: policy.components if (policy := grid_.policy(name)) else (name,) * 5 for name in names}
     for name, frame in recover(ours, theirs, components, recovery_options(dict(grid_.config))).items():
         write_table(frame, output / f"{name}.parquet")
+    _sign(output / SIGNATURE, grid_.config, provenance.together(_signed(side / SIGNATURE) for side in (base, rl)))
     log.info("%s against %s: %d policies", base, rl, len(names))
 
 
@@ -221,7 +239,15 @@ def cohort_plan(grid_: Grid, landscape: Path) -> Any:
     return TypeAdapter(CohortPlan).validate_json(json.dumps(grid_.cohort_plan()))
 
 
-def boptr_study(plan: Any, options: Any, landscape: Path, output: Path, *, figures: bool = True) -> None:
+def boptr_study(
+    plan: Any,
+    options: Any,
+    landscape: Path,
+    output: Path,
+    *,
+    figures: bool = True,
+    config: Mapping[str, Any] | None = None,
+) -> None:
     """The BOPTR analysis of a folder of landscapes: its frames, tables and figures.
 
     Raises
@@ -242,8 +268,11 @@ def boptr_study(plan: Any, options: Any, landscape: Path, output: Path, *, figur
     frames = study(cohort, options)
     for name, frame in frames.items():
         write_table(frame, output / "boptr" / f"{name}.parquet")
+    spent = provenance.together(_signed(path) for path in sorted(landscape.glob(f"*/*/{SIGNATURE}")))
+    _sign(output / "boptr" / SIGNATURE, config, spent)
     for name, table in boptr_tables(frames, plan, options).items():
         write(table, output / "tables" / name)
+        _sign(output / "tables" / f"{name}.json", config, spent)
     for name in BOPTR_NAMES if figures else ():
         folder = output / "figures" / "boptr"
         write_boptr(name, frames, plan, folder, source=plan.source, confidence=options.confidence)
@@ -421,6 +450,14 @@ def half_widths(points: dict[tuple[str, str], pl.DataFrame], without: Iterable[s
     return pl.concat(parts)
 
 
+def _spent_by_checkpoint(grid_: Grid) -> dict[str, dict[str, Any]]:
+    found: dict[str, list[Mapping[str, Any]]] = {}
+    for checkpoint, benchmark in grid_.cells:
+        for _, sidecar in _sidecars(grid_, checkpoint, benchmark):
+            found.setdefault(checkpoint, []).append(sidecar)
+    return {checkpoint: provenance.spent(sidecars) for checkpoint, sidecars in found.items()}
+
+
 def write_tables(grid_: Grid, output: Path) -> None:
     """Tables of the whole study and its headline figure."""
     from searchlens import tables
@@ -435,6 +472,7 @@ def write_tables(grid_: Grid, output: Path) -> None:
         for pair, benchmark in grid_.pair_cells
     ]
     points = {(c, b): _within(grid_, grid_.results / f"landscape/{c}/{b}/points.parquet") for c, b in grid_.cells}
+    spent = _spent_by_checkpoint(grid_)
     made = {
         "recovery_summary": tables.recovery_summary(cells, grid_.config["default_policy"]),
         "recovery_paths": tables.recovery_paths(cells),
@@ -442,9 +480,11 @@ def write_tables(grid_: Grid, output: Path) -> None:
         "operating_points": tables.operating_points(points),
         "intervals": tables.intervals(half_widths(points, grid_.config["references"])),
         "udf_cost": tables.udf_cost(costs(grid_), _models(grid_)),
+        "provenance": tables.provenance(spent, provenance.made(grid_.config)),
     }
     for name, table in made.items():
         tables.write(table, output / "tables" / name)
+        _sign(output / "tables" / f"{name}.json", grid_.config, provenance.together(spent.values()))
     _pass_curves(grid_, output)
 
 

@@ -129,6 +129,16 @@ def spent(sidecars: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
     }
 
 
+def together(parts: Iterable[Mapping[str, Any] | None]) -> dict[str, Any]:
+    """``spent`` of several tables' samples as one; those of which nothing is known count for nothing."""
+    found = [part for part in parts if part]
+    numbers = ("shards", "samples", "generated", "wall_seconds", "gpu_seconds")
+    return {
+        **{key: sum(part[key] for part in found) for key in numbers},
+        **{key: sorted({name for part in found for name in part[key]}) for key in _WHERE},
+    }
+
+
 JOINED = "; "
 """Between the machines of a shard that was begun on one and finished on another."""
 

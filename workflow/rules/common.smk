@@ -73,6 +73,7 @@ TABLE_NAMES = [
     "operating_points",
     "intervals",
     "udf_cost",
+    "provenance",
 ]
 EQUIVALENCE_TABLES = ["udf_local", "udf_tier34"]
 if GRID.compared and GRID.config["checkpoints"][GRID.compared[0]]["engine"] == "vllm":

@@ -6,6 +6,7 @@ as print shows it: percentages, with the interval in brackets behind its value. 
 
 from searchlens.tables._table import DASH, Part, Table, escape, latex, markdown, write
 from searchlens.tables.boptr import boptr_tables
+from searchlens.tables.origins import provenance
 from searchlens.tables.study import (
     Cell,
     intervals,
@@ -27,6 +28,7 @@ __all__ = [
     "latex",
     "markdown",
     "operating_points",
+    "provenance",
     "recovery_paths",
     "recovery_summary",
     "same_policy_counts",

@@ -1,0 +1,105 @@
+"""Every shard and table says what made it, and nothing of that is content."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import pytest
+
+from searchlens import __version__, provenance, tables
+from searchlens.grid import Grid
+from searchlens.pipeline import landscape_cell, recovery_cell, score_cell
+from searchlens.store import gpu_seconds
+
+CELLS = (("toy-base", "sums"), ("toy-rl", "sums"))
+
+
+def test_the_commit_is_that_of_the_checkout() -> None:
+    asked = subprocess.run(
+        ["git", "rev-parse", "HEAD"], cwd=Path(__file__).parent, capture_output=True, text=True, check=False
+    )
+    if asked.returncode:
+        pytest.skip("not a git checkout")
+    assert re.fullmatch(rf"{asked.stdout.strip()}(-dirty)?", provenance.commit())
+
+
+def test_outside_of_a_checkout_there_is_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also where the environment lies in a repository that does not track it."""
+    provenance.commit.cache_clear()
+    monkeypatch.setattr(provenance, "__file__", str(tmp_path / "provenance.py"))
+    assert provenance.commit() == ""
+    subprocess.run(["git", "init", "-q", str(tmp_path)], check=True)
+    provenance.commit.cache_clear()
+    assert provenance.commit() == ""
+    provenance.commit.cache_clear()
+
+
+def sidecar(**more: Any) -> dict[str, Any]:
+    told = {"rows": 10, "tokens": 50, "generated": 60, "wall_seconds": 3600.0, "device": "cuda (X)", "device_count": 2}
+    return {**told, **more}
+
+
+def test_gpu_time_is_told_or_follows_from_an_older_sidecar() -> None:
+    assert gpu_seconds(sidecar()) == 7200
+    assert gpu_seconds(sidecar(device="cpu")) == 0
+    assert gpu_seconds(sidecar(device="cpu; cuda (X)", gpu_seconds=5.0)) == 5, "begun on one, finished on the other"
+
+
+def test_what_several_shards_took_by_hand() -> None:
+    machines = [sidecar(host="a; b", gpu_seconds=7200.0), sidecar(host="b", device="cpu", gpu_seconds=0.0), sidecar()]
+    found = provenance.spent(machines)
+    assert (found["shards"], found["samples"], found["generated"]) == (3, 30, 180)
+    assert (found["wall_seconds"], found["gpu_seconds"]) == (3 * 3600, 2 * 7200)
+    assert (found["hosts"], found["devices"], found["commits"]) == (["a", "b"], ["cpu", "cuda (X)"], [])
+    twice = provenance.together([found, None, found])
+    assert twice["samples"] == 60 and twice["hosts"] == ["a", "b"]
+
+
+def test_the_table_of_the_report(tmp_path: Path) -> None:
+    commit = "0123456789abcdef0123456789abcdef01234567-dirty"
+    made = {"versions": {"searchlens": "1.2"}, "commit": commit, "config": "abc", "host": "h", "finished": "now"}
+    table = tables.provenance({"base": provenance.spent([sidecar(commit=commit, host="n1", version="1.2")])}, made)
+    row = table.data.row(0, named=True)
+    assert (row["checkpoint"], row["hosts"], row["gpu_h"], row["wall_h"]) == ("base", "n1", 2, 1)
+    assert row["commits"] == commit
+    assert table.text["commit"].to_list() == ["0123456789ab-dirty"]
+    assert table.notes == ("Tables: searchlens 1.2, commit 0123456789ab-dirty; configuration abc; on h, now.",)
+    csv, *_ = tables.write(table, tmp_path / "provenance")
+    assert pl.read_csv(csv, schema=table.data.schema).equals(table.data)
+    assert tables.provenance({}, made).data.height == 0, "nothing was sampled here"
+
+
+def test_derived_files_say_what_their_samples_took(grid: Grid, publish: Callable[..., Any]) -> None:
+    """From shards to scores, landscapes and recovery, without a change to any of them."""
+    for cell in CELLS:
+        for generation in grid.generations(*cell):
+            publish(grid, *cell, generation)
+        (pool,) = grid.pools(*cell)
+        manifest = grid.current_manifest(pool)
+        manifest.parent.mkdir(parents=True)
+        entries = [{"id": g.id, "policies": g.policies, "samples": g.samples} for g in pool.generations]
+        manifest.write_text(json.dumps({"generations": entries}))
+        score_cell(grid, *cell, [manifest], grid.scores(*cell))
+        landscape_cell(grid, "sums", grid.scores(*cell), grid.results / "landscape" / cell[0] / "sums")
+    landscape = grid.results / "landscape"
+    recovery_cell(grid, landscape / "toy-base/sums", landscape / "toy-rl/sums", grid.results / "recovery/toy/sums")
+    told = {
+        where: json.loads((grid.results / where).read_text())
+        for where in (
+            "scores/toy-base/sums.json",
+            "landscape/toy-base/sums/provenance.json",
+            "recovery/toy/sums/provenance.json",
+        )
+    }
+    assert [one["samples"]["samples"] for one in told.values()] == [78, 78, 156]
+    assert [one["samples"]["wall_seconds"] for one in told.values()] == [4 * 1.5, 4 * 1.5, 8 * 1.5]
+    for one in told.values():
+        assert one["versions"]["searchlens"] == __version__ and "polars" in one["versions"]
+        assert one["config"] == provenance.config_fingerprint(grid.config)
+        assert one["host"] and one["wall_seconds"] > 0
