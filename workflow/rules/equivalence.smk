@@ -30,6 +30,7 @@ rule equivalence:
     resources:
         gpu=gpu_to_compare,
         gres=gres_to_compare,
+        nodes=1,
         mem_mb=larger(memory_to_compare),
         runtime=longer(120),
     params:

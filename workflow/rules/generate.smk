@@ -27,6 +27,8 @@ rule generate:
     resources:
         gpu=sampling_gpu,
         gres=sampling_gres,
+        # Slurm may otherwise take the GPUs of one engine from several nodes.
+        nodes=1,
         mem_mb=larger(host_memory),
         runtime=longer(planned_minutes),
     shell:
