@@ -115,6 +115,10 @@ class Grid:
         self.results: Path = root / config["results"]
         self._policies = {name: policies.from_spec(name, spec) for name, spec in config["policies"].items()}
 
+    @cached_property
+    def _resolved(self) -> dict[str, dict[str, Any]]:
+        return {name: policy.resolved() for name, policy in self._policies.items()}
+
     # ---- what is asked for
 
     @cached_property
@@ -491,7 +495,8 @@ class Grid:
         name = self.config["checkpoints"][checkpoint]["template"]
         return prompts.template(name, asked["wording"], recipe_stops=asked["recipe_stops"])
 
-    def _spec(self, checkpoint: str, benchmark: str, policy: policies.Policy) -> dict[str, Any]:
+    def _shared_spec(self, checkpoint: str, benchmark: str) -> dict[str, Any]:
+        """What decides the tokens of a cell, but for the policy."""
         weights, asked = self.config["checkpoints"][checkpoint], self.config["benchmarks"][benchmark]
         return {
             "version": GENERATION_VERSION,
@@ -503,7 +508,6 @@ class Grid:
             },
             "questions": self.asked_hash(benchmark),
             "template": self.template(checkpoint, benchmark).description,
-            "policy": policy.resolved(),
             "seed": self.config["seed"] if weights["seed"] is None else weights["seed"],
             "max_tokens": asked["max_tokens"],
         }
@@ -527,9 +531,10 @@ class Grid:
             return ()
         found: dict[str, Generation] = {}
         searches = self.search_policies(benchmark) if self.is_searched(checkpoint) else []
+        shared = self._shared_spec(checkpoint, benchmark)
         for name in dict.fromkeys([*self.pool_policies(benchmark), *self.config["references"], *searches]):
             policy = self._policies[name]
-            spec = self._spec(checkpoint, benchmark, policy)
+            spec = {**shared, "policy": self._resolved[name]}  # one object for all cells: there may be thousands
             key = digest(spec, 12)
             names = (*found[key].policies, name) if key in found else (name,)
             samples = policy.width if policy.deterministic else max(self.samples(benchmark, each) for each in names)
@@ -591,13 +596,18 @@ class Grid:
         runs = -(-generation.samples // width)
         minutes = self._minutes(checkpoint, benchmark, generation) or 0.0
         count = max(1, min(runs, math.ceil(minutes / target)))
+        if count == 1:
+            yield generation
+            return
         edges = [width * (runs * i // count) for i in range(count)] + [generation.samples]
         for start, stop in pairwise(edges):
             yield replace(generation, start=start, samples=stop)
 
     def _minutes(self, checkpoint: str, benchmark: str, generation: Generation) -> float | None:
         """Expected wall time of a range of samples on the GPUs of its checkpoint; None where no speed is known."""
-        pace = cost.assumed_speed(self.config, checkpoint)
+        if checkpoint not in self._speeds:
+            self._speeds[checkpoint] = cost.assumed_speed(self.config, checkpoint)
+        pace = self._speeds[checkpoint]
         if pace is None:
             return None
         policy = self._policies[generation.policies[0]]
@@ -606,6 +616,10 @@ class Grid:
         tokens = (generation.samples - generation.start) * self.count(benchmark) * each
         gpus = self.config["checkpoints"][checkpoint]["vllm"]["tensor_parallel"]
         return float(tokens / (pace.tokens_per_second * gpus) / 60)
+
+    @cached_property
+    def _speeds(self) -> dict[str, cost.Speed | None]:
+        return {}
 
     def minutes(self, pool: Pool) -> float | None:
         """Expected wall time of what the store lacks of a pool, the engine's start not counted.
