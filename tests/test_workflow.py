@@ -93,7 +93,8 @@ class Folder:
         """Jobs per rule of a dry run."""
         done = self.snakemake("-n")
         rows = [line.split() for line in (done.stdout + done.stderr).splitlines()]
-        return {row[0]: int(row[1]) for row in rows if len(row) == 2 and row[1].isdigit() and row[0] != "total"}
+        counts = {row[0]: int(row[1]) for row in rows if len(row) == 2 and row[1].isdigit() and row[0].isidentifier()}
+        return {rule: count for rule, count in counts.items() if rule != "total"}
 
     def shards(self) -> dict[str, tuple[bytes, int]]:
         """Content and time of every shard in the store."""
