@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import polars as pl
 
-from searchlens.engines.vllm import _cpu_arguments
+from searchlens.engines.vllm import _cpu_arguments, _release
 from searchlens.equivalence.rows import share
 from searchlens.equivalence.subject import Ids, Subject, texts_of
 from searchlens.generate import Job
@@ -169,6 +169,8 @@ def written_by_hand(job: Job, runs: Sequence[tuple[Strategy, Task]], drawable: S
         use_tqdm=False,
     )
     llm.llm_engine.engine_core.shutdown()
+    del llm
+    _release()
     return [tuple(output.outputs[0].token_ids) for output in outputs]
 
 
