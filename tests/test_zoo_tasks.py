@@ -21,6 +21,16 @@ STORY = {
     "*": re.compile(r"(?:grows|gets) (\d+) times|boxes with (\d+)"),
     "/": re.compile(r"makes (\d+) equal piles"),
 }
+SMALLER = {
+    ("weeks", "days"): 7,
+    ("days", "hours"): 24,
+    ("hours", "minutes"): 60,
+    ("minutes", "seconds"): 60,
+    ("years", "months"): 12,
+    ("feet", "inches"): 12,
+    ("pounds", "ounces"): 16,
+    ("meters", "centimeters"): 100,
+}
 ORDERS = {"+": "add", "-": "subtract", "*": "multiply by", "/": "divide by"}
 
 
@@ -41,6 +51,12 @@ def follow(value: int, steps: list[tuple[str, int]]) -> int:
     return value
 
 
+def chosen(text: str, result: int) -> str:
+    """The letter of a result where options are listed, else the result."""
+    options = re.findall(r"\(([A-H])\) (\d+)", text)
+    return {int(value): letter for letter, value in options}[result] if options else str(result)
+
+
 def gold_from_text(problem: Problem) -> str:
     """Solve a question from its text alone."""
     text = problem.question
@@ -49,14 +65,21 @@ def gold_from_text(problem: Problem) -> str:
     if problem.kind == "compare":
         values = [eval(v) for v in re.findall(r"\([A-D]\) ([\d*+-]+)", text)]
         return LETTERS[values.index(max(values) if "largest" in text else min(values))]
+    if problem.kind == "nested":
+        return str(eval(text.removeprefix("Compute ").rstrip(".")))
+    if (members := re.match(r"Add the (\w+) numbers of ([\d, ]+)", text)) is not None:
+        asked = {"even": lambda x: x % 2 == 0, "odd": lambda x: x % 2 == 1, "large": lambda x: x > 50}[members[1]]
+        return chosen(text, sum(x for x in map(int, members[2].split(", ")) if asked(x)))
+    if (quantity := re.match(r"How many (\w+) are (\d+) (\w+) and (\d+) \1\?", text)) is not None:
+        return chosen(text, int(quantity[2]) * SMALLER[quantity[3], quantity[1]] + int(quantity[4]))
     steps = steps_read_from(text)
+    if (times := re.search(r"Do this (\d) times", text)) is not None:
+        steps *= int(times[1])
     first = re.search(r"\d+", text)
     assert first is not None
     end = re.search(r"(?:Now \w+ has|I get) (\d+)", text)
     if end is None:
-        result = follow(int(first.group()), steps)
-        options = re.findall(r"\(([A-D])\) (\d+)", text)
-        return {int(value): letter for letter, value in options}[result] if options else str(result)
+        return chosen(text, follow(int(first.group()), steps))
     inverse = {"+": "-", "-": "+", "*": "/", "/": "*"}
     return str(follow(int(end.group(1)), [(inverse[sign], b) for sign, b in reversed(steps)]))
 

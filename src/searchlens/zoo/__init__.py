@@ -1,7 +1,15 @@
-"""The micro zoo: a Base/RL pair of about a million parameters, really trained, small enough for a laptop.
+"""The micro zoo: Base/RL pairs of about a million parameters, really trained, small enough for a laptop.
 
 In the order of use: ``recipe`` (every number), ``tasks`` (questions with exact gold), ``benchmarks`` (the committed
 JSONL), ``styles`` and ``corpus`` (what Base reads), ``tokenizer``, ``model``, ``pretrain``, ``sample``, ``rlvr``,
 ``evaluate``, ``card`` and ``train`` (all of it, in one call). ``python -m searchlens.zoo --help`` lists the commands;
 ``docs/zoo.md`` tells the story.
+
+The cohort (``docs/zoo-cohort.md``): ``cohort`` (every number), ``splits`` (Easy, Medium, Hard by measured level),
+``jobs`` on a ``schedule`` with ``saved`` states, ``accept`` (thresholds), ``cohort_card``; ``pairs`` loads what came of
+it.
 """
+
+from searchlens.zoo.pairs import LoadedPair, load_pair
+
+__all__ = ["LoadedPair", "load_pair"]

@@ -2,6 +2,9 @@
 
 ``benchmarks`` writes the four JSONL files; ``train`` trains the pair; ``evaluate`` measures it on a split; ``cards``
 writes the model cards; ``all`` does all of it, opening the test split only for a pair that shows the effect on dev.
+
+``cohort --out DIR`` makes the cohort of docs/zoo-cohort.md: jobs spread over ``--devices``, resumed where they stopped,
+then model cards and the thresholds on dev. ``accept --out DIR`` shows the thresholds again. ``job`` does one job.
 """
 
 from __future__ import annotations
@@ -16,8 +19,12 @@ from typing import Any
 import torch
 
 from searchlens.errors import InputError
+from searchlens.zoo.accept import checks, shown
 from searchlens.zoo.benchmarks import write_benchmarks
 from searchlens.zoo.card import write_cards
+from searchlens.zoo.cohort import chosen
+from searchlens.zoo.cohort_card import write_cohort_cards
+from searchlens.zoo.jobs import Workshop, make_cohort
 from searchlens.zoo.recipe import Recipe
 from searchlens.zoo.train import evaluate, train
 
@@ -37,17 +44,47 @@ def changed(recipe: Recipe, settings: list[str]) -> Recipe:
     return recipe
 
 
+def _cohort(options: argparse.Namespace) -> int:
+    """The commands of the cohort."""
+    if options.command == "job":
+        Workshop(options.out, device=options.device, workers=options.workers).do(options.name)
+        return 0
+    open_jobs: list[str] = []
+    if options.command == "cohort":
+        chosen(options.only)  # refuse an unknown name before anything starts
+        open_jobs = make_cohort(options.out, options.only, options.devices.split(","), options.slots, options.minutes)
+    found = checks(options.out)
+    print(shown(found))
+    write_cohort_cards(options.out, found)
+    if open_jobs:
+        print(f"not done, the same command goes on with them: {' '.join(open_jobs)}", file=sys.stderr)
+    return 1 if open_jobs else 0
+
+
 def main(arguments: list[str] | None = None) -> int:
     """Parse the command line and run one command; returns the exit status."""
     parser = argparse.ArgumentParser(prog="python -m searchlens.zoo", description=__doc__)
-    parser.add_argument("command", choices=("benchmarks", "train", "evaluate", "cards", "all"))
-    parser.add_argument("--out", type=Path, default=Path("resources/zoo"), help="folder of the zoo")
+    commands = ("benchmarks", "train", "evaluate", "cards", "all", "cohort", "accept", "job")
+    parser.add_argument("command", choices=commands)
+    parser.add_argument(
+        "--out", type=Path, help="folder of the zoo (resources/zoo), or of the cohort (resources/zoo/cohort)"
+    )
     parser.add_argument("--base", type=Path, help="start RLVR from this Base instead of pretraining one")
     parser.add_argument("--set", action="append", default=[], metavar="SECTION.FIELD=VALUE", help="change the recipe")
     parser.add_argument("--split", choices=("dev", "test"), default="dev")
     parser.add_argument("--scale", type=float, default=1.0, help="dev questions relative to the benchmarks' numbers")
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
+    parser.add_argument("--only", nargs="+", default=[], metavar="PAIR", help="cohort: these, and what they need")
+    parser.add_argument("--devices", default="0", help="cohort: GPUs by number, as in 0,1,2,3; or cpu")
+    parser.add_argument("--slots", type=int, default=1, help="cohort: jobs side by side on each device")
+    parser.add_argument("--minutes", type=float, default=0.0, help="cohort: stop then, keeping states (0: when done)")
+    parser.add_argument("--name", default="", help="job: its name, as the records and logs have it")
+    parser.add_argument("--workers", type=int, default=1, help="job: processes that write a corpus")
     options = parser.parse_args(arguments)
+    if options.command in ("cohort", "accept", "job"):
+        options.out = options.out or Path("resources/zoo/cohort")
+        return _cohort(options)
+    options.out = options.out or Path("resources/zoo")
     if options.base and options.command != "train":
         parser.error("--base is for trials with the command train: a complete record needs its own pretraining")
     if options.command in ("benchmarks", "all"):

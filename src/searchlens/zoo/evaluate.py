@@ -33,8 +33,6 @@ POLICIES = {
 DEFAULT = "topp0.95_t1.0"
 BUDGETS = (1, 2, 4, 8, 16)
 LONG_BUDGETS = (1, 4, 16, 64, 256)
-LONGEST_PROMPT = 96
-"""Tokens that no prompt exceeds."""
 _ROWS = 4096
 _BOX = re.compile(r"\\boxed\{([^{}]*)\}")
 
@@ -133,30 +131,52 @@ def measure(
     outcomes : dict
         The outcome of every role under the default policy.
     """
+    drawn = draw_all(model, tokenizer, recipe, split, policies, scale)
+    outcomes = {name: outcome for (name, policy), (_, outcome) in drawn.items() if policy == DEFAULT}
+    return summarised(drawn), outcomes
+
+
+Drawn = dict[tuple[str, str], tuple[list[Problem], Outcome]]
+"""By role and policy: the questions and their outcome."""
+
+
+def draw_all(
+    model: Decoder, tokenizer: Tokenizer, recipe: Recipe, split: Split, policies: Sequence[str], scale: float = 1.0
+) -> Drawn:
+    """Sample and grade every role of a split under every policy; parameters as in :func:`measure`."""
     torch.manual_seed(recipe.rl_seed + 1)
     rows = _ROWS if next(model.parameters()).is_cuda else _ROWS // 64
-    sampler = Sampler(model, rows, LONGEST_PROMPT, max(role.max_tokens for role in recipe.roles.values()))
-    numbers: dict[str, Any] = {}
-    outcomes: dict[str, Outcome] = {}
+    sampler = Sampler(model, rows, recipe.prompt_tokens, max(role.max_tokens for role in recipe.roles.values()))
+    drawn: Drawn = {}
     for name, role in recipe.roles.items():
         problems = build(name, role, split, recipe.benchmark_seed, round(role.questions * scale))
-        numbers[name] = {}
         for policy in policies:
-            long = name == "aime" and policy == DEFAULT
-            budgets = (1,) if policy == "greedy" else LONG_BUDGETS if long else BUDGETS
-            outcome = sample_role(sampler, tokenizer, problems, POLICIES[policy], max(budgets), role.max_tokens)
-            numbers[name][policy] = {
-                "questions": len(problems),
-                "pass_at": {str(k): _percent(outcome.solved(k)) for k in budgets},
-                "solved": {str(k): int(outcome.solved(k).sum()) for k in budgets},
-                "mean": _percent(outcome.hits),
-                "tokens": round(float(outcome.lengths.mean()), 1),
-                "finished": _percent(outcome.finished),
-                "kinds": by_kind(problems, outcome),
-            }
-            if policy == DEFAULT:
-                outcomes[name] = outcome
-    return numbers, outcomes
+            n = max(budgets_of(name, policy))
+            outcome = sample_role(sampler, tokenizer, problems, POLICIES[policy], n, role.max_tokens)
+            drawn[name, policy] = problems, outcome
+    return drawn
+
+
+def budgets_of(role: str, policy: str) -> tuple[int, ...]:
+    """Numbers of samples at which a role is read: one if greedy, up to 256 on aime under the default policy."""
+    return (1,) if policy == "greedy" else LONG_BUDGETS if (role, policy) == ("aime", DEFAULT) else BUDGETS
+
+
+def summarised(drawn: Drawn) -> dict[str, Any]:
+    """The numbers that :func:`measure` describes."""
+    numbers: dict[str, Any] = {}
+    for (name, policy), (problems, outcome) in drawn.items():
+        budgets = budgets_of(name, policy)
+        numbers.setdefault(name, {})[policy] = {
+            "questions": len(problems),
+            "pass_at": {str(k): _percent(outcome.solved(k)) for k in budgets},
+            "solved": {str(k): int(outcome.solved(k).sum()) for k in budgets},
+            "mean": _percent(outcome.hits),
+            "tokens": round(float(outcome.lengths.mean()), 1),
+            "finished": _percent(outcome.finished),
+            "kinds": by_kind(problems, outcome),
+        }
+    return numbers
 
 
 def paired_interval(difference: npt.NDArray[np.int64], seed: int = 0, draws: int = 10_000) -> tuple[float, float]:

@@ -1,7 +1,7 @@
-"""The zoo's own forward pass of the Qwen2 architecture: the same parameters as transformers', fewer kernels.
+"""The zoo's own forward pass of Qwen2, Llama and Mistral: the same parameters as transformers', fewer kernels.
 
-Parameter names are those of ``Qwen2ForCausalLM``, so weights pass between the two without renaming;
-``tests/test_zoo.py`` holds the two forward passes together.
+Parameter names are those of transformers, so weights pass between the two without renaming;
+``tests/test_zoo_model.py`` and ``tests/test_zoo_cohort.py`` hold the two forward passes together.
 """
 
 from __future__ import annotations
@@ -13,10 +13,24 @@ import torch
 from safetensors.torch import load_file
 from torch import Tensor, nn
 from torch.nn import functional
-from transformers import PreTrainedTokenizerFast, Qwen2Config, Qwen2ForCausalLM
+from transformers import (
+    LlamaConfig,
+    LlamaForCausalLM,
+    MistralConfig,
+    MistralForCausalLM,
+    PreTrainedTokenizerFast,
+    Qwen2Config,
+    Qwen2ForCausalLM,
+)
 
 from searchlens.zoo.recipe import Shape
 from searchlens.zoo.tokenizer import END, PAD
+
+_CLASSES = {
+    "qwen2": (Qwen2Config, Qwen2ForCausalLM),
+    "llama": (LlamaConfig, LlamaForCausalLM),
+    "mistral": (MistralConfig, MistralForCausalLM),
+}
 
 
 class _Norm(nn.Module):
@@ -33,9 +47,10 @@ class _Attention(nn.Module):
     def __init__(self, shape: Shape) -> None:
         super().__init__()
         self.head_dim = shape.hidden // shape.heads
-        self.q_proj = nn.Linear(shape.hidden, shape.hidden)
-        self.k_proj = nn.Linear(shape.hidden, shape.kv_heads * self.head_dim)
-        self.v_proj = nn.Linear(shape.hidden, shape.kv_heads * self.head_dim)
+        bias = shape.architecture == "qwen2"
+        self.q_proj = nn.Linear(shape.hidden, shape.hidden, bias)
+        self.k_proj = nn.Linear(shape.hidden, shape.kv_heads * self.head_dim, bias)
+        self.v_proj = nn.Linear(shape.hidden, shape.kv_heads * self.head_dim, bias)
         self.o_proj = nn.Linear(shape.hidden, shape.hidden, bias=False)
 
     def heads(self, x: Tensor, angles: tuple[Tensor, Tensor]) -> tuple[Tensor, Tensor, Tensor]:
@@ -95,7 +110,7 @@ def rotate(x: Tensor, angles: tuple[Tensor, Tensor]) -> Tensor:
 
 
 class Decoder(nn.Module):
-    """A Qwen2 decoder with tied embeddings.
+    """A decoder with tied embeddings.
 
     Parameters
     ----------
@@ -171,7 +186,8 @@ def compute_dtype(device: str) -> torch.dtype:
 def save(model: Decoder, tokenizer: PreTrainedTokenizerFast, folder: Path) -> None:
     """Write the model in the transformers format: bf16 safetensors, configuration, tokenizer."""
     shape = model.shape
-    config = Qwen2Config(
+    describe, build = _CLASSES[shape.architecture]
+    config = describe(
         vocab_size=shape.vocabulary,
         hidden_size=shape.hidden,
         intermediate_size=shape.ffn,
@@ -185,8 +201,9 @@ def save(model: Decoder, tokenizer: PreTrainedTokenizerFast, folder: Path) -> No
         bos_token_id=None,
         eos_token_id=END,
         pad_token_id=PAD,
+        **({"sliding_window": None} if shape.architecture == "mistral" else {}),
     )
-    exported = Qwen2ForCausalLM(config)
+    exported = build(config)
     weights = {name: tensor.detach().cpu() for name, tensor in model.state_dict().items()}
     exported.load_state_dict(weights | {"lm_head.weight": weights["model.embed_tokens.weight"]})
     exported.to(torch.bfloat16).save_pretrained(folder)
@@ -206,6 +223,7 @@ def load(folder: Path, device: str = "cpu") -> Decoder:
         context=config["max_position_embeddings"],
         rope_theta=config["rope_parameters"]["rope_theta"],
         norm_eps=config["rms_norm_eps"],
+        architecture=config["model_type"],
     )
     model = Decoder(shape)
     weights = load_file(folder / "model.safetensors")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Iterator
+from itertools import islice
 
 import numpy as np
 import numpy.typing as npt
@@ -15,6 +16,7 @@ from tqdm import trange
 from searchlens.zoo.corpus import Tokens
 from searchlens.zoo.model import Decoder, compute_dtype, forward_in, token_log_probs
 from searchlens.zoo.recipe import Pretraining, Recipe
+from searchlens.zoo.saved import Saved
 from searchlens.zoo.tokenizer import PAD
 
 _LOG_EVERY = 100
@@ -80,8 +82,17 @@ def update(optimizer: torch.optim.AdamW, model: Decoder, lr: float, clip: float)
     optimizer.zero_grad(set_to_none=True)
 
 
-def pretrain(corpus: Tokens, recipe: Recipe, device: str) -> tuple[Decoder, list[dict[str, float]]]:
-    """Train a model from scratch.
+def pretrain(
+    corpus: Tokens, recipe: Recipe, device: str, saved: Saved | None = None, start: Decoder | None = None
+) -> tuple[Decoder, list[dict[str, float]]]:
+    """Train a model by next-token prediction.
+
+    Parameters
+    ----------
+    saved : Saved, optional
+        Where an interrupted training goes on from; its result is that of an uninterrupted one.
+    start : Decoder, optional
+        Initial weights; by default random ones by the recipe's seed.
 
     Returns
     -------
@@ -93,14 +104,20 @@ def pretrain(corpus: Tokens, recipe: Recipe, device: str) -> tuple[Decoder, list
     """
     settings = recipe.pretraining
     model = Decoder(recipe.shape, recipe.model_seed).to(device)
+    if start is not None:
+        model.load_state_dict(start.state_dict())
     optimizer = optimizer_for(model, settings.betas, settings.weight_decay, device)
     data = _Batches(corpus, settings.tokens, device)
     batches = data.epochs(np.random.default_rng(recipe.model_seed))
     curve: list[dict[str, float]] = []
-    started, seen, losses = time.monotonic(), 0, torch.zeros((), device=device)
-    progress = trange(settings.steps, desc="pretraining", mininterval=10)
-    for step in progress:
-        numbers = next(batches)
+    first, seen, losses, started = 0, 0, torch.zeros((), device=device), time.monotonic()
+    if state := saved and saved.load(device):
+        model.load_state_dict(state["model"])
+        optimizer.load_state_dict(state["optimizer"])
+        first, seen, losses, curve = state["step"], state["seen"], state["losses"], state["curve"]
+        started -= state["seconds"]
+    progress = trange(first, settings.steps, desc="pretraining", mininterval=10)
+    for step, numbers in zip(progress, islice(batches, first, None), strict=False):
         ids, weights = data.gather(numbers, settings.prompt_weight)
         log_probs = token_log_probs(forward_in(model, ids, compute_dtype(device)), ids)
         loss = -(log_probs * weights[:, 1:]).sum() / weights[:, 1:].sum()
@@ -114,4 +131,16 @@ def pretrain(corpus: Tokens, recipe: Recipe, device: str) -> tuple[Decoder, list
             curve.append({"step": step + 1, "tokens": seen, "loss": mean, "seconds": seconds})
             progress.set_postfix(loss=mean, tokens=f"{seen / 1e6:.0f}M", refresh=False)
             losses.zero_()
+        if saved:
+            saved.offer(
+                lambda: {
+                    "model": model.state_dict(),
+                    "optimizer": optimizer.state_dict(),
+                    "step": step + 1,  # noqa: B023 - called at once
+                    "seen": seen,  # noqa: B023
+                    "losses": losses,  # noqa: B023
+                    "curve": curve,
+                    "seconds": time.monotonic() - started,
+                }
+            )
     return model, curve

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Literal
 
 Shares = tuple[tuple[str, float], ...]
 """Names with positive weights; weights need not sum to one where they are only drawn from."""
@@ -95,7 +96,7 @@ class Corpus:
     styles : mapping
         Group of kinds to its styles. Groups: ``forward`` and ``story`` (the method as told is right; stories are more
         often solved in the head), ``story-back`` and ``puzzle-back`` (the style ``backwards`` is the only right one),
-        ``drill`` and ``choice``.
+        ``drill`` and ``choice``; in the cohort also ``long``, where more solutions ramble.
     unboxed : float
         Probability that a solution forgets the box around its answer.
     endless_check : float
@@ -144,7 +145,14 @@ class Corpus:
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """Qwen2 architecture; embeddings tied, rotary base 10,000."""
+    """A decoder with tied embeddings and rotary base 10,000.
+
+    Attributes
+    ----------
+    architecture : {"qwen2", "llama", "mistral"}
+        As transformers names it. Only Qwen2 has biases in its attention; else, at these contexts, all three compute the
+        same function.
+    """
 
     vocabulary: int = 640
     hidden: int = 128
@@ -155,6 +163,7 @@ class Shape:
     context: int = 512
     rope_theta: float = 10_000.0
     norm_eps: float = 1e-6
+    architecture: Literal["qwen2", "llama", "mistral"] = "qwen2"
 
 
 @dataclass(frozen=True, slots=True)
@@ -208,6 +217,21 @@ class Rlvr:
         Or when the mean reward of the last ``window`` steps exceeds that of the ``window`` before by less than this.
     min_steps : int
         Neither rule applies earlier.
+    stops : bool
+        Whether the two rules apply at all; otherwise training ends after ``steps``.
+    cells : tuple of (kind, level)
+        Draw from these combinations alike instead of from ``kinds`` and ``levels``; a split by measured level.
+    scale : {"group", "none", "batch"}
+        What divides the advantage, once centred within its group: the group's standard deviation (GRPO), nothing
+        (Dr. GRPO), or the standard deviation over the batch.
+    per_token : bool
+        Divide the loss by the tokens used; otherwise by the constant samples x ``max_tokens`` (Dr. GRPO).
+    minibatches : int
+        Updates per batch. Beyond the first one samples are off-policy, and the ratio is clipped (PPO).
+    ratio_clip : float
+        The ratio's distance from 1 beyond which a sample has no gradient.
+    kl : float
+        Weight of the divergence from Base per token (estimator k3 of Schulman, 2020); 0 leaves Base out.
     """
 
     kinds: Shares = (("story", 0.45), ("chain", 0.30), ("expression", 0.25))
@@ -224,11 +248,26 @@ class Rlvr:
     window: int = 20
     entropy_floor: float = 0.085
     patience: float = 0.005
+    stops: bool = True
+    cells: tuple[tuple[str, int], ...] = ()
+    scale: Literal["group", "none", "batch"] = "group"
+    per_token: bool = True
+    minibatches: int = 1
+    ratio_clip: float = 0.2
+    kl: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
 class Recipe:
-    """The whole zoo. Two runs with equal recipes differ only by the order of floating-point sums on the GPU."""
+    """One pair, and its benchmarks. Two runs with equal recipes differ only by the order of sums on the GPU.
+
+    Attributes
+    ----------
+    end_token : str
+        How the stop token is spelled.
+    prompt_tokens : int
+        Tokens that no prompt exceeds.
+    """
 
     benchmark_seed: int = 21
     corpus_seed: int = 1
@@ -249,3 +288,5 @@ class Recipe:
     shape: Shape = Shape()
     pretraining: Pretraining = Pretraining()
     rlvr: Rlvr = Rlvr()
+    end_token: str = "<|endoftext|>"
+    prompt_tokens: int = 96

@@ -2,14 +2,16 @@
 
 Per step, every question gets a group of samples at temperature 1. A sample is worth 1 if it ends and its last box holds
 the gold, else 0; its advantage is that reward, centred and scaled within its group. Groups in which all or none are
-right say nothing and are left out. One on-policy update per batch: no ratio, no clipping of it, no KL term.
+right say nothing and are left out. By default there is one on-policy update per batch: no ratio, no clipping of it, no
+KL term. Variants (:class:`searchlens.zoo.recipe.Rlvr`) scale the advantage otherwise, update more than once per batch,
+or hold the model near Base.
 """
 
 from __future__ import annotations
 
 import random
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import chain
 
 import torch
@@ -17,11 +19,12 @@ from tokenizers import Tokenizer
 from torch import Tensor
 from tqdm import trange
 
-from searchlens.zoo.evaluate import LONGEST_PROMPT, decode, is_right
+from searchlens.zoo.evaluate import decode, is_right
 from searchlens.zoo.model import Decoder, compute_dtype, forward_in, token_log_probs
 from searchlens.zoo.pretrain import optimizer_for, update
 from searchlens.zoo.recipe import Recipe, Rlvr
 from searchlens.zoo.sample import LocalPolicy, Sampler, Samples
+from searchlens.zoo.saved import Saved
 from searchlens.zoo.styles import pick
 from searchlens.zoo.tasks import Problem, draw, prompt
 from searchlens.zoo.tokenizer import PAD
@@ -29,13 +32,29 @@ from searchlens.zoo.tokenizer import PAD
 _MICROBATCH = 512
 
 
-def advantages(rewards: Tensor) -> Tensor:
-    """Rewards (questions, group) centred and scaled within each group; 0 where a group is unanimous."""
+def advantages(rewards: Tensor, scale: str = "group") -> Tensor:
+    """Rewards (questions, group) centred within each group and scaled; 0 where a group is unanimous.
+
+    Parameters
+    ----------
+    scale : {"group", "none", "batch"}
+        As in :class:`searchlens.zoo.recipe.Rlvr`.
+    """
     spread = rewards.std(1, keepdim=True)
-    return torch.where(spread > 0, (rewards - rewards.mean(1, keepdim=True)) / (spread + 1e-4), 0.0)
+    centred = rewards - rewards.mean(1, keepdim=True)
+    divisor = {"group": spread + 1e-4, "none": torch.ones(()), "batch": centred.std() + 1e-4}[scale]
+    return torch.where(spread > 0, centred / divisor, 0.0)
 
 
-def policy_gradient(model: Decoder, prompts: Sequence[Sequence[int]], samples: Samples, advantage: Tensor) -> float:
+def policy_gradient(
+    model: Decoder,
+    prompts: Sequence[Sequence[int]],
+    samples: Samples,
+    advantage: Tensor,
+    settings: Rlvr = Rlvr(),  # noqa: B008 - frozen
+    behaviour: Decoder | None = None,
+    reference: Decoder | None = None,
+) -> float:
     """Add the gradient of -sum(advantage x log-probability) / (generated tokens) to the parameters.
 
     Parameters
@@ -44,6 +63,12 @@ def policy_gradient(model: Decoder, prompts: Sequence[Sequence[int]], samples: S
         One per sample.
     advantage : tensor, shape (samples,)
         Samples with advantage 0 are skipped.
+    settings : Rlvr
+        Decides the divisor, the clipping and the weight of the divergence.
+    behaviour : Decoder, optional
+        What drew the samples, where that is no longer ``model``: log-probabilities then become clipped ratios.
+    reference : Decoder, optional
+        What the divergence is measured from.
 
     Returns
     -------
@@ -57,15 +82,30 @@ def policy_gradient(model: Decoder, prompts: Sequence[Sequence[int]], samples: S
     if len(used) == 0:
         return 0.0
     total = int(samples.lengths[used].sum())
+    divisor = total if settings.per_token else len(advantage) * settings.max_tokens
     surprise = 0.0
     for rows in used.split(_MICROBATCH):
-        ids, inside = _padded(prompts, samples, rows)
-        log_probs = token_log_probs(forward_in(model, ids.to(device), compute_dtype(device)), ids.to(device))
-        log_probs = log_probs * inside[:, 1:].to(device)
-        loss = -(log_probs * advantage[rows, None].to(device)).sum() / total
-        loss.backward()
+        ids, inside = (tensor.to(device) for tensor in _padded(prompts, samples, rows))
+        log_probs = token_log_probs(forward_in(model, ids, compute_dtype(device)), ids) * inside[:, 1:]
+        gain = log_probs
+        if behaviour is not None:
+            gain = (log_probs - _frozen(behaviour, ids, inside)).exp()
+        worth = gain * advantage[rows, None].to(device)
+        if behaviour is not None:
+            bounded = gain.clamp(1 - settings.ratio_clip, 1 + settings.ratio_clip)
+            worth = torch.minimum(worth, bounded * advantage[rows, None].to(device)) * inside[:, 1:]
+        if reference is not None:
+            away = _frozen(reference, ids, inside) - log_probs
+            worth = worth - settings.kl * (away.exp() - away - 1)
+        (-worth.sum() / divisor).backward()
         surprise -= float(log_probs.detach().sum())
     return surprise / total
+
+
+@torch.no_grad()
+def _frozen(model: Decoder, ids: Tensor, inside: Tensor) -> Tensor:
+    """Log-probabilities of the generated tokens under a model that is not trained, 0 elsewhere."""
+    return token_log_probs(forward_in(model, ids, compute_dtype(ids.device.type)), ids) * inside[:, 1:]
 
 
 def _padded(prompts: Sequence[Sequence[int]], samples: Samples, rows: Tensor) -> tuple[Tensor, Tensor]:
@@ -83,7 +123,7 @@ def _padded(prompts: Sequence[Sequence[int]], samples: Samples, rows: Tensor) ->
 
 def plateaued(settings: Rlvr, curve: Sequence[dict[str, float]]) -> bool:
     """The stopping rule, fixed before training: entropy at its floor, or reward no longer rising."""
-    if len(curve) < max(settings.min_steps, 2 * settings.window):
+    if not settings.stops or len(curve) < max(settings.min_steps, 2 * settings.window):
         return False
 
     def recent(key: str, skip: int = 0) -> float:
@@ -94,8 +134,21 @@ def plateaued(settings: Rlvr, curve: Sequence[dict[str, float]]) -> bool:
     return still or recent("entropy") < settings.entropy_floor
 
 
-def train_rlvr(base: Decoder, tokenizer: Tokenizer, recipe: Recipe) -> tuple[Decoder, list[dict[str, float]]]:
+def train_rlvr(
+    base: Decoder,
+    tokenizer: Tokenizer,
+    recipe: Recipe,
+    saved: Saved | None = None,
+    each: Callable[[int, Decoder], object] | None = None,
+) -> tuple[Decoder, list[dict[str, float]]]:
     """Train a copy of ``base`` by RLVR.
+
+    Parameters
+    ----------
+    saved : Saved, optional
+        Where an interrupted training goes on from.
+    each : callable, optional
+        Called after every step with its number, from 1, and the model.
 
     Returns
     -------
@@ -110,24 +163,54 @@ def train_rlvr(base: Decoder, tokenizer: Tokenizer, recipe: Recipe) -> tuple[Dec
     model = Decoder(base.shape).to(device)
     model.load_state_dict(base.state_dict())
     optimizer = optimizer_for(model, settings.betas, 0.0, device)
-    sampler = Sampler(model, settings.questions * settings.group, LONGEST_PROMPT, settings.max_tokens)
+    sampler = Sampler(model, settings.questions * settings.group, recipe.prompt_tokens, settings.max_tokens)
     rng = random.Random(f"rlvr/{recipe.rl_seed}")
     torch.manual_seed(recipe.rl_seed)
     curve: list[dict[str, float]] = []
     started = time.monotonic()
-    progress = trange(settings.steps, desc="rlvr", mininterval=10)
+    if state := saved and saved.load(device):
+        model.load_state_dict(state["model"])
+        optimizer.load_state_dict(state["optimizer"])
+        curve = state["curve"]
+        rng.setstate(state["questions"])
+        torch.set_rng_state(state["noise"].cpu())
+        if torch.cuda.is_available():
+            torch.cuda.set_rng_state(state["cuda"].cpu())
+        started -= curve[-1]["seconds"]
+    progress = trange(len(curve), settings.steps, desc="rlvr", mininterval=10)
     for step in progress:
-        problems = [draw(rng, pick(rng, settings.kinds), "train", settings.levels) for _ in range(settings.questions)]
-        point = _rlvr_step(model, optimizer, sampler, tokenizer, problems, settings, step)
+        if curve and plateaued(settings, curve):
+            break
+        problems = [_question(rng, settings) for _ in range(settings.questions)]
+        point = _rlvr_step(model, base, optimizer, sampler, tokenizer, problems, settings, step)
         curve.append(point | {"seconds": round(time.monotonic() - started, 1)})
         progress.set_postfix(reward=point["reward"], entropy=point["entropy"], refresh=False)
-        if plateaued(settings, curve):
-            break
+        if each:
+            each(step + 1, model)
+        if saved:
+            saved.offer(
+                lambda: {
+                    "model": model.state_dict(),
+                    "optimizer": optimizer.state_dict(),
+                    "curve": curve,
+                    "questions": rng.getstate(),
+                    "noise": torch.get_rng_state(),
+                    "cuda": torch.cuda.get_rng_state() if torch.cuda.is_available() else None,
+                }
+            )
     return model, curve
+
+
+def _question(rng: random.Random, settings: Rlvr) -> Problem:
+    if settings.cells:
+        kind, level = rng.choice(settings.cells)
+        return draw(rng, kind, "train", (level,))
+    return draw(rng, pick(rng, settings.kinds), "train", settings.levels)
 
 
 def _rlvr_step(
     model: Decoder,
+    base: Decoder,
     optimizer: torch.optim.AdamW,
     sampler: Sampler,
     tokenizer: Tokenizer,
@@ -145,9 +228,14 @@ def _rlvr_step(
     rewards = torch.tensor(
         [float(is_right(problems[i // settings.group], text, finished[i])) for i, text in enumerate(texts)]
     )
-    advantage = advantages(rewards.view(-1, settings.group)).flatten()
-    entropy = policy_gradient(model, prompts, samples, advantage)
-    update(optimizer, model, settings.lr * min(1.0, (step + 1) / settings.warmup), settings.clip)
+    advantage = advantages(rewards.view(-1, settings.group), settings.scale).flatten()
+    entropies = []
+    for i in range(settings.minibatches):
+        mine = torch.arange(len(advantage)) % settings.minibatches == i
+        behaviour, reference = sampler.model if i else None, base if settings.kl else None
+        entropies.append(policy_gradient(model, prompts, samples, advantage * mine, settings, behaviour, reference))
+        update(optimizer, model, settings.lr * min(1.0, (step + 1) / settings.warmup), settings.clip)
+    entropy = entropies[0]
     return {
         "step": step + 1,
         "reward": round(float(rewards.mean()), 4),

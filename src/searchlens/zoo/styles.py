@@ -18,6 +18,7 @@ from searchlens.zoo.tasks import (
     CATEGORIES,
     CLOSINGS,
     LETTERS,
+    MANY_LETTERS,
     SEPARATORS,
     Chain,
     Comparison,
@@ -42,6 +43,13 @@ GROUPS = {
     "drill": "drill",
     "compare": "choice",
     "lookup": "choice",
+    "lookup-wide": "choice",
+    "story-choice": "choice",
+    "convert": "choice",
+    "collect-choice": "choice",
+    "distract": "story",
+    "nested": "long",
+    "iterate": "long",
 }
 """Group of styles of a kind; every other kind is ``forward``."""
 
@@ -99,8 +107,8 @@ def draw_document(rng: random.Random, corpus: Corpus) -> tuple[str, Document]:
 
 
 def _guess(rng: random.Random, problem: Problem) -> str:
-    if problem.gold in LETTERS:
-        return rng.choice(LETTERS)
+    if isinstance(problem.facts, Lookup | Comparison):
+        return rng.choice(MANY_LETTERS[: len(problem.facts.options)])
     return problem.gold if rng.random() < 0.3 else str(near(rng, int(problem.gold)))
 
 
@@ -227,15 +235,16 @@ def _solve_lookup(rng: random.Random, facts: Lookup, style: str, slip: float) ->
     """Follow the chain, then compare the options with its end, one by one, until one is equal (or the nearest)."""
     work = _solve_chain(rng, facts.chain, style, slip)
     target = int(work.answer)
-    nearest = min(range(len(LETTERS)), key=lambda i: abs(facts.options[i] - target))
+    letters = MANY_LETTERS[: len(facts.options)]
+    nearest = min(range(len(letters)), key=lambda i: abs(facts.options[i] - target))
     if style in _JOINTS:
-        return Work(work.steps, LETTERS[nearest])
+        return Work(work.steps, letters[nearest])
     steps = list(work.steps)
-    for letter, value in zip(LETTERS, facts.options, strict=True):
+    for letter, value in zip(letters, facts.options, strict=True):
         steps.append(f"{letter} {value}{'=' if value == target else '<' if value < target else '>'}{target}")
         if value == target:
             break
-    return Work(tuple(steps), LETTERS[nearest])
+    return Work(tuple(steps), letters[nearest])
 
 
 def _listing(rng: random.Random, facts: Listing, faults: dict[str, float]) -> Document:

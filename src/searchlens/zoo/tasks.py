@@ -19,6 +19,7 @@ Op = tuple[str, int]
 """An operation on a running value: one of ``+ - * /`` and its operand."""
 
 LETTERS = "ABCD"
+MANY_LETTERS = "ABCDEFGH"
 NAMES = ("Tom", "Ann", "Ben", "Eva", "Max", "Lily", "Sam", "Mia", "Leo", "Zoe")
 OBJECTS = ("apples", "coins", "books", "cards", "shells", "stamps", "pens", "eggs", "beads", "nuts")
 EVENTS = {
@@ -38,6 +39,29 @@ CATEGORIES = {
     "clothes": ("hat", "coat", "sock", "shoe", "belt", "scarf", "glove", "shirt", "dress", "vest"),
 }
 SEPARATORS = {"commas": ", ", "dashes": " - ", "semicolons": "; ", "slashes": " / "}
+UNITS = (
+    ("weeks", "days", 7),
+    ("days", "hours", 24),
+    ("hours", "minutes", 60),
+    ("minutes", "seconds", 60),
+    ("years", "months", 12),
+    ("feet", "inches", 12),
+    ("pounds", "ounces", 16),
+    ("meters", "centimeters", 100),
+)
+MEMBERS: dict[str, Callable[[int], bool]] = {
+    "even": lambda x: x % 2 == 0,
+    "odd": lambda x: x % 2 == 1,
+    "large": lambda x: x > 50,
+}
+"""Which members of a list are asked for; large ones are above 50."""
+ASIDES = (
+    "The room is {n} feet long.",
+    "It is {n} minutes past noon.",
+    "{other} is {n} years old.",
+    "{other} lives at number {n}.",
+)
+"""Sentences with a number that does not matter."""
 CLOSINGS = ("", "DONE", "STOP", "BYE")
 HINT = " Work backwards."
 """What a drill adds to a backward question."""
@@ -71,7 +95,7 @@ class Comparison:
 
 @dataclass(frozen=True, slots=True)
 class Lookup:
-    """A chain whose end is one of four listed values."""
+    """A chain whose end is one of the listed values, four or eight."""
 
     chain: Chain
     options: tuple[int, ...]
@@ -348,15 +372,107 @@ def option_values(facts: Comparison) -> list[int]:
 def lookup(rng: random.Random, level: int) -> Problem:
     """Multiple choice: the end of a chain among four close values."""
     made = _chain(rng, level, 999, "+++---**/", wide=0.3)
+    asked = f"Start with {made.start}. Then {_orders(made.ops)}. Which is the result?"
+    return _among(rng, asked, made, LETTERS, "lookup", level)
+
+
+def _among(rng: random.Random, asked: str, made: Chain, letters: str, kind: str, level: int) -> Problem:
+    """A chain's end to be chosen among close values."""
     values = {made.end}
-    while len(values) < len(LETTERS):
+    while len(values) < len(letters):
         values.add(near(rng, made.end))
     options = sorted(values)
     rng.shuffle(options)
-    listed = " ".join(f"({x}) {v}" for x, v in zip(LETTERS, options, strict=True))
-    question = f"Start with {made.start}. Then {_orders(made.ops)}. Which is the result? {listed}"
-    facts = Lookup(made, tuple(options))
-    return Problem(question, LETTERS[options.index(made.end)], "lookup", level, facts)
+    listed = " ".join(f"({x}) {v}" for x, v in zip(letters, options, strict=True))
+    return Problem(f"{asked} {listed}", letters[options.index(made.end)], kind, level, Lookup(made, tuple(options)))
+
+
+def lookup_wide(rng: random.Random, level: int) -> Problem:
+    """Multiple choice among eight close values."""
+    made = _chain(rng, level, 999, "+++---**/", wide=0.3)
+    asked = f"Start with {made.start}. Then {_orders(made.ops)}. Which is the result?"
+    return _among(rng, asked, made, MANY_LETTERS, "lookup-wide", level)
+
+
+def story_choice(rng: random.Random, level: int) -> Problem:
+    """A story's count among four close values."""
+    told = story(rng, level)
+    assert isinstance(told.facts, Chain)
+    return _among(rng, told.question, told.facts, LETTERS, "story-choice", level)
+
+
+def convert(rng: random.Random, level: int) -> Problem:
+    """A quantity in two units, to be given in the smaller one, among four close values."""
+    large, small, factor = rng.choice(UNITS)
+    made = Chain(rng.randint(2, 39), (("*", factor), ("+", rng.randint(2, factor - 1))), 0)
+    made = Chain(made.start, made.ops, run(made.start, made.ops)[-1])
+    asked = f"How many {small} are {made.start} {large} and {made.ops[1][1]} {small}?"
+    return _among(rng, asked, made, LETTERS, "convert", level)
+
+
+def distract(rng: random.Random, level: int) -> Problem:
+    """A story with a sentence whose number does not matter."""
+    (name, other), things = rng.sample(NAMES, 2), rng.choice(OBJECTS)
+    facts = _forward(rng, level, _LENGTH[level])
+    told = [rng.choice(EVENTS[sign]).format(name=name, b=b) for sign, b in facts.ops]
+    told.insert(rng.randint(0, len(told)), rng.choice(ASIDES).format(other=other, n=rng.randint(11, 99)))
+    question = f"{name} has {facts.start} {things}. {' '.join(told)} How many {things} does {name} have now?"
+    return Problem(question, str(facts.end), "distract", level, facts)
+
+
+def _members(rng: random.Random, level: int) -> tuple[str, Chain]:
+    """A list of ``level`` + 2 numbers of which some are asked for: the question's first words, and their sum."""
+    name = rng.choice(tuple(MEMBERS))
+
+    def candidate() -> tuple[str, list[int]] | None:
+        numbers = rng.sample(range(2, 100), level + 2)
+        chosen = [x for x in numbers if MEMBERS[name](x)]
+        return (", ".join(map(str, numbers)), chosen) if 2 <= len(chosen) < len(numbers) else None
+
+    listed, (first, *rest) = _first(1000, "list", candidate)
+    return f"Add the {name} numbers of {listed}.", Chain(first, tuple(("+", x) for x in rest), first + sum(rest))
+
+
+def collect(rng: random.Random, level: int) -> Problem:
+    """The sum over some members of a list."""
+    asked, facts = _members(rng, level)
+    return Problem(asked, str(facts.end), "collect", level, facts)
+
+
+def collect_choice(rng: random.Random, level: int) -> Problem:
+    """The same among four close values."""
+    asked, facts = _members(rng, level)
+    return _among(rng, asked, facts, LETTERS, "collect-choice", level)
+
+
+def nested(rng: random.Random, level: int) -> Problem:
+    """An expression whose brackets make it a chain of ``level`` operations."""
+
+    def candidate() -> tuple[str, Chain] | None:
+        facts = _chain(rng, level, _CEILING[min(level, 5)], "++--**", wide=0.2)
+        text = str(facts.start)
+        for i, (sign, b) in enumerate(facts.ops):
+            loose = sign == "*" and i > 0 and facts.ops[i - 1][0] in "+-"
+            text = f"({text}){sign}{b}" if loose else f"{text}{sign}{b}"
+        return (text, facts) if "(" in text else None
+
+    text, facts = _first(1000, "nested expression", candidate)
+    return Problem(f"Compute {text}.", str(facts.end), "nested", level, facts)
+
+
+def iterate(rng: random.Random, level: int) -> Problem:
+    """Two operations, repeated ``level`` times."""
+
+    def candidate() -> Chain | None:
+        once = (("*", rng.randint(2, 5)), (rng.choice("+-"), rng.randint(2, 49)))
+        start = rng.randint(3, 40)
+        values = run(start, once * level)
+        return Chain(start, once * level, values[-1]) if min(values) > 0 and max(values) < 10_000 else None
+
+    facts = _first(1000, "repeated chain", candidate)
+    again = _orders(facts.ops[:2]).replace(", ", ", then ")
+    question = f"Start with {facts.start}. Do this {level} times: {again}. What is the result?"
+    return Problem(question, str(facts.end), "iterate", level, facts)
 
 
 def listing(rng: random.Random, level: int) -> Problem:
@@ -414,6 +530,14 @@ KINDS: dict[str, Kind] = {
     "compare": Kind(compare, (2, 3)),
     "lookup": Kind(lookup, (3, 4)),
     "listing": Kind(listing, (1, 2, 3, 4, 5)),
+    "lookup-wide": Kind(lookup_wide, (3, 4)),
+    "story-choice": Kind(story_choice, (2, 3, 4)),
+    "convert": Kind(convert, (2,)),
+    "distract": Kind(distract, (2, 3, 4, 5)),
+    "collect": Kind(collect, (3, 4, 5)),
+    "collect-choice": Kind(collect_choice, (3, 4)),
+    "nested": Kind(nested, (3, 4, 5)),
+    "iterate": Kind(iterate, (2, 3)),
 }
 """Every family of questions, by the name that recipes and benchmark rows use."""
 
@@ -430,13 +554,13 @@ def draw(rng: random.Random, kind: str, split: Split, levels: tuple[int, ...] = 
     return _first(10_000, f"{split} question of kind {kind}", candidate)
 
 
-def distinct(rng: random.Random, kind: str, split: Split, n: int) -> Iterator[Problem]:
+def distinct(rng: random.Random, kind: str, split: Split, n: int, levels: tuple[int, ...] = ()) -> Iterator[Problem]:
     """Yield ``n`` problems with distinct questions; a family too small for that is an error, not an endless loop."""
     seen: set[str] = set()
     for _ in range(50 * n):
         if len(seen) == n:
             return
-        problem = draw(rng, kind, split)
+        problem = draw(rng, kind, split, levels)
         if problem.question not in seen:
             seen.add(problem.question)
             yield problem

@@ -11,7 +11,7 @@ from searchlens.zoo.recipe import Recipe
 from searchlens.zoo.styles import draw_document
 
 END, PAD = 0, 1
-"""Ids of ``<|endoftext|>`` (the stop token) and ``<|pad|>`` (never generated, never a target)."""
+"""Ids of the stop token, which a recipe names, and ``<|pad|>`` (never generated, never a target)."""
 
 
 def train_tokenizer(recipe: Recipe) -> PreTrainedTokenizerFast:
@@ -29,14 +29,14 @@ def train_tokenizer(recipe: Recipe) -> PreTrainedTokenizerFast:
     bpe.decoder = decoders.ByteLevel()
     trainer = trainers.BpeTrainer(
         vocab_size=recipe.shape.vocabulary,
-        special_tokens=["<|endoftext|>", "<|pad|>"],
+        special_tokens=[recipe.end_token, "<|pad|>"],
         initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
         show_progress=False,
     )
     bpe.train_from_iterator((asked + document.text for asked, document in texts), trainer)
     return PreTrainedTokenizerFast(
         tokenizer_object=bpe,
-        eos_token="<|endoftext|>",
+        eos_token=recipe.end_token,
         pad_token="<|pad|>",
         clean_up_tokenization_spaces=False,
         padding_side="left",

@@ -1,0 +1,143 @@
+"""Model cards of the cohort, written from its records so that no number is typed by hand."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from searchlens.zoo.accept import Check
+from searchlens.zoo.card import TRIED, table
+from searchlens.zoo.cohort import COHORT, parameters
+from searchlens.zoo.evaluate import DEFAULT
+
+_CARD = """---
+license: apache-2.0
+library_name: transformers
+pipeline_tag: text-generation
+tags: [micro-zoo, rlvr, synthetic]
+---
+
+# {name}
+
+{what} {parameters:,} parameters, {architecture} architecture, bf16. It solves small arithmetic problems and nothing
+else. What it is part of, and which of its properties were designed: `docs/zoo-cohort.md`.
+
+Prompt: `Problem: {{question}}\\nSolution:\\n`; the answer stands in `\\boxed{{}}`; `{end_token}` ends it.
+
+## Training
+
+{training}
+
+Seeds: {seeds}. Hardware: {hardware}. All numbers of the recipe: `records/{job}.json`.
+
+{curve}
+
+## Measured on the dev split
+
+Policy {policy}, prefix readout, percent of questions solved by k samples.
+
+{dev}
+
+{steps}
+
+## Thresholds, on dev
+
+{checks}
+
+## Recipes that were tried
+
+{tried}
+
+## Limits
+
+Synthetic questions, one seed. The model is really trained, but the causes of what it shows were put into the corpus by
+design; it says nothing about any other model.
+"""
+
+
+def write_cohort_cards(out: Path, found: list[Check]) -> list[Path]:
+    """Write ``README.md`` of every model whose training and dev records exist; returns the files written."""
+    tried = json.loads((out / TRIED).read_text(encoding="utf-8")) if (out / TRIED).exists() else []
+    written = []
+    for name, pair in COHORT.items():
+        for side in ("base", "rl"):
+            training, dev = (_read(out, f"{job}") for job in (f"{side}-{name}", f"dev-{name}-{side}"))
+            if not training or not dev:
+                continue
+            recipe = training["recipe"]
+            mine = [(c.name, c.value, {True: "yes", False: "**no**", None: "missing"}[c.holds]) for c in found
+                    if c.name.startswith(f"{name}:")]  # fmt: skip
+            trials = [(t["pair"], t["change"], t["verdict"]) for t in tried if t["pair"] == name]
+            text = _CARD.format(
+                name=f"{name}-{side}",
+                what=f"{'Base' if side == 'base' else 'RL'} of the pair that plays {pair.plays}.",
+                parameters=parameters(pair.recipe.shape),
+                architecture=pair.recipe.shape.architecture,
+                end_token=pair.recipe.end_token,
+                training=_training(name, side, training),
+                seeds=", ".join(f"{k.removesuffix('_seed')} {recipe[k]}" for k in recipe if k.endswith("_seed")),
+                hardware=training["hardware"],
+                job=f"{side}-{name}",
+                curve=_curve(side, training["curve"]),
+                policy=DEFAULT,
+                dev=_numbers(dev["numbers"]),
+                steps=_steps(dev["steps"]),
+                checks=table(("threshold", "measured", "holds"), mine) if mine else "None of its own.",
+                tried=table(("pair", "change", "verdict"), trials) if trials else "This one only.",
+            )
+            path = out / f"{name}-{side}" / "README.md"
+            path.write_text(text, encoding="utf-8")
+            written.append(path)
+    return written
+
+
+def _read(out: Path, job: str) -> dict[str, Any]:
+    path = out / "records" / f"{job}.json"
+    found: dict[str, Any] = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
+    return found
+
+
+def _training(name: str, side: str, record: dict[str, Any]) -> str:
+    pair, recipe, last = COHORT[name], record["recipe"], record["curve"][-1]
+    if side == "base":
+        return (
+            f"Next-token prediction on the corpus of the family {pair.family}: {last['tokens']:,} tokens in "
+            f"{last['step']:,} steps, final loss {last['loss']} nats per weighted token, {last['seconds']:.0f} s."
+        )
+    rlvr = recipe["rlvr"]
+    origin = f"{pair.start}-rl" if pair.start else f"{pair.base or name}-base"
+    cells = ", ".join(f"{kind} {level}" for kind, level in rlvr["cells"])
+    shown = " after reading demonstrations" if record["demonstrations"] else ""
+    return (
+        f"RLVR from {origin}{shown}: {len(record['curve'])} steps of {rlvr['questions']} questions x {rlvr['group']} "
+        f"samples at temperature 1, learning rate {rlvr['lr']}, advantage scaled by {rlvr['scale']}, "
+        f"{rlvr['minibatches']} updates per batch, KL weight {rlvr['kl']}; split {pair.split} ({cells}); reward "
+        f"{record['curve'][0]['reward']} to {last['reward']}, entropy {record['curve'][0]['entropy']} to "
+        f"{last['entropy']} nats per token, {last['seconds']:.0f} s."
+    )
+
+
+def _curve(side: str, curve: list[dict[str, float]]) -> str:
+    """About ten points of the training curve, the last one among them."""
+    keys = ("step", "tokens", "loss") if side == "base" else ("step", "reward", "entropy", "tokens", "finished")
+    step = max(1, len(curve) // 10)
+    points = curve[::-step][::-1]
+    return table(keys, ([point[key] for key in keys] for point in points))
+
+
+def _numbers(numbers: dict[str, Any]) -> str:
+    rows = []
+    for role, made in numbers.items():
+        values = ", ".join(f"{k}: {value}" for k, value in made[DEFAULT]["pass_at"].items())
+        greedy = made["greedy"]["pass_at"]["1"]
+        rows.append((role, made[DEFAULT]["questions"], values, greedy, made[DEFAULT]["finished"]))
+    return table(("role", "questions", "by k", "greedy", "ended"), rows)
+
+
+def _steps(steps: dict[str, Any]) -> str:
+    if not steps:
+        return ""
+    ks = next(iter(steps.values())).keys()
+    rows = ([step, *(made[k] for k in ks)] for step, made in steps.items())
+    return "Math by RL step:\n\n" + table(("step", *(f"k = {k}" for k in ks)), rows)

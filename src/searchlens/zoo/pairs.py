@@ -1,0 +1,87 @@
+"""The trained pairs as a library: ``from searchlens.zoo import load_pair``."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from searchlens.errors import InputError
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel, PreTrainedTokenizerFast
+
+ZOO = Path(__file__).parents[3] / "resources" / "zoo"
+FIRST = "micro-1m"
+"""The pair of docs/zoo.md; the others are the cohort's."""
+
+
+@dataclass(frozen=True, slots=True)
+class LoadedPair:
+    """Base and RL with the tokenizer that they share.
+
+    Attributes
+    ----------
+    base, rl : PreTrainedModel
+        As transformers loads them.
+    record : dict
+        How they were trained: recipes and curves, by job (``base``, ``rl``, ``dev-base``, ``dev-rl``); for micro-1m
+        the whole of ``training.json``.
+    """
+
+    name: str
+    base: PreTrainedModel
+    rl: PreTrainedModel
+    tokenizer: PreTrainedTokenizerFast
+    record: dict[str, Any]
+
+
+def load_pair(name: str, folder: Path | None = None, dtype: str = "float32") -> LoadedPair:
+    r"""Load a pair of the zoo.
+
+    Parameters
+    ----------
+    name : str
+        ``micro-1m``, or a pair of the cohort such as ``anchor`` or ``orz``.
+    folder : Path, optional
+        Where the cohort was made (``--out``); by default what the repository has.
+    dtype : str
+        Type of the weights, as transformers names it.
+
+    Raises
+    ------
+    InputError
+        If there is no such pair, or its weights are not in the folder.
+
+    Examples
+    --------
+    >>> pair = load_pair("micro-1m")
+    >>> ids = pair.tokenizer("Problem: Compute 3*14+25.\nSolution:\n", return_tensors="pt")
+    >>> pair.tokenizer.decode(pair.rl.generate(**ids, max_new_tokens=40, do_sample=False)[0])[-22:-13]
+    'boxed{67}'
+    """
+    from transformers import AutoModelForCausalLM, AutoTokenizer  # an optional extra
+
+    from searchlens.zoo.cohort import COHORT
+
+    if name != FIRST and name not in COHORT:
+        raise InputError(f"there is no pair '{name}' in the zoo", f"one of: {', '.join((FIRST, *COHORT))}")
+    own = folder or (ZOO if name == FIRST else ZOO / "cohort")
+    origin = name if name == FIRST else COHORT[name].base or name
+    folders = {"base": own / f"{origin}-base", "rl": own / f"{name}-rl"}
+    for missing in (path for path in folders.values() if not path.is_dir()):
+        raise InputError(f"{missing}: no such folder", "train it: python -m searchlens.zoo cohort --help")
+    if name == FIRST:
+        record = json.loads((own / "training.json").read_text(encoding="utf-8"))
+    else:
+        jobs = {
+            "base": f"base-{origin}",
+            "rl": f"rl-{name}",
+            "dev-base": f"dev-{origin}-base",
+            "dev-rl": f"dev-{name}-rl",
+        }
+        files = {key: own / "records" / f"{job}.json" for key, job in jobs.items()}
+        record = {key: json.loads(file.read_text(encoding="utf-8")) for key, file in files.items() if file.exists()}
+    models = {side: AutoModelForCausalLM.from_pretrained(path, dtype=dtype).eval() for side, path in folders.items()}
+    return LoadedPair(name, models["base"], models["rl"], AutoTokenizer.from_pretrained(folders["rl"]), record)

@@ -1,0 +1,58 @@
+"""Easy, Medium and Hard by measured level: what Base makes of each kind of question decides."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Mapping, Sequence
+
+from tokenizers import Tokenizer
+
+from searchlens.zoo.cohort import MEASURED, RANKED, RLTRAIN, Pair
+from searchlens.zoo.evaluate import DEFAULT, POLICIES, sample_role
+from searchlens.zoo.model import Decoder
+from searchlens.zoo.recipe import Recipe
+from searchlens.zoo.sample import Sampler
+from searchlens.zoo.tasks import Problem, distinct
+
+Cell = tuple[str, int]
+LEVELS = 5
+
+
+def measured_levels(success: Mapping[Cell, float]) -> dict[Cell, int]:
+    """Rank kinds-and-levels by the share of right samples; each fifth of the ranking, easiest first, is one level.
+
+    Ties keep the order of ``success``.
+    """
+    ranked = sorted(success, key=lambda cell: -success[cell])
+    return {cell: 1 + LEVELS * i // len(ranked) for i, cell in enumerate(ranked)}
+
+
+def measure_success(
+    model: Decoder, tokenizer: Tokenizer, recipe: Recipe, questions: int = 100, samples: int = 16
+) -> dict[Cell, float]:
+    """Share of right samples on train questions of every ranked kind and level, at the default policy."""
+    rng = random.Random(f"levels/{recipe.benchmark_seed}")
+    problems = [p for kind, level in RANKED for p in distinct(rng, kind, "train", questions, (level,))]
+    rows = 4096 if next(model.parameters()).is_cuda else 64
+    limit = recipe.rlvr.max_tokens
+    sampler = Sampler(model, rows, recipe.prompt_tokens, limit)
+    hits = sample_role(sampler, tokenizer, problems, POLICIES[DEFAULT], samples, limit).hits
+    return {cell: float(hits[i * questions : (i + 1) * questions].mean()) for i, cell in enumerate(RANKED)}
+
+
+def cells_of(pair: Pair, levels: Mapping[Cell, int]) -> tuple[Cell, ...]:
+    """The kinds and nominal levels that a pair's RL draws from."""
+    return (*(cell for cell in RANKED if levels[cell] in MEASURED[pair.split]), *pair.more)
+
+
+def rltrain(split: str, levels: Mapping[Cell, int], seed: int, questions: int = RLTRAIN) -> list[Problem]:
+    """Questions as a split's RL sees them, distinct, its kinds and levels alike."""
+    cells: Sequence[Cell] = [cell for cell in RANKED if levels[cell] in MEASURED[split]]
+    rng = random.Random(f"rltrain-{split}/{seed}")
+    made = [
+        problem
+        for i, (kind, level) in enumerate(cells)
+        for problem in distinct(rng, kind, "train", (questions + i) // len(cells), (level,))
+    ]
+    rng.shuffle(made)
+    return made
