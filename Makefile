@@ -48,7 +48,7 @@ $(VLLM_INSTALLED): pyproject.toml constraints-vllm.txt
 	@touch $@
 
 test-vllm: $(VLLM_INSTALLED) ## run the engine tests with vLLM on a CPU; builds .venv-vllm, 4 GB
-	.venv-vllm/bin/python -m pytest tests/test_engine_contract.py tests/test_engine_vllm.py tests/test_engine_zoo.py tests/test_generate_vllm.py $(PYTEST_FLAGS)
+	.venv-vllm/bin/python -m pytest tests/test_engine_contract.py tests/test_engine_vllm.py tests/test_engine_zoo.py tests/test_generate_vllm.py tests/test_equivalence_vllm.py $(PYTEST_FLAGS)
 
 $(SLURM_INSTALLED): $(INSTALLED)
 	.venv/bin/pip install --quiet --disable-pip-version-check $(PIP_FLAGS) -c constraints.txt snakemake-executor-plugin-slurm

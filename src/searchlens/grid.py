@@ -802,7 +802,10 @@ _STAGE_SOURCES = {
     "recovery": ("recovery*", "recovery/*.py", "uncertainty.py", "policies.py"),
     "figures": ("figures/*.py",),
     "boptr": ("boptr/*.py", "uncertainty.py", "policies.py", "tables/*.py", "figures/style.py", "figures/boptr/*.py"),
-    "equivalence": ("equivalence/*.py", "search/*.py", "engines/*.py", "grading/*.py", "tables/_*.py"),
+    "equivalence": (
+        *("equivalence/*.py", "search/*.py", "engines/*.py", "grading/*.py", "tables/_*.py"),
+        *("uncertainty.py", "landscape/_readouts.py", "generate/_job.py"),
+    ),
     "tables": ("tables/__init__.py", "tables/_*.py", "tables/study.py", "tables/origins.py", "figures/*.py"),
 }
 
