@@ -22,7 +22,7 @@ from searchlens.errors import InputError
 from searchlens.zoo.accept import checks, shown
 from searchlens.zoo.benchmarks import write_benchmarks
 from searchlens.zoo.card import write_cards
-from searchlens.zoo.cohort import chosen
+from searchlens.zoo.cohort import chosen, rehearsal
 from searchlens.zoo.cohort_card import write_cohort_cards
 from searchlens.zoo.jobs import Workshop, make_cohort
 from searchlens.zoo.recipe import Recipe
@@ -47,12 +47,16 @@ def changed(recipe: Recipe, settings: list[str]) -> Recipe:
 def _cohort(options: argparse.Namespace) -> int:
     """The commands of the cohort."""
     if options.command == "job":
-        Workshop(options.out, device=options.device, workers=options.workers).do(options.name)
+        shop = Workshop(options.out, device=options.device, workers=options.workers)
+        if options.rehearse:
+            shop = replace(shop, cohort=rehearsal(), scale=0.05)
+        shop.do(options.name)
         return 0
     open_jobs: list[str] = []
     if options.command == "cohort":
         chosen(options.only)  # refuse an unknown name before anything starts
-        open_jobs = make_cohort(options.out, options.only, options.devices.split(","), options.slots, options.minutes)
+        devices = options.devices.split(",")
+        open_jobs = make_cohort(options.out, options.only, devices, options.slots, options.minutes, options.rehearse)
     found = checks(options.out)
     print(shown(found))
     write_cohort_cards(options.out, found)
@@ -78,6 +82,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--devices", default="0", help="cohort: GPUs by number, as in 0,1,2,3; or cpu")
     parser.add_argument("--slots", type=int, default=1, help="cohort: jobs side by side on each device")
     parser.add_argument("--minutes", type=float, default=0.0, help="cohort: stop then, keeping states (0: when done)")
+    parser.add_argument("--rehearse", action="store_true", help="cohort: very short recipes, to try out a machine")
     parser.add_argument("--name", default="", help="job: its name, as the records and logs have it")
     parser.add_argument("--workers", type=int, default=1, help="job: processes that write a corpus")
     options = parser.parse_args(arguments)

@@ -269,6 +269,32 @@ SEVEN = tuple(name for name, pair in COHORT.items() if pair.group != "new")
 """The pairs on which the rule is fitted."""
 
 
+def rehearsal(cohort: Mapping[str, Pair] = COHORT) -> dict[str, Pair]:
+    """The same pairs with recipes so short that everything runs through in minutes, to try out a machine."""
+
+    def short(recipe: Recipe) -> Recipe:
+        return replace(
+            recipe,
+            corpus=replace(recipe.corpus, documents=4_000),
+            tokenizer_documents=1_000,
+            pretraining=replace(recipe.pretraining, steps=20, warmup=5, tokens=2_048),
+            rlvr=replace(recipe.rlvr, questions=8, group=4, max_tokens=32, steps=20, stops=False),
+        )
+
+    def shown(demonstrations: Demonstrations) -> Demonstrations:
+        few = replace(demonstrations.pretraining, steps=5, tokens=2_048)
+        return Demonstrations(replace(demonstrations.corpus, documents=500), few)
+
+    return {
+        name: replace(
+            pair,
+            recipe=short(pair.recipe),
+            demonstrations=pair.demonstrations and shown(pair.demonstrations),
+        )
+        for name, pair in cohort.items()
+    }
+
+
 def parameters(shape: Shape) -> int:
     """Number of weights of a model, the tied embedding counted once."""
     kv = shape.hidden // shape.heads * shape.kv_heads

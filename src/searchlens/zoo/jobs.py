@@ -228,7 +228,9 @@ class Workshop:
         return models.load(folder, self.device), AutoTokenizer.from_pretrained(folder)
 
 
-def make_cohort(out: Path, names: list[str], devices: list[str], slots: int = 1, minutes: float = 0.0) -> list[str]:
+def make_cohort(
+    out: Path, names: list[str], devices: list[str], slots: int = 1, minutes: float = 0.0, rehearse: bool = False
+) -> list[str]:
     """Make a cohort, each job as a process of its own; returns the jobs that are not done.
 
     Parameters
@@ -241,6 +243,8 @@ def make_cohort(out: Path, names: list[str], devices: list[str], slots: int = 1,
         Jobs side by side on each device.
     minutes : float
         End then, keeping states; 0: when all is done.
+    rehearse : bool
+        With the recipes of :func:`searchlens.zoo.cohort.rehearsal`.
     """
     shop = Workshop(out)
     for folder in ("records", "logs", "work"):
@@ -259,6 +263,7 @@ def make_cohort(out: Path, names: list[str], devices: list[str], slots: int = 1,
         workers = mine if job.gpu else max(1, cores - 2 * len(devices) * slots)
         command = [sys.executable, "-m", "searchlens.zoo", "job", "--name", job.name, "--out", str(out)]
         command += ["--workers", str(workers), "--device", "cuda" if shown else "cpu"]
+        command += ["--rehearse"] if rehearse else []
         with (out / "logs" / f"{job.name}.log").open("ab") as log:
             return subprocess.Popen(command, env=environment, stdout=log, stderr=subprocess.STDOUT)
 
