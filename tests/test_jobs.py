@@ -95,6 +95,34 @@ def test_a_notice_that_comes_too_late_stops_nothing(study: dict[str, Any], make_
     assert not any(True for pool in grid.pools(*CELL) for _ in grid.lacking(pool))
 
 
+def test_a_job_that_was_told_before_it_began_starts_no_engine(
+    study: dict[str, Any], make_grid: Make, start: Start
+) -> None:
+    rows = start()
+    with pytest.raises(JobStoppedError, match=f"has {RUNS} samples left"):
+        sample(make_grid(study), Notice("SIGUSR1"))
+    assert rows == []
+
+
+def test_what_is_written_at_the_end_is_not_broken_off(
+    study: dict[str, Any], make_grid: Make, start: Start, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The grace ends while the manifest is written."""
+    grid, engine = make_grid(study), Scripted()
+    engine.each_step = lambda: os.kill(os.getpid(), signal.SIGTERM) if engine.steps == RUNS - 1 else None
+    start(engine)
+    replace_text = files.replace_text
+
+    def slowly(path: Path, text: str) -> None:
+        time.sleep(0.5 if "manifests" in path.parts else 0)
+        replace_text(path, text)
+
+    monkeypatch.setattr(files, "replace_text", slowly)
+    with told_to_end(0.4) as notice:
+        sample(grid, notice)
+    assert all(path.exists() for path in grid.manifests(*CELL))
+
+
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGUSR1])
 def test_a_signal_is_noted_and_its_grace_ends(number: signal.Signals) -> None:
     before = signal.getsignal(number)

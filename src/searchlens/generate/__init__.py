@@ -74,9 +74,11 @@ def generate(
         try:
             _fill_in_memory(_Filling(job, record, notice, backwards=not alone))
         except (Overdue, JobError):
+            notice.over()
             if not notice.signal:
                 raise
             raise _stopped(job, notice) from None  # also where the signal took an engine's other processes first
+        notice.over()
         if any(True for _ in grid.lacking(pool)):
             if notice.signal:
                 raise _stopped(job, notice)
@@ -137,6 +139,8 @@ class _Filling:
         for gap in lacking:
             if not self._left[gap]:
                 gap.publish()
+        if self.notice.signal:
+            return  # before the engine starts
         rounds = _rounds(self.job, list(self._gap))
         self._progress = Progress(cell, total, "samples")  # behind the engine's start
         for chunks in reversed(rounds) if self.backwards else rounds:

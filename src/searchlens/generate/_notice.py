@@ -29,6 +29,10 @@ class Notice:
 
     signal: str = ""
 
+    def over(self) -> None:
+        """Nothing is under way any more: no ``Overdue`` may break off what is written now."""
+        signal.setitimer(signal.ITIMER_REAL, 0)
+
 
 @contextmanager
 def told_to_end(grace: float) -> Iterator[Notice]:
