@@ -14,9 +14,10 @@ transformers = pytest.importorskip("transformers")
 from searchlens.errors import InputError  # noqa: E402
 from searchlens.zoo import load_pair  # noqa: E402
 from searchlens.zoo import model as models  # noqa: E402
-from searchlens.zoo.accept import Check, fit_alpha, path, shown  # noqa: E402
+from searchlens.zoo.accept import Check, checks, fit_alpha, path, shown  # noqa: E402
 from searchlens.zoo.benchmarks import build, write_benchmarks  # noqa: E402
 from searchlens.zoo.cohort import COHORT, FAMILIES, RANKED, ROLES, SEVEN, Pair, chosen, parameters  # noqa: E402
+from searchlens.zoo.cohort_card import write_cohort_cards  # noqa: E402
 from searchlens.zoo.corpus import Tokens  # noqa: E402
 from searchlens.zoo.jobs import Workshop, plan  # noqa: E402
 from searchlens.zoo.pretrain import optimizer_for, pretrain, update  # noqa: E402
@@ -357,6 +358,74 @@ def test_thresholds_are_shown_one_per_line() -> None:
     ]
 
 
+POLICY = "topp0.95_t1.0"
+BASE_CURVE, ROUND = [20, 35, 52, 70, 90], (1, 2, 4, 8, 16)
+ALPHAS = {"anchor": 2.6, "large": 4.6, "small": 7.0, "math": 1.7, "tiny": 3.0, "llama": 3.5, "mistral": 1.5}
+
+
+def side_of(curve: list[float], late: int, aime: dict[str, int], ends: float) -> dict[str, object]:
+    """A made-up dev record: 100 questions of each role, of which the first so many are solved."""
+
+    def bits(share: float) -> str:
+        return "1" * round(share) + "0" * (100 - round(share))
+
+    at = dict(zip(map(str, ROUND), curve, strict=True))
+    numbers = {
+        role: {POLICY: {"pass_at": at, "questions": 60, "finished": ends, "solved": aime}, "greedy": {"pass_at": {}}}
+        for role in ("math", "aime", "gpqa", "ifeval", "olympiad")
+    }
+    solved = {f"{role}/{POLICY}": {"1": bits(curve[0]), "16": bits(late)} for role in numbers}
+    return {"numbers": numbers, "solved": solved, "steps": {}}
+
+
+def write_records(out: Path) -> None:
+    """Records of a cohort that shows everything that was designed."""
+    (out / "records").mkdir()
+    rising = {"1": 5, "4": 9, "16": 15, "64": 30, "256": 45}
+    still = {"1": 5, "4": 5, "16": 6, "64": 6, "256": 6}
+    budgets = dict(zip(ROUND, BASE_CURVE, strict=True))
+    for name, pair in COHORT.items():
+        rl = [budgets[n] for n in path(ALPHAS.get(name, 3.0))]
+        late = {"control": 99, "overtrained": 70}.get(name, 90)
+        sides = {"base": side_of(BASE_CURVE, 90, rising, 80.0), "rl": side_of(rl, late, still, 98.0)}
+        for side in ("rl",) if pair.base else ("base", "rl"):
+            (out / "records" / f"dev-{name}-{side}.json").write_text(json.dumps(sides[side]))
+
+
+def changed(out: Path, record: str, **fields: dict[str, object]) -> list[str]:
+    """The thresholds that fail once one record's math and aime are changed."""
+    file = out / "records" / f"dev-{record}.json"
+    text = file.read_text()
+    made = json.loads(text)
+    for role, values in fields.items():
+        made["numbers"][role][POLICY] |= values
+    file.write_text(json.dumps(made))
+    failed = [check.name for check in checks(out) if not check.holds]
+    file.write_text(text)
+    return failed
+
+
+def test_thresholds_fail_one_by_one(tmp_path: Path) -> None:
+    """Protects the acceptance: what was designed passes, and each single departure fails the threshold it concerns."""
+    write_records(tmp_path)
+    assert all(check.holds for check in checks(tmp_path))
+    low = changed(tmp_path, "anchor-rl", math={"finished": 94.0})
+    assert "anchor: math, RL ends >= 95%" in low
+    floor = changed(tmp_path, "anchor-rl", aime={"solved": {"1": 9, "16": 10}})
+    assert "floor on aime: anchor and five of seven" in floor
+    ends = changed(tmp_path, "anchor-base", olympiad={"finished": 86.0})
+    assert "termination on olympiad, anchor: <= 85% and >= 95%" in ends
+    for name, alike in (("control", "anchor-rl"), ("overtrained", "anchor-rl")):
+        file = tmp_path / "records" / f"dev-{name}-rl.json"
+        file.write_text((tmp_path / "records" / f"dev-{alike}.json").read_text())
+        assert any(check.name.startswith(f"{name}: ") and not check.holds for check in checks(tmp_path))
+    for name in SEVEN:
+        file = tmp_path / "records" / f"dev-{name}-rl.json"
+        file.write_text((tmp_path / "records" / "dev-anchor-rl.json").read_text())
+    alike = [check.name for check in checks(tmp_path) if not check.holds]
+    assert {"spread of ln alpha >= 0.3", "distinct paths >= 4"} <= set(alike)
+
+
 def miniature() -> dict[str, Pair]:
     """Two pairs of about ten thousand parameters on few documents: every stage in seconds."""
     made = COHORT["anchor"]
@@ -365,7 +434,7 @@ def miniature() -> dict[str, Pair]:
         shape=Shape(vocabulary=300, hidden=16, layers=1, heads=1, kv_heads=1, ffn=32),
         corpus=replace(made.recipe.corpus, documents=400),
         tokenizer_documents=200,
-        pretraining=Pretraining(steps=4, warmup=2, tokens=2_048),
+        pretraining=Pretraining(steps=100, warmup=2, tokens=512),
         rlvr=Rlvr(questions=2, group=2, max_tokens=4, steps=20, stops=False),
         roles={name: Role(4, ROLES[name].kinds, 4) for name in ("math", "stem")},
     )
@@ -398,6 +467,11 @@ def test_a_cohort_in_miniature(tmp_path: Path) -> None:
     assert "stem" not in dev["numbers"]
     assert "20" in dev["steps"]
     assert json.loads(shop.record("rl-control").read_text())["recipe"]["rlvr"]["cells"]
+    made = checks(tmp_path)
+    assert [check.holds for check in made if check.name == "cohort"] == [None]
+    cards = write_cohort_cards(tmp_path, made)
+    assert [card.parent.name for card in cards] == ["anchor-base", "anchor-rl"]
+    assert f"| math | {dev['numbers']['math']['greedy']['questions']} |" in cards[1].read_text()
     pair = load_pair("anchor", tmp_path)
     assert pair.base.config.hidden_size == 16
     assert len(pair.record["rl"]["curve"]) == 20

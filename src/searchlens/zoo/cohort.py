@@ -277,7 +277,7 @@ def rehearsal(cohort: Mapping[str, Pair] = COHORT) -> dict[str, Pair]:
             recipe,
             corpus=replace(recipe.corpus, documents=4_000),
             tokenizer_documents=1_000,
-            pretraining=replace(recipe.pretraining, steps=20, warmup=5, tokens=2_048),
+            pretraining=replace(recipe.pretraining, steps=100, warmup=5, tokens=2_048),
             rlvr=replace(recipe.rlvr, questions=8, group=4, max_tokens=32, steps=20, stops=False),
         )
 
