@@ -149,6 +149,17 @@ def test_prune_lists_what_no_configuration_names(
     assert shards.unreferenced(before) == []
 
 
+def test_prune_lists_old_temporary_files_and_no_young_ones(grid: Grid) -> None:
+    """A young one may be under the pen of a running job."""
+    folder = grid.folder(*CELL, "0" * 12)
+    folder.mkdir(parents=True)
+    old, young = folder / ".s00000-00004.parquet.a.tmp", folder / ".s00000-00004.parquet.b.tmp"
+    for path in (old, young):
+        path.touch()
+    os.utime(old, (1, 1))
+    assert shards.left_behind(grid) == [old]
+
+
 def test_a_shard_that_was_left_without_its_sidecar_is_taken_over(grid: Grid, publish: Publish) -> None:
     """A job was killed between the two: what lies there is described as it is, not as what was drawn since."""
     generation = grid.generations(*CELL)[0]

@@ -187,13 +187,13 @@ def _prune(args: argparse.Namespace) -> None:
             f"what was sampled cannot be told from what is no longer wanted: {'; '.join(unknown)}",
             "prune where the lock file and the questions are",
         )
-    folders, manifests = shards.unreferenced(grid), shards.stale_manifests(grid)
-    for path in [*folders, *manifests]:
+    folders, manifests, temporary = shards.unreferenced(grid), shards.stale_manifests(grid), shards.left_behind(grid)
+    for path in [*folders, *manifests, *temporary]:
         print(path)
         if args.delete:
             shutil.rmtree(path) if path.is_dir() else path.unlink()
     verb = "deleted" if args.delete else "would be deleted (add --delete)"
-    print(f"{len(folders)} generation folders and {len(manifests)} manifests {verb}")
+    print(f"{len(folders)} generation folders, {len(manifests)} manifests and {len(temporary)} temporary files {verb}")
 
 
 def _rerun(args: argparse.Namespace) -> None:
@@ -361,7 +361,7 @@ def _add_tools(command: _Commands) -> None:
     command("benchmarks", _benchmarks, "known benchmarks: licence, size, regime, and where their questions lie")
     sub = command("verify", _verify, "check a whole results folder: shards, manifests, tables")
     sub.add_argument("folder", nargs="?", default="", help="any results folder; by default that of the configuration")
-    sub = command("prune", _prune, "list generations that the configuration no longer names")
+    sub = command("prune", _prune, "list generations that the configuration no longer names, and what killed jobs left")
     sub.add_argument("--delete", action="store_true", help="delete them")
     sub = command("rerun", _rerun, "move shards aside, so that the next run samples them again")
     sub.add_argument("--model", required=True, help="checkpoint")

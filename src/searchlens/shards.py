@@ -339,6 +339,24 @@ def stale_manifests(grid: Grid) -> list[Path]:
     return [path for path in found if path.parts[-3:-1] in set(grid.cells) and path not in current]
 
 
+TEMPORARY_SECONDS = 24 * 3600.0
+"""Age from which a temporary file is nobody's any more."""
+
+
+def left_behind(grid: Grid) -> list[Path]:
+    """Temporary files of jobs that were killed while they wrote; nothing reads them."""
+    found = sorted((grid.results / "generations").rglob(".*.tmp"))
+    return [path for path in found if _age(path) > TEMPORARY_SECONDS]
+
+
+def _age(path: Path) -> float:
+    """Seconds since a file was written; 0 where it has just gone."""
+    try:
+        return time.time() - path.stat().st_mtime
+    except FileNotFoundError:
+        return 0.0
+
+
 def record_import(grid: Grid, item: Import) -> None:
     """Register an imported pool, so that planning finds it."""
     path = import_path(grid.results, item.benchmark, item.pair, item.role, item.policy)
