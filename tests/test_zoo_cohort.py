@@ -470,8 +470,12 @@ def test_a_cohort_in_miniature(tmp_path: Path) -> None:
     made = checks(tmp_path)
     assert [check.holds for check in made if check.name == "cohort"] == [None]
     cards = write_cohort_cards(tmp_path, made)
-    assert [card.parent.name for card in cards] == ["anchor-base", "anchor-rl"]
+    assert [card.parent.name for card in cards] == ["anchor-base", "anchor-rl", "control-rl"]
     assert f"| math | {dev['numbers']['math']['greedy']['questions']} |" in cards[1].read_text()
+    (tmp_path / "work" / "qwen" / "corpus.npz").unlink()
+    assert all(shop.done(job.name) for job in plan([], cohort))
+    shop.record("base-anchor").unlink()
+    assert not shop.done("corpus-qwen")  # a Base still has to read it
     pair = load_pair("anchor", tmp_path)
     assert pair.base.config.hidden_size == 16
     assert len(pair.record["rl"]["curve"]) == 20

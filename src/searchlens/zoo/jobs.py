@@ -98,6 +98,15 @@ class Workshop:
         """The file that says that a job is done."""
         return self.out / "records" / f"{job}.json"
 
+    def done(self, job: str) -> bool:
+        """Whether a job is done. A corpus that was deleted is wanted again only if some Base still has to read it."""
+        kind, _, family = job.partition("-")
+        if kind != "corpus" or not self.record(job).exists():
+            return self.record(job).exists()
+        readers = (name for name, pair in self.cohort.items() if pair.family == family and not pair.base)
+        kept = (self.out / "work" / family / "corpus.npz").exists()
+        return kept or all(self.record(f"base-{name}").exists() for name in readers)
+
     def do(self, job: str) -> None:
         """Do one job, from its last saved state if there is one."""
         started = time.monotonic()
@@ -268,7 +277,7 @@ def make_cohort(
             return subprocess.Popen(command, env=environment, stdout=log, stderr=subprocess.STDOUT)
 
     seconds = 60 * minutes or float("inf")
-    return run(plan(names), lambda job: shop.record(job.name).exists(), launch, devices, slots, seconds)
+    return run(plan(names), lambda job: shop.done(job.name), launch, devices, slots, seconds)
 
 
 def _write(path: Path, value: object) -> None:
