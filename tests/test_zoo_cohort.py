@@ -2,6 +2,8 @@
 
 import json
 import random
+import subprocess
+import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -479,6 +481,17 @@ def test_a_cohort_in_miniature(tmp_path: Path) -> None:
     pair = load_pair("anchor", tmp_path)
     assert pair.base.config.hidden_size == 16
     assert len(pair.record["rl"]["curve"]) == 20
+
+
+def test_training_needs_little() -> None:
+    """Protects training on a machine with torch and transformers only: nothing else of the project's is imported."""
+    code = """
+import sys
+for name in ("polars", "pydantic", "math_verify", "pebble", "snakemake", "matplotlib", "statsmodels", "vllm"):
+    sys.modules[name] = None
+import searchlens.zoo.__main__
+"""
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=120)
 
 
 def test_load_pair_knows_the_first_pair_and_refuses_others() -> None:

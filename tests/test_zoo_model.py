@@ -23,7 +23,7 @@ from searchlens.zoo.rlvr import advantages, plateaued, policy_gradient  # noqa: 
 from searchlens.zoo.sample import LocalPolicy, Sampler, Samples  # noqa: E402
 from searchlens.zoo.styles import draw_document  # noqa: E402
 from searchlens.zoo.tasks import draw, prompt  # noqa: E402
-from searchlens.zoo.tokenizer import END, PAD  # noqa: E402
+from searchlens.zoo.tokenizer import END, PAD, train_tokenizer  # noqa: E402
 
 ZOO = Path(__file__).parents[1] / "resources" / "zoo"
 TINY = Shape(vocabulary=32, hidden=16, layers=2, heads=2, kv_heads=1, ffn=32)
@@ -47,6 +47,15 @@ def test_tokenizer_round_trips_and_breaks_at_the_end_of_a_prompt(tokenizer) -> N
     for text in texts:
         assert tokenizer.decode(tokenizer.encode(text)) == text
     assert (tokenizer.eos_token_id, tokenizer.pad_token_id, len(tokenizer)) == (END, PAD, 640)
+
+
+def test_the_committed_tokenizer_comes_out_again() -> None:
+    """Protects the first pair from what the cohort added: its tokenizer comes out as it was committed.
+
+    The tokenizer is a fingerprint of the 30,000 documents that it was trained on, and so of the corpus writer.
+    """
+    made = json.loads(train_tokenizer(Recipe()).backend_tokenizer.to_str())
+    assert made == json.loads((ZOO / BASE / "tokenizer.json").read_text(encoding="utf-8"))
 
 
 def test_digits_are_single_tokens_and_prompts_are_short(tokenizer) -> None:

@@ -16,6 +16,7 @@ import os
 import subprocess
 import sys
 import time
+import zlib
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
@@ -131,8 +132,9 @@ class Workshop:
         found = json.loads((self.out / "levels.json").read_text(encoding="utf-8"))
         return {(cell["kind"], cell["level"]): cell["measured"] for cell in found}
 
-    def _saved(self, job: str) -> Saved:
-        return Saved(self.out / "work" / f"{job}.pt", self.every)
+    def _saved(self, job: str, recipe: Recipe) -> Saved:
+        """A job's state; one that another recipe has left is not found."""
+        return Saved(self.out / "work" / f"{job}-{zlib.crc32(repr(recipe).encode()):08x}.pt", self.every)
 
     def _recipe(self, family: str) -> Recipe:
         return next(pair.recipe for pair in self.cohort.values() if pair.family == family)
@@ -149,7 +151,7 @@ class Workshop:
         return {"documents": len(corpus.lengths), "tokens": len(corpus.flat)}
 
     def _base(self, name: str) -> dict[str, Any]:
-        pair, saved = self.cohort[name], self._saved(f"base-{name}")
+        pair, saved = self.cohort[name], self._saved(f"base-{name}", self.cohort[name].recipe)
         with np.load(self.out / "work" / pair.family / "corpus.npz") as arrays:
             corpus = Tokens(**arrays)
         trained, curve = pretrain(corpus, pair.recipe, self.device, saved)
@@ -177,9 +179,10 @@ class Workshop:
         return {"by": f"{name}-base", "questions": questions, "levels": shown}
 
     def _rl(self, name: str) -> dict[str, Any]:
-        pair, saved = self.cohort[name], self._saved(f"rl-{name}")
+        pair = self.cohort[name]
         cells = cells_of(pair, self.levels())
         recipe = replace(pair.recipe, rlvr=replace(pair.recipe.rlvr, cells=cells))
+        saved = self._saved(f"rl-{name}", recipe)
         start, tokenizer = self._load(f"{pair.start}-rl" if pair.start else f"{pair.base or name}-base")
         shown: list[dict[str, float]] = []
         if pair.demonstrations is not None:

@@ -231,7 +231,8 @@ class Rlvr:
     ratio_clip : float
         The ratio's distance from 1 beyond which a sample has no gradient.
     kl : float
-        Weight of the divergence from Base per token (estimator k3 of Schulman, 2020); 0 leaves Base out.
+        Weight of the divergence from Base (estimator k3 of Schulman, 2020) over the tokens of the samples used; 0: no
+        Base needed.
     """
 
     kinds: Shares = (("story", 0.45), ("chain", 0.30), ("expression", 0.25))
