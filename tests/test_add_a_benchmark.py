@@ -31,7 +31,7 @@ def follow(block: re.Match[str], folder: Path) -> None:
     """Do what one block says."""
     if block["kind"] in ("json", "yaml"):
         (folder / block["path"]).write_text(block["text"])
-    elif block["kind"] == "python":
+    elif block["kind"] == "text":
         source, above = (folder / FAMILIES).read_text(), "        _rltrain("
         assert f"`{FAMILIES}`" in PAGE
         (folder / FAMILIES).write_text(source.replace(above, block["text"] + above, 1))
