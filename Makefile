@@ -8,6 +8,7 @@ PYTHON ?= python3
 PIP_FLAGS ?=
 CORES ?= all
 DEMO ?= config/demo.yaml
+DEVICES ?= 0
 
 INSTALLED := .venv/.installed
 VLLM_INSTALLED := .venv-vllm/.installed
@@ -16,7 +17,7 @@ export PATH := $(CURDIR)/.venv/bin:$(PATH)
 export HF_HUB_OFFLINE ?= 1
 export TOKENIZERS_PARALLELISM ?= false
 
-.PHONY: help setup demo test test-vllm test-slurm check format schema zoo perf report clean
+.PHONY: help setup demo test test-vllm test-slurm check format schema zoo zoo-cohort perf clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -74,6 +75,9 @@ schema: $(INSTALLED) ## generate workflow/schemas/ and config/README.md from the
 
 zoo: $(INSTALLED) ## retrain the micro pair from scratch (one GPU, under 20 minutes)
 	.venv/bin/python -m searchlens.zoo all
+
+zoo-cohort: $(INSTALLED) ## train the cohort of ten pairs (docs/zoo-cohort.md), resumable; DEVICES=0,1,2,3
+	.venv/bin/python -m searchlens.zoo cohort --out results/cohort --devices $(DEVICES)
 
 perf: $(INSTALLED) ## measure speed as ratios against named baselines
 	.venv/bin/python perf/engine.py
