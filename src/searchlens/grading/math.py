@@ -22,7 +22,7 @@ from searchlens.grading.boxed import last_boxed
 from searchlens.grading.size import oversized
 
 _LIBRARIES = ("math-verify", "latex2sympy2-extended", "sympy")
-GRADER_VERSION = "math-2/" + "/".join(f"{name}-{version(name)}" for name in _LIBRARIES)
+GRADER_VERSION = "math-3/" + "/".join(f"{name}-{version(name)}" for name in _LIBRARIES)
 VOTES = True
 
 
@@ -67,6 +67,8 @@ _CLEANED = [
         (r"(?<=\d)\s*(?:\^\s*\{?\s*\\(?:circ|degree)\s*\}?|\\degree|°)\s*$", ""),
         (r"(?<![.\s])\s*\.?\s*$", ""),
         (r"^\s+", ""),
+        # math-verify would read 4.5e33 as 4.5 times e times 33.
+        (r"^([+-]?\d+(?:\.\d*)?)[eE](?:\+|(-))?0*(\d{1,4})$", r"\1 \\times 10^{\2\3}"),
     )
 ]
 _REWRITES = [
@@ -94,7 +96,7 @@ _WORD = re.compile(r"[A-Za-z]{4,}")
 
 def clean(answer: str) -> str:
     """An answer without what is no part of it, and what math-verify stumbles over: white space and spacing commands,
-    currency signs, invisible delimiters, a degree sign or full stop at the end.
+    currency signs, invisible delimiters, a degree sign or full stop at the end, the e of a computer's notation.
     """
     for pattern, replacement in _CLEANED:
         answer = pattern.sub(replacement, answer)
