@@ -22,13 +22,24 @@ from types import MappingProxyType
 import polars as pl
 
 from searchlens.errors import InputError
+from searchlens.landscape._compact import COMPACT, PLAIN, compact_pool, expand_pools
 from searchlens.landscape._frames import ALL_METRICS, READOUTS, hits_frame, points_frame
 from searchlens.landscape._plain import plain_votes
 from searchlens.landscape._pool import Pool, read_pools
 from searchlens.landscape._readouts import FirstFinish, Ties, expected, prefix
 from searchlens.uncertainty import Resamples
 
-__all__ = ["ALL_METRICS", "READOUTS", "Landscape", "LandscapeOptions", "operating_points", "plain_votes"]
+__all__ = [
+    "ALL_METRICS",
+    "COMPACT",
+    "READOUTS",
+    "Landscape",
+    "LandscapeOptions",
+    "compact",
+    "expand",
+    "operating_points",
+    "plain_votes",
+]
 
 
 @dataclass(frozen=True)
@@ -123,29 +134,102 @@ def operating_points(
     ----------
     Chen et al. (2021), arXiv:2107.03374, section 2.1 (unbiased pass@k).
     """
+    parts = [_read(pool, reached, options) for pool, reached in _reached(scores, budgets)]
+    return _together(parts, scores["policy"].unique(maintain_order=True).to_list(), smallest)
+
+
+def compact(
+    scores: pl.DataFrame, votes: pl.DataFrame | None, *, budgets: Sequence[int], options: LandscapeOptions = DEFAULTS
+) -> pl.DataFrame:
+    """What ``operating_points`` can be told from without the samples.
+
+    Parameters
+    ----------
+    scores, budgets, options
+        As of ``operating_points``.
+    votes : polars.DataFrame or None
+        What ``plain_votes`` returned; None where the scores have no plain strings.
+
+    Returns
+    -------
+    polars.DataFrame
+        ``COMPACT``, policies in order of appearance.
+
+    Raises
+    ------
+    InputError
+        As ``operating_points``; or ties are shared, so that the vote of a question is more than one bit.
+    """
+    if options.ties != "first":
+        raise InputError(f"landscape.ties: {options.ties}; compact readouts hold one bit for a vote: ties: first")
+    plain = (
+        votes.select("policy", "budget", "readout", metric=pl.lit(PLAIN), value="Q_plain")
+        if votes is not None
+        else None
+    )
+    parts = []
+    for pool, reached in _reached(scores, budgets):
+        found = _read(pool, reached, options)
+        points = (
+            found.points
+            if plain is None
+            else pl.concat([found.points, plain.filter(pl.col("policy").is_in(pool.policies))], how="diagonal")
+        )
+        parts.append(compact_pool(pool, reached, points, found.hits))
+    return _in_order(parts, scores["policy"].unique(maintain_order=True).to_list())
+
+
+def expand(
+    kept: pl.DataFrame, *, options: LandscapeOptions = DEFAULTS, smallest: Mapping[str, int] = MappingProxyType({})
+) -> tuple[Landscape, pl.DataFrame]:
+    """The landscape that ``operating_points`` reads from the samples behind compact readouts.
+
+    Parameters
+    ----------
+    kept : polars.DataFrame
+        What ``compact`` returned.
+    options : LandscapeOptions
+        Those with which it was called.
+    smallest : mapping
+        As of ``operating_points``.
+
+    Returns
+    -------
+    landscape : Landscape
+        Prefix readouts and counts are the same, all other values to single precision. B_expected and T_expected of
+        ``hits`` are null.
+    votes : polars.DataFrame
+        What ``plain_votes`` returned, in single precision; without rows where no plain strings were known.
+    """
+    parts = list(expand_pools(kept, options.draws, options.seed, options.confidence))
+    landscape = _together([Landscape(part.points, part.hits) for part in parts], kept["policy"].to_list(), smallest)
+    return landscape, pl.concat([part.votes for part in parts])
+
+
+def _reached(scores: pl.DataFrame, budgets: Sequence[int]) -> list[tuple[Pool, list[int]]]:
+    """Pools with the budgets that they are long enough for."""
     if not budgets or min(budgets) < 1:
         raise InputError(f"budgets: {list(budgets)} must be one or more integers from 1")
     pools = read_pools(scores)
     largest = max(pool.samples for pool in pools)
     if min(budgets) > largest:
         raise InputError(f"budgets: the smallest, {min(budgets)}, exceeds every pool (at most {largest} samples)")
-    parts = []
-    for pool in pools:
-        reached = sorted({n for n in budgets if n <= pool.samples})
-        if reached:
-            parts.append(_read(pool, reached, options))
-    order = {name: i for i, name in enumerate(scores["policy"].unique(maintain_order=True))}
+    found = [(pool, sorted({n for n in budgets if n <= pool.samples})) for pool in pools]
+    return [(pool, reached) for pool, reached in found if reached]
+
+
+def _together(parts: Sequence[Landscape], names: Sequence[str], smallest: Mapping[str, int]) -> Landscape:
     readable = pl.col("budget") >= pl.col("policy").replace_strict(smallest, default=1, return_dtype=pl.UInt32)
     return Landscape(
-        points=_in_order([part.points for part in parts], order).filter(readable),
-        hits=_in_order([part.hits for part in parts], order).filter(readable),
+        points=_in_order([part.points for part in parts], names).filter(readable),
+        hits=_in_order([part.hits for part in parts], names).filter(readable),
     )
 
 
-def _in_order(frames: list[pl.DataFrame], order: dict[str, int]) -> pl.DataFrame:
+def _in_order(frames: Sequence[pl.DataFrame], names: Sequence[str]) -> pl.DataFrame:
     if len(frames) == 1:
         return frames[0]
-    rank = pl.col("policy").replace_strict(order, return_dtype=pl.UInt32)
+    rank = pl.col("policy").replace_strict({name: i for i, name in enumerate(names)}, return_dtype=pl.UInt32)
     return pl.concat(frames).sort(rank, maintain_order=True)
 
 

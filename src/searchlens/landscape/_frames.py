@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from searchlens.landscape._pool import Floats, Pool
+from searchlens.landscape._pool import Floats
 from searchlens.schemas import HITS, METRICS, POINTS
 from searchlens.uncertainty import Interval, Resamples, wilson
 
@@ -20,6 +21,17 @@ Values = dict[str, dict[str, Floats]]
 
 _POWER = {"C": 1, "valid": 0, "stopped": 0}
 """These expectations over independent samples are this power of n times a constant: one bootstrap for all budgets."""
+
+
+class Rows(Protocol):
+    """Whose rows ``Values`` are, as in ``Pool``: each question under each policy."""
+
+    @property
+    def policies(self) -> tuple[str, ...]: ...
+    @property
+    def questions(self) -> npt.NDArray[np.uint32]: ...
+    @property
+    def width(self) -> int: ...
 
 
 @dataclass(frozen=True, eq=False)
@@ -33,16 +45,16 @@ class _Column:
     interval: Interval
 
 
-def hits_frame(pool: Pool, budgets: Sequence[int], values: Values) -> pl.DataFrame:
+def hits_frame(pool: Rows, budgets: Sequence[int], values: Values) -> pl.DataFrame:
     """One row per policy, question and budget."""
-    rows, questions = len(pool.correct), len(pool.questions)
+    questions = len(pool.questions)
     policy = np.repeat(np.arange(len(pool.policies)), questions * len(budgets))
     names = {metric: ("prefix", metric) for metric in METRICS}
     names |= {f"{metric}_expected": ("expected", metric) for metric in METRICS}
     frame = {
         "policy": pl.Series(pool.policies).gather(policy),
         "question": np.tile(np.repeat(pool.questions, len(budgets)), len(pool.policies)),
-        "budget": np.tile(np.asarray(budgets, np.uint32), rows),
+        "budget": np.tile(np.asarray(budgets, np.uint32), len(pool.policies) * questions),
         **{
             name: pl.Series(values[readout][metric].ravel(), nan_to_null=True)
             for name, (readout, metric) in names.items()
@@ -52,17 +64,20 @@ def hits_frame(pool: Pool, budgets: Sequence[int], values: Values) -> pl.DataFra
 
 
 def points_frame(
-    pool: Pool, budgets: Sequence[int], values: Values, resamples: Resamples, confidence: float, *, counted: bool
+    pool: Rows, budgets: Sequence[int], values: Values, resamples: Resamples, confidence: float, *, counted: bool
 ) -> pl.DataFrame:
-    """One row per policy, budget, metric and readout; ``counted``: the prefix vote is 0 or 1 for each question."""
+    """One row per policy, budget, metric and readout of ``values``; ``truncated`` comes with ``stopped``.
+
+    ``counted``: the prefix vote is 0 or 1 for each question.
+    """
     shape = (len(pool.policies), len(pool.questions), len(budgets))
-    keys = [(metric, readout) for metric in ALL_METRICS if metric != "truncated" for readout in READOUTS]
+    keys = [(m, readout) for m in ALL_METRICS if m != "truncated" for readout in READOUTS if m in values[readout]]
     solved = {(metric, readout): values[readout][metric].reshape(shape) for metric, readout in keys}
     counts = {(metric, "prefix") for metric in METRICS if counted or metric != "Q"}
     power = {} if pool.width > 1 else _POWER
     averages = _averages({key: solved[key] for key in keys if key not in counts}, budgets, resamples, confidence, power)
     columns = [_counted(*key, solved[key], confidence) if key in counts else averages[key] for key in keys]
-    columns += [_complement(averages["stopped", readout], "truncated") for readout in READOUTS]
+    columns += [_complement(averages[key], "truncated") for key in keys if key[0] == "stopped"]
     return _table(pool, budgets, columns)
 
 
@@ -101,7 +116,7 @@ def _complement(column: _Column, metric: str) -> _Column:
     return replace(column, metric=metric, value=1 - column.value, interval=interval)
 
 
-def _table(pool: Pool, budgets: Sequence[int], columns: list[_Column]) -> pl.DataFrame:
+def _table(pool: Rows, budgets: Sequence[int], columns: list[_Column]) -> pl.DataFrame:
     policy, budget, column = np.indices((len(pool.policies), len(budgets), len(columns))).reshape(3, -1)
 
     def stacked(parts: list[Floats]) -> pl.Series:

@@ -53,7 +53,7 @@ def expected_vote(pool: Pool, budgets: Sequence[int]) -> Floats:
         return np.full((rows, len(budgets)), np.nan)
     votes = class_sizes(pool, samples)
     signature = np.sort((votes * 2 + (pool.correct & (votes > 0))).astype(np.uint16), axis=1)[:, ::-1]
-    distinct, which = _unique_rows(signature)
+    distinct, which = unique_rows(signature)
     return vote_of_signatures((distinct >> 1).astype(np.int64), (distinct & 1).astype(bool), samples, budgets)[which]
 
 
@@ -91,7 +91,7 @@ def vote_of_signatures(sizes: Ints, right: Bools, samples: int, budgets: Sequenc
     others = sizes[row].copy()
     own = others[np.arange(len(row)), column]
     others[np.arange(len(row)), column] = 0
-    tasks, which = _unique_rows(np.column_stack([own, -np.sort(-others, axis=1)]).astype(np.int16))
+    tasks, which = unique_rows(np.column_stack([own, -np.sort(-others, axis=1)]).astype(np.int16))
     value = _credit(tasks[:, 0].astype(np.int64), tasks[:, 1:].astype(np.int64), samples, budgets)
     credit = np.zeros((len(sizes), len(budgets)))
     np.add.at(credit, row, value[which])
@@ -107,7 +107,7 @@ def _credit(own: Ints, others: Ints, samples: int, budgets: Sequence[int]) -> Fl
         rivals = np.where(others[open_] >= top, others[open_], 0)
         rivals = rivals[:, : int((rivals > 0).sum(axis=1).max(initial=0))]
         rest = samples - own[open_] - rivals.sum(axis=1)
-        cases, which = _unique_rows(np.column_stack([rivals, rest]).astype(np.int16))
+        cases, which = unique_rows(np.column_stack([rivals, rest]).astype(np.int16))
         ways = _ways(cases[:, :-1].astype(np.int64), cases[:, -1].astype(np.int64), top, choose, budgets)
         total[open_] += choose[own[open_], top][:, None] * ways[which]
     credit: Floats = total / choose[samples, list(budgets)]
@@ -148,7 +148,7 @@ def _chunks(rows: int, width: int) -> Iterator[slice]:
     return (slice(start, start + step) for start in range(0, rows, step))
 
 
-def _unique_rows(rows: npt.NDArray[_Integer]) -> tuple[npt.NDArray[_Integer], npt.NDArray[np.intp]]:
+def unique_rows(rows: npt.NDArray[_Integer]) -> tuple[npt.NDArray[_Integer], npt.NDArray[np.intp]]:
     """Distinct rows and, for each row, which of them it is."""
     packed = np.ascontiguousarray(rows).view(np.dtype((np.void, rows.shape[1] * rows.dtype.itemsize)))[:, 0]
     _, index, inverse = np.unique(packed, return_index=True, return_inverse=True)
