@@ -5,7 +5,7 @@
     snakemake --profile slurm                     on a cluster
     snakemake results/landscape/<checkpoint>/<benchmark>/points.parquet     one cell
 
-Stages, one file each under workflow/rules/: generate, score, landscape, recovery, figures, tables, boptr,
+Stages, one file each under workflow/rules/: generate, score, landscape, recovery, readouts, figures, tables, boptr,
 equivalence.
 """
 
@@ -26,6 +26,13 @@ include: "workflow/rules/generate.smk"
 include: "workflow/rules/score.smk"
 include: "workflow/rules/landscape.smk"
 include: "workflow/rules/recovery.smk"
+
+
+if GRID.readouts:
+
+    include: "workflow/rules/readouts.smk"
+
+
 include: "workflow/rules/figures.smk"
 include: "workflow/rules/tables.smk"
 include: "workflow/rules/boptr.smk"

@@ -219,11 +219,21 @@ def _import(args: argparse.Namespace) -> None:
     print(f"imported {shard.sidecar['rows']} samples from {args.file} into {shard.path}; run snakemake as usual")
 
 
-def _record(args: argparse.Namespace) -> None:
-    from searchlens.pipeline import record
+def _analyse(args: argparse.Namespace) -> None:
+    from searchlens.analysis import analyse
 
-    for path in record(_grid(args), Path(args.output)):
+    analyse(_grid(args), args.threads)
+
+
+def _record(args: argparse.Namespace) -> None:
+    from searchlens.pipeline import record, record_compact
+
+    grid, output = _grid(args), Path(args.output)
+    written, unfinished = record_compact(grid, output) if args.compact else (record(grid, output), [])
+    for path in written:
         print(path)
+    for cell in unfinished:
+        print(f"left out, not sampled and scored yet: {cell}")
 
 
 def _power(args: argparse.Namespace) -> None:
@@ -338,6 +348,8 @@ def _add_stages(command: _Commands) -> None:
     sub.add_argument("--base", required=True, help="landscape folder of the Base checkpoint")
     sub.add_argument("--rl", required=True, help="landscape folder of the RL checkpoint")
     sub.add_argument("--output", required=True, help="folder")
+    sub = command("analyse", _analyse, "landscapes and recovery of every cell that is read from compact readouts")
+    sub.add_argument("--threads", type=int, default=1)
     sub = command("figures", _figures, "draw the figures of one pair and benchmark")
     sub.add_argument("--pair", required=True)
     sub.add_argument("--benchmark", required=True)
@@ -376,6 +388,9 @@ def _add_tools(command: _Commands) -> None:
     sub.add_argument("--grader", choices=("math", "choice"), default="math", help="for a benchmark of your own")
     sub = command("record", _record, "keep this study's graded samples, for studies that do not sample them anew")
     sub.add_argument("--output", required=True, help="folder, named as `recorded` by a benchmark")
+    sub.add_argument(
+        "--compact", action="store_true", help="readouts without samples, of what is finished: for `study.readouts`"
+    )
     sub = command("simulate", _simulate, "write a simulated study of known truth (docs/simulation.md)")
     sub.add_argument("--seed", type=int, required=True)
     sub.add_argument("--out", required=True, help="folder")

@@ -188,6 +188,11 @@ class Study(Strict):
     """Keys of ``benchmarks`` to analyse."""
     sample: list[Name] | Literal["all"] = "all"
     """Benchmarks that are sampled here; the others are read from their recorded samples."""
+    readouts: str | None = None
+    """Folder of compact readouts (``searchlens record --compact``), ``<checkpoint>/<benchmark>.arrow.xz`` each. Cells
+    whose readouts lie there are read from them and not sampled; null: none are."""
+    figures: list[Name] | Literal["all"] = "all"
+    """Pairs of which every benchmark has figures of its own; tables and overview figures show all pairs."""
 
 
 class PolicySpec(Strict):
@@ -476,15 +481,18 @@ def _reference_errors(config: Config) -> list[str]:
     sampled = [] if config.study.sample == "all" else config.study.sample
     for key, names in (("benchmarks", config.study.benchmarks), ("sample", sampled)):
         errors += [_unknown(f"study.{key}", name, config.benchmarks) for name in names if name not in config.benchmarks]
+    drawn = [] if config.study.figures == "all" else config.study.figures
+    errors += [_unknown("study.figures", name, config.pairs) for name in drawn if name not in config.pairs]
     for name, benchmark in config.benchmarks.items():
         for key, pool in (("pool", benchmark.pool), ("searches", benchmark.searches)):
             if pool is not None and pool not in config.pools:
                 errors.append(_unknown(f"benchmarks.{name}.{key}", pool, config.pools))
-    if config.study.sample != "all":
+    if config.study.sample != "all" and config.study.readouts is None:
         for name in config.study.benchmarks:
             if name not in sampled and name in config.benchmarks and config.benchmarks[name].recorded is None:
                 errors.append(
-                    f"study.sample: leaves out {name!r}, which has no recorded samples (benchmarks.{name}.recorded)"
+                    f"study.sample: leaves out {name!r}, which has no recorded samples (benchmarks.{name}.recorded, or"
+                    " study.readouts)"
                 )
     return errors
 

@@ -140,6 +140,10 @@ class Grid:
         chosen = self.config["study"]["sample"]
         return chosen == "all" or benchmark in chosen
 
+    def is_sampled(self, checkpoint: str, benchmark: str) -> bool:
+        """Whether a cell is sampled in this run: its benchmark is, and no compact readouts stand for its samples."""
+        return self.sampled(benchmark) and (checkpoint, benchmark) not in self.readouts
+
     @cached_property
     def cells(self) -> tuple[tuple[str, str], ...]:
         """(checkpoint, benchmark) of this study, imports last."""
@@ -160,6 +164,16 @@ class Grid:
         return role == "base" or part != "descriptive"
 
     @cached_property
+    def readouts(self) -> dict[tuple[str, str], Path]:
+        """Compact readouts that stand for the samples of a cell: those that lie in ``study.readouts``."""
+        folder = self.config["study"]["readouts"]
+        paths = {cell: self._readouts_path(*cell) for cell in self.cells if folder and not self.imported(*cell)}
+        return {cell: path for cell, path in paths.items() if path.exists()}
+
+    def _readouts_path(self, checkpoint: str, benchmark: str) -> Path:
+        return readouts_path(self.root / self.config["study"]["readouts"], checkpoint, benchmark)
+
+    @cached_property
     def pair_cells(self) -> tuple[tuple[str, str], ...]:
         """(pair, benchmark) for which both checkpoints have a cell."""
         cells, order = set(self.cells), dict.fromkeys(benchmark for _, benchmark in self.cells)
@@ -167,6 +181,12 @@ class Grid:
         return tuple(
             (name, b) for name, roles in both for b in order if {(roles["base"], b), (roles["rl"], b)} <= cells
         )
+
+    @property
+    def readout_pairs(self) -> list[tuple[str, str]]:
+        """(pair, benchmark) of which both sides are read from compact readouts."""
+        sides = {(name, b): {(self.pairs[name][role], b) for role in ROLES} for name, b in self.pair_cells}
+        return [cell for cell, both in sides.items() if both <= self.readouts.keys()]
 
     def imported(self, checkpoint: str, benchmark: str) -> tuple[Import, ...]:
         """Imported policies of one cell."""
@@ -345,7 +365,7 @@ class Grid:
         """Every hub repository that this study samples from, or that the whole configuration names; each once."""
         checkpoints, asked = self.config["checkpoints"], self.config["benchmarks"]
         if not everything:
-            cells = [(c, b) for c, b in self.cells if c in checkpoints and b in asked and self.sampled(b)]
+            cells = [(c, b) for c, b in self.cells if c in checkpoints and b in asked and self.is_sampled(c, b)]
             checkpoints, asked = dict.fromkeys(c for c, _ in cells), dict.fromkeys(b for _, b in cells)
         found = [source for name in checkpoints if (source := self.checkpoint_source(name))]
         return list(dict.fromkeys([*found, *(source for name in asked for source in self.dataset_sources(name))]))
@@ -513,7 +533,11 @@ class Grid:
         }
 
     def generations(self, checkpoint: str, benchmark: str) -> tuple[Generation, ...]:
-        """What is sampled for a cell, in configuration order; policies that resolve alike share one."""
+        """What this run samples for a cell, in configuration order; policies that resolve alike share one."""
+        return self.streams(checkpoint, benchmark) if self.is_sampled(checkpoint, benchmark) else ()
+
+    def streams(self, checkpoint: str, benchmark: str) -> tuple[Generation, ...]:
+        """What a cell is drawn from, by this run or by one before it."""
         if (checkpoint, benchmark) not in self._generations:
             self._generations[checkpoint, benchmark] = self._resolve(checkpoint, benchmark)
         return self._generations[checkpoint, benchmark]
@@ -523,11 +547,7 @@ class Grid:
         return {}
 
     def _resolve(self, checkpoint: str, benchmark: str) -> tuple[Generation, ...]:
-        if (
-            benchmark not in self.config["benchmarks"]
-            or checkpoint not in self.config["checkpoints"]
-            or not self.sampled(benchmark)
-        ):
+        if benchmark not in self.config["benchmarks"] or checkpoint not in self.config["checkpoints"]:
             return ()
         found: dict[str, Generation] = {}
         searches = self.search_policies(benchmark) if self.is_searched(checkpoint) else []
@@ -720,18 +740,34 @@ class Grid:
                 yield generation, start, stop
 
     def scores(self, checkpoint: str, benchmark: str) -> Path:
-        """Graded samples of a cell: made by this run, or recorded ones."""
+        """What the landscape of a cell is read from: samples graded by this run, recorded ones, or compact readouts."""
+        kept = self.readouts.get((checkpoint, benchmark))
+        if kept is not None:
+            return kept
         spec = self.benchmark(benchmark)
         if self.sampled(benchmark) or self.imported(checkpoint, benchmark):
             return self.results / "scores" / checkpoint / f"{benchmark}.parquet"
+        if spec["recorded"] is None:
+            return self._readouts_path(checkpoint, benchmark)
         return self.root / str(spec["recorded"]) / checkpoint / f"{benchmark}.parquet"
 
     def recorded_from(self, checkpoint: str, benchmark: str) -> dict[str, str]:
         """What recorded samples of a cell must have been drawn from: weights and questions."""
         return {"weights": self.fingerprint(checkpoint), "questions": self.asked_hash(benchmark)}
 
+    def readouts_from(self, checkpoint: str, benchmark: str) -> dict[str, str]:
+        """What compact readouts of a cell must have been drawn from, graded by and read with."""
+        streams = {name: (g.id, g.samples) for g in self.streams(checkpoint, benchmark) for name in g.policies}
+        reading = {"budgets": self.read_budgets(benchmark), "seed": self.config["seed"], **self.config["landscape"]}
+        return {
+            **self.recorded_from(checkpoint, benchmark),
+            "golds": digest(self.content_hash(benchmark), 16),
+            "streams": digest(streams, 16),
+            "reading": digest(reading, 16),
+        }
+
     def check(self) -> None:
-        """Resolve everything the study names, and check that recorded samples are of these weights and questions.
+        """Resolve everything the study names, and check that what is recorded is of these weights and questions.
 
         Raises
         ------
@@ -745,19 +781,26 @@ class Grid:
 
     def _check_recorded(self, checkpoint: str, benchmark: str) -> None:
         path = self.scores(checkpoint, benchmark)
-        hint = f"add {benchmark} to study.sample (or set it to all), so that it is sampled here"
-        if not path.exists() or not path.with_suffix(".json").exists():
-            raise InputError(f"recorded samples {path} (with their .json) are missing", hint)
-        found = read_json(path.with_suffix(".json"))
-        for key, wanted in self.recorded_from(checkpoint, benchmark).items():
-            if found.get(key) != wanted:
-                raise InputError(f"recorded samples {path} were drawn from other {key} than the configured ones", hint)
+        if path.suffix == ".parquet":
+            what, wanted = "recorded samples", self.recorded_from(checkpoint, benchmark)
+            hint = f"add {benchmark} to study.sample (or set it to all), so that it is sampled here"
+        else:
+            what, wanted = "compact readouts", self.readouts_from(checkpoint, benchmark)
+            hint = "delete them, or set study.readouts to null, and let the cell be sampled (study.sample: all)"
+        sidecar = sidecar_of(path)
+        if not path.exists() or not sidecar.exists():
+            raise InputError(f"{what} {path} (with their .json) are missing", hint)
+        found = read_json(sidecar)
+        for key, value in wanted.items():
+            if found.get(key) != value:
+                other = _RECORDED_FROM.get(key, key)
+                raise InputError(f"{what} {path} were drawn from other {other} than the configured ones", hint)
 
     def source(self, checkpoint: str, benchmark: str) -> str:
         """``sampled``, ``imported`` or ``recorded``: said in figures."""
         if self.imported(checkpoint, benchmark):
             return "imported"
-        return "sampled" if self.sampled(benchmark) else "recorded"
+        return "sampled" if self.is_sampled(checkpoint, benchmark) else "recorded"
 
     def least_direct(self, cells: Iterable[tuple[str, str]]) -> str:
         """The least direct source of some cells."""
@@ -781,6 +824,20 @@ def latest_manifests(results: Path) -> list[Path]:
             pool, fill = (path.parent, match[1]), int(match[2] or 0)
             latest[pool] = max(latest.get(pool, (fill, path)), (fill, path))
     return sorted(path for _, path in latest.values())
+
+
+_RECORDED_FROM = {"streams": "policies, samples or seeds", "reading": "budgets or landscape options"}
+READOUTS_SUFFIX = ".arrow.xz"
+
+
+def readouts_path(folder: Path, checkpoint: str, benchmark: str) -> Path:
+    """Compact readouts of a cell, in a folder of them."""
+    return folder / checkpoint / f"{benchmark}{READOUTS_SUFFIX}"
+
+
+def sidecar_of(recorded: Path) -> Path:
+    """What says of recorded samples or compact readouts what they were drawn from."""
+    return recorded.with_name(recorded.name.removesuffix(READOUTS_SUFFIX).removesuffix(".parquet") + ".json")
 
 
 def import_path(results: Path, benchmark: str, pair: str, role: str, policy: str) -> Path:

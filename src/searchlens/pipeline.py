@@ -10,6 +10,7 @@ import json
 import logging
 import re
 from collections.abc import Iterable, Iterator, Mapping
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,7 @@ import polars as pl
 from searchlens import files, provenance, shards
 from searchlens.benchmarks import asked_hash, dumps
 from searchlens.errors import InputError
-from searchlens.grid import Generation, Grid, Import
+from searchlens.grid import Generation, Grid, Import, readouts_path
 from searchlens.importing import read_samples
 from searchlens.store import Shard, digest, file_sha256, read_json, shards_of
 
@@ -106,6 +107,53 @@ def score_cell(
     log.info("%s/%s: %s", checkpoint, benchmark, scored.summary)
 
 
+def _compact_cell(grid_: Grid, checkpoint: str, benchmark: str, target: Path) -> None:
+    """Keep the readouts of one scored cell."""
+    from searchlens import readouts
+    from searchlens.landscape import compact
+
+    graded = pl.read_parquet(grid_.scores(checkpoint, benchmark))
+    told: dict[str, list[Mapping[str, Any]]] = {}
+    for generation, sidecar in _sidecars(grid_, checkpoint, benchmark):
+        told.setdefault(generation.policies[0], []).append(sidecar)
+    kept = compact(
+        graded,
+        _votes(grid_, graded),
+        budgets=grid_.read_budgets(benchmark),
+        options=landscape_options(dict(grid_.config)),
+    )
+    readouts.write(kept, told, target, grid_.readouts_from(checkpoint, benchmark))
+
+
+def record_compact(grid_: Grid, output: Path) -> tuple[list[Path], list[str]]:
+    """Keep the compact readouts of every sampled cell whose scores are there and current.
+
+    Returns
+    -------
+    written : list of Path
+    unfinished : list of str
+        Cells that have to be sampled or scored first.
+    """
+    written, unfinished = [], []
+    for cell in grid_.cells:
+        if grid_.source(*cell) != "sampled":
+            continue
+        if not _is_scored(grid_, *cell):
+            unfinished.append("/".join(cell))
+            continue
+        written.append(readouts_path(output, *cell))
+        _compact_cell(grid_, *cell, written[-1])
+    return written, unfinished
+
+
+def _is_scored(grid_: Grid, checkpoint: str, benchmark: str) -> bool:
+    """Whether all samples of a cell are there, and none is newer than its scores."""
+    scores, manifests = grid_.scores(checkpoint, benchmark), grid_.manifests(checkpoint, benchmark)
+    if not all(path.exists() for path in (scores, *manifests)):
+        return False
+    return all(path.stat().st_mtime_ns <= scores.stat().st_mtime_ns for path in manifests)
+
+
 def record(grid_: Grid, output: Path) -> list[Path]:
     """Keep the graded samples of every sampled cell, with what they were drawn from beside them.
 
@@ -151,27 +199,61 @@ def landscape_options(config: dict[str, Any]) -> Any:
 
 
 def landscape_cell(grid_: Grid, benchmark: str, scores: Path, output: Path) -> None:
-    """Operating points of one cell of a benchmark."""
-    from searchlens.landscape import operating_points, plain_votes
-
-    graded = pl.read_parquet(scores)
-    known = {name: grid_.policy(name) for name in graded["policy"].unique(maintain_order=True)}
-    found = operating_points(
-        graded,
-        budgets=grid_.read_budgets(benchmark),
-        options=landscape_options(dict(grid_.config)),
-        smallest={name: policy.smallest_budget for name, policy in known.items() if policy},
-    )
+    """Operating points of one cell of a benchmark, from its graded samples or its compact readouts."""
+    found, votes, spent = (_from_scores if scores.suffix == ".parquet" else _from_readouts)(grid_, benchmark, scores)
     write_table(found.points, output / "points.parquet")
     write_table(found.hits, output / "hits.parquet")
-    _sign(output / SIGNATURE, grid_.config, _signed(scores.with_suffix(".json")))
-    if "plain" in graded.columns:  # not where others graded
-        votes = plain_votes(graded, budgets=grid_.config["budgets"], ties=grid_.config["landscape"]["ties"])
+    _sign(output / SIGNATURE, grid_.config, spent)
+    if votes is not None:
         write_table(votes, output / "votes.parquet")
         log.info(
             "votes by class and by plain string differ by at most %.4f", (votes["Q"] - votes["Q_plain"]).abs().max()
         )
-    log.info("%s: %d samples, %d operating points", scores, graded.height, found.points.height)
+    log.info("%s: %d operating points", scores, found.points.height)
+
+
+def _from_scores(grid_: Grid, benchmark: str, scores: Path) -> tuple[Any, pl.DataFrame | None, Any]:
+    """Landscape, votes, and what the samples took."""
+    from searchlens.landscape import operating_points
+
+    graded = pl.read_parquet(scores)
+    found = operating_points(
+        graded,
+        budgets=grid_.read_budgets(benchmark),
+        options=landscape_options(dict(grid_.config)),
+        smallest=_smallest(grid_, graded["policy"].unique(maintain_order=True)),
+    )
+    return found, _votes(grid_, graded), _signed(scores.with_suffix(".json"))
+
+
+def _from_readouts(grid_: Grid, _: str, path: Path) -> tuple[Any, pl.DataFrame | None, Any]:
+    """The same, where samples are not kept."""
+    from searchlens import readouts
+    from searchlens.landscape import expand
+
+    kept = readouts.read(path)
+    options, smallest = landscape_options(dict(grid_.config)), _smallest(grid_, kept["policy"])
+    found, votes = expand(kept, options=options, smallest=smallest)
+    return (
+        found,
+        None if votes.is_empty() else votes,
+        provenance.spent(chain.from_iterable(readouts.sidecars(kept).values())),
+    )
+
+
+def _smallest(grid_: Grid, names: Iterable[str]) -> dict[str, int]:
+    """The fewest samples at which each policy can be read."""
+    known = {name: grid_.policy(name) for name in names}
+    return {name: policy.smallest_budget for name, policy in known.items() if policy}
+
+
+def _votes(grid_: Grid, graded: pl.DataFrame) -> pl.DataFrame | None:
+    """Votes over both kinds of classes; None where others graded, without plain strings."""
+    from searchlens.landscape import plain_votes
+
+    if "plain" not in graded.columns:
+        return None
+    return plain_votes(graded, budgets=grid_.config["budgets"], ties=grid_.config["landscape"]["ties"])
 
 
 def _within(grid_: Grid, path: Path) -> pl.DataFrame:
@@ -341,7 +423,14 @@ def _pass_curves(grid_: Grid, output: Path) -> None:
 
 
 def _sidecars(grid_: Grid, checkpoint: str, benchmark: str) -> Iterator[tuple[Generation, Mapping[str, Any]]]:
-    """What making each shard of a sampled cell took."""
+    """What making each shard of a cell took: of a sampled one, or as its compact readouts say."""
+    if (path := grid_.readouts.get((checkpoint, benchmark))) is not None:
+        from searchlens import readouts
+
+        told = readouts.sidecars(readouts.read(path))
+        for generation in grid_.streams(checkpoint, benchmark):
+            yield from ((generation, sidecar) for name in generation.policies for sidecar in told[name])
+        return
     for generation in grid_.generations(checkpoint, benchmark):
         for shard in shards_of(grid_.folder(checkpoint, benchmark, generation.id)):
             yield generation, shard.sidecar
@@ -396,7 +485,7 @@ def costs(grid_: Grid) -> pl.DataFrame:
         checkpoint, benchmark, policy, controller, and what ``shards.publish`` and ``shards.Provenance`` tell: rows,
         tokens (returned), generated, requests, prefilled, reused, mean_running, wall_seconds, device, device_count.
         Null is what an older sidecar does not tell; an autoregressive sample is one request and returns what it
-        generates. Imported and recorded samples cost nothing here and are left out.
+        generates. Imported samples and graded ones that were recorded cost nothing here and are left out.
     """
     rows = []
     for checkpoint, benchmark in grid_.cells:

@@ -326,7 +326,7 @@ def unreferenced(grid: Grid) -> list[Path]:
     """
     referenced, cells = set(), set(grid.cells)
     for checkpoint, benchmark in cells:
-        referenced |= {grid.folder(checkpoint, benchmark, g.id) for g in grid.generations(checkpoint, benchmark)}
+        referenced |= {grid.folder(checkpoint, benchmark, g.id) for g in grid.streams(checkpoint, benchmark)}
         referenced |= {grid.folder(checkpoint, benchmark, item.id) for item in grid.imported(checkpoint, benchmark)}
     folders = sorted((grid.results / "generations").glob("*/*/*"))
     return [folder for folder in folders if folder.parts[-3:-1] in cells and folder not in referenced]

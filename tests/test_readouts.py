@@ -1,0 +1,247 @@
+"""Compact readouts: the same landscape without the samples, and cells that are not sampled because theirs are kept."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+import pytest
+from polars.testing import assert_frame_equal
+
+import landscape_oracle as oracle
+from searchlens import config, readouts, shards
+from searchlens.analysis import analyse
+from searchlens.errors import InputError
+from searchlens.grid import Grid, readouts_path
+from searchlens.landscape import LandscapeOptions, compact, expand, operating_points, plain_votes
+from searchlens.pipeline import (
+    costs,
+    landscape_cell,
+    landscape_options,
+    prefill,
+    record_compact,
+    recovery_cell,
+    score_cell,
+)
+from test_workflow import ROOT, Folder
+
+FEW = LandscapeOptions(draws=60, seed=3)
+BUDGETS = [1, 2, 4, 8]
+CELLS = (("toy-base", "sums"), ("toy-rl", "sums"))
+Make = Callable[[dict[str, Any]], Grid]
+
+
+def scores(questions: int = 30) -> pl.DataFrame:
+    """Pools of every kind: two alike, a deeper one, a single sample, unknown tokens, and four candidates in a run."""
+    rng = np.random.default_rng(5)
+    sizes = {"a": 8, "b": 8, "deep": 11, "greedy": 1, "mute": 8, "tree": 8}
+    pools = {name: [oracle.random_pool(rng, size) for _ in range(questions)] for name, size in sizes.items()}
+    known = pl.col("policy") != "mute"
+    return oracle.frame(pools).with_columns(
+        run=pl.when(policy="tree").then(pl.col("sample") // 4).otherwise("sample"),
+        tokens=pl.when(known).then("tokens"),
+        generated=pl.when(known).then("tokens"),
+        score=pl.when(known).then("score"),
+        plain=pl.when(pl.col("answer") >= 0).then(pl.col("answer") * 2 + pl.col("sample") % 2).otherwise(-1),
+    )
+
+
+def through_a_file(kept: pl.DataFrame, tmp_path: Path) -> pl.DataFrame:
+    path = readouts_path(tmp_path, "toy-base", "sums")
+    readouts.write(kept, {}, path, {"weights": "w"})
+    return readouts.read(path)
+
+
+def assert_same_landscape(found: Any, wanted: Any) -> None:
+    """Counts and prefix readouts to the bit, everything else to single precision."""
+    assert_frame_equal(found.points, wanted.points, check_exact=False, abs_tol=1e-6, rel_tol=1e-6)
+    assert found.points.select("hits").equals(wanted.points.select("hits"))
+    whole = pl.exclude("B_expected", "T_expected")
+    assert found.hits.select(whole).equals(wanted.hits.select(whole))
+    assert found.hits["B_expected"].null_count() == found.hits["T_expected"].null_count() == found.hits.height
+
+
+@pytest.mark.parametrize("first_finish", ["shortest", "first_index"])
+def test_a_landscape_is_the_same_without_its_samples(tmp_path: Path, first_finish: Any) -> None:
+    """Independent samples, candidates of searches, deeper pools, greedy, and policies of unknown length and score."""
+    options = LandscapeOptions(draws=60, seed=3, first_finish=first_finish)
+    graded, smallest = scores(), {"tree": 2}
+    votes = plain_votes(graded, budgets=BUDGETS, ties="first")
+    kept = through_a_file(compact(graded, votes, budgets=BUDGETS, options=options), tmp_path)
+    found, found_votes = expand(kept, options=options, smallest=smallest)
+    assert_same_landscape(found, operating_points(graded, budgets=BUDGETS, options=options, smallest=smallest))
+    assert_frame_equal(found_votes, votes, abs_tol=1e-6, rel_tol=1e-6)
+
+
+def test_what_is_kept_is_what_the_samples_were(tmp_path: Path) -> None:
+    """Bits and class sizes of one question, against the samples counted by hand."""
+    told = [(0, True), (1, False), (0, True), (1, False), (2, False), (-1, False)]
+    samples = [oracle.Sample(answer, right, 3, True, -1.0) for answer, right in told]
+    graded = oracle.frame({"a": [samples, samples[::-1]]})
+    kept = through_a_file(compact(graded, None, budgets=[1, 2, 4], options=FEW), tmp_path)
+    assert kept["classes"].to_list() == [["2+ 2 1", "2+ 2 1"]]
+    assert kept["P"].to_list() == [[0b111, 0b100]]
+    assert kept["Q"].to_list() == [[0b111, 0b000]], "backwards the votes are none, one for 2, and a tie of 1, 2 and 0"
+    assert expand(kept, options=FEW)[1].is_empty()
+
+
+def test_shared_ties_are_refused_because_a_vote_would_be_no_bit() -> None:
+    with pytest.raises(InputError, match="ties: fractional"):
+        compact(scores(4), None, budgets=BUDGETS, options=LandscapeOptions(ties="fractional"))
+
+
+def test_a_damaged_file_is_named(tmp_path: Path) -> None:
+    path = readouts_path(tmp_path, "toy-base", "sums")
+    readouts.write(compact(scores(4), None, budgets=BUDGETS, options=FEW), {}, path, {})
+    path.write_bytes(path.read_bytes()[:-40])
+    with pytest.raises(InputError, match=r"sums\.arrow\.xz"):
+        readouts.read(path)
+
+
+# ---- a study
+
+
+@pytest.fixture
+def sampled(raw: dict[str, Any], make_grid: Make, publish: Callable[..., shards.Shard]) -> Grid:
+    """The toy study, every cell sampled and scored."""
+    raw["landscape"] = {"draws": 100}
+    grid = make_grid(raw)
+    for cell in grid.cells:
+        entries = []
+        for generation in grid.generations(*cell):
+            publish(grid, *cell, generation)
+            told = {"id": generation.id, "samples": generation.samples, "spec": generation.spec}
+            entries.append({**told, "policies": list(generation.policies)})
+        (manifest,) = grid.manifests(*cell)
+        manifest.parent.mkdir(parents=True)
+        manifest.write_text(json.dumps({"checkpoint": cell[0], "benchmark": cell[1], "generations": entries}))
+        score_cell(grid, *cell, [manifest], grid.scores(*cell))
+    return grid
+
+
+def elsewhere(raw: dict[str, Any], make_grid: Make) -> Grid:
+    """The study on another machine, where its readouts are and its samples are not."""
+    study = {**raw["study"], "readouts": "kept"}
+    return make_grid({**raw, "results": "elsewhere", "study": study})
+
+
+def test_a_study_goes_on_from_its_readouts(raw: dict[str, Any], make_grid: Make, sampled: Grid, tmp_path: Path) -> None:
+    """Landscapes, recovery, and what the samples took are the same; nothing is sampled again."""
+    written, unfinished = record_compact(sampled, tmp_path / "kept")
+    assert (len(written), unfinished) == (2, [])
+    grid = elsewhere(raw, make_grid)
+    grid.check()
+    assert [grid.source(*cell) for cell in CELLS] == ["recorded", "recorded"]
+    assert not any(grid.pools(*cell) for cell in CELLS)
+    analyse(grid, threads=1)
+    for checkpoint, benchmark in CELLS:
+        folder = sampled.results / "landscape" / checkpoint / benchmark
+        landscape_cell(sampled, benchmark, sampled.scores(checkpoint, benchmark), folder)
+        for name in ("points", "hits", "votes"):
+            ours, theirs = (
+                pl.read_parquet(g.results / "landscape" / checkpoint / benchmark / f"{name}.parquet")
+                for g in (sampled, grid)
+            )
+            whole = pl.exclude("B_expected", "T_expected")
+            assert_frame_equal(theirs.select(whole), ours.select(whole), abs_tol=1e-6, rel_tol=1e-6)
+    folders = (sampled.results / "landscape" / checkpoint / "sums" for checkpoint in ("toy-base", "toy-rl"))
+    recovery_cell(sampled, *folders, sampled.results / "recovery/toy/sums")
+    ours, theirs = (pl.read_parquet(g.results / "recovery/toy/sums/support.parquet") for g in (sampled, grid))
+    assert_frame_equal(theirs, ours, abs_tol=1e-6, rel_tol=1e-6)
+    assert_frame_equal(costs(grid), costs(sampled))
+    assert_frame_equal(prefill(grid, "toy", "sums"), prefill(sampled, "toy", "sums"))
+    made = json.loads((grid.results / "landscape/toy-base/sums/provenance.json").read_text())
+    assert made["samples"]["samples"] == costs(sampled).filter(checkpoint="toy-base")["rows"].sum()
+
+
+def test_cells_without_readouts_are_sampled_still(
+    raw: dict[str, Any], make_grid: Make, sampled: Grid, tmp_path: Path
+) -> None:
+    """A run that was cut short: what is not scored, or sampled anew since, is left out, and sampled elsewhere."""
+    sampled.scores(*CELLS[1]).unlink()
+    written, unfinished = record_compact(sampled, tmp_path / "kept")
+    assert ([path.parent.name for path in written], unfinished) == (["toy-base"], ["toy-rl/sums"])
+    grid = elsewhere(raw, make_grid)
+    grid.check()
+    assert [len(grid.generations(*cell)) for cell in CELLS] == [0, 4]
+    (manifest,) = sampled.manifests(*CELLS[0])
+    manifest.touch()
+    assert record_compact(sampled, tmp_path / "again")[1] == ["toy-base/sums", "toy-rl/sums"]
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        ({"pools": {"three": ["temp_0.5", "topp0.95_t1.0"]}}, "policies, samples or seeds"),
+        ({"seed": 7}, "policies, samples or seeds"),
+        ({"samples": 8}, "policies, samples or seeds"),
+        ({"landscape": {"draws": 200}}, "budgets or landscape options"),
+        ({"budgets": [1, 2]}, "budgets or landscape options"),
+    ],
+)
+def test_readouts_of_another_study_are_refused(
+    raw: dict[str, Any], make_grid: Make, sampled: Grid, tmp_path: Path, change: dict[str, Any], says: str
+) -> None:
+    record_compact(sampled, tmp_path / "kept")
+    with pytest.raises(InputError, match=f"drawn from other {says} than"):
+        elsewhere({**raw, **change}, make_grid).check()
+
+
+def test_a_corrected_gold_or_other_weights_are_refused(
+    raw: dict[str, Any], make_grid: Make, sampled: Grid, tmp_path: Path
+) -> None:
+    record_compact(sampled, tmp_path / "kept")
+    questions = tmp_path / "sums.jsonl"
+    before = questions.read_text()
+    questions.write_text(before.replace('"gold": "1"', '"gold": "2"'))
+    with pytest.raises(InputError, match="drawn from other golds than"):
+        elsewhere(raw, make_grid).check()
+    questions.write_text(before)
+    (tmp_path / "rl" / "model.safetensors").write_text("retrained")
+    with pytest.raises(InputError, match=r"toy-rl/sums\.arrow\.xz were drawn from other weights than"):
+        elsewhere(raw, make_grid).check()
+
+
+def test_readouts_that_a_study_rests_on_must_be_there(raw: dict[str, Any], make_grid: Make) -> None:
+    raw["study"]["sample"] = []
+    with pytest.raises(InputError, match=r"kept/toy-base/sums\.arrow\.xz .* missing"):
+        elsewhere(raw, make_grid).check()
+
+
+def test_samples_behind_readouts_are_not_pruned(
+    raw: dict[str, Any], make_grid: Make, sampled: Grid, tmp_path: Path
+) -> None:
+    """Where samples and readouts lie side by side, the samples are still wanted."""
+    record_compact(sampled, tmp_path / "kept")
+    grid = make_grid({**raw, "study": {**raw["study"], "readouts": "kept"}})
+    assert grid.readouts
+    assert shards.unreferenced(grid) == []
+
+
+# ---- the workflow
+
+
+def test_the_workflow_reads_all_readouts_in_one_job(tmp_path: Path) -> None:
+    """Landscapes and recovery of the committed pair, without a job for each, and a second run does nothing."""
+    for name in ("config", "resources"):
+        (tmp_path / name).symlink_to(ROOT / name)
+    study = {"benchmarks": ["gpqa"], "sample": [], "readouts": "kept"}
+    overlay = {"results": "results", "study": study, "landscape": {"draws": 100}}
+    folder = Folder(tmp_path, overlay)
+    (tmp_path / "overlay.yaml").write_text(json.dumps(overlay))
+    loaded = config.load([ROOT / path for path in config.DEFAULT_FILES] + [tmp_path / "overlay.yaml"])
+    grid = Grid(config.plain(loaded), root=tmp_path)
+    options = landscape_options(dict(grid.config))
+    for cell in grid.cells:
+        graded = pl.read_parquet(ROOT / "resources/zoo/recorded" / cell[0] / f"{cell[1]}.parquet")
+        kept = compact(graded, None, budgets=grid.read_budgets(cell[1]), options=options)
+        readouts.write(kept, {}, readouts_path(tmp_path / "kept", *cell), grid.readouts_from(*cell))
+    wanted = "results/recovery/micro-1m/gpqa/support.parquet", "--configfile", "overlay.yaml"
+    made = folder.snakemake(*wanted)
+    assert (tmp_path / wanted[0]).exists(), made.stderr
+    assert {rule for rule in ("landscape", "recovery", "generate") if f"rule {rule}:" in made.stderr} == set()
+    assert "Nothing to be done" in (again := folder.snakemake(*wanted)).stdout + again.stderr
