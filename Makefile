@@ -9,6 +9,9 @@ PIP_FLAGS ?=
 CORES ?= all
 DEMO ?= config/demo.yaml
 DEVICES ?= 0
+# Sampling jobs at a time.
+JOBS ?= 1
+ZOO_TABLES := --configfile config/zoo.yaml config/zoo-tables.yaml
 
 INSTALLED := .venv/.installed
 VLLM_INSTALLED := .venv-vllm/.installed
@@ -17,7 +20,7 @@ export PATH := $(CURDIR)/.venv/bin:$(PATH)
 export HF_HUB_OFFLINE ?= 1
 export TOKENIZERS_PARALLELISM ?= false
 
-.PHONY: help setup demo test test-vllm test-slurm check format schema zoo zoo-cohort perf clean
+.PHONY: help setup demo test test-vllm test-slurm check format schema zoo zoo-cohort zoo-run zoo-tables perf clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -78,6 +81,14 @@ zoo: $(INSTALLED) ## retrain the micro pair from scratch (one GPU, under 20 minu
 
 zoo-cohort: $(INSTALLED) ## train the cohort of ten pairs (docs/zoo-cohort.md), resumable; DEVICES=0,1,2,3
 	.venv/bin/python -m searchlens.zoo cohort --out results/cohort --devices $(DEVICES)
+
+zoo-run: $(INSTALLED) ## sample the cohort on a GPU, resumable, and keep its readouts for zoo-tables
+	snakemake --configfile config/zoo.yaml --cores $(CORES) --resources gpu=$(JOBS)
+	searchlens record --config config/zoo.yaml --compact --output resources/zoo/cohort/readouts
+
+zoo-tables: $(INSTALLED) ## every table and figure of the cohort and its report from the kept readouts, without a GPU
+	snakemake $(ZOO_TABLES) --cores $(CORES)
+	snakemake $(ZOO_TABLES) --report results/zoo-tables/report.html
 
 perf: $(INSTALLED) ## measure speed as ratios against named baselines
 	.venv/bin/python perf/engine.py
