@@ -109,8 +109,16 @@ class TestRunning:
             assert done.top_tokens is not None
             assert done.top_tokens.tolist() == np.argsort(-log_p, 1)[:, :4].tolist()
 
-    def test_request_that_vllm_refuses_fails_alone(self, engine: VllmEngine) -> None:
-        """Here a stop token that the model does not have; its slot is free again."""
+    def test_request_that_vllm_refuses_fails_alone(self, engine: VllmEngine, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Its slot is free again. What is refused differs from version to version; here, stop tokens out of range."""
+        add = engine._engine.add_request
+
+        def refusing(request_id: str, prompt: Any, params: Any) -> Any:
+            if max(params.stop_token_ids or [0]) >= WIDE:
+                raise ValueError("token ids are out of the vocabulary")
+            return add(request_id, prompt, params)
+
+        monkeypatch.setattr(engine._engine, "add_request", refusing)
         for turn in range(2 * engine.max_rows):
             engine.add(0, Request(PROMPT, TEMPERATURE, turn, 2, (WIDE + 5,)))
             engine.add(1, Request(PROMPT, TEMPERATURE, turn, 2, ()))

@@ -130,6 +130,11 @@ class Harmed:
         """Processes of the job whose command line holds a word."""
         return [pid for pid in self.slurm.processes(f"SLURM_JOB_ID={self.job}") if program in _command(pid)]
 
+    def hold(self) -> None:
+        """Stop it until Slurm tells it to end, which continues it, or it might be done before Slurm comes to that."""
+        for pid in self.processes("bin/searchlens generate"):
+            os.kill(pid, signal.SIGSTOP)
+
     def restart_now(self) -> None:
         """Slurm holds a requeued job back for two minutes; these tests do not wait for them."""
         until(lambda: self.slurm.jobs()[self.job] == "PENDING", "the job is back in the queue", 120)
@@ -183,7 +188,8 @@ def scancel(one: Harmed) -> None:
 
 
 def time_limit(one: Harmed) -> None:
-    """Met in a few seconds; Slurm warns, and ends what is left after KillWait."""
+    """Met in a few seconds, noticed within half a minute; Slurm warns, and ends what is left after KillWait."""
+    one.hold()
     one.slurm.command("scontrol", "update", f"JobId={one.job}", "EndTime=now+5")
 
 
@@ -212,6 +218,7 @@ def test_a_job_that_is_ended_resumes(
 def test_a_preempted_job_resumes(harmed: Callable[..., Harmed], base: Study) -> None:
     """By a job of a partition of higher priority that takes both nodes whole."""
     one = harmed(slurm_partition="spare")
+    one.hold()
     one.slurm.command("sbatch", "--partition=gpu", "--nodes=2", "--exclusive", "--output=/dev/null", "--wrap=sleep 5")
     one.restart_now()
     assert_sound(one.study, base)
