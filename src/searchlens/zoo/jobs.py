@@ -287,5 +287,5 @@ def _write(path: Path, value: object) -> None:
     """Write JSON, whole or not at all."""
     path.parent.mkdir(parents=True, exist_ok=True)
     part = path.with_suffix(".part")
-    part.write_text(json.dumps(value, indent=1) + "\n", encoding="utf-8")
+    part.write_text(json.dumps(value) + "\n", encoding="utf-8")
     part.replace(path)
