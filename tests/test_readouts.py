@@ -222,6 +222,12 @@ def test_samples_behind_readouts_are_not_pruned(
     assert shards.unreferenced(grid) == []
 
 
+def test_figures_are_asked_for_by_cells_that_there_are(raw: dict[str, Any]) -> None:
+    raw["study"]["figures"] = ["toy/sums", "toy/sum"]
+    with pytest.raises(InputError, match=r"study\.figures: 'toy/sum' is unknown; did you mean 'toy/sums'"):
+        config.validate(raw)
+
+
 # ---- the workflow
 
 

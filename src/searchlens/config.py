@@ -191,8 +191,8 @@ class Study(Strict):
     readouts: str | None = None
     """Folder of compact readouts (``searchlens record --compact``), ``<checkpoint>/<benchmark>.arrow.xz`` each. Cells
     whose readouts lie there are read from them and not sampled; null: none are."""
-    figures: list[Name] | Literal["all"] = "all"
-    """Pairs of which every benchmark has figures of its own; tables and overview figures show all pairs."""
+    figures: list[Annotated[str, Field(pattern=r"^[^/]+/[^/]+$")]] | Literal["all"] = "all"
+    """Which ``<pair>/<benchmark>`` have figures of their own; tables and overview figures show all."""
 
 
 class PolicySpec(Strict):
@@ -481,8 +481,9 @@ def _reference_errors(config: Config) -> list[str]:
     sampled = [] if config.study.sample == "all" else config.study.sample
     for key, names in (("benchmarks", config.study.benchmarks), ("sample", sampled)):
         errors += [_unknown(f"study.{key}", name, config.benchmarks) for name in names if name not in config.benchmarks]
+    cells = [f"{pair}/{benchmark}" for pair in config.study.pairs for benchmark in config.study.benchmarks]
     drawn = [] if config.study.figures == "all" else config.study.figures
-    errors += [_unknown("study.figures", name, config.pairs) for name in drawn if name not in config.pairs]
+    errors += [_unknown("study.figures", name, cells) for name in drawn if name not in cells]
     for name, benchmark in config.benchmarks.items():
         for key, pool in (("pool", benchmark.pool), ("searches", benchmark.searches)):
             if pool is not None and pool not in config.pools:

@@ -17,6 +17,8 @@ rule boptr:
         f"{LOGS}/boptr.log",
     benchmark:
         f"{RESULTS}/benchmarks/boptr.tsv"
+    # The longest of what follows the landscapes: beside the figures, not after them.
+    priority: 5
     conda:
         "../envs/analysis.yaml"
     threads: 2

@@ -127,8 +127,13 @@ RECOVERY_NAMES = ["same_policy", "counts", "support", "near_match", "path", "geo
 
 MANIFESTS = [str(path) for cell in GRID.cells for path in GRID.manifests(*cell)]
 LANDSCAPES = [f"{RESULTS}/landscape/{c}/{b}/{part}.parquet" for c, b in GRID.cells for part in ("points", "hits")]
-DRAWN = GRID.pairs if GRID.config["study"]["figures"] == "all" else GRID.config["study"]["figures"]
-FIGURES = [f"{RESULTS}/figures/{p}/{b}/{f}.svg" for p, b in GRID.pair_cells if p in DRAWN for f in FIGURE_NAMES]
+DRAWN = GRID.config["study"]["figures"]
+FIGURES = [
+    f"{RESULTS}/figures/{p}/{b}/{figure}.svg"
+    for p, b in GRID.pair_cells
+    for figure in FIGURE_NAMES
+    if DRAWN == "all" or f"{p}/{b}" in DRAWN
+]
 TABLES = [f"{RESULTS}/tables/{table}.csv" for table in TABLE_NAMES] if GRID.pair_cells else []
 EQUIVALENCE = [f"{RESULTS}/tables/{table}.csv" for table in EQUIVALENCE_TABLES] if GRID.compared else []
 BOPTR = (

@@ -133,7 +133,8 @@ def _follows(width: int) -> list[str]:
 
 def _in_themselves(points: pl.DataFrame, width: int) -> pl.DataFrame:
     named = pl.concat_str("metric", "readout", separator=" ")
-    return points.filter(~named.is_in(_follows(width))).select("policy", *_POINT.to_schema())
+    kept = points.filter(~named.is_in(_follows(width))).select("policy", *_POINT.to_schema())
+    return kept.sort("metric", "readout", "budget", maintain_order=True)  # like beside like packs better
 
 
 def _class_texts(pool: Pool) -> npt.NDArray[np.object_]:
