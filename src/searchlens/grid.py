@@ -786,7 +786,7 @@ class Grid:
             hint = f"add {benchmark} to study.sample (or set it to all), so that it is sampled here"
         else:
             what, wanted = "compact readouts", self.readouts_from(checkpoint, benchmark)
-            hint = "delete them, or set study.readouts to null, and let the cell be sampled (study.sample: all)"
+            hint = "delete them and let the cell be sampled (study.sample: all), or record them (searchlens record)"
         sidecar = sidecar_of(path)
         if not path.exists() or not sidecar.exists():
             raise InputError(f"{what} {path} (with their .json) are missing", hint)
