@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -18,13 +19,35 @@ from searchlens.search import entropy_tree
 from searchlens.search.driver import Failure, Result, run
 from searchlens.search.task import Candidate, Controller, Evaluator, Scoring, Task, Trace
 
+WRITTEN = {2: "a conc", 3: "lusion ", 4: " The ANSWER"}
+"""How tokens are written where texts are read; the others are dots."""
+
 
 def refuse(_: object) -> Any:
     raise AssertionError("the search looked at a text or an answer")
 
 
-def make_task(seed: int = 0, max_tokens: int = 16) -> Task:
-    return Task((2, 1), seed, max_tokens, (EOS,), (), refuse, refuse)
+def make_task(seed: int = 0, max_tokens: int = 16, mask: object = None) -> Task:
+    """A task of which only that can be read what the mask reads."""
+    return Task(
+        (2, 1),
+        seed,
+        max_tokens,
+        (EOS,),
+        (),
+        write if mask == "words" else refuse,
+        stated if mask == "answer" else refuse,
+    )
+
+
+def write(tokens: Sequence[int]) -> str:
+    return "".join(WRITTEN.get(token, ".") for token in tokens)
+
+
+def stated(tokens: Sequence[int]) -> int | None:
+    """The last token behind a 4."""
+    behind = [one for before, one in pairwise(tokens) if before == 4]
+    return behind[-1] if behind else None
 
 
 def make_policy(local: dict[str, float] | None = None, **parameters: int | float | str) -> Policy:
@@ -33,7 +56,10 @@ def make_policy(local: dict[str, float] | None = None, **parameters: int | float
         "tree",
         {
             "controller": {"name": "entropy_tree", **{k: v for k, v in parameters.items() if k in own}},
-            "transition": {"name": "branch", **{k: v for k, v in parameters.items() if k in ("children", "gap")}},
+            "transition": {
+                "name": "branch",
+                **{k: v for k, v in parameters.items() if k in ("children", "gap", "mask")},
+            },
             "scheduler": {"name": "rounds", "rounds": parameters.get("rounds", 1)},
         },
     )
@@ -111,6 +137,8 @@ SETTINGS: list[dict[str, Any]] = [
     {"positions": 9, "rounds": 2, "gap": 5, "children": "free"},
     {"positions": 2, "rounds": 2, "local": {"temperature": 0.7, "top_p": 0.8, "frequency_penalty": 0.5}},
     {"positions": 3, "rounds": 2, "children_per_position": 3, "local": {"temperature": 0.0}},
+    {"positions": 2, "rounds": 2, "roots": 2, "gap": 1, "mask": "answer"},
+    {"positions": 2, "rounds": 2, "roots": 2, "gap": 1, "mask": "words", "children": "free"},
 ]
 
 
@@ -119,7 +147,7 @@ def test_tokens_and_order_are_those_of_a_plain_sequential_tree(setting: dict[str
     """Selection, masks, gap, forced tokens, seeds and the order of the candidates, under the same draws."""
     policy, made = make_policy(**setting), 0
     for seed in range(12):
-        model, task = Model.random(seed, 5, 1.5, eos=-1.0), make_task(seed)
+        model, task = Model.random(seed, 5, 1.5, eos=-1.0), make_task(seed, mask=setting.get("mask"))
         leaves = plain(model, task, policy)
         wanted = sorted(leaves, key=lambda text: -(sum(text) % 3))
         got = found(task, policy, ToyEngine(model), Tokens())
@@ -134,7 +162,11 @@ def test_limits(setting: dict[str, Any]) -> None:
     """No text is too long, no more requests than leaves, one yield a round, and always ``width`` candidates."""
     policy = make_policy(**setting)
     for seed in range(12):
-        task, engine, yields = make_task(seed, 8), ToyEngine(Model.random(seed, 5, eos=-1.0)), list[int]()
+        task, engine, yields = (
+            make_task(seed, 8, setting.get("mask")),
+            ToyEngine(Model.random(seed, 5, eos=-1.0)),
+            list[int](),
+        )
         got = found(task, policy, engine, yields=yields)
         assert len(got) == policy.width
         assert len(engine.requests) <= got[0].details["found"] <= policy.width
@@ -159,8 +191,8 @@ def fork_model(**forks: float) -> Model:
     return Model(logits)
 
 
-def counting(max_tokens: int = 16) -> Task:
-    return Task((EOS, EOS), 0, max_tokens, (EOS,), (), refuse, refuse)
+def counting(max_tokens: int = 16, mask: object = None) -> Task:
+    return replace(make_task(0, max_tokens, mask), prompt=(EOS, EOS))
 
 
 def branches(engine: ToyEngine, roots: int = 1) -> list[Request]:
@@ -216,6 +248,33 @@ def test_first_tokens_are_never_branched_from() -> None:
     engine = ToyEngine(fork_model(after_0=0.5, after_3=1.0))
     found(counting(), make_policy({"temperature": 0.0}, positions=1, children="free", gap=1), engine)
     assert branches(engine)[0].prefix[-1] == 3
+
+
+@pytest.mark.parametrize(("mask", "places"), [("none", [6, 5, 4]), ("answer", [4, 3, 2]), ("words", [2, 1])])
+def test_behind_a_stated_answer_nothing_is_branched_from(mask: str, places: list[int]) -> None:
+    """Entropy rises to the end of 1, 2, ... 7: it is highest behind the answer, the 5 that follows 4, and behind the
+    word that 2 and 3 spell. The token that states the answer is still branched from, as in EPTree."""
+    engine = ToyEngine(fork_model(after_2=6.0, after_3=5.0, after_4=4.0, after_5=2.0, after_6=0.5))
+    policy = make_policy({"temperature": 0.0}, positions=3, gap=1, children="free", mask=mask)
+    found(counting(mask=mask), policy, engine)
+    assert [len(request.prefix) for request in branches(engine)] == places
+
+
+def test_a_text_that_opens_with_the_word_is_not_branched_from() -> None:
+    engine = ToyEngine(Model(np.roll(fork_model().logits, 3, axis=-1)))  # 4 0
+    got = found(counting(mask="words"), make_policy(positions=3, gap=1, mask="words"), engine)
+    assert len(engine.requests) == 1 and len(got) == 4 and got[0].details == {"found": 1}
+
+
+def test_the_mask_is_part_of_a_policy_only_where_there_is_one() -> None:
+    """Ids of trees without it are those of before there was a mask; wrong names are refused before anything runs."""
+    assert make_policy(mask="none").resolved() == make_policy().resolved()
+    assert "mask" not in make_policy().resolved()["transition"]
+    masked = make_policy(mask="words")
+    assert masked.resolved()["transition"]["mask"] == "words"
+    assert from_spec("again", masked.resolved()) == masked
+    with pytest.raises(InputError, match="mask is 'gold'; allowed: one of none, words, answer"):
+        make_policy(mask="gold")
 
 
 def test_distinct_children_take_the_most_likely_other_tokens() -> None:

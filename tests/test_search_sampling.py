@@ -25,6 +25,7 @@ SEARCHES: dict[str, Any] = {
         "scheduler": {"name": "blocks", "blocks": 4, "steps": 2},
     },
     "tree": {"controller": "entropy_tree"},
+    "masked": {"controller": "entropy_tree", "transition": {"name": "branch", "mask": "answer"}},
     "thoughts": {"controller": "thought_tree", "transition": LINE, "evaluator": "answer_agreement"},
     "mcts": {"controller": "mcts", "transition": LINE, "scheduler": {"name": "iterations", "iterations": 4}},
     "steps": {"controller": "step_beam", "transition": LINE, "evaluator": {"name": "rollout_utility", "rollouts": 1}},

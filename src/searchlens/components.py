@@ -26,11 +26,15 @@ class Parameter:
         For messages.
     fits : callable
         Whether a value is in range.
+    silent : bool
+        Whether the default is left out of the resolved parameters: a parameter that came later leaves the ids of the
+        policies that were there before it as they are.
     """
 
     default: Value
     allowed: str
     fits: Callable[[Value], bool]
+    silent: bool = False
 
 
 def _number(default: float, allowed: str, fits: Callable[[float], bool]) -> Parameter:
@@ -45,8 +49,8 @@ def _whole(default: int, lowest: int = 1) -> Parameter:
     )
 
 
-def _choice(*names: str) -> Parameter:
-    return Parameter(names[0], f"one of {', '.join(names)}", lambda value: value in names)
+def _choice(*names: str, silent: bool = False) -> Parameter:
+    return Parameter(names[0], f"one of {', '.join(names)}", lambda value: value in names, silent)
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +105,13 @@ _ALL = tuple(EVALUATORS)
 TRANSITIONS: Mapping[str, Component] = {
     "append": Component(),
     "resample_suffix": Component(),
-    "branch": Component({"children": _choice("distinct", "free"), "gap": _whole(4)}),
+    "branch": Component(
+        {
+            "children": _choice("distinct", "free"),
+            "gap": _whole(4),
+            "mask": _choice("none", "words", "answer", silent=True),
+        }
+    ),
     "thought": Component(
         {
             "delimiter": Parameter("\n\n", "a text", lambda value: isinstance(value, str) and bool(value)),
@@ -189,7 +199,7 @@ CONTROLLERS: Mapping[str, ControllerKind] = {
 def resolve(
     where: str, name: str, kinds: Mapping[str, Component | ControllerKind], given: Mapping[str, Value]
 ) -> dict[str, Value]:
-    """Every parameter of a component, defaults filled in.
+    """Every parameter of a component, defaults filled in but for those of silent parameters.
 
     Parameters
     ----------
@@ -215,7 +225,8 @@ def resolve(
     for key, value in given.items():
         if not known[key].fits(value):
             raise InputError(f"{where} {name!r}: {key} is {value!r}; allowed: {known[key].allowed}")
-    return {key: _typed(given.get(key, parameter.default), parameter.default) for key, parameter in known.items()}
+    values = {key: _typed(given.get(key, parameter.default), parameter.default) for key, parameter in known.items()}
+    return {key: value for key, value in values.items() if not (known[key].silent and value == known[key].default)}
 
 
 def _typed(value: Value, default: Value) -> Value:

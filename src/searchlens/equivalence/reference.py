@@ -156,7 +156,7 @@ def acceptance(old: Text, new: Text, cut: int, alpha: float, exact: bool) -> flo
 def entropy_tree(task: Task, policy: Policy) -> Plain:
     """All leaves in the order of creation: roots, then round by round.
 
-    EPTree of Hou et al. (2025), TreeRL, with entropies in place of surprisals.
+    EPTree of Hou et al. (2025), TreeRL, with entropies in place of surprisals and, by default, without its mask.
     """
     trees = []
     for root in range(int(policy.parameters["roots"])):
@@ -177,7 +177,11 @@ def _tree(task: Task, policy: Policy, root: int) -> Generator[Asked, Text, list[
     chains: list[tuple[Ids, int, Text]] = [((root,), 0, (yield from end((root,), ())))]
     leaves, forks = [[chains[0][2]]], list[Ids]()
     for _ in range(p["rounds"]):
-        places = [(text[t].entropy, path, text, t) for path, born, text in chains for t in range(born + 1, len(text))]
+        places = [
+            (text[t].entropy, path, text, t)
+            for path, born, text in chains
+            for t in range(born + 1, _unmasked(task, p.get("mask", "none"), ids(text)))
+        ]
         new, expanded = list[tuple[Ids, int, Text]](), 0
         for entropy, path, text, t in sorted(places, key=lambda place: -place[0]):
             if expanded == p["positions"] or (p["select"] == "threshold" and entropy < p["threshold"]):
@@ -196,6 +200,15 @@ def _tree(task: Task, policy: Policy, root: int) -> Generator[Asked, Text, list[
         chains += new
         leaves.append([text for _, _, text in new])
     return leaves
+
+
+def _unmasked(task: Task, mask: str, text: Ids) -> int:
+    """Tokens up to the first one behind which a word of EPTree's has been written, or an answer can be read."""
+    for t in range(len(text)) if mask != "none" else ():
+        written = task.decode(text[:t]).lower() if mask == "words" else ""
+        if "answer" in written or "conclusion" in written or (mask == "answer" and task.answer(text[:t]) is not None):
+            return t
+    return len(text)
 
 
 def _near(fork: Ids, context: Ids, gap: int) -> bool:

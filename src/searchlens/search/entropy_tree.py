@@ -4,7 +4,9 @@ The scheme of EPTree (Hou et al. 2025, TreeRL) with the criterion of Entropy-Tre
 entropy of the full raw distribution instead of the surprisal of the token that was drawn, highest first or above a
 threshold. A position is known by the tokens before it, its context. Two positions lie on one path where one context
 begins the other; no two that were chosen on one path are closer than ``gap``, so no position is chosen twice. The first
-token of a text and of a branch are never chosen.
+token of a text and of a branch are never chosen, nor, with ``mask``, what stands behind a stated answer: EPTree masks
+every token behind one that contains a word of ``WORDS``. It also masks what is over the limit of length, which no text
+is here.
 
 Leaves share their prefixes and are no independent draws. They are returned best first, equal ones as they were created:
 roots, then round by round. A tree that finds fewer positions than it may is filled up with its best leaves.
@@ -12,6 +14,7 @@ roots, then round by round. A tree that finds fewer positions than it may is fil
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import cycle, islice
@@ -25,6 +28,9 @@ from searchlens.engines.base import Completion, Request
 from searchlens.errors import InputError
 from searchlens.policies import Policy
 from searchlens.search.task import EMPTY, Ask, Controller, Evaluator, Task, Trace, candidate
+
+WORDS = ("answer", "conclusion")
+"""Where an answer is taken to be stated, in lower case (Hou et al. 2025, published code)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +83,8 @@ def search(task: Task, policy: Policy, evaluator: Evaluator) -> Controller:
         ``roots``; per tree and round at most ``positions`` (``select``: the highest entropies, or the highest of at
         least ``threshold`` nats), ``gap`` tokens apart, with ``children_per_position`` branches each; ``rounds``.
         ``children: distinct`` forces a branch's first token: the most likely ones of the raw model beside the one
-        already there. ``free`` draws it.
+        already there. ``free`` draws it. ``mask: words`` never branches behind a text that contains one of ``WORDS``,
+        ``answer`` behind one of which ``task.answer`` reads an answer; by default nothing is masked.
     evaluator : Evaluator
         Scores the leaves.
 
@@ -133,7 +140,7 @@ def _draw(
 def _branches(task: Task, tree: Sequence[_Node], p: Mapping[str, Value]) -> Iterator[_Node]:
     """The branches of one round and tree, not yet drawn."""
     children = int(p["children_per_position"])
-    for node, t in _positions(tree, p):
+    for node, t in _positions(task, tree, p):
         if p["children"] == "distinct":
             traces = [_forced(task, node, t, rank) for rank in _alternatives(node, t, children)]
         else:
@@ -142,11 +149,12 @@ def _branches(task: Task, tree: Sequence[_Node], p: Mapping[str, Value]) -> Iter
             yield _Node((*node.path, t, child), t, trace)
 
 
-def _positions(tree: Sequence[_Node], p: Mapping[str, Value]) -> list[tuple[_Node, int]]:
+def _positions(task: Task, tree: Sequence[_Node], p: Mapping[str, Value]) -> list[tuple[_Node, int]]:
     """Where a tree branches next: the highest entropy first, equal ones in order of creation, then of position."""
-    entropies = np.concatenate([node.entropies for node in tree])
-    owners = np.repeat(np.arange(len(tree)), [len(node.entropies) for node in tree])
-    places = np.concatenate([node.start + 1 + np.arange(len(node.entropies)) for node in tree])
+    unmasked = [node.entropies[: _stated(task, node, p) - node.start - 1] for node in tree]
+    entropies = np.concatenate(unmasked)
+    owners = np.repeat(np.arange(len(tree)), [len(one) for one in unmasked])
+    places = np.concatenate([node.start + 1 + np.arange(len(one)) for node, one in zip(tree, unmasked, strict=True)])
     lowest = float(p["threshold"]) if p["select"] == "threshold" else -np.inf
     taken = [node.trace.tokens[: node.start] for node in tree if node.start]
     chosen: list[tuple[_Node, int]] = []
@@ -159,6 +167,23 @@ def _positions(tree: Sequence[_Node], p: Mapping[str, Value]) -> list[tuple[_Nod
             chosen.append((node, t))
             taken.append(context)
     return chosen
+
+
+def _stated(task: Task, node: _Node, p: Mapping[str, Value]) -> int:
+    """Behind how many tokens of a node an answer is stated, more than its first own one; all of them where none is.
+
+    Found by bisection, for a reading costs as much as its text is long: a text that states an answer is taken to do so
+    however it goes on.
+    """
+    text = node.trace.prefix
+
+    def states(length: int) -> bool:
+        if p["mask"] == "answer":
+            return task.answer(text[:length]) is not None
+        written = task.decode(text[:length]).lower()
+        return any(word in written for word in WORDS)
+
+    return bisect_left(range(len(text)), True, node.start + 1, key=states) if "mask" in p else len(text)
 
 
 def _close(one: npt.NDArray[np.int32], other: npt.NDArray[np.int32], gap: int) -> bool:
