@@ -10,7 +10,7 @@ import pytest
 
 from searchlens.engines.base import Completion, Request, Sampling
 from searchlens.errors import InputError
-from searchlens.policies import parse
+from searchlens.policies import from_spec, parse
 from searchlens.search import start
 from searchlens.search.admission import Admission, Trials
 from searchlens.search.driver import Failure, Limits, Outcome, Result, Usage, run
@@ -237,6 +237,30 @@ def test_an_endless_controller_is_ended() -> None:
     outcomes = dict(run([(0, endless()), (1, chain(20, 2))], Echo(), limits=Limits(requests=50)))
     assert outcomes[0] == Failure("RuntimeError: it has asked for 51 requests; the limit is 50", Usage(50, 50, 50, 0))
     assert tokens(outcomes[1]) == [[20, 21]]
+
+
+def test_so_is_one_that_asks_for_calls_or_for_nothing() -> None:
+    """Neither costs the engine anything, and both would go on forever."""
+
+    def calling() -> Controller:
+        while True:
+            yield [Call(lambda: 1)]
+
+    def idle() -> Controller:
+        while True:
+            yield []
+
+    outcomes = dict(run([(0, calling()), (1, idle()), (2, chain(20, 2))], Echo(), limits=Limits(requests=50)))
+    for key in (0, 1):
+        assert outcomes[key] == Failure("RuntimeError: it has asked for 51 requests; the limit is 50")
+    assert tokens(outcomes[2]) == [[20, 21]]
+
+
+def test_one_that_draws_too_much_is_ended() -> None:
+    def endless() -> Controller:
+        while True:
+            yield [request(1)]
+
     outcomes = dict(run([(0, endless())], Echo(), limits=Limits(generated=9)))
     assert "10 tokens were generated for it" in outcomes[0].reason  # type: ignore[union-attr]
 
@@ -253,3 +277,10 @@ def test_earlier_controllers_have_priority() -> None:
     list(run([(0, chain(20, 2)), (1, chain(40, 2))], Noting()))
     first, second = dict(seen)[20], dict(seen)[40]
     assert first < second and dict(seen)[21] == first
+
+
+@pytest.mark.parametrize("alpha", [0, -1.0, float("nan"), float("inf"), True, "4", None, [4]])
+def test_a_number_that_is_none_is_refused_with_the_policy(alpha: object) -> None:
+    """Of an infinite one no ratio could be computed; YAML can say all of these."""
+    with pytest.raises(InputError, match=r"'power': alpha is .*; allowed: > 0"):
+        from_spec("mine", {"controller": {"name": "power", "alpha": alpha}})

@@ -6,6 +6,7 @@ them without loading a model. How a controller searches is one file of the same 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
@@ -38,7 +39,10 @@ class Parameter:
 
 
 def _number(default: float, allowed: str, fits: Callable[[float], bool]) -> Parameter:
-    return Parameter(default, allowed, lambda value: not isinstance(value, str) and fits(value))
+    def number(value: Value) -> bool:
+        return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value) and fits(value)
+
+    return Parameter(default, allowed, number)
 
 
 def _whole(default: int, lowest: int = 1) -> Parameter:

@@ -29,10 +29,10 @@ class Limits:
     Attributes
     ----------
     requests, generated : int
-        Requests and calls in all, and tokens generated in all.
+        Requests and calls in all (asking for nothing counts as one), and tokens generated in all.
     """
 
-    requests: int = 20_000
+    requests: int = 200_000
     generated: int = 2_000_000
 
 
@@ -107,6 +107,7 @@ class _Live:
     order: int
     waiting: int = 0
     received: list[Any] = field(default_factory=list)
+    asked: int = 0
     requests: int = 0
     generated: int = 0
     prefilled: int = 0
@@ -235,10 +236,9 @@ class _Driver:
     def _resume(self, owner: _Live, received: list[Any] | None) -> Iterator[tuple[Hashable, Outcome]]:
         """Let a controller go on until it asks for something, returns or fails."""
         try:
-            asks = self._go_on(owner.controller, received)
+            asks = self._checked(owner, self._go_on(owner.controller, received))
             while not asks:
-                asks = owner.controller.send([])
-            self._check(owner, asks)
+                asks = self._checked(owner, owner.controller.send([]))
         except StopIteration as end:
             self.alive -= 1
             yield owner.key, Result(end.value, owner.usage)
@@ -259,12 +259,13 @@ class _Driver:
         failed = next((one for one in received if isinstance(one, BaseException)), None)
         return controller.throw(failed) if failed is not None else controller.send(received)
 
-    def _check(self, owner: _Live, asks: list[Ask]) -> None:
-        requests = owner.requests + len(asks)
-        if requests > self._limits.requests:
-            raise RuntimeError(f"it has asked for {requests} requests; the limit is {self._limits.requests}")
+    def _checked(self, owner: _Live, asks: list[Ask]) -> list[Ask]:
+        owner.asked += max(1, len(asks))
+        if owner.asked > self._limits.requests:
+            raise RuntimeError(f"it has asked for {owner.asked} requests; the limit is {self._limits.requests}")
         if owner.generated > self._limits.generated:
             raise RuntimeError(f"{owner.generated} tokens were generated for it; the limit is {self._limits.generated}")
+        return asks
 
     def _submit(self, owner: _Live, asks: list[Ask]) -> None:
         owner.waiting, owner.received = len(asks), [None] * len(asks)
