@@ -19,16 +19,19 @@ from searchlens.boptr.view import sample_view
 from searchlens.cli import main
 from searchlens.errors import InputError
 from searchlens.power import (
+    COLUMNS,
+    TYPICAL,
     Components,
     Design,
     contribution,
     estimate_components,
+    landscape_contributions,
     power,
     read_contributions,
     required,
     tier_contributions,
 )
-from searchlens.simulate import simulate, small_design
+from searchlens.simulate import simulate, small_design, write
 
 BUDGETS = np.array([1, 2, 4, 8, 16])
 PLANNED = np.array([1, 2, 4, 8, 16]), np.array([1, 2, 4, 12, 16])
@@ -186,6 +189,31 @@ def test_parts_of_questions_of_a_cohort_average_to_the_difference_of_its_errors(
     assert tier_contributions(rule, tiers["H2"], tiers["mean RL"]).is_empty()
 
 
+def test_landscapes_of_a_study_give_the_parts_of_its_questions(tmp_path: Path) -> None:
+    """Read back from the folder of a study: the cells of the cohort in memory, one seed, in the order of questions."""
+    design = small_design()
+    write(design, 3, tmp_path)
+    rule = Rule(sample_view(simulate(design, 3)), BoptrOptions())
+    tiers = {tier.key: tier for tier in TIERS}
+    wanted = tier_contributions(rule, tiers["H2"], tiers["H4"])
+    found = landscape_contributions(tmp_path, design.plan(), BoptrOptions(), "H2", "H4")
+    assert len(found) == 4
+    for (model, benchmark), parts in found.items():
+        cell = wanted.filter(model=model, benchmark=benchmark).sort("question")["difference"].to_numpy()
+        np.testing.assert_allclose(parts, cell[:, None])
+    with pytest.raises(InputError, match=r"no tier 'V9'; allowed: H1, H2,"):
+        landscape_contributions(tmp_path, design.plan(), BoptrOptions(), "V9", "H4")
+    with pytest.raises(InputError, match="no cell in which both H2 and mean RL choose"):
+        landscape_contributions(tmp_path, design.plan(), BoptrOptions(), "H2", "mean RL")
+
+
+def test_one_model_does_not_tell_how_models_differ() -> None:
+    parts = np.random.default_rng(8).normal(0, 9, (300, 1))
+    found = estimate_components({("a", "d"): parts, ("a", "e"): -parts})
+    assert (found.model_sd, found.shared) == (TYPICAL.model_sd, TYPICAL.shared)
+    assert found.question_sd == pytest.approx(parts.std(ddof=1))
+
+
 # ---- the command
 
 
@@ -218,6 +246,9 @@ def test_command_reads_components_from_a_file(tmp_path: Path, capsys: pytest.Cap
 def test_wrong_input_is_named(tmp_path: Path) -> None:
     pl.DataFrame({"model": ["a"]}).write_parquet(tmp_path / "x.parquet")
     with pytest.raises(InputError, match="lacks the columns benchmark"):
+        read_contributions(tmp_path / "x.parquet")
+    pl.DataFrame(schema=dict.fromkeys(COLUMNS, pl.String)).write_parquet(tmp_path / "x.parquet")
+    with pytest.raises(InputError, match="has no rows"):
         read_contributions(tmp_path / "x.parquet")
     with pytest.raises(InputError, match="at least 2"):
         Design((10,), 1)

@@ -19,8 +19,11 @@ import numpy.typing as npt
 import polars as pl
 from polars.exceptions import PolarsError
 
+from searchlens.boptr.cohort import CohortPlan, read_cohort
+from searchlens.boptr.options import BoptrOptions
 from searchlens.boptr.rule import Reason, Rule
-from searchlens.boptr.tiers import At, Curve, Tier
+from searchlens.boptr.tiers import TIERS, At, Curve, Tier
+from searchlens.boptr.view import sample_view
 from searchlens.errors import InputError
 from searchlens.uncertainty import Floats
 
@@ -257,6 +260,45 @@ def _tier_contribution(rule: Rule, tier: Tier, model: str, benchmark: str) -> Fl
     return contribution(base.credit["P"][points][:, :, None], target[:, :, None])
 
 
+def landscape_contributions(
+    folder: Path, plan: CohortPlan, options: BoptrOptions, first: str, second: str
+) -> Contributions:
+    """The parts of ``tier_contributions``, from the landscapes of a study.
+
+    Parameters
+    ----------
+    folder : Path
+        ``<checkpoint>/<benchmark>/{hits,points}.parquet`` for what the plan names; what is absent is left out.
+    plan : CohortPlan
+    options : BoptrOptions
+    first, second : str
+        Keys of two tiers.
+
+    Returns
+    -------
+    Contributions
+        One seed.
+
+    Raises
+    ------
+    InputError
+        No such tier, a damaged landscape, an anchor without one, or no cell in which both tiers choose Base operating
+        points.
+    """
+    known = {tier.key: tier for tier in TIERS}
+    for name in (first, second):
+        if name not in known:
+            raise InputError(f"there is no tier {name!r}; allowed: {', '.join(known)}")
+    rule = Rule(sample_view(read_cohort(folder, plan)), options)
+    rows = tier_contributions(rule, known[first], known[second])
+    if rows.is_empty():
+        raise InputError(
+            f"{folder} has no cell in which both {first} and {second} choose Base operating points",
+            "sample and score both sides of a pair on a benchmark with the role fitted, or name other tiers",
+        )
+    return _cells(rows)
+
+
 def read_contributions(path: Path) -> Contributions:
     """A parquet file with ``COLUMNS``; every question of a cell has the same seeds.
 
@@ -272,15 +314,26 @@ def read_contributions(path: Path) -> Contributions:
     missing = [name for name in COLUMNS if name not in rows.columns]
     if missing:
         raise InputError(f"{path} lacks the columns {', '.join(missing)}", "docs/power.md describes the file")
-    found = {}
-    for (model, benchmark), cell in rows.sort(*COLUMNS[:4]).group_by("model", "benchmark", maintain_order=True):
+    if rows.is_empty():
+        raise InputError(f"{path} has no rows", "docs/power.md describes the file")
+    for (model, benchmark), cell in rows.group_by("model", "benchmark"):
         seeds, questions = cell["seed"].n_unique(), cell["question"].n_unique()
         if seeds * questions != len(cell):
             raise InputError(
                 f"{path}: {model}/{benchmark} has {len(cell)} rows, not {questions} questions x {seeds} seeds"
             )
-        found[str(model), str(benchmark)] = cell["difference"].cast(pl.Float64).to_numpy().reshape(questions, seeds)
-    return found
+    return _cells(rows)
+
+
+def _cells(rows: pl.DataFrame) -> Contributions:
+    """Rows with ``COLUMNS`` by cell, questions and seeds in order."""
+    return {
+        (str(model), str(benchmark)): cell["difference"]
+        .cast(pl.Float64)
+        .to_numpy()
+        .reshape(-1, cell["seed"].n_unique())
+        for (model, benchmark), cell in rows.sort(*COLUMNS[:4]).group_by("model", "benchmark", maintain_order=True)
+    }
 
 
 def estimate_components(contributions: Contributions) -> Components:
@@ -296,7 +349,7 @@ def estimate_components(contributions: Contributions) -> Components:
     -------
     Components
         Moment estimates, floored at 0. With a single seed everything is counted as question variance, so that more
-        seeds seem not to help; with a single model ``model_sd`` and ``shared`` are 0.
+        seeds seem not to help. A single model does not tell ``model_sd`` and ``shared``: they are then ``TYPICAL``'s.
 
     Raises
     ------
@@ -310,6 +363,8 @@ def estimate_components(contributions: Contributions) -> Components:
     means = {key: cell.mean(axis=1) for key, cell in contributions.items()}
     seen = float(np.mean([cell.var(ddof=1) for cell in means.values()]))
     question = max(seen - sample / cells[0].shape[1], 0.0)
+    if len({model for model, _ in contributions}) == 1:
+        return Components(math.sqrt(question), math.sqrt(sample), TYPICAL.model_sd, TYPICAL.shared)
     shared = min(max(_covariance(means) / question, 0.0), 1.0) if question else 0.0
     model = _between_models(means, shared * question)
     return Components(math.sqrt(question), math.sqrt(sample), math.sqrt(model), shared)
@@ -331,7 +386,7 @@ def _between_models(means: Mapping[tuple[str, str], Floats], common: float) -> f
         own = [cell for (name, _), cell in means.items() if name == model]
         values.append(np.mean([cell.mean() for cell in own]))
         noise.append(sum((cell.var(ddof=1) - common) / len(cell) for cell in own) / len(own) ** 2)
-    return float(max(np.var(values, ddof=1) - np.mean(noise), 0.0)) if len(values) > 1 else 0.0
+    return float(max(np.var(values, ddof=1) - np.mean(noise), 0.0))
 
 
 # ---- for people
