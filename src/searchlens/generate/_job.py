@@ -15,6 +15,7 @@ from tokenizers import Tokenizer
 from searchlens import __version__, grading, provenance, shards
 from searchlens.benchmarks import Question
 from searchlens.benchmarks.prompts import Template
+from searchlens.engines import devices
 from searchlens.engines.base import Engine
 from searchlens.errors import InputError
 from searchlens.generate._chunks import Gap
@@ -237,6 +238,8 @@ def start_engine(folder: Path, spec: Mapping[str, Any], max_rows: int | None, th
     import torch  # takes seconds to import
 
     device = spec["device"]
+    if device != "cpu" and spec["vllm"]["tensor_parallel"] == 1:
+        devices.take()
     if device == "auto":
         device = "cuda" if torch.cuda.is_available() else "cpu"
     shared = {"device": device, "dtype": spec["dtype"], "max_rows": max_rows, "threads": threads}
