@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 from collections import Counter
@@ -290,6 +291,8 @@ def test_command(folder: Path) -> None:
     for name in study.TABLES.values():
         assert (folder / f"results/tables/{name}.tex").exists()
         assert "| ✓" in (folder / f"results/tables/{name}.md").read_text()
+        made = json.loads((folder / f"results/tables/{name}.json").read_text())
+        assert made["config"] and made["wall_seconds"] > 0, "what made the table stands beside it"
 
 
 def test_command_without_a_section_says_so(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -5,6 +5,7 @@ Standard library only at import, because every command starts with it.
 
 from __future__ import annotations
 
+import json
 import os
 import platform
 import socket
@@ -16,7 +17,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
-from searchlens import __version__
+from searchlens import __version__, files
 from searchlens.store import digest, gpu_seconds
 
 _STARTED = time.monotonic()
@@ -93,6 +94,20 @@ def made(config: Mapping[str, Any] | None) -> dict[str, Any]:
         "finished": now(),
         "wall_seconds": round(time.monotonic() - _STARTED, 3),
     }
+
+
+def sign(beside: Path, config: Mapping[str, Any] | None, samples: Mapping[str, Any] | None) -> None:
+    """Write what made a derived file into another one beside it; in it, that would be content.
+
+    Parameters
+    ----------
+    beside : Path
+    config : mapping or None
+        As for :func:`made`.
+    samples : mapping or None
+        What the samples behind the file took (:func:`spent`); None where nobody says.
+    """
+    files.replace_text(beside, json.dumps({**made(config), "samples": samples}, indent=1))
 
 
 _WHERE = {

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import polars as pl
 
+from searchlens import provenance
 from searchlens.equivalence import engines, laws, local, searches, tier12
 from searchlens.equivalence.rows import Row
 from searchlens.equivalence.subject import Subject
@@ -47,6 +48,7 @@ def write_tables(grid: Grid, output: Path, threads: int) -> None:
             log.warning("%s against %s: %s is %.4g", row.policy, row.reference, row.statistic, row.value)
     for name, one in made.items():
         write(one, output / "tables" / name)
+        provenance.sign(output / "tables" / f"{name}.json", grid.config, None)
 
 
 def on_vllm(grid: Grid) -> bool:
