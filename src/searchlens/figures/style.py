@@ -331,6 +331,8 @@ def save(figure: Figure, stem: Path, numbers: pl.DataFrame) -> list[Path]:
         "pdf": {"CreationDate": None},
         "png": {"Software": None},
     }
+    figure.draw_without_rendering()
+    figure.set_layout_engine(None)  # where things stand is decided once, and not by each format again
     for file, suffix in zip(files[:3], FORMATS[:3], strict=True):
         figure.savefig(file, format=suffix, metadata=metadata[suffix])
     numbers.write_csv(files[3])
