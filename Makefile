@@ -84,7 +84,7 @@ zoo-cohort: $(INSTALLED) ## train the cohort of ten pairs (docs/zoo-cohort.md), 
 
 zoo-run: $(INSTALLED) ## sample the cohort on a GPU, resumable, and keep its readouts for zoo-tables
 	snakemake --configfile config/zoo.yaml --cores $(CORES) --resources gpu=$(JOBS)
-	searchlens record --config config/zoo.yaml --compact --output resources/zoo/cohort/readouts
+	searchlens record --config config/zoo.yaml --output resources/zoo/cohort/readouts
 
 zoo-tables: $(INSTALLED) ## every table and figure of the cohort and its report from the kept readouts, without a GPU
 	snakemake $(ZOO_TABLES) --cores $(CORES) --set-threads boptr=1 # mostly on one core, and figures fill the others

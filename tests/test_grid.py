@@ -223,23 +223,6 @@ def test_planning_does_not_import_heavy_libraries() -> None:
     )
 
 
-def test_recorded_samples_of_other_weights_are_refused(raw: dict[str, Any], make_grid: Make, tmp_path: Path) -> None:
-    """A retrained pair must not be shown with the old pair's samples."""
-    raw["benchmarks"]["sums"]["recorded"] = "kept"
-    raw["study"]["sample"] = []
-    with pytest.raises(InputError, match=r"kept/toy-base/sums\.parquet .* missing"):
-        make_grid(raw).check()
-    for checkpoint in ("toy-base", "toy-rl"):
-        target = tmp_path / "kept" / checkpoint / "sums.parquet"
-        target.parent.mkdir(parents=True)
-        target.touch()
-        target.with_suffix(".json").write_text(json.dumps(make_grid(raw).recorded_from(checkpoint, "sums")))
-    make_grid(raw).check()
-    (tmp_path / "base" / "model.safetensors").write_text("retrained")
-    with pytest.raises(InputError, match="drawn from other weights"):
-        make_grid(raw).check()
-
-
 # ---- BOPTR
 
 

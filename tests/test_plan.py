@@ -11,9 +11,10 @@ import polars as pl
 import pytest
 import yaml
 
-from searchlens import policies
+from searchlens import policies, readouts
 from searchlens.cost import tokens_per_run
-from searchlens.grid import Grid
+from searchlens.grid import Grid, readouts_path
+from searchlens.landscape import expand
 from searchlens.plan import assumptions, plan, show_plan, speed, stored
 
 ROOT = Path(__file__).parents[1]
@@ -69,14 +70,14 @@ def test_power_sampling_is_the_papers_formula_where_blocks_are_many() -> None:
 )
 def test_estimates_agree_with_what_searches_drew(name: str) -> None:
     """Recorded searches of the micro zoo: within a factor of 1.6, the formulas knowing nothing but the mean length."""
-    found = pl.read_parquet(ROOT / "resources/zoo/recorded/micro-1m-base/math.parquet")
-    ours = found.filter(pl.col("policy") == name)
-    runs = ours.select(pl.struct("question", "run").n_unique()).item()
-    length = found.filter(pl.col("policy") == "temp_1.0")["tokens"].mean()
-    assert isinstance(length, float)
+    kept = readouts.read(readouts_path(ROOT / "resources/zoo/recorded", "micro-1m-base", "math"))
+    runs = dict(kept.select("policy", pl.col("samples") / pl.col("width")).iter_rows())
+    points, largest = expand(kept)[0].points, kept["samples"].max()
+    drawn = points.filter(metric="C", readout="prefix", budget=largest).select("policy", "value")
+    tokens = {policy: value / runs[policy] for policy, value in drawn.iter_rows()}
     spec = yaml.safe_load((ROOT / "config/policies.yaml").read_text())["policies"][name]
-    drawn = ours["generated"].sum() / runs
-    assert 1 / 1.6 < tokens_per_run(policies.from_spec(name, spec), length, 128) / drawn < 1.6
+    ours = tokens_per_run(policies.from_spec(name, spec), tokens["temp_1.0"], 128)
+    assert 1 / 1.6 < ours / tokens[name] < 1.6
 
 
 @pytest.fixture

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -21,9 +22,8 @@ from searchlens.landscape import LandscapeOptions, compact, expand, operating_po
 from searchlens.pipeline import (
     costs,
     landscape_cell,
-    landscape_options,
     prefill,
-    record_compact,
+    record,
     recovery_cell,
     score_cell,
 )
@@ -33,6 +33,7 @@ FEW = LandscapeOptions(draws=60, seed=3)
 BUDGETS = [1, 2, 4, 8]
 CELLS = (("toy-base", "sums"), ("toy-rl", "sums"))
 Make = Callable[[dict[str, Any]], Grid]
+_SOLVED = re.compile(r"\| (?:Base|RL) " + 10 * r"\| *(\d*) *" + r"\|")
 
 
 def scores(questions: int = 30) -> pl.DataFrame:
@@ -131,7 +132,7 @@ def elsewhere(raw: dict[str, Any], make_grid: Make) -> Grid:
 
 def test_a_study_goes_on_from_its_readouts(raw: dict[str, Any], make_grid: Make, sampled: Grid, tmp_path: Path) -> None:
     """Landscapes, recovery, and what the samples took are the same; nothing is sampled again."""
-    written, unfinished = record_compact(sampled, tmp_path / "kept")
+    written, unfinished = record(sampled, tmp_path / "kept")
     assert (len(written), unfinished) == (2, [])
     grid = elsewhere(raw, make_grid)
     grid.check()
@@ -163,14 +164,14 @@ def test_cells_without_readouts_are_sampled_still(
 ) -> None:
     """A run that was cut short: what is not scored, or sampled anew since, is left out, and sampled elsewhere."""
     sampled.scores(*CELLS[1]).unlink()
-    written, unfinished = record_compact(sampled, tmp_path / "kept")
+    written, unfinished = record(sampled, tmp_path / "kept")
     assert ([path.parent.name for path in written], unfinished) == (["toy-base"], ["toy-rl/sums"])
     grid = elsewhere(raw, make_grid)
     grid.check()
     assert [len(grid.generations(*cell)) for cell in CELLS] == [0, 4]
     (manifest,) = sampled.manifests(*CELLS[0])
     manifest.touch()
-    assert record_compact(sampled, tmp_path / "again")[1] == ["toy-base/sums", "toy-rl/sums"]
+    assert record(sampled, tmp_path / "again")[1] == ["toy-base/sums", "toy-rl/sums"]
 
 
 @pytest.mark.parametrize(
@@ -186,23 +187,23 @@ def test_cells_without_readouts_are_sampled_still(
 def test_readouts_of_another_study_are_refused(
     raw: dict[str, Any], make_grid: Make, sampled: Grid, tmp_path: Path, change: dict[str, Any], says: str
 ) -> None:
-    record_compact(sampled, tmp_path / "kept")
-    with pytest.raises(InputError, match=f"drawn from other {says} than"):
+    record(sampled, tmp_path / "kept")
+    with pytest.raises(InputError, match=f"of other {says} than"):
         elsewhere({**raw, **change}, make_grid).check()
 
 
 def test_a_corrected_gold_or_other_weights_are_refused(
     raw: dict[str, Any], make_grid: Make, sampled: Grid, tmp_path: Path
 ) -> None:
-    record_compact(sampled, tmp_path / "kept")
+    record(sampled, tmp_path / "kept")
     questions = tmp_path / "sums.jsonl"
     before = questions.read_text()
     questions.write_text(before.replace('"gold": "1"', '"gold": "2"'))
-    with pytest.raises(InputError, match="drawn from other golds than"):
+    with pytest.raises(InputError, match="of other golds than"):
         elsewhere(raw, make_grid).check()
     questions.write_text(before)
     (tmp_path / "rl" / "model.safetensors").write_text("retrained")
-    with pytest.raises(InputError, match=r"toy-rl/sums\.arrow\.xz were drawn from other weights than"):
+    with pytest.raises(InputError, match=r"toy-rl/sums\.arrow\.xz are of other weights than"):
         elsewhere(raw, make_grid).check()
 
 
@@ -212,11 +213,28 @@ def test_readouts_that_a_study_rests_on_must_be_there(raw: dict[str, Any], make_
         elsewhere(raw, make_grid).check()
 
 
+def test_a_benchmark_that_is_named_is_sampled(
+    raw: dict[str, Any], make_grid: Make, sampled: Grid, tmp_path: Path
+) -> None:
+    """Whatever is recorded of it, fitting or not; its samples have the same ids. What is not named is read."""
+    record(sampled, tmp_path / "kept")
+    raw["benchmarks"]["more"] = {**raw["benchmarks"]["sums"], "max_tokens": 9}
+    study = {**raw["study"], "benchmarks": ["more", "sums"], "sample": ["more"]}
+    grid = elsewhere({**raw, "study": study}, make_grid)
+    grid.check()
+    assert {cell: grid.source(*cell) for cell in grid.cells if cell in CELLS} == dict.fromkeys(CELLS, "recorded")
+    assert {grid.source(*cell) for cell in grid.cells if cell not in CELLS} == {"sampled"}
+    named = elsewhere({**raw, "study": {**study, "sample": ["more", "sums"]}, "samples": 8}, make_grid)
+    named.check()
+    assert not named.readouts
+    assert [g.id for g in named.generations(*CELLS[0])] == [g.id for g in sampled.generations(*CELLS[0])]
+
+
 def test_samples_behind_readouts_are_not_pruned(
     raw: dict[str, Any], make_grid: Make, sampled: Grid, tmp_path: Path
 ) -> None:
     """Where samples and readouts lie side by side, the samples are still wanted."""
-    record_compact(sampled, tmp_path / "kept")
+    record(sampled, tmp_path / "kept")
     grid = make_grid({**raw, "study": {**raw["study"], "readouts": "kept"}})
     assert grid.readouts
     assert shards.unreferenced(grid) == []
@@ -235,19 +253,41 @@ def test_the_workflow_reads_all_readouts_in_one_job(tmp_path: Path) -> None:
     """Landscapes and recovery of the committed pair, without a job for each, and a second run does nothing."""
     for name in ("config", "resources"):
         (tmp_path / name).symlink_to(ROOT / name)
-    study = {"benchmarks": ["gpqa"], "sample": [], "readouts": "kept"}
-    overlay = {"results": "results", "study": study, "landscape": {"draws": 100}}
-    folder = Folder(tmp_path, overlay)
-    (tmp_path / "overlay.yaml").write_text(json.dumps(overlay))
-    loaded = config.load([ROOT / path for path in config.DEFAULT_FILES] + [tmp_path / "overlay.yaml"])
-    grid = Grid(config.plain(loaded), root=tmp_path)
-    options = landscape_options(dict(grid.config))
-    for cell in grid.cells:
-        graded = pl.read_parquet(ROOT / "resources/zoo/recorded" / cell[0] / f"{cell[1]}.parquet")
-        kept = compact(graded, None, budgets=grid.read_budgets(cell[1]), options=options)
-        readouts.write(kept, {}, readouts_path(tmp_path / "kept", *cell), grid.readouts_from(*cell))
+    study = {"benchmarks": ["gpqa"], "sample": [], "readouts": "resources/zoo/recorded"}
+    folder = Folder(tmp_path, {"results": "results", "study": study})
+    (tmp_path / "overlay.yaml").write_text(json.dumps(folder.config))
     wanted = "results/recovery/micro-1m/gpqa/support.parquet", "--configfile", "overlay.yaml"
     made = folder.snakemake(*wanted)
     assert (tmp_path / wanted[0]).exists(), made.stderr
     assert {rule for rule in ("landscape", "recovery", "generate") if f"rule {rule}:" in made.stderr} == set()
     assert "Nothing to be done" in (again := folder.snakemake(*wanted)).stdout + again.stderr
+
+
+# ---- the committed pair
+
+
+def overlaid(name: str) -> Grid:
+    files = [ROOT / path for path in (*config.DEFAULT_FILES, f"config/{name}.yaml")]
+    return Grid(config.plain(config.load(files)), root=ROOT)
+
+
+@pytest.mark.parametrize(("overlay", "sampled"), [("recorded", []), ("ci", ["math"]), ("demo", ["math", "aime"])])
+def test_the_demo_samples_what_it_names_and_reads_the_rest(overlay: str, sampled: list[str]) -> None:
+    """What is recorded fits the shipped configurations."""
+    grid = overlaid(overlay)
+    grid.check()
+    assert {b for c, b in grid.cells if grid.source(c, b) == "sampled"} == set(sampled)
+    assert {b for c, b in grid.cells if grid.generations(c, b)} == set(sampled)
+
+
+def test_recorded_readouts_are_those_of_the_page_beside_them() -> None:
+    """Questions solved by the first n samples, as they were counted in the samples themselves."""
+    grid, solved = overlaid("recorded"), []
+    for path in grid.readouts.values():
+        kept = readouts.read(path)
+        prefix = expand(kept)[0].points.filter(metric="P", readout="prefix")
+        hits = prefix.filter(policy="topp0.95_t1.0")["hits"].to_list()
+        solved.append([*hits, *[None] * (9 - len(hits)), prefix.filter(policy="greedy")["hits"].item()])
+    page = (ROOT / "resources/zoo/recorded/README.md").read_text()
+    told = [[int(cell) if cell.strip() else None for cell in row] for row in _SOLVED.findall(page)]
+    assert sorted(solved, key=str) == sorted(told, key=str)

@@ -226,10 +226,9 @@ def _analyse(args: argparse.Namespace) -> None:
 
 
 def _record(args: argparse.Namespace) -> None:
-    from searchlens.pipeline import record, record_compact
+    from searchlens.pipeline import record
 
-    grid, output = _grid(args), Path(args.output)
-    written, unfinished = record_compact(grid, output) if args.compact else (record(grid, output), [])
+    written, unfinished = record(_grid(args), Path(args.output))
     for path in written:
         print(path)
     for cell in unfinished:
@@ -386,11 +385,10 @@ def _add_tools(command: _Commands) -> None:
     sub.add_argument("--benchmark", required=True)
     sub.add_argument("--policy", required=True)
     sub.add_argument("--grader", choices=("math", "choice"), default="math", help="for a benchmark of your own")
-    sub = command("record", _record, "keep this study's graded samples, for studies that do not sample them anew")
-    sub.add_argument("--output", required=True, help="folder, named as `recorded` by a benchmark")
-    sub.add_argument(
-        "--compact", action="store_true", help="readouts without samples, of what is finished: for `study.readouts`"
+    sub = command(
+        "record", _record, "keep compact readouts of what is finished, for studies that do not sample it anew"
     )
+    sub.add_argument("--output", required=True, help="folder: the `study.readouts` of such a study")
     sub = command("simulate", _simulate, "write a simulated study of known truth (docs/simulation.md)")
     sub.add_argument("--seed", type=int, required=True)
     sub.add_argument("--out", required=True, help="folder")

@@ -167,9 +167,6 @@ class Benchmark(Strict):
     """Samples per question for this benchmark, instead of the general ``samples``."""
     deeper: dict[Name, Positive] = {}
     """Policies of the pool with more samples per question than the others: what ``extension`` is read from."""
-    recorded: str | None = None
-    """Folder of graded samples, one ``<checkpoint>/<benchmark>.parquet`` each, used where ``study.sample`` leaves this
-    benchmark out."""
     regime: Literal["math", "nonmath", "floor"] | None = None
     """g(d) of BOPTR, assigned before anything is evaluated; null: BOPTR leaves this benchmark out."""
     role: Literal["fitted", "held_out", "descriptive", "rltrain"] = "fitted"
@@ -187,10 +184,10 @@ class Study(Strict):
     benchmarks: list[Name]
     """Keys of ``benchmarks`` to analyse."""
     sample: list[Name] | Literal["all"] = "all"
-    """Benchmarks that are sampled here; the others are read from their recorded samples."""
+    """Benchmarks that are sampled here; the others are read from ``readouts``. all: every cell that has none there."""
     readouts: str | None = None
-    """Folder of compact readouts (``searchlens record --compact``), ``<checkpoint>/<benchmark>.arrow.xz`` each. Cells
-    whose readouts lie there are read from them and not sampled; null: none are."""
+    """Folder of compact readouts (``searchlens record``), ``<checkpoint>/<benchmark>.arrow.xz`` each. Cells whose
+    readouts lie there are read from them and not sampled, unless ``sample`` names their benchmark; null: none are."""
     figures: list[Annotated[str, Field(pattern=r"^[^/]+/[^/]+$")]] | Literal["all"] = "all"
     """Which ``<pair>/<benchmark>`` have figures of their own; tables and overview figures show all."""
 
@@ -489,12 +486,8 @@ def _reference_errors(config: Config) -> list[str]:
             if pool is not None and pool not in config.pools:
                 errors.append(_unknown(f"benchmarks.{name}.{key}", pool, config.pools))
     if config.study.sample != "all" and config.study.readouts is None:
-        for name in config.study.benchmarks:
-            if name not in sampled and name in config.benchmarks and config.benchmarks[name].recorded is None:
-                errors.append(
-                    f"study.sample: leaves out {name!r}, which has no recorded samples (benchmarks.{name}.recorded, or"
-                    " study.readouts)"
-                )
+        left_out = [name for name in config.study.benchmarks if name not in sampled]
+        errors += [f"study.sample: leaves out {name!r}, and study.readouts names nothing to read" for name in left_out]
     return errors
 
 

@@ -135,14 +135,10 @@ class Grid:
             configured.setdefault(item.pair, {})[item.role] = item.checkpoint
         return configured
 
-    def sampled(self, benchmark: str) -> bool:
-        """Whether the benchmark is sampled in this run, rather than read from recorded samples."""
-        chosen = self.config["study"]["sample"]
-        return chosen == "all" or benchmark in chosen
-
     def is_sampled(self, checkpoint: str, benchmark: str) -> bool:
-        """Whether a cell is sampled in this run: its benchmark is, and no compact readouts stand for its samples."""
-        return self.sampled(benchmark) and (checkpoint, benchmark) not in self.readouts
+        """Whether a cell is sampled in this run, rather than read from compact readouts."""
+        chosen = self.config["study"]["sample"]
+        return benchmark in chosen if chosen != "all" else (checkpoint, benchmark) not in self.readouts
 
     @cached_property
     def cells(self) -> tuple[tuple[str, str], ...]:
@@ -165,9 +161,11 @@ class Grid:
 
     @cached_property
     def readouts(self) -> dict[tuple[str, str], Path]:
-        """Compact readouts that stand for the samples of a cell: those that lie in ``study.readouts``."""
-        folder = self.config["study"]["readouts"]
-        paths = {cell: self._readouts_path(*cell) for cell in self.cells if folder and not self.imported(*cell)}
+        """Compact readouts that stand for the samples of a cell, unless ``study.sample`` names its benchmark."""
+        study = self.config["study"]
+        named = () if study["sample"] == "all" else study["sample"]
+        cells = [cell for cell in self.cells if study["readouts"] and cell[1] not in named and not self.imported(*cell)]
+        paths = {cell: self._readouts_path(*cell) for cell in cells}
         return {cell: path for cell, path in paths.items() if path.exists()}
 
     def _readouts_path(self, checkpoint: str, benchmark: str) -> Path:
@@ -740,34 +738,25 @@ class Grid:
                 yield generation, start, stop
 
     def scores(self, checkpoint: str, benchmark: str) -> Path:
-        """What the landscape of a cell is read from: samples graded by this run, recorded ones, or compact readouts."""
-        kept = self.readouts.get((checkpoint, benchmark))
-        if kept is not None:
-            return kept
-        spec = self.benchmark(benchmark)
-        if self.sampled(benchmark) or self.imported(checkpoint, benchmark):
-            return self.results / "scores" / checkpoint / f"{benchmark}.parquet"
-        if spec["recorded"] is None:
+        """What the landscape of a cell is read from: samples graded by this run, or compact readouts."""
+        if self.source(checkpoint, benchmark) == "recorded":
             return self._readouts_path(checkpoint, benchmark)
-        return self.root / str(spec["recorded"]) / checkpoint / f"{benchmark}.parquet"
-
-    def recorded_from(self, checkpoint: str, benchmark: str) -> dict[str, str]:
-        """What recorded samples of a cell must have been drawn from: weights and questions."""
-        return {"weights": self.fingerprint(checkpoint), "questions": self.asked_hash(benchmark)}
+        return self.results / "scores" / checkpoint / f"{benchmark}.parquet"
 
     def readouts_from(self, checkpoint: str, benchmark: str) -> dict[str, str]:
         """What compact readouts of a cell must have been drawn from, graded by and read with."""
         streams = {name: (g.id, g.samples) for g in self.streams(checkpoint, benchmark) for name in g.policies}
         reading = {"budgets": self.read_budgets(benchmark), "seed": self.config["seed"], **self.config["landscape"]}
         return {
-            **self.recorded_from(checkpoint, benchmark),
+            "weights": self.fingerprint(checkpoint),
+            "questions": self.asked_hash(benchmark),
             "golds": digest(self.content_hash(benchmark), 16),
             "streams": digest(streams, 16),
             "reading": digest(reading, 16),
         }
 
     def check(self) -> None:
-        """Resolve everything the study names, and check that what is recorded is of these weights and questions.
+        """Resolve everything the study names, and check that what is recorded is what would be sampled here.
 
         Raises
         ------
@@ -781,20 +770,16 @@ class Grid:
 
     def _check_recorded(self, checkpoint: str, benchmark: str) -> None:
         path = self.scores(checkpoint, benchmark)
-        if path.suffix == ".parquet":
-            what, wanted = "recorded samples", self.recorded_from(checkpoint, benchmark)
-            hint = f"add {benchmark} to study.sample (or set it to all), so that it is sampled here"
-        else:
-            what, wanted = "compact readouts", self.readouts_from(checkpoint, benchmark)
-            hint = "delete them and let the cell be sampled (study.sample: all), or record them (searchlens record)"
         sidecar = sidecar_of(path)
+        step = "delete them" if self.config["study"]["sample"] == "all" else f"add {benchmark} to study.sample"
+        hint = f"{step}, so that it is sampled here, or record it anew (searchlens record)"
         if not path.exists() or not sidecar.exists():
-            raise InputError(f"{what} {path} (with their .json) are missing", hint)
+            raise InputError(f"compact readouts {path} (with their .json) are missing", hint)
         found = read_json(sidecar)
-        for key, value in wanted.items():
+        for key, value in self.readouts_from(checkpoint, benchmark).items():
             if found.get(key) != value:
-                other = _RECORDED_FROM.get(key, key)
-                raise InputError(f"{what} {path} were drawn from other {other} than the configured ones", hint)
+                other = _DRAWN_FROM.get(key, key)
+                raise InputError(f"compact readouts {path} are of other {other} than the configured ones", hint)
 
     def source(self, checkpoint: str, benchmark: str) -> str:
         """``sampled``, ``imported`` or ``recorded``: said in figures."""
@@ -826,7 +811,7 @@ def latest_manifests(results: Path) -> list[Path]:
     return sorted(path for _, path in latest.values())
 
 
-_RECORDED_FROM = {"streams": "policies, samples or seeds", "reading": "budgets or landscape options"}
+_DRAWN_FROM = {"streams": "policies, samples or seeds", "reading": "budgets or landscape options"}
 READOUTS_SUFFIX = ".arrow.xz"
 
 
@@ -835,9 +820,9 @@ def readouts_path(folder: Path, checkpoint: str, benchmark: str) -> Path:
     return folder / checkpoint / f"{benchmark}{READOUTS_SUFFIX}"
 
 
-def sidecar_of(recorded: Path) -> Path:
-    """What says of recorded samples or compact readouts what they were drawn from."""
-    return recorded.with_name(recorded.name.removesuffix(READOUTS_SUFFIX).removesuffix(".parquet") + ".json")
+def sidecar_of(readouts: Path) -> Path:
+    """What says of compact readouts what they were drawn from."""
+    return readouts.with_name(readouts.name.removesuffix(READOUTS_SUFFIX) + ".json")
 
 
 def import_path(results: Path, benchmark: str, pair: str, role: str, policy: str) -> Path:

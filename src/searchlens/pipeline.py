@@ -107,7 +107,7 @@ def score_cell(
     log.info("%s/%s: %s", checkpoint, benchmark, scored.summary)
 
 
-def _compact_cell(grid_: Grid, checkpoint: str, benchmark: str, target: Path) -> None:
+def _record_cell(grid_: Grid, checkpoint: str, benchmark: str, target: Path) -> None:
     """Keep the readouts of one scored cell."""
     from searchlens import readouts
     from searchlens.landscape import compact
@@ -125,7 +125,7 @@ def _compact_cell(grid_: Grid, checkpoint: str, benchmark: str, target: Path) ->
     readouts.write(kept, told, target, grid_.readouts_from(checkpoint, benchmark))
 
 
-def record_compact(grid_: Grid, output: Path) -> tuple[list[Path], list[str]]:
+def record(grid_: Grid, output: Path) -> tuple[list[Path], list[str]]:
     """Keep the compact readouts of every sampled cell whose scores are there and current.
 
     Returns
@@ -142,7 +142,7 @@ def record_compact(grid_: Grid, output: Path) -> tuple[list[Path], list[str]]:
             unfinished.append("/".join(cell))
             continue
         written.append(readouts_path(output, *cell))
-        _compact_cell(grid_, *cell, written[-1])
+        _record_cell(grid_, *cell, written[-1])
     return written, unfinished
 
 
@@ -152,33 +152,6 @@ def _is_scored(grid_: Grid, checkpoint: str, benchmark: str) -> bool:
     if not all(path.exists() for path in (scores, *manifests)):
         return False
     return all(path.stat().st_mtime_ns <= scores.stat().st_mtime_ns for path in manifests)
-
-
-def record(grid_: Grid, output: Path) -> list[Path]:
-    """Keep the graded samples of every sampled cell, with what they were drawn from beside them.
-
-    Raises
-    ------
-    InputError
-        A cell has not been scored yet.
-    """
-    written = []
-    for checkpoint, benchmark in grid_.cells:
-        if grid_.source(checkpoint, benchmark) != "sampled":
-            continue
-        scores = grid_.scores(checkpoint, benchmark)
-        if not scores.exists():
-            raise InputError(f"{scores} does not exist", "run snakemake first")
-        target = output / checkpoint / f"{benchmark}.parquet"
-        write_recorded(pl.read_parquet(scores), target, grid_.recorded_from(checkpoint, benchmark))
-        written.append(target)
-    return written
-
-
-def write_recorded(scores: pl.DataFrame, target: Path, drawn_from: dict[str, str]) -> None:
-    """Graded samples and their sidecar, small enough to keep."""
-    files.replace(target, lambda path: scores.write_parquet(path, compression_level=19, statistics=False))
-    files.replace_text(target.with_suffix(".json"), json.dumps(drawn_from, indent=1) + "\n")
 
 
 # ---- landscape and recovery
@@ -485,7 +458,7 @@ def costs(grid_: Grid) -> pl.DataFrame:
         checkpoint, benchmark, policy, controller, and what ``shards.publish`` and ``shards.Provenance`` tell: rows,
         tokens (returned), generated, requests, prefilled, reused, mean_running, wall_seconds, device, device_count.
         Null is what an older sidecar does not tell; an autoregressive sample is one request and returns what it
-        generates. Imported samples and graded ones that were recorded cost nothing here and are left out.
+        generates. Imported samples cost nothing here and are left out, and so is what was recorded without sidecars.
     """
     rows = []
     for checkpoint, benchmark in grid_.cells:

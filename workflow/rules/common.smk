@@ -267,7 +267,7 @@ def names_and_options(wildcards):
 
 
 def graded(wildcards):
-    """Input function: graded samples of a cell, made here or recorded."""
+    """Input function: graded samples of a cell."""
     return GRID.scores(wildcards.model, wildcards.benchmark)
 
 

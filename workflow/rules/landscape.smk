@@ -1,6 +1,6 @@
 """Operating points: every (policy, budget) read from one pool of samples, as prefixes and as expectations.
 
-REQUIRED INPUTS: graded samples of the cell, made here or recorded.
+REQUIRED INPUTS: graded samples of the cell.
 OUTPUTS: results/landscape/<checkpoint>/<benchmark>/{points,hits}.parquet
 """
 
