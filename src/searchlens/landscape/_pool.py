@@ -68,7 +68,7 @@ def read_pools(scores: pl.DataFrame) -> list[Pool]:
         Missing columns or values, no rows, holes, duplicates, unequal sample counts, or an answer class that is both
         right and wrong, or runs of different widths. Names policy and question.
     """
-    if "run" not in scores.columns:  # recorded before there were searches: every sample is a run of its own
+    if "run" not in scores.columns:  # without searches: every sample is a run of its own
         scores = scores.with_columns(run=pl.col("sample"), generated=pl.col("tokens"))
     _check_columns(scores)
     names = scores["policy"].unique(maintain_order=True)
