@@ -243,6 +243,20 @@ def test_command_reads_components_from_a_file(tmp_path: Path, capsys: pytest.Cap
     assert f"sample_sd {np.sqrt(planted.var(axis=2, ddof=1).mean()):.3g}" in capsys.readouterr().out
 
 
+def test_command_reads_components_from_landscapes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A folder that ``simulate`` wrote says itself what is in it; the tiers are those that were named."""
+    monkeypatch.chdir(tmp_path)
+    asked = ["power", "--gap", "1", "--models", "5", "--questions", "50", "--from"]
+    assert main(["simulate", "--seed", "3", "--size", "small", "--out", "study"]) == 0
+    assert main([*asked, "study", "--tiers", "H2", "H4"]) == 0
+    parts = landscape_contributions(tmp_path / "study", small_design().plan(), BoptrOptions(), "H2", "H4")
+    assert f"question_sd {estimate_components(parts).question_sd:.3g}, sample_sd 0," in capsys.readouterr().out
+    assert main([*asked, "nowhere"]) == 2
+    assert "cannot read nowhere" in capsys.readouterr().err
+
+
 def test_wrong_input_is_named(tmp_path: Path) -> None:
     pl.DataFrame({"model": ["a"]}).write_parquet(tmp_path / "x.parquet")
     with pytest.raises(InputError, match="lacks the columns benchmark"):

@@ -120,21 +120,28 @@ def _equivalence(args: argparse.Namespace) -> None:
 def _boptr(args: argparse.Namespace) -> None:
     from dataclasses import replace
 
-    from searchlens.boptr.cohort import PLAN_FILE, read_plan
-    from searchlens.boptr.options import DEFAULTS
-    from searchlens.pipeline import boptr_options, boptr_study, cohort_plan
+    from searchlens.pipeline import boptr_study
 
     if args.draws is not None and args.draws < 100:
         raise InputError(f"--draws: {args.draws}; allowed: 100 or more")
-    landscape, configured = Path(args.landscape), args.snapshot or args.config or Path("config").exists()
-    if (landscape / PLAN_FILE).exists() and not configured:
-        plan, options, made_with = read_plan(landscape / PLAN_FILE), DEFAULTS, None
-    else:
-        grid = _grid(args)
-        plan, made_with = cohort_plan(grid, landscape), dict(grid.config)
-        options = boptr_options(made_with, plan.benchmarks)
+    landscape = Path(args.landscape)
+    plan, options, made_with = _cohort(args, landscape)
     options = replace(options, draws=args.draws or options.draws)
     boptr_study(plan, options, landscape, Path(args.out), figures=args.figures, config=made_with)
+
+
+def _cohort(args: argparse.Namespace, landscape: Path) -> tuple[Any, Any, dict[str, Any] | None]:
+    """Plan and options of a folder of landscapes, and the configuration that they come from, if there is one."""
+    from searchlens.boptr.cohort import PLAN_FILE, read_plan
+    from searchlens.boptr.options import DEFAULTS
+    from searchlens.pipeline import boptr_options, cohort_plan
+
+    configured = args.snapshot or args.config or Path("config").exists()
+    if (landscape / PLAN_FILE).exists() and not configured:
+        return read_plan(landscape / PLAN_FILE), DEFAULTS, None
+    grid = _grid(args)
+    plan = cohort_plan(grid, landscape)
+    return plan, boptr_options(dict(grid.config), plan.benchmarks), dict(grid.config)
 
 
 # ---- around the store
@@ -242,7 +249,13 @@ def _power(args: argparse.Namespace) -> None:
 
     known = power.TYPICAL
     if args.source:
-        known = power.estimate_components(power.read_contributions(Path(args.source)))
+        source = Path(args.source)
+        if source.is_dir():
+            plan, options, _ = _cohort(args, source)
+            parts = power.landscape_contributions(source, plan, options, *args.tiers)
+        else:
+            parts = power.read_contributions(source)
+        known = power.estimate_components(parts)
     names = ("question_sd", "sample_sd", "model_sd", "shared")
     given = {name: getattr(args, name) for name in names if getattr(args, name) is not None}
     design = power.Design(tuple(args.questions), args.models, args.seeds)
@@ -401,7 +414,12 @@ def _add_tools(command: _Commands) -> None:
     sub.add_argument("--seeds", type=int, default=1, help="pools of samples that are averaged")
     sub.add_argument("--alpha", type=float, default=0.05)
     sub.add_argument("--contrasts", type=int, default=1, help="tested together")
-    sub.add_argument("--from", dest="source", default="", metavar="PARQUET", help="a study's parts of single questions")
+    sub.add_argument(
+        "--from", dest="source", default="", metavar="PATH", help="a study's landscapes, or parts of single questions"
+    )
+    sub.add_argument(
+        "--tiers", nargs=2, default=["V3", "H4"], metavar="TIER", help="whose difference is read from landscapes"
+    )
     for name in ("question-sd", "sample-sd", "model-sd", "shared"):
         sub.add_argument(f"--{name}", type=float, help="instead of the typical or the study's")
     sub = command("pin", _pin, "look up the commit and file hashes of every hub name, and write the lock file")
