@@ -83,7 +83,7 @@ zoo-cohort: $(INSTALLED) ## train the cohort of ten pairs (docs/zoo-cohort.md), 
 	.venv/bin/python -m searchlens.zoo cohort --out results/cohort --devices $(DEVICES)
 
 zoo-run: $(INSTALLED) ## sample the cohort on a GPU, resumable, and keep its readouts for zoo-tables
-	snakemake --configfile config/zoo.yaml --cores $(CORES) --resources gpu=$(JOBS)
+	snakemake --configfile config/zoo.yaml --cores $(CORES) --resources gpu=$(JOBS) --set-threads generate=1 # so small a model keeps one busy
 	searchlens record --config config/zoo.yaml --output resources/zoo/cohort/readouts
 
 zoo-tables: $(INSTALLED) ## every table and figure of the cohort and its report from the kept readouts, without a GPU
