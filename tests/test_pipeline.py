@@ -12,7 +12,7 @@ import pytest
 
 from searchlens.errors import InputError
 from searchlens.grid import Grid
-from searchlens.pipeline import figures_cell, import_samples, landscape_cell, record, recovery_cell, score_cell
+from searchlens.pipeline import figures_cell, import_samples, landscape_cell, recovery_cell, score_cell
 
 DEFAULT = "topp0.95_t1.0"
 Make = Callable[[dict[str, Any]], Grid]
@@ -88,8 +88,3 @@ def test_rows_that_do_not_fit_the_benchmark_import_nothing(grid: Grid, tmp_path:
     assert "samples.jsonl:2:" in str(error.value)
     assert "samples.jsonl:3:" in str(error.value)
     assert not grid.results.exists()
-
-
-def test_recording_before_scoring_says_what_to_do(grid: Grid, tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="run snakemake first"):
-        record(grid, tmp_path / "kept")

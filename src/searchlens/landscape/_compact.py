@@ -2,8 +2,9 @@
 
 One row is one policy. What a landscape says of single questions is kept question by question, as far as anything is
 read from it: the prefix readouts as bits, and the sizes of the answer classes, which decide the expectations of P, Q
-and ``distinct``. All else is kept as it was computed, means over questions with their intervals, in single precision.
-Not kept are the expectations of B and T of single questions.
+and ``distinct``. All else is kept as it was computed, means over questions with their intervals, in single precision,
+which tells of prefix means the whole number that they count. Not kept are the expectations of B and T of single
+questions.
 
 ================================  =================================================================================
 policy, samples, width            a policy, its samples per question, and those of one run (docs/data.md)
@@ -258,12 +259,22 @@ def expand_pools(kept: pl.DataFrame, draws: int, seed: int, confidence: float) -
         derived = points_frame(pool, pool.budgets, values, resamples, confidence, counted=True)
         unknown = np.full_like(values["prefix"]["P"], np.nan)
         values["expected"] |= {"B": unknown, "T": unknown}
-        others = _points(pool.rows)
+        others = _whole(_points(pool.rows), len(pool.questions))
         yield Expanded(
             _in_order(pool, [derived, *_completed(others, len(pool.questions))]),
             hits_frame(pool, pool.budgets, values),
             _votes(pool, others, derived),
         )
+
+
+def _whole(others: pl.DataFrame, questions: int) -> pl.DataFrame:
+    """Prefix means as they were before they were kept in single precision: they are whole numbers by a known one.
+
+    Of questions, tokens and answers by questions; of valid and stopped samples by all samples.
+    """
+    among = questions * pl.when(pl.col("metric").is_in(["valid", "stopped"])).then("budget").otherwise(1)
+    counted = (pl.col("value") * among).round() / among
+    return others.with_columns(value=pl.when(readout="prefix").then(counted).otherwise("value"))
 
 
 def _completed(others: pl.DataFrame, questions: int) -> list[pl.DataFrame]:
