@@ -3,7 +3,7 @@
 One row is one policy. What a landscape says of single questions is kept question by question, as far as anything is
 read from it: the prefix readouts as bits, and the sizes of the answer classes, which decide the expectations of P, Q
 and ``distinct``. All else is kept as it was computed, means over questions with their intervals, in single precision,
-which tells of prefix means the whole number that they count. Not kept are the expectations of B and T of single
+which tells the whole number that a mean of counts is made of. Not kept are the expectations of B and T of single
 questions.
 
 ================================  =================================================================================
@@ -259,7 +259,7 @@ def expand_pools(kept: pl.DataFrame, draws: int, seed: int, confidence: float) -
         derived = points_frame(pool, pool.budgets, values, resamples, confidence, counted=True)
         unknown = np.full_like(values["prefix"]["P"], np.nan)
         values["expected"] |= {"B": unknown, "T": unknown}
-        others = _whole(_points(pool.rows), len(pool.questions))
+        others = _whole(_points(pool.rows), pool)
         yield Expanded(
             _in_order(pool, [derived, *_completed(others, len(pool.questions))]),
             hits_frame(pool, pool.budgets, values),
@@ -267,14 +267,20 @@ def expand_pools(kept: pl.DataFrame, draws: int, seed: int, confidence: float) -
         )
 
 
-def _whole(others: pl.DataFrame, questions: int) -> pl.DataFrame:
-    """Prefix means as they were before they were kept in single precision: they are whole numbers by a known one.
+def _whole(others: pl.DataFrame, pool: _Policies) -> pl.DataFrame:
+    """Means of counts as they were before they were kept in single precision: whole numbers by known ones.
 
-    Of questions, tokens and answers by questions; of valid and stopped samples by all samples.
+    A prefix mean is a count by the questions. The mean over subsets of c out of R runs (without searches: samples) is
+    c / R of what all of them add up to. Rates of samples are by the budget, too.
     """
-    among = questions * pl.when(pl.col("metric").is_in(["valid", "stopped"])).then("budget").otherwise(1)
-    counted = (pl.col("value") * among).round() / among
-    return others.with_columns(value=pl.when(readout="prefix").then(counted).otherwise("value"))
+    rate, runs = pl.col("metric").is_in(["valid", "stopped"]), pool.samples // pool.width
+    subsets = runs / pl.max_horizontal(1, pl.col("budget") // pool.width)
+    among = (
+        len(pool.questions)
+        * pl.when(rate).then("budget").otherwise(1)
+        * pl.when(readout="prefix").then(1.0).when(rate | (pl.col("metric") == "C")).then(subsets)
+    )
+    return others.with_columns(value=pl.coalesce((pl.col("value") * among).round() / among, "value"))
 
 
 def _completed(others: pl.DataFrame, questions: int) -> list[pl.DataFrame]:
