@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +18,9 @@ from searchlens import generate as stage
 from searchlens.engines.base import Completion, EngineMemoryError, Request, RequestError, Sampling
 from searchlens.errors import InputError, JobError
 from searchlens.generate import generate
-from searchlens.grid import Grid
+from searchlens.grid import Grid, Pool
+from searchlens.policies import Policy, from_spec
+from searchlens.search.task import Candidate, Controller, Evaluator, Task
 
 MODEL = Path(__file__).parents[1] / "resources" / "zoo" / "micro-1m-base"
 CELL = ("toy-base", "sums")
@@ -355,6 +359,135 @@ def test_a_tokenizer_of_another_model_is_refused_before_the_engine_starts(
     with pytest.raises(InputError, match=rf"checkpoint .*mixed: {says}"):
         sample(make_grid(study))
     assert rows == []
+
+
+def searched(study: dict[str, Any], **policies: Any) -> dict[str, Any]:
+    """The study with these searches on Base."""
+    study["policies"] |= policies
+    study["pools"]["searches"] = list(policies)
+    study["benchmarks"]["sums"]["searches"] = "searches"
+    return study
+
+
+ASKING = {"name": "self_evaluation", "right": " is", "wrong": " not"}
+
+
+@pytest.mark.parametrize(
+    ("policy", "says"),
+    [
+        (
+            {"controller": {"name": "beam", "width": 321}},
+            "controller beam: width is 321; allowed: at most 320, because the vocabulary has 640 tokens",
+        ),
+        (
+            {"controller": {"name": "entropy_tree", "children_per_position": 640}},
+            "controller entropy_tree: children_per_position is 640; allowed: at most 639, because",
+        ),
+        (
+            {"controller": "mcts", "evaluator": ASKING | {"top": 641}},
+            "evaluator self_evaluation: top is 641; allowed: at most 640, because",
+        ),
+        (
+            {"controller": "mcts", "evaluator": ASKING | {"right": " yes"}},
+            "evaluator self_evaluation: right is ' yes', which is 3 tokens; allowed: a text of one token",
+        ),
+    ],
+)
+def test_a_policy_that_the_vocabulary_does_not_serve_is_refused_before_the_engine_starts(
+    study: dict[str, Any], make_grid: Make, start: Start, policy: dict[str, Any], says: str
+) -> None:
+    rows = start()
+    with pytest.raises(InputError) as error:
+        sample(make_grid(searched(study, mine=policy)))
+    assert f"policy 'mine': {says}" in str(error.value)
+    assert rows == []
+
+
+@pytest.mark.parametrize(
+    "controller",
+    [
+        {"name": "thought_tree", "width": 700},
+        {"name": "beam", "width": 320},
+        {"name": "entropy_tree", "children_per_position": 639},
+    ],
+)
+def test_a_width_that_the_vocabulary_serves_is_allowed(
+    study: dict[str, Any], make_grid: Make, controller: dict[str, Any]
+) -> None:
+    """What need not be different tokens may be more than there are tokens."""
+    grid = make_grid(searched(study, mine={"controller": controller}))
+    (pool,) = grid.pools(*CELL)
+    assert stage.Job(grid, pool, threads=1).prompter.beside("policy 'mine'", policy_of(pool, "mine")) == 0
+
+
+def policy_of(pool: Pool, name: str) -> Policy:
+    (spec,) = (generation.spec for generation in pool.generations if name in generation.policies)
+    return from_spec(name, spec["policy"])
+
+
+def test_the_question_of_an_evaluator_must_fit_too(study: dict[str, Any], make_grid: Make, start: Start) -> None:
+    """The question stands behind a whole candidate, and its answer behind that: exactly so much room is enough."""
+    mine = {"controller": "thought_tree", "evaluator": ASKING | {"question": " is is"}}
+    grid = make_grid(searched(study, mine=mine))
+    (pool,) = grid.pools(*CELL)
+    longest = max(map(len, stage.Job(grid, pool, threads=1).prompts))
+    start(Scripted(max_model_len=longest + 8 + 2))
+    with pytest.raises(
+        InputError, match=rf"{longest} tokens, 3 of an evaluator's question and max_tokens 8 need .* is"
+    ):
+        sample(grid)
+    start(Scripted(max_model_len=longest + 8 + 3))
+    assert stage.Job(grid, pool, threads=1).engine.max_model_len == longest + 11
+
+
+def good(tokens: Sequence[int] = (7, 8), **other: Any) -> Candidate:
+    ids, zeros = np.array(tokens, np.int32), np.zeros(len(tokens), np.float32)
+    return Candidate(
+        **{"tokens": ids, "logprobs": zeros, "sampling_logprobs": zeros, "finish": "stop", "score": 0.0} | other
+    )
+
+
+@pytest.mark.parametrize(
+    ("returned", "reason"),
+    [
+        (None, "None, not a list of candidates"),
+        ([], "0 candidates, it should return 2"),
+        ([good()] * 3, "3 candidates, it should return 2"),
+        ([good(), "text"], "not a list of candidates"),
+        ([good(), good((7, 100))], "a candidate with token id 100, but ids go from 0 to 99"),
+        ([good((-1, 3)), good()], "a candidate with token id -1, but ids go from 0 to 99"),
+        ([good(), good(())], "no array of ids"),
+        ([good(), replace(good(), tokens=[7, 8])], r"a candidate with tokens \[7, 8\], no array of ids"),
+        ([good(), good(logprobs=np.zeros(1))], r"a candidate of 2 tokens with logprobs of shape \(1,\)"),
+        ([good(), good(score=float("nan"))], "a candidate with score nan"),
+    ],
+)
+def test_a_controller_that_returns_no_samples_fails_its_run_alone(
+    study: dict[str, Any],
+    make_grid: Make,
+    start: Start,
+    monkeypatch: pytest.MonkeyPatch,
+    returned: Any,
+    reason: str,
+) -> None:
+    """A user's own controller: its reason is kept with what it cost, every other sample is there."""
+
+    def search(task: Task, policy: Policy, evaluator: Evaluator) -> Controller:
+        yield [Request(task.prompt, policy.local, task.seed, 1, ())]
+        return returned  # type: ignore[no-any-return]
+
+    monkeypatch.setattr("searchlens.search.thought_tree.search", search)
+    start(Scripted())
+    grid = make_grid(searched(study, mine={"controller": {"name": "thought_tree", "width": 2}}) | {"failed_share": 1.0})
+    sample(grid)
+    (pool,) = grid.pools(*CELL)
+    (mine,) = (generation.id for generation in pool.generations if "mine" in generation.policies)
+    frames = shards(grid)
+    failed = frames.pop(mine)
+    assert failed.height == 6 * 4 and (failed["finish"] == "failed").all()
+    assert all(re.search(f"controller thought_tree returned .*{reason}", text) for text in failed["details"])
+    assert failed["requests"].sum() == 6 * 2
+    assert all((frame["finish"] != "failed").all() for frame in frames.values()) and len(frames) == 4
 
 
 def test_a_prompt_that_does_not_fit_is_found_before_anything_is_sampled(

@@ -1,6 +1,7 @@
 """Policy names are the interface between configuration, files and figures: they must mean one thing only."""
 
 import pytest
+import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -107,6 +108,30 @@ def test_a_search_resolves_to_every_parameter() -> None:
     assert from_spec("again", policy.resolved()) == policy
 
 
+def test_a_threshold_is_written_down_with_either_selection() -> None:
+    """The default is part of every tree's parameters, so what was resolved must read back."""
+    top = from_spec("mine", {"controller": "entropy_tree"})
+    assert top.resolved()["controller"]["threshold"] == 1.0
+    assert from_spec("again", top.resolved()) == top
+    assert from_spec("mine", {"controller": {"name": "entropy_tree", "select": "threshold", "threshold": 1.5}}) != top
+
+
+JUDGED = """
+controller: thought_tree
+evaluator: {name: self_evaluation, question: "\\nCorrect?", right: " True", wrong: " False"}
+"""
+
+
+def test_self_evaluation_in_yaml() -> None:
+    """Its texts arrive as they were written, spaces included; none of its keys is a truth value of YAML."""
+    policy = from_spec("mine", yaml.safe_load(JUDGED))
+    question = {"question": "\nCorrect?", "right": " True", "wrong": " False", "top": 100}
+    assert policy.resolved()["evaluator"] == {"name": "self_evaluation", **question}
+    assert from_spec("again", yaml.safe_load(yaml.safe_dump(policy.resolved()))) == policy
+    plain = from_spec("mine", {"controller": "thought_tree", "evaluator": "self_evaluation"}).resolved()["evaluator"]
+    assert (plain["right"], plain["wrong"]) == (" yes", " no")
+
+
 @pytest.mark.parametrize(
     ("controller", "width", "smallest", "deterministic"),
     [
@@ -137,7 +162,23 @@ def test_candidates_of_a_run(controller: dict[str, object], width: int, smallest
         ({"controller": "beam", "local": {"temperature": 0.5}}, "a local policy has no effect"),
         ({"controller": {"name": "step_beam", "width": 6}}, "width 6 is no multiple of expand 4"),
         ({"controller": {"name": "entropy_tree", "roots": 2}, "local": {"temperature": 0}}, "are all alike"),
+        (
+            {"controller": {"name": "entropy_tree", "threshold": 1.5}},
+            "threshold is 1.5, which has no effect with select: top; allowed: 1.0, the default",
+        ),
         ({"controller": "mcts", "evaluator": "verifier"}, "verifier has no url"),
+        (
+            {"controller": "mcts", "evaluator": {"name": "self_evaluation", "right": " no"}},
+            "evaluator self_evaluation: right and wrong are both ' no'",
+        ),
+        (
+            {"controller": "mcts", "evaluator": {"name": "self_evaluation", "question": ""}},
+            "question is ''; allowed: a text",
+        ),
+        (
+            {"controller": "entropy_tree", "evaluator": "self_evaluation"},
+            "evaluator self_evaluation does not go with controller entropy_tree",
+        ),
         ({"controller": "mcts", "evaluator": {"name": "verifier", "url": "ftp://x"}}, "url is 'ftp://x'"),
     ],
 )

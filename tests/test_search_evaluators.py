@@ -7,7 +7,7 @@ import math
 import socket
 import threading
 from collections.abc import Callable, Hashable, Iterator, Sequence
-from dataclasses import fields
+from dataclasses import fields, replace
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from typing import Any
 
@@ -16,9 +16,12 @@ import pytest
 
 from searchlens import components, policies
 from searchlens.engines.base import Completion, FinishReason, Request, Sampling
-from searchlens.equivalence.explicit import EOS, Model, ToyEngine
+from searchlens.equivalence import reference
+from searchlens.equivalence.explicit import EOS, Model, ToyEngine, plain_draw
+from searchlens.errors import InputError
 from searchlens.policies import Part
-from searchlens.search.driver import Failure, run
+from searchlens.search import start
+from searchlens.search.driver import Failure, Result, run
 from searchlens.search.evaluators import HttpScorer, Verifier, evaluator
 from searchlens.search.task import EMPTY, Ask, Call, Controller, Evaluator, Scoring, Task, Trace
 
@@ -204,6 +207,123 @@ def test_rollouts_of_a_model_have_the_utility_that_enumeration_gives() -> None:
     assert found == [pytest.approx(expected, abs=4 * spread)]
 
 
+def ids(text: str) -> tuple[int, ...]:
+    """The inverse of `words`."""
+    return tuple(map(int, text.split()))
+
+
+ASKED = replace(TASK, max_tokens=10, encode=ids)
+QUESTION: dict[str, Any] = {"question": "2 4", "right": "5", "wrong": "3"}
+
+
+def opinion(logprobs: dict[int, float]) -> Completion:
+    """One token and the most likely ones at its place."""
+    zero = np.zeros(1, np.float32)
+    likely = np.array([list(logprobs.values())], np.float32)
+    return Completion(
+        np.ones(1, np.int32), zero, zero, "length", top_tokens=np.array([list(logprobs)]), top_logprobs=likely
+    )
+
+
+def test_self_evaluation() -> None:
+    """p(right) / (p(right) + p(wrong)) by hand; an answer that is not listed is as likely as the last that is."""
+    replies = [
+        opinion({5: math.log(0.6), 1: math.log(0.2), 3: math.log(0.15)}),
+        opinion({1: math.log(0.5), 3: math.log(0.4), 2: math.log(0.1)}),
+        opinion({1: math.log(0.5), 4: math.log(0.4), 2: math.log(0.1)}),
+        opinion({3: math.log(0.9), 5: -math.inf, 1: -math.inf}),
+    ]
+    asked: list[Ask] = []
+
+    def reply(asks: list[Ask]) -> list[Any]:
+        asked.extend(asks)
+        return replies
+
+    found = score(build("self_evaluation", **QUESTION, top=3)(ASKED, PATHS, LOCAL, KEY), reply)
+    assert found == pytest.approx([0.6 / 0.75, 0.1 / 0.5, 0.5, 0.0])
+    requests = [one for one in asked if isinstance(one, Request)]
+    assert [one.prefix for one in requests] == [(3, 1, 2, 4), (2, 2, 4), (3, 3, 2, 2, 2, 2, 2, 4), (2, 4)]
+    assert {(one.prompt, one.max_tokens, one.top) for one in requests} == {((3, 2), 1, 3)}
+    assert {one.sampling for one in requests} == {Sampling(1.0)}  # no filter, no penalty of the local policy
+    assert len({one.seed for one in requests}) == 4
+
+
+def test_self_evaluation_of_a_model_is_what_its_probabilities_say() -> None:
+    """The model sees two tokens, so after a question of one the opinion depends on the path; one token is paid each."""
+    model = Model.random(9, vocab_size=6)
+    found: list[float] = []
+
+    def scored() -> Controller:
+        found.extend((yield from build("self_evaluation", **QUESTION | {"question": "4"})(ASKED, PATHS, LOCAL, KEY)))
+        return []
+
+    ((_, outcome),) = run([(0, scored())], ToyEngine(model))
+    p = [np.exp(model.logprobs[last, 4]) for last in (1, 2, 2, 2)]  # of paths, an end left out, and the prompt
+    assert found == pytest.approx([one[5] / (one[5] + one[3]) for one in p], rel=1e-5)
+    assert (outcome.usage.requests, outcome.usage.generated) == (4, 4)
+
+
+@pytest.mark.parametrize(
+    "controller",
+    [
+        {"name": "thought_tree", "width": 3, "children": 3},
+        {"name": "step_beam", "width": 4, "expand": 2},
+        {"name": "step_beam", "width": 4, "expand": 2, "diverse": "yes"},
+        {"name": "mcts", "select": "uct", "children": 2},
+    ],
+)
+def test_searches_by_self_evaluation_are_those_of_a_plain_implementation(controller: dict[str, Any]) -> None:
+    """Token-identical under the same draws; the score in the reference is looked up in the model's table."""
+    model = Model.random(3, vocab_size=6, eos=-0.5)
+    spec = {
+        "controller": controller,
+        "evaluator": {"name": "self_evaluation", **QUESTION, "question": "4"},
+        "transition": {"name": "thought", "max_tokens": 3},
+        "scheduler": {"name": "iterations", "iterations": 5} if controller["name"] == "mcts" else "breadth_first",
+    }
+    mine = policies.from_spec("mine", spec)
+
+    def judged(text: reference.Text) -> float:
+        tokens = [*ASKED.prompt, *(token for token in reference.ids(text) if token != EOS)]
+        p = np.exp(model.logprobs[tokens[-1], 4])
+        return round(float(p[5] / (p[5] + p[3])), 5)  # texts that end alike tie, as in the search
+
+    tasks = [replace(ASKED, seed=seed) for seed in range(8)]
+    results = dict(run([(i, start(task, mine)) for i, task in enumerate(tasks)], ToyEngine(model)))
+    for i, task in enumerate(tasks):
+        expected = reference.one_by_one(
+            reference.search(task, mine, judged), plain_draw(model, task.prompt, mine.local)
+        )
+        result = results[i]
+        assert isinstance(result, Result), result
+        texts = [tuple(one.tokens.tolist()) for one in result.candidates]
+        assert texts == [reference.ids(expected[j % len(expected)]) for j in range(mine.width)]
+
+
+@pytest.mark.parametrize(
+    ("answers", "says"),
+    [
+        ({"right": "5 5"}, "right is '5 5', which is 2 tokens; allowed: a text of one token"),
+        ({"wrong": " "}, "wrong is ' ', which is 0 tokens"),
+        ({"wrong": "05"}, "right '5' and wrong '05' are the same token"),
+    ],
+)
+def test_answers_that_are_no_two_tokens_are_refused(answers: dict[str, str], says: str) -> None:
+    with pytest.raises(InputError, match=says):
+        score(build("self_evaluation", **QUESTION | answers)(ASKED, PATHS, LOCAL, KEY), asks_nothing)
+
+
+def test_self_evaluation_of_a_model_without_an_opinion_fails_the_sample() -> None:
+    """Two answers of probability 0 are no number: the sample fails with its reason, not the run."""
+    logits = np.zeros((6, 6, 6), np.float32)
+    logits[..., [5, 3]] = -np.inf
+    spec = {"controller": "thought_tree", "evaluator": {"name": "self_evaluation", **QUESTION}}
+    with np.errstate(invalid="ignore"):
+        ((_, result),) = run([(0, start(ASKED, policies.from_spec("mine", spec)))], ToyEngine(Model(logits)))
+    assert isinstance(result, Failure)
+    assert result.reason.startswith("ValueError: the evaluator self_evaluation gave scores [nan")
+
+
 @pytest.fixture
 def server() -> Iterator[Callable[..., str]]:
     """A scorer that replies as told; what it was sent is in the list that is given."""
@@ -255,8 +375,8 @@ def test_verifier_over_http_sees_question_and_texts_alone(server: Callable[..., 
     outcome(build("verifier", url=url), found)
     assert found == [1.0, 0.5, -2.0, 0.0]
     assert heard == [{"prompt": "3 2", "texts": ["3 1", "2 0", "3 3 2 2 2 2", ""]}]
-    known = {"prompt", "seed", "max_tokens", "stop_ids", "step_ids", "decode", "answer", "check_every", "length"}
-    assert {field.name for field in fields(Task)} == known
+    known = {"prompt", "seed", "max_tokens", "stop_ids", "step_ids", "decode", "answer"}
+    assert {field.name for field in fields(Task)} == known | {"check_every", "length", "encode"}
 
 
 @pytest.mark.parametrize(

@@ -29,6 +29,11 @@ SEARCHES: dict[str, Any] = {
     "thoughts": {"controller": "thought_tree", "transition": LINE, "evaluator": "answer_agreement"},
     "mcts": {"controller": "mcts", "transition": LINE, "scheduler": {"name": "iterations", "iterations": 4}},
     "steps": {"controller": "step_beam", "transition": LINE, "evaluator": {"name": "rollout_utility", "rollouts": 1}},
+    "asking": {
+        "controller": {"name": "thought_tree", "width": 2},
+        "transition": LINE,
+        "evaluator": {"name": "self_evaluation", "right": " is", "wrong": " not"},
+    },
     "beam": {"controller": {"name": "beam", "width": 2}},
 }
 QUESTIONS = ("Tom has 7 eggs. Tom finds 5 more. How many eggs does Tom have now?", "What is 12+30?")

@@ -57,6 +57,10 @@ def _choice(*names: str, silent: bool = False) -> Parameter:
     return Parameter(names[0], f"one of {', '.join(names)}", lambda value: value in names, silent)
 
 
+def _text(default: str) -> Parameter:
+    return Parameter(default, "a text", lambda value: isinstance(value, str) and bool(value))
+
+
 @dataclass(frozen=True, slots=True)
 class Component:
     """A registered evaluator, transition or scheduler.
@@ -99,6 +103,15 @@ EVALUATORS: Mapping[str, Component] = {
     "self_certainty": Component(),
     "rollout_utility": Component({"rollouts": _whole(2)}),
     "answer_agreement": Component({"rollouts": _whole(4)}),
+    # the answers are not called yes and no, which are truth values in YAML
+    "self_evaluation": Component(
+        {
+            "question": _text("\nIs this right so far? Answer yes or no:"),
+            "right": _text(" yes"),
+            "wrong": _text(" no"),
+            "top": _whole(100),
+        }
+    ),
     "verifier": Component(
         {"url": Parameter("", "the http(s) address of a scorer", lambda v: str(v).startswith(("http://", "https://")))}
     ),
@@ -118,7 +131,7 @@ TRANSITIONS: Mapping[str, Component] = {
     ),
     "thought": Component(
         {
-            "delimiter": Parameter("\n\n", "a text", lambda value: isinstance(value, str) and bool(value)),
+            "delimiter": _text("\n\n"),
             "max_tokens": _whole(128),
         }
     ),
@@ -176,7 +189,7 @@ CONTROLLERS: Mapping[str, ControllerKind] = {
             "children": _whole(3),
             "parallel": _whole(1),
         },
-        ("mean_logprob", "sequence_logprob", "self_certainty", "rollout_utility", "answer_agreement", "verifier"),
+        _ALL,
         ("thought",),
         ("iterations",),
         lambda p: int(p["iterations"]),
@@ -191,7 +204,7 @@ CONTROLLERS: Mapping[str, ControllerKind] = {
     ),
     "step_beam": ControllerKind(
         {"width": _whole(4), "expand": _whole(4), "diverse": _choice("no", "yes")},
-        ("mean_logprob", "sequence_logprob", "self_certainty", "rollout_utility", "answer_agreement", "verifier"),
+        _ALL,
         ("thought",),
         ("breadth_first",),
         lambda p: int(p["width"]),

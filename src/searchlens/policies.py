@@ -283,6 +283,14 @@ def _check_parts(where: str, policy: Policy) -> None:
             f"policy {where!r}: at temperature 0 the roots of a tree, and children drawn freely, are all alike",
             "give local.temperature above 0, or roots: 1 and children: distinct",
         )
+    if name == "entropy_tree" and policy.parameters["select"] == "top":
+        default = CONTROLLERS[name].parameters["threshold"].default
+        if policy.parameters["threshold"] != default:
+            raise InputError(
+                f"policy {where!r}: controller entropy_tree: threshold is {policy.parameters['threshold']}, which has"
+                f" no effect with select: top; allowed: {default}, the default",
+                "give select: threshold, or leave out threshold",
+            )
     if name == "beam" and policy.local != _NEUTRAL:
         raise InputError(
             f"policy {where!r}: controller beam reads the model's own probabilities; a local policy has no effect",
@@ -292,8 +300,11 @@ def _check_parts(where: str, policy: Policy) -> None:
         raise InputError(
             f"policy {where!r}: width {policy.width} is no multiple of expand {policy.parameters['expand']}"
         )
-    if policy.evaluator.name == "verifier" and not dict(policy.evaluator.parameters)["url"]:
+    judged = dict(policy.evaluator.parameters)
+    if policy.evaluator.name == "verifier" and not judged["url"]:
         raise InputError(f"policy {where!r}: evaluator verifier has no url")
+    if policy.evaluator.name == "self_evaluation" and judged["right"] == judged["wrong"]:
+        raise InputError(f"policy {where!r}: evaluator self_evaluation: right and wrong are both {judged['right']!r}")
 
 
 def _refuse_unknown(where: str, given: Mapping[str, Any], known: set[str]) -> None:

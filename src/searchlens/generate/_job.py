@@ -12,7 +12,7 @@ from typing import Any
 
 from tokenizers import Tokenizer
 
-from searchlens import __version__, grading, provenance, shards
+from searchlens import __version__, grading, policies, provenance, shards
 from searchlens.benchmarks import Question
 from searchlens.benchmarks.prompts import Template
 from searchlens.engines import devices
@@ -21,6 +21,9 @@ from searchlens.errors import InputError
 from searchlens.generate._chunks import Gap
 from searchlens.generate._stops import End, end
 from searchlens.grid import Grid, Pool
+from searchlens.policies import Policy
+from searchlens.search import beam
+from searchlens.search.evaluators import SelfEvaluation, evaluator
 from searchlens.store import read_json
 
 log = logging.getLogger(__name__)
@@ -46,13 +49,17 @@ class Prompter:
         self.template = template
         self.tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
         ends = _stop_ids(folder)
-        _check_vocabulary(folder, self.tokenizer, ends)
+        self.vocab_size = _check_vocabulary(folder, self.tokenizer, ends)
         spelled = (self.tokenizer.token_to_id(token) for token in template.stop_tokens)
         self.stop_ids = tuple(dict.fromkeys([*ends, *(token for token in spelled if token is not None)]))
 
     def encode(self, question: Question) -> tuple[int, ...]:
         """Token ids of the rendered prompt."""
         return tuple(self.tokenizer.encode(self.template.render(question.text)).ids)
+
+    def spell(self, text: str) -> tuple[int, ...]:
+        """Token ids of a part of a text."""
+        return tuple(self.tokenizer.encode(text, add_special_tokens=False).ids)
 
     def decode(self, tokens: Sequence[Sequence[int]]) -> list[str]:
         """Texts without special tokens."""
@@ -71,6 +78,27 @@ class Prompter:
         texts = self.decode([[token] for token in range(self.tokenizer.get_vocab_size())])
         return tuple(token for token, text in enumerate(texts) if delimiter in text)
 
+    def beside(self, where: str, policy: Policy) -> int:
+        """Tokens that a policy has the model read or draw behind a candidate, which is none of them.
+
+        Parameters
+        ----------
+        where : str
+            For messages, such as ``policy 'x'``.
+        policy : Policy
+
+        Raises
+        ------
+        InputError
+            The policy wants more different tokens than there are, or one token for a text that is spelled by several.
+        """
+        _check_width(where, policy, self.stop_ids, self.vocab_size)
+        judge = evaluator(policy.evaluator)
+        if not isinstance(judge, SelfEvaluation):
+            return 0
+        question, *_ = judge.spelled(self.spell, f"{where}: evaluator self_evaluation")
+        return len(question) + 1
+
 
 def _stop_ids(folder: Path) -> tuple[int, ...]:
     for name in ("generation_config.json", "config.json"):
@@ -83,17 +111,36 @@ def _stop_ids(folder: Path) -> tuple[int, ...]:
     )
 
 
-def _check_vocabulary(folder: Path, tokenizer: Tokenizer, ends: Sequence[int]) -> None:
-    """Refuse ids without a row in the embedding: engines answer them with a crash, or with anything."""
-    size = read_json(folder / "config.json").get("vocab_size")
-    if size is None:
-        return
+def _check_vocabulary(folder: Path, tokenizer: Tokenizer, ends: Sequence[int]) -> int:
+    """The number of ids; one without a row in the embedding is refused: engines answer with a crash, or anything."""
     token, largest = max(tokenizer.get_vocab().items(), key=lambda item: item[1])
+    size: int | None = read_json(folder / "config.json").get("vocab_size")
+    if size is None:
+        return largest + 1
     for what, found in ((f"tokenizer.json: token {token!r}", largest), ("eos_token_id", max(ends))):
         if found >= size:
             raise InputError(
                 f"checkpoint {folder}: {what} has id {found}, but config.json has vocab_size {size}",
                 "tokenizer and weights are of different models, or the embedding was not resized for added tokens",
+            )
+    return size
+
+
+def _check_width(where: str, policy: Policy, stop_ids: Sequence[int], vocab_size: int) -> None:
+    """Refuse a policy that wants more different tokens at one position than there are."""
+    p, judged = policy.parameters, dict(policy.evaluator.parameters)
+    wanted: dict[str, tuple[int, int]] = {}
+    if policy.controller.name == "beam":
+        wanted["controller beam: width"] = int(p["width"]), vocab_size // beam.continuations(1, stop_ids)
+    if p.get("children") == "distinct":
+        key = f"controller {policy.controller.name}: children_per_position"
+        wanted[key] = int(p["children_per_position"]), vocab_size - 1
+    if policy.evaluator.name == "self_evaluation":
+        wanted["evaluator self_evaluation: top"] = int(judged["top"]), vocab_size
+    for key, (found, most) in wanted.items():
+        if found > most:
+            raise InputError(
+                f"{where}: {key} is {found}; allowed: at most {most}, because the vocabulary has {vocab_size} tokens"
             )
 
 
@@ -160,7 +207,8 @@ class Job:
         Raises
         ------
         InputError
-            The files are not what they should be, or a prompt does not fit.
+            The files are not what they should be, a prompt does not fit, or a policy wants what the vocabulary does not
+            have.
         EngineMemoryError
             The device's memory does not suffice.
         """
@@ -172,13 +220,26 @@ class Job:
         self._require_room(engine.max_model_len)
         return engine
 
+    @cached_property
+    def _beside(self) -> int:
+        """Most tokens that a policy needs behind a candidate; InputError where the vocabulary does not serve one."""
+        return max(
+            (
+                self.prompter.beside(f"policy {one.policies[0]!r}", policies.from_spec(one.id, one.spec["policy"]))
+                for one in self.pool.generations
+            ),
+            default=0,
+        )
+
     def _require_room(self, limit: int | None) -> None:
-        """Refuse a benchmark of which a prompt and its answer may not fit."""
+        """Refuse a benchmark of which a prompt and its answer, and a question behind it, may not fit."""
         longest = max(map(len, self.prompts), default=0)
-        if limit is not None and longest + self.max_tokens > limit:
+        needed = longest + self.max_tokens + self._beside
+        if limit is not None and needed > limit:
+            beside = f", {self._beside} of an evaluator's question" if self._beside else ""
             raise InputError(
-                f"{self.pool.benchmark}: its longest prompt of {longest} tokens and max_tokens {self.max_tokens} need"
-                f" {longest + self.max_tokens} tokens, the limit of {self.pool.checkpoint} is {limit}",
+                f"{self.pool.benchmark}: its longest prompt of {longest} tokens{beside} and max_tokens"
+                f" {self.max_tokens} need {needed} tokens, the limit of {self.pool.checkpoint} is {limit}",
                 f"lower benchmarks.{self.pool.benchmark}.max_tokens; prompts are never cut",
             )
 

@@ -158,12 +158,14 @@ class _Part:
             job.answer,
             prompter.template.check_every,
             job.length,
+            prompter.spell,
         )
         return search.start(task, self.policy)
 
     def add(self, question: int, run_: int, outcome: Outcome) -> None:
         """Take what a run came to."""
         self.left -= 1
+        outcome = _checked(outcome, self.policy, self.job.engine.vocab_size)
         self.since += outcome.usage
         if isinstance(outcome, Failure):
             self.failed.append((question, run_, outcome.reason))
@@ -208,6 +210,38 @@ class _Part:
         log.warning("%d searches of %s failed and count as unsolved; %s", len(self.failed), names, example)
 
 
+def _checked(outcome: Outcome, policy: policies.Policy, vocab_size: int) -> Outcome:
+    """What a run came to; a failure where its controller, which may be a user's own, returned what are no samples."""
+    if isinstance(outcome, Failure):
+        return outcome
+    flaw = _flaw(outcome.candidates, policy.width, vocab_size)
+    return Failure(f"controller {policy.controller.name} returned {flaw}", outcome.usage) if flaw else outcome
+
+
+def _flaw(found: object, width: int, vocab_size: int) -> str | None:
+    """What is wrong with the candidates of a run; None where nothing is."""
+    if not isinstance(found, list) or not all(isinstance(one, Candidate) for one in found):
+        return f"{found!r:.200}, not a list of candidates"
+    if len(found) != width:
+        return f"{len(found)} candidates, it should return {width}"
+    return next((flaw for one in found if (flaw := _flaw_of(one, vocab_size))), None)
+
+
+def _flaw_of(candidate: Candidate, vocab_size: int) -> str | None:
+    tokens = candidate.tokens
+    if not isinstance(tokens, np.ndarray) or tokens.ndim != 1 or not len(tokens) or tokens.dtype.kind not in "iu":
+        return f"a candidate with tokens {tokens!r:.200}, no array of ids"
+    if tokens.min() < 0 or tokens.max() >= vocab_size:
+        outside = tokens.min() if tokens.min() < 0 else tokens.max()
+        return f"a candidate with token id {outside}, but ids go from 0 to {vocab_size - 1}"
+    for name in ("logprobs", "sampling_logprobs"):
+        if np.shape(getattr(candidate, name)) != tokens.shape:
+            return f"a candidate of {len(tokens)} tokens with {name} of shape {np.shape(getattr(candidate, name))}"
+    if not math.isfinite(candidate.score):
+        return f"a candidate with score {candidate.score}"
+    return None
+
+
 def _row(candidate: Candidate, text: str) -> dict[str, Any]:
     return {
         "text": text,
@@ -230,8 +264,6 @@ def _rows(job: Job, outcome: Outcome, policy: policies.Policy) -> list[dict[str,
         failed = {**_NOTHING, "score": -math.inf, "finish": "failed", "details": json.dumps({"failed": outcome.reason})}
         rows = [dict(failed) for _ in range(width)]
     else:
-        if len(outcome.candidates) != width:
-            raise RuntimeError(f"a controller returned {len(outcome.candidates)} candidates, it should return {width}")
         tokens = [candidate.tokens.tolist() for candidate in outcome.candidates]
         texts = job.prompter.decode(tokens)
         ends = [job.prompter.end(*each) for each in zip(tokens, texts, strict=True)]

@@ -12,6 +12,7 @@ Where transformers would fill up a beam with copies, because K exceeds the vocab
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -22,6 +23,11 @@ from searchlens.policies import Policy
 from searchlens.search.task import Candidate, Controller, Evaluator, Task
 
 _RAW = Sampling(temperature=1.0)
+
+
+def continuations(width: int, stop_ids: Sequence[int]) -> int:
+    """K, the most likely continuations that each path is asked for; no more than there are tokens."""
+    return width * max(2, 1 + len(stop_ids))
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +74,7 @@ def search(task: Task, policy: Policy, evaluator: Evaluator) -> Controller:
     """
     del evaluator
     width, penalty = int(policy.parameters["width"]), float(policy.parameters["length_penalty"])
-    k = width * max(2, 1 + len(task.stop_ids))
+    k = continuations(width, task.stop_ids)
     live, ended = [_Beam()], list[_Beam]()
 
     def score(beam: _Beam) -> float:

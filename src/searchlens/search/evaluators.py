@@ -1,7 +1,7 @@
 """Evaluators: how good a path looks, finished or not, without the gold answer.
 
 Each name in ``components.EVALUATORS`` is one function or class here. Likelihoods read the path alone; rollouts and
-answers are drawn from the engine; a verifier is asked outside of it.
+answers are drawn from the engine, and the model's opinion of its own is read there; a verifier is asked outside of it.
 """
 
 from __future__ import annotations
@@ -18,13 +18,15 @@ from typing import Any
 
 import numpy as np
 
-from searchlens.engines.base import Request, Sampling
+from searchlens.engines.base import Completion, Request, Sampling
+from searchlens.errors import InputError
 from searchlens.policies import Part
 from searchlens.search.task import Ask, Call, Evaluator, Scoring, Task, Trace
 
 Scorer = Callable[[str, Sequence[str]], Sequence[float]]
 """Prompt and texts to one score for each text, higher is better."""
 _SHOWN = 200  # characters of a wrong reply in a message
+_RAW = Sampling(temperature=1.0)
 
 
 def evaluator(part: Part) -> Evaluator:
@@ -47,6 +49,9 @@ def evaluator(part: Part) -> Evaluator:
             return RolloutUtility(int(parameters["rollouts"]))
         case "answer_agreement":
             return AnswerAgreement(int(parameters["rollouts"]))
+        case "self_evaluation":
+            question, right, wrong = (str(parameters[key]) for key in ("question", "right", "wrong"))
+            return SelfEvaluation(question, right, wrong, int(parameters["top"]))
         case "verifier":
             url = str(parameters["url"])
             return Verifier(HttpScorer(url), url)
@@ -172,6 +177,92 @@ class AnswerAgreement:
 
 
 @dataclass(slots=True)
+class SelfEvaluation:
+    """Asks the model itself: ``p(right) / (p(right) + p(wrong))`` of the token behind path and question, in [0, 1].
+
+    One request of one token for each path, finished or not; a stop token at its end is left out, for the question goes
+    on with the text. The probabilities are those of the raw model, whatever the local policy. An answer that is not
+    among the ``top`` most likely tokens is taken to be as likely as the last of them, and is at most that; where
+    neither is among them the score is 1/2.
+
+    Attributes
+    ----------
+    question : str
+        Stands behind prompt and path.
+    right, wrong : str
+        The two answers, each spelled by one token.
+    top : int
+        >= 1 and at most the vocabulary.
+    measures, compares : bool
+
+    Notes
+    -----
+    P(True) of Kadavath et al. (2022), Language models (mostly) know what they know; of unfinished texts, as the
+    confidence in a step: Xie et al. (2023), Self-evaluation guided beam search for reasoning. There the model sees the
+    text quoted in a prompt of its own; here it goes on from the text, whose keys and values the engine has.
+    """
+
+    question: str
+    right: str
+    wrong: str
+    top: int
+    measures: bool = False
+    compares: bool = False
+
+    def __call__(self, task: Task, traces: Sequence[Trace], sampling: Sampling, key: tuple[str | int, ...]) -> Scoring:
+        """Score the paths by one request for each.
+
+        Raises
+        ------
+        InputError
+            As ``spelled``.
+        """
+        del sampling
+        question, right, wrong = self.spelled(task.encode)
+        done = yield [
+            Request(
+                task.prompt,
+                _RAW,
+                task.seed_of(*key, "question", i),
+                1,
+                (),
+                prefix=_unended(task, trace) + question,
+                top=self.top,
+            )
+            for i, trace in enumerate(traces)
+        ]
+        return [_share(one, right, wrong) for one in done]
+
+    def spelled(
+        self, encode: Callable[[str], tuple[int, ...]], where: str = "evaluator self_evaluation"
+    ) -> tuple[tuple[int, ...], int, int]:
+        """Token ids of the question, and the one of each answer.
+
+        Parameters
+        ----------
+        encode : callable
+            As in ``Task``.
+        where : str
+            For messages.
+
+        Raises
+        ------
+        InputError
+            An answer is not one token, or both are the same one.
+        """
+        right, wrong = encode(self.right), encode(self.wrong)
+        for name, text, tokens in (("right", self.right, right), ("wrong", self.wrong, wrong)):
+            if len(tokens) != 1:
+                raise InputError(
+                    f"{where}: {name} is {text!r}, which is {len(tokens)} tokens; allowed: a text of one token",
+                    "try it without the space before it, or another word",
+                )
+        if right == wrong:
+            raise InputError(f"{where}: right {self.right!r} and wrong {self.wrong!r} are the same token")
+        return encode(self.question), right[0], wrong[0]
+
+
+@dataclass(slots=True)
 class Verifier:
     """Asks somebody else; unfinished paths are shown as they are.
 
@@ -275,6 +366,21 @@ def _ends(
     for (i, _), one in zip(draws, done, strict=True):
         ends[i].append(traces[i].extend(one, one.finish))
     return ends
+
+
+def _unended(task: Task, trace: Trace) -> tuple[int, ...]:
+    """The tokens of a path without a stop token at its end."""
+    tokens = trace.prefix
+    return tokens[:-1] if tokens and tokens[-1] in task.stop_ids else tokens
+
+
+def _share(done: Completion, right: int, wrong: int) -> float:
+    """p(right) / (p(right) + p(wrong)) at the first position."""
+    assert done.top_tokens is not None and done.top_logprobs is not None, "the engine was asked for them"
+    logprobs = done.top_logprobs[0].tolist()
+    listed = dict(zip(done.top_tokens[0].tolist(), logprobs, strict=True))
+    one, other = (listed.get(token, logprobs[-1]) for token in (right, wrong))
+    return float(np.exp(one - np.logaddexp(one, other)))
 
 
 def _utility(task: Task, end: Trace) -> float:

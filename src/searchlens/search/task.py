@@ -44,6 +44,8 @@ class Task:
         Tokens after which a text that is drawn to its end is searched for a stop text; 0: only once it has ended.
     length : callable
         Token ids to how many of them are the text's own where a stop text ends it; None where none does.
+    encode : callable
+        Text to the token ids that spell it, with nothing added around them.
     """
 
     prompt: tuple[int, ...]
@@ -55,6 +57,7 @@ class Task:
     answer: Callable[[Sequence[int]], Hashable | None]
     check_every: int = 0
     length: Callable[[Sequence[int]], int | None] = lambda _: None
+    encode: Callable[[str], tuple[int, ...]] = lambda _: ()
 
     def seed_of(self, *key: str | int) -> int:
         """Seed of the request that stands at ``key`` in the search."""
