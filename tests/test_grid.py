@@ -255,6 +255,19 @@ def test_the_cohort_plan_of_a_study(raw: dict[str, Any], make_grid: Make, tmp_pa
     assert (plan.anchor_model, plan.anchor_benchmark, list(plan.budgets)) == ("toy", "sums", [1, 2, 4])
 
 
+def test_a_study_may_leave_out_the_split_that_a_pair_was_trained_on(
+    raw: dict[str, Any], make_grid: Make, tmp_path: Path
+) -> None:
+    """The model has no training split then, and not another model's."""
+    repeated(raw)
+    for name in ("mine", "other"):
+        raw["benchmarks"][name] = {**raw["benchmarks"]["sums"], "role": "rltrain"}
+    raw["pairs"]["toy"]["rltrain"] = "mine"
+    for chosen, found in (([], None), (["other"], None), (["mine", "other"], "mine")):
+        raw["study"]["benchmarks"] = ["sums", *chosen]
+        assert cohort_plan(make_grid(raw), tmp_path).rltrain("toy") == found
+
+
 def test_imported_pairs_are_in_the_cohort(raw: dict[str, Any], make_grid: Make, tmp_path: Path) -> None:
     """As pairs of the upper cohort; one without its Base side cannot be predicted from anything."""
     repeated(raw)

@@ -242,6 +242,8 @@ class Grid:
         if name in self.config["study"]["pairs"]:
             pair = self.config["pairs"][name]
             found |= {key: pair[key] for key in ("group", "parameters", "rltrain")}
+            if pair["rltrain"] and pair["rltrain"] not in self.config["study"]["benchmarks"]:
+                found["rltrain"] = ""
             found["batches"] = {
                 key: {role: batch[role] for role in ROLES if batch[role]} for key, batch in pair["batches"].items()
             }

@@ -55,7 +55,8 @@ class Model:
     parameters : float or None
         Number of parameters, for the size feature of V4.
     rltrain : str or None
-        Benchmark that samples this model's own RL-training split (role ``rltrain``); None: the only such benchmark.
+        Benchmark that samples this model's own RL-training split (role ``rltrain``); None: the only such benchmark;
+        empty: none, where a study leaves it out.
     batches : mapping
         Batch id to role (``base`` or ``rl``) to checkpoint: the same weights sampled again with another seed.
     """
@@ -119,7 +120,7 @@ class CohortPlan:
         _require(self.anchor_model, self.fitted_models, "anchor_model", "the models that fit")
         _require(self.anchor_benchmark, self.with_role("fitted"), "anchor_benchmark", "the fitted benchmarks")
         for name, model in self.models.items():
-            if model.rltrain is not None:
+            if model.rltrain:
                 _require(model.rltrain, self.with_role("rltrain"), f"models.{name}.rltrain", "benchmarks of that role")
         if list(self.budgets) != [2**i for i in range(len(self.budgets))] or len(self.budgets) < 2:
             raise InputError(f"budgets: {list(self.budgets)}; BOPTR rounds in powers of two: 1, 2, 4, ...")
@@ -144,7 +145,9 @@ class CohortPlan:
     def rltrain(self, model: str) -> str | None:
         """The benchmark that samples the model's own RL-training split."""
         own, known = self.models[model].rltrain, self.with_role("rltrain")
-        return own or (known[0] if len(known) == 1 else None)
+        if own is None and len(known) == 1:
+            return known[0]
+        return own or None
 
 
 def _require(name: str, known: Sequence[str], key: str, what: str) -> None:
