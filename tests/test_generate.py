@@ -376,16 +376,16 @@ ASKING = {"name": "self_evaluation", "right": " is", "wrong": " not"}
     ("policy", "says"),
     [
         (
-            {"controller": {"name": "beam", "width": 321}},
-            "controller beam: width is 321; allowed: at most 320, because the vocabulary has 640 tokens",
+            {"controller": {"name": "beam", "width": 320}},
+            "controller beam: width is 320; allowed: at most 319, because 639 tokens can be drawn",
         ),
         (
-            {"controller": {"name": "entropy_tree", "children_per_position": 640}},
-            "controller entropy_tree: children_per_position is 640; allowed: at most 639, because",
+            {"controller": {"name": "entropy_tree", "children_per_position": 639}},
+            "controller entropy_tree: children_per_position is 639; allowed: at most 638, because",
         ),
         (
-            {"controller": "mcts", "evaluator": ASKING | {"top": 641}},
-            "evaluator self_evaluation: top is 641; allowed: at most 640, because",
+            {"controller": "mcts", "evaluator": ASKING | {"top": 640}},
+            "evaluator self_evaluation: top is 640; allowed: at most 639, because",
         ),
         (
             {"controller": "mcts", "evaluator": ASKING | {"right": " yes"}},
@@ -407,8 +407,8 @@ def test_a_policy_that_the_vocabulary_does_not_serve_is_refused_before_the_engin
     "controller",
     [
         {"name": "thought_tree", "width": 700},
-        {"name": "beam", "width": 320},
-        {"name": "entropy_tree", "children_per_position": 639},
+        {"name": "beam", "width": 319},
+        {"name": "entropy_tree", "children_per_position": 638},
     ],
 )
 def test_a_width_that_the_vocabulary_serves_is_allowed(

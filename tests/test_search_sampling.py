@@ -32,7 +32,7 @@ SEARCHES: dict[str, Any] = {
     "asking": {
         "controller": {"name": "thought_tree", "width": 2},
         "transition": LINE,
-        "evaluator": {"name": "self_evaluation", "right": " is", "wrong": " not"},
+        "evaluator": {"name": "self_evaluation", "right": " is", "wrong": " not", "top": 639},
     },
     "beam": {"controller": {"name": "beam", "width": 2}},
 }

@@ -49,7 +49,7 @@ class Prompter:
         self.template = template
         self.tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
         ends = _stop_ids(folder)
-        self.vocab_size = _check_vocabulary(folder, self.tokenizer, ends)
+        self.drawable = _check_vocabulary(folder, self.tokenizer, ends)
         spelled = (self.tokenizer.token_to_id(token) for token in template.stop_tokens)
         self.stop_ids = tuple(dict.fromkeys([*ends, *(token for token in spelled if token is not None)]))
 
@@ -92,7 +92,7 @@ class Prompter:
         InputError
             The policy wants more different tokens than there are, or one token for a text that is spelled by several.
         """
-        _check_width(where, policy, self.stop_ids, self.vocab_size)
+        _check_width(where, policy, self.stop_ids, self.drawable)
         judge = evaluator(policy.evaluator)
         if not isinstance(judge, SelfEvaluation):
             return 0
@@ -112,35 +112,36 @@ def _stop_ids(folder: Path) -> tuple[int, ...]:
 
 
 def _check_vocabulary(folder: Path, tokenizer: Tokenizer, ends: Sequence[int]) -> int:
-    """The number of ids; one without a row in the embedding is refused: engines answer with a crash, or anything."""
+    """How many ids can be drawn, all but a pad; one without a row in the embedding is refused: engines answer it with a
+    crash, or with anything.
+    """
     token, largest = max(tokenizer.get_vocab().items(), key=lambda item: item[1])
-    size: int | None = read_json(folder / "config.json").get("vocab_size")
-    if size is None:
-        return largest + 1
+    config = read_json(folder / "config.json")
+    size, pad = config.get("vocab_size") or largest + 1, config.get("pad_token_id")
     for what, found in ((f"tokenizer.json: token {token!r}", largest), ("eos_token_id", max(ends))):
         if found >= size:
             raise InputError(
                 f"checkpoint {folder}: {what} has id {found}, but config.json has vocab_size {size}",
                 "tokenizer and weights are of different models, or the embedding was not resized for added tokens",
             )
-    return size
+    return int(size) - (pad is not None and pad not in ends)
 
 
-def _check_width(where: str, policy: Policy, stop_ids: Sequence[int], vocab_size: int) -> None:
+def _check_width(where: str, policy: Policy, stop_ids: Sequence[int], drawable: int) -> None:
     """Refuse a policy that wants more different tokens at one position than there are."""
     p, judged = policy.parameters, dict(policy.evaluator.parameters)
     wanted: dict[str, tuple[int, int]] = {}
     if policy.controller.name == "beam":
-        wanted["controller beam: width"] = int(p["width"]), vocab_size // beam.continuations(1, stop_ids)
+        wanted["controller beam: width"] = int(p["width"]), drawable // beam.continuations(1, stop_ids)
     if p.get("children") == "distinct":
         key = f"controller {policy.controller.name}: children_per_position"
-        wanted[key] = int(p["children_per_position"]), vocab_size - 1
+        wanted[key] = int(p["children_per_position"]), drawable - 1
     if policy.evaluator.name == "self_evaluation":
-        wanted["evaluator self_evaluation: top"] = int(judged["top"]), vocab_size
+        wanted["evaluator self_evaluation: top"] = int(judged["top"]), drawable
     for key, (found, most) in wanted.items():
         if found > most:
             raise InputError(
-                f"{where}: {key} is {found}; allowed: at most {most}, because the vocabulary has {vocab_size} tokens"
+                f"{where}: {key} is {found}; allowed: at most {most}, because {drawable} tokens can be drawn"
             )
 
 
