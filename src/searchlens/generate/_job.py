@@ -117,14 +117,14 @@ def _check_vocabulary(folder: Path, tokenizer: Tokenizer, ends: Sequence[int]) -
     """
     token, largest = max(tokenizer.get_vocab().items(), key=lambda item: item[1])
     config = read_json(folder / "config.json")
-    size, pad = config.get("vocab_size") or largest + 1, config.get("pad_token_id")
+    size, pad = config.get("vocab_size"), config.get("pad_token_id")
     for what, found in ((f"tokenizer.json: token {token!r}", largest), ("eos_token_id", max(ends))):
-        if found >= size:
+        if size is not None and found >= size:
             raise InputError(
                 f"checkpoint {folder}: {what} has id {found}, but config.json has vocab_size {size}",
                 "tokenizer and weights are of different models, or the embedding was not resized for added tokens",
             )
-    return int(size) - (pad is not None and pad not in ends)
+    return int(size or largest + 1) - (pad is not None and pad not in ends)
 
 
 def _check_width(where: str, policy: Policy, stop_ids: Sequence[int], drawable: int) -> None:
