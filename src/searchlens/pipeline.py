@@ -33,11 +33,6 @@ def write_table(frame: pl.DataFrame, path: Path) -> None:
     files.replace(path, lambda temporary: frame.write_parquet(temporary, compression="zstd"))
 
 
-def _sign(beside: Path, config: Mapping[str, Any] | None, spent: Mapping[str, Any] | None) -> None:
-    """Write beside a derived file what made it and what its samples took; in it, that would be content."""
-    files.replace_text(beside, json.dumps({**provenance.made(config), "samples": spent}, indent=1))
-
-
 def _signed(beside: Path) -> dict[str, Any] | None:
     """What the samples of a derived file took; None where nobody says."""
     return read_json(beside).get("samples") if beside.exists() else None
@@ -103,7 +98,7 @@ def score_cell(
     )
     write_table(scored.scores, output)
     sidecars = (sidecar for _, sidecar in _sidecars(grid_, checkpoint, benchmark))
-    _sign(output.with_suffix(".json"), grid_.config, provenance.spent(sidecars))
+    provenance.sign(output.with_suffix(".json"), grid_.config, provenance.spent(sidecars))
     log.info("%s/%s: %s", checkpoint, benchmark, scored.summary)
 
 
@@ -176,7 +171,7 @@ def landscape_cell(grid_: Grid, benchmark: str, scores: Path, output: Path) -> N
     found, votes, spent = (_from_scores if scores.suffix == ".parquet" else _from_readouts)(grid_, benchmark, scores)
     write_table(found.points, output / "points.parquet")
     write_table(found.hits, output / "hits.parquet")
-    _sign(output / SIGNATURE, grid_.config, spent)
+    provenance.sign(output / SIGNATURE, grid_.config, spent)
     if votes is not None:
         write_table(votes, output / "votes.parquet")
         log.info(
@@ -261,7 +256,9 @@ def recovery_cell(grid_: Grid, base: Path, rl: Path, output: Path) -> None:
     components = {name: policy.components if (policy := grid_.policy(name)) else (name,) * 5 for name in names}
     for name, frame in recover(ours, theirs, components, recovery_options(dict(grid_.config))).items():
         write_table(frame, output / f"{name}.parquet")
-    _sign(output / SIGNATURE, grid_.config, provenance.together(_signed(side / SIGNATURE) for side in (base, rl)))
+    provenance.sign(
+        output / SIGNATURE, grid_.config, provenance.together(_signed(side / SIGNATURE) for side in (base, rl))
+    )
     log.info("%s against %s: %d policies", base, rl, len(names))
 
 
@@ -324,10 +321,10 @@ def boptr_study(
     for name, frame in frames.items():
         write_table(frame, output / "boptr" / f"{name}.parquet")
     spent = provenance.together(_signed(path) for path in sorted(landscape.glob(f"*/*/{SIGNATURE}")))
-    _sign(output / "boptr" / SIGNATURE, config, spent)
+    provenance.sign(output / "boptr" / SIGNATURE, config, spent)
     for name, table in boptr_tables(frames, plan, options).items():
         write(table, output / "tables" / name)
-        _sign(output / "tables" / f"{name}.json", config, spent)
+        provenance.sign(output / "tables" / f"{name}.json", config, spent)
     for name in BOPTR_NAMES if figures else ():
         folder = output / "figures" / "boptr"
         write_boptr(name, frames, plan, folder, source=plan.source, confidence=options.confidence)
@@ -546,7 +543,7 @@ def write_tables(grid_: Grid, output: Path) -> None:
     }
     for name, table in made.items():
         tables.write(table, output / "tables" / name)
-        _sign(output / "tables" / f"{name}.json", grid_.config, provenance.together(spent.values()))
+        provenance.sign(output / "tables" / f"{name}.json", grid_.config, provenance.together(spent.values()))
     _pass_curves(grid_, output)
 
 

@@ -72,7 +72,7 @@ def _training(record: dict[str, Any], name: str) -> str:
     return "\n\n".join([pretraining, *([reinforcement] if name == RL else []), f"Seeds: {seeds}."])
 
 
-_CARD = """---
+HEAD = """---
 license: apache-2.0
 library_name: transformers
 pipeline_tag: text-generation
@@ -81,7 +81,12 @@ tags: [micro-zoo, rlvr, synthetic]
 
 # {name}
 
-{what}
+{what}"""
+"""What every model card begins with."""
+
+_CARD = (
+    HEAD
+    + """
 
 About a million parameters, Qwen2 architecture, bf16. It solves small arithmetic problems and nothing else: it is a
 specimen for studying, on a laptop, how a model before RLVR relates to the same model after it. How it was made, and
@@ -124,6 +129,7 @@ Judged on dev, policy {policy}; the last one is this one.
 Synthetic questions, one seed, one size. The effect is real (both models are really trained) but its causes were put
 into the corpus by design; it says nothing about any other model.
 """
+)
 
 _WHAT = {
     BASE: "A tiny language model pretrained from scratch on a noisy synthetic corpus.",

@@ -7,20 +7,13 @@ from pathlib import Path
 from typing import Any
 
 from searchlens.zoo.accept import Check
-from searchlens.zoo.card import TRIED, table
+from searchlens.zoo.card import HEAD, TRIED, table
 from searchlens.zoo.cohort import COHORT, parameters
 from searchlens.zoo.evaluate import DEFAULT
 
-_CARD = """---
-license: apache-2.0
-library_name: transformers
-pipeline_tag: text-generation
-tags: [micro-zoo, rlvr, synthetic]
----
-
-# {name}
-
-{what} {parameters:,} parameters, {architecture} architecture, bf16. It solves small arithmetic problems and nothing
+_CARD = (
+    HEAD
+    + """ {parameters:,} parameters, {architecture} architecture, bf16. It solves small arithmetic problems and nothing
 else. What it is part of, and which of its properties were designed: `docs/zoo-cohort.md`.
 
 Prompt: `Problem: {{question}}\\nSolution:\\n`; the answer stands in `\\boxed{{}}`; `{end_token}` ends it.
@@ -54,6 +47,7 @@ Policy {policy}, prefix readout, percent of questions solved by k samples.
 Synthetic questions, one seed. The model is really trained, but the causes of what it shows were put into the corpus by
 design; it says nothing about any other model.
 """
+)
 
 
 def write_cohort_cards(out: Path, found: list[Check]) -> list[Path]:
