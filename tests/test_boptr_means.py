@@ -307,6 +307,23 @@ def test_contrasts_on_the_anchor_are_of_its_cells() -> None:
     assert (row["p"], row["p_holm"], row["lo_models"]) == (None, None, None)
 
 
+def test_planned_contrasts_meet_the_best_rival() -> None:
+    """The rival with the lowest mean error, not the first of the list; six comparisons, whatever is known."""
+    v3 = everywhere()
+    rivals = {name: {cell: 1.0 + more for cell in v3} for name, more in (("mean RL", 2.0), ("low temp", 1.0))}
+    found = contrast({"V3": v3, **rivals}, "planned")
+    assert set(found) == {
+        ("V3", "B0"),
+        ("V3", "V2-δ0"),
+        ("V3", "V2"),
+        ("V3", "low temp"),
+        ("V5b", "V2-δ0"),
+        ("V5b", "low temp"),
+    }
+    assert found["V3", "low temp"]["cells"] > 0
+    assert found["V5b", "low temp"]["reason"] == "no_matched_cells"
+
+
 def test_equal_rows_and_rows_apart_are_told() -> None:
     """The same errors differ nowhere; rows without a common cell have a reason and no number."""
     v3 = everywhere()

@@ -6,6 +6,7 @@ Frames are named for the tables they become (``FRAMES``); each has one row per c
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
 
@@ -55,6 +56,16 @@ COHORT_CONTRASTS = (
     ("B0", "V3"),
     *((name, "V3") for name in ("A1", "A3", "H1", "H2", "H3", *RIVALS)),
 )
+BEST_RIVAL = "best rival"
+PLANNED_CONTRASTS = (
+    ("V3", "B0"),
+    ("V3", "V2-δ0"),
+    ("V3", "V2"),
+    ("V3", BEST_RIVAL),
+    ("V5b", "V2-δ0"),
+    ("V5b", BEST_RIVAL),
+)
+"""The comparisons that a claim rests on, decided before any sample (docs/zoo-cohort.md) and corrected among themselves."""
 
 
 def study(cohort: Cohort, options: BoptrOptions) -> dict[str, pl.DataFrame]:
@@ -230,20 +241,31 @@ resampled; ``p``, exact sign flips over models, ``p_holm`` after Holm over the s
 
 
 def contrasts(found: Scores, plan: CohortPlan, variant: Variant, options: BoptrOptions) -> pl.DataFrame:
-    """Paired differences of rows: on the anchor (given models), and over the cohort.
+    """Paired differences of rows: on the anchor (given models), over the cohort, and those planned beforehand.
 
-    V2 is compared off the anchor alone: on the anchor's own cells it is their own fitted path, hence V1.
+    V2 is compared off the anchor alone: on the anchor's own cells it is their own fitted path, hence V1. The best rival
+    is the one with the lowest mean corrected error over the cohort's cells: chosen on the cells that it is compared on,
+    which favours it.
     """
     fitted, models = plan.with_role("fitted"), plan.fitted_models
     anchor, cohort = grid([plan.anchor_model], fitted), grid(models, fitted)
     others = grid([model for model in models if model != plan.anchor_model], fitted)
-    parts = [
-        _contrasts(found, variant, "anchor", dict.fromkeys(ANCHOR_CONTRASTS, anchor), options),
-        _contrasts(
-            found, variant, "cohort", {pair: others if "V2" in pair else cohort for pair in COHORT_CONTRASTS}, options
-        ),
-    ]
+    rival = _best_rival(found, variant, cohort)
+    planned = [(first, rival if second == BEST_RIVAL else second) for first, second in PLANNED_CONTRASTS]
+    parts = [_contrasts(found, variant, "anchor", dict.fromkeys(ANCHOR_CONTRASTS, anchor), options)]
+    for scope, pairs in (("cohort", COHORT_CONTRASTS), ("planned", planned)):
+        where = {pair: others if "V2" in pair else cohort for pair in pairs}
+        parts.append(_contrasts(found, variant, scope, where, options))
     return pl.concat(parts)
+
+
+def _best_rival(found: Scores, variant: Variant, cells: Sequence[Cell]) -> str:
+    def error(rival: str) -> float:
+        keys = [_key(variant, rival, cell) for cell in cells]
+        known = [float(found.scores[key].corrected[0]) for key in keys if key in found.scores]
+        return sum(known) / len(known) if known else math.inf
+
+    return min(RIVALS, key=error)
 
 
 def _contrasts(

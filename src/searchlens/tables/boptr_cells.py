@@ -695,7 +695,11 @@ def checklist(study: Study) -> Table:
 def contrasts(study: Study) -> Table:
     """Every paired difference of rows."""
     frame = study.frames["contrasts"]
-    says = {"anchor": f"cells of {study.plan.anchor_model}", "cohort": "all fitted cells"}
+    says = {
+        "planned": "planned beforehand, all fitted cells",
+        "anchor": f"cells of {study.plan.anchor_model}",
+        "cohort": "all fitted cells",
+    }
     which = {"paper": "the paper's exponents", "own": "the cohort's own exponents"}
     parts = [
         f.part([_contrast(row) for row in rows.iter_rows(named=True)], f"{says[scope]}, {which[exponents]}")
@@ -711,6 +715,8 @@ def contrasts(study: Study) -> Table:
         " questions, which differ between rows. The verdict goes by the interval of this; so do the columns over models"
         " (interval with the models resampled) and p (exact sign flips over models, then after Holm over the block).",
         "Differing: cells in which the two predict differently; 0: the same predictions.",
+        "Planned: where V3 or V5b meets a rival, it is the one with the lowest mean corrected error on these cells, which"
+        " favours the rival. Holm within the block.",
         *f.single_pair(study.plan),
         *f.reasons(frame),
     ]
