@@ -310,7 +310,7 @@ def test_contrasts_on_the_anchor_are_of_its_cells() -> None:
 def test_planned_contrasts_meet_the_best_rival() -> None:
     """The rival with the lowest mean error, not the first of the list; six comparisons, whatever is known."""
     v3 = everywhere()
-    rivals = {name: {cell: 1.0 + more for cell in v3} for name, more in (("mean RL", 2.0), ("low temp", 1.0))}
+    rivals = {name: dict.fromkeys(v3, error) for name, error in (("mean RL", 3.0), ("low temp", 2.0))}
     found = contrast({"V3": v3, **rivals}, "planned")
     assert set(found) == {
         ("V3", "B0"),

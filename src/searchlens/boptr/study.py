@@ -65,7 +65,7 @@ PLANNED_CONTRASTS = (
     ("V5b", "V2-δ0"),
     ("V5b", BEST_RIVAL),
 )
-"""The comparisons that a claim rests on, decided before any sample (docs/zoo-cohort.md) and corrected among themselves."""
+"""The comparisons that a claim rests on, decided before any sample (docs/zoo-cohort.md), corrected among themselves."""
 
 
 def study(cohort: Cohort, options: BoptrOptions) -> dict[str, pl.DataFrame]:

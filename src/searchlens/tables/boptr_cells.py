@@ -715,8 +715,8 @@ def contrasts(study: Study) -> Table:
         " questions, which differ between rows. The verdict goes by the interval of this; so do the columns over models"
         " (interval with the models resampled) and p (exact sign flips over models, then after Holm over the block).",
         "Differing: cells in which the two predict differently; 0: the same predictions.",
-        "Planned: where V3 or V5b meets a rival, it is the one with the lowest mean corrected error on these cells, which"
-        " favours the rival. Holm within the block.",
+        "Planned: the rival that V3 and V5b meet is the one with the lowest mean corrected error on these cells, which"
+        " favours it.",
         *f.single_pair(study.plan),
         *f.reasons(frame),
     ]
