@@ -127,7 +127,7 @@ def test_support_without_base_points():
 
 
 def test_envelope_intervals():
-    """Three readings of one gap: point held fixed, moved by the optimism, or chosen anew in each draw."""
+    """Three readings of one gap: point held fixed, its upper end moved by the optimism, or chosen anew in each draw."""
     rng = np.random.default_rng(3)
     rows = {p: rng.random(90) < 0.5 for p in "abcdef"}
     target = rng.random(90) < 0.6
@@ -146,19 +146,42 @@ def test_envelope_intervals():
     assert optimism > 0
     assert [row["optimism"] for row in found.values()] == pytest.approx([optimism] * 3)
     assert (found["fixed"]["gap_lo"], found["fixed"]["gap_hi"]) == (pytest.approx(lo[0]), pytest.approx(hi[0]))
-    assert found["corrected"]["gap_lo"] == pytest.approx(lo[0] + optimism)
+    assert (found["corrected"]["gap_lo"], found["corrected"]["gap_hi"]) == pytest.approx((lo[0], hi[0] + optimism))
     anew = np.quantile(resamples.means(target[:, None])[0] - drawn.max(axis=0), [0.025, 0.975])
     assert (found["reselected"]["gap_lo"], found["reselected"]["gap_hi"]) == pytest.approx(tuple(anew), abs=1e-6)
 
 
 def test_nothing_to_choose_from_is_not_optimistic():
-    """With one Base point the three intervals agree; a model against itself gives [0, 0]."""
+    """With one Base point nothing is chosen: a model against itself has no gap, and the plain intervals are [0, 0]."""
     model = made({(RL, 1): np.random.default_rng(4).random(70) < 0.5})
     for kind in ("fixed", "corrected", "reselected"):
         options = RecoveryOptions(default_policy=RL, draws=100, envelope_interval=kind)
         row = prefix(recovery.support(model, model, options)).row(0, named=True)
         assert (row["gap"], row["optimism"], row["inside"]) == (0, 0, True)
-        assert (row["gap_lo"], row["gap_hi"]) == (pytest.approx(0, abs=1e-7), pytest.approx(0, abs=1e-7))
+        unseen = float(wilson(0, 70).hi) if kind == "corrected" else 0
+        assert (row["gap_lo"], row["gap_hi"]) == pytest.approx((-unseen, unseen), abs=1e-7)
+
+
+@pytest.mark.parametrize("solved", [0, 1, 7, 60])
+def test_corrected_interval_contains_the_gap_where_few_questions_differ(solved):
+    """RL and the envelope differ on one question or none, where others tie: moved up, the interval would miss it."""
+    row = np.arange(60) < solved
+    base = made({("a", 1): row, ("b", 1): np.roll(row, 3), ("c", 1): np.roll(row, 9)}, 60)
+    unseen = float(wilson(0, 60).hi)
+    for more in (0, 1):
+        goal = np.arange(60) < min(solved + more, 60)
+        found = prefix(recovery.support(base, made({(RL, 1): goal}, 60), OPTIONS)).row(0, named=True)
+        assert found["envelope_policy"] == "a"
+        assert found["gap_lo"] == pytest.approx(max(found["gap"] - unseen, -1))
+        assert found["gap_hi"] >= min(found["gap"] + unseen, 1) - 1e-9
+        assert -1 <= found["gap_lo"] < found["gap_hi"] <= 1
+
+
+def test_corrected_interval_of_one_question_is_unknown():
+    """The spread over questions of a single question is unknown, and no allowance makes up for it."""
+    one = made({(RL, 1): 1}, 1)
+    row = prefix(recovery.support(one, one, OPTIONS)).row(0, named=True)
+    assert (row["gap"], row["gap_lo"], row["gap_hi"]) == (0, None, None)
 
 
 @pytest.mark.parametrize(("questions", "epsilon"), [(100, 0.03), (500, 0.03), (200, 0.1), (60, 0.05), (198, 1 / 99)])
