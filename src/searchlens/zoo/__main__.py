@@ -4,7 +4,8 @@
 writes the model cards; ``all`` does all of it, opening the test split only for a pair that shows the effect on dev.
 
 ``cohort --out DIR`` makes the cohort of docs/zoo-cohort.md: jobs spread over ``--devices``, resumed where they stopped,
-then model cards and the thresholds on dev. ``accept --out DIR`` shows the thresholds again. ``job`` does one job.
+then model cards and the thresholds on dev. ``accept --out DIR`` shows the thresholds again. ``steps --out DIR`` fits
+the exponent beta to the dev curve of every RL step. ``job`` does one job.
 """
 
 from __future__ import annotations
@@ -65,10 +66,22 @@ def _cohort(options: argparse.Namespace) -> int:
     return 1 if open_jobs else 0
 
 
+def _steps(options: argparse.Namespace) -> int:
+    """The table of RL's steps, and its figure."""
+    from searchlens.zoo import steps  # needs more than training does
+
+    frame = steps.steps(options.out)
+    print(steps.flat(frame).write_csv().rstrip() if options.csv else steps.shown(frame))
+    if options.figure:
+        for path in steps.write_figure(frame, options.figure):
+            print(path, file=sys.stderr)
+    return 0
+
+
 def main(arguments: list[str] | None = None) -> int:
     """Parse the command line and run one command; returns the exit status."""
     parser = argparse.ArgumentParser(prog="python -m searchlens.zoo", description=__doc__)
-    commands = ("benchmarks", "train", "evaluate", "cards", "all", "cohort", "accept", "job")
+    commands = ("benchmarks", "train", "evaluate", "cards", "all", "cohort", "accept", "steps", "job")
     parser.add_argument("command", choices=commands)
     parser.add_argument(
         "--out", type=Path, help="folder of the zoo (resources/zoo), or of the cohort (resources/zoo/cohort)"
@@ -85,10 +98,14 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--rehearse", action="store_true", help="cohort: very short recipes, to try out a machine")
     parser.add_argument("--name", default="", help="job: its name, as the records and logs have it")
     parser.add_argument("--workers", type=int, default=1, help="job: processes that write a corpus")
+    parser.add_argument("--csv", action="store_true", help="steps: print CSV")
+    parser.add_argument(
+        "--figure", type=Path, metavar="STEM", help="steps: draw STEM.svg, .pdf and .png beside STEM.csv"
+    )
     options = parser.parse_args(arguments)
-    if options.command in ("cohort", "accept", "job"):
+    if options.command in ("cohort", "accept", "steps", "job"):
         options.out = options.out or Path("resources/zoo/cohort")
-        return _cohort(options)
+        return _steps(options) if options.command == "steps" else _cohort(options)
     options.out = options.out or Path("resources/zoo")
     if options.base and options.command != "train":
         parser.error("--base is for trials with the command train: a complete record needs its own pretraining")

@@ -1,0 +1,260 @@
+"""What RL training does to the exponent, step by step: N(b) = alpha b^beta fitted to the dev curve of every step.
+
+Math on dev under the default policy, at every RL step that was measured, against the Base policies that were measured.
+Step 0 is Base itself. Records hold of a step how many questions were solved, and not which: a bootstrap over questions
+is not possible, so what a fit leaves open is said by three sets of exponents, of the same error as the best fit, of one
+within one question, and of one within :data:`NOISE`.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+from matplotlib.patches import Patch
+
+from searchlens.boptr import fit
+from searchlens.boptr.fit import Lattice
+from searchlens.boptr.options import DEFAULTS
+from searchlens.errors import InputError
+from searchlens.figures import style
+from searchlens.figures.boptr.beta_robustness import EXACT_COLOUR, STEP, TIED_COLOUR
+from searchlens.zoo.accept import Records
+from searchlens.zoo.cohort import COHORT
+from searchlens.zoo.evaluate import BUDGETS, DEFAULT
+
+NOISE = 0.5
+"""Percentage points. On the test questions of the same benchmark, as many as on dev, the bootstrap standard deviation
+of a fitted path's error is 0.36 to 0.72 for every pair but ``control`` (the study's ``identified_set``)."""
+FROZEN = DEFAULTS.beta["math"]
+
+SETS = ("same", "within_question", "within_noise")
+
+STEPS = pl.Schema(
+    {
+        "pair": pl.String(),
+        "step": pl.Int64(),
+        "total": pl.Int64(),
+        **{f"rl_{b}": pl.Float64() for b in BUDGETS},
+        "alpha": pl.Float64(),
+        "beta": pl.Float64(),
+        "policy": pl.String(),
+        "path": pl.String(),
+        "error": pl.Float64(),
+        "error_frozen": pl.Float64(),
+        **dict.fromkeys(SETS, pl.List(pl.Float64())),
+    }
+)
+"""``step``: of this pair's RL, 0: Base. ``total``: with the steps of the pair whose RL it goes on from. ``rl_1`` to
+``rl_16``: questions solved, per cent. ``alpha`` to ``error``: the R1 fit, one Base policy over all budgets, with its
+path N(1)/.../N(16). ``error``, and ``error_frozen`` of the best fit at the frozen exponent of math: mean over budgets,
+percentage points. ``SETS``: exponents of the grid whose best fit has the same error, one larger by at most one question
+(mean over budgets), and one larger by at most ``NOISE``."""
+
+
+def steps(out: Path) -> pl.DataFrame:
+    """Fit every RL step that was measured on dev.
+
+    Parameters
+    ----------
+    out : Path
+        Folder of the cohort; ``records`` in it holds ``rl-PAIR.json`` and ``dev-*.json``.
+
+    Returns
+    -------
+    polars.DataFrame
+        ``STEPS``, pairs in the cohort's order. Row 0 of a pair is Base fitted to itself (before the demonstrations of
+        ``control``); a pair that goes on from another has none.
+
+    Raises
+    ------
+    InputError
+        No pair has dev records of both sides, or one that has them lacks the record of its RL.
+
+    Notes
+    -----
+    Grids, rounding and ties are the defaults of :class:`~searchlens.boptr.options.BoptrOptions`: of equal fits the one
+    with the smallest error interpolated between budgets counts, then the one nearest to the frozen exponent. Where RL
+    is above all of Base, every exponent fits equally badly, and ``beta`` says nothing.
+    """
+    models = Records(out).models
+    if not models:
+        raise InputError(f"{out / 'records'}: no pair has dev records of both sides", "--out names a cohort's folder")
+    rows: list[dict[str, Any]] = []
+    for name, (base, rl) in models.items():
+        start = COHORT[name].start
+        before = _length(out, start) if start else 0
+        pool = {policy: _solved(made) for policy, made in base["numbers"]["math"].items() if policy != "greedy"}
+        last = rl["numbers"]["math"][DEFAULT]
+        questions = last["questions"]
+        curves = {int(step): _counts(made, questions) for step, made in rl["steps"].items()}
+        curves |= {_length(out, name): _solved(last)} | ({} if start else {0: pool[DEFAULT]})
+        for step, curve in sorted(curves.items()):
+            rows.append({"pair": name, "step": step, "total": before + step, **_fitted(pool, curve, questions)})
+    return pl.DataFrame(rows, STEPS)
+
+
+def _length(out: Path, name: str) -> int:
+    """Steps of a pair's RL."""
+    file = out / "records" / f"rl-{name}.json"
+    if not file.exists():
+        raise InputError(f"{file} is missing: it says how many steps RL took", "a whole cohort has one for every pair")
+    return int(json.loads(file.read_text(encoding="utf-8"))["curve"][-1]["step"])
+
+
+def _counts(percent: Mapping[str, float], questions: int) -> list[int]:
+    """Records give a step's curve in per cent to two decimals: exact counts up to 5,000 questions."""
+    return [round(percent[str(b)] * questions / 100) for b in BUDGETS]
+
+
+def _solved(made: Mapping[str, Any]) -> list[int]:
+    return [made["solved"][str(b)] for b in BUDGETS]
+
+
+def _lattice() -> Lattice:
+    alphas, betas = fit.alpha_grid(DEFAULTS.alpha_low, DEFAULTS.alpha_high), fit.beta_grid(DEFAULTS.beta_top)
+    return fit.lattice(tuple(alphas), tuple(betas), len(BUDGETS), DEFAULTS.rounding)
+
+
+def _fitted(pool: Mapping[str, Sequence[int]], curve: Sequence[int], questions: int) -> dict[str, Any]:
+    """The columns that one curve gives."""
+    base, target = np.array(list(pool.values()), float)[:, :, None], np.array(curve, float)[:, None]
+    best = fit.fit_locked(base, target, _lattice(), DEFAULTS.ties, FROZEN)
+    betas, least = fit.best_by_beta(base, target, _lattice())
+    excess = least[:, 0] - least.min()
+    margins = (0, 1, NOISE * questions / 100)
+    return {
+        **{f"rl_{b}": 100 * count / questions for b, count in zip(BUDGETS, curve, strict=True)},
+        "alpha": float(best.alpha[0]),
+        "beta": float(best.beta[0]),
+        "policy": list(pool)[int(best.policy[0])],
+        "path": "/".join(str(BUDGETS[n]) for n in best.path[:, 0]),
+        "error": 100 * float(best.error[0]) / questions,
+        "error_frozen": 100 * float(least[np.isclose(betas, FROZEN), 0][0]) / questions,
+        **{name: betas[excess <= margin + fit.SAME].tolist() for name, margin in zip(SETS, margins, strict=True)},
+    }
+
+
+def flat(frame: pl.DataFrame) -> pl.DataFrame:
+    """The table as CSV holds it: exponents of a set separated by spaces."""
+    return frame.with_columns(pl.col(*SETS).list.eval(pl.element().cast(pl.String)).list.join(" "))
+
+
+def ranges(betas: Sequence[float]) -> str:
+    """Exponents of the grid with runs drawn together.
+
+    >>> ranges([0.1, 0.4, 0.5, 0.6])
+    '0.1, 0.4-0.6'
+    """
+    runs: list[list[float]] = []
+    for beta in betas:
+        if runs and np.isclose(beta - runs[-1][-1], STEP):
+            runs[-1].append(beta)
+        else:
+            runs.append([beta])
+    return ", ".join(f"{run[0]:.1f}" if len(run) == 1 else f"{run[0]:.1f}-{run[-1]:.1f}" for run in runs)
+
+
+def shown(frame: pl.DataFrame) -> str:
+    """A line per step, under a line of names; sets of exponents last."""
+    head = ("pair", "step", *(f"b={b}" for b in BUDGETS), "alpha", "beta", "policy", "path", "error", f"at {FROZEN}")
+    lines = [(*head, "same error", "1 question", f"{NOISE} points")]
+    for row in frame.iter_rows(named=True):
+        curve = (f"{row[f'rl_{b}']:.1f}" for b in BUDGETS)
+        fitted = (f"{row['alpha']:.2f}", f"{row['beta']:.1f}", row["policy"], row["path"])
+        missed = (f"{row['error']:.2f}", f"{row['error_frozen']:.2f}")
+        lines.append((row["pair"], str(row["step"]), *curve, *fitted, *missed, *(ranges(row[name]) for name in SETS)))
+    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+    return "\n".join(
+        "  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip() for line in lines
+    )
+
+
+# ---- figure
+
+WIDTH = 9.0  # of a step's sets, in RL steps
+
+
+def write_figure(frame: pl.DataFrame, stem: Path) -> list[Path]:
+    """Draw ``stem.{svg,pdf,png}`` and write the table as ``stem.csv``; returns the files."""
+    return style.save(draw(frame), stem, flat(frame))
+
+
+@style.styled()
+def draw(frame: pl.DataFrame) -> Figure:
+    """Dev pass@1 and pass@16 along the steps of ``anchor`` and then ``overtrained``, and beta with its sets.
+
+    Parameters
+    ----------
+    frame : DataFrame
+        ``STEPS``. The other pairs' exponents are thin lines; a step that every exponent fits equally is left out.
+
+    Raises
+    ------
+    InputError
+        One of the two pairs is not there.
+    """
+    missing = {"anchor", "overtrained"} - set(frame["pair"])
+    if missing:
+        raise InputError(f"no steps of {', '.join(sorted(missing))}", "the figure follows anchor and then overtrained")
+    title = "RL and over-training, step by step\nmath on dev, anchor and then overtrained"
+    figure = style.new_figure(style.PAGE, 3.3, title, "sampled")
+    left, right = figure.subplots(1, 2)
+    followed = frame.filter(pl.col("pair").is_in(["anchor", "overtrained"])).sort("total")
+    _curves(left, followed)
+    _exponents(right, followed, frame.filter(~pl.col("pair").is_in(["anchor", "overtrained"])))
+    end = max(style.pick(frame, pair="anchor")["total"])
+    for axes in (left, right):
+        axes.axvline(end, color=style.MUTED, linewidth=0.7, linestyle=(0, (1, 2)), zorder=1.5)
+        axes.set_xlim(-10, max(followed["total"]) + 10)
+        axes.set_xlabel("RL steps from Base")
+        for x, name, side in ((end - 3, "anchor", "right"), (end + 3, "overtrained", "left")):
+            axes.annotate(name, (x, 1), xycoords=("data", "axes fraction"), ha=side, va="top", color=style.MUTED)
+    return figure
+
+
+def _curves(axes: Axes, rows: pl.DataFrame) -> None:
+    for b, marker in ((BUDGETS[0], "o"), (BUDGETS[-1], "s")):
+        values = rows[f"rl_{b}"].to_list()
+        axes.axhline(values[0], color=style.BASE_COLOUR, linestyle=(0, (5, 1.5)), zorder=2, gid=f"base-{b}")
+        axes.plot(rows["total"], values, color=style.RL_COLOUR, marker=marker, markersize=3, zorder=3, gid=f"rl-{b}")
+    axes.set_ylabel("questions solved (%)")
+    axes.set_ylim(0, 104)
+    handles = [
+        Line2D([], [], color=style.RL_COLOUR, marker=marker, markersize=3, label=f"RL, b = {b}")
+        for b, marker in ((BUDGETS[-1], "s"), (BUDGETS[0], "o"))
+    ]
+    handles.append(Line2D([], [], color=style.BASE_COLOUR, linestyle=(0, (5, 1.5)), label="Base at the same b"))
+    axes.legend(handles=handles, loc="lower right")
+
+
+def _exponents(axes: Axes, rows: pl.DataFrame, others: pl.DataFrame) -> None:
+    for name, colour in (("within_noise", TIED_COLOUR), ("same", EXACT_COLOUR)):
+        for total, beta in rows.select("total", name).explode(name).iter_rows():
+            axes.bar(total, STEP, WIDTH, beta - STEP / 2, color=colour, linewidth=0, zorder=1, gid=name)
+    for (name,), curve in others.filter(_says_something()).group_by("pair", maintain_order=True):
+        axes.plot(curve["total"], curve["beta"], color=style.CURVE_COLOUR, linewidth=0.6, zorder=2.5, gid=str(name))
+    axes.plot(rows["total"], rows["beta"], color="black", marker="o", markersize=3, zorder=4, gid="fit")
+    axes.axhline(FROZEN, color=style.RL_COLOUR, zorder=2, gid="frozen")
+    axes.set_ylabel("\N{GREEK SMALL LETTER BETA}")
+    axes.set_ylim(-STEP, DEFAULTS.beta_top + 3 * STEP)
+    handles = [
+        Line2D([], [], color="black", marker="o", markersize=3, label="best fit"),
+        Patch(color=EXACT_COLOUR, label="same error"),
+        Patch(color=TIED_COLOUR, label=f"error within {NOISE} points"),
+        Line2D([], [], color=style.RL_COLOUR, label="frozen exponent"),
+        Line2D([], [], color=style.CURVE_COLOUR, linewidth=0.6, label="other pairs"),
+    ]
+    axes.legend(handles=handles, loc="upper right", bbox_to_anchor=(1, 0.95))
+
+
+def _says_something() -> pl.Expr:
+    """Whether some exponent fits worse than others."""
+    return pl.col("same").list.len() < len(fit.beta_grid(DEFAULTS.beta_top))
