@@ -218,6 +218,20 @@ def test_support_region_layers(inputs: Inputs) -> None:
     assert len(filled) == region["inside"].sum()
 
 
+@pytest.mark.parametrize("gap", [-0.4, -0.05, 0.0, 0.03, 0.38])
+def test_numbers_of_the_support_region_cross_nothing(gap: float, inputs: Inputs) -> None:
+    """A gap's number crossed by the zero line or by an interval cannot be read, wherever the gaps lie."""
+    moved = inputs.support.with_columns(gap=pl.lit(gap), gap_lo=pl.lit(gap - 0.05), gap_hi=pl.lit(gap + 0.05))
+    figure, table = drawn("support_region", replace(inputs, support=moved))
+    with style.styled():
+        figure.draw_without_rendering()
+    below = figure.axes[1]
+    numbers = [text for text in below.texts if text.get_gid() == "gap"]
+    assert [text.get_text() for text in numbers] == [style.signed(gap)] * table.filter(layer="support").height
+    top = max(below.transData.transform((1, 100 * max(0, gap + 0.05)))[1], below.transData.transform((1, 0))[1])
+    assert all(text.get_window_extent().y0 > top for text in numbers)
+
+
 def test_support_region_without_greedy(inputs: Inputs) -> None:
     """A study that did not draw greedy still gets its figure, without a line or a legend entry for it."""
     base = inputs.base.filter(pl.col("policy") != "greedy")
@@ -429,6 +443,25 @@ def test_pass_curves_panels(cell: figure_data.Cell, tmp_path: Path) -> None:
     assert not missing.axison
     written = figures.write_pass_curves([(here, cell.base, cell.rl)], tmp_path / "pass_curves")
     assert all(path.stat().st_size for path in written)
+
+
+@pytest.mark.parametrize("others", ["recorded", "sampled"])
+def test_pass_curves_of_a_large_cohort(others: style.Source, cell: figure_data.Cell) -> None:
+    """Twelve pairs on eight benchmarks: no title runs into its neighbour, and each benchmark is named once."""
+    places = itertools.product(range(12), range(8))
+    cells = [
+        replace(LABELS, pair=f"pair {i}", benchmark=f"Benchmark {j}", source="recorded" if i + j else others)
+        for i, j in places
+        if (i, j) != (0, 3)
+    ]
+    figure = pass_curves.draw(pass_curves.numbers([(each, cell.base, cell.rl) for each in cells]), LABELS)
+    check_layout(figure)
+    said = [text.get_text() for text in texts(figure)]
+    assert sum(text.startswith("Benchmark 3\n") for text in said) == 1
+    assert ("from recorded samples" in said) == (others == "recorded")
+    assert any(text.endswith("sampled here") for text in said) == (others == "sampled")
+    boxes = [axes.get_tightbbox() for axes in figure.axes if axes.axison]
+    assert not any(one.overlaps(other) for one, other in itertools.combinations(boxes, 2) if one and other)
 
 
 def test_settings_of_the_machine_do_not_matter(inputs: Inputs, tmp_path: Path) -> None:

@@ -13,6 +13,9 @@ from searchlens.figures import style
 from searchlens.figures.style import Labels
 
 DOTS = (0, (5, 1.5, 1, 1.5))
+ACROSS, UPWARD = "samples per question", "questions solved (%)"
+ROOMY = 4
+"""Benchmarks whose panels have room for labels of their own."""
 SOURCES = {"sampled": "sampled here", "imported": "imported", "recorded": "recorded"}
 
 
@@ -47,6 +50,8 @@ def _curves(labels: Labels, base: pl.DataFrame, rl: pl.DataFrame) -> pl.DataFram
 def draw(numbers: pl.DataFrame, labels: Labels) -> Figure:
     """Draw what ``numbers`` returned: a row per pair, a column per benchmark.
 
+    Beyond ``ROOMY`` benchmarks the panels share their axes, and say once what is the same in all of them.
+
     Parameters
     ----------
     numbers : DataFrame
@@ -55,21 +60,45 @@ def draw(numbers: pl.DataFrame, labels: Labels) -> Figure:
     """
     pairs = numbers["pair"].unique(maintain_order=True).to_list()
     names = numbers["benchmark"].unique(maintain_order=True).to_list()
-    who = pairs[0] if len(pairs) == 1 else "Base and RL"
-    title = f"{who}, policy {labels.default_policy}\n{labels.measure}"
-    width = min(style.PAGE, 0.6 + 1.9 * len(names))
-    figure = style.new_figure(max(style.COLUMN, width), 0.75 + 1.9 * len(pairs), title, "sampled")
-    grid = figure.subplots(len(pairs), len(names), squeeze=False)
+    tight = len(names) > ROOMY
+    figure = _figure(pairs, names, tight, numbers, labels)
+    grid = figure.subplots(len(pairs), len(names), squeeze=False, sharex=tight, sharey=tight)
+    untitled = set(names)
     for row, pair in zip(grid, pairs, strict=True):
         for axes, name in zip(row, names, strict=True):
             cell = style.pick(numbers, pair=pair, benchmark=name)
             if cell.is_empty():
                 axes.set_axis_off()
+                continue
+            _panel(axes, cell)
+            if tight:
+                axes.set_title("\n".join(_told(cell, name in untitled, numbers)), fontsize=7)
+                untitled.discard(name)
+                axes.set_xlabel("samples" if pair == pairs[-1] else "")
             else:
-                _panel(axes, cell)
-        row[0].set_ylabel("questions solved (%)" if len(pairs) == 1 else f"{pair}\nquestions solved (%)")
+                source = SOURCES[cell["source"][0]]
+                axes.set_title(f"{name}\n{cell['questions'][0]} questions, {source}", fontsize=7)
+                axes.set_xlabel(ACROSS)
+        row[0].set_ylabel(UPWARD if len(pairs) == 1 else pair if tight else f"{pair}\n{UPWARD}")
+    if tight and len(pairs) > 1:
+        figure.supylabel(UPWARD, fontsize=7.5)
     _legend(figure, numbers, labels)
     return figure
+
+
+def _figure(pairs: list[str], names: list[str], tight: bool, numbers: pl.DataFrame, labels: Labels) -> Figure:
+    who = pairs[0] if len(pairs) == 1 else "Base and RL"
+    title = f"{who}, policy {labels.default_policy}\n{labels.measure}"
+    width = max(style.COLUMN, min(style.PAGE, 0.6 + 1.9 * len(names)))
+    height = 1.4 + 0.9 * len(pairs) if tight else 0.75 + 1.9 * len(pairs)
+    source: style.Source = numbers["source"][0] if tight and numbers["source"].n_unique() == 1 else "sampled"
+    return style.new_figure(width, height, title, source)
+
+
+def _told(cell: pl.DataFrame, first: bool, numbers: pl.DataFrame) -> list[str]:
+    """Above a panel: its benchmark if it is the first of its column, its source if sources differ."""
+    benchmark = [cell["benchmark"][0], f"{cell['questions'][0]} questions"] if first else []
+    return benchmark + ([SOURCES[cell["source"][0]]] if numbers["source"].n_unique() > 1 else [])
 
 
 def _panel(axes: Axes, cell: pl.DataFrame) -> None:
@@ -81,10 +110,8 @@ def _panel(axes: Axes, cell: pl.DataFrame) -> None:
         axes.plot(budgets, values, color=colour, marker=marker, markersize=3, linewidth=1.3, zorder=3, gid=model)
     for value in style.percent(style.pick(cell, model="Base greedy")["value"]):
         axes.axhline(value, color=style.BASE_COLOUR, linestyle=DOTS, zorder=2, gid="Base greedy")
-    source = cell["source"][0]
-    axes.set_facecolor("white" if source == "sampled" else "#F4F4F4")
-    axes.set_title(f"{cell['benchmark'][0]}\n{cell['questions'][0]} questions, {SOURCES[source]}", fontsize=7)
-    style.budget_axis(axes, cell["budget"], "samples per question")
+    axes.set_facecolor("white" if cell["source"][0] == "sampled" else "#F4F4F4")
+    style.budget_axis(axes, cell["budget"], "")
 
 
 def _legend(figure: Figure, numbers: pl.DataFrame, labels: Labels) -> None:

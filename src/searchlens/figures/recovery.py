@@ -87,7 +87,8 @@ def _candidates(axes: Axes, numbers: pl.DataFrame, labels: Labels) -> None:
     )
     axes.set_ylabel("Base budget")
     if near.is_empty():
-        axes.text(0.5, 0.5, "no Base point is this close", transform=axes.transAxes, ha="center", color=style.MUTED)
+        centre: dict[str, Any] = {"transform": axes.transAxes, "ha": "center", "va": "center"}
+        axes.text(0.5, 0.5, "no Base point is this close", **centre, color=style.MUTED, backgroundcolor="white")
 
 
 def _path(axes: Axes, numbers: pl.DataFrame) -> None:

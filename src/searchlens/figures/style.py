@@ -276,10 +276,11 @@ def percent(column: pl.Series) -> list[float]:
 
 def new_figure(width: float, height: float, title: str, source: Source) -> Figure:
     """An empty figure whose parts do not overlap, with a two-line title; a note on samples from elsewhere."""
-    figure = Figure(figsize=(width, height), layout=ConstrainedLayoutEngine(w_pad=0.04, h_pad=0.04))
+    pad = 0.04
+    figure = Figure(figsize=(width, height), layout=ConstrainedLayoutEngine(w_pad=pad, h_pad=pad))
     figure.suptitle(title, x=0.01, ha="left")
     if source != "sampled":
-        second_line = 0.98 - 1.2 * STYLE["figure.titlesize"] / 72 / height
+        second_line = 1 - (pad + 1.2 * STYLE["figure.titlesize"] / 72) / height  # the layout puts the title below a pad
         figure.text(0.99, second_line, f"from {source} samples", ha="right", va="top", color=MUTED, style="italic")
     return figure
 

@@ -123,13 +123,11 @@ def _gaps(axes: Axes, region: pl.DataFrame) -> None:
         face = style.RL_COLOUR if inside else "white"
         axes.plot([budget, budget], [100 * low, 100 * high], color=style.RL_COLOUR, linewidth=1.0, zorder=2)
         axes.plot(budget, 100 * gap, marker="o", markersize=4, color=style.RL_COLOUR, markerfacecolor=face, zorder=3)
-        text = style.signed(gap)
-        axes.annotate(
-            text, (budget, 100 * high), (0, 2), textcoords="offset points", ha="center", va="bottom", fontsize=7
-        )
+        place = axes.get_xaxis_transform()
+        axes.text(budget, 0.99, style.signed(gap), transform=place, ha="center", va="top", fontsize=7, gid="gap")
     axes.set_ylabel("RL \N{MINUS SIGN} edge\n(pp)")
     low, high = axes.get_ylim()
-    axes.set_ylim(low, high + 0.25 * (high - low))  # room for the numbers
+    axes.set_ylim(low, high + 0.3 * (high - low))  # room for the numbers, in a row above all marks
 
 
 def _legend(figure: Figure, numbers: pl.DataFrame, labels: Labels) -> None:
