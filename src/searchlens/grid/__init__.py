@@ -1,0 +1,45 @@
+"""What there is to do: configuration in, cells, generation ids and file names out.
+
+``Grid`` is built up in layers, one module each, and a layer uses those above it only:
+
+    _study.py     Study     pairs and cells; whether a cell is sampled, imported or recorded
+    _inputs.py    Inputs    questions and weights, their hashes; pinned, fetched, absent
+    _jobs.py      Jobs      policies to generation ids; generations cut into pools, one job each
+    _grid.py      Grid      file names; what the store has and lacks; what a run is refused for
+
+Standard library only (and modules that import nothing else), because the Snakefile imports this several times per job.
+"""
+
+from searchlens.grid._grid import Grid
+from searchlens.grid._inputs import FINGERPRINT_LIMIT
+from searchlens.grid._jobs import GENERATION_VERSION
+from searchlens.grid._records import (
+    READOUTS_SUFFIX,
+    Generation,
+    Import,
+    Pool,
+    import_path,
+    latest_manifests,
+    readouts_path,
+    sidecar_of,
+)
+from searchlens.grid._stages import stage_source
+from searchlens.grid._study import ROLES, SOURCES, known
+
+__all__ = [
+    "FINGERPRINT_LIMIT",
+    "GENERATION_VERSION",
+    "READOUTS_SUFFIX",
+    "ROLES",
+    "SOURCES",
+    "Generation",
+    "Grid",
+    "Import",
+    "Pool",
+    "import_path",
+    "known",
+    "latest_manifests",
+    "readouts_path",
+    "sidecar_of",
+    "stage_source",
+]

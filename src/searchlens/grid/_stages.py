@@ -1,0 +1,27 @@
+"""The code that a stage's outputs depend on."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from searchlens.store import digest, file_sha256
+
+_STAGE_SOURCES = {
+    "score": ("score.py", "benchmarks/*.py", "verdicts.py", "grading/*.py", "schemas.py"),
+    "landscape": ("landscape*", "landscape/*.py", "uncertainty.py", "schemas.py"),
+    "recovery": ("recovery*", "recovery/*.py", "uncertainty.py", "policies.py"),
+    "figures": ("figures/*.py",),
+    "boptr": ("boptr/*.py", "uncertainty.py", "policies.py", "tables/*.py", "figures/style.py", "figures/boptr/*.py"),
+    "equivalence": (
+        *("equivalence/*.py", "search/*.py", "engines/*.py", "grading/*.py", "tables/_*.py"),
+        *("uncertainty.py", "landscape/_readouts.py", "generate/_job.py"),
+    ),
+    "tables": ("tables/__init__.py", "tables/_*.py", "tables/study.py", "tables/origins.py", "figures/*.py"),
+}
+
+
+def stage_source(stage: str) -> str:
+    """Hash of the code of a stage, so that editing it reruns the stage; sampling has ``GENERATION_VERSION`` instead."""
+    package = Path(__file__).parents[1]
+    paths = sorted(p for pattern in _STAGE_SOURCES[stage] for p in package.glob(pattern) if p.suffix == ".py")
+    return digest({str(path.relative_to(package)): file_sha256(path) for path in paths}, 12)

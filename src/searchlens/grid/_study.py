@@ -1,0 +1,207 @@
+"""What a study asks for: pairs, cells, and where the samples of a cell come from."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from searchlens import benchmarks
+from searchlens.errors import InputError
+from searchlens.grid._records import Import, readouts_path
+
+ROLES = ("base", "rl")
+
+SOURCES = ("recorded", "imported", "sampled")
+"""From the least direct to the most direct."""
+
+
+class Study:
+    """Pairs and cells of a configuration.
+
+    Parameters
+    ----------
+    config : mapping
+        Validated configuration (``searchlens.config.validate``), as plain JSON types.
+    root : Path, optional
+        What relative paths are relative to.
+    """
+
+    def __init__(self, config: Mapping[str, Any], root: Path = Path()) -> None:
+        self.config = config
+        self.root = root
+        self.results: Path = root / config["results"]
+
+    @cached_property
+    def imports(self) -> tuple[Import, ...]:
+        """Everything that was imported into this results folder."""
+        return tuple(Import.read(path) for path in sorted((self.results / "imports").glob("*/*/*/*.json")))
+
+    @cached_property
+    def pairs(self) -> dict[str, dict[str, str]]:
+        """Pair name to its two checkpoints: the configured ones of this study, then imported ones."""
+        known = self.config["pairs"]
+        configured = {name: {role: known[name][role] for role in ROLES} for name in self.config["study"]["pairs"]}
+        for item in self.imports:
+            configured.setdefault(item.pair, {})[item.role] = item.checkpoint
+        return configured
+
+    @cached_property
+    def cells(self) -> tuple[tuple[str, str], ...]:
+        """(checkpoint, benchmark) of this study, imports last."""
+        pairs = [self.config["pairs"][name] for name in self.config["study"]["pairs"]]
+        asked = self.config["study"]["benchmarks"]
+        once = [(pair[r], b) for pair in pairs for r in ROLES for b in asked if self._belongs(b, pair, r)]
+        fitted = [b for b in asked if self.config["benchmarks"][b]["role"] == "fitted"]
+        repeats = [batch[r] for pair in pairs for batch in pair["batches"].values() for r in ROLES if batch[r]]
+        wanted = dict.fromkeys([*once, *((checkpoint, b) for checkpoint in repeats for b in fitted)])
+        wanted.update(dict.fromkeys((item.checkpoint, item.benchmark) for item in self.imports))
+        return tuple(wanted)
+
+    def _belongs(self, benchmark: str, pair: Mapping[str, Any], role: str) -> bool:
+        """Whether one side of a pair is asked a benchmark: Base alone where RL plays no part."""
+        part = self.config["benchmarks"][benchmark]["role"]
+        if part == "rltrain":
+            return role == "base" and pair["rltrain"] in (None, benchmark)
+        return role == "base" or part != "descriptive"
+
+    @cached_property
+    def pair_cells(self) -> tuple[tuple[str, str], ...]:
+        """(pair, benchmark) for which both checkpoints have a cell."""
+        cells, order = set(self.cells), dict.fromkeys(benchmark for _, benchmark in self.cells)
+        both = [(name, roles) for name, roles in self.pairs.items() if set(roles) == set(ROLES)]
+        return tuple(
+            (name, b) for name, roles in both for b in order if {(roles["base"], b), (roles["rl"], b)} <= cells
+        )
+
+    def imported(self, checkpoint: str, benchmark: str) -> tuple[Import, ...]:
+        """Imported policies of one cell."""
+        return tuple(i for i in self.imports if (i.checkpoint, i.benchmark) == (checkpoint, benchmark))
+
+    def benchmark(self, name: str) -> Mapping[str, Any]:
+        """Path, hash, grader and limits of a benchmark, configured or imported.
+
+        Raises
+        ------
+        InputError
+            Unknown name.
+        """
+        if name in self.config["benchmarks"]:
+            return dict(self.config["benchmarks"][name])
+        for item in self.imports:
+            if item.benchmark == name:
+                own = {"family": benchmarks.OWN, "path": item.questions, "sha256": None, "check": True}
+                return {**own, "questions": None, "grader": item.grader, "title": name}
+        raise InputError(f"benchmark {name!r} is unknown; known: {sorted(self.config['benchmarks'])}")
+
+    # ---- where samples come from
+
+    @cached_property
+    def readouts(self) -> dict[tuple[str, str], Path]:
+        """Compact readouts that stand for the samples of a cell, unless ``study.sample`` names its benchmark."""
+        study = self.config["study"]
+        named = () if study["sample"] == "all" else study["sample"]
+        cells = [cell for cell in self.cells if study["readouts"] and cell[1] not in named and not self.imported(*cell)]
+        paths = {cell: self._readouts_path(*cell) for cell in cells}
+        return {cell: path for cell, path in paths.items() if path.exists()}
+
+    def _readouts_path(self, checkpoint: str, benchmark: str) -> Path:
+        return readouts_path(self.root / self.config["study"]["readouts"], checkpoint, benchmark)
+
+    @property
+    def readout_pairs(self) -> list[tuple[str, str]]:
+        """(pair, benchmark) of which both sides are read from compact readouts."""
+        sides = {(name, b): {(self.pairs[name][role], b) for role in ROLES} for name, b in self.pair_cells}
+        return [cell for cell, both in sides.items() if both <= self.readouts.keys()]
+
+    def is_sampled(self, checkpoint: str, benchmark: str) -> bool:
+        """Whether a cell is sampled in this run, rather than read from compact readouts."""
+        chosen = self.config["study"]["sample"]
+        return benchmark in chosen if chosen != "all" else (checkpoint, benchmark) not in self.readouts
+
+    def source(self, checkpoint: str, benchmark: str) -> str:
+        """``sampled``, ``imported`` or ``recorded``: said in figures."""
+        if self.imported(checkpoint, benchmark):
+            return "imported"
+        return "sampled" if self.is_sampled(checkpoint, benchmark) else "recorded"
+
+    def least_direct(self, cells: Iterable[tuple[str, str]]) -> str:
+        """The least direct source of some cells."""
+        found = {self.source(*cell) for cell in cells}
+        return next(name for name in SOURCES if name in found)
+
+    # ---- BOPTR and the comparison of policies
+
+    def read_budgets(self, benchmark: str) -> list[int]:
+        """Budgets at which a benchmark's landscape is read: B, and beyond it the benchmark's extension."""
+        configured = self.config["benchmarks"].get(benchmark)
+        return [*self.config["budgets"], *(configured["extension"] if configured else ())]
+
+    @cached_property
+    def anchor(self) -> tuple[str, str]:
+        """(pair, benchmark) on which the rule was found; by default the first ones; empty names where there is none."""
+        given = self.config["boptr"]["anchor"]
+        pair = given["pair"] or next(iter(self.pairs), "")
+        return pair, given["benchmark"] or next(iter(self.config["study"]["benchmarks"]), "")
+
+    @cached_property
+    def without_boptr(self) -> str:
+        """Why this study has no BOPTR stage; empty where it has one."""
+        pair, benchmark = self.anchor
+        if (pair, benchmark) not in self.pair_cells:
+            return (
+                f"the anchor {pair or '(none)'}/{benchmark or '(none)'} is not among the study's pairs and benchmarks"
+            )
+        if self.benchmark(benchmark).get("regime") is None:
+            return f"the anchor benchmark {benchmark} has no regime (benchmarks.{benchmark}.regime)"
+        budgets = self.config["budgets"]
+        if len(budgets) < 2 or budgets != [2**i for i in range(len(budgets))]:
+            return f"it rounds budgets in powers of two: 1, 2, 4, ...; budgets are {budgets}"
+        return ""
+
+    def cohort_plan(self) -> dict[str, Any]:
+        """The study as ``boptr.cohort.CohortPlan`` takes it: pairs with a Base side, benchmarks with a regime."""
+        configured = self.config["benchmarks"]
+        chosen = [name for name in self.config["study"]["benchmarks"] if configured[name]["regime"]]
+        pair, benchmark = self.anchor
+        return {
+            "anchor_model": pair,
+            "anchor_benchmark": benchmark,
+            "models": {name: self._cohort_model(name) for name, roles in self.pairs.items() if "base" in roles},
+            "benchmarks": {
+                name: {key: configured[name][key] for key in ("regime", "role", "title")} for name in chosen
+            },
+            "default_policy": self.config["default_policy"],
+            "budgets": list(self.config["budgets"]),
+            "source": self.least_direct(self.cells),
+        }
+
+    def _cohort_model(self, name: str) -> dict[str, Any]:
+        """A pair of the study; an imported one is of the upper cohort, of unknown size."""
+        found: dict[str, Any] = {"rl": None, **self.pairs[name]}
+        if name in self.config["study"]["pairs"]:
+            pair = self.config["pairs"][name]
+            found |= {key: pair[key] for key in ("group", "parameters", "rltrain")}
+            if pair["rltrain"] and pair["rltrain"] not in self.config["study"]["benchmarks"]:
+                found["rltrain"] = ""
+            found["batches"] = {
+                key: {role: batch[role] for role in ROLES if batch[role]} for key, batch in pair["batches"].items()
+            }
+        return found
+
+    @cached_property
+    def compared(self) -> tuple[str, str] | None:
+        """(checkpoint, benchmark) on which policies are compared with references: the first Base; None for none."""
+        section, study = self.config["equivalence"], self.config["study"]
+        if section is None or not section["questions"] or not study["pairs"] or not study["benchmarks"]:
+            return None
+        return self.config["pairs"][study["pairs"][0]]["base"], study["benchmarks"][0]
+
+
+def known(name: str, names: Iterable[str], what: str) -> str:
+    """``name`` when it is one of ``names``; otherwise an ``InputError`` that lists them."""
+    allowed = sorted(names)
+    if name not in allowed:
+        raise InputError(f"{what} {name!r} is unknown; known: {', '.join(allowed) or '(none)'}")
+    return name
