@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,10 +12,11 @@ import polars as pl
 import pytest
 
 import figure_data
+from conftest import write_checkpoint
 from searchlens import tables
 from searchlens.grid import Grid
 from searchlens.pipeline import costs as costs_of
-from searchlens.pipeline import prefill
+from searchlens.pipeline import model_names, prefill
 from searchlens.tables import Cell, Table
 
 AR = "autoregressive"
@@ -81,7 +83,7 @@ def test_files_read_back(every: dict[str, Table], tmp_path: Path) -> None:
         assert set(cells) == {table.text.width - 1}, name
         spec = tex.read_text().splitlines()[0].removeprefix(r"\begin{tabular}{").removesuffix("}")
         assert len(spec) == table.text.width
-        rows = md.read_text().splitlines()
+        rows = [line for line in md.read_text().splitlines() if line.startswith("|")]
         assert len(rows) == 2 + table.text.height
         assert {row.replace(r"\|", "").count("|") for row in rows} == {table.text.width + 1}, name
 
@@ -151,6 +153,31 @@ def test_summary_of_models_that_share_nothing(found: figure_data.Cell) -> None:
     assert all(text["largest recovery gap"].to_list())
 
 
+def test_summary_tells_pools_apart(every: dict[str, Table], cells: list[Cell]) -> None:
+    """What searches on Base reach is not to be read beside what sampling reaches: the row says which it is."""
+    plain = every["recovery_summary"]
+    assert set(plain.text["pool"]) == {"AR"}
+    assert not any(note.startswith("Pool: ") for note in plain.notes)
+    mixed = tables.recovery_summary([cells[0], replace(cells[1], searched=True)], figure_data.DEFAULT)
+    assert mixed.data["pool"].to_list() == ["ar", "ar", "full", "full"]
+    assert mixed.text["pool"].to_list() == ["AR", "AR", "full", "full"]
+    assert any(note.startswith("Pool: ") for note in mixed.notes)
+
+
+def test_no_percentage_is_minus_zero(cells: list[Cell]) -> None:
+    """An end that is 0 but for rounding has no side: no -0.0 in print."""
+    tiny = cells[0].same_policy.with_columns(gap=pl.lit(-1e-9), lo=pl.lit(-4e-4), hi=pl.lit(4e-4))
+    text = tables.recovery_summary([replace(cells[0], same_policy=tiny)], figure_data.DEFAULT).text
+    assert set(text["gap at 1"]) == {"+0.0 [+0.0, +0.0]"}
+
+
+def test_every_table_explains_itself(every: dict[str, Table]) -> None:
+    """Whoever meets a table alone learns its units and terms from its notes, and LaTeX keeps them."""
+    for name, table in every.items():
+        assert table.notes, name
+        assert tables.latex(table).count("\n% ") == len(table.notes), name
+
+
 def test_cost_counts_runs_once(every: dict[str, Table]) -> None:
     """Shards of one run are one run; GPU-hours multiply by the GPUs and leave CPUs out; the total is over the rows."""
     data = every["udf_cost"].data
@@ -160,7 +187,7 @@ def test_cost_counts_runs_once(every: dict[str, Table]) -> None:
     assert data["wall_h"].to_list() == pytest.approx([1.5, 3.0, 1.0, 1.0, 6.5])
     assert data["gpu_h"].to_list() == pytest.approx([1.5, 2.0, 1.0, 0.0, 4.5])
     assert data["returned_M"].to_list() == pytest.approx([0.3, 0.1, 0.05, 0.09, 0.54])
-    assert tables.latex(every["udf_cost"]).splitlines()[-4] == r"\midrule"
+    assert tables.latex(every["udf_cost"]).splitlines()[-5] == r"\midrule"
 
 
 def test_cost_of_searches_is_what_they_drew(every: dict[str, Table]) -> None:
@@ -186,8 +213,7 @@ def test_cost_of_older_shards_is_told(every: dict[str, Table]) -> None:
         assert table.data[name].to_list() == [whole[name][0], None, whole[name][2], whole[name][3], None]
     assert table.data.drop("reused", "mean_running").equals(whole.drop("reused", "mean_running"))
     assert table.text["running"][1] == ""
-    assert table.notes == ("2 of 7 shards tell nothing of prefixes or running batches.",)
-    assert not every["udf_cost"].notes
+    assert table.notes == (*every["udf_cost"].notes, "2 of 7 shards tell nothing of prefixes or running batches.")
 
 
 def test_cost_of_nothing() -> None:
@@ -202,6 +228,19 @@ def test_several_checkpoints_share_a_channel() -> None:
     """With several pairs, all Base checkpoints make one row."""
     table = tables.udf_cost(costs(), {"base": "Base", "other": "Base", "rl": "RL"})
     assert table.data["runs"].to_list() == [3, 2, 1, 1, 7]
+
+
+def test_shared_and_repeated_checkpoints_have_names_of_their_own(
+    raw: dict[str, Any], make_grid: Callable[[dict[str, Any]], Grid], tmp_path: Path
+) -> None:
+    """A Base of two pairs carries the first one's name, not the last one's; a repeat is not dropped from the costs."""
+    write_checkpoint(tmp_path / "other", "other")
+    raw["checkpoints"] |= {"other": {"path": "other"}, "again": {"path": "base", "seed": 7}}
+    raw["pairs"]["toy"]["batches"] = {"7": {"base": "again"}}
+    raw["pairs"]["late"] = {"base": "toy-base", "rl": "other"}
+    raw["study"]["pairs"] = ["toy", "late"]
+    names = {"toy-base": "Base toy", "again": "Base toy, batch 7", "toy-rl": "RL toy", "other": "RL late"}
+    assert model_names(make_grid(raw)) == names
 
 
 TREE = {"controller": "entropy_tree", "transition": {"name": "branch", "gap": 2}}

@@ -337,6 +337,13 @@ def _source(grid_: Grid, pair: str, benchmark: str) -> str:
     return grid_.least_direct((checkpoint, benchmark) for checkpoint in grid_.pairs[pair].values())
 
 
+def _searched(grid_: Grid, names: Iterable[str]) -> bool:
+    from searchlens.figures import style
+
+    known = {name: policy for name in names if (policy := grid_.policy(name))}
+    return any(style.channel(name, known) == "search" for name in names)
+
+
 def _labels(grid_: Grid, pair: str, benchmark: str, points: pl.DataFrame, metric: str) -> Any:
     from searchlens.figures import Labels
 
@@ -486,15 +493,23 @@ _COST = {
 }
 
 
-def _models(grid_: Grid) -> dict[str, str]:
-    """What the cost table calls checkpoints: Base and RL, with the pair where there are several."""
+def model_names(grid_: Grid) -> dict[str, str]:
+    """What the cost table calls checkpoints: Base and RL, with the first of their pairs where there are several.
+
+    Repeats with other seeds are checkpoints of their own: ``Base anchor, batch 123``.
+    """
     several = len(grid_.pairs) > 1
-    names = {"base": "Base", "rl": "RL"}
-    return {
-        c: f"{names[role]}{f' {pair}' if several else ''}"
-        for pair, roles in grid_.pairs.items()
-        for role, c in roles.items()
-    }
+    sides = {"base": "Base", "rl": "RL"}
+    names: dict[str, str] = {}
+    for pair, roles in grid_.pairs.items():
+        batches = grid_.config["pairs"].get(pair, {}).get("batches", {})
+        for role, side in sides.items():
+            name = f"{side} {pair}" if several else side
+            again = {f"{name}, batch {batch}": made[role] for batch, made in batches.items()}
+            for called, checkpoint in ({name: roles.get(role)} | again).items():
+                if checkpoint:
+                    names.setdefault(checkpoint, called)
+    return names
 
 
 def half_widths(points: dict[tuple[str, str], pl.DataFrame], without: Iterable[str] = ()) -> pl.DataFrame:
@@ -517,20 +532,23 @@ def _spent_by_checkpoint(grid_: Grid) -> dict[str, dict[str, Any]]:
     return {checkpoint: provenance.spent(sidecars) for checkpoint, sidecars in found.items()}
 
 
+def _cell(grid_: Grid, pair: str, benchmark: str, points: Mapping[tuple[str, str], pl.DataFrame]) -> Any:
+    from searchlens import tables
+
+    folder = grid_.results / "recovery" / pair / benchmark
+    frames = {
+        name: pl.read_parquet(folder / f"{name}.parquet") for name in ("same_policy", "counts", "support", "path")
+    }
+    searched = _searched(grid_, points[grid_.pairs[pair]["base"], benchmark]["policy"].unique())
+    return tables.Cell(pair, benchmark, **frames, searched=searched)
+
+
 def write_tables(grid_: Grid, output: Path) -> None:
     """Tables of the whole study and its headline figure."""
     from searchlens import tables
 
-    names = ("same_policy", "counts", "support", "path")
-    cells = [
-        tables.Cell(
-            pair,
-            benchmark,
-            *(pl.read_parquet(grid_.results / f"recovery/{pair}/{benchmark}/{n}.parquet") for n in names),
-        )
-        for pair, benchmark in grid_.pair_cells
-    ]
     points = {(c, b): _within(grid_, grid_.results / f"landscape/{c}/{b}/points.parquet") for c, b in grid_.cells}
+    cells = [_cell(grid_, pair, benchmark, points) for pair, benchmark in grid_.pair_cells]
     spent = _spent_by_checkpoint(grid_)
     made = {
         "recovery_summary": tables.recovery_summary(cells, grid_.config["default_policy"]),
@@ -538,7 +556,7 @@ def write_tables(grid_: Grid, output: Path) -> None:
         "same_policy_counts": tables.same_policy_counts(cells),
         "operating_points": tables.operating_points(points),
         "intervals": tables.intervals(half_widths(points, grid_.config["references"])),
-        "udf_cost": tables.udf_cost(costs(grid_), _models(grid_)),
+        "udf_cost": tables.udf_cost(costs(grid_), model_names(grid_)),
         "provenance": tables.provenance(spent, provenance.made(grid_.config)),
     }
     for name, table in made.items():

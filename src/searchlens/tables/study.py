@@ -16,11 +16,17 @@ from searchlens.figures.style import METRIC_NAMES, by_policy, pick
 from searchlens.tables._table import Table
 
 GPU_DEVICES = ("cuda", "gpu")
+READOUTS = "P: pass@k; Q: self-consistency. Prefix: the first N samples; expected: mean over every choice of N samples."
+POOLS = {"ar": "AR", "full": "full"}
+LEVEL = "at the configured level (95% unless it says otherwise)"
 
 
 @dataclass(frozen=True)
 class Cell:
-    """What a study has found for one pair on one benchmark: names for people, and the recovery stage's frames."""
+    """What a study has found for one pair on one benchmark: names for people, and the recovery stage's frames.
+
+    ``searched`` says that Base's policies are not autoregressive alone.
+    """
 
     pair: str
     benchmark: str
@@ -28,6 +34,7 @@ class Cell:
     counts: pl.DataFrame
     support: pl.DataFrame
     path: pl.DataFrame
+    searched: bool = False
 
 
 def _sign(text: str) -> str:
@@ -37,7 +44,7 @@ def _sign(text: str) -> str:
 def _percent(value: float | None, low: float | None = None, high: float | None = None, sign: str = "") -> str:
     if value is None:
         return ""
-    spec = f"{sign}.1f"
+    spec = f"{sign}z.1f"
     interval = "" if low is None or high is None else f" [{100 * low:{spec}}, {100 * high:{spec}}]"
     return _sign(f"{100 * value:{spec}}{interval}")
 
@@ -78,7 +85,11 @@ def operating_points(points: Mapping[tuple[str, str], pl.DataFrame], readout: st
         }
         text.append({**dict(zip(keys, map(str, cell), strict=True)), "policy": str(policy), **values})
     shown = _text(text)
-    return Table(data, shown, _blocks(shown, *keys))
+    notes = (
+        f"Questions solved in %, {readout} readout; a column per number of samples N. {READOUTS}",
+        f"Brackets: interval over questions {LEVEL}, Wilson for counts, else percentile bootstrap.",
+    )
+    return Table(data, shown, _blocks(shown, *keys), notes=notes)
 
 
 def same_policy_counts(cells: Sequence[Cell]) -> Table:
@@ -90,7 +101,11 @@ def same_policy_counts(cells: Sequence[Cell]) -> Table:
         counts = {str(n): f"{a}/{of} ({b}/{rest})" for *_, n, a, of, b, rest in rows.sort("budget").iter_rows()}
         text.append({**dict(zip(keys, map(str, key), strict=True)), **counts})
     shown = _text(text)
-    return Table(data, shown, _blocks(shown, "pair", "benchmark"))
+    notes = (
+        "Policies under which Base solves at least as many questions as RL, of those that both were sampled under; a"
+        f" column per number of samples N. In parentheses without RL's default policy. {READOUTS}",
+    )
+    return Table(data, shown, _blocks(shown, "pair", "benchmark"), notes=notes)
 
 
 def _named(cell: Cell, frame: pl.DataFrame) -> pl.DataFrame:
@@ -106,13 +121,34 @@ def recovery_summary(cells: Sequence[Cell], default_policy: str, readout: str = 
     rows = [_summary(cell, metric, default_policy, readout) for cell in cells for metric in METRIC_NAMES]
     data = pl.DataFrame(rows, infer_schema_length=None)
     text = [_summary_text(row) for row in data.iter_rows(named=True)]
-    return Table(data, _text(text), _blocks(data, "pair", "benchmark"))
+    return Table(data, _text(text), _blocks(data, "pair", "benchmark"), notes=(*SUMMARY_NOTES, *_pools(cells)))
+
+
+SUMMARY_NOTES = (
+    "Gap at N: Base − RL under RL's default policy, percentage points (pp); ahead: policies under which Base solves at"
+    " least as many questions as RL; inside: RL budgets at which RL lies in Base's support region.",
+    "Recovery gap: RL − the best of Base under any policy with at most b samples, pp, at the budget b where it is"
+    " largest: below 0 Base reaches RL everywhere. That b was chosen is not allowed for.",
+    "Closest, monotone N: samples of Base at the points of either path, one per RL budget.",
+    f"Brackets: paired bootstrap over questions {LEVEL}. That of a gap has no width where no question differs; that"
+    " of the recovery gap allows for differences that were not seen and, in its upper end, for the best being chosen.",
+)
+
+
+def _pools(cells: Sequence[Cell]) -> tuple[str, ...]:
+    if not any(cell.searched for cell in cells):
+        return ()
+    return (
+        "Pool: AR, Base under autoregressive policies alone; full, under searches too. Inside, recovery gap and paths"
+        " are over the pool, so rows of different pools are not to be compared.",
+    )
 
 
 def _summary(cell: Cell, metric: str, default_policy: str, readout: str) -> dict[str, object]:
     chosen: dict[str, str | int] = {"metric": metric, "readout": readout}
     support = pick(cell.support, **chosen).sort("gap", descending=True, nulls_last=True, maintain_order=True)
-    row: dict[str, object] = {"pair": cell.pair, "benchmark": cell.benchmark, "metric": metric}
+    pool = "full" if cell.searched else "ar"
+    row: dict[str, object] = {"pair": cell.pair, "benchmark": cell.benchmark, "pool": pool, "metric": metric}
     budgets = sorted(support["budget"].to_list())
     for which, budget in (("first", budgets[0]), ("last", budgets[-1])):
         at = {**chosen, "budget": budget}
@@ -137,7 +173,8 @@ def _row(frame: pl.DataFrame, *columns: str) -> tuple[Any, ...]:
 
 
 def _summary_text(row: Mapping[str, Any]) -> dict[str, str]:
-    text = {"pair": row["pair"], "benchmark": row["benchmark"], "metric": METRIC_NAMES[row["metric"]]}
+    text = {"pair": row["pair"], "benchmark": row["benchmark"], "pool": POOLS[row["pool"]]}
+    text["metric"] = METRIC_NAMES[row["metric"]]
     for which in ("first", "last"):
         interval = (row[f"gap_{which}"], row[f"gap_{which}_lo"], row[f"gap_{which}_hi"])
         ahead, policies = row[f"ahead_{which}"], row[f"policies_{which}"]
@@ -170,7 +207,11 @@ def recovery_paths(cells: Sequence[Cell]) -> Table:
         }
         for row in data.iter_rows(named=True)
     ]
-    return Table(data, _text(text), _blocks(data, "pair", "benchmark", "metric", "kind"))
+    notes = (
+        "Questions solved in %. Closest: at each RL budget the Base point that solves nearest as many; monotone: the"
+        " path of least error whose N never falls. Residual: Base − RL, percentage points.",
+    )
+    return Table(data, _text(text), _blocks(data, "pair", "benchmark", "metric", "kind"), notes=notes)
 
 
 def udf_cost(cost: pl.DataFrame, models: Mapping[str, str]) -> Table:
@@ -215,8 +256,17 @@ def udf_cost(cost: pl.DataFrame, models: Mapping[str, str]) -> Table:
         for row in data.iter_rows(named=True)
     ]
     silent = named.select(pl.any_horizontal(pl.col("prefilled", "mean_running").is_null()).sum()).item()
-    notes = (f"{silent} of {named.height} shards tell nothing of prefixes or running batches.",) if silent else ()
-    return Table(data, _text(text), (data.height - 1,), notes=notes)
+    notes = [COST_NOTE]
+    if silent:
+        notes.append(f"{silent} of {named.height} shards tell nothing of prefixes or running batches.")
+    return Table(data, _text(text), (data.height - 1,), notes=tuple(notes))
+
+
+COST_NOTE = (
+    "A run: one policy on one benchmark, counted where it was sampled; pairs that share a checkpoint share its rows."
+    " (M): millions of tokens; reused: share of the tokens of prompts and prefixes that was not computed again;"
+    " running: mean texts at a time; wall h, GPU h: of sampling alone."
+)
 
 
 COST_COLUMNS = {
@@ -281,4 +331,8 @@ def intervals(widths: pl.DataFrame) -> Table:
         values = {str(n): _percent(half) for n, half in rows.sort("budget").select("budget", "half_width").iter_rows()}
         text.append({**dict(zip(keys, map(str, key), strict=True)), **values})
     shown = _text(text)
-    return Table(widths, shown, _blocks(shown, "checkpoint"))
+    notes = (
+        f"Half-width of the intervals {LEVEL}, percentage points, median over policies; a column per number of samples"
+        f" N. {READOUTS}",
+    )
+    return Table(widths, shown, _blocks(shown, "checkpoint"), notes=notes)
