@@ -227,7 +227,7 @@ class Recovery(Strict):
     path_lambda: Annotated[float, Field(ge=0)] = 0.01
     """Weight of the distance between neighbours on the budget-monotone path."""
     envelope_interval: Literal["corrected", "fixed", "reselected"] = "corrected"
-    """Interval of the recovery gap: with the optimism of choosing the best of many readouts taken off, with the chosen
+    """Interval of the recovery gap: allowing for the optimism of choosing the best of many readouts, with the chosen
     operating point fixed, or with it chosen again in each draw."""
     l_comp: Annotated[float, Field(ge=0)] = 1.0
     l_z: Annotated[float, Field(ge=0)] = 1.0

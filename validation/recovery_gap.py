@@ -1,0 +1,156 @@
+"""Do the intervals of the recovery gap contain the true gap?
+
+    python validation/recovery_gap.py --landscapes results/zoo-tables/landscape --output docs/recovery_gap.csv
+
+Populations: policies simulated at ``SPREADS`` apart, each with a probability per question; and cells of the zoo cohort,
+whose recorded readouts are taken as all there is, so that a sample is questions drawn with replacement. The true gap is
+RL's mean less the largest mean over Base's operating points up to the budget, in the population.
+"""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import polars as pl
+
+from searchlens import schemas
+from searchlens.landscape import Landscape
+from searchlens.recovery import EnvelopeInterval, RecoveryOptions, support
+from searchlens.uncertainty import Floats
+
+BUDGETS = (1, 2, 4, 8, 16)
+POLICIES = 24
+DEFAULT = "topp0.95_t1.0"
+SPREADS = {"equal": 0.0, "narrow": 0.15, "wide": 0.6}
+"""Logits between the worst and the best policy."""
+PAIRS = {"anchor": "anchor", "large": "large", "math": "math", "llama": "llama", "overtrained": "anchor"}
+"""RL model to the name of its Base."""
+CELLS = dict.fromkeys(("zoo-math", "zoo-olympiad", "zoo-ifeval", "zoo-gpqa"), (40, 200)) | {"zoo-aime": (60,)}
+"""Benchmark to the numbers of questions to draw."""
+KINDS: tuple[EnvelopeInterval, ...] = ("fixed", "corrected", "reselected")
+
+ROUNDING = 1e-6
+
+Sample = Callable[[np.random.Generator, int], tuple[Floats, Floats]]
+
+
+class Population(NamedTuple):
+    """Operating points, their true means, RL's, and how to draw credit of both, shape (points, questions)."""
+
+    points: list[tuple[str, int]]
+    base: Floats
+    rl: Floats
+    sample: Sample
+
+    def gap(self, budget: int) -> float:
+        """The true recovery gap."""
+        reach = [value for value, (_, n) in zip(self.base, self.points, strict=True) if n <= budget]
+        return float(self.rl[BUDGETS.index(budget)] - max(reach))
+
+
+def simulated(spread: float, seed: int = 1, questions: int = 4000) -> Population:
+    """Policies that solve a question with a probability of their own; RL is the best of them."""
+    rng = np.random.default_rng(seed)
+    ease = rng.normal(0, 1.5, questions)
+    once = 0.5 / (1 + np.exp(-(ease + np.linspace(-spread, 0, POLICIES)[:, None])))
+    base = np.concatenate([1 - (1 - once) ** n for n in BUDGETS])
+    rl = base[POLICIES - 1 :: POLICIES]
+
+    def sample(rng: np.random.Generator, n: int) -> tuple[Floats, Floats]:
+        chosen = rng.integers(0, questions, n)
+        return _solved(rng, base[:, chosen]), _solved(rng, rl[:, chosen])
+
+    points = [(f"p{i:02d}", n) for n in BUDGETS for i in range(POLICIES)]
+    return Population(points, base.mean(axis=1), rl.mean(axis=1), sample)
+
+
+def _solved(rng: np.random.Generator, probability: Floats) -> Floats:
+    return (rng.random(probability.shape) < probability).astype(float)
+
+
+def recorded(landscapes: Path, pair: str, benchmark: str, metric: str) -> Population:
+    """One cell of the cohort."""
+    points, base = _credit(landscapes / f"{PAIRS[pair]}-base" / benchmark, metric)
+    names, rows = _credit(landscapes / f"{pair}-rl" / benchmark, metric)
+    rl = rows[[names.index((DEFAULT, n)) for n in BUDGETS]]
+
+    def sample(rng: np.random.Generator, n: int) -> tuple[Floats, Floats]:
+        chosen = rng.integers(0, base.shape[1], n)
+        return base[:, chosen], rl[:, chosen]
+
+    return Population(points, base.mean(axis=1), rl.mean(axis=1), sample)
+
+
+def _credit(landscape: Path, metric: str) -> tuple[list[tuple[str, int]], Floats]:
+    hits = pl.read_parquet(landscape / "hits.parquet").filter(pl.col("budget").is_in(BUDGETS))
+    credit = hits.select("policy", "budget", "question", pl.col(metric).cast(pl.Float64)).sort("question")
+    wide = credit.pivot("question", index=["policy", "budget"], values=metric)
+    return wide.select("policy", "budget").rows(), wide.drop("policy", "budget").to_numpy()
+
+
+def landscape(points: list[tuple[str, int]], credit: Floats) -> Landscape:
+    """As much of a landscape as ``support`` reads; every readout has the same credit."""
+    questions = credit.shape[1]
+    keys = {
+        "policy": np.repeat([policy for policy, _ in points], questions),
+        "question": np.tile(np.arange(questions), len(points)),
+        "budget": np.repeat([n for _, n in points], questions),
+    }
+    readouts = {name: credit.ravel() for name in schemas.HITS if name not in keys}
+    bands = [
+        (policy, n, metric, readout, None, questions, 0.0, 0.0, 1.0)
+        for metric, readout in itertools.product("PQ", ("prefix", "expected"))
+        for policy, n in points
+    ]
+    return Landscape(
+        points=pl.DataFrame(bands, schemas.POINTS, orient="row"),
+        hits=pl.DataFrame({**keys, **readouts}).cast(dict(schemas.HITS)),
+    )
+
+
+def trials(population: Population, questions: int, repeats: int, draws: int) -> Iterator[dict[str, object]]:
+    """Every interval of every sample: its length, and on which side it misses the true gap, if it does."""
+    rng = np.random.default_rng(questions)
+    for seed in range(repeats):
+        base, rl = population.sample(rng, questions)
+        pair = landscape(population.points, base), landscape([(DEFAULT, n) for n in BUDGETS], rl)
+        for kind in KINDS:
+            options = RecoveryOptions(DEFAULT, envelope_interval=kind, draws=draws, seed=seed)
+            found = support(*pair, options).filter(metric="P", readout="prefix")
+            for budget, gap, lo, hi in found.select("budget", "gap", "gap_lo", "gap_hi").iter_rows():
+                true = population.gap(budget)
+                miss = {"below": true < lo - ROUNDING, "above": true > hi + ROUNDING, "outside": not lo <= gap <= hi}
+                yield {"kind": kind, "bias": gap - true, "length": hi - lo, **miss}
+
+
+def main() -> None:
+    """Write one row per population, number of questions and interval."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--landscapes", type=Path, required=True)
+    parser.add_argument("--repeats", type=int, default=400, help="samples of a simulated population")
+    parser.add_argument("--draws", type=int, default=400)
+    parser.add_argument("--output", type=Path, required=True)
+    given = parser.parse_args()
+    rows = []
+    for name, spread in SPREADS.items():
+        for questions in (40, 60, 200):
+            found = trials(simulated(spread), questions, given.repeats, given.draws)
+            rows += [{"population": name, "questions": questions, **row} for row in found]
+    for (benchmark, sizes), metric, pair in itertools.product(CELLS.items(), "PQ", PAIRS):
+        for questions in sizes:
+            population = recorded(given.landscapes, pair, benchmark, metric)
+            found = trials(population, questions, given.repeats // len(PAIRS), given.draws)
+            rows += [{"population": f"{benchmark} {metric}", "questions": questions, **row} for row in found]
+    by = ["population", "questions", "kind"]
+    means = pl.DataFrame(rows).group_by(by, maintain_order=True).agg(pl.len().alias("intervals"), pl.all().mean())
+    covered = means.with_columns(coverage=1 - pl.col("below") - pl.col("above"))
+    covered.write_csv(given.output, float_precision=4)
+
+
+if __name__ == "__main__":
+    main()
