@@ -357,13 +357,15 @@ def v4(study: Study) -> Table:
         {
             "feature": row["feature"],
             "Pearson r": f.number(row["pearson_r"], sign="+"),
-            "LOO pseudo-R2": f.number(row["loo_pseudo_r2"], sign="+"),
+            "standardised: LOO pseudo-R2": f.number(row["loo_pseudo_r2"], sign="+"),
+            "raw: LOO pseudo-R2": f.number(row["loo_pseudo_r2_raw"], sign="+"),
         }
         for row in top.iter_rows(named=True)
     ]
     scores = [
         {
-            "features chosen": SELECTIONS[row["selection"]],
+            "features": row["scale"],
+            "chosen": SELECTIONS[row["selection"]],
             "k": str(row["k"]),
             "models": str(row["models"]),
             "LOO pseudo-R2": f.number(row["loo_pseudo_r2"], sign="+"),
@@ -375,14 +377,15 @@ def v4(study: Study) -> Table:
         for row in summary.iter_rows(named=True)
     ]
     notes = [
-        f"Leave-one-model-out ridge of ln α_math on standardised Base features; the {TOP} with the largest |r| are"
-        " shown, all of them in the CSV. A pseudo-R2 below 0 predicts worse than the mean.",
-        f"Null: {study.options.v4_shuffles} shuffles of ln α_math over the models, the best score of each.",
+        f"Leave-one-model-out (LOO) ridge of ln α_math on Base features, standardised or raw; the {TOP} with the largest"
+        " |r| are shown, all of them in the CSV. A pseudo-R2 below 0 predicts worse than the mean.",
+        "Scores: of the k features with the largest |r|, chosen over all models, the one left out among them, or inside"
+        f" each fold. Null: {study.options.v4_shuffles} shuffles of ln α_math over the models, chosen anew in each.",
         *f.reasons(features, summary),
     ]
     return _table(
         f.stacked(features=features, scores=summary, null=study.frames["v4_null"]),
-        [f.part(lines, "features, top by |r|"), f.part(scores, "best score and its null")],
+        [f.part(lines, "features, top by |r|"), f.part(scores, "score of the chosen features, and its null")],
         notes,
     )
 

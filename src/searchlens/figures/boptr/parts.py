@@ -54,7 +54,7 @@ class Study:
     def cohort(self) -> str:
         """How many models may fit, or the name of the only one."""
         models = self.plan.fitted_models
-        return f"{len(models)} models, anchor {self.plan.anchor_model}" if len(models) > 1 else f"{models[0]} alone"
+        return f"{len(models)} models, anchor: {self.plan.anchor_model}" if len(models) > 1 else f"{models[0]} alone"
 
     @property
     def interval(self) -> str:

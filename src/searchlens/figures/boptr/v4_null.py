@@ -21,7 +21,9 @@ SCALES = {"standardised": "", "raw": "_raw"}  # scale of the features, and how i
 
 
 def numbers(null: pl.DataFrame, summary: pl.DataFrame, features: pl.DataFrame) -> pl.DataFrame:
-    """By scale: the best score (layer ``observed``), single features (``feature``), shuffled models (``null``)."""
+    """By scale: single features (layer ``feature``), the one with the largest abs(r) (``observed``), and the one with the
+    largest abs(r) in each shuffle of the models (``null``).
+    """
     layers = []
     for scale, suffix in SCALES.items():
         best = summary.filter(selection="all_models", scale=scale)
@@ -53,8 +55,8 @@ def draw(numbers: pl.DataFrame, study: Study) -> Figure:
         _panel(axes, numbers.filter(scale=row["scale"]), row)
     panels[-1].set_xlabel("leave-one-out pseudo-$R^2$ (1: perfect)")
     handles = [
-        Patch(color=NULL_COLOUR, label="best feature, models shuffled"),
-        Line2D([], [], color=style.RL_COLOUR, linewidth=1.6, label="best feature, as observed"),
+        Patch(color=NULL_COLOUR, label="feature of the largest |r|, models shuffled"),
+        Line2D([], [], color=style.RL_COLOUR, linewidth=1.6, label="feature of the largest |r|, as observed"),
         Line2D([], [], color=FEATURE_COLOUR, marker="|", linestyle="none", label="each feature alone"),
     ]
     figure.legend(handles=handles, loc="outside lower center", ncols=1)
