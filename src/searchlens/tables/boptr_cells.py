@@ -377,8 +377,8 @@ def v4(study: Study) -> Table:
         for row in summary.iter_rows(named=True)
     ]
     notes = [
-        f"Leave-one-model-out (LOO) ridge of ln α_math on Base features, standardised or raw; the {TOP} with the largest"
-        " |r| are shown, all of them in the CSV. A pseudo-R2 below 0 predicts worse than the mean.",
+        f"Leave-one-model-out (LOO) ridge of ln α_math on Base features, standardised or raw; the {TOP} with the"
+        " largest |r| are shown, all of them in the CSV. A pseudo-R2 below 0 predicts worse than the mean.",
         "Scores: of the k features with the largest |r|, chosen over all models, the one left out among them, or inside"
         f" each fold. Null: {study.options.v4_shuffles} shuffles of ln α_math over the models, chosen anew in each.",
         *f.reasons(features, summary),

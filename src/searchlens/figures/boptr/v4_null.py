@@ -21,7 +21,7 @@ SCALES = {"standardised": "", "raw": "_raw"}  # scale of the features, and how i
 
 
 def numbers(null: pl.DataFrame, summary: pl.DataFrame, features: pl.DataFrame) -> pl.DataFrame:
-    """By scale: single features (layer ``feature``), the one with the largest abs(r) (``observed``), and the one with the
+    """By scale: each feature (layer ``feature``), the one with the largest abs(r) (``observed``), and the one with the
     largest abs(r) in each shuffle of the models (``null``).
     """
     layers = []
