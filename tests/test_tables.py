@@ -18,6 +18,7 @@ from searchlens.grid import Grid
 from searchlens.pipeline import costs as costs_of
 from searchlens.pipeline import model_names, prefill
 from searchlens.tables import Cell, Table
+from searchlens.tables._format import minus
 
 AR = "autoregressive"
 
@@ -169,6 +170,12 @@ def test_no_percentage_is_minus_zero(cells: list[Cell]) -> None:
     tiny = cells[0].same_policy.with_columns(gap=pl.lit(-1e-9), lo=pl.lit(-4e-4), hi=pl.lit(4e-4))
     text = tables.recovery_summary([replace(cells[0], same_policy=tiny)], figure_data.DEFAULT).text
     assert set(text["gap at 1"]) == {"+0.0 [+0.0, +0.0]"}
+
+
+def test_hyphens_of_names_are_no_minus_signs() -> None:
+    """Details of the checklist hold both; a column of true minus signs must not turn names of models."""
+    text = "qwen25-7b/zoo-math -8.1 pp [-9.0, -1.2], gpt-2 +3"
+    assert minus(text) == "qwen25-7b/zoo-math \N{MINUS SIGN}8.1 pp [\N{MINUS SIGN}9.0, \N{MINUS SIGN}1.2], gpt-2 +3"
 
 
 def test_every_table_explains_itself(every: dict[str, Table]) -> None:

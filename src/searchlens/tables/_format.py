@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -18,6 +19,7 @@ Row = Mapping[str, Any]
 Line = dict[str, str]
 Frames = Mapping[str, pl.DataFrame]
 YES, NO = "✓", "×"
+_NEGATIVE = re.compile(r"(?<!\w)-(?=\d)")
 
 
 @dataclass(frozen=True)
@@ -68,6 +70,11 @@ def tick(holds: bool | None) -> str:
 def word(text: object) -> str:
     """Text, or a dash."""
     return DASH if text is None or text == "" else str(text)
+
+
+def minus(text: str) -> str:
+    """Text with minus signs before its negative numbers; hyphens within names stay."""
+    return _NEGATIVE.sub("\N{MINUS SIGN}", text)
 
 
 def text_frame(lines: Sequence[Mapping[str, str]]) -> pl.DataFrame:

@@ -7,6 +7,7 @@ from itertools import groupby
 import polars as pl
 
 from searchlens.boptr.cohort import REGIMES, CohortPlan
+from searchlens.boptr.protocol import FEW_QUESTIONS
 from searchlens.tables import _format as f
 from searchlens.tables._format import Line, Row, Study
 from searchlens.tables._table import DASH, Part, Table
@@ -428,8 +429,8 @@ def aime_large_budget(study: Study) -> Table:
         "Proportions in %. Envelope: the largest Base pass rate over the pool at any n ≤ b, reached by the policy"
         f" shown; difference: envelope − RL. {f.WILSON} Brackets of a difference: paired bootstrap over questions at"
         " these points. A maximum over a pool is biased upwards, and no interval here allows for that.",
-        "k*: the budget from which Base stays at or above RL; the share of bootstrap draws with this k*, the envelope"
-        " taken anew in each, stands in the last column of the anchor's block.",
+        "k*: the smallest budget at which Base is at or above RL, though it may fall behind again; the share of"
+        " bootstrap draws with this k*, the envelope taken anew in each, stands in the last column of the anchor's block.",
         *f.reasons(frame, crossing),
     ]
     parts += [f.part(every, "envelope − RL at equal budgets, percentage points"), f.part(caught, "crossing budget")]
@@ -606,7 +607,8 @@ def signatures(study: Study) -> Table:
     notes = [
         f"RL and Base under {study.plan.default_policy}. Each decision stands before its estimate: RL − Base in"
         " percentage points, Base − RL for the recovery; yes: the interval lies above 0, no: below, undecided: it"
-        " contains 0. A termination gain needs both of its columns.",
+        " contains 0. Recovery: reached, undecided where RL led at b = 1; level, undecided where it did not. A"
+        " termination gain needs both of its columns.",
         f"Brackets: {study.options.confidence:.0%}, paired bootstrap over questions; of the rate of valid answers,"
         " from the two rates' own intervals.",
         *f.reasons(frame),
@@ -659,6 +661,8 @@ def protocol_flags(study: Study) -> Table:
         f"Attention: the interval of RL − Base lies outside ±{f.percent(study.options.protocol_margin)} points, or the"
         f" longer mean length is at least {study.options.length_ratio:g} times the other; undecided: it crosses the"
         " margin.",
+        "All or nothing: one side solves no question at any point, or every one; constant RL curve: the same at every"
+        f" budget; constant base pool: no budget at which two policies differ; few questions: below {FEW_QUESTIONS}.",
         *f.reasons(frame),
     ]
     cells = frame.unique(["model", "benchmark"], maintain_order=True)
@@ -688,7 +692,7 @@ def checklist(study: Study) -> Table:
         {"item": row["item"], "status": row["status"], "claim": row["claim"], "check": row["check"]}
         for row in frame.iter_rows(named=True)
     ]
-    notes = [f"{row['item']}: {row['detail']}." for row in frame.iter_rows(named=True) if row["detail"]]
+    notes = [f"{row['item']}: {f.minus(row['detail'])}." for row in frame.iter_rows(named=True) if row["detail"]]
     return _table(frame, [f.part(lines)], notes)
 
 
