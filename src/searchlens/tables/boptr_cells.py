@@ -430,7 +430,7 @@ def aime_large_budget(study: Study) -> Table:
         f" shown; difference: envelope − RL. {f.WILSON} Brackets of a difference: paired bootstrap over questions at"
         " these points. A maximum over a pool is biased upwards, and no interval here allows for that.",
         "k*: the smallest budget at which Base is at or above RL, though it may fall behind again; the share of"
-        " bootstrap draws with this k*, the envelope taken anew in each, stands in the last column of the anchor's block.",
+        " bootstrap draws with this k*, the envelope taken anew in each, is the last column of the anchor's block.",
         *f.reasons(frame, crossing),
     ]
     parts += [f.part(every, "envelope − RL at equal budgets, percentage points"), f.part(caught, "crossing budget")]

@@ -143,7 +143,7 @@ def _offset(row: Mapping[str, Any]) -> str:
     if row["delta"] is None:
         return parts.DASH
     ends = "" if row["delta_lo"] in (None, row["delta_hi"]) else f" [{row['delta_lo']:+.2f}, {row['delta_hi']:+.2f})"
-    return f"{row['delta']:+.2f}{ends}".replace("-", "\N{MINUS SIGN}")
+    return f"{row['delta']:+.2f}{ends}".replace("-", "\N{MINUS SIGN}").replace("inf", "\N{INFINITY}")
 
 
 def _handles(rows: pl.DataFrame) -> list[Line2D]:
