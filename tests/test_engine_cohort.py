@@ -128,14 +128,14 @@ def test_attention_survives_everything(seed: int) -> None:
 
 
 def test_prompts_without_rows_are_forgotten() -> None:
-    """But only once they are many, and those that stay keep their place in every row."""
+    """But only once they are many, none that are wanted, and those that stay keep their place in every row."""
     prompts = Prompts(SHAPE, CPU, FLOAT)
     names = [(i,) * (8 - i) for i in range(8)]
     prompts.add(names, tokens(36), torch.arange(8.0)[:, None].expand(8, SHAPE.hidden))
     prompts.append(np.arange(8))
     prompts.keep(np.arange(7))
     assert names[7] in prompts
-    prompts.keep(np.array([6, 2, 4]))
-    assert [name in prompts for name in names] == [i in (2, 4, 6) for i in range(8)]
+    prompts.keep(np.array([6, 2, 4]), {names[3], (9,)})
+    assert [name in prompts for name in names] == [i in (2, 3, 4, 6) for i in range(8)]
     assert prompts.longest == 6
     assert prompts.hidden(prompts.places([names[4], names[2]]))[:, 0].tolist() == [4, 2]

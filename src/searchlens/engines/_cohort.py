@@ -8,7 +8,7 @@ kv_heads, head_dim).
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from itertools import pairwise
 from typing import Any
 
@@ -97,20 +97,24 @@ class Prompts:
         self._of_row = np.concatenate((self._of_row, places))
         self._index()
 
-    def keep(self, order: npt.NDArray[np.int64]) -> None:
-        """Keep some rows, in a new order, and forget prompts without rows once they are many."""
+    def keep(self, order: npt.NDArray[np.int64], wanted: Collection[Tokens] = ()) -> None:
+        """Keep some rows, in a new order, and forget prompts without rows once they are many, but no wanted ones."""
         self._of_row = self._of_row[order]
         used = np.unique(self._of_row)
         if (len(self._lengths) - len(used)) * 4 >= max(len(self._lengths), _LEAST_DEAD_PROMPTS):
-            longest = int(self._lengths[used].max(initial=0))
-            index = self._tensor(used)
-            self._stored = self._stored.index_select(1, index)[:, :, :, :, :longest].contiguous()
-            self._hidden = self._hidden.index_select(0, index)
-            self._lengths = self._lengths[used]
-            new = dict(zip(used.tolist(), range(len(used)), strict=True))
-            self._place = {prompt: new[old] for prompt, old in self._place.items() if old in new}
-            self._of_row = np.searchsorted(used, self._of_row)
+            self._forget(np.union1d(used, self.places([prompt for prompt in wanted if prompt in self])))
         self._index()
+
+    def _forget(self, kept: npt.NDArray[np.int64]) -> None:
+        """Drop all prompts but those at some places, which rise."""
+        longest = int(self._lengths[kept].max(initial=0))
+        index = self._tensor(kept)
+        self._stored = self._stored.index_select(1, index)[:, :, :, :, :longest].contiguous()
+        self._hidden = self._hidden.index_select(0, index)
+        self._lengths = self._lengths[kept]
+        new = dict(zip(kept.tolist(), range(len(kept)), strict=True))
+        self._place = {prompt: new[old] for prompt, old in self._place.items() if old in new}
+        self._of_row = np.searchsorted(kept, self._of_row)
 
     def scores(self, layer: int, queries: Tensor) -> Tensor:
         """Return what each row's queries say to its prompt.
@@ -199,10 +203,12 @@ class Cohort:
 
     @classmethod
     def begun(cls, shape: Shape, lengths: npt.NDArray[np.int64], device: torch.device, dtype: torch.dtype) -> Cohort:
-        """Return rows that begin with ``lengths`` own tokens, whose keys and values are zero until written."""
+        """Return rows that begin with ``lengths`` own tokens, whose keys and values are to be written."""
         slots = int(lengths.max())
         size = _size(shape, len(lengths), slots + _GROWTH)
-        return cls(shape, torch.zeros(size, device=device, dtype=dtype), slots - lengths, slots)
+        own = torch.empty(size, device=device, dtype=dtype)
+        own[:, :, :, :, : slots - int(lengths.min())] = 0
+        return cls(shape, own, slots - lengths, slots)
 
     @property
     def rows(self) -> int:

@@ -9,7 +9,7 @@ decided when depends on the queue and on the sampled tokens alone, never on time
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, fields
 from heapq import heappop, heappush
 from pathlib import Path
@@ -23,7 +23,7 @@ from torch import Tensor
 from searchlens.engines import _llama, _sampling
 from searchlens.engines._checks import Bounds, at_most, load_tokenizer, special_ids
 from searchlens.engines._cohort import Cohort, Prompts, attend, neighbours, prefill, ragged
-from searchlens.engines._store import Store
+from searchlens.engines._store import Beginning, Store
 from searchlens.engines.base import Completion, EngineMemoryError, Request
 from searchlens.errors import InputError
 from searchlens.seeds import uniform
@@ -107,6 +107,7 @@ class _Rows:
     top: npt.NDArray[np.int64]
     reused: npt.NDArray[np.int64]
     prompts: npt.NDArray[np.object_]
+    begun: npt.NDArray[np.object_]  # Beginning of each prefix
     tokens: npt.NDArray[np.int32]  # (rows, largest limit), the prefix first
     logprobs: npt.NDArray[np.float32]  # (rows, most drawn tokens), like what follows
     sampling_logprobs: npt.NDArray[np.float32]
@@ -145,6 +146,7 @@ class _Rows:
             top=top,
             reused=np.zeros(count, np.int64),
             prompts=prompts,
+            begun=np.full(count, Beginning(), np.object_),
             tokens=tokens,
             logprobs=np.zeros((count, most), np.float32),
             sampling_logprobs=np.zeros((count, most), np.float32),
@@ -362,10 +364,10 @@ class TransformersEngine:
         finished: list[tuple[int, Completion]] = []
         try:
             while not finished and (self._queue or self._rows.alive.any()):
-                admits = self._admits()
-                self._compact(at_once=admits)
-                if admits:
-                    finished += self._admit()
+                admitted = self._due()
+                self._compact(admitted)
+                if admitted:
+                    finished += self._admit(admitted)
                 if self._rows.alive.any():
                     finished += self._decode()
         except torch.OutOfMemoryError as error:
@@ -388,10 +390,10 @@ class TransformersEngine:
         self._last = torch.zeros(0, dtype=torch.int64, device=model.device)
         self._plan: _sampling.Plan | None = None
 
-    def _compact(self, *, at_once: bool) -> None:
-        """Let finished rows leave, unless they are too few to be worth moving others."""
+    def _compact(self, admitted: Sequence[tuple[int, Request]]) -> None:
+        """Let finished rows leave, unless they are too few to be worth moving others and nothing is admitted."""
         dead = len(self._rows) - int(self._rows.alive.sum())
-        if not dead or (dead * _COMPACT < len(self._rows) and not at_once):
+        if not dead or (dead * _COMPACT < len(self._rows) and not admitted):
             return
         kept, begin = [], 0
         for cohort in self._cohorts:
@@ -402,33 +404,35 @@ class TransformersEngine:
             kept.append(begin + cohort.keep(alive))
             begin = end
         self._cohorts = [cohort for cohort in self._cohorts if cohort.rows]
-        self._arrange(np.concatenate(kept))
+        self._arrange(np.concatenate(kept), {request.prompt for _, request in admitted})
 
     def _keep(self, cohort: Cohort, ended: npt.NDArray[np.int64], begin: int) -> None:
         """Store keys and values of a cohort's rows that ended."""
         rows = self._rows
         generated = [tuple(rows.tokens[row, : rows.counts[row]].tolist()) for row in begin + ended]
-        chosen, places = self._store.add(list(zip(rows.prompts[begin + ended], generated, strict=True)))
-        if chosen.any():
-            row, token = ragged(rows.counts[begin + ended[chosen]] - 1)
-            self._store.write(places, cohort.read(ended[chosen][row], token))
+        paths = list(zip(rows.prompts[begin + ended], generated, strict=True))
+        known, places = self._store.add(paths, rows.begun[begin + ended].tolist())
+        if places.size:
+            row, token = ragged(rows.counts[begin + ended] - 1 - known)
+            self._store.write(places, cohort.read(ended[row], known[row] + token))
 
-    def _arrange(self, order: npt.NDArray[np.int64]) -> None:
-        """Keep some rows of the batch, in a new order; cohorts have it already."""
+    def _arrange(self, order: npt.NDArray[np.int64], wanted: Collection[tuple[int, ...]] = ()) -> None:
+        """Keep some rows of the batch, in a new order, and wanted prompts; cohorts have it already."""
         self._rows = self._rows.take(order)
         self._last = self._last.index_select(0, torch.from_numpy(order).to(self._last.device))
-        self._prompts.keep(order)
+        self._prompts.keep(order, wanted)
         self._plan = None
 
-    def _admits(self) -> bool:
-        """Whether it is time to fill free rows from the queue."""
+    def _due(self) -> list[tuple[int, Request]]:
+        """Take what fills free rows from the queue, once it is time for that."""
         running = int(self._rows.alive.sum())
         room = self.max_rows - running
-        return bool(self._queue) and room * _REFILL >= self.max_rows and len(self._queue) * _WAVE >= running
+        due = room * _REFILL >= self.max_rows and len(self._queue) * _WAVE >= running
+        return self._queue.take(room) if due else []
 
-    def _admit(self) -> list[tuple[int, Completion]]:
-        """Fill free rows from the queue; return what finished with its first token."""
-        taken = sorted(self._queue.take(self.max_rows - len(self._rows)), key=lambda one: -len(one[1].prefix))
+    def _admit(self, taken: list[tuple[int, Request]]) -> list[tuple[int, Completion]]:
+        """Let requests begin; return what finished with its first token."""
+        taken = sorted(taken, key=lambda one: -len(one[1].prefix))
         rows, requests = _Rows.of(taken), [request for _, request in taken]
         prompts = [request.prompt for request in requests]
         rows.reused += self._provide(prompts)
@@ -437,7 +441,8 @@ class TransformersEngine:
         for begin, end in _runs(lengths, self._masked):
             part = slice(begin, end)
             cohort = Cohort.begun(self._model.shape, lengths[part], self._model.device, self._model.dtype)
-            rows.reused[part] += self._recall(cohort, requests[part], places[part])
+            rows.begun[part] = self._recall(cohort, requests[part], places[part])
+            rows.reused[part] += [beginning.count for beginning in rows.begun[part]]
             self._cohorts.append(cohort)
         continued = int((rows.prefix_lengths > 0).sum())
         last = torch.tensor([request.prefix[-1] for request in requests[:continued]], dtype=torch.int64)
@@ -480,19 +485,19 @@ class TransformersEngine:
         reused[np.array([first[prompt] for prompt in new], np.int64)] = 0
         return reused
 
-    def _recall(self, cohort: Cohort, requests: list[Request], places: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-        """Fill in keys and values of prefixes but for their last tokens; return how many the store had."""
+    def _recall(self, cohort: Cohort, requests: list[Request], places: npt.NDArray[np.int64]) -> list[Beginning]:
+        """Fill in keys and values of prefixes but for their last tokens; return what the store had."""
         found = [self._store.prefix(request.prompt, request.prefix) for request in requests]
-        counts = np.array([len(one) for one in found])
+        counts = np.array([beginning.count for beginning in found])
         if counts.any():
             row, token = ragged(counts)
-            cohort.write(row, token, self._store.read(np.concatenate(found)))
+            cohort.write(row, token, self._store.read(np.concatenate([beginning.places for beginning in found])))
         lacking = [i for i, request in enumerate(requests) if counts[i] < len(request.prefix) - 1]
         missing = {i: requests[i].prefix[counts[i] : -1] for i in lacking}
         for part in _parts(lacking, [len(missing[i]) for i in lacking], self._prefill_tokens):
             rows = np.array(part)
             cohort.compute(self._model, self._prompts, places[rows], rows, counts[rows], [missing[i] for i in part])
-        return counts
+        return found
 
     def _merge(self) -> None:
         """Order cohorts by length, and merge neighbours as long as that masks few slots."""
