@@ -79,9 +79,9 @@ def test_policies_outside_the_ranked_pool_move_nobody_in_it() -> None:
 def test_features_by_hand() -> None:
     """P 10/30/20, Q 10/15/15, so P - Q 0/15/5; tokens 100/400/200 are 0/1/0.5 on the log scale."""
     found = selector.features(cell([[10], [30], [20]], [[10], [15], [15]], [100, 400, 200]), BoptrOptions())
-    assert found.ranks[0, :, 0, 0].tolist() == [0, 1, 0.5]
-    assert found.ranks[1, :, 0, 0].tolist() == [0, 1, 0.5]
-    assert found.ranks[2, :, 0, 0].tolist() == [0, 0.75, 0.75]
+    assert found.ranks[0][:, 0, 0].tolist() == [0, 1, 0.5]
+    assert found.ranks[1][:, 0, 0].tolist() == [0, 1, 0.5]
+    assert found.ranks[2][:, 0, 0].tolist() == [0, 0.75, 0.75]
     assert found.fixed[0].tolist() == [0, 0, 0]
     assert found.fixed[1] == pytest.approx([0, 1, 0.5])
     assert found.weights == (1, 1, 1, 0.5, 0.2)
@@ -90,7 +90,7 @@ def test_features_by_hand() -> None:
 def test_ranks_are_taken_at_each_budget() -> None:
     """A policy that leads at one sample may trail at two."""
     found = selector.features(cell([[3, 4], [1, 8], [2, 6]]), BoptrOptions())
-    assert found.ranks[0, :, :, 0].tolist() == [[1, 0], [0, 1], [0.5, 0.5]]
+    assert found.ranks[0][:, :, 0].tolist() == [[1, 0], [0, 1], [0.5, 0.5]]
 
 
 @pytest.mark.parametrize(("pool", "ranks"), [("ar", [0, 1]), ("all", [0, 0.5])])
@@ -98,7 +98,7 @@ def test_the_ranked_pool_is_an_option(pool: Any, ranks: list[float]) -> None:
     """A controller at the top, with four times the tokens: it takes part in the ranks and the scale, or it does not."""
     controlled = cell([[10], [20], [50]], tokens=[100, 200, 400], search=1)
     found = selector.features(controlled, BoptrOptions(selector_rank_pool=pool))
-    assert found.ranks[0, :2, 0, 0].tolist() == ranks
+    assert found.ranks[0][:2, 0, 0].tolist() == ranks
     assert found.fixed[1, :2] == pytest.approx(ranks)
 
 
@@ -132,7 +132,7 @@ def test_costs_by_hand() -> None:
 # ---- prototype, distance, loss
 
 
-RANKS = np.array([[[0, 1, 0.5], [1, 0, 1]], [[0.2, 0.4, 0.6], [0.8, 0.6, 0.4]]])[..., None]
+RANKS = tuple(np.array([[[0, 1, 0.5], [1, 0, 1]], [[0.2, 0.4, 0.6], [0.8, 0.6, 0.4]]])[..., None])
 """Two coordinates of two policies at three budgets."""
 FOUND = Features(RANKS, np.array([[0.3, 0.9]]), (1.0, 4.0, 0.5))
 
@@ -168,23 +168,23 @@ def test_prototype_follows_policy_and_path_of_each_draw() -> None:
 def test_distances_by_hand(norm: Any, expected: list[list[float]]) -> None:
     proto = np.array([0.0, 0.2, 0.3])[:, None, None]
     found = selector.distances(FOUND, proto, BoptrOptions(selector_norm=norm))
-    assert found.shape == (2, 3, 1, 1)
-    np.testing.assert_allclose(found[:, :, 0, 0], expected, rtol=1e-6, atol=1e-6)
+    assert found.shape == (3, 1, 1, 2)
+    np.testing.assert_allclose(found[:, 0, 0].T, expected, rtol=1e-6, atol=1e-6)
 
 
 def test_a_prototype_per_budget_is_compared_budget_by_budget() -> None:
     """Along 1/1/4 the losses are .1 + .2 + .6 and .3 + .1 + .4; a mean prototype would not tell budgets apart."""
-    distance = np.full((2, 3, 3), 9.0)
-    distance[0, [0, 0, 2], [0, 1, 2]] = 0.1, 0.2, 0.6
-    distance[1, [0, 0, 2], [0, 1, 2]] = 0.3, 0.1, 0.4
+    distance = np.full((3, 3, 1, 2), 9.0)
+    distance[[0, 0, 2], [0, 1, 2], 0, 0] = 0.1, 0.2, 0.6
+    distance[[0, 0, 2], [0, 1, 2], 0, 1] = 0.3, 0.1, 0.4
     path = np.array([[0], [0], [2]])
-    chosen = selector.select(distance[..., None], path, np.zeros(2), np.arange(2), ("a", "b"))
+    chosen = selector.select(distance, path, np.zeros(2), np.arange(2), ("a", "b"))
     assert chosen.tolist() == [1]
 
 
 def test_loss_is_summed_over_the_path_and_costs_little() -> None:
     """Along 1/1 the first policy is nearer by .004; a cost that is larger by .005 turns that, .003 does not."""
-    distance = np.array([[[0.2]], [[0.202]]])[..., None]
+    distance = np.array([0.2, 0.202])[None, None, None]
     path = np.array([[0], [0]])
     for cost, expected in ((0.0, 0), (0.003, 0), (0.005, 1)):
         assert selector.select(distance, path, np.array([cost, 0.0]), np.arange(2), ("a", "b")).tolist() == [expected]
@@ -192,9 +192,9 @@ def test_loss_is_summed_over_the_path_and_costs_little() -> None:
 
 def test_ties_go_by_name() -> None:
     """Not by place in the pool, and only among candidates."""
-    distance = np.full((4, 1, 1, 3), 0.5, np.float32)
-    distance[0] -= 1e-6  # what single precision may leave of a tie
-    distance[0, 0, 0, 2] = 0.4
+    distance = np.full((1, 1, 3, 4), 0.5, np.float32)
+    distance[..., 0] -= 1e-6  # what single precision may leave of a tie
+    distance[0, 0, 2, 0] = 0.4
     path, names = np.zeros((2, 3), int), ("d", "b", "a", "c")
     for candidates, expected in (([0, 1, 2, 3], [2, 2, 0]), ([0, 1, 3], [1, 1, 0]), ([3], [3, 3, 3])):
         found = selector.select(distance, path, np.zeros(4), np.array(candidates), names)

@@ -14,7 +14,7 @@ from searchlens.boptr.fit import budget_path
 from searchlens.boptr.options import BoptrOptions
 from searchlens.boptr.rule import Path, Reason, Rule
 from searchlens.boptr.tiers import TIERS, At, Blend, Curve, mech, path_text
-from searchlens.boptr.variants import VARIANT_TIERS, signed_axis, variant_heads, variant_scales, variant_table
+from searchlens.boptr.variants import VARIANT_TIERS, ranks, signed_axis, variant_heads, variant_scales, variant_table
 from searchlens.boptr.view import bootstrap_view, sample_view
 
 BUDGETS = (1, 2, 4, 8, 16)
@@ -281,7 +281,7 @@ def test_signed_axis_is_on_the_scale_of_the_selector(name, scale):
     """Q minus P on that scale; zero at one sample, where the vote is the sample."""
     cohort = _cohort(9)
     rule = Rule(sample_view(cohort), BoptrOptions(selector_rank=name))
-    axis = signed_axis(rule.cell("one", "math")[0], rule.options)[:, :, 0]
+    axis = signed_axis(ranks(rule, "one", "math"))[:, :, 0]
     P, Q = (_counts(cohort, "one", "math", metric).astype(float) for metric in "PQ")
     np.testing.assert_allclose(axis, scale(Q) - scale(P), atol=1e-5)
     assert (axis[:, 0] == 0).all()

@@ -225,7 +225,7 @@ def _fixed(
     for key in defined:
         cells.setdefault((key.model, key.benchmark), []).append(key)
     like = Rule(view, next(iter(points.rules.values())).options)
-    with _threads() as pool:
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
         parts = pool.map(lambda cell: _fixed_cell(view, cell, cells[cell], points, tiers, like), cells)
         return {key: found for part in parts for key, found in part.items()}
 
@@ -283,10 +283,6 @@ def _both(gaps: Draws) -> tuple[Draws, Draws]:
     return np.abs(gaps).mean(axis=0), inference.corrected(gaps).astype(np.float32)
 
 
-def _threads() -> ThreadPoolExecutor:
-    return ThreadPoolExecutor(max_workers=os.cpu_count() or 1)
-
-
 # ---- paths chosen again in every draw
 
 
@@ -298,17 +294,12 @@ def _reselected(cohort: Cohort, options: BoptrOptions, tasks: Sequence[Task]) ->
     draws = min(options.reselect, options.draws)
     starts = range(0, draws, CHUNK)
     told = Progress("choosing paths again", draws, "draws")
-
-    def chunk(start: int) -> dict[Key, tuple[Draws, Draws | None]]:
-        view = bootstrap_view(cohort, options.draws, options.seed, start, min(start + CHUNK, draws))
-        return _errors(view, _predictions(view, options, tasks))
-
     parts = []
-    with _threads() as pool:
-        for part in pool.map(chunk, starts):
-            parts.append(part)
-            gc.collect()  # a rule and the variants made from it refer to each other, and hold all arrays of their draws
-            told.add(min(CHUNK, draws - told.done))
+    for start in starts:
+        view = bootstrap_view(cohort, options.draws, options.seed, start, min(start + CHUNK, draws))
+        parts.append(_errors(view, _predictions(view, options, tasks)))
+        gc.collect()  # a rule and the variants made from it refer to each other, and hold all arrays of their draws
+        told.add(min(CHUNK, draws - told.done))
     whole = [key for key in parts[0] if all(key in part for part in parts)]
     joined = {key: [_joined([part[key][i] for part in parts]) for i in (0, 1)] for key in whole}
     return {key: (both[0], both[1]) for key, both in joined.items()}  # type: ignore[misc]
@@ -345,16 +336,19 @@ def _in_sample(view: View, key: Key, prediction: Path | Curve) -> Draws | None:
     else:
         return None
     gap = np.mean([base.P[path.policy, path.budget, 0] for path in paths], axis=0) - target[:, :1]
-    skip = paths[0].skip
-    kept = np.ones(gap.shape, bool) if skip is None else ~np.broadcast_to(skip, gap.shape)
-    mean = (np.abs(gap) * kept).sum(axis=0) / kept.sum(axis=0)
+    size, skip = np.abs(gap), paths[0].skip
+    if skip is None:
+        mean = size.sum(axis=0) / np.float64(len(size))
+    else:
+        kept = ~np.broadcast_to(skip, gap.shape)
+        mean = (size * kept).sum(axis=0) / kept.sum(axis=0)
     return np.asarray(100 * mean / view.total(key.benchmark), np.float32)
 
 
 def _content(prediction: Path | Curve) -> bytes:
     if isinstance(prediction, Curve):
         return content_key(prediction.counts)
-    parts = [prediction.policy.astype(np.uint16), prediction.budget.astype(np.uint16)]
+    parts: list[np.ndarray] = [prediction.policy.astype(np.uint16), prediction.budget.astype(np.uint8)]
     if isinstance(prediction, Path) and prediction.skip is not None:
         parts.append(prediction.skip)
     return content_key(*parts)

@@ -187,16 +187,16 @@ class Fit:
 def errors(P: Array, R: Array) -> Array:
     """|P(pi, n) - R(b)| for every target budget, shape (policies, budgets, target budgets, draws)."""
     # Budgets first in memory: paths are summed point by point.
-    gap: Array = P.transpose(1, 0, 2)[:, None] - R[:, None]
+    gap: Array = np.subtract(P.transpose(1, 0, 2)[:, None], R[:, None], order="C")
     return np.abs(gap, out=gap).transpose(2, 0, 1, 3)
 
 
 def path_errors(error: Array, paths: Ints) -> Array:
     """Sum over b of ``error[pi, N(b), b]`` for every path, shape (paths, policies, draws)."""
     points = np.ascontiguousarray(error.transpose(1, 2, 0, 3))
-    total = np.zeros((len(paths), len(error), error.shape[-1]), error.dtype)
+    total: Array = points[paths[:, 0], 0]
     for i, path in enumerate(paths):
-        for b, n in enumerate(path):
+        for b, n in enumerate(path[1:], start=1):
             total[i] += points[n, b]
     return total
 
@@ -234,8 +234,10 @@ def fit_locked(
     tied = _tied(total, best)
 
     def missed(pairs: Ints, at: slice) -> Floats:
-        curves = P[tied.policy[at], :, tied.draw[at]].T
-        return _interpolated(grid.weights[pairs], curves[None], R[:, tied.draw[at]])
+        curves = P[tied.policy[at], :, tied.draw[at]].T.astype(float)
+        gaps = grid.weights[pairs] @ curves - R[:, tied.draw[at]]
+        total: Floats = np.abs(gaps, out=gaps).sum(axis=1)
+        return total
 
     pair, policy = _settled(tied, ties, grid, beta_g, missed)
     path = grid.paths[grid.path[pair]].T

@@ -213,6 +213,9 @@ class Rule:
         return self.keep(("beta", *sources), lambda: self._own_beta(sources, constant))
 
     def _sources(self, benchmark: str) -> tuple[str, ...]:
+        return self.keep(("sources", benchmark), lambda: self._find_sources(benchmark))
+
+    def _find_sources(self, benchmark: str) -> tuple[str, ...]:
         regime = self.regime(benchmark)
         fitted = [d for d in self.plan.with_role("fitted") if self.regime(d) == regime and self._sampled(d)]
         others = tuple(d for d in fitted if d != benchmark)
@@ -249,11 +252,11 @@ class Rule:
         ``at``: the benchmark whose beta_g is meant, the cell's own by default. Its own exponent is estimated from the
         benchmarks beside it, so a constant for another benchmark must be fitted at that one's: it would have seen it.
         """
-        at = at or benchmark
-        return self.keep(("log_alpha", model, benchmark, at), lambda: self._log_alpha(model, benchmark, at))
+        beta = self.beta(at or benchmark)
+        key = ("log_alpha", model, benchmark, content_key(beta))
+        return self.keep(key, lambda: self._log_alpha(model, benchmark, beta), shared=True)
 
-    def _log_alpha(self, model: str, benchmark: str, at: str) -> Floats | Reason:
-        beta = self.beta(at)
+    def _log_alpha(self, model: str, benchmark: str, beta: Floats) -> Floats | Reason:
         found = np.empty(self.view.draws)
         for value in np.unique(beta):
             draws = np.flatnonzero(beta == value)
@@ -314,9 +317,10 @@ class Rule:
         locked = self.smooth(*self.anchor)
         if isinstance(locked, Reason):
             return locked
-        return selector.prototype(self._features(*self.anchor), locked.policy, locked.path, self.options)
+        return selector.prototype(self.features(*self.anchor), locked.policy, locked.path, self.options)
 
-    def _features(self, model: str, benchmark: str) -> selector.Features:
+    def features(self, model: str, benchmark: str) -> selector.Features:
+        """r(pi, n) of a cell with a Base."""
         base = self.view.base(model, benchmark)
         assert base is not None
         key = ("features", self.plan.models[model].base, benchmark)
@@ -332,16 +336,18 @@ class Rule:
         candidates = self.candidates(base, benchmark)
         if not len(candidates):
             return Reason("policy_missing")
+
+        def chosen() -> Ints:
+            cost = self.options.cost_weight * selector.relative_cost(base)
+            return selector.select(self._distances(model, benchmark, proto), path, cost, candidates, base.policies)
+
+        same = ("select", self.plan.models[model].base, benchmark, content_key(path.astype(np.uint8)))
+        return self.keep(same, chosen, shared=True)
+
+    def _distances(self, model: str, benchmark: str, proto: Array) -> Array:
         key = ("distances", self.plan.models[model].base, benchmark)
-        distance = self.keep(
-            key, lambda: selector.distances(self._features(model, benchmark), proto, self.options), shared=True
-        )
-        cost = self.options.cost_weight * selector.relative_cost(base)
-        same = ("select", self.plan.models[model].base, benchmark, content_key(path))
         return self.keep(
-            same,
-            lambda: selector.select(distance, path, cost, candidates, base.policies),
-            shared=True,
+            key, lambda: selector.distances(self.features(model, benchmark), proto, self.options), shared=True
         )
 
     def candidates(self, base: Readouts, benchmark: str) -> Ints:
@@ -371,7 +377,7 @@ def mean_log_alpha(log_alpha: Floats) -> Floats:
 
 def content_key(*arrays: np.ndarray) -> bytes:
     """A short key of arrays' contents: equal paths are worked on once."""
-    hashed = hashlib.blake2b(digest_size=16)
+    hashed = hashlib.sha256()
     for array in arrays:
         hashed.update(np.ascontiguousarray(array).data)
     return hashed.digest()

@@ -25,7 +25,7 @@ class Features:
 
     Attributes
     ----------
-    ranks : ndarray, shape (k, policies, budgets, draws)
+    ranks : tuple of k ndarrays, shape (policies, budgets, draws)
         Coordinates that depend on the budget. In the paper's rule the ranks of P, of P - Q and of Q among the ranked
         pool, in [0, 1] on the percentile scale.
     fixed : ndarray, shape (f, policies)
@@ -34,15 +34,14 @@ class Features:
         W: of the k, then of the f coordinates.
     """
 
-    ranks: Array
+    ranks: tuple[Array, ...]
     fixed: Floats
     weights: tuple[float, ...]
 
 
 def features(cell: Readouts, options: BoptrOptions) -> Features:
     """Selector features of every policy of a cell; policies outside the ranked pool are ranked against it."""
-    values = (cell.P, cell.P - cell.Q, cell.Q)
-    ranks = np.stack([rank(value, cell, options) for value in values])
+    ranks = tuple(rank(values, cell, options) for values in (cell.P, cell.P - cell.Q, cell.Q))
     return Features(ranks, fixed_coordinates(cell, options), options.selector_weights)
 
 
@@ -77,22 +76,24 @@ def prototype(found: Features, policy: Ints, path: Ints, options: BoptrOptions) 
         The mean over budgets, or one vector for each.
     """
     draw = np.arange(path.shape[1])
-    ranks = found.ranks[:, policy[None, :], path, np.minimum(draw, found.ranks.shape[3] - 1)]
+    ranks = [one[policy, path, np.minimum(draw, one.shape[2] - 1)] for one in found.ranks]
     fixed = np.broadcast_to(found.fixed[:, policy][:, None, :], (len(found.fixed), *path.shape))
     whole = np.concatenate([ranks, fixed])
     return whole.mean(axis=1, keepdims=True) if options.selector_proto == "mean_over_b" else whole
 
 
 def distances(found: Features, proto: Array, options: BoptrOptions) -> Array:
-    """||r(pi, n) - r-bar||_W of every policy at every budget, shape (policies, budgets, budgets of r-bar, draws)."""
-    draws = max(found.ranks.shape[3], proto.shape[2])
-    total = np.zeros((*found.ranks.shape[1:3], proto.shape[1], draws), np.float32)
+    """||r(pi, n) - r-bar||_W of every policy at every budget, shape (budgets, budgets of r-bar, draws, policies)."""
+    policies, budgets, draws = found.ranks[0].shape
+    total = np.zeros((policies, budgets, proto.shape[1], max(draws, proto.shape[2])), np.float32)
     varying = len(found.ranks)
     for i, weight in enumerate(found.weights):
         value = found.ranks[i][:, :, None] if i < varying else found.fixed[i - varying][:, None, None, None]
         gap = value - proto[i].astype(np.float32)
         total += weight * (gap * gap if options.selector_norm == "l2" else np.abs(gap))
-    return np.sqrt(total) if options.selector_norm == "l2" else total
+    # Policies last: those of one operating point are read together.
+    total = np.ascontiguousarray(np.moveaxis(total, 0, -1))
+    return np.sqrt(total, out=total) if options.selector_norm == "l2" else total
 
 
 def select(distance: Array, path: Ints, cost: Floats, candidates: Ints, names: tuple[str, ...]) -> Ints:
@@ -116,13 +117,13 @@ def select(distance: Array, path: Ints, cost: Floats, candidates: Ints, names: t
         Positions among all policies.
     """
     order = np.array(sorted(candidates.tolist(), key=lambda i: names[i]))
-    own, draws = distance.shape[2:]
+    own, draws, policies = distance.shape[1:]
     draw = np.minimum(np.arange(path.shape[1]), draws - 1)
-    flat = distance[order].reshape(len(order), -1)
-    loss = np.repeat(cost[order].astype(np.float32)[:, None], path.shape[1], axis=1)
+    points = distance.reshape(-1, policies)
+    loss = np.repeat(cost.astype(np.float32)[None], path.shape[1], axis=0)
     for b, n in enumerate(path):
-        loss += flat.take((n * own + min(b, own - 1)) * draws + draw, axis=1)
-    chosen: Ints = order[np.round(loss, 5).argmin(axis=0)]
+        loss += points.take((n * own + min(b, own - 1)) * draws + draw, axis=0)
+    chosen: Ints = order[np.round(loss, 5)[:, order].argmin(axis=1)]
     return chosen
 
 

@@ -201,6 +201,10 @@ def _two_d_oracle(rule: Rule, at: At) -> Prediction:
 
 def one_d_oracle(rule: Rule, at: At) -> Prediction:
     """ORACLE-1D: at each b the policy nearest to RL at N = b."""
+    return rule.keep(("1D oracle", at), lambda: _one_d_oracle(rule, at), shared=True)
+
+
+def _one_d_oracle(rule: Rule, at: At) -> Prediction:
     cell = rule.cell(*at.cell)
     if isinstance(cell, Reason):
         return cell
@@ -391,8 +395,7 @@ def curve(prediction: Path | Curve, base: Readouts | None, draws: int) -> Counts
         return np.broadcast_to(prediction.counts, (prediction.counts.shape[0], draws))
     assert base is not None
     draw = np.minimum(np.arange(draws), base.P.shape[2] - 1)
-    shape = (len(prediction.budget), draws)
-    found: Counts = base.P[np.broadcast_to(prediction.policy, shape), np.broadcast_to(prediction.budget, shape), draw]
+    found: Counts = base.P[prediction.policy, prediction.budget, draw]
     return found
 
 

@@ -10,14 +10,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import polars as pl
 
 from searchlens.boptr import fit, selector
 from searchlens.boptr.fit import Array, Fit, Ints
-from searchlens.boptr.options import BoptrOptions
 from searchlens.boptr.protocol import study_cells
 from searchlens.boptr.rule import Path, PoolName, Reason, Rule
 from searchlens.boptr.selector import Features
@@ -32,8 +31,17 @@ SUPPORT_WEIGHTS = (1.0, 0.5, 0.2)
 CONCENTRATION_WEIGHTS = (1.0, 1.0)
 """W of v7's concentration head: A, rank of T."""
 
-Coordinates = Callable[[Readouts, Counts, BoptrOptions], Features]
-"""Features of a cell, from its P and Q, its T and the options."""
+
+class Ranks(NamedTuple):
+    """Ranks of a cell's readouts on the scale of the selector, each of shape (policies, budgets, draws)."""
+
+    P: Array
+    Q: Array
+    T: Array
+
+
+Coordinates = Callable[[Ranks, Floats], Features]
+"""Features of a cell, from its ranks and its fixed coordinates."""
 Scale = Callable[[Rule, At], Floats | Reason]
 """ln alpha in every draw."""
 
@@ -53,35 +61,40 @@ def _first_finish(rule: Rule, model: str, benchmark: str) -> Counts | Reason:
     surface, base = rule.view.cohort.base(model, benchmark), rule.view.base(model, benchmark)
     if surface is None or base is None:
         return Reason("no_base")
-    counts = np.stack([rule.view.count(surface, benchmark, "T", name, rule.plan.budgets) for name in base.policies])
+    counts = rule.view.counts(surface, benchmark, "T", base.policies, rule.plan.budgets)
     needed = np.union1d(base.autoregressive, selector.ranked_pool(base, rule.options))
     return Reason("unknown_tokens") if np.isnan(counts[needed]).any() else counts
 
 
-def signed_axis(cell: Readouts, options: BoptrOptions) -> Array:
+def ranks(rule: Rule, model: str, benchmark: str) -> Ranks:
+    """Ranks of a cell whose T is known; those of P and Q are the paper's rule's own."""
+    base, stops = rule.view.base(model, benchmark), first_finish(rule, model, benchmark)
+    assert base is not None and not isinstance(stops, Reason)
+    P, _, Q = rule.features(model, benchmark).ranks
+    return Ranks(P, Q, selector.rank(stops, base, rule.options))
+
+
+def signed_axis(found: Ranks) -> Array:
     """A: rank of Q minus rank of P; positive where a policy concentrates, 0 at one sample.
 
     Shape (policies, budgets, draws), in [-1, 1] on the percentile scale.
     """
-    return selector.rank(cell.Q, cell, options) - selector.rank(cell.P, cell, options)
+    return found.Q - found.P
 
 
-def signed_features(cell: Readouts, T: Counts, options: BoptrOptions) -> Features:
+def signed_features(found: Ranks, fixed: Floats) -> Features:
     """r6 = [rank(P), A, rank(T), ctrl, log cost]."""
-    ranks = [selector.rank(cell.P, cell, options), signed_axis(cell, options), selector.rank(T, cell, options)]
-    return Features(np.stack(ranks), selector.fixed_coordinates(cell, options), SIGNED_WEIGHTS)
+    return Features((found.P, signed_axis(found), found.T), fixed, SIGNED_WEIGHTS)
 
 
-def support_features(cell: Readouts, T: Counts, options: BoptrOptions) -> Features:  # noqa: ARG001
+def support_features(found: Ranks, fixed: Floats) -> Features:
     """r_S = [rank(P), ctrl, log cost]."""
-    ranks = selector.rank(cell.P, cell, options)[None]
-    return Features(ranks, selector.fixed_coordinates(cell, options), SUPPORT_WEIGHTS)
+    return Features((found.P,), fixed, SUPPORT_WEIGHTS)
 
 
-def concentration_features(cell: Readouts, T: Counts, options: BoptrOptions) -> Features:
+def concentration_features(found: Ranks, fixed: Floats) -> Features:
     """r_A = [A, rank(T)]."""
-    ranks = np.stack([signed_axis(cell, options), selector.rank(T, cell, options)])
-    return Features(ranks, np.empty((0, len(cell.policies))), CONCENTRATION_WEIGHTS)
+    return Features((signed_axis(found), found.T), fixed[:0], CONCENTRATION_WEIGHTS)
 
 
 # ---- rules with other fits and other selectors
@@ -130,10 +143,10 @@ class _Head(Rule):
                 return stops
         return super().select(model, benchmark, path)
 
-    def _features(self, model: str, benchmark: str) -> Features:
-        base, stops = self.view.base(model, benchmark), first_finish(self._rule, model, benchmark)
-        assert base is not None and not isinstance(stops, Reason)
-        return self._coordinates(base, stops, self.options)
+    def features(self, model: str, benchmark: str) -> Features:
+        rule, key = self._rule, ("ranks", self.plan.models[model].base, benchmark)
+        found = rule.keep(key, lambda: ranks(rule, model, benchmark))
+        return self._coordinates(found, rule.features(model, benchmark).fixed)
 
 
 def _signed(rule: Rule) -> Rule:

@@ -140,8 +140,16 @@ class View:
 
     def count(self, surface: Surface, benchmark: str, metric: str, policy: str, budgets: Sequence[int]) -> Counts:
         """Counts of one policy of a surface at budgets of any size, shape (budgets, draws)."""
-        found: Counts = surface.block(metric, [policy], budgets)[0] @ self.weights[benchmark]
+        found: Counts = self.counts(surface, benchmark, metric, [policy], budgets)[0]
         return found
+
+    def counts(
+        self, surface: Surface, benchmark: str, metric: str, names: Sequence[str], budgets: Sequence[int]
+    ) -> Counts:
+        """Counts of policies of a surface at budgets of any size, shape (policies, budgets, draws)."""
+        block = surface.block(metric, names, budgets)
+        counts: Counts = block.reshape(-1, block.shape[2]) @ self.weights[benchmark]
+        return counts.reshape(*block.shape[:2], -1)
 
     def _curve(self, model: str, benchmark: str, metric: str) -> Counts | None:
         key = ("rl", model, benchmark, metric)
@@ -159,13 +167,9 @@ class View:
         names = surface.complete(budgets)
         if all(expanded(name) for name in names):
             return None
-        weights = self.weights[benchmark]
-        counts = {}
-        for metric in ("P", "Q"):
-            block = surface.block(metric, names, budgets)
-            counts[metric] = (block.reshape(-1, block.shape[2]) @ weights).reshape(*block.shape[:2], -1)
+        P, Q = (self.counts(surface, benchmark, metric, names, budgets) for metric in ("P", "Q"))
         tokens = np.array([surface.tokens.get(name, np.nan) for name in names], float)
-        return Readouts(names, np.array([expanded(name) for name in names]), counts["P"], counts["Q"], tokens)
+        return Readouts(names, np.array([expanded(name) for name in names]), P, Q, tokens)
 
 
 def _questions(cohort: Cohort) -> dict[str, int]:
