@@ -129,12 +129,13 @@ def checks(
     rl: Surface | None = None,
     benchmarks: dict[str, Benchmark] | None = None,
     contrasts: pl.DataFrame | None = None,
+    unvoted: tuple[str, ...] = (),
 ) -> dict[str, dict[str, str]]:
     benchmarks = benchmarks or {"math": Benchmark(regime="math")}
     sides = {("base", "math"): base or healthy(), ("rl", "math"): rl or healthy()}
     rule, _ = views(cohort(sides, benchmarks=benchmarks), 10)
     told = CONTRASTS.to_frame() if contrasts is None else contrasts
-    found = checklist(rule, scored, protocol_flags(rule), told)
+    found = checklist(rule, scored, protocol_flags(rule), told, unvoted)
     assert found["item"].str.len_chars().min() == 1
     return {row["item"]: row for row in found.iter_rows(named=True)}
 
@@ -153,10 +154,13 @@ def test_prediction_claim_needs_every_rival_beaten_beyond_its_interval() -> None
     won = prediction(contrast("H1", "second lower"), contrast("low temp", "second lower"))
     assert won["status"] == "ok"
     assert won["detail"].startswith("H1 − V3 = +1.00 [+0.50, +1.50] pp (cells: 3); low temp − V3")
-    for verdict in ("not distinguishable", "first lower"):
+    for verdict, said in (
+        ("not distinguishable", "not distinguishable from V3: H2"),
+        ("first lower", "better than V3: H2"),
+    ):
         lost = prediction(contrast("H1", "second lower"), contrast("H2", verdict))
         assert lost["status"] == "attention"
-        assert lost["detail"].endswith("not shown to be better than H2")
+        assert lost["detail"].endswith(f"; {said}")
 
 
 def test_prediction_claim_without_a_rival_wants_attention() -> None:
@@ -192,9 +196,10 @@ def test_expanded_pools_are_listed() -> None:
 
 @pytest.mark.parametrize(("regime", "status"), [("nonmath", "ok"), ("math", "attention")])
 def test_an_instruction_benchmark_is_never_math(regime: str, status: str) -> None:
-    benchmarks = {"math": Benchmark(regime="math"), "ifeval": Benchmark(regime=regime)}  # type: ignore[arg-type]
+    benchmarks = {"math": Benchmark(regime="math"), "lists": Benchmark(regime=regime)}  # type: ignore[arg-type]
     scored = errors(("V3", "rule", "m", "math", 3.0))
-    assert checks(scored, benchmarks=benchmarks)["e"]["status"] == status
+    assert checks(scored, benchmarks=benchmarks, unvoted=("lists",))["e"]["status"] == status
+    assert checks(scored, benchmarks=benchmarks)["e"]["status"] == "not applicable"
     assert checks(scored)["e"]["status"] == "not applicable"
 
 

@@ -195,7 +195,7 @@ def test_a_study_without_a_law_says_that_the_same_policy_is_better() -> None:
     errors = errors_frame(found, rule.plan, {tier.key: tier for tier in TIERS}, options.confidence)
     claim = checklist(rule, errors, protocol_flags(rule), rows).row(1, named=True)
     assert claim["status"] == "attention"
-    assert "H2" in claim["detail"].rpartition("not shown to be better than ")[2].split(", ")
+    assert "H2" in claim["detail"].partition("better than V3: ")[2].partition(";")[0].split(", ")
 
 
 def test_cells_without_a_law_are_fitted_by_n_equals_b() -> None:

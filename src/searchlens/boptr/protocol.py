@@ -219,7 +219,7 @@ def checklist(
     errors: pl.DataFrame,
     flags: pl.DataFrame,
     contrasts: pl.DataFrame,
-    instruction: Collection[str] = ("ifeval",),
+    unvoted: Collection[str] = (),
 ) -> pl.DataFrame:
     """The six items of the paper's robustness checklist, each decided on this study.
 
@@ -234,8 +234,8 @@ def checklist(
         What ``protocol_flags`` returned.
     contrasts : polars.DataFrame
         ``study.CONTRASTS``.
-    instruction : collection of str
-        Keys of instruction-following benchmarks.
+    unvoted : collection of str
+        Benchmarks on which no answer is voted on, as those of instruction following (``q_channel.voteless``).
 
     Returns
     -------
@@ -249,7 +249,7 @@ def checklist(
         _no_prediction(contrasts),
         _directions(rule, scored),
         _pools(rule),
-        _instruction(rule, instruction),
+        _instruction(rule, unvoted),
         _stress(flags),
     )
     rows = [(letter, *item) for letter, item in zip("abcdef", items, strict=True)]
@@ -281,14 +281,16 @@ def _no_prediction(contrasts: pl.DataFrame) -> _Item:
             "attention",
             f"{MAIN} shares no cell with any baseline: nothing may be said about prediction",
         )
-    told, lost = [], []
+    told: list[str] = []
+    others: dict[str, list[str]] = {"first lower": [], "not distinguishable": []}
     for row in rows.iter_rows(named=True):
         ends = f"[{row['lo_corrected']:+.2f}, {row['hi_corrected']:+.2f}]"
         told.append(f"{row['first']} − {MAIN} = {row['corrected']:+.2f} {ends} pp (cells: {row['cells']})")
-        if row["verdict"] != "second lower":
-            lost.append(row["first"])
-    ending = f"; not shown to be better than {', '.join(lost)}" if lost else ""
-    return claim, check, "attention" if lost else "ok", "; ".join(told) + ending
+        others.get(row["verdict"], []).append(row["first"])
+    better, level = others.values()
+    told += [f"better than {MAIN}: {', '.join(better)}"] if better else []
+    told += [f"not distinguishable from {MAIN}: {', '.join(level)}"] if level else []
+    return claim, check, "attention" if better or level else "ok", "; ".join(told)
 
 
 def _best(scored: pl.DataFrame) -> str | None:
@@ -329,10 +331,10 @@ def _pools(rule: Rule) -> _Item:
     return claim, check, "ok" if len(found) == whole else "attention", partly
 
 
-def _instruction(rule: Rule, instruction: Collection[str]) -> _Item:
+def _instruction(rule: Rule, unvoted: Collection[str]) -> _Item:
     claim = "an instruction benchmark is a metric mismatch: P, first finish and validity count, SC is a diagnostic"
     check = "its regime is nonmath"
-    known = {name: rule.regime(name) for name in rule.plan.benchmarks if name in instruction}
+    known = {name: rule.regime(name) for name in rule.plan.benchmarks if name in unvoted}
     if not known:
         return claim, check, "not applicable", "no instruction benchmark in the cohort"
     wrong = [f"{name} is {regime}" for name, regime in known.items() if regime != "nonmath"]

@@ -103,6 +103,7 @@ def study(cohort: Cohort, options: BoptrOptions) -> dict[str, pl.DataFrame]:
 def _single_tables(rule: Rule, boot: View, errors: pl.DataFrame, contrasts: pl.DataFrame) -> dict[str, pl.DataFrame]:
     linear, flags = v4(rule), protocol_flags(rule)
     seeds, shown, channel = seed_replication(rule, boot), signatures(rule, boot), q_channel(rule, boot)
+    unvoted = channel.filter("diagnostic")["benchmark"].unique().to_list()
     return {
         "blocks": blocks(rule.plan),
         "regime_betas": regime_betas(rule, boot),
@@ -129,7 +130,7 @@ def _single_tables(rule: Rule, boot: View, errors: pl.DataFrame, contrasts: pl.D
         "signatures": shown,
         "signature_table": signature_table(shown),
         "protocol_flags": flags,
-        "checklist": checklist(rule, errors, flags, contrasts),
+        "checklist": checklist(rule, errors, flags, contrasts, unvoted),
         "rule_variants": variant_table(),
         "variant_scales": variant_scales(rule),
         "variant_heads": variant_heads(rule),
