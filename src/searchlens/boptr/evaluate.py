@@ -148,12 +148,15 @@ def evaluate(
     tiers = {tier.key: tier for task in tasks for tier in task.tiers}
     fixed = _fixed(bootstrap_view(cohort, options.draws, options.seed), points, defined, tiers)
     again = _reselected(cohort, options, [task for task in tasks if task.reselect]) if options.reselect else {}
-    scores = {}
+    scores, known = {}, {}
     for key, prediction in defined.items():
         error, corrected = fixed[key]
         in_draw, in_sample = again.get(key, (None, None))
         if in_draw is not None and in_sample is not None:
-            corrected = inference.refitted(corrected, error, in_draw, in_sample).astype(np.float32)
+            same = id(corrected), id(in_draw)
+            if same not in known:
+                known[same] = inference.refitted(corrected, error, in_draw, in_sample).astype(np.float32)
+            corrected = known[same]
         scores[key] = Score(prediction, float(error[0]), error, in_draw, corrected)
     return Scores(scores, reasons, points.rules)
 
@@ -300,9 +303,12 @@ def _reselected(cohort: Cohort, options: BoptrOptions, tasks: Sequence[Task]) ->
         parts.append(_errors(view, _predictions(view, options, tasks)))
         gc.collect()  # a rule and the variants made from it refer to each other, and hold all arrays of their draws
         told.add(min(CHUNK, draws - told.done))
-    whole = [key for key in parts[0] if all(key in part for part in parts)]
-    joined = {key: [_joined([part[key][i] for part in parts]) for i in (0, 1)] for key in whole}
-    return {key: (both[0], both[1]) for key, both in joined.items()}  # type: ignore[misc]
+    whole = {key: [part[key] for part in parts] for key in parts[0] if all(key in part for part in parts)}
+    # Rows that agree in every draw share their arrays.
+    alike = {key: tuple(map(id, found)) for key, found in whole.items()}
+    distinct = {alike[key]: found for key, found in whole.items()}
+    joined = {same: tuple(map(_joined, zip(*found, strict=True))) for same, found in distinct.items()}
+    return {key: joined[alike[key]] for key in whole}  # type: ignore[misc]
 
 
 def _joined(parts: Sequence[Draws | None]) -> Draws | None:

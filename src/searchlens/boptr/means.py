@@ -177,14 +177,20 @@ def _row(variant: Variant, tier: Tier, pool: str) -> dict[str, Any]:
 
 def errors_frame(found: Scores, plan: CohortPlan, tiers: Mapping[str, Tier], confidence: float) -> pl.DataFrame:
     """One row per tier, cell, pool and variant, defined or not."""
-    rows = []
+    rows: list[dict[str, Any]] = []
+    values: dict[tuple[int, ...], dict[str, Any]] = {}
     for key in [*found.scores, *found.reasons]:
         row = _row(key.variant, tiers[key.tier], key.pool)
         row |= {"model": key.model, "group": plan.models[key.model].group, "benchmark": key.benchmark}
         benchmark = plan.benchmarks[key.benchmark]
         row |= {"role": benchmark.role, "regime": benchmark.regime}
         if key in found.scores:
-            row |= _values(found.scores[key], confidence) | _path(found, key, plan)
+            score = found.scores[key]
+            # Rows that take the same path share their arrays.
+            same = id(score.fixed), id(score.reselected), id(score.corrected)
+            if same not in values:
+                values[same] = _values(score, confidence)
+            row |= values[same] | _path(found, key, plan)
         else:
             row["reason"] = found.reasons[key].code
         rows.append(row)
