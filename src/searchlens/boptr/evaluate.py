@@ -28,7 +28,7 @@ from searchlens.uncertainty import Floats
 
 Draws = npt.NDArray[np.float32]
 
-CHUNK = 1000
+CHUNK = 2000
 """Bootstrap draws in which paths are chosen again at once: bounds memory."""
 
 
