@@ -16,15 +16,7 @@ _FETCH = "run `searchlens fetch` where the hub can be reached"
 
 
 class Grid(Jobs):
-    """All cells of a configuration and where their files lie.
-
-    Parameters
-    ----------
-    config : mapping
-        Validated configuration (``searchlens.config.validate``), as plain JSON types.
-    root : Path, optional
-        What relative paths are relative to.
-    """
+    """All cells of a configuration and where their files lie; parameters are those of ``Study``."""
 
     # ---- file names
 
