@@ -2,11 +2,13 @@
 
     OMP_NUM_THREADS=1 python perf/controllers.py [--questions 256] [--device cuda] [--controllers power ...]
 
-The 1M Base model searches micro math questions. Both baselines count generated tokens per second, too:
+The 1M Base model searches micro math questions. All baselines count generated tokens per second, too:
 
 ``alone``     one controller alive at a time, as published implementations do; on the first ``--alone`` questions
 ``of sweep``  the autoregressive sweep, ``--samples`` draws of ``topp0.95_t1.0`` for each question: what the engine
               gives when nothing has to be decided
+``of short``  the same sweep with texts cut at the search's mean tokens per request: what the engine gives for requests
+              so short
 
 ``running`` is the mean number of samples that draw a token together, ``reused`` the share of prompt and prefix tokens
 that were not computed again, ``kB each`` the growth of Python's memory per live controller, tensors left out.
@@ -53,7 +55,7 @@ class Bench:
     questions: list[Question]
 
     def controllers(
-        self, policy: policies.Policy, runs: int, questions: int
+        self, policy: policies.Policy, runs: int, questions: int, max_tokens: int
     ) -> Iterator[tuple[tuple[int, int], Controller]]:
         """``runs`` searches of each of the first questions."""
         grade = grader("math")
@@ -67,13 +69,15 @@ class Bench:
             prompt = self.prompter.encode(question)
             for i in range(runs):
                 seed = seeds.sample_seed("perf", question.id, i)
-                task = Task(prompt, seed, MAX_TOKENS, self.prompter.stop_ids, step_ids, self.prompter.text, answer)
+                task = Task(prompt, seed, max_tokens, self.prompter.stop_ids, step_ids, self.prompter.text, answer)
                 yield (q, i), search.start(task, policy)
 
-    def timed(self, policy: policies.Policy, runs: int, questions: int, live: int) -> tuple[Usage, float, int]:
+    def timed(
+        self, policy: policies.Policy, runs: int, questions: int, live: int, max_tokens: int = MAX_TOKENS
+    ) -> tuple[Usage, float, int]:
         """What the searches cost, the seconds that took, and the engine's steps."""
         started, steps, usage = time.perf_counter(), self.engine.steps, Usage()
-        for _, outcome in run(self.controllers(policy, runs, questions), self.engine, live=live):
+        for _, outcome in run(self.controllers(policy, runs, questions, max_tokens), self.engine, live=live):
             if isinstance(outcome, Failure):
                 raise RuntimeError(outcome.reason)
             usage += outcome.usage
@@ -121,17 +125,20 @@ def main() -> None:
         f"{'controller':13} {'tokens':>9} {'requests':>8} {'running':>7} {'reused':>6} {'tok/s':>8} {'of sweep':>8}",
         end="",
     )
-    print(f" {'alone':>7} {'ratio':>6} {'kB each':>7}")
+    print(f" {'of short':>8} {'alone':>7} {'ratio':>6} {'kB each':>7}")
     for name in args.controllers:
         policy = policies.from_spec(name, SPECS[name])
         usage, seconds, steps = bench.timed(policy, args.runs, len(asked), live=100_000)
+        each = max(round(usage.generated / usage.requests), 1)
+        short, short_seconds, _ = bench.timed(sweep, args.samples, len(asked), live=100_000, max_tokens=each)
         alone, alone_seconds, _ = bench.timed(policy, args.runs, min(args.alone, len(asked)), live=1)
         speed, slow = usage.generated / seconds, alone.generated / alone_seconds
         reused, running = usage.reused / (usage.prefilled + usage.reused), usage.generated / max(steps, 1)
-        each = f"{bench.memory(policy, args.memory) / 1e3:7.0f}" if args.memory else f"{'-':>7}"
+        memory = f"{bench.memory(policy, args.memory) / 1e3:7.0f}" if args.memory else f"{'-':>7}"
         print(
             f"{name:13} {usage.generated:9} {usage.requests:8} {running:7.0f} {reused:6.2f} {speed:8,.0f}"
-            f" {speed / plain:8.2f} {slow:7,.0f} {speed / slow:6.1f} {each}",
+            f" {speed / plain:8.2f} {speed * short_seconds / short.generated:8.2f} {slow:7,.0f} {speed / slow:6.1f}"
+            f" {memory}",
             flush=True,
         )
 

@@ -317,7 +317,8 @@ class TransformersEngine:
         self._masked = _CPU_MASKED if on_cpu else _CUDA_MASKED
         self._prefill_tokens = _CPU_PREFILL if on_cpu else _CUDA_PREFILL
         self.steps = 0
-        self._store = Store(shape, _stored_tokens(shape, target, self._model.dtype), target, self._model.dtype)
+        stored = min(self.max_rows * self.max_model_len, _stored_tokens(shape, target, self._model.dtype))
+        self._store = Store(shape, stored, target, self._model.dtype)
         self._reset()
 
     def clear(self) -> None:
@@ -611,7 +612,7 @@ def _rows(value: int | None, shape: _llama.Shape, max_model_len: int, device: to
 
 
 def _stored_tokens(shape: _llama.Shape, device: torch.device, dtype: torch.dtype) -> int:
-    """Choose how many tokens' keys and values to keep for later requests."""
+    """Say for how many tokens' keys and values there is memory between requests."""
     on_cpu = device.type == "cpu"
     memory = _CPU_STORE if on_cpu else torch.cuda.get_device_properties(device).total_memory * _CUDA_STORE
     return int(memory / _per_token(shape, dtype))
