@@ -171,6 +171,14 @@ def test_reused_counts_what_was_not_computed(engine: TransformersEngine) -> None
     assert finish(engine, [first])[0].reused == 0
 
 
+def test_fewer_rows_keep_less(folders: dict[str, Path]) -> None:
+    """Half the rows after memory ran out must also need less of it between requests."""
+    for rows, reused in ((1, 0), (2, 10)):
+        small = TransformersEngine(folders["qwen2"], max_rows=rows, max_model_len=16, threads=1)
+        asked = [Request((BOS, *range(first, first + 9)), TEMPERATURE, 1, 2, ()) for first in (10, 20, 10)]
+        assert [finish(small, [request])[0].reused for request in asked] == [0, 0, reused]
+
+
 def test_chains_do_not_depend_on_batch_or_memory(
     engine: TransformersEngine, narrow: TransformersEngine, folders: dict[str, Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:

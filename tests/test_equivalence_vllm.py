@@ -134,6 +134,7 @@ def test_an_interval_holds_where_it_covers_the_threshold() -> None:
         return Row("engines", "mine", "theirs", "difference", 4, "questions", 0.1, "covers", 0.0, 0.6, 0.5, lo, hi)
 
     assert row(-0.1, 0.3).holds and row(0.0, 0.2).holds
+    assert row(0.8 - 0.7 - 0.1, 0.7).holds  # the end is the threshold, but for rounding
     assert not row(0.05, 0.15).holds and not row(None, None).holds and not row(float("nan"), float("nan")).holds
     made = study.table([row(-0.1, 0.3), replace(row(None, None), bound="at least")])
     assert made.data.select("lo", "hi").rows() == [(-0.1, 0.3), (None, None)]

@@ -13,6 +13,7 @@ Table = Literal["local", "tier34", "engines"]
 Law = Mapping[tuple[int, ...], float]
 """Texts, as token ids, to their probabilities."""
 _EXPECTED = 5.0  # fewest expected draws of a cell of a chi-square test
+_ROUNDED = 1e-9  # an interval that ends at the threshold ends a rounding error beside it
 
 
 @dataclass(frozen=True)
@@ -58,7 +59,9 @@ class Row:
     def holds(self) -> bool:
         """Whether the value is on the right side of its threshold; a value that is no number is not."""
         if self.bound == "covers":
-            return self.lo is not None and self.hi is not None and self.lo <= self.threshold <= self.hi
+            if self.lo is None or self.hi is None:
+                return False
+            return self.lo - _ROUNDED <= self.threshold <= self.hi + _ROUNDED
         return self.value >= self.threshold if self.bound == "at least" else self.value <= self.threshold
 
 
