@@ -259,7 +259,7 @@ class TransformersEngine:
         Of weights, keys and values; sampling is in float32 either way.
     max_rows : int, optional
         Most samples decoded together. By default 512 on a CPU, and on CUDA up to 4,096, fewer if their keys and values
-        would not fit.
+        would not fit. Between requests no more tokens are kept than so many rows have at their longest.
     max_model_len : int, optional
         Most tokens of prompt and completion together; by default, and at most, what the model was made for.
     threads : int, optional
