@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
 import sys
 from collections.abc import Iterator
 from dataclasses import replace
@@ -261,6 +263,20 @@ def test_out_of_memory_while_starting(folder: Path, monkeypatch: pytest.MonkeyPa
         VllmEngine(folder, **START)
     assert (caught.value.max_rows, caught.value.__context__) == (8, None)
     VllmEngine(folder, **START, max_model_len=32).close()
+
+
+@pytest.mark.skipif((torch.cuda.device_count() if DEVICE == "cuda" else os.cpu_count() or 1) < 2, reason="needs two")
+def test_two_workers_share_a_model(folder: Path, tmp_path: Path) -> None:
+    """Both know the requests, the ledger comes from one; nothing between the processes is left open, or they hang."""
+    script, written = Path(__file__).with_name("two_workers.py"), tmp_path / "told.json"
+    subprocess.run([sys.executable, str(script), str(folder), DEVICE, str(written)], check=True, timeout=300)
+    told = json.loads(written.read_text())
+    assert told["contexts"] > 0 and told["open"] == 0
+    model = reference(folder)
+    for request, (tokens, logprobs) in zip(various([*FILTERS.values()], 24), told["drawn"], strict=True):
+        logits = logits_of(model, (*request.prompt, *request.prefix), tokens)
+        expected = logits - np.logaddexp.reduce(logits, axis=1, keepdims=True)
+        np.testing.assert_allclose(logprobs, expected[np.arange(len(tokens)), tokens], atol=1e-4)
 
 
 def test_device_that_this_vllm_does_not_serve(folder: Path) -> None:

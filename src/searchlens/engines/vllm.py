@@ -10,6 +10,7 @@ seed gives another sample than there; and where several tokens tie at the edge o
 
 from __future__ import annotations
 
+import gc
 import json
 import os
 from collections.abc import Sequence
@@ -235,7 +236,9 @@ class VllmEngine:
 
     def close(self) -> None:
         """Drop all requests and the weights; the engine cannot be used afterwards."""
+        queues = _queues()  # held, so that vLLM's own clearing away does not collect them
         self._engine.engine_core.shutdown()
+        _close(queues)
         del self._engine
         _release()
 
@@ -357,7 +360,23 @@ def _release() -> None:
     """Give the device's memory back, so that another engine can start in this process."""
     from vllm.distributed import cleanup_dist_env_and_memory
 
+    _close(_queues())
     cleanup_dist_env_and_memory()
+
+
+def _queues() -> list[Any]:
+    """What the engine's processes talk through; nothing where there is one process."""
+    from vllm.distributed.device_communicators.shm_broadcast import MessageQueue
+
+    gc.unfreeze()  # what vLLM froze at its start is not listed
+    return [one for one in gc.get_objects() if type(one) is MessageQueue]
+
+
+def _close(queues: Sequence[Any]) -> None:
+    """Close their sockets: left to the garbage collector, as vLLM 0.26 does, they wait for each other forever."""
+    for queue in queues:
+        for socket in filter(None, (getattr(queue, name, None) for name in ("local_socket", "remote_socket"))):
+            socket.context.destroy(linger=0)
 
 
 def _cpu_arguments() -> dict[str, Any]:
