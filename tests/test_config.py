@@ -225,5 +225,21 @@ def test_a_file_that_is_not_yaml_is_named(tmp_path: Path) -> None:
         config.load([broken])
 
 
+def test_keys_that_are_there_twice_are_named_with_their_lines(tmp_path: Path) -> None:
+    """At every depth and in lists; the same key in two mappings, or in two files, is no repetition."""
+    path = tmp_path / "models.yaml"
+    path.write_text("a: {x: 1}\nb: {x: 1}\n")
+    config.refuse_repeated(path)
+    path.write_text("a:\n  x: 1\n  y: [{z: 1, z: 2}]\n  x: 3\nb: 1\na: 2\n")
+    with pytest.raises(InputError) as caught:
+        config.load([path])
+    for says in (
+        "line 6: a is already in line 1",
+        "line 4: a.x is already in line 2",
+        "line 3: a.y.z is already in line 3",
+    ):
+        assert f"{path}, {says}" in str(caught.value)
+
+
 def test_merging_is_by_key_and_lists_are_replaced() -> None:
     assert config.merge({"a": {"b": 1, "c": [1, 2]}}, {"a": {"c": [3]}}) == {"a": {"b": 1, "c": [3]}}

@@ -314,6 +314,15 @@ def test_a_wrong_key_stops_planning_before_anything_starts(folder: Folder) -> No
     folder.save()
 
 
+def test_a_pair_that_is_there_twice_stops_planning(folder: Folder) -> None:
+    """YAML keeps the last and drops the first, which somebody added with care."""
+    (folder.path / "config/models.yaml").write_text("pairs:\n  one: {base: a, rl: b}\n  one: {base: a, rl: c}\n")
+    done = folder.snakemake("-n", check=False)
+    (folder.path / "config/models.yaml").write_text("{}\n")
+    assert done.returncode
+    assert "config/models.yaml, line 3: pairs.one is already in line 2" in done.stdout + done.stderr
+
+
 def test_an_unwritable_results_folder_stops_planning(folder: Folder) -> None:
     (folder.path / "blocked").write_text("a file where a folder should be")
     done = folder.snakemake("-n", "--config", "results=blocked/results", check=False)

@@ -775,12 +775,13 @@ def load(paths: Sequence[str | Path]) -> Config:
     Raises
     ------
     InputError
-        A file is missing or is not a YAML mapping, or the merged configuration has errors.
+        A file is missing, is not a YAML mapping or says a key twice, or the merged configuration has errors.
     """
     raw: dict[str, Any] = {}
     for path in paths:
         try:
             content = yaml.safe_load(Path(path).read_text())
+            refuse_repeated(path)
         except OSError as error:
             raise InputError(
                 f"cannot read {path}: {error.strerror}", "run from the folder that holds config/"
@@ -791,6 +792,35 @@ def load(paths: Sequence[str | Path]) -> Config:
             raise InputError(f"{path} must be a mapping of keys, found {type(content).__name__}")
         raw = merge(raw, content)
     return validate(raw)
+
+
+def refuse_repeated(path: str | Path) -> None:
+    """Refuse a YAML file in which a mapping has a key twice: the first would be dropped without a word.
+
+    Raises
+    ------
+    InputError
+        Names file, lines and key.
+    """
+    root = yaml.compose(Path(path).read_text(), Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))
+    errors = [f"{path}, line {again}: {key} is already in line {first}" for key, first, again in _repeated(root)]
+    if errors:
+        raise _refusal(errors)
+
+
+def _repeated(node: yaml.Node | None, where: str = "") -> Iterator[tuple[str, int, int]]:
+    """Keys that a mapping has twice, with the lines of both; of everything below a node."""
+    if isinstance(node, yaml.SequenceNode):
+        for one in node.value:
+            yield from _repeated(one, where)
+    elif isinstance(node, yaml.MappingNode):
+        lines: dict[str, int] = {}
+        for key, value in node.value:
+            name, line = f"{where}{key.value}", key.start_mark.line + 1
+            if name in lines:
+                yield name, lines[name], line
+            lines[name] = line
+            yield from _repeated(value, f"{name}.")
 
 
 def plain(config: Config) -> dict[str, Any]:

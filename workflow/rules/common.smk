@@ -29,6 +29,8 @@ def require_cluster():
 def load_grid():
     """The grid of the merged configuration; wrong input ends planning with its own message."""
     try:
+        for path in workflow.configfiles:
+            settings.refuse_repeated(path)
         grid = Grid(settings.plain(settings.validate(config)))
         require_writable(grid.results)
         grid.check()
