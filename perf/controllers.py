@@ -129,8 +129,8 @@ def main() -> None:
     for name in args.controllers:
         policy = policies.from_spec(name, SPECS[name])
         usage, seconds, steps = bench.timed(policy, args.runs, len(asked), live=100_000)
-        each = max(round(usage.generated / usage.requests), 1)
-        short, short_seconds, _ = bench.timed(sweep, args.samples, len(asked), live=100_000, max_tokens=each)
+        per_request = max(round(usage.generated / usage.requests), 1)
+        short, short_seconds, _ = bench.timed(sweep, args.samples, len(asked), live=100_000, max_tokens=per_request)
         alone, alone_seconds, _ = bench.timed(policy, args.runs, min(args.alone, len(asked)), live=1)
         speed, slow = usage.generated / seconds, alone.generated / alone_seconds
         reused, running = usage.reused / (usage.prefilled + usage.reused), usage.generated / max(steps, 1)

@@ -236,9 +236,7 @@ class VllmEngine:
 
     def close(self) -> None:
         """Drop all requests and the weights; the engine cannot be used afterwards."""
-        queues = _queues()  # held, so that vLLM's own clearing away does not collect them
-        self._engine.engine_core.shutdown()
-        _close(queues)
+        _shut_down(self._engine)
         del self._engine
         _release()
 
@@ -356,11 +354,18 @@ def _version() -> str:
     return str(__version__)
 
 
+def _shut_down(engine: Any) -> None:
+    """End what vLLM's engine runs; its memory is free once it is dropped, too, and ``_release`` was called."""
+    queues = _queues()  # held, so that vLLM's own clearing away does not collect them
+    engine.engine_core.shutdown()
+    _close(queues)
+
+
 def _release() -> None:
     """Give the device's memory back, so that another engine can start in this process."""
     from vllm.distributed import cleanup_dist_env_and_memory
 
-    _close(_queues())
+    _close(_queues())  # of an engine that did not start
     cleanup_dist_env_and_memory()
 
 
@@ -373,7 +378,7 @@ def _queues() -> list[Any]:
 
 
 def _close(queues: Sequence[Any]) -> None:
-    """Close their sockets: left to the garbage collector, as vLLM 0.26 does, they wait for each other forever."""
+    """Close the queues' sockets: in the hands of the garbage collector they wait for each other forever."""
     for queue in queues:
         for socket in filter(None, (getattr(queue, name, None) for name in ("local_socket", "remote_socket"))):
             socket.context.destroy(linger=0)

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import polars as pl
 
-from searchlens.engines.vllm import _cpu_arguments, _release
+from searchlens.engines.vllm import _cpu_arguments, _release, _shut_down
 from searchlens.equivalence.rows import share
 from searchlens.equivalence.subject import Ids, Subject, texts_of
 from searchlens.generate import Job
@@ -168,7 +168,7 @@ def written_by_hand(job: Job, runs: Sequence[tuple[Strategy, Task]], drawable: S
         ],
         use_tqdm=False,
     )
-    llm.llm_engine.engine_core.shutdown()
+    _shut_down(llm.llm_engine)
     del llm
     _release()
     return [tuple(output.outputs[0].token_ids) for output in outputs]
