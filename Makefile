@@ -74,7 +74,7 @@ format: $(INSTALLED) ## format everything
 	.venv/bin/snakefmt Snakefile workflow/rules
 
 schema: $(INSTALLED) ## generate workflow/schemas/ and config/README.md from the typed configuration
-	.venv/bin/python -m searchlens.document
+	.venv/bin/python -m searchlens.config.reference
 
 zoo: $(INSTALLED) ## retrain the micro pair from scratch (one GPU, under 20 minutes)
 	.venv/bin/python -m searchlens.zoo all

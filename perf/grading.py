@@ -38,7 +38,7 @@ import psutil
 from searchlens.benchmarks import Question
 from searchlens.grading import Pair, _workers, ifeval
 from searchlens.grading import math as math_grader
-from searchlens.score import SAMPLES, Summary, score_samples
+from searchlens.grading.score import SAMPLES, Summary, score_samples
 
 BENCHMARKS, CHECKPOINTS, QUESTIONS, POLICIES, DRAWS = 4, 14, 500, 24, 16
 JOBS = 2

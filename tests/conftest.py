@@ -10,8 +10,9 @@ from typing import Any
 import polars as pl
 import pytest
 
-from searchlens import config, shards
+from searchlens import config
 from searchlens.grid import Generation, Grid
+from searchlens.store import shards
 
 POLICIES = ("temp_0.5", "topp0.9_t0.7", "topp0.95_t1.0")
 

@@ -15,9 +15,9 @@ import pyarrow as pa
 import pytest
 from pyarrow import parquet
 
-from searchlens import config, pins
+from searchlens import config
 from searchlens.errors import InputError
-from searchlens.grid import Grid
+from searchlens.grid import Grid, pins
 
 COMMIT = "0123456789" * 4
 Make = Callable[[dict[str, Any]], Grid]

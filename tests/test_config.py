@@ -8,9 +8,10 @@ from typing import Any
 import pytest
 import yaml
 
-from searchlens import config, document
+from searchlens import config
 from searchlens.boptr.cohort import read_plan
 from searchlens.boptr.options import BoptrOptions
+from searchlens.config import reference as document
 from searchlens.errors import InputError
 from searchlens.pipeline import boptr_options
 

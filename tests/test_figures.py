@@ -21,8 +21,9 @@ from matplotlib.figure import Figure
 from matplotlib.text import Text
 
 import figure_data
-from searchlens import components, figures, policies
+from searchlens import figures, policies
 from searchlens.figures import Inputs, Labels, pass_curves, style
+from searchlens.policies import components
 
 AIME6 = ("minp0.1_t0.9", "topp0.9_t0.7", "topp0.9_t0.9", "topk20_t0.7", "topk20_t0.9", figure_data.DEFAULT)
 LABELS = Labels(pair="micro-1m", benchmark="Micro math", questions=200, metric="P")

@@ -16,11 +16,11 @@ from hypothesis import strategies as st
 
 from searchlens import grading
 from searchlens.benchmarks import Question
+from searchlens.benchmarks.boxed import last_boxed
 from searchlens.errors import InputError
 from searchlens.grading import NO_ANSWER, Extraction, Pair, _workers, checklist, choice
 from searchlens.grading import math as math_grader
 from searchlens.grading._workers import Limits
-from searchlens.grading.boxed import last_boxed
 from searchlens.grading.size import oversized
 
 # ---- extraction

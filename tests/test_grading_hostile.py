@@ -15,7 +15,7 @@ from searchlens import grading
 from searchlens.benchmarks import Question
 from searchlens.grading import MAX_ANSWER, Pair, _workers, choice, simplerl
 from searchlens.grading import math as math_grader
-from searchlens.score import SAMPLES, score_samples
+from searchlens.grading.score import SAMPLES, score_samples
 
 LIMITS = _workers.Limits(cpu_seconds=0.5, wall_seconds=5.0)
 

@@ -17,7 +17,7 @@ from searchlens.boptr.cohort import Benchmark, Model
 from searchlens.errors import InputError
 from searchlens.grid import Grid
 from searchlens.pipeline import cohort_plan, import_samples
-from searchlens.store import gaps
+from searchlens.store.ranges import gaps
 
 CELL = ("toy-base", "sums")
 Make = Callable[[dict[str, Any]], Grid]

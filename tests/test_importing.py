@@ -9,11 +9,12 @@ from typing import Any
 import polars as pl
 import pytest
 
-from searchlens import benchmarks, shards
+from searchlens import benchmarks
 from searchlens.benchmarks import Question
 from searchlens.errors import InputError
-from searchlens.importing import ImportedSamples, read_samples
-from searchlens.score import score_samples
+from searchlens.grading.score import score_samples
+from searchlens.readers.own import ImportedSamples, read_samples
+from searchlens.store import shards
 
 SUMS = (Question("one", "1+1?", "2"), Question("two", "2+2?", "4"))
 

@@ -17,12 +17,13 @@ import polars as pl
 import pytest
 import yaml
 
-from searchlens import config, files, shards
+from searchlens import config
 from searchlens.errors import JobStoppedError
 from searchlens.generate import Overdue, generate, told_to_end
 from searchlens.generate._notice import Notice
 from searchlens.grid import Grid
-from searchlens.store import gaps
+from searchlens.store import files, shards
+from searchlens.store.ranges import gaps
 from test_generate import CELL, RUNS, Make, Scripted, Start, chunks, sidecars, start, study
 
 __all__ = ["start", "study"]  # fixtures

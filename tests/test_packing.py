@@ -13,7 +13,7 @@ import pytest
 from searchlens import generate as stage
 from searchlens.grid import Grid
 from searchlens.pipeline import score_cell
-from searchlens.store import gaps
+from searchlens.store.ranges import gaps
 
 CELL = ("toy-base", "sums")
 Make = Callable[[dict[str, Any]], Grid]

@@ -15,9 +15,9 @@ import pytest
 
 from searchlens import config, policies
 from searchlens.benchmarks.families import FAMILIES
+from searchlens.commands.plan import plan
 from searchlens.errors import InputError
 from searchlens.grid import Grid
-from searchlens.plan import plan
 
 ROOT = Path(__file__).parents[1]
 BIN = Path(sys.executable).parent

@@ -14,11 +14,10 @@ import pytest
 import yaml
 
 from local_hub import serve, sha256
-from searchlens import pins
 from searchlens.errors import InputError
 from searchlens.generate import generate
-from searchlens.grid import Grid
-from searchlens.store import fingerprint
+from searchlens.grid import Grid, pins
+from searchlens.store.hashing import fingerprint
 
 REPO = "org/toy"
 COMMIT, LATER = "a" * 40, "b" * 40

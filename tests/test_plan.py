@@ -11,11 +11,12 @@ import polars as pl
 import pytest
 import yaml
 
-from searchlens import policies, readouts
-from searchlens.cost import tokens_per_run
+from searchlens import policies
+from searchlens.commands.plan import assumptions, plan, show_plan, speed, stored
 from searchlens.grid import Grid, readouts_path
+from searchlens.grid.cost import tokens_per_run
 from searchlens.landscape import expand
-from searchlens.plan import assumptions, plan, show_plan, speed, stored
+from searchlens.store import readouts
 
 ROOT = Path(__file__).parents[1]
 Make = Callable[[dict[str, Any]], Grid]

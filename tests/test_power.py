@@ -17,8 +17,7 @@ from searchlens.boptr.rule import Rule
 from searchlens.boptr.tiers import TIERS, At, mech
 from searchlens.boptr.view import sample_view
 from searchlens.cli import main
-from searchlens.errors import InputError
-from searchlens.power import (
+from searchlens.commands.sample_size import (
     COLUMNS,
     TYPICAL,
     Components,
@@ -31,6 +30,7 @@ from searchlens.power import (
     required,
     tier_contributions,
 )
+from searchlens.errors import InputError
 from searchlens.simulate import simulate, small_design, write
 
 BUDGETS = np.array([1, 2, 4, 8, 16])

@@ -12,10 +12,11 @@ from typing import Any
 import polars as pl
 import pytest
 
-from searchlens import __version__, provenance, tables
+from searchlens import __version__, tables
 from searchlens.grid import Grid
 from searchlens.pipeline import landscape_cell, recovery_cell, score_cell
-from searchlens.store import gpu_seconds
+from searchlens.store import provenance
+from searchlens.store.ranges import gpu_seconds
 
 CELLS = (("toy-base", "sums"), ("toy-rl", "sums"))
 

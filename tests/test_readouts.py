@@ -14,8 +14,7 @@ import pytest
 from polars.testing import assert_frame_equal
 
 import landscape_oracle as oracle
-from searchlens import config, readouts, shards
-from searchlens.analysis import analyse
+from searchlens import config
 from searchlens.errors import InputError
 from searchlens.grid import Grid, readouts_path
 from searchlens.landscape import LandscapeOptions, compact, expand, operating_points, plain_votes
@@ -27,6 +26,8 @@ from searchlens.pipeline import (
     recovery_cell,
     score_cell,
 )
+from searchlens.stages.readouts import analyse
+from searchlens.store import readouts, shards
 from test_workflow import ROOT, Folder
 
 FEW = LandscapeOptions(draws=60, seed=3)

@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 import yaml
 
-from searchlens import requests
 from searchlens.grid import Grid
+from searchlens.grid import resources as requests
 
 Make = Callable[[dict[str, Any]], Grid]
 ROOT = Path(__file__).parents[1]

@@ -10,11 +10,12 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from searchlens import grading, schemas, score
+from searchlens import grading, schemas
 from searchlens.benchmarks import Question
 from searchlens.errors import InputError
+from searchlens.grading import score
+from searchlens.grading.score import score_samples
 from searchlens.landscape import operating_points, plain_votes
-from searchlens.score import score_samples
 from test_verdicts import Counting
 
 SUMS = (Question("one", "1+1?", "2"), Question("two", "2+2?", "4"))

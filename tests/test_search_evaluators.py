@@ -14,12 +14,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from searchlens import components, policies
+from searchlens import policies
 from searchlens.engines.base import Completion, FinishReason, Request, Sampling
 from searchlens.equivalence import reference
 from searchlens.equivalence.explicit import EOS, Model, ToyEngine, plain_draw
 from searchlens.errors import InputError
-from searchlens.policies import Part
+from searchlens.policies import Part, components
 from searchlens.search import start
 from searchlens.search.driver import Failure, Result, run
 from searchlens.search.evaluators import HttpScorer, Verifier, evaluator

@@ -13,10 +13,10 @@ import polars as pl
 import pytest
 
 from conftest import some_samples
-from searchlens import files, shards
 from searchlens.errors import InputError
 from searchlens.grid import Grid
-from searchlens.store import gaps, shards_of
+from searchlens.store import files, shards
+from searchlens.store.ranges import gaps, shards_of
 
 CELL = ("toy-base", "sums")
 Publish = Callable[..., shards.Shard]

@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
+from searchlens.commands.status import SILENT_SECONDS, show, status
 from searchlens.errors import JobError
 from searchlens.generate import Notice, generate
 from searchlens.grid import Grid
-from searchlens.status import SILENT_SECONDS, show, status
 from test_generate import CELL, RUNS, Make, Scripted, Start, start, study
 
 __all__ = ["start", "study"]  # fixtures

@@ -19,8 +19,8 @@ from searchlens.generate import generate
 from searchlens.generate._stops import cut, end
 from searchlens.grid import Grid
 from searchlens.search.task import Candidate, Task
-from searchlens.shards import read
-from searchlens.store import shards_of
+from searchlens.store.ranges import shards_of
+from searchlens.store.shards import read
 
 ROOT = Path(__file__).parents[1]
 ZOO = ROOT / "resources/zoo"

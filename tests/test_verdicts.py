@@ -12,11 +12,10 @@ from typing import Any
 import polars as pl
 import pytest
 
-from searchlens import verdicts
 from searchlens.benchmarks import Question
 from searchlens.errors import InputError
-from searchlens.grading import Extraction, Pair, Verdict
-from searchlens.verdicts import VerdictStore
+from searchlens.grading import Extraction, Pair, Verdict, verdicts
+from searchlens.grading.verdicts import VerdictStore
 
 
 @dataclass

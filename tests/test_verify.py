@@ -14,12 +14,12 @@ import pytest
 
 from searchlens import cli
 from searchlens.cli import save_snapshot
+from searchlens.commands.verify import verify
 from searchlens.errors import InputError
 from searchlens.generate import generate
 from searchlens.grid import Grid
 from searchlens.pipeline import score_cell
-from searchlens.store import gaps
-from searchlens.verify import verify
+from searchlens.store.ranges import gaps
 
 CELL = ("toy-base", "sums")
 

@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from searchlens import generate as stage
-from searchlens import shards
 from searchlens.grid import Grid
+from searchlens.store import shards
 from test_generate import CELL, Scripted
 
 ENGINE = Scripted(repeatable=sys.argv[3] == "True")

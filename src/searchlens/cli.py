@@ -16,10 +16,11 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from searchlens import __version__, config, files
+from searchlens import __version__, config
 from searchlens.errors import InputError, JobError, JobStoppedError
 from searchlens.grid import Grid, known
-from searchlens.store import canonical, digest, file_sha256, fingerprint
+from searchlens.store import files
+from searchlens.store.hashing import canonical, digest, file_sha256, fingerprint
 
 log = logging.getLogger("searchlens")
 
@@ -148,13 +149,13 @@ def _cohort(args: argparse.Namespace, landscape: Path) -> tuple[Any, Any, dict[s
 
 
 def _plan(args: argparse.Namespace) -> None:
-    from searchlens.plan import show_plan
+    from searchlens.commands.plan import show_plan
 
     show_plan(_grid(args), by_policy=args.policies)
 
 
 def _status(args: argparse.Namespace) -> None:
-    from searchlens.status import show
+    from searchlens.commands.status import show
 
     show(_grid(args))
 
@@ -170,7 +171,7 @@ def _benchmarks(args: argparse.Namespace) -> None:
 
 
 def _verify(args: argparse.Namespace) -> None:
-    from searchlens.verify import verify
+    from searchlens.commands.verify import verify
 
     found = verify(Path(args.folder) if args.folder else _grid(args).results)
     print("".join(f"{line}\n" for line in [*found.damaged, *found.notes]), end="")
@@ -186,7 +187,7 @@ def _verify(args: argparse.Namespace) -> None:
 def _prune(args: argparse.Namespace) -> None:
     import shutil
 
-    from searchlens import shards
+    from searchlens.store import shards
 
     grid = _grid(args)
     if unknown := grid.placeholders():
@@ -204,7 +205,7 @@ def _prune(args: argparse.Namespace) -> None:
 
 
 def _rerun(args: argparse.Namespace) -> None:
-    from searchlens import shards
+    from searchlens.store import shards
 
     grid = _grid(args)
     args.checkpoint = args.model
@@ -227,7 +228,7 @@ def _import(args: argparse.Namespace) -> None:
 
 
 def _analyse(args: argparse.Namespace) -> None:
-    from searchlens.analysis import analyse
+    from searchlens.stages.readouts import analyse
 
     analyse(_grid(args), args.threads)
 
@@ -245,7 +246,7 @@ def _record(args: argparse.Namespace) -> None:
 def _power(args: argparse.Namespace) -> None:
     from dataclasses import replace
 
-    from searchlens import power
+    from searchlens.commands import sample_size as power
 
     known = power.TYPICAL
     if args.source:
@@ -263,7 +264,7 @@ def _power(args: argparse.Namespace) -> None:
 
 
 def _pin(args: argparse.Namespace) -> None:
-    from searchlens import pins
+    from searchlens.grid import pins
 
     grid = _grid(args)
     registry = pins.Cache() if args.from_cache else pins.Hub()
@@ -274,7 +275,7 @@ def _pin(args: argparse.Namespace) -> None:
 
 
 def _fetch(args: argparse.Namespace) -> None:
-    from searchlens import pins
+    from searchlens.grid import pins
 
     grid = _grid(args)
     hash_of = file_sha256 if args.rehash else pins.Hashes(grid.results / "hashes")

@@ -16,12 +16,14 @@ from typing import Any
 
 import polars as pl
 
-from searchlens import files, provenance, shards
 from searchlens.benchmarks import asked_hash, dumps
 from searchlens.errors import InputError
 from searchlens.grid import Generation, Grid, Import, readouts_path
-from searchlens.importing import read_samples
-from searchlens.store import Shard, digest, file_sha256, read_json, shards_of
+from searchlens.readers.own import read_samples
+from searchlens.store import files, provenance, shards
+from searchlens.store.files import read_json
+from searchlens.store.hashing import digest, file_sha256
+from searchlens.store.ranges import Shard, shards_of
 
 log = logging.getLogger(__name__)
 
@@ -84,7 +86,7 @@ def score_cell(
     grid_: Grid, checkpoint: str, benchmark: str, manifests: Iterable[Path], output: Path, *, threads: int = 1
 ) -> None:
     """Grade one cell; ``threads``: processes of the grader."""
-    from searchlens.score import score_samples
+    from searchlens.grading.score import score_samples
 
     samples = _cell_samples(grid_, checkpoint, benchmark, manifests)
     scored = score_samples(
@@ -104,8 +106,8 @@ def score_cell(
 
 def _record_cell(grid_: Grid, checkpoint: str, benchmark: str, target: Path) -> None:
     """Keep the readouts of one scored cell."""
-    from searchlens import readouts
     from searchlens.landscape import compact
+    from searchlens.store import readouts
 
     graded = pl.read_parquet(grid_.scores(checkpoint, benchmark))
     told: dict[str, list[Mapping[str, Any]]] = {}
@@ -196,8 +198,8 @@ def _from_scores(grid_: Grid, benchmark: str, scores: Path) -> tuple[Any, pl.Dat
 
 def _from_readouts(grid_: Grid, _: str, path: Path) -> tuple[Any, pl.DataFrame | None, Any]:
     """The same, where samples are not kept."""
-    from searchlens import readouts
     from searchlens.landscape import expand
+    from searchlens.store import readouts
 
     kept = readouts.read(path)
     options, smallest = landscape_options(dict(grid_.config)), _smallest(grid_, kept["policy"])
@@ -402,7 +404,7 @@ def _pass_curves(grid_: Grid, output: Path) -> None:
 def _sidecars(grid_: Grid, checkpoint: str, benchmark: str) -> Iterator[tuple[Generation, Mapping[str, Any]]]:
     """What making each shard of a cell took: of a sampled one, or as its compact readouts say."""
     if (path := grid_.readouts.get((checkpoint, benchmark))) is not None:
-        from searchlens import readouts
+        from searchlens.store import readouts
 
         told = readouts.sidecars(readouts.read(path))
         for generation in grid_.streams(checkpoint, benchmark):

@@ -1,12 +1,12 @@
 """Loads and validates the configuration, lays out the grid, and lists what the whole study consists of."""
 
 from searchlens import config as settings
-from searchlens import requests
+from searchlens.grid import resources as requests
 from searchlens.cli import export_snapshot, save_snapshot
 from searchlens.errors import InputError
-from searchlens.files import require_writable
+from searchlens.store.files import require_writable
 from searchlens.grid import Grid, stage_source
-from searchlens.store import canonical
+from searchlens.store.hashing import canonical
 from snakemake.exceptions import WorkflowError
 
 # What a profile says of its cluster, and no part of the study: how GPUs are asked for, the longest job it takes, and an

@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import Any
 
 from searchlens.benchmarks import Question
+from searchlens.benchmarks.boxed import last_boxed
 from searchlens.benchmarks.families import Family
 from searchlens.benchmarks.rows import Layout, Row, layout_of, refuse_rows, tags_of, text_of, value
-from searchlens.grading.boxed import last_boxed
 
 
 def _layout(where: str, question: str, gold: str, boxed: bool = False) -> Layout:

@@ -22,9 +22,10 @@ from polars.exceptions import PolarsError
 from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
 from pydantic.dataclasses import dataclass as checked_dataclass
 
-from searchlens import files, policies
+from searchlens import policies
 from searchlens.errors import InputError
 from searchlens.landscape import Landscape
+from searchlens.store import files
 from searchlens.uncertainty import Floats
 
 Regime = Literal["math", "nonmath", "floor"]

@@ -14,7 +14,7 @@ from itertools import count
 from pathlib import Path
 from typing import IO
 
-from searchlens import files
+from searchlens.store import files
 
 _held: list[IO[str]] = []  # closed by the end of the process
 

@@ -10,12 +10,12 @@ from pathlib import Path
 
 import polars as pl
 
-from searchlens import provenance
 from searchlens.equivalence import engines, laws, local, searches, tier12
 from searchlens.equivalence.rows import Row
 from searchlens.equivalence.subject import Subject
 from searchlens.grid import Grid
 from searchlens.policies import Policy
+from searchlens.store import provenance
 from searchlens.tables import DASH, Table, write
 from searchlens.tables._format import interval, text_frame, tick
 

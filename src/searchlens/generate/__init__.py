@@ -19,7 +19,6 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from searchlens import files, shards
 from searchlens.engines.base import EngineMemoryError
 from searchlens.errors import InputError, JobError, JobStoppedError
 from searchlens.generate._chunks import Chunk, Gap, Made
@@ -29,7 +28,8 @@ from searchlens.generate._record import Record
 from searchlens.generate._sample import sample
 from searchlens.grid import Grid, Pool
 from searchlens.progress import Progress
-from searchlens.store import gaps, shards_of
+from searchlens.store import files, shards
+from searchlens.store.ranges import missing_ranges, shards_of
 
 __all__ = ["Chunk", "Gap", "Job", "Made", "Notice", "Overdue", "Prompter", "generate", "sample", "told_to_end"]
 
@@ -215,10 +215,10 @@ def _describe(grid: Grid, pool: Pool) -> dict[str, Any]:
 
 
 def _discard_damaged_gaps(job: Job) -> None:
-    """Move aside sidecars and files of shards that ``gaps`` calls missing, so that publishing does not meet them."""
+    """Move aside sidecars and files of shards that ``missing_ranges`` names, so that publishing does not meet them."""
     for generation in job.pool.generations:
         folder = job.grid.folder(job.pool.checkpoint, job.pool.benchmark, generation.id)
-        if gaps(folder, generation.samples, generation.start):
+        if missing_ranges(folder, generation.samples, generation.start):
             gone = [shard for shard in shards_of(folder) if not shard.present]
             for path in shards.set_aside(job.grid, gone):
                 log.warning("moved aside %s", path)

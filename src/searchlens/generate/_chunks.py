@@ -13,9 +13,9 @@ from pathlib import Path
 import polars as pl
 from polars.exceptions import PolarsError
 
-from searchlens import files, shards
 from searchlens.grid import Generation
-from searchlens.provenance import join
+from searchlens.store import files, shards
+from searchlens.store.provenance import join
 
 log = logging.getLogger(__name__)
 

@@ -12,7 +12,7 @@ from typing import Any
 
 from tokenizers import Tokenizer
 
-from searchlens import __version__, grading, policies, provenance, shards
+from searchlens import __version__, grading, policies
 from searchlens.benchmarks import Question
 from searchlens.benchmarks.prompts import Template
 from searchlens.engines import devices
@@ -24,7 +24,8 @@ from searchlens.grid import Grid, Pool
 from searchlens.policies import Policy
 from searchlens.search import beam
 from searchlens.search.evaluators import SelfEvaluation, evaluator
-from searchlens.store import read_json
+from searchlens.store import provenance, shards
+from searchlens.store.files import read_json
 
 log = logging.getLogger(__name__)
 

@@ -11,8 +11,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from searchlens import files, provenance
 from searchlens.errors import InputError, JobStoppedError
+from searchlens.store import files, provenance
 
 BEAT_SECONDS = 30.0
 """How often a job says that it runs."""

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from searchlens import policies, provenance, search, seeds, shards
+from searchlens import policies, search, seeds
 from searchlens.engines.base import Engine, EngineMemoryError
 from searchlens.errors import InputError, JobError
 from searchlens.generate._chunks import Chunk, Made
@@ -21,6 +21,7 @@ from searchlens.generate._job import Job
 from searchlens.generate._stops import cut
 from searchlens.search.driver import Failure, Outcome, Usage, run
 from searchlens.search.task import Candidate, Controller, Task
+from searchlens.store import provenance, shards
 
 log = logging.getLogger(__name__)
 

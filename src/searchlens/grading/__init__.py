@@ -1,7 +1,7 @@
 """Grading: whether an answer to a question is right, and which answers count as the same.
 
 One module per kind of question, each a ``Grader``: it finds the answer in a sample's text, and it judges distinct
-(gold, answer) pairs, so that nothing is judged twice (``searchlens.verdicts`` remembers). Importing this package costs
+(gold, answer) pairs, so that nothing is judged twice (``grading/verdicts.py`` remembers). Importing this package costs
 nothing; math-verify is imported in worker processes, and only when some answer needs it.
 """
 

@@ -12,8 +12,8 @@ import re
 from collections.abc import Sequence
 
 from searchlens.benchmarks import Question
+from searchlens.benchmarks.boxed import last_boxed
 from searchlens.grading import MAX_ANSWER, NO_ANSWER, Extraction, Pair, Verdict
-from searchlens.grading.boxed import last_boxed
 
 GRADER_VERSION = "choice-2"
 VOTES = True

@@ -16,9 +16,9 @@ from functools import lru_cache
 from importlib.metadata import version
 
 from searchlens.benchmarks import Question
+from searchlens.benchmarks.boxed import last_boxed
 from searchlens.grading import MAX_ANSWER, NO_ANSWER, Extraction, Pair, Verdict, _workers
 from searchlens.grading._workers import Limits
-from searchlens.grading.boxed import last_boxed
 from searchlens.grading.size import oversized
 
 _LIBRARIES = ("math-verify", "latex2sympy2-extended", "sympy")

@@ -6,11 +6,13 @@ from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
-from searchlens import pins
 from searchlens.errors import InputError
+from searchlens.grid import pins
 from searchlens.grid._jobs import Jobs
 from searchlens.grid._records import Generation, Pool, import_path, manifest_name, parse_manifest, sidecar_of
-from searchlens.store import digest, gaps, read_json, shards_of, uncovered
+from searchlens.store.files import read_json
+from searchlens.store.hashing import digest
+from searchlens.store.ranges import missing_ranges, shards_of, uncovered
 
 _FETCH = "run `searchlens fetch` where the hub can be reached"
 
@@ -51,7 +53,7 @@ class Grid(Jobs):
         """(generation, start, stop) that the store does not have, in order."""
         for generation in pool.generations:
             folder = self.folder(pool.checkpoint, pool.benchmark, generation.id)
-            for start, stop in gaps(folder, generation.samples, generation.start):
+            for start, stop in missing_ranges(folder, generation.samples, generation.start):
                 yield generation, start, stop
 
     def minutes(self, pool: Pool) -> float | None:

@@ -7,11 +7,12 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from searchlens import benchmarks, pins
+from searchlens import benchmarks
 from searchlens.benchmarks.families import FAMILIES
 from searchlens.errors import InputError
+from searchlens.grid import pins
 from searchlens.grid._study import Study
-from searchlens.store import fingerprint, weight_files
+from searchlens.store.hashing import fingerprint, weight_files
 
 FINGERPRINT_LIMIT = 256 * 2**20
 """Bytes of weights beyond which a fingerprint is not computed at planning time."""

@@ -13,12 +13,13 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from searchlens import cost, policies
+from searchlens import policies
 from searchlens.benchmarks import prompts
 from searchlens.errors import InputError
+from searchlens.grid import cost
 from searchlens.grid._inputs import Inputs
 from searchlens.grid._records import Generation, Pool, parse_manifest
-from searchlens.store import digest
+from searchlens.store.hashing import digest
 
 GENERATION_VERSION = 1
 """Raised by hand when the same request would give other tokens."""

@@ -9,7 +9,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from searchlens.store import digest, read_json
+from searchlens.store.files import read_json
+from searchlens.store.hashing import digest
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from searchlens.store import digest, file_sha256
+from searchlens.store.hashing import digest, file_sha256
 
 _STAGE_SOURCES = {
     "score": ("score.py", "benchmarks/*.py", "verdicts.py", "grading/*.py", "schemas.py"),

@@ -23,10 +23,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from searchlens.components import Value
 from searchlens.engines.base import Completion, Request
 from searchlens.errors import InputError
 from searchlens.policies import Policy
+from searchlens.policies.components import Value
 from searchlens.search.task import EMPTY, Ask, Controller, Evaluator, Task, Trace, candidate
 
 WORDS = ("answer", "conclusion")

@@ -8,13 +8,13 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 
-from searchlens import files
 from searchlens.boptr.cohort import PLAN_FILE, write_plan
 from searchlens.landscape import operating_points
 from searchlens.schemas import SCORES
 from searchlens.simulate._design import Cell, Design, SimBenchmark, budgets_of
 from searchlens.simulate._draw import OPTIONS, Drawn, classes, draw
 from searchlens.simulate._truth import Truth
+from searchlens.store import files
 
 TRUTH_FILE = "truth.json"
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import polars as pl
 
-from searchlens.provenance import JOINED
+from searchlens.store.provenance import JOINED
 from searchlens.tables._table import Table
 
 _NAMED = ("devices", "engines", "hosts", "versions", "commits", "configs")
@@ -20,9 +20,9 @@ def provenance(spent: Mapping[str, Mapping[str, Any]], made: Mapping[str, Any]) 
     Parameters
     ----------
     spent : mapping
-        Checkpoint to ``searchlens.provenance.spent`` of its shards.
+        Checkpoint to ``searchlens.store.provenance.spent`` of its shards.
     made : mapping
-        ``searchlens.provenance.made``: what made the tables themselves, said in a note.
+        ``searchlens.store.provenance.made``: what made the tables themselves, said in a note.
     """
     rows = [
         {

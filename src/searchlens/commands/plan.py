@@ -13,9 +13,9 @@ from dataclasses import dataclass
 from itertools import groupby
 
 from searchlens import policies
-from searchlens.cost import Length, Speed, assumed_length, assumed_speed, tokens_per_run
 from searchlens.grid import Generation, Grid
-from searchlens.store import Shard, gpu_seconds, shards_of, uncovered
+from searchlens.grid.cost import Length, Speed, assumed_length, assumed_speed, tokens_per_run
+from searchlens.store.ranges import Shard, gpu_seconds, shards_of, uncovered
 
 
 @dataclass(frozen=True)

@@ -17,8 +17,10 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
-from searchlens import __version__, files
-from searchlens.store import digest, gpu_seconds
+from searchlens import __version__
+from searchlens.store import files
+from searchlens.store.hashing import digest
+from searchlens.store.ranges import gpu_seconds
 
 _STARTED = time.monotonic()
 

@@ -15,11 +15,11 @@ from typing import Any
 
 import polars as pl
 
-from searchlens import files
 from searchlens.errors import InputError
 from searchlens.grid import sidecar_of
 from searchlens.landscape import COMPACT
-from searchlens.store import canonical
+from searchlens.store import files
+from searchlens.store.hashing import canonical
 
 _TOLD = (
     *("rows", "tokens", "generated", "requests", "prefilled", "reused", "mean_running", "wall_seconds", "gpu_seconds"),

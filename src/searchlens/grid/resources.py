@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 
 from searchlens.grid import Grid, Pool
-from searchlens.store import weight_files
+from searchlens.store.hashing import weight_files
 
 STARTUP_MINUTES = 30
 """Of importing libraries, hashing and loading weights, and compiling, before the first token; generous."""

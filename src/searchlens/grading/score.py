@@ -13,7 +13,7 @@ from searchlens import grading, schemas
 from searchlens.benchmarks import Question
 from searchlens.errors import InputError
 from searchlens.grading import Grader
-from searchlens.verdicts import VerdictStore
+from searchlens.grading.verdicts import VerdictStore
 
 SAMPLES = pl.Schema(
     {
@@ -112,7 +112,7 @@ def score_samples(
     kind : str
         Key of ``grading.KINDS``.
     verdicts : Path
-        Folder of this benchmark's verdicts (``searchlens.verdicts``); new ones are added to it.
+        Folder of this benchmark's verdicts (``searchlens.grading.verdicts``); new ones are added to it.
     policies : sequence of str, optional
         Order of the policies in the result; by default that of their first rows.
     q_instructions : {"first_sample", "verdict_majority"}

@@ -13,7 +13,7 @@ import polars as pl
 from searchlens.benchmarks import Question
 from searchlens.benchmarks.jsonl import objects, refuse
 from searchlens.errors import InputError
-from searchlens.shards import SAMPLES
+from searchlens.store.shards import SAMPLES
 
 FINISHES = ("stop", "length")
 _REQUIRED = ("question", "sample", "text")

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from searchlens import policies
-from searchlens.components import Value
+from searchlens.policies.components import Value
 
 
 def tokens_per_run(policy: policies.Policy, length: float, limit: int) -> float:

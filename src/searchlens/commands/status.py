@@ -15,9 +15,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
+from searchlens.commands.plan import Found, PlanLine, plan, stored, sum_hours
 from searchlens.grid import Grid, Pool
-from searchlens.plan import Found, PlanLine, plan, stored, sum_hours
-from searchlens.store import Shard, gpu_seconds
+from searchlens.store.ranges import Shard, gpu_seconds
 
 State = Literal["done", "running", "failed", "missing"]
 

@@ -1,14 +1,16 @@
-"""Publishing files so that a reader never sees half of one and a writer never replaces another's."""
+"""Files that appear whole: a reader never sees half of one, and a writer never replaces another's."""
 
 from __future__ import annotations
 
 import errno
+import json
 import os
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from fcntl import LOCK_EX, LOCK_NB, flock
 from pathlib import Path
+from typing import Any
 
 from searchlens.errors import InputError
 
@@ -96,6 +98,16 @@ def replace_text(target: Path, text: str) -> None:
         path.write_text(text)
 
     replace(target, write)
+
+
+def read_json(path: Path) -> Any:
+    """A JSON file; damage is an ``InputError`` that names it."""
+    try:
+        return json.loads(path.read_text())
+    except (ValueError, UnicodeDecodeError) as error:
+        raise InputError(
+            f"{path} is damaged: {error}", "`searchlens verify` lists what is damaged; delete this file and run again"
+        ) from None
 
 
 @contextmanager

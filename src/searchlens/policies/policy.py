@@ -18,9 +18,9 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields
 from typing import Any
 
-from searchlens.components import CONTROLLERS, EVALUATORS, SCHEDULERS, TRANSITIONS, Value, resolve
 from searchlens.engines.base import Sampling
 from searchlens.errors import InputError
+from searchlens.policies.components import CONTROLLERS, EVALUATORS, SCHEDULERS, TRANSITIONS, Value, resolve
 
 FILTERS = {"minp": "min_p", "typical": "typical_p", "topk": "top_k", "topp": "top_p"}
 PENALTIES = {"rep": "repetition_penalty", "freq": "frequency_penalty", "pres": "presence_penalty"}
@@ -57,7 +57,7 @@ class Policy:
         Local policy: how one token is drawn.
     controller, evaluator, transition, scheduler : Part
         The autoregressive defaults append one token at a time and spend the budget on independent samples. What there
-        is to compose: ``searchlens.components``.
+        is to compose: ``searchlens.policies.components``.
     """
 
     local: Sampling

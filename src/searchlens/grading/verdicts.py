@@ -16,9 +16,9 @@ from pathlib import Path
 import polars as pl
 from polars.exceptions import PolarsError
 
-from searchlens import files
 from searchlens.errors import InputError
 from searchlens.grading import Grader, Pair
+from searchlens.store import files
 
 log = logging.getLogger(__name__)
 

@@ -414,6 +414,9 @@ class Config(Strict):
     stands between the signal and the kill, such as Slurm's KillWait of 30 seconds."""
     failed_share: Proportion = 0.01
     """Most searches of a chunk that may fail, each recorded with its reason; more of them end the job."""
+    extensions: list[str] = []
+    """Python files, relative to the working directory, or installed modules that declare metrics, tables, figures,
+    controllers, graders or benchmark families of your own (CONTRIBUTING.md)."""
     lock: str = "config/lock.json"
     """Where ``searchlens pin`` writes which commit and files each ``hub`` name stands for."""
     study: Study

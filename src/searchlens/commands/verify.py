@@ -13,10 +13,12 @@ from pathlib import Path
 import polars as pl
 from polars.exceptions import PolarsError
 
-from searchlens import shards
 from searchlens.errors import InputError
 from searchlens.grid import latest_manifests
-from searchlens.store import digest, read_json, shards_of
+from searchlens.store import shards
+from searchlens.store.files import read_json
+from searchlens.store.hashing import digest
+from searchlens.store.ranges import shards_of
 
 _DERIVED = ("verdicts", "scores", "landscape", "recovery", "boptr")
 

@@ -20,10 +20,12 @@ from typing import Any
 import polars as pl
 from polars.exceptions import PolarsError
 
-from searchlens import files
 from searchlens.errors import InputError
 from searchlens.grid import Generation, Grid, Import, import_path
-from searchlens.store import Shard, file_sha256, gaps, read_json, shard_at, shards_of
+from searchlens.store import files
+from searchlens.store.files import read_json
+from searchlens.store.hashing import file_sha256
+from searchlens.store.ranges import Shard, missing_ranges, shard_at, shards_of
 
 log = logging.getLogger(__name__)
 
@@ -244,7 +246,7 @@ def read_generation(
     InputError
         A range is missing, or a shard cannot be used.
     """
-    if missing := gaps(folder, samples):
+    if missing := missing_ranges(folder, samples):
         raise InputError(f"{folder} lacks samples {missing}", "run snakemake again: it makes what is missing")
     wanted = list(columns) if columns else None
     parts = [

@@ -19,11 +19,12 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any, Literal, Protocol
 
-from searchlens import files
 from searchlens.benchmarks.families import Hub as Split
 from searchlens.benchmarks.hub import select
 from searchlens.errors import InputError
-from searchlens.store import WEIGHT_FILES, digest, file_sha256, fingerprint_of, read_json
+from searchlens.store import files
+from searchlens.store.files import read_json
+from searchlens.store.hashing import WEIGHT_FILES, digest, file_sha256, fingerprint_of
 
 LOCK_VERSION = 1
 

@@ -1,0 +1,258 @@
+"""What a study can be made of, by name: metrics, tables, figures, controllers, graders, benchmark families, and frames.
+
+Each of the first six is declared where it is written, with a decorator of this module::
+
+    @table("blocks", stage="boptr")
+    def blocks(context: TableContext) -> Table: ...
+
+and nothing else lists it. The names are read from the source code, without importing it, because the Snakefile needs
+them several times per job; the code itself is imported when it is needed (``find``). A file outside of the package
+declares in the same way, once the configuration names it under ``extensions``.
+
+Frames, the Parquet files that stages pass on, are listed here.
+
+Standard library only, because the planner imports it.
+"""
+
+from __future__ import annotations
+
+import ast
+import os
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from importlib import import_module
+from importlib.util import find_spec, module_from_spec, spec_from_file_location
+from pathlib import Path
+from types import ModuleType
+from typing import Any, TypeVar
+
+from searchlens.errors import InputError
+
+PACKAGE = Path(__file__).parent
+
+HOMES = {
+    "metric": "landscape",
+    "table": "tables",
+    "figure": "figures",
+    "controller": "search",
+    "grader": "grading",
+    "family": "benchmarks",
+}
+"""Kind of thing to the package of searchlens whose files declare it."""
+
+LANDSCAPE_FRAMES = ("points", "hits")
+RECOVERY_FRAMES = ("same_policy", "counts", "support", "near_match", "path", "geometry")
+BOPTR_FRAMES = (
+    *("errors", "means", "contrasts", "nulls", "blocks", "regime_betas", "beta_stability", "beta_sensitivity"),
+    *("percell", "qchannel", "q_summary", "formula_same", "identified_scale", "identified_set", "offsets"),
+    *("v4", "v4_null", "v4_summary", "probe", "aime_large_budget", "crossing", "extension"),
+    *("seed_replication", "seed_summary", "readout_consistency", "descriptive", "signatures", "signature_table"),
+    *("protocol_flags", "checklist", "rule_variants", "variant_scales", "variant_heads", "held_out_criterion"),
+)
+
+TABLE_FORMATS = ("csv", "md", "tex")
+FIGURE_FORMATS = ("svg", "pdf", "png", "csv")
+
+_VARIABLE = "SEARCHLENS_EXTENSIONS"
+"""Environment variable that passes the extensions in use on to the processes that this one starts."""
+
+Declared = TypeVar("Declared", bound=Callable[..., Any])
+
+
+# ---- declaring
+
+_things: dict[tuple[str, str], Any] = {}
+
+
+def _declares(kind: str) -> Callable[..., Callable[[Declared], Declared]]:
+    def decorator(name: str, **_options: Any) -> Callable[[Declared], Declared]:
+        def keep(thing: Declared) -> Declared:
+            _things[kind, name] = thing
+            return thing
+
+        return keep
+
+    return decorator
+
+
+metric = _declares("metric")
+table = _declares("table")
+figure = _declares("figure")
+controller = _declares("controller")
+grader = _declares("grader")
+family = _declares("family")
+
+
+# ---- what is declared
+
+
+@dataclass(frozen=True)
+class Declaration:
+    """One declared thing, as its source says, before it is imported.
+
+    Attributes
+    ----------
+    kind : str
+        Key of ``HOMES``.
+    name : str
+    module : str
+        Dotted name, or the path of a file outside of the package.
+    path : Path
+        The file.
+    options : mapping
+        Keyword arguments of the decorator; those that are no constants are left out.
+    """
+
+    kind: str
+    name: str
+    module: str
+    path: Path
+    options: Mapping[str, Any]
+
+
+@cache
+def parse(path: Path) -> ast.Module:
+    """The syntax tree of a source file, parsed once per process."""
+    return ast.parse(path.read_text(), str(path))
+
+
+def declared(kind: str, **options: Any) -> dict[str, Declaration]:
+    """Everything of a kind by name: the package's own in the order of files, then that of the extensions in use.
+
+    Parameters
+    ----------
+    kind : str
+        Key of ``HOMES``.
+    **options
+        Only what was declared with these keyword arguments.
+
+    Raises
+    ------
+    InputError
+        Two files declare the same name.
+    """
+    found: dict[str, Declaration] = {}
+    for module, path in [*_modules(HOMES[kind]), *extensions()]:
+        for one in _declarations(module, path):
+            if one.kind != kind:
+                continue
+            if one.name in found:
+                raise InputError(f"{kind} {one.name!r} is declared twice: in {found[one.name].path} and in {path}")
+            found[one.name] = one
+    return {name: one for name, one in found.items() if options.items() <= one.options.items()}
+
+
+def find(kind: str, name: str) -> Any:
+    """The function or class that is declared under a name; its module is imported for it.
+
+    Raises
+    ------
+    InputError
+        Unknown name; lists the known ones.
+    """
+    known = declared(kind)
+    if name not in known:
+        raise InputError(f"{kind} {name!r} is unknown; known: {', '.join(sorted(known))}")
+    load(known[name])
+    return _things[kind, name]
+
+
+def load(declaration: Declaration) -> ModuleType:
+    """The module of a declaration, imported once."""
+    return (
+        _import_file(declaration.path)
+        if declaration.path.parts[: len(PACKAGE.parts)] != PACKAGE.parts
+        else (import_module(declaration.module))
+    )
+
+
+@cache
+def _modules(package: str) -> tuple[tuple[str, Path], ...]:
+    files = sorted((PACKAGE / package).rglob("*.py"))
+    return tuple((".".join(("searchlens", *path.relative_to(PACKAGE).with_suffix("").parts)), path) for path in files)
+
+
+@cache
+def _declarations(module: str, path: Path) -> tuple[Declaration, ...]:
+    return tuple(_read(module, path))
+
+
+def _read(module: str, path: Path) -> Iterator[Declaration]:
+    for node in parse(path).body:
+        if not isinstance(node, ast.FunctionDef | ast.ClassDef):
+            continue
+        for call in node.decorator_list:
+            if isinstance(call, ast.Call) and (kind := _called(call.func)) in HOMES and call.args:
+                options = {key.arg: key.value for key in call.keywords if key.arg}
+                constants = {name: _constant(value) for name, value in options.items()}
+                name = _constant(call.args[0])
+                yield Declaration(kind, name, module, path, {k: v for k, v in constants.items() if v is not _OPEN})
+
+
+def _called(function: ast.expr) -> str:
+    return function.attr if isinstance(function, ast.Attribute) else getattr(function, "id", "")
+
+
+_OPEN = object()
+
+
+def _constant(node: ast.expr) -> Any:
+    try:
+        return ast.literal_eval(node)
+    except ValueError:
+        return _OPEN
+
+
+# ---- extensions
+
+
+def use(names: Sequence[str], root: Path = Path()) -> None:
+    """Declare what these files declare, in this process and in those that it starts, instead of earlier ones.
+
+    Parameters
+    ----------
+    names : sequence of str
+        Paths of Python files, relative to ``root``, or dotted names of modules that can be imported.
+    root : Path, optional
+
+    Raises
+    ------
+    InputError
+        There is no such file or module.
+    """
+    paths = [_locate(name, root) for name in names]
+    os.environ[_VARIABLE] = os.pathsep.join(map(str, paths))
+
+
+def extensions() -> list[tuple[str, Path]]:
+    """Name and file of every extension in use."""
+    paths = filter(None, os.environ.get(_VARIABLE, "").split(os.pathsep))
+    return [(path, Path(path)) for path in paths]
+
+
+def _locate(name: str, root: Path) -> Path:
+    if name.endswith(".py"):
+        path = (root / name).absolute()
+        if not path.is_file():
+            raise InputError(f"extensions: {name} does not exist", "name a Python file, or a module that is installed")
+        return path
+    try:
+        spec = find_spec(name)
+    except ModuleNotFoundError:
+        spec = None
+    if spec is None or spec.origin is None:
+        raise InputError(f"extensions: no module {name!r}", "name a Python file, or a module that is installed")
+    return Path(spec.origin)
+
+
+@cache
+def _import_file(path: Path) -> ModuleType:
+    name = f"searchlens_extension_{path.stem}"
+    spec = spec_from_file_location(name, path)
+    if spec is None or spec.loader is None:
+        raise InputError(f"extensions: {path} is no Python file")
+    module = sys.modules[name] = module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module

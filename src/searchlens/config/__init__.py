@@ -1,0 +1,3 @@
+"""The configuration: typed, checked and loaded."""
+
+from searchlens.config._all import *  # noqa: F403

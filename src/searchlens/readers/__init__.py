@@ -1,0 +1,1 @@
+"""Samples that somebody brings, one file for each format."""

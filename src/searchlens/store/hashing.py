@@ -1,0 +1,74 @@
+"""Hashes of what is on disk: of JSON values, of files, and the fingerprint of a checkpoint.
+
+Standard library only, because the planner imports it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from searchlens.errors import InputError
+from searchlens.store.files import read_json
+
+WEIGHT_FILES = ("config.json", "tokenizer.json", "*.safetensors")
+"""What decides what a checkpoint generates."""
+
+
+def canonical(value: Any) -> str:
+    """JSON with sorted keys and no spaces: equal values give equal text."""
+    return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+
+
+def digest(value: Any, length: int) -> str:
+    """The first ``length`` hexadecimal digits of the sha256 of ``canonical(value)``."""
+    return hashlib.sha256(canonical(value).encode()).hexdigest()[:length]
+
+
+def file_sha256(path: Path) -> str:
+    """sha256 of a file's bytes, read in pieces."""
+    with path.open("rb") as stream:
+        return hashlib.file_digest(stream, "sha256").hexdigest()
+
+
+def weight_files(folder: Path) -> list[Path]:
+    """The files of a checkpoint that decide what it generates.
+
+    Raises
+    ------
+    InputError
+        The folder, one of ``config.json``, ``tokenizer.json``, ``*.safetensors``, or a part of the weights is missing.
+    """
+    if not folder.is_dir():
+        raise InputError(
+            f"checkpoint folder {folder} does not exist", "check checkpoints.<name>.path in config/models.yaml"
+        )
+    found: list[Path] = []
+    for pattern in WEIGHT_FILES:
+        matches = sorted(folder.glob(pattern))
+        if not matches:
+            raise InputError(
+                f"checkpoint {folder} lacks {pattern}",
+                "is it complete, and in transformers layout with safetensors? a gated one has no weights until its"
+                " terms are accepted",
+            )
+        found += matches
+    for index in folder.glob("*.safetensors.index.json"):
+        if lost := sorted(set(read_json(index)["weight_map"].values()) - {path.name for path in found}):
+            raise InputError(
+                f"checkpoint {folder} lacks {', '.join(lost)}, named by its {index.name}", "download it again"
+            )
+    return found
+
+
+def fingerprint(folder: Path, hash_of: Callable[[Path], str] = file_sha256) -> str:
+    """sha256 over the hashes of a checkpoint's weight, configuration and tokenizer files."""
+    return fingerprint_of({path.name: hash_of(path) for path in weight_files(folder)})
+
+
+def fingerprint_of(hashes: Mapping[str, str]) -> str:
+    """The fingerprint of a checkpoint whose files, by name, have these sha256."""
+    return digest(hashes, 64)
