@@ -11,7 +11,7 @@ from searchlens.equivalence import filters as oracle
 
 torch = pytest.importorskip("torch")
 
-from searchlens.engines import _sampling  # noqa: E402
+from searchlens.engines import sampler  # noqa: E402
 from searchlens.engines.base import Sampling  # noqa: E402
 from searchlens.seeds import uniform  # noqa: E402
 
@@ -54,20 +54,20 @@ def logits_of(rows: int, scale: float = 2.0) -> np.ndarray:
     return (rng.normal(size=(rows, VOCAB)) * scale * np.linspace(0.2, 3, rows)[:, None]).astype(np.float32)
 
 
-def draw(logits: np.ndarray, samplings: Sequence[Sampling], uniforms: np.ndarray) -> _sampling.Draw:
+def draw(logits: np.ndarray, samplings: Sequence[Sampling], uniforms: np.ndarray) -> sampler.Draw:
     """All rows in one batch, with the same history."""
-    rows, width = len(samplings), _sampling.padded_vocab(VOCAB)
+    rows, width = len(samplings), sampler.padded_vocab(VOCAB)
     padded = torch.full((rows, width), -torch.inf)
     padded[:, :VOCAB] = torch.from_numpy(logits)
-    plan = _sampling.plan(
-        _sampling.parameters(samplings),
+    plan = sampler.plan(
+        sampler.parameters(samplings),
         [PROMPT] * rows,
         np.tile(np.array([*GENERATED, 50, 60], np.int32), (rows, 1)),
         np.full(rows, len(GENERATED)),
         width,
         torch.device("cpu"),
     )
-    return _sampling.draw(padded, plan, torch.from_numpy(uniforms))
+    return sampler.draw(padded, plan, torch.from_numpy(uniforms))
 
 
 def expected(logits: np.ndarray, sampling: Sampling) -> np.ndarray:
@@ -156,14 +156,14 @@ def peaked_and_flat() -> np.ndarray:
     return logits.astype(np.float32)
 
 
-def drawn_with(logits: np.ndarray, measures: np.ndarray, top: np.ndarray) -> _sampling.Draw:
-    rows, width = len(logits), _sampling.padded_vocab(VOCAB)
+def drawn_with(logits: np.ndarray, measures: np.ndarray, top: np.ndarray) -> sampler.Draw:
+    rows, width = len(logits), sampler.padded_vocab(VOCAB)
     padded = torch.full((rows, width), -torch.inf)
     padded[:, :VOCAB] = torch.from_numpy(logits)
-    table = _sampling.parameters([Sampling(0.7, top_p=0.9)] * rows)
+    table = sampler.parameters([Sampling(0.7, top_p=0.9)] * rows)
     nothing = np.zeros((rows, 0), np.int32), np.zeros(rows, np.int64)
-    plan = _sampling.plan(table, [PROMPT] * rows, *nothing, width, torch.device("cpu"), measures, top)
-    return _sampling.draw(padded, plan, torch.full((rows,), 0.5, dtype=torch.float64))
+    plan = sampler.plan(table, [PROMPT] * rows, *nothing, width, torch.device("cpu"), measures, top)
+    return sampler.draw(padded, plan, torch.full((rows,), 0.5, dtype=torch.float64))
 
 
 def test_measures_are_those_of_the_raw_distribution() -> None:

@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from searchlens.engines._sampling import padded_vocab
+from searchlens.engines.sampler import padded_vocab
 from searchlens.errors import InputError
 
 SUPPORTED = ("llama", "mistral", "qwen2", "qwen3")

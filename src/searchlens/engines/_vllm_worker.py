@@ -30,7 +30,7 @@ from vllm.v1.sample.metadata import SamplingMetadata
 from vllm.v1.sample.ops.topk_topp_sampler import TopKTopPSampler
 from vllm.v1.sample.sampler import Sampler
 
-from searchlens.engines import _sampling
+from searchlens.engines import sampler
 from searchlens.engines.vllm import KEY, NOTED, ROW
 
 _GREEDY = 1e-5  # vLLM's own limit
@@ -249,7 +249,7 @@ class Batch(LogitsProcessor):  # type: ignore[misc]
         occurs, counts = (torch.zeros_like(logits).scatter_add_(1, tokens, one.float()) for one in (seen, generated))
         columns = asked.repetition[part], asked.frequency[part], asked.presence[part]
         rows = torch.arange(len(logits), device=logits.device)
-        return _sampling.Penalties(rows, *columns, occurs > 0, counts).apply(logits)
+        return sampler.Penalties(rows, *columns, occurs > 0, counts).apply(logits)
 
     def record(self, tokens: Tensor) -> None:
         """Append the drawn tokens, shape (rows,), to those that penalties look at."""
@@ -311,7 +311,7 @@ class Typical(LogitsProcessor):  # type: ignore[misc]
         for rows, limits in zip(asked[0].split(_WIDE), asked[1].split(_WIDE), strict=True):
             part = logits.index_select(0, rows)
             weights = (part - part.amax(-1, keepdim=True)).exp_()
-            _sampling._typical_p(weights, limits)
+            sampler._typical_p(weights, limits)
             logits.index_copy_(0, rows, part.masked_fill_(weights == 0, -torch.inf))
         return logits
 

@@ -20,7 +20,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from searchlens.engines import _llama, _sampling
+from searchlens.engines import _llama, sampler
 from searchlens.engines._checks import Bounds, at_most, load_tokenizer, special_ids
 from searchlens.engines._cohort import Cohort, Prompts, attend, neighbours, prefill, ragged
 from searchlens.engines._store import Beginning, Store
@@ -141,7 +141,7 @@ class _Rows:
             counts=prefix_lengths.copy(),
             alive=np.ones(count, np.bool_),
             stops=stops,
-            parameters=_sampling.parameters([request.sampling for request in requests]),
+            parameters=sampler.parameters([request.sampling for request in requests]),
             measures=measures,
             top=top,
             reused=np.zeros(count, np.int64),
@@ -166,7 +166,7 @@ class _Rows:
         """Return these rows and then the other's."""
         return _Rows(*(_stack(getattr(self, one.name), getattr(other, one.name)) for one in fields(self)))
 
-    def record(self, drawn: _sampling.Draw) -> list[tuple[int, Completion]]:
+    def record(self, drawn: sampler.Draw) -> list[tuple[int, Completion]]:
         """Write down one token of each living row; return what ended with it."""
         step, (measures, top_tokens, top_logprobs) = _to_host(drawn)
         column = self.counts - self.prefix_lengths
@@ -215,7 +215,7 @@ class _Rows:
         return found
 
 
-def _to_host(drawn: _sampling.Draw) -> tuple[npt.NDArray[np.float32], list[npt.NDArray[np.float32] | None]]:
+def _to_host(drawn: sampler.Draw) -> tuple[npt.NDArray[np.float32], list[npt.NDArray[np.float32] | None]]:
     """Return (tokens, logprobs, sampling_logprobs) stacked; and measures, top tokens and top logprobs. One transfer.
 
     A token id below 2**24 is exact in float32, and larger vocabularies do not exist yet.
@@ -389,7 +389,7 @@ class TransformersEngine:
         self._cohorts: list[Cohort] = []  # the longest first; their rows, one cohort after the other, are the batch
         self._rows = _Rows.of(())
         self._last = torch.zeros(0, dtype=torch.int64, device=model.device)
-        self._plan: _sampling.Plan | None = None
+        self._plan: sampler.Plan | None = None
 
     def _compact(self, admitted: Sequence[tuple[int, Request]]) -> None:
         """Let finished rows leave, unless they are too few to be worth moving others and nothing is admitted."""
@@ -538,19 +538,19 @@ class TransformersEngine:
         return attend(self._prompts, self._cohorts, layer, queries, keys_values)
 
     def _emit(
-        self, rows: _Rows, plan: _sampling.Plan, hidden: Tensor, uniforms: Tensor
+        self, rows: _Rows, plan: sampler.Plan, hidden: Tensor, uniforms: Tensor
     ) -> tuple[list[tuple[int, Completion]], Tensor]:
         """Draw and record one token per row; return what finished, and the tokens."""
         logits = self._model.logits(hidden)
         logits[:, self.vocab_size :] = -torch.inf
         if self.pad_id is not None:
             logits[:, self.pad_id] = -torch.inf
-        drawn = _sampling.draw(logits, plan, uniforms)
+        drawn = sampler.draw(logits, plan, uniforms)
         return rows.record(drawn), drawn.tokens
 
-    def _plan_for(self, rows: _Rows) -> _sampling.Plan:
-        width, device = _sampling.padded_vocab(self.vocab_size), self._model.device
-        return _sampling.plan(
+    def _plan_for(self, rows: _Rows) -> sampler.Plan:
+        width, device = sampler.padded_vocab(self.vocab_size), self._model.device
+        return sampler.plan(
             rows.parameters, rows.prompts, rows.tokens, rows.counts, width, device, rows.measures, rows.top
         )
 

@@ -176,7 +176,7 @@ class VllmEngine:
             quantization=quantization,
             load_format=load_format,
             enforce_eager=enforce_eager or on_cpu,
-            **(_cpu_arguments() if on_cpu else {}),
+            **(cpu_arguments() if on_cpu else {}),
         )
         masked = [] if self.pad_id is None else [self.pad_id]
         drawable = self.vocab_size - len(masked)
@@ -236,9 +236,9 @@ class VllmEngine:
 
     def close(self) -> None:
         """Drop all requests and the weights; the engine cannot be used afterwards."""
-        _shut_down(self._engine)
+        shut_down(self._engine)
         del self._engine
-        _release()
+        release_memory()
 
     def _start(self, **arguments: Any) -> Any:
         from vllm import LLMEngine
@@ -264,7 +264,7 @@ class VllmEngine:
             memory = self._memory_error(error)
             if memory is None:
                 raise _start_error(arguments["model"], error) from error
-        _release()
+        release_memory()
         raise memory  # out here, because the traceback of vLLM's error holds on to the device's memory
 
     def _advance(self) -> list[Any]:
@@ -354,14 +354,14 @@ def _version() -> str:
     return str(__version__)
 
 
-def _shut_down(engine: Any) -> None:
-    """End what vLLM's engine runs; its memory is free once it is dropped, too, and ``_release`` was called."""
+def shut_down(engine: Any) -> None:
+    """End what vLLM's engine runs; its memory is free once it is dropped, too, and ``release_memory`` was called."""
     queues = _queues()  # held, so that vLLM's own clearing away does not collect them
     engine.engine_core.shutdown()
     _close(queues)
 
 
-def _release() -> None:
+def release_memory() -> None:
     """Give the device's memory back, so that another engine can start in this process."""
     from vllm.distributed import cleanup_dist_env_and_memory
 
@@ -384,7 +384,8 @@ def _close(queues: Sequence[Any]) -> None:
             socket.context.destroy(linger=0)
 
 
-def _cpu_arguments() -> dict[str, Any]:
+def cpu_arguments() -> dict[str, Any]:
+    """Arguments that vLLM needs on a CPU: block size and memory of its cache."""
     given = os.environ.get("VLLM_CPU_KVCACHE_SPACE")
     return {
         "block_size": _CPU_BLOCK,

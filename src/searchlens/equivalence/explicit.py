@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from searchlens.engines import _sampling
+from searchlens.engines import sampler
 from searchlens.engines.base import Completion, Request, Sampling
 from searchlens.equivalence.filters import distribution, inverse_cdf
 from searchlens.equivalence.reference import Asked, Draw, Text, Token, ids
@@ -126,7 +126,7 @@ class ToyEngine:
         self.generated = 0
         self.steps = 0
         self._queue: list[tuple[int, Request]] = []
-        width = _sampling.padded_vocab(model.vocab_size)
+        width = sampler.padded_vocab(model.vocab_size)
         self._logits = torch.full((*model.logits.shape[:2], width), -torch.inf)
         self._logits[..., : model.vocab_size] = torch.from_numpy(model.logits)
 
@@ -165,8 +165,8 @@ class ToyEngine:
             ends[row, list(request.stop_ids)] = True
             prefixes[row, : len(request.prefix)] = request.prefix
         kinds = {one: kind for kind, one in enumerate(dict.fromkeys(request.sampling for request in requests))}
-        plan = _sampling.plan(
-            _sampling.parameters(list(kinds))[[kinds[request.sampling] for request in requests]],
+        plan = sampler.plan(
+            sampler.parameters(list(kinds))[[kinds[request.sampling] for request in requests]],
             [request.prompt for request in requests],
             prefixes,
             np.array([len(request.prefix) for request in requests]),
@@ -179,7 +179,7 @@ class ToyEngine:
         while not lengths.all():
             place = len(drawn)
             uniforms = uniform(seeds, np.full(len(requests), place))
-            one = _sampling.draw(self._logits[contexts[:, 0], contexts[:, 1]], plan, torch.from_numpy(uniforms))
+            one = sampler.draw(self._logits[contexts[:, 0], contexts[:, 1]], plan, torch.from_numpy(uniforms))
             tokens = one.tokens.numpy()
             history.append(contexts)
             drawn.append((tokens, one.logprobs.numpy(), one.sampling_logprobs.numpy()))

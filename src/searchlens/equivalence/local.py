@@ -28,7 +28,7 @@ from transformers import (
     TypicalLogitsWarper,
 )
 
-from searchlens.engines import _sampling
+from searchlens.engines import sampler
 from searchlens.engines.base import Sampling
 from searchlens.equivalence.rows import Row, share
 from searchlens.equivalence.subject import Subject, texts_of
@@ -119,11 +119,11 @@ class _Ours(LogitsProcessor):  # type: ignore[misc]  # transformers is not typed
     def __call__(self, input_ids: Tensor, scores: Tensor) -> Tensor:
         draws, rows = self.draws, len(scores)
         generated = input_ids[:, draws.start :].cpu().numpy().astype(np.int32)
-        width = _sampling.padded_vocab(scores.shape[1])
+        width = sampler.padded_vocab(scores.shape[1])
         logits = torch.full((rows, width), -torch.inf, device=scores.device)
         logits[:, : scores.shape[1]] = scores.float()
-        plan = _sampling.plan(
-            _sampling.parameters([draws.sampling] * rows),
+        plan = sampler.plan(
+            sampler.parameters([draws.sampling] * rows),
             [task.prompt for task in draws.tasks],
             generated,
             np.full(rows, generated.shape[1]),
@@ -131,7 +131,7 @@ class _Ours(LogitsProcessor):  # type: ignore[misc]  # transformers is not typed
             scores.device,
         )
         uniforms = draws.uniforms(generated.shape[1]).to(scores.device)
-        draws.mine = _sampling.draw(logits, plan, uniforms).tokens
+        draws.mine = sampler.draw(logits, plan, uniforms).tokens
         return scores
 
 

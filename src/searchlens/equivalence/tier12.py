@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import polars as pl
 
-from searchlens.engines.vllm import _cpu_arguments, _release, _shut_down
+from searchlens.engines.vllm import cpu_arguments, release_memory, shut_down
 from searchlens.equivalence.rows import share
 from searchlens.equivalence.subject import Ids, Subject, texts_of
 from searchlens.generate import Job
@@ -151,7 +151,7 @@ def written_by_hand(job: Job, runs: Sequence[tuple[Strategy, Task]], drawable: S
         enforce_eager=options["enforce_eager"] or on_cpu,
         generation_config="vllm",
         seed=0,
-        **(_cpu_arguments() if on_cpu else {}),
+        **(cpu_arguments() if on_cpu else {}),
     )
     outputs = llm.generate(
         [{"prompt_token_ids": list(task.prompt)} for _, task in runs],
@@ -168,9 +168,9 @@ def written_by_hand(job: Job, runs: Sequence[tuple[Strategy, Task]], drawable: S
         ],
         use_tqdm=False,
     )
-    _shut_down(llm.llm_engine)
+    shut_down(llm.llm_engine)
     del llm
-    _release()
+    release_memory()
     return [tuple(output.outputs[0].token_ids) for output in outputs]
 
 

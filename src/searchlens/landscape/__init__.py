@@ -26,7 +26,7 @@ from searchlens.landscape._compact import COMPACT, PLAIN, compact_pool, expand_p
 from searchlens.landscape._frames import ALL_METRICS, READOUTS, hits_frame, points_frame
 from searchlens.landscape._plain import plain_votes
 from searchlens.landscape._pool import Pool, read_pools
-from searchlens.landscape._readouts import FirstFinish, Ties, expected, prefix
+from searchlens.landscape._readouts import FirstFinish, Ties, expected, missed, prefix
 from searchlens.uncertainty import Resamples
 
 __all__ = [
@@ -37,6 +37,7 @@ __all__ = [
     "LandscapeOptions",
     "compact",
     "expand",
+    "missed",
     "operating_points",
     "plain_votes",
 ]
