@@ -20,7 +20,6 @@ from searchlens.boptr.cohort import (
     Cohort,
     CohortPlan,
     Model,
-    expanded,
     read_cohort,
     read_plan,
     write_plan,
@@ -29,6 +28,7 @@ from searchlens.boptr.rule import Reason, Rule
 from searchlens.boptr.tiers import At, same_policy
 from searchlens.boptr.view import sample_view
 from searchlens.errors import InputError
+from searchlens.policies.kinds import is_search
 from searchlens.simulate import simulate, small_design, write
 from searchlens.simulate._disk import scores
 
@@ -404,5 +404,5 @@ def test_landscape_without_rows_is_refused(folder: Path) -> None:
 
 
 def test_policies_that_search_are_told_by_name() -> None:
-    assert not any(expanded(name) for name in DESIGN.policies)
-    assert all(expanded(name) for name in ("mcts16_temp_0.7", "entropy_tree_b4", "power_topk20_t0.7_b4"))
+    assert not any(is_search(name) for name in DESIGN.policies)
+    assert all(is_search(name) for name in ("mcts16_temp_0.7", "entropy_tree_b4", "power_topk20_t0.7_b4"))

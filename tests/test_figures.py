@@ -23,7 +23,7 @@ from matplotlib.text import Text
 import figure_data
 from searchlens import figures, policies
 from searchlens.figures import Inputs, Labels, pass_curves, style
-from searchlens.policies import components
+from searchlens.policies import components, kinds
 
 AIME6 = ("minp0.1_t0.9", "topp0.9_t0.7", "topp0.9_t0.9", "topk20_t0.7", "topk20_t0.9", figure_data.DEFAULT)
 LABELS = Labels(pair="micro-1m", benchmark="Micro math", questions=200, metric="P")
@@ -307,10 +307,10 @@ def test_legends_mark_ar_and_search(name: str, searched: Inputs, inputs: Inputs)
 def test_a_configured_name_is_not_taken_for_a_search(inputs: Inputs) -> None:
     """An autoregressive policy under a name of one's own belongs to its family, and to no search."""
     warm = policies.from_spec("warm", {"local": {"temperature": 0.8, "top_k": 50}})
-    assert style.family("warm", {"warm": warm}) == "top-k"
-    assert style.channel("warm", {"warm": warm}) == "AR"
-    assert style.ordered(["warm", "topk20_t0.9", "temp_1.0"], {"warm": warm}) == ["temp_1.0", "warm", "topk20_t0.9"]
-    assert style.channel("power_t0.25", figure_data.SEARCHES) == "search"
+    assert kinds.family("warm", {"warm": warm}) == "top-k"
+    assert kinds.channel("warm", {"warm": warm}) == "AR"
+    assert kinds.ordered(["warm", "topk20_t0.9", "temp_1.0"], {"warm": warm}) == ["temp_1.0", "warm", "topk20_t0.9"]
+    assert kinds.channel("power_t0.25", figure_data.SEARCHES) == "search"
 
 
 @pytest.mark.parametrize("name", ["support_region", "recovery"])
@@ -499,10 +499,11 @@ def seen(colour: str, vision: str) -> npt.NDArray[np.float64]:
 @pytest.mark.parametrize("vision", VISION)
 def test_families_stay_apart(vision: str) -> None:
     """Any shade of one family differs from any of another, and from RL's red, well beyond the just noticeable (2)."""
+    assert tuple(style.FAMILY_COLOURS) == policies.FAMILIES
     colours = style.shades(figure_data.PAPER24)
     groups: dict[str, set[str]] = {"RL": {style.RL_COLOUR}}
     for name, colour in colours.items():
-        groups.setdefault(style.family(name), set()).add(colour)
+        groups.setdefault(kinds.family(name), set()).add(colour)
     for (_, ours), (_, theirs) in itertools.combinations(groups.items(), 2):
         distances = [np.linalg.norm(seen(a, vision) - seen(b, vision)) for a in ours for b in theirs]
         assert min(distances) > 15
@@ -519,8 +520,8 @@ def test_controllers_stay_apart(vision: str) -> None:
 
 def test_unknown_policies_have_a_place() -> None:
     """Search controllers have names that spell no sampling: they come in a family of their own."""
-    assert style.family("mcmc_b4") == "search"
-    assert style.ordered(["mcmc_b4", "temp_1.0", "greedy"]) == ["temp_1.0", "mcmc_b4", "greedy"]
+    assert kinds.family("mcmc_b4") == "search"
+    assert kinds.ordered(["mcmc_b4", "temp_1.0", "greedy"]) == ["temp_1.0", "mcmc_b4", "greedy"]
     assert set(style.shades(["mcmc_b4", "temp_0.3", "temp_1.0"])) == {"mcmc_b4", "temp_0.3", "temp_1.0"}
 
 

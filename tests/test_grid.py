@@ -17,7 +17,7 @@ from searchlens.boptr.cohort import Benchmark, Model
 from searchlens.errors import InputError
 from searchlens.grid import Grid
 from searchlens.pipeline import cohort_plan, import_samples
-from searchlens.store.ranges import gaps
+from searchlens.store.ranges import missing_ranges
 
 CELL = ("toy-base", "sums")
 Make = Callable[[dict[str, Any]], Grid]
@@ -145,13 +145,13 @@ def test_an_edited_benchmark_file_is_refused_where_its_hash_is_declared(
 def test_gaps_are_what_no_present_shard_covers(grid: Grid, publish: Callable[..., Any]) -> None:
     generation = grid.generations(*CELL)[0]
     folder = grid.folder(*CELL, generation.id)
-    assert gaps(folder, 16) == [(0, 16)]
+    assert missing_ranges(folder, 16) == [(0, 16)]
     publish(grid, *CELL, generation, 4, 8)
-    assert gaps(folder, 16) == [(0, 4), (8, 16)]
+    assert missing_ranges(folder, 16) == [(0, 4), (8, 16)]
     publish(grid, *CELL, generation, 0, 4)
-    assert gaps(folder, 8) == []
-    assert gaps(folder, 6) == []
-    assert gaps(folder, 64) == [(8, 64)]
+    assert missing_ranges(folder, 8) == []
+    assert missing_ranges(folder, 6) == []
+    assert missing_ranges(folder, 64) == [(8, 64)]
 
 
 @pytest.mark.parametrize("harm", ["delete", "truncate", "flip"])
@@ -166,14 +166,14 @@ def test_a_harmed_shard_is_a_gap(grid: Grid, publish: Callable[..., Any], harm: 
     else:
         content[len(content) // 2] ^= 1
         shard.path.write_bytes(content)
-    assert gaps(grid.folder(*CELL, generation.id), 4) == [(0, 4)]
+    assert missing_ranges(grid.folder(*CELL, generation.id), 4) == [(0, 4)]
 
 
 def test_a_copy_without_times_is_no_gap(grid: Grid, publish: Callable[..., Any]) -> None:
     generation = grid.generations(*CELL)[0]
     shard = publish(grid, *CELL, generation)
     os.utime(shard.path, (1, 1))
-    assert gaps(grid.folder(*CELL, generation.id), 4) == []
+    assert missing_ranges(grid.folder(*CELL, generation.id), 4) == []
 
 
 def test_manifest_names_follow_the_store(

@@ -11,10 +11,11 @@ import polars as pl
 import pytest
 
 from searchlens import cli, policies
-from searchlens.boptr.cohort import PLAN_FILE, Cohort, Surface, expanded, read_cohort, read_plan
+from searchlens.boptr.cohort import PLAN_FILE, Cohort, Surface, read_cohort, read_plan
 from searchlens.boptr.fit import budget_path
 from searchlens.config import DEFAULT_FILES, load, plain
 from searchlens.errors import InputError
+from searchlens.policies.kinds import is_search
 from searchlens.simulate import (
     PAPER24,
     Design,
@@ -209,8 +210,8 @@ def test_paper_design_has_the_papers_cells() -> None:
     plan = design.plan()
     fitted = [(m, b) for m in plan.fitted_models for b in plan.with_role("fitted") if (m, b) not in design.missing]
     assert len(fitted) == 27
-    assert all(expanded(name) for names in design.searches.values() for name in names)
-    assert not any(expanded(name) for name in design.policies)
+    assert all(is_search(name) for names in design.searches.values() for name in names)
+    assert not any(is_search(name) for name in design.policies)
     assert [len(design.searches[b]) for b in ("math500", "aime", "gpqa")] == [8, 10, 10]
     folders = [(cell.checkpoint, cell.benchmark) for cell in design.cells()]
     assert len(folders) == len(set(folders))

@@ -19,6 +19,7 @@ import polars as pl
 from searchlens.benchmarks import asked_hash, dumps
 from searchlens.errors import InputError
 from searchlens.grid import Generation, Grid, Import, readouts_path
+from searchlens.policies import kinds
 from searchlens.readers.own import read_samples
 from searchlens.store import files, provenance, shards
 from searchlens.store.files import read_json
@@ -340,10 +341,8 @@ def _source(grid_: Grid, pair: str, benchmark: str) -> str:
 
 
 def _searched(grid_: Grid, names: Iterable[str]) -> bool:
-    from searchlens.figures import style
-
-    known = {name: policy for name in names if (policy := grid_.policy(name))}
-    return any(style.channel(name, known) == "search" for name in names)
+    policies = {name: policy for name in names if (policy := grid_.policy(name))}
+    return any(kinds.is_search(name, policies) for name in names)
 
 
 def _labels(grid_: Grid, pair: str, benchmark: str, points: pl.DataFrame, metric: str) -> Any:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from functools import cache, cached_property
+from functools import cached_property
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -22,7 +22,6 @@ from polars.exceptions import PolarsError
 from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
 from pydantic.dataclasses import dataclass as checked_dataclass
 
-from searchlens import policies
 from searchlens.errors import InputError
 from searchlens.landscape import Landscape
 from searchlens.store import files
@@ -273,16 +272,6 @@ def surface(landscape: Landscape, without: Sequence[str] = ()) -> Surface:
     rates = kept.select("policy", "metric", "value", "lo", "hi")
     tokens = {name: float("nan") if value is None else value for name, value in cost.iter_rows()}
     return Surface(questions, points, credit, tokens, rates)
-
-
-@cache
-def expanded(policy: str) -> bool:
-    """Whether a policy searches (a controller), rather than samples token by token."""
-    try:
-        policies.parse(policy)
-    except InputError:
-        return True
-    return False
 
 
 @dataclass(frozen=True, eq=False)

@@ -38,11 +38,12 @@ import polars as pl
 
 from searchlens import policies
 from searchlens.boptr import selector
-from searchlens.boptr.cohort import Surface, expanded
+from searchlens.boptr.cohort import Surface
 from searchlens.boptr.protocol import study_cells
 from searchlens.boptr.rule import Path, Reason, Rule
 from searchlens.boptr.tiers import At, boptr
 from searchlens.boptr.view import Readouts, View
+from searchlens.policies.kinds import is_search
 from searchlens.uncertainty import Floats, Resamples, quantiles
 
 MAIN = "main"
@@ -140,7 +141,7 @@ def _groups(points: Sequence[tuple[str, int]]) -> dict[str, list[tuple[str, int]
     """All points, then those of each temperature, rising."""
     if not points:
         return {}
-    known = [point for point in points if not expanded(point[0])]
+    known = [point for point in points if not is_search(point[0])]
     temperature = {name: policies.parse(name).local.temperature for name, _ in known}
     by_temperature = {
         f"T={value}": [point for point in known if temperature[point[0]] == value]

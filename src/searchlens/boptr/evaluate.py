@@ -18,11 +18,12 @@ import numpy as np
 import numpy.typing as npt
 
 from searchlens.boptr import inference
-from searchlens.boptr.cohort import Cohort, expanded
+from searchlens.boptr.cohort import Cohort
 from searchlens.boptr.options import BoptrOptions
 from searchlens.boptr.rule import Exponents, Path, PoolName, Reason, Rule, content_key
 from searchlens.boptr.tiers import At, Blend, Curve, Prediction, Tier, mech
 from searchlens.boptr.view import View, bootstrap_view, pairing_view, sample_view
+from searchlens.policies.kinds import is_search
 from searchlens.progress import Progress
 from searchlens.uncertainty import Floats
 
@@ -119,7 +120,7 @@ class Task:
 def has_expanded_pool(cohort: Cohort, model: str, benchmark: str) -> bool:
     """Whether Base was searched by a controller in this cell."""
     found = cohort.base(model, benchmark)
-    return found is not None and any(expanded(name) for name in found.complete(cohort.plan.budgets))
+    return found is not None and any(is_search(name) for name in found.complete(cohort.plan.budgets))
 
 
 def evaluate(

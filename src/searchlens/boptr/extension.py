@@ -16,12 +16,13 @@ import numpy as np
 import polars as pl
 
 from searchlens.boptr import fit
-from searchlens.boptr.cohort import Surface, expanded
+from searchlens.boptr.cohort import Surface
 from searchlens.boptr.fit import Ints
 from searchlens.boptr.points import Point, interval, point_counts, point_errors
 from searchlens.boptr.rule import Path, PoolName, Reason, Rule
 from searchlens.boptr.tiers import At, Predict, boptr
 from searchlens.boptr.view import Counts, View
+from searchlens.policies.kinds import is_search
 from searchlens.uncertainty import Floats, wilson
 
 POOLS: tuple[PoolName, ...] = ("ar", "full")
@@ -323,11 +324,11 @@ def _comparison(rule: Rule, model: str, benchmark: str, pool: PoolName) -> _Comp
     base, rl = rule.view.cohort.base(model, benchmark), rule.view.cohort.rl(model, benchmark)
     assert base is not None
     assert rl is not None
-    if pool == "full" and not any(expanded(policy) for policy in base.policies):
+    if pool == "full" and not any(is_search(policy) for policy in base.policies):
         return Reason("no_expanded_pool")
     members: dict[str, list[int]] = {}
     for policy, n in base.points:
-        if pool == "full" or not expanded(policy):
+        if pool == "full" or not is_search(policy):
             members.setdefault(policy, []).append(n)
     known = {n for sampled in members.values() for n in sampled}
     budgets = [b for b in _doublings(rl, rule.plan.default_policy) if b in known]

@@ -19,7 +19,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from searchlens.boptr.cohort import Cohort, CohortPlan, Surface, expanded
+from searchlens.boptr.cohort import Cohort, CohortPlan, Surface
+from searchlens.policies.kinds import is_search
 from searchlens.uncertainty import Resamples
 
 Counts = npt.NDArray[np.float32]
@@ -165,11 +166,11 @@ class View:
     def _readouts(self, surface: Surface, benchmark: str) -> Readouts | None:
         budgets = self.plan.budgets
         names = surface.complete(budgets)
-        if all(expanded(name) for name in names):
+        if all(is_search(name) for name in names):
             return None
         P, Q = (self.counts(surface, benchmark, metric, names, budgets) for metric in ("P", "Q"))
         tokens = np.array([surface.tokens.get(name, np.nan) for name in names], float)
-        return Readouts(names, np.array([expanded(name) for name in names]), P, Q, tokens)
+        return Readouts(names, np.array([is_search(name) for name in names]), P, Q, tokens)
 
 
 def _questions(cohort: Cohort) -> dict[str, int]:

@@ -22,6 +22,7 @@ from matplotlib.ticker import EngFormatter, LogLocator, NullFormatter
 
 from searchlens.figures import style
 from searchlens.figures.style import Labels
+from searchlens.policies import kinds
 
 AXES = {
     "samples": "samples n",
@@ -73,7 +74,7 @@ def _points(frame: pl.DataFrame, model: str, labels: Labels) -> pl.DataFrame:
     spent = spent.select("policy", "budget", tokens="value", tokens_lo="lo", tokens_hi="hi")
     rows = rows.select("policy", "budget", "value", "lo", "hi").join(spent, on=["policy", "budget"], how="left")
     rows = style.by_policy(rows, labels.policies)
-    channels = {name: style.channel(name, labels.policies) for name in rows["policy"]}
+    channels = {name: kinds.channel(name, labels.policies) for name in rows["policy"]}
     layer = pl.col("policy").replace_strict(channels, return_dtype=pl.String)
     return rows.with_columns(model=pl.lit(model), layer=layer)
 
@@ -227,9 +228,9 @@ def _legend(figure: Figure, numbers: pl.DataFrame, looks: dict[str, dict[str, An
         Line2D([], [], **RL_EDGE),
     ]
     names = [f"Base envelope, {labels.band}", f"RL default, {labels.band}", "RL envelope"]
-    kinds = style.families(style.pick(numbers, model="Base", layer="AR"))
-    handles += [Line2D([], [], **{**_pale(kind), "markersize": 3.5}) for kind in kinds]
-    names += [f"Base, {kind}" for kind in kinds]
+    families = style.families(style.pick(numbers, model="Base", layer="AR"))
+    handles += [Line2D([], [], **{**_pale(kind), "markersize": 3.5}) for kind in families]
+    names += [f"Base, {kind}" for kind in families]
     overlaid = {tuple: HandlerTuple(ndivide=1)}
     place: dict[str, Any] = (
         {"loc": "outside lower left", "ncols": 2} if looks else {"loc": "outside lower center", "ncols": 4}

@@ -14,7 +14,9 @@ from matplotlib.transforms import ScaledTranslation
 
 from searchlens.figures import style
 from searchlens.figures.same_policy_lines import COUNTS
-from searchlens.figures.style import Known, Labels
+from searchlens.figures.style import Labels
+from searchlens.policies import kinds
+from searchlens.policies.kinds import PolicyByName
 
 FAMILY_GAP, STRIP = 0.5, 2.3  # in rows
 STRIP_ROWS = (0.1 - STRIP, 1.1 - STRIP)
@@ -36,7 +38,7 @@ def numbers(same_policy: pl.DataFrame, counts: pl.DataFrame, labels: Labels) -> 
     chosen = {"metric": labels.metric, "readout": labels.readout}
     gaps = style.pick(same_policy, **chosen).select("policy", "budget", "base", "rl", "gap", "lo", "hi")
     tally = style.pick(counts, **chosen).select("budget", *COUNTS)
-    rows = _rows(style.ordered(gaps["policy"], labels.policies), labels.policies)
+    rows = _rows(kinds.ordered(gaps["policy"], labels.policies), labels.policies)
     row = pl.col("policy").replace_strict(list(rows), list(rows.values()), return_dtype=pl.Float64)
     marked = (pl.col("lo") > 0) | (pl.col("hi") < 0)
     return style.by_policy(
@@ -44,10 +46,10 @@ def numbers(same_policy: pl.DataFrame, counts: pl.DataFrame, labels: Labels) -> 
     )
 
 
-def _rows(names: Sequence[str], known: Known) -> dict[str, float]:
+def _rows(names: Sequence[str], known: PolicyByName) -> dict[str, float]:
     heights, y = {}, 0.0
     for i, name in enumerate(names):
-        y += FAMILY_GAP if i and style.family(name, known) != style.family(names[i - 1], known) else 0.0
+        y += FAMILY_GAP if i and kinds.family(name, known) != kinds.family(names[i - 1], known) else 0.0
         heights[name] = y
         y += 1
     return heights

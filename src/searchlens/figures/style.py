@@ -6,11 +6,10 @@ width of the page. Proportions are drawn as percentages; nothing else happens to
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any, Literal
 
 import matplotlib as mpl
@@ -21,15 +20,11 @@ from matplotlib.figure import Figure
 from matplotlib.layout_engine import ConstrainedLayoutEngine
 from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
 
-from searchlens import policies
-from searchlens.errors import InputError
-from searchlens.policies import Policy
+from searchlens.policies import kinds
+from searchlens.policies.kinds import NO_POLICIES, PolicyByName
 
 COLUMN, PAGE = 3.5, 7.0
 Source = Literal["sampled", "imported", "recorded", "simulated"]
-Known = Mapping[str, Policy]
-"""Policies by their names in the configuration."""
-UNKNOWN: Known = MappingProxyType({})
 FORMATS = ("svg", "pdf", "png", "csv")
 METRIC_NAMES = {"P": "pass@k", "Q": "self-consistency"}
 
@@ -137,7 +132,7 @@ class Labels:
     epsilon: float = 0.03
     quantile: float = 0.10
     confidence: float = 0.95
-    policies: Known = field(default_factory=dict)
+    policies: PolicyByName = field(default_factory=dict)
     parameters: float | None = None
 
     @property
@@ -162,48 +157,13 @@ def pick(frame: pl.DataFrame, **equal: str | int) -> pl.DataFrame:
     return frame.filter(*(pl.col(column) == value for column, value in equal.items()))
 
 
-def _policy(name: str, known: Known) -> Policy | None:
-    if name in known:
-        return known[name]
-    try:
-        return policies.parse(name)
-    except InputError:
-        return None
-
-
-def family(name: str, known: Known = UNKNOWN) -> str:
-    """Family of a policy; ``search`` for one that is neither known nor spelled by its name."""
-    policy = _policy(name, known)
-    return policy.family if policy else "search"
-
-
-def controller(name: str, known: Known = UNKNOWN) -> str:
-    """Controller of a policy; ``search`` for one that is neither known nor spelled by its name."""
-    policy = _policy(name, known)
-    return policy.controller.name if policy else "search"
-
-
-def _place(name: str, known: Known) -> tuple[float | int | str, ...]:
-    kind, policy = family(name, known), _policy(name, known)
-    rank = list(FAMILY_COLOURS).index(kind)
-    if kind == "search" or policy is None:
-        return (rank, name)
-    local = policy.local
-    filters = (-local.top_p, -local.top_k, local.min_p, -local.typical_p)  # from open to narrow
-    return (rank, *filters, local.temperature, name)
-
-
-def ordered(names: Iterable[str], known: Known = UNKNOWN) -> list[str]:
-    """Distinct policies by family, then from the most open filter to the narrowest, then by temperature."""
-    return sorted(set(names), key=lambda name: _place(name, known))
-
-
-def by_policy(frame: pl.DataFrame, known: Known = UNKNOWN) -> pl.DataFrame:
-    """The frame with a column ``family``, rows in the order of ``ordered`` and by budget."""
-    names = ordered(frame["policy"], known)
+def by_policy(frame: pl.DataFrame, known: PolicyByName = NO_POLICIES) -> pl.DataFrame:
+    """The frame with a column ``family``, rows in the order of ``kinds.ordered`` and by budget."""
+    names = kinds.ordered(frame["policy"], known)
+    family_of = [kinds.family(name, known) for name in names]
     rank = pl.col("policy").replace_strict(names, list(range(len(names))), return_dtype=pl.Int64)
-    kinds = pl.col("policy").replace_strict(names, [family(name, known) for name in names], return_dtype=pl.String)
-    return frame.with_columns(family=kinds).sort(rank, "budget", maintain_order=True)
+    family = pl.col("policy").replace_strict(names, family_of, return_dtype=pl.String)
+    return frame.with_columns(family=family).sort(rank, "budget", maintain_order=True)
 
 
 def families(frame: pl.DataFrame) -> list[str]:
@@ -212,19 +172,16 @@ def families(frame: pl.DataFrame) -> list[str]:
     return [kind for kind in FAMILY_COLOURS if kind in present]
 
 
-def family_names(kinds: Sequence[str]) -> dict[str, str]:
+def family_names(names: Sequence[str]) -> dict[str, str]:
     """What legends call families: where searches are among them, the others are marked as autoregressive (AR)."""
-    return {kind: f"AR {kind}" if "search" in kinds and kind != "search" else kind for kind in kinds}
-
-
-def channel(name: str, known: Known = UNKNOWN) -> str:
-    """``AR`` or ``search``."""
-    return "search" if family(name, known) == "search" else "AR"
+    return {name: f"AR {name}" if "search" in names and name != "search" else name for name in names}
 
 
 def power_policies(names: Iterable[str], labels: Labels) -> list[str]:
     """Those policies that sample from a power of the model's distribution."""
-    return [name for name in ordered(names, labels.policies) if controller(name, labels.policies) == "power"]
+    return [
+        name for name in kinds.ordered(names, labels.policies) if kinds.controller(name, labels.policies) == "power"
+    ]
 
 
 def power_curves(points: pl.DataFrame, budgets: pl.Series, labels: Labels) -> pl.DataFrame:
@@ -236,9 +193,9 @@ def power_curves(points: pl.DataFrame, budgets: pl.Series, labels: Labels) -> pl
     return by_policy(chosen.select("policy", "budget", "value"), labels.policies)
 
 
-def search_looks(names: Sequence[str], known: Known) -> dict[str, dict[str, Any]]:
+def search_looks(names: Sequence[str], known: PolicyByName) -> dict[str, dict[str, Any]]:
     """A marker for each search policy, and the colour of its controller."""
-    colours = [CONTROLLER_COLOURS.get(controller(name, known), MUTED) for name in names]
+    colours = [CONTROLLER_COLOURS.get(kinds.controller(name, known), MUTED) for name in names]
     markers = (SEARCH_MARKERS[i % len(SEARCH_MARKERS)] for i in range(len(names)))
     return {
         name: {"color": colour, "marker": marker} for name, colour, marker in zip(names, colours, markers, strict=True)
@@ -250,16 +207,16 @@ def family_look(kind: str) -> dict[str, Any]:
     return {"color": FAMILY_COLOURS[kind], "marker": FAMILY_MARKERS[kind]}
 
 
-def shades(names: Sequence[str], known: Known = UNKNOWN) -> dict[str, str]:
+def shades(names: Sequence[str], known: PolicyByName = NO_POLICIES) -> dict[str, str]:
     """A colour for each policy: its family's, lighter the colder it samples within that family."""
-    kinds = {name: family(name, known) for name in names}
-    found = {name: _policy(name, known) for name in names}
-    heat = {name: policy.local.temperature if policy else 1.0 for name, policy in found.items()}
+    family_of = {name: kinds.family(name, known) for name in names}
+    policies = {name: kinds.policy_of(name, known) for name in names}
+    heat = {name: policy.local.temperature if policy else 1.0 for name, policy in policies.items()}
     colours = {}
     for name in names:
-        levels = sorted({heat[other] for other in names if kinds[other] == kinds[name]})
+        levels = sorted({heat[other] for other in names if family_of[other] == family_of[name]})
         white = 0.0 if len(levels) == 1 else LIGHTEST * (1 - levels.index(heat[name]) / (len(levels) - 1))
-        colours[name] = lightened(FAMILY_COLOURS[kinds[name]], white)
+        colours[name] = lightened(FAMILY_COLOURS[family_of[name]], white)
     return colours
 
 

@@ -12,6 +12,7 @@ from matplotlib.patches import Patch
 
 from searchlens.figures import style
 from searchlens.figures.style import Labels
+from searchlens.policies import kinds
 
 SUPPORT = (
     "rl",
@@ -60,7 +61,7 @@ def numbers(support: pl.DataFrame, base: pl.DataFrame, labels: Labels) -> pl.Dat
         .otherwise(pl.lit("base"))
     )
     best = pl.col("envelope_policy").replace_strict(
-        {name: style.channel(name, labels.policies) for name in region["envelope_policy"].drop_nulls()},
+        {name: kinds.channel(name, labels.policies) for name in region["envelope_policy"].drop_nulls()},
         default=None,
         return_dtype=pl.String,
     )

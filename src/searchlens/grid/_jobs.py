@@ -19,6 +19,7 @@ from searchlens.errors import InputError
 from searchlens.grid import cost
 from searchlens.grid._inputs import Inputs
 from searchlens.grid._records import Generation, Pool, parse_manifest
+from searchlens.policies import kinds
 from searchlens.store.hashing import digest
 
 GENERATION_VERSION = 1
@@ -39,12 +40,7 @@ class Jobs(Inputs):
 
     def policy(self, name: str) -> policies.Policy | None:
         """The policy of a name: configured, spelled by the name, or None for an imported one with a name of its own."""
-        if name in self._policies:
-            return self._policies[name]
-        try:
-            return policies.parse(name)
-        except InputError:
-            return None
+        return kinds.policy_of(name, self._policies)
 
     @cached_property
     def _resolved(self) -> dict[str, dict[str, Any]]:

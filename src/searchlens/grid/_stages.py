@@ -9,14 +9,21 @@ from searchlens.store.hashing import digest, file_sha256
 _STAGE_SOURCES = {
     "score": ("score.py", "benchmarks/*.py", "verdicts.py", "grading/*.py", "schemas.py"),
     "landscape": ("landscape*", "landscape/*.py", "uncertainty.py", "schemas.py"),
-    "recovery": ("recovery*", "recovery/*.py", "uncertainty.py", "policies.py"),
-    "figures": ("figures/*.py",),
-    "boptr": ("boptr/*.py", "uncertainty.py", "policies.py", "tables/*.py", "figures/style.py", "figures/boptr/*.py"),
+    "recovery": ("recovery*", "recovery/*.py", "uncertainty.py", "policies/*.py"),
+    "figures": ("figures/*.py", "policies/*.py"),
+    "boptr": ("boptr/*.py", "uncertainty.py", "policies/*.py", "tables/*.py", "figures/style.py", "figures/boptr/*.py"),
     "equivalence": (
         *("equivalence/*.py", "search/*.py", "engines/*.py", "grading/*.py", "tables/_*.py"),
         *("uncertainty.py", "landscape/_readouts.py", "generate/_job.py"),
     ),
-    "tables": ("tables/__init__.py", "tables/_*.py", "tables/study.py", "tables/origins.py", "figures/*.py"),
+    "tables": (
+        "tables/__init__.py",
+        "tables/_*.py",
+        "tables/study.py",
+        "tables/origins.py",
+        "figures/*.py",
+        "policies/*.py",
+    ),
 }
 
 

@@ -24,7 +24,8 @@ from searchlens.policies.components import CONTROLLERS, EVALUATORS, SCHEDULERS, 
 
 FILTERS = {"minp": "min_p", "typical": "typical_p", "topk": "top_k", "topp": "top_p"}
 PENALTIES = {"rep": "repetition_penalty", "freq": "frequency_penalty", "pres": "presence_penalty"}
-FAMILIES = ("greedy", "temperature", "top-p", "top-k", "min-p", "typical", "mixed", "penalty", "search")
+FAMILIES = ("temperature", "top-p", "top-k", "min-p", "typical", "penalty", "mixed", "search", "greedy")
+"""In the order of display."""
 _FAMILY_OF_FILTER = {"min_p": "min-p", "typical_p": "typical", "top_k": "top-k", "top_p": "top-p"}
 _PART = re.compile(r"(?P<key>[a-z]+)(?P<value>-?\d+(?:\.\d+)?)")
 _NEUTRAL = Sampling(temperature=1.0)
