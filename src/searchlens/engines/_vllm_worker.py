@@ -311,7 +311,7 @@ class Typical(LogitsProcessor):  # type: ignore[misc]
         for rows, limits in zip(asked[0].split(_WIDE), asked[1].split(_WIDE), strict=True):
             part = logits.index_select(0, rows)
             weights = (part - part.amax(-1, keepdim=True)).exp_()
-            sampler._typical_p(weights, limits)
+            sampler.filter_typical_p(weights, limits)
             logits.index_copy_(0, rows, part.masked_fill_(weights == 0, -torch.inf))
         return logits
 

@@ -1,11 +1,12 @@
 """From logits to tokens: the filter chain of :mod:`searchlens.engines.base`, for all rows of a batch at once.
 
-Filters work on *weights*, ``exp((logit - max) / temperature)``: a filter sets weights to zero, and nothing has to be
-renormalised between filters. Every filter that sorts keeps what ties with the last kept token, so that its result does
-not depend on the order a sort gives to equal values.
+Filters work on *weights*, ``exp((logit - max) / temperature)``. A filter sets weights to zero, so nothing has to be
+renormalised between filters. Every filter that sorts keeps all tokens that tie with the last kept one, so the result
+does not depend on how a sort orders equal values.
 
-A :class:`Plan` holds what depends on the rows of the batch and not on the step. Rows that do not use a filter never pay
-for it; on a CPU, neither do rows whose most likely token decides the filter alone: most rows of a trained model.
+A :class:`SamplingBatch` holds the parameters of the rows of a batch. It is built once and used for every step until the
+rows change. A filter is computed only for the rows that use it. On a CPU, top-p and typical-p also skip the sort for
+rows where the first token alone decides the filter; these are most rows of a trained model.
 """
 
 from __future__ import annotations
@@ -23,14 +24,16 @@ from torch import Tensor
 
 from searchlens.engines.base import Sampling
 
-_BLOCK = 64  # tokens summed together in the first level of the inverse CDF
-_CUDA_PREFIX = 1024  # most likely tokens tried before a full sort
-_VALUES = attrgetter(*(one.name for one in fields(Sampling)))
+_BLOCK = 64  # tokens per block of the inverse CDF; another size rounds other sums, which changes a token now and then
+_CUDA_PREFIX = (
+    1024  # top-p on CUDA looks at this many of the most likely tokens and sorts the vocabulary only if needed
+)
 _LOG2_E = 1.4426950408889634
+_VALUES = attrgetter(*(parameter.name for parameter in fields(Sampling)))
 
 
 def padded_vocab(vocab_size: int) -> int:
-    """Return the width of the logits that :func:`draw` wants: a whole number of blocks."""
+    """Return the width of the logits that :func:`draw` expects: the vocabulary, rounded up to whole blocks of 64."""
     return -(-vocab_size // _BLOCK) * _BLOCK
 
 
@@ -43,11 +46,11 @@ class Draw:
     tokens : int64 tensor, shape (rows,)
     logprobs, sampling_logprobs : float32 tensors, shape (rows,)
         Natural logs, under the raw and under the sampling distribution.
-    measures : float32 tensor, shape (2, rows that want them), or None
+    measures : float32 tensor, shape (2, rows with measures), or None
         Entropy and self-certainty of the raw distribution, in nats.
-    top_tokens : int64 tensor, shape (most wanted, rows that want any), or None
+    top_tokens : int64 tensor, shape (largest top, rows with a top), or None
     top_logprobs : float32 tensor of the same shape, or None
-        The most likely tokens of the raw distribution, the most likely first, ties by token id.
+        The most likely tokens of the raw distribution, most likely first, ties by token id.
     """
 
     tokens: Tensor
@@ -60,7 +63,7 @@ class Draw:
 
 @dataclass(frozen=True, slots=True)
 class _Filter:
-    """A filter, the rows that use it (None is all of them) and its parameter, shape (rows used, 1)."""
+    """A filter, the rows that use it (None for all rows) and its parameter, shape (rows that use it, 1)."""
 
     apply: Callable[[Tensor, Tensor], None]
     rows: Tensor | None
@@ -70,23 +73,23 @@ class _Filter:
         if self.rows is None:
             self.apply(weights, self.value)
             return
-        part = weights.index_select(0, self.rows)
-        self.apply(part, self.value)
-        weights.index_copy_(0, self.rows, part)
+        selection = weights.index_select(0, self.rows)
+        self.apply(selection, self.value)
+        weights.index_copy_(0, self.rows, selection)
 
 
 @dataclass(frozen=True, slots=True)
 class Penalties:
-    """Token counts of the rows that use a penalty.
+    """Penalties and token counts of the n rows that use a penalty.
 
     Attributes
     ----------
     rows : int64 tensor, shape (n,)
     repetition, frequency, presence : float32 tensors, shape (n, 1)
     prompt : bool tensor, shape (n, vocab)
-        Whether the prompt holds the token.
+        Whether the prompt contains the token.
     counts : float32 tensor, shape (n, vocab)
-        How often it was generated.
+        How often the token was generated.
     """
 
     rows: Tensor
@@ -97,28 +100,40 @@ class Penalties:
     counts: Tensor
 
     def apply(self, logits: Tensor) -> Tensor:
-        """Return a penalised copy."""
-        part = logits.index_select(0, self.rows)
+        """Return a copy of the logits with penalties applied to the rows that use them."""
+        selection = logits.index_select(0, self.rows)
         generated = self.counts > 0
-        scaled = torch.where(part > 0, part / self.repetition, part * self.repetition)
-        part = torch.where(generated | self.prompt, scaled, part)
-        part -= self.frequency * self.counts + self.presence * generated
-        return logits.index_copy(0, self.rows, part)
+        scaled = torch.where(selection > 0, selection / self.repetition, selection * self.repetition)
+        penalised = torch.where(generated | self.prompt, scaled, selection)
+        penalised -= self.frequency * self.counts + self.presence * generated
+        return logits.index_copy(0, self.rows, penalised)
 
     def count(self, tokens: Tensor) -> None:
-        """Add one generated token per row of the batch."""
-        new = tokens.index_select(0, self.rows)[:, None]
-        self.counts.scatter_add_(1, new, torch.ones_like(new, dtype=torch.float32))
+        """Count one more generated token per row; `tokens` has one for every row of the batch."""
+        column = tokens.index_select(0, self.rows)[:, None]
+        self.counts.scatter_add_(1, column, torch.ones_like(column, dtype=torch.float32))
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
-    """What the rows of a batch want; rebuilt only when the rows change.
+class SamplingBatch:
+    """Sampling parameters of the rows of a batch, on the device. None marks a step that no row needs.
 
     Attributes
     ----------
-    measured, topped : int64 tensor or None
-        Rows that want measures, and rows that want the most likely tokens, ``most`` at most.
+    inverse_temperature : float32 tensor, shape (rows, 1), or None
+        None if every temperature is 1.
+    greedy : bool tensor, shape (rows,), or None
+    all_greedy : bool
+    filters : tuple
+        In the order of the contract.
+    penalties : Penalties or None
+        Its counts grow with every drawn token; everything else is constant.
+    measure_rows : int64 tensor or None
+        Rows with entropy and self-certainty.
+    top_rows : int64 tensor or None
+        Rows with a list of the most likely tokens.
+    largest_top : int
+        Length of the longest of these lists.
     """
 
     inverse_temperature: Tensor | None
@@ -126,17 +141,17 @@ class Plan:
     all_greedy: bool
     filters: tuple[_Filter, ...]
     penalties: Penalties | None
-    measured: Tensor | None
-    topped: Tensor | None
-    most: int
+    measure_rows: Tensor | None
+    top_rows: Tensor | None
+    largest_top: int
 
 
 def parameters(sampling: Sequence[Sampling]) -> npt.NDArray[np.float64]:
-    """Return the fields of each `Sampling` as one row, in the order of the class."""
-    return np.array([_VALUES(one) for one in sampling], np.float64).reshape(-1, 8)
+    """Return a table of parameters, shape (rows, 8): one `Sampling` per row, its fields in the order of the class."""
+    return np.array([_VALUES(policy) for policy in sampling], np.float64).reshape(-1, len(fields(Sampling)))
 
 
-def plan(
+def prepare(
     table: npt.NDArray[np.float64],
     prompts: Sequence[tuple[int, ...]] | npt.NDArray[np.object_],
     generated: npt.NDArray[np.int32],
@@ -145,8 +160,8 @@ def plan(
     device: torch.device,
     measures: npt.NDArray[np.bool_] | None = None,
     top: npt.NDArray[np.int64] | None = None,
-) -> Plan:
-    """Prepare the parameters of a batch.
+) -> SamplingBatch:
+    """Prepare the sampling parameters of a batch.
 
     Parameters
     ----------
@@ -154,85 +169,88 @@ def plan(
         From :func:`parameters`.
     prompts : sequence of token ids, one per row
     generated : int32 array, shape (rows, longest)
+        Token ids that each row has generated, padded on the right.
     counts : int64 array, shape (rows,)
-        How many of the generated ones there are.
+        How many tokens each row has generated.
     width : int
-        Of the logits.
+        Width of the logits.
     device : torch.device
     measures : bool array, shape (rows,), optional
-        Which rows want entropy and self-certainty; none when not given.
+        Rows that need entropy and self-certainty; by default no row.
     top : int64 array, shape (rows,), optional
-        How many of the most likely tokens each row wants; none when not given.
+        How many of the most likely tokens each row needs; by default 0.
     """
     temperature, top_p, top_k, min_p, typical_p = table[:, :5].T
     greedy = temperature == 0
-    used_k = (top_k > 0) & (top_k < width)
+    uses_top_k = (top_k > 0) & (top_k < width)
     filters = (
-        _filter(_min_p, min_p > 0, greedy, min_p, device),
-        _filter(_typical_p, typical_p < 1, greedy, typical_p, device),
-        _filter(partial(_top_k, largest=int(top_k.max(initial=0))), used_k, greedy, top_k, device),
-        _filter(_top_p, top_p < 1, greedy, top_p, device),
+        _bind(filter_min_p, min_p > 0, greedy, min_p, device),
+        _bind(filter_typical_p, typical_p < 1, greedy, typical_p, device),
+        _bind(partial(filter_top_k, largest=int(top_k.max(initial=0))), uses_top_k, greedy, top_k, device),
+        _bind(filter_top_p, top_p < 1, greedy, top_p, device),
     )
     inverse = 1 / np.where(greedy, 1.0, temperature)
-    return Plan(
+    return SamplingBatch(
         inverse_temperature=None if (inverse == 1).all() else _column(inverse, device),
         greedy=torch.from_numpy(greedy).to(device) if greedy.any() else None,
         all_greedy=bool(greedy.all()),
-        filters=tuple(one for one in filters if one is not None),
+        filters=tuple(bound for bound in filters if bound is not None),
         penalties=_penalties(table[:, 5:], prompts, generated, counts, width, device),
-        measured=_rows(measures, device),
-        topped=_rows(top, device),
-        most=0 if top is None else int(top.max(initial=0)),
+        measure_rows=_nonzero(measures, device),
+        top_rows=_nonzero(top, device),
+        largest_top=0 if top is None else int(top.max(initial=0)),
     )
 
 
-def _rows(wanted: npt.NDArray[Any] | None, device: torch.device) -> Tensor | None:
-    """Return the rows that want something; None when there are none."""
-    rows = np.zeros(0, np.int64) if wanted is None else np.flatnonzero(wanted)
+def _nonzero(values: npt.NDArray[Any] | None, device: torch.device) -> Tensor | None:
+    """Return the rows whose value is not zero, None if there is no such row."""
+    rows = np.zeros(0, np.int64) if values is None else np.flatnonzero(values)
     return torch.from_numpy(rows).to(device) if rows.size else None
 
 
-def draw(logits: Tensor, plan: Plan, uniforms: Tensor) -> Draw:
+def draw(logits: Tensor, batch: SamplingBatch, uniforms: Tensor) -> Draw:
     """Draw one token per row.
 
     Parameters
     ----------
     logits : float32 tensor, shape (rows, width)
-        ``width`` from :func:`padded_vocab`; minus infinity for what must never be drawn.
-    plan : Plan
-        Of these rows.
+        ``width`` from :func:`padded_vocab`; minus infinity for every token that must not be drawn.
+    batch : SamplingBatch
+        Parameters of these rows; its token counts are updated.
     uniforms : float64 tensor, shape (rows,)
-        In [0, 1).
+        One random number in [0, 1) per row.
     """
     highest = logits.amax(-1, keepdim=True)
     weights = _exp(logits - highest)
     normaliser = highest + weights.sum(-1, keepdim=True).log_()
-    measures = None if plan.measured is None else _measures(logits.index_select(0, plan.measured))
-    top_tokens, top_logprobs = (None, None) if plan.topped is None else _top(logits, normaliser, plan.topped, plan.most)
-    penalised = logits if plan.penalties is None else plan.penalties.apply(logits)
-    if plan.all_greedy:
+    measures = None if batch.measure_rows is None else _measures(logits.index_select(0, batch.measure_rows))
+    top_tokens, top_logprobs = (
+        (None, None) if batch.top_rows is None else _top(logits, normaliser, batch.top_rows, batch.largest_top)
+    )
+    penalised = logits if batch.penalties is None else batch.penalties.apply(logits)
+    if batch.all_greedy:
         tokens = penalised.argmax(-1)
         log_q = torch.zeros_like(uniforms)
     else:
-        if plan.penalties is not None or plan.inverse_temperature is not None:
-            weights = _weights(penalised, plan.inverse_temperature)
-        for one in plan.filters:
-            one(weights)
+        if batch.penalties is not None or batch.inverse_temperature is not None:
+            weights = _weights(penalised, batch.inverse_temperature)
+        for apply_filter in batch.filters:
+            apply_filter(weights)
         tokens, log_q = _inverse_cdf(weights, uniforms)
-        if plan.greedy is not None:
-            tokens = torch.where(plan.greedy, penalised.argmax(-1), tokens)
-            log_q = log_q.masked_fill(plan.greedy, 0.0)
-    if plan.penalties is not None:
-        plan.penalties.count(tokens)
+        if batch.greedy is not None:
+            tokens = torch.where(batch.greedy, penalised.argmax(-1), tokens)
+            log_q = log_q.masked_fill(batch.greedy, 0.0)
+    if batch.penalties is not None:
+        batch.penalties.count(tokens)
     logprobs = (logits.gather(1, tokens[:, None]) - normaliser).squeeze(1)
     return Draw(tokens, logprobs, log_q.float(), measures, top_tokens, top_logprobs)
 
 
 def _measures(logits: Tensor) -> Tensor:
-    """Return entropy and self-certainty, shape (2, rows), of what has a finite logit.
+    """Return entropy and self-certainty over the tokens with a finite logit, shape (2, rows).
 
-    With s the distance of a logit from the highest and Z the sum of exp(-s): H = log Z + mean of s under p, and
-    -mean(log(V p)) = log Z + mean of s over the V tokens - log V. No term is negative, so nothing cancels in H.
+    Let s be the distance of a logit from the highest and Z the sum of exp(-s). Then H = log Z + mean of s under p, and
+    -mean(log(V p)) = log Z + mean of s over the V tokens - log V. No term of H is negative, so nothing cancels.
     """
     masked = logits == -torch.inf
     distance = (logits.amax(-1, keepdim=True) - logits).masked_fill_(masked, 0.0)
@@ -244,23 +262,23 @@ def _measures(logits: Tensor) -> Tensor:
     return torch.stack((entropy, certainty))
 
 
-def _top(logits: Tensor, normaliser: Tensor, rows: Tensor, most: int) -> tuple[Tensor, Tensor]:
-    """Return the most likely tokens and their natural log-probabilities, each of shape (most, rows).
+def _top(logits: Tensor, normaliser: Tensor, rows: Tensor, count: int) -> tuple[Tensor, Tensor]:
+    """Return the most likely tokens and their natural log-probabilities, each of shape (count, rows).
 
-    A float's bits, read as an integer, order as the float does once negative ones are turned round. With the token id
-    behind them all keys differ, so that the order of ties is no business of the sort.
+    The bits of a float, read as an integer, sort like the float once those of negative numbers are inverted. Appending
+    the token id makes every sort key unique, so ties are broken by token id.
     """
-    logits = logits.index_select(0, rows) + 0.0  # no negative zero, which would order below zero
+    logits = logits.index_select(0, rows) + 0.0  # turns -0.0 into 0.0; the two would get different keys
     bits = logits.view(torch.int32)
     ordered = torch.where(bits < 0, bits ^ 0x7FFFFFFF, bits).long()
     width = logits.shape[1]
     keys = ordered * width + torch.arange(width - 1, -1, -1, device=logits.device)
-    tokens = width - 1 - keys.topk(most, -1).values % width
+    tokens = width - 1 - keys.topk(count, -1).values % width
     return tokens.t(), (logits.gather(1, tokens) - normaliser.index_select(0, rows)).t()
 
 
 def _weights(logits: Tensor, inverse_temperature: Tensor | None) -> Tensor:
-    """Return unnormalised probabilities, 1 for the most likely token."""
+    """Return weights: unnormalised probabilities, 1 for the most likely token."""
     shifted = logits - logits.amax(-1, keepdim=True)
     if inverse_temperature is not None:
         shifted *= inverse_temperature
@@ -268,32 +286,37 @@ def _weights(logits: Tensor, inverse_temperature: Tensor | None) -> Tensor:
 
 
 def _exp(values: Tensor) -> Tensor:
-    """Return exponentials, in place; on a CPU `exp` takes ten times as long where its value underflows."""
+    """Return exponentials, computed in place.
+
+    On a CPU, `exp` takes ten times as long as `exp2` where the result underflows. At low temperature most weights
+    underflow: power sampling was a fifth faster with `exp2`.
+    """
     return values.mul_(_LOG2_E).exp2_()
 
 
 def _inverse_cdf(weights: Tensor, uniforms: Tensor) -> tuple[Tensor, Tensor]:
     """Return the first token whose cumulative weight exceeds ``uniform * total``, and its log-probability.
 
-    In two levels, blocks and then tokens, so that the float64 sums of a large vocabulary need no float64 copy of it. A
-    token of weight zero adds nothing to a cumulative sum and so cannot be the first to exceed anything.
+    The search has two levels, first blocks and then the tokens of one block, because float64 sums over the whole
+    vocabulary would need a float64 copy of the weights. A token of weight zero adds nothing to a cumulative sum, so it
+    is never the first to exceed the target.
     """
     rows = weights.shape[0]
     blocks = weights.view(rows, -1, _BLOCK)
     edges = blocks.sum(-1, dtype=torch.float64).cumsum(-1)
     total = edges[:, -1]
-    target = _below(uniforms * total, total)
+    target = _clamp_below(uniforms * total, total)
     block = (edges <= target[:, None]).sum(-1, keepdim=True)
     start = edges.gather(1, (block - 1).clamp_(min=0)).masked_fill_(block == 0, 0.0)
-    inner = blocks.gather(1, block[:, :, None].expand(-1, 1, _BLOCK)).squeeze(1).double().cumsum(-1)
-    rest = _below(target - start.squeeze(1), inner[:, -1])
-    tokens = block.squeeze(1) * _BLOCK + (inner <= rest[:, None]).sum(-1)
-    chosen = weights.gather(1, tokens[:, None]).squeeze(1)
-    return tokens, (chosen.double() / total).log_()
+    cumulative = blocks.gather(1, block[:, :, None].expand(-1, 1, _BLOCK)).squeeze(1).double().cumsum(-1)
+    remainder = _clamp_below(target - start.squeeze(1), cumulative[:, -1])
+    tokens = block.squeeze(1) * _BLOCK + (cumulative <= remainder[:, None]).sum(-1)
+    weight = weights.gather(1, tokens[:, None]).squeeze(1)
+    return tokens, (weight.double() / total).log_()
 
 
-def _below(target: Tensor, total: Tensor) -> Tensor:
-    """Keep a target under the total in spite of rounding."""
+def _clamp_below(target: Tensor, total: Tensor) -> Tensor:
+    """Return the target, at most the largest number below the total: rounding could make the two equal."""
     return torch.minimum(target, torch.nextafter(total, torch.zeros_like(total)))
 
 
@@ -301,14 +324,14 @@ def _column(values: npt.NDArray[np.float64], device: torch.device) -> Tensor:
     return torch.from_numpy(values.astype(np.float32)[:, None]).to(device)
 
 
-def _filter(
+def _bind(
     apply: Callable[[Tensor, Tensor], None],
     used: npt.NDArray[np.bool_],
     greedy: npt.NDArray[np.bool_],
     values: npt.NDArray[np.float64],
     device: torch.device,
 ) -> _Filter | None:
-    """Bind a filter to its rows; None when no row uses it."""
+    """Bind a filter to the rows that use it and are not greedy; None if there is no such row."""
     rows = np.flatnonzero(used & ~greedy)
     if not rows.size:
         return None
@@ -324,7 +347,10 @@ def _penalties(
     width: int,
     device: torch.device,
 ) -> Penalties | None:
-    """Count tokens on the device from their positions alone: a dense table would be slow to move."""
+    """Count the tokens of rows with a penalty.
+
+    Token ids are sent to the device and counted there: a dense table of counts would be slow to transfer.
+    """
     rows = np.flatnonzero((table != (1.0, 0.0, 0.0)).any(1))
     if not rows.size:
         return None
@@ -341,43 +367,43 @@ def _penalties(
 
 def _count(tokens: Sequence[npt.NDArray[np.integer]], width: int, device: torch.device) -> Tensor:
     """Return how often each token occurs in each list, float32 of shape (lists, width)."""
-    row = np.repeat(np.arange(len(tokens)), [len(one) for one in tokens])
+    row = np.repeat(np.arange(len(tokens)), [len(ids) for ids in tokens])
     flat = torch.from_numpy(row * width + np.concatenate(tokens).astype(np.int64)).to(device)
     counts = torch.zeros(len(tokens) * width, device=device)
     return counts.index_add_(0, flat, torch.ones_like(flat, dtype=torch.float32)).view(len(tokens), width)
 
 
-def _min_p(weights: Tensor, min_p: Tensor) -> None:
-    """Drop what is less likely than ``min_p`` times the most likely token, whose weight is 1."""
+def filter_min_p(weights: Tensor, min_p: Tensor) -> None:
+    """Drop tokens less likely than ``min_p`` times the most likely one, whose weight is 1."""
     weights.masked_fill_(weights < min_p.float(), 0.0)
 
 
-def _typical_p(weights: Tensor, typical_p: Tensor) -> None:
+def filter_typical_p(weights: Tensor, typical_p: Tensor) -> None:
     """Keep the tokens whose surprise is closest to the entropy, until their mass reaches ``typical_p``."""
     total = weights.sum(-1, keepdim=True, dtype=torch.float64)
     surprise = (total.float() / weights).log_()
     entropy = (weights * surprise.masked_fill(weights == 0, 0.0)).sum(-1, keepdim=True) / total.float()
     distance = surprise.sub_(entropy).abs_()
     nearest, first = distance.min(-1, keepdim=True)
-    _select(
+    _drop_beyond_limit(
         weights,
-        done=weights.gather(1, first) >= typical_p * total,
+        decided=weights.gather(1, first) >= typical_p * total,
         limit=nearest,
-        slow=lambda rows: _typical_limit(weights[rows], distance[rows], (typical_p * total)[rows]),
-        drop=lambda limit: distance > limit,
+        sorted_limit=lambda rows: _typical_limit(weights[rows], distance[rows], (typical_p * total)[rows]),
+        beyond=lambda limit: distance > limit,
     )
 
 
-def _typical_limit(weights: Tensor, distance: Tensor, need: Tensor) -> Tensor:
+def _typical_limit(weights: Tensor, distance: Tensor, target: Tensor) -> Tensor:
     """Return the largest distance kept, shape (rows, 1)."""
     order = _argsort(distance)
     mass = weights.gather(1, order).cumsum(-1, dtype=torch.float64)
-    last = (mass < need).sum(-1, keepdim=True).clamp_(max=weights.shape[1] - 1)
+    last = (mass < target).sum(-1, keepdim=True).clamp_(max=weights.shape[1] - 1)
     return distance.gather(1, order.gather(1, last))
 
 
-def _top_k(weights: Tensor, top_k: Tensor, largest: int) -> None:
-    """Keep the ``top_k`` most likely tokens, `largest` at most."""
+def filter_top_k(weights: Tensor, top_k: Tensor, largest: int) -> None:
+    """Keep the ``top_k`` most likely tokens; `largest` is the largest ``top_k`` of any row."""
     k = top_k.long()
     if weights.device.type == "cpu":
         limit = _sort(weights).gather(1, weights.shape[1] - k)
@@ -386,54 +412,67 @@ def _top_k(weights: Tensor, top_k: Tensor, largest: int) -> None:
     weights.masked_fill_(weights < limit, 0.0)
 
 
-def _top_p(weights: Tensor, top_p: Tensor) -> None:
-    """Keep the most likely tokens up to the one with which their mass reaches ``top_p``."""
-    need = top_p * weights.sum(-1, keepdim=True, dtype=torch.float64)
+def filter_top_p(weights: Tensor, top_p: Tensor) -> None:
+    """Keep the most likely tokens, up to and including the one whose mass makes the sum reach ``top_p``."""
+    target = top_p * weights.sum(-1, keepdim=True, dtype=torch.float64)
     highest = weights.amax(-1, keepdim=True)
-    _select(
+    _drop_beyond_limit(
         weights,
-        done=highest >= need,
+        decided=highest >= target,
         limit=highest,
-        slow=lambda rows: _top_p_limit(weights[rows], need[rows]),
-        drop=lambda limit: weights < limit,
+        sorted_limit=lambda rows: _top_p_limit(weights[rows], target[rows]),
+        beyond=lambda limit: weights < limit,
     )
 
 
-def _top_p_limit(weights: Tensor, need: Tensor) -> Tensor:
+def _top_p_limit(weights: Tensor, target: Tensor) -> Tensor:
     """Return the smallest weight kept, shape (rows, 1)."""
     if weights.device.type == "cpu":
         descending = _sort(weights).flip(-1)
     else:
         descending = weights.topk(min(_CUDA_PREFIX, weights.shape[1]), -1).values
     mass = descending.cumsum(-1, dtype=torch.float64)
-    if mass.shape[1] < weights.shape[1] and bool((mass[:, -1:] < need).any()):
+    if mass.shape[1] < weights.shape[1] and bool((mass[:, -1:] < target).any()):
         descending = weights.sort(-1, descending=True).values
         mass = descending.cumsum(-1, dtype=torch.float64)
-    return descending.gather(1, (mass < need).sum(-1, keepdim=True).clamp_(max=mass.shape[1] - 1))
+    return descending.gather(1, (mass < target).sum(-1, keepdim=True).clamp_(max=mass.shape[1] - 1))
 
 
-def _select(
+def _drop_beyond_limit(
     weights: Tensor,
-    done: Tensor,
+    decided: Tensor,
     limit: Tensor,
-    slow: Callable[[Tensor | slice], Tensor],
-    drop: Callable[[Tensor], Tensor],
+    sorted_limit: Callable[[Tensor | slice], Tensor],
+    beyond: Callable[[Tensor], Tensor],
 ) -> None:
-    """Drop what lies beyond a limit, computing it by sorting only for rows where the first token does not decide it.
+    """Set the weights of all tokens beyond a limit to zero, in place.
 
-    Finding those rows is free on a CPU; elsewhere it would wait for the device, so all rows are sorted.
+    A row is decided if its first token alone has enough mass; its limit is known. The limit of other rows takes a sort.
+    A CPU finds the undecided rows at no cost and sorts only these. CUDA would have to wait for the answer, so it sorts
+    all rows.
+
+    Parameters
+    ----------
+    weights : tensor, shape (rows, width)
+    decided : bool tensor, shape (rows, 1)
+    limit : tensor, shape (rows, 1)
+        Valid in decided rows.
+    sorted_limit : callable
+        Returns the limits of some rows, from a sort.
+    beyond : callable
+        Returns which tokens are beyond a limit.
     """
     if weights.device.type == "cpu":
-        rows = torch.nonzero(~done.squeeze(1)).squeeze(1)
+        rows = torch.nonzero(~decided.squeeze(1)).squeeze(1)
         if rows.numel():
-            limit = limit.index_copy(0, rows, slow(rows))
+            limit = limit.index_copy(0, rows, sorted_limit(rows))
     else:
-        limit = slow(slice(None))
-    weights.masked_fill_(drop(limit), 0.0)
+        limit = sorted_limit(slice(None))
+    weights.masked_fill_(beyond(limit), 0.0)
 
 
 def _sort(values: Tensor) -> Tensor:
-    """Sort each row, ascending. On a CPU NumPy's vectorised sort is some 30 times as fast as torch's stable one."""
+    """Sort each row, ascending. On a CPU, NumPy's vectorised sort is some 30 times as fast as torch's stable one."""
     return torch.from_numpy(np.sort(values.numpy(), -1))
 
 

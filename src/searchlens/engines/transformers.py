@@ -389,7 +389,7 @@ class TransformersEngine:
         self._cohorts: list[Cohort] = []  # the longest first; their rows, one cohort after the other, are the batch
         self._rows = _Rows.of(())
         self._last = torch.zeros(0, dtype=torch.int64, device=model.device)
-        self._plan: sampler.Plan | None = None
+        self._sampling: sampler.SamplingBatch | None = None
 
     def _compact(self, admitted: Sequence[tuple[int, Request]]) -> None:
         """Let finished rows leave, unless they are too few to be worth moving others and nothing is admitted."""
@@ -422,7 +422,7 @@ class TransformersEngine:
         self._rows = self._rows.take(order)
         self._last = self._last.index_select(0, torch.from_numpy(order).to(self._last.device))
         self._prompts.keep(order, wanted)
-        self._plan = None
+        self._sampling = None
 
     def _due(self) -> list[tuple[int, Request]]:
         """Take what fills free rows from the queue, once it is time for that."""
@@ -458,7 +458,7 @@ class TransformersEngine:
         if not len(rows):
             return []
         uniforms = torch.from_numpy(self._uniforms(rows)).to(self._model.device)
-        finished, tokens = self._emit(rows, self._plan_for(rows), self._prompts.hidden(places), uniforms)
+        finished, tokens = self._emit(rows, self._sampling_of(rows), self._prompts.hidden(places), uniforms)
         self._join(rows, tokens)
         return finished
 
@@ -466,7 +466,7 @@ class TransformersEngine:
         """Add rows to the batch, with the token that each is to be decoded from."""
         self._rows = self._rows.join(rows)
         self._last = torch.cat((self._last, last))
-        self._plan = None
+        self._sampling = None
 
     def _provide(self, prompts: list[tuple[int, ...]]) -> npt.NDArray[np.int64]:
         """Have the prompts of new rows in the batch; return how many tokens each row did not have to compute."""
@@ -529,28 +529,28 @@ class TransformersEngine:
         hidden = self._model.forward(self._last, step[1].long(), self._attend)
         for cohort in self._cohorts:
             cohort.end_step()
-        if self._plan is None:
-            self._plan = self._plan_for(rows)
-        finished, self._last = self._emit(rows, self._plan, hidden, step[0])
+        if self._sampling is None:
+            self._sampling = self._sampling_of(rows)
+        finished, self._last = self._emit(rows, self._sampling, hidden, step[0])
         return finished
 
     def _attend(self, layer: int, queries: Tensor, keys_values: Tensor) -> Tensor:
         return attend(self._prompts, self._cohorts, layer, queries, keys_values)
 
     def _emit(
-        self, rows: _Rows, plan: sampler.Plan, hidden: Tensor, uniforms: Tensor
+        self, rows: _Rows, sampling: sampler.SamplingBatch, hidden: Tensor, uniforms: Tensor
     ) -> tuple[list[tuple[int, Completion]], Tensor]:
         """Draw and record one token per row; return what finished, and the tokens."""
         logits = self._model.logits(hidden)
         logits[:, self.vocab_size :] = -torch.inf
         if self.pad_id is not None:
             logits[:, self.pad_id] = -torch.inf
-        drawn = sampler.draw(logits, plan, uniforms)
+        drawn = sampler.draw(logits, sampling, uniforms)
         return rows.record(drawn), drawn.tokens
 
-    def _plan_for(self, rows: _Rows) -> sampler.Plan:
+    def _sampling_of(self, rows: _Rows) -> sampler.SamplingBatch:
         width, device = sampler.padded_vocab(self.vocab_size), self._model.device
-        return sampler.plan(
+        return sampler.prepare(
             rows.parameters, rows.prompts, rows.tokens, rows.counts, width, device, rows.measures, rows.top
         )
 

@@ -165,7 +165,7 @@ class ToyEngine:
             ends[row, list(request.stop_ids)] = True
             prefixes[row, : len(request.prefix)] = request.prefix
         kinds = {one: kind for kind, one in enumerate(dict.fromkeys(request.sampling for request in requests))}
-        plan = sampler.plan(
+        batch = sampler.prepare(
             sampler.parameters(list(kinds))[[kinds[request.sampling] for request in requests]],
             [request.prompt for request in requests],
             prefixes,
@@ -179,7 +179,7 @@ class ToyEngine:
         while not lengths.all():
             place = len(drawn)
             uniforms = uniform(seeds, np.full(len(requests), place))
-            one = sampler.draw(self._logits[contexts[:, 0], contexts[:, 1]], plan, torch.from_numpy(uniforms))
+            one = sampler.draw(self._logits[contexts[:, 0], contexts[:, 1]], batch, torch.from_numpy(uniforms))
             tokens = one.tokens.numpy()
             history.append(contexts)
             drawn.append((tokens, one.logprobs.numpy(), one.sampling_logprobs.numpy()))

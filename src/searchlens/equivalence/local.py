@@ -122,7 +122,7 @@ class _Ours(LogitsProcessor):  # type: ignore[misc]  # transformers is not typed
         width = sampler.padded_vocab(scores.shape[1])
         logits = torch.full((rows, width), -torch.inf, device=scores.device)
         logits[:, : scores.shape[1]] = scores.float()
-        plan = sampler.plan(
+        batch = sampler.prepare(
             sampler.parameters([draws.sampling] * rows),
             [task.prompt for task in draws.tasks],
             generated,
@@ -131,7 +131,7 @@ class _Ours(LogitsProcessor):  # type: ignore[misc]  # transformers is not typed
             scores.device,
         )
         uniforms = draws.uniforms(generated.shape[1]).to(scores.device)
-        draws.mine = sampler.draw(logits, plan, uniforms).tokens
+        draws.mine = sampler.draw(logits, batch, uniforms).tokens
         return scores
 
 

@@ -59,7 +59,7 @@ def draw(logits: np.ndarray, samplings: Sequence[Sampling], uniforms: np.ndarray
     rows, width = len(samplings), sampler.padded_vocab(VOCAB)
     padded = torch.full((rows, width), -torch.inf)
     padded[:, :VOCAB] = torch.from_numpy(logits)
-    plan = sampler.plan(
+    batch = sampler.prepare(
         sampler.parameters(samplings),
         [PROMPT] * rows,
         np.tile(np.array([*GENERATED, 50, 60], np.int32), (rows, 1)),
@@ -67,7 +67,7 @@ def draw(logits: np.ndarray, samplings: Sequence[Sampling], uniforms: np.ndarray
         width,
         torch.device("cpu"),
     )
-    return sampler.draw(padded, plan, torch.from_numpy(uniforms))
+    return sampler.draw(padded, batch, torch.from_numpy(uniforms))
 
 
 def expected(logits: np.ndarray, sampling: Sampling) -> np.ndarray:
@@ -162,8 +162,8 @@ def drawn_with(logits: np.ndarray, measures: np.ndarray, top: np.ndarray) -> sam
     padded[:, :VOCAB] = torch.from_numpy(logits)
     table = sampler.parameters([Sampling(0.7, top_p=0.9)] * rows)
     nothing = np.zeros((rows, 0), np.int32), np.zeros(rows, np.int64)
-    plan = sampler.plan(table, [PROMPT] * rows, *nothing, width, torch.device("cpu"), measures, top)
-    return sampler.draw(padded, plan, torch.full((rows,), 0.5, dtype=torch.float64))
+    batch = sampler.prepare(table, [PROMPT] * rows, *nothing, width, torch.device("cpu"), measures, top)
+    return sampler.draw(padded, batch, torch.full((rows,), 0.5, dtype=torch.float64))
 
 
 def test_measures_are_those_of_the_raw_distribution() -> None:
