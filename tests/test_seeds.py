@@ -1,12 +1,15 @@
 """Random numbers depend on their key alone, and never repeat by accident."""
 
+import re
 import subprocess
 import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
 
-from searchlens.seeds import _mix, generator, sample_seed, uniform
+import searchlens
+from searchlens.seeds import _mix, generator, resampler, sample_seed, uniform
 
 
 def test_mix_is_splitmix64() -> None:
@@ -27,6 +30,8 @@ def test_seeds_are_stable() -> None:
     assert sample_seed("abc", "q1", 0) == 6154129228016345738
     assert generator("abc", 1).integers(1000, size=3).tolist() == [178, 644, 355]
     assert uniform(np.array([7], np.uint64), np.array([0])).tolist() == [0.5243459416779314]
+    assert resampler(42, 5, 3).integers(1000, size=3).tolist() == [761, 111, 811]
+    assert resampler(42, 53).integers(1000, size=3).tolist() == [766, 660, 243]
 
 
 def test_seeds_of_a_grid_are_distinct() -> None:
@@ -61,6 +66,14 @@ def test_uniform_is_uniform_across_positions_and_adjacent_seeds() -> None:
         counts = np.bincount((values * 256).astype(int), minlength=256)
         assert ((counts - counts.mean()) ** 2 / counts.mean()).sum() < 330.5
         assert abs(np.corrcoef(values[:-1], values[1:])[0, 1]) < 0.01
+
+
+def test_generators_are_made_in_one_place() -> None:
+    """``seeds`` describes all of them, but for the zoo's training and the one population of every simulated study."""
+    package = Path(searchlens.__file__).parent
+    seeding = re.compile(r"\b(Philox|SeedSequence|PCG64|RandomState|default_rng)\(")
+    files = sorted(path.relative_to(package) for path in package.rglob("*.py") if seeding.search(path.read_text()))
+    assert [str(path) for path in files if path.parts[0] != "zoo"] == ["seeds.py", "simulate/_truth.py"]
 
 
 def test_seeds_need_no_torch() -> None:

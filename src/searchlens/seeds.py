@@ -1,7 +1,10 @@
-"""Where every random number comes from: keys are hashed, and draws are a pure function of (key, position).
+"""Every random number of a study: sampling, search, simulation and resampling. Training of the zoo has its own seeds.
 
-Nothing here has state, so a result cannot depend on the order in which samples finish or on what else is in a batch.
-Keys are hashed with SHA-256 because consecutive base seeds are not independent streams on every engine.
+A draw is a pure function of its key and its position. Nothing here has state, so no result depends on the order in
+which samples finish or on what else is in a batch.
+
+Samples, searches and simulations use keys of strings and integers, hashed with SHA-256, because consecutive seeds are
+not independent streams on every engine. Resampling uses keys of integers, which numpy's ``SeedSequence`` mixes.
 """
 
 from __future__ import annotations
@@ -29,7 +32,7 @@ def sample_seed(generation_id: str, question_id: str, sample: int) -> int:
     Parameters
     ----------
     generation_id : str
-        What decides the generated tokens, already hashed.
+        Hash of everything that decides the generated tokens.
     question_id : str
         Unique within the benchmark.
     sample : int
@@ -62,7 +65,7 @@ def child(seed: int, *key: str | int) -> int:
 
 
 def generator(*key: str | int) -> np.random.Generator:
-    """Return a generator for everything random that is not a token: cut points, permutations, bootstrap draws.
+    """Return a generator for what is neither a token nor resampled: cut points of a search, simulated data.
 
     Parameters
     ----------
@@ -75,6 +78,23 @@ def generator(*key: str | int) -> np.random.Generator:
         Philox, a counter-based generator, with a 128-bit key.
     """
     return np.random.Generator(np.random.Philox(key=int.from_bytes(_digest(key)[:16], "big")))
+
+
+def resampler(*key: int) -> np.random.Generator:
+    """Return a generator for resampling: bootstrap draws, permutations, shuffles and sign flips.
+
+    Parameters
+    ----------
+    *key : int
+        The seed of the analysis, then the shape of what is resampled; none negative. Equal keys give equal draws, which
+        is what pairs the intervals of different tables.
+
+    Returns
+    -------
+    numpy.random.Generator
+        Philox, a counter-based generator, seeded through ``numpy.random.SeedSequence``.
+    """
+    return np.random.Generator(np.random.Philox(np.random.SeedSequence(key)))
 
 
 def _mix(state: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:

@@ -14,6 +14,8 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from searchlens.seeds import resampler
+
 Floats = npt.NDArray[np.float64]
 
 
@@ -182,7 +184,7 @@ def quantiles(draws: npt.NDArray[np.floating], confidence: float) -> Interval:
 
 @functools.lru_cache(maxsize=32)
 def _draw(questions: int, draws: int, seed: int) -> Resamples:
-    rng = np.random.Generator(np.random.Philox(np.random.SeedSequence([seed, questions, draws])))
+    rng = resampler(seed, questions, draws)
     chosen = rng.integers(0, questions, size=(draws, questions))
     flat = chosen + np.arange(draws)[:, None] * questions
     counts = np.bincount(flat.ravel(), minlength=draws * questions).reshape(draws, questions)

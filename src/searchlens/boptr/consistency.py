@@ -44,6 +44,7 @@ from searchlens.boptr.rule import Path, Reason, Rule
 from searchlens.boptr.tiers import At, boptr
 from searchlens.boptr.view import Readouts, View
 from searchlens.policies.kinds import is_search
+from searchlens.seeds import resampler
 from searchlens.uncertainty import Floats, Resamples, quantiles
 
 MAIN = "main"
@@ -175,7 +176,7 @@ def _differences(
 
 def _chance(moved: Floats, seed: int) -> float:
     """Mean |difference| when the sign of each question's differences, at all points together, is random."""
-    rng = np.random.Generator(np.random.Philox(np.random.SeedSequence([seed, *moved.shape])))
+    rng = resampler(seed, *moved.shape)
     signs = rng.integers(0, 2, (moved.shape[1], EXCHANGES)) * 2.0 - 1
     return float(np.abs(moved @ signs).mean() / moved.shape[1])
 

@@ -15,6 +15,7 @@ from typing import Literal
 import numpy as np
 import numpy.typing as npt
 
+from searchlens.seeds import resampler
 from searchlens.uncertainty import Floats, Interval
 
 Errors = Mapping[tuple[str, str], Floats]
@@ -220,7 +221,7 @@ def sign_flip_test(differences: npt.ArrayLike, flips: int = 100_000, seed: int =
     if n <= EXACT_MODELS:
         signs = 1 - 2 * (np.arange(2**n)[:, None] >> np.arange(n) & 1).astype(np.int8)
         return float((np.abs(signs @ values) >= observed).mean())
-    rng = np.random.Generator(np.random.Philox(np.random.SeedSequence([seed, n, flips])))
+    rng = resampler(seed, n, flips)
     signs = rng.choice(np.array([-1, 1], np.int8), (flips, n))
     return float((1 + (np.abs(signs @ values) >= observed).sum()) / (1 + flips))
 
@@ -243,7 +244,7 @@ def model_bootstrap(
     n = len(values)
     if n < 2:
         return float("nan"), float("nan")
-    rng = np.random.Generator(np.random.Philox(np.random.SeedSequence([seed, n, draws])))
+    rng = resampler(seed, n, draws)
     tail = (1 - confidence) / 2
     lo, hi = np.quantile(values[rng.integers(0, n, (draws, n))].mean(axis=1), [tail, 1 - tail])
     return float(lo), float(hi)

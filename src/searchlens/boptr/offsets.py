@@ -19,6 +19,7 @@ from searchlens.boptr.fit import Ints
 from searchlens.boptr.options import LN2, BoptrOptions
 from searchlens.boptr.rule import Reason, Rule
 from searchlens.boptr.tiers import At, Prediction, Tier
+from searchlens.seeds import resampler
 from searchlens.uncertainty import Floats
 
 MIN_MODELS = 4
@@ -345,7 +346,7 @@ def _cell_features(rule: Rule, model: str, benchmark: str) -> dict[str, float] |
 
 def _shuffles(y: Floats, options: BoptrOptions) -> Floats:
     """Y, then its shuffles, shape (models, 1 + shuffles)."""
-    rng = np.random.Generator(np.random.Philox(np.random.SeedSequence([options.seed, len(y), options.v4_shuffles])))
+    rng = resampler(options.seed, len(y), options.v4_shuffles)
     shuffled = rng.permuted(np.repeat(y[:, None], options.v4_shuffles, axis=1), axis=0)
     return np.concatenate([y[:, None], shuffled], axis=1)
 

@@ -21,6 +21,7 @@ import numpy.typing as npt
 
 from searchlens.boptr.cohort import Cohort, CohortPlan, Surface
 from searchlens.policies.kinds import is_search
+from searchlens.seeds import resampler
 from searchlens.uncertainty import Resamples
 
 Counts = npt.NDArray[np.float32]
@@ -219,7 +220,7 @@ def _orders(models: int, permutations: int, seed: int) -> Ints:
     """Orders of the models, one per column, the natural one first."""
     if math.factorial(models) <= permutations:
         return np.array(list(itertools.permutations(range(models))), np.int64).T
-    rng = np.random.Generator(np.random.Philox(np.random.SeedSequence([seed, models, permutations])))
+    rng = resampler(seed, models, permutations)
     order = np.tile(np.arange(models)[:, None], (1, permutations))
     order[:, 1:] = rng.permuted(order[:, 1:], axis=0)
     return order
