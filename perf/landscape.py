@@ -21,9 +21,10 @@ import numpy as np
 import polars as pl
 
 from searchlens.landscape import operating_points
-from searchlens.schemas import METRICS, SCORES
+from searchlens.schemas import SCORES
 
 POLICIES = 24
+METRICS = ["P", "Q", "B", "T"]
 KEYS = ["policy", "question"]
 
 

@@ -10,9 +10,11 @@ from hypothesis import strategies as st
 from polars.testing import assert_frame_equal
 
 import landscape_oracle as oracle
+from searchlens import schemas
+from searchlens.catalogue import declared
 from searchlens.errors import InputError
-from searchlens.landscape import ALL_METRICS, READOUTS, LandscapeOptions, operating_points
-from searchlens.schemas import HITS, METRICS, POINTS
+from searchlens.landscape import LandscapeOptions, operating_points
+from searchlens.schemas import POINTS, READOUTS
 from searchlens.uncertainty import Resamples, wilson
 
 FEW = LandscapeOptions(draws=50)
@@ -62,7 +64,7 @@ def test_prefix_readouts_equal_their_definitions(ties, first_finish):
             oracle.best(chosen, "first"),
             finish(chosen, "first"),
         ]
-        assert [row[metric] for metric in METRICS] == pytest.approx(wanted, abs=1e-6), row
+        assert [row[metric] for metric in DEFINITIONS] == pytest.approx(wanted, abs=1e-6), row
 
 
 def test_points_are_means_of_the_hits():
@@ -70,7 +72,7 @@ def test_points_are_means_of_the_hits():
     landscape = operating_points(oracle.frame(_pools(2, 6)), budgets=[1, 2, 4], options=FEW)
     for (policy, budget), rows in landscape.hits.group_by("policy", "budget"):
         points = landscape.points.filter(policy=policy, budget=budget)
-        for metric in METRICS:
+        for metric in DEFINITIONS:
             prefix, expected = (points.filter(metric=metric, readout=r).row(0, named=True) for r in READOUTS)
             assert prefix["hits"] == rows[metric].sum()
             assert prefix["value"] == pytest.approx(prefix["hits"] / 12)
@@ -153,7 +155,7 @@ def test_bounds_and_monotonicity(samples, right):
     for suffix in ("", "_expected"):
         solved = hits["P" + suffix].cast(pl.Float64)
         assert (solved.diff().drop_nulls() >= -1e-6).all()
-        for metric in METRICS:
+        for metric in DEFINITIONS:
             values = hits[metric + suffix].cast(pl.Float64)
             assert values.is_between(0, 1).all()
             assert (values <= solved + 1e-6).all()
@@ -232,8 +234,8 @@ def test_smaller_pools_have_fewer_budgets():
     assert landscape.points.filter(policy="greedy")["budget"].unique().to_list() == [1]
     assert landscape.hits.filter(policy="greedy").height == 12
     assert landscape.points.schema == POINTS
-    assert landscape.hits.schema == HITS
-    assert landscape.points.height == (3 + 1 + 3) * len(ALL_METRICS) * len(READOUTS)
+    assert landscape.hits.schema == schemas.hits()
+    assert landscape.points.height == (3 + 1 + 3) * len(declared("metric")) * len(READOUTS)
 
 
 def test_unknown_token_counts_leave_cost_and_first_finish_undecided():

@@ -37,7 +37,7 @@ def made(curves, questions=100, cost=100.0):
             rest = (None, len(row), value, float(lo), float(hi))
             points += [(policy, budget, metric, readout, *rest) for readout in ("prefix", "expected")]
     return Landscape(
-        points=pl.DataFrame(points, schemas.POINTS, orient="row"), hits=pl.DataFrame(hits, schemas.HITS, orient="row")
+        points=pl.DataFrame(points, schemas.POINTS, orient="row"), hits=pl.DataFrame(hits, schemas.hits(), orient="row")
     )
 
 

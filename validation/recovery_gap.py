@@ -101,7 +101,7 @@ def landscape(points: list[tuple[str, int]], credit: Floats) -> Landscape:
         "question": np.tile(np.arange(questions), len(points)),
         "budget": np.repeat([n for _, n in points], questions),
     }
-    readouts = {name: credit.ravel() for name in schemas.HITS if name not in keys}
+    readouts = {name: credit.ravel() for name in schemas.hits() if name not in keys}
     bands = [
         (policy, n, metric, readout, None, questions, 0.0, 0.0, 1.0)
         for metric, readout in itertools.product("PQ", ("prefix", "expected"))
@@ -109,7 +109,7 @@ def landscape(points: list[tuple[str, int]], credit: Floats) -> Landscape:
     ]
     return Landscape(
         points=pl.DataFrame(bands, schemas.POINTS, orient="row"),
-        hits=pl.DataFrame({**keys, **readouts}).cast(dict(schemas.HITS)),
+        hits=pl.DataFrame({**keys, **readouts}).cast(dict(schemas.hits())),
     )
 
 

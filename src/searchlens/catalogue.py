@@ -111,6 +111,11 @@ class Declaration:
     path: Path
     options: Mapping[str, Any]
 
+    @property
+    def is_extension(self) -> bool:
+        """Whether the file is outside of the package."""
+        return not self.path.is_relative_to(PACKAGE)
+
 
 @cache
 def parse(path: Path) -> ast.Module:
@@ -161,11 +166,7 @@ def find(kind: str, name: str) -> Any:
 
 def load(declaration: Declaration) -> ModuleType:
     """The module of a declaration, imported once."""
-    return (
-        _import_file(declaration.path)
-        if declaration.path.parts[: len(PACKAGE.parts)] != PACKAGE.parts
-        else (import_module(declaration.module))
-    )
+    return _import_file(declaration.path) if declaration.is_extension else import_module(declaration.module)
 
 
 @cache

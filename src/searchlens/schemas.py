@@ -1,8 +1,17 @@
 """Column names and types of the tables that pass between stages (``docs/data.md`` says what they mean)."""
 
+from __future__ import annotations
+
+from typing import Any
+
 import polars as pl
 
-METRICS = ("P", "Q", "B", "T")
+from searchlens.catalogue import declared
+
+READOUTS = ("prefix", "expected")
+
+PLAIN = "Q_plain"
+"""The vote over plain strings, in ``VOTES`` and among the points of ``COMPACT``."""
 
 SCORES = pl.Schema(
     {
@@ -29,7 +38,7 @@ GRADED = pl.Schema(
         "checks": pl.String(),
     }
 )
-"""What scoring writes: what the landscape needs, and how it came about."""
+"""What scoring writes: what the landscape needs, and how the grader came to it."""
 
 VOTES = pl.Schema(
     {
@@ -37,7 +46,7 @@ VOTES = pl.Schema(
         "budget": pl.UInt32(),
         "readout": pl.String(),
         "Q": pl.Float64(),
-        "Q_plain": pl.Float64(),
+        PLAIN: pl.Float64(),
     }
 )
 
@@ -55,18 +64,46 @@ POINTS = pl.Schema(
     }
 )
 
-HITS = pl.Schema(
+
+def hits() -> pl.Schema:
+    """One row per policy, question and budget; two columns for each metric that keeps its hits."""
+    metrics = declared("metric", hits=True)
+    prefix = {name: pl.Float32() if one.options.get("fractional") else pl.Boolean() for name, one in metrics.items()}
+    keys = {"policy": pl.String(), "question": pl.UInt32(), "budget": pl.UInt32()}
+    return pl.Schema({**keys, **prefix, **{f"{name}_expected": pl.Float32() for name in metrics}})
+
+
+def recorded(**options: Any) -> tuple[str, ...]:
+    """Metrics that compact readouts hold, those declared with these options; extensions have none, for one format."""
+    metrics = declared("metric", recorded=True, **options)
+    return tuple(name for name, declaration in metrics.items() if not declaration.is_extension)
+
+
+COMPACT_POINT = pl.Schema(
     {
-        "policy": pl.String(),
-        "question": pl.UInt32(),
+        "metric": pl.Enum([*recorded(), PLAIN]),
+        "readout": pl.Enum(READOUTS),
         "budget": pl.UInt32(),
-        "P": pl.Boolean(),
-        "Q": pl.Float32(),
-        "B": pl.Boolean(),
-        "T": pl.Boolean(),
-        **{f"{metric}_expected": pl.Float32() for metric in METRICS},
+        "value": pl.Float32(),
+        "lo": pl.Float32(),
+        "hi": pl.Float32(),
     }
 )
+
+COMPACT = pl.Schema(
+    {
+        "policy": pl.String(),
+        "samples": pl.UInt32(),
+        "width": pl.UInt32(),
+        "budgets": pl.List(pl.UInt32()),
+        "question": pl.List(pl.UInt32()),
+        **{metric: pl.List(pl.UInt16()) for metric in recorded(hits=True)},
+        "classes": pl.List(pl.Categorical()),
+        **{f"{metric}_expected": pl.List(pl.Float32()) for metric in recorded(compared=True)},
+        "points": pl.List(pl.Struct(COMPACT_POINT)),
+    }
+)
+"""Compact readouts: one row per policy, lists over questions."""
 
 SAME_POLICY = pl.Schema(
     {
@@ -127,11 +164,14 @@ NEAR_MATCH = pl.Schema({"metric": pl.String(), **_MATCH})
 
 PATH = pl.Schema({"metric": pl.String(), "kind": pl.String(), **_MATCH})
 
+COORDINATES = ("P", "Q", "T", "D", "C")
+"""Metrics of the behaviour signature z(u)."""
+
 GEOMETRY = pl.Schema(
     {
         "model": pl.String(),
         "policy": pl.String(),
         "budget": pl.UInt32(),
-        **{coordinate: pl.Float64() for coordinate in ("P", "Q", "T", "D", "C")},
+        **{coordinate: pl.Float64() for coordinate in COORDINATES},
     }
 )

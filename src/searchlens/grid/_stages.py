@@ -14,7 +14,7 @@ _STAGE_SOURCES = {
     "boptr": ("boptr/*.py", "uncertainty.py", "policies/*.py", "tables/*.py", "figures/style.py", "figures/boptr/*.py"),
     "equivalence": (
         *("equivalence/*.py", "search/*.py", "engines/*.py", "grading/*.py", "tables/_*.py"),
-        *("uncertainty.py", "landscape/_readouts.py", "generate/_job.py"),
+        *("uncertainty.py", "landscape/subsets.py", "generate/_job.py"),
     ),
     "tables": (
         "tables/__init__.py",

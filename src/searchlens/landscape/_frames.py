@@ -1,30 +1,29 @@
-"""Readouts with their intervals, as the frames of ``schemas.POINTS`` and ``schemas.HITS``."""
+"""Readouts with their intervals, as the frames ``schemas.POINTS`` and ``schemas.hits``."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from searchlens.landscape._pool import Floats
-from searchlens.schemas import HITS, METRICS, POINTS
+from searchlens import schemas
+from searchlens.landscape.pool import Floats
+from searchlens.landscape.readouts import Metric, metrics
 from searchlens.uncertainty import Interval, Resamples, wilson
 
-ALL_METRICS = (*METRICS, "D", "distinct", "C", "valid", "stopped", "truncated")
-READOUTS = ("prefix", "expected")
 Values = dict[str, dict[str, Floats]]
 """Readout, then metric: arrays of shape (rows, budgets)."""
 
-_POWER = {"C": 1, "valid": 0, "stopped": 0}
-"""These expectations over independent samples are this power of n times a constant: one bootstrap for all budgets."""
+_Key = tuple[str, str]
+"""Metric and readout."""
 
 
 class Rows(Protocol):
-    """Whose rows ``Values`` are, as in ``Pool``: each question under each policy."""
+    """What the rows of ``Values`` stand for, as in ``SamplePool``: each question under each policy."""
 
     @property
     def policies(self) -> tuple[str, ...]: ...
@@ -38,63 +37,80 @@ class Rows(Protocol):
 class _Column:
     """One metric under one readout: arrays of shape (policies, budgets)."""
 
-    metric: str
-    readout: str
     value: Floats
     hits: Floats
     interval: Interval
 
 
 def hits_frame(pool: Rows, budgets: Sequence[int], values: Values) -> pl.DataFrame:
-    """One row per policy, question and budget."""
+    """``schemas.hits``: one row per policy, question and budget; null where ``values`` has no such metric."""
     questions = len(pool.questions)
     policy = np.repeat(np.arange(len(pool.policies)), questions * len(budgets))
-    names = {metric: ("prefix", metric) for metric in METRICS}
-    names |= {f"{metric}_expected": ("expected", metric) for metric in METRICS}
+    unknown = np.full((len(pool.policies) * questions, len(budgets)), np.nan)
+    columns = {
+        f"{metric.name}{suffix}": values[readout].get(metric.name, unknown)
+        for readout, suffix in (("prefix", ""), ("expected", "_expected"))
+        for metric in metrics()
+        if metric.hits
+    }
     frame = {
         "policy": pl.Series(pool.policies).gather(policy),
         "question": np.tile(np.repeat(pool.questions, len(budgets)), len(pool.policies)),
         "budget": np.tile(np.asarray(budgets, np.uint32), len(pool.policies) * questions),
-        **{
-            name: pl.Series(values[readout][metric].ravel(), nan_to_null=True)
-            for name, (readout, metric) in names.items()
-        },
+        **{name: pl.Series(credit.ravel(), nan_to_null=True) for name, credit in columns.items()},
     }
-    return pl.DataFrame(frame).cast(HITS)
+    return pl.DataFrame(frame).cast(schemas.hits())
 
 
 def points_frame(
     pool: Rows, budgets: Sequence[int], values: Values, resamples: Resamples, confidence: float, *, counted: bool
 ) -> pl.DataFrame:
-    """One row per policy, budget, metric and readout of ``values``; ``truncated`` comes with ``stopped``.
+    """``schemas.POINTS``: one row per policy, budget, metric and readout of ``values``, affine metrics after them.
 
-    ``counted``: the prefix vote is 0 or 1 for each question.
+    ``counted``: metrics that may be fractional are 0 or 1 for each question.
     """
     shape = (len(pool.policies), len(pool.questions), len(budgets))
-    keys = [(m, readout) for m in ALL_METRICS if m != "truncated" for readout in READOUTS if m in values[readout]]
-    solved = {(metric, readout): values[readout][metric].reshape(shape) for metric, readout in keys}
-    counts = {(metric, "prefix") for metric in METRICS if counted or metric != "Q"}
-    power = {} if pool.width > 1 else _POWER
-    averages = _averages({key: solved[key] for key in keys if key not in counts}, budgets, resamples, confidence, power)
-    columns = [_counted(*key, solved[key], confidence) if key in counts else averages[key] for key in keys]
-    columns += [_complement(averages[key], "truncated") for key in keys if key[0] == "stopped"]
-    return _table(pool, budgets, columns)
+    known = metrics()
+    credit = {
+        (metric, readout): values[readout][metric.name].reshape(shape)
+        for metric in known
+        for readout in schemas.READOUTS
+        if metric.name in values[readout]
+    }
+    is_count = {key: key[1] == "prefix" and key[0].hits and (counted or not key[0].fractional) for key in credit}
+    means = {key: part for key, part in credit.items() if not is_count[key]}
+    columns = _averages(means, budgets, resamples, confidence, independent=pool.width == 1)
+    columns |= {
+        (metric.name, readout): _counted(part, confidence)
+        for (metric, readout), part in credit.items()
+        if is_count[metric, readout]
+    }
+    for metric in known:
+        for readout in schemas.READOUTS:
+            if metric.affine and (metric.of[0], readout) in columns:
+                columns[metric.name, readout] = _transformed(columns[metric.of[0], readout], metric)
+    order = [(metric.name, readout) for metric in known for readout in schemas.READOUTS]
+    return _table(pool, budgets, {key: columns[key] for key in order if key in columns})
 
 
-def _counted(metric: str, readout: str, credit: Floats, confidence: float) -> _Column:
+def _counted(credit: Floats, confidence: float) -> _Column:
     hits = credit.sum(axis=1)
-    return _Column(metric, readout, credit.mean(axis=1), hits, wilson(hits, credit.shape[1], confidence))
+    return _Column(credit.mean(axis=1), hits, wilson(hits, credit.shape[1], confidence))
 
 
 def _averages(
-    values: dict[tuple[str, str], Floats],
+    values: dict[tuple[Metric, str], Floats],
     budgets: Sequence[int],
     resamples: Resamples,
     confidence: float,
-    powers: Mapping[str, int],
-) -> dict[tuple[str, str], _Column]:
-    """Bootstrap everything in one product: many small ones are slower by far where cores are shared."""
-    power = {key: powers.get(key[0]) if key[1] == "expected" else None for key in values}
+    *,
+    independent: bool,
+) -> dict[_Key, _Column]:
+    """Bootstrap everything in one product: many small ones are slower by far where cores are shared.
+
+    A metric whose expectation over independent samples is a power of n times a constant is drawn once for all budgets.
+    """
+    power = {key: key[0].power if independent and key[1] == "expected" else None for key in values}
     drawn = {key: credit[:, :, :1] if power[key] is not None else credit for key, credit in values.items()}
     matrix = np.concatenate(
         [part.transpose(1, 0, 2).reshape(resamples.questions, -1) for part in drawn.values()], axis=1
@@ -106,17 +122,19 @@ def _averages(
         stop = start + part.shape[0] * part.shape[2]
         scale = (np.asarray(budgets) / budgets[0]) ** (power[key] or 0)
         interval = Interval(*(end[start:stop].reshape(len(value), -1) * scale for end in ends))
-        columns[key] = _Column(*key, value, np.full(value.shape, np.nan), interval)
+        columns[key[0].name, key[1]] = _Column(value, np.full(value.shape, np.nan), interval)
         start = stop
     return columns
 
 
-def _complement(column: _Column, metric: str) -> _Column:
-    interval = Interval(1 - column.interval.hi, 1 - column.interval.lo)
-    return replace(column, metric=metric, value=1 - column.value, interval=interval)
+def _transformed(column: _Column, metric: Metric) -> _Column:
+    """An affine metric of another one's column; its interval is the other's, transformed."""
+    ends = [metric.definition(end) for end in column.interval]
+    interval = Interval(np.minimum(*ends), np.maximum(*ends))
+    return _Column(metric.definition(column.value), np.full_like(column.hits, np.nan), interval)
 
 
-def _table(pool: Rows, budgets: Sequence[int], columns: list[_Column]) -> pl.DataFrame:
+def _table(pool: Rows, budgets: Sequence[int], columns: dict[_Key, _Column]) -> pl.DataFrame:
     policy, budget, column = np.indices((len(pool.policies), len(budgets), len(columns))).reshape(3, -1)
 
     def stacked(parts: list[Floats]) -> pl.Series:
@@ -125,15 +143,16 @@ def _table(pool: Rows, budgets: Sequence[int], columns: list[_Column]) -> pl.Dat
     def labels(names: Sequence[str], index: npt.NDArray[np.intp]) -> pl.Series:
         return pl.Series(names).gather(index)
 
+    parts = columns.values()
     frame = {
         "policy": labels(pool.policies, policy),
         "budget": np.asarray(budgets, np.uint32)[budget],
-        "metric": labels([part.metric for part in columns], column),
-        "readout": labels([part.readout for part in columns], column),
-        "hits": stacked([part.hits for part in columns]),
+        "metric": labels([metric for metric, _ in columns], column),
+        "readout": labels([readout for _, readout in columns], column),
+        "hits": stacked([part.hits for part in parts]),
         "questions": np.full(len(policy), len(pool.questions), np.uint32),
-        "value": stacked([part.value for part in columns]),
-        "lo": stacked([part.interval.lo for part in columns]),
-        "hi": stacked([part.interval.hi for part in columns]),
+        "value": stacked([part.value for part in parts]),
+        "lo": stacked([part.interval.lo for part in parts]),
+        "hi": stacked([part.interval.hi for part in parts]),
     }
-    return pl.DataFrame(frame).cast(POINTS)
+    return pl.DataFrame(frame).cast(schemas.POINTS)

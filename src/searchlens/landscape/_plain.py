@@ -7,9 +7,9 @@ from collections.abc import Sequence
 import numpy as np
 import polars as pl
 
-from searchlens.landscape._pool import Floats, Pool, read_pools
-from searchlens.landscape._readouts import Ties
 from searchlens.landscape._vote import expected_vote, prefix_vote
+from searchlens.landscape.options import Ties
+from searchlens.landscape.pool import Floats, SamplePool, read_pools
 from searchlens.schemas import VOTES
 
 
@@ -44,7 +44,7 @@ def plain_votes(scores: pl.DataFrame, *, budgets: Sequence[int], ties: Ties) -> 
     return pl.DataFrame(rows, schema=VOTES, orient="row")
 
 
-def _solved(pool: Pool, budget: int, readout: str, ties: Ties) -> Floats:
+def _solved(pool: SamplePool, budget: int, readout: str, ties: Ties) -> Floats:
     """Mean over questions for each policy."""
     if readout == "prefix":
         credit = prefix_vote(pool, budget, shared=ties == "fractional")

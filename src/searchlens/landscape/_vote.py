@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import TypeVar
 
 import numpy as np
 import numpy.typing as npt
 from scipy.special import comb
 
-from searchlens.landscape._pool import Bools, Floats, Ints, Pool
+from searchlens.landscape.pool import Bools, Budgets, Floats, Ints, SamplePool
 
 VOTE_POOL_LIMIT = 512
 """Largest pool whose expected vote is computed."""
@@ -20,14 +20,14 @@ _WORK = 1 << 21
 """Most numbers held at once by the dynamic programme."""
 
 
-def class_sizes(pool: Pool, budget: int) -> Ints:
+def class_sizes(pool: SamplePool, budget: int) -> Ints:
     """Votes among the first ``budget`` samples, at the column of each class's earliest sample; 0 elsewhere."""
     rows, samples = pool.valid.shape
     votes = (pool.first + np.arange(rows)[:, None] * samples)[:, :budget][pool.valid[:, :budget]]
     return np.bincount(votes, minlength=rows * samples).reshape(rows, samples)
 
 
-def prefix_vote(pool: Pool, budget: int, *, shared: bool) -> Floats:
+def prefix_vote(pool: SamplePool, budget: int, *, shared: bool) -> Floats:
     """Credit of the vote over the first ``budget`` samples, shape (rows,); 0 where no answer is valid.
 
     ``shared``: on a tie the share of tied classes that are right; otherwise the tied class seen earliest wins.
@@ -42,7 +42,7 @@ def prefix_vote(pool: Pool, budget: int, *, shared: bool) -> Floats:
     return won[:, 0].astype(float)
 
 
-def expected_vote(pool: Pool, budgets: Sequence[int]) -> Floats:
+def expected_vote(pool: SamplePool, budgets: Budgets) -> Floats:
     """Mean credit of the vote over all subsets of each size, ties shared, shape (rows, budgets).
 
     The value depends on a row only through the sizes of its right and wrong classes, so each such signature is computed
@@ -57,7 +57,7 @@ def expected_vote(pool: Pool, budgets: Sequence[int]) -> Floats:
     return vote_of_signatures((distinct >> 1).astype(np.int64), (distinct & 1).astype(bool), samples, budgets)[which]
 
 
-def vote_of_signatures(sizes: Ints, right: Bools, samples: int, budgets: Sequence[int]) -> Floats:
+def vote_of_signatures(sizes: Ints, right: Bools, samples: int, budgets: Budgets) -> Floats:
     """Expected credit for given class sizes.
 
     Parameters
@@ -67,7 +67,7 @@ def vote_of_signatures(sizes: Ints, right: Bools, samples: int, budgets: Sequenc
     right : ndarray of bool, same shape
         Whether the class is right.
     samples : int
-        Pool size N.
+        SamplePool size N.
     budgets : sequence of int
         Subset sizes n <= N.
 
@@ -98,7 +98,7 @@ def vote_of_signatures(sizes: Ints, right: Bools, samples: int, budgets: Sequenc
     return np.minimum(credit, 1.0)
 
 
-def _credit(own: Ints, others: Ints, samples: int, budgets: Sequence[int]) -> Floats:
+def _credit(own: Ints, others: Ints, samples: int, budgets: Budgets) -> Floats:
     """Expected credit of one right class of size ``own`` against ``others`` (descending), shape (tasks, budgets)."""
     choose = comb(np.arange(samples + 1)[:, None], np.arange(samples + 1)[None, :]).astype(float)
     total = np.zeros((len(own), len(budgets)))
@@ -114,7 +114,7 @@ def _credit(own: Ints, others: Ints, samples: int, budgets: Sequence[int]) -> Fl
     return credit
 
 
-def _ways(rivals: Ints, rest: Ints, top: int, choose: Floats, budgets: Sequence[int]) -> Floats:
+def _ways(rivals: Ints, rest: Ints, top: int, choose: Floats, budgets: Budgets) -> Floats:
     """The integral above for each case, shape (cases, budgets): ways to spend n - top samples on everyone else."""
     degree = max(budgets) - top
     ways = np.zeros((len(rest), len(budgets)))

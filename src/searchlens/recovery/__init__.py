@@ -11,10 +11,9 @@ import polars as pl
 from searchlens.landscape import Landscape
 from searchlens.recovery._gaps import counts, same_policy, support
 from searchlens.recovery._options import DEFAULTS, EnvelopeInterval, RecoveryOptions
-from searchlens.recovery._paths import COORDINATES, Components, distance, geometry, near_match, path
+from searchlens.recovery._paths import Components, distance, geometry, near_match, path
 
 __all__ = [
-    "COORDINATES",
     "Components",
     "EnvelopeInterval",
     "RecoveryOptions",

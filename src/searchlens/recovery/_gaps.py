@@ -11,7 +11,7 @@ import polars as pl
 
 from searchlens.landscape import Landscape
 from searchlens.recovery._options import DEFAULTS, RecoveryOptions
-from searchlens.recovery._pair import METRICS, READOUTS, ROUNDING, Curves, read, target
+from searchlens.recovery._pair import ROUNDING, Curves, compared, read, target
 from searchlens.schemas import COUNTS, SAME_POLICY, SUPPORT
 from searchlens.uncertainty import Floats, Resamples, quantiles
 
@@ -30,25 +30,27 @@ def same_policy(base: Landscape, rl: Landscape, options: RecoveryOptions = DEFAU
     InputError
         The models were not read on the same questions.
     """
-    rows: list[dict[str, Any]] = []
-    for metric in METRICS:
-        for readout in READOUTS:
-            ours, theirs = read(base, rl, metric, readout)
-            where = theirs.index()
-            shared = [(i, where[point]) for i, point in enumerate(ours.points) if point in where]
-            if not shared:
-                continue
-            left, right = (list(side) for side in zip(*shared, strict=True))
-            difference = ours.credit[left] - theirs.credit[right]
-            lo, hi = _resamples(ours, options).interval(difference.T, options.confidence)
-            gap = difference.sum(axis=1) / difference.shape[1]
-            left_values, right_values = ours.values[left], theirs.values[right]
-            for k, i in enumerate(left):
-                policy, budget = ours.points[i]
-                keys = {"metric": metric, "readout": readout, "policy": policy, "budget": budget}
-                values = {"base": left_values[k], "rl": right_values[k], "gap": gap[k], "lo": lo[k], "hi": hi[k]}
-                rows.append({**keys, **values})
+    rows = [row for metric, readout in compared(base, rl) for row in _same_policy(base, rl, metric, readout, options)]
     return pl.DataFrame(rows, SAME_POLICY).with_columns(pl.col("lo", "hi").fill_nan(None))
+
+
+def _same_policy(
+    base: Landscape, rl: Landscape, metric: str, readout: str, options: RecoveryOptions
+) -> Iterator[dict[str, Any]]:
+    base_curves, rl_curves = read(base, rl, metric, readout)
+    in_rl = rl_curves.index()
+    shared = [(i, in_rl[point]) for i, point in enumerate(base_curves.points) if point in in_rl]
+    if not shared:
+        return
+    left, right = (list(side) for side in zip(*shared, strict=True))
+    difference = base_curves.credit[left] - rl_curves.credit[right]
+    lo, hi = _resamples(base_curves, options).interval(difference.T, options.confidence)
+    gap = difference.sum(axis=1) / difference.shape[1]
+    base_values, rl_values = base_curves.values[left], rl_curves.values[right]
+    for k, i in enumerate(left):
+        policy, budget = base_curves.points[i]
+        keys = {"metric": metric, "readout": readout, "policy": policy, "budget": budget}
+        yield {**keys, "base": base_values[k], "rl": rl_values[k], "gap": gap[k], "lo": lo[k], "hi": hi[k]}
 
 
 def counts(same: pl.DataFrame, options: RecoveryOptions = DEFAULTS) -> pl.DataFrame:
@@ -113,7 +115,7 @@ def support(base: Landscape, rl: Landscape, options: RecoveryOptions = DEFAULTS)
 
     How often they contain the true gap: docs/validation.md, "Interval of the recovery gap".
     """
-    rows = [row for metric in METRICS for readout in READOUTS for row in _support(base, rl, metric, readout, options)]
+    rows = [row for metric, readout in compared(base, rl) for row in _support(base, rl, metric, readout, options)]
     columns = ("low", "gap_lo", "gap_hi", "rl_lo", "rl_hi")
     return pl.DataFrame(rows, SUPPORT).with_columns(pl.col(columns).fill_nan(None))
 

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import product
 
 import numpy as np
 import numpy.typing as npt
 import polars as pl
 
+from searchlens.catalogue import declared
 from searchlens.errors import InputError
 from searchlens.landscape import Landscape
+from searchlens.schemas import READOUTS
 from searchlens.uncertainty import Floats
 
-METRICS = ("P", "Q")
-READOUTS = ("prefix", "expected")
 ROUNDING = 1e-7
 """Proportions this close are equal: expectations are stored in single precision; one question weighs far more."""
 
@@ -45,6 +46,18 @@ class Curves:
     def index(self) -> dict[Point, int]:
         """Position of each point."""
         return {point: i for i, point in enumerate(self.points)}
+
+
+def compared(base: Landscape, rl: Landscape) -> list[tuple[str, str]]:
+    """Metric and readout of every comparison: metrics declared as ``compared``, as far as both landscapes have them."""
+    keys = [set(side.points.select("metric", "readout").unique().iter_rows()) for side in (base, rl)]
+    everything = product(declared("metric", compared=True), READOUTS)
+    return [key for key in everything if key in keys[0] & keys[1]]
+
+
+def compared_prefixes(base: Landscape, rl: Landscape) -> list[str]:
+    """Metrics of every comparison of prefix readouts."""
+    return [metric for metric, readout in compared(base, rl) if readout == "prefix"]
 
 
 def read(base: Landscape, rl: Landscape, metric: str, readout: str) -> tuple[Curves, Curves]:

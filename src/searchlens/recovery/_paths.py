@@ -14,14 +14,12 @@ import polars as pl
 from searchlens.errors import InputError
 from searchlens.landscape import Landscape
 from searchlens.recovery._options import DEFAULTS, RecoveryOptions
-from searchlens.recovery._pair import METRICS, ROUNDING, Curves, read, target
-from searchlens.schemas import GEOMETRY, NEAR_MATCH, PATH
+from searchlens.recovery._pair import ROUNDING, Curves, compared_prefixes, read, target
+from searchlens.schemas import COORDINATES, GEOMETRY, NEAR_MATCH, PATH
 from searchlens.uncertainty import Floats
 
 Components = Mapping[str, Sequence[Hashable]]
 """Policy name: its local policy, controller, evaluator, transition and scheduler."""
-
-COORDINATES = ("P", "Q", "T", "D", "C")
 
 
 def near_match(base: Landscape, rl: Landscape, options: RecoveryOptions = DEFAULTS) -> pl.DataFrame:
@@ -39,7 +37,7 @@ def near_match(base: Landscape, rl: Landscape, options: RecoveryOptions = DEFAUL
         Different questions, or RL was not sampled under the default policy.
     """
     rows = []
-    for metric in METRICS:
+    for metric in compared_prefixes(base, rl):
         for budget, goal, curves, error in _targets(base, rl, metric, options):
             near = [i for i in _by_error(curves, error) if abs(error[i]) <= options.epsilon + ROUNDING]
             rows += [{"metric": metric, **_match(budget, goal, curves, i, error)} for i in near]
@@ -77,7 +75,7 @@ def path(base: Landscape, rl: Landscape, components: Components, options: Recove
     apart = distance(place, components, options)
     order = {point: i for i, point in enumerate(place.select("policy", "budget").iter_rows())}
     rows = []
-    for metric in METRICS:
+    for metric in compared_prefixes(base, rl):
         targets = list(_targets(base, rl, metric, options))
         curves = targets[0][2]
         at = [order[point] for point in curves.points]

@@ -11,8 +11,8 @@ import polars as pl
 
 from searchlens.boptr.cohort import CREDITS, Cohort, Surface
 from searchlens.landscape import LandscapeOptions
-from searchlens.landscape._pool import Pool
-from searchlens.landscape._readouts import prefix
+from searchlens.landscape.pool import SamplePool
+from searchlens.landscape.readouts import prefix
 from searchlens.seeds import generator
 from searchlens.simulate._answers import CUT_SHARE, Answers, native, question_latents, under
 from searchlens.simulate._design import Cell, Design, SimBenchmark, budgets_of
@@ -78,7 +78,7 @@ def surface(design: Design, seed: int, cell: Cell) -> Surface:
     for drawn in draw(design, seed, cell):
         pool = _pool(drawn, item)
         budgets = budgets_of(design, pool.samples)
-        values = prefix(pool, budgets, ties=OPTIONS.ties, first_finish=OPTIONS.first_finish)
+        values = prefix(pool, budgets, OPTIONS)
         for name in pool.policies:
             points |= {(name, n): len(points) + i for i, n in enumerate(budgets)}
         for metric in CREDITS:
@@ -165,11 +165,11 @@ def classes(drawn: Drawn, item: SimBenchmark) -> npt.NDArray[np.int32]:
     return np.where(outcomes <= item.wrong, outcomes, np.int32(-1))
 
 
-def _pool(drawn: Drawn, item: SimBenchmark) -> Pool:
+def _pool(drawn: Drawn, item: SimBenchmark) -> SamplePool:
     """The arrays that the landscape reads; the score of samples is not simulated."""
     tokens = _rows(drawn.tokens).astype(float)
     outcomes = _rows(drawn.outcomes)
-    return Pool(
+    return SamplePool(
         policies=drawn.policies,
         questions=np.arange(item.questions, dtype=np.uint32),
         correct=outcomes == 0,
@@ -198,7 +198,7 @@ def _rows(values: npt.NDArray[_Value]) -> npt.NDArray[_Value]:
     return np.ascontiguousarray(values.reshape(len(values), -1).T)
 
 
-def _per_policy(values: npt.NDArray[_Value], pool: Pool) -> npt.NDArray[_Value]:
+def _per_policy(values: npt.NDArray[_Value], pool: SamplePool) -> npt.NDArray[_Value]:
     return values.reshape(len(pool.policies), -1)
 
 
@@ -208,7 +208,7 @@ def _points_first(values: npt.NDArray[np.float64], policies: int) -> npt.NDArray
     return np.ascontiguousarray(cube.reshape(-1, cube.shape[2]), np.float32)
 
 
-def _rates(pool: Pool) -> pl.DataFrame:
+def _rates(pool: SamplePool) -> pl.DataFrame:
     """Expected rates per sample with the landscape's bootstrap intervals."""
     questions = len(pool.questions)
     shape = (len(pool.policies), questions, pool.samples)

@@ -17,7 +17,7 @@ import polars as pl
 
 from searchlens.errors import InputError
 from searchlens.grid import sidecar_of
-from searchlens.landscape import COMPACT
+from searchlens.schemas import COMPACT
 from searchlens.store import files
 from searchlens.store.hashing import canonical
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NoReturn
 
@@ -15,12 +16,14 @@ from searchlens.schemas import SCORES
 Bools = npt.NDArray[np.bool_]
 Ints = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
+Budgets = Sequence[int] | Ints
+"""Numbers of samples n."""
 
 _MAY_BE_UNKNOWN = ("tokens", "generated", "score")
 
 
 @dataclass(frozen=True, eq=False)
-class Pool:
+class SamplePool:
     """The samples of all policies with equally many of them in equal runs; a row is one question under one policy.
 
     Attributes
@@ -59,7 +62,7 @@ class Pool:
         return int(self.correct.shape[1])
 
 
-def read_pools(scores: pl.DataFrame) -> list[Pool]:
+def read_pools(scores: pl.DataFrame) -> list[SamplePool]:
     """Split graded samples by pool size and width, policies in order of appearance.
 
     Raises
@@ -155,7 +158,7 @@ def _explain_hole(
 
 def _pool(
     part: pl.DataFrame, policies: tuple[str, ...], questions: npt.NDArray[np.uint32], samples: int, width: int
-) -> Pool:
+) -> SamplePool:
     def dense(name: str) -> npt.NDArray[np.generic]:
         return part[name].to_numpy().reshape(-1, samples)
 
@@ -166,7 +169,7 @@ def _pool(
 
     answer = dense("answer").astype(np.int64)
     valid, stopped = answer >= 0, dense("stopped").astype(bool)
-    pool = Pool(
+    pool = SamplePool(
         policies=policies,
         questions=questions,
         correct=dense("correct").astype(bool),
@@ -195,7 +198,7 @@ def first_of_class(answer: Ints) -> Ints:
     return first
 
 
-def _check_classes(pool: Pool) -> None:
+def _check_classes(pool: SamplePool) -> None:
     mixed = np.take_along_axis(pool.correct, pool.first, axis=1) != pool.correct
     wrong = np.flatnonzero(((mixed & pool.valid) | (pool.correct & ~pool.valid)).any(axis=1))
     if not len(wrong):

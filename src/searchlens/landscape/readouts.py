@@ -1,0 +1,201 @@
+"""Readouts of a pool, question by question: of the first n samples, and as means over all n-subsets.
+
+``prefix`` and ``expected`` return one array of shape (rows, budgets) for each metric, rows as in ``SamplePool``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import combinations, islice
+from typing import Any, Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from searchlens import catalogue
+from searchlens.errors import InputError
+from searchlens.landscape.options import LandscapeOptions
+from searchlens.landscape.pool import Floats, Ints, SamplePool, first_of_class
+
+MOST_SUBSETS = 500
+"""Most subsets of runs over which an expectation is taken: a budget with more of them has no expectation."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Metric:
+    """A declared metric: the options of ``catalogue.metric``, and what it decorates.
+
+    Attributes
+    ----------
+    name : str
+        Column and row name.
+    definition : class or function
+        See ``landscape.metrics``.
+    title : str
+        Name in figures and tables.
+    per_sample : {"sum", "mean"} or None
+        The definition gives a number for each sample; the metric is its sum or mean over n samples.
+    of : tuple of str
+        The definition is a function of these metrics, which are not derived themselves.
+    affine : bool
+        That function is a + b x of one metric: value and interval are transformed, nothing is bootstrapped.
+    hits : bool
+        A question is solved (1) or not (0): prefix readouts are kept question by question in ``schemas.hits``, and
+        counts have Wilson intervals.
+    fractional : bool
+        With ``hits``: under ``ties: fractional`` a question may be solved in part.
+    compared : bool
+        A proportion on which the recovery stage compares Base and RL; needs ``hits``.
+    drawn : bool
+        Figures show it; needs ``compared``.
+    recorded : bool
+        Compact readouts hold it (``schemas.COMPACT``); their format changes with this.
+    """
+
+    name: str
+    definition: Any
+    title: str
+    per_sample: Literal["sum", "mean"] | None = None
+    of: tuple[str, ...] = ()
+    affine: bool = False
+    hits: bool = False
+    fractional: bool = False
+    compared: bool = False
+    drawn: bool = False
+    recorded: bool = False
+
+    def __post_init__(self) -> None:
+        """Refuse options that do not go together."""
+        needs = {"affine": len(self.of) == 1, "fractional": self.hits, "compared": self.hits, "drawn": self.compared}
+        for option, met in needs.items():
+            if getattr(self, option) and not met:
+                raise InputError(f"metric {self.name!r}: {option}={getattr(self, option)} needs {_NEEDS[option]}")
+
+    @property
+    def power(self) -> int | None:
+        """The expectation over n independent samples is n to this power times a constant; None if it is not."""
+        return {"sum": 1, "mean": 0, None: None}[self.per_sample]
+
+    @property
+    def has_expectation(self) -> bool:
+        """Whether a metric that is not derived has an ``expected`` readout."""
+        return self.per_sample is not None or hasattr(self.definition, "expected")
+
+    def prefix(self, pool: SamplePool, budgets: Ints, options: LandscapeOptions) -> Floats:
+        """Readout of the first n samples, of a metric that is not derived; shape (rows, budgets)."""
+        if self.per_sample:
+            total = self.definition(pool).cumsum(axis=1)[:, budgets - 1]
+            return self._checked(total / budgets if self.per_sample == "mean" else total, pool, budgets)
+        read = getattr(self.definition, "prefix", self.definition)
+        values = self._checked(read(pool, budgets, options), pool, budgets)
+        if self.hits and not (_is_credit(values, in_part=self.fractional) | np.isnan(values)).all():
+            raise InputError(f"metric {self.name!r}: prefix readouts are not 0 or 1", "declare it without hits")
+        return values
+
+    def expected(self, pool: SamplePool, budgets: Ints, options: LandscapeOptions) -> Floats:
+        """Mean over all n-subsets of a pool of independent samples, of a metric that has it; shape (rows, budgets)."""
+        if self.power is not None:
+            values = self.definition(pool).mean(axis=1)[:, None] * budgets.astype(float) ** self.power
+        else:
+            values = self.definition.expected(pool, budgets, options)
+        return self._checked(values, pool, budgets)
+
+    def _checked(self, values: npt.ArrayLike, pool: SamplePool, budgets: Ints) -> Floats:
+        array, shape = np.asarray(values, float), (len(pool.correct), len(budgets))
+        if array.shape != shape:
+            raise InputError(f"metric {self.name!r}: readouts have shape {array.shape}, not (rows, budgets) = {shape}")
+        return array
+
+
+_NEEDS = {"affine": "one metric in of", "fractional": "hits", "compared": "hits", "drawn": "compared"}
+
+
+def _is_credit(values: Floats, *, in_part: bool) -> npt.NDArray[np.bool_]:
+    return (values >= 0) & (values <= 1) if in_part else (values == 0) | (values == 1)
+
+
+def metrics() -> list[Metric]:
+    """Every declared metric, in the order of points: this package's own, then those of extensions.
+
+    Raises
+    ------
+    InputError
+        An option is unknown or does not go with the others, or a metric is derived from one that cannot serve.
+    """
+    known = [_metric(declaration) for declaration in catalogue.declared("metric").values()]
+    direct = {metric.name for metric in known if not metric.of}
+    for metric in known:
+        for name in metric.of:
+            if name not in direct:
+                raise InputError(f"metric {metric.name!r}: of={name!r} is no metric that is read from samples")
+    return known
+
+
+def _metric(declaration: catalogue.Declaration) -> Metric:
+    options = {"title": declaration.name, **declaration.options}
+    unknown = sorted(set(options) - set(Metric.__dataclass_fields__))
+    if unknown:
+        allowed = ", ".join(name for name in Metric.__dataclass_fields__ if name not in ("name", "definition"))
+        raise InputError(f"metric {declaration.name!r}: unknown option {unknown[0]!r}; allowed: {allowed}")
+    return Metric(name=declaration.name, definition=catalogue.find("metric", declaration.name), **options)
+
+
+def prefix(pool: SamplePool, budgets: Sequence[int], options: LandscapeOptions) -> dict[str, Floats]:
+    """Readouts of the first n samples of the stream, by metric; all but affine ones, which follow from others."""
+    return _prefix(metrics(), pool, np.asarray(budgets), options)
+
+
+def expected(pool: SamplePool, budgets: Sequence[int], options: LandscapeOptions) -> dict[str, Floats]:
+    """Means over all n-subsets of the pool, by metric: the order of the samples plays no part, ties share their credit.
+
+    Candidates of one search are not independent. Where samples are such candidates, the mean is over runs: the first n
+    candidates of one run, or all candidates of several whole runs. A budget beyond one run that is not a multiple of
+    the run's width has no such mean and is NaN, as is one with more than ``MOST_SUBSETS`` subsets of runs. A search
+    that was stopped before its last candidate plays no part.
+    """
+    known = _with_expectation(metrics())
+    if pool.width > 1:
+        parts = [_mean_over_runs(known, pool, n, options) for n in budgets]
+        return {name: np.concatenate([part[name] for part in parts], axis=1) for name in parts[0]}
+    at = np.asarray(budgets)
+    return derived(known, {metric.name: metric.expected(pool, at, options) for metric in known if not metric.of})
+
+
+def derived(known: Iterable[Metric], values: Mapping[str, Floats]) -> dict[str, Floats]:
+    """``values`` and the metrics that follow from them question by question."""
+    found = dict(values)
+    for metric in known:
+        if metric.of and not metric.affine and all(name in values for name in metric.of):
+            found[metric.name] = metric.definition(*(values[name] for name in metric.of))
+    return found
+
+
+def _prefix(known: Sequence[Metric], pool: SamplePool, budgets: Ints, options: LandscapeOptions) -> dict[str, Floats]:
+    return derived(known, {metric.name: metric.prefix(pool, budgets, options) for metric in known if not metric.of})
+
+
+def _with_expectation(known: Sequence[Metric]) -> list[Metric]:
+    direct = {metric.name for metric in known if not metric.of and metric.has_expectation}
+    return [metric for metric in known if (direct.issuperset(metric.of) if metric.of else metric.name in direct)]
+
+
+def _mean_over_runs(
+    known: Sequence[Metric], pool: SamplePool, budget: int, options: LandscapeOptions
+) -> dict[str, Floats]:
+    runs_needed = max(1, budget // pool.width)
+    subsets = list(islice(combinations(range(pool.samples // pool.width), runs_needed), MOST_SUBSETS + 1))
+    defined = (budget <= pool.width or budget % pool.width == 0) and 0 < len(subsets) <= MOST_SUBSETS
+    if not defined:
+        return {metric.name: np.full((len(pool.correct), 1), np.nan) for metric in known if not metric.affine}
+    shared_ties = replace(options, ties="fractional")
+    parts = [_prefix(known, _of_runs(pool, subset), np.array([budget]), shared_ties) for subset in subsets]
+    return {name: np.mean([part[name] for part in parts], axis=0) for name in parts[0]}
+
+
+def _of_runs(pool: SamplePool, runs: Sequence[int]) -> SamplePool:
+    """The pool of these runs, one after the other."""
+    columns = (np.asarray(runs)[:, None] * pool.width + np.arange(pool.width)).ravel()
+    names = ("correct", "valid", "stopped", "finished", "tokens", "spent", "score")
+    parts = {name: getattr(pool, name)[:, columns] for name in names}
+    return replace(pool, first=first_of_class(pool.first[:, columns]), **parts)
