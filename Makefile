@@ -80,7 +80,7 @@ zoo: $(INSTALLED) ## retrain the micro pair from scratch (one GPU, under 20 minu
 	.venv/bin/python -m searchlens.zoo all
 
 zoo-cohort: $(INSTALLED) ## train the cohort of ten pairs (docs/zoo-cohort.md), resumable; DEVICES=0,1,2,3
-	.venv/bin/python -m searchlens.zoo cohort --out results/cohort --devices $(DEVICES)
+	.venv/bin/python -m searchlens.zoo cohort --output results/cohort --devices $(DEVICES)
 
 zoo-run: $(INSTALLED) ## sample the cohort on a GPU, resumable, and keep its readouts for zoo-tables
 	snakemake --configfile config/zoo.yaml --cores $(CORES) --resources gpu=$(JOBS) --set-threads generate=1 # so small a model keeps one busy

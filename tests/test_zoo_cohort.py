@@ -16,25 +16,25 @@ transformers = pytest.importorskip("transformers")
 from searchlens.errors import InputError  # noqa: E402
 from searchlens.zoo import load_pair  # noqa: E402
 from searchlens.zoo import model as models  # noqa: E402
-from searchlens.zoo.accept import Check, checks, fit_alpha, path, shown  # noqa: E402
+from searchlens.zoo.accept import Check, checks, fit_alpha, path, text_table  # noqa: E402
 from searchlens.zoo.benchmarks import build, write_benchmarks  # noqa: E402
-from searchlens.zoo.cohort import COHORT, FAMILIES, RANKED, ROLES, SEVEN, Pair, chosen, parameters  # noqa: E402
+from searchlens.zoo.cohort import COHORT, FAMILIES, RANKED, ROLES, SEVEN, CohortPair, parameters, with_needs  # noqa: E402
 from searchlens.zoo.cohort_card import write_cohort_cards  # noqa: E402
 from searchlens.zoo.corpus import Tokens  # noqa: E402
 from searchlens.zoo.jobs import Workshop, plan  # noqa: E402
 from searchlens.zoo.pretrain import optimizer_for, pretrain, update  # noqa: E402
-from searchlens.zoo.recipe import Pretraining, Recipe, Rlvr, Role, Shape  # noqa: E402
+from searchlens.zoo.recipe import ModelShape, Pretraining, Recipe, Rlvr, Role  # noqa: E402
 from searchlens.zoo.rlvr import advantages, policy_gradient, train_rlvr  # noqa: E402
 from searchlens.zoo.sample import Samples  # noqa: E402
 from searchlens.zoo.saved import Saved  # noqa: E402
-from searchlens.zoo.schedule import Job, ordered, run, urgency  # noqa: E402
+from searchlens.zoo.schedule import TrainingJob, ordered, run, urgency  # noqa: E402
 from searchlens.zoo.splits import measured_levels, rltrain  # noqa: E402
 from searchlens.zoo.styles import draw_document  # noqa: E402
 from searchlens.zoo.tasks import draw, prompt, split_of  # noqa: E402
 from searchlens.zoo.tokenizer import END, train_tokenizer  # noqa: E402
 
 ZOO = Path(__file__).parents[1] / "resources" / "zoo"
-TINY = Shape(vocabulary=32, hidden=16, layers=2, heads=2, kv_heads=1, ffn=32)
+TINY = ModelShape(vocabulary=32, hidden=16, layers=2, heads=2, kv_heads=1, ffn=32)
 PAPER = {"math": 500, "aime": 60, "gpqa": 198, "ifeval": 541, "amc": 40, "minerva": 272, "olympiad": 675}
 LEVELS = measured_levels({cell: -i / 100 for i, cell in enumerate(RANKED)})
 
@@ -124,7 +124,7 @@ def test_tokenizers_round_trip_and_prompts_fit(family: str) -> None:
 def test_architectures_are_those_of_transformers(architecture: str, tmp_path: Path) -> None:
     """Protects the three architectures: saved, transformers reads the same function, and so do we."""
     model = models.Decoder(replace(TINY, architecture=architecture), seed=3)
-    recipe = replace(Recipe(), tokenizer_documents=50, shape=replace(Shape(), vocabulary=300))
+    recipe = replace(Recipe(), tokenizer_documents=50, shape=replace(ModelShape(), vocabulary=300))
     models.save(model, train_tokenizer(recipe), tmp_path)
     ids = torch.randint(2, 32, (2, 40), generator=torch.Generator().manual_seed(0))
     theirs = transformers.AutoModelForCausalLM.from_pretrained(tmp_path, dtype=torch.float32)
@@ -278,12 +278,12 @@ class Fake:
 
 
 def scheduled(
-    jobs: list[Job], devices: list[str], failing: str = "", log: list[str] | None = None, seconds: float = 60.0
+    jobs: list[TrainingJob], devices: list[str], failing: str = "", log: list[str] | None = None, seconds: float = 60.0
 ) -> tuple[list[str], list[tuple[str, str]], list[str]]:
     log = [] if log is None else log
     places: list[tuple[str, str]] = []
 
-    def launch(job: Job, device: str) -> Fake:
+    def launch(job: TrainingJob, device: str) -> Fake:
         assert set(job.needs) <= set(log)
         places.append((job.name, device))
         return Fake(log, job.name, 1 if job.name == failing else 0)
@@ -293,10 +293,10 @@ def scheduled(
 
 
 GRAPH = [
-    Job("corpus", (), False, 50),
-    *(Job(f"base-{i}", ("corpus",), True, 100 + i) for i in range(4)),
-    Job("levels", ("base-0",), True, 10),
-    *(Job(f"rl-{i}", ("levels", f"base-{i}"), True, 60) for i in range(4)),
+    TrainingJob("corpus", (), False, 50),
+    *(TrainingJob(f"base-{i}", ("corpus",), True, 100 + i) for i in range(4)),
+    TrainingJob("levels", ("base-0",), True, 10),
+    *(TrainingJob(f"rl-{i}", ("levels", f"base-{i}"), True, 60) for i in range(4)),
 ]
 
 
@@ -308,7 +308,7 @@ def test_schedule_spreads_in_order_and_finishes() -> None:
     assert places[:3] == [("corpus", ""), ("base-0", "0"), ("base-3", "1")]
     assert urgency(GRAPH)["corpus"] == 50 + 100 + 10 + 60
     with pytest.raises(ValueError, match="wait for each other"):
-        ordered([Job("a", ("b",), True, 1), Job("b", ("a",), True, 1)])
+        ordered([TrainingJob("a", ("b",), True, 1), TrainingJob("b", ("a",), True, 1)])
 
 
 def test_schedule_survives_failures_and_goes_on() -> None:
@@ -336,9 +336,9 @@ def test_plan_covers_the_cohort() -> None:
         "base-anchor",
         "base-math",
     }
-    assert chosen(["overtrained"]) == ["anchor", "overtrained"]
+    assert with_needs(["overtrained"]) == ["anchor", "overtrained"]
     with pytest.raises(InputError, match="--only nothing"):
-        chosen(["nothing"])
+        with_needs(["nothing"])
 
 
 def test_alpha_is_found_again() -> None:
@@ -353,7 +353,7 @@ def test_alpha_is_found_again() -> None:
 
 def test_thresholds_are_shown_one_per_line() -> None:
     """Protects the command's output."""
-    assert shown([Check("a", 1, True), Check("b", 2, False), Check("c", 3, None)]).splitlines() == [
+    assert text_table([Check("a", 1, True), Check("b", 2, False), Check("c", 3, None)]).splitlines() == [
         "holds   a: 1",
         "FAILS   b: 2",
         "missing c: 3",
@@ -428,12 +428,12 @@ def test_thresholds_fail_one_by_one(tmp_path: Path) -> None:
     assert {"spread of ln alpha >= 0.3", "distinct paths >= 4"} <= set(alike)
 
 
-def miniature() -> dict[str, Pair]:
+def miniature() -> dict[str, CohortPair]:
     """Two pairs of about ten thousand parameters on few documents: every stage in seconds."""
     made = COHORT["anchor"]
     recipe = replace(
         made.recipe,
-        shape=Shape(vocabulary=300, hidden=16, layers=1, heads=1, kv_heads=1, ffn=32),
+        shape=ModelShape(vocabulary=300, hidden=16, layers=1, heads=1, kv_heads=1, ffn=32),
         corpus=replace(made.recipe.corpus, documents=400),
         tokenizer_documents=200,
         pretraining=Pretraining(steps=100, warmup=2, tokens=512),

@@ -18,7 +18,7 @@ from searchlens.zoo.card import BASE, RL, write_cards  # noqa: E402
 from searchlens.zoo.corpus import Tokens  # noqa: E402
 from searchlens.zoo.evaluate import boxed, is_right, paired_interval  # noqa: E402
 from searchlens.zoo.pretrain import learning_rate, optimizer_for, pretrain, update  # noqa: E402
-from searchlens.zoo.recipe import Pretraining, Recipe, Rlvr, Shape  # noqa: E402
+from searchlens.zoo.recipe import ModelShape, Pretraining, Recipe, Rlvr  # noqa: E402
 from searchlens.zoo.rlvr import advantages, plateaued, policy_gradient  # noqa: E402
 from searchlens.zoo.sample import LocalPolicy, Sampler, Samples  # noqa: E402
 from searchlens.zoo.styles import draw_document  # noqa: E402
@@ -26,7 +26,7 @@ from searchlens.zoo.tasks import draw, prompt  # noqa: E402
 from searchlens.zoo.tokenizer import END, PAD, train_tokenizer  # noqa: E402
 
 ZOO = Path(__file__).parents[1] / "resources" / "zoo"
-TINY = Shape(vocabulary=32, hidden=16, layers=2, heads=2, kv_heads=1, ffn=32)
+TINY = ModelShape(vocabulary=32, hidden=16, layers=2, heads=2, kv_heads=1, ffn=32)
 RECORD = json.loads((ZOO / "training.json").read_text(encoding="utf-8"))
 
 

@@ -30,7 +30,7 @@ class Check:
 
 
 @dataclass(frozen=True, slots=True)
-class Fit:
+class AlphaFit:
     """How Base's budgets follow RL's: alpha, the path N(1..16), and the mean error in percentage points."""
 
     alpha: float
@@ -44,7 +44,7 @@ def path(alpha: float, beta: float = BETA) -> tuple[int, ...]:
     return tuple(2 ** min(max(k, 0), 4) for k in exponents)
 
 
-def fit_alpha(base: Mapping[str, Mapping[str, float]], rl: Mapping[str, float]) -> Fit:
+def fit_alpha(base: Mapping[str, Mapping[str, float]], rl: Mapping[str, float]) -> AlphaFit:
     """The alpha, on the grid 2^(k/5), and Base policy whose path is nearest to RL's curve; first of equals.
 
     Parameters
@@ -55,7 +55,7 @@ def fit_alpha(base: Mapping[str, Mapping[str, float]], rl: Mapping[str, float]) 
         pass@k in percent under the default policy.
     """
     fits = (
-        Fit(alpha, ns, float(np.mean([abs(curve[str(n)] - rl[str(b)]) for b, n in zip(BUDGETS, ns, strict=True)])))
+        AlphaFit(alpha, ns, float(np.mean([abs(curve[str(n)] - rl[str(b)]) for b, n in zip(BUDGETS, ns, strict=True)])))
         for alpha in ALPHAS
         for ns in [path(alpha)]
         for curve in base.values()
@@ -147,12 +147,12 @@ def _is_effect(measured: tuple[float, tuple[float, float]]) -> bool:
     return abs(value) >= 5 and low * high > 0
 
 
-def _fit(records: Records, name: str) -> Fit:
+def _fit(records: Records, name: str) -> AlphaFit:
     base, rl = (side["numbers"]["math"] for side in records.models[name])
     return fit_alpha({p: made["pass_at"] for p, made in base.items() if p != "greedy"}, rl[DEFAULT]["pass_at"])
 
 
-def shown(found: Sequence[Check]) -> str:
+def text_table(found: Sequence[Check]) -> str:
     """One line per check."""
     word = {True: "holds  ", False: "FAILS  ", None: "missing"}
     return "\n".join(f"{word[check.holds]} {check.name}: {check.value}" for check in found)

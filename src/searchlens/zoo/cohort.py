@@ -13,7 +13,7 @@ from typing import Literal
 
 from searchlens.errors import InputError
 from searchlens.zoo import recipe as recipes
-from searchlens.zoo.recipe import Corpus, Pretraining, Recipe, Rlvr, Role, Shape, Shares, Style
+from searchlens.zoo.recipe import Corpus, ModelShape, Pretraining, Recipe, Rlvr, Role, Shares, Style
 
 Level = Literal["easy", "medium", "hard", "all"]
 
@@ -105,7 +105,7 @@ def _weighted(language: float, without: tuple[str, ...] = ()) -> Shares:
 
 
 @dataclass(frozen=True, slots=True)
-class Family:
+class ModelFamily:
     """What the Bases of one family share.
 
     Attributes
@@ -126,11 +126,11 @@ class Family:
     end_token: str = "<|endoftext|>"
 
 
-def _family(seed: int, vocabulary: int, corpus: Corpus, end_token: str = "<|endoftext|>") -> Family:
-    return Family(replace(corpus, endless_check=0.8), seed, vocabulary, end_token)
+def _family(seed: int, vocabulary: int, corpus: Corpus, end_token: str = "<|endoftext|>") -> ModelFamily:
+    return ModelFamily(replace(corpus, endless_check=0.8), seed, vocabulary, end_token)
 
 
-FAMILIES: Mapping[str, Family] = MappingProxyType(
+FAMILIES: Mapping[str, ModelFamily] = MappingProxyType(
     {
         "qwen": _family(11, 640, Corpus(1_600_000, _weighted(1.0), _styles(0.17))),
         "qwen-math": _family(12, 640, Corpus(1_600_000, _weighted(0.6), _styles(0.30, detail=0.03))),
@@ -144,7 +144,7 @@ FAMILIES: Mapping[str, Family] = MappingProxyType(
 )
 # `control` never sees the backward method, not even where it is wrong: see _styles(method=0).
 
-_MIDDLE = Shape(ffn=256)
+_MIDDLE = ModelShape(ffn=256)
 _LONG, _SHORT = Pretraining(), Pretraining(steps=5_000)
 _GRPO = Rlvr()
 
@@ -169,7 +169,7 @@ def _shown() -> Demonstrations:
 
 
 @dataclass(frozen=True, slots=True)
-class Pair:
+class CohortPair:
     """One pair of the cohort.
 
     Attributes
@@ -205,7 +205,7 @@ class Pair:
     demonstrations: Demonstrations | None = None
 
 
-def _recipe(family: str, seed: int, shape: Shape, pretraining: Pretraining, rlvr: Rlvr = _GRPO) -> Recipe:
+def _recipe(family: str, seed: int, shape: ModelShape, pretraining: Pretraining, rlvr: Rlvr = _GRPO) -> Recipe:
     made = FAMILIES[family]
     return Recipe(
         benchmark_seed=31,
@@ -222,11 +222,11 @@ def _recipe(family: str, seed: int, shape: Shape, pretraining: Pretraining, rlvr
     )
 
 
-_LLAMA = Shape(ffn=256, architecture="llama")
-_MISTRAL = Shape(hidden=96, layers=4, heads=3, kv_heads=1, ffn=320, architecture="mistral")
-_DEEPSEEK = Shape(layers=4, ffn=320, architecture="llama")
-_LARGE = Shape(hidden=160, heads=5, kv_heads=1, ffn=416)
-_SMALL = Shape(hidden=96, heads=3, kv_heads=1, ffn=256)
+_LLAMA = ModelShape(ffn=256, architecture="llama")
+_MISTRAL = ModelShape(hidden=96, layers=4, heads=3, kv_heads=1, ffn=320, architecture="mistral")
+_DEEPSEEK = ModelShape(layers=4, ffn=320, architecture="llama")
+_LARGE = ModelShape(hidden=160, heads=5, kv_heads=1, ffn=416)
+_SMALL = ModelShape(hidden=96, heads=3, kv_heads=1, ffn=256)
 _TINY, _CONTROL = replace(_SMALL, layers=3), replace(_SMALL, layers=4)
 _PPO = replace(_GRPO, scale="batch", minibatches=2)
 _DR_GRPO = replace(_GRPO, scale="none", per_token=False)
@@ -234,30 +234,30 @@ _WITH_KL = replace(_GRPO, kl=0.04, questions=64, group=32)
 _FAR = replace(_GRPO, lr=2e-4, steps=200, stops=False)
 _BACK = (("story-back", 2), ("story-back", 3), ("puzzle-back", 3), ("puzzle-back", 4), ("puzzle-back", 5))
 
-COHORT: Mapping[str, Pair] = MappingProxyType(
+COHORT: Mapping[str, CohortPair] = MappingProxyType(
     {
-        "anchor": Pair("Qwen2.5-7B", "upper", "qwen", "hard", _recipe("qwen", 1, _MIDDLE, _LONG)),
-        "large": Pair("Qwen2.5-14B", "upper", "qwen", "hard", _recipe("qwen", 2, _LARGE, _LONG)),
-        "small": Pair("Qwen2.5-1.5B", "upper", "qwen", "hard", _recipe("qwen", 3, _SMALL, _SHORT)),
-        "math": Pair("Qwen2.5-Math-7B", "upper", "qwen-math", "hard", _recipe("qwen-math", 4, _MIDDLE, _LONG)),
-        "tiny": Pair("Qwen2.5-0.5B", "lower", "qwen", "medium", _recipe("qwen", 5, _TINY, _SHORT)),
-        "llama": Pair("Llama-3.1-8B", "lower", "llama", "easy", _recipe("llama", 6, _LLAMA, _LONG)),
-        "mistral": Pair("Mistral-7B-v0.1", "lower", "mistral", "easy", _recipe("mistral", 7, _MISTRAL, _SHORT)),
-        "orz": Pair(
+        "anchor": CohortPair("Qwen2.5-7B", "upper", "qwen", "hard", _recipe("qwen", 1, _MIDDLE, _LONG)),
+        "large": CohortPair("Qwen2.5-14B", "upper", "qwen", "hard", _recipe("qwen", 2, _LARGE, _LONG)),
+        "small": CohortPair("Qwen2.5-1.5B", "upper", "qwen", "hard", _recipe("qwen", 3, _SMALL, _SHORT)),
+        "math": CohortPair("Qwen2.5-Math-7B", "upper", "qwen-math", "hard", _recipe("qwen-math", 4, _MIDDLE, _LONG)),
+        "tiny": CohortPair("Qwen2.5-0.5B", "lower", "qwen", "medium", _recipe("qwen", 5, _TINY, _SHORT)),
+        "llama": CohortPair("Llama-3.1-8B", "lower", "llama", "easy", _recipe("llama", 6, _LLAMA, _LONG)),
+        "mistral": CohortPair("Mistral-7B-v0.1", "lower", "mistral", "easy", _recipe("mistral", 7, _MISTRAL, _SHORT)),
+        "orz": CohortPair(
             "Open-Reasoner-Zero-7B", "new", "qwen", "all", _recipe("qwen", 8, _MIDDLE, _LONG, _PPO), base="anchor",
             more=(("long-chain", 7), ("long-chain", 8)),
         ),
-        "oat": Pair(
+        "oat": CohortPair(
             "Oat-Zero-7B", "new", "qwen-math", "hard", _recipe("qwen-math", 9, _MIDDLE, _LONG, _DR_GRPO), base="math"
         ),
-        "dsmath": Pair(
+        "dsmath": CohortPair(
             "DeepSeek-Math-7B", "new", "dsmath", "easy", _recipe("dsmath", 10, _DEEPSEEK, _LONG, _WITH_KL)
         ),
-        "overtrained": Pair(
+        "overtrained": CohortPair(
             "extra: RL far past its stopping rule", "new", "qwen", "hard",
             _recipe("qwen", 11, _MIDDLE, _LONG, _FAR), base="anchor", start="anchor",
         ),
-        "control": Pair(
+        "control": CohortPair(
             "extra: RL learns what its Base lacks", "new", "control", "hard",
             _recipe("control", 12, _CONTROL, _SHORT), more=_BACK, demonstrations=_shown(),
         ),
@@ -269,7 +269,7 @@ SEVEN = tuple(name for name, pair in COHORT.items() if pair.group != "new")
 """The pairs on which the rule is fitted."""
 
 
-def rehearsal(cohort: Mapping[str, Pair] = COHORT) -> dict[str, Pair]:
+def rehearsal(cohort: Mapping[str, CohortPair] = COHORT) -> dict[str, CohortPair]:
     """The same pairs with recipes so short that everything runs through in minutes, to try out a machine."""
 
     def short(recipe: Recipe) -> Recipe:
@@ -295,7 +295,7 @@ def rehearsal(cohort: Mapping[str, Pair] = COHORT) -> dict[str, Pair]:
     }
 
 
-def parameters(shape: Shape) -> int:
+def parameters(shape: ModelShape) -> int:
     """Number of weights of a model, the tied embedding counted once."""
     kv = shape.hidden // shape.heads * shape.kv_heads
     bias = shape.hidden + 2 * kv if shape.architecture == "qwen2" else 0
@@ -304,7 +304,7 @@ def parameters(shape: Shape) -> int:
     return shape.vocabulary * shape.hidden + shape.layers * layer + shape.hidden
 
 
-def chosen(names: list[str], cohort: Mapping[str, Pair] = COHORT) -> list[str]:
+def with_needs(names: list[str], cohort: Mapping[str, CohortPair] = COHORT) -> list[str]:
     """The pairs of these names and those that they need, in the cohort's order; no name means all.
 
     Raises

@@ -28,7 +28,7 @@ from transformers import AutoTokenizer, PreTrainedTokenizerFast
 
 from searchlens.zoo import model as models
 from searchlens.zoo.benchmarks import row, write_benchmarks
-from searchlens.zoo.cohort import COHORT, MEASURED, Pair, chosen
+from searchlens.zoo.cohort import COHORT, MEASURED, CohortPair, with_needs
 from searchlens.zoo.corpus import Tokens, build_corpus
 from searchlens.zoo.evaluate import DEFAULT, POLICIES, draw_all, summarised
 from searchlens.zoo.model import Decoder
@@ -36,7 +36,7 @@ from searchlens.zoo.pretrain import pretrain
 from searchlens.zoo.recipe import Recipe
 from searchlens.zoo.rlvr import train_rlvr
 from searchlens.zoo.saved import Saved
-from searchlens.zoo.schedule import Job, run
+from searchlens.zoo.schedule import TrainingJob, run
 from searchlens.zoo.splits import Cell, cells_of, measure_success, measured_levels, rltrain
 from searchlens.zoo.tokenizer import train_tokenizer
 
@@ -46,25 +46,25 @@ PAIRED = ("math", "aime", "gpqa", "ifeval", "olympiad")
 """Roles of which records hold, per question, whether it is solved: paired intervals need that."""
 
 
-def plan(names: list[str], cohort: Mapping[str, Pair] = COHORT) -> list[Job]:
+def plan(names: list[str], cohort: Mapping[str, CohortPair] = COHORT) -> list[TrainingJob]:
     """All jobs of some pairs (none: of all), with their expected seconds on one H200."""
-    pairs = {name: cohort[name] for name in chosen(names, cohort)}
+    pairs = {name: cohort[name] for name in with_needs(names, cohort)}
     anchor = next(iter(cohort))  # whose Base measures the levels
     bases = [name for name in cohort if (name in pairs or name == anchor) and not cohort[name].base]
     jobs = [
-        Job(f"corpus-{family}", (), gpu=False, seconds=50)
+        TrainingJob(f"corpus-{family}", (), gpu=False, seconds=50)
         for family in dict.fromkeys(cohort[name].family for name in bases)
     ]
     for name in bases:
         shape, steps = cohort[name].recipe.shape, cohort[name].recipe.pretraining.steps
         seconds = 140 * steps / 6_000 * shape.layers / 5 * max(0.75, shape.hidden / 128) ** 1.5
-        jobs.append(Job(f"base-{name}", (f"corpus-{cohort[name].family}",), gpu=True, seconds=seconds))
-        jobs.append(Job(f"dev-{name}-base", (f"base-{name}",), gpu=True, seconds=25))
-    jobs.append(Job("levels", (f"base-{anchor}",), gpu=True, seconds=15))
+        jobs.append(TrainingJob(f"base-{name}", (f"corpus-{cohort[name].family}",), gpu=True, seconds=seconds))
+        jobs.append(TrainingJob(f"dev-{name}-base", (f"base-{name}",), gpu=True, seconds=25))
+    jobs.append(TrainingJob("levels", (f"base-{anchor}",), gpu=True, seconds=15))
     for name, pair in pairs.items():
         needs = ("levels", f"base-{pair.base or name}", *((f"rl-{pair.start}",) if pair.start else ()))
-        jobs.append(Job(f"rl-{name}", needs, gpu=True, seconds=0.6 * pair.recipe.rlvr.steps))
-        jobs.append(Job(f"dev-{name}-rl", (f"rl-{name}",), gpu=True, seconds=25))
+        jobs.append(TrainingJob(f"rl-{name}", needs, gpu=True, seconds=0.6 * pair.recipe.rlvr.steps))
+        jobs.append(TrainingJob(f"dev-{name}-rl", (f"rl-{name}",), gpu=True, seconds=25))
     return jobs
 
 
@@ -89,7 +89,7 @@ class Workshop:
     """
 
     out: Path
-    cohort: Mapping[str, Pair] = field(default_factory=lambda: COHORT)
+    cohort: Mapping[str, CohortPair] = field(default_factory=lambda: COHORT)
     device: str = "cpu"
     workers: int = 1
     scale: float = 1.0
@@ -264,7 +264,7 @@ def make_cohort(
     cores = os.cpu_count() or 1
     mine = max(1, cores // (2 * len(devices) * slots))
 
-    def launch(job: Job, device: str) -> subprocess.Popen[bytes]:
+    def launch(job: TrainingJob, device: str) -> subprocess.Popen[bytes]:
         shown = "" if device == "cpu" else device
         environment = os.environ | {
             "CUDA_VISIBLE_DEVICES": shown,
@@ -273,7 +273,7 @@ def make_cohort(
             "RAYON_NUM_THREADS": str(mine if job.gpu else 1),
         }
         workers = mine if job.gpu else max(1, cores - 2 * len(devices) * slots)
-        command = [sys.executable, "-m", "searchlens.zoo", "job", "--name", job.name, "--out", str(out)]
+        command = [sys.executable, "-m", "searchlens.zoo", "job", "--name", job.name, "--output", str(out)]
         command += ["--workers", str(workers), "--device", "cuda" if shown else "cpu"]
         command += ["--rehearse"] if rehearse else []
         with (out / "logs" / f"{job.name}.log").open("ab") as log:

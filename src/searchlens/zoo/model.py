@@ -23,7 +23,7 @@ from transformers import (
     Qwen2ForCausalLM,
 )
 
-from searchlens.zoo.recipe import Shape
+from searchlens.zoo.recipe import ModelShape
 from searchlens.zoo.tokenizer import END, PAD
 
 _CLASSES = {
@@ -34,7 +34,7 @@ _CLASSES = {
 
 
 class _Norm(nn.Module):
-    def __init__(self, shape: Shape) -> None:
+    def __init__(self, shape: ModelShape) -> None:
         super().__init__()
         self.weight = nn.Parameter(torch.ones(shape.hidden))
         self.eps = shape.norm_eps
@@ -44,7 +44,7 @@ class _Norm(nn.Module):
 
 
 class _Attention(nn.Module):
-    def __init__(self, shape: Shape) -> None:
+    def __init__(self, shape: ModelShape) -> None:
         super().__init__()
         self.head_dim = shape.hidden // shape.heads
         bias = shape.architecture == "qwen2"
@@ -63,7 +63,7 @@ class _Attention(nn.Module):
 
 
 class _Mlp(nn.Module):
-    def __init__(self, shape: Shape) -> None:
+    def __init__(self, shape: ModelShape) -> None:
         super().__init__()
         self.gate_proj = nn.Linear(shape.hidden, shape.ffn, bias=False)
         self.up_proj = nn.Linear(shape.hidden, shape.ffn, bias=False)
@@ -77,7 +77,7 @@ class _Mlp(nn.Module):
 class Layer(nn.Module):
     """One decoder layer, in the two halves between which attention is computed."""
 
-    def __init__(self, shape: Shape) -> None:
+    def __init__(self, shape: ModelShape) -> None:
         super().__init__()
         self.self_attn = _Attention(shape)
         self.mlp = _Mlp(shape)
@@ -96,7 +96,7 @@ class Layer(nn.Module):
 
 
 class _Body(nn.Module):
-    def __init__(self, shape: Shape) -> None:
+    def __init__(self, shape: ModelShape) -> None:
         super().__init__()
         self.embed_tokens = nn.Embedding(shape.vocabulary, shape.hidden)
         self.layers = nn.ModuleList(Layer(shape) for _ in range(shape.layers))
@@ -114,13 +114,13 @@ class Decoder(nn.Module):
 
     Parameters
     ----------
-    shape : Shape
+    shape : ModelShape
         Sizes.
     seed : int
         Seed of the initial weights.
     """
 
-    def __init__(self, shape: Shape, seed: int = 0) -> None:
+    def __init__(self, shape: ModelShape, seed: int = 0) -> None:
         super().__init__()
         self.shape = shape
         self.model = _Body(shape)
@@ -213,7 +213,7 @@ def save(model: Decoder, tokenizer: PreTrainedTokenizerFast, folder: Path) -> No
 def load(folder: Path, device: str = "cpu") -> Decoder:
     """Read a model that :func:`save` wrote, as float32 parameters."""
     config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
-    shape = Shape(
+    shape = ModelShape(
         vocabulary=config["vocab_size"],
         hidden=config["hidden_size"],
         layers=config["num_hidden_layers"],

@@ -45,7 +45,7 @@ def load_pair(name: str, folder: Path | None = None, dtype: str = "float32") -> 
     name : str
         ``micro-1m``, or a pair of the cohort such as ``anchor`` or ``orz``.
     folder : Path, optional
-        Where the cohort was made (``--out``); by default what the repository has.
+        Where the cohort was made (``--output``); by default what the repository has.
     dtype : str
         Type of the weights, as transformers names it.
 

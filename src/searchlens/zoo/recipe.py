@@ -144,7 +144,7 @@ class Corpus:
 
 
 @dataclass(frozen=True, slots=True)
-class Shape:
+class ModelShape:
     """A decoder with tied embeddings and rotary base 10,000.
 
     Attributes
@@ -286,7 +286,7 @@ class Recipe:
         }
     )
     corpus: Corpus = Corpus()
-    shape: Shape = Shape()
+    shape: ModelShape = ModelShape()
     pretraining: Pretraining = Pretraining()
     rlvr: Rlvr = Rlvr()
     end_token: str = "<|endoftext|>"

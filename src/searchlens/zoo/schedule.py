@@ -9,7 +9,7 @@ from typing import Protocol
 
 
 @dataclass(frozen=True, slots=True)
-class Job:
+class TrainingJob:
     """One process.
 
     Attributes
@@ -43,7 +43,7 @@ class Process(Protocol):
         """Wait until it has ended."""
 
 
-def urgency(jobs: Sequence[Job]) -> dict[str, float]:
+def urgency(jobs: Sequence[TrainingJob]) -> dict[str, float]:
     """Seconds from the start of each job to the end of the longest chain of jobs that wait for it."""
     longest: dict[str, float] = {}
     for job in reversed(ordered(jobs)):
@@ -52,7 +52,7 @@ def urgency(jobs: Sequence[Job]) -> dict[str, float]:
     return longest
 
 
-def ordered(jobs: Sequence[Job]) -> list[Job]:
+def ordered(jobs: Sequence[TrainingJob]) -> list[TrainingJob]:
     """The jobs, each behind those that it needs; needs outside ``jobs`` count as done.
 
     Raises
@@ -61,7 +61,7 @@ def ordered(jobs: Sequence[Job]) -> list[Job]:
         If jobs wait for each other in a circle.
     """
     names = {job.name for job in jobs}
-    placed: list[Job] = []
+    placed: list[TrainingJob] = []
     while len(placed) < len(jobs):
         have = {job.name for job in placed}
         ready = [job for job in jobs if job.name not in have and set(job.needs) & names <= have]
@@ -72,9 +72,9 @@ def ordered(jobs: Sequence[Job]) -> list[Job]:
 
 
 def run(
-    jobs: Sequence[Job],
-    done: Callable[[Job], bool],
-    launch: Callable[[Job, str], Process],
+    jobs: Sequence[TrainingJob],
+    done: Callable[[TrainingJob], bool],
+    launch: Callable[[TrainingJob, str], Process],
     devices: Sequence[str],
     slots: int = 1,
     seconds: float = float("inf"),
@@ -96,7 +96,7 @@ def run(
     rank = urgency(jobs)
     queue = sorted((job for job in jobs if not done(job)), key=lambda job: -rank[job.name])
     finished = {job.name for job in jobs} - {job.name for job in queue}
-    running: dict[Job, tuple[str, Process, float]] = {}
+    running: dict[TrainingJob, tuple[str, Process, float]] = {}
     failed: list[str] = []
     started = time.monotonic()
     while queue or running:
@@ -128,7 +128,9 @@ def run(
     return [job.name for job in jobs if not done(job)]
 
 
-def _place(job: Job, running: dict[Job, tuple[str, Process, float]], devices: Sequence[str], slots: int) -> str | None:
+def _place(
+    job: TrainingJob, running: dict[TrainingJob, tuple[str, Process, float]], devices: Sequence[str], slots: int
+) -> str | None:
     """The emptiest device with room for the job, the empty string for a job without one; None if there is no room."""
     if not job.gpu:
         return None if any(not other.gpu for other in running) else ""

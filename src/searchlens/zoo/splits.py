@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 
 from tokenizers import Tokenizer
 
-from searchlens.zoo.cohort import MEASURED, RANKED, RLTRAIN, Pair
+from searchlens.zoo.cohort import MEASURED, RANKED, RLTRAIN, CohortPair
 from searchlens.zoo.evaluate import DEFAULT, POLICIES, sample_role
 from searchlens.zoo.model import Decoder
 from searchlens.zoo.recipe import Recipe
@@ -40,7 +40,7 @@ def measure_success(
     return {cell: float(hits[i * questions : (i + 1) * questions].mean()) for i, cell in enumerate(RANKED)}
 
 
-def cells_of(pair: Pair, levels: Mapping[Cell, int]) -> tuple[Cell, ...]:
+def cells_of(pair: CohortPair, levels: Mapping[Cell, int]) -> tuple[Cell, ...]:
     """The kinds and nominal levels that a pair's RL draws from."""
     return (*(cell for cell in RANKED if levels[cell] in MEASURED[pair.split]), *pair.more)
 

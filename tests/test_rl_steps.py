@@ -12,8 +12,8 @@ from polars.testing import assert_frame_equal
 
 pytest.importorskip("torch")
 pytest.importorskip("transformers")
+from searchlens.commands import rl_steps
 from searchlens.errors import InputError
-from searchlens.zoo import steps
 from searchlens.zoo.__main__ import main
 
 ROOT = Path(__file__).parents[1]
@@ -87,14 +87,14 @@ def row(frame: pl.DataFrame, pair: str, step: int) -> dict[str, object]:
 
 def test_base_fits_itself(cohort: Path) -> None:
     """Protects step 0: Base takes its own budgets, N = b."""
-    first = row(steps.steps(cohort), "anchor", 0)
+    first = row(rl_steps.fit_steps(cohort), "anchor", 0)
     assert [first[name] for name in ("alpha", "beta", "policy", "path", "error")] == [1, 1, DEFAULT, "1/2/4/8/16", 0]
     assert first["rl_4"] == pytest.approx(100 * 230 / QUESTIONS)
 
 
 def test_planted_laws_come_back(cohort: Path) -> None:
     """Protects the fit of a step: path and policy without error, also of curves that records hold in per cent."""
-    frame = steps.steps(cohort)
+    frame = rl_steps.fit_steps(cohort)
     for step, path in PATHS.items():
         found = row(frame, "anchor", step)
         assert (found["path"], found["policy"], found["error"]) == ("/".join(map(str, path)), DEFAULT, 0)
@@ -105,8 +105,8 @@ def test_planted_laws_come_back(cohort: Path) -> None:
 
 def test_sets_are_those_of_an_enumeration(cohort: Path) -> None:
     """Protects what a fit leaves open: equal errors, one question, and the noise, at every step of a pair."""
-    frame = steps.steps(cohort)
-    margins = {"same": 0.0, "within_question": 5.0, "within_noise": 5 * steps.NOISE * QUESTIONS / 100}
+    frame = rl_steps.fit_steps(cohort)
+    margins = {"same": 0.0, "within_question": 5.0, "within_noise": 5 * rl_steps.NOISE * QUESTIONS / 100}
     sizes = set()
     for step, curve in {20: at(DEFAULT, PATHS[20]), 40: ROUGH, 50: at(DEFAULT, PATHS[50])}.items():
         least, found = enumerated(curve), row(frame, "anchor", step)
@@ -122,36 +122,42 @@ def test_sets_are_those_of_an_enumeration(cohort: Path) -> None:
 
 def test_over_training_goes_on_where_its_start_ended(cohort: Path) -> None:
     """Protects the order of steps: kept ones, then the model itself; of a pair that goes on, after its start's."""
-    frame = steps.steps(cohort)
+    frame = rl_steps.fit_steps(cohort)
     totals = {pair: frame.filter(pair=pair)["total"].to_list() for pair in ("anchor", "overtrained", "control")}
     assert totals == {"anchor": [0, 20, 40, 50], "overtrained": [70, 80], "control": [0, 40]}
 
 
 def test_where_rl_is_above_all_of_base_no_exponent_is_preferred(cohort: Path) -> None:
     """Protects the reader of ``control``: its beta is no estimate, and the figure draws none."""
-    frame = steps.steps(cohort)
+    frame = rl_steps.fit_steps(cohort)
     last = row(frame, "control", 40)
     assert last["same"] == ALL
     assert last["path"] == "16/16/16/16/16"
-    thin = {line.get_gid(): list(line.get_xdata()) for line in steps.draw(frame).axes[1].lines}
+    thin = {line.get_gid(): list(line.get_xdata()) for line in rl_steps.draw(frame).axes[1].lines}
     assert thin["control"] == [0]
 
 
 def test_records_that_are_missing_are_named(cohort: Path, tmp_path: Path) -> None:
     """Protects the user: an empty folder, a pair without the record of its RL, a figure without its pairs."""
     with pytest.raises(InputError, match="no pair has dev records"):
-        steps.steps(tmp_path / "nothing")
-    frame = steps.steps(cohort)
+        rl_steps.fit_steps(tmp_path / "nothing")
+    frame = rl_steps.fit_steps(cohort)
     with pytest.raises(InputError, match="no steps of overtrained"):
-        steps.draw(frame.filter(pl.col("pair") != "overtrained"))
+        rl_steps.draw(frame.filter(pl.col("pair") != "overtrained"))
     (cohort / "records" / "rl-control.json").unlink()
     with pytest.raises(InputError, match=r"rl-control\.json is missing"):
-        steps.steps(cohort)
+        rl_steps.fit_steps(cohort)
+
+
+def test_the_old_name_of_an_option_is_answered_with_the_new_one(capsys: pytest.CaptureFixture[str]) -> None:
+    """Protects whoever types --out: exit status 2 and the new name, no traceback."""
+    assert main(["steps", "--out", "somewhere"]) == 2
+    assert capsys.readouterr().err == "error: --out is now --output\n"
 
 
 def test_ranges() -> None:
     """Protects the printed sets: runs are drawn together, gaps stay."""
-    assert [steps.ranges(betas) for betas in ([], [0.3], [0.0, 0.1, 0.2], [0.1, 0.4, 0.5])] == [
+    assert [rl_steps.ranges(betas) for betas in ([], [0.3], [0.0, 0.1, 0.2], [0.1, 0.4, 0.5])] == [
         "",
         "0.3",
         "0.0-0.2",
@@ -163,12 +169,12 @@ def test_the_command_prints_a_line_per_step_or_csv(
     cohort: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Protects the command: both forms have every step, and the figure's CSV is the printed one."""
-    main(["steps", "--out", str(cohort)])
+    main(["steps", "--output", str(cohort)])
     lines = capsys.readouterr().out.splitlines()
     assert len(lines) == 1 + 8
     assert lines[2].split()[:2] == ["anchor", "20"]
     assert "2/4/4/8/8" in lines[2]
-    main(["steps", "--out", str(cohort), "--csv", "--figure", str(tmp_path / "drawn")])
+    main(["steps", "--output", str(cohort), "--csv", "--figure", str(tmp_path / "drawn")])
     printed = capsys.readouterr().out
     assert pl.read_csv(io.StringIO(printed)).height == 8
     assert (tmp_path / "drawn.csv").read_text() == printed
@@ -180,8 +186,8 @@ def shown_in(figure: Figure, panel: int, gid: str) -> list[float]:
 
 def test_the_figure_draws_the_table(cohort: Path) -> None:
     """Protects the figure: curves, Base's levels, exponents and one box for each exponent of a set."""
-    frame = steps.steps(cohort)
-    figure = steps.draw(frame)
+    frame = rl_steps.fit_steps(cohort)
+    figure = rl_steps.draw(frame)
     followed = frame.filter(pl.col("pair").is_in(["anchor", "overtrained"])).sort("total")
     for b in (1, 16):
         assert shown_in(figure, 0, f"rl-{b}") == followed[f"rl_{b}"].to_list()
@@ -197,6 +203,6 @@ def test_the_figure_draws_the_table(cohort: Path) -> None:
 def test_the_committed_figure_is_of_the_committed_records() -> None:
     """Protects docs/figures/beta_steps: it is drawn from the records as they are, and small."""
     stem = ROOT / "docs" / "figures" / "beta_steps"
-    frame = steps.flat(steps.steps(ROOT / "resources" / "zoo" / "cohort"))
+    frame = rl_steps.csv_frame(rl_steps.fit_steps(ROOT / "resources" / "zoo" / "cohort"))
     assert_frame_equal(pl.read_csv(stem.with_suffix(".csv")), frame)
     assert stem.with_suffix(".svg").stat().st_size < 150_000

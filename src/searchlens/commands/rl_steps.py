@@ -1,9 +1,9 @@
-"""What RL training does to the exponent, step by step: N(b) = alpha b^beta fitted to the dev curve of every step.
+"""How RL training moves the exponent: N(b) = alpha b^beta fitted to the dev curve of every measured RL step of the zoo.
 
-Math on dev under the default policy, at every RL step that was measured, against the Base policies that were measured.
-Step 0 is Base itself. Records hold of a step how many questions were solved, and not which: a bootstrap over questions
-is not possible, so what a fit leaves open is said by three sets of exponents, of the same error as the best fit, of one
-within one question, and of one within :data:`NOISE`.
+The curves are math on dev under the default policy; the candidates are the measured Base policies. Step 0 is Base
+itself. A record says how many questions a step solved but not which ones, so a bootstrap over questions is not
+possible. Three sets of exponents show how well a fit determines beta: those with the same error as the best fit, with
+an error at most one question larger, and with an error at most :data:`NOISE` larger.
 """
 
 from __future__ import annotations
@@ -31,9 +31,10 @@ from searchlens.zoo.cohort import COHORT
 from searchlens.zoo.evaluate import BUDGETS, DEFAULT
 
 NOISE = 0.5
-"""Percentage points. On the test questions of the same benchmark, as many as on dev, the bootstrap standard deviation
-of a fitted path's error is 0.36 to 0.72 for every pair but ``control`` (the study's ``identified_set``)."""
+"""Percentage points: a typical bootstrap standard deviation of a fitted path's error. On the test split of math, which
+has as many questions as dev, it is 0.36 to 0.72 for every pair but ``control`` (the study's ``identified_set``)."""
 FROZEN = DEFAULTS.beta["math"]
+"""The paper's frozen exponent of math."""
 
 SETS = ("same", "within_question", "within_noise")
 
@@ -52,70 +53,77 @@ STEPS = pl.Schema(
         **dict.fromkeys(SETS, pl.List(pl.Float64())),
     }
 )
-"""``step``: of this pair's RL, 0: Base. ``total``: with the steps of the pair whose RL it goes on from. ``rl_1`` to
-``rl_16``: questions solved, per cent. ``alpha`` to ``error``: the R1 fit, one Base policy over all budgets, with its
-path N(1)/.../N(16). ``error``, and ``error_frozen`` of the best fit at the frozen exponent of math: mean over budgets,
-percentage points. ``SETS``: exponents of the grid whose best fit has the same error, one larger by at most one question
-(mean over budgets), and one larger by at most ``NOISE``."""
+"""One row per pair and RL step.
+
+``step`` counts the pair's own RL steps, 0 is Base; ``total`` adds the steps of the pair from whose RL model it starts.
+``rl_1`` to ``rl_16`` are per cent of questions solved. ``alpha`` to ``error`` are the R1 fit (one Base policy for all
+budgets) with its path N(1)/.../N(16). ``error``, and ``error_frozen`` of the best fit at :data:`FROZEN`, are means over
+budgets in percentage points. ``SETS`` are the exponents of the grid whose best fit has the same error, an error at most
+one question larger (mean over budgets), and an error at most :data:`NOISE` larger.
+"""
 
 
-def steps(out: Path) -> pl.DataFrame:
+def fit_steps(folder: Path) -> pl.DataFrame:
     """Fit every RL step that was measured on dev.
 
     Parameters
     ----------
-    out : Path
-        Folder of the cohort; ``records`` in it holds ``rl-PAIR.json`` and ``dev-*.json``.
+    folder : Path
+        Folder of the cohort; its ``records`` hold ``rl-PAIR.json`` and ``dev-*.json``.
 
     Returns
     -------
     polars.DataFrame
         ``STEPS``, pairs in the cohort's order. Row 0 of a pair is Base fitted to itself (before the demonstrations of
-        ``control``); a pair that goes on from another has none.
+        ``control``); a pair that starts from another pair's RL model has no such row.
 
     Raises
     ------
     InputError
-        No pair has dev records of both sides, or one that has them lacks the record of its RL.
+        If no pair has dev records of both sides, or a pair that has them has no record of its RL.
 
     Notes
     -----
-    Grids, rounding and ties are the defaults of :class:`~searchlens.boptr.options.BoptrOptions`: of equal fits the one
-    with the smallest error interpolated between budgets counts, then the one nearest to the frozen exponent. Where RL
-    is above all of Base, every exponent fits equally badly, and ``beta`` says nothing.
+    Grids, rounding and ties are the defaults of :class:`~searchlens.boptr.options.BoptrOptions`: among fits of equal
+    error, the smallest error interpolated between budgets wins, then the exponent nearest to the frozen one. Where RL
+    is above all of Base, every exponent fits equally badly, and ``beta`` means nothing.
     """
-    models = Records(out).models
+    models = Records(folder).models
     if not models:
-        raise InputError(f"{out / 'records'}: no pair has dev records of both sides", "--out names a cohort's folder")
+        raise InputError(
+            f"{folder / 'records'}: no pair has dev records of both sides", "--output names the folder of a cohort"
+        )
     rows: list[dict[str, Any]] = []
     for name, (base, rl) in models.items():
         start = COHORT[name].start
-        before = _length(out, start) if start else 0
-        pool = {policy: _solved(made) for policy, made in base["numbers"]["math"].items() if policy != "greedy"}
-        last = rl["numbers"]["math"][DEFAULT]
-        questions = last["questions"]
-        curves = {int(step): _counts(made, questions) for step, made in rl["steps"].items()}
-        curves |= {_length(out, name): _solved(last)} | ({} if start else {0: pool[DEFAULT]})
+        before = _length(folder, start) if start else 0
+        policies = {policy: _solved(cell) for policy, cell in base["numbers"]["math"].items() if policy != "greedy"}
+        final = rl["numbers"]["math"][DEFAULT]
+        questions = final["questions"]
+        curves = {int(step): _counts(percent, questions) for step, percent in rl["steps"].items()}
+        curves |= {_length(folder, name): _solved(final)} | ({} if start else {0: policies[DEFAULT]})
         for step, curve in sorted(curves.items()):
-            rows.append({"pair": name, "step": step, "total": before + step, **_fitted(pool, curve, questions)})
+            rows.append({"pair": name, "step": step, "total": before + step, **_fit(policies, curve, questions)})
     return pl.DataFrame(rows, STEPS)
 
 
-def _length(out: Path, name: str) -> int:
-    """Steps of a pair's RL."""
-    file = out / "records" / f"rl-{name}.json"
+def _length(folder: Path, pair: str) -> int:
+    """Number of steps of a pair's RL."""
+    file = folder / "records" / f"rl-{pair}.json"
     if not file.exists():
-        raise InputError(f"{file} is missing: it says how many steps RL took", "a whole cohort has one for every pair")
+        raise InputError(
+            f"{file} is missing: it holds the number of RL steps", "a complete cohort has one for every pair"
+        )
     return int(json.loads(file.read_text(encoding="utf-8"))["curve"][-1]["step"])
 
 
 def _counts(percent: Mapping[str, float], questions: int) -> list[int]:
-    """Records give a step's curve in per cent to two decimals: exact counts up to 5,000 questions."""
+    """Questions solved at each budget; two decimals of a per cent give exact counts up to 5,000 questions."""
     return [round(percent[str(b)] * questions / 100) for b in BUDGETS]
 
 
-def _solved(made: Mapping[str, Any]) -> list[int]:
-    return [made["solved"][str(b)] for b in BUDGETS]
+def _solved(cell: Mapping[str, Any]) -> list[int]:
+    return [cell["solved"][str(b)] for b in BUDGETS]
 
 
 def _lattice() -> Lattice:
@@ -123,9 +131,9 @@ def _lattice() -> Lattice:
     return fit.lattice(tuple(alphas), tuple(betas), len(BUDGETS), DEFAULTS.rounding)
 
 
-def _fitted(pool: Mapping[str, Sequence[int]], curve: Sequence[int], questions: int) -> dict[str, Any]:
-    """The columns that one curve gives."""
-    base, target = np.array(list(pool.values()), float)[:, :, None], np.array(curve, float)[:, None]
+def _fit(policies: Mapping[str, Sequence[int]], curve: Sequence[int], questions: int) -> dict[str, Any]:
+    """The columns of one RL curve, from counts of solved questions."""
+    base, target = np.array(list(policies.values()), float)[:, :, None], np.array(curve, float)[:, None]
     best = fit.fit_locked(base, target, _lattice(), DEFAULTS.ties, FROZEN)
     betas, least = fit.best_by_beta(base, target, _lattice())
     excess = least[:, 0] - least.min()
@@ -134,7 +142,7 @@ def _fitted(pool: Mapping[str, Sequence[int]], curve: Sequence[int], questions: 
         **{f"rl_{b}": 100 * count / questions for b, count in zip(BUDGETS, curve, strict=True)},
         "alpha": float(best.alpha[0]),
         "beta": float(best.beta[0]),
-        "policy": list(pool)[int(best.policy[0])],
+        "policy": list(policies)[int(best.policy[0])],
         "path": "/".join(str(BUDGETS[n]) for n in best.path[:, 0]),
         "error": 100 * float(best.error[0]) / questions,
         "error_frozen": 100 * float(least[np.isclose(betas, FROZEN), 0][0]) / questions,
@@ -142,13 +150,13 @@ def _fitted(pool: Mapping[str, Sequence[int]], curve: Sequence[int], questions: 
     }
 
 
-def flat(frame: pl.DataFrame) -> pl.DataFrame:
-    """The table as CSV holds it: exponents of a set separated by spaces."""
+def csv_frame(frame: pl.DataFrame) -> pl.DataFrame:
+    """The table with the exponents of a set as one string, separated by spaces."""
     return frame.with_columns(pl.col(*SETS).list.eval(pl.element().cast(pl.String)).list.join(" "))
 
 
 def ranges(betas: Sequence[float]) -> str:
-    """Exponents of the grid with runs drawn together.
+    """Exponents of the grid as text; consecutive ones are written as a range.
 
     >>> ranges([0.1, 0.4, 0.5, 0.6])
     '0.1, 0.4-0.6'
@@ -162,15 +170,15 @@ def ranges(betas: Sequence[float]) -> str:
     return ", ".join(f"{run[0]:.1f}" if len(run) == 1 else f"{run[0]:.1f}-{run[-1]:.1f}" for run in runs)
 
 
-def shown(frame: pl.DataFrame) -> str:
-    """A line per step, under a line of names; sets of exponents last."""
+def text_table(frame: pl.DataFrame) -> str:
+    """The table as aligned text: a line of column names, then one line per step; sets of exponents last."""
     head = ("pair", "step", *(f"b={b}" for b in BUDGETS), "alpha", "beta", "policy", "path", "error", f"at {FROZEN}")
     lines = [(*head, "same error", "1 question", f"{NOISE} points")]
     for row in frame.iter_rows(named=True):
         curve = (f"{row[f'rl_{b}']:.1f}" for b in BUDGETS)
         fitted = (f"{row['alpha']:.2f}", f"{row['beta']:.1f}", row["policy"], row["path"])
-        missed = (f"{row['error']:.2f}", f"{row['error_frozen']:.2f}")
-        lines.append((row["pair"], str(row["step"]), *curve, *fitted, *missed, *(ranges(row[name]) for name in SETS)))
+        errors = (f"{row['error']:.2f}", f"{row['error_frozen']:.2f}")
+        lines.append((row["pair"], str(row["step"]), *curve, *fitted, *errors, *(ranges(row[name]) for name in SETS)))
     widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
     return "\n".join(
         "  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip() for line in lines
@@ -179,27 +187,27 @@ def shown(frame: pl.DataFrame) -> str:
 
 # ---- figure
 
-WIDTH = 9.0  # of a step's sets, in RL steps
+WIDTH = 9.0  # of the boxes that show a step's sets, in RL steps
 
 
 def write_figure(frame: pl.DataFrame, stem: Path) -> list[Path]:
     """Draw ``stem.{svg,pdf,png}`` and write the table as ``stem.csv``; returns the files."""
-    return style.save(draw(frame), stem, flat(frame))
+    return style.save(draw(frame), stem, csv_frame(frame))
 
 
 @style.styled()
 def draw(frame: pl.DataFrame) -> Figure:
-    """Dev pass@1 and pass@16 along the steps of ``anchor`` and then ``overtrained``, and beta with its sets.
+    """Draw dev pass@1 and pass@16 along the RL steps of ``anchor`` and then ``overtrained``, and beta with its sets.
 
     Parameters
     ----------
     frame : DataFrame
-        ``STEPS``. The other pairs' exponents are thin lines; a step that every exponent fits equally is left out.
+        ``STEPS``. The other pairs' exponents are thin lines, without the steps that every exponent fits equally well.
 
     Raises
     ------
     InputError
-        One of the two pairs is not there.
+        If one of the two pairs is missing.
     """
     missing = {"anchor", "overtrained"} - set(frame["pair"])
     if missing:
@@ -207,13 +215,13 @@ def draw(frame: pl.DataFrame) -> Figure:
     title = "RL and over-training, step by step\nmath on dev, anchor and then overtrained"
     figure = style.new_figure(style.PAGE, 3.3, title, "sampled")
     left, right = figure.subplots(1, 2)
-    followed = frame.filter(pl.col("pair").is_in(["anchor", "overtrained"])).sort("total")
-    _curves(left, followed)
-    _exponents(right, followed, frame.filter(~pl.col("pair").is_in(["anchor", "overtrained"])))
+    trajectory = frame.filter(pl.col("pair").is_in(["anchor", "overtrained"])).sort("total")
+    _curves(left, trajectory)
+    _exponents(right, trajectory, frame.filter(~pl.col("pair").is_in(["anchor", "overtrained"])))
     end = max(style.pick(frame, pair="anchor")["total"])
     for axes in (left, right):
         axes.axvline(end, color=style.MUTED, linewidth=0.7, linestyle=(0, (1, 2)), zorder=1.5)
-        axes.set_xlim(-10, max(followed["total"]) + 10)
+        axes.set_xlim(-10, max(trajectory["total"]) + 10)
         axes.set_xlabel("RL steps from Base")
         for x, name, side in ((end - 3, "anchor", "right"), (end + 3, "overtrained", "left")):
             axes.annotate(name, (x, 1), xycoords=("data", "axes fraction"), ha=side, va="top", color=style.MUTED)
@@ -239,7 +247,7 @@ def _exponents(axes: Axes, rows: pl.DataFrame, others: pl.DataFrame) -> None:
     for name, colour in (("within_noise", TIED_COLOUR), ("same", EXACT_COLOUR)):
         for total, beta in rows.select("total", name).explode(name).iter_rows():
             axes.bar(total, STEP, WIDTH, beta - STEP / 2, color=colour, linewidth=0, zorder=1, gid=name)
-    for (name,), curve in others.filter(_says_something()).group_by("pair", maintain_order=True):
+    for (name,), curve in others.filter(_determines_beta()).group_by("pair", maintain_order=True):
         axes.plot(curve["total"], curve["beta"], color=style.CURVE_COLOUR, linewidth=0.6, zorder=2.5, gid=str(name))
     axes.plot(rows["total"], rows["beta"], color="black", marker="o", markersize=3, zorder=4, gid="fit")
     axes.axhline(FROZEN, color=style.RL_COLOUR, zorder=2, gid="frozen")
@@ -255,6 +263,6 @@ def _exponents(axes: Axes, rows: pl.DataFrame, others: pl.DataFrame) -> None:
     axes.legend(handles=handles, loc="upper right", bbox_to_anchor=(1, 0.95))
 
 
-def _says_something() -> pl.Expr:
-    """Whether some exponent fits worse than others."""
+def _determines_beta() -> pl.Expr:
+    """Whether some exponents fit better than others."""
     return pl.col("same").list.len() < len(fit.beta_grid(DEFAULTS.beta_top))
