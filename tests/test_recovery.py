@@ -27,7 +27,7 @@ NAMES = {
 
 
 def made(curves, questions=100, cost=100.0):
-    """A landscape in which point (policy, budget) solves the first so many questions; P = Q = B = T, both readouts."""
+    """A landscape in which point (policy, budget) solves the first N questions; P = Q = B = T, both readouts."""
     hits, points = [], []
     for (policy, budget), solved in curves.items():
         row = [i < solved for i in range(questions)] if isinstance(solved, int) else list(map(bool, solved))
@@ -313,11 +313,11 @@ def test_every_table_of_a_sampled_pair():
 def test_mismatched_pairs_are_refused():
     """Different questions, no target, or a policy whose parts are unknown: one clear error each."""
     base, rl = made({("a", 1): 5}), made({(RL, 1): 5})
-    with pytest.raises(InputError, match="question 100 is in one alone"):
+    with pytest.raises(InputError, match="question 100 is in only one of them"):
         recovery.same_policy(base, made({(RL, 1): 5}, 101), OPTIONS)
-    with pytest.raises(InputError, match="no RL samples of the default policy 'rl'; there are a"):
+    with pytest.raises(InputError, match="RL has no samples of the default policy 'rl'; it has a"):
         recovery.support(base, base, OPTIONS)
-    with pytest.raises(InputError, match="components of policy 'a'"):
+    with pytest.raises(InputError, match="policy 'a' has no components"):
         recovery.path(base, rl, components("b"), OPTIONS)
 
 

@@ -149,6 +149,11 @@ def declared(kind: str, **options: Any) -> dict[str, Declaration]:
     return {name: one for name, one in found.items() if options.items() <= one.options.items()}
 
 
+def titles(kind: str, **options: Any) -> dict[str, str]:
+    """Name to title of everything of a kind that was declared with these options."""
+    return {name: one.options.get("title", name) for name, one in declared(kind, **options).items()}
+
+
 def find(kind: str, name: str) -> Any:
     """The function or class that is declared under a name; its module is imported for it.
 

@@ -1,4 +1,4 @@
-"""Self-consistency by plain normalised strings, beside that by classes of equivalent answers."""
+"""Self-consistency by plain normalised strings, next to that by classes of equivalent answers."""
 
 from __future__ import annotations
 
@@ -14,7 +14,10 @@ from searchlens.schemas import VOTES
 
 
 def plain_votes(scores: pl.DataFrame, *, budgets: Sequence[int], ties: Ties) -> pl.DataFrame:
-    """The vote under both kinds of classes: what merging spellings of the right answer, but not of wrong ones, adds.
+    """The vote under both kinds of classes, for comparison.
+
+    The classes of the grader merge spellings of the right answer, but not those of wrong answers; plain strings merge
+    neither.
 
     Parameters
     ----------
@@ -29,7 +32,7 @@ def plain_votes(scores: pl.DataFrame, *, budgets: Sequence[int], ties: Ties) -> 
     -------
     DataFrame
         ``schemas.VOTES``: share of questions solved by the vote over ``answer`` (Q) and over ``plain`` (Q_plain), in
-        [0, 1], for each policy, budget and readout. No expectation where samples are candidates of searches.
+        [0, 1], for each policy, budget and readout. Candidates of searches have no ``expected`` rows.
     """
     pools = read_pools(scores), read_pools(scores.with_columns(answer="plain"))
     rows = [

@@ -12,16 +12,16 @@ from scipy.special import comb
 from searchlens.landscape.pool import Bools, Budgets, Floats, Ints, SamplePool
 
 VOTE_POOL_LIMIT = 512
-"""Largest pool whose expected vote is computed."""
+"""Largest pool whose expected vote is computed; the exact value for a larger one takes too long."""
 
 _Integer = TypeVar("_Integer", bound=np.integer)
 
 _WORK = 1 << 21
-"""Most numbers held at once by the dynamic programme."""
+"""Most numbers in one array of the dynamic programme (16 MiB), to bound its memory."""
 
 
 def class_sizes(pool: SamplePool, budget: int) -> Ints:
-    """Votes among the first ``budget`` samples, at the column of each class's earliest sample; 0 elsewhere."""
+    """Votes among the first ``budget`` samples, in the column of the earliest sample of each class; 0 elsewhere."""
     rows, samples = pool.valid.shape
     votes = (pool.first + np.arange(rows)[:, None] * samples)[:, :budget][pool.valid[:, :budget]]
     return np.bincount(votes, minlength=rows * samples).reshape(rows, samples)
@@ -30,7 +30,7 @@ def class_sizes(pool: SamplePool, budget: int) -> Ints:
 def prefix_vote(pool: SamplePool, budget: int, *, shared: bool) -> Floats:
     """Credit of the vote over the first ``budget`` samples, shape (rows,); 0 where no answer is valid.
 
-    ``shared``: on a tie the share of tied classes that are right; otherwise the tied class seen earliest wins.
+    ``shared``: on a tie, the share of tied classes that are right. Otherwise the class seen earliest wins a tie.
     """
     votes = class_sizes(pool, budget)
     if shared:
@@ -45,8 +45,8 @@ def prefix_vote(pool: SamplePool, budget: int, *, shared: bool) -> Floats:
 def expected_vote(pool: SamplePool, budgets: Budgets) -> Floats:
     """Mean credit of the vote over all subsets of each size, ties shared, shape (rows, budgets).
 
-    The value depends on a row only through the sizes of its right and wrong classes, so each such signature is computed
-    once. NaN for pools larger than ``VOTE_POOL_LIMIT``.
+    The value depends on a row only through the sizes of its right and wrong classes, its signature, so it is computed
+    once per signature. NaN for pools larger than ``VOTE_POOL_LIMIT``.
     """
     rows, samples = pool.valid.shape
     if samples > VOTE_POOL_LIMIT:
@@ -63,7 +63,7 @@ def vote_of_signatures(sizes: Ints, right: Bools, samples: int, budgets: Budgets
     Parameters
     ----------
     sizes : ndarray of int, shape (signatures, classes)
-        Votes for each class, 0 for padding; what is left of ``samples`` casts no vote.
+        Votes for each class, 0 for padding; the other samples of the pool cast no vote.
     right : ndarray of bool, same shape
         Whether the class is right.
     samples : int
@@ -89,33 +89,36 @@ def vote_of_signatures(sizes: Ints, right: Bools, samples: int, budgets: Budgets
     """
     row, column = np.nonzero(right & (sizes > 0))
     others = sizes[row].copy()
-    own = others[np.arange(len(row)), column]
+    votes = others[np.arange(len(row)), column]
     others[np.arange(len(row)), column] = 0
-    tasks, which = unique_rows(np.column_stack([own, -np.sort(-others, axis=1)]).astype(np.int16))
+    tasks, which = unique_rows(np.column_stack([votes, -np.sort(-others, axis=1)]).astype(np.int16))
     value = _credit(tasks[:, 0].astype(np.int64), tasks[:, 1:].astype(np.int64), samples, budgets)
     credit = np.zeros((len(sizes), len(budgets)))
     np.add.at(credit, row, value[which])
     return np.minimum(credit, 1.0)
 
 
-def _credit(own: Ints, others: Ints, samples: int, budgets: Budgets) -> Floats:
-    """Expected credit of one right class of size ``own`` against ``others`` (descending), shape (tasks, budgets)."""
+def _credit(votes: Ints, others: Ints, samples: int, budgets: Budgets) -> Floats:
+    """Expected credit of a right class of size ``votes`` against ``others`` (descending), shape (tasks, budgets)."""
     choose = comb(np.arange(samples + 1)[:, None], np.arange(samples + 1)[None, :]).astype(float)
-    total = np.zeros((len(own), len(budgets)))
-    for top in range(1, int(own.max(initial=0)) + 1):
-        open_ = np.flatnonzero(own >= top)
+    total = np.zeros((len(votes), len(budgets)))
+    for top in range(1, int(votes.max(initial=0)) + 1):
+        open_ = np.flatnonzero(votes >= top)
         rivals = np.where(others[open_] >= top, others[open_], 0)
         rivals = rivals[:, : int((rivals > 0).sum(axis=1).max(initial=0))]
-        rest = samples - own[open_] - rivals.sum(axis=1)
+        rest = samples - votes[open_] - rivals.sum(axis=1)
         cases, which = unique_rows(np.column_stack([rivals, rest]).astype(np.int16))
         ways = _ways(cases[:, :-1].astype(np.int64), cases[:, -1].astype(np.int64), top, choose, budgets)
-        total[open_] += choose[own[open_], top][:, None] * ways[which]
+        total[open_] += choose[votes[open_], top][:, None] * ways[which]
     credit: Floats = total / choose[samples, list(budgets)]
     return credit
 
 
 def _ways(rivals: Ints, rest: Ints, top: int, choose: Floats, budgets: Budgets) -> Floats:
-    """The integral above for each case, shape (cases, budgets): ways to spend n - top samples on everyone else."""
+    """The integral of ``vote_of_signatures`` for each case: ways to draw the other n - top samples of a subset.
+
+    Shape (cases, budgets).
+    """
     degree = max(budgets) - top
     ways = np.zeros((len(rest), len(budgets)))
     if degree < 0:

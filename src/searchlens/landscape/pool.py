@@ -1,4 +1,4 @@
-"""Graded samples as dense arrays, checked once: every readout works on these."""
+"""Graded samples as dense arrays, checked once; every metric reads these."""
 
 from __future__ import annotations
 
@@ -24,24 +24,26 @@ _MAY_BE_UNKNOWN = ("tokens", "generated", "score")
 
 @dataclass(frozen=True, eq=False)
 class SamplePool:
-    """The samples of all policies with equally many of them in equal runs; a row is one question under one policy.
+    """The samples of all policies that have the same number of samples, in runs of the same width.
+
+    A row is one question under one policy, a column one sample.
 
     Attributes
     ----------
     policies : tuple of str
-        In the order of the scores; their rows follow one another.
+        In the order of the scores. Policy i has rows i * questions to (i + 1) * questions.
     questions : ndarray of uint32, shape (questions,)
         Increasing; the same for every policy.
     correct, valid, stopped, finished : ndarray of bool, shape (policies * questions, samples)
-        Columns in stream order. Finished samples stopped and state an answer; where the scores do not record it
-        (samples graded by others), those that stopped with a valid answer.
+        Columns in stream order. Finished samples stopped and state an answer. If the scores do not record this (samples
+        graded by others), they are those that stopped with a valid answer.
     first : ndarray of int64, same shape
-        Column of the earliest sample with the same answer class; meaningless where not ``valid``.
+        Column of the earliest sample with the same answer class; undefined where not ``valid``.
     tokens, spent, score : ndarray of float, same shape
-        Tokens of the sample; tokens drawn by its run, on the run's first sample, 0 on the others; the evaluator's
-        score. NaN throughout a policy in which any is unknown: imported samples need not say.
+        ``tokens``: of the sample. ``spent``: tokens drawn by the whole run, on its first sample, 0 on the others.
+        ``score``: of the evaluator. A policy with any unknown value, as imported samples may have, is NaN throughout.
     width : int
-        Samples of one run. Above 1 they are candidates of one search, no independent draws.
+        Samples of one run. Above 1 they are candidates of one search, which are not independent draws.
     """
 
     policies: tuple[str, ...]
@@ -68,10 +70,10 @@ def read_pools(scores: pl.DataFrame) -> list[SamplePool]:
     Raises
     ------
     InputError
-        Missing columns or values, no rows, holes, duplicates, unequal sample counts, or an answer class that is both
-        right and wrong, or runs of different widths. Names policy and question.
+        Missing columns or values, no rows, missing or repeated samples, unequal numbers of samples, runs of different
+        widths, or an answer class that is both right and wrong. Names policy and question.
     """
-    if "run" not in scores.columns:  # without searches: every sample is a run of its own
+    if "run" not in scores.columns:  # written without searches: every sample is a run
         scores = scores.with_columns(run=pl.col("sample"), generated=pl.col("tokens"))
     _check_columns(scores)
     names = scores["policy"].unique(maintain_order=True)
@@ -86,7 +88,7 @@ def read_pools(scores: pl.DataFrame) -> list[SamplePool]:
         return [_pool(ordered, tuple(names), questions, *kinds[0])]
     pools = []
     for kind in dict.fromkeys(kinds):
-        members = [i for i, own in enumerate(kinds) if own == kind]
+        members = [i for i, other in enumerate(kinds) if other == kind]
         part = ordered.filter(pl.col("code").is_in(members))
         pools.append(_pool(part, tuple(names[i] for i in members), questions, *kind))
     return pools
@@ -95,29 +97,30 @@ def read_pools(scores: pl.DataFrame) -> list[SamplePool]:
 def _widths(ordered: pl.DataFrame, names: pl.Series) -> list[int]:
     """Samples per run of each policy."""
     first = pl.col("question") == pl.col("question").min()
-    found = ordered.filter(first, pl.col("run") == 0).group_by("code", maintain_order=True).len()["len"].to_list()
-    width = pl.col("code").replace_strict(list(range(len(found))), found, return_dtype=pl.UInt32)
-    odd = ordered.filter(pl.col("run") != pl.col("sample") // width) if len(found) == len(names) else ordered
+    widths = ordered.filter(first, pl.col("run") == 0).group_by("code", maintain_order=True).len()["len"].to_list()
+    width = pl.col("code").replace_strict(list(range(len(widths))), widths, return_dtype=pl.UInt32)
+    odd = ordered.filter(pl.col("run") != pl.col("sample") // width) if len(widths) == len(names) else ordered
     if not odd.is_empty():
         row = odd.row(0, named=True)
         where = f"policy {row['policy']!r}, question {row['question']}, sample {row['sample']}"
         raise InputError(
-            f"scores: {where} is of run {row['run']}", "runs are numbered from 0 and hold equally many samples in a row"
+            f"scores: {where} is of run {row['run']}",
+            "number runs from 0 and give each the same number of consecutive samples",
         )
-    return found
+    return widths
 
 
 def _check_columns(scores: pl.DataFrame) -> None:
     missing = [name for name in SCORES if name not in scores.columns]
     if missing:
-        raise InputError(f"scores: no column {', '.join(missing)}; needed are {', '.join(SCORES)}")
+        raise InputError(f"scores: no column {', '.join(missing)}; required are {', '.join(SCORES)}")
     if scores.is_empty():
-        raise InputError("scores: no rows")
+        raise InputError("scores: no rows", "sample and score this cell first")
     for name in SCORES:
         if name not in _MAY_BE_UNKNOWN and scores[name].null_count():
             row = scores.filter(pl.col(name).is_null()).row(0, named=True)
             where = f"policy {row['policy']!r}, question {row['question']}, sample {row['sample']}"
-            raise InputError(f"scores: {name} is null at {where}; only {' and '.join(_MAY_BE_UNKNOWN)} may be")
+            raise InputError(f"scores: {name} is null at {where}; only {', '.join(_MAY_BE_UNKNOWN)} may be null")
 
 
 def _check_grid(
@@ -129,7 +132,8 @@ def _check_grid(
         size, rest = divmod(end - start, len(questions))
         expected = np.repeat(questions, size), np.tile(np.arange(size), len(questions))
         whole = rest == 0 and all(
-            np.array_equal(found[start:end], wanted) for found, wanted in zip((question, sample), expected, strict=True)
+            np.array_equal(column[start:end], wanted)
+            for column, wanted in zip((question, sample), expected, strict=True)
         )
         if not whole:
             _explain_hole(name, question[start:end], sample[start:end], questions)
@@ -148,7 +152,9 @@ def _explain_hole(
         twice = distinct[times.argmax()]
         raise InputError(f"scores: policy {policy!r}, question {twice[0]}: sample {twice[1]} occurs twice", hint)
     if len(absent):
-        raise InputError(f"scores: policy {policy!r}, question {absent[0]}: no samples, other policies have some", hint)
+        raise InputError(
+            f"scores: policy {policy!r}, question {absent[0]}: no samples, though other policies have some", hint
+        )
     short = int(np.flatnonzero(present < size)[0])
     have = distinct[distinct[:, 0] == questions[short], 1]
     gap = np.setdiff1d(np.arange(size), have)[0]
@@ -162,7 +168,7 @@ def _pool(
     def dense(name: str) -> npt.NDArray[np.generic]:
         return part[name].to_numpy().reshape(-1, samples)
 
-    def known(name: str) -> Floats:
+    def float_or_nan(name: str) -> Floats:
         values = part[name].cast(pl.Float64).fill_null(np.nan).to_numpy().reshape(len(policies), -1).copy()
         values[np.isnan(values).any(axis=1)] = np.nan
         return values.reshape(-1, samples)
@@ -177,9 +183,9 @@ def _pool(
         stopped=stopped,
         finished=dense("finished").astype(bool) if "finished" in part.columns else stopped & valid,
         first=first_of_class(answer),
-        tokens=known("tokens"),
-        spent=known("generated"),
-        score=known("score"),
+        tokens=float_or_nan("tokens"),
+        spent=float_or_nan("generated"),
+        score=float_or_nan("score"),
         width=width,
     )
     _check_classes(pool)
@@ -206,5 +212,7 @@ def _check_classes(pool: SamplePool) -> None:
     policy, question = divmod(int(wrong[0]), len(pool.questions))
     where = f"policy {pool.policies[policy]!r}, question {pool.questions[question]}"
     if (pool.correct & ~pool.valid)[wrong[0]].any():
-        raise InputError(f"scores: {where}: a sample is correct but has no valid answer (answer is negative)")
-    raise InputError(f"scores: {where}: an answer class is both right and wrong")
+        hint = "give it an answer class from 0, or mark it as not correct"
+        raise InputError(f"scores: {where}: a sample is correct but has no valid answer (answer is negative)", hint)
+    hint = "give right and wrong answers different classes"
+    raise InputError(f"scores: {where}: an answer class is both right and wrong", hint)

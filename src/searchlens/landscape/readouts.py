@@ -67,6 +67,8 @@ class Metric:
 
     def __post_init__(self) -> None:
         """Refuse options that do not go together."""
+        if self.per_sample not in (None, "sum", "mean"):
+            raise InputError(f"metric {self.name!r}: per_sample={self.per_sample!r}; allowed: sum, mean")
         needs = {"affine": len(self.of) == 1, "fractional": self.hits, "compared": self.hits, "drawn": self.compared}
         for option, met in needs.items():
             if getattr(self, option) and not met:

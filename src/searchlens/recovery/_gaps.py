@@ -17,18 +17,18 @@ from searchlens.uncertainty import Floats, Resamples, quantiles
 
 
 def same_policy(base: Landscape, rl: Landscape, options: RecoveryOptions = DEFAULTS) -> pl.DataFrame:
-    """A_Base(pi, n) - A_RL(pi, n) wherever both were sampled.
+    """A_Base(pi, n) - A_RL(pi, n) at every operating point that both models have.
 
     Returns
     -------
     polars.DataFrame
-        ``schemas.SAME_POLICY``: policies in Base's order. ``gap`` in [-1, 1] with a paired bootstrap interval: a draw
-        takes the same questions from both models, so identical models have the interval [0, 0].
+        ``schemas.SAME_POLICY``: policies in the order of Base. ``gap`` is in [-1, 1], with a paired bootstrap interval:
+        a draw takes the same questions from both models, so identical models have the interval [0, 0].
 
     Raises
     ------
     InputError
-        The models were not read on the same questions.
+        The two landscapes have different questions.
     """
     rows = [row for metric, readout in compared(base, rl) for row in _same_policy(base, rl, metric, readout, options)]
     return pl.DataFrame(rows, SAME_POLICY).with_columns(pl.col("lo", "hi").fill_nan(None))
@@ -54,18 +54,18 @@ def _same_policy(
 
 
 def counts(same: pl.DataFrame, options: RecoveryOptions = DEFAULTS) -> pl.DataFrame:
-    """How many policies keep Base at or above RL, with and without the RL default policy in the denominator.
+    """Number of policies under which Base is at or above RL, with and without the RL default policy.
 
     Parameters
     ----------
     same : polars.DataFrame
-        What ``same_policy`` returned.
+        Result of ``same_policy``.
 
     Returns
     -------
     polars.DataFrame
-        ``schemas.COUNTS``. A tie counts as ahead. The paper prints counts over 24 policies (with the default) and a
-        figure of 23 (without).
+        ``schemas.COUNTS``. A tie counts as ahead. The paper prints counts over 24 policies (with the default) and draws
+        a figure over 23 (without).
     """
     ahead, other = pl.col("gap") >= -ROUNDING, pl.col("policy") != options.default_policy
     grouped = same.group_by("metric", "readout", "budget", maintain_order=True).agg(
@@ -88,32 +88,33 @@ def support(base: Landscape, rl: Landscape, options: RecoveryOptions = DEFAULTS)
         Base value over all policies and all n <= b, at the smallest such n and then the first policy by name; it never
         falls with b. ``low`` is the ``support_q`` quantile over policies at budget b exactly (null if Base has no b),
         and ``inside`` says whether low <= rl <= envelope. ``gap`` = rl - envelope. ``rl_lo`` and ``rl_hi`` are the
-        landscape's. Without any Base point at n <= b, everything about the envelope is null.
+        interval of RL's point in its landscape. If Base has no point at n <= b, everything about the envelope is
+        null.
 
     Raises
     ------
     InputError
-        Different questions, or RL was not sampled under the default policy.
+        The two landscapes have different questions, or RL has no samples of the default policy.
 
     Notes
     -----
     The envelope is the best of many noisy readouts, so it lies above the best true value, and the gap below the true
-    gap. ``optimism`` estimates by how much: the mean, over draws, of what choosing anew would add. Intervals:
+    gap. ``optimism`` estimates by how much: the mean over draws of what choosing the best again in each draw adds.
+    Intervals:
 
     ``fixed``
         Paired bootstrap with the envelope's operating point held fixed, as the paper holds its paths. Right for that
-        point, too low for the gap. No width where RL and that point agree on every question.
+        point, too low for the gap. Has no width where RL and that point agree on every question.
     ``corrected`` (default)
-        The same, with two allowances. The upper end is moved up by ``optimism``; the lower end stays, since where
-        policies tie the optimism is an estimate of what may be nothing. And both ends lie at least as far from the gap
-        as the Wilson interval of 0 of so many questions reaches: draws repeat the differences that occurred, and a
-        question on which RL and Base differ may not have. So the interval contains the gap, and has a width also where
-        RL and Base agree on every question.
+        The same, with two allowances. The upper end is moved up by ``optimism``; the lower end stays, since the true
+        bias may be zero where policies tie. And both ends are at least as far from the gap as the upper end of the
+        Wilson interval of 0 out of N questions, N the number of questions: draws only repeat differences that occurred
+        in the sample. So the interval contains the gap, and has a width even where RL and Base agree on every
+        question.
     ``reselected``
-        The envelope is chosen anew in each draw. It chooses twice, in the pool and in the draw, and so doubles the
-        bias.
+        The envelope is chosen again in each draw: twice in all, in the pool and in the draw, which doubles the bias.
 
-    How often they contain the true gap: docs/validation.md, "Interval of the recovery gap".
+    Measured coverage of the true gap: docs/validation.md, "Interval of the recovery gap".
     """
     rows = [row for metric, readout in compared(base, rl) for row in _support(base, rl, metric, readout, options)]
     columns = ("low", "gap_lo", "gap_hi", "rl_lo", "rl_hi")
@@ -123,17 +124,17 @@ def support(base: Landscape, rl: Landscape, options: RecoveryOptions = DEFAULTS)
 def _support(
     base: Landscape, rl: Landscape, metric: str, readout: str, options: RecoveryOptions
 ) -> Iterator[dict[str, Any]]:
-    ours, theirs = read(base, rl, metric, readout)
+    base_curves, rl_curves = read(base, rl, metric, readout)
     bands = rl.points.filter(policy=options.default_policy, metric=metric, readout=readout)
     ends = {budget: (lo, hi) for budget, lo, hi in bands.select("budget", "lo", "hi").iter_rows()}
-    drawn = _resamples(ours, options).means(ours.credit.T)
-    for budget, credit in zip(*target(theirs, options.default_policy), strict=True):
+    drawn = _resamples(base_curves, options).means(base_curves.credit.T)
+    for budget, credit in zip(*target(rl_curves, options.default_policy), strict=True):
         value = float(credit.sum() / len(credit))
-        cloud = [v for v, (_, n) in zip(ours.values, ours.points, strict=True) if n == budget]
+        cloud = [v for v, (_, n) in zip(base_curves.values, base_curves.points, strict=True) if n == budget]
         low = float(np.quantile(cloud, options.support_q)) if cloud else None
         row = {"metric": metric, "readout": readout, "budget": budget, "rl": value, "low": low}
         row["rl_lo"], row["rl_hi"] = ends[budget]
-        yield {**row, **_envelope(ours, drawn, budget, credit, value, low, options)}
+        yield {**row, **_envelope(base_curves, drawn, budget, credit, value, low, options)}
 
 
 def _envelope(
@@ -169,7 +170,7 @@ def _gap_interval(best: Floats, drawn: Floats, highest: Floats, rl: Floats, opti
     """Interval of mean(rl) minus the envelope.
 
     ``best`` is the credit of the envelope's point, shape (questions,); ``drawn`` its mean in each draw, ``highest`` the
-    envelope chosen anew in each draw, shape (draws,).
+    envelope chosen in each draw, shape (draws,).
     """
     resamples = Resamples.draw(len(rl), options.draws, options.seed)
     optimism = float((highest - drawn).mean())
@@ -185,7 +186,7 @@ def _gap_interval(best: Floats, drawn: Floats, highest: Floats, rl: Floats, opti
 
 
 def _unseen(questions: int, confidence: float) -> float:
-    """Upper end of the Wilson interval of 0 of so many questions; ``uncertainty.wilson`` is slow to import."""
+    """Upper end of the Wilson interval of 0 out of N questions; ``uncertainty.wilson`` takes a second to import."""
     z2 = NormalDist().inv_cdf((1 + confidence) / 2) ** 2
     return z2 / (questions + z2)
 

@@ -1,4 +1,4 @@
-"""Hits of a Base and an RL checkpoint on the same questions, as dense arrays."""
+"""Hits of the Base and the RL checkpoint of a pair on the same questions, as dense arrays."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from searchlens.schemas import READOUTS
 from searchlens.uncertainty import Floats
 
 ROUNDING = 1e-7
-"""Proportions this close are equal: expectations are stored in single precision; one question weighs far more."""
+"""Proportions that differ by less are equal: expectations have single precision, and one question weighs far more."""
 
 Point = tuple[str, int]
 """Policy and budget."""
@@ -61,22 +61,22 @@ def compared_prefixes(base: Landscape, rl: Landscape) -> list[str]:
 
 
 def read(base: Landscape, rl: Landscape, metric: str, readout: str) -> tuple[Curves, Curves]:
-    """Both checkpoints' curves, questions in the same order.
+    """Curves of both checkpoints, questions in the same order.
 
     Raises
     ------
     InputError
-        The checkpoints were not read on the same questions.
+        The two landscapes have different questions.
     """
-    ours, theirs = (np.unique(landscape.hits["question"].to_numpy()) for landscape in (base, rl))
-    if not np.array_equal(ours, theirs):
-        odd = np.setxor1d(ours, theirs)[0]
+    of_base, of_rl = (np.unique(landscape.hits["question"].to_numpy()) for landscape in (base, rl))
+    if not np.array_equal(of_base, of_rl):
+        odd = np.setxor1d(of_base, of_rl)[0]
         raise InputError(
-            f"recovery: Base has {len(ours)} questions and RL {len(theirs)}; question {odd} is in one alone",
+            f"recovery: Base has {len(of_base)} questions and RL {len(of_rl)}; question {odd} is in only one of them",
             "score both checkpoints on the same benchmark",
         )
     column = metric if readout == "prefix" else f"{metric}_expected"
-    return _curves(base.hits, column, ours), _curves(rl.hits, column, ours)
+    return _curves(base.hits, column, of_base), _curves(rl.hits, column, of_base)
 
 
 def _curves(hits: pl.DataFrame, column: str, questions: npt.NDArray[np.uint32]) -> Curves:
@@ -96,10 +96,10 @@ def target(rl: Curves, default_policy: str) -> tuple[list[int], Floats]:
     Raises
     ------
     InputError
-        RL was not sampled under ``default_policy``.
+        RL has no samples of ``default_policy``.
     """
     at = sorted((budget, i) for i, (policy, budget) in enumerate(rl.points) if policy == default_policy)
     if not at:
-        known = ", ".join(dict.fromkeys(policy for policy, _ in rl.points))
-        raise InputError(f"recovery: no RL samples of the default policy {default_policy!r}; there are {known}")
+        names = ", ".join(dict.fromkeys(policy for policy, _ in rl.points))
+        raise InputError(f"recovery: RL has no samples of the default policy {default_policy!r}; it has {names}")
     return [budget for budget, _ in at], rl.credit[[i for _, i in at]]

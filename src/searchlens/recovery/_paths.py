@@ -1,4 +1,4 @@
-"""Near matches of the RL curve in the Base landscape, and paths through them (paper, section "Recovery paths").
+"""Base operating points near the RL curve, and paths through them (paper, section "Recovery paths").
 
 All readouts here are ``prefix``. A *candidate* is any Base operating point; its budget may exceed the target's.
 """
@@ -19,7 +19,7 @@ from searchlens.schemas import COORDINATES, GEOMETRY, NEAR_MATCH, PATH
 from searchlens.uncertainty import Floats
 
 Components = Mapping[str, Sequence[Hashable]]
-"""Policy name: its local policy, controller, evaluator, transition and scheduler."""
+"""Policy name to its local policy, controller, evaluator, transition and scheduler."""
 
 
 def near_match(base: Landscape, rl: Landscape, options: RecoveryOptions = DEFAULTS) -> pl.DataFrame:
@@ -34,7 +34,7 @@ def near_match(base: Landscape, rl: Landscape, options: RecoveryOptions = DEFAUL
     Raises
     ------
     InputError
-        Different questions, or RL was not sampled under the default policy.
+        The two landscapes have different questions, or RL has no samples of the default policy.
     """
     rows = []
     for metric in compared_prefixes(base, rl):
@@ -51,7 +51,7 @@ def path(base: Landscape, rl: Landscape, components: Components, options: Recove
     ----------
     base, rl : Landscape
     components : mapping
-        The five components of every Base policy.
+        Policy name to its five components, for every Base policy.
     options : RecoveryOptions
 
     Returns
@@ -71,15 +71,15 @@ def path(base: Landscape, rl: Landscape, components: Components, options: Recove
     InputError
         As ``near_match``; or a policy without components.
     """
-    place = geometry(base, rl).filter(model="base")
-    apart = distance(place, components, options)
-    order = {point: i for i, point in enumerate(place.select("policy", "budget").iter_rows())}
+    base_points = geometry(base, rl).filter(model="base")
+    distances = distance(base_points, components, options)
+    order = {point: i for i, point in enumerate(base_points.select("policy", "budget").iter_rows())}
     rows = []
     for metric in compared_prefixes(base, rl):
         targets = list(_targets(base, rl, metric, options))
         curves = targets[0][2]
         at = [order[point] for point in curves.points]
-        between = apart[np.ix_(at, at)]
+        between = distances[np.ix_(at, at)]
         errors = np.stack([error for _, _, _, error in targets])
         chosen = {"closest": _closest(curves, errors, between), "monotone": _monotone(curves, errors, between, options)}
         for kind, steps in chosen.items():
@@ -95,8 +95,8 @@ def geometry(base: Landscape, rl: Landscape) -> pl.DataFrame:
     -------
     polars.DataFrame
         ``schemas.GEOMETRY``, prefix readouts. C is the natural logarithm of the generated tokens per question, scaled
-        so that the Base landscape spans [0, 1]; RL points share the scale and may leave it. C is 0 where all of Base
-        costs the same, and null, as T may be, where token counts are unknown.
+        so that the Base landscape spans [0, 1]; RL points share the scale and may lie outside. C is 0 if all Base
+        points cost the same. C and T are null where token counts are unknown.
     """
     wide = [_wide(landscape).with_columns(model=pl.lit(model)) for model, landscape in (("base", base), ("rl", rl))]
     cost = wide[0]["C"].drop_nulls().to_numpy()
@@ -105,15 +105,15 @@ def geometry(base: Landscape, rl: Landscape) -> pl.DataFrame:
     return pl.concat(wide).with_columns(C=scaled).select(GEOMETRY.names()).cast(GEOMETRY)
 
 
-def distance(place: pl.DataFrame, components: Components, options: RecoveryOptions = DEFAULTS) -> Floats:
-    """d(u, u') = l_comp d_comp + l_z |z - z'|_1 + l_b |ln n - ln n'| between all rows of ``place``.
+def distance(points: pl.DataFrame, components: Components, options: RecoveryOptions = DEFAULTS) -> Floats:
+    """d(u, u') = l_comp d_comp + l_z |z - z'|_1 + l_b |ln n - ln n'| between all rows of ``points``.
 
     Parameters
     ----------
-    place : polars.DataFrame
+    points : polars.DataFrame
         Rows of ``geometry``.
     components : mapping
-        The five components of every policy in ``place``; d_comp is the fraction that differ.
+        Policy name to its five components, for every policy in ``points``; d_comp is the fraction that differ.
     options : RecoveryOptions
         The weights.
 
@@ -127,15 +127,15 @@ def distance(place: pl.DataFrame, components: Components, options: RecoveryOptio
     InputError
         A policy without components.
     """
-    unknown = sorted(set(place["policy"]) - set(components))
+    unknown = sorted(set(points["policy"]) - set(components))
     if unknown:
         raise InputError(
-            f"recovery: the components of policy {unknown[0]!r} are not known; known are {sorted(components)}"
+            f"recovery: policy {unknown[0]!r} has no components; components are given for {sorted(components)}"
         )
-    parts = [components[policy] for policy in place["policy"]]
+    parts = [components[policy] for policy in points["policy"]]
     codes = np.array([_codes(column) for column in zip(*parts, strict=True)])
-    z = place.select(COORDINATES).to_numpy()
-    log_budget = np.log(place["budget"].to_numpy().astype(float))
+    z = points.select(COORDINATES).to_numpy()
+    log_budget = np.log(points["budget"].to_numpy().astype(float))
     differ = (codes[:, :, None] != codes[:, None, :]).mean(axis=0)
     behaviour = np.nansum(np.abs(z[:, None, :] - z[None, :, :]), axis=2)
     budget = np.abs(log_budget[:, None] - log_budget[None, :])
@@ -157,11 +157,11 @@ def _wide(landscape: Landscape) -> pl.DataFrame:
 def _targets(
     base: Landscape, rl: Landscape, metric: str, options: RecoveryOptions
 ) -> Iterator[tuple[int, float, Curves, Floats]]:
-    """Target budget, its RL value, the candidates and their signed errors."""
-    curves, theirs = read(base, rl, metric, "prefix")
+    """For each target budget: the budget, its RL value, the candidates, and their signed errors."""
+    curves, rl_curves = read(base, rl, metric, "prefix")
     questions = curves.credit.shape[1]
     solved = curves.credit.sum(axis=1)
-    for budget, credit in zip(*target(theirs, options.default_policy), strict=True):
+    for budget, credit in zip(*target(rl_curves, options.default_policy), strict=True):
         yield budget, float(credit.sum() / questions), curves, (solved - credit.sum()) / questions
 
 
@@ -187,16 +187,16 @@ def _closest(curves: Curves, errors: Floats, between: Floats) -> list[int]:
 
 
 def _monotone(curves: Curves, errors: Floats, between: Floats, options: RecoveryOptions) -> list[int]:
-    """Shortest path, from the last target backwards; then the first best choice forwards."""
+    """Shortest path: costs from the last target backwards, then the first of the best choices forwards."""
     order = sorted(range(len(curves.points)), key=lambda i: (curves.points[i][1], curves.points[i][0]))
     budget = np.array([curves.points[i][1] for i in order])
     move = options.path_lambda * between[np.ix_(order, order)]
     move[budget[:, None] > budget[None, :]] = np.inf
     local = np.abs(errors)[:, order]
-    ahead = [local[-1]]
+    cost_to_end = [local[-1]]
     for cost in local[-2::-1]:
-        ahead.insert(0, cost + (move + ahead[0]).min(axis=1))
-    steps = [int(np.round(ahead[0], 12).argmin())]
-    for rest in ahead[1:]:
+        cost_to_end.insert(0, cost + (move + cost_to_end[0]).min(axis=1))
+    steps = [int(np.round(cost_to_end[0], 12).argmin())]
+    for rest in cost_to_end[1:]:
         steps.append(int(np.round(move[steps[-1]] + rest, 12).argmin()))
     return [order[i] for i in steps]

@@ -1,0 +1,180 @@
+"""What files outside of the package declare works like what the package declares."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+import pytest
+from polars.testing import assert_frame_equal
+
+import landscape_oracle as oracle
+from searchlens import catalogue, schemas
+from searchlens.errors import InputError
+from searchlens.landscape import Landscape, LandscapeOptions, compact, expand, operating_points
+from searchlens.recovery import RecoveryOptions, recover
+from searchlens.store import readouts
+from searchlens.uncertainty import Resamples, wilson
+
+Declare = Callable[[str], None]
+
+
+@pytest.fixture
+def declare(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Declare:
+    """Use a file with this source as an extension, for one test."""
+    monkeypatch.setenv("SEARCHLENS_EXTENSIONS", "")  # which is what catalogue.use sets
+
+    def use(source: str) -> None:
+        path = tmp_path / "extension.py"
+        path.write_text(source)
+        catalogue.use([path.name], tmp_path)
+
+    return use
+
+
+# ---- metrics
+
+FEW = LandscapeOptions(draws=60, seed=3)
+BUDGETS = [1, 2, 4]
+OWN = list(catalogue.declared("metric"))
+METRICS = """
+import numpy as np
+from searchlens.catalogue import metric
+
+@metric("long", title="samples of more than 2 tokens", per_sample="mean")
+def long(pool):
+    return pool.tokens > 2
+
+@metric("wasted", title="solved in vain", of=("P", "Q"))
+def wasted(solved, vote):
+    return solved * (1 - vote)
+
+@metric("brief", title="samples of at most 2 tokens", of=("long",), affine=True)
+def brief(share):
+    return 1 - share
+
+@metric("fewest", title="tokens of the shortest sample")
+class Fewest:
+    @staticmethod
+    def prefix(pool, budgets, options):
+        return np.minimum.accumulate(pool.tokens, axis=1)[:, budgets - 1]
+
+@metric("all", title="every sample is right", hits=True, compared=True)
+class All:
+    @staticmethod
+    def prefix(pool, budgets, options):
+        return np.logical_and.accumulate(pool.correct, axis=1)[:, budgets - 1]
+"""
+
+
+def _pools(seed: int, policies: tuple[str, ...] = ("a", "b")) -> dict[str, list[list[oracle.Sample]]]:
+    rng = np.random.default_rng(seed)
+    return {name: [oracle.random_pool(rng, 5) for _ in range(20)] for name in policies}
+
+
+def _landscape(seed: int) -> Landscape:
+    return operating_points(oracle.frame(_pools(seed)), budgets=BUDGETS, options=FEW)
+
+
+def _values(landscape: Landscape, metric: str, readout: str) -> list[float]:
+    return landscape.points.filter(policy="a", metric=metric, readout=readout)["value"].to_list()
+
+
+def _long(chosen: oracle.Chosen) -> float:
+    return float(np.mean([sample.tokens > 2 for sample in chosen]))
+
+
+def test_metrics_of_an_extension_are_read_at_every_operating_point(declare: Declare) -> None:
+    """Each form of declaration, by its definition in plain Python; the metrics of the package stay what they were."""
+    before = _landscape(1)
+    declare(METRICS)
+    landscape, pools = _landscape(1), _pools(1)["a"]
+    for n, prefix, expected in zip(
+        BUDGETS, _values(landscape, "long", "prefix"), _values(landscape, "long", "expected"), strict=True
+    ):
+        assert prefix == pytest.approx(np.mean([_long(pool[:n]) for pool in pools]))
+        assert expected == pytest.approx(np.mean([oracle.over_subsets(_long, pool, n) for pool in pools]))
+    for readout in schemas.READOUTS:
+        long, brief = _values(landscape, "long", readout), _values(landscape, "brief", readout)
+        assert brief == pytest.approx([1 - value for value in long])
+    assert _values(landscape, "fewest", "prefix") == pytest.approx(
+        [np.mean([min(s.tokens for s in pool[:n]) for pool in pools]) for n in BUDGETS]
+    )
+    solved, vote = (landscape.hits.filter(policy="a", budget=4)[m].cast(pl.Float64) for m in "PQ")
+    assert _values(landscape, "wasted", "prefix")[-1] == pytest.approx((solved * (1 - vote)).mean())
+    own = landscape.points.filter(pl.col("metric").is_in(OWN))
+    assert_frame_equal(own, before.points, abs_tol=1e-6)
+    assert_frame_equal(landscape.hits.select(before.hits.columns), before.hits, check_exact=True)
+
+
+def test_metrics_of_an_extension_have_intervals(declare: Declare) -> None:
+    """Wilson where questions are counted, the shared bootstrap elsewhere; no row where there is no expectation."""
+    declare(METRICS)
+    landscape = _landscape(2)
+    added = landscape.points.filter(~pl.col("metric").is_in(OWN))
+    readings = set(added.select("metric", "readout").iter_rows())
+    both = {(metric, readout) for metric in ("long", "wasted", "brief") for readout in schemas.READOUTS}
+    assert readings == both | {("fewest", "prefix"), ("all", "prefix")}
+    assert added.select("value", "lo", "hi").null_count().sum_horizontal().item() == 0
+    row = added.filter(policy="a", metric="all", budget=1).row(0, named=True)
+    assert (row["lo"], row["hi"]) == wilson(row["hits"], 20)
+    assert landscape.hits.schema == schemas.hits()
+    assert landscape.hits.filter(policy="a", budget=1)["all"].sum() == row["hits"]
+    assert landscape.hits["all_expected"].null_count() == landscape.hits.height
+    row = added.filter(policy="a", metric="long", readout="prefix", budget=1).row(0, named=True)
+    per_question = np.array([[_long(pool[:1])] for pool in _pools(2)["a"]])
+    lo, hi = Resamples.draw(20, FEW.draws, FEW.seed).interval(per_question)
+    assert (row["lo"], row["hi"]) == (pytest.approx(lo[0], abs=1e-6), pytest.approx(hi[0], abs=1e-6))
+
+
+def test_a_metric_of_an_extension_is_compared_where_both_landscapes_have_it(declare: Declare) -> None:
+    before = _landscape(4)
+    declare(METRICS)
+    options, components = RecoveryOptions(default_policy="a", draws=20), {"a": "abcde", "b": "abcdf"}
+    tables = recover(_landscape(3), _landscape(4), components, options)
+    for name in ("same_policy", "support", "near_match", "path"):
+        assert tables[name]["metric"].unique().sort().to_list() == ["P", "Q", "all"], name
+    assert tables["same_policy"].filter(metric="all")["readout"].unique().to_list() == ["prefix"]
+    tables = recover(_landscape(3), before, components, options)
+    assert tables["support"]["metric"].unique().sort().to_list() == ["P", "Q"]
+
+
+def test_compact_readouts_leave_out_what_they_do_not_hold(declare: Declare, tmp_path: Path) -> None:
+    """Their bytes stay the same; metrics derived from recorded ones are computed, all others left out."""
+    scores = oracle.frame(_pools(5))
+    before = compact(scores, None, budgets=BUDGETS, options=FEW)
+    declare(METRICS)
+    kept = compact(scores, None, budgets=BUDGETS, options=FEW)
+    assert_frame_equal(kept, before, check_exact=False, abs_tol=1e-6)
+    readouts.write(kept, {}, tmp_path / "sums.arrow.xz", {})
+    landscape, _ = expand(readouts.read(tmp_path / "sums.arrow.xz"), options=FEW)
+    assert set(landscape.points["metric"]) == {*OWN, "wasted"}
+    assert landscape.hits.schema == schemas.hits()
+    assert landscape.hits["all"].null_count() == landscape.hits.height
+
+
+def test_the_example_of_the_contributors_guide_works(declare: Declare) -> None:
+    text = (Path(__file__).parents[1] / "CONTRIBUTING.md").read_text()
+    section = text.partition("## Add a metric")[2]
+    declare(section.partition("```python\n")[2].partition("```")[0])
+    assert _landscape(1).points.filter(metric="long")["lo"].null_count() == 0
+
+
+@pytest.mark.parametrize(
+    ("declaration", "complaint"),
+    [
+        ('@metric("x", per_sampel="mean")\ndef x(pool): ...', "unknown option 'per_sampel'; allowed: title"),
+        ('@metric("x", of=("P", "D"))\ndef x(p, d): ...', "of='D'"),
+        ('@metric("x", affine=True)\ndef x(p): ...', "affine=True needs one metric in of"),
+        ('@metric("x", per_sample="max")\ndef x(pool): ...', "per_sample='max'; allowed: sum, mean"),
+        ('@metric("x")\ndef x(pool, budgets, options): return pool.tokens', r"shape \(40, 5\), not .* \(40, 3\)"),
+        ('@metric("x", hits=True)\ndef x(pool, budgets, options): return 2 * pool.tokens[:, :3]', "0 or 1"),
+        ('@metric("P")\ndef x(pool): ...', "metric 'P' is declared twice"),
+    ],
+)
+def test_a_wrong_declaration_is_refused_by_name(declare: Declare, declaration: str, complaint: str) -> None:
+    declare(f"from searchlens.catalogue import metric\n{declaration}\n")
+    with pytest.raises(InputError, match=complaint):
+        _landscape(1)
