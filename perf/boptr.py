@@ -26,7 +26,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from searchlens.boptr.cohort import Cohort, Surface
+from searchlens.boptr.cohort import Cohort, DenseLandscape
 from searchlens.boptr.evaluate import Key, Task, evaluate
 from searchlens.boptr.options import BoptrOptions
 from searchlens.boptr.rule import Path
@@ -79,18 +79,18 @@ def rows_and_errors(made: Cohort, options: BoptrOptions, draws: int) -> tuple[di
     found = evaluate(made, options, [*tasks, Task(PAPER, VARIANT_TIERS, fitted)])
     rows = {}
     for key, score in found.scores.items():
-        surface, prediction = made.base(key.model, key.benchmark), score.prediction
-        if surface is not None and isinstance(prediction, Path | Blend):
+        landscape, prediction = made.base(key.model, key.benchmark), score.prediction
+        if landscape is not None and isinstance(prediction, Path | Blend):
             paths = prediction.paths if isinstance(prediction, Blend) else (prediction,)
             kept = np.ones(len(plan.budgets), bool) if paths[0].skip is None else ~paths[0].skip[:, 0]
-            rows[key] = Row([points(surface, path, plan.budgets) for path in paths], np.flatnonzero(kept).tolist())
+            rows[key] = Row([points(landscape, path, plan.budgets) for path in paths], np.flatnonzero(kept).tolist())
     return rows, {key: found.scores[key].fixed[1 : draws + 1] for key in rows}
 
 
-def points(surface: Surface, path: Path, budgets: tuple[int, ...]) -> list[int]:
-    names = surface.complete(budgets)
+def points(landscape: DenseLandscape, path: Path, budgets: tuple[int, ...]) -> list[int]:
+    names = landscape.complete(budgets)
     steps = zip(path.policy[:, 0], path.budget[:, 0], strict=True)
-    return [surface.points[names[policy], budgets[n]] for policy, n in steps]
+    return [landscape.points[names[policy], budgets[n]] for policy, n in steps]
 
 
 def loop(made: Cohort, view: View, rows: dict[Key, Row]) -> Iterator[dict[Key, float]]:
@@ -99,7 +99,7 @@ def loop(made: Cohort, view: View, rows: dict[Key, Row]) -> Iterator[dict[Key, f
     target = {n: (plan.default_policy, n) for n in plan.budgets}
     for draw in range(1, view.draws):
         drawn = {name: np.repeat(np.arange(len(w)), w[:, draw].astype(int)) for name, w in view.weights.items()}
-        rates = {cell: s.credit["P"][:, drawn[cell[1]]].mean(axis=1) for cell, s in made.surfaces.items()}
+        rates = {cell: s.credit["P"][:, drawn[cell[1]]].mean(axis=1) for cell, s in made.landscapes.items()}
         errors = {}
         for key, row in rows.items():
             model, rl = plan.models[key.model], made.rl(key.model, key.benchmark)

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import polars as pl
 
-from searchlens.boptr.cohort import Benchmark, Cohort, CohortPlan, Model, Surface
+from searchlens.boptr.cohort import Benchmark, Cohort, CohortPlan, DenseLandscape, Model
 from searchlens.boptr.options import DEFAULTS, BoptrOptions
 from searchlens.boptr.rule import Reason, Rule
 from searchlens.boptr.view import View, sample_view
@@ -26,14 +26,14 @@ BENCHMARKS = {
 PLAIN = (200, 320, 440, 520, 560)
 
 
-def surface(curves: Mapping[str, Sequence[int]]) -> Surface:
+def dense_landscape(curves: Mapping[str, Sequence[int]]) -> DenseLandscape:
     """The first so many questions are solved."""
     counts = np.array([n for curve in curves.values() for n in curve])
     credit = (np.arange(QUESTIONS) < counts[:, None]).astype(np.float32)
     voted = (np.arange(QUESTIONS) < (counts * 0.6)[:, None]).astype(np.float32)
     points = {(name, b): i for i, (name, b) in enumerate((name, b) for name in curves for b in BUDGETS)}
     tokens = {name: 100.0 + i for i, name in enumerate(curves)}
-    return Surface(
+    return DenseLandscape(
         np.arange(QUESTIONS, dtype=np.uint32), points, {"P": credit, "Q": voted, "T": credit}, tokens, pl.DataFrame()
     )
 
@@ -58,7 +58,7 @@ class Pair:
 
 def cohort(pairs: Mapping[str, Pair]) -> Cohort:
     """The first pair is the anchor; RL solves what Base solves with twice the samples."""
-    models, surfaces = {}, {}
+    models, landscapes = {}, {}
     for name, pair in pairs.items():
         base, rl = pair.base or f"{name}-base", f"{name}-rl"
         models[name] = Model(base, rl, "new" if pair.new else "upper", pair.parameters)
@@ -66,12 +66,12 @@ def cohort(pairs: Mapping[str, Pair]) -> Cohort:
             curves = pair.cells.get(benchmark, pool(PLAIN, PLAIN[-1] + 40))
             if curves is None:
                 continue
-            surfaces[base, benchmark] = surface(curves)
+            landscapes[base, benchmark] = dense_landscape(curves)
             if pair.log_alpha is not None:
-                surfaces[rl, benchmark] = surface({DEFAULT: [*curves[DEFAULT][1:], curves[DEFAULT][-1]]})
+                landscapes[rl, benchmark] = dense_landscape({DEFAULT: [*curves[DEFAULT][1:], curves[DEFAULT][-1]]})
         if pair.split is not None:
-            surfaces[base, "split"] = surface(pair.split)
-    return Cohort(CohortPlan(next(iter(pairs)), "math", models, BENCHMARKS), surfaces)
+            landscapes[base, "split"] = dense_landscape(pair.split)
+    return Cohort(CohortPlan(next(iter(pairs)), "math", models, BENCHMARKS), landscapes)
 
 
 class Planted(Rule):
@@ -83,7 +83,7 @@ class Planted(Rule):
         super().__init__(view or sample_view(cohort(pairs)), options, **kinds)  # type: ignore[arg-type]
         self.pairs = pairs
 
-    def variant_without(self, *names: str) -> Planted:
+    def rule_without(self, *names: str) -> Planted:
         return Planted(self.pairs, self.options, self.view, without=names)
 
     def log_alpha(self, model: str, benchmark: str, at: str | None = None) -> Floats | Reason:

@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from searchlens.boptr.cohort import Benchmark, Cohort, CohortPlan, Model, Surface
+from searchlens.boptr.cohort import Benchmark, Cohort, CohortPlan, DenseLandscape, Model
 from searchlens.boptr.options import BoptrOptions
 from searchlens.boptr.rule import Rule
 from searchlens.boptr.view import View, bootstrap_view, sample_view
@@ -26,14 +26,14 @@ def hits(count: int, questions: int, first: int = 0) -> npt.NDArray[np.float32]:
     return credit
 
 
-def surface(
+def dense_landscape(
     P: Mapping[str, Sequence[npt.ArrayLike]],
     Q: Mapping[str, Sequence[npt.ArrayLike]] | None = None,
     T: Mapping[str, Sequence[npt.ArrayLike]] | None = None,
     tokens: float | Mapping[str, float] = 100.0,
     rates: Mapping[str, Rate] | None = None,
     budgets: Sequence[int] = BUDGETS,
-) -> Surface:
+) -> DenseLandscape:
     """Readouts of policies, a row of questions per budget; Q and T are P unless given; rates of the default policy."""
     points = {(name, n): i for i, (name, n) in enumerate((name, n) for name in P for n in budgets)}
     credit = {
@@ -43,11 +43,11 @@ def surface(
     known = tokens if isinstance(tokens, Mapping) else dict.fromkeys(P, tokens)
     rows = [(DEFAULT, metric, *rate) for metric, rate in (rates or {}).items()]
     frame = pl.DataFrame(rows, RATES, orient="row")
-    return Surface(np.arange(credit["P"].shape[1], dtype=np.uint32), points, credit, dict(known), frame)
+    return DenseLandscape(np.arange(credit["P"].shape[1], dtype=np.uint32), points, credit, dict(known), frame)
 
 
 def cohort(
-    surfaces: Mapping[tuple[str, str], Surface],
+    landscapes: Mapping[tuple[str, str], DenseLandscape],
     models: Mapping[str, Model] | None = None,
     benchmarks: Mapping[str, Benchmark] | None = None,
     budgets: Sequence[int] = BUDGETS,
@@ -56,7 +56,7 @@ def cohort(
     models = models or {"m": Model(base="base", rl="rl")}
     benchmarks = benchmarks or {"math": Benchmark(regime="math")}
     plan = CohortPlan(next(iter(models)), next(iter(benchmarks)), models, benchmarks, DEFAULT, budgets)
-    return Cohort(plan, dict(surfaces))
+    return Cohort(plan, dict(landscapes))
 
 
 def views(found: Cohort, draws: int = 2000, **options: object) -> tuple[Rule, View]:

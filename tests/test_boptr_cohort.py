@@ -216,25 +216,25 @@ def test_folder_holds_what_its_samples_say(written: Path) -> None:
     """Every readout of P, and tokens, counted from the graded samples, question by question."""
     found = read(written)
     cells = {(cell.checkpoint, cell.benchmark): cell for cell in DESIGN.cells()}
-    assert found.surfaces.keys() == cells.keys()
+    assert found.landscapes.keys() == cells.keys()
     for key, cell in cells.items():
-        surface, samples = found.surfaces[key], scores(DESIGN, SEED, cell)
-        assert surface.questions.tolist() == list(range(40)) and surface.policies == DESIGN.policies
+        landscape, samples = found.landscapes[key], scores(DESIGN, SEED, cell)
+        assert landscape.questions.tolist() == list(range(40)) and landscape.policies == DESIGN.policies
         for name in DESIGN.policies:
             own = samples.filter(policy=name).sort("question", "sample")
             correct = own["correct"].to_numpy().reshape(40, 16)
             for n in BUDGETS:
-                row = surface.credit["P"][surface.points[name, n]]
+                row = landscape.credit["P"][landscape.points[name, n]]
                 np.testing.assert_array_equal(row, correct[:, :n].any(axis=1))
-            assert surface.tokens[name] == pytest.approx(own["tokens"].cast(pl.Float64).mean())
+            assert landscape.tokens[name] == pytest.approx(own["tokens"].cast(pl.Float64).mean())
 
 
 def test_folder_is_the_cohort_in_memory(written: Path) -> None:
     disk, memory = read(written), simulate(DESIGN, SEED)
     assert disk.plan == memory.plan
-    assert disk.surfaces.keys() == memory.surfaces.keys()
-    for key, ours in disk.surfaces.items():
-        theirs = memory.surfaces[key]
+    assert disk.landscapes.keys() == memory.landscapes.keys()
+    for key, ours in disk.landscapes.items():
+        theirs = memory.landscapes[key]
         assert list(ours.points.items()) == list(theirs.points.items())
         for metric in "PQT":
             np.testing.assert_array_equal(ours.credit[metric], theirs.credit[metric])
@@ -244,18 +244,18 @@ def test_cells_are_those_of_the_model_and_its_side(written: Path) -> None:
     """Base and RL, and the models, are not exchanged."""
     found = read(written)
     for model in (ANCHOR, OTHER):
-        assert found.base(model, MATH) is found.surfaces[f"{model}-base", MATH]
-        assert found.rl(model, MATH) is found.surfaces[f"{model}-rl", MATH]
+        assert found.base(model, MATH) is found.landscapes[f"{model}-base", MATH]
+        assert found.rl(model, MATH) is found.landscapes[f"{model}-rl", MATH]
     lonely = CohortPlan(ANCHOR, MATH, {**found.plan.models, "x": Model("x-base")}, found.plan.benchmarks)
-    assert Cohort(lonely, found.surfaces).rl("x", MATH) is None
+    assert Cohort(lonely, found.landscapes).rl("x", MATH) is None
 
 
 def test_values_are_means_over_questions_in_the_order_asked(written: Path) -> None:
-    surface = read(written).surfaces[f"{ANCHOR}-base", MATH]
+    landscape = read(written).landscapes[f"{ANCHOR}-base", MATH]
     hits = pl.read_parquet(written / f"{ANCHOR}-base" / MATH / "hits.parquet").filter(policy="temp_0.5")
     for metric in "PQT":
         expected = [hits.filter(budget=n)[metric].cast(pl.Float64).mean() for n in (8, 1)]
-        assert surface.values(metric, "temp_0.5", (8, 1)).tolist() == pytest.approx(expected)
+        assert landscape.values(metric, "temp_0.5", (8, 1)).tolist() == pytest.approx(expected)
 
 
 def test_batches_are_read_under_their_own_names(folder: Path) -> None:
@@ -264,14 +264,14 @@ def test_batches_are_read_under_their_own_names(folder: Path) -> None:
     plan = read_plan(folder / PLAN_FILE)
     pair = Model(f"{ANCHOR}-base", f"{ANCHOR}-rl", batches={"7": {"base": "again"}})
     found = read_cohort(folder, CohortPlan(ANCHOR, MATH, {ANCHOR: pair}, plan.benchmarks))
-    assert {checkpoint for checkpoint, _ in found.surfaces} == {f"{ANCHOR}-base", f"{ANCHOR}-rl", "again"}
+    assert {checkpoint for checkpoint, _ in found.landscapes} == {f"{ANCHOR}-base", f"{ANCHOR}-rl", "again"}
 
 
 def test_references_are_no_part_of_any_pool(written: Path) -> None:
     found = read(written, without=["temp_0.5", "greedy"])
     kept = tuple(name for name in DESIGN.policies if name != "temp_0.5")
-    assert {surface.policies for surface in found.surfaces.values()} == {kept}
-    assert all("temp_0.5" not in surface.tokens for surface in found.surfaces.values())
+    assert {landscape.policies for landscape in found.landscapes.values()} == {kept}
+    assert all("temp_0.5" not in landscape.tokens for landscape in found.landscapes.values())
 
 
 def test_budgets_that_were_not_sampled_take_the_policy_out_of_the_pool(folder: Path) -> None:
@@ -280,10 +280,10 @@ def test_budgets_that_were_not_sampled_take_the_policy_out_of_the_pool(folder: P
     whole = read(folder).base(OTHER, GPQA)
     rewrite(place(folder), lambda frame: frame.filter(~gone))
     found = read(folder)
-    surface = found.base(OTHER, GPQA)
-    assert surface is not None and whole is not None
-    assert "temp_0.5" in surface.policies and "temp_0.5" not in surface.complete(BUDGETS)
-    assert "temp_0.5" in surface.complete((1, 2, 4, 16))
+    landscape = found.base(OTHER, GPQA)
+    assert landscape is not None and whole is not None
+    assert "temp_0.5" in landscape.policies and "temp_0.5" not in landscape.complete(BUDGETS)
+    assert "temp_0.5" in landscape.complete((1, 2, 4, 16))
     base = sample_view(found).base(OTHER, GPQA)
     assert base is not None and "temp_0.5" not in base.index
     for name, i in base.index.items():

@@ -8,7 +8,7 @@ import numpy as np
 import polars as pl
 import pytest
 
-from searchlens.boptr.cohort import Benchmark, Cohort, Model, Surface
+from searchlens.boptr.cohort import Benchmark, Cohort, DenseLandscape, Model
 from searchlens.boptr.consistency import (
     REPLICATION,
     means_within_batches,
@@ -21,21 +21,21 @@ from searchlens.boptr.rule import Path, Rule
 from searchlens.boptr.tiers import At, boptr
 from searchlens.boptr.view import bootstrap_view, sample_view
 from searchlens.errors import InputError
-from small_cohort import DEFAULT, cohort, hits, surface, views
+from small_cohort import DEFAULT, cohort, dense_landscape, hits, views
 
 N = 50
 
 
-def consistency(main: Surface, again: Surface, **options: object) -> pl.DataFrame:
+def consistency(main: DenseLandscape, again: DenseLandscape, **options: object) -> pl.DataFrame:
     models = {"m": Model(base="base", rl="rl", batches={"second": {"rl": "rl2"}})}
-    base = surface({DEFAULT: [hits(5, N), hits(6, N)]})
+    base = dense_landscape({DEFAULT: [hits(5, N), hits(6, N)]})
     study = cohort({("base", "math"): base, ("rl", "math"): main, ("rl2", "math"): again}, models)
     return readout_consistency(*views(study, **options))
 
 
 def test_differences_of_two_batches_by_hand() -> None:
     """Two temperatures; a controller has none and counts in ``all`` only; unshared points are left out."""
-    main = surface(
+    main = dense_landscape(
         {
             DEFAULT: [hits(10, N), hits(20, N)],
             "temp_0.3": [hits(10, N), hits(11, N)],
@@ -43,7 +43,7 @@ def test_differences_of_two_batches_by_hand() -> None:
             "temp_0.9": [hits(1, N)] * 2,
         }
     )
-    again = surface(
+    again = dense_landscape(
         {
             DEFAULT: [hits(14, N), hits(21, N)],
             "temp_0.3": [hits(9, N), hits(11, N)],
@@ -62,7 +62,7 @@ def test_differences_of_two_batches_by_hand() -> None:
 
 
 def test_criterion_is_an_option() -> None:
-    main, again = (surface({DEFAULT: [hits(k, N), hits(20, N)]}) for k in (10, 14))
+    main, again = (dense_landscape({DEFAULT: [hits(k, N), hits(20, N)]}) for k in (10, 14))
     for criterion, meets in ((3.9, False), (4.0, True)):
         assert consistency(main, again, consistency_criterion=criterion)["meets_criterion"].unique().to_list() == [
             meets
@@ -71,8 +71,8 @@ def test_criterion_is_an_option() -> None:
 
 def test_signed_mean_is_resampled_by_question_with_both_batches_together() -> None:
     """Against a loop over draws; resampling the batches apart would be far wider."""
-    main = surface({DEFAULT: [hits(25, N), hits(30, N)], "temp_0.3": [hits(20, N), hits(22, N)]})
-    again = surface({DEFAULT: [hits(28, N), hits(31, N)], "temp_0.3": [hits(20, N), hits(24, N)]})
+    main = dense_landscape({DEFAULT: [hits(25, N), hits(30, N)], "temp_0.3": [hits(20, N), hits(22, N)]})
+    again = dense_landscape({DEFAULT: [hits(28, N), hits(31, N)], "temp_0.3": [hits(20, N), hits(24, N)]})
     row = consistency(main, again).row(0, named=True)
     moved = (again.credit["P"] - main.credit["P"]).sum(axis=0) / 4
     weights = bootstrap_view(cohort({("base", "math"): main, ("rl", "math"): main}), 2000, 42).weights["math"]
@@ -81,14 +81,14 @@ def test_signed_mean_is_resampled_by_question_with_both_batches_together() -> No
 
 
 def test_a_batch_that_repeats_the_main_one_has_not_moved() -> None:
-    side = surface({DEFAULT: [hits(10, N), hits(20, N)]})
+    side = dense_landscape({DEFAULT: [hits(10, N), hits(20, N)]})
     row = consistency(side, side).row(0, named=True)
     assert [row[key] for key in ("mean_abs", "mean_signed", "lo", "hi", "chance", "largest")] == [0.0] * 6
 
 
 def test_chance_is_the_mean_absolute_difference_under_exchange() -> None:
     """Four questions that changed at one point: against all sixteen ways to exchange them."""
-    main, again = (surface({DEFAULT: [side, side]}) for side in (hits(4, N), hits(0, N)))
+    main, again = (dense_landscape({DEFAULT: [side, side]}) for side in (hits(4, N), hits(0, N)))
     exact = np.mean([abs(sum(signs)) for signs in itertools.product((-1, 1), repeat=4)]) / N
     row = consistency(main, again).row(0, named=True)
     assert row["chance"] == pytest.approx(100 * exact, rel=0.15)
@@ -100,7 +100,7 @@ def test_cells_without_a_second_batch_say_so() -> None:
         "m": Model(base="base", rl="rl", batches={"second": {"rl": "rl2"}}),
         "once": Model(base="base", rl="rl"),
     }
-    side = surface({DEFAULT: [hits(10, N), hits(20, N)]})
+    side = dense_landscape({DEFAULT: [hits(10, N), hits(20, N)]})
     benchmarks = {"math": Benchmark(regime="math"), "gpqa": Benchmark(regime="nonmath")}
     places = [("base", "math"), ("rl", "math"), ("rl2", "math"), ("base", "gpqa"), ("rl", "gpqa")]
     found = readout_consistency(*views(cohort(dict.fromkeys(places, side), models, benchmarks)))
@@ -114,7 +114,7 @@ def test_cells_without_a_second_batch_say_so() -> None:
 
 
 def test_a_batch_on_other_questions_is_refused() -> None:
-    main, again = (surface({DEFAULT: [hits(10, n), hits(20, n)]}) for n in (N, N + 1))
+    main, again = (dense_landscape({DEFAULT: [hits(10, n), hits(20, n)]}) for n in (N, N + 1))
     with pytest.raises(InputError, match="/math has 50 questions, rl2/math has 51, and they are not the same"):
         consistency(main, again)
 
@@ -177,7 +177,7 @@ BUDGETS = (1, 2, 4)
 BENCHMARKS = {"math": Benchmark(regime="math"), "gpqa": Benchmark(regime="nonmath"), "aime": Benchmark(regime="floor")}
 
 
-def sampled(seed: int, gain: float = 0.0) -> Surface:
+def sampled(seed: int, gain: float = 0.0) -> DenseLandscape:
     """Random pools; policies differ in skill and in how much their samples agree."""
     rng = np.random.default_rng(seed)
     skill = rng.beta(0.6, 0.9, N)
@@ -186,19 +186,19 @@ def sampled(seed: int, gain: float = 0.0) -> Surface:
         right = rng.random((4, N)) < np.clip(skill + gain - 0.04 * i, 0.02, 0.98)
         P[name] = [right[:n].any(axis=0) for n in BUDGETS]
         Q[name] = [right[:n].sum(axis=0) > n / 2 for n in BUDGETS]
-    return surface(P, Q, tokens={name: 100.0 + 7 * i for i, name in enumerate(POLICIES)}, budgets=BUDGETS)
+    return dense_landscape(P, Q, tokens={name: 100.0 + 7 * i for i, name in enumerate(POLICIES)}, budgets=BUDGETS)
 
 
 def replicated(batches: dict[str, int]) -> Cohort:
     """The anchor on three benchmarks, with batches of its Base from other seeds."""
     model = Model(base="base", rl="rl", batches={name: {"base": f"base-{name}"} for name in batches})
-    surfaces = {}
+    landscapes = {}
     for j, name in enumerate(BENCHMARKS):
-        surfaces["base", name] = sampled(j)
-        surfaces["rl", name] = sampled(100 + j, gain=0.1)
+        landscapes["base", name] = sampled(j)
+        landscapes["rl", name] = sampled(100 + j, gain=0.1)
         for batch, seed in batches.items():
-            surfaces[f"base-{batch}", name] = sampled(seed + j)
-    return cohort(surfaces, {"m": model}, BENCHMARKS, BUDGETS)
+            landscapes[f"base-{batch}", name] = sampled(seed + j)
+    return cohort(landscapes, {"m": model}, BENCHMARKS, BUDGETS)
 
 
 def h5(rule: Rule, benchmark: str) -> tuple[str, list[int]]:
@@ -209,7 +209,7 @@ def h5(rule: Rule, benchmark: str) -> tuple[str, list[int]]:
     return base.policies[path.policy[0, 0]], [BUDGETS[n] for n in path.budget[:, 0]]
 
 
-def error(base: Surface, rl: Surface, policy: str, budgets: list[int]) -> float:
+def error(base: DenseLandscape, rl: DenseLandscape, policy: str, budgets: list[int]) -> float:
     """mech_P from proportions, budget by budget."""
     predicted, target = base.values("P", policy, budgets), rl.values("P", DEFAULT, BUDGETS)
     return 100 * float(np.mean([abs(p - r) for p, r in zip(predicted, target, strict=True)]))
@@ -222,10 +222,10 @@ def test_fixed_policy_is_the_main_path_read_from_each_batch() -> None:
     assert found.height == 9
     for row in found.iter_rows(named=True):
         batch, benchmark = row["batch"], row["benchmark"]
-        source = study.surfaces["base" if batch == "main" else f"base-{batch}", benchmark]
+        source = study.landscapes["base" if batch == "main" else f"base-{batch}", benchmark]
         policy, budgets = h5(rule, benchmark)
         assert row["policy"] == policy
-        assert row["error"] == pytest.approx(error(source, study.surfaces["rl", benchmark], policy, budgets))
+        assert row["error"] == pytest.approx(error(source, study.landscapes["rl", benchmark], policy, budgets))
         assert row["lo"] <= row["hi"]
 
 
@@ -238,12 +238,12 @@ def test_full_rule_is_the_rule_on_a_cohort_whose_base_is_the_batch() -> None:
     moved = 0
     for benchmark in ("gpqa", "aime"):
         for batch in batches:
-            again = study.surfaces[f"base-{batch}", benchmark]
-            swapped = Cohort(study.plan, {**study.surfaces, ("base", benchmark): again})
+            again = study.landscapes[f"base-{batch}", benchmark]
+            swapped = Cohort(study.plan, {**study.landscapes, ("base", benchmark): again})
             policy, budgets = h5(Rule(sample_view(swapped), BoptrOptions()), benchmark)
             row = found.filter(benchmark=benchmark, batch=batch).row(0, named=True)
             assert row["policy"] == policy
-            assert row["error"] == pytest.approx(error(again, study.surfaces["rl", benchmark], policy, budgets))
+            assert row["error"] == pytest.approx(error(again, study.landscapes["rl", benchmark], policy, budgets))
             moved += policy != h5(rule, benchmark)[0]
     assert moved  # otherwise the selector was never asked
 
@@ -270,10 +270,10 @@ def test_replication_is_scored_on_policies_that_every_batch_has() -> None:
     study = replicated({"a": 10})
     rule, boot = views(study, 200)
     policy, _ = h5(rule, "gpqa")
-    whole = study.surfaces["base-a", "gpqa"]
+    whole = study.landscapes["base-a", "gpqa"]
     points = {point: row for point, row in whole.points.items() if point[0] != policy}
-    smaller = Surface(whole.questions, points, whole.credit, whole.tokens, whole.rates)
-    rule, boot = views(Cohort(study.plan, {**study.surfaces, ("base-a", "gpqa"): smaller}), 200)
+    smaller = DenseLandscape(whole.questions, points, whole.credit, whole.tokens, whole.rates)
+    rule, boot = views(Cohort(study.plan, {**study.landscapes, ("base-a", "gpqa"): smaller}), 200)
     found = seed_replication(rule, boot)
     at_gpqa = found.filter(benchmark="gpqa")
     assert at_gpqa.filter(reading="fixed_pi")["reason"].to_list() == ["policy_missing"] * 2
@@ -288,7 +288,7 @@ def test_replication_is_scored_on_policies_that_every_batch_has() -> None:
 def test_means_over_benchmarks_keep_to_those_of_every_batch() -> None:
     """A batch that lacks an easy or a hard benchmark must not look worse or better for it."""
     study = replicated({"a": 10, "b": 20})
-    rule, boot = views(Cohort(study.plan, {k: v for k, v in study.surfaces.items() if k != ("base-b", "aime")}), 200)
+    rule, boot = views(Cohort(study.plan, {k: v for k, v in study.landscapes.items() if k != ("base-b", "aime")}), 200)
     found = seed_replication(rule, boot).filter(reading="fixed_pi")
     assert found.filter(benchmark="aime")["batch"].to_list() == ["main", "a"]
     for batch in ("main", "a", "b"):

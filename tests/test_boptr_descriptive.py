@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from statsmodels.stats.proportion import proportion_confint
 
-from planted_surfaces import DEFAULT, cohort, views
+from planted_landscapes import DEFAULT, cohort, views
 from searchlens.boptr.cohort import Benchmark
 from searchlens.boptr.descriptive import descriptive
 from searchlens.boptr.knee import knee

@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 
 from searchlens.boptr import evaluate as evaluation
-from searchlens.boptr.cohort import Cohort, Surface
-from searchlens.boptr.evaluate import Key, Score, Scores, Task, Variant, evaluate, has_expanded_pool, mismatched
+from searchlens.boptr.cohort import Cohort, DenseLandscape
+from searchlens.boptr.evaluate import Constants, Key, Score, Scores, Task, evaluate, has_expanded_pool, mismatched
 from searchlens.boptr.options import BoptrOptions
 from searchlens.boptr.rule import Path, Reason, Rule
 from searchlens.boptr.tiers import TIERS, At, Blend, Curve, Prediction, Tier
@@ -28,7 +28,7 @@ AR = ("temp_0.3", "temp_0.7", "topp0.8_t0.9", "topk20_t0.7", DEFAULT)
 QUESTIONS, DRAWS = 30, 20
 Cell = tuple[str, str]
 OPTIONS = BoptrOptions(draws=DRAWS, reselect=DRAWS, mu_without=(SMALL,))
-PAPER, OWN, WITHOUT = Variant(), Variant("own"), Variant("paper", "without")
+PAPER, OWN, WITHOUT = Constants(), Constants("own"), Constants("paper", "without")
 TIER = {tier.key: tier for tier in (*TIERS, *VARIANT_TIERS)}
 RULES = tuple(TIER[key] for key in ("H5", "V3", "A1", "A3", "B0", "cell-fit"))
 TASKS = (Task(PAPER, tuple(TIER.values()), BENCHMARKS), Task(OWN, RULES, BENCHMARKS), Task(WITHOUT, RULES, BENCHMARKS))
@@ -52,9 +52,9 @@ def design() -> Design:
 
 def lacking(cohort: Cohort, model: str, benchmark: str, policy: str) -> Cohort:
     place = cohort.plan.models[model].base, benchmark
-    found = cohort.surfaces[place]
+    found = cohort.landscapes[place]
     points = {point: row for point, row in found.points.items() if point[0] != policy}
-    return Cohort(cohort.plan, {**cohort.surfaces, place: replace(found, points=points)})
+    return Cohort(cohort.plan, {**cohort.landscapes, place: replace(found, points=points)})
 
 
 @cache
@@ -76,22 +76,22 @@ def resampled(draw: int) -> Cohort:
     """The cohort in which every question occurs as often as the draw says; draw 0 is the sample."""
     weights = bootstrap_view(cohort(), DRAWS, OPTIONS.seed).weights
 
-    def again(surface: Surface, benchmark: str) -> Surface:
+    def again(landscape: DenseLandscape, benchmark: str) -> DenseLandscape:
         chosen = [q for q, times in enumerate(weights[benchmark][:, draw]) for _ in range(int(times))]
-        credit = {metric: part[:, chosen] for metric, part in surface.credit.items()}
-        return replace(surface, questions=np.arange(len(chosen), dtype=np.uint32), credit=credit)
+        credit = {metric: part[:, chosen] for metric, part in landscape.credit.items()}
+        return replace(landscape, questions=np.arange(len(chosen), dtype=np.uint32), credit=credit)
 
-    return Cohort(cohort().plan, {key: again(found, key[1]) for key, found in cohort().surfaces.items()})
+    return Cohort(cohort().plan, {key: again(found, key[1]) for key, found in cohort().landscapes.items()})
 
 
 @cache
-def rule(draw: int, variant: Variant) -> Rule:
-    without = (SMALL,) if variant == WITHOUT else ()
-    return Rule(sample_view(resampled(draw)), OPTIONS, variant.exponents, without)
+def rule(draw: int, constants: Constants) -> Rule:
+    without = (SMALL,) if constants == WITHOUT else ()
+    return Rule(sample_view(resampled(draw)), OPTIONS, constants.exponents, without)
 
 
 def predicted(draw: int, key: Key) -> Prediction:
-    return TIER[key.tier].predict(rule(draw, key.variant), At(key.model, key.benchmark, key.pool))
+    return TIER[key.tier].predict(rule(draw, key.constants), At(key.model, key.benchmark, key.pool))
 
 
 Steps = list[list[tuple[str, int] | None]]
@@ -143,7 +143,7 @@ def cell_of(key: Key) -> Cell:
 @cache
 def chosen(draw: int, key: Key) -> Steps | Curve:
     """What the draw predicts by itself."""
-    return named(rule(draw, key.variant), cell_of(key), predicted(draw, key))
+    return named(rule(draw, key.constants), cell_of(key), predicted(draw, key))
 
 
 def followed(draw: int, key: Key) -> Steps | Curve:
@@ -164,7 +164,7 @@ def numbers(*tiers: str) -> Iterator[tuple[Key, Score]]:
 def test_every_tier_has_a_number_or_a_reason_in_every_cell() -> None:
     found = scores()
     asked = {
-        Key(task.variant, tier.key, pool, model, benchmark)
+        Key(task.constants, tier.key, pool, model, benchmark)
         for task in TASKS
         for tier in task.tiers
         for pool in tier.pools
@@ -343,15 +343,15 @@ def test_curves_choose_nothing() -> None:
 
 def exchanged(given: Cohort, models: tuple[str, ...], order: tuple[str, ...]) -> Cohort:
     """Base of the models in turn beside the RL of ``order``."""
-    surfaces = dict(given.surfaces)
+    landscapes = dict(given.landscapes)
     for (model, other), benchmark in product(zip(models, order, strict=True), given.plan.benchmarks):
-        surfaces[f"{model}-rl", benchmark] = given.surfaces[f"{other}-rl", benchmark]
-    return Cohort(given.plan, surfaces)
+        landscapes[f"{model}-rl", benchmark] = given.landscapes[f"{other}-rl", benchmark]
+    return Cohort(given.plan, landscapes)
 
 
-def mean_error(there: Cohort, tier: Tier, models: tuple[str, ...], variant: Variant) -> float:
+def mean_error(there: Cohort, tier: Tier, models: tuple[str, ...], constants: Constants) -> float:
     """Over the models' cells, with a rule fitted on this cohort."""
-    fitted = Rule(sample_view(there), OPTIONS, variant.exponents)
+    fitted = Rule(sample_view(there), OPTIONS, constants.exponents)
     found = [(cell, tier.predict(fitted, At(*cell))) for cell in product(models, there.plan.benchmarks)]
     errors = [error(there, cell, named(fitted, cell, given)) for cell, given in found if not isinstance(given, Reason)]
     return sum(errors) / len(errors)
@@ -361,22 +361,22 @@ def everywhere() -> Cohort:
     """The benchmarks on which all models were sampled."""
     plan = cohort().plan
     kept = {name: plan.benchmarks[name] for name in ("math500", "aime")}
-    surfaces = {key: found for key, found in cohort().surfaces.items() if key[1] in kept}
-    return Cohort(replace(plan, benchmarks=kept), surfaces)
+    landscapes = {key: found for key, found in cohort().landscapes.items() if key[1] in kept}
+    return Cohort(replace(plan, benchmarks=kept), landscapes)
 
 
-@pytest.mark.parametrize("variant", [PAPER, OWN], ids=["paper", "own"])
+@pytest.mark.parametrize("constants", [PAPER, OWN], ids=["paper", "own"])
 @pytest.mark.parametrize("kept", [MODELS, (ANCHOR, SMALL)], ids=["all-models", "a-cell-missing"])
-def test_null_is_the_study_of_every_re_pairing(variant: Variant, kept: tuple[str, ...]) -> None:
+def test_null_is_the_study_of_every_re_pairing(constants: Constants, kept: tuple[str, ...]) -> None:
     """All orders of the RL sides, each with a rule of its own; a model with a cell missing keeps its RL and counts
     in the rule alone."""
     given = everywhere() if kept == MODELS else cohort()
     rows = [TIER[key] for key in ("H2", "H5", "H7", "V3", "A1", "B0", "cell-fit", "mean RL", "Base+gain", "v7")]
-    partners, means = mismatched(given, OPTIONS, Task(variant, tuple(rows), tuple(given.plan.benchmarks)))
+    partners, means = mismatched(given, OPTIONS, Task(constants, tuple(rows), tuple(given.plan.benchmarks)))
     assert partners == kept
     assert list(means) == [tier.key for tier in rows]
     for tier in rows:
-        expected = [mean_error(exchanged(given, kept, order), tier, kept, variant) for order in permutations(kept)]
+        expected = [mean_error(exchanged(given, kept, order), tier, kept, constants) for order in permutations(kept)]
         np.testing.assert_allclose(means[tier.key], expected, atol=2e-4, err_msg=tier.key)
         # The mean RL curve knows nothing of Base: whom it belongs to makes no difference.
         assert (len(set(np.round(expected, 6))) > 1) == (tier.key != "mean RL")
@@ -384,5 +384,5 @@ def test_null_is_the_study_of_every_re_pairing(variant: Variant, kept: tuple[str
 
 def test_one_pair_has_nothing_to_exchange() -> None:
     plan = cohort().plan
-    alone = Cohort(replace(plan, models={ANCHOR: plan.models[ANCHOR]}), cohort().surfaces)
+    alone = Cohort(replace(plan, models={ANCHOR: plan.models[ANCHOR]}), cohort().landscapes)
     assert mismatched(alone, OPTIONS, Task(PAPER, RULES, BENCHMARKS)) == ((ANCHOR,), {})

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from planted_surfaces import DEFAULT, QUESTIONS, along, cohort, views
+from planted_landscapes import DEFAULT, QUESTIONS, along, cohort, views
 from searchlens.boptr.cohort import Benchmark
 from searchlens.boptr.extension import crossing, extension, large_budget, n_hat
 from searchlens.boptr.tiers import same_policy

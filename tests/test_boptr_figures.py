@@ -13,7 +13,7 @@ from matplotlib.collections import QuadMesh
 from matplotlib.figure import Figure
 from matplotlib.text import Text
 
-from searchlens.boptr.cohort import Benchmark, Cohort, CohortPlan, Model, Surface
+from searchlens.boptr.cohort import Benchmark, Cohort, CohortPlan, DenseLandscape, Model
 from searchlens.boptr.fit import budget_path
 from searchlens.boptr.options import BoptrOptions
 from searchlens.boptr.rule import REASONS
@@ -37,7 +37,7 @@ Frames = dict[str, pl.DataFrame]
 pytestmark = pytest.mark.filterwarnings("error")
 
 
-def surface(names: tuple[str, ...], ability: float, seed: int) -> Surface:
+def dense_landscape(names: tuple[str, ...], ability: float, seed: int) -> DenseLandscape:
     """Samples of every policy on questions of all difficulties; hotter policies, later in the list, vary more."""
     rng = np.random.default_rng(seed)
     difficulty = np.linspace(-2.5, 2.5, QUESTIONS)
@@ -49,22 +49,22 @@ def surface(names: tuple[str, ...], ability: float, seed: int) -> Surface:
     array = np.array(credit, np.float32)
     points = {point: row for row, point in enumerate(itertools.product(names, BUDGETS))}
     rates = pl.DataFrame(schema={"policy": str, "metric": str, "value": float, "lo": float, "hi": float})
-    return Surface(
+    return DenseLandscape(
         np.arange(QUESTIONS, dtype=np.uint32), points, dict.fromkeys("PQT", array), dict.fromkeys(names, 100.0), rates
     )
 
 
 def study(models: dict[str, Model], benchmarks: dict[str, Benchmark], lacking: tuple[str, str] | None = None) -> Cohort:
     plan = CohortPlan("one", "math", models, benchmarks, DEFAULT, BUDGETS)
-    surfaces = {}
+    landscapes = {}
     for i, (model, benchmark) in enumerate(itertools.product(models, benchmarks)):
         names = (*POLICIES, SEARCH) if model == "one" else POLICIES
         ability = {"math": 0.3, "aime": -2.6, "gpqa": -0.5, "train": 0.5}[benchmark] + 0.2 * (i % 3)
         if (model, benchmark) != lacking:
-            surfaces[models[model].base, benchmark] = surface(names, ability, 2 * i)
+            landscapes[models[model].base, benchmark] = dense_landscape(names, ability, 2 * i)
             if benchmarks[benchmark].role == "fitted":
-                surfaces[str(models[model].rl), benchmark] = surface((DEFAULT,), ability + 0.4, 2 * i + 1)
-    return Cohort(plan, surfaces)
+                landscapes[str(models[model].rl), benchmark] = dense_landscape((DEFAULT,), ability + 0.4, 2 * i + 1)
+    return Cohort(plan, landscapes)
 
 
 def pair(name: str, group: str = "upper") -> Model:
@@ -96,9 +96,9 @@ def single() -> tuple[Frames, parts.Study]:
 def gaps() -> tuple[Frames, parts.Study]:
     """An anchor without RL on GPQA, a model of which only Base is known, and intervals that rounding leaves open."""
     cohort = study({"one": pair("one"), "bare": Model(base="bare-base")}, BENCHMARKS)
-    surfaces = {key: value for key, value in cohort.surfaces.items() if key != ("one-rl", "gpqa")}
+    landscapes = {key: value for key, value in cohort.landscapes.items() if key != ("one-rl", "gpqa")}
     options = replace(OPTIONS, rounding="linear")
-    return analysis(Cohort(cohort.plan, surfaces), options), parts.Study(plan=cohort.plan)
+    return analysis(Cohort(cohort.plan, landscapes), options), parts.Study(plan=cohort.plan)
 
 
 @pytest.fixture(params=["several", "single"])

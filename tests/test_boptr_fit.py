@@ -240,7 +240,7 @@ def choose(found: list[Candidate], ties: str, second: Callable[[Candidate], int]
     return {"first": found[0], "last": found[-1], "median": found[(len(found) - 1) // 2]}[ties]
 
 
-def surfaces(
+def landscapes(
     seed: int, levels: int = 5, policies: int = 3, draws: int = 12, top: int = 5
 ) -> tuple[np.ndarray, np.ndarray]:
     """A few possible counts only, so that exact ties are everywhere; half of the draws rise with the budget."""
@@ -265,7 +265,7 @@ def triple(found: Fit, draw: int) -> tuple[int, int]:
 @pytest.mark.parametrize("tenth", [0, 6, 10])
 def test_locked_fit_is_the_best_triple(ties: Any, tenth: int) -> None:
     """R1 and each way of settling ties. All draws are fitted at once, and each as if it were alone."""
-    P, R = surfaces(tenth)
+    P, R = landscapes(tenth)
     found = fit_locked(*as_float(P, R), lattice(alphas(), betas(), 5), ties, tenth / 10)
     many = 0
     for draw in range(P.shape[2]):
@@ -282,7 +282,7 @@ def test_locked_fit_is_the_best_triple(ties: Any, tenth: int) -> None:
 @pytest.mark.parametrize("ties", ["interpolated", "first", "last", "median"])
 def test_free_fit_is_the_best_pair_with_the_nearest_policies(ties: Any) -> None:
     """R0: at each budget the nearest policy, the first of equals."""
-    P, R = surfaces(3)
+    P, R = landscapes(3)
     found = fit_free(*as_float(P, R), lattice(alphas(), betas(), 5), ties, 0.6)
     for draw in range(P.shape[2]):
         p, r = P[:, :, draw], R[:, draw]
@@ -298,7 +298,7 @@ def test_free_fit_is_the_best_pair_with_the_nearest_policies(ties: Any) -> None:
 
 def test_fit_on_a_larger_grid() -> None:
     """Seven budgets, as in the extended pools."""
-    P, R = surfaces(5, levels=7, draws=6)
+    P, R = landscapes(5, levels=7, draws=6)
     found = fit_locked(*as_float(P, R), lattice(alphas(), betas(), 7), "interpolated", 0.6)
     for draw in range(P.shape[2]):
         p, r = P[:, :, draw], R[:, draw]
@@ -309,7 +309,7 @@ def test_fit_on_a_larger_grid() -> None:
 
 def test_fixed_exponent_leaves_scale_and_policy() -> None:
     """A cell's alpha at beta_g: the lattice has one beta."""
-    P, R = surfaces(6)
+    P, R = landscapes(6)
     found = fit_locked(*as_float(P, R), lattice(alphas(), (0.6,), 5), "interpolated", 0.6)
     for draw in range(P.shape[2]):
         p, r = P[:, :, draw], R[:, draw]
@@ -319,7 +319,7 @@ def test_fixed_exponent_leaves_scale_and_policy() -> None:
 
 
 def test_best_error_at_each_exponent() -> None:
-    P, R = surfaces(8, draws=6)
+    P, R = landscapes(8, draws=6)
     values, least = best_by_beta(*as_float(P, R), lattice(alphas(), betas(), 5))
     assert values.tolist() == pytest.approx(list(betas()))
     for draw, t in product(range(P.shape[2]), TENTHS):
@@ -406,7 +406,7 @@ def test_planted_law_without_rounding_comes_back_in_both_parameters(k: int, t: i
 
 def test_constraints_are_nested() -> None:
     """R0, R1 and R2 (the default policy alone) on the same draws: errors can only rise, and some do."""
-    P, R = as_float(*surfaces(9, draws=40, top=30))
+    P, R = as_float(*landscapes(9, draws=40, top=30))
     grid = lattice(alphas(), betas(), 5)
     free, locked = fit_free(P, R, grid), fit_locked(P, R, grid)
     default = fit_locked(P[1:2], R, grid)

@@ -1,11 +1,11 @@
-"""What a fit identifies, on surfaces where the answer is known."""
+"""What a fit identifies, on landscapes where the answer is known."""
 
 from itertools import product
 
 import numpy as np
 import pytest
 
-from planted_surfaces import BUDGETS, DEFAULT, along, cohort, views
+from planted_landscapes import BUDGETS, DEFAULT, along, cohort, views
 from searchlens.boptr.cohort import Benchmark
 from searchlens.boptr.identification import formula_same, identified_scale, identified_set
 

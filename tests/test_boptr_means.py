@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from planted_surfaces import BUDGETS, DEFAULT, along, cohort
+from planted_landscapes import BUDGETS, DEFAULT, along, cohort
 from searchlens.boptr import study
 from searchlens.boptr.cohort import Benchmark, CohortPlan, Model
-from searchlens.boptr.evaluate import Key, Score, Scores, Task, Variant, evaluate
+from searchlens.boptr.evaluate import Constants, Key, Score, Scores, Task, evaluate
 from searchlens.boptr.means import Column, Scope, average, errors_frame, grid, means_frame
 from searchlens.boptr.options import BoptrOptions
 from searchlens.boptr.rule import Reason
@@ -19,7 +19,7 @@ from searchlens.boptr.study import contrasts, scopes
 from searchlens.boptr.tiers import TIERS, Curve, Tier
 from searchlens.errors import InputError
 
-PAPER, OWN = Variant(), Variant("own")
+PAPER, OWN = Constants(), Constants("own")
 TIER = {tier.key: tier for tier in TIERS}
 V1, V2, V3, RIVAL = (TIER[key] for key in ("V1", "V2", "V3", "mean RL"))
 CURVE = Curve(np.zeros((2, 1), np.float32))
@@ -36,13 +36,13 @@ def score(error: float, scale: float = 1.0, again: float | None = 0.5, fixed: fl
     return Score(CURVE, error, found, chosen, (found + np.float32(fixed))[: draws + 1])
 
 
-def scores(rows: Mapping[str | tuple[str, str], Row], variant: Variant = PAPER) -> Scores:
+def scores(rows: Mapping[str | tuple[str, str], Row], constants: Constants = PAPER) -> Scores:
     """Rows by tier, or by tier and pool."""
     known, reasons = {}, {}
     for row, cells in rows.items():
         tier, pool = (row, "ar") if isinstance(row, str) else row
         for cell, value in cells.items():
-            key = Key(variant, tier, "full" if pool == "full" else "ar", *cell)
+            key = Key(constants, tier, "full" if pool == "full" else "ar", *cell)
             if isinstance(value, str):
                 reasons[key] = Reason(value)
             else:

@@ -143,7 +143,7 @@ def test_own_rl_cancels_in_math_and_leaves_its_share_of_mu_elsewhere(log_alpha: 
     old, new = delta_hat(before, "m2"), delta_hat(after, "m2")
     assert before.mu("math") + old == pytest.approx(after.mu("math") + new)
     assert new - old == pytest.approx((pairs["m2"].log_alpha - log_alpha) / 6)
-    clean = [delta_hat(rule.variant_without("m2"), "m2") for rule in (before, after)]
+    clean = [delta_hat(rule.rule_without("m2"), "m2") for rule in (before, after)]
     assert clean[0] == pytest.approx(clean[1])
 
 
@@ -361,6 +361,6 @@ def test_v4_constant_feature_has_no_correlation() -> None:
 
 
 def test_v4_uses_the_models_of_the_cohort_mean_alone() -> None:
-    rule = Planted(calibrated(7)).variant_without("m6")
+    rule = Planted(calibrated(7)).rule_without("m6")
     six = Planted({name: pair for name, pair in calibrated(7).items() if name != "m6"})
     assert v4(rule).features.equals(v4(six).features)

@@ -7,24 +7,24 @@ import polars as pl
 import pytest
 from statsmodels.stats.proportion import confint_proportions_2indep
 
-from searchlens.boptr.cohort import Benchmark, Model, Surface
+from searchlens.boptr.cohort import Benchmark, DenseLandscape, Model
 from searchlens.boptr.protocol import FLAG_NAMES, checklist, protocol_flags, rate_difference, require_same_pool
 from searchlens.boptr.study import CONTRASTS
 from searchlens.errors import InputError
 from searchlens.uncertainty import wilson
-from small_cohort import DEFAULT, Rate, cohort, hits, surface, views
+from small_cohort import DEFAULT, Rate, cohort, dense_landscape, hits, views
 
 N = 40
 
 
-def healthy(valid: Rate = (0.9, 0.88, 0.92), tokens: float = 100.0, *, searched: bool = False) -> Surface:
+def healthy(valid: Rate = (0.9, 0.88, 0.92), tokens: float = 100.0, *, searched: bool = False) -> DenseLandscape:
     P = {DEFAULT: [hits(10, N), hits(20, N)], "temp_0.3": [hits(12, N), hits(14, N)]}
     if searched:
         P["mcts_16"] = [hits(15, N), hits(25, N)]
-    return surface(P, tokens=tokens, rates={"valid": valid, "stopped": (0.95, 0.94, 0.96)})
+    return dense_landscape(P, tokens=tokens, rates={"valid": valid, "stopped": (0.95, 0.94, 0.96)})
 
 
-def flags(base: Surface, rl: Surface, **options: object) -> dict[str, dict[str, object]]:
+def flags(base: DenseLandscape, rl: DenseLandscape, **options: object) -> dict[str, dict[str, object]]:
     rule, _ = views(cohort({("base", "math"): base, ("rl", "math"): rl}), 10, **options)
     return {str(row["flag"]): row for row in protocol_flags(rule).iter_rows(named=True)}
 
@@ -54,7 +54,7 @@ def test_a_rate_differs_when_its_interval_leaves_the_margin(valid: Rate, severit
 
 def test_truncation_is_what_did_not_stop() -> None:
     """More truncation on RL is a positive difference, and the ends of the interval change places."""
-    base, rl = (surface({DEFAULT: [hits(10, N), hits(20, N)]}, rates={"stopped": rate, "valid": rate})
+    base, rl = (dense_landscape({DEFAULT: [hits(10, N), hits(20, N)]}, rates={"stopped": rate, "valid": rate})
                 for rate in ((0.9, 0.85, 0.92), (0.6, 0.5, 0.65)))  # fmt: skip
     found = flags(base, rl)
     assert found["truncation"]["difference"] == pytest.approx(0.3)
@@ -80,24 +80,24 @@ def test_lengths_differ_by_their_ratio_in_either_direction() -> None:
     ],
 )
 def test_degenerate_cells_are_flagged(base: tuple[list[int], list[int]], rl: list[int], flagged: set[str]) -> None:
-    ours = surface(
+    ours = dense_landscape(
         {name: [hits(k, N) for k in counts] for name, counts in zip((DEFAULT, "temp_0.3"), base, strict=True)}
     )
-    theirs = surface({DEFAULT: [hits(k, N) for k in rl]})
+    theirs = dense_landscape({DEFAULT: [hits(k, N) for k in rl]})
     found = flags(ours, theirs)
     assert {name for name, row in found.items() if row["severity"] == "attention"} == flagged
 
 
 def test_few_questions_are_fewer_than_thirty() -> None:
     for questions, severity in ((29, "attention"), (30, "ok")):
-        side = surface({DEFAULT: [hits(10, questions), hits(20, questions)]})
+        side = dense_landscape({DEFAULT: [hits(10, questions), hits(20, questions)]})
         assert flags(side, side)["few_questions"]["severity"] == severity
 
 
 def test_every_cell_keeps_every_flag() -> None:
     """A cell that was not sampled, or has no rates, has its rows with reasons."""
     models = {"m": Model(base="base", rl="rl"), "absent": Model(base="none", rl="rl"), "base only": Model(base="base")}
-    plain = surface({DEFAULT: [hits(10, N), hits(20, N)]})
+    plain = dense_landscape({DEFAULT: [hits(10, N), hits(20, N)]})
     rule, _ = views(cohort({("base", "math"): plain, ("rl", "math"): plain}, models), 10)
     frame = protocol_flags(rule)
     assert frame.group_by("model", maintain_order=True).agg("flag")["flag"].to_list() == [list(FLAG_NAMES)] * 3
@@ -125,8 +125,8 @@ def errors(*rows: tuple[str, str, str, str, float | None]) -> pl.DataFrame:
 
 def checks(
     scored: pl.DataFrame,
-    base: Surface | None = None,
-    rl: Surface | None = None,
+    base: DenseLandscape | None = None,
+    rl: DenseLandscape | None = None,
     benchmarks: dict[str, Benchmark] | None = None,
     contrasts: pl.DataFrame | None = None,
     unvoted: tuple[str, ...] = (),
@@ -209,5 +209,5 @@ def test_stress_models_are_named_with_what_differs() -> None:
     stressed = checks(scored, rl=healthy((0.99, 0.985, 0.995), tokens=250.0))["f"]
     assert stressed["status"] == "attention"
     assert stressed["detail"] == "m: math extraction +9.0 pp, math length x 2.50"
-    silent = surface({DEFAULT: [hits(10, N), hits(20, N)]}, tokens=np.nan)
+    silent = dense_landscape({DEFAULT: [hits(10, N), hits(20, N)]}, tokens=np.nan)
     assert checks(scored, base=silent)["f"]["status"] == "not applicable"

@@ -8,7 +8,7 @@ import numpy as np
 import polars as pl
 import pytest
 
-from searchlens.boptr.cohort import Benchmark, Cohort, CohortPlan, Model, Surface
+from searchlens.boptr.cohort import Benchmark, Cohort, CohortPlan, DenseLandscape, Model
 from searchlens.boptr.options import BoptrOptions
 from searchlens.boptr.q_channel import q_channel, q_policy, q_summary
 from searchlens.boptr.rule import Rule
@@ -22,14 +22,14 @@ Curves = Mapping[str, tuple[Sequence[int], Sequence[int]]]
 """Policy to its counts of P and of Q at the budgets."""
 
 
-def _surface(curves: Curves) -> Surface:
+def _dense_landscape(curves: Curves) -> DenseLandscape:
     """The first so many of the questions are solved at each point."""
     credit = {
         metric: np.array([np.arange(N) < count for pair in curves.values() for count in pair[i]], np.float32)
         for metric, i in (("P", 0), ("Q", 1), ("T", 0))
     }
     points = {(name, n): i for i, (name, n) in enumerate((name, n) for name in curves for n in BUDGETS)}
-    return Surface(np.arange(N, dtype=np.uint32), points, credit, dict.fromkeys(curves, 100.0), pl.DataFrame())
+    return DenseLandscape(np.arange(N, dtype=np.uint32), points, credit, dict.fromkeys(curves, 100.0), pl.DataFrame())
 
 
 def _cohort(base: Curves, rl: Sequence[int], **more: tuple[Curves, Sequence[int]]) -> Cohort:
@@ -43,11 +43,11 @@ def _cohort(base: Curves, rl: Sequence[int], **more: tuple[Curves, Sequence[int]
         RL,
         BUDGETS,
     )
-    surfaces = {}
+    landscapes = {}
     for name, (ours, target) in cells.items():
-        surfaces["m-base", name] = _surface(ours)
-        surfaces["m-rl", name] = _surface({RL: ((N, N, N), target)})
-    return Cohort(plan, surfaces)
+        landscapes["m-base", name] = _dense_landscape(ours)
+        landscapes["m-rl", name] = _dense_landscape({RL: ((N, N, N), target)})
+    return Cohort(plan, landscapes)
 
 
 def _frame(cohort: Cohort, draws: int = 50, **options: object) -> pl.DataFrame:

@@ -5,7 +5,7 @@ from itertools import product
 import numpy as np
 import pytest
 
-from planted_surfaces import BUDGETS, DEFAULT, QUESTIONS, along, cohort, views
+from planted_landscapes import BUDGETS, DEFAULT, QUESTIONS, along, cohort, views
 from searchlens.boptr.cohort import Benchmark
 from searchlens.boptr.regimes import (
     TWO_REGIMES,

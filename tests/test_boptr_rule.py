@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 
 import small_cohort
-from planted_surfaces import BUDGETS, DEFAULT, along, cohort, surface, views
+from planted_landscapes import BUDGETS, DEFAULT, along, cohort, dense_landscape, views
 from searchlens.boptr.cohort import Benchmark, Cohort
 from searchlens.boptr.fit import identified_alpha
 from searchlens.boptr.offsets import offset, v4
@@ -202,14 +202,14 @@ def scattered(seed: int) -> Cohort:
     """Two models on two math benchmarks of different sizes and one of another regime; nothing follows a law."""
     rng = np.random.default_rng(seed)
     sizes = {"math": 60, "extra": 25, "gpqa": 40}
-    surfaces = {}
+    landscapes = {}
     for checkpoint, (benchmark, n) in product(("m-base", "m-rl", "b-base", "b-rl"), sizes.items()):
         names = (DEFAULT,) if checkpoint.endswith("rl") else tuple(POOL)
         solved = {name: np.maximum.accumulate(rng.random((5, n)) < rng.uniform(0.05, 0.4), axis=0) for name in names}
-        surfaces[checkpoint, benchmark] = small_cohort.surface(solved, budgets=BUDGETS)  # type: ignore[arg-type]
+        landscapes[checkpoint, benchmark] = small_cohort.dense_landscape(solved, budgets=BUDGETS)  # type: ignore[arg-type]
     plan = study("mb").plan
     benchmarks = {name: Benchmark("nonmath" if name == "gpqa" else "math") for name in sizes}
-    return Cohort(replace(plan, benchmarks={**benchmarks, "amc": Benchmark("math", "held_out")}), surfaces)
+    return Cohort(replace(plan, benchmarks={**benchmarks, "amc": Benchmark("math", "held_out")}), landscapes)
 
 
 @pytest.mark.parametrize("without", ["", "b"])
@@ -263,12 +263,12 @@ def test_nobody_left_means_no_mean() -> None:
 
 def moved(found: Cohort, model: str) -> Cohort:
     """The cohort with other data of one model in every cell, Base and RL."""
-    surfaces = dict(found.surfaces)
+    landscapes = dict(found.landscapes)
     pool = {name: tuple(sorted(60 - n for n in curve)) for name, curve in POOL.items()}
     for benchmark in found.plan.benchmarks:
-        surfaces[f"{model}-base", benchmark] = surface(pool)
-        surfaces[f"{model}-rl", benchmark] = surface({DEFAULT: [55, 56, 57, 58, 59]})
-    return Cohort(found.plan, surfaces)
+        landscapes[f"{model}-base", benchmark] = dense_landscape(pool)
+        landscapes[f"{model}-rl", benchmark] = dense_landscape({DEFAULT: [55, 56, 57, 58, 59]})
+    return Cohort(found.plan, landscapes)
 
 
 def snapshot(found: Rule, models: str) -> list[Any]:
@@ -295,9 +295,9 @@ def test_left_out_models_are_really_out(exponents: Any, draws: int) -> None:
     assert snapshot(out[0], "mcn") == snapshot(out[1], "mcn")
     whole = [Rule(view, options, exponents) for view in (before, after)]
     assert snapshot(whole[0], "mcn") != snapshot(whole[1], "mcn")
-    shared = whole[1].variant(exponents, ["b"])
+    shared = whole[1].with_constants(exponents, ["b"])
     assert snapshot(shared, "mcn") == snapshot(out[1], "mcn")
-    assert snapshot(shared.variant(exponents), "mcnb") == snapshot(whole[1], "mcnb")
+    assert snapshot(shared.with_constants(exponents), "mcnb") == snapshot(whole[1], "mcnb")
 
 
 def test_new_models_move_nothing() -> None:
@@ -339,7 +339,7 @@ def test_variants_with_other_exponents_are_rules_of_their_own() -> None:
     view = sample_view(scattered(2))
     first = Rule(view)
     kept = [first.beta("math")[0], first.log_alpha("m", "math"), first.mu("gpqa")]
-    second, alone = first.variant("own"), Rule(view, exponents="own")
+    second, alone = first.with_constants("own"), Rule(view, exponents="own")
     for name, arguments in (("beta", ["math"]), ("log_alpha", ["m", "math"]), ("delta", ["b"]), ("mu", ["gpqa"])):
         np.testing.assert_array_equal(getattr(second, name)(*arguments), getattr(alone, name)(*arguments))
     assert kept == [first.beta("math")[0], first.log_alpha("m", "math"), first.mu("gpqa")]
@@ -352,11 +352,11 @@ def test_variants_with_other_exponents_are_rules_of_their_own() -> None:
 def lacking(*gone: tuple[str, str], short: Sequence[tuple[str, str]] = ()) -> Cohort:
     """The study without some landscapes, and with the last budget missing in others."""
     whole = study()
-    surfaces = {key: part for key, part in whole.surfaces.items() if key not in gone}
+    landscapes = {key: part for key, part in whole.landscapes.items() if key not in gone}
     for key in short:
-        points = {point: row for point, row in surfaces[key].points.items() if point[1] < 16}
-        surfaces[key] = replace(surfaces[key], points=points)
-    return Cohort(whole.plan, surfaces)
+        points = {point: row for point, row in landscapes[key].points.items() if point[1] < 16}
+        landscapes[key] = replace(landscapes[key], points=points)
+    return Cohort(whole.plan, landscapes)
 
 
 def code(value: Any) -> str | None:
@@ -441,7 +441,7 @@ def test_pools_may_differ_between_cells() -> None:
     """
     own = {"minp0.1_t0.9": (5, 6, 7, 8, 9), "topk20_t0.7": (11, 20, 29, 38, 47), DEFAULT: (1, 2, 3, 4, 10)}
     found = study()
-    fitted = rule(Cohort(found.plan, found.surfaces | {("b-base", "gpqa"): surface(own)}))
+    fitted = rule(Cohort(found.plan, found.landscapes | {("b-base", "gpqa"): dense_landscape(own)}))
     path = TIER["V3"].predict(fitted, At("b", "gpqa"))
     base = fitted.view.base("b", "gpqa")
     assert isinstance(path, Path) and base is not None
@@ -475,11 +475,11 @@ def test_leave_one_out_needs_models() -> None:
         cells[f"m{i}", "split"] = pool, None
     fitted, _ = views(cohort(cells, benchmarks), v4_shuffles=3)
     assert not isinstance(offset(fitted, "m0"), Reason)
-    smaller = fitted.variant("paper", ["m4"])
+    smaller = fitted.with_constants("paper", ["m4"])
     assert offset(smaller, "m0") == Reason("too_few_models")
     assert v4(fitted).summary["reason"].unique().to_list() == [None]
     for gone, reason in ((["m4"], None), (["m3", "m4"], "too_few_models")):
-        assert v4(fitted.variant("paper", gone)).summary["reason"].unique().to_list() == [reason]
+        assert v4(fitted.with_constants("paper", gone)).summary["reason"].unique().to_list() == [reason]
 
 
 def test_equal_scales_leave_nothing_to_regress() -> None:

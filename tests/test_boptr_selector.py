@@ -11,16 +11,16 @@ import numpy as np
 import pytest
 from scipy import stats
 
-import planted_surfaces
-from planted_surfaces import BUDGETS, along
+import planted_landscapes
+from planted_landscapes import BUDGETS, along
 from searchlens.boptr import selector
-from searchlens.boptr.cohort import Benchmark, Cohort, Surface
+from searchlens.boptr.cohort import Benchmark, Cohort, DenseLandscape
 from searchlens.boptr.fit import budget_path
 from searchlens.boptr.options import BoptrOptions
 from searchlens.boptr.rule import Path, Rule
 from searchlens.boptr.selector import Features
 from searchlens.boptr.view import Readouts, bootstrap_view, sample_view
-from small_cohort import DEFAULT, cohort, hits, surface
+from small_cohort import DEFAULT, cohort, dense_landscape, hits
 
 
 def column(*values: float) -> np.ndarray:
@@ -215,7 +215,7 @@ PROTOTYPE = "topk20_t0.7"
 def study(seed: int) -> Cohort:
     """One model with random landscapes, ties included; its RL on the anchor benchmark is a policy's planted path."""
     rng = np.random.default_rng(seed)
-    surfaces = {}
+    landscapes = {}
     for benchmark in STUDY:
         P, Q = {}, {}
         for name in POOL + TREES:
@@ -223,10 +223,10 @@ def study(seed: int) -> Cohort:
             counts = np.sort(rng.choice(np.arange(2, 38), 5, replace=False))
             P[name] = [hits(int(k), 40)[order] for k in counts]
             Q[name] = [hits(int(rng.integers(0, k + 1)), 40)[order] for k in counts]
-        surfaces["base", benchmark] = surface(P, Q, tokens=TOKENS, budgets=BUDGETS)
+        landscapes["base", benchmark] = dense_landscape(P, Q, tokens=TOKENS, budgets=BUDGETS)
         target = along(P[PROTOTYPE], budget_path(2**LOG2_ALPHA, 0.6, BUDGETS))
-        surfaces["rl", benchmark] = surface({DEFAULT: target}, budgets=BUDGETS)
-    return cohort(surfaces, benchmarks=STUDY, budgets=BUDGETS)
+        landscapes["rl", benchmark] = dense_landscape({DEFAULT: target}, budgets=BUDGETS)
+    return cohort(landscapes, benchmarks=STUDY, budgets=BUDGETS)
 
 
 def picks(rule: Rule, benchmark: str, log2_alpha: float = 0.0, beta: float = 1.0) -> list[str]:
@@ -250,7 +250,7 @@ def scaled(values: np.ndarray, among: np.ndarray, rank: str) -> list[float]:
 def described(found: Cohort, benchmark: str, rank: str, pool: str) -> dict[tuple[str, int], np.ndarray]:
     """r(pi, n) of every autoregressive policy, one by one."""
     ranked = POOL if pool == "ar" else POOL + TREES
-    table = found.surfaces["base", benchmark]
+    table = found.landscapes["base", benchmark]
     vectors = {}
     for n in BUDGETS:
         P = {name: table.credit["P"][table.points[name, n]].sum() for name in POOL + TREES}
@@ -324,7 +324,7 @@ def test_searching_policies_and_references_are_never_chosen() -> None:
     base = {"beam_4": twin, "greedy": twin[:1], DEFAULT: other, "topk20_t0.7": twin, "temp_0.3": (30, 40, 50, 55, 59)}
     elsewhere = {"beam_4": twin, "greedy": twin[:1], DEFAULT: other}
     cells = {("m", "math"): (base, along(twin, (2, 4, 8, 8, 16))), ("m", "gpqa"): (elsewhere, None)}
-    view = sample_view(planted_surfaces.cohort(cells, STUDY))
+    view = sample_view(planted_landscapes.cohort(cells, STUDY))
     for pool in ("ar", "all"):
         rule = Rule(view, BoptrOptions(selector_rank_pool=pool))
         assert picks(rule, "math", LOG2_ALPHA, 0.6) == ["topk20_t0.7"]
@@ -338,7 +338,7 @@ def test_searching_policies_and_references_are_never_chosen() -> None:
 def test_controllers_change_nobodys_rank_unless_they_are_ranked() -> None:
     """Without their costs in the loss a pool with or without controllers gives the same pick, in every draw."""
     found = study(3)
-    plain = {key: trimmed(part) for key, part in found.surfaces.items()}
+    plain = {key: trimmed(part) for key, part in found.landscapes.items()}
     both = [bootstrap_view(c, 100, 1) for c in (found, cohort(plain, benchmarks=STUDY, budgets=BUDGETS))]
     for pool, same in (("ar", True), ("all", False)):
         options = BoptrOptions(selector_rank_pool=pool, cost_weight=0.0)
@@ -346,7 +346,7 @@ def test_controllers_change_nobodys_rank_unless_they_are_ranked() -> None:
         assert (first == second) == same
 
 
-def trimmed(part: Surface) -> Surface:
+def trimmed(part: DenseLandscape) -> DenseLandscape:
     """The same readouts without controllers."""
     return replace(part, points={point: row for point, row in part.points.items() if point[0] not in TREES})
 
@@ -356,12 +356,12 @@ def test_default_policy_may_be_left_out_on_the_anchor_benchmark_alone() -> None:
     base = {DEFAULT: (5, 12, 20, 33, 47), "temp_0.3": (30, 31, 32, 34, 35)}
     cells = {("m", benchmark): (base, along(base[DEFAULT], (2, 4, 8, 8, 16))) for benchmark in STUDY}
     for exclude, expected in ((False, [DEFAULT] * 2), (True, ["temp_0.3", DEFAULT])):
-        rule, _ = planted_surfaces.views(planted_surfaces.cohort(cells, STUDY), exclude_default_on_anchor=exclude)
+        rule, _ = planted_landscapes.views(planted_landscapes.cohort(cells, STUDY), exclude_default_on_anchor=exclude)
         assert [*picks(rule, "math", LOG2_ALPHA, 0.6), *picks(rule, "gpqa", LOG2_ALPHA, 0.6)] == expected
 
 
-def drawn(part: Surface, times: np.ndarray) -> Surface:
-    """A surface whose questions are the drawn ones, as often as they were drawn."""
+def drawn(part: DenseLandscape, times: np.ndarray) -> DenseLandscape:
+    """A landscape whose questions are the drawn ones, as often as they were drawn."""
     credit = {metric: np.repeat(values, times.astype(int), axis=1) for metric, values in part.credit.items()}
     return replace(part, credit=credit)
 
@@ -373,6 +373,6 @@ def test_every_draw_selects_for_itself() -> None:
     chosen = picks(Rule(view), "gpqa")
     assert len(set(chosen)) > 1
     for draw, name in enumerate(chosen):
-        parts = {key: drawn(part, view.weights[key[1]][:, draw]) for key, part in found.surfaces.items()}
+        parts = {key: drawn(part, view.weights[key[1]][:, draw]) for key, part in found.landscapes.items()}
         alone = Rule(sample_view(cohort(parts, benchmarks=STUDY, budgets=BUDGETS)))
         assert picks(alone, "gpqa") == [name]

@@ -7,22 +7,22 @@ import polars as pl
 import pytest
 from scipy.stats import bootstrap
 
-from searchlens.boptr.cohort import Benchmark, Model, Surface
+from searchlens.boptr.cohort import Benchmark, DenseLandscape, Model
 from searchlens.boptr.signatures import PATTERNS, signature_table, signatures
 from searchlens.boptr.view import bootstrap_view
-from small_cohort import DEFAULT, cohort, hits, surface, views
+from small_cohort import DEFAULT, cohort, dense_landscape, hits, views
 
 N = 100
 
 
-def one(counts: tuple[int, int], q: int | None = None, **extra: object) -> Surface:
+def one(counts: tuple[int, int], q: int | None = None, **extra: object) -> DenseLandscape:
     """The default policy solving so many questions at budgets 1 and 2, with ``q`` of them by vote at 2."""
     P = [hits(count, N) for count in counts]
     Q = {DEFAULT: [P[0], hits(counts[1] if q is None else q, N)]}
-    return surface({DEFAULT: P}, Q, **extra)  # type: ignore[arg-type]
+    return dense_landscape({DEFAULT: P}, Q, **extra)  # type: ignore[arg-type]
 
 
-def found(base: Surface, rl: Surface) -> pl.DataFrame:
+def found(base: DenseLandscape, rl: DenseLandscape) -> pl.DataFrame:
     return signatures(*views(cohort({("base", "math"): base, ("rl", "math"): rl})))
 
 
@@ -33,7 +33,7 @@ def row(frame: pl.DataFrame, signature: str, metric: str) -> dict[str, object]:
 def test_low_budget_gain_is_the_paired_difference_with_a_bootstrap_interval() -> None:
     """Against scipy's bootstrap of the differences."""
     base, rl = hits(30, N), hits(48, N, first=10)
-    frame = found(surface({DEFAULT: [base, base]}), surface({DEFAULT: [rl, rl]}))
+    frame = found(dense_landscape({DEFAULT: [base, base]}), dense_landscape({DEFAULT: [rl, rl]}))
     gain = row(frame, "low_budget_gain", "P")
     other = bootstrap((rl - base,), np.mean, n_resamples=9999, method="percentile", rng=np.random.default_rng(0))
     assert gain["estimate"] == pytest.approx(0.18)
@@ -106,7 +106,7 @@ def test_unknown_parts_have_reasons_and_leave_the_rest() -> None:
     """Unknown token counts and rates; P and Q are as defined as before."""
     unknown = {DEFAULT: [np.full(N, np.nan)] * 2}
     P = {DEFAULT: [hits(10, N), hits(20, N)]}
-    frame = found(surface(P, T=unknown), one((30, 40)))
+    frame = found(dense_landscape(P, T=unknown), one((30, 40)))
     assert row(frame, "termination_gain", "T")["reason"] == "unknown_tokens"
     assert row(frame, "termination_gain", "valid")["reason"] == "no_rates"
     assert row(frame, "low_budget_gain", "P")["decision"] == "yes"
@@ -114,7 +114,7 @@ def test_unknown_parts_have_reasons_and_leave_the_rest() -> None:
 
 
 def test_a_single_question_decides_nothing() -> None:
-    sides = [surface({DEFAULT: [[value], [value]]}) for value in (0, 1)]
+    sides = [dense_landscape({DEFAULT: [[value], [value]]}) for value in (0, 1)]
     assert row(found(*sides), "low_budget_gain", "P")["reason"] == "one_question"
 
 
@@ -126,13 +126,13 @@ def test_every_cell_has_every_row() -> None:
         "other": Model(base="base2", rl="rl"),
         "absent": Model(base="base3", rl="rl"),
     }
-    surfaces = {
+    landscapes = {
         ("base", "math"): one((10, 20)),
         ("rl", "math"): one((30, 40)),
-        ("base2", "math"): surface({"temp_0.3": [hits(10, N)] * 2}),
+        ("base2", "math"): dense_landscape({"temp_0.3": [hits(10, N)] * 2}),
     }
     benchmarks = {"math": Benchmark(regime="math"), "shown": Benchmark(regime="nonmath", role="descriptive")}
-    frame = signatures(*views(cohort(surfaces, models, benchmarks)))
+    frame = signatures(*views(cohort(landscapes, models, benchmarks)))
     reasons = frame.filter(metric="P", signature="low_budget_gain").select("model", "reason").rows()
     assert dict(reasons) == {"m": None, "base only": "no_rl", "other": "policy_missing", "absent": "no_base"}
     assert frame.group_by("model").len()["len"].n_unique() == 1
@@ -141,8 +141,8 @@ def test_every_cell_has_every_row() -> None:
 
 def test_table_counts_the_cells_in_which_a_signature_holds() -> None:
     models = {"m": Model(base="base", rl="rl"), "flat": Model(base="base", rl="base")}
-    surfaces = {("base", "math"): one((10, 80), q=20), ("rl", "math"): one((50, 60))}
-    table = signature_table(signatures(*views(cohort(surfaces, models))))
+    landscapes = {("base", "math"): one((10, 80), q=20), ("rl", "math"): one((50, 60))}
+    table = signature_table(signatures(*views(cohort(landscapes, models))))
     assert table["pattern"].to_list() == [name for name, *_ in PATTERNS.values()]
     assert dict(table.select("pattern", "cells").rows()) == {
         "Low-budget RL gain": "m/math",

@@ -224,9 +224,9 @@ def test_one_pair_is_a_study(alone: Frames) -> None:
 
 def test_without_the_anchors_rl_there_is_no_study() -> None:
     whole = simulate(small_design(), 1)
-    surfaces = {key: found for key, found in whole.surfaces.items() if key != (f"{ANCHOR}-rl", "math500")}
+    landscapes = {key: found for key, found in whole.landscapes.items() if key != (f"{ANCHOR}-rl", "math500")}
     with pytest.raises(InputError, match=f"{ANCHOR}/math500 has no RL landscape"):
-        study(Cohort(whole.plan, surfaces), OPTIONS)
+        study(Cohort(whole.plan, landscapes), OPTIONS)
 
 
 # ---- means and nulls as they come out of the whole

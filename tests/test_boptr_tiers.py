@@ -12,9 +12,9 @@ import numpy as np
 import pytest
 from scipy.stats import rankdata
 
-import planted_surfaces
+import planted_landscapes
 import small_cohort
-from searchlens.boptr.cohort import Benchmark, Cohort, Surface
+from searchlens.boptr.cohort import Benchmark, Cohort, DenseLandscape
 from searchlens.boptr.frontier import FRONTIER_TIERS
 from searchlens.boptr.offsets import V5B_TIERS
 from searchlens.boptr.options import BoptrOptions
@@ -66,18 +66,18 @@ def design() -> Design:
 def lacking(cohort: Cohort, cells: Iterable[tuple[str, str]], names: Iterable[str]) -> Cohort:
     """The cohort without some policies in the landscapes (checkpoint, benchmark) of some cells."""
     gone = set(names)
-    surfaces = dict(cohort.surfaces)
+    landscapes = dict(cohort.landscapes)
     for cell in cells:
-        points = {(name, n): row for (name, n), row in surfaces[cell].points.items() if name not in gone}
-        surfaces[cell] = replace(surfaces[cell], points=points)
-    return Cohort(cohort.plan, surfaces)
+        points = {(name, n): row for (name, n), row in landscapes[cell].points.items() if name not in gone}
+        landscapes[cell] = replace(landscapes[cell], points=points)
+    return Cohort(cohort.plan, landscapes)
 
 
 @cache
 def drawn(seed: int) -> Cohort:
     """Simulated; nobody has a pure temperature on AIME."""
     whole = simulate(design(), seed)
-    return lacking(whole, [cell for cell in whole.surfaces if cell[1] == AIME], TEMPERATURES)
+    return lacking(whole, [cell for cell in whole.landscapes if cell[1] == AIME], TEMPERATURES)
 
 
 def cells(cohort: Cohort) -> list[Cell]:
@@ -99,20 +99,20 @@ class Plain:
 
     @cache  # noqa: B019
     def base(self, cell: Cell, metric: str = "P") -> dict[str, list[int]]:
-        surface = self.cohort.base(*cell)
-        assert surface is not None
+        landscape = self.cohort.base(*cell)
+        assert landscape is not None
         return {
-            name: [int(surface.credit[metric][surface.points[name, n]].sum()) for n in BUDGETS]
-            for name in dict.fromkeys(name for name, _ in surface.points)
+            name: [int(landscape.credit[metric][landscape.points[name, n]].sum()) for n in BUDGETS]
+            for name in dict.fromkeys(name for name, _ in landscape.points)
         }
 
     def pool(self, cell: Cell, pool: str) -> list[str]:
         return [name for name in self.base(cell) if pool == "full" or name in AR]
 
     def rl(self, cell: Cell) -> list[int]:
-        surface = self.cohort.rl(*cell)
-        assert surface is not None
-        return [int(surface.credit["P"][surface.points[DEFAULT, n]].sum()) for n in BUDGETS]
+        landscape = self.cohort.rl(*cell)
+        assert landscape is not None
+        return [int(landscape.credit["P"][landscape.points[DEFAULT, n]].sum()) for n in BUDGETS]
 
     # -- scales
 
@@ -159,9 +159,9 @@ class Plain:
         i = pool.index(name)
         ranked = ([P[p][n] for p in pool], [P[p][n] - Q[p][n] for p in pool], [Q[p][n] for p in pool])
         ranks = [(rankdata(values)[i] - 1) / (len(pool) - 1) for values in ranked]
-        surface = self.cohort.base(*cell)
-        assert surface is not None
-        cost = [log(surface.tokens[p]) for p in pool]
+        landscape = self.cohort.base(*cell)
+        assert landscape is not None
+        cost = [log(landscape.tokens[p]) for p in pool]
         return [*ranks, 0.0, (cost[i] - min(cost)) / (max(cost) - min(cost))]
 
     @cache  # noqa: B019
@@ -174,11 +174,11 @@ class Plain:
         """N-hat, then pi-hat along it."""
         slope = BETA[cell[1]] if beta is None else beta
         path = [nearest(log_alpha / log(2) + slope * b) for b in range(5)]
-        surface = self.cohort.base(*cell)
-        assert surface is not None
+        landscape = self.cohort.base(*cell)
+        assert landscape is not None
         loss = {}
         for name in sorted(self.pool(cell, "ar")):
-            loss[name] = 0.01 * surface.tokens[name] / max(surface.tokens[p] for p in AR)
+            loss[name] = 0.01 * landscape.tokens[name] / max(landscape.tokens[p] for p in AR)
             for n in path:
                 pairs = zip((1, 1, 1, 0.5, 0.2), self.coordinates(cell, name, n), self.prototype(), strict=True)
                 loss[name] += sqrt(sum(weight * (r - mean) ** 2 for weight, r, mean in pairs))
@@ -332,7 +332,7 @@ def test_baselines_have_the_readings_of_option_h1() -> None:
     anchor = cohort.base(ANCHOR, MATH)
     assert anchor is not None
     greedy = replace(anchor, points={**anchor.points, ("greedy", 1): anchor.points["temp_0.3", 2]})
-    cohort = Cohort(cohort.plan, {**cohort.surfaces, (f"{ANCHOR}-base", MATH): greedy})
+    cohort = Cohort(cohort.plan, {**cohort.landscapes, (f"{ANCHOR}-base", MATH): greedy})
     plain, at = plainly(1), At(ANCHOR, MATH)
     base = plain.base(at.cell)
     once = TIER["H1"].predict(Rule(sample_view(cohort), BoptrOptions(h1="literal_greedy")), at)
@@ -390,16 +390,16 @@ def declared(tier: Tier, cell: Cell) -> set[Cell]:
 
 def changed(cohort: Cohort, rl: Iterable[Cell], how: str) -> Cohort:
     """The cohort with other RL in some cells: everything solved, nothing, or not sampled."""
-    surfaces = dict(cohort.surfaces)
+    landscapes = dict(cohort.landscapes)
     for model, benchmark in rl:
         place = f"{model}-rl", benchmark
-        found = surfaces.pop(place)
+        found = landscapes.pop(place)
         if how != "absent":
             credit = {metric: np.full_like(part, float(how == "all")) for metric, part in found.credit.items()}
-            surfaces[place] = replace(found, credit=credit)
+            landscapes[place] = replace(found, credit=credit)
         elif (model, benchmark) == (ANCHOR, MATH):
-            surfaces[place] = replace(found, points={("temp_0.7", 1): 0})
-    return Cohort(cohort.plan, surfaces)
+            landscapes[place] = replace(found, points={("temp_0.7", 1): 0})
+    return Cohort(cohort.plan, landscapes)
 
 
 @cache
@@ -492,7 +492,7 @@ def tempting(rl: str) -> Cohort:
     for n in BUDGETS:
         hits = np.arange(QUESTIONS) < base.credit["P"][base.points["mcts16_temp_0.7", n]].sum()
         credit["P"][target.points[DEFAULT, n]] = hits
-    return Cohort(cohort.plan, {**cohort.surfaces, (f"{ANCHOR}-rl", rl): replace(target, credit=credit)})
+    return Cohort(cohort.plan, {**cohort.landscapes, (f"{ANCHOR}-rl", rl): replace(target, credit=credit)})
 
 
 @pytest.mark.parametrize("rank_pool", ["ar", "all"])
@@ -521,7 +521,7 @@ def test_ar_rows_never_choose_a_policy_that_searches(benchmark: str, rank_pool: 
 def test_selector_passes_over_a_search_that_fits_best(name: str, picked: bool, rank_pool: str) -> None:
     """The anchor's policy is the middle one of three; in the other cell the middle one searches, or does not."""
     low, middle, high = (1, 4, 8, 12, 16), (3, 8, 14, 20, 26), (5, 12, 20, 28, 36)
-    found = planted_surfaces.cohort(
+    found = planted_landscapes.cohort(
         {
             ("a", "math"): ({"temp_0.3": low, "temp_0.7": middle, DEFAULT: high}, middle),
             ("b", "math"): ({"temp_0.3": low, name: middle, DEFAULT: high}, high),
@@ -540,7 +540,7 @@ def test_ar_rows_do_without_the_expanded_pool(tier: Tier) -> None:
     """Sampling search policies as well changes no number of the AR pool."""
     cohort = drawn(1)
     searched = [(f"{ANCHOR}-base", benchmark) for benchmark in (MATH, GPQA)]
-    alone = Rule(sample_view(lacking(cohort, searched, set(cohort.surfaces[searched[0]].policies) - set(AR))))
+    alone = Rule(sample_view(lacking(cohort, searched, set(cohort.landscapes[searched[0]].policies) - set(AR))))
     for cell in cells(cohort):
         ours, theirs = tier.predict(rule_on(frozenset(), "all"), At(*cell)), tier.predict(alone, At(*cell))
         assert same(ours, theirs), cell
@@ -594,19 +594,19 @@ def test_copied_points_are_a_number_in_every_draw_or_a_reason() -> None:
     """In draws whose oracle points are all of policies that the cell lacks nothing is left to average."""
     rng = np.random.default_rng(0)
     cells = {("m", d): ({DEFAULT: (1,) * 5}, (1,) * 5) for d in ("math", "gpqa")}
-    plan = planted_surfaces.cohort(cells, {"math": Benchmark("math"), "gpqa": Benchmark("nonmath")}).plan
+    plan = planted_landscapes.cohort(cells, {"math": Benchmark("math"), "gpqa": Benchmark("nonmath")}).plan
 
-    def drawn(*names: str) -> Surface:
+    def drawn(*names: str) -> DenseLandscape:
         solved = {name: np.maximum.accumulate(rng.random((5, 20)) < 0.3, axis=0) for name in names}
-        return small_cohort.surface(solved, budgets=BUDGETS)  # type: ignore[arg-type]
+        return small_cohort.dense_landscape(solved, budgets=BUDGETS)  # type: ignore[arg-type]
 
-    surfaces = {
+    landscapes = {
         ("m-base", "math"): drawn("temp_0.3", "temp_0.5", "temp_0.7", DEFAULT),
         ("m-rl", "math"): drawn(DEFAULT),
         ("m-base", "gpqa"): drawn(DEFAULT, "temp_0.7"),
         ("m-rl", "gpqa"): drawn(DEFAULT),
     }
-    found = Rule(bootstrap_view(Cohort(plan, surfaces), 300, 1))
+    found = Rule(bootstrap_view(Cohort(plan, landscapes), 300, 1))
     predicted = TIER["H3"].predict(found, At("m", "gpqa"))
     assert (
         predicted == Reason("policy_missing") or np.isfinite(mech(predicted, *found.cell("m", "gpqa"), 20, 301)).all()

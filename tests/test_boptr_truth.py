@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from searchlens.boptr.evaluate import Scores, Task, Variant, evaluate, mismatched
+from searchlens.boptr.evaluate import Constants, Scores, Task, evaluate, mismatched
 from searchlens.boptr.fit import identified_alpha
 from searchlens.boptr.inference import permutation_p
 from searchlens.boptr.means import errors_frame
@@ -128,7 +128,7 @@ SEVEN = tuple(fitted_design().models)
 def p_value(design: Design, seed: int, permutations: int, tier: str = "V3") -> tuple[float, int]:
     """p of the true pairing, and the number of pairings."""
     cohort = simulate(design, seed)
-    task = Task(Variant(), tiers(tier), tuple(design.benchmarks))
+    task = Task(Constants(), tiers(tier), tuple(design.benchmarks))
     _, means = mismatched(cohort, BoptrOptions(permutations=permutations), task)
     return permutation_p(means[tier]), len(means[tier])
 
@@ -175,20 +175,20 @@ def equal() -> tuple[Truth, Scores, BoptrOptions]:
     """Three models whose RL samples from Base's own distribution."""
     design = study_of("equal", MODELS, 400, (MATH, "gpqa"), policies=small_design().policies)
     options = BoptrOptions(draws=300, reselect=0)
-    task = Task(Variant(), TIERS, tuple(design.benchmarks))
+    task = Task(Constants(), TIERS, tuple(design.benchmarks))
     return Truth(design, 0), evaluate(simulate(design, 1), options, [task]), options
 
 
 def test_a_study_without_a_law_says_that_the_same_policy_is_better() -> None:
     """H2 is exact there, the paper's exponents bend N(b) on mathematics: contrasts and checklist say so."""
     truth, found, options = equal()
-    rule = found.rules[Variant()]
+    rule = found.rules[Constants()]
     for model in MODELS:
         law = calibrated(rule, At(model, MATH))
         assert isinstance(law, Path)
         assert law.budget[:, 0].tolist() != [0, 1, 2, 3, 4]
         assert truth.mech_p(model, MATH, [(truth.design.default_policy, n) for n in truth.design.budgets]) == 0
-    rows = contrasts(found, rule.plan, Variant(), options)
+    rows = contrasts(found, rule.plan, Constants(), options)
     told = dict(rows.filter(scope="cohort", second="V3").select("first", "verdict").iter_rows())
     assert told["H2"] == told["A3"] == "first lower"
     assert told["mean RL"] == "second lower"
@@ -201,7 +201,7 @@ def test_a_study_without_a_law_says_that_the_same_policy_is_better() -> None:
 def test_cells_without_a_law_are_fitted_by_n_equals_b() -> None:
     """With 400 questions, five of six cells' own fits at least."""
     truth, found, _ = equal()
-    paths = [smooth(found.rules[Variant()], At(model, d)) for model in MODELS for d in truth.design.benchmarks]
+    paths = [smooth(found.rules[Constants()], At(model, d)) for model in MODELS for d in truth.design.benchmarks]
     kept = [isinstance(path, Path) and path.budget[:, 0].tolist() == [0, 1, 2, 3, 4] for path in paths]
     assert sum(kept) >= 5
 
@@ -209,6 +209,6 @@ def test_cells_without_a_law_are_fitted_by_n_equals_b() -> None:
 def test_corrected_error_of_the_exact_predictor_is_nearer_to_zero() -> None:
     """H2, whose true error is 0: measured it cannot be, and the correction takes a third off at least."""
     _, found, _ = equal()
-    scores = [score for key, score in found.scores.items() if key.tier == "H2" and key.variant == Variant()]
+    scores = [score for key, score in found.scores.items() if key.tier == "H2" and key.constants == Constants()]
     plain, corrected = np.mean([score.error for score in scores]), np.mean([score.corrected[0] for score in scores])
     assert 0 < corrected < 2 / 3 * plain

@@ -9,7 +9,7 @@ import polars as pl
 import pytest
 from scipy import stats
 
-from searchlens.boptr.cohort import Benchmark, Cohort, CohortPlan, Model, Surface
+from searchlens.boptr.cohort import Benchmark, Cohort, CohortPlan, DenseLandscape, Model
 from searchlens.boptr.fit import budget_path
 from searchlens.boptr.options import BoptrOptions
 from searchlens.boptr.rule import Path, Reason, Rule
@@ -30,7 +30,7 @@ CELLS = [At(model, benchmark) for model in PLAN.models for benchmark in PLAN.ben
 TIER = {tier.key: tier for tier in VARIANT_TIERS}
 
 
-def _surface(rng: np.random.Generator, questions: int, policies: tuple[str, ...] = POLICIES) -> Surface:
+def _dense_landscape(rng: np.random.Generator, questions: int, policies: tuple[str, ...] = POLICIES) -> DenseLandscape:
     """Sixteen samples per question; wrong answers never agree in a vote below the majority."""
     solve = rng.beta(0.6, 0.8, (1, questions, 1)) * rng.uniform(0.6, 1, (len(policies), 1, 1))
     right = rng.random((len(policies), questions, 16)) < solve
@@ -45,29 +45,29 @@ def _surface(rng: np.random.Generator, questions: int, policies: tuple[str, ...]
         metric: np.stack(parts, axis=1).reshape(-1, questions).astype(np.float32) for metric, parts in credit.items()
     }
     points = {(name, n): i * len(BUDGETS) + j for i, name in enumerate(policies) for j, n in enumerate(BUDGETS)}
-    return Surface(np.arange(questions, dtype=np.uint32), points, arrays, dict(TOKENS), pl.DataFrame())
+    return DenseLandscape(np.arange(questions, dtype=np.uint32), points, arrays, dict(TOKENS), pl.DataFrame())
 
 
 def _cohort(seed: int = 0) -> Cohort:
     rng = np.random.default_rng(seed)
     sizes = {"math": 80, "aime": 30, "gpqa": 60}
-    surfaces = {}
+    landscapes = {}
     for pair in PLAN.models.values():
         for benchmark, n in sizes.items():
-            surfaces[pair.base, benchmark] = _surface(rng, n)
-            surfaces[str(pair.rl), benchmark] = _surface(rng, n, POLICIES[:1])
-    return Cohort(PLAN, surfaces)
+            landscapes[pair.base, benchmark] = _dense_landscape(rng, n)
+            landscapes[str(pair.rl), benchmark] = _dense_landscape(rng, n, POLICIES[:1])
+    return Cohort(PLAN, landscapes)
 
 
 def _changed(cohort: Cohort, checkpoint: str, benchmark: str, **credit: np.ndarray) -> Cohort:
-    found = cohort.surfaces[checkpoint, benchmark]
+    found = cohort.landscapes[checkpoint, benchmark]
     changed = replace(found, credit={**found.credit, **credit})
-    return Cohort(cohort.plan, {**cohort.surfaces, (checkpoint, benchmark): changed})
+    return Cohort(cohort.plan, {**cohort.landscapes, (checkpoint, benchmark): changed})
 
 
 def _planted(cohort: Cohort, metric: str, policy: str, alpha: float) -> Cohort:
     """RL of the anchor lies, in one metric, exactly on Base's path of one policy."""
-    base = cohort.surfaces["one-base", "math"]
+    base = cohort.landscapes["one-base", "math"]
     path = budget_path(alpha, 0.6, BUDGETS)
     credit = base.credit[metric][[base.points[policy, n] for n in path]]
     return _changed(cohort, "one-rl", "math", **{metric: credit})
@@ -77,7 +77,7 @@ def _planted(cohort: Cohort, metric: str, policy: str, alpha: float) -> Cohort:
 
 
 def _counts(cohort: Cohort, model: str, benchmark: str, metric: str) -> np.ndarray:
-    return cohort.surfaces[PLAN.models[model].base, benchmark].credit[metric].sum(axis=1).reshape(len(POLICIES), -1)
+    return cohort.landscapes[PLAN.models[model].base, benchmark].credit[metric].sum(axis=1).reshape(len(POLICIES), -1)
 
 
 def _ranks(values: np.ndarray) -> np.ndarray:
@@ -132,7 +132,7 @@ def test_policies_minimise_the_losses_of_the_page(seed):
 def test_v6_is_v5_where_votes_and_first_finish_are_pass_at_k():
     """Q = P gives A = 0 and a constant rank of P - Q; T = P then stands in for v5's rank of Q."""
     cohort = _cohort(3)
-    for (checkpoint, benchmark), found in list(cohort.surfaces.items()):
+    for (checkpoint, benchmark), found in list(cohort.landscapes.items()):
         cohort = _changed(cohort, checkpoint, benchmark, Q=found.credit["P"], T=found.credit["P"])
     rule = Rule(bootstrap_view(cohort, 20, 1))
     for at in CELLS:
@@ -148,7 +148,7 @@ def test_v6_reads_first_finish():
     turned = cohort
     for pair in PLAN.models.values():
         for benchmark in ("aime", "gpqa"):
-            turned = _changed(turned, pair.base, benchmark, T=1 - cohort.surfaces[pair.base, benchmark].credit["T"])
+            turned = _changed(turned, pair.base, benchmark, T=1 - cohort.landscapes[pair.base, benchmark].credit["T"])
     rules = [Rule(sample_view(c)) for c in (cohort, turned)]
     picks = {
         key: [[int(TIER[key].predict(rule, at).policy[0, 0]) for at in CELLS] for rule in rules] for key in ("v5", "v6")
@@ -188,7 +188,7 @@ def test_scales_are_fitted_on_their_own_readout():
 def test_levels_of_information():
     """With the anchor alone no other pair's RL is read; with own pairs the offset is the model's."""
     cohort = _cohort(2)
-    found = cohort.surfaces["two-rl", "math"]
+    found = cohort.landscapes["two-rl", "math"]
     other = _changed(cohort, "two-rl", "math", P=found.credit["P"] * 0, Q=found.credit["Q"] * 0)
     for key in ("v5-anchor", "v6-anchor", "v7-anchor"):
         first, second = (TIER[key].predict(Rule(sample_view(c)), At("two", "gpqa")) for c in (cohort, other))
@@ -245,7 +245,7 @@ def test_oracles_bound_the_single_path_variants():
 def test_unknown_tokens_leave_v6_and_v7_undefined(benchmark, lost):
     """In a cell for that cell, on the anchor for all: there is no T to compare with. v5 does not need it."""
     cohort = _cohort(7)
-    unknown = np.full_like(cohort.surfaces["one-base", benchmark].credit["T"], np.nan)
+    unknown = np.full_like(cohort.landscapes["one-base", benchmark].credit["T"], np.nan)
     rule = Rule(sample_view(_changed(cohort, "one-base", benchmark, T=unknown)))
     for at in (At("one", name) for name in PLAN.benchmarks):
         for key in ("v6", "v7", "v6-anchor", "v7-anchor"):
@@ -258,8 +258,8 @@ def test_unknown_tokens_leave_v6_and_v7_undefined(benchmark, lost):
 def test_missing_pair_is_a_reason():
     """No RL on the anchor benchmark: no offset; the anchor's scale still serves."""
     cohort = _cohort(8)
-    surfaces = {key: found for key, found in cohort.surfaces.items() if key != ("two-rl", "math")}
-    rule = Rule(sample_view(Cohort(PLAN, surfaces)))
+    landscapes = {key: found for key, found in cohort.landscapes.items() if key != ("two-rl", "math")}
+    rule = Rule(sample_view(Cohort(PLAN, landscapes)))
     for name in ("v5", "v6", "v7"):
         assert TIER[name].predict(rule, At("two", "gpqa")) == Reason("no_calibration")
         assert not isinstance(TIER[name + "-anchor"].predict(rule, At("two", "gpqa")), Reason)

@@ -9,12 +9,12 @@ from itertools import permutations, product
 import numpy as np
 import pytest
 
-import planted_surfaces
-from planted_surfaces import BUDGETS
-from searchlens.boptr.cohort import Benchmark, Cohort, Model, Surface
+import planted_landscapes
+from planted_landscapes import BUDGETS
+from searchlens.boptr.cohort import Benchmark, Cohort, DenseLandscape, Model
 from searchlens.boptr.rule import Rule
 from searchlens.boptr.view import View, bootstrap_view, pairing_view, sample_view
-from small_cohort import DEFAULT, cohort, hits, surface
+from small_cohort import DEFAULT, cohort, dense_landscape, hits
 
 TWO = {"m": Model("m-base", "m-rl"), "n": Model("n-base", "n-rl")}
 STUDY = {"math": Benchmark("math"), "gpqa": Benchmark("nonmath")}
@@ -22,22 +22,22 @@ QUESTIONS = 40
 """On both benchmarks, so that draws could be mistaken for each other."""
 
 
-def scattered(seed: int, policies: Sequence[str] = (DEFAULT, "temp_0.3")) -> Surface:
+def scattered(seed: int, policies: Sequence[str] = (DEFAULT, "temp_0.3")) -> DenseLandscape:
     """Solved at random; Q apart from P."""
     rng = np.random.default_rng(seed)
     P, Q = ({name: rng.random((2, QUESTIONS)) < 0.4 for name in policies} for _ in range(2))
-    return surface(P, Q)
+    return dense_landscape(P, Q)
 
 
 def study() -> Cohort:
     """Two models on two benchmarks; RL of m on math is Base of n there, question by question."""
-    surfaces = {
+    landscapes = {
         (checkpoint, benchmark): scattered(10 * i + j)
         for i, checkpoint in enumerate(("m-base", "m-rl", "n-base", "n-rl"))
         for j, benchmark in enumerate(STUDY)
     }
-    surfaces["m-rl", "math"] = surfaces["n-base", "math"]
-    return cohort(surfaces, TWO, STUDY)
+    landscapes["m-rl", "math"] = landscapes["n-base", "math"]
+    return cohort(landscapes, TWO, STUDY)
 
 
 # ---- the sample
@@ -45,12 +45,12 @@ def study() -> Cohort:
 
 def test_sample_is_one_draw_of_counts() -> None:
     """Policies in order, counts of questions by hand, an RL curve under the default policy alone."""
-    base = surface(
+    base = dense_landscape(
         {"temp_0.3": [hits(3, 10), hits(5, 10)], DEFAULT: [hits(2, 10), hits(7, 10)]},
         {"temp_0.3": [hits(3, 10), hits(4, 10)], DEFAULT: [hits(2, 10), hits(6, 10)]},
         tokens={"temp_0.3": 80.0, DEFAULT: 120.0},
     )
-    rl = surface({"temp_0.3": [hits(9, 10), hits(9, 10)], DEFAULT: [hits(6, 10), hits(8, 10)]})
+    rl = dense_landscape({"temp_0.3": [hits(9, 10), hits(9, 10)], DEFAULT: [hits(6, 10), hits(8, 10)]})
     view = sample_view(cohort({("base", "math"): base, ("rl", "math"): rl}))
     found = view.base("m", "math")
     assert found is not None
@@ -65,14 +65,14 @@ def test_sample_is_one_draw_of_counts() -> None:
 
 def test_single_points_are_counted_at_any_budget() -> None:
     """Pools that reach further than B, and credits below 1 (a mean over batches)."""
-    longer = surface({DEFAULT: [hits(2, 10), hits(3, 10), 0.5 * hits(9, 10)]}, budgets=(1, 2, 64))
+    longer = dense_landscape({DEFAULT: [hits(2, 10), hits(3, 10), 0.5 * hits(9, 10)]}, budgets=(1, 2, 64))
     view = sample_view(cohort({("base", "math"): longer, ("rl", "math"): longer}))
     assert view.count(longer, "math", "P", DEFAULT, (64, 1)).tolist() == [[4.5], [2]]
 
 
 def test_policies_count_where_they_were_sampled_at_every_budget() -> None:
     """A policy that lacks a budget is in no pool; controllers are in the full one alone; nothing may be left."""
-    whole = surface({name: [hits(1, 10), hits(2, 10)] for name in (DEFAULT, "mcts_16", "temp_0.3", "greedy")})
+    whole = dense_landscape({name: [hits(1, 10), hits(2, 10)] for name in (DEFAULT, "mcts_16", "temp_0.3", "greedy")})
     gone = {("greedy", 2), ("temp_0.3", 1)}
     points = {point: row for point, row in whole.points.items() if point not in gone}
     base = replace(whole, points=points)
@@ -89,8 +89,8 @@ def test_what_was_not_sampled_is_none() -> None:
     """Base absent, RL absent, RL or Base without the default policy at every budget."""
     here, other = scattered(1), scattered(2, ["temp_0.3"])
     short = replace(here, points={point: row for point, row in here.points.items() if point != (DEFAULT, 2)})
-    surfaces = {("m-base", "math"): here, ("m-rl", "math"): here, ("m-base", "gpqa"): other, ("m-rl", "gpqa"): short}
-    view = sample_view(cohort(surfaces | {("n-base", "math"): short}, TWO, STUDY))
+    landscapes = {("m-base", "math"): here, ("m-rl", "math"): here, ("m-base", "gpqa"): other, ("m-rl", "gpqa"): short}
+    view = sample_view(cohort(landscapes | {("n-base", "math"): short}, TWO, STUDY))
     assert view.base("n", "gpqa") is None and view.target("n", "math") is None and view.default("n", "gpqa") is None
     assert view.target("m", "gpqa") is None
     for cell in (("m", "gpqa"), ("n", "math")):
@@ -118,7 +118,7 @@ def test_draws_pair_models_policies_and_sides_by_question() -> None:
     view = bootstrap_view(found, 200, 3)
     base = view.base("n", "math")
     np.testing.assert_array_equal(view.target("m", "math"), base.P[base.index[DEFAULT]])
-    credit = found.surfaces["n-base", "math"].block("P", ["temp_0.3"], (2,))[0, 0]
+    credit = found.landscapes["n-base", "math"].block("P", ["temp_0.3"], (2,))[0, 0]
     drawn = [np.repeat(credit, times.astype(int)).sum() for times in view.weights["math"].T]
     np.testing.assert_array_equal(base.P[base.index["temp_0.3"], 1], drawn)
 
@@ -142,7 +142,7 @@ def test_bootstrap_counts_are_binomial() -> None:
     """k of n solved: mean k and variance k (n - k) / n; two policies covary by the questions that both solve."""
     draws, n, k, other, both = 8000, QUESTIONS, 10, 16, 8
     counts = {DEFAULT: [hits(k, n), hits(n, n)], "temp_0.3": [hits(0, n), hits(other, n, first=k - both)]}
-    base = surface(counts)
+    base = dense_landscape(counts)
     view = bootstrap_view(cohort({("base", "math"): base, ("rl", "math"): base}), draws, 11)
     P = view.base("m", "math").P[:, :, 1:].astype(float)
     assert (P[0, 1] == n).all() and (P[1, 0] == 0).all()
@@ -175,7 +175,7 @@ def test_chunks_of_draws_are_the_draws() -> None:
 def test_other_models_do_not_change_the_draws() -> None:
     """A model that joins the cohort on the same benchmarks leaves everybody's draws as they are."""
     found = study()
-    alone = {key: part for key, part in found.surfaces.items() if key[0].startswith("m-")}
+    alone = {key: part for key, part in found.landscapes.items() if key[0].startswith("m-")}
     before, after = (bootstrap_view(c, 40, 1) for c in (cohort(alone, {"m": TWO["m"]}, STUDY), found))
     for benchmark in STUDY:
         np.testing.assert_array_equal(before.target("m", benchmark), after.target("m", benchmark))
@@ -196,7 +196,7 @@ def paired(absent: Sequence[tuple[str, str]] = (), new: Sequence[str] = ()) -> C
         for name, curve in CURVES.items()
         for i, benchmark in enumerate(MATH)
     }
-    return planted_surfaces.cohort(cells, MATH, new)
+    return planted_landscapes.cohort(cells, MATH, new)
 
 
 def owners(view: View, model: str, benchmark: str) -> list[str]:
@@ -231,7 +231,7 @@ def test_random_pairings_are_uniform() -> None:
     """Eight models are too many to enumerate: each is paired with each equally often."""
     curves = {f"m{i}": [i] * 5 for i in range(8)}
     cells = {(name, "math"): ({DEFAULT: BUDGETS}, curve) for name, curve in curves.items()}
-    view = pairing_view(planted_surfaces.cohort(cells, {"math": Benchmark("math")}), 4001, 2)
+    view = pairing_view(planted_landscapes.cohort(cells, {"math": Benchmark("math")}), 4001, 2)
     for name in curves:
         times = np.bincount(view.target(name, "math")[0, 1:].astype(int), minlength=8)
         assert np.abs(times - 500).max() < 4.5 * np.sqrt(4000 / 8 * 7 / 8)

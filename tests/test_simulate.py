@@ -11,7 +11,7 @@ import polars as pl
 import pytest
 
 from searchlens import cli, policies
-from searchlens.boptr.cohort import PLAN_FILE, Cohort, Surface, read_cohort, read_plan
+from searchlens.boptr.cohort import PLAN_FILE, Cohort, DenseLandscape, read_cohort, read_plan
 from searchlens.boptr.fit import budget_path
 from searchlens.config import DEFAULT_FILES, load, plain
 from searchlens.errors import InputError
@@ -33,7 +33,7 @@ from searchlens.simulate._law import groups
 ANCHOR, MATH, DEFAULT = "qwen25_7b", "math500", "topp0.95_t1.0"
 
 
-def same_surface(one: Surface, other: Surface) -> bool:
+def same_landscape(one: DenseLandscape, other: DenseLandscape) -> bool:
     return (
         list(one.points.items()) == list(other.points.items())
         and all(np.array_equal(one.credit[m], other.credit[m], equal_nan=True) for m in one.credit)
@@ -42,8 +42,8 @@ def same_surface(one: Surface, other: Surface) -> bool:
 
 
 def same_cohort(one: Cohort, other: Cohort) -> bool:
-    return one.surfaces.keys() == other.surfaces.keys() and all(
-        same_surface(one.surfaces[key], other.surfaces[key]) for key in one.surfaces
+    return one.landscapes.keys() == other.landscapes.keys() and all(
+        same_landscape(one.landscapes[key], other.landscapes[key]) for key in one.landscapes
     )
 
 
@@ -84,10 +84,10 @@ def test_draws_depend_on_names_alone(mode: Mode) -> None:
         batches={"123": ("base",)},
     )
     small, grown = simulate(design, 3), simulate(more, 3)
-    assert grown.surfaces.keys() > small.surfaces.keys()
-    for key, surface in small.surfaces.items():
-        ours = surface.block("P", design.policies, design.budgets)
-        assert np.array_equal(ours, grown.surfaces[key].block("P", design.policies, design.budgets))
+    assert grown.landscapes.keys() > small.landscapes.keys()
+    for key, landscape in small.landscapes.items():
+        ours = landscape.block("P", design.policies, design.budgets)
+        assert np.array_equal(ours, grown.landscapes[key].block("P", design.policies, design.budgets))
 
 
 def test_a_larger_pool_continues_the_smaller() -> None:
@@ -107,10 +107,10 @@ def test_samples_converge_to_the_truth(mode: Mode) -> None:
     """Means over 8,000 questions lie within 4.5 standard errors of the population, both sides, every budget."""
     design = large(mode)
     cohort, truth = simulate(design, 5), Truth(design, 5)
-    for side, surface in (("base", cohort.base(ANCHOR, MATH)), ("rl", cohort.rl(ANCHOR, MATH))):
-        assert surface is not None
+    for side, landscape in (("base", cohort.base(ANCHOR, MATH)), ("rl", cohort.rl(ANCHOR, MATH))):
+        assert landscape is not None
         expected = truth.P(ANCHOR, side, MATH, design.policies, design.budgets)  # type: ignore[arg-type]
-        found = surface.block("P", design.policies, design.budgets).mean(axis=2, dtype=float)
+        found = landscape.block("P", design.policies, design.budgets).mean(axis=2, dtype=float)
         error = np.sqrt(expected * (1 - expected) / 8_000)
         assert (np.abs(found - expected) < 4.5 * error).all()
 
@@ -234,11 +234,11 @@ def test_disk_is_memory(tmp_path: Path) -> None:
     disk = read_cohort(tmp_path, read_plan(tmp_path / PLAN_FILE))
     assert disk.plan == memory.plan
     assert same_cohort(disk, memory)
-    for key, surface in memory.surfaces.items():
-        theirs = disk.surfaces[key].rates
-        assert surface.rates.select("policy", "metric").equals(theirs.select("policy", "metric"))
+    for key, landscape in memory.landscapes.items():
+        theirs = disk.landscapes[key].rates
+        assert landscape.rates.select("policy", "metric").equals(theirs.select("policy", "metric"))
         for column in ("value", "lo", "hi"):
-            assert surface.rates[column].to_list() == pytest.approx(theirs[column].to_list(), abs=1e-6)
+            assert landscape.rates[column].to_list() == pytest.approx(theirs[column].to_list(), abs=1e-6)
     record = json.loads((tmp_path / "truth.json").read_text())
     assert record["planted"]["cells"][f"{ANCHOR}/{MATH}"]["path"] == {
         "1": 2,
@@ -293,9 +293,9 @@ def test_votes_on_open_text_are_the_first_sample() -> None:
         small_design(),
         benchmarks={MATH: small_design().benchmarks[MATH], "ifeval": fitted_design().benchmarks["ifeval"]},
     )
-    surface = simulate(design, 1).base(ANCHOR, "ifeval")
-    assert surface is not None
-    block = surface.block("Q", [DEFAULT], [1, 16])[0]
+    landscape = simulate(design, 1).base(ANCHOR, "ifeval")
+    assert landscape is not None
+    block = landscape.block("Q", [DEFAULT], [1, 16])[0]
     answered = block[0] == 1
     assert (block[1][answered] == 1).all()
-    assert isinstance(surface.rates, pl.DataFrame)
+    assert isinstance(landscape.rates, pl.DataFrame)

@@ -61,7 +61,7 @@ FITS: Mapping[str, tuple[Exponents, Callable[[Rule, At], Prediction]]] = {
 def one_cohort(truth: Truth, seed: int) -> Iterator[Row]:
     """What each fit found in each cell, beside what was planted."""
     rule = Rule(sample_view(simulate(truth.design, seed)), BoptrOptions())
-    rules: dict[Exponents, Rule] = {"paper": rule, "own": rule.variant("own")}
+    rules: dict[Exponents, Rule] = {"paper": rule, "own": rule.with_constants("own")}
     for place, law in truth.record()["planted"]["cells"].items():
         at = At(*place.split("/"))
         about = {"benchmark": at.benchmark, "own_beta": float(rules["own"].beta(at.benchmark)[0])}

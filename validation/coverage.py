@@ -21,7 +21,7 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 
-from searchlens.boptr.evaluate import Scores, Task, Variant, evaluate
+from searchlens.boptr.evaluate import Constants, Scores, Task, evaluate
 from searchlens.boptr.inference import interval
 from searchlens.boptr.means import Column, average, grid
 from searchlens.boptr.options import BoptrOptions
@@ -70,7 +70,7 @@ def one_cohort(seed: int, draws: int) -> list[dict[str, object]]:
     cohort = simulate(fitted_design("transform"), seed)
     tiers = tuple(tier for tier in TIERS if tier.key in TIER_KEYS)
     options = BoptrOptions(draws=draws, reselect=draws, seed=seed)
-    scores = evaluate(cohort, options, [Task(Variant(), tiers, tuple(cohort.plan.with_role("fitted")))])
+    scores = evaluate(cohort, options, [Task(Constants(), tiers, tuple(cohort.plan.with_role("fitted")))])
     truth = dict(true_errors(scores))
     rows = []
     for column in columns(scores):
@@ -99,7 +99,7 @@ def true_errors(scores: Scores) -> Iterator[tuple[tuple[str, str, str], float]]:
         path = score.prediction
         if key.pool != "ar" or not isinstance(path, BudgetPath):
             continue
-        base = scores.rules[key.variant].view.base(key.model, key.benchmark)
+        base = scores.rules[key.constants].view.base(key.model, key.benchmark)
         assert base is not None
         steps = [(base.policies[i], budgets[n]) for i, n in zip(path.policy[:, 0], path.budget[:, 0], strict=True)]
         yield (key.tier, key.model, key.benchmark), truth.mech_p(key.model, key.benchmark, steps)

@@ -24,7 +24,7 @@ import numpy as np
 import polars as pl
 from scipy import stats
 
-from searchlens.boptr.evaluate import Scores, Task, Variant, evaluate, mismatched
+from searchlens.boptr.evaluate import Constants, Scores, Task, evaluate, mismatched
 from searchlens.boptr.inference import permutation_p
 from searchlens.boptr.means import errors_frame
 from searchlens.boptr.options import BoptrOptions
@@ -34,7 +34,7 @@ from searchlens.boptr.study import contrasts
 from searchlens.boptr.tiers import TIERS, Tier
 from searchlens.simulate import Design, Mode, Truth, fitted_design, simulate, small_design
 
-PAPER, OWN = Variant(), Variant("own")
+PAPER, OWN = Constants(), Constants("own")
 TRUE_TIERS = ("H2", "H5", "V2", "V2-δ0", "V3", "Base+gain")
 VERDICT_TIERS = (
     "H1",
@@ -148,9 +148,9 @@ def verdicts(mode: Mode, cohorts: int, first: int, draws: int) -> Iterator[Row]:
         cohort = simulate(truth.design, seed)
         options = BoptrOptions(draws=draws, reselect=0, seed=seed)
         fitted = tuple(cohort.plan.with_role("fitted"))
-        found = evaluate(cohort, options, [Task(variant, tiers, fitted) for variant in (PAPER, OWN)])
+        found = evaluate(cohort, options, [Task(constants, tiers, fitted) for constants in (PAPER, OWN)])
         paths += chosen(found, truth)
-        contests.append(pl.concat([contrasts(found, cohort.plan, variant, options) for variant in (PAPER, OWN)]))
+        contests.append(pl.concat([contrasts(found, cohort.plan, constants, options) for constants in (PAPER, OWN)]))
         rule, by_key = found.rules[PAPER], {tier.key: tier for tier in tiers}
         errors = errors_frame(found, cohort.plan, by_key, options.confidence)
         details.append(checklist(rule, errors, protocol_flags(rule), contests[-1])["detail"][1])
@@ -165,14 +165,14 @@ def chosen(found: Scores, truth: Truth) -> Iterator[dict[str, object]]:
     """Every path that was chosen: its measured and its true error, and whether it is N = b under the default policy."""
     design = truth.design
     for key, score in found.scores.items():
-        path, base = score.prediction, found.rules[key.variant].view.base(key.model, key.benchmark)
+        path, base = score.prediction, found.rules[key.constants].view.base(key.model, key.benchmark)
         if key.pool != "ar" or not isinstance(path, BudgetPath):
             continue
         assert base is not None
         names = [base.policies[i] for i in path.policy[:, 0]]
         steps = [design.budgets[n] for n in path.budget[:, 0]]
         yield {
-            "case": f"exponents {key.variant.exponents}",
+            "case": f"exponents {key.constants.exponents}",
             "tier": key.tier,
             "error": score.error,
             "corrected": float(score.corrected[0]),

@@ -318,7 +318,7 @@ def boptr_study(
 
     cohort = read_cohort(landscape, plan)
     log.info(
-        "%d landscapes of %d models on %d benchmarks", len(cohort.surfaces), len(plan.models), len(plan.benchmarks)
+        "%d landscapes of %d models on %d benchmarks", len(cohort.landscapes), len(plan.models), len(plan.benchmarks)
     )
     frames = study(cohort, options)
     for name, frame in frames.items():

@@ -186,7 +186,7 @@ def write_plan(plan: CohortPlan, path: Path) -> None:
 
 
 @dataclass(frozen=True, eq=False)
-class Surface:
+class DenseLandscape:
     """What one checkpoint reaches on one benchmark.
 
     Attributes
@@ -237,7 +237,7 @@ class Surface:
         return mean
 
 
-def surface(landscape: Landscape, without: Sequence[str] = ()) -> Surface:
+def dense_landscape(landscape: Landscape, without: Sequence[str] = ()) -> DenseLandscape:
     """The readouts of a landscape as dense arrays, references such as greedy left out.
 
     Raises
@@ -271,7 +271,7 @@ def surface(landscape: Landscape, without: Sequence[str] = ()) -> Surface:
     kept = smallest.filter(pl.col("metric").is_in(["valid", "stopped"]))
     rates = kept.select("policy", "metric", "value", "lo", "hi")
     tokens = {name: float("nan") if value is None else value for name, value in cost.iter_rows()}
-    return Surface(questions, points, credit, tokens, rates)
+    return DenseLandscape(questions, points, credit, tokens, rates)
 
 
 @dataclass(frozen=True, eq=False)
@@ -281,25 +281,25 @@ class Cohort:
     Attributes
     ----------
     plan : CohortPlan
-    surfaces : dict
+    landscapes : dict
         (checkpoint, benchmark) to its readouts; absent where nothing was sampled.
     """
 
     plan: CohortPlan
-    surfaces: dict[tuple[str, str], Surface]
+    landscapes: dict[tuple[str, str], DenseLandscape]
 
     def __post_init__(self) -> None:
         """Refuse a cohort whose anchor was not sampled, or with two sets of questions for one benchmark."""
         plan = self.plan
         model = plan.models[plan.anchor_model]
         for role, checkpoint in (("Base", model.base), ("RL", model.rl)):
-            if (checkpoint, plan.anchor_benchmark) not in self.surfaces:
+            if (checkpoint, plan.anchor_benchmark) not in self.landscapes:
                 raise InputError(
                     f"the anchor {plan.anchor_model}/{plan.anchor_benchmark} has no {role} landscape ({checkpoint})",
                     "every rule starts from the anchor: sample it, or name another anchor",
                 )
-        first: dict[str, tuple[str, Surface]] = {}
-        for (checkpoint, benchmark), found in self.surfaces.items():
+        first: dict[str, tuple[str, DenseLandscape]] = {}
+        for (checkpoint, benchmark), found in self.landscapes.items():
             other, reference = first.setdefault(benchmark, (checkpoint, found))
             if not np.array_equal(found.questions, reference.questions):
                 raise InputError(
@@ -308,14 +308,14 @@ class Cohort:
                     "score every checkpoint on the same questions",
                 )
 
-    def base(self, model: str, benchmark: str) -> Surface | None:
+    def base(self, model: str, benchmark: str) -> DenseLandscape | None:
         """Base readouts of a cell, or None."""
-        return self.surfaces.get((self.plan.models[model].base, benchmark))
+        return self.landscapes.get((self.plan.models[model].base, benchmark))
 
-    def rl(self, model: str, benchmark: str) -> Surface | None:
+    def rl(self, model: str, benchmark: str) -> DenseLandscape | None:
         """RL readouts of a cell, or None."""
         checkpoint = self.plan.models[model].rl
-        return self.surfaces.get((checkpoint, benchmark)) if checkpoint else None
+        return self.landscapes.get((checkpoint, benchmark)) if checkpoint else None
 
 
 def read_cohort(folder: Path, plan: CohortPlan, without: Sequence[str] = ()) -> Cohort:
@@ -340,18 +340,20 @@ def read_cohort(folder: Path, plan: CohortPlan, without: Sequence[str] = ()) -> 
         for name in (model.base, model.rl, *(c for batch in model.batches.values() for c in batch.values()))
         if name
     )
-    surfaces = {}
+    landscapes = {}
     for checkpoint in checkpoints:
         for benchmark in plan.benchmarks:
             place = folder / checkpoint / benchmark
             if any((place / f"{name}.parquet").exists() for name in ("hits", "points")):
-                surfaces[checkpoint, benchmark] = _read(place, without)
-    return Cohort(plan, surfaces)
+                landscapes[checkpoint, benchmark] = _read(place, without)
+    return Cohort(plan, landscapes)
 
 
-def _read(place: Path, without: Sequence[str]) -> Surface:
+def _read(place: Path, without: Sequence[str]) -> DenseLandscape:
     try:
-        return surface(Landscape(*(pl.read_parquet(place / f"{name}.parquet") for name in ("points", "hits"))), without)
+        return dense_landscape(
+            Landscape(*(pl.read_parquet(place / f"{name}.parquet") for name in ("points", "hits"))), without
+        )
     except (PolarsError, OSError, InputError) as error:
         reason = error.message if isinstance(error, InputError) else str(error).splitlines()[0]
         raise InputError(f"landscape {place} cannot be read: {reason}", "make it again from its scores") from None

@@ -38,7 +38,7 @@ import polars as pl
 
 from searchlens import policies
 from searchlens.boptr import selector
-from searchlens.boptr.cohort import Surface
+from searchlens.boptr.cohort import DenseLandscape
 from searchlens.boptr.protocol import study_cells
 from searchlens.boptr.rule import Path, Reason, Rule
 from searchlens.boptr.tiers import At, boptr
@@ -126,7 +126,7 @@ def _batches(rule: Rule, boot: View, model: str, benchmark: str) -> Iterator[dic
     found = False
     for batch, sides in rule.plan.models[model].batches.items():
         for role, checkpoint in sides.items():
-            main, again = mains[role], cohort.surfaces.get((checkpoint, benchmark))
+            main, again = mains[role], cohort.landscapes.get((checkpoint, benchmark))
             if main is None or again is None:
                 continue
             shared = [point for point in main.points if point in again.points]
@@ -152,7 +152,7 @@ def _groups(points: Sequence[tuple[str, int]]) -> dict[str, list[tuple[str, int]
 
 
 def _differences(
-    rule: Rule, boot: View, benchmark: str, sides: tuple[Surface, Surface], points: list[tuple[str, int]]
+    rule: Rule, boot: View, benchmark: str, sides: tuple[DenseLandscape, DenseLandscape], points: list[tuple[str, int]]
 ) -> dict[str, Any]:
     main, again = (side.credit["P"][[side.points[point] for point in points]] for side in sides)
     moved = 100 * (again - main).astype(float)
@@ -189,7 +189,7 @@ class _Batch:
     """One sampling of the anchor's Base on a benchmark, over the policies that every batch has."""
 
     name: str
-    surface: Surface
+    landscape: DenseLandscape
     cell: Readouts
 
 
@@ -240,7 +240,7 @@ def _replicated(rule: Rule, boot: View, benchmark: str) -> Iterator[dict[str, An
             elif name not in batch.cell.index:
                 yield {**row, "reason": "policy_missing"}
             else:
-                yield {**row, "policy": name, **_error(rule, boot, at, batch.surface, name, kept)}
+                yield {**row, "policy": name, **_error(rule, boot, at, batch.landscape, name, kept)}
 
 
 def _anchor_batches(rule: Rule, benchmark: str) -> list[_Batch]:
@@ -248,15 +248,15 @@ def _anchor_batches(rule: Rule, benchmark: str) -> list[_Batch]:
     main = cohort.base(model, benchmark)
     if main is None:
         return []
-    surfaces = {MAIN: main}
+    landscapes = {MAIN: main}
     for batch, sides in rule.plan.models[model].batches.items():
-        found = cohort.surfaces.get((sides.get("base", ""), benchmark))
+        found = cohort.landscapes.get((sides.get("base", ""), benchmark))
         if found is not None:
-            surfaces[batch] = found
-    pools = [set(found.complete(rule.plan.budgets)) for found in surfaces.values()]
+            landscapes[batch] = found
+    pools = [set(found.complete(rule.plan.budgets)) for found in landscapes.values()]
     common = [name for name in main.complete(rule.plan.budgets) if all(name in pool for pool in pools)]
-    whole = {name: rule.view.readouts(found, benchmark) for name, found in surfaces.items()}
-    return [_Batch(name, surfaces[name], _only(cell, common)) for name, cell in whole.items() if cell is not None]
+    whole = {name: rule.view.readouts(found, benchmark) for name, found in landscapes.items()}
+    return [_Batch(name, landscapes[name], _only(cell, common)) for name, cell in whole.items() if cell is not None]
 
 
 def _only(cell: Readouts, names: Sequence[str]) -> Readouts:
@@ -284,9 +284,9 @@ def _selected(rule: Rule, benchmark: str, batch: _Batch, kept: Path) -> str | Re
     return cell.policies[int(chosen[0])]
 
 
-def _error(rule: Rule, boot: View, at: At, surface: Surface, policy: str, kept: Path) -> dict[str, float]:
+def _error(rule: Rule, boot: View, at: At, landscape: DenseLandscape, policy: str, kept: Path) -> dict[str, float]:
     budgets = [rule.plan.budgets[n] for n in kept.budget[:, 0]]
-    predicted, target = boot.count(surface, at.benchmark, "P", policy, budgets), boot.target(*at.cell)
+    predicted, target = boot.count(landscape, at.benchmark, "P", policy, budgets), boot.target(*at.cell)
     assert target is not None
     error = 100 * np.abs(predicted - target).mean(axis=0, dtype=float) / boot.total(at.benchmark)
     lo, hi = quantiles(error[None, 1:].copy(), rule.options.confidence)

@@ -34,7 +34,7 @@ CHUNK = 2000
 
 
 @dataclass(frozen=True)
-class Variant:
+class Constants:
     """Which constants a rule is run with.
 
     Attributes
@@ -50,14 +50,14 @@ class Variant:
 
     def rule(self, like: Rule) -> Rule:
         """The rule with these constants, on the view and options of another."""
-        return like.variant(self.exponents, like.options.mu_without if self.mu == "without" else ())
+        return like.with_constants(self.exponents, like.options.mu_without if self.mu == "without" else ())
 
 
 @dataclass(frozen=True)
 class Key:
-    """One number: a tier in a cell, under a variant and a pool."""
+    """One number: a tier in a cell, under some constants, in a pool."""
 
-    variant: Variant
+    constants: Constants
     tier: str
     pool: PoolName
     model: str
@@ -99,19 +99,19 @@ class Scores:
     reasons : dict
         Where not.
     rule : dict
-        The rule of each variant on the sample.
+        The rule with each set of constants, on the sample.
     """
 
     scores: dict[Key, Score]
     reasons: dict[Key, Reason]
-    rules: dict[Variant, Rule]
+    rules: dict[Constants, Rule]
 
 
 @dataclass(frozen=True)
 class Task:
-    """Tiers to evaluate under a variant, on some benchmarks; ``reselect`` where their paths are also chosen again."""
+    """Rows to evaluate with some constants, on some benchmarks; ``reselect``: choose their paths again, too."""
 
-    variant: Variant
+    constants: Constants
     tiers: tuple[Tier, ...]
     benchmarks: tuple[str, ...]
     reselect: bool = True
@@ -168,7 +168,7 @@ def evaluate(
 @dataclass(frozen=True, eq=False)
 class _Predicted:
     predictions: dict[Key, Prediction]
-    rules: dict[Variant, Rule]
+    rules: dict[Constants, Rule]
 
 
 def _predict(view: View, options: BoptrOptions, tasks: Sequence[Task]) -> _Predicted:
@@ -176,13 +176,13 @@ def _predict(view: View, options: BoptrOptions, tasks: Sequence[Task]) -> _Predi
     return _Predicted(dict(_predictions(view, options, tasks, rules)), rules)
 
 
-def _rules(view: View, options: BoptrOptions, tasks: Sequence[Task]) -> dict[Variant, Rule]:
+def _rules(view: View, options: BoptrOptions, tasks: Sequence[Task]) -> dict[Constants, Rule]:
     like = Rule(view, options)
-    return {variant: variant.rule(like) for variant in dict.fromkeys(task.variant for task in tasks)}
+    return {constants: constants.rule(like) for constants in dict.fromkeys(task.constants for task in tasks)}
 
 
 def _predictions(
-    view: View, options: BoptrOptions, tasks: Sequence[Task], rules: Mapping[Variant, Rule] | None = None
+    view: View, options: BoptrOptions, tasks: Sequence[Task], rules: Mapping[Constants, Rule] | None = None
 ) -> Iterator[tuple[Key, Prediction]]:
     """Every number's prediction, once."""
     rules = rules or _rules(view, options, tasks)
@@ -191,7 +191,7 @@ def _predictions(
         for key, tier in _keys(view.cohort, task):
             if key not in seen:
                 seen.add(key)
-                yield key, _predicted(rules[task.variant], tier, key)
+                yield key, _predicted(rules[task.constants], tier, key)
 
 
 def _keys(cohort: Cohort, task: Task) -> Iterator[tuple[Key, Tier]]:
@@ -199,7 +199,7 @@ def _keys(cohort: Cohort, task: Task) -> Iterator[tuple[Key, Tier]]:
         for pool in tier.pools:
             for model in cohort.plan.models:
                 for benchmark in task.benchmarks:
-                    yield Key(task.variant, tier.key, pool, model, benchmark), tier
+                    yield Key(task.constants, tier.key, pool, model, benchmark), tier
 
 
 def _predicted(rule: Rule, tier: Tier, key: Key) -> Prediction:
@@ -243,8 +243,8 @@ def _fixed_cell(
     like: Rule,
 ) -> dict[Key, tuple[Draws, Draws]]:
     """The numbers of one cell, reading only the points that some path visits; curves follow the draws."""
-    surface, target = view.cohort.base(*cell), view.target(*cell)
-    assert surface is not None and target is not None
+    landscape, target = view.cohort.base(*cell), view.target(*cell)
+    assert landscape is not None and target is not None
     visited: dict[tuple[str, int], int] = {}
     places: dict[Key, tuple[tuple[int, ...], ...]] = {}
     percent = np.float32(100 / view.total(cell[1]))
@@ -253,15 +253,15 @@ def _fixed_cell(
         prediction = points.predictions[key]
         if isinstance(prediction, Path | Blend):
             paths = prediction.paths if isinstance(prediction, Blend) else (prediction,)
-            steps = [_steps(points.rules[key.variant], key, path) for path in paths]
+            steps = [_steps(points.rules[key.constants], key, path) for path in paths]
             places[key] = tuple(
                 tuple(-1 if step is None else visited.setdefault(step, len(visited)) for step in path) for path in steps
             )
         else:
-            again = tiers[key.tier].predict(key.variant.rule(like), _at(key))
+            again = tiers[key.tier].predict(key.constants.rule(like), _at(key))
             assert isinstance(again, Curve)
             found[key] = _both((again.counts - target) * percent)
-    counts = surface.credit["P"][[surface.points[point] for point in visited]] @ view.weights[cell[1]]
+    counts = landscape.credit["P"][[landscape.points[point] for point in visited]] @ view.weights[cell[1]]
     errors = {place: _both(_gaps(counts, target, place) * percent) for place in set(places.values())}
     return found | {key: errors[place] for key, place in places.items()}
 
@@ -386,13 +386,13 @@ def mismatched(cohort: Cohort, options: BoptrOptions, task: Task) -> tuple[tuple
     view = pairing_view(cohort, options.permutations, options.seed)
     if len(view.partners) < 2:
         return view.partners, {}
-    rule = task.variant.rule(Rule(view, options))
+    rule = task.constants.rule(Rule(view, options))
     means = {}
     for tier in task.tiers:
         total, cells = np.zeros(view.draws), 0
         for model in view.partners:
             for benchmark in task.benchmarks:
-                key = Key(task.variant, tier.key, "ar", model, benchmark)
+                key = Key(task.constants, tier.key, "ar", model, benchmark)
                 prediction = _predicted(rule, tier, key)
                 if not isinstance(prediction, Reason):
                     total += _mech(view, key, prediction)

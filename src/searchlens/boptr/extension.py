@@ -3,7 +3,7 @@
 ``extension`` scores the rule at the larger budgets alone; nothing is fitted or selected anew. ``large_budget`` puts the
 Base envelope beside the RL curve at every budget, ``crossing`` says from which budget on Base has caught up.
 
-Extended pools are points (policy, budget) of a surface beyond B; only some policies may have them.
+Extended pools are points (policy, budget) of a landscape beyond B; only some policies may have them.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import numpy as np
 import polars as pl
 
 from searchlens.boptr import fit
-from searchlens.boptr.cohort import Surface
+from searchlens.boptr.cohort import DenseLandscape
 from searchlens.boptr.fit import Ints
 from searchlens.boptr.points import Point, interval, point_counts, point_errors
 from searchlens.boptr.rule import Path, PoolName, Reason, Rule
@@ -177,11 +177,11 @@ def n_hat(alpha: float, beta: float, budgets: Sequence[int], top: int, space: st
     return [2**i for i in fit.round_position(position, top.bit_length(), space).tolist()]
 
 
-def _doublings(surface: Surface, policy: str) -> list[int]:
+def _doublings(landscape: DenseLandscape, policy: str) -> list[int]:
     """1, 2, 4, ... as far as a policy was sampled at each."""
     budgets = []
     n = 1
-    while (policy, n) in surface.points:
+    while (policy, n) in landscape.points:
         budgets.append(n)
         n *= 2
     return budgets
@@ -248,8 +248,8 @@ class _Comparison:
 
     benchmark: str
     default: str
-    base: Surface
-    rl: Surface
+    base: DenseLandscape
+    rl: DenseLandscape
     budgets: list[int]
     pool: dict[str, list[int]]
 

@@ -1,9 +1,9 @@
-"""Means of errors over cells, and the frame of the errors themselves: what tables are cut from.
+"""Means of errors over cells, and the frame of the errors themselves: tables are made of these two.
 
-``errors_frame`` has one row per tier, cell, pool and variant. ``means_frame`` has one row per mean: a *scope* (a table
-of the paper) has *columns*, and each column is a set of cells. A mean is taken over those of its cells in which the
-tier is defined; ``cells`` and ``of`` say how many these are, and the ``matched`` columns keep the cells that all rows
-of the scope share, so that only these compare rows. Pools are never mixed in a mean.
+``errors_frame`` has one row per tier, cell, pool and set of constants. ``means_frame`` has one row per mean: a *scope*
+(a table of the paper) has *columns*, and each column is a set of cells. A mean is taken over those of its cells in
+which the tier is defined; ``cells`` and ``of`` say how many these are, and the ``matched`` columns keep the cells that
+all rows of the scope share, so that only these compare rows. Pools are never mixed in a mean.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import polars as pl
 
 from searchlens.boptr import fit, inference
 from searchlens.boptr.cohort import CohortPlan
-from searchlens.boptr.evaluate import Draws, Key, Score, Scores, Variant
+from searchlens.boptr.evaluate import Constants, Draws, Key, Score, Scores
 from searchlens.boptr.rule import Path, PoolName
 from searchlens.boptr.tiers import Tier, path_text
 
@@ -167,20 +167,20 @@ def _known(value: Any) -> float | None:
     return float(value) if value is not None and np.isfinite(value) else None
 
 
-def _row(variant: Variant, tier: Tier, pool: str) -> dict[str, Any]:
+def _row(constants: Constants, tier: Tier, pool: str) -> dict[str, Any]:
     names = {"tier": tier.key, "label": tier.label, "kind": tier.kind, "pool": pool, "rl": tier.rl}
-    return {"exponents": variant.exponents, "mu": variant.mu, **names}
+    return {"exponents": constants.exponents, "mu": constants.mu, **names}
 
 
 # ---- errors
 
 
 def errors_frame(found: Scores, plan: CohortPlan, tiers: Mapping[str, Tier], confidence: float) -> pl.DataFrame:
-    """One row per tier, cell, pool and variant, defined or not."""
+    """One row per tier, cell, pool and set of constants, defined or not."""
     rows: list[dict[str, Any]] = []
     values: dict[tuple[int, ...], dict[str, Any]] = {}
     for key in [*found.scores, *found.reasons]:
-        row = _row(key.variant, tiers[key.tier], key.pool)
+        row = _row(key.constants, tiers[key.tier], key.pool)
         row |= {"model": key.model, "group": plan.models[key.model].group, "benchmark": key.benchmark}
         benchmark = plan.benchmarks[key.benchmark]
         row |= {"role": benchmark.role, "regime": benchmark.regime}
@@ -201,7 +201,7 @@ def errors_frame(found: Scores, plan: CohortPlan, tiers: Mapping[str, Tier], con
 
 def _path(found: Scores, key: Key, plan: CohortPlan) -> dict[str, Any]:
     path = found.scores[key].prediction
-    base = found.rules[key.variant].view.base(key.model, key.benchmark)
+    base = found.rules[key.constants].view.base(key.model, key.benchmark)
     if not isinstance(path, Path) or base is None:
         return {}
     names = [base.policies[i] for i in path.policy[:, 0]]
@@ -218,21 +218,21 @@ def _path(found: Scores, key: Key, plan: CohortPlan) -> dict[str, Any]:
 # ---- means
 
 
-def means_frame(found: Scores, scopes: Sequence[Scope], variants: Sequence[Variant], confidence: float) -> pl.DataFrame:
-    """Every mean of every scope, of the rows that were evaluated under each variant."""
-    evaluated = {(key.variant, key.tier) for key in (*found.scores, *found.reasons)}
+def means_frame(found: Scores, scopes: Sequence[Scope], sets: Sequence[Constants], confidence: float) -> pl.DataFrame:
+    """Every mean of every scope, of the rows that were evaluated with each set of constants."""
+    evaluated = {(key.constants, key.tier) for key in (*found.scores, *found.reasons)}
     rows = [
-        {**_row(variant, tier, pool), "scope": scope.name, "column": column.name, **values}
+        {**_row(constants, tier, pool), "scope": scope.name, "column": column.name, **values}
         for scope in scopes
-        for variant in variants
-        for tier, pool, column, values in _scope_rows(found, scope, variant, confidence)
-        if (variant, tier.key) in evaluated
+        for constants in sets
+        for tier, pool, column, values in _scope_rows(found, scope, constants, confidence)
+        if (constants, tier.key) in evaluated
     ]
     return pl.DataFrame(rows, MEANS)
 
 
 def _scope_rows(
-    found: Scores, scope: Scope, variant: Variant, confidence: float
+    found: Scores, scope: Scope, constants: Constants, confidence: float
 ) -> Iterable[tuple[Tier, PoolName, Column, dict[str, Any]]]:
     for pool in ("ar", "full"):
         rows = [tier for tier in scope.rows if pool in tier.pools]
@@ -243,22 +243,22 @@ def _scope_rows(
                 cells = tuple(
                     cell
                     for cell in cells
-                    if all(Key(variant, t.key, pool, *cell) in found.scores for t in deciding)  # type: ignore[arg-type]
+                    if all(Key(constants, t.key, pool, *cell) in found.scores for t in deciding)  # type: ignore[arg-type]
                 )
             for tier in rows:
-                yield tier, pool, column, _mean(found, variant, tier, pool, column, cells, confidence)  # type: ignore[misc,arg-type]
+                yield tier, pool, column, _mean(found, constants, tier, pool, column, cells, confidence)  # type: ignore[misc,arg-type]
 
 
 def _mean(
     found: Scores,
-    variant: Variant,
+    constants: Constants,
     tier: Tier,
     pool: PoolName,
     column: Column,
     cells: tuple[Cell, ...],
     confidence: float,
 ) -> dict[str, Any]:
-    keys = {cell: Key(variant, tier.key, pool, *cell) for cell in cells}
+    keys = {cell: Key(constants, tier.key, pool, *cell) for cell in cells}
     defined = [cell for cell in cells if keys[cell] in found.scores]
     counts = {"cells": len(defined), "of": len(column.cells)}
     if not defined:

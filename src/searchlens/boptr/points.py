@@ -10,7 +10,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from searchlens.boptr import inference
-from searchlens.boptr.cohort import Surface
+from searchlens.boptr.cohort import DenseLandscape
 from searchlens.boptr.rule import Path, Rule
 from searchlens.boptr.view import Counts, Readouts, View
 from searchlens.uncertainty import Floats
@@ -25,9 +25,9 @@ def operating_points(rule: Rule, base: Readouts, path: Path) -> list[Point]:
     return [(base.policies[i], rule.plan.budgets[n]) for i, n in zip(policy[:, 0], path.budget[:, 0], strict=True)]
 
 
-def point_counts(view: View, surface: Surface, benchmark: str, points: Sequence[Point]) -> Counts:
+def point_counts(view: View, landscape: DenseLandscape, benchmark: str, points: Sequence[Point]) -> Counts:
     """Solved questions at each point, shape (points, draws)."""
-    return np.concatenate([view.count(surface, benchmark, "P", policy, [n]) for policy, n in points])
+    return np.concatenate([view.count(landscape, benchmark, "P", policy, [n]) for policy, n in points])
 
 
 def point_errors(view: View, model: str, benchmark: str, points: Sequence[Point], budgets: Sequence[int]) -> Floats:

@@ -30,7 +30,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from searchlens.boptr.cohort import CohortPlan, Surface
+from searchlens.boptr.cohort import CohortPlan, DenseLandscape
 from searchlens.boptr.evaluate import has_expanded_pool
 from searchlens.boptr.rule import Reason, Rule
 from searchlens.errors import InputError
@@ -91,9 +91,11 @@ def rate_difference(
     )
 
 
-def rate(surface: Surface, policy: str, metric: str) -> tuple[float, float, float] | None:
+def rate(landscape: DenseLandscape, policy: str, metric: str) -> tuple[float, float, float] | None:
     """``valid`` or ``stopped`` rate of a policy as (value, lo, hi); None where it was not recorded."""
-    rows: list[Any] = surface.rates.filter(policy=policy, metric=metric).select("value", "lo", "hi").drop_nulls().rows()
+    rows: list[Any] = (
+        landscape.rates.filter(policy=policy, metric=metric).select("value", "lo", "hi").drop_nulls().rows()
+    )
     return rows[0] if rows else None
 
 
@@ -180,7 +182,7 @@ def _flag(flag: str, base: float | None, rl: float | None, *, attention: bool) -
     return {"flag": flag, "base": base, "rl": rl, "severity": "attention" if attention else "ok"}
 
 
-def _rate_flag(rule: Rule, flag: str, metric: str, base: Surface, rl: Surface) -> dict[str, Any]:
+def _rate_flag(rule: Rule, flag: str, metric: str, base: DenseLandscape, rl: DenseLandscape) -> dict[str, Any]:
     default, margin = rule.plan.default_policy, rule.options.protocol_margin
     if default not in base.policies:
         return {"flag": flag, "reason": "policy_missing"}
@@ -199,7 +201,7 @@ def _complement(side: tuple[float, float, float]) -> tuple[float, float, float]:
     return 1 - value, 1 - hi, 1 - lo
 
 
-def _length_flag(rule: Rule, base: Surface, rl: Surface) -> dict[str, Any]:
+def _length_flag(rule: Rule, base: DenseLandscape, rl: DenseLandscape) -> dict[str, Any]:
     default = rule.plan.default_policy
     if default not in base.policies:
         return {"flag": "length", "reason": "policy_missing"}

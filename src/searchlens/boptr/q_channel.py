@@ -119,8 +119,8 @@ def voteless(cohort: Cohort, benchmark: str) -> bool:
     never falls. A vote takes back some lucky first samples, unless nothing is solved by anyone; then nothing is told.
     """
     budgets = cohort.plan.budgets
-    found = [surface for (_, name), surface in cohort.surfaces.items() if name == benchmark]
-    votes = [surface.block("Q", surface.complete(budgets), budgets) for surface in found]
+    found = [landscape for (_, name), landscape in cohort.landscapes.items() if name == benchmark]
+    votes = [landscape.block("Q", landscape.complete(budgets), budgets) for landscape in found]
     return any(vote.any() for vote in votes) and all((np.diff(vote, axis=1) >= 0).all() for vote in votes)
 
 
@@ -228,9 +228,9 @@ def _described(rule: Rule, boot: View, model: str, benchmark: str) -> dict[str, 
     alpha, path = float(fitted.alpha[0]), [budgets[n] for n in fitted.path[:, 0]]
     log2 = options.rounding == "log2"
     low, high = fit.identified_alpha(alpha, beta, len(budgets)) if log2 else (None, None)
-    surface, there = boot.cohort.base(model, benchmark), boot.target(model, benchmark, "Q")
-    assert surface is not None and there is not None
-    error = np.abs(boot.count(surface, benchmark, "Q", base.policies[chosen], path) - there).mean(axis=0, dtype=float)
+    landscape, there = boot.cohort.base(model, benchmark), boot.target(model, benchmark, "Q")
+    assert landscape is not None and there is not None
+    error = np.abs(boot.count(landscape, benchmark, "Q", base.policies[chosen], path) - there).mean(axis=0, dtype=float)
     lo, hi = interval(100 * error / total, options.confidence)
     return {
         "policy": base.policies[chosen],
@@ -256,9 +256,9 @@ def _recovered(rule: Rule, boot: View, model: str, benchmark: str, pool: PoolNam
     policy, best = members[at], int(target[:, 0].argmax())
     missed = float(target[best, 0] - base.Q[policy, n, 0])
     allowed = options.q_tolerance * rule.view.total(benchmark) + fit.SAME
-    surface, there = boot.cohort.base(model, benchmark), boot.target(model, benchmark, "Q")
-    assert surface is not None and there is not None
-    reached = boot.count(surface, benchmark, "Q", base.policies[policy], [budgets[n]])[0]
+    landscape, there = boot.cohort.base(model, benchmark), boot.target(model, benchmark, "Q")
+    assert landscape is not None and there is not None
+    reached = boot.count(landscape, benchmark, "Q", base.policies[policy], [budgets[n]])[0]
     scale = 100 / rule.view.total(benchmark)
     lo, hi = interval(scale * (there[best] - reached).astype(float), options.confidence)
     return {

@@ -107,7 +107,7 @@ def regime_betas(rule: Rule, boot: View) -> pl.DataFrame:
     polars.DataFrame
         ``REGIME_BETAS``.
     """
-    own = rule.variant("own")
+    own = rule.with_constants("own")
     again = bootstrap_view(rule.view.cohort, min(REFITS, rule.options.draws), rule.options.seed)
     rows = []
     for model in rule.plan.fitted_models:
@@ -225,7 +225,7 @@ def beta_stability(rule: Rule) -> pl.DataFrame:
     """
     rows = []
     for left_out in (None, *rule.plan.fitted_models):
-        own = rule.variant("own", () if left_out is None else (left_out,))
+        own = rule.with_constants("own", () if left_out is None else (left_out,))
         for benchmark in rule.plan.with_role("fitted", "held_out"):
             row = {"benchmark": benchmark, "regime": rule.regime(benchmark), "without": left_out}
             known = _estimable(own, benchmark)
@@ -318,9 +318,9 @@ def _mapped(rule: Rule, boot: View, model: str, which: str) -> Iterator[tuple[st
             continue
         assert isinstance(path, Path)
         points = operating_points(rule, cell[0], path)
-        surface = rule.view.cohort.base(model, benchmark)
-        assert surface is not None
-        counts = point_counts(rule.view, surface, benchmark, points)[:, 0]
+        landscape = rule.view.cohort.base(model, benchmark)
+        assert landscape is not None
+        counts = point_counts(rule.view, landscape, benchmark, points)[:, 0]
         errors = point_errors(boot, model, benchmark, points, rule.plan.budgets)
         yield benchmark, _Cell(points[0][0], path_text(path, tuple(rule.plan.budgets)), counts, errors)
 

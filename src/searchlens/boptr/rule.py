@@ -121,7 +121,7 @@ class Rule:
         self._own: dict[Hashable, object] = {}
         self._shared: dict[Hashable, object] = {}
 
-    def variant(self, exponents: Exponents, without: Iterable[str] = ()) -> Rule:
+    def with_constants(self, exponents: Exponents, without: Iterable[str] = ()) -> Rule:
         """The rule with other constants on the same view; cell fits and features are computed once for both."""
         other = Rule(self.view, self.options, exponents, without)
         other._shared = self._shared

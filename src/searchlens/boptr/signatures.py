@@ -32,7 +32,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from searchlens.boptr.cohort import Surface
+from searchlens.boptr.cohort import DenseLandscape
 from searchlens.boptr.protocol import rate, rate_difference, study_cells
 from searchlens.boptr.rule import Reason, Rule
 from searchlens.boptr.view import View
@@ -136,7 +136,7 @@ def _cell(rule: Rule, boot: View, model: str, benchmark: str) -> Iterator[dict[s
         yield {**row, **found, "decision": decision, "detail": detail}
 
 
-def _pair(rule: Rule, model: str, benchmark: str) -> tuple[Surface, Surface] | Reason:
+def _pair(rule: Rule, model: str, benchmark: str) -> tuple[DenseLandscape, DenseLandscape] | Reason:
     """Base and RL, both sampled under the default policy at every budget."""
     base, rl = rule.view.cohort.base(model, benchmark), rule.view.cohort.rl(model, benchmark)
     budgets, default = rule.plan.budgets, rule.plan.default_policy
@@ -156,7 +156,7 @@ def _recovery(decision: str, *, led: bool) -> str:
 
 
 def _compared(
-    rule: Rule, boot: View, benchmark: str, pair: tuple[Surface, Surface], asked: _Question
+    rule: Rule, boot: View, benchmark: str, pair: tuple[DenseLandscape, DenseLandscape], asked: _Question
 ) -> dict[str, float] | Reason:
     if asked.budget is None:
         return _rates(rule.plan.default_policy, pair, asked.metric)
@@ -168,7 +168,7 @@ def _compared(
 
 
 def _readout(
-    rule: Rule, boot: View, benchmark: str, pair: tuple[Surface, Surface], asked: _Question
+    rule: Rule, boot: View, benchmark: str, pair: tuple[DenseLandscape, DenseLandscape], asked: _Question
 ) -> dict[str, float] | Reason:
     """A paired difference of one readout; only T can be unknown."""
     default = rule.plan.default_policy
@@ -182,7 +182,7 @@ def _readout(
 
 
 def _ratio(
-    rule: Rule, boot: View, benchmark: str, pair: tuple[Surface, Surface], budget: int
+    rule: Rule, boot: View, benchmark: str, pair: tuple[DenseLandscape, DenseLandscape], budget: int
 ) -> dict[str, float] | Reason:
     ratios = []
     for side in pair:
@@ -199,7 +199,7 @@ def _ratio(
     return dict(zip(("base", "rl", "estimate", "lo", "hi"), map(float, values), strict=True))
 
 
-def _rates(policy: str, pair: tuple[Surface, Surface], metric: str) -> dict[str, float] | Reason:
+def _rates(policy: str, pair: tuple[DenseLandscape, DenseLandscape], metric: str) -> dict[str, float] | Reason:
     base, rl = (rate(side, policy, metric) for side in pair)
     if base is None or rl is None:
         return Reason("no_rates")

@@ -17,7 +17,7 @@ from searchlens.boptr import inference
 from searchlens.boptr.cohort import REGIMES, Cohort, CohortPlan
 from searchlens.boptr.consistency import readout_consistency, seed_replication, seed_summary
 from searchlens.boptr.descriptive import descriptive
-from searchlens.boptr.evaluate import Key, Score, Scores, Task, Variant, evaluate, mismatched
+from searchlens.boptr.evaluate import Constants, Key, Score, Scores, Task, evaluate, mismatched
 from searchlens.boptr.extension import crossing, extension, large_budget
 from searchlens.boptr.frontier import FRONTIER_TIERS, probe, sweep_tiers
 from searchlens.boptr.identification import formula_same, identified_scale, identified_set
@@ -33,7 +33,7 @@ from searchlens.boptr.tiers import TIERS, Tier
 from searchlens.boptr.variants import VARIANT_TIERS, variant_heads, variant_scales, variant_table
 from searchlens.boptr.view import View, bootstrap_view
 
-PAPER, OWN, WITHOUT = Variant(), Variant("own"), Variant("paper", "without")
+PAPER, OWN, WITHOUT = Constants(), Constants("own"), Constants("paper", "without")
 MAIN_TIERS = (*TIERS, *V5B_TIERS, *FRONTIER_TIERS, TWO_REGIMES)
 
 HORIZONTAL = ("H1", "H2", "H3", "H4", "H5", "V5b", "H6", "H7")
@@ -86,11 +86,11 @@ def study(cohort: Cohort, options: BoptrOptions) -> dict[str, pl.DataFrame]:
     found = evaluate(cohort, options, _tasks(plan, options))
     tiers = {tier.key: tier for tier in (*MAIN_TIERS, *sweep_tiers(options), *VARIANT_TIERS)}
     rule, boot = found.rules[PAPER], bootstrap_view(cohort, options.draws, options.seed)
-    variants = [variant for variant in found.rules if variant.mu == "cohort"]
+    sets = [constants for constants in found.rules if constants.mu == "cohort"]
     frames = {
         "errors": errors_frame(found, plan, tiers, options.confidence),
-        "means": means_frame(found, scopes(plan, options), variants, options.confidence),
-        "contrasts": pl.concat([contrasts(found, plan, variant, options) for variant in variants]),
+        "means": means_frame(found, scopes(plan, options), sets, options.confidence),
+        "contrasts": pl.concat([contrasts(found, plan, constants, options) for constants in sets]),
         "nulls": nulls(cohort, options),
     }
     if WITHOUT in found.rules:
@@ -140,7 +140,7 @@ def _single_tables(rule: Rule, boot: View, errors: pl.DataFrame, contrasts: pl.D
 
 def _tasks(plan: CohortPlan, options: BoptrOptions) -> list[Task]:
     fitted, predicted = tuple(plan.with_role("fitted")), tuple(plan.with_role("fitted", "held_out"))
-    tasks = [Task(variant, MAIN_TIERS, predicted) for variant in (PAPER, OWN)]
+    tasks = [Task(constants, MAIN_TIERS, predicted) for constants in (PAPER, OWN)]
     tasks.append(Task(PAPER, VARIANT_TIERS, fitted))
     tasks.append(Task(PAPER, sweep_tiers(options), fitted, reselect=False))
     if options.mu_without:
@@ -241,7 +241,7 @@ resampled; ``p``, exact sign flips over models, ``p_holm`` after Holm over the s
 ``differing``: cells in which the two predict differently."""
 
 
-def contrasts(found: Scores, plan: CohortPlan, variant: Variant, options: BoptrOptions) -> pl.DataFrame:
+def contrasts(found: Scores, plan: CohortPlan, constants: Constants, options: BoptrOptions) -> pl.DataFrame:
     """Paired differences of rows: on the anchor (given models), over the cohort, and those planned beforehand.
 
     V2 is compared off the anchor alone: on the anchor's own cells it is their own fitted path, hence V1. The best rival
@@ -251,18 +251,18 @@ def contrasts(found: Scores, plan: CohortPlan, variant: Variant, options: BoptrO
     fitted, models = plan.with_role("fitted"), plan.fitted_models
     anchor, cohort = grid([plan.anchor_model], fitted), grid(models, fitted)
     others = grid([model for model in models if model != plan.anchor_model], fitted)
-    rival = _best_rival(found, variant, cohort)
+    rival = _best_rival(found, constants, cohort)
     planned = [(first, rival if second == BEST_RIVAL else second) for first, second in PLANNED_CONTRASTS]
-    parts = [_contrasts(found, variant, "anchor", dict.fromkeys(ANCHOR_CONTRASTS, anchor), options)]
+    parts = [_contrasts(found, constants, "anchor", dict.fromkeys(ANCHOR_CONTRASTS, anchor), options)]
     for scope, pairs in (("cohort", COHORT_CONTRASTS), ("planned", planned)):
         where = {pair: others if "V2" in pair else cohort for pair in pairs}
-        parts.append(_contrasts(found, variant, scope, where, options))
+        parts.append(_contrasts(found, constants, scope, where, options))
     return pl.concat(parts)
 
 
-def _best_rival(found: Scores, variant: Variant, cells: Sequence[Cell]) -> str:
+def _best_rival(found: Scores, constants: Constants, cells: Sequence[Cell]) -> str:
     def error(rival: str) -> float:
-        keys = [_key(variant, rival, cell) for cell in cells]
+        keys = [_key(constants, rival, cell) for cell in cells]
         known = [float(found.scores[key].corrected[0]) for key in keys if key in found.scores]
         return sum(known) / len(known) if known else math.inf
 
@@ -271,7 +271,7 @@ def _best_rival(found: Scores, variant: Variant, cells: Sequence[Cell]) -> str:
 
 def _contrasts(
     found: Scores,
-    variant: Variant,
+    constants: Constants,
     scope: str,
     pairs: Mapping[tuple[str, str], Sequence[tuple[str, str]]],
     options: BoptrOptions,
@@ -280,20 +280,20 @@ def _contrasts(
     for names, cells in pairs.items():
         sides = []
         for cell in cells:
-            require_same_pool(*(asdict(_key(variant, name, cell)) for name in names))
+            require_same_pool(*(asdict(_key(constants, name, cell)) for name in names))
         for name in names:
-            keys = {cell: _key(variant, name, cell) for cell in cells}
+            keys = {cell: _key(constants, name, cell) for cell in cells}
             sides.append({cell: found.scores[key] for cell, key in keys.items() if key in found.scores})
-        row = {"exponents": variant.exponents, "scope": scope, "first": names[0], "second": names[1]}
+        row = {"exponents": constants.exponents, "scope": scope, "first": names[0], "second": names[1]}
         rows.append(row | _contrast(sides[0], sides[1], options))
     frame = pl.DataFrame(rows, CONTRASTS)
     return frame.with_columns(p_holm=pl.Series(inference.holm(frame["p"].to_numpy()), nan_to_null=True))
 
 
-def _key(variant: Variant, row: str, cell: Cell) -> Key:
+def _key(constants: Constants, row: str, cell: Cell) -> Key:
     """A row of a contrast in a cell: a tier in the AR pool, or ``<tier>/full``."""
     tier, _, pool = row.partition("/")
-    return Key(variant, tier, "full" if pool == "full" else "ar", *cell)
+    return Key(constants, tier, "full" if pool == "full" else "ar", *cell)
 
 
 def _contrast(first: Mapping[Cell, Score], second: Mapping[Cell, Score], options: BoptrOptions) -> dict[str, object]:
@@ -388,7 +388,7 @@ def blocks(plan: CohortPlan) -> pl.DataFrame:
 
 
 def percell(errors: pl.DataFrame) -> pl.DataFrame:
-    """The calibrated rule beside the cell's own fit: one row per fitted cell of the cohort and variant of mu.
+    """The calibrated rule beside the cell's own fit: one row per fitted cell of the cohort and choice of mu.
 
     Columns: exponents, mu, model, benchmark, regime, beta, alpha, alpha_lo, alpha_hi, boundary, policy, path,
     mech_cell, mech_anchor, lo, hi, gap (anchor minus cell; may be negative, since the cell's scale is fitted with

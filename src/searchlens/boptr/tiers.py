@@ -150,10 +150,10 @@ def base_greedy(rule: Rule, at: At) -> Prediction:
 
 
 def _literal_greedy(rule: Rule, at: At) -> Prediction:
-    surface = rule.view.cohort.base(*at.cell)
-    if surface is None or ("greedy", 1) not in surface.points:
+    landscape = rule.view.cohort.base(*at.cell)
+    if landscape is None or ("greedy", 1) not in landscape.points:
         return Reason("policy_missing")
-    once = rule.view.count(surface, at.benchmark, "P", "greedy", (1,))
+    once = rule.view.count(landscape, at.benchmark, "P", "greedy", (1,))
     return Curve(np.repeat(once, rule.view.levels, axis=0))
 
 

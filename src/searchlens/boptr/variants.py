@@ -58,10 +58,10 @@ def first_finish(rule: Rule, model: str, benchmark: str) -> Counts | Reason:
 
 
 def _first_finish(rule: Rule, model: str, benchmark: str) -> Counts | Reason:
-    surface, base = rule.view.cohort.base(model, benchmark), rule.view.base(model, benchmark)
-    if surface is None or base is None:
+    landscape, base = rule.view.cohort.base(model, benchmark), rule.view.base(model, benchmark)
+    if landscape is None or base is None:
         return Reason("no_base")
-    counts = rule.view.counts(surface, benchmark, "T", base.policies, rule.plan.budgets)
+    counts = rule.view.counts(landscape, benchmark, "T", base.policies, rule.plan.budgets)
     needed = np.union1d(base.autoregressive, selector.ranked_pool(base, rule.options))
     return Reason("unknown_tokens") if np.isnan(counts[needed]).any() else counts
 

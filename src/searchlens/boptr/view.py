@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from searchlens.boptr.cohort import Cohort, CohortPlan, Surface
+from searchlens.boptr.cohort import Cohort, CohortPlan, DenseLandscape
 from searchlens.policies.kinds import is_search
 from searchlens.seeds import resampler
 from searchlens.uncertainty import Resamples
@@ -109,7 +109,7 @@ class View:
         """Base readouts of a cell; None where Base was not sampled there, without a controller, at every budget."""
         checkpoint = self.plan.models[model].base
         if (checkpoint, benchmark) not in self._kept:
-            found = self.cohort.surfaces.get((checkpoint, benchmark))
+            found = self.cohort.landscapes.get((checkpoint, benchmark))
             self._kept[checkpoint, benchmark] = self._readouts(found, benchmark) if found else None
         found_readouts: Readouts | None = self._kept[checkpoint, benchmark]
         return found_readouts
@@ -124,9 +124,9 @@ class View:
         curve: Counts | None = self._kept[key]
         return curve
 
-    def readouts(self, surface: Surface, benchmark: str) -> Readouts | None:
-        """Readouts of any surface on this view's draws, for example of another sampling batch."""
-        return self._readouts(surface, benchmark)
+    def readouts(self, landscape: DenseLandscape, benchmark: str) -> Readouts | None:
+        """Readouts of any landscape on this view's draws, for example of another sampling batch."""
+        return self._readouts(landscape, benchmark)
 
     def target(self, model: str, benchmark: str, metric: str = "P") -> Counts | None:
         """RL counts under the default policy, shape (budgets, draws); None where RL was not sampled so."""
@@ -140,16 +140,18 @@ class View:
         paired: Counts = stacked[:, self.partner[model]]
         return paired
 
-    def count(self, surface: Surface, benchmark: str, metric: str, policy: str, budgets: Sequence[int]) -> Counts:
-        """Counts of one policy of a surface at budgets of any size, shape (budgets, draws)."""
-        found: Counts = self.counts(surface, benchmark, metric, [policy], budgets)[0]
+    def count(
+        self, landscape: DenseLandscape, benchmark: str, metric: str, policy: str, budgets: Sequence[int]
+    ) -> Counts:
+        """Counts of one policy of a landscape at budgets of any size, shape (budgets, draws)."""
+        found: Counts = self.counts(landscape, benchmark, metric, [policy], budgets)[0]
         return found
 
     def counts(
-        self, surface: Surface, benchmark: str, metric: str, names: Sequence[str], budgets: Sequence[int]
+        self, landscape: DenseLandscape, benchmark: str, metric: str, names: Sequence[str], budgets: Sequence[int]
     ) -> Counts:
-        """Counts of policies of a surface at budgets of any size, shape (policies, budgets, draws)."""
-        block = surface.block(metric, names, budgets)
+        """Counts of policies of a landscape at budgets of any size, shape (policies, budgets, draws)."""
+        block = landscape.block(metric, names, budgets)
         counts: Counts = block.reshape(-1, block.shape[2]) @ self.weights[benchmark]
         return counts.reshape(*block.shape[:2], -1)
 
@@ -164,18 +166,18 @@ class View:
         curve: Counts | None = self._kept[key]
         return curve
 
-    def _readouts(self, surface: Surface, benchmark: str) -> Readouts | None:
+    def _readouts(self, landscape: DenseLandscape, benchmark: str) -> Readouts | None:
         budgets = self.plan.budgets
-        names = surface.complete(budgets)
+        names = landscape.complete(budgets)
         if all(is_search(name) for name in names):
             return None
-        P, Q = (self.counts(surface, benchmark, metric, names, budgets) for metric in ("P", "Q"))
-        tokens = np.array([surface.tokens.get(name, np.nan) for name in names], float)
+        P, Q = (self.counts(landscape, benchmark, metric, names, budgets) for metric in ("P", "Q"))
+        tokens = np.array([landscape.tokens.get(name, np.nan) for name in names], float)
         return Readouts(names, np.array([is_search(name) for name in names]), P, Q, tokens)
 
 
 def _questions(cohort: Cohort) -> dict[str, int]:
-    return {benchmark: len(found.questions) for (_, benchmark), found in cohort.surfaces.items()}
+    return {benchmark: len(found.questions) for (_, benchmark), found in cohort.landscapes.items()}
 
 
 def sample_view(cohort: Cohort) -> View:

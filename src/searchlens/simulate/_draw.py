@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from searchlens.boptr.cohort import CREDITS, Cohort, Surface
+from searchlens.boptr.cohort import CREDITS, Cohort, DenseLandscape
 from searchlens.landscape import LandscapeOptions
 from searchlens.landscape.pool import SamplePool
 from searchlens.landscape.readouts import prefix
@@ -64,11 +64,11 @@ def simulate(design: Design, seed: int) -> Cohort:
     Cohort
         What ``boptr.cohort.read_cohort`` reads from a folder that ``write`` wrote from the same arguments.
     """
-    surfaces = {(cell.checkpoint, cell.benchmark): surface(design, seed, cell) for cell in design.cells()}
-    return Cohort(design.plan(), surfaces)
+    landscapes = {(cell.checkpoint, cell.benchmark): dense_landscape(design, seed, cell) for cell in design.cells()}
+    return Cohort(design.plan(), landscapes)
 
 
-def surface(design: Design, seed: int, cell: Cell) -> Surface:
+def dense_landscape(design: Design, seed: int, cell: Cell) -> DenseLandscape:
     """Readouts of one cell."""
     item = design.benchmarks[cell.benchmark]
     points: dict[tuple[str, int], int] = {}
@@ -86,7 +86,7 @@ def surface(design: Design, seed: int, cell: Cell) -> Surface:
         tokens |= dict(zip(pool.policies, _per_policy(pool.tokens, pool).mean(axis=1).tolist(), strict=True))
         rates.append(_rates(pool))
     stacked = {metric: np.concatenate(parts) for metric, parts in credit.items()}
-    return Surface(np.arange(item.questions, dtype=np.uint32), points, stacked, tokens, pl.concat(rates))
+    return DenseLandscape(np.arange(item.questions, dtype=np.uint32), points, stacked, tokens, pl.concat(rates))
 
 
 def draw(design: Design, seed: int, cell: Cell) -> list[Drawn]:

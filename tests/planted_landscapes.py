@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 import polars as pl
 
-from searchlens.boptr.cohort import Benchmark, Cohort, CohortPlan, Model, Surface
+from searchlens.boptr.cohort import Benchmark, Cohort, CohortPlan, DenseLandscape, Model
 from searchlens.boptr.options import BoptrOptions
 from searchlens.boptr.rule import Rule
 from searchlens.boptr.view import View, bootstrap_view, sample_view
@@ -20,14 +20,14 @@ NO_RATES = pl.DataFrame(schema={"policy": str, "metric": str, "value": float, "l
 Counts = Mapping[str, Sequence[int]]
 
 
-def surface(counts: Counts, questions: int = QUESTIONS) -> Surface:
+def dense_landscape(counts: Counts, questions: int = QUESTIONS) -> DenseLandscape:
     """Each policy solves so many questions at 1, 2, 4, ...: the first ones, so that curves are nested."""
     points = {(name, 2**i): 0 for name, curve in counts.items() for i in range(len(curve))}
     points = {point: row for row, point in enumerate(points)}
     solved = [count for curve in counts.values() for count in curve]
     credit = (np.arange(questions) < np.array(solved)[:, None]).astype(np.float32)
     tokens = dict.fromkeys(counts, 100.0)
-    return Surface(np.arange(questions, dtype=np.uint32), points, dict.fromkeys("PQT", credit), tokens, NO_RATES)
+    return DenseLandscape(np.arange(questions, dtype=np.uint32), points, dict.fromkeys("PQT", credit), tokens, NO_RATES)
 
 
 def cohort(
@@ -39,14 +39,14 @@ def cohort(
     """Cells (model, benchmark) with Base counts by policy and the RL default curve; the first one is the anchor."""
     names = dict.fromkeys(model for model, _ in cells)
     models = {m: Model(base=f"{m}-base", rl=f"{m}-rl", group="new" if m in new else "upper") for m in names}
-    surfaces = {}
+    landscapes = {}
     for (model, benchmark), (base, rl) in cells.items():
-        surfaces[f"{model}-base", benchmark] = surface(base, questions)
+        landscapes[f"{model}-base", benchmark] = dense_landscape(base, questions)
         if rl is not None:
-            surfaces[f"{model}-rl", benchmark] = surface({DEFAULT: rl}, questions)
+            landscapes[f"{model}-rl", benchmark] = dense_landscape({DEFAULT: rl}, questions)
     anchor_model, anchor_benchmark = next(iter(cells))
     plan = CohortPlan(anchor_model, anchor_benchmark, models, benchmarks, DEFAULT, BUDGETS)
-    return Cohort(plan, surfaces)
+    return Cohort(plan, landscapes)
 
 
 def views(found: Cohort, draws: int = 200, **options: object) -> tuple[Rule, View]:
