@@ -44,7 +44,7 @@ report: "workflow/report/workflow.rst"
 
 onstart:
     require_ready()
-    save_snapshot(dict(GRID.config))
+    snapshots.save(GRID.config)
     if GRID.without_boptr:
         print(f"No BOPTR for this study: {GRID.without_boptr}.")
 

@@ -16,8 +16,9 @@ import pytest
 from pyarrow import parquet
 
 from searchlens import config
+from searchlens.commands import pin
 from searchlens.errors import InputError
-from searchlens.grid import Grid, pins
+from searchlens.grid import Grid
 
 COMMIT = "0123456789" * 4
 Make = Callable[[dict[str, Any]], Grid]
@@ -107,7 +108,7 @@ def test_questions_of_the_hub_are_read_at_the_pinned_commit(
     grid = make_grid(known(raw, "mmlu_stem", grader="choice"))
     with pytest.raises(InputError, match="is not pinned"):
         grid.questions("sums")
-    pins.pin(grid.lock, grid.dataset_sources("sums"), pins.Cache())
+    pin.pin(grid.lock, grid.dataset_sources("sums"), pin.Cache())
     grid = make_grid(raw)
     assert [question.gold for question in grid.questions("sums")] == ["A", "B", "C", "D"]
     (source,) = grid.dataset_sources("sums")
@@ -124,7 +125,7 @@ def test_both_years_of_aime_come_from_two_datasets(
         row = {"id": 1, "problem": f"{year}?", "solution": r"It is \boxed{025}."}
         (hub_cache(f"math-ai/{year}") / "test.jsonl").write_text(json.dumps(row) + "\n")
     grid = make_grid(known(raw, "aime"))
-    pins.pin(grid.lock, grid.dataset_sources("sums"), pins.Cache())
+    pin.pin(grid.lock, grid.dataset_sources("sums"), pin.Cache())
     questions = make_grid(raw).questions("sums")
     assert [(q.id, q.text, q.gold) for q in questions] == [
         ("aime24-0001", "aime24?", "25"),

@@ -18,7 +18,7 @@ from searchlens import generate as stage
 from searchlens.engines.base import Completion, EngineMemoryError, Request, RequestError, Sampling
 from searchlens.errors import InputError, JobError
 from searchlens.generate import generate
-from searchlens.grid import Grid, Pool
+from searchlens.grid import Grid, JobPool
 from searchlens.policies import Policy, from_spec
 from searchlens.search.task import Candidate, Controller, Evaluator, Task
 
@@ -116,16 +116,16 @@ def sample(grid: Grid) -> None:
 
 
 def shards(grid: Grid) -> dict[str, pl.DataFrame]:
-    folder = grid.results / "generations"
+    folder = grid.layout.results / "generations"
     return {path.parent.name: pl.read_parquet(path) for path in sorted(folder.glob("*/*/*/*.parquet"))}
 
 
 def chunks(grid: Grid) -> list[Path]:
-    return sorted((grid.results / "generations").glob("*/*/*/chunks/*.chunk"))
+    return sorted((grid.layout.results / "generations").glob("*/*/*/chunks/*.chunk"))
 
 
 def sidecars(grid: Grid) -> list[dict[str, Any]]:
-    return [json.loads(path.read_text()) for path in sorted((grid.results / "generations").glob("*/*/*/*.json"))]
+    return [json.loads(path.read_text()) for path in sorted((grid.layout.results / "generations").glob("*/*/*/*.json"))]
 
 
 Make = Callable[[dict[str, Any]], Grid]
@@ -420,7 +420,7 @@ def test_a_width_that_the_vocabulary_serves_is_allowed(
     assert stage.Job(grid, pool, threads=1).prompter.beside("policy 'mine'", policy_of(pool, "mine")) == 0
 
 
-def policy_of(pool: Pool, name: str) -> Policy:
+def policy_of(pool: JobPool, name: str) -> Policy:
     (spec,) = (generation.spec for generation in pool.generations if name in generation.policies)
     return from_spec(name, spec["policy"])
 

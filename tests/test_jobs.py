@@ -23,7 +23,7 @@ from searchlens.generate import Overdue, generate, told_to_end
 from searchlens.generate._notice import Notice
 from searchlens.grid import Grid
 from searchlens.store import files, shards
-from searchlens.store.ranges import gaps
+from searchlens.store.ranges import missing_ranges
 from test_generate import CELL, RUNS, Make, Scripted, Start, chunks, sidecars, start, study
 
 __all__ = ["start", "study"]  # fixtures
@@ -63,7 +63,7 @@ def test_the_chunk_under_way_is_finished_and_no_other_is_begun(
         JobStoppedError, match=rf"stopped by SIGTERM: toy-base/sums pool-\w+ has {RUNS - 8} samples left"
     ):
         sample(grid, notice)
-    assert len(chunks(grid)) == 2 and not list(grid.results.glob("manifests/**/*.json"))
+    assert len(chunks(grid)) == 2 and not list(grid.layout.results.glob("manifests/**/*.json"))
     sample(grid, Notice())
     assert len(again.asked) == RUNS - 8 and len(sidecars(grid)) == 4
 
@@ -176,16 +176,18 @@ class Twins:
 
     def made(self) -> dict[Path, int]:
         """Shards and manifests with their times; only of a store that is whole, sound and without duplicates."""
-        left = [path for path in self.grid.results.rglob("*") if path.suffix in (".chunk", ".tmp", ".unreadable")]
+        left = [
+            path for path in self.grid.layout.results.rglob("*") if path.suffix in (".chunk", ".tmp", ".unreadable")
+        ]
         assert not left
-        assert not any(why for _, why in shards.verify(self.grid.results))
+        assert not any(why for _, why in shards.verify(self.grid.layout))
         for generation in self.grid.generations(*CELL):
             folder = self.grid.folder(*CELL, generation.id)
-            assert not gaps(folder, generation.samples)
+            assert not missing_ranges(folder, generation.samples)
             (frame,) = (pl.read_parquet(path) for path in folder.glob("*.parquet"))
             assert frame.n_unique(["question", "sample"]) == frame.height == 6 * generation.samples
         (manifest,) = self.grid.manifests(*CELL)
-        return {path: path.stat().st_mtime_ns for path in (manifest, *self.grid.results.rglob("*.parquet"))}
+        return {path: path.stat().st_mtime_ns for path in (manifest, *self.grid.layout.results.rglob("*.parquet"))}
 
 
 @pytest.fixture(params=[True, False], ids=["by chunk", "one run"])
@@ -232,7 +234,9 @@ def test_the_lock_of_a_killed_job_holds_nobody_up(twins: Twins, undisturbed: set
     twins.wait_for(2)
     killed.kill()
     killed.wait()
-    kept = sum(pl.read_parquet(path).height for path in (*chunks(twins.grid), *twins.grid.results.rglob("*.parquet")))
+    kept = sum(
+        pl.read_parquet(path).height for path in (*chunks(twins.grid), *twins.grid.layout.results.rglob("*.parquet"))
+    )
     twins.jobs.clear()
     twins.begin()
     assert twins.end() == RUNS - kept, "a chunk was lost and no more"

@@ -13,7 +13,7 @@ import pytest
 from searchlens import generate as stage
 from searchlens.grid import Grid
 from searchlens.pipeline import score_cell
-from searchlens.store.ranges import gaps
+from searchlens.store.ranges import missing_ranges
 
 CELL = ("toy-base", "sums")
 Make = Callable[[dict[str, Any]], Grid]
@@ -98,11 +98,11 @@ def test_packing_anew_samples_nothing(
     for pool in old.pools(*CELL):
         for part in pool.generations:
             publish(old, *CELL, part, part.start, part.samples)
-    made = {path: path.stat().st_mtime_ns for path in (old.results / "generations").rglob("*.parquet")}
+    made = {path: path.stat().st_mtime_ns for path in (old.layout.results / "generations").rglob("*.parquet")}
     assert {pool.name for pool in new.pools(*CELL)} != {pool.name for pool in old.pools(*CELL)}
     for pool in new.pools(*CELL):
         stage.generate(new, *CELL, new.current_manifest(pool))
-    assert {path: path.stat().st_mtime_ns for path in (old.results / "generations").rglob("*.parquet")} == made
+    assert {path: path.stat().st_mtime_ns for path in (old.layout.results / "generations").rglob("*.parquet")} == made
     assert all(path.exists() for path in new.manifests(*CELL)), "the next run has nothing to do"
 
 
@@ -142,6 +142,6 @@ def test_a_gap_begins_where_the_part_begins(grid: Grid, publish: Callable[..., A
     generation = grid.generations(*CELL)[0]
     folder = grid.folder(*CELL, generation.id)
     publish(grid, *CELL, generation, 0, 3)
-    assert gaps(folder, 4, 2) == [(3, 4)]
-    assert gaps(folder, 3, 1) == []
-    assert gaps(folder, 8, 5) == [(5, 8)]
+    assert missing_ranges(folder, 4, 2) == [(3, 4)]
+    assert missing_ranges(folder, 3, 1) == []
+    assert missing_ranges(folder, 8, 5) == [(5, 8)]

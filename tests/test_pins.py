@@ -14,6 +14,7 @@ import pytest
 import yaml
 
 from local_hub import serve, sha256
+from searchlens.commands import pin
 from searchlens.errors import InputError
 from searchlens.generate import generate
 from searchlens.grid import Grid, pins
@@ -62,7 +63,7 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture
 def lock(cache: Path, tmp_path: Path) -> pins.Lock:
-    return pins.pin(pins.Lock.read(tmp_path / "lock.json"), [SOURCE], pins.Cache())
+    return pin.pin(pins.Lock.read(tmp_path / "lock.json"), [SOURCE], pin.Cache())
 
 
 def test_a_pin_is_the_commit_and_the_bytes_of_what_is_read(lock: pins.Lock) -> None:
@@ -87,9 +88,9 @@ def test_pinning_again_keeps_the_commit_until_an_update_is_asked_for(
     (repository / "snapshots" / COMMIT).rename(repository / "snapshots" / LATER)
     (repository / "refs/main").write_text(LATER)
     before = lock.path.read_bytes()
-    assert pins.pin(lock, [SOURCE], pins.Cache())[SOURCE].commit == COMMIT
+    assert pin.pin(lock, [SOURCE], pin.Cache())[SOURCE].commit == COMMIT
     assert lock.path.read_bytes() == before
-    assert pins.pin(lock, [SOURCE], pins.Cache(), update=True)[SOURCE].commit == LATER
+    assert pin.pin(lock, [SOURCE], pin.Cache(), update=True)[SOURCE].commit == LATER
     assert f"was {COMMIT}" in capsys.readouterr().out
 
 
@@ -99,7 +100,7 @@ def test_what_cannot_be_pinned_is_named_and_the_rest_is_pinned(cache: Path, tmp_
     (lacking / "config.json").write_text("{}")
     sources = [pins.checkpoint("org/none", "main"), SOURCE, pins.checkpoint("org/other", COMMIT)]
     with pytest.raises(InputError) as error:
-        pins.pin(pins.Lock.read(tmp_path / "lock.json"), sources, pins.Cache())
+        pin.pin(pins.Lock.read(tmp_path / "lock.json"), sources, pin.Cache())
     assert "model org/none@main is not in the hub cache" in error.value.message
     assert f"model org/other@{COMMIT} lacks tokenizer.json, *.safetensors" in error.value.message
     assert pins.Lock.read(tmp_path / "lock.json")[SOURCE].commit == COMMIT
@@ -178,7 +179,7 @@ def test_the_cache_is_where_the_hubs_own_client_has_it(environment: dict[str, st
     keys = ("XDG_CACHE_HOME", "HF_HOME", "HUGGINGFACE_HUB_CACHE", "HF_HUB_CACHE")
     clean = {key: value for key, value in os.environ.items() if key not in keys}
     code = (
-        "from huggingface_hub.constants import HF_HUB_CACHE; from searchlens.pins import cache_folder;"
+        "from huggingface_hub.constants import HF_HUB_CACHE; from searchlens.grid.pins import cache_folder;"
         " print(HF_HUB_CACHE); print(cache_folder())"
     )
     done = subprocess.run(
@@ -345,5 +346,5 @@ def test_without_a_hub_pinning_says_what_to_do(tmp_path: Path, monkeypatch: pyte
     monkeypatch.setattr("huggingface_hub.constants.ENDPOINT", "http://127.0.0.1:9")
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", False)
     with pytest.raises(InputError, match="the hub cannot be asked") as error:
-        pins.Hub().resolve(SOURCE)
+        pin.Hub().resolve(SOURCE)
     assert "--from-cache" in error.value.hint

@@ -44,16 +44,18 @@ def test_a_benchmark_of_ones_own_without_tokens_is_compared_like_ours(
     for role in ("base", "rl"):
         checkpoint = f"theirs-{role}"
         score_cell(grid, checkpoint, "own", [], grid.scores(checkpoint, "own"))
-        landscape_cell(grid, "own", grid.scores(checkpoint, "own"), grid.results / "landscape" / checkpoint / "own")
-    folders = [grid.results / "landscape" / f"theirs-{role}" / "own" for role in ("base", "rl")]
-    recovery_cell(grid, *folders, grid.results / "recovery/theirs/own")
-    same = pl.read_parquet(grid.results / "recovery/theirs/own/same_policy.parquet")
+        landscape_cell(
+            grid, "own", grid.scores(checkpoint, "own"), grid.layout.results / "landscape" / checkpoint / "own"
+        )
+    folders = [grid.layout.results / "landscape" / f"theirs-{role}" / "own" for role in ("base", "rl")]
+    recovery_cell(grid, *folders, grid.layout.results / "recovery/theirs/own")
+    same = pl.read_parquet(grid.layout.results / "recovery/theirs/own/same_policy.parquet")
     gap = same.filter(pl.col("metric") == "P", pl.col("readout") == "expected", pl.col("budget") == 1)
     assert gap["gap"].to_list() == pytest.approx([0.25 - 0.75])
     points = pl.read_parquet(folders[0] / "points.parquet")
     assert points.filter(pl.col("metric") == "C")["value"].null_count() == 6
-    figures_cell(grid, "theirs", "own", grid.results / "figures")
-    assert (grid.results / "figures/same_policy_lines_P.svg").exists()
+    figures_cell(grid, "theirs", "own", grid.layout.results / "figures")
+    assert (grid.layout.results / "figures/same_policy_lines_P.svg").exists()
 
 
 def test_importing_again_replaces_the_pool(raw: dict[str, Any], make_grid: Make, tmp_path: Path) -> None:
@@ -76,7 +78,7 @@ def test_a_name_that_would_mislead_is_refused(grid: Grid, tmp_path: Path, pair: 
     path.write_text(json.dumps({"question": "q0", "sample": 0, "text": "1"}) + "\n")
     with pytest.raises(InputError, match=says):
         import_samples(grid, path, pair, "base", "sums", policy, "math")
-    assert not (grid.results / "imports").exists()
+    assert not (grid.layout.results / "imports").exists()
 
 
 def test_rows_that_do_not_fit_the_benchmark_import_nothing(grid: Grid, tmp_path: Path) -> None:
@@ -87,4 +89,4 @@ def test_rows_that_do_not_fit_the_benchmark_import_nothing(grid: Grid, tmp_path:
         import_samples(grid, path, "theirs", "base", "sums", DEFAULT, "math")
     assert "samples.jsonl:2:" in str(error.value)
     assert "samples.jsonl:3:" in str(error.value)
-    assert not grid.results.exists()
+    assert not grid.layout.results.exists()

@@ -13,10 +13,10 @@ import yaml
 
 from searchlens import policies
 from searchlens.commands.plan import assumptions, plan, show_plan, speed, stored
-from searchlens.grid import Grid, readouts_path
+from searchlens.grid import Grid
 from searchlens.grid.cost import tokens_per_run
 from searchlens.landscape import expand
-from searchlens.store import readouts
+from searchlens.store import layout, readouts
 
 ROOT = Path(__file__).parents[1]
 Make = Callable[[dict[str, Any]], Grid]
@@ -71,7 +71,7 @@ def test_power_sampling_is_the_papers_formula_where_blocks_are_many() -> None:
 )
 def test_estimates_agree_with_what_searches_drew(name: str) -> None:
     """Recorded searches of the micro zoo: within a factor of 1.6, the formulas knowing nothing but the mean length."""
-    kept = readouts.read(readouts_path(ROOT / "resources/zoo/recorded", "micro-1m-base", "math"))
+    kept = readouts.read(layout.readouts(ROOT / "resources/zoo/recorded", "micro-1m-base", "math"))
     runs = dict(kept.select("policy", pl.col("samples") / pl.col("width")).iter_rows())
     points, largest = expand(kept)[0].points, kept["samples"].max()
     drawn = points.filter(metric="C", readout="prefix", budget=largest).select("policy", "value")

@@ -87,11 +87,13 @@ def test_derived_files_say_what_their_samples_took(grid: Grid, publish: Callable
         entries = [{"id": g.id, "policies": g.policies, "samples": g.samples} for g in pool.generations]
         manifest.write_text(json.dumps({"generations": entries}))
         score_cell(grid, *cell, [manifest], grid.scores(*cell))
-        landscape_cell(grid, "sums", grid.scores(*cell), grid.results / "landscape" / cell[0] / "sums")
-    landscape = grid.results / "landscape"
-    recovery_cell(grid, landscape / "toy-base/sums", landscape / "toy-rl/sums", grid.results / "recovery/toy/sums")
+        landscape_cell(grid, "sums", grid.scores(*cell), grid.layout.results / "landscape" / cell[0] / "sums")
+    landscape = grid.layout.results / "landscape"
+    recovery_cell(
+        grid, landscape / "toy-base/sums", landscape / "toy-rl/sums", grid.layout.results / "recovery/toy/sums"
+    )
     told = {
-        where: json.loads((grid.results / where).read_text())
+        where: json.loads((grid.layout.results / where).read_text())
         for where in (
             "scores/toy-base/sums.json",
             "landscape/toy-base/sums/provenance.json",

@@ -15,8 +15,9 @@ from polars.testing import assert_frame_equal
 
 import landscape_oracle as oracle
 from searchlens import config
+from searchlens.commands.prune import unused
 from searchlens.errors import InputError
-from searchlens.grid import Grid, readouts_path
+from searchlens.grid import Grid
 from searchlens.landscape import LandscapeOptions, compact, expand, operating_points, plain_votes
 from searchlens.pipeline import (
     costs,
@@ -27,7 +28,7 @@ from searchlens.pipeline import (
     score_cell,
 )
 from searchlens.stages.readouts import analyse
-from searchlens.store import readouts, shards
+from searchlens.store import layout, readouts, shards
 from test_workflow import ROOT, Folder
 
 FEW = LandscapeOptions(draws=60, seed=3)
@@ -53,7 +54,7 @@ def scores(questions: int = 30) -> pl.DataFrame:
 
 
 def through_a_file(kept: pl.DataFrame, tmp_path: Path) -> pl.DataFrame:
-    path = readouts_path(tmp_path, "toy-base", "sums")
+    path = layout.readouts(tmp_path, "toy-base", "sums")
     readouts.write(kept, {}, path, {"weights": "w"})
     return readouts.read(path)
 
@@ -100,7 +101,7 @@ def test_shared_ties_are_refused_because_a_vote_would_be_no_bit() -> None:
 
 
 def test_a_damaged_file_is_named(tmp_path: Path) -> None:
-    path = readouts_path(tmp_path, "toy-base", "sums")
+    path = layout.readouts(tmp_path, "toy-base", "sums")
     readouts.write(compact(scores(4), None, budgets=BUDGETS, options=FEW), {}, path, {})
     path.write_bytes(path.read_bytes()[:-40])
     with pytest.raises(InputError, match=r"sums\.arrow\.xz"):
@@ -144,22 +145,22 @@ def test_a_study_goes_on_from_its_readouts(raw: dict[str, Any], make_grid: Make,
     assert not any(grid.pools(*cell) for cell in CELLS)
     analyse(grid, threads=1)
     for checkpoint, benchmark in CELLS:
-        folder = sampled.results / "landscape" / checkpoint / benchmark
+        folder = sampled.layout.results / "landscape" / checkpoint / benchmark
         landscape_cell(sampled, benchmark, sampled.scores(checkpoint, benchmark), folder)
         for name in ("points", "hits", "votes"):
             ours, theirs = (
-                pl.read_parquet(g.results / "landscape" / checkpoint / benchmark / f"{name}.parquet")
+                pl.read_parquet(g.layout.results / "landscape" / checkpoint / benchmark / f"{name}.parquet")
                 for g in (sampled, grid)
             )
             whole = pl.exclude("B_expected", "T_expected")
             assert_frame_equal(theirs.select(whole), ours.select(whole), abs_tol=1e-6, rel_tol=1e-6)
-    folders = (sampled.results / "landscape" / checkpoint / "sums" for checkpoint in ("toy-base", "toy-rl"))
-    recovery_cell(sampled, *folders, sampled.results / "recovery/toy/sums")
-    ours, theirs = (pl.read_parquet(g.results / "recovery/toy/sums/support.parquet") for g in (sampled, grid))
+    folders = (sampled.layout.results / "landscape" / checkpoint / "sums" for checkpoint in ("toy-base", "toy-rl"))
+    recovery_cell(sampled, *folders, sampled.layout.results / "recovery/toy/sums")
+    ours, theirs = (pl.read_parquet(g.layout.results / "recovery/toy/sums/support.parquet") for g in (sampled, grid))
     assert_frame_equal(theirs, ours, abs_tol=1e-6, rel_tol=1e-6)
     assert_frame_equal(costs(grid), costs(sampled))
     assert_frame_equal(prefill(grid, "toy", "sums"), prefill(sampled, "toy", "sums"))
-    made = json.loads((grid.results / "landscape/toy-base/sums/provenance.json").read_text())
+    made = json.loads((grid.layout.results / "landscape/toy-base/sums/provenance.json").read_text())
     assert made["samples"]["samples"] == costs(sampled).filter(checkpoint="toy-base")["rows"].sum()
 
 
@@ -241,7 +242,7 @@ def test_samples_behind_readouts_are_not_pruned(
     record(sampled, tmp_path / "kept")
     grid = make_grid({**raw, "study": {**raw["study"], "readouts": "kept"}})
     assert grid.readouts
-    assert shards.unreferenced(grid) == []
+    assert unused(grid).generations == []
 
 
 def test_figures_are_asked_for_by_cells_that_there_are(raw: dict[str, Any]) -> None:

@@ -13,10 +13,13 @@ import polars as pl
 import pytest
 
 from conftest import some_samples
+from searchlens.commands.prune import unused
+from searchlens.commands.rerun import set_cell_aside
 from searchlens.errors import InputError
 from searchlens.grid import Grid
 from searchlens.store import files, shards
-from searchlens.store.ranges import gaps, shards_of
+from searchlens.store.layout import shard_name
+from searchlens.store.ranges import missing_ranges, shards_of
 
 CELL = ("toy-base", "sums")
 Publish = Callable[..., shards.Shard]
@@ -102,7 +105,7 @@ def test_a_harmed_shard_is_refused_by_name_and_found_by_verify(grid: Grid, publi
     publish(grid, *CELL, sound)
     shard = publish(grid, *CELL, harmed)
     harm(shard, how)
-    (why,) = (why for _, why in shards.verify(grid.results) if why)
+    (why,) = (why for _, why in shards.verify(grid.layout) if why)
     assert str(shard.path) in why
     (reread,) = [s for s in shards_of(shard.path.parent) if s.path == shard.path]
     with pytest.raises(InputError) as error:
@@ -114,7 +117,7 @@ def test_a_harmed_shard_is_refused_by_name_and_found_by_verify(grid: Grid, publi
 def test_verify_accepts_a_copy_and_notes_its_times(grid: Grid, publish: Publish) -> None:
     shard = publish(grid, *CELL, grid.generations(*CELL)[0])
     os.utime(shard.path, (1, 1))
-    assert [why for _, why in shards.verify(grid.results)] == [""]
+    assert [why for _, why in shards.verify(grid.layout)] == [""]
     assert json.loads(shard.path.with_suffix(".json").read_text())["mtime_ns"] == shard.path.stat().st_mtime_ns
 
 
@@ -130,10 +133,15 @@ def test_setting_aside_keeps_the_files(grid: Grid, publish: Publish) -> None:
     generations = grid.generations(*CELL)
     for generation in generations:
         publish(grid, *CELL, generation)
-    moved = shards.set_aside(grid, shards.chosen(grid, *CELL, "temp_0.5"))
+    _, moved = set_cell_aside(grid, *CELL, "temp_0.5")
     assert len(moved) == 2
     assert all(path.exists() for path in moved)
-    assert [bool(gaps(grid.folder(*CELL, g.id), g.samples)) for g in generations] == [True, False, False, False]
+    assert [bool(missing_ranges(grid.folder(*CELL, g.id), g.samples)) for g in generations] == [
+        True,
+        False,
+        False,
+        False,
+    ]
 
 
 def test_prune_lists_what_no_configuration_names(
@@ -144,9 +152,9 @@ def test_prune_lists_what_no_configuration_names(
         publish(before, *CELL, generation)
     raw["pools"]["three"].remove("temp_0.5")
     after = make_grid(raw)
-    (gone,) = shards.unreferenced(after)
+    (gone,) = unused(after).generations
     assert gone.name == before.generations(*CELL)[0].id
-    assert shards.unreferenced(before) == []
+    assert unused(before).generations == []
 
 
 def test_prune_lists_old_temporary_files_and_no_young_ones(grid: Grid) -> None:
@@ -157,7 +165,7 @@ def test_prune_lists_old_temporary_files_and_no_young_ones(grid: Grid) -> None:
     for path in (old, young):
         path.touch()
     os.utime(old, (1, 1))
-    assert shards.left_behind(grid) == [old]
+    assert unused(grid).temporary == [old]
 
 
 def test_a_shard_that_was_left_without_its_sidecar_is_taken_over(grid: Grid, publish: Publish) -> None:
@@ -178,16 +186,18 @@ def test_a_shard_that_was_left_without_its_sidecar_is_taken_over(grid: Grid, pub
     )
     assert first.path.read_bytes() == content
     assert again.sidecar["tokens"] == first.sidecar["tokens"]
-    assert gaps(first.path.parent, 4) == []
+    assert missing_ranges(first.path.parent, 4) == []
 
 
 def test_a_shard_without_a_sidecar_that_cannot_be_used_makes_way(grid: Grid, publish: Publish) -> None:
     generation = grid.generations(*CELL)[0]
-    target = shards.shard_path(grid.folder(*CELL, generation.id), 0, 4)
+    target = grid.folder(*CELL, generation.id) / shard_name(0, 4)
     target.parent.mkdir(parents=True)
     target.write_bytes(b"half a shard")
     publish(grid, *CELL, generation)
-    assert gaps(target.parent, 4) == [] and shards.read_generation(target.parent, generation.id, 4).height == 24
+    assert (
+        missing_ranges(target.parent, 4) == [] and shards.read_generation(target.parent, generation.id, 4).height == 24
+    )
     assert target.with_suffix(".unreadable").read_bytes() == b"half a shard"
 
 

@@ -29,13 +29,13 @@ def base(grid: Grid, **more: Any) -> Any:
 
 
 def files(grid: Grid) -> dict[Path, int]:
-    return {path: path.stat().st_mtime_ns for path in grid.results.rglob("*") if path.is_file()}
+    return {path: path.stat().st_mtime_ns for path in grid.layout.results.rglob("*") if path.is_file()}
 
 
 def test_nothing_is_begun_yet(study: dict[str, Any], make_grid: Make) -> None:
     grid = make_grid(study)
     assert [(cell.state, cell.drawn, cell.wanted) for cell in status(grid)] == [("missing", 0, RUNS)] * 2
-    assert not grid.results.exists(), "looking writes nothing"
+    assert not grid.layout.results.exists(), "looking writes nothing"
 
 
 def test_a_running_job_is_seen_while_it_holds_its_lock(study: dict[str, Any], make_grid: Make, start: Start) -> None:
@@ -87,13 +87,13 @@ def test_a_job_that_says_nothing_any_more_has_failed(study: dict[str, Any], make
     (pool,) = grid.pools(*CELL)
     told = {"state": "running", "message": "", "updated": 1000.0, "manifest": f"{pool.name}.r1.json", "host": "node1"}
     told |= {"slurm_job": "17", "started": "2026-01-01T00:00:00Z", "drawn": 3, "total": 9}
-    grid.record(pool).parent.mkdir(parents=True)
-    grid.record(pool).write_text(json.dumps(told))
+    grid.layout.job_record(*pool.key).parent.mkdir(parents=True)
+    grid.layout.job_record(*pool.key).write_text(json.dumps(told))
     assert base(grid, now=1000 + SILENT_SECONDS - 1).state == "running"
     cell = base(grid, now=1000 + SILENT_SECONDS + 1)
     assert cell.state == "failed" and "it was killed, or its node died" in cell.pools[0].said["message"]
     assert cell.pools[0].log.name == f"{pool.name}.r1.log", "the log has the manifest's name"
-    grid.record(pool).write_text(json.dumps(told)[:20])
+    grid.layout.job_record(*pool.key).write_text(json.dumps(told)[:20])
     assert base(grid).state == "missing", "half a record is none"
 
 
@@ -117,7 +117,9 @@ def test_one_running_job_makes_a_running_cell(study: dict[str, Any], make_grid: 
     start(Scripted())
     generate(grid, *CELL, grid.current_manifest(second))
     assert [one.state for one in base(grid).pools] == ["missing", "done"] and base(grid).state == "missing"
-    grid.record(first).write_text(json.dumps({"state": "running", "updated": time.time(), "manifest": "x.json"}))
+    grid.layout.job_record(*first.key).write_text(
+        json.dumps({"state": "running", "updated": time.time(), "manifest": "x.json"})
+    )
     assert base(grid).state == "running"
 
 

@@ -292,7 +292,7 @@ def test_costs_come_from_what_shards_tell(searching: Grid) -> None:
 
 def test_costs_of_older_sidecars(searching: Grid) -> None:
     """Sidecars from before searches: AR samples were one request each, and what is not told is null."""
-    for path in searching.results.glob("generations/toy-rl/*/*/*.parquet"):
+    for path in searching.layout.results.glob("generations/toy-rl/*/*/*.parquet"):
         tell(path, {}, "generated", "requests", "prefilled", "reused", "mean_running")
     theirs = costs_of(searching).filter(checkpoint="toy-rl")
     assert theirs["generated"].equals(theirs["tokens"]) and theirs["requests"].equals(theirs["rows"])

@@ -13,13 +13,13 @@ import polars as pl
 import pytest
 
 from searchlens import cli
-from searchlens.cli import save_snapshot
 from searchlens.commands.verify import verify
 from searchlens.errors import InputError
 from searchlens.generate import generate
 from searchlens.grid import Grid
 from searchlens.pipeline import score_cell
-from searchlens.store.ranges import gaps
+from searchlens.store import snapshots
+from searchlens.store.ranges import missing_ranges
 
 CELL = ("toy-base", "sums")
 
@@ -28,13 +28,13 @@ CELL = ("toy-base", "sums")
 def results(grid: Grid, publish: Callable[..., Any], monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
     """A cell sampled and scored, with manifest and configuration; four shards."""
     monkeypatch.chdir(tmp_path)
-    save_snapshot(dict(grid.config))
+    snapshots.save(grid.config)
     (pool,) = grid.pools(*CELL)
     for generation in pool.generations:
         publish(grid, *CELL, generation)
     generate(grid, *CELL, grid.current_manifest(pool))
     score_cell(grid, *CELL, grid.manifests(*CELL), grid.scores(*CELL))
-    return grid.results
+    return grid.layout.results
 
 
 def only(results: Path, pattern: str) -> Path:
@@ -109,7 +109,7 @@ def test_a_shard_whose_job_was_killed_before_its_sidecar_is_noted(results: Path,
     pl.DataFrame({"a": [1]}).write_parquet(stray)
     found = verify(results)
     assert found.damaged == [] and found.notes == [f"{stray} has no sidecar yet: the next run takes it over"]
-    assert gaps(stray.parent, 8) == [(4, 8)]
+    assert missing_ranges(stray.parent, 8) == [(4, 8)]
 
 
 def test_something_else_is_no_results_folder(tmp_path: Path) -> None:

@@ -7,7 +7,6 @@ a Snakemake run took when it started (``--snapshot``), so that editing the confi
 from __future__ import annotations
 
 import argparse
-import json
 import logging
 import os
 import sys
@@ -19,38 +18,15 @@ from typing import Any
 from searchlens import __version__, config
 from searchlens.errors import InputError, JobError, JobStoppedError
 from searchlens.grid import Grid, known
-from searchlens.store import files
-from searchlens.store.hashing import canonical, digest, file_sha256, fingerprint
+from searchlens.store import snapshots
+from searchlens.store.hashing import file_sha256, fingerprint
 
 log = logging.getLogger("searchlens")
 
 
-def snapshot_path(grid_config: dict[str, Any]) -> Path:
-    """Where the snapshot of a configuration lies; named by its content, so it never changes."""
-    return Path(grid_config["results"]) / "config" / f"{digest(grid_config, 12)}.json"
-
-
-def save_snapshot(grid_config: dict[str, Any]) -> Path:
-    """Write the snapshot once; returns its path."""
-    path = snapshot_path(grid_config)
-    if not path.exists():
-        files.replace_text(path, canonical(grid_config))
-    return path
-
-
-def export_snapshot(grid_config: dict[str, Any]) -> None:
-    """Let the jobs of this process read the configuration as it is now, not files that may be edited meanwhile."""
-    os.environ["SEARCHLENS_SNAPSHOT"] = str(snapshot_path(grid_config))
-
-
 def _grid(args: argparse.Namespace) -> Grid:
     if args.snapshot:
-        path = Path(args.snapshot)
-        if not path.exists():
-            raise InputError(
-                f"{path} does not exist", "the configuration changed since this run was planned; start the run again"
-            )
-        return Grid(json.loads(path.read_text()))
+        return Grid(snapshots.read(Path(args.snapshot)))
     return Grid(config.plain(config.load([*config.DEFAULT_FILES, *args.config])))
 
 
@@ -69,7 +45,7 @@ def _generate(args: argparse.Namespace) -> None:
     grid = _grid(args)
     checkpoint, benchmark = _cell(grid, args)
     manifests = [Path(args.manifest)] if args.manifest else grid.manifests(checkpoint, benchmark)
-    save_snapshot(dict(grid.config))  # shards name it
+    snapshots.save(grid.config)  # shards name it
     with told_to_end(grid.config["grace_seconds"]) as notice:
         for manifest in manifests:
             generate(grid, checkpoint, benchmark, manifest, threads=args.threads, notice=notice)
@@ -173,7 +149,7 @@ def _benchmarks(args: argparse.Namespace) -> None:
 def _verify(args: argparse.Namespace) -> None:
     from searchlens.commands.verify import verify
 
-    found = verify(Path(args.folder) if args.folder else _grid(args).results)
+    found = verify(Path(args.folder) if args.folder else _grid(args).layout.results)
     print("".join(f"{line}\n" for line in [*found.damaged, *found.notes]), end="")
     looked = f"{found.shards} shards, {found.manifests} manifests and {found.tables} tables"
     print(f"{looked} checked, {len(found.damaged)} damaged or missing")
@@ -185,38 +161,32 @@ def _verify(args: argparse.Namespace) -> None:
 
 
 def _prune(args: argparse.Namespace) -> None:
-    import shutil
+    from searchlens.commands import prune
 
-    from searchlens.store import shards
-
-    grid = _grid(args)
-    if unknown := grid.placeholders():
-        raise InputError(
-            f"what was sampled cannot be told from what is no longer wanted: {'; '.join(unknown)}",
-            "prune where the lock file and the questions are",
-        )
-    folders, manifests, temporary = shards.unreferenced(grid), shards.stale_manifests(grid), shards.left_behind(grid)
-    for path in [*folders, *manifests, *temporary]:
+    unused = prune.unused(_grid(args))
+    for path in unused.paths():
         print(path)
-        if args.delete:
-            shutil.rmtree(path) if path.is_dir() else path.unlink()
+    if args.delete:
+        prune.delete(unused.paths())
     verb = "deleted" if args.delete else "would be deleted (add --delete)"
-    print(f"{len(folders)} generation folders, {len(manifests)} manifests and {len(temporary)} temporary files {verb}")
+    print(
+        f"{len(unused.generations)} generation folders, {len(unused.manifests)} manifests and"
+        f" {len(unused.temporary)} temporary files {verb}"
+    )
 
 
 def _rerun(args: argparse.Namespace) -> None:
-    from searchlens.store import shards
+    from searchlens.commands.rerun import set_cell_aside
 
     grid = _grid(args)
     args.checkpoint = args.model
     checkpoint, benchmark = _cell(grid, args)
     if args.policy:
         known(args.policy, [name for g in grid.generations(checkpoint, benchmark) for name in g.policies], "policy")
-    chosen = shards.chosen(grid, checkpoint, benchmark, args.policy)
-    moved = shards.set_aside(grid, chosen)
+    shards, moved = set_cell_aside(grid, checkpoint, benchmark, args.policy)
     for path in moved:
         print(path)
-    print(f"{len(chosen)} shards moved aside; run snakemake as usual: it samples them again")
+    print(f"{len(shards)} shards moved aside; run snakemake as usual: it samples them again")
 
 
 def _import(args: argparse.Namespace) -> None:
@@ -264,22 +234,23 @@ def _power(args: argparse.Namespace) -> None:
 
 
 def _pin(args: argparse.Namespace) -> None:
-    from searchlens.grid import pins
+    from searchlens.commands.pin import Cache, Hub, pin
 
     grid = _grid(args)
-    registry = pins.Cache() if args.from_cache else pins.Hub()
+    registry = Cache() if args.from_cache else Hub()
     sources = grid.sources(everything=True)
-    pins.pin(grid.lock, sources, registry, update=args.update)
+    pin(grid.lock, sources, registry, update=args.update)
     if not sources:
         print("nothing to pin: the configuration names no checkpoint or dataset of the hub")
 
 
 def _fetch(args: argparse.Namespace) -> None:
-    from searchlens.grid import pins
+    from searchlens.commands.pin import fetch
+    from searchlens.grid.pins import Hashes
 
     grid = _grid(args)
-    hash_of = file_sha256 if args.rehash else pins.Hashes(grid.results / "hashes")
-    pins.fetch(grid.lock, grid.sources(), hash_of)
+    hash_of = file_sha256 if args.rehash else Hashes(grid.layout.hashes)
+    fetch(grid.lock, grid.sources(), hash_of)
 
 
 def _fingerprint(args: argparse.Namespace) -> None:
@@ -299,7 +270,7 @@ def _schema(_: argparse.Namespace) -> None:
 
 
 def _snapshot(args: argparse.Namespace) -> None:
-    print(save_snapshot(dict(_grid(args).config)))
+    print(snapshots.save(_grid(args).config))
 
 
 def _summary(args: argparse.Namespace) -> None:

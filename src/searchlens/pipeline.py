@@ -10,6 +10,7 @@ import json
 import logging
 import re
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import asdict
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -18,10 +19,10 @@ import polars as pl
 
 from searchlens.benchmarks import asked_hash, dumps
 from searchlens.errors import InputError
-from searchlens.grid import Generation, Grid, Import, readouts_path
+from searchlens.grid import Generation, Grid, Import
 from searchlens.policies import kinds
 from searchlens.readers.own import read_samples
-from searchlens.store import files, provenance, shards
+from searchlens.store import files, layout, provenance, shards
 from searchlens.store.files import read_json
 from searchlens.store.hashing import digest, file_sha256
 from searchlens.store.ranges import Shard, shards_of
@@ -94,7 +95,7 @@ def score_cell(
         samples,
         grid_.questions(benchmark),
         grid_.benchmark(benchmark)["grader"],
-        grid_.results / "verdicts" / benchmark,
+        grid_.layout.results / "verdicts" / benchmark,
         policies=samples["policy"].unique(maintain_order=True).to_list(),
         q_instructions=grid_.config["landscape"]["q_instructions"],
         workers=threads,
@@ -139,7 +140,7 @@ def record(grid_: Grid, output: Path) -> tuple[list[Path], list[str]]:
         if not _is_scored(grid_, *cell):
             unfinished.append("/".join(cell))
             continue
-        written.append(readouts_path(output, *cell))
+        written.append(layout.readouts(output, *cell))
         _record_cell(grid_, *cell, written[-1])
     return written, unfinished
 
@@ -366,7 +367,7 @@ def _labels(grid_: Grid, pair: str, benchmark: str, points: pl.DataFrame, metric
 
 
 def _landscape_folder(grid_: Grid, pair: str, role: str, benchmark: str) -> Path:
-    folder: Path = grid_.results / "landscape" / grid_.pairs[pair][role] / benchmark
+    folder: Path = grid_.layout.results / "landscape" / grid_.pairs[pair][role] / benchmark
     return folder
 
 
@@ -377,7 +378,7 @@ def figures_cell(grid_: Grid, pair: str, benchmark: str, output: Path) -> None:
     base, rl = (
         _within(grid_, _landscape_folder(grid_, pair, role, benchmark) / "points.parquet") for role in ("base", "rl")
     )
-    found = grid_.results / "recovery" / pair / benchmark
+    found = grid_.layout.results / "recovery" / pair / benchmark
     inputs = figures.Inputs.read(base, rl, prefill(grid_, pair, benchmark), found)
     for name in figures.NAMES:
         for metric in ("P", "Q"):
@@ -536,7 +537,7 @@ def _spent_by_checkpoint(grid_: Grid) -> dict[str, dict[str, Any]]:
 def _cell(grid_: Grid, pair: str, benchmark: str, points: Mapping[tuple[str, str], pl.DataFrame]) -> Any:
     from searchlens import tables
 
-    folder = grid_.results / "recovery" / pair / benchmark
+    folder = grid_.layout.results / "recovery" / pair / benchmark
     frames = {
         name: pl.read_parquet(folder / f"{name}.parquet") for name in ("same_policy", "counts", "support", "path")
     }
@@ -548,7 +549,9 @@ def write_tables(grid_: Grid, output: Path) -> None:
     """Tables of the whole study and its headline figure."""
     from searchlens import tables
 
-    points = {(c, b): _within(grid_, grid_.results / f"landscape/{c}/{b}/points.parquet") for c, b in grid_.cells}
+    points = {
+        (c, b): _within(grid_, grid_.layout.results / f"landscape/{c}/{b}/points.parquet") for c, b in grid_.cells
+    }
     cells = [_cell(grid_, pair, benchmark, points) for pair, benchmark in grid_.pair_cells]
     spent = _spent_by_checkpoint(grid_)
     made = {
@@ -582,7 +585,7 @@ def summarise(grid_: Grid) -> str:
     """The study in a few lines, from its tables."""
     from searchlens.figures.style import METRIC_NAMES
 
-    tables = grid_.results / "tables"
+    tables = grid_.layout.results / "tables"
     if not (tables / "recovery_summary.csv").exists():
         raise InputError(f"{tables} has no tables yet", "run snakemake first")
     found = pl.read_csv(tables / "recovery_summary.csv").filter(pl.col("metric") == "P")
@@ -646,5 +649,6 @@ def import_samples(grid_: Grid, path: Path, pair: str, role: str, benchmark: str
     )
     kind = grid_.benchmark(benchmark)["grader"] if known else grader
     item = Import(pair, role, checkpoint, benchmark, policy, key, found.samples, kind, where)
-    shards.record_import(grid_, item)
+    path = grid_.layout.import_record(benchmark, pair, role, policy)
+    files.replace_text(path, json.dumps(asdict(item), indent=1, sort_keys=True))
     return shard

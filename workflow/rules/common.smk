@@ -2,8 +2,8 @@
 
 from searchlens import config as settings
 from searchlens.grid import resources as requests
-from searchlens.cli import export_snapshot, save_snapshot
 from searchlens.errors import InputError
+from searchlens.store import snapshots
 from searchlens.store.files import require_writable
 from searchlens.grid import Grid, stage_source
 from searchlens.store.hashing import canonical
@@ -32,7 +32,7 @@ def load_grid():
         for path in workflow.configfiles:
             settings.refuse_repeated(path)
         grid = Grid(settings.plain(settings.validate(config)))
-        require_writable(grid.results)
+        require_writable(grid.layout.results)
         grid.check()
         return grid
     except InputError as error:
@@ -53,7 +53,7 @@ GRID = load_grid()
 RESULTS = GRID.config["results"]
 LOGS = "logs"
 
-export_snapshot(dict(GRID.config))
+snapshots.export(GRID.config)
 
 READABLE = {"P": "pass@k", "Q": "self-consistency"}
 FIGURE_NAMES = [

@@ -7,7 +7,6 @@ which jobs say now and then how they are (``generate._record``). No lock is take
 from __future__ import annotations
 
 import json
-import re
 import time
 from collections import Counter
 from collections.abc import Iterable, Mapping
@@ -16,15 +15,14 @@ from pathlib import Path
 from typing import Any, Literal
 
 from searchlens.commands.plan import Found, PlanLine, plan, stored, sum_hours
-from searchlens.grid import Grid, Pool
+from searchlens.grid import Grid, JobPool
+from searchlens.store import layout
 from searchlens.store.ranges import Shard, gpu_seconds
 
 State = Literal["done", "running", "failed", "missing"]
 
 SILENT_SECONDS = 300.0
 """A running job that has said nothing for so long was killed: ten of its beats."""
-
-_CHUNK = re.compile(r"s(\d+)-(\d+)\.q(\d+)-(\d+)\.chunk")
 
 
 @dataclass(frozen=True)
@@ -39,7 +37,7 @@ class PoolStatus:
         The record of its last job; empty where there was none.
     """
 
-    pool: Pool
+    pool: JobPool
     state: State
     said: Mapping[str, Any]
 
@@ -47,7 +45,7 @@ class PoolStatus:
     def log(self) -> Path:
         """Where the workflow keeps what the job printed."""
         stem = Path(self.said["manifest"]).stem if self.said else self.pool.name
-        return Path("logs/generate") / self.pool.checkpoint / self.pool.benchmark / f"{stem}.log"
+        return layout.log("generate", self.pool.checkpoint, self.pool.benchmark, stem)
 
 
 @dataclass(frozen=True)
@@ -128,15 +126,11 @@ def _cell(
 
 def _in_chunks(grid: Grid, cell: tuple[str, str], lines: Iterable[PlanLine]) -> int:
     """Samples that wait in finished chunks for their shard."""
-    names = (
-        path.name for line in lines for path in (grid.folder(*cell, line.generation.id) / "chunks").glob("*.chunk")
-    )
-    edges = (map(int, match.groups()) for name in names if (match := _CHUNK.fullmatch(name)))
-    return sum((stop - start) * (last - first) for start, stop, first, last in edges)
+    return sum(layout.chunk_samples(grid.folder(*cell, line.generation.id)) for line in lines)
 
 
-def _pool(grid: Grid, pool: Pool, now: float) -> PoolStatus:
-    said = _said(grid.record(pool))
+def _pool(grid: Grid, pool: JobPool, now: float) -> PoolStatus:
+    said = _said(grid.layout.job_record(*pool.key))
     if grid.current_manifest(pool).exists():
         return PoolStatus(pool, "done", said)
     if said.get("state") == "failed":
@@ -170,7 +164,7 @@ def show(grid: Grid) -> None:
         f"{sum(path(cell).exists() for cell in cells)} {stage}"
         for stage, path in (
             ("scored", lambda cell: grid.scores(cell.checkpoint, cell.benchmark)),
-            ("landscapes", lambda cell: grid.results / "landscape" / cell.checkpoint / cell.benchmark / "hits.parquet"),
+            ("landscapes", lambda cell: grid.layout.landscape_frame(cell.checkpoint, cell.benchmark, "hits")),
         )
     ]
     print(f"{len(cells)} cells: {', '.join(f'{states[state]} {state}' for state in told)}; {', '.join(behind)}")

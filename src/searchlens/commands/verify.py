@@ -14,13 +14,11 @@ import polars as pl
 from polars.exceptions import PolarsError
 
 from searchlens.errors import InputError
-from searchlens.grid import latest_manifests
 from searchlens.store import shards
 from searchlens.store.files import read_json
 from searchlens.store.hashing import digest
+from searchlens.store.layout import RESULTS_FOLDERS, Layout
 from searchlens.store.ranges import shards_of
-
-_DERIVED = ("verdicts", "scores", "landscape", "recovery", "boptr")
 
 
 @dataclass
@@ -52,39 +50,39 @@ def verify(results: Path) -> Verified:
     InputError
         There is no such folder, or nothing in it was ever sampled, scored or configured.
     """
-    known = ("generations", "manifests", "config", *_DERIVED)
-    if not any((results / name).is_dir() for name in known):
-        raise InputError(f"{results} is no results folder: it has none of {', '.join(known)}")
+    layout = Layout(results)
+    if not layout.is_results_folder():
+        raise InputError(f"{results} is no results folder: it has none of {', '.join(RESULTS_FOLDERS)}")
     found = Verified()
-    for _, why in shards.verify(results):
+    for _, why in shards.verify(layout):
         found.shards += 1
         found.damaged += [why] if why else []
-    found.notes += _strays(results)
-    for path in latest_manifests(results):
+    found.notes += _strays(layout)
+    for path in layout.latest_manifests():
         found.manifests += 1
-        found.damaged += _manifest(results, path)
-    for path in sorted((results / "config").glob("*.json")):
+        found.damaged += _manifest(layout, path)
+    for path in layout.snapshots():
         found.damaged += _snapshot(path)
-    for path in (path for name in _DERIVED for path in sorted((results / name).rglob("*.parquet"))):
+    for path in layout.derived():
         found.tables += 1
         found.damaged += _table(path)
     return found
 
 
-def _strays(results: Path) -> Iterator[str]:
-    """Shards that a job was killed behind, before it had written the sidecar."""
-    for path in sorted((results / "generations").glob("*/*/*/*.parquet")):
+def _strays(layout: Layout) -> Iterator[str]:
+    """Shards whose job was killed before it wrote the sidecar."""
+    for path in layout.shards():
         if not path.with_suffix(".json").exists():
             yield f"{path} has no sidecar yet: the next run takes it over"
 
 
-def _manifest(results: Path, path: Path) -> Iterator[str]:
+def _manifest(layout: Layout, path: Path) -> Iterator[str]:
     try:
         content = read_json(path)
         for entry in content["generations"]:
             if digest(entry["spec"], 12) != entry["id"]:
                 yield f"{path}: what it says of {entry['id']} is not what that id stands for"
-            folder = results / "generations" / content["checkpoint"] / content["benchmark"] / entry["id"]
+            folder = layout.generation(content["checkpoint"], content["benchmark"], entry["id"])
             reached = entry.get("start", 0)
             for shard in shards_of(folder):  # one that is there in name only was told of already
                 reached = max(reached, shard.stop) if shard.start <= reached else reached

@@ -14,7 +14,7 @@ from searchlens import grading, search
 from searchlens.engines.base import Engine
 from searchlens.generate import Job
 from searchlens.grading import Pair
-from searchlens.grid import Grid, Pool
+from searchlens.grid import Grid, JobPool
 from searchlens.policies import Policy
 from searchlens.search.driver import Failure, run
 from searchlens.search.task import Candidate, Task
@@ -43,7 +43,7 @@ class Subject:
         """The one that a study compares on (``Grid.compared``), or another checkpoint, on either family of engines."""
         assert grid.compared is not None, "no comparison is asked for"
         base, benchmark = grid.compared
-        job = Job(grid, Pool(checkpoint or base, benchmark, ()), threads)
+        job = Job(grid, JobPool(checkpoint or base, benchmark, ()), threads)
         job.spec = {**job.spec, "engine": engine}
         return cls(job, min(int(grid.config["equivalence"]["questions"]), len(job.questions)))
 

@@ -26,7 +26,7 @@ from searchlens.generate._job import Job, Prompter
 from searchlens.generate._notice import Notice, Overdue, told_to_end
 from searchlens.generate._record import Record
 from searchlens.generate._sample import sample
-from searchlens.grid import Grid, Pool
+from searchlens.grid import Grid, JobPool
 from searchlens.progress import Progress
 from searchlens.store import files, shards
 from searchlens.store.ranges import missing_ranges, shards_of
@@ -66,7 +66,10 @@ def generate(
         The notice was given before the pool was whole. Finished chunks are kept.
     """
     pool, notice = grid.find_pool(checkpoint, benchmark, str(manifest)), notice or Notice()
-    with Record(grid.record(pool), manifest.name) as record, files.alone(grid.lock_of(pool)) as alone:
+    with (
+        Record(grid.layout.job_record(*pool.key), manifest.name) as record,
+        files.alone(grid.layout.lock(*pool.key)) as alone,
+    ):
         job = Job(grid, pool, threads)
         if not alone:
             log.warning("another job is making %s/%s %s: beginning at the other end", checkpoint, benchmark, pool.name)
@@ -194,7 +197,7 @@ def _is_plain(spec: Any) -> bool:
     return bool(spec["policy"]["controller"]["name"] == "autoregressive")
 
 
-def _describe(grid: Grid, pool: Pool) -> dict[str, Any]:
+def _describe(grid: Grid, pool: JobPool) -> dict[str, Any]:
     entries = []
     for generation in pool.generations:
         folder = grid.folder(pool.checkpoint, pool.benchmark, generation.id)
@@ -220,5 +223,5 @@ def _discard_damaged_gaps(job: Job) -> None:
         folder = job.grid.folder(job.pool.checkpoint, job.pool.benchmark, generation.id)
         if missing_ranges(folder, generation.samples, generation.start):
             gone = [shard for shard in shards_of(folder) if not shard.present]
-            for path in shards.set_aside(job.grid, gone):
+            for path in shards.set_aside(job.grid.layout, gone):
                 log.warning("moved aside %s", path)

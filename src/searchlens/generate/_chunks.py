@@ -14,7 +14,7 @@ import polars as pl
 from polars.exceptions import PolarsError
 
 from searchlens.grid import Generation
-from searchlens.store import files, shards
+from searchlens.store import files, layout, shards
 from searchlens.store.provenance import join
 
 log = logging.getLogger(__name__)
@@ -75,7 +75,7 @@ class Chunk:
     @property
     def path(self) -> Path:
         """Where a finished chunk waits for its shard; not a ``.parquet`` name, so that no glob takes it for one."""
-        return self.folder / "chunks" / f"s{self.start:05d}-{self.stop:05d}.q{self.first:05d}-{self.last:05d}.chunk"
+        return layout.chunk(self.folder, (self.start, self.stop), (self.first, self.last))
 
     @property
     def samples(self) -> int:
@@ -91,7 +91,9 @@ class Chunk:
     def is_there(self) -> bool:
         """Whether this job or another has finished it; cheap, and its content is not looked at."""
         # In this order: another job removes a chunk only behind the shard's sidecar.
-        return self.path.exists() or shards.shard_path(self.folder, self.start, self.stop).with_suffix(".json").exists()
+        return (
+            self.path.exists() or (self.folder / layout.shard_name(self.start, self.stop)).with_suffix(".json").exists()
+        )
 
     def kept(self) -> Made | None:
         """What an earlier job finished; an unreadable one is removed."""
@@ -132,7 +134,7 @@ class Gap:
     @property
     def is_published(self) -> bool:
         """Whether the shard is in the store, by this job or another."""
-        return shards.shard_path(self.folder, self.start, self.stop).with_suffix(".json").exists()
+        return (self.folder / layout.shard_name(self.start, self.stop)).with_suffix(".json").exists()
 
     def publish(self) -> None:
         """Put its chunks, all finished, into the store as one shard, unless another job has, and remove them."""
@@ -144,7 +146,7 @@ class Gap:
         for chunk in self.chunks:
             chunk.path.unlink(missing_ok=True)
         with suppress(OSError):  # not empty, or another job was faster
-            (self.folder / "chunks").rmdir()
+            layout.chunks(self.folder).rmdir()
 
     def _put(self, parts: Sequence[Made]) -> None:
         frame, provenance = together(parts)

@@ -20,7 +20,7 @@ from searchlens.engines.base import Engine
 from searchlens.errors import InputError
 from searchlens.generate._chunks import Gap
 from searchlens.generate._stops import End, end
-from searchlens.grid import Grid, Pool
+from searchlens.grid import Grid, JobPool
 from searchlens.policies import Policy
 from searchlens.search import beam
 from searchlens.search.evaluators import SelfEvaluation, evaluator
@@ -162,7 +162,7 @@ class Job:
         Most samples that the engine decodes at once; ``checkpoints.<name>.max_rows`` until memory runs out.
     """
 
-    def __init__(self, grid: Grid, pool: Pool, threads: int) -> None:
+    def __init__(self, grid: Grid, pool: JobPool, threads: int) -> None:
         self.grid, self.pool, self.threads = grid, pool, threads
         self.spec = grid.config["checkpoints"][pool.checkpoint]
         self.folder = grid.checkpoint_folder(pool.checkpoint)

@@ -24,7 +24,7 @@ class Record:
     Parameters
     ----------
     path : Path
-        ``Grid.record`` of the pool.
+        ``Layout.job_record`` of the pool.
     manifest : str
         Name of the manifest that the job makes; the log has the same one.
     """

@@ -2,7 +2,7 @@
 
 ``Grid`` is built up in layers, one module each, and a layer uses those above it only:
 
-    _study.py     Study     pairs and cells; whether a cell is sampled, imported or recorded
+    _study.py     StudyGrid pairs and cells; whether a cell is sampled, imported or recorded
     _inputs.py    Inputs    questions and weights, their hashes; pinned, fetched, absent
     _jobs.py      Jobs      policies to generation ids; generations cut into pools, one job each
     _grid.py      Grid      file names; what the store has and lacks; what a run is refused for
@@ -13,33 +13,19 @@ Standard library only (and modules that import nothing else), because the Snakef
 from searchlens.grid._grid import Grid
 from searchlens.grid._inputs import FINGERPRINT_LIMIT
 from searchlens.grid._jobs import GENERATION_VERSION
-from searchlens.grid._records import (
-    READOUTS_SUFFIX,
-    Generation,
-    Import,
-    Pool,
-    import_path,
-    latest_manifests,
-    readouts_path,
-    sidecar_of,
-)
+from searchlens.grid._records import Generation, Import, JobPool
 from searchlens.grid._stages import stage_source
 from searchlens.grid._study import ROLES, SOURCES, known
 
 __all__ = [
     "FINGERPRINT_LIMIT",
     "GENERATION_VERSION",
-    "READOUTS_SUFFIX",
     "ROLES",
     "SOURCES",
     "Generation",
     "Grid",
     "Import",
-    "Pool",
-    "import_path",
+    "JobPool",
     "known",
-    "latest_manifests",
-    "readouts_path",
-    "sidecar_of",
     "stage_source",
 ]

@@ -9,9 +9,10 @@ from pathlib import Path
 from searchlens.errors import InputError
 from searchlens.grid import pins
 from searchlens.grid._jobs import Jobs
-from searchlens.grid._records import Generation, Pool, import_path, manifest_name, parse_manifest, sidecar_of
+from searchlens.grid._records import Generation, JobPool
 from searchlens.store.files import read_json
 from searchlens.store.hashing import digest
+from searchlens.store.layout import parse_manifest, readouts_sidecar
 from searchlens.store.ranges import missing_ranges, shards_of, uncovered
 
 _FETCH = "run `searchlens fetch` where the hub can be reached"
@@ -20,43 +21,35 @@ _FETCH = "run `searchlens fetch` where the hub can be reached"
 class Grid(Jobs):
     """All cells of a configuration and where their files lie; parameters are those of ``Study``."""
 
-    # ---- file names
+    # ---- files
 
     def folder(self, checkpoint: str, benchmark: str, generation_id: str) -> Path:
-        """Where the shards of one generation lie."""
-        return self.results / "generations" / checkpoint / benchmark / generation_id
-
-    def record(self, pool: Pool) -> Path:
-        """What the last job of a pool says of itself."""
-        return self.results / "jobs" / pool.checkpoint / pool.benchmark / f"{pool.name}.json"
-
-    def lock_of(self, pool: Pool) -> Path:
-        """By which jobs of one pool know of one another."""
-        return self.results / "locks" / f"{pool.checkpoint}.{pool.benchmark}.{pool.name}"
+        """Folder with the shards of one generation."""
+        return self.layout.generation(checkpoint, benchmark, generation_id)
 
     def scores(self, checkpoint: str, benchmark: str) -> Path:
-        """What the landscape of a cell is read from: samples graded by this run, or compact readouts."""
+        """The file that the landscape of a cell is read from: samples graded by this run, or compact readouts."""
         if self.source(checkpoint, benchmark) == "recorded":
             return self._readouts_path(checkpoint, benchmark)
-        return self.results / "scores" / checkpoint / f"{benchmark}.parquet"
+        return self.layout.scores(checkpoint, benchmark)
 
     def import_records(self, checkpoint: str, benchmark: str) -> list[Path]:
         """Registry files of a cell's imported policies."""
         return [
-            import_path(self.results, i.benchmark, i.pair, i.role, i.policy)
-            for i in self.imported(checkpoint, benchmark)
+            self.layout.import_record(item.benchmark, item.pair, item.role, item.policy)
+            for item in self.imported(checkpoint, benchmark)
         ]
 
     # ---- the store
 
-    def lacking(self, pool: Pool) -> Iterator[tuple[Generation, int, int]]:
+    def lacking(self, pool: JobPool) -> Iterator[tuple[Generation, int, int]]:
         """(generation, start, stop) that the store does not have, in order."""
         for generation in pool.generations:
             folder = self.folder(pool.checkpoint, pool.benchmark, generation.id)
             for start, stop in missing_ranges(folder, generation.samples, generation.start):
                 yield generation, start, stop
 
-    def minutes(self, pool: Pool) -> float | None:
+    def minutes(self, pool: JobPool) -> float | None:
         """Expected wall time of what the store lacks of a pool, the engine's start not counted.
 
         Returns
@@ -77,23 +70,23 @@ class Grid(Jobs):
         """Current manifests of a cell."""
         return [self.current_manifest(pool) for pool in self.pools(checkpoint, benchmark)]
 
-    def current_manifest(self, pool: Pool) -> Path:
+    def current_manifest(self, pool: JobPool) -> Path:
         """The manifest that stands for the store as it is.
 
         The highest fill round on disk when everything it covers is present and nothing is newer; otherwise the next
         round, which does not exist yet, so that a run makes it. No side effects.
         """
-        folder = self.results / "manifests" / pool.checkpoint / pool.benchmark
-        rounds = {-1}
-        if folder.is_dir():
-            found = filter(None, map(parse_manifest, folder.iterdir()))
-            rounds |= {fill for name, fill in found if name == pool.name}
-        latest = max(rounds)
-        if latest >= 0 and self._is_current(folder / manifest_name(pool.name, latest), pool):
-            return folder / manifest_name(pool.name, latest)
-        return folder / manifest_name(pool.name, latest + 1)
+        latest = max((fill for name, fill in self._manifest_names(pool) if name == pool.name), default=-1)
+        if latest >= 0 and self._is_current(self.layout.manifest(*pool.key, latest), pool):
+            return self.layout.manifest(*pool.key, latest)
+        return self.layout.manifest(*pool.key, latest + 1)
 
-    def _is_current(self, manifest: Path, pool: Pool) -> bool:
+    def _manifest_names(self, pool: JobPool) -> Iterator[tuple[str, int]]:
+        """Pool and fill round of every manifest of a cell."""
+        folder = self.layout.manifest(*pool.key).parent
+        return filter(None, map(parse_manifest, folder.iterdir())) if folder.is_dir() else iter(())
+
+    def _is_current(self, manifest: Path, pool: JobPool) -> bool:
         written = manifest.stat().st_mtime_ns
         for generation in pool.generations:
             shards = shards_of(self.folder(pool.checkpoint, pool.benchmark, generation.id))
@@ -133,7 +126,7 @@ class Grid(Jobs):
 
     def _check_recorded(self, checkpoint: str, benchmark: str) -> None:
         path = self.scores(checkpoint, benchmark)
-        sidecar = sidecar_of(path)
+        sidecar = readouts_sidecar(path)
         step = "delete them" if self.config["study"]["sample"] == "all" else f"add {benchmark} to study.sample"
         hint = f"{step}, so that it is sampled here, or record it anew (searchlens record)"
         if not path.exists() or not sidecar.exists():

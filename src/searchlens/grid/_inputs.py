@@ -11,14 +11,14 @@ from searchlens import benchmarks
 from searchlens.benchmarks.families import FAMILIES
 from searchlens.errors import InputError
 from searchlens.grid import pins
-from searchlens.grid._study import Study
+from searchlens.grid._study import StudyGrid
 from searchlens.store.hashing import fingerprint, weight_files
 
 FINGERPRINT_LIMIT = 256 * 2**20
 """Bytes of weights beyond which a fingerprint is not computed at planning time."""
 
 
-class Inputs(Study):
+class Inputs(StudyGrid):
     """Questions and weights of a study."""
 
     def __init__(self, config: Mapping[str, Any], root: Path = Path()) -> None:
@@ -76,7 +76,7 @@ class Inputs(Study):
         path = self.benchmark(name)["path"]
         if path is not None:
             return [self.root / each for each in ([path] if isinstance(path, str) else path)]
-        hash_of = pins.Hashes(self.results / "hashes")
+        hash_of = pins.Hashes(self.layout.hashes)
         return [pins.check(source, self.lock[source], hash_of) for source in self.dataset_sources(name)]
 
     def absent(self, name: str) -> str:
@@ -155,7 +155,7 @@ class Inputs(Study):
         InputError
             Not pinned, missing, or different.
         """
-        source, hash_of = self.checkpoint_source(checkpoint), pins.Hashes(self.results / "hashes")
+        source, hash_of = self.checkpoint_source(checkpoint), pins.Hashes(self.layout.hashes)
         if source is not None:
             return pins.check(source, self.lock[source], hash_of)
         folder, declared = self.checkpoint_folder(checkpoint), self.config["checkpoints"][checkpoint]["sha256"]

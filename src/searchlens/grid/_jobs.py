@@ -18,9 +18,10 @@ from searchlens.benchmarks import prompts
 from searchlens.errors import InputError
 from searchlens.grid import cost
 from searchlens.grid._inputs import Inputs
-from searchlens.grid._records import Generation, Pool, parse_manifest
+from searchlens.grid._records import Generation, JobPool
 from searchlens.policies import kinds
 from searchlens.store.hashing import digest
+from searchlens.store.layout import parse_manifest
 
 GENERATION_VERSION = 1
 """Raised by hand when the same request would give other tokens."""
@@ -33,7 +34,7 @@ class Jobs(Inputs):
         super().__init__(config, root)
         self._policies = {name: policies.from_spec(name, spec) for name, spec in config["policies"].items()}
         self._generations: dict[tuple[str, str], tuple[Generation, ...]] = {}
-        self._pools: dict[tuple[str, str], tuple[Pool, ...]] = {}
+        self._pools: dict[tuple[str, str], tuple[JobPool, ...]] = {}
         self._speeds: dict[str, cost.Speed | None] = {}
 
     # ---- policies
@@ -117,7 +118,7 @@ class Jobs(Inputs):
 
     # ---- pools
 
-    def pools(self, checkpoint: str, benchmark: str) -> tuple[Pool, ...]:
+    def pools(self, checkpoint: str, benchmark: str) -> tuple[JobPool, ...]:
         """The cell's generations cut into jobs of about ``target_minutes``, in configuration order.
 
         By the configuration alone, never by what the store holds: all jobs of a run have to agree on it. A generation
@@ -125,7 +126,7 @@ class Jobs(Inputs):
         """
         if (checkpoint, benchmark) not in self._pools:
             packed = self._packed(checkpoint, benchmark)
-            self._pools[checkpoint, benchmark] = tuple(Pool(checkpoint, benchmark, part) for part in packed)
+            self._pools[checkpoint, benchmark] = tuple(JobPool(checkpoint, benchmark, part) for part in packed)
         return self._pools[checkpoint, benchmark]
 
     def _packed(self, checkpoint: str, benchmark: str) -> Iterator[tuple[Generation, ...]]:
@@ -170,7 +171,7 @@ class Jobs(Inputs):
         gpus = self.config["checkpoints"][checkpoint]["vllm"]["tensor_parallel"]
         return float(tokens / (pace.tokens_per_second * gpus) / 60)
 
-    def find_pool(self, checkpoint: str, benchmark: str, manifest: str) -> Pool:
+    def find_pool(self, checkpoint: str, benchmark: str, manifest: str) -> JobPool:
         """The pool that a manifest's file name stands for.
 
         Raises

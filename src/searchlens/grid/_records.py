@@ -1,8 +1,7 @@
-"""What a grid is made of: streams of samples, the pools that jobs make of them, what was imported; names of files."""
+"""What a grid is made of: streams of samples, the pools that jobs make of them, what was imported."""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -44,7 +43,7 @@ class Generation:
 
 
 @dataclass(frozen=True)
-class Pool:
+class JobPool:
     """The generations that one job makes with one engine start."""
 
     checkpoint: str
@@ -55,6 +54,11 @@ class Pool:
     def name(self) -> str:
         """``pool-<hash8>``, by the ids and sample ranges whatever their order."""
         return "pool-" + digest(sorted(g.range for g in self.generations), 8)
+
+    @property
+    def key(self) -> tuple[str, str, str]:
+        """Checkpoint, benchmark and name: what paths of the pool are made of."""
+        return self.checkpoint, self.benchmark, self.name
 
 
 @dataclass(frozen=True)
@@ -75,48 +79,3 @@ class Import:
     def read(cls, path: Path) -> Import:
         """One registry file."""
         return cls(**read_json(path))
-
-
-# ---- file names
-
-
-def import_path(results: Path, benchmark: str, pair: str, role: str, policy: str) -> Path:
-    """Registry file of one imported pool."""
-    return results / "imports" / benchmark / pair / role / f"{policy}.json"
-
-
-READOUTS_SUFFIX = ".arrow.xz"
-
-
-def readouts_path(folder: Path, checkpoint: str, benchmark: str) -> Path:
-    """Compact readouts of a cell, in a folder of them."""
-    return folder / checkpoint / f"{benchmark}{READOUTS_SUFFIX}"
-
-
-def sidecar_of(readouts: Path) -> Path:
-    """What says of compact readouts what they were drawn from."""
-    return readouts.with_name(readouts.name.removesuffix(READOUTS_SUFFIX) + ".json")
-
-
-_MANIFEST = re.compile(r"(pool-[0-9a-f]{8})(?:\.r(\d+))?\.json")
-
-
-def manifest_name(pool: str, fill: int) -> str:
-    """Of a fill round of a pool: 0 is the first one."""
-    return f"{pool}.json" if fill == 0 else f"{pool}.r{fill}.json"
-
-
-def parse_manifest(path: Path) -> tuple[str, int] | None:
-    """Name of the pool and fill round of a manifest; None for any other file."""
-    match = _MANIFEST.fullmatch(path.name)
-    return (match[1], int(match[2] or 0)) if match else None
-
-
-def latest_manifests(results: Path) -> list[Path]:
-    """Of every pool that a results folder has, current or not, the manifest of the highest fill round."""
-    latest: dict[tuple[Path, str], tuple[int, Path]] = {}
-    for path in (results / "manifests").glob("*/*/pool-*.json"):
-        if found := parse_manifest(path):
-            pool, fill = (path.parent, found[0]), found[1]
-            latest[pool] = max(latest.get(pool, (fill, path)), (fill, path))
-    return sorted(path for _, path in latest.values())

@@ -9,7 +9,9 @@ from typing import Any
 
 from searchlens import benchmarks
 from searchlens.errors import InputError
-from searchlens.grid._records import Import, readouts_path
+from searchlens.grid._records import Import
+from searchlens.store import layout
+from searchlens.store.layout import Layout
 
 ROLES = ("base", "rl")
 
@@ -17,7 +19,7 @@ SOURCES = ("recorded", "imported", "sampled")
 """From the least direct to the most direct."""
 
 
-class Study:
+class StudyGrid:
     """Pairs and cells of a configuration.
 
     Parameters
@@ -31,12 +33,12 @@ class Study:
     def __init__(self, config: Mapping[str, Any], root: Path = Path()) -> None:
         self.config = config
         self.root = root
-        self.results: Path = root / config["results"]
+        self.layout = Layout(root / config["results"])
 
     @cached_property
     def imports(self) -> tuple[Import, ...]:
         """Everything that was imported into this results folder."""
-        return tuple(Import.read(path) for path in sorted((self.results / "imports").glob("*/*/*/*.json")))
+        return tuple(Import.read(path) for path in self.layout.import_records())
 
     @cached_property
     def pairs(self) -> dict[str, dict[str, str]]:
@@ -107,7 +109,7 @@ class Study:
         return {cell: path for cell, path in paths.items() if path.exists()}
 
     def _readouts_path(self, checkpoint: str, benchmark: str) -> Path:
-        return readouts_path(self.root / self.config["study"]["readouts"], checkpoint, benchmark)
+        return layout.readouts(self.root / self.config["study"]["readouts"], checkpoint, benchmark)
 
     @property
     def readout_pairs(self) -> list[tuple[str, str]]:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 
-from searchlens.grid import Grid, Pool
+from searchlens.grid import Grid, JobPool
 from searchlens.store.hashing import weight_files
 
 STARTUP_MINUTES = 30
@@ -50,7 +50,7 @@ def memory_mb(grid: Grid, checkpoint: str) -> int:
     return math.ceil(4000 + 3 * weights)
 
 
-def minutes(grid: Grid, pool: Pool) -> int:
+def minutes(grid: Grid, pool: JobPool) -> int:
     """Wall time of a sampling job.
 
     Returns

@@ -30,7 +30,9 @@ def analyse(grid: Grid, threads: int = 1) -> None:
     """
     with ProcessPoolExecutor(threads, get_context("spawn")) as pool:  # a fork would copy locks of the libraries
         _done(
-            pool.submit(landscape_cell, grid, benchmark, path, grid.results / "landscape" / checkpoint / benchmark)
+            pool.submit(
+                landscape_cell, grid, benchmark, path, grid.layout.results / "landscape" / checkpoint / benchmark
+            )
             for (checkpoint, benchmark), path in grid.readouts.items()
         )
         _done(pool.submit(recovery_cell, grid, *_folders(grid, *cell)) for cell in grid.readout_pairs)
@@ -38,8 +40,8 @@ def analyse(grid: Grid, threads: int = 1) -> None:
 
 def _folders(grid: Grid, pair: str, benchmark: str) -> tuple[Path, Path, Path]:
     """Both landscapes of a pair, and where their comparison lies."""
-    base, rl = (grid.results / "landscape" / grid.pairs[pair][role] / benchmark for role in ROLES)
-    return base, rl, grid.results / "recovery" / pair / benchmark
+    base, rl = (grid.layout.results / "landscape" / grid.pairs[pair][role] / benchmark for role in ROLES)
+    return base, rl, grid.layout.results / "recovery" / pair / benchmark
 
 
 def _done(jobs: Iterable[Future[None]]) -> None:

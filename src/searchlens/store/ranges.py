@@ -6,7 +6,6 @@ else: planner, job, scorer and verifier all ask these functions.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -15,8 +14,7 @@ from typing import Any
 
 from searchlens.store.files import read_json
 from searchlens.store.hashing import file_sha256
-
-_SHARD = re.compile(r"s(\d{5,})-(\d{5,})\.json")
+from searchlens.store.layout import parse_sidecar
 
 
 @dataclass(frozen=True)
@@ -62,10 +60,10 @@ def shards_of(folder: Path) -> list[Shard]:
 
 def shard_at(sidecar: Path) -> Shard | None:
     """The shard that a file describes; None where its name is not that of a sidecar."""
-    match = _SHARD.fullmatch(sidecar.name)
-    if match is None:
+    samples = parse_sidecar(sidecar)
+    if samples is None:
         return None
-    return Shard(sidecar.with_suffix(".parquet"), int(match[1]), int(match[2]), read_json(sidecar))
+    return Shard(sidecar.with_suffix(".parquet"), *samples, read_json(sidecar))
 
 
 def missing_ranges(folder: Path, samples: int, start: int = 0) -> list[tuple[int, int]]:

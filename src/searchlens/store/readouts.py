@@ -16,10 +16,10 @@ from typing import Any
 import polars as pl
 
 from searchlens.errors import InputError
-from searchlens.grid import sidecar_of
 from searchlens.schemas import COMPACT
 from searchlens.store import files
 from searchlens.store.hashing import canonical
+from searchlens.store.layout import readouts_sidecar
 
 _TOLD = (
     *("rows", "tokens", "generated", "requests", "prefilled", "reused", "mean_running", "wall_seconds", "gpu_seconds"),
@@ -43,7 +43,7 @@ def write(kept: pl.DataFrame, sidecars: Sidecars, target: Path, drawn_from: Mapp
     sidecars : mapping
         Those of the shards behind each policy.
     target : Path
-        ``grid.readouts_path``.
+        ``layout.readouts``.
     drawn_from : mapping
         ``Grid.readouts_from``; written beside.
     """
@@ -57,7 +57,7 @@ def write(kept: pl.DataFrame, sidecars: Sidecars, target: Path, drawn_from: Mapp
         path.write_bytes(packed)
 
     files.replace(target, write_packed)
-    files.replace_text(sidecar_of(target), json.dumps(drawn_from, indent=1) + "\n")
+    files.replace_text(readouts_sidecar(target), json.dumps(drawn_from, indent=1) + "\n")
 
 
 def _short(sidecar: Mapping[str, Any]) -> str:

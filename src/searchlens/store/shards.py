@@ -21,10 +21,10 @@ import polars as pl
 from polars.exceptions import PolarsError
 
 from searchlens.errors import InputError
-from searchlens.grid import Generation, Grid, Import, import_path
 from searchlens.store import files
 from searchlens.store.files import read_json
 from searchlens.store.hashing import file_sha256
+from searchlens.store.layout import Layout, shard_name
 from searchlens.store.ranges import Shard, missing_ranges, shard_at, shards_of
 
 log = logging.getLogger(__name__)
@@ -102,11 +102,6 @@ class Provenance:
     finished: str = ""
 
 
-def shard_path(folder: Path, start: int, stop: int) -> Path:
-    """File of samples [start, stop) of a generation."""
-    return folder / f"s{start:05d}-{stop:05d}.parquet"
-
-
 def _ordered(samples: pl.DataFrame) -> pl.DataFrame:
     return samples.select(SAMPLES.names()).cast(SAMPLES)
 
@@ -131,7 +126,7 @@ def publish(
     Parameters
     ----------
     folder : Path
-        ``Grid.folder`` of the generation.
+        ``Layout.generation``.
     start, stop : int
         Range of the sample stream.
     samples : DataFrame
@@ -146,7 +141,7 @@ def publish(
     -------
     Shard
     """
-    target = shard_path(folder, start, stop)
+    target = folder / shard_name(start, stop)
     metadata = {
         "searchlens.schema": str(SCHEMA_VERSION),
         "searchlens.generation": generation_id,
@@ -259,20 +254,20 @@ def read_generation(
     )
 
 
-def verify(results: Path) -> Iterator[tuple[Path, str]]:
+def verify(layout: Layout) -> Iterator[tuple[Path, str]]:
     """Hash every shard in a store against its sidecar, and read it; sound copies get their new time noted.
 
     Parameters
     ----------
-    results : Path
-        Results folder; where it cannot be written to, times are left as they are.
+    layout : Layout
+        Of the results folder; if it cannot be written to, times are left as they are.
 
     Yields
     ------
     tuple of (Path, str)
         Sidecar of a shard, and what is wrong with it; empty where nothing is.
     """
-    for sidecar in sorted((results / "generations").glob("*/*/*/s*.json")):
+    for sidecar in layout.sidecars():
         yield sidecar, _damage(sidecar)
 
 
@@ -294,8 +289,8 @@ def _damage(sidecar: Path) -> str:
     return ""
 
 
-def set_aside(grid: Grid, chosen: Iterable[Shard]) -> list[Path]:
-    """Move shards and their sidecars out of the store, into ``<results>/aside/<time>/``; nothing is deleted.
+def set_aside(layout: Layout, unwanted: Iterable[Shard]) -> list[Path]:
+    """Move shards and their sidecars out of the store, into ``aside/<time>/`` of the results; nothing is deleted.
 
     Returns
     -------
@@ -304,62 +299,10 @@ def set_aside(grid: Grid, chosen: Iterable[Shard]) -> list[Path]:
     """
     stamp = time.strftime("%Y%m%dT%H%M%S")
     moved = []
-    for shard in chosen:
+    for shard in unwanted:
         for path in (shard.path, shard.path.with_suffix(".json")):
             if path.exists():
-                target = grid.results / "aside" / stamp / path.relative_to(grid.results / "generations")
+                target = layout.aside(stamp, path)
                 target.parent.mkdir(parents=True, exist_ok=True)
                 moved.append(Path(shutil.move(path, target)))
     return moved
-
-
-def chosen(grid: Grid, checkpoint: str, benchmark: str, policy: str | None) -> list[Shard]:
-    """Shards of one cell, or of one policy of it."""
-    wanted: list[Generation] = [
-        g for g in grid.generations(checkpoint, benchmark) if policy is None or policy in g.policies
-    ]
-    return [shard for g in wanted for shard in shards_of(grid.folder(checkpoint, benchmark, g.id))]
-
-
-def unreferenced(grid: Grid) -> list[Path]:
-    """Generation folders that the configuration and the imports no longer name.
-
-    A configuration names only the checkpoints and benchmarks of its study: folders of others are left alone.
-    """
-    referenced, cells = set(), set(grid.cells)
-    for checkpoint, benchmark in cells:
-        referenced |= {grid.folder(checkpoint, benchmark, g.id) for g in grid.streams(checkpoint, benchmark)}
-        referenced |= {grid.folder(checkpoint, benchmark, item.id) for item in grid.imported(checkpoint, benchmark)}
-    folders = sorted((grid.results / "generations").glob("*/*/*"))
-    return [folder for folder in folders if folder.parts[-3:-1] in cells and folder not in referenced]
-
-
-def stale_manifests(grid: Grid) -> list[Path]:
-    """Manifests of this study's cells that no current pool has, or that a later fill round replaced."""
-    current = {path for cell in grid.cells for path in grid.manifests(*cell)}
-    found = sorted((grid.results / "manifests").glob("*/*/pool-*.json"))
-    return [path for path in found if path.parts[-3:-1] in set(grid.cells) and path not in current]
-
-
-TEMPORARY_SECONDS = 24 * 3600.0
-"""Age from which a temporary file is nobody's any more."""
-
-
-def left_behind(grid: Grid) -> list[Path]:
-    """Temporary files of jobs that were killed while they wrote; nothing reads them."""
-    found = sorted((grid.results / "generations").rglob(".*.tmp"))
-    return [path for path in found if _age(path) > TEMPORARY_SECONDS]
-
-
-def _age(path: Path) -> float:
-    """Seconds since a file was written; 0 where it has just gone."""
-    try:
-        return time.time() - path.stat().st_mtime
-    except FileNotFoundError:
-        return 0.0
-
-
-def record_import(grid: Grid, item: Import) -> None:
-    """Register an imported pool, so that planning finds it."""
-    path = import_path(grid.results, item.benchmark, item.pair, item.role, item.policy)
-    files.replace_text(path, json.dumps(asdict(item), indent=1, sort_keys=True))

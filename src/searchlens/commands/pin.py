@@ -1,0 +1,191 @@
+"""`searchlens pin` and `searchlens fetch`: ask the hub what names stand for, and download what was pinned.
+
+Nothing but an answer of the hub, or of its cache on this machine, is ever written into a lock file.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Protocol
+
+from searchlens.errors import InputError
+from searchlens.grid.pins import (
+    COMMIT,
+    File,
+    Lock,
+    Pin,
+    Source,
+    cache_folder,
+    cached_repository,
+    check,
+    checked_commit,
+    lacking,
+    snapshot,
+)
+from searchlens.store.hashing import file_sha256
+
+
+class Registry(Protocol):
+    """Somebody who knows what a source stands for."""
+
+    def resolve(self, source: Source) -> Pin:
+        """The commit of the source's revision and its files in use. Raises InputError when that cannot be said."""
+        ...
+
+
+class Hub:
+    """The hub itself, at ``HF_ENDPOINT``."""
+
+    def resolve(self, source: Source) -> Pin:
+        """Ask for the commit and its files; only small files, whose sha256 the hub does not keep, are downloaded."""
+        from huggingface_hub import HfApi
+
+        with _told_by_hub(source):
+            info: Any = HfApi().repo_info(
+                source.repo, repo_type=source.kind, revision=source.revision, files_metadata=True
+            )
+            commit = checked_commit(str(info.sha))
+            entries = {entry.rfilename: entry for entry in info.siblings or ()}
+            return Pin(commit, {name: _file(source, commit, entries[name]) for name in source.in_use(entries)})
+
+    def fetch(self, source: Source, pin: Pin) -> Path:
+        """Download what the cache lacks of a pinned source.
+
+        Returns
+        -------
+        Path
+            ``snapshot(source, pin)``.
+
+        Raises
+        ------
+        InputError
+            The hub cannot be reached, or does not give the files out.
+        """
+        from huggingface_hub import snapshot_download
+
+        with _told_by_hub(source):
+            snapshot_download(
+                source.repo,
+                repo_type=source.kind,
+                revision=pin.commit,
+                allow_patterns=list(pin.files),
+                cache_dir=cache_folder(),
+            )
+        return snapshot(source, pin)
+
+
+def _file(source: Source, commit: str, entry: Any) -> File:
+    """Size and hash as the hub states them for large files; of a small one, from the file."""
+    if entry.lfs:
+        return File(entry.size, entry.lfs.sha256)
+    from huggingface_hub import hf_hub_download
+
+    path = Path(
+        hf_hub_download(source.repo, entry.rfilename, repo_type=source.kind, revision=commit, cache_dir=cache_folder())
+    )
+    return File(path.stat().st_size, file_sha256(path))
+
+
+@contextmanager
+def _told_by_hub(source: Source) -> Iterator[None]:
+    """The hub's refusals as wrong input, with what helps."""
+    from huggingface_hub import errors
+
+    unreachable = errors.HTTPError  # type: ignore[attr-defined] # of the HTTP library that is in use
+    page = f"{'datasets/' if source.kind == 'dataset' else ''}{source.repo}"
+    try:
+        yield
+    except errors.GatedRepoError:
+        raise InputError(
+            f"{source} is gated and this account has no access",
+            f"accept its terms on its page ({page}), then `hf auth login` or set HF_TOKEN",
+        ) from None
+    except errors.RevisionNotFoundError:
+        raise InputError(f"{source} has no revision {source.revision!r}", "check `revision`") from None
+    except errors.RepositoryNotFoundError:
+        raise InputError(f"{source} does not exist, or is private", "check the spelling, or `hf auth login`") from None
+    except (unreachable, errors.OfflineModeIsEnabled, OSError) as error:
+        first = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
+        raise InputError(
+            f"{source}: the hub cannot be asked: {first}",
+            "run this where the hub can be reached (and HF_HUB_OFFLINE is not set), or with --from-cache",
+        ) from None
+
+
+class Cache:
+    """The hub cache of this machine: what was downloaded before, whoever did it."""
+
+    def resolve(self, source: Source) -> Pin:
+        """Read the commit that the cache has for the revision, and hash its files."""
+        repository = cached_repository(source)
+        reference = repository / "refs" / source.revision
+        commit = reference.read_text().strip() if reference.is_file() else source.revision
+        folder = repository / "snapshots" / commit
+        if not COMMIT.fullmatch(commit) or not folder.is_dir():
+            raise InputError(
+                f"{source} is not in the hub cache {cache_folder()}", "download it, or set HF_HOME to where it lies"
+            )
+        names = source.in_use(path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file())
+        return Pin(commit, {name: File((folder / name).stat().st_size, file_sha256(folder / name)) for name in names})
+
+
+def fetch(lock: Lock, sources: Iterable[Source], hash_of: Callable[[Path], str]) -> None:
+    """Download what the hub cache lacks of pinned sources, compare every byte, and say so, source by source.
+
+    Raises
+    ------
+    InputError
+        A source is not pinned, cannot be downloaded, or is not what was pinned.
+    """
+    for source in sources:
+        found = lock[source]
+        folder = snapshot(source, found)
+        if lacking(source, found):
+            Hub().fetch(source, found)
+        check(source, found, hash_of)
+        print(f"{source}: {_told(found)}, as pinned, in {folder}")
+
+
+def _told(found: Pin) -> str:
+    size = f"{found.size / 1e9:,.1f} GB" if found.size >= 1e9 else f"{found.size / 1e6:,.1f} MB"
+    return f"{len(found.files)} file{'s' * (len(found.files) > 1)}, {size}"
+
+
+def pin(lock: Lock, sources: Iterable[Source], registry: Registry, *, update: bool = False) -> Lock:
+    """Pin what is not pinned yet, write the lock, and say what was done, source by source.
+
+    Parameters
+    ----------
+    lock : Lock
+    sources : iterable of Source
+    registry : Registry
+    update : bool
+        Resolve sources that are pinned already once more.
+
+    Raises
+    ------
+    InputError
+        Some sources could not be resolved, all of them named; the others are pinned nevertheless.
+    """
+    new: dict[Source, Pin] = {}
+    failed: list[InputError] = []
+    for source in sources:
+        old = lock.get(source)
+        if old and not update:
+            print(f"{source}: {old.commit} (kept)")
+            continue
+        try:
+            new[source] = registry.resolve(source)
+        except InputError as error:
+            failed.append(error)
+            continue
+        state = "new" if old is None else "unchanged" if old == new[source] else f"was {old.commit}"
+        print(f"{source}: {new[source].commit} ({state}; {_told(new[source])})")
+    changed = lock.with_pins(new)
+    if new:
+        changed.write()
+    if failed:
+        raise InputError("\n".join(error.message for error in failed), failed[0].hint)
+    return changed

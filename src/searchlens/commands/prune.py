@@ -1,0 +1,86 @@
+"""`searchlens prune`: samples and manifests that the configuration no longer names, and leftovers of killed jobs."""
+
+from __future__ import annotations
+
+import shutil
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+from searchlens.errors import InputError
+from searchlens.grid import Grid
+
+ABANDONED_SECONDS = 24 * 3600.0
+"""Age after which a temporary file counts as abandoned: longer than any job needs to write one."""
+
+
+@dataclass(frozen=True)
+class Unused:
+    """What a study no longer uses.
+
+    Attributes
+    ----------
+    generations : list of Path
+        Folders of samples.
+    manifests : list of Path
+    temporary : list of Path
+        Files that killed jobs were writing.
+    """
+
+    generations: list[Path]
+    manifests: list[Path]
+    temporary: list[Path]
+
+    def paths(self) -> list[Path]:
+        """All of them."""
+        return [*self.generations, *self.manifests, *self.temporary]
+
+
+def unused(grid: Grid) -> Unused:
+    """Everything in the cells of a study that it no longer uses; folders of other checkpoints are left alone.
+
+    Raises
+    ------
+    InputError
+        Ids cannot be computed, because weights or questions are not pinned or not there.
+    """
+    if missing := grid.placeholders():
+        raise InputError(
+            f"cannot tell which samples are unused while inputs are missing: {'; '.join(missing)}",
+            "prune where the lock file and the questions are",
+        )
+    return Unused(_unused_generations(grid), _stale_manifests(grid), _abandoned_files(grid))
+
+
+def delete(paths: list[Path]) -> None:
+    """Delete files and whole folders."""
+    for path in paths:
+        shutil.rmtree(path) if path.is_dir() else path.unlink()
+
+
+def _unused_generations(grid: Grid) -> list[Path]:
+    used, cells = set(), set(grid.cells)
+    for cell in cells:
+        used |= {grid.folder(*cell, generation.id) for generation in grid.streams(*cell)}
+        used |= {grid.folder(*cell, item.id) for item in grid.imported(*cell)}
+    folders = grid.layout.every(grid.layout.generation("*", "*", "*"))
+    return [folder for folder in folders if folder.parts[-3:-1] in cells and folder not in used]
+
+
+def _stale_manifests(grid: Grid) -> list[Path]:
+    """Manifests of no current pool, or replaced by a later fill round."""
+    cells = set(grid.cells)
+    current = {path for cell in cells for path in grid.manifests(*cell)}
+    return [path for path in grid.layout.manifests() if path.parts[-3:-1] in cells and path not in current]
+
+
+def _abandoned_files(grid: Grid) -> list[Path]:
+    return [path for path in grid.layout.temporary_files() if _age(path) > ABANDONED_SECONDS]
+
+
+def _age(path: Path) -> float:
+    """Seconds since a file was written; 0 if it has just disappeared."""
+    try:
+        return time.time() - path.stat().st_mtime
+    except FileNotFoundError:
+        return 0.0

@@ -1,0 +1,23 @@
+"""`searchlens rerun`: take samples out of the store, so that the next run draws them again."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from searchlens.grid import Grid
+from searchlens.store.ranges import Shard, shards_of
+from searchlens.store.shards import set_aside
+
+
+def set_cell_aside(grid: Grid, checkpoint: str, benchmark: str, policy: str | None) -> tuple[list[Shard], list[Path]]:
+    """Move the shards of a cell, or of one policy of it, out of the store.
+
+    Returns
+    -------
+    shards : list of Shard
+    moved : list of Path
+        Where their files lie now.
+    """
+    generations = [g for g in grid.generations(checkpoint, benchmark) if policy is None or policy in g.policies]
+    shards = [shard for g in generations for shard in shards_of(grid.folder(checkpoint, benchmark, g.id))]
+    return shards, set_aside(grid.layout, shards)

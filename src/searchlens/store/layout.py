@@ -1,0 +1,260 @@
+"""The path of everything that a study writes: the only module that spells a path under the results folder.
+
+A method takes the names that a path is made of and returns a ``Path``. With ``"{checkpoint}"`` in place of a name it
+returns the pattern of a workflow rule, and with ``"*"`` the pattern of a search (``Layout.every``).
+
+Standard library only, because the planner imports it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+LOGS = Path("logs")
+"""Logs of the workflow, in the folder in which it runs."""
+
+SIGNATURE = "provenance.json"
+"""Provenance of the files of a folder that are made together."""
+
+READOUTS_SUFFIX = ".arrow.xz"
+
+DERIVED = ("verdicts", "scores", "landscape", "recovery", "boptr")
+"""Folders of Parquet files that are computed from samples."""
+
+POOL_PATTERN = r"pool-[0-9a-f]{8}"
+_MANIFEST = re.compile(rf"({POOL_PATTERN})(?:\.r(\d+))?\.json")
+_SHARD = re.compile(r"s(\d{5,})-(\d{5,})\.json")
+_CHUNK = re.compile(r"s(\d+)-(\d+)\.q(\d+)-(\d+)\.chunk")
+
+
+@dataclass(frozen=True)
+class Layout:
+    """Paths under one results folder.
+
+    Attributes
+    ----------
+    results : Path
+    """
+
+    results: Path
+
+    # ---- samples
+
+    def generation(self, checkpoint: str, benchmark: str, generation_id: str) -> Path:
+        """Folder with the shards of one stream of samples."""
+        return self.results / "generations" / checkpoint / benchmark / generation_id
+
+    def manifest(self, checkpoint: str, benchmark: str, pool: str, fill: int = 0) -> Path:
+        """List of the shards that a pool of generations consists of, after a number of repairs (fill rounds)."""
+        return self.results / "manifests" / checkpoint / benchmark / manifest_name(pool, fill)
+
+    def job_record(self, checkpoint: str, benchmark: str, pool: str) -> Path:
+        """State of the last sampling job of a pool."""
+        return self.results / "jobs" / checkpoint / benchmark / f"{pool}.json"
+
+    def lock(self, checkpoint: str, benchmark: str, pool: str) -> Path:
+        """Lock file by which the sampling jobs of a pool notice each other."""
+        return self.results / "locks" / f"{checkpoint}.{benchmark}.{pool}"
+
+    def aside(self, time: str, path: Path) -> Path:
+        """Where a file of the sample store is moved to, instead of being deleted."""
+        return self.results / "aside" / time / path.relative_to(self.results / "generations")
+
+    def import_record(self, benchmark: str, pair: str, role: str, policy: str) -> Path:
+        """Registry file of one imported policy."""
+        return self.results / "imports" / benchmark / pair / role / f"{policy}.json"
+
+    def imported_questions(self, benchmark: str) -> Path:
+        """Questions of a benchmark that came with imported samples."""
+        return self.results / "imports" / benchmark / "questions.jsonl"
+
+    # ---- analysis
+
+    def scores(self, checkpoint: str, benchmark: str) -> Path:
+        """Graded samples of a cell."""
+        return self.results / "scores" / checkpoint / f"{benchmark}.parquet"
+
+    def verdicts(self, benchmark: str) -> Path:
+        """Folder with every answer to a benchmark that was ever judged."""
+        return self.results / "verdicts" / benchmark
+
+    @property
+    def landscapes(self) -> Path:
+        """Folder with the landscapes of all cells."""
+        return self.results / "landscape"
+
+    def landscape(self, checkpoint: str, benchmark: str) -> Path:
+        """Folder with the landscape of a cell."""
+        return landscape_folder(self.landscapes, checkpoint, benchmark)
+
+    def landscape_frame(self, checkpoint: str, benchmark: str, frame: str) -> Path:
+        """One frame of a landscape: ``points``, ``hits`` or ``votes``."""
+        return self.landscape(checkpoint, benchmark) / f"{frame}.parquet"
+
+    def recovery(self, pair: str, benchmark: str) -> Path:
+        """Folder with the recovery analysis of a pair on a benchmark."""
+        return self.results / "recovery" / pair / benchmark
+
+    def recovery_frame(self, pair: str, benchmark: str, frame: str) -> Path:
+        """One frame of a recovery analysis."""
+        return self.recovery(pair, benchmark) / f"{frame}.parquet"
+
+    @property
+    def boptr(self) -> Path:
+        """Folder with the frames of BOPTR."""
+        return self.results / "boptr"
+
+    def boptr_frame(self, frame: str) -> Path:
+        """One frame of BOPTR."""
+        return self.boptr / f"{frame}.parquet"
+
+    # ---- what is read by people
+
+    def table(self, name: str, suffix: str) -> Path:
+        """One table: ``csv``, ``md`` or ``tex``, or ``json`` for its provenance."""
+        return self.results / "tables" / f"{name}.{suffix}"
+
+    def figure(self, pair: str, benchmark: str, name: str, suffix: str) -> Path:
+        """One figure of a pair on a benchmark."""
+        return self.results / "figures" / pair / benchmark / f"{name}.{suffix}"
+
+    def study_figure(self, name: str, suffix: str) -> Path:
+        """One figure of the whole study."""
+        return self.results / "figures" / f"{name}.{suffix}"
+
+    def boptr_figure(self, name: str, suffix: str) -> Path:
+        """One figure of BOPTR."""
+        return self.results / "figures" / "boptr" / f"{name}.{suffix}"
+
+    # ---- about a run
+
+    def snapshot(self, fingerprint: str) -> Path:
+        """The configuration of a run, by its fingerprint."""
+        return self.results / "config" / f"{fingerprint}.json"
+
+    @property
+    def hashes(self) -> Path:
+        """Folder with the sha256 of large files, so that each is read once."""
+        return self.results / "hashes"
+
+    def timing(self, *names: str) -> Path:
+        """Wall time and memory of one job, as Snakemake measures them."""
+        return self.results.joinpath("benchmarks", *names[:-1], f"{names[-1]}.tsv")
+
+    # ---- what is there
+
+    def every(self, pattern: Path) -> list[Path]:
+        """Existing paths that a path with ``"*"`` for names matches, sorted."""
+        return sorted(self.results.glob(str(pattern.relative_to(self.results))))
+
+    def sidecars(self) -> list[Path]:
+        """Sidecars of all shards."""
+        return self.every(self.generation("*", "*", "*") / "s*.json")
+
+    def shards(self) -> list[Path]:
+        """Files of all shards, with a sidecar or without."""
+        return self.every(self.generation("*", "*", "*") / "*.parquet")
+
+    def temporary_files(self) -> list[Path]:
+        """Files in the sample store that were never finished."""
+        return sorted((self.results / "generations").rglob(".*.tmp"))
+
+    def manifests(self) -> list[Path]:
+        """Manifests of all pools, of every fill round."""
+        return self.every(self.results / "manifests" / "*" / "*" / "pool-*.json")
+
+    def latest_manifests(self) -> list[Path]:
+        """The manifest of the highest fill round of every pool, whether it is current or not."""
+        latest: dict[tuple[Path, str], tuple[int, Path]] = {}
+        for path in self.manifests():
+            if name := parse_manifest(path):
+                pool, fill = (path.parent, name[0]), name[1]
+                latest[pool] = max(latest.get(pool, (fill, path)), (fill, path))
+        return sorted(path for _, path in latest.values())
+
+    def import_records(self) -> list[Path]:
+        """Registry files of all imported policies."""
+        return self.every(self.import_record("*", "*", "*", "*"))
+
+    def snapshots(self) -> list[Path]:
+        """Configurations of all runs."""
+        return self.every(self.snapshot("*"))
+
+    def derived(self) -> Iterator[Path]:
+        """Every Parquet file that was computed from samples."""
+        for folder in DERIVED:
+            yield from sorted((self.results / folder).rglob("*.parquet"))
+
+    def is_results_folder(self) -> bool:
+        """Whether anything was ever sampled, computed or configured here."""
+        return any((self.results / name).is_dir() for name in RESULTS_FOLDERS)
+
+
+RESULTS_FOLDERS = ("generations", "manifests", "config", *DERIVED)
+"""Folders of which every results folder has at least one."""
+
+
+def landscape_folder(landscapes: Path, checkpoint: str, benchmark: str) -> Path:
+    """Folder of one cell in a folder of landscapes, which need not belong to a study."""
+    return landscapes / checkpoint / benchmark
+
+
+# ---- names of files
+
+
+def manifest_name(pool: str, fill: int) -> str:
+    """File name of a pool's manifest; fill round 0 is the first."""
+    return f"{pool}.json" if fill == 0 else f"{pool}.r{fill}.json"
+
+
+def parse_manifest(path: Path) -> tuple[str, int] | None:
+    """Pool and fill round of a manifest; None for any other file."""
+    match = _MANIFEST.fullmatch(path.name)
+    return (match[1], int(match[2] or 0)) if match else None
+
+
+def shard_name(start: int, stop: int) -> str:
+    """File name of the samples [start, stop) of a generation."""
+    return f"s{start:05d}-{stop:05d}.parquet"
+
+
+def parse_sidecar(path: Path) -> tuple[int, int] | None:
+    """Range of samples that a sidecar describes; None for any other file."""
+    match = _SHARD.fullmatch(path.name)
+    return (int(match[1]), int(match[2])) if match else None
+
+
+def chunk(generation: Path, samples: tuple[int, int], questions: tuple[int, int]) -> Path:
+    """File of a finished part of a shard: a range of samples of a range of questions."""
+    (start, stop), (first, last) = samples, questions
+    return chunks(generation) / f"s{start:05d}-{stop:05d}.q{first:05d}-{last:05d}.chunk"
+
+
+def chunks(generation: Path) -> Path:
+    """Folder of the finished parts of a generation's shards."""
+    return generation / "chunks"
+
+
+def chunk_samples(generation: Path) -> int:
+    """Samples in the finished chunks of a generation."""
+    matches = (_CHUNK.fullmatch(path.name) for path in chunks(generation).glob("*.chunk"))
+    ranges = (map(int, match.groups()) for match in matches if match)
+    return sum((stop - start) * (last - first) for start, stop, first, last in ranges)
+
+
+def readouts(folder: Path, checkpoint: str, benchmark: str) -> Path:
+    """Compact readouts of a cell, in a folder of them."""
+    return folder / checkpoint / f"{benchmark}{READOUTS_SUFFIX}"
+
+
+def readouts_sidecar(path: Path) -> Path:
+    """JSON file that says what compact readouts were drawn from."""
+    return path.with_name(path.name.removesuffix(READOUTS_SUFFIX) + ".json")
+
+
+def log(*names: str) -> Path:
+    """Log of one job of the workflow."""
+    return LOGS.joinpath(*names[:-1], f"{names[-1]}.log")

@@ -1,0 +1,51 @@
+"""Snapshots: the configuration that a run was started with, kept so that editing it meanwhile changes nothing."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from searchlens.errors import InputError
+from searchlens.store import files
+from searchlens.store.hashing import canonical
+from searchlens.store.layout import Layout
+from searchlens.store.provenance import config_fingerprint
+
+VARIABLE = "SEARCHLENS_SNAPSHOT"
+"""Environment variable by which a run tells its jobs which snapshot to read."""
+
+
+def path_of(config: Mapping[str, Any]) -> Path:
+    """Where the snapshot of a configuration lies; it is named by its content, so it never changes."""
+    return Layout(Path(config["results"])).snapshot(config_fingerprint(config))
+
+
+def save(config: Mapping[str, Any]) -> Path:
+    """Write the snapshot of a configuration, once; returns its path."""
+    path = path_of(config)
+    if not path.exists():
+        files.replace_text(path, canonical(config))
+    return path
+
+
+def export(config: Mapping[str, Any]) -> None:
+    """Let the processes that this one starts read the configuration as it is now."""
+    os.environ[VARIABLE] = str(path_of(config))
+
+
+def read(path: Path) -> dict[str, Any]:
+    """The configuration of a snapshot.
+
+    Raises
+    ------
+    InputError
+        There is no such snapshot.
+    """
+    if not path.exists():
+        raise InputError(
+            f"{path} does not exist", "the configuration changed since this run was planned; start the run again"
+        )
+    return dict(json.loads(path.read_text()))
