@@ -36,8 +36,7 @@ import polars as pl
 import psutil
 
 from searchlens.benchmarks import Question
-from searchlens.grading import Pair, _workers, ifeval
-from searchlens.grading import math as math_grader
+from searchlens.grading import GradedPair, grader, ifeval, processes
 from searchlens.grading.score import SAMPLES, Summary, score_samples
 
 BENCHMARKS, CHECKPOINTS, QUESTIONS, POLICIES, DRAWS = 4, 14, 500, 24, 16
@@ -216,24 +215,24 @@ def run(folder: Path, cells: list[Cell]) -> list[Scored]:
 
 def rowwise(cells: list[Cell], rows: int) -> float:
     """Seconds per row of math-verify on every row, two workers, nothing remembered."""
-    rng = Rng(SEED)
-    pairs: list[Pair] = []
+    rng, extract = Rng(SEED), grader("math").extract
+    pairs: list[GradedPair] = []
     for cell in cells:
         questions, samples = samples_of(cell)
         golds = {question.id: question.gold for question in questions}
         for _ in range(rows // len(cells)):
             row = samples.row(rng.randrange(samples.height), named=True)
-            answer = math_grader.extract(row["text"], True).answer
+            answer = extract(row["text"], True).answer
             if answer is not None:
-                pairs.append(Pair(golds[row["question"]], answer))
+                pairs.append(GradedPair(golds[row["question"]], answer))
     started = time.perf_counter()
-    _workers.judge("searchlens.grading._equality", pairs, _workers.DEFAULT, JOBS)
+    processes.judge("searchlens.grading.equality", pairs, processes.DEFAULT, JOBS)
     return (time.perf_counter() - started) / len(pairs)
 
 
-def responses(count: int) -> Iterator[Pair]:
+def responses(count: int) -> Iterator[GradedPair]:
     """Prompts with one to three instructions of any kind, and responses that follow a third of them."""
-    rng = Rng(SEED)
+    rng, reference = Rng(SEED), grader("ifeval").reference
     words = ("the", "a", "model", "writes", "long", "answers", "about", "rivers", "while", "nobody", "checks", "them")
     for _ in range(count):
         text = ". ".join(" ".join(rng.choices(words, k=12)).capitalize() for _ in range(22)) + "."
@@ -242,7 +241,7 @@ def responses(count: int) -> Iterator[Pair]:
         chosen = rng.sample(INSTRUCTIONS, rng.choices([1, 2, 3], [56, 34, 10])[0])
         spec = {"instruction_id_list": [name for name, _ in chosen], "kwargs": [given for _, given in chosen]}
         question = Question("q", "?", "", {ifeval.CHECK: spec})
-        yield Pair(ifeval.reference(question), text)
+        yield GradedPair(reference(question), text)
 
 
 INSTRUCTIONS: list[tuple[str, dict[str, object]]] = [
@@ -279,7 +278,7 @@ def measure_responses(count: int) -> None:
     """Print how many IFEval responses are checked in a second, starting the workers left in."""
     pairs = list(responses(count))
     wall, cpu = time.perf_counter(), processor_seconds()
-    verdicts = ifeval.grade(pairs, workers=JOBS)
+    verdicts = grader("ifeval").grade(pairs, workers=JOBS)
     wall, cpu = time.perf_counter() - wall, processor_seconds() - cpu
     print(f"IFEval: {count / wall:.0f} responses/s of {JOBS} processes, goal {GOAL_RESPONSES}", end=" ")
     print(f"({count / cpu:.0f} per second of processor time); {ifeval.accuracies(each.form for each in verdicts)}")

@@ -20,7 +20,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from pyarrow import parquet
 
-from searchlens import benchmarks, grading
+from searchlens import benchmarks, catalogue, grading
 from searchlens.benchmarks import Question, choices, digests, families, hub, listing
 from searchlens.benchmarks.families import FAMILIES, Hub
 from searchlens.benchmarks.mathematics import gold_text
@@ -276,10 +276,10 @@ def test_readable_golds_mean_to_the_grader_what_they_say() -> None:
     """Against numbers worked out by hand; as they stand in the files, math-verify reads the first three otherwise."""
     said = [("4.5e33", str(45 * 10**32)), ("1e-05", "0.00001"), ("-3./2", "-1.5"), ("$69$,$84$", "84, 69")]
     pairs = [
-        grading.Pair(str(gold_text([gold], multiple="," in gold)), answer)
+        grading.GradedPair(str(gold_text([gold], multiple="," in gold)), answer)
         for gold, answer in [*said, ("4.5e33", "4.5")]
     ]
-    assert [verdict.correct for verdict in grading.grade("math", pairs)] == [True] * 4 + [False]
+    assert [verdict.correct for verdict in grading.grader("math").grade(pairs)] == [True] * 4 + [False]
 
 
 def test_olympiad_units_and_tolerances_are_told_and_contexts_asked(tmp_path: Path) -> None:
@@ -554,7 +554,7 @@ def test_a_folder_in_the_layout_of_the_hub_is_read(tmp_path: Path) -> None:
 def test_a_family_names_only_what_there_is(name: str) -> None:
     family = FAMILIES[name]
     assert family.kind in families.READERS
-    assert family.grader in grading.KINDS
+    assert family.grader in catalogue.declared("grader")
     assert family.regime in ("math", "nonmath", "floor")
     assert all(part in FAMILIES for part in family.parts)
     assert (family.hub is None) == bool(family.parts)

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import subprocess
 import sys
 import time
+from collections.abc import Sequence
 from concurrent.futures.process import BrokenProcessPool
 from pathlib import Path
 from typing import Any
@@ -14,14 +16,19 @@ import pytest
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
-from searchlens import grading
+from searchlens import catalogue, grading
 from searchlens.benchmarks import Question
 from searchlens.benchmarks.boxed import last_boxed
 from searchlens.errors import InputError
-from searchlens.grading import NO_ANSWER, Extraction, Pair, _workers, checklist, choice
+from searchlens.grading import NO_ANSWER, Extraction, GradedPair, Grader, Verdict, processes
 from searchlens.grading import math as math_grader
-from searchlens.grading._workers import Limits
+from searchlens.grading.checklist import Checklist
+from searchlens.grading.choice import Choice
+from searchlens.grading.math import Math
+from searchlens.grading.processes import Limits
 from searchlens.grading.size import oversized
+
+MATH, CHOICE, CHECKLIST = Math(), Choice(), Checklist()
 
 # ---- extraction
 
@@ -54,10 +61,10 @@ def test_the_last_box_counts_if_it_is_closed(text: str, answer: str | None) -> N
 
 
 def test_a_cut_text_may_have_a_box_and_a_box_wins_even_when_it_is_not_closed() -> None:
-    assert math_grader.extract(r"so \boxed{5} and then", stopped=False) == Extraction("5", "boxed")
-    assert math_grader.extract("the answer is 5", stopped=False) == NO_ANSWER
-    assert math_grader.extract(r"\boxed{ }", stopped=True) == NO_ANSWER
-    assert math_grader.extract(r"the answer is 5, \boxed{", stopped=True) == NO_ANSWER  # taken back
+    assert MATH.extract(r"so \boxed{5} and then", stopped=False) == Extraction("5", "boxed")
+    assert MATH.extract("the answer is 5", stopped=False) == NO_ANSWER
+    assert MATH.extract(r"\boxed{ }", stopped=True) == NO_ANSWER
+    assert MATH.extract(r"the answer is 5, \boxed{", stopped=True) == NO_ANSWER  # taken back
 
 
 @pytest.mark.parametrize(
@@ -77,20 +84,20 @@ def test_a_cut_text_may_have_a_box_and_a_box_wins_even_when_it_is_not_closed() -
     ],
 )
 def test_a_closing_sentence_of_a_finished_text_is_a_fallback(text: str, answer: str | None) -> None:
-    assert math_grader.extract(text, stopped=True) == (Extraction(answer, "fallback") if answer else NO_ANSWER)
+    assert MATH.extract(text, stopped=True) == (Extraction(answer, "fallback") if answer else NO_ANSWER)
 
 
 def test_an_oversized_box_is_no_answer() -> None:
-    assert math_grader.extract(rf"\boxed{{{'1,' * 256}}}", stopped=True).answer == "1," * 256
-    assert math_grader.extract(rf"\boxed{{{'1,' * 257}}}", stopped=True) == NO_ANSWER
-    assert choice.extract(rf"\boxed{{C. {'x' * 600}}}", stopped=True) == NO_ANSWER
+    assert MATH.extract(rf"\boxed{{{'1,' * 256}}}", stopped=True).answer == "1," * 256
+    assert MATH.extract(rf"\boxed{{{'1,' * 257}}}", stopped=True) == NO_ANSWER
+    assert CHOICE.extract(rf"\boxed{{C. {'x' * 600}}}", stopped=True) == NO_ANSWER
 
 
 def test_extraction_is_linear_in_hostile_texts() -> None:
     started = time.monotonic()
     for text in (r"\boxed{" * 30_000, r"\boxedx" * 30_000, r"\boxed{" + "{" * 300_000, "answer is " * 30_000):
-        assert "7" not in (math_grader.extract(text, stopped=True).answer or "")
-        assert choice.extract(text, stopped=True) == NO_ANSWER
+        assert "7" not in (MATH.extract(text, stopped=True).answer or "")
+        assert CHOICE.extract(text, stopped=True) == NO_ANSWER
     assert time.monotonic() - started < 3
 
 
@@ -131,18 +138,18 @@ def test_extraction_is_linear_in_hostile_texts() -> None:
     ],
 )
 def test_letters(text: str, expected: Extraction) -> None:
-    assert choice.extract(text, stopped=True) == expected
+    assert CHOICE.extract(text, stopped=True) == expected
 
 
 def test_a_closing_sentence_needs_a_finished_text_and_a_box_does_not() -> None:
-    assert choice.extract("The answer is C", stopped=False) == NO_ANSWER
-    assert choice.extract(r"\boxed{C} because", stopped=False) == Extraction("C", "boxed")
+    assert CHOICE.extract("The answer is C", stopped=False) == NO_ANSWER
+    assert CHOICE.extract(r"\boxed{C} because", stopped=False) == Extraction("C", "boxed")
 
 
 def test_letters_are_judged_by_equality() -> None:
-    found = grading.grade("choice", [Pair("C", "C"), Pair("C", "A")])
+    found = CHOICE.grade([GradedPair("C", "C"), GradedPair("C", "A")])
     assert [(verdict.correct, verdict.key) for verdict in found] == [(True, "gold"), (False, "~A")]
-    assert choice.reference(Question("q", "?", " c")) == "C"
+    assert CHOICE.reference(Question("q", "?", " c")) == "C"
 
 
 # ---- mathematical equality
@@ -197,20 +204,20 @@ UNEQUAL = [
 
 
 @pytest.fixture(scope="module")
-def judged() -> dict[Pair, grading.Verdict]:
+def judged() -> dict[GradedPair, grading.Verdict]:
     """All pairs of the tables, judged in one go: starting workers takes longer than judging."""
-    pairs = [Pair(*pair) for pair in EQUAL + UNEQUAL]
-    return dict(zip(pairs, math_grader.grade(pairs, workers=2), strict=True))
+    pairs = [GradedPair(*pair) for pair in EQUAL + UNEQUAL]
+    return dict(zip(pairs, MATH.grade(pairs, workers=2), strict=True))
 
 
 @pytest.mark.parametrize("pair", EQUAL)
-def test_equal_answers(judged: dict[Pair, grading.Verdict], pair: tuple[str, str]) -> None:
-    assert (judged[Pair(*pair)].correct, judged[Pair(*pair)].key) == (True, grading.RIGHT)
+def test_equal_answers(judged: dict[GradedPair, grading.Verdict], pair: tuple[str, str]) -> None:
+    assert (judged[GradedPair(*pair)].correct, judged[GradedPair(*pair)].key) == (True, grading.RIGHT)
 
 
 @pytest.mark.parametrize("pair", UNEQUAL)
-def test_unequal_answers(judged: dict[Pair, grading.Verdict], pair: tuple[str, str]) -> None:
-    assert judged[Pair(*pair)].correct is False
+def test_unequal_answers(judged: dict[GradedPair, grading.Verdict], pair: tuple[str, str]) -> None:
+    assert judged[GradedPair(*pair)].correct is False
 
 
 def form(answer: str) -> str:
@@ -247,33 +254,34 @@ LIMITED = Limits(cpu_seconds=0.5, wall_seconds=5.0)
 
 
 def test_an_answer_that_takes_too_long_is_unknown_and_spares_its_neighbours() -> None:
-    slow = Pair("5", r"\sum_{k=1}^{99999} \sin k")  # small to look at
-    found = math_grader.grade([slow, Pair("2k+2", "2(k+1)")], LIMITED, workers=1)
+    slow = GradedPair("5", r"\sum_{k=1}^{99999} \sin k")  # small to look at
+    found = Math(LIMITED).grade([slow, GradedPair("2k+2", "2(k+1)")], workers=1)
     assert [verdict.correct for verdict in found] == [None, True]
     assert found[0].key == r"~\sum_{k=1}^{99999}\sink"
 
 
 def test_a_worker_that_cannot_be_interrupted_is_killed_and_its_pair_is_unknown() -> None:
     limits = Limits(cpu_seconds=0.5, wall_seconds=2.0)
-    found = _workers.judge("uninterruptible", [Pair("", "sleep"), Pair("", "die"), Pair("", "end")], limits, 1)
-    assert found == [None, None, True]
+    pairs = [GradedPair("", answer) for answer in ("sleep", "die", "end")]
+    assert processes.judge("uninterruptible", pairs, limits, 1) == [None, None, True]
 
 
 def test_memory_of_a_worker_is_capped() -> None:
     limits = Limits(cpu_seconds=5.0, memory_bytes=2**30)
-    assert _workers.judge("uninterruptible", [Pair("", "grow"), Pair("", "end")], limits, 1) == [None, True]
+    pairs = [GradedPair("", "grow"), GradedPair("", "end")]
+    assert processes.judge("uninterruptible", pairs, limits, 1) == [None, True]
 
 
 def test_workers_that_cannot_start_are_an_error_and_not_an_undecided_answer() -> None:
     with pytest.raises(BrokenProcessPool):
-        _workers.judge("no_such_module", [Pair("2k+2", "2(k+1)")], Limits(), 1)
+        processes.judge("no_such_module", [GradedPair("2k+2", "2(k+1)")], Limits(), 1)
 
 
 def test_gmpy2_is_never_imported_by_a_worker(tmp_path: Path) -> None:
     """In a long call into it no signal is handled, so that 10^9! would not end before the worker is killed."""
     (tmp_path / "gmpy2.py").write_text("raise SystemExit('gmpy2 was imported')")
     path = "import sys; sys.path.insert(0, sys.argv[1]); "
-    ours, theirs = "from searchlens.grading import _equality, _symbolic", "import sympy"
+    ours, theirs = "from searchlens.grading import equality, symbolic", "import sympy"
     runs = [
         subprocess.run([sys.executable, "-c", path + code, str(tmp_path)], capture_output=True, text=True, check=False)
         for code in (ours, theirs)
@@ -284,9 +292,10 @@ def test_gmpy2_is_never_imported_by_a_worker(tmp_path: Path) -> None:
 
 def test_easy_answers_need_no_workers_and_no_math_verify() -> None:
     code = (
-        "import sys\nfrom searchlens.grading import Pair, grade\n"
-        "found = grade('math', [Pair('5', '5.'), Pair('5', '6'), Pair('east', 'west')])\n"
-        "print([v.correct for v in found], 'sympy' in sys.modules or 'pebble' in sys.modules)"
+        "import sys\nfrom searchlens.grading import GradedPair, grader, processes\n"
+        "processes.ProcessPool = None\n"
+        "verdicts = grader('math').grade([GradedPair('5', '5.'), GradedPair('5', '6'), GradedPair('east', 'west')])\n"
+        "print([verdict.correct for verdict in verdicts], 'sympy' in sys.modules)"
     )
     out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
     assert out == "[True, False, False] False\n"
@@ -324,14 +333,14 @@ def drawn(strategy: st.SearchStrategy[Any], count: int) -> list[Any]:
 
 
 def test_what_is_decided_without_math_verify_is_decided_as_it_would() -> None:
-    respelled = st.tuples(ANSWER, SPELL, SPELL).map(lambda d: Pair(d[1].format(d[0]), d[2].format(d[0])))
-    pairs = drawn(respelled, 400) + drawn(st.tuples(NUMBER, NUMBER).map(lambda d: Pair(*d)), 400)
-    pairs = [Pair(*map(math_grader.clean, pair)) for pair in pairs]
-    shortcut = [math_grader._decided(*map(math_grader.normalise, pair)) for pair in pairs]
+    respelled = st.tuples(ANSWER, SPELL, SPELL).map(lambda d: GradedPair(d[1].format(d[0]), d[2].format(d[0])))
+    pairs = drawn(respelled, 400) + drawn(st.tuples(NUMBER, NUMBER).map(lambda d: GradedPair(*d)), 400)
+    pairs = [GradedPair(*map(math_grader.clean, pair)) for pair in pairs]
+    shortcut = [math_grader.decide(*map(math_grader.normalise, pair)) for pair in pairs]
     chosen = [i for i, outcome in enumerate(shortcut) if outcome is not None]
     assert {True, False} == {shortcut[i] for i in chosen}
     assert len(chosen) > 500
-    verified = _workers.judge("searchlens.grading._equality", [pairs[i] for i in chosen], Limits(5.0), 2)
+    verified = processes.judge("searchlens.grading.equality", [pairs[i] for i in chosen], Limits(5.0), 2)
     assert [
         (pairs[i], shortcut[i]) for i, outcome in zip(chosen, verified, strict=True) if shortcut[i] != outcome
     ] == []
@@ -342,18 +351,18 @@ def test_answers_of_one_normal_form_have_one_verdict_by_math_verify() -> None:
     spelled = [(gold, answer, math_grader.clean(spelling.format(answer))) for gold, answer, spelling in drawings]
     same = [(gold, *both) for gold, *both in spelled if len(set(map(math_grader.normalise, both))) == 1]
     assert len(same) > 100
-    pairs = [Pair(gold, answer) for gold, *both in same for answer in both]
-    found = _workers.judge("searchlens.grading._equality", pairs, Limits(5.0), 2)
+    pairs = [GradedPair(gold, answer) for gold, *both in same for answer in both]
+    found = processes.judge("searchlens.grading.equality", pairs, Limits(5.0), 2)
     assert [texts for texts, one, other in zip(same, found[::2], found[1::2], strict=True) if one != other] == []
 
 
 PARSED = """
 import json, sys
 from sympy import srepr
-from searchlens.grading import _equality
-_equality.hasten(on=sys.argv[1] == "two")
+from searchlens.grading import equality
+equality.hasten(on=sys.argv[1] == "two")
 for answer in json.load(sys.stdin):
-    readings = _equality.parsed.__wrapped__(answer)
+    readings = equality.parsed.__wrapped__(answer)
     print([srepr(reading) if hasattr(reading, "free_symbols") else reading for reading in readings])
 """
 
@@ -399,10 +408,10 @@ def test_parsing_in_two_stages_reads_what_parsing_in_one_reads() -> None:
 
 COMPARED = """
 import json, sys
-from searchlens.grading import _equality
-_equality.hasten(on=sys.argv[1] == "two")
+from searchlens.grading import equality
+equality.hasten(on=sys.argv[1] == "two")
 for pair in json.load(sys.stdin):
-    print(_equality.judge(*pair))
+    print(equality.judge(*pair))
 """
 
 
@@ -448,8 +457,8 @@ def test_differences_that_are_clearly_not_zero_need_no_simplification() -> None:
 )
 def test_what_cannot_be_written_out_is_unknown_without_trying(answer: str) -> None:
     assert oversized(answer)
-    assert math_grader.grade([Pair("5", answer)])[0].correct is None
-    assert math_grader.grade([Pair(answer, f"{answer}.")])[0].correct is True  # the right answer may be as large
+    assert MATH.grade([GradedPair("5", answer)])[0].correct is None
+    assert MATH.grade([GradedPair(answer, f"{answer}.")])[0].correct is True  # the right answer may be as large
 
 
 @pytest.mark.parametrize(
@@ -469,10 +478,10 @@ CHECKED = Question("q", "List two.", "", {"count": {"n": 2, "separator": ", "}})
 
 
 def test_a_finished_text_passes_or_fails_as_a_whole() -> None:
-    gold = checklist.reference(CHECKED)
-    assert checklist.extract(" cat, dog\n", stopped=True) == Extraction("cat, dog", "whole")
-    assert checklist.extract("cat, dog", stopped=False) == NO_ANSWER
-    found = grading.grade("instructions", [Pair(gold, "cat, dog"), Pair(gold, "cat")])
+    gold = CHECKLIST.reference(CHECKED)
+    assert CHECKLIST.extract(" cat, dog\n", stopped=True) == Extraction("cat, dog", "whole")
+    assert CHECKLIST.extract("cat, dog", stopped=False) == NO_ANSWER
+    found = CHECKLIST.grade([GradedPair(gold, "cat, dog"), GradedPair(gold, "cat")])
     assert [verdict.correct for verdict in found] == [True, False]
 
 
@@ -481,23 +490,53 @@ def test_a_finished_text_passes_or_fails_as_a_whole() -> None:
     [({"rhyme": {}}, "unknown instruction check 'rhyme'"), ({"count": {"many": 2}}, "cannot be run: .*many")],
 )
 def test_checks_that_cannot_be_run_are_an_input_error(checks: dict[str, object], message: str) -> None:
-    gold = checklist.reference(Question("q", "?", "", checks))
+    gold = CHECKLIST.reference(Question("q", "?", "", checks))
     with pytest.raises(InputError, match=message):
-        grading.grade("instructions", [Pair(gold, "cat")])
+        CHECKLIST.grade([GradedPair(gold, "cat")])
 
 
 def test_a_question_without_checks_is_refused() -> None:
     with pytest.raises(InputError, match="question 'q' has no checks"):
-        checklist.reference(Question("q", "?", "5"))
+        CHECKLIST.reference(Question("q", "?", "5"))
 
 
 # ---- the seam
 
 
-def test_every_kind_is_a_grader_with_a_version_of_its_own() -> None:
-    versions = {grading.grader(kind).GRADER_VERSION for kind in grading.KINDS}
-    assert len(versions) == len(grading.KINDS)
-    assert "math-verify-" in math_grader.GRADER_VERSION
+def test_every_grader_has_a_version_of_its_own() -> None:
+    kinds = catalogue.declared("grader")
+    versions = {grading.grader(kind).version for kind in kinds}
+    assert len(versions) == len(kinds) == 6
+    assert "math-verify-" in MATH.version
+
+
+def test_versions_by_which_verdicts_are_stored_stay_what_they_were() -> None:
+    """A changed version would judge every answer of every study again."""
+    starts = {kind: grading.grader(kind).version.split("/")[0] for kind in catalogue.declared("grader")}
+    assert starts == {
+        "choice": "choice-2",
+        "ifeval": "ifeval-1",
+        "instructions": "instructions-1",
+        "math": "math-3",
+        "simplerl": "simplerl-1",
+        "simplerl-units": "simplerl-1-units",
+    }
+
+
+def test_only_instructions_cannot_be_voted_on_and_formulas_are_mathematical() -> None:
+    assert [kind for kind in catalogue.declared("grader") if not grading.votes(kind)] == ["instructions", "ifeval"]
+    assert list(catalogue.declared("grader", mathematical=True)) == ["math", "simplerl", "simplerl-units"]
+
+
+def test_a_grader_without_a_version_has_the_hash_of_its_file() -> None:
+    class Plain(Grader):
+        def extract(self, text: str, stopped: bool) -> Extraction:
+            return NO_ANSWER
+
+        def grade(self, pairs: Sequence[GradedPair], *, workers: int | None = None) -> list[Verdict]:
+            return []
+
+    assert Plain().version == f"Plain/{hashlib.sha256(Path(__file__).read_bytes()).hexdigest()[:12]}"
 
 
 def test_an_unknown_kind_lists_the_known_ones() -> None:

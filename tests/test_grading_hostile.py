@@ -11,13 +11,16 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from searchlens import grading
+from searchlens import catalogue, grading
 from searchlens.benchmarks import Question
-from searchlens.grading import MAX_ANSWER, Pair, _workers, choice, simplerl
+from searchlens.grading import MAX_ANSWER, GradedPair, Grader, processes, simplerl
 from searchlens.grading import math as math_grader
+from searchlens.grading.choice import Choice
+from searchlens.grading.math import Math
 from searchlens.grading.score import SAMPLES, score_samples
+from searchlens.grading.simplerl import SimpleRL, SimpleRLUnits
 
-LIMITS = _workers.Limits(cpu_seconds=0.5, wall_seconds=5.0)
+LIMITS = processes.Limits(cpu_seconds=0.5, wall_seconds=5.0)
 
 TOWERS = [
     "10^{10^{10}}",
@@ -120,18 +123,17 @@ HOSTILE = TOWERS + FACTORIALS + SERIES + NESTED + LONG + NEAR_THE_CAP + CHARACTE
 SURROGATES = ["\ud800", "5\udfff", "\udc80\ud800"]
 """Halves of characters, which Python strings can hold and no file can."""
 
-FAIR = {Pair("2k+2", "2(k+1)"): True, Pair("2k+2", "2(k+2)"): False, Pair("(1,2)", "(1, 2)"): True}
+FAIR = {GradedPair("2k+2", "2(k+1)"): True, GradedPair("2k+2", "2(k+2)"): False, GradedPair("(1,2)", "(1, 2)"): True}
 
 
-@pytest.mark.parametrize("kind", ["math", "simplerl", "simplerl-units"])
-def test_no_hostile_answer_hangs_or_crashes_or_changes_the_verdict_on_its_neighbours(kind: str) -> None:
-    grader: Any = grading.grader(kind)
+@pytest.mark.parametrize("grader", [Math(LIMITS), SimpleRL(LIMITS), SimpleRLUnits(LIMITS)])
+def test_no_hostile_answer_hangs_or_crashes_or_changes_the_verdict_on_its_neighbours(grader: Grader) -> None:
     answers = [grader.extract(rf"\boxed{{{text}}}", True).answer for text in HOSTILE + SURROGATES]
-    hostile = [Pair("5", answer) for answer in answers if answer is not None]
+    hostile = [GradedPair("5", answer) for answer in answers if answer is not None]
     assert len(hostile) > 60
     pairs = [pair for one in hostile for pair in (one, *FAIR)]
     started = time.monotonic()
-    found = dict(zip(pairs, grader.grade(pairs, LIMITS, 2), strict=True))
+    found = dict(zip(pairs, grader.grade(pairs, workers=2), strict=True))
     assert time.monotonic() - started < 60
     assert {pair: found[pair].correct for pair in FAIR} == FAIR
     right = {pair.answer for pair in hostile if found[pair].correct}
@@ -147,7 +149,7 @@ def test_long_texts_are_searched_in_linear_time() -> None:
     texts += [rf"\boxed{{{text}" for text in LONG]
     started = time.monotonic()
     for text in texts:
-        for kind in ("math", "simplerl", "choice", "ifeval", "instructions"):
+        for kind in catalogue.declared("grader"):
             found = grading.grader(kind).extract(text, True)
             assert found.how == "whole" or len(found.answer or "") <= MAX_ANSWER
     assert time.monotonic() - started < 20
@@ -189,13 +191,13 @@ def test_any_text_is_scored_and_fair_answers_beside_it_keep_their_verdicts(
         | {"stopped": stopped}
         for i, (text, q) in enumerate(given_texts)
     ]
-    scored = score_samples(pl.DataFrame(rows, schema=SAMPLES), QUESTIONS, "math", table)
+    scored = score_samples(pl.DataFrame(rows, schema=SAMPLES), QUESTIONS, "math", table, workers=1)
     by_sample = dict(scored.scores.select("sample", "correct").iter_rows())
     found = {text: by_sample[i] for i, (text, _) in enumerate(given_texts) if text in FAIR_TEXTS}
     assert found == {text: correct for text, (_, correct) in FAIR_TEXTS.items()}
     assert scored.scores.height == len(given_texts)
     assert (scored.scores["correct"] <= (scored.scores["answer"] == 0)).all()
-    again = score_samples(pl.DataFrame(rows, schema=SAMPLES), QUESTIONS, "math", table)
+    again = score_samples(pl.DataFrame(rows, schema=SAMPLES), QUESTIONS, "math", table, workers=1)
     assert again.scores.equals(scored.scores)  # what is stored is what was found
     assert again.summary.pairs_graded == 0
 
@@ -204,8 +206,7 @@ def test_any_text_is_scored_and_fair_answers_beside_it_keep_their_verdicts(
 def monkeypatch_module() -> Any:
     """Short limits: what is decided in half a second is all that the test is about."""
     with pytest.MonkeyPatch.context() as patch:
-        real = math_grader.grade
-        patch.setattr(math_grader, "grade", lambda pairs, workers: real(pairs, LIMITS, 1))
+        patch.setattr(grading, "grader", lambda _: Math(LIMITS))
         yield
 
 
@@ -213,10 +214,10 @@ def monkeypatch_module() -> Any:
 @given(st.one_of(TEXT, st.text(max_size=80)))
 def test_extraction_and_normal_forms_take_any_string(text: str) -> None:
     """Halves of surrogate pairs included."""
-    for grader in (math_grader, simplerl, choice):
+    for grader in (Math(), SimpleRL(), Choice()):
         found = grader.extract(text, True)
         assert (found.answer is None) == (found.how == "none")
     cleaned = math_grader.clean(text[:MAX_ANSWER])
     form = math_grader.normalise(cleaned)
-    assert math_grader._decided(form, form) is True
+    assert math_grader.decide(form, form) is True
     assert isinstance(simplerl.normalise(text[:MAX_ANSWER]), str)

@@ -15,8 +15,11 @@ import pytest
 
 from searchlens.benchmarks import Question, load
 from searchlens.errors import InputError
-from searchlens.grading import NO_ANSWER, Extraction, Pair, ifeval, punkt
-from searchlens.grading._workers import Limits
+from searchlens.grading import NO_ANSWER, Extraction, GradedPair, ifeval, punkt
+from searchlens.grading.ifeval import IFEval
+from searchlens.grading.processes import Limits
+
+IFEVAL = IFEval()
 
 MISSING = [name for name in ("lm_eval", "nltk", "langdetect", "immutabledict") if find_spec(name) is None]
 if not MISSING:
@@ -38,9 +41,9 @@ WORDS = ("length_constraints:number_words", {"num_words": 3, "relation": "at lea
 
 
 @needed
-def test_there_are_the_25_official_checkers_and_nothing_of_lm_eval_stays_imported() -> None:
+def test_there_are_the_25_officialcheckers_and_nothing_of_lm_eval_stays_imported() -> None:
     code = (
-        "import sys\nfrom searchlens.grading import _checkers\nprint(len(_checkers.registry()),"
+        "import sys\nfrom searchlens.grading import checkers\nprint(len(checkers.registry()),"
         " [name for name in sys.modules if name.startswith('lm_eval')], 'datasets' in sys.modules)"
     )
     out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
@@ -49,9 +52,9 @@ def test_there_are_the_25_official_checkers_and_nothing_of_lm_eval_stays_importe
 
 @needed
 def test_each_instruction_is_reported_strictly_and_loosely() -> None:
-    gold = ifeval.reference(question(NO_COMMA, TITLE, WORDS))
+    gold = IFEVAL.reference(question(NO_COMMA, TITLE, WORDS))
     texts = ["<<Title>>\none two three", "one two three", "Sure, here:\n<<Title>>\none two three", "a"]
-    found = ifeval.grade([Pair(gold, text) for text in texts], workers=1)
+    found = IFEVAL.grade([GradedPair(gold, text) for text in texts], workers=1)
     assert [verdict.form for verdict in found] == ["111/111", "101/101", "011/111", "100/100"]
     assert [verdict.correct for verdict in found] == [True, False, False, False]  # correct is the strict prompt level
 
@@ -63,22 +66,22 @@ def test_the_four_accuracies_by_hand() -> None:
 
 @needed
 def test_first_and_last_lines_and_asterisks_are_what_loose_checking_forgives() -> None:
-    quoted = ifeval.reference(question(("startend:quotation", {})))
+    quoted = IFEVAL.reference(question(("startend:quotation", {})))
     texts = ['"hello"', '*"hello"*', 'Sure:\n"hello"', '"hello"\nBye', 'Sure:\n"hello"\nBye', 'Sure:\nok\n"hello"\nBye']
-    found = ifeval.grade([Pair(quoted, text) for text in texts], workers=1)
+    found = IFEVAL.grade([GradedPair(quoted, text) for text in texts], workers=1)
     assert [verdict.form for verdict in found] == ["1/1", "0/1", "0/1", "0/1", "0/1", "0/0"]
 
 
 @needed
 def test_a_strict_pass_skips_the_loose_variants_and_says_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
-    from searchlens.grading import _checkers
+    from searchlens.grading import checkers
 
-    gold = ifeval.reference(question(NO_COMMA, WORDS))
+    gold = IFEVAL.reference(question(NO_COMMA, WORDS))
     tried = []
-    monkeypatch.setattr(_checkers, "_variants", lambda text: tried.append(text) or [])
-    assert _checkers.judge(gold, "one two three") == "11/11"
+    monkeypatch.setattr(checkers, "_variants", lambda text: tried.append(text) or [])
+    assert checkers.judge(gold, "one two three") == "11/11"
     assert tried == []
-    _checkers.judge(gold, "one, two")
+    checkers.judge(gold, "one, two")
     assert tried == ["one, two"]
 
 
@@ -88,9 +91,9 @@ def test_agreement_with_lm_eval_own_scoring_on_generated_responses() -> None:
     code = """
 import json, random, sys
 from importlib import import_module
-from searchlens.grading import _checkers
-_checkers.registry()
-with _checkers._packages_replaced():
+from searchlens.grading import checkers
+checkers.registry()
+with checkers.packages_replaced():
     own = import_module("lm_eval.tasks.ifeval.utils")
     cases = json.load(sys.stdin)
     for names, given, text in cases:
@@ -126,17 +129,17 @@ with _checkers._packages_replaced():
     out = subprocess.run(
         [sys.executable, "-c", code], input=json.dumps(cases), capture_output=True, text=True, check=True
     ).stdout.splitlines()
-    pairs = [Pair(ifeval.reference(question(*zip(*case[:2], strict=True))), case[2]) for case in cases]
-    answered = [i for i, pair in enumerate(pairs) if ifeval.extract(pair.answer, True).answer is not None]
-    found = ifeval.grade([pairs[i] for i in answered], workers=2)
+    pairs = [GradedPair(IFEVAL.reference(question(*zip(*case[:2], strict=True))), case[2]) for case in cases]
+    answered = [i for i, pair in enumerate(pairs) if IFEVAL.extract(pair.answer, True).answer is not None]
+    found = IFEVAL.grade([pairs[i] for i in answered], workers=2)
     assert [verdict.form for verdict in found] == [out[i] for i in answered]
     assert {"0" in form.split("/")[0] for form in out} == {True, False}
 
 
 @needed
 def test_detected_languages_do_not_change_from_run_to_run() -> None:
-    gold = ifeval.reference(question(("language:response_language", {"language": "es"})))
-    found = ifeval.grade([Pair(gold, "ok la casa")] * 30, workers=2)  # unseeded, one in seven says so
+    gold = IFEVAL.reference(question(("language:response_language", {"language": "es"})))
+    found = IFEVAL.grade([GradedPair(gold, "ok la casa")] * 30, workers=2)  # unseeded, one in seven says so
     assert len({verdict.form for verdict in found}) == 1
 
 
@@ -155,32 +158,33 @@ def test_a_parameter_that_would_be_drawn_at_random_is_an_input_error(
     instruction: tuple[str, dict[str, Any]], message: str
 ) -> None:
     with pytest.raises(InputError, match=message):
-        ifeval.reference(question(instruction))
+        IFEVAL.reference(question(instruction))
 
 
 @needed
 def test_nulls_of_the_hub_layout_count_as_absent() -> None:
     every = {"num_words": None, "relation": None, "keywords": None}
-    assert ifeval.grade([Pair(ifeval.reference(question(("punctuation:no_comma", every))), "yes")])[0].correct is True
+    gold = IFEVAL.reference(question(("punctuation:no_comma", every)))
+    assert IFEVAL.grade([GradedPair(gold, "yes")])[0].correct is True
 
 
 def test_a_question_without_instructions_is_refused() -> None:
     with pytest.raises(InputError, match="question 'q' has no instructions"):
-        ifeval.reference(Question("q", "?", "5"))
+        IFEVAL.reference(Question("q", "?", "5"))
 
 
 def test_an_unfinished_response_is_checked_as_it_is_and_a_blank_one_is_none() -> None:
-    assert ifeval.extract(" yes\n", stopped=False) == Extraction(" yes\n", "whole")
-    assert ifeval.extract(" \n", stopped=True) == NO_ANSWER
+    assert IFEVAL.extract(" yes\n", stopped=False) == Extraction(" yes\n", "whole")
+    assert IFEVAL.extract(" \n", stopped=True) == NO_ANSWER
 
 
 @needed
 def test_a_response_that_takes_too_long_is_unknown() -> None:
-    gold = ifeval.reference(
+    gold = IFEVAL.reference(
         question(("change_case:capital_word_frequency", {"capital_frequency": 1, "capital_relation": "at least"}))
     )
-    long = "A. " * 500_000
-    found = ifeval.grade([Pair(gold, long), Pair(gold, "A b")], Limits(cpu_seconds=0.5, wall_seconds=10.0), workers=1)
+    pairs = [GradedPair(gold, "A. " * 500_000), GradedPair(gold, "A b")]
+    found = IFEval(Limits(cpu_seconds=0.5, wall_seconds=10.0)).grade(pairs, workers=1)
     assert [verdict.correct for verdict in found] == [None, True]
 
 
@@ -208,5 +212,5 @@ def test_data_that_are_missing_or_others_are_a_hard_error_that_says_how_to_get_t
 @pytest.mark.skipif("SEARCHLENS_BENCHMARKS" not in os.environ, reason="SEARCHLENS_BENCHMARKS is not set")
 def test_every_published_prompt_has_all_parameters_of_its_instructions() -> None:
     questions = load(Path(os.environ["SEARCHLENS_BENCHMARKS"]) / "ifeval.jsonl", family="ifeval")
-    used = {name for each in map(ifeval.reference, questions) for name in json.loads(each)["instruction_id_list"]}
+    used = {name for each in map(IFEVAL.reference, questions) for name in json.loads(each)["instruction_id_list"]}
     assert (len(questions), len(used)) == (541, 25)

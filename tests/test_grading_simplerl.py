@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from searchlens import grading
-from searchlens.grading import NO_ANSWER, Extraction, Pair, simplerl, simplerl_units
+from searchlens.grading import NO_ANSWER, Extraction, GradedPair, simplerl
+from searchlens.grading.math import Math
+from searchlens.grading.processes import Limits
+from searchlens.grading.simplerl import SimpleRL, SimpleRLUnits
+
+SIMPLERL = SimpleRL()
 
 # ---- extraction, in the published order
 
@@ -29,8 +33,8 @@ from searchlens.grading import NO_ANSWER, Extraction, Pair, simplerl, simplerl_u
     ],
 )
 def test_answers_are_looked_for_in_the_published_order(text: str, expected: Extraction) -> None:
-    assert simplerl.extract(text, stopped=True) == expected
-    assert simplerl.extract(text, stopped=False) == expected  # these rules do not ask
+    assert SIMPLERL.extract(text, stopped=True) == expected
+    assert SIMPLERL.extract(text, stopped=False) == expected  # these rules do not ask
 
 
 # ---- normal form
@@ -65,9 +69,9 @@ def test_the_normal_form(answer: str, form: str) -> None:
 
 
 def test_units_are_kept_on_request() -> None:
-    assert simplerl.normalise("12 inches", units=False) == "12inches"
-    assert simplerl.grade([Pair("12", "12 inches")])[0].correct is True
-    assert simplerl_units.grade([Pair("12", "12 inches")])[0].correct is False
+    assert simplerl.normalise("12 inches", keep_units=True) == "12inches"
+    assert SIMPLERL.grade([GradedPair("12", "12 inches")])[0].correct is True
+    assert SimpleRLUnits().grade([GradedPair("12", "12 inches")])[0].correct is False
 
 
 # ---- equality
@@ -105,21 +109,19 @@ UNEQUAL = [
 
 
 def test_equality() -> None:
-    pairs = [Pair(*pair) for pair in EQUAL + UNEQUAL]
-    found = {pair: verdict.correct for pair, verdict in zip(pairs, simplerl.grade(pairs, workers=2), strict=True)}
-    assert [pair for pair in EQUAL if found[Pair(*pair)] is not True] == []
-    assert [pair for pair in UNEQUAL if found[Pair(*pair)] is not False] == []
+    pairs = [GradedPair(*pair) for pair in EQUAL + UNEQUAL]
+    found = {pair: verdict.correct for pair, verdict in zip(pairs, SIMPLERL.grade(pairs, workers=2), strict=True)}
+    assert [pair for pair in EQUAL if found[GradedPair(*pair)] is not True] == []
+    assert [pair for pair in UNEQUAL if found[GradedPair(*pair)] is not False] == []
 
 
 def test_its_leniency_is_its_own() -> None:
-    lenient = [Pair("0.5", "50"), Pair("100000", "100001")]
-    assert [verdict.correct for verdict in grading.grade("simplerl", lenient)] == [True, True]
-    assert [verdict.correct for verdict in grading.grade("math", lenient)] == [False, False]
+    lenient = [GradedPair("0.5", "50"), GradedPair("100000", "100001")]
+    assert [verdict.correct for verdict in SIMPLERL.grade(lenient)] == [True, True]
+    assert [verdict.correct for verdict in Math().grade(lenient)] == [False, False]
 
 
 def test_what_takes_too_long_is_unknown() -> None:
-    limits = grading._workers.Limits(cpu_seconds=0.5, wall_seconds=5.0)
-    found = simplerl.grade(
-        [Pair("5", r"\sum_{k=1}^{99999} \sin k"), Pair("5", "10^{10^{10}}"), Pair("5", "4+1")], limits
-    )
+    pairs = [GradedPair("5", answer) for answer in (r"\sum_{k=1}^{99999} \sin k", "10^{10^{10}}", "4+1")]
+    found = SimpleRL(Limits(cpu_seconds=0.5, wall_seconds=5.0)).grade(pairs)
     assert [verdict.correct for verdict in found] == [None, None, True]

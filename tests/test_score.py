@@ -105,12 +105,12 @@ def test_a_second_run_judges_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(grading, "grader", lambda kind: grader)
     base = frame(*(sample(q, s, str(s % 3)) for q in ("one", "two") for s in range(12)))
     rl = frame(*(sample(q, s, str(s % 4)) for q in ("one", "two") for s in range(12)))
-    first = score_samples(base, SUMS, "any", tmp_path).summary
+    first = score_samples(base, SUMS, "math", tmp_path).summary
     assert (first.pairs_graded, first.pairs_reused) == (6, 0)
     assert len(grader.seen) == len(set(grader.seen)) == 6
-    other = score_samples(rl, SUMS, "any", tmp_path).summary  # another cell of the same benchmark
+    other = score_samples(rl, SUMS, "math", tmp_path).summary  # another cell of the same benchmark
     assert (other.pairs_graded, other.pairs_reused) == (2, 6)
-    again = score_samples(base, SUMS, "any", tmp_path).summary
+    again = score_samples(base, SUMS, "math", tmp_path).summary
     assert (again.pairs_graded, again.pairs_reused, len(grader.seen)) == (0, 6, 8)
 
 
@@ -126,7 +126,7 @@ def test_the_summary_counts_samples_and_pairs(tmp_path: Path, monkeypatch: pytes
 
     monkeypatch.setattr(grading, "grader", lambda kind: Tired())
     texts = ["hard", "hard", "2", "", "3"]
-    scored = score_samples(frame(*(sample("one", i, text) for i, text in enumerate(texts))), SUMS, "any", tmp_path)
+    scored = score_samples(frame(*(sample("one", i, text) for i, text in enumerate(texts))), SUMS, "math", tmp_path)
     assert scored.summary == score.Summary(
         samples=5,
         correct=1,

@@ -12,27 +12,22 @@ from typing import Any
 import polars as pl
 import pytest
 
-from searchlens.benchmarks import Question
 from searchlens.errors import InputError
-from searchlens.grading import Extraction, Pair, Verdict, verdicts
+from searchlens.grading import Extraction, GradedPair, Grader, Verdict, verdicts
 from searchlens.grading.verdicts import VerdictStore
 
 
 @dataclass
-class Counting:
+class Counting(Grader):
     """Judges by equality of strings, and remembers every pair that it was given."""
 
-    GRADER_VERSION: str = "counting-1"
-    VOTES: bool = True
-    seen: list[Pair] = field(default_factory=list)
-
-    def reference(self, question: Question) -> str:
-        return question.gold
+    version: str = "counting-1"
+    seen: list[GradedPair] = field(default_factory=list)
 
     def extract(self, text: str, stopped: bool) -> Extraction:
         return Extraction(text, "whole")
 
-    def grade(self, pairs: Sequence[Pair], *, workers: int | None = None) -> list[Verdict]:
+    def grade(self, pairs: Sequence[GradedPair], *, workers: int | None = None) -> list[Verdict]:
         self.seen += pairs
         return [Verdict(pair.gold == pair.answer, pair.answer) for pair in pairs]
 
@@ -41,7 +36,7 @@ def frame(*pairs: tuple[str, str]) -> pl.DataFrame:
     return pl.DataFrame(pairs, schema={"gold": pl.String, "answer": pl.String}, orient="row")
 
 
-def outcomes(judged: verdicts.Judged) -> dict[tuple[str, str], bool | None]:
+def outcomes(judged: verdicts.Judgements) -> dict[tuple[str, str], bool | None]:
     return {(gold, answer): correct for gold, answer, correct, *_ in judged.verdicts.iter_rows()}
 
 
@@ -85,7 +80,7 @@ def test_a_killed_job_keeps_its_finished_batches(tmp_path: Path, monkeypatch: py
     monkeypatch.setattr(verdicts, "BATCH", 2)
 
     class Dying(Counting):
-        def grade(self, pairs: Sequence[Pair], *, workers: int | None = None) -> list[Verdict]:
+        def grade(self, pairs: Sequence[GradedPair], *, workers: int | None = None) -> list[Verdict]:
             if len(self.seen) == 4:
                 raise KeyboardInterrupt
             return super().grade(pairs)
@@ -161,7 +156,7 @@ def test_an_answer_that_looks_like_a_hash_is_no_other_answer(tmp_path: Path) -> 
 
 def test_a_judgement_wins_over_a_job_that_gave_up(tmp_path: Path) -> None:
     class Tired(Counting):
-        def grade(self, pairs: Sequence[Pair], *, workers: int | None = None) -> list[Verdict]:
+        def grade(self, pairs: Sequence[GradedPair], *, workers: int | None = None) -> list[Verdict]:
             return [Verdict(None, pair.answer) for pair in pairs]
 
     for folder, grader in (("a", Tired()), ("b", Counting())):

@@ -27,6 +27,7 @@ from importlib.util import find_spec, module_from_spec, spec_from_file_location
 from pathlib import Path
 from types import ModuleType
 from typing import Any, TypeVar
+from zlib import crc32
 
 from searchlens.errors import InputError
 
@@ -171,7 +172,12 @@ def find(kind: str, name: str) -> Any:
 
 def load(declaration: Declaration) -> ModuleType:
     """The module of a declaration, imported once."""
-    return _import_file(declaration.path) if declaration.is_extension else import_module(declaration.module)
+    return import_named(declaration.module)
+
+
+def import_named(module: str) -> ModuleType:
+    """Import a module by its dotted name, or a file outside of the package by its path; once per process."""
+    return _import_file(Path(module)) if module.endswith(".py") else import_module(module)
 
 
 @cache
@@ -255,7 +261,7 @@ def _locate(name: str, root: Path) -> Path:
 
 @cache
 def _import_file(path: Path) -> ModuleType:
-    name = f"searchlens_extension_{path.stem}"
+    name = f"searchlens_extension_{path.stem}_{crc32(str(path).encode()):08x}"
     spec = spec_from_file_location(name, path)
     if spec is None or spec.loader is None:
         raise InputError(f"extensions: {path} is no Python file")

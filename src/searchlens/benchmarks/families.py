@@ -51,7 +51,7 @@ class Family:
     kind : str
         Key of ``READERS``.
     grader : str
-        Kind of grading (``searchlens.grading.KINDS``).
+        Kind of grading (``catalogue.declared("grader")``).
     regime : str
         g(d) of BOPTR, as the paper assigns it.
     licence : str

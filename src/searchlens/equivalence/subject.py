@@ -13,7 +13,7 @@ from typing import Any
 from searchlens import grading, search
 from searchlens.engines.base import Engine
 from searchlens.generate import Job
-from searchlens.grading import Pair
+from searchlens.grading import GradedPair
 from searchlens.grid import Grid, JobPool
 from searchlens.policies import Policy
 from searchlens.search.driver import Failure, run
@@ -103,7 +103,7 @@ class Subject:
         """Whether the answer is right, one text to each question."""
         references = [self._grader.reference(question) for question in self.job.questions[: len(texts)]]
         pairs = {
-            place: Pair(reference, answer)
+            place: GradedPair(reference, answer)
             for place, (reference, text) in enumerate(zip(references, texts, strict=True))
             if (answer := self.job.answer(text)) is not None
         }

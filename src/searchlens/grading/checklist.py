@@ -1,6 +1,6 @@
-"""Instruction following: a finished response passes all checks of its question, or it does not.
+"""Grader ``instructions``: a finished response passes all checks of its question, or it does not.
 
-The whole text is the answer. Nothing can be voted on; a response that ran into the token limit is no valid answer.
+The whole text is the answer. Nothing can be voted on, and a response that was cut off by the token limit has no answer.
 """
 
 from __future__ import annotations
@@ -11,45 +11,51 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from searchlens.benchmarks import Question, checks_text
+from searchlens.catalogue import grader
 from searchlens.errors import InputError
-from searchlens.grading import NO_ANSWER, Extraction, Pair, Verdict, instructions
+from searchlens.grading import instructions
+from searchlens.grading.base import NO_ANSWER, Extraction, GradedPair, Grader, Verdict
 
-# The checks are plain code, so their source is their version: a changed check can never meet an old verdict.
+# The checks are plain code, so the hash of their source is their version.
 _SOURCE = hashlib.sha256(Path(instructions.__file__).read_bytes()).hexdigest()
-GRADER_VERSION = f"instructions-1/{_SOURCE[:12]}"
-VOTES = False
 
 
-def reference(question: Question) -> str:
-    """The checks, as canonical JSON.
+@grader("instructions", votes=False)
+class Checklist(Grader):
+    """Runs the checks of ``searchlens.grading.instructions``."""
 
-    Raises
-    ------
-    InputError
-        The question has none.
-    """
-    if not question.checks:
-        raise InputError(f"question {question.id!r} has no checks", "the instructions grader needs them in every row")
-    return checks_text(question)
+    version = f"instructions-1/{_SOURCE[:12]}"
+
+    def reference(self, question: Question) -> str:
+        """The checks, as canonical JSON.
+
+        Raises
+        ------
+        InputError
+            The question has none.
+        """
+        if not question.checks:
+            raise InputError(
+                f"question {question.id!r} has no checks", "the grader instructions needs `checks` in every row"
+            )
+        return checks_text(question)
+
+    def extract(self, text: str, stopped: bool) -> Extraction:
+        """The stripped text of a finished response."""
+        return Extraction(text.strip(), "whole") if stopped else NO_ANSWER
+
+    def grade(self, pairs: Sequence[GradedPair], *, workers: int | None = None) -> list[Verdict]:  # noqa: ARG002
+        """Run the checks, in this process.
+
+        Raises
+        ------
+        InputError
+            A check is unknown, or its parameters do not fit it.
+        """
+        return [Verdict(_passes(pair), "") for pair in pairs]
 
 
-def extract(text: str, stopped: bool) -> Extraction:
-    """The stripped text, when it is finished."""
-    return Extraction(text.strip(), "whole") if stopped else NO_ANSWER
-
-
-def grade(pairs: Sequence[Pair], *, workers: int | None = None) -> list[Verdict]:  # noqa: ARG001 - needs none
-    """Run the checks.
-
-    Raises
-    ------
-    InputError
-        A check is unknown, or its parameters do not fit it.
-    """
-    return [Verdict(_passes(pair), "") for pair in pairs]
-
-
-def _passes(pair: Pair) -> bool:
+def _passes(pair: GradedPair) -> bool:
     try:
         return instructions.passes(json.loads(pair.gold), pair.answer)
     except (TypeError, KeyError) as error:

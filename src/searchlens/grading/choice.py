@@ -1,9 +1,9 @@
-r"""Multiple choice: the answer is a letter.
+r"""Grader ``choice``: multiple choice, the answer is a letter.
 
-The last ``\boxed{...}`` decides: ``C``, ``(C)``, ``\text{C}``, ``Option C``, ``C. 45`` and ``(C) 45`` choose C; a box
-without a letter, or with several, is no valid answer. Without a box, a finished text may say "The answer is C",
-"Answer: (C)", "the correct choice is C" or "option C is correct", capital letters only, and the last such sentence
-counts. Letters elsewhere in a text never do.
+The last ``\boxed{...}`` decides: ``C``, ``(C)``, ``\text{C}``, ``Option C``, ``C. 45`` and ``(C) 45`` choose C. A box
+without a letter, or with several, is not a valid answer. Without a box, a finished text may say "The answer is C",
+"Answer: (C)", "the correct choice is C" or "option C is correct", with a capital letter; the last such sentence counts.
+A letter anywhere else does not.
 """
 
 from __future__ import annotations
@@ -13,10 +13,8 @@ from collections.abc import Sequence
 
 from searchlens.benchmarks import Question
 from searchlens.benchmarks.boxed import last_boxed
-from searchlens.grading import MAX_ANSWER, NO_ANSWER, Extraction, Pair, Verdict
-
-GRADER_VERSION = "choice-2"
-VOTES = True
+from searchlens.catalogue import grader
+from searchlens.grading.base import MAX_ANSWER, NO_ANSWER, Extraction, GradedPair, Grader, Verdict
 
 _WRAPPER = re.compile(r"\\(?:text|textbf|textrm|mathrm|mathbf|mathsf|mathit)\s*\{([^{}]*)\}|[$*]|\\[,;:! ]")
 _LETTER = re.compile(r"(?:(?:[Oo]ption|[Cc]hoice|[Aa]nswer)[ :]\s*)?\(?\s*([A-Ja-j])\s*(?:$|[).:]|\s*,)")
@@ -28,19 +26,28 @@ _SENTENCE = re.compile(
 )
 
 
-def reference(question: Question) -> str:
-    """The letter of the right choice."""
-    return question.gold.strip().upper()
+@grader("choice")
+class Choice(Grader):
+    """Compares letters."""
 
+    version = "choice-2"
 
-def extract(text: str, stopped: bool) -> Extraction:
-    """The chosen letter, in upper case."""
-    box = last_boxed(text)
-    if box is not None:
-        letter = _boxed_letter(box)
-        return Extraction(letter, "boxed") if letter else NO_ANSWER
-    found = _SENTENCE.findall(text) if stopped else []
-    return Extraction("".join(found[-1]), "fallback") if found else NO_ANSWER
+    def reference(self, question: Question) -> str:
+        """The letter of the right choice, in upper case."""
+        return question.gold.strip().upper()
+
+    def extract(self, text: str, stopped: bool) -> Extraction:
+        """The chosen letter, in upper case."""
+        box = last_boxed(text)
+        if box is not None:
+            letter = _boxed_letter(box)
+            return Extraction(letter, "boxed") if letter else NO_ANSWER
+        sentences = _SENTENCE.findall(text) if stopped else []
+        return Extraction("".join(sentences[-1]), "fallback") if sentences else NO_ANSWER
+
+    def grade(self, pairs: Sequence[GradedPair], *, workers: int | None = None) -> list[Verdict]:  # noqa: ARG002
+        """Equality of letters, in this process."""
+        return [Verdict(pair.answer == pair.gold, pair.answer) for pair in pairs]
 
 
 def _boxed_letter(box: str) -> str | None:
@@ -49,8 +56,3 @@ def _boxed_letter(box: str) -> str | None:
     plain = _WRAPPER.sub(lambda m: m[1] or "", box).strip()
     match = None if _SEVERAL.match(plain) else _LETTER.match(plain)
     return match[1].upper() if match else None
-
-
-def grade(pairs: Sequence[Pair], *, workers: int | None = None) -> list[Verdict]:  # noqa: ARG001 - needs none
-    """Equality of letters."""
-    return [Verdict(pair.answer == pair.gold, pair.answer) for pair in pairs]

@@ -1,59 +1,72 @@
-r"""Mathematical answers: the last ``\boxed{...}``, compared through math-verify.
+r"""Grader ``math``: the last ``\boxed{...}``, compared by math-verify.
 
-Without a box, a finished text may say "The answer is 5" or "Answer: 5", and the last such sentence counts; the last
-equation in sight, which math-verify would take, is no answer. Two answers with the same normal form are accepted at
-once; two plain numbers that are clearly apart, and two words, are rejected at once; everything else goes to
-math-verify, gold first (its comparison is not symmetric), in worker processes that are killed when they exceed their
-limit.
+Without a box, a finished text may say "The answer is 5" or "Answer: 5"; the last such sentence counts. The last
+equation of a text, which math-verify would take, is not an answer. Two answers with the same normal form are accepted
+at once. Two plain numbers that clearly differ, and two different words, are rejected at once. Everything else goes to
+math-verify, gold first because its comparison is not symmetric, in worker processes that are killed at their limits.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
-from importlib.metadata import version
+from importlib import metadata
 
-from searchlens.benchmarks import Question
 from searchlens.benchmarks.boxed import last_boxed
-from searchlens.grading import MAX_ANSWER, NO_ANSWER, Extraction, Pair, Verdict, _workers
-from searchlens.grading._workers import Limits
-from searchlens.grading.size import oversized
+from searchlens.catalogue import grader
+from searchlens.grading import processes
+from searchlens.grading.base import MAX_ANSWER, NO_ANSWER, Extraction, GradedPair, Grader, Verdict
 
 _LIBRARIES = ("math-verify", "latex2sympy2-extended", "sympy")
-GRADER_VERSION = "math-3/" + "/".join(f"{name}-{version(name)}" for name in _LIBRARIES)
-VOTES = True
 
 
-def reference(question: Question) -> str:
-    """The gold answer."""
-    return question.gold
+@grader("math", mathematical=True)
+@dataclass(frozen=True)
+class Math(Grader):
+    """Boxed answers by math-verify."""
 
+    limits: processes.Limits = processes.DEFAULT
+
+    version = "math-3/" + "/".join(f"{name}-{metadata.version(name)}" for name in _LIBRARIES)
+
+    def extract(self, text: str, stopped: bool) -> Extraction:
+        """The content of the last box, or what a finished text without a box calls its answer; no answer if it is empty
+        or longer than ``MAX_ANSWER``.
+        """
+        if "\\boxed" in text:
+            box = last_boxed(text)
+            return Extraction(box, "boxed") if box and len(box) <= MAX_ANSWER else NO_ANSWER
+        sentence = _closing_sentence(text) if stopped else ""
+        return Extraction(sentence, "fallback") if sentence and len(sentence) <= MAX_ANSWER else NO_ANSWER
+
+    def grade(self, pairs: Sequence[GradedPair], *, workers: int | None = None) -> list[Verdict]:
+        """Judge pairs; worker processes start only if a pair needs math-verify, which parses each gold once per worker
+        if the pairs are sorted by gold.
+        """
+        cleaned = [GradedPair(_clean_gold(pair.gold), clean(pair.answer)) for pair in pairs]
+        forms = [GradedPair(_normalise_gold(pair.gold), normalise(pair.answer)) for pair in cleaned]
+        decisions = [decide(*form) for form in forms]
+        outcomes = processes.judge_open("searchlens.grading.equality", cleaned, decisions, self.limits, workers)
+        return [Verdict(correct, form.answer) for correct, form in zip(outcomes, forms, strict=True)]
+
+
+# ---- extraction
 
 _LAST_SENTENCE = re.compile(r".*\b[Aa]nswer(?: is\b|:)[ :*]*", re.DOTALL)
 _DOLLARS = re.compile(r"\$+([^$]+)\$+|\\[(\[](.+?)\\[)\]]")
 _END = re.compile(r"\.(?=\s|$)|\*\*")
 
 
-def extract(text: str, stopped: bool) -> Extraction:
-    """The content of the last box, or what a finished text without one calls its answer; none if empty or beyond
-    ``MAX_ANSWER``.
-    """
-    if "\\boxed" in text:
-        box = last_boxed(text)
-        return Extraction(box, "boxed") if box and len(box) <= MAX_ANSWER else NO_ANSWER
-    said = _said(text) if stopped else ""
-    return Extraction(said, "fallback") if said and len(said) <= MAX_ANSWER else NO_ANSWER
-
-
-def _said(text: str) -> str:
-    """What follows the last "answer is" on its line: the formula it opens with, or else all up to a full stop."""
+def _closing_sentence(text: str) -> str:
+    """The text after the last "answer is" on its line: the formula that it begins with, or all up to a full stop."""
     opening = _LAST_SENTENCE.match(text)
-    said = text[opening.end() :].split("\n", maxsplit=1)[0].strip() if opening else ""
-    if formula := _DOLLARS.match(said):
+    rest = text[opening.end() :].split("\n", maxsplit=1)[0].strip() if opening else ""
+    if formula := _DOLLARS.match(rest):
         return (formula[1] or formula[2]).strip()
-    return _END.split(said, maxsplit=1)[0].strip()
+    return _END.split(rest, maxsplit=1)[0].strip()
 
 
 # ---- normal form
@@ -95,8 +108,8 @@ _WORD = re.compile(r"[A-Za-z]{4,}")
 
 
 def clean(answer: str) -> str:
-    """An answer without what is no part of it, and what math-verify stumbles over: white space and spacing commands,
-    currency signs, invisible delimiters, a degree sign or full stop at the end, the e of a computer's notation.
+    """An answer without what does not belong to it and what math-verify misreads: white space and spacing commands,
+    currency signs, invisible delimiters, a degree sign or full stop at the end, the e of 4.5e33.
     """
     for pattern, replacement in _CLEANED:
         answer = pattern.sub(replacement, answer)
@@ -104,9 +117,9 @@ def clean(answer: str) -> str:
 
 
 def normalise(cleaned: str) -> str:
-    r"""A clean answer without what never matters: spaces, sizes of brackets and fractions, text commands. Plain
-    integers, decimals and fractions become reduced fractions (``1/2``), words lower case. Equal results mean equal
-    answers; different results mean nothing.
+    r"""The normal form of a clean answer: no spaces, no sizes of brackets and fractions, no text commands; plain
+    integers, decimals and fractions as reduced fractions (``1/2``); words in lower case. Equal normal forms mean equal
+    answers. Different normal forms decide nothing.
     """
     answer = cleaned
     for pattern, replacement in _REWRITES:
@@ -132,46 +145,21 @@ _CLEARLY = Fraction(1, 100_000)
 _PRECISE = 10**9
 
 
-def _decided(gold: str, answer: str) -> bool | None:
-    """What normal forms alone decide; None when math-verify has to.
+def decide(gold: str, answer: str) -> bool | None:
+    """Compare normal forms; None if only math-verify can decide.
 
-    math-verify compares numbers exactly, or rounded to six decimals and some fifteen digits where one is a decimal:
-    plain numbers below ``_PRECISE`` that are ``_CLEARLY`` apart are unequal either way.
+    math-verify compares numbers exactly, or rounded to six decimals and about fifteen digits if one is a decimal. Plain
+    numbers below ``_PRECISE`` that differ by more than ``_CLEARLY`` are unequal in both ways.
     """
     if gold == answer:
         return True
     if _PLAIN.fullmatch(gold) and _PLAIN.fullmatch(answer):
-        one, other = Fraction(gold), Fraction(answer)
-        apart = abs(one - other) > _CLEARLY and max(abs(one), abs(other)) < _PRECISE
+        numbers = Fraction(gold), Fraction(answer)
+        apart = abs(numbers[0] - numbers[1]) > _CLEARLY and max(map(abs, numbers)) < _PRECISE
         return False if apart else None
-    # math-verify reads a bare word as a product of letters, so that "seat" would equal "east": here it does not.
+    # math-verify reads a bare word as a product of letters, for which "seat" equals "east".
     return False if _WORD.fullmatch(gold) and _WORD.fullmatch(answer) else None
 
 
-# ---- judging
-
-
-def grade(pairs: Sequence[Pair], limits: Limits = _workers.DEFAULT, workers: int | None = None) -> list[Verdict]:
-    """Judge pairs; worker processes start only when some pair needs math-verify.
-
-    Parameters
-    ----------
-    pairs : sequence of Pair
-        Best sorted by gold, which is then parsed once per worker.
-    limits : Limits
-    workers : int, optional
-        Processes, >= 1; by default one per available core.
-    """
-    cleaned = [Pair(_clean_gold(pair.gold), clean(pair.answer)) for pair in pairs]
-    forms = [Pair(_normalised_gold(pair.gold), normalise(pair.answer)) for pair in cleaned]
-    found = [_decided(*form) for form in forms]
-    open_ = [i for i, outcome in enumerate(found) if outcome is None and not oversized(cleaned[i].answer)]
-    if open_:
-        judged = _workers.judge("searchlens.grading._equality", [cleaned[i] for i in open_], limits, workers)
-        for i, outcome in zip(open_, judged, strict=True):
-            found[i] = outcome
-    return [Verdict(correct, form.answer) for correct, form in zip(found, forms, strict=True)]
-
-
 _clean_gold = lru_cache(maxsize=1024)(clean)
-_normalised_gold = lru_cache(maxsize=1024)(normalise)
+_normalise_gold = lru_cache(maxsize=1024)(normalise)

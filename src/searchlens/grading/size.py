@@ -1,7 +1,7 @@
-r"""Answers that are too large to compute, told by their looks.
+r"""Recognises answers that are too large to compute by their text.
 
-``10^{10^{10}}`` and ``(10^9)!`` cannot be written out, and finding that out by trying costs a second each. What passes
-here unnoticed reaches a limit of the worker that judges it, so nothing depends on this list being complete.
+``10^{10^{10}}`` and ``(10^9)!`` cannot be written out, and trying costs a second each. An answer that is not recognised
+here reaches a limit of the worker that judges it, so that this list need not be complete.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import re
 from math import comb, lgamma, log, log10
 
 DEEPEST = 25
-"""Brackets within brackets."""
+"""Largest depth of nested brackets."""
 LARGEST_EXPONENT = 100_000
 LARGEST_FACTORIAL = 10_000
 MOST_TERMS = 100_000
@@ -55,7 +55,7 @@ def _depth(text: str) -> int:
 
 
 def _exponents(text: str) -> list[str]:
-    """What each ``^`` is followed by: a bracketed group, or the digits or other character after it."""
+    """The operand of each ``^``: a bracketed group, or the digits or single character after it."""
     return [_operand(text, match.end(), bracketed=match[0][-1] in "{(") for match in _RAISED.finditer(text)]
 
 

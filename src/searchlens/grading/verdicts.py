@@ -1,8 +1,8 @@
-"""The table of verdicts: every distinct (benchmark, gold, answer) is judged once in its life, per grader version.
+"""The table of verdicts: each distinct (benchmark, gold, answer) is judged once per grader version.
 
-It is one table for the whole results folder, in Parquet parts that are only ever added to, in a folder per benchmark.
-A part is named by its content and published whole, so any number of jobs may read and write at the same time; two jobs
-that meet the same new pair at the same moment may both judge it, and nothing is lost by that.
+One table serves the whole results folder. It consists of Parquet files, in a folder per benchmark, which are added and
+never changed. A file is named by its content and published whole, so that any number of jobs may read and write at the
+same time. Two jobs that find the same new pair at the same time may both judge it, which is harmless.
 """
 
 from __future__ import annotations
@@ -17,16 +17,16 @@ import polars as pl
 from polars.exceptions import PolarsError
 
 from searchlens.errors import InputError
-from searchlens.grading import Grader, Pair
+from searchlens.grading import GradedPair, Grader
 from searchlens.store import files
 
 log = logging.getLogger(__name__)
 
 PAIR = ["gold", "answer"]
 BATCH = 2_000
-"""Pairs judged before they are written: what a killed job can lose."""
+"""Pairs judged before they are written: the most that a killed job loses."""
 LONGEST = 512
-"""Longer strings (whole texts, checks) are stored as ``sha256:`` and their hash."""
+"""Longer strings (whole texts, checks), in bytes, are stored as ``sha256:`` and their hash."""
 _HASHED = "sha256:"
 
 VERDICTS = pl.Schema(
@@ -39,19 +39,19 @@ VERDICTS = pl.Schema(
         "form": pl.String(),
     }
 )
-"""One row per pair and grader version; ``searchlens.grading.Verdict`` says what the last two mean."""
+"""One row per pair and grader version; ``searchlens.grading.Verdict`` describes the last two columns."""
 
 
 @dataclass(frozen=True)
-class Judged:
-    """Verdicts that were asked for.
+class Judgements:
+    """Verdicts of requested pairs.
 
     Attributes
     ----------
     verdicts : DataFrame
-        Columns gold, answer (as asked), correct, form: one row per pair, in no particular order.
+        Columns gold, answer (as requested), correct, form: one row per distinct pair, in no particular order.
     graded, reused : int
-        Pairs judged now, and pairs found in the store.
+        Number of pairs judged now, and of pairs read from the table.
     """
 
     verdicts: pl.DataFrame
@@ -61,57 +61,53 @@ class Judged:
 
 @dataclass(frozen=True)
 class VerdictStore:
-    """One benchmark's part of the table.
+    """The part of the table for one benchmark.
 
     Parameters
     ----------
     folder : Path
-        ``results/verdicts/<benchmark>``. Need not exist.
+        ``results/verdicts/<benchmark>``. It need not exist.
     """
 
     folder: Path
 
-    def judge(self, grader: Grader, pairs: pl.DataFrame, *, workers: int | None = None) -> Judged:
-        """Verdicts of all pairs, of which only those not in the store are judged.
+    def judge(self, grader: Grader, pairs: pl.DataFrame, *, workers: int | None = None) -> Judgements:
+        """Verdicts of all pairs; only pairs without a verdict in the table are judged.
 
         Parameters
         ----------
         grader : Grader
         pairs : DataFrame
-            String columns gold and answer, without nulls; repetitions do not matter.
+            String columns gold and answer, without nulls; duplicates are allowed.
         workers : int, optional
-            Processes of the grader, >= 1; by default one per available core.
+            Number of worker processes of the grader, >= 1; by default one per core.
 
         Raises
         ------
         InputError
-            A part of the table is damaged.
+            A file of the table is damaged.
         """
-        asked = pairs.select(PAIR).unique().with_columns(_stored(name) for name in PAIR)
-        known = Known(self.folder, grader.GRADER_VERSION, asked)
-        todo = _rotated(known.lack(asked))
+        distinct = pairs.select(PAIR).unique().with_columns(_stored(name) for name in PAIR)
+        table = VerdictTable(self.folder, grader.version, distinct)
+        missing = _rotated(table.missing(distinct))
         graded = 0
-        for start in range(0, todo.height, BATCH):
-            batch = known.lack(todo.slice(start, BATCH))  # another job may have judged some of them meanwhile
+        for start in range(0, missing.height, BATCH):
+            batch = table.missing(missing.slice(start, BATCH))  # another job may have judged some of them meanwhile
             if not batch.is_empty():
                 graded += self._judge_batch(grader, batch, workers)
-        verdicts = known.verdicts()
-        return Judged(
-            asked.join(verdicts, left_on=_STORED, right_on=PAIR, how="inner").drop(_STORED),
-            graded,
-            asked.height - graded,
-        )
+        verdicts = distinct.join(table.verdicts(), left_on=_STORED, right_on=PAIR, how="inner").drop(_STORED)
+        return Judgements(verdicts, graded, distinct.height - graded)
 
     def _judge_batch(self, grader: Grader, batch: pl.DataFrame, workers: int | None) -> int:
-        found = grader.grade([Pair(*row) for row in batch.select(PAIR).iter_rows()], workers=workers)
+        verdicts = grader.grade([GradedPair(*row) for row in batch.select(PAIR).iter_rows()], workers=workers)
         rows = pl.DataFrame(
             {
                 "benchmark": [self.folder.name] * batch.height,
-                "version": [grader.GRADER_VERSION] * batch.height,
+                "version": [grader.version] * batch.height,
                 "gold": batch["gold_stored"],
                 "answer": batch["answer_stored"],
-                "correct": [verdict.correct for verdict in found],
-                "form": [verdict.form for verdict in found],
+                "correct": [verdict.correct for verdict in verdicts],
+                "form": [verdict.form for verdict in verdicts],
             },
             schema=VERDICTS,
         )
@@ -129,51 +125,55 @@ _STORED = [f"{name}_stored" for name in PAIR]
 
 
 @dataclass
-class Known:
-    """What the table says about some pairs, parts that appear meanwhile included; the rest of it is not kept in memory.
+class VerdictTable:
+    """The rows of the table for some pairs.
+
+    Files that other jobs add are read when they appear. Rows of other pairs are not kept in memory.
 
     Parameters
     ----------
     folder : Path
-        One benchmark's parts.
+        Folder of one benchmark.
     version : str
-        Of the grader.
-    asked : DataFrame
-        Columns gold_stored and answer_stored: pairs as the table spells them.
+        Version of the grader.
+    pairs : DataFrame
+        Columns gold_stored and answer_stored: the pairs as the table spells them.
     """
 
     folder: Path
     version: str
-    asked: pl.DataFrame
+    pairs: pl.DataFrame
     _parts: dict[Path, pl.DataFrame] = field(default_factory=dict)
 
     def verdicts(self) -> pl.DataFrame:
-        """Columns gold, answer (as stored), correct, form: one row per known pair.
+        """Columns gold, answer (as stored), correct, form: one row per pair that has a verdict.
 
-        Where two jobs judged the same pair, a judgement wins over having given up.
+        If two jobs judged the same pair, a decided verdict is preferred to an undecided one.
         """
         for path in sorted(self.folder.glob("*.parquet")):
             if path not in self._parts:
                 part = _read_part(path).filter(pl.col("version") == self.version).drop("benchmark", "version")
-                self._parts[path] = part.join(self.asked, left_on=PAIR, right_on=_STORED, how="semi")
+                self._parts[path] = part.join(self.pairs, left_on=PAIR, right_on=_STORED, how="semi")
         rows = pl.concat([VERDICTS.to_frame().drop("benchmark", "version"), *self._parts.values()])
         if rows.select(PAIR).is_duplicated().any():
             rows = rows.sort(*PAIR, pl.col("correct").is_null(), "correct", "form").unique(PAIR, keep="first")
         return rows
 
-    def lack(self, pairs: pl.DataFrame) -> pl.DataFrame:
-        """The pairs that are not known, sorted by gold."""
+    def missing(self, pairs: pl.DataFrame) -> pl.DataFrame:
+        """The pairs that have no verdict yet, sorted by gold."""
         return pairs.join(self.verdicts(), left_on=_STORED, right_on=PAIR, how="anti").sort(_STORED)
 
 
-def _rotated(todo: pl.DataFrame) -> pl.DataFrame:
-    """Start at a place that depends on the pairs: jobs with overlapping work, started at once, do not go in step."""
-    start = int(todo.hash_rows(seed=0).sum()) % max(1, todo.height)
-    return pl.concat([todo.slice(start), todo.slice(0, start)])
+def _rotated(pairs: pl.DataFrame) -> pl.DataFrame:
+    """Begin at a row that depends on the pairs, so that jobs with overlapping pairs do not judge the same ones at the
+    same time.
+    """
+    start = int(pairs.hash_rows(seed=0).sum()) % max(1, pairs.height)
+    return pl.concat([pairs.slice(start), pairs.slice(0, start)])
 
 
 def _stored(column: str) -> pl.Expr:
-    """A column as the table spells it, under the name ``<column>_stored``; what looks like a hash is hashed too."""
+    """A column as the table spells it, named ``<column>_stored``; text that looks like a hash is hashed, too."""
     text = pl.col(column)
     long = (text.str.len_bytes() > LONGEST) | text.str.starts_with(_HASHED)
     hashed = pl.when(long).then(text).map_elements(_hash, return_dtype=pl.String)

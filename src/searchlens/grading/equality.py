@@ -1,6 +1,6 @@
-r"""Runs in worker processes: one comparison through math-verify.
+r"""Runs in worker processes: one comparison by math-verify.
 
-Nothing outside of workers imports this: math-verify takes seconds to import.
+Only workers import this module, because importing math-verify takes seconds.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from functools import lru_cache
 from itertools import product
 from typing import Any
 
-# Before sympy is imported: inside one long gmpy2 call no signal is handled, so 10^9! would not end.
+# Set before sympy is imported. Inside a long gmpy2 call no signal is handled, so that 10^9! would not end.
 os.environ["SYMPY_GROUND_TYPES"] = "python"
 os.environ["MPMATH_NOGMPY"] = "1"
 
@@ -37,33 +37,33 @@ _USUAL = (
 
 
 def prepare() -> None:
-    """Parse the usual kinds of answers once: the parser learns from what it meets, and each worker inherits that.
+    """Parse the usual kinds of answers once: the parser caches its predictions, and each worker inherits the cache.
 
     Raises
     ------
     RuntimeError
         math-verify is broken.
     """
-    logging.getLogger("math_verify").setLevel(logging.CRITICAL)  # limits are ours, and are counted
+    logging.getLogger("math_verify").setLevel(logging.CRITICAL)  # it would warn of each limit reached; ours are counted
     hasten()
-    # A parser that does not fit its runtime fails on everything, and would make every answer wrong.
+    # A parser that does not fit its runtime fails on every answer, so that every answer would be wrong.
     if judge(r"\frac{1}{2}+x", "x+0.5") is not True:
-        raise RuntimeError("math-verify does not work here: it does not find 1/2+x equal to x+0.5")
+        raise RuntimeError("the installed math-verify is broken: it does not find 1/2+x equal to x+0.5")
     for answer in _USUAL:
         judge(r"\sqrt{3}+x", answer)
 
 
 def hasten(*, on: bool = True) -> None:
-    """Replace the two slowest parts of math-verify by faster ones with the same results, or put them back."""
+    """Replace the two slowest parts of math-verify by faster ones with the same results, or restore them."""
     _Latex2Sympy.create_parser = _two_stage_parser if on else _create_parser
     grader.simplify = _simplified if on else simplify
 
 
 def _two_stage_parser(self: Any, latex: str) -> Any:
-    """A parser that predicts with SLL first, and with LL only where that finds a syntax error.
+    """A parser that predicts with SLL first, and again with LL only after a syntax error.
 
-    The grammar needs full-context prediction, which ANTLR never caches, at every bracket; for tuples and intervals it
-    is nine tenths of all time. SLL prediction gives the same tree or a syntax error.
+    The grammar needs full-context (LL) prediction at every bracket. ANTLR never caches that, and it takes nine tenths
+    of the time of tuples and intervals. SLL prediction gives the same tree or a syntax error.
 
     References
     ----------
@@ -75,7 +75,7 @@ def _two_stage_parser(self: Any, latex: str) -> Any:
     def math() -> Any:
         try:
             return PSParser.math(parser)
-        except Exception:  # the only kind that its listener raises
+        except Exception:  # its listener raises no other class
             return _create_parser(self, latex).math()
 
     parser.math = math
@@ -83,7 +83,7 @@ def _two_stage_parser(self: Any, latex: str) -> Any:
 
 
 def _simplified(difference: Any) -> Any:
-    """``simplify`` of a difference, of which only whether it is zero matters: a number that is clearly not, and a
+    """``simplify`` of a difference, of which only matters whether it is zero. A number that clearly is not zero, and a
     polynomial with rational coefficients, need no search for a simpler form.
     """
     if isinstance(difference, Expr):
@@ -106,10 +106,10 @@ def _polynomial(expression: Any) -> Any:
 
 @lru_cache(maxsize=512)
 def parsed(text: str) -> tuple[Any, ...]:
-    """Readings of an answer, best first; none when it cannot be read."""
+    """The expressions that an answer can be read as, best first; empty if it cannot be parsed."""
     try:
         return tuple(parse(f"\\boxed{{{text}}}", parsing_timeout=None, raise_on_error=True))
-    except Exception:  # unreadable: sympy and the parser raise nearly anything
+    except Exception:  # sympy and the parser raise nearly any class
         return ()
 
 
@@ -118,17 +118,17 @@ def _same(gold: Any, answer: Any) -> bool:
         return bool(verify(gold, answer, timeout_seconds=None, raise_on_error=True))
     except MemoryError:
         raise
-    except Exception:  # not comparable
+    except Exception:  # the two cannot be compared
         return False
 
 
 def judge(gold: str, answer: str) -> bool:
-    """Whether an answer equals the gold one; both LaTeX, without a box.
+    """Whether an answer equals the gold answer; both in LaTeX, without a box.
 
-    The comparison is not symmetric: ``1<x<2`` accepts ``(1,2)``, but not the other way round.
+    The comparison is not symmetric: gold ``1<x<2`` accepts ``(1,2)``, gold ``(1,2)`` does not accept ``1<x<2``.
     """
-    # One comparison at a time: an error in the first must not hide that the second would succeed.
+    # Compared one by one, because an error in the first comparison must not hide a success of the second.
     return any(_same(*readings) for readings in product(parsed(gold), parsed(answer)))
 
 
-prepare()  # in the server that the workers fork from
+prepare()  # in the server that the workers are forked from

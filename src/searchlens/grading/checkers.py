@@ -1,7 +1,8 @@
-"""IFEval's official checkers, as lm-eval carries them.
+"""The official checkers of IFEval, as lm-eval contains them.
 
-lm-eval itself needs a hundred packages that its checkers do not. They are imported past its package: while that
-happens, empty modules stand for the packages above them, and nothing of it stays behind in ``sys.modules``.
+lm-eval needs a hundred packages that its checkers do not need. The checkers are therefore imported without their
+package: during the import, empty modules replace the packages that contain them, and afterwards ``sys.modules`` is as
+before.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from searchlens.errors import InputError
 from searchlens.grading import punkt
 
 NUMBER = 25
-"""Checkers that the official registry has."""
+"""Number of checkers in the official registry."""
 
 _PACKAGES = ("lm_eval", "lm_eval.tasks", "lm_eval.tasks.ifeval")
 
@@ -34,9 +35,9 @@ def registry() -> Mapping[str, Any]:
     Raises
     ------
     InputError
-        lm-eval, or the data that the checkers need, are not installed.
+        lm-eval or the data of the checkers are not installed.
     RuntimeError
-        lm-eval has other checkers than the official ones.
+        lm-eval does not have the official number of checkers.
     """
     missing = [name for name in ("lm_eval", "nltk", "langdetect", "immutabledict") if find_spec(name) is None]
     if missing:
@@ -44,17 +45,18 @@ def registry() -> Mapping[str, Any]:
             f"IFEval needs {', '.join(missing)}",
             "run `pip install searchlens[ifeval]`, then `pip install --no-deps lm-eval==0.4.13`",
         )
-    punkt.check()  # first: the checkers would try to download it when they are imported
-    with _packages_replaced():
-        found: Mapping[str, Any] = import_module("lm_eval.tasks.ifeval.instructions_registry").INSTRUCTION_DICT
-    if len(found) != NUMBER:
-        raise RuntimeError(f"lm-eval has {len(found)} checkers for IFEval, the official registry has {NUMBER}")
+    punkt.check()  # before the import, in which the checkers would try to download it
+    with packages_replaced():
+        classes: Mapping[str, Any] = import_module("lm_eval.tasks.ifeval.instructions_registry").INSTRUCTION_DICT
+    if len(classes) != NUMBER:
+        raise RuntimeError(f"lm-eval has {len(classes)} checkers for IFEval, the official registry has {NUMBER}")
     _seed_langdetect()
-    return found
+    return classes
 
 
 @contextmanager
-def _packages_replaced() -> Iterator[None]:
+def packages_replaced() -> Iterator[None]:
+    """While open, empty modules replace the packages of lm-eval above its checkers."""
     spec = find_spec("lm_eval")
     assert spec is not None and spec.submodule_search_locations
     site = Path(spec.submodule_search_locations[0]).parent
@@ -84,14 +86,14 @@ def _seed_langdetect() -> None:
 
 
 @lru_cache(maxsize=2048)
-def checkers(gold: str) -> tuple[Any, ...]:
-    """The checkers of one prompt, ready to check.
+def of_prompt(gold: str) -> tuple[Any, ...]:
+    """The checkers of the instructions of one prompt, with their parameters set.
 
     Raises
     ------
     ValueError
-        An instruction is unknown, or lacks a parameter. The official code draws what is missing at random, and drops
-        parameters that are zero or empty, so these count as missing.
+        An instruction is unknown, or a parameter is missing, zero or empty. The official code drops a parameter that is
+        zero or empty, and draws a missing one at random.
     """
     spec = json.loads(gold)
     return tuple(map(_checker, spec["instruction_id_list"], spec["kwargs"]))
@@ -101,12 +103,12 @@ def _checker(name: str, parameters: Mapping[str, Any]) -> Any:
     if name not in registry():
         raise ValueError(f"unknown instruction {name!r}")
     given = {key: value for key, value in parameters.items() if value}
-    random.seed(0)  # descriptions, which nobody reads here, are worded at random
+    random.seed(0)  # the checker draws the wording of its description, which is not used here
     checker = registry()[name](name)
-    wanted = set(checker.get_instruction_args_keys())
-    if set(given) != wanted:
+    required = set(checker.get_instruction_args_keys())
+    if set(given) != required:
         raise ValueError(
-            f"instruction {name} has parameters {parameters}, it needs {sorted(wanted)}, none zero or empty"
+            f"instruction {name} has parameters {parameters}, it needs {sorted(required)}, none zero or empty"
         )
     checker.build_description(**given)
     return checker
@@ -125,13 +127,14 @@ def judge(gold: str, answer: str) -> str:
     Returns
     -------
     str
-        A digit per instruction, strict, then after ``/`` the same, loose: ``"101/111"``. Loose: the response without
-        its first line, its last, both, or without asterisks may follow it instead. A strict pass is a loose one.
+        One digit per instruction: strict verdicts, ``/``, loose verdicts, as in ``"101/111"``. The loose verdict also
+        accepts the response without its first line, its last line, both, or its asterisks. A response that passes
+        strictly passes loosely.
     """
-    found = checkers(gold)
-    strict = [_follows(checker, [answer]) for checker in found]
+    prompt = of_prompt(gold)
+    strict = [_follows(checker, [answer]) for checker in prompt]
     variants = [] if all(strict) else _variants(answer)
-    loose = [passed or _follows(checker, variants) for checker, passed in zip(found, strict, strict=True)]
+    loose = [passed or _follows(checker, variants) for checker, passed in zip(prompt, strict, strict=True)]
     return "/".join("".join(str(int(passed)) for passed in each) for each in (strict, loose))
 
 
@@ -140,9 +143,9 @@ def _follows(checker: Any, texts: Sequence[str]) -> bool:
 
 
 def _variants(response: str) -> list[str]:
-    """What loose checking tries beyond the response itself, each once."""
+    """Texts that loose checking tries besides the response itself, each once."""
     lines = response.split("\n")
     shortened = [response, *("\n".join(part).strip() for part in (lines[1:], lines[:-1], lines[1:-1]))]
-    tried = dict.fromkeys([*shortened, *(text.replace("*", "") for text in shortened)])
-    del tried[response]
-    return list(tried)
+    variants = dict.fromkeys([*shortened, *(text.replace("*", "") for text in shortened)])
+    del variants[response]
+    return list(variants)

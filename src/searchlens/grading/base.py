@@ -1,0 +1,131 @@
+"""What a grader is, what it returns, and how it is found by the name of its kind."""
+
+from __future__ import annotations
+
+import hashlib
+import sys
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal, NamedTuple, cast
+
+from searchlens import catalogue
+from searchlens.benchmarks import Question
+
+MAX_ANSWER = 512
+"""Longest answer in characters. Models that repeat themselves box more, which takes seconds to parse in vain."""
+
+RIGHT = "gold"
+"""Class key of every right answer."""
+
+How = Literal["boxed", "fallback", "number", "whole", "none"]
+STATED = ("boxed", "fallback", "whole")
+"""The values of ``How`` by which a text states its answer; the last number of a text is not a stated answer."""
+
+
+class Extraction(NamedTuple):
+    """The answer in the text of a sample.
+
+    Attributes
+    ----------
+    answer : str or None
+        None if there is no answer; such a sample is not correct and does not vote.
+    how : {"boxed", "fallback", "number", "whole", "none"}
+        Where the answer was found: in the last box, in a closing sentence, as the last number, as the whole text, or
+        nowhere.
+    """
+
+    answer: str | None
+    how: How
+
+
+NO_ANSWER = Extraction(None, "none")
+
+
+class GradedPair(NamedTuple):
+    """What is judged: an answer against the reference of its question (``Grader.reference``)."""
+
+    gold: str
+    answer: str
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """The judgement of one pair.
+
+    Attributes
+    ----------
+    correct : bool or None
+        None if a limit of time, memory or size was reached. Such an answer counts as not correct, and is reported as
+        unknown.
+    form : str
+        The normalised answer, if answers of this kind vote; otherwise what the grader reports about its checks.
+    """
+
+    correct: bool | None
+    form: str
+
+    @property
+    def key(self) -> str:
+        """Class of equivalent answers within a question: ``RIGHT`` for right ones, otherwise ``~`` and the form.
+
+        Wrong answers are compared by form only, which favours the right class in a vote.
+        """
+        return RIGHT if self.correct else "~" + self.form
+
+
+class Grader(ABC):
+    """Grades one kind of question. A subclass is declared with ``searchlens.catalogue.grader``::
+
+        @grader("choice")
+        class Choice(Grader): ...
+
+    Options of the decorator, as literals: ``mathematical=True`` if answers are formulas (only then is ``recipe_stops``
+    allowed), and ``votes=False`` if answers cannot be equivalent, so that a majority means nothing.
+    """
+
+    @property
+    def version(self) -> str:
+        """Name of the grading rules: verdicts of one version are never used for another.
+
+        A subclass that sets no version has its name and the hash of its file, so that every edit is a new version.
+        """
+        source = Path(str(sys.modules[type(self).__module__].__file__)).read_bytes()
+        return f"{type(self).__name__}/{hashlib.sha256(source).hexdigest()[:12]}"
+
+    def reference(self, question: Question) -> str:
+        """What answers to a question are judged against, as text: its gold answer."""
+        return question.gold
+
+    @abstractmethod
+    def extract(self, text: str, stopped: bool) -> Extraction:
+        """The answer in the text of a sample; ``stopped`` is False if the token limit cut the text off."""
+
+    @abstractmethod
+    def grade(self, pairs: Sequence[GradedPair], *, workers: int | None = None) -> list[Verdict]:
+        """One verdict per pair, in order.
+
+        Parameters
+        ----------
+        pairs : sequence of GradedPair
+            Sorted by gold, they are judged fastest.
+        workers : int, optional
+            Number of worker processes, >= 1, for a grader that uses them; by default one per core.
+        """
+
+
+def grader(kind: str) -> Grader:
+    """The grader of a kind of question.
+
+    Raises
+    ------
+    InputError
+        Unknown kind; the message lists the known ones.
+    """
+    return cast(Grader, catalogue.find("grader", kind)())
+
+
+def votes(kind: str) -> bool:
+    """Whether answers of this kind can be equivalent, so that the most frequent answer means something."""
+    return bool(catalogue.declared("grader")[kind].options.get("votes", True))
