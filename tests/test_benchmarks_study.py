@@ -44,8 +44,8 @@ def test_an_unknown_family_is_refused_with_a_guess(raw: dict[str, Any]) -> None:
 
 def test_own_questions_and_gated_ones_need_a_file(raw: dict[str, Any]) -> None:
     assert "benchmarks.sums.path: needed; only a known benchmark" in refusal(known(raw, "jsonl"))
-    assert "benchmarks.sums.path: needed: Idavidrein/gpqa is gated" in refusal(known(raw, "gpqa"))
-    assert "benchmarks.sums.path: an empty list" in refusal(known(raw, "math500", path=[]))
+    assert "benchmarks.sums.path: needed; Idavidrein/gpqa is gated" in refusal(known(raw, "gpqa"))
+    assert "benchmarks.sums.path: the list of files is empty" in refusal(known(raw, "math500", path=[]))
     config.validate(known(raw, "gpqa", path="my/gpqa_diamond.csv"))
 
 

@@ -1,28 +1,43 @@
 """Wrong configuration must be refused whole, before anything is scheduled, in words that say what to change."""
 
+import json
 import re
-from dataclasses import fields
+from collections.abc import Iterator, Mapping
+from dataclasses import MISSING, asdict, fields
+from datetime import date
 from pathlib import Path
-from typing import Any
+from typing import Any, get_type_hints
 
 import pytest
 import yaml
+from annotated_types import BaseMetadata, Ge, Gt, Le, Len, Lt
+from pydantic import TypeAdapter
 
 from searchlens import config
 from searchlens.boptr.cohort import read_plan
-from searchlens.boptr.options import BoptrOptions
-from searchlens.config import reference as document
+from searchlens.boptr.options import Anchor, Beta, BoptrOptions
+from searchlens.config import reference
+from searchlens.config.schema import content, resolve
+from searchlens.equivalence.options import EquivalenceOptions
 from searchlens.errors import InputError
-from searchlens.pipeline import boptr_options
+from searchlens.landscape.options import LandscapeOptions, LandscapeSection
+from searchlens.recovery.options import RecoveryOptions, RecoverySection
 
 ROOT = Path(__file__).parents[1]
-SMALLEST = config.validate(
-    {
-        "study": {"pairs": [], "benchmarks": []},
-        "policies": {"topp0.95_t1.0": None},
-        **{key: {} for key in ("checkpoints", "pairs", "benchmarks", "pools")},
-    }
-)
+SMALLEST: dict[str, Any] = {
+    "study": {"pairs": [], "benchmarks": []},
+    "policies": {"topp0.95_t1.0": None},
+    **{key: {} for key in ("checkpoints", "pairs", "benchmarks", "pools")},
+}
+OPTIONS: dict[str, type] = {
+    "landscape": LandscapeSection,
+    "recovery": RecoverySection,
+    "boptr": BoptrOptions,
+    "boptr.anchor": Anchor,
+    "boptr.beta": Beta,
+    "equivalence": EquivalenceOptions,
+}
+"""Sections of the configuration that are options of a stage."""
 
 
 @pytest.fixture
@@ -47,7 +62,7 @@ def test_the_shipped_configuration_and_its_overlays_are_valid() -> None:
 
 
 @pytest.mark.parametrize(
-    ("path", "text"), [(document.SCHEMA, config.schema_text()), (document.README, document.readme_text())]
+    ("path", "text"), [(reference.SCHEMA, config.schema_text()), (reference.README, reference.readme_text())]
 )
 def test_generated_files_agree_with_the_typed_configuration(path: Path, text: str) -> None:
     assert (ROOT / path).read_text() == text, "run `make schema`"
@@ -103,8 +118,12 @@ def test_all_errors_are_reported_at_once(raw: dict[str, Any]) -> None:
             "held_out",
             "boptr.anchor.benchmark: 'math' has regime math and role held_out",
         ),
-        (("benchmarks", "aime", "extension"), [64], "benchmarks.aime.extension: [64] must double on from the last of"),
-        (("benchmarks", "aime", "extension"), [32, 48], "must double on from the last of budgets: [32, 64]"),
+        (
+            ("benchmarks", "aime", "extension"),
+            [64],
+            "benchmarks.aime.extension: [64] must go on doubling from the last of",
+        ),
+        (("benchmarks", "aime", "extension"), [32, 48], "must go on doubling from the last of budgets: [32, 64]"),
         (("pairs", "micro-1m", "rltrain"), "math", "pairs.micro-1m.rltrain: 'math' has role fitted"),
         (
             ("pairs", "micro-1m", "batches"),
@@ -142,12 +161,12 @@ def test_all_errors_are_reported_at_once(raw: dict[str, Any]) -> None:
         (
             ("checkpoints", "micro-1m-rl", "template"),
             "plain",
-            "pairs.micro-1m: Base has template zoo, RL plain; give both the same, or say templates: own",
+            "pairs.micro-1m: Base has template zoo, RL plain; give both the same, or set templates: own",
         ),
         (("checkpoints", "micro-1m-rl", "template"), "abell", "template: 'abell' is unknown; did you mean 'abel'?"),
-        (("checkpoints", "micro-1m-rl", "hub"), "org/toy", "needs one of path and hub, found both"),
+        (("checkpoints", "micro-1m-rl", "hub"), "org/toy", "needs either path or hub, found both"),
         (("checkpoints", "micro-1m-rl", "hub"), "toy", "checkpoints.micro-1m-rl.hub: String should match pattern"),
-        (("checkpoints", "micro-1m-rl", "path"), None, "needs one of path and hub, found neither"),
+        (("checkpoints", "micro-1m-rl", "path"), None, "needs either path or hub, found neither"),
         (
             ("checkpoints", "micro-1m-rl", "context"),
             128,
@@ -167,7 +186,7 @@ def test_all_errors_are_reported_at_once(raw: dict[str, Any]) -> None:
         (
             ("benchmarks", "math", "deeper"),
             {"temp_0.5": 16},
-            "benchmarks.math.deeper.temp_0.5: 16 is not more than the others' 16",
+            "benchmarks.math.deeper.temp_0.5: 16 must exceed the 16 samples of the other policies",
         ),
     ],
 )
@@ -207,10 +226,121 @@ def test_a_benchmark_with_a_part_in_boptr_needs_a_regime(raw: dict[str, Any]) ->
     assert "benchmarks.gpqa.role: held_out needs a regime: math, nonmath or floor" in refusal(raw)
 
 
-def test_boptr_options_and_their_configuration_agree() -> None:
-    """Every option can be configured, and leaving it out means its own default."""
-    assert boptr_options(config.plain(SMALLEST), []) == BoptrOptions()
-    assert set(config.Boptr.model_fields) - {"anchor"} == {field.name for field in fields(BoptrOptions)}
+def place(raw: dict[str, Any], path: str) -> tuple[dict[str, Any], str]:
+    """The mapping at a path such as ``pairs.<name>``, made if missing, and the path with a name for ``<name>``."""
+    target, names = raw, []
+    for part in path.split(".") if path else ():
+        name = next(iter(target), "new") if part == "<name>" else part.removesuffix("[]")
+        names.append(name)
+        if part.endswith("[]"):
+            names.append("0")
+            target[name] = target.get(name) or [{}]
+            target = target[name][0]
+        else:
+            target[name] = target.get(name) or {}
+            target = target[name]
+    return target, ".".join(names)
+
+
+@pytest.mark.parametrize("path", [path for path, _ in reference.sections()])
+def test_a_misspelled_key_of_any_section_is_answered_with_the_right_one(raw: dict[str, Any], path: str) -> None:
+    target, where = place(raw, path)
+    key = next(iter(dict(reference.sections())[path]["properties"]))
+    target[f"{key}s"] = 1
+    assert f"{where or 'configuration'}: '{key}s' is unknown; did you mean '{key}'?" in refusal(raw)
+
+
+def test_a_name_that_is_also_a_key_does_not_hide_what_is_known(raw: dict[str, Any]) -> None:
+    raw["checkpoints"]["vllm"] = {"pth": "a"}
+    assert "checkpoints.vllm: 'pth' is unknown; did you mean 'path'?" in refusal(raw)
+
+
+def test_every_key_is_described() -> None:
+    """Other than a section's own key: there the section is described."""
+    silent = [
+        f"{path}.{key}"
+        for path, section in reference.sections()
+        for key, node in section["properties"].items()
+        if "description" not in node and "description" not in resolve(content(resolve(node)) or node)
+    ]
+    assert silent == []
+
+
+@pytest.mark.parametrize("path", OPTIONS)
+def test_the_options_of_a_stage_are_a_section_of_the_configuration(path: str) -> None:
+    """The same keys with the same defaults, tuples and mappings of dataclasses included."""
+    properties = dict(reference.sections())[path]["properties"]
+    options = {field.name: field for field in fields(OPTIONS[path])}
+    assert list(properties) == list(options)
+    for key, field in options.items():
+        default = field.default if field.default_factory is MISSING else field.default_factory()
+        if default is not MISSING:
+            default = asdict(default) if hasattr(default, "__dataclass_fields__") else default
+            assert properties[key]["default"] == json.loads(json.dumps(default)), key
+
+
+def outside(limit: BaseMetadata, inside: Any) -> Any:
+    """The value nearest to a limit that it does not allow."""
+    match limit:
+        case Ge(least):
+            return least - type(inside)(1)
+        case Le(most):
+            return most + type(inside)(1)
+        case Gt(bound) | Lt(bound):
+            return type(inside)(bound)
+        case Len(least, _):
+            return ["greedy"] * (least - 1)
+    raise AssertionError(limit)
+
+
+def limits() -> Iterator[tuple[str, str, Any]]:
+    """Section, key and a value just outside of each limit of each option."""
+    for path, options in OPTIONS.items():
+        for key, hint in get_type_hints(options, include_extras=True).items():
+            for limit in getattr(hint, "__metadata__", ()):
+                yield path, key, outside(limit, getattr(options, key, None))
+
+
+@pytest.mark.parametrize(("path", "key", "value"), list(limits()))
+def test_the_limits_of_options_hold_in_the_configuration(raw: dict[str, Any], path: str, key: str, value: Any) -> None:
+    target, _ = place(raw, path)
+    target[key] = value
+    assert f"  {path}.{key}: " in refusal(raw)
+
+
+def test_defaults_of_the_configuration_are_defaults_of_the_options() -> None:
+    """Whoever calls a stage without a configuration gets what a configuration without options gives."""
+    plain = config.plain(config.validate(SMALLEST))
+    assert LandscapeOptions(**plain["landscape"]) == LandscapeOptions()
+    assert RecoveryOptions(**plain["recovery"]) == RecoveryOptions()
+    assert TypeAdapter(BoptrOptions).validate_json(json.dumps(plain["boptr"])) == BoptrOptions()
+
+
+def test_exponents_of_the_q_channel_are_those_of_the_cohort() -> None:
+    options = BoptrOptions(q_beta={"gpqa": 0.6, "math": 0.2}, tau=0.01)
+    assert options.on(["gpqa", "aime"]) == BoptrOptions(q_beta={"gpqa": 0.6}, tau=0.01)
+
+
+def test_an_exponent_that_is_not_set_has_its_default() -> None:
+    beta = config.validate({**SMALLEST, "boptr": {"beta": {"math": 0.5}}}).boptr.beta
+    assert [beta[regime] for regime in ("math", "nonmath", "floor")] == [0.5, 1.0, 0.0]
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        ({"boptr": 3}, "boptr: must be a mapping of keys (found 3)"),
+        ({"study": 3}, "study: must be a mapping of keys (found 3)"),
+        ({"pools": {"few": "greedy"}}, "pools.few: must be a list (found 'greedy')"),
+        ({"boptr": {"taus": 0.1}}, "boptr.taus: must be a list (found 0.1)"),
+        ({"study": {"pairs": []}}, "study.benchmarks: is missing"),
+        ({"equivalence": {}}, "equivalence.policies: is missing"),
+        ({"pools": {16: []}}, "pools: key 16 must be a string; put it in quotes"),
+        ({"lock": date(2026, 1, 2)}, "lock: 2026-01-02 is a date; put it in quotes"),
+    ],
+)
+def test_a_wrong_type_is_said_in_the_words_of_yaml(change: Mapping[str, Any], says: str) -> None:
+    assert f"  {says}" in refusal({**SMALLEST, **change})
 
 
 def test_the_documented_cohort_file_can_be_read(tmp_path: Path) -> None:

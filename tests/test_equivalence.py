@@ -6,7 +6,7 @@ import json
 import subprocess
 import sys
 from collections import Counter
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +22,7 @@ from searchlens.cli import main  # noqa: E402
 from searchlens.engines.base import Sampling  # noqa: E402
 from searchlens.equivalence import laws, local, searches, study  # noqa: E402
 from searchlens.equivalence.explicit import Model, ToyEngine, plain_draw  # noqa: E402
+from searchlens.equivalence.options import EquivalenceOptions  # noqa: E402
 from searchlens.equivalence.reference import ids, mean, search  # noqa: E402
 from searchlens.equivalence.rows import Row, chi_square, total_variation  # noqa: E402
 from searchlens.equivalence.subject import Subject  # noqa: E402
@@ -31,7 +32,7 @@ from searchlens.policies import Policy, from_spec  # noqa: E402
 from searchlens.search.task import Task  # noqa: E402
 
 ROOT = Path(__file__).parents[1]
-LIMITS = config.Equivalence(policies=["greedy"]).model_dump()
+LIMITS = asdict(EquivalenceOptions(policies=("greedy",)))
 POLICIES: dict[str, Any] = {
     "topp0.95_t1.0": None,
     "beam": {"controller": {"name": "beam", "width": 2}},

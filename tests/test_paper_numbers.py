@@ -6,6 +6,7 @@ contradiction fast: docs/reading-the-paper.md reports it.
 
 import itertools
 import re
+from dataclasses import asdict, astuple, fields
 from decimal import ROUND_HALF_UP, Decimal
 from pathlib import Path
 
@@ -13,13 +14,14 @@ import numpy as np
 import polars as pl
 import pytest
 
-from searchlens import config
 from searchlens.boptr.fit import alpha_grid, beta_grid, boundary_distance, budget_path, lattice
 from searchlens.boptr.inference import common, macro, micro
 from searchlens.boptr.offsets import loo_score
-from searchlens.boptr.options import DEFAULTS
+from searchlens.boptr.options import DEFAULTS, REGIMES, BoptrOptions
 from searchlens.boptr.rule import LN2, mean_log_alpha
 from searchlens.boptr.tiers import Curve, mech
+from searchlens.landscape.options import LandscapeSection
+from searchlens.recovery.options import RecoverySection
 from searchlens.uncertainty import wilson
 
 FOLDER = Path(__file__).parent / "data" / "paper"
@@ -111,7 +113,7 @@ def test_every_printed_beta_lies_on_the_grid():
     """Step .1, from 0 to at least 1; the frozen exponents are those of the per-cell table."""
     printed = [*table("per_cell")["beta"], *table("q_channel")["beta"], 0.5, 0.7, 0.8]
     assert all(np.abs(beta_grid() - beta).min() < 1e-9 for beta in printed)
-    assert {row["regime"]: row["beta"] for row in PER_CELL.values()} == dict(DEFAULTS.beta)
+    assert {row["regime"]: row["beta"] for row in PER_CELL.values()} == asdict(DEFAULTS.beta)
 
 
 def test_the_grids_give_few_distinct_paths():
@@ -123,7 +125,7 @@ def test_the_grids_give_few_distinct_paths():
         assert len(set(found.path[found.beta == beta].tolist())) == wanted
 
 
-@pytest.mark.parametrize("beta", sorted(DEFAULTS.beta.values()))
+@pytest.mark.parametrize("beta", sorted(astuple(DEFAULTS.beta)))
 def test_the_grid_reaches_every_path_within_its_range(beta):
     """exp(mu + delta) lies between grid points; the oracle that searches the grid is a lower bound all the same."""
     grid = alpha_grid()
@@ -302,7 +304,7 @@ def test_regime_means_of_the_per_cell_table():
     """Row MAIN of the ablation, and A2 = A3 on nonmath: both are N = b, the cell fit of nonmath."""
     ablation = {row["variant"]: row for row in table("ablation").iter_rows(named=True)}
     rows = table("per_cell")
-    for regime in DEFAULTS.beta:
+    for regime in REGIMES:
         cells = rows.filter(regime=regime)
         assert cells["mech_anchor"].mean() == pytest.approx(ablation["MAIN"][regime], abs=HALF_UNIT)
     assert rows["mech_anchor"].mean() == pytest.approx(ablation["MAIN"]["mean"], abs=HALF_UNIT)
@@ -314,9 +316,9 @@ def test_regime_means_of_the_per_cell_table():
 
 @pytest.mark.parametrize("row", table("ablation").to_dicts(), ids=lambda row: row["variant"])
 def test_means_over_23_cells(row):
-    sizes = [table("per_cell").filter(regime=regime).height for regime in DEFAULTS.beta]
+    sizes = [table("per_cell").filter(regime=regime).height for regime in REGIMES]
     assert sizes == [6, 11, 6]
-    found = np.average([row[regime] for regime in DEFAULTS.beta], weights=sizes)
+    found = np.average([row[regime] for regime in REGIMES], weights=sizes)
     assert found == pytest.approx(row["mean"], abs=SLIP)
 
 
@@ -515,9 +517,9 @@ def test_fifteen_zero_gaps_not_sixteen():
     assert (gaps["mech_anchor"] - gaps["mech_cell"]).to_numpy() == pytest.approx(gaps["gap"].to_numpy(), abs=SLIP)
 
 
-@pytest.mark.parametrize("section", [config.Landscape, config.Recovery, config.Boptr])
+@pytest.mark.parametrize("section", [LandscapeSection, RecoverySection, BoptrOptions])
 def test_every_option_is_explained(section):
     """A choice without its reason is arbitrary: docs/reading-the-paper.md names all of them."""
     page = (Path(__file__).parents[1] / "docs" / "reading-the-paper.md").read_text()
     words = set(re.findall(r"`(?:\w+\.)?(\w+)[`:]", page))
-    assert set(section.model_fields) - words == set()
+    assert {field.name for field in fields(section)} - words == set()

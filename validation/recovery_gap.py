@@ -120,7 +120,7 @@ def trials(population: Population, questions: int, repeats: int, draws: int) -> 
         base, rl = population.sample(rng, questions)
         pair = landscape(population.points, base), landscape([(DEFAULT, n) for n in BUDGETS], rl)
         for kind in KINDS:
-            options = RecoveryOptions(DEFAULT, envelope_interval=kind, draws=draws, seed=seed)
+            options = RecoveryOptions(default_policy=DEFAULT, envelope_interval=kind, draws=draws, seed=seed)
             found = support(*pair, options).filter(metric="P", readout="prefix")
             for budget, gap, lo, hi in found.select("budget", "gap", "gap_lo", "gap_hi").iter_rows():
                 true = population.gap(budget)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import logging
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import asdict
 from itertools import chain
 from pathlib import Path
@@ -158,16 +158,9 @@ def _is_scored(grid_: Grid, checkpoint: str, benchmark: str) -> bool:
 
 def landscape_options(config: dict[str, Any]) -> Any:
     """The typed options of the landscape stage."""
-    from searchlens.landscape import LandscapeOptions
+    from searchlens.landscape.options import LandscapeOptions
 
-    section = config["landscape"]
-    return LandscapeOptions(
-        ties=section["ties"],
-        first_finish=section["first_finish"],
-        draws=section["draws"],
-        seed=config["seed"],
-        confidence=section["confidence"],
-    )
+    return LandscapeOptions(**config["landscape"], seed=config["seed"])
 
 
 def landscape_cell(grid_: Grid, benchmark: str, scores: Path, output: Path) -> None:
@@ -243,12 +236,10 @@ def _read_landscape(grid_: Grid, folder: Path) -> Any:
 
 def recovery_options(config: dict[str, Any]) -> Any:
     """The typed options of the recovery stage; its draws are the landscape's."""
-    from searchlens.recovery import RecoveryOptions
+    from searchlens.recovery.options import RecoveryOptions
 
-    shared = {"draws": config["landscape"]["draws"], "confidence": config["landscape"]["confidence"]}
-    return RecoveryOptions(
-        default_policy=config["default_policy"], seed=config["seed"], **shared, **dict(config["recovery"])
-    )
+    shared = {key: config["landscape"][key] for key in ("draws", "confidence")}
+    return RecoveryOptions(**config["recovery"], **shared, default_policy=config["default_policy"], seed=config["seed"])
 
 
 def recovery_cell(grid_: Grid, base: Path, rl: Path, output: Path) -> None:
@@ -266,14 +257,13 @@ def recovery_cell(grid_: Grid, base: Path, rl: Path, output: Path) -> None:
     log.info("%s against %s: %d policies", base, rl, len(names))
 
 
-def boptr_options(config: dict[str, Any], benchmarks: Iterable[str]) -> Any:
+def boptr_options(config: dict[str, Any], benchmarks: Collection[str]) -> Any:
     """The typed options of the BOPTR stage for a cohort of these benchmarks."""
+    from pydantic import TypeAdapter
+
     from searchlens.boptr.options import BoptrOptions
 
-    section = {key: value for key, value in config["boptr"].items() if key != "anchor"}
-    section["q_beta"] = {name: beta for name, beta in section["q_beta"].items() if name in set(benchmarks)}
-    options: dict[str, Any] = {key: tuple(v) if isinstance(v, list) else v for key, v in section.items()}
-    return BoptrOptions(**options)
+    return TypeAdapter(BoptrOptions).validate_json(json.dumps(config["boptr"])).on(benchmarks)
 
 
 def cohort_plan(grid_: Grid, landscape: Path) -> Any:

@@ -22,15 +22,12 @@ from polars.exceptions import PolarsError
 from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
 from pydantic.dataclasses import dataclass as checked_dataclass
 
+from searchlens.boptr.options import Group, Regime, Role
 from searchlens.errors import InputError
 from searchlens.landscape import Landscape
 from searchlens.store import files
 from searchlens.uncertainty import Floats
 
-Regime = Literal["math", "nonmath", "floor"]
-Role = Literal["fitted", "held_out", "descriptive", "rltrain"]
-Group = Literal["upper", "lower", "new"]
-REGIMES: tuple[Regime, ...] = ("math", "nonmath", "floor")
 Source = Literal["sampled", "imported", "recorded", "simulated"]
 CREDITS = ("P", "Q", "T")
 """Prefix readouts that BOPTR uses."""

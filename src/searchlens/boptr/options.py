@@ -1,130 +1,148 @@
-"""Choices that the paper leaves open, each with the default that its printed numbers support best."""
+"""Options of the BOPTR stage: choices that the paper leaves open. Its printed numbers support each default best."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from dataclasses import dataclass, field
-from types import MappingProxyType
-from typing import Literal
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Annotated, Literal
 
-from searchlens.boptr.cohort import Regime
+from annotated_types import Ge, Len
 
+from searchlens.options import STRICT, Confidence, Draws, Natural, Nonnegative, Positive, Proportion
+
+Regime = Literal["math", "nonmath", "floor"]
+REGIMES: tuple[Regime, ...] = ("math", "nonmath", "floor")
+Role = Literal["fitted", "held_out", "descriptive", "rltrain"]
+Group = Literal["upper", "lower", "new"]
 Ties = Literal["interpolated", "first", "last", "median"]
 
-
-@dataclass(frozen=True)
-class BoptrOptions:
-    """Options of section ``boptr`` (docs/reading-the-paper.md gives the evidence for each default).
-
-    Attributes
-    ----------
-    beta : mapping
-        Frozen exponent of each regime.
-    alpha_low, alpha_high : int
-        alpha runs over 2^(k/5), k from low to high.
-    beta_top : float
-        beta runs over 0, 0.1, ..., top.
-    rounding : {"log2", "linear"}
-        In which space the nearest allowed budget is nearest.
-    ties : {"interpolated", "first", "last", "median"}
-        Among fits of equal error: the smallest error with P interpolated at the unrounded budget, or by grid order.
-    mu_without : tuple of str
-        Models that the variant ``without`` leaves out of the cohort mean mu.
-    mu_floor : {"ln2", "cohort_mean"}
-        mu of the floor regime: the paper's constant, or the mean of the cell fits.
-    h1 : {"low_temp_nb", "literal_greedy", "argmax_same_b"}
-        Row H1: the lowest pure temperature at N = b; greedy, constant over b; or the most accurate AR policy at each b.
-    selector_norm : {"l2", "l1"}
-        Norm of the selector's loss.
-    selector_proto : {"mean_over_b", "per_b"}
-        Prototype of the anchor: one vector, or one per budget.
-    selector_rank : {"percentile", "integer", "zscore"}
-        Scale of the selector's rank features.
-    selector_rank_pool : {"ar", "all"}
-        Which policies are ranked; candidates are autoregressive always.
-    selector_weights : tuple of float
-        W: rank of P, of P - Q, of Q, controller, log cost.
-    cost_weight : float
-        lambda_cost.
-    exclude_default_on_anchor : bool
-        Leave the RL default policy out of the candidates on the anchor benchmark.
-    b0 : {"anchor_alpha", "cohort_mu"}
-        Scale of row B0.
-    gate_z, ridge : float
-        V5b: a model is typical when every |z| <= gate_z; ridge penalty on standardised features.
-    headroom : {"pmax_minus_p0", "one_minus_p0"}
-        Headroom inside u.
-    tau : float
-        Saturation tolerance of N* in the main rows.
-    taus, lambdas : tuple of float
-        Sweeps of the frontier.
-    q_beta : mapping
-        Benchmark to beta^Q; 0 on benchmarks that are not named (the paper: 0.6 on GPQA).
-    q_penalty, q_tolerance : float
-        Selector and recoverability of the Q channel.
-    q_sides : {"one", "two"}
-        Recoverable when Base reaches RL's best within the tolerance from below, or is within it on either side.
-    criterion : float
-        Pre-registered limit of a held-out benchmark's mean error, percentage points.
-    protocol_margin : float
-        Base and RL protocols differ when the interval of the difference of a stop or extraction rate lies outside
-        [-margin, margin].
-    length_ratio : float
-        Generation lengths differ when the longer mean is at least so many times the shorter one.
-    consistency_criterion : float
-        Pre-set limit of the mean absolute difference of two sampling batches, percentage points.
-    v4_shuffles : int
-        y-shuffles of the V4 null.
-    permutations : int
-        Re-pairings of Base and RL in the mismatched null, the true one included.
-    draws, seed, confidence
-        Bootstrap over questions.
-    reselect : int
-        In how many of the draws every path is also chosen again, for intervals of its own and for the correction of
-        errors; 0: in none.
-    """
-
-    beta: Mapping[Regime, float] = field(
-        default_factory=lambda: MappingProxyType({"math": 0.6, "nonmath": 1.0, "floor": 0.0})
-    )
-    alpha_low: int = -10
-    alpha_high: int = 20
-    beta_top: float = 1.2
-    rounding: Literal["log2", "linear"] = "log2"
-    ties: Ties = "interpolated"
-    mu_without: tuple[str, ...] = ()
-    mu_floor: Literal["ln2", "cohort_mean"] = "ln2"
-    h1: Literal["low_temp_nb", "literal_greedy", "argmax_same_b"] = "low_temp_nb"
-    selector_norm: Literal["l2", "l1"] = "l2"
-    selector_proto: Literal["mean_over_b", "per_b"] = "mean_over_b"
-    selector_rank: Literal["percentile", "integer", "zscore"] = "percentile"
-    selector_rank_pool: Literal["ar", "all"] = "ar"
-    selector_weights: tuple[float, float, float, float, float] = (1.0, 1.0, 1.0, 0.5, 0.2)
-    cost_weight: float = 0.01
-    exclude_default_on_anchor: bool = False
-    b0: Literal["anchor_alpha", "cohort_mu"] = "anchor_alpha"
-    gate_z: float = 2.0
-    ridge: float = 1.0
-    headroom: Literal["pmax_minus_p0", "one_minus_p0"] = "pmax_minus_p0"
-    tau: float = 0.02
-    taus: tuple[float, ...] = (0.01, 0.02, 0.05)
-    lambdas: tuple[float, ...] = (0.0, 0.25, 0.5, 0.75, 1.0)
-    q_beta: Mapping[str, float] = field(default_factory=lambda: MappingProxyType({}))
-    q_penalty: float = 0.5
-    q_tolerance: float = 0.05
-    q_sides: Literal["one", "two"] = "one"
-    criterion: float = 8.0
-    protocol_margin: float = 0.05
-    length_ratio: float = 1.5
-    consistency_criterion: float = 2.0
-    v4_shuffles: int = 100
-    permutations: int = 1000
-    draws: int = 10_000
-    seed: int = 42
-    confidence: float = 0.95
-    reselect: int = 10_000
-
-
 LN2 = math.log(2)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Anchor:
+    """The cell on which the rule is found and from which every transfer starts."""
+
+    __pydantic_config__ = STRICT
+
+    pair: str | None = None
+    """Key of ``pairs``; null: the first pair of the study."""
+    benchmark: str | None = None
+    """Key of ``benchmarks``; null: the first benchmark of the study."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Beta:
+    """Frozen exponent beta_g of each regime (paper, section "BOPTR-P1")."""
+
+    __pydantic_config__ = STRICT
+
+    math: Nonnegative = 0.6
+    """On mathematical benchmarks."""
+    nonmath: Nonnegative = 1.0
+    """On others, such as multiple choice and instruction following."""
+    floor: Nonnegative = 0.0
+    """On benchmarks where RL gains little from more samples, such as AIME."""
+
+    def __getitem__(self, regime: Regime) -> float:
+        """The exponent of a regime."""
+        exponent: float = getattr(self, regime)
+        return exponent
+
+
+@dataclass(frozen=True, kw_only=True)
+class BoptrOptions:
+    """Choices about BOPTR that the paper leaves open (docs/reading-the-paper.md: the evidence for each default)."""
+
+    __pydantic_config__ = STRICT
+
+    anchor: Anchor = Anchor()
+    """The anchor of the study; a ``cohort.yaml`` names its own."""
+    beta: Beta = Beta()
+    """Frozen exponents; the exponents fitted to the cohort are reported next to them."""
+    alpha_low: int = -10
+    """Lower end of the grid of alpha: 2^(k/5) for whole k from ``alpha_low`` to ``alpha_high``."""
+    alpha_high: int = 20
+    """Upper end of the grid of alpha."""
+    beta_top: Nonnegative = 1.2
+    """Upper end of the grid of beta: 0, 0.1, ..., ``beta_top``."""
+    rounding: Literal["log2", "linear"] = "log2"
+    """Scale on which a budget is rounded to the nearest allowed one."""
+    ties: Ties = "interpolated"
+    """Which fit is taken of several with the same error. interpolated: the one with the smallest error when P is
+    interpolated at the unrounded budget; first, last, median: by their order in the grid."""
+    mu_without: tuple[str, ...] = ()
+    """Pairs to leave out of the cohort mean mu, in additional rows of the tables; empty: no such rows."""
+    mu_floor: Literal["ln2", "cohort_mean"] = "ln2"
+    """mu of the floor regime. ln2: the paper's constant; cohort_mean: the mean over the fits of its cells."""
+    h1: Literal["low_temp_nb", "literal_greedy", "argmax_same_b"] = "low_temp_nb"
+    """Row H1. low_temp_nb: the policy with the lowest pure temperature, at N = b; literal_greedy: greedy decoding, the
+    same value at every b; argmax_same_b: the most accurate autoregressive policy at each b, at N = b."""
+    selector_norm: Literal["l2", "l1"] = "l2"
+    """Norm of the selector's loss."""
+    selector_proto: Literal["mean_over_b", "per_b"] = "mean_over_b"
+    """Prototype of the anchor. mean_over_b: its features averaged over budgets; per_b: one vector for each budget."""
+    selector_rank: Literal["percentile", "integer", "zscore"] = "percentile"
+    """Scale of the selector's rank features."""
+    selector_rank_pool: Literal["ar", "all"] = "ar"
+    """Policies among which ranks are taken: the autoregressive ones or all. Only autoregressive ones are candidates."""
+    selector_weights: Annotated[tuple[Nonnegative, ...], Len(5, 5)] = (1.0, 1.0, 1.0, 0.5, 0.2)
+    """W, the weights of the five features: rank of P, rank of P - Q, rank of Q, controller, log cost."""
+    cost_weight: Nonnegative = 0.01
+    """lambda_cost, the weight of a policy's relative cost."""
+    exclude_default_on_anchor: bool = False
+    """Whether the RL default policy is removed from the selector's candidates on the anchor benchmark."""
+    b0: Literal["anchor_alpha", "cohort_mu"] = "anchor_alpha"
+    """Scale of row B0. anchor_alpha: the anchor's alpha; cohort_mu: exp(mu) of the cohort."""
+    gate_z: Nonnegative = 2.0
+    """Row V5b: a model is typical if every standardised feature is at most this far from 0."""
+    ridge: Nonnegative = 1.0
+    """Ridge penalty on standardised features, in row V5b and in V4."""
+    headroom: Literal["pmax_minus_p0", "one_minus_p0"] = "pmax_minus_p0"
+    """Headroom in the prior u. pmax_minus_p0: best P of Base at the largest budget minus P0; one_minus_p0: 1 - P0."""
+    tau: Proportion = 0.02
+    """Tolerance of the saturation knee N*, the smallest budget with P within ``tau`` of its value at the largest."""
+    taus: tuple[Proportion, ...] = (0.01, 0.02, 0.05)
+    """Values of ``tau`` in the sweep of the frontier."""
+    lambdas: tuple[Proportion, ...] = (0.0, 0.25, 0.5, 0.75, 1.0)
+    """Values of lambda in the sweep of the frontier: how far row Z1 moves the anchor's ln alpha by the prior; 0: not at
+    all."""
+    q_beta: Mapping[str, Nonnegative] = field(default_factory=dict)
+    """Benchmark to beta^Q, the exponent of the Q channel; 0 for benchmarks that are not listed. The paper has 0.6 on
+    GPQA."""
+    q_penalty: Nonnegative = 0.5
+    """Weight of P - Q in the Q channel's choice of a policy."""
+    q_tolerance: Proportion = 0.05
+    """A cell is recoverable if Base's best Q reaches RL's best Q up to this difference."""
+    q_sides: Literal["one", "two"] = "one"
+    """one: Base's best Q may exceed RL's by any amount; two: by at most ``q_tolerance``."""
+    criterion: Nonnegative = 8.0
+    """Limit on the mean error of a held-out benchmark, in percentage points, set before any was evaluated."""
+    protocol_margin: Proportion = 0.05
+    """Flag a cell if the interval of RL minus Base lies wholly outside ± this margin, for the share of samples cut at
+    the length limit or for the share with a readable answer."""
+    length_ratio: Annotated[float, Ge(1)] = 1.5
+    """Flag a cell if the longer mean length of Base and RL is at least this multiple of the shorter one."""
+    consistency_criterion: Nonnegative = 2.0
+    """Limit on the mean absolute difference of two sampling batches, in percentage points, set beforehand."""
+    v4_shuffles: Positive = 100
+    """Number of shuffles of y in the null distribution of V4."""
+    permutations: Positive = 1000
+    """Number of Base/RL pairings in the null of mismatched pairs, the true one included."""
+    draws: Draws = 10_000
+    """Bootstrap draws over questions."""
+    seed: Natural = 42
+    """Seed of everything random in BOPTR."""
+    confidence: Confidence = 0.95
+    """Nominal coverage of all intervals."""
+    reselect: Natural = 10_000
+    """Number of the draws in which every path is also chosen again, for intervals that include this choice and for
+    errors corrected for it; 0: none."""
+
+    def on(self, benchmarks: Collection[str]) -> BoptrOptions:
+        """These options for a cohort of some benchmarks: ``q_beta`` names no others."""
+        return replace(self, q_beta={name: beta for name, beta in self.q_beta.items() if name in benchmarks})
+
+
 DEFAULTS = BoptrOptions()

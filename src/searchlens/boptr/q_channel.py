@@ -40,10 +40,10 @@ import numpy as np
 import polars as pl
 
 from searchlens.boptr import fit
-from searchlens.boptr.cohort import REGIMES, Cohort
+from searchlens.boptr.cohort import Cohort
 from searchlens.boptr.evaluate import has_expanded_pool
 from searchlens.boptr.fit import Ints
-from searchlens.boptr.options import BoptrOptions
+from searchlens.boptr.options import REGIMES, BoptrOptions
 from searchlens.boptr.points import interval
 from searchlens.boptr.protocol import study_cells
 from searchlens.boptr.rule import PoolName, Reason, Rule

@@ -15,9 +15,9 @@ from typing import Literal, TypeVar
 import numpy as np
 
 from searchlens.boptr import fit, selector
-from searchlens.boptr.cohort import CohortPlan, Regime
+from searchlens.boptr.cohort import CohortPlan
 from searchlens.boptr.fit import Array, Fit, Ints, Lattice
-from searchlens.boptr.options import DEFAULTS, LN2, BoptrOptions
+from searchlens.boptr.options import DEFAULTS, LN2, BoptrOptions, Regime
 from searchlens.boptr.view import Counts, Readouts, View
 from searchlens.uncertainty import Floats
 

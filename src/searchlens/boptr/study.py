@@ -14,7 +14,7 @@ import numpy as np
 import polars as pl
 
 from searchlens.boptr import inference
-from searchlens.boptr.cohort import REGIMES, Cohort, CohortPlan
+from searchlens.boptr.cohort import Cohort, CohortPlan
 from searchlens.boptr.consistency import readout_consistency, seed_replication, seed_summary
 from searchlens.boptr.descriptive import descriptive
 from searchlens.boptr.evaluate import Constants, Key, Score, Scores, Task, evaluate, mismatched
@@ -23,7 +23,7 @@ from searchlens.boptr.frontier import FRONTIER_TIERS, probe, sweep_tiers
 from searchlens.boptr.identification import formula_same, identified_scale, identified_set
 from searchlens.boptr.means import Cell, Column, Scope, errors_frame, grid, means_frame
 from searchlens.boptr.offsets import V5B_TIERS, offsets, v4
-from searchlens.boptr.options import BoptrOptions
+from searchlens.boptr.options import REGIMES, BoptrOptions
 from searchlens.boptr.protocol import checklist, protocol_flags, require_same_pool
 from searchlens.boptr.q_channel import q_channel, q_summary
 from searchlens.boptr.regimes import TWO_REGIMES, beta_sensitivity, beta_stability, regime_betas

@@ -1,3 +1,13 @@
-"""The configuration: typed, checked and loaded."""
+"""The configuration, typed: every key with its type, default, limits and meaning, in one place.
 
-from searchlens.config._all import *  # noqa: F403
+A section that is options of a stage is defined by that stage (``landscape.options``, ``recovery.options``,
+``boptr.options``, ``equivalence.options``); the others are defined here, a file each, with the checks that need more
+than one section. The JSON schema under ``workflow/schemas/`` and ``config/README.md`` are generated from them (``make
+schema``); a test fails when they disagree.
+"""
+
+from searchlens.config.load import DEFAULT_FILES, load, merge, plain, refuse_repeated, validate
+from searchlens.config.model import Config
+from searchlens.config.schema import schema, schema_text
+
+__all__ = ["DEFAULT_FILES", "Config", "load", "merge", "plain", "refuse_repeated", "schema", "schema_text", "validate"]

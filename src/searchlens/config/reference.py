@@ -2,76 +2,107 @@
 
 from __future__ import annotations
 
+import json
+import re
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
-from searchlens import config
+from searchlens.config.schema import Node, content, resolve, schema, schema_text
 
 SCHEMA = Path("workflow/schemas/config.schema.json")
 README = Path("config/README.md")
 
-_INTRO = """# Configuration
+_INTRODUCTION = """# Configuration
 
-Five files, merged in this order: `config.yaml` (what a run does), `models.yaml`, `benchmarks.yaml`, `policies.yaml`,
-`boptr.yaml` (readings that the paper leaves open). An overlay is merged over them, mapping by mapping:
+Five files, merged in this order: `config.yaml` (what a run does, and how its samples are read), `models.yaml`,
+`benchmarks.yaml`, `policies.yaml`, `boptr.yaml`. An overlay is merged over them, mapping by mapping:
 `snakemake --configfile config/demo.yaml`. `searchlens check` validates everything and reports all errors at once.
 
-What decides the samples (weights, engine family and type, questions, template, policy, seed, token limit) is hashed
-into a generation id: changing such a key samples anew what it touches, changing it back costs nothing, and
-changing anything else samples nothing.
+Whatever decides the samples (weights, engine family and type, questions, template, policy, seed, token limit) is hashed
+into a generation id. Changing such a key makes new samples where it applies, and changing it back finds the old ones;
+changing any other key samples nothing.
 
-This page is generated (`make schema`).
+This page is generated (`make schema`). `<name>` stands for a name of your own.
 """
-
-
-def _type(schema: dict[str, Any]) -> str:
-    if "anyOf" in schema:
-        return " or ".join(_type(option) for option in schema["anyOf"])
-    if "enum" in schema:
-        return ", ".join(f"`{value}`" for value in schema["enum"])
-    if "const" in schema:
-        return f"`{schema['const']}`"
-    if "$ref" in schema:
-        return f"see {schema['$ref'].rsplit('/', 1)[1]}"
-    if schema.get("type") == "array":
-        return f"list of {_type(schema['items'])}"
-    if "patternProperties" in schema:
-        return f"name → {_type(next(iter(schema['patternProperties'].values())))}"
-    return str(schema.get("type", "any"))
-
-
-def _limits(schema: dict[str, Any]) -> str:
-    signs = {"minimum": ">=", "maximum": "<=", "exclusiveMinimum": ">", "exclusiveMaximum": "<"}
-    return ", ".join(f"{sign} {schema[key]}" for key, sign in signs.items() if key in schema)
-
-
-def _row(key: str, schema: dict[str, Any], required: bool) -> str:
-    default = "required" if required else f"`{schema['default']}`" if "default" in schema else ""
-    kind = ", ".join(part for part in (_type(schema), _limits(schema)) if part)
-    text = " ".join(schema.get("description", "").split())
-    return f"| `{key}` | {kind} | {default} | {text} |"
-
-
-def _section(title: str, model: dict[str, Any]) -> list[str]:
-    required = set(model.get("required", ()))
-    rows = [_row(key, schema, key in required) for key, schema in model["properties"].items()]
-    lead = " ".join(model.get("description", "").split())
-    return [f"## {title}", "", lead, "", "| key | type | default | meaning |", "|---|---|---|---|", *rows, ""]
 
 
 def readme_text() -> str:
     """``config/README.md``: every key with its type, default and meaning."""
-    schema = config.schema()
-    lines = _section("Top level", schema)
-    for name, model in schema["$defs"].items():
-        lines += _section(name, model)
-    return _INTRO + "\n" + "\n".join(lines).rstrip() + "\n"
+    lines = [line for path, section in sections() for line in _section(path, section)]
+    return _INTRODUCTION + "\n" + "\n".join(lines).rstrip() + "\n"
+
+
+def sections() -> Iterator[tuple[str, Node]]:
+    """Every section with its path in the configuration, such as ``pairs.<name>``; the top level has an empty path."""
+    return _below("", schema())
+
+
+def _below(path: str, node: Node) -> Iterator[tuple[str, Node]]:
+    node = resolve(node)
+    if "properties" in node:
+        yield path, node
+        for key, part in node["properties"].items():
+            yield from _below(f"{path}.{key}" if path else key, part)
+    elif part := content(node):
+        yield from _below(path + ("[]" if "items" in node else ".<name>"), part)
+
+
+def _section(path: str, section: Node) -> Iterator[str]:
+    yield from (f"## {f'`{path}`' if path else 'Top level'}", "", _line(section), "")
+    yield from ("| key | type | default | meaning |", "|---|---|---|---|")
+    for key, node in section["properties"].items():
+        default = "required" if key in section.get("required", ()) else _default(node)
+        place = f"{path}.{key}" if path else key
+        yield f"| `{key}` | {_type(place, node)} | {default} | {_line(node)} |"
+    yield ""
+
+
+def _line(node: Node) -> str:
+    return " ".join(node.get("description", "").split())
+
+
+def _default(node: Node) -> str:
+    """The default in YAML; a section has its own defaults in its own table."""
+    if "default" not in node or "$ref" in node:
+        return ""
+    value = node["default"]
+    return f"`{value}`" if isinstance(value, str) and value else f"`{json.dumps(value)}`"
+
+
+def _type(place: str, node: Node) -> str:
+    if "anyOf" in node:
+        return " or ".join(_type(place, option) for option in node["anyOf"])
+    if "enum" in node or "const" in node:
+        return ", ".join(f"`{value}`" for value in node.get("enum", [node.get("const")]))
+    if "$ref" in node:
+        return f"[`{place}`](#{re.sub('[^a-z0-9_-]', '', place.lower())})"
+    if "items" in node:
+        return ", ".join(["list of " + _type(f"{place}[]", node["items"]), *_limits(node)])
+    if part := content(node):
+        names = ", ".join(f"`{name}`" for name in node.get("propertyNames", {}).get("enum", ()))
+        return f"{names or 'name'} → {_type(f'{place}.<name>', part)}"
+    kind = str(node.get("type", "any")).replace("object", "mapping")
+    return ", ".join([kind, *_limits(node)])
+
+
+_LIMITS = {
+    "minimum": ">= {}",
+    "maximum": "<= {}",
+    "exclusiveMinimum": "> {}",
+    "exclusiveMaximum": "< {}",
+    "minItems": "length >= {}",
+    "maxItems": "length <= {}",
+}
+
+
+def _limits(node: Node) -> list[str]:
+    return [text.format(node[key]) for key, text in _LIMITS.items() if key in node]
 
 
 def main() -> None:
     """Write both files."""
     SCHEMA.parent.mkdir(parents=True, exist_ok=True)
-    SCHEMA.write_text(config.schema_text())
+    SCHEMA.write_text(schema_text())
     README.write_text(readme_text())
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 import polars as pl
 
@@ -14,6 +14,7 @@ from searchlens.benchmarks import Question
 from searchlens.errors import InputError
 from searchlens.grading import Grader
 from searchlens.grading.verdicts import Judgements, VerdictStore
+from searchlens.options import QInstructions
 
 SAMPLES = pl.Schema(
     {
@@ -36,8 +37,6 @@ first sample of the run and is 0 on the others. Score and token counts are null 
 _SLICE = 50_000
 """Samples whose texts are Python strings at the same time."""
 _KEY = ["policy", "question", "sample"]
-
-QInstructions = Literal["first_sample", "verdict_majority"]
 
 
 @dataclass(frozen=True)

@@ -1,38 +1,43 @@
-"""Options of the landscape stage."""
+"""Options of the landscape stage: choices that the paper leaves open."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import Literal
 
+from searchlens.options import STRICT, Confidence, Draws, QInstructions
+
 Ties = Literal["first", "fractional"]
 FirstFinish = Literal["shortest", "first_index"]
 
 
-@dataclass(frozen=True)
-class LandscapeOptions:
-    """Choices that the paper leaves open.
+@dataclass(frozen=True, kw_only=True)
+class LandscapeSection:
+    """Choices about the landscape that the paper leaves open (docs/reading-the-paper.md)."""
 
-    Attributes
-    ----------
-    ties : {"first", "fractional"}
-        Prefix vote on a tie: the answer seen earliest wins, or every tied answer gets an equal share. Expectations
-        always share.
-    first_finish : {"shortest", "first_index"}
-        First to finish: the stopped, valid sample with the fewest tokens, or the first one in the stream.
-    draws : int
-        Bootstrap draws.
-    seed : int
-        Of the bootstrap draws; non-negative.
-    confidence : float
-        Nominal coverage of all intervals, in (0, 1).
-    """
+    __pydantic_config__ = STRICT
 
     ties: Ties = "first"
+    """Tied majority vote among the first n samples. first: the answer seen earliest wins; fractional: every tied answer
+    gets an equal share. The expected vote always shares."""
     first_finish: FirstFinish = "shortest"
-    draws: int = 2000
+    """Which sample finishes first, of those that stopped with a valid answer. shortest: the one with the fewest tokens;
+    first_index: the first in the stream."""
+    q_instructions: QInstructions = "first_sample"
+    """Self-consistency where no answer can be extracted; applied when samples are graded. first_sample: every answer is
+    a class of its own; verdict_majority: the vote is over pass and fail."""
+    draws: Draws = 2000
+    """Bootstrap draws of every interval that is not a Wilson interval."""
+    confidence: Confidence = 0.95
+    """Nominal coverage of all intervals."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class LandscapeOptions(LandscapeSection):
+    """Section ``landscape`` and the general ``seed``."""
+
     seed: int = 0
-    confidence: float = 0.95
+    """Seed of the bootstrap draws; non-negative."""
 
 
 DEFAULTS = LandscapeOptions()

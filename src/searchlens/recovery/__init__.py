@@ -5,9 +5,9 @@ table. All of it is arithmetic on the hits and points of two landscapes.
 """
 
 from searchlens.recovery._gaps import counts, same_policy, support
-from searchlens.recovery._options import EnvelopeInterval, RecoveryOptions
 from searchlens.recovery._paths import Components, distance, geometry, near_match, path
 from searchlens.recovery._tables import recover
+from searchlens.recovery.options import EnvelopeInterval, RecoveryOptions
 
 __all__ = [
     "Components",

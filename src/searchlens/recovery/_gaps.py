@@ -10,8 +10,8 @@ import numpy as np
 import polars as pl
 
 from searchlens.landscape import Landscape
-from searchlens.recovery._options import DEFAULTS, RecoveryOptions
 from searchlens.recovery._pair import ROUNDING, Curves, compared, read, target
+from searchlens.recovery.options import DEFAULTS, RecoveryOptions
 from searchlens.schemas import COUNTS, SAME_POLICY, SUPPORT
 from searchlens.uncertainty import Floats, Resamples, quantiles
 

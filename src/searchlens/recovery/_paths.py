@@ -13,8 +13,8 @@ import polars as pl
 
 from searchlens.errors import InputError
 from searchlens.landscape import Landscape
-from searchlens.recovery._options import DEFAULTS, RecoveryOptions
 from searchlens.recovery._pair import ROUNDING, Curves, compared_prefixes, read, target
+from searchlens.recovery.options import DEFAULTS, RecoveryOptions
 from searchlens.schemas import COORDINATES, GEOMETRY, NEAR_MATCH, PATH
 from searchlens.uncertainty import Floats
 

@@ -6,8 +6,8 @@ import polars as pl
 
 from searchlens.landscape import Landscape
 from searchlens.recovery._gaps import counts, same_policy, support
-from searchlens.recovery._options import DEFAULTS, RecoveryOptions
 from searchlens.recovery._paths import Components, geometry, near_match, path
+from searchlens.recovery.options import DEFAULTS, RecoveryOptions
 
 
 def recover(

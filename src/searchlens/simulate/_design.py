@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal, get_args
 
-from searchlens.boptr.cohort import Benchmark, CohortPlan, Group, Model, Regime, Role
+from searchlens.boptr.cohort import Benchmark, CohortPlan, Model
+from searchlens.boptr.options import Group, Regime, Role
 from searchlens.errors import InputError
 from searchlens.simulate._effects import PolicyEffect, autoregressive
 

@@ -6,7 +6,8 @@ from itertools import groupby
 
 import polars as pl
 
-from searchlens.boptr.cohort import REGIMES, CohortPlan
+from searchlens.boptr.cohort import CohortPlan
+from searchlens.boptr.options import REGIMES
 from searchlens.boptr.protocol import FEW_QUESTIONS
 from searchlens.tables import _format as f
 from searchlens.tables._format import Line, Row, Study

@@ -10,8 +10,8 @@ from collections.abc import Collection, Mapping
 
 import polars as pl
 
-from searchlens.boptr.cohort import REGIMES, CohortPlan
-from searchlens.boptr.options import BoptrOptions
+from searchlens.boptr.cohort import CohortPlan
+from searchlens.boptr.options import REGIMES, BoptrOptions
 from searchlens.tables import _format as f
 from searchlens.tables._format import Frames, Line, Row, Study
 from searchlens.tables._table import DASH, Part, Table

@@ -1,0 +1,27 @@
+"""What every section of the configuration is made of."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+from typing import Annotated
+
+from pydantic import BaseModel, ConfigDict, Field
+
+Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$")]
+Sha256 = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
+Repository = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*/[A-Za-z0-9][A-Za-z0-9._-]*$")]
+
+
+class Section(BaseModel):
+    """Unknown keys and wrong types are errors; nothing changes after loading."""
+
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True, use_attribute_docstrings=True)
+
+
+def unknown(where: str, name: str, known: Iterable[str]) -> str:
+    """The message about a name that is not among the known ones, with the nearest of them."""
+    names = sorted(known)
+    close = difflib.get_close_matches(name, names, n=1)
+    hint = f"; did you mean {close[0]!r}?" if close else "."
+    return f"{where}: {name!r} is unknown{hint} Known: {', '.join(names) or '(none)'}"

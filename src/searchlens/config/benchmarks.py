@@ -1,0 +1,121 @@
+"""Section ``benchmarks``: sets of questions, how they are asked, sampled and graded, and their part in BOPTR."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Literal
+
+from searchlens import benchmarks
+from searchlens.benchmarks import families, prompts
+from searchlens.boptr.options import Regime, Role
+from searchlens.config.base import Name, Section, Sha256, unknown
+from searchlens.options import Positive
+
+if TYPE_CHECKING:
+    from searchlens.config.model import Config
+
+MATHEMATICAL = ("math", "simplerl", "simplerl-units")
+"""Graders of mathematical answers."""
+
+
+class BenchmarkSpec(Section):
+    """A set of questions and how answers to them are graded."""
+
+    family: str = "jsonl"
+    """How the questions are read. jsonl: one question per line; or a known benchmark, in any layout in which it is
+    distributed (``searchlens benchmarks`` lists them; docs/add-a-benchmark.md)."""
+    path: str | list[str] | None = None
+    """File relative to the working directory, or folder as on the hub; a list for a benchmark in several parts. Null:
+    the family's dataset on the Hugging Face hub, at the commit in the lock file."""
+    revision: str = "main"
+    """Branch, tag or commit of the family's dataset that ``searchlens pin`` looks up."""
+    sha256: Sha256 | None = None
+    """Hash of the file's bytes, of several files in a row. A file with another hash is refused; otherwise everything
+    would be sampled again without notice."""
+    check: bool = True
+    """Refuse a known benchmark if its number of rows or its golds differ from the published ones."""
+    grader: Literal["math", "simplerl", "simplerl-units", "choice", "instructions", "ifeval"]
+    """math: boxed answer, by math-verify; simplerl: by the rules of the SimpleRL-Zoo and Qwen evaluations, to compare
+    with their numbers; simplerl-units: the same, with units (Minerva); choice: a letter; instructions: the checkers of
+    the micro zoo; ifeval: the official ones."""
+    title: str = ""
+    """Name in figures and tables; empty: the key."""
+    questions: Positive | None = None
+    """Use only the first N questions; null: all."""
+    max_tokens: Positive
+    """Largest number of tokens to generate per sample. Part of the generation id."""
+    wording: str | None = None
+    """Text that is put around a question, inside the template's turn (``benchmarks/prompts.py``): ``boxed``,
+    ``boxed-letter``, ``answer-letter``, ``as-is`` or ``power-sampling``; null: the template's own for mathematics.
+    Part of the generation id."""
+    recipe_stops: bool = False
+    """Also end an answer at the plain words at which the published recipe ends it, such as ``user``. For comparison
+    with published numbers only, because every answer that uses such a word is cut; needs a mathematical grader. Part
+    of the generation id."""
+    pool: Name = "paper24"
+    """Key of ``pools``: the policies under which both checkpoints of a pair are sampled."""
+    searches: Name | None = None
+    """Key of ``pools``: the searches under which Base is sampled as well; null: none."""
+    samples: Positive | None = None
+    """Samples per question on this benchmark; null: the general ``samples``."""
+    deeper: dict[Name, Positive] = {}
+    """Policies of the pool that get more samples per question, with their number; ``extension`` is read from them."""
+    regime: Regime | None = None
+    """g(d) of BOPTR, assigned before anything is evaluated; null: BOPTR leaves this benchmark out."""
+    role: Role = "fitted"
+    """Part in BOPTR. fitted: in the main tables; held_out: predicted with everything frozen; descriptive: only Base is
+    sampled and shown; rltrain: questions of the RL-training split, only Base is sampled."""
+    extension: list[Positive] = []
+    """Budgets beyond the last of ``budgets``, each twice the one before; read from policies with enough samples."""
+
+
+def errors(config: Config) -> Iterator[str]:
+    """Mistakes in this section."""
+    for name, benchmark in config.benchmarks.items():
+        where = f"benchmarks.{name}"
+        yield from _question_errors(where, benchmark)
+        yield from _answer_errors(where, benchmark)
+        for key, pool in (("pool", benchmark.pool), ("searches", benchmark.searches)):
+            if pool is not None and pool not in config.pools:
+                yield unknown(f"{where}.{key}", pool, config.pools)
+        if benchmark.role != "fitted" and benchmark.regime is None:
+            yield f"{where}.role: {benchmark.role} needs a regime: math, nonmath or floor"
+        yield from _budget_errors(config, where, benchmark)
+
+
+def _question_errors(where: str, benchmark: BenchmarkSpec) -> Iterator[str]:
+    family = families.FAMILIES.get(benchmark.family)
+    if benchmark.family not in benchmarks.KNOWN:
+        yield unknown(f"{where}.family", benchmark.family, benchmarks.KNOWN)
+    elif benchmark.path is None and family is None:
+        yield f"{where}.path: needed; only a known benchmark can be read from the hub instead"
+    elif benchmark.path is None and family and family.hub and family.hub.gated:
+        yield (
+            f"{where}.path: needed; {family.hub.id} is gated, and its terms forbid to show its rows in plain text;"
+            " accept the terms, download the file and give its path"
+        )
+    elif isinstance(benchmark.path, list) and not benchmark.path:
+        yield f"{where}.path: the list of files is empty"
+
+
+def _answer_errors(where: str, benchmark: BenchmarkSpec) -> Iterator[str]:
+    if benchmark.wording is not None and benchmark.wording not in prompts.WORDINGS:
+        yield unknown(f"{where}.wording", benchmark.wording, prompts.WORDINGS)
+    if benchmark.recipe_stops and benchmark.grader not in MATHEMATICAL:
+        yield (
+            f"{where}.recipe_stops: only with grader {', '.join(MATHEMATICAL)} (found {benchmark.grader}), because the"
+            " words occur in other answers"
+        )
+
+
+def _budget_errors(config: Config, where: str, benchmark: BenchmarkSpec) -> Iterator[str]:
+    pool, samples = config.pools.get(benchmark.pool, []), benchmark.samples or config.samples
+    for policy, more in benchmark.deeper.items():
+        if policy not in pool:
+            yield unknown(f"{where}.deeper", policy, pool)
+        elif more <= samples:
+            yield f"{where}.deeper.{policy}: {more} must exceed the {samples} samples of the other policies"
+    largest = max(config.budgets, default=0)
+    doubled = [largest * 2**i for i in range(1, len(benchmark.extension) + 1)]
+    if benchmark.extension != doubled:
+        yield f"{where}.extension: {benchmark.extension} must go on doubling from the last of budgets: {doubled}"

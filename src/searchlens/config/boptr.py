@@ -1,0 +1,38 @@
+"""Cross checks of section ``boptr``, which is ``boptr.options.BoptrOptions``."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from searchlens.config.base import unknown
+
+if TYPE_CHECKING:
+    from searchlens.config.model import Config
+
+
+def errors(config: Config) -> Iterator[str]:
+    """Names in this section that are not in the configuration, and an anchor or a grid that cannot be used."""
+    section = config.boptr
+    pairs = [("mu_without", name) for name in section.mu_without]
+    pairs += [("anchor.pair", section.anchor.pair)] if section.anchor.pair else []
+    for key, name in pairs:
+        if name not in config.pairs:
+            yield unknown(f"boptr.{key}", name, config.pairs)
+    yield from _anchor_errors(config)
+    for name in section.q_beta:
+        if name not in config.benchmarks:
+            yield unknown("boptr.q_beta", name, config.benchmarks)
+    if section.alpha_low > section.alpha_high:
+        yield f"boptr.alpha_low: {section.alpha_low} exceeds alpha_high ({section.alpha_high})"
+
+
+def _anchor_errors(config: Config) -> Iterator[str]:
+    name = config.boptr.anchor.benchmark
+    if name is None:
+        return
+    if name not in config.benchmarks:
+        yield unknown("boptr.anchor.benchmark", name, config.benchmarks)
+    elif (benchmark := config.benchmarks[name]).regime is None or benchmark.role != "fitted":
+        found = f"regime {benchmark.regime or 'null'} and role {benchmark.role}"
+        yield f"boptr.anchor.benchmark: {name!r} has {found}; the anchor needs a regime and role fitted"

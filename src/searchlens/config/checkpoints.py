@@ -1,0 +1,119 @@
+"""Section ``checkpoints``: sets of weights, and how they are run."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+from pydantic import Field
+
+from searchlens.benchmarks import prompts
+from searchlens.config.base import Repository, Section, Sha256, unknown
+from searchlens.options import Positive
+
+if TYPE_CHECKING:
+    from searchlens.config.model import Config
+
+
+class VllmSpec(Section):
+    """How vLLM runs a checkpoint. Nothing here changes its samples."""
+
+    tensor_parallel: Positive = 1
+    """Number of GPUs that share the weights; the job requests as many."""
+    gpu_memory_utilization: Annotated[float, Field(gt=0, le=1)] = 0.9
+    """Share of each GPU's memory for weights, activations, keys and values."""
+    max_model_len: Positive | None = None
+    """Largest number of tokens of prompt and completion together; null: the model's own limit."""
+    load_format: Literal["auto", "safetensors", "fastsafetensors", "runai_streamer"] = "auto"
+    """How the weights are read from disk."""
+    enforce_eager: bool = False
+    """Run without CUDA graphs: a faster start, slower steps. On a CPU this is always so."""
+
+
+class CheckpointSpec(Section):
+    """One set of weights."""
+
+    path: str | None = None
+    """Folder in transformers layout, relative to the working directory. Give either this or ``hub``."""
+    sha256: Sha256 | None = None
+    """Fingerprint of the folder at ``path`` (``searchlens fingerprint``), checked before anything is generated; null:
+    computed at planning time."""
+    hub: Repository | None = None
+    """``owner/name`` on the Hugging Face hub. ``searchlens pin`` writes its commit and hashes to the lock file,
+    ``searchlens fetch`` downloads it."""
+    revision: str = "main"
+    """Branch, tag or commit of ``hub`` that ``searchlens pin`` looks up."""
+    context: Positive | None = None
+    """Largest number of tokens of prompt and completion together that the model was made for; null: checked when
+    the weights are loaded."""
+    engine: Literal["transformers", "vllm"] = "transformers"
+    """Engine family. transformers: the embedded engine; vllm: see docs/generation.md. Part of the generation id."""
+    dtype: Literal["float32", "bfloat16", "float16"] = "float32"
+    """Type of weights and activations; float16 needs vllm. Part of the generation id."""
+    quantization: Annotated[str, Field(pattern=r"^[a-z0-9_-]+$")] | None = None
+    """Method by which vLLM quantises the weights when it loads them, such as fp8; null: they are used as they are. Part
+    of the generation id."""
+    device: Literal["auto", "cpu", "cuda"] = "auto"
+    """Device to run on; the job requests a GPU only under cuda. Recorded with each shard, not part of the generation
+    id."""
+    template: str = "zoo"
+    """Prompt template of the model family (``benchmarks/prompts.py``). Part of the generation id."""
+    seed: int | None = None
+    """Seed of this checkpoint's sample streams; null: the general ``seed``. Part of the generation id."""
+    max_rows: Positive | None = None
+    """Largest number of samples decoded at once; null: what suits the device."""
+    vllm: VllmSpec = VllmSpec()
+
+
+def errors(config: Config) -> Iterator[str]:
+    """Mistakes in this section."""
+    for name, checkpoint in config.checkpoints.items():
+        where = f"checkpoints.{name}"
+        if (checkpoint.path is None) == (checkpoint.hub is None):
+            found = "both" if checkpoint.path else "neither"
+            yield f"{where}: needs either path or hub, found {found}"
+        if checkpoint.hub and checkpoint.sha256:
+            yield f"{where}.sha256: goes with path only; the hashes of {checkpoint.hub} are in {config.lock}"
+        if checkpoint.template not in prompts.TEMPLATES:
+            yield unknown(f"{where}.template", checkpoint.template, prompts.TEMPLATES)
+        yield from _engine_errors(where, checkpoint)
+        yield from _length_errors(config, name, checkpoint)
+
+
+def _engine_errors(where: str, checkpoint: CheckpointSpec) -> Iterator[str]:
+    parallel = checkpoint.vllm.tensor_parallel
+    if checkpoint.engine == "transformers":
+        for key, value in _needs_vllm(checkpoint):
+            yield f"{where}.{key}: {value} needs engine: vllm"
+    elif parallel > 1 and checkpoint.device != "cuda":
+        yield f"{where}.vllm.tensor_parallel: {parallel} needs device: cuda (found {checkpoint.device})"
+
+
+def _needs_vllm(checkpoint: CheckpointSpec) -> Iterator[tuple[str, Any]]:
+    """Settings that the embedded engine does not have."""
+    if checkpoint.dtype == "float16":
+        yield "dtype", "float16"
+    if checkpoint.quantization:
+        yield "quantization", checkpoint.quantization
+    default = VllmSpec()
+    for key in VllmSpec.model_fields:
+        if (value := getattr(checkpoint.vllm, key)) != getattr(default, key):
+            yield f"vllm.{key}", value
+
+
+def _length_errors(config: Config, name: str, checkpoint: CheckpointSpec) -> Iterator[str]:
+    limits = {"vllm.max_model_len": checkpoint.vllm.max_model_len if checkpoint.engine == "vllm" else None}
+    limits["context"] = checkpoint.context if _is_studied(config, name) else None
+    for benchmark in config.study.benchmarks:
+        longest = config.benchmarks[benchmark].max_tokens if benchmark in config.benchmarks else 0
+        for key, limit in limits.items():
+            if limit is not None and limit <= longest:
+                yield (
+                    f"checkpoints.{name}.{key}: {limit} leaves no room for a prompt: benchmarks.{benchmark}.max_tokens"
+                    f" is {longest}"
+                )
+
+
+def _is_studied(config: Config, checkpoint: str) -> bool:
+    pairs = [config.pairs[name] for name in config.study.pairs if name in config.pairs]
+    return any(checkpoint in (pair.base, pair.rl) for pair in pairs)

@@ -1,0 +1,78 @@
+"""The whole configuration."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Annotated
+
+from pydantic import Field
+
+from searchlens.boptr.options import BoptrOptions
+from searchlens.config.base import Name, Section
+from searchlens.config.benchmarks import BenchmarkSpec
+from searchlens.config.checkpoints import CheckpointSpec
+from searchlens.config.cost import CostSpec
+from searchlens.config.pairs import PairSpec
+from searchlens.config.policies import PolicySpec
+from searchlens.config.study import StudySpec
+from searchlens.equivalence.options import EquivalenceOptions
+from searchlens.landscape.options import LandscapeSection
+from searchlens.options import Nonnegative, Positive, Proportion
+from searchlens.recovery.options import RecoverySection
+
+
+class Config(Section):
+    """The whole configuration: the files under ``config/`` merged, later ones over earlier ones."""
+
+    results: str = "results"
+    """Folder for everything a run writes."""
+    seed: int = 42
+    """Seed of the sample streams. Part of the generation id."""
+    samples: Positive = 16
+    """Samples per question: the largest budget. A larger number extends the streams; samples that exist are kept."""
+    budgets: list[Positive] = [1, 2, 4, 8, 16]
+    """B, the allowed budgets, in increasing order."""
+    default_policy: str = "topp0.95_t1.0"
+    """pi_0, the policy of the RL target curve."""
+    target_minutes: Annotated[float, Field(gt=0)] = 120
+    """Wall time that a generation job should take by the estimates of ``cost``, without its engine's start. Policies of
+    a cell are packed into jobs of up to this time, and a longer policy is split. Without a measured speed a cell is one
+    job."""
+    pool_size: Positive = 64
+    """Largest number of policies per generation job; each job starts the engine once."""
+    chunk_samples: Positive = 4096
+    """Samples per chunk; a killed job resumes after its last finished chunk."""
+    grace_seconds: Nonnegative = 20
+    """Time that a job has to finish its chunks after SIGTERM or SIGUSR1. It must be shorter than the time from the
+    signal to the kill, such as Slurm's KillWait of 30 seconds."""
+    failed_share: Proportion = 0.01
+    """Largest share of a chunk's searches that may fail, each recorded with its reason; more end the job."""
+    extensions: list[str] = []
+    """Python files, relative to the working directory, or installed modules that declare metrics, tables, figures,
+    controllers, graders or benchmark families of your own (CONTRIBUTING.md)."""
+    lock: str = "config/lock.json"
+    """File to which ``searchlens pin`` writes the commit and the files of each ``hub`` name."""
+    study: StudySpec
+    checkpoints: dict[Name, CheckpointSpec]
+    pairs: dict[Name, PairSpec]
+    benchmarks: dict[Name, BenchmarkSpec]
+    policies: dict[Name, PolicySpec | None]
+    """Policies by name; null: the name says it all, such as topp0.8_t0.9."""
+    pools: dict[Name, list[Name]]
+    """Lists of policies, by name; a benchmark is sampled under the policies of one pool."""
+    references: list[Name] = []
+    """Policies that are sampled in every cell and shown in figures, but belong to no pool."""
+    landscape: LandscapeSection = LandscapeSection()
+    recovery: RecoverySection = RecoverySection()
+    boptr: BoptrOptions = BoptrOptions()
+    equivalence: EquivalenceOptions | None = None
+    """Comparison with other implementations; null: none."""
+    cost: CostSpec = CostSpec()
+
+
+def errors(config: Config) -> Iterator[str]:
+    """Mistakes at the top level."""
+    if sorted(set(config.budgets)) != config.budgets or not config.budgets:
+        yield f"budgets: {config.budgets} must increase"
+    elif config.budgets[-1] > config.samples:
+        yield f"budgets: the largest, {config.budgets[-1]}, exceeds samples ({config.samples})"

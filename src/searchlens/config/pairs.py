@@ -1,0 +1,93 @@
+"""Section ``pairs``: which checkpoints are Base and RL of one another."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Annotated, Literal
+
+from pydantic import Field
+
+from searchlens.boptr.options import Group
+from searchlens.config.base import Name, Section, unknown
+
+if TYPE_CHECKING:
+    from searchlens.config.model import Config
+
+ROLES: tuple[Literal["base", "rl"], ...] = ("base", "rl")
+
+
+class BatchSpec(Section):
+    """The weights of a pair sampled again: checkpoints with the same ``path`` or ``hub`` and another ``seed``."""
+
+    base: Name | None = None
+    """Checkpoint that repeats Base; null: Base is not repeated."""
+    rl: Name | None = None
+    """Checkpoint that repeats RL; null: RL is not repeated."""
+
+
+class PairSpec(Section):
+    """A Base checkpoint and the checkpoint that RL made from it."""
+
+    base: Name
+    """Key of ``checkpoints``."""
+    rl: Name
+    """Key of ``checkpoints``."""
+    group: Group = "upper"
+    """Cohort of BOPTR. Parameters are fitted to upper and lower pairs; a new pair is only predicted."""
+    parameters: Annotated[float, Field(gt=0)] | None = None
+    """Number of parameters: the size feature of V4, and the size by which ``cost`` estimates speed."""
+    rltrain: Name | None = None
+    """Benchmark of role ``rltrain`` with questions of this pair's own RL-training split; null: the only one there
+    is."""
+    templates: Literal["shared", "own"] = "shared"
+    """shared: Base and RL have the same prompt template. own: each has its own, so that the difference between them
+    includes that of the templates."""
+    searches: bool = True
+    """Whether this pair's Base is also sampled under the searches of a benchmark."""
+    batches: dict[Name, BatchSpec] = {}
+    """Repeated samples of the same weights on the fitted benchmarks, by a name such as their seed."""
+
+
+def errors(config: Config) -> Iterator[str]:
+    """Mistakes in this section."""
+    for name, pair in config.pairs.items():
+        where = f"pairs.{name}"
+        for role in ROLES:
+            if getattr(pair, role) not in config.checkpoints:
+                yield unknown(f"{where}.{role}", getattr(pair, role), config.checkpoints)
+        yield from _rltrain_errors(config, where, pair)
+        yield from _template_errors(config, where, pair)
+        for key, batch in pair.batches.items():
+            for role in ROLES:
+                if repeat := getattr(batch, role):
+                    yield from _batch_errors(config, f"{where}.batches.{key}.{role}", repeat, getattr(pair, role))
+
+
+def _rltrain_errors(config: Config, where: str, pair: PairSpec) -> Iterator[str]:
+    if pair.rltrain is None:
+        return
+    if pair.rltrain not in config.benchmarks:
+        yield unknown(f"{where}.rltrain", pair.rltrain, config.benchmarks)
+    elif (role := config.benchmarks[pair.rltrain].role) != "rltrain":
+        yield f"{where}.rltrain: {pair.rltrain!r} has role {role}; a benchmark with role rltrain is needed"
+
+
+def _template_errors(config: Config, where: str, pair: PairSpec) -> Iterator[str]:
+    templates = [config.checkpoints[side].template for side in (pair.base, pair.rl) if side in config.checkpoints]
+    if pair.templates == "shared" and len(set(templates)) > 1:
+        base, rl = templates
+        yield f"{where}: Base has template {base}, RL {rl}; give both the same, or set templates: own"
+
+
+def _batch_errors(config: Config, where: str, name: str, original: str) -> Iterator[str]:
+    if name not in config.checkpoints:
+        yield unknown(where, name, config.checkpoints)
+        return
+    repeat, repeated = config.checkpoints[name], config.checkpoints.get(original)
+    if repeat.seed is None:
+        yield f"{where}: {name!r} has no seed of its own; set checkpoints.{name}.seed"
+    if repeated is None:
+        return
+    for key in ("path", "hub", "revision", "template"):
+        if (ours := getattr(repeat, key)) != (theirs := getattr(repeated, key)):
+            yield f"{where}: {name!r} has {key} {ours}, {original!r} {theirs}; a batch repeats the same weights"

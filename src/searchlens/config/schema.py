@@ -1,0 +1,59 @@
+"""JSON schema of the configuration, from its typed sections."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from functools import cache
+from typing import Any
+
+from pydantic.json_schema import GenerateJsonSchema
+from pydantic_core.core_schema import WithDefaultSchema
+
+from searchlens.config.model import Config
+
+Node = Mapping[str, Any]
+"""A part of the schema."""
+
+
+class _WithFactories(GenerateJsonSchema):
+    """Also shows defaults that a factory makes, as the mappings of dataclasses."""
+
+    def get_default_value(self, schema: WithDefaultSchema) -> Any:
+        make: Any = schema.get("default_factory")
+        return make() if make else super().get_default_value(schema)
+
+
+@cache
+def schema() -> dict[str, Any]:
+    """JSON schema of the whole configuration."""
+    dialect = {"$schema": "https://json-schema.org/draft/2020-12/schema"}
+    return dialect | Config.model_json_schema(schema_generator=_WithFactories)
+
+
+def schema_text() -> str:
+    """The generated file ``workflow/schemas/config.schema.json``."""
+    return json.dumps(schema(), indent=2) + "\n"
+
+
+def resolve(node: Node) -> Node:
+    """A node without references; of several types the first."""
+    while "anyOf" in node or "$ref" in node:
+        node = node["anyOf"][0] if "anyOf" in node else schema()["$defs"][node["$ref"].rsplit("/", 1)[1]]
+    return node
+
+
+def content(node: Node) -> Node | None:
+    """What every item of a list or every value of a mapping must be; None for anything else."""
+    if "items" in node:
+        return dict(node["items"])
+    patterns = [*node.get("patternProperties", {}).values(), node.get("additionalProperties")]
+    return patterns[0] if isinstance(patterns[0], dict) else None
+
+
+def keys_at(location: Iterable[int | str]) -> list[str]:
+    """Keys that may stand at a place in the configuration, such as ``("benchmarks", "math")``."""
+    node = resolve(schema())
+    for part in location:
+        node = resolve(node["properties"][part] if "properties" in node else content(node) or {})
+    return list(node["properties"])

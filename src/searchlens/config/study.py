@@ -1,0 +1,50 @@
+"""Section ``study``: what a run does."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Annotated, Literal
+
+from pydantic import Field
+
+from searchlens.config.base import Name, Section, unknown
+
+if TYPE_CHECKING:
+    from searchlens.config.model import Config
+
+
+class StudySpec(Section):
+    """What a run does."""
+
+    pairs: list[Name]
+    """Keys of ``pairs`` to analyse."""
+    benchmarks: list[Name]
+    """Keys of ``benchmarks`` to analyse."""
+    sample: list[Name] | Literal["all"] = "all"
+    """Benchmarks to sample; the others are read from ``readouts``. all: sample every cell without readouts."""
+    readouts: str | None = None
+    """Folder of compact readouts written by ``searchlens record``, as ``<checkpoint>/<benchmark>.arrow.xz``. A cell
+    with readouts there is read from them and not sampled, unless ``sample`` lists its benchmark; null: no folder."""
+    figures: list[Annotated[str, Field(pattern=r"^[^/]+/[^/]+$")]] | Literal["all"] = "all"
+    """``<pair>/<benchmark>`` of the cells with figures of their own; tables and overview figures show all cells."""
+
+
+def errors(config: Config) -> Iterator[str]:
+    """Mistakes in this section."""
+    study = config.study
+    sampled = [] if study.sample == "all" else study.sample
+    drawn = [] if study.figures == "all" else study.figures
+    cells = [f"{pair}/{benchmark}" for pair in study.pairs for benchmark in study.benchmarks]
+    for key, names, known in (
+        ("pairs", study.pairs, list(config.pairs)),
+        ("benchmarks", study.benchmarks, list(config.benchmarks)),
+        ("sample", sampled, list(config.benchmarks)),
+        ("figures", drawn, cells),
+    ):
+        for name in names:
+            if name not in known:
+                yield unknown(f"study.{key}", name, known)
+    if study.sample != "all" and study.readouts is None:
+        for name in study.benchmarks:
+            if name not in sampled:
+                yield f"study.sample: does not list {name!r}, and there is no study.readouts to read it from"
