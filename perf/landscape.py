@@ -3,11 +3,12 @@
     python perf/landscape.py [--cells 56] [--questions 500] [--samples 16]
 
 A cell is one checkpoint on one benchmark: 24 policies x 500 questions x 16 samples. 56 cells (28 pairs) are 10.75 M
-rows. The stage reads ten metrics, as prefix and as expectation, at five budgets, with all intervals. The baseline is
-the direct polars formulation of the four prefix counts alone (group, count votes, take the best), without expectations
-and intervals; both must give the same counts. CPU seconds are of all threads; wall seconds depend on what else runs.
+rows. The stage reads ten metrics, as prefix and as expectation, at five budgets, with all intervals. The baseline
+computes only the four prefix counts, directly in polars (group, count votes, take the best), without expectations and
+intervals; both must give the same counts. CPU seconds are those of all threads; wall seconds depend on the load of the
+machine.
 
-OPENBLAS_NUM_THREADS=1 is worth setting where cores are shared: the products are small, and waiting threads spin.
+Set OPENBLAS_NUM_THREADS=1 if other processes use the cores: the products are small, and waiting threads use CPU time.
 """
 
 from __future__ import annotations
@@ -55,7 +56,7 @@ def scores(questions: int, samples: int, seed: int) -> pl.DataFrame:
 
 def baseline(graded: pl.DataFrame, budgets: list[int]) -> pl.DataFrame:
     """Prefix counts of P, Q, B, T, one group_by after the other."""
-    everyone = graded.select("policy").unique(maintain_order=True)
+    policies = graded.select("policy").unique(maintain_order=True)
     parts = []
     for budget in budgets:
         first = graded.lazy().filter(pl.col("sample") < budget)
@@ -73,17 +74,17 @@ def baseline(graded: pl.DataFrame, budgets: list[int]) -> pl.DataFrame:
             T=pl.col("correct").filter(finished).sort_by(pl.struct("tokens", "sample").filter(finished)).first(),
         )
         joined = best.join(votes, on=KEYS, how="left").group_by("policy").agg(pl.col(METRICS).sum())
-        counts = everyone.lazy().join(joined, on="policy", how="left", maintain_order="left").collect()
+        counts = policies.lazy().join(joined, on="policy", how="left", maintain_order="left").collect()
         parts.append(counts.with_columns(budget=pl.lit(budget)))
     return pl.concat(parts)
 
 
 def same_counts(points: pl.DataFrame, counts: pl.DataFrame) -> bool:
-    """Whether the stage and the baseline found the same."""
-    found = points.filter(pl.col("hits").is_not_null()).pivot("metric", index=["policy", "budget"], values="hits")
+    """Whether the stage and the baseline give the same counts."""
+    wide = points.filter(pl.col("hits").is_not_null()).pivot("metric", index=["policy", "budget"], values="hits")
     columns = ["policy", "budget", *METRICS]
-    ours, theirs = (frame.select(columns).sort("policy", "budget").rows() for frame in (found, counts))
-    return ours == theirs
+    of_stage, of_baseline = (frame.select(columns).sort("policy", "budget").rows() for frame in (wide, counts))
+    return of_stage == of_baseline
 
 
 def main() -> None:
@@ -91,16 +92,17 @@ def main() -> None:
     parser.add_argument("--cells", type=int, default=56)
     parser.add_argument("--questions", type=int, default=500)
     parser.add_argument("--samples", type=int, default=16)
-    given = parser.parse_args()
-    budgets = [2**i for i in range(given.samples.bit_length())]
-    cells = [(given.questions, given.samples, seed) for seed in range(given.cells)]
+    arguments = parser.parse_args()
+    budgets = [2**i for i in range(arguments.samples.bit_length())]
+    cells = [(arguments.questions, arguments.samples, seed) for seed in range(arguments.cells)]
     stage, landscapes = timed(cells, lambda graded: operating_points(graded, budgets=budgets).points)
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
     direct, counts = timed(cells, lambda graded: baseline(graded, budgets))
-    if not all(same_counts(ours, theirs) for ours, theirs in zip(landscapes, counts, strict=True)):
+    if not all(same_counts(*both) for both in zip(landscapes, counts, strict=True)):
         raise SystemExit("the stage and the baseline disagree")
-    rows = given.cells * POLICIES * given.questions * given.samples
-    print(f"{rows / 1e6:.2f} M rows in {given.cells} cells, budgets {budgets}, peak memory of the stage {peak:.2f} GiB")
+    rows = arguments.cells * POLICIES * arguments.questions * arguments.samples
+    print(f"{rows / 1e6:.2f} M rows in {arguments.cells} cells, budgets {budgets}")
+    print(f"peak memory of the stage {peak:.2f} GiB")
     for name, spent in (("stage, everything", stage), ("baseline, 4 prefix counts", direct)):
         wall, cpu = np.sum(spent, axis=0)
         print(f"{name:26}{wall:7.1f} s wall{cpu:7.1f} s CPU, first cell {spent[0][0]:.2f} s")
@@ -111,7 +113,7 @@ def main() -> None:
 def timed(
     cells: list[tuple[int, int, int]], work: Callable[[pl.DataFrame], pl.DataFrame]
 ) -> tuple[list[tuple[float, float]], list[pl.DataFrame]]:
-    """Wall and CPU seconds of each cell, without making its scores, and what came out."""
+    """Wall and CPU seconds of each cell, without drawing its scores, and the results."""
     spent, results = [], []
     for cell in cells:
         graded = scores(*cell)

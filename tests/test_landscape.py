@@ -68,7 +68,7 @@ def test_prefix_readouts_equal_their_definitions(ties, first_finish):
 
 
 def test_points_are_means_of_the_hits():
-    """Every value of P, Q, B, T and D is the mean over questions of what the hits say; counts are counts."""
+    """Every value of P, Q, B, T and D is the mean over questions of the hits; counts are their sums."""
     landscape = operating_points(oracle.frame(_pools(2, 6)), budgets=[1, 2, 4], options=FEW)
     for (policy, budget), rows in landscape.hits.group_by("policy", "budget"):
         points = landscape.points.filter(policy=policy, budget=budget)
@@ -101,8 +101,8 @@ def test_cost_diversity_and_rates():
             assert expected[n] == pytest.approx(np.mean([oracle.over_subsets(measure, pool, n) for pool in pools["a"]]))
 
 
-def test_order_of_the_samples_matters_to_the_prefix_alone():
-    """Expectations describe the pool, whichever way it was drawn."""
+def test_order_of_the_samples_matters_only_to_the_prefix():
+    """Expectations describe the pool, in whatever order it was drawn."""
     pools = _pools(7, 8)
     rng = np.random.default_rng(0)
     shuffled = {name: [[pool[i] for i in rng.permutation(8)] for pool in many] for name, many in pools.items()}
@@ -114,7 +114,7 @@ def test_order_of_the_samples_matters_to_the_prefix_alone():
 
 
 def test_order_of_the_rows_does_not_matter():
-    """Scores need not arrive sorted."""
+    """Scores may come in any order."""
     scores = oracle.frame(_pools(8, 4, policies=("a",)))
     shuffled = scores.sample(fraction=1, shuffle=True, seed=4)
     for one, other in zip(_frames(scores), _frames(shuffled), strict=True):
@@ -164,7 +164,7 @@ def test_bounds_and_monotonicity(samples, right):
 @settings(max_examples=25, deadline=None)
 @given(st.lists(st.integers(0, 6), min_size=1, max_size=9), st.data())
 def test_expected_vote_of_any_class_sizes(sizes, data):
-    """Large classes, many right ones (instructions: each answer its own class) and blanks, at n around the middle."""
+    """Large classes, many right ones (instructions: each answer a class) and blanks, at n around the middle."""
     labels = [label for label, size in enumerate(sizes) for _ in range(size)][:12]
     blanks = data.draw(st.integers(0 if labels else 1, 4))
     right = data.draw(st.sets(st.integers(0, len(sizes))))
@@ -239,7 +239,7 @@ def test_smaller_pools_have_fewer_budgets():
 
 
 def test_unknown_token_counts_leave_cost_and_first_finish_undecided():
-    """Imported samples need not say how many tokens they took; everything else is still read."""
+    """Imported samples may have no token counts; everything else is still read."""
     scores = oracle.frame(_pools(3, 4))
     lost = {name: pl.when(policy="a").then(None).otherwise(name) for name in ("tokens", "generated")}
     unknown = scores.with_columns(**lost).cast(scores.schema)
@@ -274,7 +274,7 @@ def test_no_valid_answer_scores_nothing():
 
 
 def test_with_first_seen_ties_the_vote_at_two_is_the_first_valid_answer():
-    """A consequence of the paper's rule that looks like a mistake and is none."""
+    """A consequence of the paper's rule that looks like a mistake but is not one."""
     pools = _pools(12, 2, questions=60)
     hits = operating_points(oracle.frame(pools), budgets=[2], options=FEW).hits.filter(policy="a")
     firsts = [next((s.correct for s in pool if s.answer >= 0), False) for pool in pools["a"]]
@@ -300,7 +300,7 @@ BROKEN = {
 
 @pytest.mark.parametrize("complaint", BROKEN)
 def test_broken_pools_are_refused_by_name(complaint):
-    """A hole would otherwise shift every later sample into the wrong question."""
+    """A missing sample would shift every later one into the wrong question."""
     scores = oracle.frame(_pools(1, 3))
     broken = BROKEN[complaint](scores.filter(policy="b")).cast(scores.schema)
     with pytest.raises(InputError, match=complaint) as error:
@@ -309,7 +309,7 @@ def test_broken_pools_are_refused_by_name(complaint):
 
 
 def test_unusable_requests_are_refused():
-    """Empty frames, missing columns, and budgets that nothing reaches."""
+    """Empty frames, missing columns, and budgets beyond every pool."""
     scores = oracle.frame(_pools(1, 3))
     for frame, budgets, complaint in (
         (scores.clear(), [1], "no rows"),
@@ -360,7 +360,7 @@ def _plain(metric: str, pool: oracle.Chosen, width: int, n: int) -> float | None
 
 
 @pytest.mark.parametrize(("runs", "width"), [(4, 4), (5, 2), (1, 8), (2, 3)])
-def test_candidates_of_a_search_are_no_independent_samples(runs: int, width: int) -> None:
+def test_candidates_of_a_search_are_not_independent_samples(runs: int, width: int) -> None:
     """Expectations are over whole runs and prefixes of one, never over subsets of candidates."""
     scores, pools = _searched(np.random.default_rng(runs), 6, runs, width)
     budgets = [n for n in (1, 2, 3, 4, 6, 8, 10, 16) if n <= runs * width]
@@ -373,7 +373,7 @@ def test_candidates_of_a_search_are_no_independent_samples(runs: int, width: int
 
 
 def test_the_cost_of_a_search_is_all_that_it_drew() -> None:
-    """The first candidate cannot be had for less than the whole run."""
+    """The first candidate costs as much as the whole run."""
     scores, pools = _searched(np.random.default_rng(0), 5, 2, 4)
     costs = operating_points(scores, budgets=[1, 4, 8], options=FEW).points.filter(metric="C")
     runs = [[sum(s.tokens for s in pool[i : i + 4]) + 100 for i in (0, 4)] for pool in pools]
@@ -393,7 +393,7 @@ def test_a_search_of_one_candidate_is_a_sample() -> None:
     )
 
 
-def test_a_beam_is_read_by_whole_runs_alone() -> None:
+def test_a_beam_is_read_by_whole_runs_only() -> None:
     scores, _ = _searched(np.random.default_rng(1), 4, 2, 4)
     found = operating_points(scores, budgets=[1, 2, 4, 8], options=FEW, smallest={"tree": 4})
     assert found.points["budget"].unique().sort().to_list() == [4, 8]

@@ -1,4 +1,4 @@
-"""Compact readouts: the same landscape without the samples, and cells that are not sampled because theirs are kept."""
+"""Compact readouts: the same landscape without the samples, and studies that read recorded cells."""
 
 from __future__ import annotations
 
@@ -85,8 +85,8 @@ def test_a_landscape_is_the_same_without_its_samples(tmp_path: Path, first_finis
 
 def test_what_is_kept_is_what_the_samples_were(tmp_path: Path) -> None:
     """Bits and class sizes of one question, against the samples counted by hand."""
-    told = [(0, True), (1, False), (0, True), (1, False), (2, False), (-1, False)]
-    samples = [oracle.Sample(answer, right, 3, True, -1.0) for answer, right in told]
+    answers = [(0, True), (1, False), (0, True), (1, False), (2, False), (-1, False)]
+    samples = [oracle.Sample(answer, right, 3, True, -1.0) for answer, right in answers]
     graded = oracle.frame({"a": [samples, samples[::-1]]})
     kept = through_a_file(compact(graded, None, budgets=[1, 2, 4], options=FEW), tmp_path)
     assert kept["classes"].to_list() == [["2+ 2 1", "2+ 2 1"]]
@@ -120,8 +120,8 @@ def sampled(raw: dict[str, Any], make_grid: Make, publish: Callable[..., shards.
         entries = []
         for generation in grid.generations(*cell):
             publish(grid, *cell, generation)
-            told = {"id": generation.id, "samples": generation.samples, "spec": generation.spec}
-            entries.append({**told, "policies": list(generation.policies)})
+            entry = {"id": generation.id, "samples": generation.samples, "spec": generation.spec}
+            entries.append({**entry, "policies": list(generation.policies)})
         (manifest,) = grid.manifests(*cell)
         manifest.parent.mkdir(parents=True)
         manifest.write_text(json.dumps({"checkpoint": cell[0], "benchmark": cell[1], "generations": entries}))
@@ -130,13 +130,13 @@ def sampled(raw: dict[str, Any], make_grid: Make, publish: Callable[..., shards.
 
 
 def elsewhere(raw: dict[str, Any], make_grid: Make) -> Grid:
-    """The study on another machine, where its readouts are and its samples are not."""
+    """The study on another machine, which has its readouts but not its samples."""
     study = {**raw["study"], "readouts": "kept"}
     return make_grid({**raw, "results": "elsewhere", "study": study})
 
 
 def test_a_study_goes_on_from_its_readouts(raw: dict[str, Any], make_grid: Make, sampled: Grid, tmp_path: Path) -> None:
-    """Landscapes, recovery, and what the samples took are the same; nothing is sampled again."""
+    """Landscapes, recovery and the cost of samples are the same; nothing is sampled again."""
     written, unfinished = record(sampled, tmp_path / "kept")
     assert (len(written), unfinished) == (2, [])
     grid = elsewhere(raw, make_grid)
@@ -167,7 +167,7 @@ def test_a_study_goes_on_from_its_readouts(raw: dict[str, Any], make_grid: Make,
 def test_cells_without_readouts_are_sampled_still(
     raw: dict[str, Any], make_grid: Make, sampled: Grid, tmp_path: Path
 ) -> None:
-    """A run that was cut short: what is not scored, or sampled anew since, is left out, and sampled elsewhere."""
+    """A run that was interrupted: a cell that is not scored, or sampled since, is left out and sampled elsewhere."""
     sampled.scores(*CELLS[1]).unlink()
     written, unfinished = record(sampled, tmp_path / "kept")
     assert ([path.parent.name for path in written], unfinished) == (["toy-base"], ["toy-rl/sums"])
@@ -221,7 +221,7 @@ def test_readouts_that_a_study_rests_on_must_be_there(raw: dict[str, Any], make_
 def test_a_benchmark_that_is_named_is_sampled(
     raw: dict[str, Any], make_grid: Make, sampled: Grid, tmp_path: Path
 ) -> None:
-    """Whatever is recorded of it, fitting or not; its samples have the same ids. What is not named is read."""
+    """Even if it is recorded, with or without the right hashes; its samples keep their ids. Other cells are read."""
     record(sampled, tmp_path / "kept")
     raw["benchmarks"]["more"] = {**raw["benchmarks"]["sums"], "max_tokens": 9}
     study = {**raw["study"], "benchmarks": ["more", "sums"], "sample": ["more"]}
@@ -238,7 +238,7 @@ def test_a_benchmark_that_is_named_is_sampled(
 def test_samples_behind_readouts_are_not_pruned(
     raw: dict[str, Any], make_grid: Make, sampled: Grid, tmp_path: Path
 ) -> None:
-    """Where samples and readouts lie side by side, the samples are still wanted."""
+    """Samples are in use even if compact readouts of the same cells exist."""
     record(sampled, tmp_path / "kept")
     grid = make_grid({**raw, "study": {**raw["study"], "readouts": "kept"}})
     assert grid.readouts
@@ -277,16 +277,16 @@ def overlaid(name: str) -> Grid:
 
 
 @pytest.mark.parametrize(("overlay", "sampled"), [("recorded", []), ("ci", ["math"]), ("demo", ["math", "aime"])])
-def test_the_demo_samples_what_it_names_and_reads_the_rest(overlay: str, sampled: list[str]) -> None:
-    """What is recorded fits the shipped configurations."""
+def test_the_demo_samples_the_benchmarks_it_lists_and_reads_the_others(overlay: str, sampled: list[str]) -> None:
+    """The committed readouts have the hashes of the shipped configurations."""
     grid = overlaid(overlay)
     grid.check()
     assert {b for c, b in grid.cells if grid.source(c, b) == "sampled"} == set(sampled)
     assert {b for c, b in grid.cells if grid.generations(c, b)} == set(sampled)
 
 
-def test_recorded_readouts_are_those_of_the_page_beside_them() -> None:
-    """Questions solved by the first n samples, as they were counted in the samples themselves."""
+def test_recorded_readouts_are_those_of_their_readme() -> None:
+    """Questions solved by the first n samples, as counted in the samples."""
     grid, solved = overlaid("recorded"), []
     for path in grid.readouts.values():
         kept = readouts.read(path)
@@ -294,5 +294,5 @@ def test_recorded_readouts_are_those_of_the_page_beside_them() -> None:
         hits = prefix.filter(policy="topp0.95_t1.0")["hits"].to_list()
         solved.append([*hits, *[None] * (9 - len(hits)), prefix.filter(policy="greedy")["hits"].item()])
     page = (ROOT / "resources/zoo/recorded/README.md").read_text()
-    told = [[int(cell) if cell.strip() else None for cell in row] for row in _SOLVED.findall(page)]
-    assert sorted(solved, key=str) == sorted(told, key=str)
+    printed = [[int(cell) if cell.strip() else None for cell in row] for row in _SOLVED.findall(page)]
+    assert sorted(solved, key=str) == sorted(printed, key=str)

@@ -108,7 +108,7 @@ def test_envelope_never_falls():
 
 
 def test_support_region_includes_its_ends():
-    """RL exactly on the low quantile (an interpolated float) or the envelope is inside; one question beyond is not."""
+    """RL exactly on the lower quantile (an interpolated float) or the envelope is inside; one question more is not."""
     base = made({(f"p{i:02d}", 1): 10 * i for i in range(1, 10)})
     for solved, inside in ((17, False), (18, True), (90, True), (91, False)):
         support = prefix(recovery.support(base, made({(RL, 1): solved}), OPTIONS))
@@ -127,7 +127,7 @@ def test_support_without_base_points():
 
 
 def test_envelope_intervals():
-    """Three readings of one gap: point held fixed, its upper end moved by the optimism, or chosen anew in each draw."""
+    """Three intervals: point held fixed, its upper end moved by the optimism, or chosen again in each draw."""
     rng = np.random.default_rng(3)
     rows = {p: rng.random(90) < 0.5 for p in "abcdef"}
     target = rng.random(90) < 0.6
@@ -147,8 +147,8 @@ def test_envelope_intervals():
     assert [row["optimism"] for row in found.values()] == pytest.approx([optimism] * 3)
     assert (found["fixed"]["gap_lo"], found["fixed"]["gap_hi"]) == (pytest.approx(lo[0]), pytest.approx(hi[0]))
     assert (found["corrected"]["gap_lo"], found["corrected"]["gap_hi"]) == pytest.approx((lo[0], hi[0] + optimism))
-    anew = np.quantile(resamples.means(target[:, None])[0] - drawn.max(axis=0), [0.025, 0.975])
-    assert (found["reselected"]["gap_lo"], found["reselected"]["gap_hi"]) == pytest.approx(tuple(anew), abs=1e-6)
+    reselected = np.quantile(resamples.means(target[:, None])[0] - drawn.max(axis=0), [0.025, 0.975])
+    assert (found["reselected"]["gap_lo"], found["reselected"]["gap_hi"]) == pytest.approx(tuple(reselected), abs=1e-6)
 
 
 def test_nothing_to_choose_from_is_not_optimistic():
@@ -178,7 +178,7 @@ def test_corrected_interval_contains_the_gap_where_few_questions_differ(solved):
 
 
 def test_corrected_interval_of_one_question_is_unknown():
-    """The spread over questions of a single question is unknown, and no allowance makes up for it."""
+    """A single question has no spread over questions, and the allowances do not replace it."""
     one = made({(RL, 1): 1}, 1)
     row = prefix(recovery.support(one, one, OPTIONS)).row(0, named=True)
     assert (row["gap"], row["gap_lo"], row["gap_hi"]) == (0, None, None)
@@ -270,7 +270,7 @@ def test_distance_adds_components_behaviour_and_budget():
 
 
 def test_geometry_scales_cost_by_base():
-    """RL shares Base's cost scale and may leave it; equal costs have no scale and get 0."""
+    """RL is scaled like Base and may lie outside [0, 1]; equal costs have no scale and get 0."""
     base, rl = made({("a", 1): 5, ("a", 4): 5}), made({(RL, 1): 5, (RL, 2): 5}, cost=200.0)
     place = recovery.geometry(base, rl)
     assert place["C"].to_list() == pytest.approx([0, 1, 0.5, 1])
@@ -311,7 +311,7 @@ def test_every_table_of_a_sampled_pair():
 
 
 def test_mismatched_pairs_are_refused():
-    """Different questions, no target, or a policy whose parts are unknown: one clear error each."""
+    """Different questions, no target, or a policy without components: one clear error each."""
     base, rl = made({("a", 1): 5}), made({(RL, 1): 5})
     with pytest.raises(InputError, match="question 100 is in only one of them"):
         recovery.same_policy(base, made({(RL, 1): 5}, 101), OPTIONS)

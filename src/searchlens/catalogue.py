@@ -151,8 +151,8 @@ def declared(kind: str, **options: Any) -> dict[str, Declaration]:
 
 
 def titles(kind: str, **options: Any) -> dict[str, str]:
-    """Name to title of everything of a kind that was declared with these options."""
-    return {name: one.options.get("title", name) for name, one in declared(kind, **options).items()}
+    """Name to title of everything of a kind that is declared with these options."""
+    return {name: declaration.options.get("title", name) for name, declaration in declared(kind, **options).items()}
 
 
 def find(kind: str, name: str) -> Any:

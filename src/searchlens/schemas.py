@@ -1,4 +1,4 @@
-"""Column names and types of the tables that pass between stages (``docs/data.md`` says what they mean)."""
+"""Column names and types of the frames that pass between stages (docs/data.md describes them)."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from searchlens.catalogue import declared
 READOUTS = ("prefix", "expected")
 
 PLAIN = "Q_plain"
-"""The vote over plain strings, in ``VOTES`` and among the points of ``COMPACT``."""
+"""The vote over plain strings: a column of ``VOTES``, and a metric among the points of ``COMPACT``."""
 
 SCORES = pl.Schema(
     {
@@ -66,15 +66,21 @@ POINTS = pl.Schema(
 
 
 def hits() -> pl.Schema:
-    """One row per policy, question and budget; two columns for each metric that keeps its hits."""
+    """One row per policy, question and budget; two columns for each metric declared with ``hits=True``."""
     metrics = declared("metric", hits=True)
-    prefix = {name: pl.Float32() if one.options.get("fractional") else pl.Boolean() for name, one in metrics.items()}
+    prefix = {
+        name: pl.Float32() if declaration.options.get("fractional") else pl.Boolean()
+        for name, declaration in metrics.items()
+    }
     keys = {"policy": pl.String(), "question": pl.UInt32(), "budget": pl.UInt32()}
     return pl.Schema({**keys, **prefix, **{f"{name}_expected": pl.Float32() for name in metrics}})
 
 
 def recorded(**options: Any) -> tuple[str, ...]:
-    """Metrics that compact readouts hold, those declared with these options; extensions have none, for one format."""
+    """Metrics of compact readouts, or those of them that are declared with these options.
+
+    Extensions have none: the format of the file does not depend on the extensions in use.
+    """
     metrics = declared("metric", recorded=True, **options)
     return tuple(name for name, declaration in metrics.items() if not declaration.is_extension)
 
@@ -103,7 +109,7 @@ COMPACT = pl.Schema(
         "points": pl.List(pl.Struct(COMPACT_POINT)),
     }
 )
-"""Compact readouts: one row per policy, lists over questions."""
+"""Compact readouts: one row per policy."""
 
 SAME_POLICY = pl.Schema(
     {

@@ -1,7 +1,7 @@
-"""Compact readouts of a cell on disk: all that a study needs of its samples once they are graded.
+"""Compact readouts of a cell on disk: all that a study needs of graded samples.
 
-An Arrow table in an xz stream, one row for each policy: ``landscape.COMPACT``, and what the policy's shards took, a
-JSON text each. ``polars.read_ipc(lzma.open(path).read())`` reads it anywhere.
+The file is an Arrow table in an xz stream with one row for each policy: ``schemas.COMPACT``, and the sidecars of the
+policy's shards as JSON texts. ``polars.read_ipc(lzma.open(path).read())`` reads it.
 """
 
 from __future__ import annotations
@@ -21,34 +21,34 @@ from searchlens.store import files
 from searchlens.store.hashing import canonical
 from searchlens.store.layout import readouts_sidecar
 
-_TOLD = (
+_SIDECAR_KEYS = (
     *("rows", "tokens", "generated", "requests", "prefilled", "reused", "mean_running", "wall_seconds", "gpu_seconds"),
     *("device", "device_count", "engine", "version", "commit", "config"),
 )
-"""Of a shard's sidecar: what samples took, and with what they were drawn."""
+"""What is stored of the sidecar of a shard: the cost of its samples, and the software and device that drew them."""
 
 SCHEMA = pl.Schema({**COMPACT, "shards": pl.List(pl.String())})
 
 Sidecars = Mapping[str, Iterable[Mapping[str, Any]]]
-"""By policy."""
+"""Policy to the sidecars of its shards."""
 
 
-def write(kept: pl.DataFrame, sidecars: Sidecars, target: Path, drawn_from: Mapping[str, str]) -> None:
+def write(readouts: pl.DataFrame, sidecars: Sidecars, target: Path, drawn_from: Mapping[str, str]) -> None:
     """Publish the readouts of a cell.
 
     Parameters
     ----------
-    kept : DataFrame
-        What ``landscape.compact`` returned.
+    readouts : DataFrame
+        Result of ``landscape.compact``.
     sidecars : mapping
-        Those of the shards behind each policy.
+        Policy to the sidecars of its shards. A shard that several policies share is listed under one of them.
     target : Path
         ``layout.readouts``.
     drawn_from : mapping
-        ``Grid.readouts_from``; written beside.
+        ``Grid.readouts_from``; written to a JSON file next to ``target``.
     """
-    told = [[_short(sidecar) for sidecar in sidecars.get(name, ())] for name in kept["policy"]]
-    frame = kept.with_columns(shards=pl.Series(told, dtype=SCHEMA["shards"]))
+    texts = [[_short(sidecar) for sidecar in sidecars.get(name, ())] for name in readouts["policy"]]
+    frame = readouts.with_columns(shards=pl.Series(texts, dtype=SCHEMA["shards"]))
     stream = io.BytesIO()
     frame.write_ipc(stream, compression="uncompressed")
     packed = lzma.compress(stream.getvalue(), preset=9 | lzma.PRESET_EXTREME)
@@ -62,8 +62,8 @@ def write(kept: pl.DataFrame, sidecars: Sidecars, target: Path, drawn_from: Mapp
 
 def _short(sidecar: Mapping[str, Any]) -> str:
     """The JSON text of a sidecar, times to the millisecond."""
-    known = {key: sidecar[key] for key in _TOLD if key in sidecar}
-    return canonical({key: round(value, 3) if isinstance(value, float) else value for key, value in known.items()})
+    entries = {key: sidecar[key] for key in _SIDECAR_KEYS if key in sidecar}
+    return canonical({key: round(value, 3) if isinstance(value, float) else value for key, value in entries.items()})
 
 
 def read(path: Path) -> pl.DataFrame:
@@ -77,20 +77,23 @@ def read(path: Path) -> pl.DataFrame:
     Raises
     ------
     InputError
-        The file is damaged, or of another version.
+        The file is damaged, or was written by a version with another format.
     """
     try:
         frame = pl.read_ipc(lzma.decompress(path.read_bytes()))
     except (OSError, lzma.LZMAError, EOFError, pl.exceptions.PolarsError) as error:
         raise InputError(
-            f"cannot read the compact readouts {path}: {error}", "delete them, or copy them again"
+            f"cannot read the compact readouts {path}: {error}", "copy the file again, or delete it to sample the cell"
         ) from None
     if frame.schema != SCHEMA:
-        raise InputError(f"compact readouts {path} are of another version of searchlens", "record them again")
+        raise InputError(
+            f"compact readouts {path} were written by another version of searchlens",
+            "record them again with this version: searchlens record",
+        )
     return frame
 
 
-def sidecars(kept: pl.DataFrame) -> dict[str, list[dict[str, Any]]]:
-    """What is known of the shards behind each policy of ``read``; each shard stands once, at one of its policies."""
-    rows = kept.select("policy", "shards").iter_rows()
+def sidecars(readouts: pl.DataFrame) -> dict[str, list[dict[str, Any]]]:
+    """Sidecars of the shards of each policy in a result of ``read``; a shared shard is listed under one policy."""
+    rows = readouts.select("policy", "shards").iter_rows()
     return {policy: [json.loads(text) for text in shards] for policy, shards in rows}
