@@ -13,7 +13,7 @@ import yaml
 from annotated_types import BaseMetadata, Ge, Gt, Le, Len, Lt
 from pydantic import TypeAdapter
 
-from searchlens import config
+from searchlens import catalogue, config
 from searchlens.boptr.cohort import read_plan
 from searchlens.boptr.options import Anchor, Beta, BoptrOptions
 from searchlens.config import reference
@@ -177,6 +177,7 @@ def test_all_errors_are_reported_at_once(raw: dict[str, Any]) -> None:
             "boxd",
             "benchmarks.math.wording: 'boxd' is unknown; did you mean 'boxed'?",
         ),
+        (("benchmarks", "math", "grader"), "mth", "benchmarks.math.grader: 'mth' is unknown; did you mean 'math'?"),
         (("benchmarks", "gpqa", "recipe_stops"), True, "benchmarks.gpqa.recipe_stops: only with grader math"),
         (
             ("benchmarks", "math", "deeper"),
@@ -219,6 +220,24 @@ def test_what_vllm_cannot_do_is_found_at_planning(
     config.validate(raw)
     raw["checkpoints"]["micro-1m-rl"] |= {"device": device, "vllm": vllm}
     assert says in refusal(raw)
+
+
+def test_a_grader_of_an_extension_is_known(
+    raw: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SEARCHLENS_EXTENSIONS", "")
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "mine.py").write_text("@grader('length', mathematical=True)\nclass Length: ...\n")
+    raw["benchmarks"]["math"] |= {"grader": "length", "recipe_stops": True}
+    assert "benchmarks.math.grader: 'length' is unknown" in refusal(raw)
+    config.validate({**raw, "extensions": ["mine.py"]})
+    assert "benchmarks.math.grader: 'length' is unknown" in refusal(raw), "extensions end with their configuration"
+    assert "extensions: yours.py does not exist" in refusal({**raw, "extensions": ["yours.py"]})
+
+
+def test_the_description_of_graders_names_each() -> None:
+    text = config.schema()["$defs"]["BenchmarkSpec"]["properties"]["grader"]["description"]
+    assert set(catalogue.declared("grader")) == set(re.findall(r"([a-z-]+): ", text))
 
 
 def test_a_benchmark_with_a_part_in_boptr_needs_a_regime(raw: dict[str, Any]) -> None:

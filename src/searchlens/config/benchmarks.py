@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
-from searchlens import benchmarks
+from searchlens import benchmarks, catalogue
 from searchlens.benchmarks import families, prompts
 from searchlens.boptr.options import Regime, Role
 from searchlens.config.base import Name, Section, Sha256, unknown
@@ -13,9 +13,6 @@ from searchlens.options import Positive
 
 if TYPE_CHECKING:
     from searchlens.config.model import Config
-
-MATHEMATICAL = ("math", "simplerl", "simplerl-units")
-"""Graders of mathematical answers."""
 
 
 class BenchmarkSpec(Section):
@@ -34,10 +31,10 @@ class BenchmarkSpec(Section):
     would be sampled again without notice."""
     check: bool = True
     """Refuse a known benchmark if its number of rows or its golds differ from the published ones."""
-    grader: Literal["math", "simplerl", "simplerl-units", "choice", "instructions", "ifeval"]
+    grader: Name
     """math: boxed answer, by math-verify; simplerl: by the rules of the SimpleRL-Zoo and Qwen evaluations, to compare
     with their numbers; simplerl-units: the same, with units (Minerva); choice: a letter; instructions: the checkers of
-    the micro zoo; ifeval: the official ones."""
+    the micro zoo; ifeval: the official ones; or the name of a grader that one of ``extensions`` declares."""
     title: str = ""
     """Name in figures and tables; empty: the key."""
     questions: Positive | None = None
@@ -101,9 +98,12 @@ def _question_errors(where: str, benchmark: BenchmarkSpec) -> Iterator[str]:
 def _answer_errors(where: str, benchmark: BenchmarkSpec) -> Iterator[str]:
     if benchmark.wording is not None and benchmark.wording not in prompts.WORDINGS:
         yield unknown(f"{where}.wording", benchmark.wording, prompts.WORDINGS)
-    if benchmark.recipe_stops and benchmark.grader not in MATHEMATICAL:
+    if benchmark.grader not in catalogue.declared("grader"):
+        yield unknown(f"{where}.grader", benchmark.grader, catalogue.declared("grader"))
+    mathematical = catalogue.declared("grader", mathematical=True)
+    if benchmark.recipe_stops and benchmark.grader not in mathematical:
         yield (
-            f"{where}.recipe_stops: only with grader {', '.join(MATHEMATICAL)} (found {benchmark.grader}), because the"
+            f"{where}.recipe_stops: only with grader {', '.join(mathematical)} (found {benchmark.grader}), because the"
             " words occur in other answers"
         )
 
