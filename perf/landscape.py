@@ -21,7 +21,7 @@ from collections.abc import Callable
 import numpy as np
 import polars as pl
 
-from searchlens.landscape import operating_points
+from searchlens.landscape.points import operating_points
 from searchlens.schemas import SCORES
 
 POLICIES = 24

@@ -15,9 +15,11 @@ import polars as pl
 from scipy.special import expit
 
 from searchlens import policies
-from searchlens.landscape import LandscapeOptions, operating_points
+from searchlens.landscape.options import LandscapeOptions
+from searchlens.landscape.points import operating_points
 from searchlens.policies import Policy
-from searchlens.recovery import RecoveryOptions, recover
+from searchlens.recovery.options import RecoveryOptions
+from searchlens.recovery.tables import recover
 from searchlens.schemas import SCORES
 
 BUDGETS = (1, 2, 4, 8, 16)

@@ -2,6 +2,8 @@
 
 import json
 import re
+import subprocess
+import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import MISSING, asdict, fields
 from datetime import date
@@ -333,6 +335,14 @@ def test_defaults_of_the_configuration_are_defaults_of_the_options() -> None:
     assert LandscapeOptions(**plain["landscape"]) == LandscapeOptions()
     assert RecoveryOptions(**plain["recovery"]) == RecoveryOptions()
     assert TypeAdapter(BoptrOptions).validate_json(json.dumps(plain["boptr"])) == BoptrOptions()
+
+
+def test_reading_a_configuration_does_not_import_heavy_libraries() -> None:
+    """The Snakefile reads it several times per job."""
+    heavy = ("numpy", "polars", "scipy", "torch", "sympy", "matplotlib")
+    code = f"import sys, searchlens.config; print([name for name in {heavy} if name in sys.modules])"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
 
 
 def test_exponents_of_the_q_channel_are_those_of_the_cohort() -> None:

@@ -13,8 +13,12 @@ from polars.testing import assert_frame_equal
 import landscape_oracle as oracle
 from searchlens import catalogue, schemas
 from searchlens.errors import InputError
-from searchlens.landscape import Landscape, LandscapeOptions, compact, expand, operating_points
-from searchlens.recovery import RecoveryOptions, recover
+from searchlens.landscape.compact import compact
+from searchlens.landscape.expand import expand
+from searchlens.landscape.options import LandscapeOptions
+from searchlens.landscape.points import Landscape, operating_points
+from searchlens.recovery.options import RecoveryOptions
+from searchlens.recovery.tables import recover
 from searchlens.store import readouts
 from searchlens.uncertainty import Resamples, wilson
 

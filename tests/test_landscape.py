@@ -13,7 +13,8 @@ import landscape_oracle as oracle
 from searchlens import schemas
 from searchlens.catalogue import declared
 from searchlens.errors import InputError
-from searchlens.landscape import LandscapeOptions, operating_points
+from searchlens.landscape.options import LandscapeOptions
+from searchlens.landscape.points import operating_points
 from searchlens.schemas import POINTS, READOUTS
 from searchlens.uncertainty import Resamples, wilson
 

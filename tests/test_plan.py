@@ -15,7 +15,7 @@ from searchlens import policies
 from searchlens.commands.plan import assumptions, plan, show_plan, speed, stored
 from searchlens.grid import Grid
 from searchlens.grid.cost import tokens_per_run
-from searchlens.landscape import expand
+from searchlens.landscape.expand import expand
 from searchlens.store import layout, readouts
 
 ROOT = Path(__file__).parents[1]

@@ -18,7 +18,11 @@ from searchlens import config
 from searchlens.commands.prune import unused
 from searchlens.errors import InputError
 from searchlens.grid import Grid
-from searchlens.landscape import LandscapeOptions, compact, expand, operating_points, plain_votes
+from searchlens.landscape.compact import compact
+from searchlens.landscape.expand import expand
+from searchlens.landscape.options import LandscapeOptions
+from searchlens.landscape.plain import plain_votes
+from searchlens.landscape.points import operating_points
 from searchlens.pipeline import (
     costs,
     landscape_cell,

@@ -8,10 +8,13 @@ import pytest
 from polars.testing import assert_frame_equal
 
 import landscape_oracle as oracle
-from searchlens import recovery, schemas
+from searchlens import schemas
 from searchlens.errors import InputError
-from searchlens.landscape import Landscape, LandscapeOptions, operating_points
-from searchlens.recovery import RecoveryOptions
+from searchlens.landscape.options import LandscapeOptions
+from searchlens.landscape.points import Landscape, operating_points
+from searchlens.recovery import gaps, paths
+from searchlens.recovery.options import RecoveryOptions
+from searchlens.recovery.tables import recover
 from searchlens.uncertainty import Resamples, wilson
 
 RL = "rl"
@@ -56,9 +59,9 @@ def test_identical_models_have_no_gap():
     policies = [f"p{i:02d}" for i in range(23)] + [RL]
     rng = np.random.default_rng(0)
     model = made({(p, n): rng.random(60) < 0.5 for p in policies for n in (1, 2)})
-    same = recovery.same_policy(model, model, OPTIONS)
+    same = gaps.same_policy(model, model, OPTIONS)
     assert same.select(pl.col("gap", "lo", "hi").abs().max()).row(0) == (0, 0, 0)
-    counts = recovery.counts(same, OPTIONS)
+    counts = gaps.counts(same, OPTIONS)
     assert set(counts.select("ahead", "policies").iter_rows()) == {(24, 24)}
     assert set(counts.select("ahead_without_default", "policies_without_default").iter_rows()) == {(23, 23)}
 
@@ -69,7 +72,7 @@ def test_same_policy_counts_over_24_and_over_23_policies():
     ahead = {"p03": 50, "p07": 51, RL: 80}
     base = made({(p, n): ahead.get(p, 49) if n == 8 else 10 for p in policies for n in (1, 8)})
     rl = made({(p, n): 50 for p in policies for n in (1, 8)})
-    counts = prefix(recovery.counts(recovery.same_policy(base, rl, OPTIONS), OPTIONS))
+    counts = prefix(gaps.counts(gaps.same_policy(base, rl, OPTIONS), OPTIONS))
     assert counts.drop("metric", "readout").rows() == [(1, 0, 24, 0, 23), (8, 3, 24, 2, 23)]
 
 
@@ -79,7 +82,7 @@ def test_same_policy_gap_is_base_minus_rl_where_both_exist():
     left, right = rng.random(80) < 0.6, rng.random(80) < 0.4
     base = made({("a", 1): left, ("a", 2): left, ("b", 1): left})
     rl = made({("c", 1): right, ("a", 2): right, (RL, 1): right})
-    same = prefix(recovery.same_policy(base, rl, OPTIONS), "Q")
+    same = prefix(gaps.same_policy(base, rl, OPTIONS), "Q")
     assert same.select("policy", "budget").rows() == [("a", 2)]
     row = same.row(0, named=True)
     lo, hi = Resamples.draw(80, 200, 0).interval((left.astype(float) - right)[:, None])
@@ -91,7 +94,7 @@ def test_envelope_is_the_best_of_all_smaller_budgets():
     """Known answer: the maximum may sit at a smaller budget; ties go to the smaller budget, then to the first name."""
     base = made({("b", 1): 30, ("a", 1): 30, ("a", 2): 60, ("b", 2): 55, ("a", 4): 58, ("b", 4): 60})
     rl = made({(RL, 1): 40, (RL, 2): 60, (RL, 4): 50})
-    support = prefix(recovery.support(base, rl, OPTIONS))
+    support = prefix(gaps.support(base, rl, OPTIONS))
     columns = ("budget", "envelope", "envelope_policy", "envelope_budget", "inside")
     assert support.select(columns).rows() == [(1, 0.3, "a", 1, False), (2, 0.6, "a", 2, True), (4, 0.6, "a", 2, False)]
     assert support["gap"].to_list() == pytest.approx([0.1, 0.0, -0.1])
@@ -102,7 +105,7 @@ def test_envelope_never_falls():
     """E(b) is a maximum over n <= b, for every metric and readout."""
     rng = np.random.default_rng(2)
     base = made({(p, n): rng.random(50) < 0.5 for p in "abcd" for n in (1, 2, 4, 8)})
-    support = recovery.support(base, made({(RL, n): 20 for n in (1, 2, 4, 8)}, 50), OPTIONS)
+    support = gaps.support(base, made({(RL, n): 20 for n in (1, 2, 4, 8)}, 50), OPTIONS)
     for _, rows in support.group_by("metric", "readout"):
         assert (rows.sort("budget")["envelope"].diff().drop_nulls() >= 0).all()
 
@@ -111,7 +114,7 @@ def test_support_region_includes_its_ends():
     """RL exactly on the lower quantile (an interpolated float) or the envelope is inside; one question more is not."""
     base = made({(f"p{i:02d}", 1): 10 * i for i in range(1, 10)})
     for solved, inside in ((17, False), (18, True), (90, True), (91, False)):
-        support = prefix(recovery.support(base, made({(RL, 1): solved}), OPTIONS))
+        support = prefix(gaps.support(base, made({(RL, 1): solved}), OPTIONS))
         assert support["inside"].to_list() == [inside], solved
         assert support["low"].to_list() == pytest.approx([0.18])
 
@@ -119,7 +122,7 @@ def test_support_region_includes_its_ends():
 def test_support_without_base_points():
     """No Base point at n <= b: no envelope; none at b itself: no cloud to take a quantile of."""
     base = made({("a", 2): 50})
-    support = prefix(recovery.support(base, made({(RL, n): 40 for n in (1, 2, 4)}), OPTIONS))
+    support = prefix(gaps.support(base, made({(RL, n): 40 for n in (1, 2, 4)}), OPTIONS))
     assert support["envelope"].to_list() == [None, 0.5, 0.5]
     assert support["low"].to_list() == [None, 0.5, None]
     assert support["inside"].to_list() == [None, False, None]
@@ -133,9 +136,9 @@ def test_envelope_intervals():
     target = rng.random(90) < 0.6
     base, rl = made({(p, 1): row for p, row in rows.items()}), made({(RL, 1): target})
     found = {
-        kind: prefix(
-            recovery.support(base, rl, RecoveryOptions(default_policy=RL, draws=200, envelope_interval=kind))
-        ).row(0, named=True)
+        kind: prefix(gaps.support(base, rl, RecoveryOptions(default_policy=RL, draws=200, envelope_interval=kind))).row(
+            0, named=True
+        )
         for kind in ("fixed", "corrected", "reselected")
     }
     resamples = Resamples.draw(90, 200, 0)
@@ -156,7 +159,7 @@ def test_nothing_to_choose_from_is_not_optimistic():
     model = made({(RL, 1): np.random.default_rng(4).random(70) < 0.5})
     for kind in ("fixed", "corrected", "reselected"):
         options = RecoveryOptions(default_policy=RL, draws=100, envelope_interval=kind)
-        row = prefix(recovery.support(model, model, options)).row(0, named=True)
+        row = prefix(gaps.support(model, model, options)).row(0, named=True)
         assert (row["gap"], row["optimism"], row["inside"]) == (0, 0, True)
         unseen = float(wilson(0, 70).hi) if kind == "corrected" else 0
         assert (row["gap_lo"], row["gap_hi"]) == pytest.approx((-unseen, unseen), abs=1e-7)
@@ -170,7 +173,7 @@ def test_corrected_interval_contains_the_gap_where_few_questions_differ(solved):
     unseen = float(wilson(0, 60).hi)
     for more in (0, 1):
         goal = np.arange(60) < min(solved + more, 60)
-        found = prefix(recovery.support(base, made({(RL, 1): goal}, 60), OPTIONS)).row(0, named=True)
+        found = prefix(gaps.support(base, made({(RL, 1): goal}, 60), OPTIONS)).row(0, named=True)
         assert found["envelope_policy"] == "a"
         assert found["gap_lo"] == pytest.approx(max(found["gap"] - unseen, -1))
         assert found["gap_hi"] >= min(found["gap"] + unseen, 1) - 1e-9
@@ -180,7 +183,7 @@ def test_corrected_interval_contains_the_gap_where_few_questions_differ(solved):
 def test_corrected_interval_of_one_question_is_unknown():
     """A single question has no spread over questions, and the allowances do not replace it."""
     one = made({(RL, 1): 1}, 1)
-    row = prefix(recovery.support(one, one, OPTIONS)).row(0, named=True)
+    row = prefix(gaps.support(one, one, OPTIONS)).row(0, named=True)
     assert (row["gap"], row["gap_lo"], row["gap_hi"]) == (0, None, None)
 
 
@@ -191,7 +194,7 @@ def test_near_match_includes_exactly_epsilon(questions, epsilon):
     options = RecoveryOptions(default_policy=RL, epsilon=epsilon)
     for goal in range(allowed + 1, questions - allowed - 1, 7):
         base = made({("a", 1): goal - allowed, ("b", 1): goal + allowed, ("c", 1): goal + allowed + 1}, questions)
-        near = prefix(recovery.near_match(base, made({(RL, 1): goal}, questions), options))
+        near = prefix(paths.near_match(base, made({(RL, 1): goal}, questions), options))
         assert near["policy"].to_list() == ["a", "b"], goal
         assert near["error"].to_list() == pytest.approx([-allowed / questions, allowed / questions])
 
@@ -199,7 +202,7 @@ def test_near_match_includes_exactly_epsilon(questions, epsilon):
 def test_near_match_may_spend_more_than_the_target():
     """The set ranges over all n in B: Base may need more samples than RL; nearest first."""
     base = made({("a", 1): 10, ("a", 8): 42, ("b", 8): 41, ("b", 1): 39})
-    near = prefix(recovery.near_match(base, made({(RL, 1): 41, (RL, 8): 90}), OPTIONS))
+    near = prefix(paths.near_match(base, made({(RL, 1): 41, (RL, 8): 90}), OPTIONS))
     assert near.select("target_budget", "policy", "budget").rows() == [(1, "b", 8), (1, "a", 8), (1, "b", 1)]
 
 
@@ -207,7 +210,7 @@ def test_closest_path_breaks_ties_by_budget_then_distance_then_name():
     """Target 1: smaller budget wins, then the name. Target 2: the policy just used beats an earlier name."""
     base = made({("b", 1): 30, ("c", 1): 30, ("a", 4): 30, ("a", 2): 50, ("b", 2): 50, ("c", 4): 71})
     rl = made({(RL, 1): 30, (RL, 2): 50, (RL, 4): 70})
-    path = prefix(recovery.path(base, rl, components("a", "b", "c"), OPTIONS)).filter(kind="closest")
+    path = prefix(paths.path(base, rl, components("a", "b", "c"), OPTIONS)).filter(kind="closest")
     assert path.select("policy", "budget").rows() == [("b", 1), ("b", 2), ("c", 4)]
     assert path["error"].to_list() == pytest.approx([0, 0, 0.01])
     assert path["target"].to_list() == [0.3, 0.5, 0.7]
@@ -216,7 +219,7 @@ def test_closest_path_breaks_ties_by_budget_then_distance_then_name():
 def test_closest_path_prefers_the_smaller_budget_to_the_nearer_point():
     """Both hit the second target; (b, 8) is nearer to the previous (b, 4), but (a, 1) is cheaper."""
     base = made({("b", 4): 50, ("a", 1): 70, ("b", 8): 70})
-    path = prefix(recovery.path(base, made({(RL, 1): 50, (RL, 2): 70}), components("a", "b"), OPTIONS))
+    path = prefix(paths.path(base, made({(RL, 1): 50, (RL, 2): 70}), components("a", "b"), OPTIONS))
     assert path.filter(kind="closest").select("policy", "budget").rows() == [("b", 4), ("a", 1)]
 
 
@@ -224,7 +227,7 @@ def test_monotone_path_pays_for_not_going_back():
     """The closest points would need budgets 1, 8, 2; the monotone path stays at 8 or never goes there."""
     base = made({("a", 1): 30, ("a", 2): 52, ("a", 8): 50})
     rl = made({(RL, 1): 30, (RL, 2): 50, (RL, 4): 52})
-    path = prefix(recovery.path(base, rl, components("a"), RecoveryOptions(default_policy=RL, path_lambda=0.0)))
+    path = prefix(paths.path(base, rl, components("a"), RecoveryOptions(default_policy=RL, path_lambda=0.0)))
     assert path.filter(kind="closest")["budget"].to_list() == [1, 8, 2]
     assert path.filter(kind="monotone")["budget"].to_list() == [1, 2, 2]
 
@@ -238,8 +241,8 @@ def test_monotone_path_is_the_best_of_all_monotone_paths(seed):
     rl = made({(RL, n): int(rng.integers(2, 7)) for n in budgets}, 10)
     lam = float(rng.choice([0.0, 0.01, 0.05]))
     options = RecoveryOptions(default_policy=RL, path_lambda=lam)
-    place = recovery.geometry(base, rl).filter(model="base")
-    apart = recovery.distance(place, components(*policies), options)
+    place = paths.geometry(base, rl).filter(model="base")
+    apart = paths.distance(place, components(*policies), options)
     points = place.select("policy", "budget").rows()
     value = dict(zip(points, place["P"], strict=True))
     goals = [rl.points.filter(budget=n, metric="P", readout="prefix")["value"][0] for n in budgets]
@@ -251,31 +254,31 @@ def test_monotone_path_is_the_best_of_all_monotone_paths(seed):
     order = sorted(range(len(points)), key=lambda i: (points[i][1], points[i][0]))
     every = (p for p in itertools.product(order, repeat=3) if points[p[0]][1] <= points[p[1]][1] <= points[p[2]][1])
     best = min(every, key=lambda path: round(cost(path), 10))
-    found = prefix(recovery.path(base, rl, components(*policies), options)).filter(kind="monotone")
+    found = prefix(paths.path(base, rl, components(*policies), options)).filter(kind="monotone")
     assert found.select("policy", "budget").rows() == [points[i] for i in best]
 
 
 def test_distance_adds_components_behaviour_and_budget():
     """One known pair: two of five components differ, P = Q = T differ by 0.2, cost spans its scale, n by a factor 4."""
     base = made({("a", 1): 30, ("b", 4): 50})
-    place = recovery.geometry(base, base).filter(model="base")
+    place = paths.geometry(base, base).filter(model="base")
     assert place["C"].to_list() == pytest.approx([0, 1])
     parts = {"a": (("top-p", 0.9), "ar", 1, 2, 3), "b": (("top-p", 0.8), "mcmc", 1, 2, 3)}
-    apart = recovery.distance(place, parts)
+    apart = paths.distance(place, parts)
     assert apart[0, 1] == pytest.approx(2 / 5 + (3 * 0.2 + 1) + np.log(4))
     assert (apart == apart.T).all()
     assert (np.diag(apart) == 0).all()
-    weighted = recovery.distance(place, parts, RecoveryOptions(l_comp=10, l_z=0, l_b=2))
+    weighted = paths.distance(place, parts, RecoveryOptions(l_comp=10, l_z=0, l_b=2))
     assert weighted[0, 1] == pytest.approx(10 * 2 / 5 + 2 * np.log(4))
 
 
 def test_geometry_scales_cost_by_base():
     """RL is scaled like Base and may lie outside [0, 1]; equal costs have no scale and get 0."""
     base, rl = made({("a", 1): 5, ("a", 4): 5}), made({(RL, 1): 5, (RL, 2): 5}, cost=200.0)
-    place = recovery.geometry(base, rl)
+    place = paths.geometry(base, rl)
     assert place["C"].to_list() == pytest.approx([0, 1, 0.5, 1])
     assert place["model"].to_list() == ["base", "base", "rl", "rl"]
-    flat = recovery.geometry(made({("a", 1): 5}), rl)
+    flat = paths.geometry(made({("a", 1): 5}), rl)
     assert flat["C"].to_list() == [0, 0, 0]
 
 
@@ -292,7 +295,7 @@ def test_every_table_of_a_sampled_pair():
         for ties in ("first", "fractional")
     )
     parts = components(*sizes)
-    tables = recovery.recover(base, rl, parts, OPTIONS)
+    tables = recover(base, rl, parts, OPTIONS)
     assert {name: table.schema for name, table in tables.items()} == NAMES
     for name in ("same_policy", "counts", "support"):
         assert set(tables[name].select("metric", "readout").iter_rows()) == set(
@@ -306,7 +309,7 @@ def test_every_table_of_a_sampled_pair():
     band = prefix(tables["support"], "Q").select("rl_lo", "rl_hi")
     wanted = rl.points.filter(policy=RL, metric="Q", readout="prefix").select(rl_lo="lo", rl_hi="hi")
     assert_frame_equal(band, wanted)
-    for name, table in recovery.recover(base, rl, parts, OPTIONS).items():
+    for name, table in recover(base, rl, parts, OPTIONS).items():
         assert_frame_equal(table, tables[name], check_exact=True)
 
 
@@ -314,11 +317,11 @@ def test_mismatched_pairs_are_refused():
     """Different questions, no target, or a policy without components: one clear error each."""
     base, rl = made({("a", 1): 5}), made({(RL, 1): 5})
     with pytest.raises(InputError, match="question 100 is in only one of them"):
-        recovery.same_policy(base, made({(RL, 1): 5}, 101), OPTIONS)
+        gaps.same_policy(base, made({(RL, 1): 5}, 101), OPTIONS)
     with pytest.raises(InputError, match="RL has no samples of the default policy 'rl'; it has a"):
-        recovery.support(base, base, OPTIONS)
+        gaps.support(base, base, OPTIONS)
     with pytest.raises(InputError, match="policy 'a' has no components"):
-        recovery.path(base, rl, components("b"), OPTIONS)
+        paths.path(base, rl, components("b"), OPTIONS)
 
 
 def test_corrected_interval_covers_best_where_choosing_misleads_most():
@@ -330,6 +333,6 @@ def test_corrected_interval_covers_best_where_choosing_misleads_most():
         rl = made({(RL, 1): rng.random(80) < 0.5}, 80)
         for kind in covered:
             options = RecoveryOptions(default_policy=RL, draws=200, envelope_interval=kind)
-            row = prefix(recovery.support(base, rl, options)).row(0, named=True)
+            row = prefix(gaps.support(base, rl, options)).row(0, named=True)
             covered[kind] += row["gap_lo"] <= 0 <= row["gap_hi"]
     assert covered["corrected"] > covered["fixed"] > covered["reselected"]

@@ -15,7 +15,8 @@ from searchlens.benchmarks import Question
 from searchlens.errors import InputError
 from searchlens.grading import score
 from searchlens.grading.score import score_samples
-from searchlens.landscape import operating_points, plain_votes
+from searchlens.landscape.plain import plain_votes
+from searchlens.landscape.points import operating_points
 from test_verdicts import Counting
 
 SUMS = (Question("one", "1+1?", "2"), Question("two", "2+2?", "4"))

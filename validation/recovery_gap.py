@@ -19,8 +19,9 @@ import numpy as np
 import polars as pl
 
 from searchlens import schemas
-from searchlens.landscape import Landscape
-from searchlens.recovery import EnvelopeInterval, RecoveryOptions, support
+from searchlens.landscape.points import Landscape
+from searchlens.recovery.gaps import support
+from searchlens.recovery.options import EnvelopeInterval, RecoveryOptions
 from searchlens.uncertainty import Floats
 
 BUDGETS = (1, 2, 4, 8, 16)

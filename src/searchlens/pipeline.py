@@ -108,7 +108,7 @@ def score_cell(
 
 def _record_cell(grid_: Grid, checkpoint: str, benchmark: str, target: Path) -> None:
     """Keep the readouts of one scored cell."""
-    from searchlens.landscape import compact
+    from searchlens.landscape.compact import compact
     from searchlens.store import readouts
 
     graded = pl.read_parquet(grid_.scores(checkpoint, benchmark))
@@ -179,7 +179,7 @@ def landscape_cell(grid_: Grid, benchmark: str, scores: Path, output: Path) -> N
 
 def _from_scores(grid_: Grid, benchmark: str, scores: Path) -> tuple[Any, pl.DataFrame | None, Any]:
     """Landscape, votes, and what the samples took."""
-    from searchlens.landscape import operating_points
+    from searchlens.landscape.points import operating_points
 
     graded = pl.read_parquet(scores)
     found = operating_points(
@@ -193,7 +193,7 @@ def _from_scores(grid_: Grid, benchmark: str, scores: Path) -> tuple[Any, pl.Dat
 
 def _from_readouts(grid_: Grid, _: str, path: Path) -> tuple[Any, pl.DataFrame | None, Any]:
     """The same, where samples are not kept."""
-    from searchlens.landscape import expand
+    from searchlens.landscape.expand import expand
     from searchlens.store import readouts
 
     kept = readouts.read(path)
@@ -214,7 +214,7 @@ def _smallest(grid_: Grid, names: Iterable[str]) -> dict[str, int]:
 
 def _votes(grid_: Grid, graded: pl.DataFrame) -> pl.DataFrame | None:
     """Votes over both kinds of classes; None where others graded, without plain strings."""
-    from searchlens.landscape import plain_votes
+    from searchlens.landscape.plain import plain_votes
 
     if "plain" not in graded.columns:
         return None
@@ -228,7 +228,7 @@ def _within(grid_: Grid, path: Path) -> pl.DataFrame:
 
 def _read_landscape(grid_: Grid, folder: Path) -> Any:
     """A landscape without references."""
-    from searchlens.landscape import Landscape
+    from searchlens.landscape.points import Landscape
 
     kept = ~pl.col("policy").is_in(grid_.config["references"])
     return Landscape(*(_within(grid_, folder / f"{name}.parquet").filter(kept) for name in ("points", "hits")))
@@ -244,7 +244,7 @@ def recovery_options(config: dict[str, Any]) -> Any:
 
 def recovery_cell(grid_: Grid, base: Path, rl: Path, output: Path) -> None:
     """Compare the landscapes of a pair; references such as greedy are not among the policies compared."""
-    from searchlens.recovery import recover
+    from searchlens.recovery.tables import recover
 
     ours, theirs = _read_landscape(grid_, base), _read_landscape(grid_, rl)
     names = ours.points["policy"].unique(maintain_order=True).to_list()

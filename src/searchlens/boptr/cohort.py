@@ -24,7 +24,7 @@ from pydantic.dataclasses import dataclass as checked_dataclass
 
 from searchlens.boptr.options import Group, Regime, Role
 from searchlens.errors import InputError
-from searchlens.landscape import Landscape
+from searchlens.landscape.points import Landscape
 from searchlens.store import files
 from searchlens.uncertainty import Floats
 

@@ -17,7 +17,7 @@ from searchlens.engines.base import Completion, Request, Sampling, complete
 from searchlens.equivalence.rows import Row, share
 from searchlens.equivalence.subject import Ids, Subject, texts_of
 from searchlens.grid import Grid
-from searchlens.landscape import missed
+from searchlens.landscape.subsets import missed
 from searchlens.policies import Policy, parse
 from searchlens.search.task import Candidate
 from searchlens.seeds import generator

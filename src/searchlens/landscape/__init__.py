@@ -12,14 +12,6 @@ One pool of samples per policy gives every smaller budget and every metric, unde
 
 Both describe the sampled pool. At n = pool size there is one subset, and the readouts differ in ties alone.
 
-Metrics are declared in ``landscape.metrics`` and in extensions.
+``points`` reads the operating points, ``compact`` and ``expand`` store and restore them without samples. Metrics are
+declared in ``metrics`` and in extensions.
 """
-
-from searchlens.landscape._compact import compact
-from searchlens.landscape._expand import expand
-from searchlens.landscape._plain import plain_votes
-from searchlens.landscape._points import Landscape, operating_points
-from searchlens.landscape.options import LandscapeOptions
-from searchlens.landscape.subsets import missed
-
-__all__ = ["Landscape", "LandscapeOptions", "compact", "expand", "missed", "operating_points", "plain_votes"]

@@ -11,7 +11,7 @@ import polars as pl
 
 from searchlens.catalogue import declared
 from searchlens.errors import InputError
-from searchlens.landscape import Landscape
+from searchlens.landscape.points import Landscape
 from searchlens.schemas import READOUTS
 from searchlens.uncertainty import Floats
 

@@ -9,7 +9,7 @@ import numpy as np
 import polars as pl
 
 from searchlens.boptr.cohort import PLAN_FILE, write_plan
-from searchlens.landscape import operating_points
+from searchlens.landscape.points import operating_points
 from searchlens.schemas import SCORES
 from searchlens.simulate._design import Cell, Design, SimBenchmark, budgets_of
 from searchlens.simulate._draw import OPTIONS, Drawn, classes, draw

@@ -10,7 +10,7 @@ import numpy.typing as npt
 import polars as pl
 
 from searchlens.boptr.cohort import CREDITS, Cohort, DenseLandscape
-from searchlens.landscape import LandscapeOptions
+from searchlens.landscape.options import LandscapeOptions
 from searchlens.landscape.pool import SamplePool
 from searchlens.landscape.readouts import prefix
 from searchlens.seeds import generator

@@ -12,7 +12,7 @@ import numpy as np
 import polars as pl
 
 from searchlens.errors import InputError
-from searchlens.landscape import Landscape
+from searchlens.landscape.points import Landscape
 from searchlens.recovery._pair import ROUNDING, Curves, compared_prefixes, read, target
 from searchlens.recovery.options import DEFAULTS, RecoveryOptions
 from searchlens.schemas import COORDINATES, GEOMETRY, NEAR_MATCH, PATH

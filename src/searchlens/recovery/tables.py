@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import polars as pl
 
-from searchlens.landscape import Landscape
-from searchlens.recovery._gaps import counts, same_policy, support
-from searchlens.recovery._paths import Components, geometry, near_match, path
+from searchlens.landscape.points import Landscape
+from searchlens.recovery.gaps import counts, same_policy, support
 from searchlens.recovery.options import DEFAULTS, RecoveryOptions
+from searchlens.recovery.paths import Components, geometry, near_match, path
 
 
 def recover(

@@ -16,8 +16,8 @@ import polars as pl
 
 from searchlens.errors import InputError
 from searchlens.landscape._class_sizes import to_text
-from searchlens.landscape._points import Landscape, in_order, read, with_budgets
 from searchlens.landscape.options import DEFAULTS, LandscapeOptions
+from searchlens.landscape.points import Landscape, in_order, read, with_budgets
 from searchlens.landscape.pool import SamplePool
 from searchlens.landscape.readouts import metrics
 from searchlens.schemas import COMPACT, COMPACT_POINT, PLAIN, recorded

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import polars as pl
 
-from searchlens.landscape import Landscape
+from searchlens.landscape.points import Landscape
 from searchlens.recovery._pair import ROUNDING, Curves, compared, read, target
 from searchlens.recovery.options import DEFAULTS, RecoveryOptions
 from searchlens.schemas import COUNTS, SAME_POLICY, SUPPORT
