@@ -51,9 +51,9 @@ from searchlens.catalogue import metric
 def long(pool):
     return pool.tokens > 2
 
-@metric("wasted", title="solved in vain", of=("P", "Q"))
-def wasted(solved, vote):
-    return solved * (1 - vote)
+@metric("middle", title="mean of P and Q", of=("P", "Q"))
+def middle(solved, vote):
+    return (solved + vote) / 2
 
 @metric("brief", title="samples of at most 2 tokens", of=("long",), affine=True)
 def brief(share):
@@ -106,8 +106,9 @@ def test_metrics_of_an_extension_are_read_at_every_operating_point(declare: Decl
     assert _values(landscape, "fewest", "prefix") == pytest.approx(
         [np.mean([min(s.tokens for s in pool[:n]) for pool in pools]) for n in BUDGETS]
     )
-    solved, vote = (landscape.hits.filter(policy="a", budget=4)[m].cast(pl.Float64) for m in "PQ")
-    assert _values(landscape, "wasted", "prefix")[-1] == pytest.approx((solved * (1 - vote)).mean())
+    for readout in schemas.READOUTS:
+        middle = np.mean([_values(landscape, metric, readout) for metric in "PQ"], axis=0)
+        assert _values(landscape, "middle", readout) == pytest.approx(middle)
     own = landscape.points.filter(pl.col("metric").is_in(OWN))
     assert_frame_equal(own, before.points, abs_tol=1e-6)
     assert_frame_equal(landscape.hits.select(before.hits.columns), before.hits, check_exact=True)
@@ -119,7 +120,7 @@ def test_metrics_of_an_extension_have_intervals(declare: Declare) -> None:
     landscape = _landscape(2)
     added = landscape.points.filter(~pl.col("metric").is_in(OWN))
     readings = set(added.select("metric", "readout").iter_rows())
-    both = {(metric, readout) for metric in ("long", "wasted", "brief") for readout in schemas.READOUTS}
+    both = {(metric, readout) for metric in ("long", "middle", "brief") for readout in schemas.READOUTS}
     assert readings == both | {("fewest", "prefix"), ("all", "prefix")}
     assert added.select("value", "lo", "hi").null_count().sum_horizontal().item() == 0
     row = added.filter(policy="a", metric="all", budget=1).row(0, named=True)
@@ -154,7 +155,7 @@ def test_compact_readouts_leave_out_what_they_do_not_hold(declare: Declare, tmp_
     assert_frame_equal(kept, before, check_exact=False, abs_tol=1e-6)
     readouts.write(kept, {}, tmp_path / "sums.arrow.xz", {})
     landscape, _ = expand(readouts.read(tmp_path / "sums.arrow.xz"), options=FEW)
-    assert set(landscape.points["metric"]) == {*OWN, "wasted"}
+    assert set(landscape.points["metric"]) == {*OWN, "middle"}
     assert landscape.hits.schema == schemas.hits()
     assert landscape.hits["all"].null_count() == landscape.hits.height
 

@@ -65,9 +65,9 @@ def hits_frame(pool: Rows, budgets: Sequence[int], values: Values) -> pl.DataFra
 def points_frame(
     pool: Rows, budgets: Sequence[int], values: Values, resamples: Resamples, confidence: float, *, counted: bool
 ) -> pl.DataFrame:
-    """``schemas.POINTS``: one row per policy, budget, metric and readout of ``values``, affine metrics after them.
+    """``schemas.POINTS``: one row per policy, budget, metric and readout of ``values``, and of affine metrics of these.
 
-    ``counted``: metrics that may be fractional are 0 or 1 for each question.
+    ``counted``: also the metrics that may be fractional are 0 or 1 for each question.
     """
     shape = (len(pool.policies), len(pool.questions), len(budgets))
     known = metrics()
@@ -77,13 +77,13 @@ def points_frame(
         for readout in schemas.READOUTS
         if metric.name in values[readout]
     }
-    is_count = {key: key[1] == "prefix" and key[0].hits and (counted or not key[0].fractional) for key in credit}
-    means = {key: part for key, part in credit.items() if not is_count[key]}
+    counts = {metric for metric in known if metric.hits and (counted or not metric.fractional)}
+    means = {key: part for key, part in credit.items() if key[0] not in counts or key[1] != "prefix"}
     columns = _averages(means, budgets, resamples, confidence, independent=pool.width == 1)
     columns |= {
-        (metric.name, readout): _counted(part, confidence)
-        for (metric, readout), part in credit.items()
-        if is_count[metric, readout]
+        (metric.name, "prefix"): _counted(credit[metric, "prefix"], confidence)
+        for metric in counts
+        if (metric, "prefix") in credit
     }
     for metric in known:
         for readout in schemas.READOUTS:
@@ -106,7 +106,7 @@ def _averages(
     *,
     independent: bool,
 ) -> dict[_Key, _Column]:
-    """Bootstrap everything in one product: many small ones are slower by far where cores are shared.
+    """Means with bootstrap intervals, all from one matrix product, which is faster than many small ones.
 
     A metric whose expectation over independent samples is a power of n times a constant is drawn once for all budgets.
     """
@@ -128,7 +128,7 @@ def _averages(
 
 
 def _transformed(column: _Column, metric: Metric) -> _Column:
-    """An affine metric of another one's column; its interval is the other's, transformed."""
+    """An affine metric, from the column of the metric that it transforms."""
     ends = [metric.definition(end) for end in column.interval]
     interval = Interval(np.minimum(*ends), np.maximum(*ends))
     return _Column(metric.definition(column.value), np.full_like(column.hits, np.nan), interval)

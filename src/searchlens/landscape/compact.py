@@ -33,9 +33,9 @@ def compact(
     Parameters
     ----------
     scores, budgets, options
-        As of ``operating_points``; at most 16 budgets.
+        See ``operating_points``; at most 16 budgets.
     votes : polars.DataFrame or None
-        What ``plain_votes`` returned; None if the scores have no plain strings.
+        Result of ``plain_votes``; None if the scores have no plain strings.
 
     Returns
     -------
@@ -46,14 +46,16 @@ def compact(
     Raises
     ------
     InputError
-        As ``operating_points``; more than 16 budgets; or ties are shared, so that a vote is more than one bit.
+        As for ``operating_points``; more than 16 budgets; or ties are shared, so that a vote is more than one bit.
     """
     if options.ties != "first":
-        raise InputError(f"landscape.ties: {options.ties}; compact readouts hold one bit for a vote: ties: first")
+        raise InputError(
+            f"landscape.ties: {options.ties}; compact readouts store a vote as one bit and need ties: first"
+        )
     parts = []
     for pool, reached in with_budgets(scores, budgets):
         if len(reached) > _MOST_BUDGETS:
-            raise InputError(f"budgets: {len(reached)} of them; compact readouts hold at most {_MOST_BUDGETS}")
+            raise InputError(f"budgets: there are {len(reached)}; compact readouts hold at most {_MOST_BUDGETS}")
         parts.append(_compact_pool(pool, reached, read(pool, reached, options), votes))
     return in_order(parts, scores["policy"].unique(maintain_order=True).to_list())
 

@@ -33,20 +33,19 @@ def expand(
     Parameters
     ----------
     readouts : polars.DataFrame
-        What ``compact`` returned.
+        Result of ``compact``.
     options : LandscapeOptions
         Those with which it was called.
     smallest : mapping
-        As of ``operating_points``.
+        See ``operating_points``.
 
     Returns
     -------
     landscape : Landscape
         Prefix readouts and counts are the same, all other values equal to single precision. B_expected and T_expected
-        of ``hits`` are null. Metrics that are not ``recorded`` are left out, but for those that are derived from
-        recorded ones.
+        of ``hits`` are null. Metrics that are neither ``recorded`` nor derived from recorded ones are left out.
     votes : polars.DataFrame
-        What ``plain_votes`` returned, in single precision; without rows where no plain strings were known.
+        Result of ``plain_votes`` in single precision; empty if there were no plain strings.
     """
     parts = [_expand_group(group, options) for group in _groups(readouts)]
     landscape = join([landscape for landscape, _ in parts], readouts["policy"].to_list(), smallest)
@@ -55,7 +54,7 @@ def expand(
 
 @dataclass(frozen=True, eq=False)
 class _Group:
-    """Policies with equally many samples in equal runs, read at the same budgets; rows as in ``SamplePool``."""
+    """Policies with the same number of samples, width of runs and budgets; rows as in ``SamplePool``."""
 
     policies: tuple[str, ...]
     questions: npt.NDArray[np.uint32]

@@ -33,24 +33,26 @@ class Metric:
     definition : class or function
         See ``landscape.metrics``.
     title : str
-        Name in figures and tables.
+        Name in figures and tables; if there is none, ``name``.
     per_sample : {"sum", "mean"} or None
         The definition gives a number for each sample; the metric is its sum or mean over n samples.
     of : tuple of str
-        The definition is a function of these metrics, which are not derived themselves.
+        The definition is a function of the readouts of these metrics, which are not derived themselves. It should be
+        linear: it is applied to their expectations, too.
     affine : bool
-        That function is a + b x of one metric: value and interval are transformed, nothing is bootstrapped.
+        That function is a + b x of one metric, so value and interval are transformed, and nothing is bootstrapped.
     hits : bool
         A question is solved (1) or not (0): prefix readouts are kept question by question in ``schemas.hits``, and
         counts have Wilson intervals.
     fractional : bool
         With ``hits``: under ``ties: fractional`` a question may be solved in part.
     compared : bool
-        A proportion on which the recovery stage compares Base and RL; needs ``hits``.
+        The recovery stage compares Base and RL on it; needs ``hits``.
     drawn : bool
-        Figures show it; needs ``compared``.
+        Tables and figures show it; needs ``compared``.
     recorded : bool
-        Compact readouts hold it (``schemas.COMPACT``); their format changes with this.
+        Compact readouts hold it (``schemas.COMPACT``), so changing this changes their format. Without effect on the
+        metrics of extensions.
     """
 
     name: str
@@ -90,10 +92,7 @@ class Metric:
             total = self.definition(pool).cumsum(axis=1)[:, budgets - 1]
             return self._checked(total / budgets if self.per_sample == "mean" else total, pool, budgets)
         read = getattr(self.definition, "prefix", self.definition)
-        values = self._checked(read(pool, budgets, options), pool, budgets)
-        if self.hits and not (_is_credit(values, in_part=self.fractional) | np.isnan(values)).all():
-            raise InputError(f"metric {self.name!r}: prefix readouts are not 0 or 1", "declare it without hits")
-        return values
+        return self._checked(read(pool, budgets, options), pool, budgets)
 
     def expected(self, pool: SamplePool, budgets: Ints, options: LandscapeOptions) -> Floats:
         """Mean over all n-subsets of a pool of independent samples, of a metric that has it; shape (rows, budgets)."""
@@ -113,24 +112,21 @@ class Metric:
 _NEEDS = {"affine": "one metric in of", "fractional": "hits", "compared": "hits", "drawn": "compared"}
 
 
-def _is_credit(values: Floats, *, in_part: bool) -> npt.NDArray[np.bool_]:
-    return (values >= 0) & (values <= 1) if in_part else (values == 0) | (values == 1)
-
-
 def metrics() -> list[Metric]:
     """Every declared metric, in the order of points: this package's own, then those of extensions.
 
     Raises
     ------
     InputError
-        An option is unknown or does not go with the others, or a metric is derived from one that cannot serve.
+        An option is unknown or needs another one, or a metric is derived from one that is derived or not declared.
     """
     known = [_metric(declaration) for declaration in catalogue.declared("metric").values()]
-    direct = {metric.name for metric in known if not metric.of}
+    direct = [metric.name for metric in known if not metric.of]
     for metric in known:
         for name in metric.of:
             if name not in direct:
-                raise InputError(f"metric {metric.name!r}: of={name!r} is no metric that is read from samples")
+                allowed = ", ".join(direct)
+                raise InputError(f"metric {metric.name!r}: of={name!r} is derived or not declared; allowed: {allowed}")
     return known
 
 
@@ -144,17 +140,30 @@ def _metric(declaration: catalogue.Declaration) -> Metric:
 
 
 def prefix(pool: SamplePool, budgets: Sequence[int], options: LandscapeOptions) -> dict[str, Floats]:
-    """Readouts of the first n samples of the stream, by metric; all but affine ones, which follow from others."""
-    return _prefix(metrics(), pool, np.asarray(budgets), options)
+    """Readouts of the first n samples of the stream, for all metrics except affine ones.
+
+    Raises
+    ------
+    InputError
+        A metric with ``hits`` is not 0 or 1, or the result of a metric has the wrong shape.
+    """
+    known = metrics()
+    values = _prefix(known, pool, np.asarray(budgets), options)
+    for metric in known:
+        if metric.hits and not _is_credit(values[metric.name], in_part=metric.fractional):
+            raise InputError(f"metric {metric.name!r}: prefix readouts are not 0 or 1", "declare it without hits")
+    return values
 
 
 def expected(pool: SamplePool, budgets: Sequence[int], options: LandscapeOptions) -> dict[str, Floats]:
-    """Means over all n-subsets of the pool, by metric: the order of the samples plays no part, ties share their credit.
+    """Means over all n-subsets of the pool, for all metrics with an expectation except affine ones.
 
-    Candidates of one search are not independent. Where samples are such candidates, the mean is over runs: the first n
-    candidates of one run, or all candidates of several whole runs. A budget beyond one run that is not a multiple of
-    the run's width has no such mean and is NaN, as is one with more than ``MOST_SUBSETS`` subsets of runs. A search
-    that was stopped before its last candidate plays no part.
+    The order of the samples does not matter, and ties share their credit.
+
+    Candidates of one search are not independent. For them the mean is over runs: of the first n candidates of one run,
+    or of all candidates of several whole runs. It is NaN for a budget beyond one run that is not a multiple of the
+    width of a run, and for a budget with more than ``MOST_SUBSETS`` subsets of runs. A last run with fewer candidates
+    is left out.
     """
     known = _with_expectation(metrics())
     if pool.width > 1:
@@ -165,12 +174,14 @@ def expected(pool: SamplePool, budgets: Sequence[int], options: LandscapeOptions
 
 
 def derived(known: Iterable[Metric], values: Mapping[str, Floats]) -> dict[str, Floats]:
-    """``values`` and the metrics that follow from them question by question."""
-    found = dict(values)
-    for metric in known:
-        if metric.of and not metric.affine and all(name in values for name in metric.of):
-            found[metric.name] = metric.definition(*(values[name] for name in metric.of))
-    return found
+    """``values``, and the derived metrics whose sources are among them, except affine ones."""
+    computable = [metric for metric in known if metric.of and not metric.affine and values.keys() >= set(metric.of)]
+    return {**values, **{metric.name: metric.definition(*(values[of] for of in metric.of)) for metric in computable}}
+
+
+def _is_credit(values: Floats, *, in_part: bool) -> bool:
+    allowed = (values >= 0) & (values <= 1) if in_part else (values == 0) | (values == 1)
+    return bool((allowed | np.isnan(values)).all())
 
 
 def _prefix(known: Sequence[Metric], pool: SamplePool, budgets: Ints, options: LandscapeOptions) -> dict[str, Floats]:
