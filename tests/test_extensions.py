@@ -12,6 +12,7 @@ from polars.testing import assert_frame_equal
 
 import landscape_oracle as oracle
 from searchlens import catalogue, schemas
+from searchlens.cli import main
 from searchlens.errors import InputError
 from searchlens.landscape.compact import compact
 from searchlens.landscape.expand import expand
@@ -23,12 +24,18 @@ from searchlens.store import readouts
 from searchlens.uncertainty import Resamples, wilson
 
 Declare = Callable[[str], None]
+ROOT = Path(__file__).parents[1]
 
 
 @pytest.fixture
-def declare(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Declare:
+def extensions(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No extensions, before the test and after it: ``catalogue.use`` sets this variable."""
+    monkeypatch.setenv("SEARCHLENS_EXTENSIONS", "")
+
+
+@pytest.fixture
+def declare(tmp_path: Path, extensions: None) -> Declare:
     """Use a file with this source as an extension, for one test."""
-    monkeypatch.setenv("SEARCHLENS_EXTENSIONS", "")  # which is what catalogue.use sets
 
     def use(source: str) -> None:
         path = tmp_path / "extension.py"
@@ -160,11 +167,18 @@ def test_compact_readouts_leave_out_what_they_do_not_hold(declare: Declare, tmp_
     assert landscape.hits["all"].null_count() == landscape.hits.height
 
 
-def test_the_example_of_the_contributors_guide_works(declare: Declare) -> None:
-    text = (Path(__file__).parents[1] / "CONTRIBUTING.md").read_text()
-    section = text.partition("## Add a metric")[2]
-    declare(section.partition("```python\n")[2].partition("```")[0])
-    assert _landscape(1).points.filter(metric="long")["lo"].null_count() == 0
+@pytest.mark.usefixtures("extensions")
+def test_the_example_of_the_contributors_guide_works(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The configuration names the file, and the command that a rule runs reads the metric."""
+    monkeypatch.chdir(ROOT)
+    section = (ROOT / "CONTRIBUTING.md").read_text().partition("## Add a metric")[2]
+    (tmp_path / "long.py").write_text(section.partition("```python\n")[2].partition("```")[0])
+    (tmp_path / "study.yaml").write_text(f"extensions: [{tmp_path}/long.py]\nlandscape: {{draws: 100}}\n")
+    oracle.frame(_pools(1, ("temp_0.5", "greedy"))).write_parquet(tmp_path / "scores.parquet")
+    inputs = ["--config", f"{tmp_path}/study.yaml", "--benchmark", "math500", "--scores", f"{tmp_path}/scores.parquet"]
+    assert main(["landscape", *inputs, "--output", str(tmp_path)]) == 0
+    rows = pl.read_parquet(tmp_path / "points.parquet").filter(metric="long")
+    assert (rows.height, rows.select("value", "lo", "hi").null_count().row(0)) == (2 * 3 * 2, (0, 0, 0))
 
 
 @pytest.mark.parametrize(
