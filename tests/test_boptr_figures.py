@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
@@ -13,13 +14,16 @@ from matplotlib.collections import QuadMesh
 from matplotlib.figure import Figure
 from matplotlib.text import Text
 
+from searchlens import catalogue
 from searchlens.boptr.cohort import Benchmark, Cohort, CohortPlan, DenseLandscape, Model
 from searchlens.boptr.fit import budget_path
 from searchlens.boptr.options import BoptrOptions
 from searchlens.boptr.rule import REASONS
 from searchlens.boptr.study import study as analysis
-from searchlens.figures import boptr, style
+from searchlens.figures import style
 from searchlens.figures.boptr import frontier, parameters, parts, udf, vertical
+from searchlens.figures.boptr.context import FigureContext
+from searchlens.figures.build import draw, write
 from test_figures import VISION, check_layout, lines, seen, texts
 
 DEFAULT, SEARCH = "topp0.95_t1.0", "mcmc_b4"
@@ -33,7 +37,8 @@ BENCHMARKS = {
     "gpqa": Benchmark(regime="nonmath", title="Micro GPQA"),
 }
 TRAIN = Benchmark(regime="math", role="rltrain")
-Frames = dict[str, pl.DataFrame]
+NAMES = tuple(catalogue.declared("figure", stage="boptr"))
+SCHEMATICS = ("pipeline", "udf")
 pytestmark = pytest.mark.filterwarnings("error")
 
 
@@ -72,7 +77,7 @@ def pair(name: str, group: str = "upper") -> Model:
 
 
 @pytest.fixture(scope="module")
-def several() -> tuple[Frames, parts.Study]:
+def several() -> FigureContext:
     """Four fitted models, the last without GPQA, and a new one."""
     models = {
         "one": pair("one"),
@@ -82,35 +87,29 @@ def several() -> tuple[Frames, parts.Study]:
         "nw": pair("nw", "new"),
     }
     cohort = study(models, {**BENCHMARKS, "train": TRAIN}, lacking=("seven", "gpqa"))
-    return analysis(cohort, OPTIONS), parts.Study(plan=cohort.plan)
+    return FigureContext(frames=analysis(cohort, OPTIONS), plan=cohort.plan)
 
 
 @pytest.fixture(scope="module")
-def single() -> tuple[Frames, parts.Study]:
+def single() -> FigureContext:
     """One pair, sampled on its benchmarks only."""
     cohort = study({"one": pair("one")}, BENCHMARKS)
-    return analysis(cohort, OPTIONS), parts.Study(plan=cohort.plan)
+    return FigureContext(frames=analysis(cohort, OPTIONS), plan=cohort.plan)
 
 
 @pytest.fixture(scope="module")
-def gaps() -> tuple[Frames, parts.Study]:
+def gaps() -> FigureContext:
     """An anchor without RL on GPQA, a model of which only Base is known, and intervals that rounding leaves open."""
     cohort = study({"one": pair("one"), "bare": Model(base="bare-base")}, BENCHMARKS)
     landscapes = {key: value for key, value in cohort.landscapes.items() if key != ("one-rl", "gpqa")}
     options = replace(OPTIONS, rounding="linear")
-    return analysis(Cohort(cohort.plan, landscapes), options), parts.Study(plan=cohort.plan)
+    return FigureContext(frames=analysis(Cohort(cohort.plan, landscapes), options), plan=cohort.plan)
 
 
 @pytest.fixture(params=["several", "single"])
-def case(request: pytest.FixtureRequest) -> tuple[Frames, parts.Study]:
-    found: tuple[Frames, parts.Study] = request.getfixturevalue(request.param)
-    return found
-
-
-def drawn(name: str, case: tuple[Frames, parts.Study]) -> tuple[Figure, pl.DataFrame]:
-    frames, about = case
-    table = boptr.numbers(name, frames, about)
-    return boptr.draw(name, table, about), table
+def case(request: pytest.FixtureRequest) -> FigureContext:
+    context: FigureContext = request.getfixturevalue(request.param)
+    return context
 
 
 def out_of_view(figure: Figure) -> list[Text]:
@@ -127,7 +126,7 @@ def words(figure: Figure) -> str:
     return " ".join(" ".join(text.get_text() for text in texts(figure)).split())
 
 
-def means(frames: Frames, scope: str, column: str, pool: str) -> pl.DataFrame:
+def means(frames: Mapping[str, pl.DataFrame], scope: str, column: str, pool: str) -> pl.DataFrame:
     chosen = {"scope": scope, "column": column, "pool": pool, "exponents": "paper", "mu": "cohort"}
     return frames["means"].filter(**chosen)
 
@@ -135,26 +134,29 @@ def means(frames: Frames, scope: str, column: str, pool: str) -> pl.DataFrame:
 # ---- every figure
 
 
-@pytest.mark.parametrize("name", boptr.BOPTR_NAMES)
-def test_files_are_reproducible_and_csv_reads_back(
-    name: str, several: tuple[Frames, parts.Study], tmp_path: Path
-) -> None:
+@pytest.mark.parametrize("name", NAMES)
+def test_files_are_reproducible_and_csv_reads_back(name: str, several: FigureContext, tmp_path: Path) -> None:
     """A rerun gives the same bytes in all four formats, so nothing downstream changes; the CSV loses no digit."""
-    frames, about = several
-    first = boptr.write_boptr(name, frames, about.plan, tmp_path / "a")
-    again = boptr.write_boptr(name, frames, about.plan, tmp_path / "b")
-    assert [path.name for path in first] == [f"{name}.{suffix}" for suffix in style.FORMATS]
+    figure, table = draw(name, several)
+    first = style.save(figure, tmp_path / "a" / name, table)
+    again = style.save(draw(name, several)[0], tmp_path / "b" / name, table)
     for one, other in zip(first, again, strict=True):
         assert one.read_bytes() == other.read_bytes(), one.suffix
-    table = boptr.numbers(name, frames, about)
     assert pl.read_csv(first[3], schema=table.schema).equals(table, null_equal=True)
 
 
+def test_every_declared_figure_is_written(single: FigureContext, tmp_path: Path) -> None:
+    """A declared figure that no driver draws would be in the report's list, and nowhere else."""
+    paths = write("boptr", single, tmp_path)
+    wanted = {f"{name}.{suffix}" for name in NAMES for suffix in catalogue.FIGURE_FORMATS}
+    assert {path.name for path in paths} == {path.name for path in tmp_path.iterdir()} == wanted
+
+
 @pytest.mark.parametrize("cohort", ["several", "single", "gaps"])
-@pytest.mark.parametrize("name", boptr.BOPTR_NAMES)
+@pytest.mark.parametrize("name", NAMES)
 def test_print_is_legible(name: str, cohort: str, request: pytest.FixtureRequest) -> None:
     """No text below 7 pt, none cut off at the edge, no legend over a panel, and no text over another."""
-    figure, _ = drawn(name, request.getfixturevalue(cohort))
+    figure, _ = draw(name, request.getfixturevalue(cohort))
     check_layout(figure)
     upright = [
         text for text in texts(figure) if text.get_rotation() != 45 and text not in out_of_view(figure)
@@ -163,14 +165,12 @@ def test_print_is_legible(name: str, cohort: str, request: pytest.FixtureRequest
     assert not [(a, b) for (a, one), (b, other) in itertools.combinations(placed, 2) if one.overlaps(other)]
 
 
-@pytest.mark.parametrize("name", boptr.BOPTR_MODULES)
-def test_samples_from_elsewhere_are_said(name: str, several: tuple[Frames, parts.Study]) -> None:
-    frames, about = several
-    said = parts.Study(plan=about.plan, source="recorded")
-    figure, _ = drawn(name, (frames, said))
+@pytest.mark.parametrize("name", sorted({*NAMES} - {*SCHEMATICS}))
+def test_samples_from_elsewhere_are_said(name: str, several: FigureContext) -> None:
+    figure, _ = draw(name, replace(several, plan=replace(several.plan, source="recorded")))
     check_layout(figure)
     assert "from recorded samples" in words(figure)
-    assert "recorded" not in words(drawn(name, several)[0])
+    assert "recorded" not in words(draw(name, several)[0])
 
 
 MISSING = {
@@ -183,28 +183,27 @@ MISSING = {
 
 
 @pytest.mark.parametrize("name", MISSING)
-def test_a_single_pair_is_told_what_is_missing(name: str, single: tuple[Frames, parts.Study]) -> None:
+def test_a_single_pair_is_told_what_is_missing(name: str, single: FigureContext) -> None:
     """What needs other models or more samples is named with its reason, instead of an empty place."""
-    said = words(drawn(name, single)[0])
+    said = words(draw(name, single)[0])
     assert all(REASONS[code] in said for code in MISSING[name])
 
 
-def test_gaps_are_told(gaps: tuple[Frames, parts.Study]) -> None:
+def test_gaps_are_told(gaps: FigureContext) -> None:
     """No fit on a benchmark without RL, no scale for a model without a pair, no interval under linear rounding."""
-    frames, _ = gaps
-    beta = words(drawn("beta_robustness", gaps)[0])
+    frames = gaps.frames
+    beta = words(draw("beta_robustness", gaps)[0])
     assert beta.count(f"{parts.DASH} {REASONS['no_rl'][:20]}") == 3
-    figure, _ = drawn("parameters", gaps)
+    figure, _ = draw("parameters", gaps)
     assert REASONS[frames["identified_scale"].filter(model="bare")["reason"].item()] in words(figure)
     assert not lines(figure.axes[0], "identified") and not lines(figure.axes[0], "boundary")
     assert len(lines(figure.axes[0], "one")) == 1
-    assert words(drawn("vertical", gaps)[0]).count(parts.DASH) > 4
+    assert words(draw("vertical", gaps)[0]).count(parts.DASH) > 4
 
 
-def test_a_cohort_without_a_floor_benchmark_has_no_crossing(single: tuple[Frames, parts.Study]) -> None:
-    frames, about = single
-    empty = {name: frames[name].clear() for name in ("aime_large_budget", "crossing")}
-    figure, _ = drawn("crossing", ({**frames, **empty}, about))
+def test_a_cohort_without_a_floor_benchmark_has_no_crossing(single: FigureContext) -> None:
+    empty = {name: single.frames[name].clear() for name in ("aime_large_budget", "crossing")}
+    figure, _ = draw("crossing", replace(single, frames={**single.frames, **empty}))
     check_layout(figure)
     assert "no benchmark of this cohort is assigned to the floor regime" in words(figure)
 
@@ -212,12 +211,12 @@ def test_a_cohort_without_a_floor_benchmark_has_no_crossing(single: tuple[Frames
 # ---- what is drawn is what the frames say
 
 
-def test_beta_fits_ties_and_lines(case: tuple[Frames, parts.Study]) -> None:
+def test_beta_fits_ties_and_lines(case: FigureContext) -> None:
     """Each fit, its interval, every tied exponent, and the two lines of each benchmark."""
-    frames, _ = case
+    frames = case.frames
     rows = frames["regime_betas"].filter(pl.col("model") == "one", ~pl.col("a_priori"))
     assert rows.height == 9
-    figure, _ = drawn("beta_robustness", case)
+    figure, _ = draw("beta_robustness", case)
     axes = figure.axes[0]
     assert [x for (x,), _ in lines(axes, "fit")] == rows["beta"].to_list()
     assert [x for x, _ in lines(axes, "interval")] == [list(ends) for ends in rows.select("lo", "hi").iter_rows()]
@@ -231,10 +230,10 @@ def test_beta_fits_ties_and_lines(case: tuple[Frames, parts.Study]) -> None:
         assert [x[0] for x, _ in lines(axes, name)] == single_rows[name].to_list()
 
 
-def test_horizontal_rows(case: tuple[Frames, parts.Study]) -> None:
+def test_horizontal_rows(case: FigureContext) -> None:
     """Error, interval and corrected error of every defined row, in the panel of its pool."""
-    frames, _ = case
-    figure, _ = drawn("horizontal", case)
+    frames = case.frames
+    figure, _ = draw("horizontal", case)
     for axes, pool in zip(figure.axes, ("ar", "full"), strict=True):
         rows = means(frames, "horizontal/one", "mean", pool)
         assert [label.get_text() for label in axes.get_yticklabels()] == rows["label"].to_list()
@@ -245,17 +244,17 @@ def test_horizontal_rows(case: tuple[Frames, parts.Study]) -> None:
             assert [x for x, _ in lines(axes, f"{row['tier']}-corrected")] == corrected
 
 
-def test_rows_of_fewer_cells_say_so(several: tuple[Frames, parts.Study]) -> None:
-    frames, about = several
-    known = pl.when(pl.col("tier") == "H2").then(pl.lit(2, pl.UInt32)).otherwise(pl.col("cells")).alias("cells")
-    figure, _ = drawn("horizontal", ({**frames, "means": frames["means"].with_columns(known)}, about))
+def test_rows_of_fewer_cells_say_so(several: FigureContext) -> None:
+    cells = pl.when(pl.col("tier") == "H2").then(pl.lit(2, pl.UInt32)).otherwise(pl.col("cells")).alias("cells")
+    means_of_fewer = several.frames["means"].with_columns(cells)
+    figure, _ = draw("horizontal", replace(several, frames={**several.frames, "means": means_of_fewer}))
     assert words(figure).count("2 of 3 cells") == 1
 
 
-def test_vertical_cells(several: tuple[Frames, parts.Study]) -> None:
+def test_vertical_cells(several: FigureContext) -> None:
     """The printed errors are those of the frame; the cell that was not sampled is hatched in every map."""
-    frames, _ = several
-    figure, table = drawn("vertical", several)
+    frames = several.frames
+    figure, table = draw("vertical", several)
     assert table["model"].unique(maintain_order=True).to_list() == ["one", "three", "four", "seven"]
     for axes, tier in zip(figure.axes, vertical.TIERS, strict=False):
         errors = frames["errors"].filter(tier=tier, pool="ar", exponents="paper", mu="cohort")
@@ -286,13 +285,13 @@ def test_boundaries_are_where_a_path_changes(beta: float) -> None:
     assert all(low < edge <= high for edge, (low, high) in zip(edges, changes, strict=True))
 
 
-def test_parameters_intervals(case: tuple[Frames, parts.Study]) -> None:
+def test_parameters_intervals(case: FigureContext) -> None:
     """Scale and identified interval of every model, which end where some budget changes; path, policy and offset."""
-    frames, about = case
+    frames, plan = case.frames, case.plan
     rows = frames["identified_scale"]
-    figure, _ = drawn("parameters", case)
+    figure, _ = draw("parameters", case)
     axes = figure.axes[0]
-    assert rows["model"].to_list() == list(about.plan.models)
+    assert rows["model"].to_list() == list(plan.models)
     low, high = axes.get_xlim()
     drawn_ends = [x for x, _ in lines(axes, "identified")]
     assert drawn_ends == [[max(a, low), min(b, high)] for a, b in rows.select("alpha_lo", "alpha_hi").iter_rows()]
@@ -304,10 +303,10 @@ def test_parameters_intervals(case: tuple[Frames, parts.Study]) -> None:
     assert all(np.isclose(edges, end).any() for end in inside)
 
 
-def test_v4_null(several: tuple[Frames, parts.Study]) -> None:
+def test_v4_null(several: FigureContext) -> None:
     """On both scales: every shuffle is in the histogram, the line is the observed score, p is that of the frame."""
-    frames, _ = several
-    figure, _ = drawn("v4_null", several)
+    frames = several.frames
+    figure, _ = draw("v4_null", several)
     for axes, (scale, suffix) in zip(figure.axes, (("standardised", ""), ("raw", "_raw")), strict=True):
         best = frames["v4_summary"].filter(selection="all_models", scale=scale).row(0, named=True)
         bars = [bar for bar in axes.patches if bar.get_gid() == "null"]
@@ -321,12 +320,12 @@ def test_v4_null(several: tuple[Frames, parts.Study]) -> None:
         assert lines(axes, "features")[0][0] == frames["v4"][f"loo_pseudo_r2{suffix}"].drop_nulls().to_list()
 
 
-def test_frontier_rows_and_sweeps(several: tuple[Frames, parts.Study]) -> None:
+def test_frontier_rows_and_sweeps(several: FigureContext) -> None:
     """Rows by increasing RL information; the sweeps go through the errors of their settings."""
-    frames, _ = several
+    frames = several.frames
     rows = means(frames, "frontier", "matched macro", "ar")
     error = dict(rows.select("tier", "error").iter_rows())
-    figure, table = drawn("frontier", several)
+    figure, table = draw("frontier", several)
     main, by_lambda, by_tau = figure.axes
     assert table.filter(layer="tier")["tier"].to_list() == list(frontier.TIERS)
     assert list(frontier.TIERS[:2]) == ["Z0-u", "Z0-N*"] and list(frontier.TIERS[-2:]) == ["V3", "V1"]
@@ -342,10 +341,10 @@ def test_frontier_rows_and_sweeps(several: tuple[Frames, parts.Study]) -> None:
         ]
 
 
-def test_crossing_curves_and_shares(case: tuple[Frames, parts.Study]) -> None:
+def test_crossing_curves_and_shares(case: FigureContext) -> None:
     """Envelope and RL at every budget, k* at its line, and the shares of draws below."""
-    frames, _ = case
-    figure, _ = drawn("crossing", case)
+    frames = case.frames
+    figure, _ = draw("crossing", case)
     panels = zip(figure.axes[::2], figure.axes[1::2], ("ar", "full"), strict=True)
     for above, below, pool in panels:
         rows = frames["aime_large_budget"].filter(model="one", pool=pool)
@@ -360,14 +359,14 @@ def test_crossing_curves_and_shares(case: tuple[Frames, parts.Study]) -> None:
 # ---- schematics
 
 
-@pytest.mark.parametrize("name", boptr.SCHEMATICS)
-def test_schematics_say_that_they_are(name: str, single: tuple[Frames, parts.Study]) -> None:
+@pytest.mark.parametrize("name", SCHEMATICS)
+def test_schematics_say_that_they_are(name: str, single: FigureContext) -> None:
     """Nobody takes a made-up curve for a result."""
-    assert "schematic" in drawn(name, single)[0].get_suptitle()
+    assert "schematic" in draw(name, single)[0].get_suptitle()
 
 
-def test_components_stay_in_their_boxes(single: tuple[Frames, parts.Study]) -> None:
-    figure, table = drawn("udf", single)
+def test_components_stay_in_their_boxes(single: FigureContext) -> None:
+    figure, table = draw("udf", single)
     with style.styled():
         figure.draw_without_rendering()
     axes = figure.axes[0]

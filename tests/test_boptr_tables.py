@@ -9,13 +9,16 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from searchlens import tables
 from searchlens.boptr.cohort import CohortPlan
 from searchlens.boptr.options import BoptrOptions
 from searchlens.boptr.rule import REASONS
 from searchlens.boptr.study import study
 from searchlens.simulate import Design, paper_design, simulate
-from searchlens.tables import DASH, Table, boptr_tables
+from searchlens.tables import format as fmt
+from searchlens.tables.boptr import regimes
+from searchlens.tables.boptr.context import TableContext
+from searchlens.tables.build import build
+from searchlens.tables.table import DASH, Part, Table, escape, latex, write
 
 OPTIONS = BoptrOptions(draws=30, permutations=10, v4_shuffles=5, reselect=False, mu_without=("qwen25_1.5b",))
 POLICIES = ("temp_0.5", "topp0.8_t0.9", "topp0.9_t0.7", "topk20_t0.7", "minp0.1_t0.9", "topp0.95_t1.0")
@@ -56,14 +59,18 @@ def pair() -> tuple[Frames, CohortPlan]:
     return study(found, OPTIONS), found.plan
 
 
+def boptr_tables(frames: Frames, plan: CohortPlan, options: BoptrOptions = OPTIONS) -> dict[str, Table]:
+    return build("boptr", TableContext(frames, plan, options))
+
+
 @pytest.fixture(scope="module")
 def made(cohort: tuple[Frames, CohortPlan]) -> dict[str, Table]:
-    return boptr_tables(*cohort, OPTIONS)
+    return boptr_tables(*cohort)
 
 
 @pytest.fixture(scope="module")
 def alone(pair: tuple[Frames, CohortPlan]) -> dict[str, Table]:
-    return boptr_tables(*pair, OPTIONS)
+    return boptr_tables(*pair)
 
 
 def rows(table: Table, part: int = 0) -> dict[str, dict[str, str]]:
@@ -91,10 +98,9 @@ AR = {"exponents": "paper", "mu": "cohort", "pool": "ar"}
 @pytest.mark.parametrize("which", ["made", "alone"])
 def test_three_faces_of_every_table(which: str, request: pytest.FixtureRequest, tmp_path: Path) -> None:
     """Each file can be read: CSV with its columns, LaTeX in ASCII with complete rows, Markdown with complete rows."""
-    found: dict[str, Table] = request.getfixturevalue(which)
-    assert len(found) == 26
-    for name, table in found.items():
-        csv, tex, md = tables.write(table, tmp_path / name)
+    tables: dict[str, Table] = request.getfixturevalue(which)
+    for name, table in tables.items():
+        csv, tex, md = write(table, tmp_path / name)
         assert pl.read_csv(csv, infer_schema_length=0).columns == table.data.columns, name
         assert tex.read_text().isascii(), name
         assert tex.read_text().count(r"\begin{tabular}") == len(table.parts), name
@@ -134,7 +140,7 @@ def test_pools_are_never_mixed(cohort: tuple[Frames, CohortPlan]) -> None:
     """Numbers of the full pool appear in its own blocks and nowhere else."""
     frames, plan = cohort
     marked = pl.when(pool="full").then(pl.lit(77.77)).otherwise("error").alias("error")
-    found = boptr_tables({**frames, "means": frames["means"].with_columns(marked)}, plan, OPTIONS)
+    found = boptr_tables({**frames, "means": frames["means"].with_columns(marked)}, plan)
     for name in ("horizontal", "vertical", "decomposition", "ablation", "frontier"):
         for part in found[name].parts:
             cells = [cell for row in part.text.rows() for cell in row]
@@ -239,34 +245,30 @@ def test_a_better_rival_is_named(cohort: tuple[Frames, CohortPlan], gap: float, 
         corrected=pl.when(here).then(pl.lit(gap)).otherwise("corrected"),
         verdict=pl.when(here).then(pl.lit(verdict)).otherwise("verdict"),
     )
-    notes = boptr_tables({**frames, "contrasts": doctored}, plan, OPTIONS)["horizontal"].notes
+    notes = boptr_tables({**frames, "contrasts": doctored}, plan)["horizontal"].notes
     named = [note for note in notes if note.startswith("low temp")]
     assert len(named) == (says is not None) and all(note.startswith(str(says)) for note in named)
 
 
 def test_latex_of_symbols() -> None:
     """Greek letters, hats and signs become mathematics; a bracket that opens a row is no option of the row before."""
-    assert tables.escape("π̂, N̂(b), δ̂_m") == r"$\widehat{\pi}$, $\widehat{N}$(b), $\widehat{\delta}$\_m"
-    assert tables.escape("αβδμλτε ≤ ≥ ± − — ✓×") == (
+    assert escape("π̂, N̂(b), δ̂_m") == r"$\widehat{\pi}$, $\widehat{N}$(b), $\widehat{\delta}$\_m"
+    assert escape("αβδμλτε ≤ ≥ ± − — ✓×") == (
         r"$\alpha$$\beta$$\delta$$\mu$$\lambda$$\tau$$\varepsilon$ $\leq$ $\geq$ $\pm$ $-$ --- $\surd$$\times$"
     )
-    table = Table(pl.DataFrame({"a": ["x"]}), pl.DataFrame({"state": ["plain", "[S,A,T]"]}))
-    assert tables.latex(table).splitlines()[4:6] == [r"plain \\", r"{}[S,A,T] \\"]
+    table = Table(pl.DataFrame({"a": ["x"]}), [Part(pl.DataFrame({"state": ["plain", "[S,A,T]"]}))])
+    assert latex(table).splitlines()[4:6] == [r"plain \\", r"{}[S,A,T] \\"]
 
 
 def test_numbers_in_print() -> None:
     """True minus, no negative zero, infinity as a sign, undefined as a dash."""
-    from searchlens.tables import _format
-
-    shown = [_format.number(value) for value in (-1.234, -0.001, float("inf"), None, float("nan"))]
+    shown = [fmt.number(value) for value in (-1.234, -0.001, float("inf"), None, float("nan"))]
     assert shown == ["−1.23", "0.00", "∞", DASH, DASH]
-    assert _format.interval(-0.04, -2.69, 2.5, sign="+") == "−0.04 [−2.69, +2.50]"
-    assert _format.percent(0.05, 0.017, 0.137) == "5.0 [1.7, 13.7]"
+    assert fmt.interval(-0.04, -2.69, 2.5, sign="+") == "−0.04 [−2.69, +2.50]"
+    assert fmt.percent(0.05, 0.017, 0.137) == "5.0 [1.7, 13.7]"
 
 
 def test_exponents_are_drawn_together() -> None:
     """Neighbours of the grid make a range, and a gap in it stays visible."""
-    from searchlens.tables.boptr_cells import _runs
-
-    assert _runs([0.0, 0.1, 0.2, 0.7]) == "0–0.2, 0.7"
-    assert _runs([1.2]) == "1.2" and _runs(None) == DASH
+    assert regimes.ranges([0.0, 0.1, 0.2, 0.7]) == "0–0.2, 0.7"
+    assert regimes.ranges([1.2]) == "1.2" and regimes.ranges(None) == DASH

@@ -17,19 +17,21 @@ import yaml
 torch = pytest.importorskip("torch")
 transformers = pytest.importorskip("transformers")
 
-from searchlens import config  # noqa: E402
+from searchlens import catalogue, config  # noqa: E402
 from searchlens.cli import main  # noqa: E402
 from searchlens.engines.base import Sampling  # noqa: E402
-from searchlens.equivalence import laws, local, searches, study  # noqa: E402
+from searchlens.equivalence import laws, local, searches  # noqa: E402
 from searchlens.equivalence.explicit import Model, ToyEngine, plain_draw  # noqa: E402
 from searchlens.equivalence.options import EquivalenceOptions  # noqa: E402
 from searchlens.equivalence.reference import ids, mean, search  # noqa: E402
-from searchlens.equivalence.rows import Row, chi_square, total_variation  # noqa: E402
+from searchlens.equivalence.rows import Row, chi_square, frame, total_variation  # noqa: E402
 from searchlens.equivalence.subject import Subject  # noqa: E402
 from searchlens.errors import InputError  # noqa: E402
 from searchlens.grid import Grid  # noqa: E402
 from searchlens.policies import Policy, from_spec  # noqa: E402
 from searchlens.search.task import Task  # noqa: E402
+from searchlens.tables.equivalence import Comparisons, udf_tier34  # noqa: E402
+from searchlens.tables.table import Table  # noqa: E402
 
 ROOT = Path(__file__).parents[1]
 LIMITS = asdict(EquivalenceOptions(policies=("greedy",)))
@@ -221,15 +223,19 @@ def test_a_row_holds_on_the_right_side() -> None:
     assert not row(float("nan")).holds and not row(float("nan"), "at most").holds
 
 
+def table(rows: list[Row]) -> Table:
+    return udf_tier34(Comparisons(frame(rows)))
+
+
 def test_the_table_says_what_does_not_hold() -> None:
-    made = study.table([row(0.5), row(0.0, "at most", 0.1, ours=0.25, theirs=0.25), row(float("nan"))])
+    made = table([row(0.5), row(0.0, "at most", 0.1, ours=0.25, theirs=0.25), row(float("nan"))])
     assert made.data["holds"].to_list() == [False, True, False]
     assert made.data["value"].to_list() == [0.5, 0.0, None]
     assert made.text["holds"].to_list() == ["×", "✓", "×"]
     assert made.text["value"].to_list() == ["0.500", "0.000 (0.25 against 0.25)", "—"]
     assert made.notes[0].count("mine against theirs: same texts") == 2
-    assert study.table([row(1.0)]).notes[0] == "Every comparison holds."
-    assert study.table([]).data.height == 0
+    assert table([row(1.0)]).notes[0] == "Every comparison holds."
+    assert table([]).data.height == 0
 
 
 # Configuration, command and rule.
@@ -284,12 +290,14 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def test_command(folder: Path) -> None:
     assert main(["equivalence", "--output", "results"]) == 0
-    local_table, search_table = (pl.read_csv(folder / f"results/tables/{name}.csv") for name in study.TABLES.values())
+    names = ("udf_local", "udf_tier34")
+    assert set(catalogue.declared("table", stage="equivalence")) == set(names)
+    local_table, search_table = (pl.read_csv(folder / f"results/tables/{name}.csv") for name in names)
     assert local_table["policy"].unique().to_list() == ["temp_0.7"]
     assert search_table["statistic"].to_list() == ["same texts", "difference of accuracies"]
     assert search_table["n"].to_list() == [2 * (1 + 2), 2]  # a root and two branches for each question
     assert local_table["holds"].all()
-    for name in study.TABLES.values():
+    for name in names:
         assert (folder / f"results/tables/{name}.tex").exists()
         assert "| ✓" in (folder / f"results/tables/{name}.md").read_text()
         made = json.loads((folder / f"results/tables/{name}.json").read_text())

@@ -18,12 +18,14 @@ transformers = pytest.importorskip("transformers")
 from searchlens import config  # noqa: E402
 from searchlens.engines.base import Completion, Sampling  # noqa: E402
 from searchlens.equivalence import engines, study, tier12  # noqa: E402
-from searchlens.equivalence.rows import Row  # noqa: E402
+from searchlens.equivalence.rows import Row, frame  # noqa: E402
 from searchlens.equivalence.subject import Subject  # noqa: E402
 from searchlens.equivalence.tier12 import STRATEGIES, Match, Strategy  # noqa: E402
 from searchlens.errors import InputError  # noqa: E402
 from searchlens.grid import Grid  # noqa: E402
 from searchlens.policies import parse  # noqa: E402
+from searchlens.tables.equivalence import Comparisons, udf_engines, udf_tier12  # noqa: E402
+from searchlens.tables.table import Table  # noqa: E402
 from test_equivalence import folder, planned, written  # noqa: E402
 
 __all__ = ["folder"]  # a fixture
@@ -68,12 +70,16 @@ def test_a_strategy_holds_with_both_shares() -> None:
     assert not a_match(float("nan"), float("nan")).holds
 
 
+def table_of(matches: list[Match]) -> Table:
+    return udf_tier12(Comparisons(frame([]), tier12.frame(matches)))
+
+
 def test_table_of_strategies() -> None:
-    made = tier12.table([a_match(0.86, 0.92), replace(a_match(0.5, 1.0), strategy=STRATEGIES[1])])
+    made = table_of([a_match(0.86, 0.92), replace(a_match(0.5, 1.0), strategy=STRATEGIES[1])])
     assert made.data.row(0) == ("greedy", "greedy", 50, 0.86, 0.75, 0.92, 0.9, True)
     assert made.text.row(1) == ("temperature", "temp_0.7", "50", "0.50 (≥ 0.75)", "1.00 (≥ 0.9)", "×")
     assert made.notes[0] == "Does not hold: temperature."
-    assert tier12.table([a_match(1.0, 1.0)]).notes[0] == "Every strategy is equivalent."
+    assert table_of([a_match(1.0, 1.0)]).notes[0] == "Every strategy is equivalent."
 
 
 def test_texts_and_answers_are_compared_on_their_own() -> None:
@@ -136,11 +142,12 @@ def test_an_interval_holds_where_it_covers_the_threshold() -> None:
     assert row(-0.1, 0.3).holds and row(0.0, 0.2).holds
     assert row(0.8 - 0.7 - 0.1, 0.7).holds  # the end is the threshold, but for rounding
     assert not row(0.05, 0.15).holds and not row(None, None).holds and not row(float("nan"), float("nan")).holds
-    made = study.table([row(-0.1, 0.3), replace(row(None, None), bound="at least")])
+    made = udf_engines(Comparisons(frame([row(-0.1, 0.3), replace(row(None, None), bound="at least")])))
     assert made.data.select("lo", "hi").rows() == [(-0.1, 0.3), (None, None)]
     assert made.text["value"][0] == "+0.100 [\N{MINUS SIGN}0.100, +0.300] (0.60 against 0.50)"
     assert made.text["threshold"].to_list() == ["covers 0", "≥ 0"]
-    assert "lo" not in study.table([replace(row(None, None), bound="at least")]).data.columns
+    bare = frame([replace(row(None, None), bound="at least")])
+    assert "lo" not in udf_engines(Comparisons(bare)).data.columns
 
 
 # The comparison of engines, with the embedded one on both sides.

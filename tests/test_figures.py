@@ -21,22 +21,24 @@ from matplotlib.figure import Figure
 from matplotlib.text import Text
 
 import figure_data
-from searchlens import figures, policies
-from searchlens.figures import Inputs, Labels, pass_curves, style
+from searchlens import catalogue, policies
+from searchlens.figures import style
+from searchlens.figures.build import draw, write
+from searchlens.figures.context import Curves, Labels, PairContext, Source, StudyContext
 from searchlens.policies import components, kinds
 
 AIME6 = ("minp0.1_t0.9", "topp0.9_t0.7", "topp0.9_t0.9", "topk20_t0.7", "topk20_t0.9", figure_data.DEFAULT)
 LABELS = Labels(pair="micro-1m", benchmark="Micro math", questions=200, metric="P")
-ALL = [(name, metric) for name in figures.NAMES for metric in "PQ"]
+NAMES = tuple(catalogue.declared("figure", stage="pair"))
+ALL = list(catalogue.figure_files("pair").values())
 pytestmark = pytest.mark.filterwarnings("error")
 
 
 SEARCHED = replace(LABELS, policies=figure_data.SEARCHES, parameters=1e6)
 
 
-def inputs_of(cell: figure_data.Cell) -> Inputs:
-    recovery = (cell.same_policy, cell.counts, cell.support, cell.near_match, cell.path)
-    return Inputs(cell.base, cell.rl, prefill_of(cell), *recovery)
+def inputs_of(cell: figure_data.Cell) -> PairContext:
+    return PairContext(labels=LABELS, prefill=prefill_of(cell), **vars(cell))
 
 
 def prefill_of(cell: figure_data.Cell) -> pl.DataFrame:
@@ -55,23 +57,26 @@ def cell() -> figure_data.Cell:
 
 
 @pytest.fixture(scope="module")
-def aime() -> Inputs:
+def aime() -> PairContext:
     return inputs_of(figure_data.cell(60, AIME6, ability=-2.0))
 
 
 @pytest.fixture(scope="module")
-def searched() -> Inputs:
+def searched() -> PairContext:
     return inputs_of(figure_data.cell(60, (*AIME6, "temp_0.5"), searches=figure_data.SEARCHES))
 
 
 @pytest.fixture(scope="module")
-def inputs(cell: figure_data.Cell) -> Inputs:
+def inputs(cell: figure_data.Cell) -> PairContext:
     return inputs_of(cell)
 
 
-def drawn(name: str, inputs: Inputs, labels: Labels = LABELS) -> tuple[Figure, pl.DataFrame]:
-    table = figures.numbers(name, inputs, labels)
-    return figures.MODULES[name].draw(table, labels), table
+def drawn(name: str, inputs: PairContext, labels: Labels = LABELS) -> tuple[Figure, pl.DataFrame]:
+    return draw(name, replace(inputs, labels=labels))
+
+
+def numbers(name: str, inputs: PairContext, labels: Labels) -> pl.DataFrame:
+    return drawn(name, inputs, labels)[1]
 
 
 def artists(figure: Figure, kind: type[Artist]) -> Iterable[Artist]:
@@ -92,27 +97,35 @@ def texts(figure: Figure) -> list[Text]:
     ]
 
 
-@pytest.mark.parametrize("name", figures.NAMES)
-def test_files_are_reproducible_and_csv_reads_back(name: str, inputs: Inputs, tmp_path: Path) -> None:
+@pytest.mark.parametrize("name", NAMES)
+def test_files_are_reproducible_and_csv_reads_back(name: str, inputs: PairContext, tmp_path: Path) -> None:
     """A rerun gives the same bytes in all four formats, so nothing downstream changes; the CSV loses no digit."""
-    first = figures.write(name, inputs, LABELS, tmp_path / "a" / f"{name}_P")
-    again = figures.write(name, inputs, LABELS, tmp_path / "b" / f"{name}_P")
+    figure, table = drawn(name, inputs)
+    first = style.save(figure, tmp_path / "a" / name, table)
+    again = style.save(drawn(name, inputs)[0], tmp_path / "b" / name, table)
     assert [path.suffix for path in first] == [".svg", ".pdf", ".png", ".csv"]
     for one, other in zip(first, again, strict=True):
         assert one.read_bytes() == other.read_bytes(), one.suffix
-    table = figures.numbers(name, inputs, LABELS)
     assert pl.read_csv(first[3], schema=table.schema).equals(table, null_equal=True)
 
 
+def test_every_declared_figure_is_written(inputs: PairContext, tmp_path: Path) -> None:
+    """A declared figure that no driver draws would be in the report's list, and nowhere else."""
+    paths = write("pair", inputs, tmp_path)
+    stems = [f"{name}_{metric}" for name in NAMES for metric in "PQ"]
+    wanted = {f"{stem}.{suffix}" for stem in stems for suffix in catalogue.FIGURE_FORMATS}
+    assert {path.name for path in paths} == {path.name for path in tmp_path.iterdir()} == wanted
+
+
 @pytest.mark.parametrize(("name", "metric"), ALL)
-def test_print_is_legible(name: str, metric: str, inputs: Inputs) -> None:
+def test_print_is_legible(name: str, metric: str, inputs: PairContext) -> None:
     """No text below 7 pt, none cut off at the edge of the page, no legend over a panel, the note clear of the title."""
     figure, _ = drawn(name, inputs, replace(LABELS, metric=metric, source="recorded"))
     check_layout(figure)
 
 
-@pytest.mark.parametrize("name", figures.NAMES)
-def test_small_pool_is_legible(name: str, aime: Inputs) -> None:
+@pytest.mark.parametrize("name", NAMES)
+def test_small_pool_is_legible(name: str, aime: PairContext) -> None:
     """Six policies in three families, two of them short: names of families must not run into each other."""
     labels = Labels(pair="micro-1m", benchmark="Micro AIME", questions=60, source="recorded")
     figure, _ = drawn(name, aime, labels)
@@ -120,7 +133,7 @@ def test_small_pool_is_legible(name: str, aime: Inputs) -> None:
 
 
 @pytest.mark.parametrize(("name", "metric"), ALL)
-def test_searches_are_legible(name: str, metric: str, searched: Inputs) -> None:
+def test_searches_are_legible(name: str, metric: str, searched: PairContext) -> None:
     """Longer legends, with searches by name, still fit."""
     check_layout(drawn(name, searched, replace(SEARCHED, metric=metric))[0])
 
@@ -145,8 +158,8 @@ def check_layout(figure: Figure) -> None:
         assert note.x0 > end, "the note runs into the title"
 
 
-@pytest.mark.parametrize("name", figures.NAMES)
-def test_recorded_samples_are_said(name: str, inputs: Inputs) -> None:
+@pytest.mark.parametrize("name", NAMES)
+def test_recorded_samples_are_said(name: str, inputs: PairContext) -> None:
     """A reader must see which figures do not come from samples drawn in this run."""
     said = {text.get_text() for text in texts(drawn(name, inputs, replace(LABELS, source="recorded"))[0])}
     unsaid = {text.get_text() for text in texts(drawn(name, inputs)[0])}
@@ -154,7 +167,7 @@ def test_recorded_samples_are_said(name: str, inputs: Inputs) -> None:
     assert not any("recorded" in text for text in unsaid)
 
 
-def test_same_policy_lines_draw_the_gaps(inputs: Inputs) -> None:
+def test_same_policy_lines_draw_the_gaps(inputs: PairContext) -> None:
     """Each of the 24 lines, the band of the default and the counts with both denominators show the table's numbers."""
     figure, table = drawn("same_policy_lines", inputs)
     strip, axes = figure.axes
@@ -174,7 +187,7 @@ def test_same_policy_lines_draw_the_gaps(inputs: Inputs) -> None:
     assert counts == expected
 
 
-def test_gap_map_cells(inputs: Inputs) -> None:
+def test_gap_map_cells(inputs: PairContext) -> None:
     """Every cell has its colour value, its printed number and, where the interval excludes zero, its dot."""
     figure, table = drawn("gap_map", inputs)
     axes = figure.axes[0]
@@ -191,7 +204,7 @@ def test_gap_map_cells(inputs: Inputs) -> None:
     assert dots == {(budgets.index(budget) + 0.42, row) for budget, row in marked.select("budget", "row").iter_rows()}
 
 
-def test_gap_map_keeps_families_together(inputs: Inputs) -> None:
+def test_gap_map_keeps_families_together(inputs: PairContext) -> None:
     """Rows come in families, and within one from the open filter to the narrow one, so that trends can be seen."""
     _, table = drawn("gap_map", inputs)
     order = table["policy"].unique(maintain_order=True).to_list()
@@ -201,7 +214,7 @@ def test_gap_map_keeps_families_together(inputs: Inputs) -> None:
     assert table["family"].rle().len() == 4
 
 
-def test_support_region_layers(inputs: Inputs) -> None:
+def test_support_region_layers(inputs: PairContext) -> None:
     """RL, envelope, every Base policy and the greedy line are drawn from their rows; the filled marks are counted."""
     figure, table = drawn("support_region", inputs)
     axes, below = figure.axes
@@ -220,7 +233,7 @@ def test_support_region_layers(inputs: Inputs) -> None:
 
 
 @pytest.mark.parametrize("gap", [-0.4, -0.05, 0.0, 0.03, 0.38])
-def test_numbers_of_the_support_region_cross_nothing(gap: float, inputs: Inputs) -> None:
+def test_numbers_of_the_support_region_cross_nothing(gap: float, inputs: PairContext) -> None:
     """A gap's number crossed by the zero line or by an interval cannot be read, wherever the gaps lie."""
     moved = inputs.support.with_columns(gap=pl.lit(gap), gap_lo=pl.lit(gap - 0.05), gap_hi=pl.lit(gap + 0.05))
     figure, table = drawn("support_region", replace(inputs, support=moved))
@@ -233,7 +246,7 @@ def test_numbers_of_the_support_region_cross_nothing(gap: float, inputs: Inputs)
     assert all(text.get_window_extent().y0 > top for text in numbers)
 
 
-def test_support_region_without_greedy(inputs: Inputs) -> None:
+def test_support_region_without_greedy(inputs: PairContext) -> None:
     """A study that did not draw greedy still gets its figure, without a line or a legend entry for it."""
     base = inputs.base.filter(pl.col("policy") != "greedy")
     figure, table = drawn("support_region", replace(inputs, base=base))
@@ -242,7 +255,7 @@ def test_support_region_without_greedy(inputs: Inputs) -> None:
     assert not any("greedy" in text.get_text() for text in texts(figure))
 
 
-def test_recovery_draws_every_candidate_and_both_paths(inputs: Inputs) -> None:
+def test_recovery_draws_every_candidate_and_both_paths(inputs: PairContext) -> None:
     """Panel A has a point per near match and a ring per closest one; panel B shows the paths' values and residuals."""
     figure, table = drawn("recovery", inputs)
     left, right, below = figure.axes
@@ -260,7 +273,7 @@ def test_recovery_draws_every_candidate_and_both_paths(inputs: Inputs) -> None:
 
 
 @pytest.mark.parametrize("name", ["recovery", "matching_set"])
-def test_no_near_match(name: str, inputs: Inputs) -> None:
+def test_no_near_match(name: str, inputs: PairContext) -> None:
     """Where no Base point is close to RL the figure says so instead of failing: it is a result."""
     empty = replace(inputs, near_match=inputs.near_match.clear(), path=inputs.path.clear())
     figure, _ = drawn(name, empty)
@@ -269,8 +282,8 @@ def test_no_near_match(name: str, inputs: Inputs) -> None:
     assert "no Base point is this close" in words or len(re.findall(r"\b0 of 120 points", words)) == 5
 
 
-@pytest.mark.parametrize("name", figures.NAMES)
-def test_models_that_share_nothing(name: str, inputs: Inputs) -> None:
+@pytest.mark.parametrize("name", NAMES)
+def test_models_that_share_nothing(name: str, inputs: PairContext) -> None:
     """Imported samples may leave no shared policy, and budgets that Base lacks: the figure says so."""
     gone = pl.lit(None, dtype=pl.Float64)
     support = inputs.support.with_columns(envelope=gone, low=gone, gap=gone, gap_lo=gone, gap_hi=gone, inside=None)
@@ -279,7 +292,7 @@ def test_models_that_share_nothing(name: str, inputs: Inputs) -> None:
     check_layout(drawn(name, bare)[0])
 
 
-def test_matching_set_counts_its_points(inputs: Inputs) -> None:
+def test_matching_set_counts_its_points(inputs: PairContext) -> None:
     """The count above each panel is the number of coloured points in it, and the rest of the landscape is grey."""
     figure, table = drawn("matching_set", inputs)
     for axes, ((target,), rows) in zip(figure.axes, table.group_by("target_budget", maintain_order=True), strict=True):
@@ -297,14 +310,14 @@ def legend_texts(figure: Figure) -> list[str]:
 
 
 @pytest.mark.parametrize("name", ["recovery", "matching_set"])
-def test_legends_mark_ar_and_search(name: str, searched: Inputs, inputs: Inputs) -> None:
+def test_legends_mark_ar_and_search(name: str, searched: PairContext, inputs: PairContext) -> None:
     """Where both appear a reader must see which is which; where only AR does, nothing is said."""
     said = legend_texts(drawn(name, searched, SEARCHED)[0])
     assert "search" in said and "AR top-p" in said
     assert not any(text.startswith("AR") or text == "search" for text in legend_texts(drawn(name, inputs)[0]))
 
 
-def test_a_configured_name_is_not_taken_for_a_search(inputs: Inputs) -> None:
+def test_a_configured_name_is_not_taken_for_a_search(inputs: PairContext) -> None:
     """An autoregressive policy under a name of one's own belongs to its family, and to no search."""
     warm = policies.from_spec("warm", {"local": {"temperature": 0.8, "top_k": 50}})
     assert kinds.family("warm", {"warm": warm}) == "top-k"
@@ -314,7 +327,7 @@ def test_a_configured_name_is_not_taken_for_a_search(inputs: Inputs) -> None:
 
 
 @pytest.mark.parametrize("name", ["support_region", "recovery"])
-def test_power_sampling_has_lines_of_its_own(name: str, searched: Inputs) -> None:
+def test_power_sampling_has_lines_of_its_own(name: str, searched: PairContext) -> None:
     """The paper's power-sampling line: one for each sampler, through its points at the same budgets as RL."""
     figure, table = drawn(name, searched, SEARCHED)
     axes = figure.axes[0] if name == "support_region" else figure.axes[1]
@@ -325,7 +338,7 @@ def test_power_sampling_has_lines_of_its_own(name: str, searched: Inputs) -> Non
     assert any(text.startswith("power sampling") for text in legend_texts(figure))
 
 
-def test_support_region_marks_where_a_search_holds_the_edge(searched: Inputs) -> None:
+def test_support_region_marks_where_a_search_holds_the_edge(searched: PairContext) -> None:
     """An envelope over searches is another than one of AR policies; where it is theirs must be seen."""
     figure, table = drawn("support_region", searched, SEARCHED)
     region = table.filter(layer="support")
@@ -335,7 +348,7 @@ def test_support_region_marks_where_a_search_holds_the_edge(searched: Inputs) ->
     assert set(table.filter(layer="search")["policy"]) == {"entropy_tree_b4", "mcts16_t1.0", "thought_tree_b8"}
 
 
-def test_frontier_draws_every_point_at_what_it_took(searched: Inputs) -> None:
+def test_frontier_draws_every_point_at_what_it_took(searched: PairContext) -> None:
     """AR: n times the mean tokens; searches: whole runs; FLOPs: 2 per parameter, prompt and prefixes included."""
     figure, table = drawn("compute_frontier", searched, SEARCHED)
     for axes, axis in zip(figure.axes, ("samples", "tokens", "flops"), strict=True):
@@ -352,9 +365,9 @@ def test_frontier_draws_every_point_at_what_it_took(searched: Inputs) -> None:
     assert work == pytest.approx(2 * 1e6 * (50 + 4 * 40))
 
 
-def test_frontier_edges_are_the_best_so_far(searched: Inputs) -> None:
+def test_frontier_edges_are_the_best_so_far(searched: PairContext) -> None:
     """What lies on the edge is a point of the policy it names, or lies between two of them; greedy plays no part."""
-    table = figures.numbers("compute_frontier", searched, SEARCHED)
+    table = numbers("compute_frontier", searched, SEARCHED)
     for axis in ("samples", "tokens", "flops"):
         rows = table.filter(pl.col("axis") == axis, model="Base")
         pool = rows.filter(pl.col("layer") == "AR", pl.col("policy") != "greedy")
@@ -373,9 +386,9 @@ def test_frontier_edges_are_the_best_so_far(searched: Inputs) -> None:
 
 
 @pytest.mark.parametrize("metric", ["P", "Q"])
-def test_no_point_lies_above_a_frontier_edge(metric: str, searched: Inputs) -> None:
+def test_no_point_lies_above_a_frontier_edge(metric: str, searched: PairContext) -> None:
     """Votes can get worse with more samples; the edge cannot, since one may take fewer."""
-    table = figures.numbers("compute_frontier", searched, replace(SEARCHED, metric=metric))
+    table = numbers("compute_frontier", searched, replace(SEARCHED, metric=metric))
     for axis in ("samples", "tokens", "flops"):
         rows = table.filter(pl.col("axis") == axis, model="Base")
         edge = rows.filter(layer="AR edge")
@@ -385,7 +398,7 @@ def test_no_point_lies_above_a_frontier_edge(metric: str, searched: Inputs) -> N
             assert edge.filter(pl.col("x") <= x)["value"][-1] >= value
 
 
-def test_frontier_of_rl_is_its_default_and_its_edge(searched: Inputs) -> None:
+def test_frontier_of_rl_is_its_default_and_its_edge(searched: PairContext) -> None:
     """RL's default curve with its band, and what the best of RL's policies reach, are drawn from their rows."""
     figure, table = drawn("compute_frontier", searched, SEARCHED)
     points = table.filter(axis="tokens", model="RL", layer="AR")
@@ -403,7 +416,7 @@ def test_frontier_of_rl_is_its_default_and_its_edge(searched: Inputs) -> None:
     assert any(wanted <= {(x, y) for x, y in found} for found in corners)
 
 
-def test_frontier_says_what_is_unknown(searched: Inputs) -> None:
+def test_frontier_says_what_is_unknown(searched: PairContext) -> None:
     """No parameters: no FLOPs; no record of prefill for some policy: none is counted for any; no tokens: no panels."""
     figure, table = drawn("compute_frontier", searched, replace(SEARCHED, parameters=None))
     assert table.filter(axis="flops").is_empty()
@@ -420,7 +433,7 @@ def test_frontier_says_what_is_unknown(searched: Inputs) -> None:
     check_layout(figure)
 
 
-def test_frontier_without_searches(inputs: Inputs) -> None:
+def test_frontier_without_searches(inputs: PairContext) -> None:
     """AR and RL alone still make the figure, with one legend."""
     figure, table = drawn("compute_frontier", inputs, replace(LABELS, parameters=1e6))
     assert set(table["layer"]) == {"AR", "AR edge"}
@@ -432,8 +445,7 @@ def test_pass_curves_panels(cell: figure_data.Cell, tmp_path: Path) -> None:
     """Each panel shows its own curves and says whether its samples were drawn here; a missing cell leaves a gap."""
     here, there = LABELS, replace(LABELS, benchmark="Micro AIME", source="recorded")
     other = replace(there, pair="micro-4m")
-    table = pass_curves.numbers([(each, cell.base, cell.rl) for each in (here, there, other)])
-    figure = pass_curves.draw(table, here)
+    figure, _ = draw("pass_curves", StudyContext([Curves(each, cell.base, cell.rl) for each in (here, there, other)]))
     check_layout(figure)
     first, second, missing, last = figure.axes
     for model, points in (("Base", cell.base), ("RL", cell.rl)):
@@ -442,12 +454,13 @@ def test_pass_curves_panels(cell: figure_data.Cell, tmp_path: Path) -> None:
     assert "sampled here" in first.get_title(loc="left")
     assert "recorded" in second.get_title(loc="left") and "recorded" in last.get_title(loc="left")
     assert not missing.axison
-    written = figures.write_pass_curves([(here, cell.base, cell.rl)], tmp_path / "pass_curves")
+    written = write("study", StudyContext([Curves(here, cell.base, cell.rl)]), tmp_path)
+    assert {path.name for path in written} == {f"pass_curves.{suffix}" for suffix in catalogue.FIGURE_FORMATS}
     assert all(path.stat().st_size for path in written)
 
 
 @pytest.mark.parametrize("others", ["recorded", "sampled"])
-def test_pass_curves_of_a_large_cohort(others: style.Source, cell: figure_data.Cell) -> None:
+def test_pass_curves_of_a_large_cohort(others: Source, cell: figure_data.Cell) -> None:
     """Twelve pairs on eight benchmarks: no title runs into its neighbour, and each benchmark is named once."""
     places = itertools.product(range(12), range(8))
     cells = [
@@ -455,7 +468,7 @@ def test_pass_curves_of_a_large_cohort(others: style.Source, cell: figure_data.C
         for i, j in places
         if (i, j) != (0, 3)
     ]
-    figure = pass_curves.draw(pass_curves.numbers([(each, cell.base, cell.rl) for each in cells]), LABELS)
+    figure, _ = draw("pass_curves", StudyContext([Curves(each, cell.base, cell.rl) for each in cells]))
     check_layout(figure)
     said = [text.get_text() for text in texts(figure)]
     assert sum(text.startswith("Benchmark 3\n") for text in said) == 1
@@ -465,7 +478,7 @@ def test_pass_curves_of_a_large_cohort(others: style.Source, cell: figure_data.C
     assert not any(one.overlaps(other) for one, other in itertools.combinations(boxes, 2) if one and other)
 
 
-def test_settings_of_the_machine_do_not_matter(inputs: Inputs, tmp_path: Path) -> None:
+def test_settings_of_the_machine_do_not_matter(inputs: PairContext, tmp_path: Path) -> None:
     """A user's own matplotlib settings must not leak into the figures."""
 
     def written(stem: str) -> bytes:

@@ -6,17 +6,21 @@ import json
 import re
 import subprocess
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import polars as pl
 import pytest
 
-from searchlens import __version__, tables
+from searchlens import __version__
 from searchlens.grid import Grid
 from searchlens.pipeline import landscape_cell, recovery_cell, score_cell
 from searchlens.store import provenance
 from searchlens.store.ranges import gpu_seconds
+from searchlens.tables.provenance import provenance as provenance_table
+from searchlens.tables.study import StudyContext
+from searchlens.tables.table import write
 
 CELLS = (("toy-base", "sums"), ("toy-rl", "sums"))
 
@@ -65,15 +69,20 @@ def test_what_several_shards_took_by_hand() -> None:
 def test_the_table_of_the_report(tmp_path: Path) -> None:
     commit = "0123456789abcdef0123456789abcdef01234567-dirty"
     made = {"versions": {"searchlens": "1.2"}, "commit": commit, "config": "abc", "host": "h", "finished": "now"}
-    table = tables.provenance({"base": provenance.spent([sidecar(commit=commit, host="n1", version="1.2")])}, made)
+    spent = {"base": provenance.spent([sidecar(commit=commit, host="n1", version="1.2")])}
+    nothing = pl.DataFrame()
+    context = StudyContext(
+        default_policy="", cells=(), points={}, widths=nothing, costs=nothing, models={}, spent=spent, made=made
+    )
+    table = provenance_table(context)
     row = table.data.row(0, named=True)
     assert (row["checkpoint"], row["hosts"], row["gpu_h"], row["wall_h"]) == ("base", "n1", 2, 1)
     assert row["commits"] == commit
     assert table.text["commit"].to_list() == ["0123456789ab-dirty"]
-    assert table.notes == ("Tables: searchlens 1.2, commit 0123456789ab-dirty; configuration abc; on h, now.",)
-    csv, *_ = tables.write(table, tmp_path / "provenance")
+    assert table.notes == ["Tables: searchlens 1.2, commit 0123456789ab-dirty; configuration abc; on h, now."]
+    csv, *_ = write(table, tmp_path / "provenance")
     assert pl.read_csv(csv, schema=table.data.schema).equals(table.data)
-    assert tables.provenance({}, made).data.height == 0, "nothing was sampled here"
+    assert provenance_table(replace(context, spent={})).data.height == 0, "nothing was sampled here"
 
 
 def test_derived_files_say_what_their_samples_took(grid: Grid, publish: Callable[..., Any]) -> None:

@@ -13,14 +13,28 @@ import pytest
 
 import figure_data
 from conftest import write_checkpoint
-from searchlens import tables
 from searchlens.grid import Grid
 from searchlens.pipeline import costs as costs_of
 from searchlens.pipeline import model_names, prefill
-from searchlens.tables import Cell, Table
-from searchlens.tables._format import minus
+from searchlens.tables.build import build
+from searchlens.tables.format import minus
+from searchlens.tables.study import Cell, StudyContext, recovery_summary, udf_cost
+from searchlens.tables.table import Table, escape, latex, write
 
 AR = "autoregressive"
+SPENT = {
+    "shards": 2,
+    "samples": 10,
+    "generated": 1_000,
+    "wall_seconds": 36.0,
+    "gpu_seconds": 0.0,
+    "devices": ["cpu"],
+    "engines": ["e 1"],
+    "hosts": ["n1"],
+    "versions": ["1"],
+    "commits": [],
+    "configs": ["abc"],
+}
 
 
 @pytest.fixture(scope="module")
@@ -34,8 +48,8 @@ def cells(found: figure_data.Cell) -> list[Cell]:
     return [Cell("micro-1m", benchmark, *frames) for benchmark in ("Micro math", "Micro_AIME & more")]
 
 
-@pytest.fixture
-def every(found: figure_data.Cell, cells: list[Cell]) -> dict[str, Table]:
+@pytest.fixture(scope="module")
+def context(found: figure_data.Cell, cells: list[Cell]) -> StudyContext:
     widths = pl.DataFrame(
         {
             "checkpoint": ["base"] * 4,
@@ -47,14 +61,21 @@ def every(found: figure_data.Cell, cells: list[Cell]) -> dict[str, Table]:
             "half_width": [0.069, 0.041, 0.069, 0.066],
         }
     )
-    return {
-        "operating_points": tables.operating_points({("base_1m", "math"): found.base, ("rl_1m", "math"): found.rl}),
-        "same_policy_counts": tables.same_policy_counts(cells),
-        "recovery_summary": tables.recovery_summary(cells, figure_data.DEFAULT),
-        "recovery_paths": tables.recovery_paths(cells),
-        "udf_cost": tables.udf_cost(costs(), {"base": "Base", "rl": "RL"}),
-        "intervals": tables.intervals(widths),
-    }
+    return StudyContext(
+        default_policy=figure_data.DEFAULT,
+        cells=cells,
+        points={("base_1m", "math"): found.base, ("rl_1m", "math"): found.rl},
+        widths=widths,
+        costs=costs(),
+        models={"base": "Base", "rl": "RL"},
+        spent={"base": SPENT},
+        made={"versions": {"polars": "2.0"}, "commit": "", "config": "abc", "host": "n1", "finished": "today"},
+    )
+
+
+@pytest.fixture(scope="module")
+def every(context: StudyContext) -> dict[str, Table]:
+    return build("study", context)
 
 
 def costs() -> pl.DataFrame:
@@ -76,7 +97,7 @@ def costs() -> pl.DataFrame:
 def test_files_read_back(every: dict[str, Table], tmp_path: Path) -> None:
     """The CSV loses nothing, and every LaTeX row has as many cells as the heading."""
     for name, table in every.items():
-        csv, tex, md = tables.write(table, tmp_path / name)
+        csv, tex, md = write(table, tmp_path / name)
         assert pl.read_csv(csv, schema=table.data.schema).equals(table.data, null_equal=True), name
         lines = [line for line in tex.read_text().splitlines() if line.endswith(r"\\")]
         assert len(lines) == 1 + table.text.height
@@ -91,9 +112,9 @@ def test_files_read_back(every: dict[str, Table], tmp_path: Path) -> None:
 
 def test_latex_escapes_names(every: dict[str, Table]) -> None:
     """An underscore or ampersand in a name of policy or benchmark would stop LaTeX."""
-    text = tables.latex(every["recovery_summary"])
+    text = latex(every["recovery_summary"])
     assert r"Micro\_AIME \& more" in text
-    assert tables.escape("a_b%~^\\{}#$") == r"a\_b\%\textasciitilde{}\textasciicircum{}\textbackslash{}\{\}\#\$"
+    assert escape("a_b%~^\\{}#$") == r"a\_b\%\textasciitilde{}\textasciicircum{}\textbackslash{}\{\}\#\$"
     assert "$-$" in text and "\N{MINUS SIGN}" not in text
 
 
@@ -139,36 +160,36 @@ def test_summary_takes_the_widest_gap(every: dict[str, Table], found: figure_dat
     assert every["recovery_summary"].text["closest N"][0] == " ".join(map(str, steps["budget"]))
 
 
-def test_summary_without_matches(found: figure_data.Cell) -> None:
+def test_summary_without_matches(found: figure_data.Cell, context: StudyContext) -> None:
     """A cell where Base never comes close has no path; the row says so by being empty there."""
     cell = Cell("micro-1m", "math", found.same_policy, found.counts, found.support, found.path.clear())
-    table = tables.recovery_summary([cell], figure_data.DEFAULT)
+    table = recovery_summary(replace(context, cells=[cell]))
     assert table.text["closest N"].to_list() == ["", ""]
 
 
-def test_summary_of_models_that_share_nothing(found: figure_data.Cell) -> None:
+def test_summary_of_models_that_share_nothing(found: figure_data.Cell, context: StudyContext) -> None:
     """Without a shared policy there is no gap to report; the recovery gap still stands."""
     cell = Cell("a", "b", found.same_policy.clear(), found.counts.clear(), found.support, found.path)
-    text = tables.recovery_summary([cell], figure_data.DEFAULT).text
+    text = recovery_summary(replace(context, cells=[cell])).text
     assert text["gap at 1"].to_list() == text["ahead at 16"].to_list() == ["", ""]
     assert all(text["largest recovery gap"].to_list())
 
 
-def test_summary_tells_pools_apart(every: dict[str, Table], cells: list[Cell]) -> None:
+def test_summary_tells_pools_apart(every: dict[str, Table], context: StudyContext, cells: list[Cell]) -> None:
     """What searches on Base reach is not to be read beside what sampling reaches: the row says which it is."""
     plain = every["recovery_summary"]
     assert set(plain.text["pool"]) == {"AR"}
     assert not any(note.startswith("Pool: ") for note in plain.notes)
-    mixed = tables.recovery_summary([cells[0], replace(cells[1], searched=True)], figure_data.DEFAULT)
+    mixed = recovery_summary(replace(context, cells=[cells[0], replace(cells[1], searched=True)]))
     assert mixed.data["pool"].to_list() == ["ar", "ar", "full", "full"]
     assert mixed.text["pool"].to_list() == ["AR", "AR", "full", "full"]
     assert any(note.startswith("Pool: ") for note in mixed.notes)
 
 
-def test_no_percentage_is_minus_zero(cells: list[Cell]) -> None:
+def test_no_percentage_is_minus_zero(context: StudyContext, cells: list[Cell]) -> None:
     """An end that is 0 but for rounding has no side: no -0.0 in print."""
     tiny = cells[0].same_policy.with_columns(gap=pl.lit(-1e-9), lo=pl.lit(-4e-4), hi=pl.lit(4e-4))
-    text = tables.recovery_summary([replace(cells[0], same_policy=tiny)], figure_data.DEFAULT).text
+    text = recovery_summary(replace(context, cells=[replace(cells[0], same_policy=tiny)])).text
     assert set(text["gap at 1"]) == {"+0.0 [+0.0, +0.0]"}
 
 
@@ -182,7 +203,7 @@ def test_every_table_explains_itself(every: dict[str, Table]) -> None:
     """Whoever meets a table alone learns its units and terms from its notes, and LaTeX keeps them."""
     for name, table in every.items():
         assert table.notes, name
-        assert tables.latex(table).count("\n% ") == len(table.notes), name
+        assert latex(table).count("\n% ") == len(table.notes), name
 
 
 def test_cost_counts_runs_once(every: dict[str, Table]) -> None:
@@ -194,7 +215,7 @@ def test_cost_counts_runs_once(every: dict[str, Table]) -> None:
     assert data["wall_h"].to_list() == pytest.approx([1.5, 3.0, 1.0, 1.0, 6.5])
     assert data["gpu_h"].to_list() == pytest.approx([1.5, 2.0, 1.0, 0.0, 4.5])
     assert data["returned_M"].to_list() == pytest.approx([0.3, 0.1, 0.05, 0.09, 0.54])
-    assert tables.latex(every["udf_cost"]).splitlines()[-5] == r"\midrule"
+    assert latex(every["udf_cost"]).splitlines()[-5] == r"\midrule"
 
 
 def test_cost_of_searches_is_what_they_drew(every: dict[str, Table]) -> None:
@@ -210,30 +231,31 @@ def test_cost_of_searches_is_what_they_drew(every: dict[str, Table]) -> None:
     )
 
 
-def test_cost_of_older_shards_is_told(every: dict[str, Table]) -> None:
-    """A shard that does not tell leaves its channel and the total empty there, and nothing else; a note counts it."""
+def test_cost_of_shards_without_a_record(every: dict[str, Table], context: StudyContext) -> None:
+    """A shard without a record leaves its channel and the total empty there, and nothing else; a note counts it."""
     older = pl.col("checkpoint") == "rl"
     unknown = {name: pl.when(~older).then(pl.col(name)) for name in ("prefilled", "reused", "mean_running")}
-    table = tables.udf_cost(costs().with_columns(**unknown), {"base": "Base", "rl": "RL"})
+    table = udf_cost(replace(context, costs=costs().with_columns(**unknown)))
     whole = every["udf_cost"].data
     for name in ("reused", "mean_running"):
         assert table.data[name].to_list() == [whole[name][0], None, whole[name][2], whole[name][3], None]
     assert table.data.drop("reused", "mean_running").equals(whole.drop("reused", "mean_running"))
     assert table.text["running"][1] == ""
-    assert table.notes == (*every["udf_cost"].notes, "2 of 7 shards tell nothing of prefixes or running batches.")
+    note = "2 of 7 shards have no record of prefixes or running batches."
+    assert [*table.notes] == [*every["udf_cost"].notes, note]
 
 
-def test_cost_of_nothing() -> None:
+def test_cost_of_nothing(context: StudyContext) -> None:
     """A study that only reads recorded samples has sampled nothing, and says so."""
-    table = tables.udf_cost(costs().clear(), {"base": "Base", "rl": "RL"})
+    table = udf_cost(replace(context, costs=costs().clear()))
     assert table.data["channel"].to_list() == ["total"]
     assert table.data["generated_M"].to_list() == [0.0]
     assert table.text["reused"].to_list() == table.text["tokens/s"].to_list() == [""]
 
 
-def test_several_checkpoints_share_a_channel() -> None:
+def test_several_checkpoints_share_a_channel(context: StudyContext) -> None:
     """With several pairs, all Base checkpoints make one row."""
-    table = tables.udf_cost(costs(), {"base": "Base", "other": "Base", "rl": "RL"})
+    table = udf_cost(replace(context, models={"base": "Base", "other": "Base", "rl": "RL"}))
     assert table.data["runs"].to_list() == [3, 2, 1, 1, 7]
 
 

@@ -53,6 +53,9 @@ BOPTR_FRAMES = (
     *("protocol_flags", "checklist", "rule_variants", "variant_scales", "variant_heads", "held_out_criterion"),
 )
 
+METRIC_NAMES = {"P": "pass@k", "Q": "self-consistency"}
+"""The metrics that tables and figures show, with their printed names."""
+
 TABLE_FORMATS = ("csv", "md", "tex")
 FIGURE_FORMATS = ("svg", "pdf", "png", "csv")
 
@@ -168,6 +171,22 @@ def find(kind: str, name: str) -> Any:
         raise InputError(f"{kind} {name!r} is unknown; known: {', '.join(sorted(known))}")
     load(known[name])
     return _things[kind, name]
+
+
+def figure_files(stage: str) -> dict[str, tuple[str, str | None]]:
+    """The figures of a stage by the name of their files.
+
+    Returns
+    -------
+    dict of str to (str, str or None)
+        Name of the files, without suffix, to the figure's name and its metric: ``gap_map_P`` to ``("gap_map", "P")``.
+        The metric is None for a figure that is declared without ``metrics``, whose files have its own name.
+    """
+    files: dict[str, tuple[str, str | None]] = {}
+    for name, declaration in declared("figure", stage=stage).items():
+        for metric in declaration.options.get("metrics", (None,)):
+            files[f"{name}_{metric}" if metric else name] = (name, metric)
+    return files
 
 
 def load(declaration: Declaration) -> ModuleType:

@@ -89,7 +89,7 @@ def _equivalence(args: argparse.Namespace) -> None:
         raise InputError(
             "nothing is compared in this study", "set equivalence in the configuration; see config/README.md"
         )
-    from searchlens.equivalence.study import write_tables
+    from searchlens.stages.equivalence import write_tables
 
     write_tables(grid, Path(args.output), args.threads)
 

@@ -18,6 +18,7 @@ from typing import Any
 import polars as pl
 
 from searchlens.benchmarks import asked_hash, dumps
+from searchlens.catalogue import METRIC_NAMES
 from searchlens.errors import InputError
 from searchlens.grid import Generation, Grid, Import
 from searchlens.policies import kinds
@@ -303,9 +304,11 @@ def boptr_study(
     """
     from searchlens.boptr.cohort import read_cohort
     from searchlens.boptr.study import study
-    from searchlens.figures.boptr import BOPTR_NAMES, write_boptr
-    from searchlens.tables import write
-    from searchlens.tables.boptr import boptr_tables
+    from searchlens.figures import build as figures_of
+    from searchlens.figures.boptr.context import FigureContext
+    from searchlens.tables.boptr.context import TableContext
+    from searchlens.tables.build import build
+    from searchlens.tables.table import write
 
     cohort = read_cohort(landscape, plan)
     log.info(
@@ -316,12 +319,12 @@ def boptr_study(
         write_table(frame, output / "boptr" / f"{name}.parquet")
     spent = provenance.together(_signed(path) for path in sorted(landscape.glob(f"*/*/{SIGNATURE}")))
     provenance.sign(output / "boptr" / SIGNATURE, config, spent)
-    for name, table in boptr_tables(frames, plan, options).items():
+    for name, table in build("boptr", TableContext(frames, plan, options)).items():
         write(table, output / "tables" / name)
         provenance.sign(output / "tables" / f"{name}.json", config, spent)
-    for name in BOPTR_NAMES if figures else ():
-        folder = output / "figures" / "boptr"
-        write_boptr(name, frames, plan, folder, source=plan.source, confidence=options.confidence)
+    if figures:
+        context = FigureContext(frames=frames, plan=plan, confidence=options.confidence)
+        figures_of.write("boptr", context, output / "figures" / "boptr")
 
 
 # ---- figures and tables
@@ -336,8 +339,8 @@ def _searched(grid_: Grid, names: Iterable[str]) -> bool:
     return any(kinds.is_search(name, policies) for name in names)
 
 
-def _labels(grid_: Grid, pair: str, benchmark: str, points: pl.DataFrame, metric: str) -> Any:
-    from searchlens.figures import Labels
+def _labels(grid_: Grid, pair: str, benchmark: str, points: pl.DataFrame) -> Any:
+    from searchlens.figures.context import Labels
 
     config = grid_.config
     named = {name: grid_.policy(name) for name in config["policies"]}
@@ -345,7 +348,6 @@ def _labels(grid_: Grid, pair: str, benchmark: str, points: pl.DataFrame, metric
         pair=pair,
         benchmark=grid_.benchmark(benchmark)["title"] or benchmark,
         questions=int(points["questions"][0]),
-        metric=metric,
         source=_source(grid_, pair, benchmark),  # type: ignore[arg-type]
         default_policy=config["default_policy"],
         epsilon=config["recovery"]["epsilon"],
@@ -363,23 +365,21 @@ def _landscape_folder(grid_: Grid, pair: str, role: str, benchmark: str) -> Path
 
 def figures_cell(grid_: Grid, pair: str, benchmark: str, output: Path) -> None:
     """Every figure of one pair on one benchmark, for P and Q."""
-    from searchlens import figures
+    from searchlens.figures import build
+    from searchlens.figures.context import PairContext
 
     base, rl = (
         _within(grid_, _landscape_folder(grid_, pair, role, benchmark) / "points.parquet") for role in ("base", "rl")
     )
-    found = grid_.layout.results / "recovery" / pair / benchmark
-    inputs = figures.Inputs.read(base, rl, prefill(grid_, pair, benchmark), found)
-    for name in figures.NAMES:
-        for metric in ("P", "Q"):
-            figures.write(
-                name, inputs, _labels(grid_, pair, benchmark, inputs.base, metric), output / f"{name}_{metric}"
-            )
-    log.info("%s/%s: %d figures in %s", pair, benchmark, 2 * len(figures.NAMES), output)
+    labels, tokens = _labels(grid_, pair, benchmark, base), prefill(grid_, pair, benchmark)
+    context = PairContext.read(labels, base, rl, tokens, grid_.layout.results / "recovery" / pair / benchmark)
+    paths = build.write("pair", context, output)
+    log.info("%s/%s: %d files of figures in %s", pair, benchmark, len(paths), output)
 
 
 def _pass_curves(grid_: Grid, output: Path) -> None:
-    from searchlens import figures
+    from searchlens.figures import build
+    from searchlens.figures.context import Curves, StudyContext
 
     cells = []
     for pair, benchmark in grid_.pair_cells:
@@ -387,8 +387,8 @@ def _pass_curves(grid_: Grid, output: Path) -> None:
             _within(grid_, _landscape_folder(grid_, pair, role, benchmark) / "points.parquet")
             for role in ("base", "rl")
         )
-        cells.append((_labels(grid_, pair, benchmark, base, "P"), base, rl))
-    figures.write_pass_curves(cells, output / "figures" / "pass_curves")
+        cells.append(Curves(_labels(grid_, pair, benchmark, base), base, rl))
+    build.write("study", StudyContext(cells), output / "figures")
 
 
 def _sidecars(grid_: Grid, checkpoint: str, benchmark: str) -> Iterator[tuple[Generation, Mapping[str, Any]]]:
@@ -525,36 +525,39 @@ def _spent_by_checkpoint(grid_: Grid) -> dict[str, dict[str, Any]]:
 
 
 def _cell(grid_: Grid, pair: str, benchmark: str, points: Mapping[tuple[str, str], pl.DataFrame]) -> Any:
-    from searchlens import tables
+    from searchlens.tables.study import Cell
 
     folder = grid_.layout.results / "recovery" / pair / benchmark
     frames = {
         name: pl.read_parquet(folder / f"{name}.parquet") for name in ("same_policy", "counts", "support", "path")
     }
     searched = _searched(grid_, points[grid_.pairs[pair]["base"], benchmark]["policy"].unique())
-    return tables.Cell(pair, benchmark, **frames, searched=searched)
+    return Cell(pair, benchmark, **frames, searched=searched)
 
 
 def write_tables(grid_: Grid, output: Path) -> None:
     """Tables of the whole study and its headline figure."""
-    from searchlens import tables
+    from searchlens.tables.build import build
+    from searchlens.tables.study import StudyContext
+    from searchlens.tables.table import write
 
     points = {
         (c, b): _within(grid_, grid_.layout.results / f"landscape/{c}/{b}/points.parquet") for c, b in grid_.cells
     }
     cells = [_cell(grid_, pair, benchmark, points) for pair, benchmark in grid_.pair_cells]
     spent = _spent_by_checkpoint(grid_)
-    made = {
-        "recovery_summary": tables.recovery_summary(cells, grid_.config["default_policy"]),
-        "recovery_paths": tables.recovery_paths(cells),
-        "same_policy_counts": tables.same_policy_counts(cells),
-        "operating_points": tables.operating_points(points),
-        "intervals": tables.intervals(half_widths(points, grid_.config["references"])),
-        "udf_cost": tables.udf_cost(costs(grid_), model_names(grid_)),
-        "provenance": tables.provenance(spent, provenance.made(grid_.config)),
-    }
-    for name, table in made.items():
-        tables.write(table, output / "tables" / name)
+    context = StudyContext(
+        default_policy=grid_.config["default_policy"],
+        cells=cells,
+        points=points,
+        widths=half_widths(points, grid_.config["references"]),
+        costs=costs(grid_),
+        models=model_names(grid_),
+        spent=spent,
+        made=provenance.made(grid_.config),
+    )
+    for name, table in build("study", context).items():
+        write(table, output / "tables" / name)
         provenance.sign(output / "tables" / f"{name}.json", grid_.config, provenance.together(spent.values()))
     _pass_curves(grid_, output)
 
@@ -573,8 +576,6 @@ def _summary_line(grid_: Grid, row: dict[str, Any]) -> str:
 
 def summarise(grid_: Grid) -> str:
     """The study in a few lines, from its tables."""
-    from searchlens.figures.style import METRIC_NAMES
-
     tables = grid_.layout.results / "tables"
     if not (tables / "recovery_summary.csv").exists():
         raise InputError(f"{tables} has no tables yet", "run snakemake first")

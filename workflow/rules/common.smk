@@ -288,7 +288,7 @@ def boptr_output(kind, name):
     path = {"table": f"tables/{name}.csv", "figure": f"figures/boptr/{name}.svg"}[kind]
     return report(
         f"{RESULTS}/{path}",
-        caption=f"../report/boptr/{kind}_{name}.rst",
+        caption=f"../report/{kind}s/{name}.rst",
         category="BOPTR",
         subcategory=f"{kind}s",
         labels={kind: name.replace("_", " ")},
@@ -305,7 +305,7 @@ def figure_output(name):
     figure, metric = name.rsplit("_", 1)
     return report(
         f"{RESULTS}/figures/{{pair}}/{{benchmark}}/{name}.svg",
-        caption=f"../report/{figure}.rst",
+        caption=f"../report/figures/{figure}.rst",
         category="{pair}",
         subcategory="{benchmark}",
         labels={"figure": figure.replace("_", " "), "metric": READABLE[metric]},

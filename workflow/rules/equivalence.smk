@@ -12,7 +12,7 @@ rule equivalence:
         [
             report(
                 f"{RESULTS}/tables/{table}.csv",
-                caption=f"../report/table_{table}.rst",
+                caption=f"../report/tables/{table}.rst",
                 category="Study",
                 labels={"table": table.replace("_", " ")},
             )

@@ -15,7 +15,7 @@ rule tables:
         [
             report(
                 f"{RESULTS}/tables/{table}.csv",
-                caption=f"../report/{table}.rst",
+                caption=f"../report/tables/{table}.rst",
                 category="Study",
                 labels={"table": table.replace("_", " ")},
             )
@@ -23,7 +23,7 @@ rule tables:
         ],
         report(
             f"{RESULTS}/figures/pass_curves.svg",
-            caption="../report/pass_curves.rst",
+            caption="../report/figures/pass_curves.rst",
             category="Study",
             labels={"figure": "pass@k, Base and RL"},
         ),

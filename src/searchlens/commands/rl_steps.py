@@ -26,6 +26,7 @@ from searchlens.boptr.options import DEFAULTS
 from searchlens.errors import InputError
 from searchlens.figures import style
 from searchlens.figures.boptr.beta_robustness import EXACT_COLOUR, STEP, TIED_COLOUR
+from searchlens.frames import pick
 from searchlens.zoo.accept import Records
 from searchlens.zoo.cohort import COHORT
 from searchlens.zoo.evaluate import BUDGETS, DEFAULT
@@ -218,7 +219,7 @@ def draw(frame: pl.DataFrame) -> Figure:
     trajectory = frame.filter(pl.col("pair").is_in(["anchor", "overtrained"])).sort("total")
     _curves(left, trajectory)
     _exponents(right, trajectory, frame.filter(~pl.col("pair").is_in(["anchor", "overtrained"])))
-    end = max(style.pick(frame, pair="anchor")["total"])
+    end = max(pick(frame, pair="anchor")["total"])
     for axes in (left, right):
         axes.axvline(end, color=style.MUTED, linewidth=0.7, linestyle=(0, (1, 2)), zorder=1.5)
         axes.set_xlim(-10, max(trajectory["total"]) + 10)

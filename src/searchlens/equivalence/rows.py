@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Literal
 
 import numpy as np
+import polars as pl
 from scipy.stats import chisquare
 
 Table = Literal["local", "tier34", "engines"]
@@ -63,6 +64,28 @@ class Row:
                 return False
             return self.lo - _ROUNDED <= self.threshold <= self.hi + _ROUNDED
         return self.value >= self.threshold if self.bound == "at least" else self.value <= self.threshold
+
+
+FRAME = pl.Schema(
+    {
+        **dict.fromkeys(("table", "policy", "reference", "statistic"), pl.String()),
+        "n": pl.UInt32(),
+        "unit": pl.String(),
+        "value": pl.Float64(),
+        "bound": pl.String(),
+        "threshold": pl.Float64(),
+        "ours": pl.Float64(),
+        "theirs": pl.Float64(),
+        "holds": pl.Boolean(),
+        "lo": pl.Float64(),
+        "hi": pl.Float64(),
+    }
+)
+
+
+def frame(rows: Sequence[Row]) -> pl.DataFrame:
+    """The rows as a frame; its column ``holds`` says whether each comparison holds."""
+    return pl.DataFrame([{**asdict(row), "holds": row.holds} for row in rows], FRAME)
 
 
 def share(equal: Sequence[bool]) -> float:

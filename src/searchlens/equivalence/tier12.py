@@ -19,8 +19,6 @@ from searchlens.generate import Job
 from searchlens.grid import Grid
 from searchlens.policies import parse
 from searchlens.search.task import Task
-from searchlens.tables import Table
-from searchlens.tables._format import number, text_frame, tick
 
 
 @dataclass(frozen=True)
@@ -174,31 +172,13 @@ def written_by_hand(job: Job, runs: Sequence[tuple[Strategy, Task]], drawable: S
     return [tuple(output.outputs[0].token_ids) for output in outputs]
 
 
-def table(matches: Sequence[Match]) -> Table:
-    """The paper's table, with the thresholds beside it."""
-    data = pl.DataFrame(
+def frame(matches: Sequence[Match]) -> pl.DataFrame:
+    """One row per strategy, with its thresholds and whether it reaches them."""
+    keys = ("n", "output_match", "output_threshold", "em_agree", "em_threshold", "holds")
+    return pl.DataFrame(
         {
-            "strategy": [one.strategy.name for one in matches],
-            "policy": [one.strategy.policy for one in matches],
-            **{
-                key: [getattr(one, key) for one in matches]
-                for key in ("n", "output_match", "output_threshold", "em_agree", "em_threshold", "holds")
-            },
+            "strategy": [match.strategy.name for match in matches],
+            "policy": [match.strategy.policy for match in matches],
+            **{key: [getattr(match, key) for match in matches] for key in keys},
         }
     )
-    text = text_frame(
-        [
-            {
-                "strategy": one.strategy.name,
-                "policy": one.strategy.policy,
-                "n": str(one.n),
-                "output match": f"{number(one.output_match)} (≥ {one.output_threshold:g})",
-                "EM agree": f"{number(one.em_agree)} (≥ {one.em_threshold:g})",
-                "equiv.": tick(one.holds),
-            }
-            for one in matches
-        ]
-    )
-    failing = [one.strategy.name for one in matches if not one.holds]
-    verdict = f"Does not hold: {', '.join(failing)}." if failing else "Every strategy is equivalent."
-    return Table(data, text, notes=(verdict, "The thresholds were set before the first comparison was run."))

@@ -1,7 +1,7 @@
-"""What is solved for how much: accuracy against samples, against generated tokens, and against floating-point work.
+"""Accuracy against what it costs: samples, generated tokens, and floating-point operations.
 
-The first panel is the paper's view, at equal numbers of samples. A sample of a search stands for many that were drawn
-on the way, so the other two count what each point really took per question.
+The first panel is the paper's view, at equal numbers of samples. A search draws many samples for each one that it
+returns, so the other two panels count what each point took per question.
 """
 
 from __future__ import annotations
@@ -20,8 +20,10 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 from matplotlib.ticker import EngFormatter, LogLocator, NullFormatter
 
+from searchlens import catalogue
 from searchlens.figures import style
-from searchlens.figures.style import Labels
+from searchlens.figures.context import Labels, PairContext
+from searchlens.frames import by_policy, pick
 from searchlens.policies import kinds
 
 AXES = {
@@ -36,32 +38,24 @@ BASE_EDGE: dict[str, Any] = {"color": style.ENVELOPE_COLOUR, "linewidth": 1.2}
 COLUMNS = ("axis", "layer", "model", "policy", "budget", "x", "x_lo", "x_hi", "value", "lo", "hi")
 
 
-def numbers(base: pl.DataFrame, rl: pl.DataFrame, prefill: pl.DataFrame, labels: Labels) -> pl.DataFrame:
+@catalogue.figure("compute_frontier", stage="pair", metrics=("P", "Q"))
+def numbers(context: PairContext) -> pl.DataFrame:
     """One row per axis and drawn point; ``x`` is what the point takes per question.
 
     Layers: ``AR`` and ``search`` (points of policies), ``AR edge`` (the upper envelope of a model's AR policies: what
     the best of them, ``policy``, reaches with x or less). Of RL, its default policy and its edge are drawn.
 
-    Parameters
-    ----------
-    base, rl : DataFrame
-        Points of both landscapes; read as expectations, whatever the readout of ``labels``.
-    prefill : DataFrame
-        Columns model (``Base`` or ``RL``), policy, prompt (tokens per question) and again (tokens of prefixes computed
-        again per generated token), as of ``pipeline.prefill``. Where a policy is missing, all FLOPs are of generated
-        tokens alone.
-    labels : Labels
-        Chooses the metric; knows the number of parameters and which policies are searches.
-
     Notes
     -----
-    A token costs 2 FLOPs per parameter, computed for a prompt or generated; attention is not counted. Points without
-    known tokens have no row on that axis.
+    Points are read as expectations, whatever the readout of the labels. A token costs 2 FLOPs per parameter, whether it
+    is of a prompt or generated; attention is not counted. If the prefill of one policy is unknown, all FLOPs are of
+    generated tokens alone. Points whose tokens are unknown have no row on that axis.
     """
-    parts = [_points(frame, model, labels) for model, frame in (("Base", base), ("RL", rl))]
-    points = pl.concat(parts).join(prefill, on=["model", "policy"], how="left", maintain_order="left")
+    labels = context.labels
+    parts = [_points(frame, model, labels) for model, frame in (("Base", context.base), ("RL", context.rl))]
+    points = pl.concat(parts).join(context.prefill, on=["model", "policy"], how="left", maintain_order="left")
     rows = pl.concat([_on_axis(points, axis, labels) for axis in AXES])
-    edges = [_edge(style.pick(rows, axis=axis, model=model, layer="AR")) for axis in AXES for model in ("Base", "RL")]
+    edges = [_edge(pick(rows, axis=axis, model=model, layer="AR")) for axis in AXES for model in ("Base", "RL")]
     shown = (pl.col("model") == "Base") | (pl.col("policy") == labels.default_policy)
     return pl.concat([rows.filter(shown), *edges]).with_columns(
         prefilled=pl.col("axis").eq("flops") & points["prompt"].is_not_null().all(),
@@ -69,11 +63,11 @@ def numbers(base: pl.DataFrame, rl: pl.DataFrame, prefill: pl.DataFrame, labels:
 
 
 def _points(frame: pl.DataFrame, model: str, labels: Labels) -> pl.DataFrame:
-    rows = style.pick(frame, metric=labels.metric, readout="expected").drop_nulls("value")
-    spent = style.pick(frame, metric="C", readout="expected")
-    spent = spent.select("policy", "budget", tokens="value", tokens_lo="lo", tokens_hi="hi")
-    rows = rows.select("policy", "budget", "value", "lo", "hi").join(spent, on=["policy", "budget"], how="left")
-    rows = style.by_policy(rows, labels.policies)
+    rows = pick(frame, metric=labels.metric, readout="expected").drop_nulls("value")
+    tokens = pick(frame, metric="C", readout="expected")
+    tokens = tokens.select("policy", "budget", tokens="value", tokens_lo="lo", tokens_hi="hi")
+    rows = rows.select("policy", "budget", "value", "lo", "hi").join(tokens, on=["policy", "budget"], how="left")
+    rows = by_policy(rows, labels.policies)
     channels = {name: kinds.channel(name, labels.policies) for name in rows["policy"]}
     layer = pl.col("policy").replace_strict(channels, return_dtype=pl.String)
     return rows.with_columns(model=pl.lit(model), layer=layer)
@@ -87,8 +81,8 @@ def _on_axis(points: pl.DataFrame, axis: str, labels: Labels) -> pl.DataFrame:
     elif axis == "tokens":
         taken = {x: pl.col(column) for x, column in TOKENS.items()}
     else:
-        known = points["prompt"].is_not_null().all()
-        prompt, again = (pl.col(name) if known else pl.lit(0.0) for name in ("prompt", "again"))
+        prefilled = points["prompt"].is_not_null().all()
+        prompt, again = (pl.col(name) if prefilled else pl.lit(0.0) for name in ("prompt", "again"))
         work = 2 * pl.lit(labels.parameters, dtype=pl.Float64)
         taken = {x: work * (prompt + pl.col(column) * (1 + again)) for x, column in TOKENS.items()}
     columns = [*COLUMNS, "family"]
@@ -99,10 +93,10 @@ TOKENS = {"x": "tokens", "x_lo": "tokens_lo", "x_hi": "tokens_hi"}
 
 
 def _edge(points: pl.DataFrame) -> pl.DataFrame:
-    """What the best policy reaches with x or less, at the x of every point; references are not among the policies.
+    """What the best policy reaches with x or less, at the x of every point; greedy is not among the policies.
 
-    Between the points of a policy, straight lines over the logarithm of x, as they are drawn; beyond the last of them,
-    what it reached there.
+    Between its points a policy follows straight lines over the logarithm of x, as they are drawn; beyond its last point
+    it keeps the value of that point.
     """
     rows = points.filter(pl.col("family") != "greedy").sort("x")
     if rows.is_empty():
@@ -111,32 +105,37 @@ def _edge(points: pl.DataFrame) -> pl.DataFrame:
     parts = [_along(policy, at) for policy in rows.partition_by("policy", maintain_order=True)]
     best = pl.concat(parts).sort("x", "value", descending=[False, True], maintain_order=True).unique("x", keep="first")
     best = best.sort("x")
-    kept = pl.when(pl.col("value") >= pl.col("value").cum_max())  # of fewer the best may be better: it stays
-    held = [kept.then(pl.col(name)).forward_fill().alias(name) for name in ("policy", "family", "lo", "hi", "value")]
-    return best.with_columns(held, layer=pl.lit("AR edge")).select(rows.columns).cast(rows.schema)
+    rising = pl.when(
+        pl.col("value") >= pl.col("value").cum_max()
+    )  # where less work gives more, that point stays the best
+    columns = [
+        rising.then(pl.col(name)).forward_fill().alias(name) for name in ("policy", "family", "lo", "hi", "value")
+    ]
+    return best.with_columns(columns, layer=pl.lit("AR edge")).select(rows.columns).cast(rows.schema)
 
 
 def _along(policy: pl.DataFrame, at: npt.NDArray[np.float64]) -> pl.DataFrame:
-    """One policy at each x from its first point on."""
+    """One policy at each x that is not below its first point."""
     reached = at[at >= policy["x"][0]]
     ends = {
         name: np.interp(np.log(reached), np.log(policy["x"].to_numpy()), policy[name].to_numpy())
         for name in ("value", "lo", "hi")
     }
-    told = policy.select("axis", "model", "policy", "family").row(0, named=True)
-    unknown = dict.fromkeys(("budget", "x_lo", "x_hi"))
-    return pl.DataFrame({"x": reached, **ends}).with_columns(**{k: pl.lit(v) for k, v in {**told, **unknown}.items()})
+    constants = policy.select("axis", "model", "policy", "family").row(0, named=True)
+    constants |= dict.fromkeys(("budget", "x_lo", "x_hi"))
+    return pl.DataFrame({"x": reached, **ends}).with_columns(**{k: pl.lit(v) for k, v in constants.items()})
 
 
 @style.styled()
-def draw(numbers: pl.DataFrame, labels: Labels) -> Figure:
+def draw(numbers: pl.DataFrame, context: PairContext) -> Figure:
     """Draw what ``numbers`` returned."""
+    labels = context.labels
     figure = style.new_figure(style.PAGE, 3.9, replace(labels, readout="expected").title, labels.source)
     panels = figure.subplots(1, len(AXES), sharey=True)
-    searches = style.pick(numbers, layer="search")["policy"].unique(maintain_order=True).to_list()
+    searches = pick(numbers, layer="search")["policy"].unique(maintain_order=True).to_list()
     looks = style.search_looks(searches, labels.policies)
     for axes, axis in zip(panels, AXES, strict=True):
-        rows = style.pick(numbers, axis=axis)
+        rows = pick(numbers, axis=axis)
         _panel(axes, axis, rows, looks)
         _scale(axes, axis, rows, labels)
     panels[0].set_ylabel("questions solved (%)")
@@ -145,20 +144,20 @@ def draw(numbers: pl.DataFrame, labels: Labels) -> Figure:
 
 
 def _panel(axes: Axes, axis: str, rows: pl.DataFrame, looks: dict[str, dict[str, Any]]) -> None:
-    ours, theirs = style.pick(rows, model="Base"), style.pick(rows, model="RL")
-    for (name, kind), points in style.pick(ours, layer="AR").group_by("policy", "family", maintain_order=True):
+    ours, theirs = pick(rows, model="Base"), pick(rows, model="RL")
+    for (name, kind), points in pick(ours, layer="AR").group_by("policy", "family", maintain_order=True):
         axes.plot(*_line(points), **_pale(str(kind)), zorder=1, gid=str(name))
-    edge = style.pick(ours, layer="AR edge")
+    edge = pick(ours, layer="AR edge")
     _band(axes, edge, style.MUTED)
     axes.plot(*_line(edge), **BASE_EDGE, zorder=3, gid="Base edge")
-    axes.plot(*_line(style.pick(theirs, layer="AR edge")), **RL_EDGE, zorder=3, gid="RL edge")
-    default = style.pick(theirs, layer="AR")
+    axes.plot(*_line(pick(theirs, layer="AR edge")), **RL_EDGE, zorder=3, gid="RL edge")
+    default = pick(theirs, layer="AR")
     _band(axes, default, style.RL_COLOUR)
     axes.plot(*_line(default), **RL_LINE, zorder=4, gid="RL default")
-    for (name,), points in style.pick(ours, layer="search").group_by("policy", maintain_order=True):
+    for (name,), points in pick(ours, layer="search").group_by("policy", maintain_order=True):
         look = looks[str(name)]
         axes.plot(*_line(points), **look, linewidth=0.8, markersize=3.6, markeredgewidth=0, zorder=5, gid=str(name))
-        if axis != "samples":  # there they would lie on one another
+        if axis != "samples":  # where all searches would have theirs at the same x
             _whisker(axes, points.tail(1), look["color"])
 
 
@@ -228,7 +227,7 @@ def _legend(figure: Figure, numbers: pl.DataFrame, looks: dict[str, dict[str, An
         Line2D([], [], **RL_EDGE),
     ]
     names = [f"Base envelope, {labels.band}", f"RL default, {labels.band}", "RL envelope"]
-    families = style.families(style.pick(numbers, model="Base", layer="AR"))
+    families = style.families(pick(numbers, model="Base", layer="AR"))
     handles += [Line2D([], [], **{**_pale(kind), "markersize": 3.5}) for kind in families]
     names += [f"Base, {kind}" for kind in families]
     overlaid = {tuple: HandlerTuple(ndivide=1)}
@@ -238,5 +237,5 @@ def _legend(figure: Figure, numbers: pl.DataFrame, looks: dict[str, dict[str, An
     figure.legend(handles, names, handler_map=overlaid, title="AR", alignment="left", title_fontsize=7, **place)
     if looks:
         handles = [Line2D([], [], **look, linewidth=0.8, markersize=4, markeredgewidth=0) for look in looks.values()]
-        kept: dict[str, Any] = {"alignment": "left", "title_fontsize": 7}
-        figure.legend(handles, list(looks), title="search on Base", loc="outside lower right", ncols=2, **kept)
+        place = {"loc": "outside lower right", "ncols": 2}
+        figure.legend(handles, list(looks), title="search on Base", alignment="left", title_fontsize=7, **place)

@@ -12,52 +12,47 @@ from matplotlib.colors import LinearSegmentedColormap, Normalize
 from matplotlib.figure import Figure
 from matplotlib.transforms import ScaledTranslation
 
+from searchlens import catalogue
 from searchlens.figures import style
+from searchlens.figures.context import Labels, PairContext
 from searchlens.figures.same_policy_lines import COUNTS
-from searchlens.figures.style import Labels
+from searchlens.frames import by_policy, pick
 from searchlens.policies import kinds
 from searchlens.policies.kinds import PolicyByName
 
 FAMILY_GAP, STRIP = 0.5, 2.3  # in rows
 STRIP_ROWS = (0.1 - STRIP, 1.1 - STRIP)
-BAR_AT = -66  # points left of the map: beyond the names
+BAR_AT = -66  # points, to the left of the map and of the names of its rows
 # Blue where RL leads, orange where Base does; white at zero, and both ends equally dark.
 COLOURS = LinearSegmentedColormap.from_list("lead", ["#08519C", "#6BAED6", "#FFFFFF", "#FD9A4E", "#A63603"])
 
 
-def numbers(same_policy: pl.DataFrame, counts: pl.DataFrame, labels: Labels) -> pl.DataFrame:
-    """One row per policy and budget; ``row`` is its place in the map, and ``marked`` says that the interval excludes 0.
-
-    Parameters
-    ----------
-    same_policy, counts : DataFrame
-        As written by the recovery stage.
-    labels : Labels
-        Chooses metric and readout.
-    """
-    chosen = {"metric": labels.metric, "readout": labels.readout}
-    gaps = style.pick(same_policy, **chosen).select("policy", "budget", "base", "rl", "gap", "lo", "hi")
-    tally = style.pick(counts, **chosen).select("budget", *COUNTS)
+@catalogue.figure("gap_map", stage="pair", metrics=("P", "Q"))
+def numbers(context: PairContext) -> pl.DataFrame:
+    """One row per policy and budget; ``row`` is its place in the map, ``marked`` whether the interval excludes 0."""
+    labels = context.labels
+    gaps = pick(context.same_policy, **labels.curve).select("policy", "budget", "base", "rl", "gap", "lo", "hi")
+    counts = pick(context.counts, **labels.curve).select("budget", *COUNTS)
     rows = _rows(kinds.ordered(gaps["policy"], labels.policies), labels.policies)
     row = pl.col("policy").replace_strict(list(rows), list(rows.values()), return_dtype=pl.Float64)
     marked = (pl.col("lo") > 0) | (pl.col("hi") < 0)
-    return style.by_policy(
-        gaps.with_columns(row=row, marked=marked).join(tally, on="budget", how="left"), labels.policies
-    )
+    cells = gaps.with_columns(row=row, marked=marked).join(counts, on="budget", how="left")
+    return by_policy(cells, labels.policies)
 
 
-def _rows(names: Sequence[str], known: PolicyByName) -> dict[str, float]:
+def _rows(names: Sequence[str], configured: PolicyByName) -> dict[str, float]:
     heights, y = {}, 0.0
     for i, name in enumerate(names):
-        y += FAMILY_GAP if i and kinds.family(name, known) != kinds.family(names[i - 1], known) else 0.0
+        y += FAMILY_GAP if i and kinds.family(name, configured) != kinds.family(names[i - 1], configured) else 0.0
         heights[name] = y
         y += 1
     return heights
 
 
 @style.styled()
-def draw(numbers: pl.DataFrame, labels: Labels) -> Figure:
+def draw(numbers: pl.DataFrame, context: PairContext) -> Figure:
     """Draw what ``numbers`` returned."""
+    labels = context.labels
     rows = numbers.select("policy", "row", "family").unique(maintain_order=True)
     if rows.is_empty():
         figure = style.new_figure(style.COLUMN, 1.5, labels.title, labels.source)

@@ -10,43 +10,36 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 
+from searchlens import catalogue
 from searchlens.figures import style
-from searchlens.figures.style import Labels
+from searchlens.figures.context import Labels, PairContext
+from searchlens.frames import by_policy, pick
 
 SPREAD = 0.32  # of one doubling of the budget, between the outermost families
 
 
-def numbers(near_match: pl.DataFrame, support: pl.DataFrame, base: pl.DataFrame, labels: Labels) -> pl.DataFrame:
-    """One row per target budget and Base operating point, with its value and whether it is in the matching set.
-
-    Parameters
-    ----------
-    near_match, support : DataFrame
-        As written by the recovery stage.
-    base : DataFrame
-        Points of the Base checkpoint's landscape.
-    labels : Labels
-        Chooses metric and readout.
-    """
-    chosen = {"metric": labels.metric, "readout": labels.readout}
-    targets = style.pick(support, **chosen).select(target_budget="budget", target="rl").sort("target_budget")
-    points = style.by_policy(style.pick(base, **chosen).select("policy", "budget", "value"), labels.policies).filter(
-        pl.col("family") != "greedy"
-    )
+@catalogue.figure("matching_set", stage="pair", metrics=("P", "Q"))
+def numbers(context: PairContext) -> pl.DataFrame:
+    """One row per target budget and Base operating point: its value, and whether it is in the matching set."""
+    labels = context.labels
+    targets = pick(context.support, **labels.curve).select(target_budget="budget", target="rl").sort("target_budget")
+    points = by_policy(pick(context.base, **labels.curve).select("policy", "budget", "value"), labels.policies)
+    points = points.filter(pl.col("family") != "greedy")
     keys = ["target_budget", "policy", "budget"]
-    near = style.pick(near_match, metric=labels.metric).select(*keys, matched=pl.lit(True))
-    every = targets.join(points, how="cross").join(near, on=keys, how="left", maintain_order="left")
+    matches = pick(context.near_match, metric=labels.metric).select(*keys, matched=pl.lit(True))
+    every = targets.join(points, how="cross").join(matches, on=keys, how="left", maintain_order="left")
     return every.with_columns(pl.col("matched").fill_null(False))
 
 
 @style.styled()
-def draw(numbers: pl.DataFrame, labels: Labels) -> Figure:
+def draw(numbers: pl.DataFrame, context: PairContext) -> Figure:
     """Draw what ``numbers`` returned."""
+    labels = context.labels
     figure = style.new_figure(style.PAGE, 2.75, labels.title, labels.source)
     targets = numbers["target_budget"].unique(maintain_order=True).to_list()
     panels = figure.subplots(1, len(targets), sharex=True, sharey=True, squeeze=False)[0]
     for axes, target in zip(panels, targets, strict=True):
-        _panel(axes, style.pick(numbers, target_budget=target), labels)
+        _panel(axes, pick(numbers, target_budget=target), labels)
     panels[0].set_ylabel("questions solved (%)")
     panels[len(targets) // 2].set_xlabel("Base budget N (samples per question)")
     _legend(figure, numbers, labels)

@@ -10,41 +10,34 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 
-from searchlens.figures import style
-from searchlens.figures.style import Labels
+from searchlens import catalogue
+from searchlens.figures import power, style
+from searchlens.figures.context import Labels, PairContext
+from searchlens.frames import by_policy, pick
 
 PATHS = {"closest": "o", "monotone": "D"}
 LANE = 0.76  # height of one budget's lanes, in rows
 
 
-def numbers(
-    near_match: pl.DataFrame, path: pl.DataFrame, support: pl.DataFrame, base: pl.DataFrame, labels: Labels
-) -> pl.DataFrame:
-    """The drawn layers: ``rl``, ``near_match``, one per path (``closest`` and ``monotone``) and ``power``.
-
-    Parameters
-    ----------
-    near_match, path, support : DataFrame
-        As written by the recovery stage.
-    base : DataFrame
-        Points of the Base checkpoint's landscape.
-    labels : Labels
-        Chooses the metric, and knows which policies sample from a power of the model's distribution.
-    """
+@catalogue.figure("recovery", stage="pair", metrics=("P", "Q"))
+def numbers(context: PairContext) -> pl.DataFrame:
+    """The drawn layers: ``rl``, ``near_match``, one per path (``closest`` and ``monotone``) and ``power``."""
+    labels = context.labels
     columns = ["target_budget", "target", "policy", "budget", "value", "error"]
-    target = style.pick(support, metric=labels.metric, readout=labels.readout).sort("budget")
+    target = pick(context.support, **labels.curve).sort("budget")
     curve = target.select(layer=pl.lit("rl"), target_budget="budget", target="rl", lo="rl_lo", hi="rl_hi")
-    near = style.pick(near_match, metric=labels.metric).select(pl.lit("near_match").alias("layer"), *columns)
-    paths = style.pick(path, metric=labels.metric).select(pl.col("kind").alias("layer"), *columns)
-    near = style.by_policy(near, labels.policies).sort("target_budget", maintain_order=True)
-    power = style.power_curves(base, target["budget"], labels)
-    power = power.select(pl.lit("power").alias("layer"), "policy", "budget", "value", target_budget="budget")
-    return pl.concat([curve, near, paths.sort("layer", "target_budget"), power], how="diagonal")
+    near = pick(context.near_match, metric=labels.metric).select(pl.lit("near_match").alias("layer"), *columns)
+    paths = pick(context.path, metric=labels.metric).select(pl.col("kind").alias("layer"), *columns)
+    near = by_policy(near, labels.policies).sort("target_budget", maintain_order=True)
+    sampler = power.curves(context.base, target["budget"], labels)
+    sampler = sampler.select(pl.lit("power").alias("layer"), "policy", "budget", "value", target_budget="budget")
+    return pl.concat([curve, near, paths.sort("layer", "target_budget"), sampler], how="diagonal")
 
 
 @style.styled()
-def draw(numbers: pl.DataFrame, labels: Labels) -> Figure:
+def draw(numbers: pl.DataFrame, context: PairContext) -> Figure:
     """Draw what ``numbers`` returned."""
+    labels = context.labels
     figure = style.new_figure(style.PAGE, 3.7, labels.title, labels.source)
     left, right = figure.subfigures(1, 2, wspace=0.02, squeeze=False)[0]
     _candidates(left.subplots(), numbers, labels)
@@ -56,17 +49,17 @@ def draw(numbers: pl.DataFrame, labels: Labels) -> Figure:
 
 
 def _budgets(numbers: pl.DataFrame) -> list[int]:
-    return style.pick(numbers, layer="rl")["target_budget"].to_list()
+    return pick(numbers, layer="rl")["target_budget"].to_list()
 
 
 def _candidates(axes: Axes, numbers: pl.DataFrame, labels: Labels) -> None:
-    budgets, near = _budgets(numbers), style.pick(numbers, layer="near_match")
+    budgets, near = _budgets(numbers), pick(numbers, layer="near_match")
     rows = sorted(set(budgets) | set(near["budget"].to_list()))
     kinds = style.families(near)
     axes.set_title(f"A  Base points within \N{PLUS-MINUS SIGN}{100 * labels.epsilon:g} pp of RL")
     for i in range(len(budgets)):
         axes.axvline(i, color=style.REGION_COLOUR, linewidth=0.8, zorder=0)
-    chosen = set(style.pick(numbers, layer="closest").select("target_budget", "policy", "budget").iter_rows())
+    chosen = set(pick(numbers, layer="closest").select("target_budget", "policy", "budget").iter_rows())
     drawn = near.select("target_budget", "policy", "family", "budget", "error")
     for target, policy, kind, budget, error in drawn.iter_rows():
         x = budgets.index(target) + 0.4 * error / labels.epsilon
@@ -92,16 +85,18 @@ def _candidates(axes: Axes, numbers: pl.DataFrame, labels: Labels) -> None:
 
 
 def _path(axes: Axes, numbers: pl.DataFrame) -> None:
-    curve = style.pick(numbers, layer="rl")
+    curve = pick(numbers, layer="rl")
     budgets = curve["target_budget"].to_list()
     band = (style.percent(curve["lo"]), style.percent(curve["hi"]))
     axes.set_title("B  path through Base that follows RL")
     axes.fill_between(budgets, *band, color=style.RL_COLOUR, alpha=0.15, linewidth=0, zorder=1)
     axes.plot(budgets, style.percent(curve["target"]), color=style.RL_COLOUR, linewidth=2.6, zorder=3, gid="rl")
-    for (name,), rows in style.pick(numbers, layer="power").group_by("policy", maintain_order=True):
-        axes.plot(rows["budget"].to_list(), style.percent(rows["value"]), **style.POWER_LINE, zorder=2, gid=str(name))
-    for rank, (kind, marker) in enumerate(PATHS.items()):  # the smaller mark on top, so that both show where they agree
-        rows = style.pick(numbers, layer=kind)
+    for (name,), rows in pick(numbers, layer="power").group_by("policy", maintain_order=True):
+        axes.plot(rows["budget"].to_list(), style.percent(rows["value"]), **power.LINE, zorder=2, gid=str(name))
+    for rank, (kind, marker) in enumerate(
+        PATHS.items()
+    ):  # the smaller mark on top, so that both are visible where they agree
+        rows = pick(numbers, layer=kind)
         axes.plot(
             rows["target_budget"].to_list(),
             style.percent(rows["value"]),
@@ -149,12 +144,12 @@ def _residuals(axes: Axes, numbers: pl.DataFrame, labels: Labels) -> None:
 
 
 def _chosen(numbers: pl.DataFrame, kind: str) -> list[tuple[int, str, int, float]]:
-    return list(style.pick(numbers, layer=kind).select("target_budget", "policy", "budget", "error").iter_rows())
+    return list(pick(numbers, layer=kind).select("target_budget", "policy", "budget", "error").iter_rows())
 
 
 def _legend(figure: Figure, numbers: pl.DataFrame, labels: Labels) -> None:
     dot: dict[str, Any] = {"linestyle": "none", "markersize": 4.0}
-    names = style.family_names(style.families(style.pick(numbers, layer="near_match")))
+    names = style.family_names(style.families(pick(numbers, layer="near_match")))
     handles: list[Line2D | Patch] = [
         Line2D([], [], label=name, **style.family_look(kind), **dot) for kind, name in names.items()
     ]
@@ -165,5 +160,5 @@ def _legend(figure: Figure, numbers: pl.DataFrame, labels: Labels) -> None:
         handles.append(Line2D([], [], label=f"{kind} path", **_mark(kind, marker)))
     handles.append(Patch(color=style.CURVE_COLOUR, label="residual"))
     if "power" in numbers["layer"]:
-        handles.append(Line2D([], [], label="power sampling", **style.POWER_LINE))
+        handles.append(Line2D([], [], label="power sampling", **power.LINE))
     figure.legend(handles=handles, loc="outside lower center", ncols=(len(handles) + 1) // 2)

@@ -7,32 +7,29 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
+from searchlens import catalogue
 from searchlens.figures import style
-from searchlens.figures.style import Labels
+from searchlens.figures.context import Labels, PairContext
+from searchlens.frames import by_policy, pick
 
 COUNTS = ("ahead", "policies", "ahead_without_default", "policies_without_default")
 LANE = 0.12  # of one doubling of the budget, between the families at the right end
 
 
-def numbers(same_policy: pl.DataFrame, counts: pl.DataFrame, labels: Labels) -> pl.DataFrame:
-    """One row per policy and budget; the counts of a budget are repeated on each of its rows.
-
-    Parameters
-    ----------
-    same_policy, counts : DataFrame
-        As written by the recovery stage.
-    labels : Labels
-        Chooses metric and readout.
-    """
-    chosen = {"metric": labels.metric, "readout": labels.readout}
-    gaps = style.pick(same_policy, **chosen).select("policy", "budget", "base", "rl", "gap", "lo", "hi")
-    tally = style.pick(counts, **chosen).select("budget", *COUNTS)
-    return style.by_policy(gaps.join(tally, on="budget", how="left"), labels.policies)
+@catalogue.figure("same_policy_lines", stage="pair", metrics=("P", "Q"))
+def numbers(context: PairContext) -> pl.DataFrame:
+    """One row per policy and budget; the counts of a budget are repeated on each of its rows."""
+    labels = context.labels
+    columns = ("policy", "budget", "base", "rl", "gap", "lo", "hi")
+    gaps = pick(context.same_policy, **labels.curve).select(columns)
+    counts = pick(context.counts, **labels.curve).select("budget", *COUNTS)
+    return by_policy(gaps.join(counts, on="budget", how="left"), labels.policies)
 
 
 @style.styled()
-def draw(numbers: pl.DataFrame, labels: Labels) -> Figure:
+def draw(numbers: pl.DataFrame, context: PairContext) -> Figure:
     """Draw what ``numbers`` returned."""
+    labels = context.labels
     figure = style.new_figure(style.COLUMN, 3.6, labels.title, labels.source)
     if numbers.is_empty():
         style.say_nothing_shared(figure.subplots())
@@ -66,7 +63,7 @@ def _ends(axes: Axes, numbers: pl.DataFrame, labels: Labels) -> None:
     """Repeat where each line ends, a column per family, since the lines themselves end close together."""
     colours = style.shades(numbers["policy"].unique().to_list(), labels.policies)
     last = int(max(numbers["budget"]))
-    ends = style.pick(numbers, budget=last).filter(pl.col("policy") != labels.default_policy)
+    ends = pick(numbers, budget=last).filter(pl.col("policy") != labels.default_policy)
     kinds = ends["family"].unique(maintain_order=True).to_list()
     for name, kind, gap in ends.select("policy", "family", "gap").iter_rows():
         look = {**style.family_look(kind), "color": colours[name], "markersize": 3, "markeredgewidth": 0}

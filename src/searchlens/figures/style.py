@@ -1,16 +1,17 @@
-"""What all figures share: labels, palette, order of policies, axes in budgets, and writing a figure with its numbers.
+"""What all figures share: palette, axes in budgets, and writing a figure with its numbers.
 
-Figures are made to be printed at the size they are drawn: ``COLUMN`` is one column of a two-column paper, ``PAGE`` the
-width of the page. Proportions are drawn as percentages; nothing else happens to a number between a frame and the paper.
+Figures are printed at the size at which they are drawn: ``COLUMN`` is one column of a two-column paper, ``PAGE`` the
+width of the page, in inches. Proportions are drawn as percentages; no other arithmetic is done on the numbers of a
+frame.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from itertools import cycle
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import matplotlib as mpl
 import polars as pl
@@ -20,16 +21,15 @@ from matplotlib.figure import Figure
 from matplotlib.layout_engine import ConstrainedLayoutEngine
 from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
 
+from searchlens.catalogue import FIGURE_FORMATS
+from searchlens.figures.context import Source
 from searchlens.policies import kinds
 from searchlens.policies.kinds import NO_POLICIES, PolicyByName
 
 COLUMN, PAGE = 3.5, 7.0
-Source = Literal["sampled", "imported", "recorded", "simulated"]
-FORMATS = ("svg", "pdf", "png", "csv")
-METRIC_NAMES = {"P": "pass@k", "Q": "self-consistency"}
 
-# The four families of the paper, in both shades, and RL's red stay apart under every common colour blindness (a test
-# simulates them); shapes of markers say the same again.
+# The four families of the paper, in their darkest and lightest shades, and RL's red are distinct under every common
+# colour blindness (a test simulates them); each family has a marker of its own, too.
 FAMILY_COLOURS = {
     "temperature": "#332288",
     "top-p": "#E69F00",
@@ -42,7 +42,7 @@ FAMILY_COLOURS = {
     "greedy": "#000000",
 }
 FAMILY_MARKERS = dict(zip(FAMILY_COLOURS, "os^DvPXph", strict=True))
-# The controllers stay apart from one another, from RL's red and from the envelopes in the same way.
+# The controllers are distinct from one another, from RL's red and from the envelopes in the same way.
 CONTROLLER_COLOURS = {
     "power": FAMILY_COLOURS["search"],
     "mcts": "#332288",
@@ -55,8 +55,6 @@ SEARCH_MARKERS = "o^sDvPX<>dh*"
 LIGHTEST = 0.3  # white mixed into the coldest shade of a family
 RL_COLOUR, BASE_COLOUR, ENVELOPE_COLOUR = "#B2182B", "#0072B2", "#222222"
 REGION_COLOUR, CURVE_COLOUR, MUTED = "#E4E4E4", "#A8A8A8", "#666666"
-
-POWER_LINE: dict[str, Any] = {"color": CONTROLLER_COLOURS["power"], "linewidth": 1.2, "linestyle": (0, (3, 1))}
 
 STYLE: dict[Any, Any] = {
     "font.family": "DejaVu Sans",  # comes with matplotlib: the same file on every machine
@@ -89,128 +87,42 @@ STYLE: dict[Any, Any] = {
 
 @contextmanager
 def styled() -> Iterator[None]:
-    """Matplotlib's own defaults and ``STYLE``, whatever this machine is set up to use."""
+    """Use ``STYLE`` on top of matplotlib's own defaults, whatever settings this machine has."""
     with mpl.rc_context():
         mpl.rcdefaults()
         mpl.rcParams.update(STYLE)
         yield
 
 
-@dataclass(frozen=True, kw_only=True)
-class Labels:
-    """What a figure says about its cell.
-
-    Attributes
-    ----------
-    pair, benchmark : str
-        Names for people.
-    questions : int
-        Number of questions in the benchmark.
-    metric : str
-        ``P`` or ``Q``.
-    source : str
-        Where the samples come from; said in the figure unless they were sampled in this study.
-    readout : str
-        ``prefix`` or ``expected``.
-    default_policy : str
-        Policy of the RL target curve.
-    epsilon, quantile, confidence : float
-        Near-match tolerance, lower bound of the support region and level of the intervals, as configured.
-    policies : mapping of str to Policy
-        What names stand for. A name that is not here must spell its policy, or counts as a search of unknown kind.
-    parameters : float or None
-        Of either model of the pair; None where unknown.
-    """
-
-    pair: str
-    benchmark: str
-    questions: int
-    metric: str = "P"
-    source: Source = "sampled"
-    readout: str = "prefix"
-    default_policy: str = "topp0.95_t1.0"
-    epsilon: float = 0.03
-    quantile: float = 0.10
-    confidence: float = 0.95
-    policies: PolicyByName = field(default_factory=dict)
-    parameters: float | None = None
-
-    @property
-    def title(self) -> str:
-        """Two lines: pair, benchmark and number of questions; then the metric."""
-        return f"{self.pair}, {self.benchmark} ({self.questions} questions)\n{self.measure}"
-
-    @property
-    def measure(self) -> str:
-        """The metric by its name; the readout is said only where it is not the usual one."""
-        name = METRIC_NAMES[self.metric]
-        return name if self.readout == "prefix" else f"{name}, expected"
-
-    @property
-    def band(self) -> str:
-        """For example ``95% band``."""
-        return f"{self.confidence:.0%} band"
-
-
-def pick(frame: pl.DataFrame, **equal: str | int) -> pl.DataFrame:
-    """The rows where each named column has the given value."""
-    return frame.filter(*(pl.col(column) == value for column, value in equal.items()))
-
-
-def by_policy(frame: pl.DataFrame, known: PolicyByName = NO_POLICIES) -> pl.DataFrame:
-    """The frame with a column ``family``, rows in the order of ``kinds.ordered`` and by budget."""
-    names = kinds.ordered(frame["policy"], known)
-    family_of = [kinds.family(name, known) for name in names]
-    rank = pl.col("policy").replace_strict(names, list(range(len(names))), return_dtype=pl.Int64)
-    family = pl.col("policy").replace_strict(names, family_of, return_dtype=pl.String)
-    return frame.with_columns(family=family).sort(rank, "budget", maintain_order=True)
-
-
 def families(frame: pl.DataFrame) -> list[str]:
-    """Families that a frame's column of that name holds, in their order."""
+    """The families in the column ``family``, in their order."""
     present = set(frame["family"])
-    return [kind for kind in FAMILY_COLOURS if kind in present]
+    return [family for family in FAMILY_COLOURS if family in present]
 
 
 def family_names(names: Sequence[str]) -> dict[str, str]:
-    """What legends call families: where searches are among them, the others are marked as autoregressive (AR)."""
+    """Family to its name in a legend: if searches are among them, the others are marked as autoregressive (AR)."""
     return {name: f"AR {name}" if "search" in names and name != "search" else name for name in names}
 
 
-def power_policies(names: Iterable[str], labels: Labels) -> list[str]:
-    """Those policies that sample from a power of the model's distribution."""
-    return [
-        name for name in kinds.ordered(names, labels.policies) if kinds.controller(name, labels.policies) == "power"
-    ]
-
-
-def power_curves(points: pl.DataFrame, budgets: pl.Series, labels: Labels) -> pl.DataFrame:
-    """Policy, budget and value of every power-sampling policy at some budgets."""
-    rows = pick(points, metric=labels.metric, readout=labels.readout)
-    chosen = rows.filter(
-        pl.col("policy").is_in(power_policies(rows["policy"], labels)), pl.col("budget").is_in(budgets.to_list())
-    )
-    return by_policy(chosen.select("policy", "budget", "value"), labels.policies)
-
-
-def search_looks(names: Sequence[str], known: PolicyByName) -> dict[str, dict[str, Any]]:
-    """A marker for each search policy, and the colour of its controller."""
-    colours = [CONTROLLER_COLOURS.get(kinds.controller(name, known), MUTED) for name in names]
-    markers = (SEARCH_MARKERS[i % len(SEARCH_MARKERS)] for i in range(len(names)))
+def search_looks(names: Sequence[str], configured: PolicyByName) -> dict[str, dict[str, Any]]:
+    """Colour of the controller, and a marker of its own, for each search policy."""
+    colours = [CONTROLLER_COLOURS.get(kinds.controller(name, configured), MUTED) for name in names]
     return {
-        name: {"color": colour, "marker": marker} for name, colour, marker in zip(names, colours, markers, strict=True)
+        name: {"color": colour, "marker": marker}
+        for name, colour, marker in zip(names, colours, cycle(SEARCH_MARKERS), strict=False)
     }
 
 
-def family_look(kind: str) -> dict[str, Any]:
+def family_look(family: str) -> dict[str, Any]:
     """Colour and marker of a family."""
-    return {"color": FAMILY_COLOURS[kind], "marker": FAMILY_MARKERS[kind]}
+    return {"color": FAMILY_COLOURS[family], "marker": FAMILY_MARKERS[family]}
 
 
-def shades(names: Sequence[str], known: PolicyByName = NO_POLICIES) -> dict[str, str]:
-    """A colour for each policy: its family's, lighter the colder it samples within that family."""
-    family_of = {name: kinds.family(name, known) for name in names}
-    policies = {name: kinds.policy_of(name, known) for name in names}
+def shades(names: Sequence[str], configured: PolicyByName = NO_POLICIES) -> dict[str, str]:
+    """A colour for each policy: that of its family, lighter the lower its temperature within the family."""
+    family_of = {name: kinds.family(name, configured) for name in names}
+    policies = {name: kinds.policy_of(name, configured) for name in names}
     heat = {name: policy.local.temperature if policy else 1.0 for name, policy in policies.items()}
     colours = {}
     for name in names:
@@ -227,12 +139,22 @@ def lightened(colour: str, white: float) -> str:
 
 
 def percent(column: pl.Series) -> list[float]:
-    """Proportions as percentages; nothing is drawn where there is none."""
+    """Proportions as percentages; NaN, which is not drawn, in place of null."""
     return (column * 100).fill_null(float("nan")).to_list()
 
 
 def new_figure(width: float, height: float, title: str, source: Source) -> Figure:
-    """An empty figure whose parts do not overlap, with a two-line title; a note on samples from elsewhere."""
+    """An empty figure whose parts do not overlap.
+
+    Parameters
+    ----------
+    width, height : float
+        In inches.
+    title : str
+        Two lines.
+    source : {"sampled", "imported", "recorded", "simulated"}
+        The figure has a note about it, unless it is ``sampled``.
+    """
     pad = 0.04
     figure = Figure(figsize=(width, height), layout=ConstrainedLayoutEngine(w_pad=pad, h_pad=pad))
     figure.suptitle(title, x=0.01, ha="left")
@@ -243,7 +165,7 @@ def new_figure(width: float, height: float, title: str, source: Source) -> Figur
 
 
 def budget_axis(axes: Axes, budgets: Iterable[int], label: str = "budget N (samples per question)") -> None:
-    """Budgets on a base-2 logarithmic axis, one labelled tick each."""
+    """Make x a logarithmic axis of base 2 with a labelled tick at each budget."""
     ticks = sorted(set(budgets))
     axes.set_xscale("log", base=2)
     axes.set_xlim(ticks[0] / 2**0.3, ticks[-1] * 2**0.3)
@@ -259,7 +181,7 @@ def zero_line(axes: Axes) -> None:
 
 
 def say_nothing_shared(axes: Axes) -> None:
-    """In place of a comparison that has no rows."""
+    """Say that a comparison has no rows, because no policy was sampled from both models."""
     axes.set_axis_off()
     text = "no policy was sampled from both models"
     axes.text(0.5, 0.5, text, transform=axes.transAxes, ha="center", va="center", color=MUTED)
@@ -280,18 +202,20 @@ def save(figure: Figure, stem: Path, numbers: pl.DataFrame) -> list[Path]:
     Returns
     -------
     list of Path
-        The files, in the order of ``FORMATS``.
+        The files, in the order of ``catalogue.FIGURE_FORMATS``.
     """
     stem.parent.mkdir(parents=True, exist_ok=True)
-    files = [stem.with_name(f"{stem.name}.{suffix}") for suffix in FORMATS]
+    files = [stem.with_name(f"{stem.name}.{suffix}") for suffix in FIGURE_FORMATS]
     metadata: dict[str, dict[str, Any]] = {
         "svg": {"Date": None},
         "pdf": {"CreationDate": None},
         "png": {"Software": None},
     }
     figure.draw_without_rendering()
-    figure.set_layout_engine(None)  # where things stand is decided once, and not by each format again
-    for file, suffix in zip(files[:3], FORMATS[:3], strict=True):
-        figure.savefig(file, format=suffix, metadata=metadata[suffix])
-    numbers.write_csv(files[3])
+    figure.set_layout_engine(None)  # the layout is computed once, not again for each format
+    for file, suffix in zip(files, FIGURE_FORMATS, strict=True):
+        if suffix == "csv":
+            numbers.write_csv(file)
+        else:
+            figure.savefig(file, format=suffix, metadata=metadata[suffix])
     return files

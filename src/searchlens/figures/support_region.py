@@ -10,8 +10,10 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 
-from searchlens.figures import style
-from searchlens.figures.style import Labels
+from searchlens import catalogue
+from searchlens.figures import power, style
+from searchlens.figures.context import Labels, PairContext
+from searchlens.frames import by_policy, pick
 from searchlens.policies import kinds
 
 SUPPORT = (
@@ -31,30 +33,22 @@ GREEDY_LINE: dict[str, Any] = {"color": style.BASE_COLOUR, "linestyle": (0, (5, 
 CURVES: dict[str, dict[str, Any]] = {
     "base": {"color": style.CURVE_COLOUR, "linewidth": 0.5},
     "search": {"color": style.CURVE_COLOUR, "linewidth": 0.8, "linestyle": (0, (1.5, 1))},
-    "power": style.POWER_LINE,
+    "power": power.LINE,
 }
 BEST_SEARCH: dict[str, Any] = {**style.family_look("search"), "markersize": 4.5, "linestyle": "none"}
 
 
-def numbers(support: pl.DataFrame, base: pl.DataFrame, labels: Labels) -> pl.DataFrame:
-    """The drawn layers: ``support`` (one row per budget), ``greedy``, and curves: ``base`` (AR), ``search``, ``power``.
-
-    Parameters
-    ----------
-    support : DataFrame
-        As written by the recovery stage.
-    base : DataFrame
-        Points of the Base checkpoint's landscape.
-    labels : Labels
-        Chooses metric and readout, and knows which policies are searches.
-    """
-    chosen = {"metric": labels.metric, "readout": labels.readout}
-    region = style.pick(support, **chosen).sort("budget").select(pl.lit("support").alias("layer"), "budget", *SUPPORT)
-    points = style.pick(base, **chosen).filter(pl.col("budget").is_in(region["budget"].to_list()))
-    curves = style.by_policy(points.select("policy", "budget", "value"), labels.policies)
-    family, power = pl.col("family"), pl.col("policy").is_in(style.power_policies(curves["policy"], labels))
+@catalogue.figure("support_region", stage="pair", metrics=("P", "Q"))
+def numbers(context: PairContext) -> pl.DataFrame:
+    """The drawn layers: ``support``, one row per budget; curves ``base`` (AR), ``search`` and ``power``; ``greedy``."""
+    labels = context.labels
+    region = pick(context.support, **labels.curve).sort("budget")
+    region = region.select(pl.lit("support").alias("layer"), "budget", *SUPPORT)
+    points = pick(context.base, **labels.curve).filter(pl.col("budget").is_in(region["budget"].to_list()))
+    curves = by_policy(points.select("policy", "budget", "value"), labels.policies)
+    family, of_power = pl.col("family"), pl.col("policy").is_in(power.policies(curves["policy"], labels.policies))
     layer = (
-        pl.when(power)
+        pl.when(of_power)
         .then(pl.lit("power"))
         .when(family.is_in(["greedy", "search"]))
         .then(family)
@@ -70,9 +64,10 @@ def numbers(support: pl.DataFrame, base: pl.DataFrame, labels: Labels) -> pl.Dat
 
 
 @style.styled()
-def draw(numbers: pl.DataFrame, labels: Labels) -> Figure:
+def draw(numbers: pl.DataFrame, context: PairContext) -> Figure:
     """Draw what ``numbers`` returned."""
-    region = style.pick(numbers, layer="support")
+    labels = context.labels
+    region = pick(numbers, layer="support")
     figure = style.new_figure(style.COLUMN, 4.1, labels.title, labels.source)
     axes, below = figure.subplots(2, 1, sharex=True, height_ratios=[3, 1])
     _region(axes, region)
@@ -91,8 +86,8 @@ def _region(axes: Axes, region: pl.DataFrame) -> None:
     low, top = style.percent(region["low"]), style.percent(region["envelope"])
     axes.fill_between(budgets, low, top, color=style.REGION_COLOUR, linewidth=0, zorder=0)
     axes.plot(budgets, top, color=style.ENVELOPE_COLOUR, linewidth=1.2, zorder=3, gid="envelope")
-    found = style.pick(region, envelope_channel="search")
-    axes.plot(found["budget"].to_list(), style.percent(found["envelope"]), **BEST_SEARCH, zorder=6, gid="best-search")
+    best = pick(region, envelope_channel="search")
+    axes.plot(best["budget"].to_list(), style.percent(best["envelope"]), **BEST_SEARCH, zorder=6, gid="best-search")
     band = (style.percent(region["rl_lo"]), style.percent(region["rl_hi"]))
     axes.fill_between(budgets, *band, color=style.RL_COLOUR, alpha=0.15, linewidth=0, zorder=3.5)
     axes.plot(
@@ -112,7 +107,7 @@ def _curves(axes: Axes, numbers: pl.DataFrame) -> None:
     for (layer, name), rows in curves.group_by("layer", "policy", maintain_order=True):
         look = CURVES[str(layer)]
         axes.plot(rows["budget"].to_list(), style.percent(rows["value"]), **look, zorder=1, gid=str(name))
-    greedy = style.pick(numbers, layer="greedy").head(1)  # one sample is all there is: the same at every budget
+    greedy = pick(numbers, layer="greedy").head(1)  # it has one sample, so its value is the same at every budget
     for value in style.percent(greedy["value"]):
         axes.axhline(value, **GREEDY_LINE, zorder=2, gid="greedy")
 

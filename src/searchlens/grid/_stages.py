@@ -10,20 +10,16 @@ _STAGE_SOURCES = {
     "score": ("score.py", "benchmarks/*.py", "verdicts.py", "grading/*.py", "schemas.py"),
     "landscape": ("landscape*", "landscape/*.py", "uncertainty.py", "schemas.py"),
     "recovery": ("recovery*", "recovery/*.py", "uncertainty.py", "policies/*.py"),
-    "figures": ("figures/*.py", "policies/*.py"),
-    "boptr": ("boptr/*.py", "uncertainty.py", "policies/*.py", "tables/*.py", "figures/style.py", "figures/boptr/*.py"),
+    "figures": ("figures/*.py", "frames.py", "policies/*.py"),
+    "boptr": (
+        *("boptr/*.py", "uncertainty.py", "policies/*.py", "frames.py", "tables/*.py", "tables/boptr/*.py"),
+        *("figures/build.py", "figures/context.py", "figures/style.py", "figures/boptr/*.py"),
+    ),
     "equivalence": (
-        *("equivalence/*.py", "search/*.py", "engines/*.py", "grading/*.py", "tables/_*.py"),
+        *("equivalence/*.py", "search/*.py", "engines/*.py", "grading/*.py", "tables/*.py"),
         *("uncertainty.py", "landscape/subsets.py", "generate/_job.py"),
     ),
-    "tables": (
-        "tables/__init__.py",
-        "tables/_*.py",
-        "tables/study.py",
-        "tables/origins.py",
-        "figures/*.py",
-        "policies/*.py",
-    ),
+    "tables": ("tables/*.py", "figures/*.py", "frames.py", "policies/*.py"),
 }
 
 

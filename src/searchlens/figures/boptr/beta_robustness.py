@@ -11,42 +11,58 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 
+from searchlens import catalogue
 from searchlens.figures import style
 from searchlens.figures.boptr import parts
-from searchlens.figures.boptr.parts import Study
+from searchlens.figures.boptr.context import FigureContext
 
 CONSTRAINTS = {"R0": "o", "R1": "s", "R2": "^"}
 TIED_COLOUR, EXACT_COLOUR, OWN_COLOUR = "#DCE6F2", "#9FBFE0", "#E69F00"
-KEPT = ("benchmark", "regime", "constraint", "beta", "lo", "hi", "exact", "tied", "assigned", "own", "path", "reason")
+COLUMNS = (
+    "benchmark",
+    "regime",
+    "constraint",
+    "beta",
+    "lo",
+    "hi",
+    "exact",
+    "tied",
+    "assigned",
+    "own",
+    "path",
+    "reason",
+)
 STEP = 0.1
 LETTERS = 46
 
 
-def numbers(regime_betas: pl.DataFrame, study: Study) -> pl.DataFrame:
+@catalogue.figure("beta_robustness", stage="boptr")
+def numbers(context: FigureContext) -> pl.DataFrame:
     """The anchor model's rows of ``regime_betas`` on its fitted benchmarks; tied exponents separated by spaces."""
-    rows = regime_betas.filter(~pl.col("a_priori"), model=study.plan.anchor_model).select(KEPT)
+    betas = context.frames["regime_betas"]
+    rows = betas.filter(~pl.col("a_priori"), model=context.plan.anchor_model).select(COLUMNS)
     texts = [pl.col(name).list.eval(pl.element().cast(pl.String)).list.join(" ") for name in ("exact", "tied")]
     return rows.with_columns(texts)
 
 
 @style.styled()
-def draw(numbers: pl.DataFrame, study: Study) -> Figure:
+def draw(numbers: pl.DataFrame, context: FigureContext) -> Figure:
     """Draw what ``numbers`` returned."""
     heights = parts.places(numbers["benchmark"].to_list(), gap=1.0)
     second = "exponents \N{GREEK SMALL LETTER BETA} by benchmark"
     height = 1.75 + 0.2 * (heights[-1] + 1)
-    figure = study.new_figure(style.COLUMN, height, study.plan.anchor_model, second)
+    figure = context.new_figure(style.COLUMN, height, context.plan.anchor_model, second)
     axes = figure.subplots()
     for y, row in zip(heights, numbers.iter_rows(named=True), strict=True):
         _row(axes, y, row)
     for (benchmark,), rows in numbers.with_columns(y=pl.Series(heights)).group_by("benchmark", maintain_order=True):
-        _benchmark(axes, rows, study.plan.title(str(benchmark)))
+        _benchmark(axes, rows, context.plan.title(str(benchmark)))
     axes.set_yticks(heights, numbers["constraint"].to_list())
     axes.tick_params(axis="y", length=0)
     axes.spines["left"].set_visible(False)
     axes.set_ylim(heights[-1] + 0.7, -1.5)
     axes.set_xlabel("\N{GREEK SMALL LETTER BETA} (0: budget does not matter, 1: proportional)")
-    figure.legend(handles=_handles(study), loc="outside lower center", ncols=1)
+    figure.legend(handles=_handles(context), loc="outside lower center", ncols=1)
     return figure
 
 
@@ -81,7 +97,7 @@ def _benchmark(axes: Axes, rows: pl.DataFrame, title: str) -> None:
         )
 
 
-def _handles(study: Study) -> list[Line2D | Patch]:
+def _handles(context: FigureContext) -> list[Line2D | Patch]:
     names = "R0: a policy per budget, R1: one policy, R2: RL default"
     return [
         Line2D(
@@ -91,7 +107,7 @@ def _handles(study: Study) -> list[Line2D | Patch]:
             marker="o",
             markersize=4,
             linewidth=1.2,
-            label=f"best fit, {study.interval} (refitted)",
+            label=f"best fit, {context.interval} (refitted)",
         ),
         Patch(color=EXACT_COLOUR, label="same error as the best fit"),
         Patch(color=TIED_COLOUR, label="within one standard error of it"),

@@ -11,41 +11,42 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 
+from searchlens import catalogue
 from searchlens.figures import style
 from searchlens.figures.boptr import parts
+from searchlens.figures.boptr.context import FigureContext
 from searchlens.figures.boptr.horizontal import POOLS
-from searchlens.figures.boptr.parts import Study
 
 CURVES = ("b", "questions", "envelope", "envelope_lo", "envelope_hi", "rl", "rl_lo", "rl_hi", "crossing_share")
 SUMMARY = ("crossing", "median", "crossing_lo", "crossing_hi", "never", "largest")
 LOOKS = {"rl": (style.RL_COLOUR, "o"), "envelope": (style.ENVELOPE_COLOUR, "s")}
 
 
-def numbers(large_budget: pl.DataFrame, crossing: pl.DataFrame, study: Study) -> pl.DataFrame:
-    """The anchor's rows of ``aime_large_budget``, one per budget, beside its crossing budget."""
-    anchor = {"model": study.plan.anchor_model}
-    rows = large_budget.filter(**anchor).select("benchmark", "pool", *CURVES, "reason")
-    found = crossing.filter(**anchor).rename({"lo": "crossing_lo", "hi": "crossing_hi"})
-    return rows.join(
-        found.select("benchmark", "pool", *SUMMARY), on=["benchmark", "pool"], how="left", maintain_order="left"
-    )
+@catalogue.figure("crossing", stage="boptr")
+def numbers(context: FigureContext) -> pl.DataFrame:
+    """The anchor's rows of ``aime_large_budget``, one per budget, with the crossing budget of their cell."""
+    anchor, cell = context.plan.anchor_model, ["benchmark", "pool"]
+    rows = context.frames["aime_large_budget"].filter(model=anchor).select(*cell, *CURVES, "reason")
+    crossing = context.frames["crossing"].filter(model=anchor)
+    crossing = crossing.rename({"lo": "crossing_lo", "hi": "crossing_hi"}).select(*cell, *SUMMARY)
+    return rows.join(crossing, on=cell, how="left", maintain_order="left")
 
 
 @style.styled()
-def draw(numbers: pl.DataFrame, study: Study) -> Figure:
+def draw(numbers: pl.DataFrame, context: FigureContext) -> Figure:
     """Draw what ``numbers`` returned."""
     cells = list(numbers.group_by("benchmark", "pool", maintain_order=True))
     second = "the best of Base up to b samples against RL"
     if not cells:
-        figure = study.new_figure(style.COLUMN, 1.5, study.plan.anchor_model, second)
+        figure = context.new_figure(style.COLUMN, 1.5, context.plan.anchor_model, second)
         parts.say(figure.subplots(), "no benchmark of this cohort is assigned to the floor regime")
         return figure
     bands = (len(cells) + 1) // 2
-    figure = study.new_figure(style.PAGE, 0.9 + 2.9 * bands, study.plan.anchor_model, second)
+    figure = context.new_figure(style.PAGE, 0.9 + 2.9 * bands, context.plan.anchor_model, second)
     grid = figure.add_gridspec(2 * bands, 2, height_ratios=[2.6, 1] * bands)
     for i, ((benchmark, pool), rows) in enumerate(cells):
         above = figure.add_subplot(grid[2 * (i // 2), i % 2])
-        title = f"{study.plan.title(str(benchmark))}, {POOLS[str(pool)]}"
+        title = f"{context.plan.title(str(benchmark))}, {POOLS[str(pool)]}"
         known = rows.drop_nulls("envelope")
         if known.is_empty():
             above.set_title(title)
@@ -55,7 +56,7 @@ def draw(numbers: pl.DataFrame, study: Study) -> Figure:
         above.set_title(f"{title} ({known['questions'][0]} questions)\n{_verdict(known.row(0, named=True))}")
         _curves(above, known)
         _shares(below, known)
-    figure.legend(handles=_handles(study), loc="outside lower center", ncols=2)
+    figure.legend(handles=_handles(context), loc="outside lower center", ncols=2)
     return figure
 
 
@@ -91,7 +92,7 @@ def _shares(axes: Axes, rows: pl.DataFrame) -> None:
         )
 
 
-def _handles(study: Study) -> list[Line2D | Patch]:
+def _handles(context: FigureContext) -> list[Line2D | Patch]:
     return [
         Line2D(
             [],
@@ -106,7 +107,7 @@ def _handles(study: Study) -> list[Line2D | Patch]:
         Patch(
             color=style.MUTED,
             alpha=0.2,
-            label=f"{study.confidence:.0%} Wilson bands; none corrects for taking the best",
+            label=f"{context.confidence:.0%} Wilson bands; none corrects for taking the best",
         ),
         Line2D(
             [],

@@ -8,9 +8,10 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import MaxNLocator
 
+from searchlens import catalogue
 from searchlens.figures import style
 from searchlens.figures.boptr import parts
-from searchlens.figures.boptr.parts import Study
+from searchlens.figures.boptr.context import FigureContext
 
 TIERS = ("Z0-u", "Z0-N*", "B0", "Z1-u", "Z1-N*", "V2", "V3", "V1")
 INFORMATION = {  # how much RL a row has seen
@@ -25,13 +26,14 @@ SWEEPS = {
     "tau": ("\N{GREEK SMALL LETTER TAU}", "tolerance \N{GREEK SMALL LETTER TAU} of N*"),
 }
 LOOKS = {"Z0-N*": ("#882255", "v"), "Z1-u": ("#E69F00", "s"), "Z1-N*": ("#332288", "D")}
-KEPT = ("tier", "label", "kind", "rl", "error", "lo", "hi", "corrected", "cells", "of", "reason")
+COLUMNS = ("tier", "label", "kind", "rl", "error", "lo", "hi", "corrected", "cells", "of", "reason")
 
 
-def numbers(means: pl.DataFrame) -> pl.DataFrame:
+@catalogue.figure("frontier", stage="boptr")
+def numbers(context: FigureContext) -> pl.DataFrame:
     """Rows of ``means`` on matched cells: layer ``tier``, then the sweeps ``lambda`` and ``tau`` and their settings."""
     scope = {"scope": "frontier", "column": "matched macro", "exponents": "paper", "mu": "cohort", "pool": "ar"}
-    rows = means.filter(**scope).select(KEPT)
+    rows = context.frames["means"].filter(**scope).select(COLUMNS)
     order = pl.col("tier").replace_strict(TIERS, range(len(TIERS)), return_dtype=pl.Int64)
     main = rows.filter(pl.col("tier").is_in(TIERS)).sort(order)
     layers = [main.with_columns(pl.lit("tier").alias("layer"), information=pl.col("tier").replace_strict(INFORMATION))]
@@ -48,11 +50,11 @@ def numbers(means: pl.DataFrame) -> pl.DataFrame:
 
 
 @style.styled()
-def draw(numbers: pl.DataFrame, study: Study) -> Figure:
+def draw(numbers: pl.DataFrame, context: FigureContext) -> Figure:
     """Draw what ``numbers`` returned."""
     rows = numbers.filter(layer="tier")
     second = "error against the amount of RL information used, mean over matched cells, each model alike"
-    figure = study.new_figure(style.PAGE, 4.1, study.cohort, second)
+    figure = context.new_figure(style.PAGE, 4.1, context.cohort, second)
     grid = figure.add_gridspec(2, 2, width_ratios=[2.4, 1])
     axes = figure.add_subplot(grid[:, 0])
     heights = parts.places(rows["information"].to_list(), gap=0.9)
@@ -61,7 +63,7 @@ def draw(numbers: pl.DataFrame, study: Study) -> Figure:
     parts.error_axis(axes, rows)
     for i, layer in enumerate(SWEEPS):
         _sweep(figure.add_subplot(grid[i, 1]), numbers.filter(layer=layer), layer)
-    handles = [*parts.kind_handles(rows.drop_nulls("error")["kind"], study), *_sweep_handles(numbers)]
+    handles = [*parts.kind_handles(rows.drop_nulls("error")["kind"], context), *_sweep_handles(numbers)]
     figure.legend(handles=handles, loc="outside lower center", ncols=3)
     return figure
 

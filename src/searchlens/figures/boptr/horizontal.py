@@ -7,29 +7,31 @@ import textwrap
 import polars as pl
 from matplotlib.figure import Figure
 
+from searchlens import catalogue
 from searchlens.figures import style
 from searchlens.figures.boptr import parts
-from searchlens.figures.boptr.parts import Study
+from searchlens.figures.boptr.context import FigureContext
 
-KEPT = ("pool", "tier", "label", "kind", "error", "lo", "hi", "corrected", "cells", "of", "reason")
+COLUMNS = ("pool", "tier", "label", "kind", "error", "lo", "hi", "corrected", "cells", "of", "reason")
 POOLS = {"ar": "sampling policies only", "full": "with search policies"}
 
 
-def numbers(means: pl.DataFrame, study: Study) -> pl.DataFrame:
+@catalogue.figure("horizontal", stage="boptr")
+def numbers(context: FigureContext) -> pl.DataFrame:
     """The anchor's rows of ``means`` over its fitted benchmarks, the autoregressive pool first."""
-    scope = f"horizontal/{study.plan.anchor_model}"
-    rows = means.filter(scope=scope, column="mean", exponents="paper", mu="cohort").select(KEPT)
+    scope = f"horizontal/{context.plan.anchor_model}"
+    rows = context.frames["means"].filter(scope=scope, column="mean", exponents="paper", mu="cohort").select(COLUMNS)
     return rows.sort(pl.col("pool") != "ar", maintain_order=True)
 
 
 @style.styled()
-def draw(numbers: pl.DataFrame, study: Study) -> Figure:
+def draw(numbers: pl.DataFrame, context: FigureContext) -> Figure:
     """Draw what ``numbers`` returned."""
     pools = numbers["pool"].unique(maintain_order=True).to_list()
     sizes = [numbers.filter(pool=pool).height for pool in pools]
-    benchmarks = ", ".join(map(study.plan.title, study.plan.with_role("fitted")))
+    benchmarks = ", ".join(map(context.plan.title, context.plan.with_role("fitted")))
     second = textwrap.shorten(f"error of predicted RL curves, mean over {benchmarks}", 110, placeholder=" ...")
-    figure = study.new_figure(style.PAGE, 1.9 + 0.19 * sum(sizes), study.plan.anchor_model, second)
+    figure = context.new_figure(style.PAGE, 1.9 + 0.19 * sum(sizes), context.plan.anchor_model, second)
     panels = figure.subplots(len(pools), 1, sharex=True, squeeze=False, height_ratios=[n + 0.8 for n in sizes])[:, 0]
     for axes, pool in zip(panels, pools, strict=True):
         rows = numbers.filter(pool=pool)
@@ -37,6 +39,6 @@ def draw(numbers: pl.DataFrame, study: Study) -> Figure:
         parts.error_rows(axes, rows, heights, letters=74)
         axes.set_title(POOLS[pool], color=style.MUTED)
     parts.error_axis(panels[-1], numbers)
-    handles = parts.kind_handles(numbers["kind"], study)
+    handles = parts.kind_handles(numbers["kind"], context)
     figure.legend(handles=handles, loc="outside lower center", ncols=3)
     return figure

@@ -11,25 +11,40 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import FuncFormatter
 
+from searchlens import catalogue
 from searchlens.boptr.fit import identified_alpha
 from searchlens.figures import style
 from searchlens.figures.boptr import parts
-from searchlens.figures.boptr.parts import Study
+from searchlens.figures.boptr.context import FigureContext
 
-KEPT = ("model", "beta", "alpha", "alpha_lo", "alpha_hi", "delta", "delta_lo", "delta_hi", "policy", "path", "reason")
-COLUMNS = (0.0, 0.28, 0.59)  # of the text beside the axis
+COLUMNS = (
+    "model",
+    "beta",
+    "alpha",
+    "alpha_lo",
+    "alpha_hi",
+    "delta",
+    "delta_lo",
+    "delta_hi",
+    "policy",
+    "path",
+    "reason",
+)
+TEXT_PLACES = (0.0, 0.28, 0.59)
+"""Left ends of the columns of text next to the axis, as shares of their panel."""
 GROUP_COLOURS = {"upper": style.BASE_COLOUR, "lower": "#E69F00", "new": "#228B5B"}
 GROUP_MARKERS = {"upper": "o", "lower": "s", "new": "D"}
 
 
-def numbers(identified_scale: pl.DataFrame, study: Study) -> pl.DataFrame:
+@catalogue.figure("parameters", stage="boptr")
+def numbers(context: FigureContext) -> pl.DataFrame:
     """Rows of ``identified_scale`` (layer ``model``), then where rounding changes a path (layer ``boundary``)."""
-    groups = {name: model.group for name, model in study.plan.models.items()}
-    rows = identified_scale.select(
-        pl.lit("model").alias("layer"), pl.col("model").replace_strict(groups).alias("group"), *KEPT
+    groups = {name: model.group for name, model in context.plan.models.items()}
+    rows = context.frames["identified_scale"].select(
+        pl.lit("model").alias("layer"), pl.col("model").replace_strict(groups).alias("group"), *COLUMNS
     )
-    found = rows.drop_nulls(["alpha_lo", "beta"])
-    edges = boundaries(found["beta"][0], len(study.plan.budgets)) if found.height else []
+    identified = rows.drop_nulls(["alpha_lo", "beta"])
+    edges = boundaries(identified["beta"][0], len(context.plan.budgets)) if identified.height else []
     layer = pl.DataFrame(
         {"layer": ["boundary"] * len(edges), "alpha": edges}, {"layer": pl.String, "alpha": pl.Float64}
     )
@@ -51,14 +66,14 @@ def boundaries(beta: float, levels: int) -> list[float]:
 
 
 @style.styled()
-def draw(numbers: pl.DataFrame, study: Study) -> Figure:
+def draw(numbers: pl.DataFrame, context: FigureContext) -> Figure:
     """Draw what ``numbers`` returned."""
     rows = numbers.filter(layer="model")
     heights = parts.places(rows["group"].to_list(), 0.4)
-    benchmark = study.plan.title(study.plan.anchor_benchmark)
+    benchmark = context.plan.title(context.plan.anchor_benchmark)
     second = f"scale \N{GREEK SMALL LETTER ALPHA} fitted on {benchmark}, policy that each fit keeps to"
-    single = len(study.plan.fitted_models) == 1
-    figure = study.new_figure(style.PAGE, 1.55 + 0.22 * (heights[-1] + 1) + 0.15 * single, _names(study), second)
+    single = len(context.plan.fitted_models) == 1
+    figure = context.new_figure(style.PAGE, 1.55 + 0.22 * (heights[-1] + 1) + 0.15 * single, _names(context), second)
     axes, beside = figure.subplots(1, 2, sharey=True, width_ratios=[3.1, 2.7])
     limits = _limits(rows)
     _edges(axes, numbers.filter(layer="boundary")["alpha"].to_list(), limits)
@@ -80,9 +95,9 @@ def draw(numbers: pl.DataFrame, study: Study) -> Figure:
     return figure
 
 
-def _names(study: Study) -> str:
-    count = len(study.plan.models)
-    return f"{count} models" if count > 1 else study.plan.anchor_model
+def _names(context: FigureContext) -> str:
+    count = len(context.plan.models)
+    return f"{count} models" if count > 1 else context.plan.anchor_model
 
 
 def _limits(rows: pl.DataFrame) -> tuple[float, float]:
@@ -127,15 +142,15 @@ def _axis(axes: Axes, names: list[str], heights: list[float], limits: tuple[floa
 
 
 def _columns(axes: Axes, rows: pl.DataFrame, heights: list[float]) -> None:
-    """Text beside the axis: path, locked policy, offset."""
+    """Text next to the axis: path, locked policy, offset."""
     axes.set_axis_off()
     titles = ("N(b)", "locked policy", "offset \N{GREEK SMALL LETTER DELTA} (interval)")
-    for x, title in zip(COLUMNS, titles, strict=True):
+    for x, title in zip(TEXT_PLACES, titles, strict=True):
         axes.text(x, 1.0, title, transform=axes.transAxes, va="bottom", fontsize=7, color=style.MUTED)
     for y, row in zip(heights, rows.iter_rows(named=True), strict=True):
         if row["alpha"] is None:
             continue
-        for x, text in zip(COLUMNS, (row["path"], row["policy"], _offset(row)), strict=True):
+        for x, text in zip(TEXT_PLACES, (row["path"], row["policy"], _offset(row)), strict=True):
             axes.text(x, y, text, transform=axes.get_yaxis_transform(), va="center_baseline", fontsize=7)
 
 

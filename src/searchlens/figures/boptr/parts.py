@@ -1,21 +1,19 @@
-"""What the BOPTR figures share: the cohort, rows of errors with intervals, and words for what is missing."""
+"""What the BOPTR figures share: rows of errors with intervals, and words for what is missing."""
 
 from __future__ import annotations
 
 import textwrap
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import polars as pl
 from matplotlib.axes import Axes
-from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import MaxNLocator
 
-from searchlens.boptr.cohort import CohortPlan
 from searchlens.boptr.rule import REASONS
 from searchlens.figures import style
+from searchlens.figures.boptr.context import FigureContext
 
 DASH = "\N{EM DASH}"
 KINDS = {  # colour, marker, name: kinds of rows, in the order of legends
@@ -27,39 +25,6 @@ KINDS = {  # colour, marker, name: kinds of rows, in the order of legends
     "rival": ("#C785C4", "X", "rival without a path"),
 }
 BESIDE: dict[str, Any] = {"textcoords": "offset points", "va": "center_baseline", "fontsize": 7}
-
-
-@dataclass(frozen=True, kw_only=True)
-class Study:
-    """What the figures of a cohort say about it.
-
-    Attributes
-    ----------
-    plan : CohortPlan
-    source : str
-        Where the samples come from; said in the figure unless they were sampled in this study.
-    confidence : float
-        Level of the intervals in the frames.
-    """
-
-    plan: CohortPlan
-    source: style.Source = "sampled"
-    confidence: float = 0.95
-
-    def new_figure(self, width: float, height: float, first: str, second: str) -> Figure:
-        """An empty figure with a title of two lines."""
-        return style.new_figure(width, height, f"{first}\n{second}", self.source)
-
-    @property
-    def cohort(self) -> str:
-        """How many models may fit, or the name of the only one."""
-        models = self.plan.fitted_models
-        return f"{len(models)} models, anchor: {self.plan.anchor_model}" if len(models) > 1 else f"{models[0]} alone"
-
-    @property
-    def interval(self) -> str:
-        """For example ``95% interval``."""
-        return f"{self.confidence:.0%} interval"
 
 
 def reason(code: str) -> str:
@@ -140,7 +105,7 @@ def undefined(code: str, letters: int) -> str:
     return textwrap.shorten(f"{DASH} {reason(code)}", letters, placeholder=" ...")
 
 
-def kind_handles(kinds: Iterable[str], study: Study) -> list[Line2D]:
+def kind_handles(kinds: Iterable[str], context: FigureContext) -> list[Line2D]:
     """Legend entries of the kinds that occur, and of what error and corrected error look like."""
     present = set(kinds)
     handles = [
@@ -150,5 +115,7 @@ def kind_handles(kinds: Iterable[str], study: Study) -> list[Line2D]:
     ]
     look: dict[str, Any] = {"color": style.MUTED, "marker": "o", "markersize": 6, "linestyle": "none"}
     handles.append(Line2D([], [], **look, markerfacecolor="white", label="open: corrected for its upward bias"))
-    handles.append(Line2D([], [], color=style.MUTED, linewidth=1.2, label=f"{study.interval}, biased upward near zero"))
+    handles.append(
+        Line2D([], [], color=style.MUTED, linewidth=1.2, label=f"{context.interval}, biased upward near zero")
+    )
     return handles

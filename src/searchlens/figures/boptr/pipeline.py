@@ -8,8 +8,11 @@ import polars as pl
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from searchlens import catalogue
 from searchlens.figures import style
 from searchlens.figures.boptr import sketch
+from searchlens.figures.boptr.context import FigureContext
+from searchlens.frames import pick
 
 # Shapes for the eye: pass@k of four policies of Base and of RL over five budgets, and the budget of "broad" (as its
 # position) that is closest to RL at each.
@@ -38,7 +41,8 @@ TREE = {  # x of the nodes at each height, and which of them rollouts reach
 CORRECT = 4  # leaf with the star
 
 
-def numbers() -> pl.DataFrame:
+@catalogue.figure("pipeline", stage="boptr")
+def numbers(_context: FigureContext) -> pl.DataFrame:
     """The shapes drawn, which illustrate and are not measured: part, name, step of the budget, value."""
     rows = [("curve", name, i, value) for name, values in SHAPES.items() for i, value in enumerate(values)]
     rows += [("path", "N(b)", i, float(step)) for i, step in enumerate(PATH)]
@@ -46,7 +50,7 @@ def numbers() -> pl.DataFrame:
 
 
 @style.styled()
-def draw(numbers: pl.DataFrame) -> Figure:
+def draw(numbers: pl.DataFrame, _context: FigureContext) -> Figure:
     """Draw what ``numbers`` returned."""
     second = "schematic: shapes are made up to show the idea, not measured"
     figure, axes = sketch.canvas(style.PAGE, 3.15, "From decoding on Base to a law for RL", second)
@@ -59,9 +63,9 @@ def draw(numbers: pl.DataFrame) -> Figure:
         sketch.arrow(axes, (left - GAP + 0.03, LOW + TALL / 2), (left - 0.03, LOW + TALL / 2))
     curves = {
         str(name): rows["value"].to_list()
-        for (name,), rows in style.pick(numbers, part="curve").group_by("name", maintain_order=True)
+        for (name,), rows in pick(numbers, part="curve").group_by("name", maintain_order=True)
     }
-    path = style.pick(numbers, part="path")["value"].cast(pl.Int64).to_list()
+    path = pick(numbers, part="path")["value"].cast(pl.Int64).to_list()
     _tree(axes, lefts[0])
     _landscape(axes, lefts[1], curves)
     _recovery(axes, lefts[2], curves, path)

@@ -6,8 +6,11 @@ import polars as pl
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from searchlens import catalogue
 from searchlens.figures import style
 from searchlens.figures.boptr import sketch
+from searchlens.figures.boptr.context import FigureContext
+from searchlens.frames import pick
 
 COMPONENTS = {
     "local policy": "reshapes\nprobabilities:\ntemperature,\ntop-k, top-p,\nmin-p, typical",
@@ -26,26 +29,27 @@ METRICS = {
 SPACING, WIDTH = 1.0, 0.95
 
 
-def numbers() -> pl.DataFrame:
+@catalogue.figure("udf", stage="boptr")
+def numbers(_context: FigureContext) -> pl.DataFrame:
     """What the boxes say, line breaks included; nothing here is measured."""
     rows = [("component", *item) for item in COMPONENTS.items()] + [("metric", *item) for item in METRICS.items()]
     return pl.DataFrame(rows, ["part", "name", "text"], orient="row")
 
 
 @style.styled()
-def draw(numbers: pl.DataFrame) -> Figure:
+def draw(numbers: pl.DataFrame, _context: FigureContext) -> Figure:
     """Draw what ``numbers`` returned."""
     second = "schematic: five components make a policy, and a budget makes it an operating point"
     figure, axes = sketch.canvas(style.PAGE, 3.7, "Unified decoding framework", second)
     sketch.box(axes, (0.1, 0.66), (5.15, 2.5), face="white", edge=style.BASE_COLOUR)
     around = "policy \N{GREEK SMALL LETTER PI}: five components around one frozen model"
     sketch.write(axes, 2.67, 3.02, around, color=style.BASE_COLOUR)
-    for i, (name, text) in enumerate(style.pick(numbers, part="component").select("name", "text").iter_rows()):
+    for i, (name, text) in enumerate(pick(numbers, part="component").select("name", "text").iter_rows()):
         _component(axes, 0.2 + SPACING * i, name, text)
     sketch.box(axes, (0.2, 0.78), (4 * SPACING + WIDTH, 0.54), face="#E8E8E8", edge=sketch.INK)
     sketch.write(axes, 2.67, 1.14, "frozen Base model", weight="bold", fontsize=8)
     sketch.write(axes, 2.67, 0.93, "the same weights under every policy: prompt and prefix in, next-token logits out")
-    _afterwards(axes, style.pick(numbers, part="metric"))
+    _afterwards(axes, pick(numbers, part="metric"))
     point = "operating point  u = (\N{GREEK SMALL LETTER PI}, n):  a policy and n samples per question"
     sketch.write(axes, 3.5, 0.40, point, fontsize=8, weight="bold")
     sketch.write(axes, 3.5, 0.17, "metrics read the n candidates and are no part of the policy", color=style.MUTED)

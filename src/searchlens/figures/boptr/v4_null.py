@@ -11,45 +11,48 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 
+from searchlens import catalogue
 from searchlens.figures import style
 from searchlens.figures.boptr import parts
-from searchlens.figures.boptr.parts import Study
+from searchlens.figures.boptr.context import FigureContext
 
 BINS = 40
 NULL_COLOUR, FEATURE_COLOUR = "#BBBBBB", style.BASE_COLOUR
 SCALES = {"standardised": "", "raw": "_raw"}  # scale of the features, and how its columns end
 
 
-def numbers(null: pl.DataFrame, summary: pl.DataFrame, features: pl.DataFrame) -> pl.DataFrame:
+@catalogue.figure("v4_null", stage="boptr")
+def numbers(context: FigureContext) -> pl.DataFrame:
     """By scale: each feature (layer ``feature``), the one with the largest abs(r) (``observed``), and the one with the
     largest abs(r) in each shuffle of the models (``null``).
     """
+    null, summary, features = (context.frames[name] for name in ("v4_null", "v4_summary", "v4"))
     layers = []
     for scale, suffix in SCALES.items():
         best = summary.filter(selection="all_models", scale=scale)
-        known = [pl.lit(scale).alias("scale")]
+        named = pl.lit(scale).alias("scale")
         layers += [
             best.select(pl.lit("observed").alias("layer"), "scale", "models", "p", "reason", score="loo_pseudo_r2"),
             features.select(
-                pl.lit("feature").alias("layer"), *known, "feature", "reason", score=f"loo_pseudo_r2{suffix}"
+                pl.lit("feature").alias("layer"), named, "feature", "reason", score=f"loo_pseudo_r2{suffix}"
             ),
-            null.select(pl.lit("null").alias("layer"), *known, "shuffle", score=f"score{suffix}"),
+            null.select(pl.lit("null").alias("layer"), named, "shuffle", score=f"score{suffix}"),
         ]
     return pl.concat(layers, how="diagonal")
 
 
 @style.styled()
-def draw(numbers: pl.DataFrame, study: Study) -> Figure:
+def draw(numbers: pl.DataFrame, context: FigureContext) -> Figure:
     """Draw what ``numbers`` returned."""
     best = numbers.filter(layer="observed")
     count = best["models"][0]
     models = f"{count} models, each left out in turn" if count > 1 else "1 model"
     second = "ln \N{GREEK SMALL LETTER ALPHA} predicted from Base"
     if best["score"].null_count():
-        figure = study.new_figure(style.COLUMN, 1.5, models, second)
+        figure = context.new_figure(style.COLUMN, 1.5, models, second)
         parts.say(figure.subplots(), f"no score: {parts.missing(best['reason'])}", 32)
         return figure
-    figure = study.new_figure(style.COLUMN, 4.1, models, second)
+    figure = context.new_figure(style.COLUMN, 4.1, models, second)
     panels = figure.subplots(len(SCALES), 1)
     for axes, row in zip(panels, best.iter_rows(named=True), strict=True):
         _panel(axes, numbers.filter(scale=row["scale"]), row)

@@ -13,32 +13,34 @@ from matplotlib.colors import LinearSegmentedColormap, Normalize
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
+from searchlens import catalogue
 from searchlens.figures import style
 from searchlens.figures.boptr import parts
-from searchlens.figures.boptr.parts import Study
+from searchlens.figures.boptr.context import FigureContext
 
 TIERS = ("V1", "V2", "V3", "V5b")
 GROUP_GAP = 0.4
 COLOURS = LinearSegmentedColormap.from_list("error", ["#FFFFFF", "#C6DBEF", "#6BAED6", "#2171B5", "#08306B"])
-KEPT = ("tier", "label", "model", "group", "benchmark", "error", "lo", "hi", "reason")
+COLUMNS = ("tier", "label", "model", "group", "benchmark", "error", "lo", "hi", "reason")
 
 
-def numbers(errors: pl.DataFrame, study: Study) -> pl.DataFrame:
+@catalogue.figure("vertical", stage="boptr")
+def numbers(context: FigureContext) -> pl.DataFrame:
     """Rows of ``errors``: the fitted models on the fitted benchmarks, sampling policies, the paper's exponents."""
-    models, benchmarks = study.plan.fitted_models, study.plan.with_role("fitted")
-    rows = errors.filter(
+    models, benchmarks = context.plan.fitted_models, context.plan.with_role("fitted")
+    rows = context.frames["errors"].filter(
         pl.col("tier").is_in(TIERS), pl.col("model").is_in(models), pl.col("benchmark").is_in(benchmarks)
     )
-    rows = rows.filter(pool="ar", exponents="paper", mu="cohort").select(KEPT)
+    rows = rows.filter(pool="ar", exponents="paper", mu="cohort").select(COLUMNS)
     order = [
-        pl.col(name).replace_strict(known, range(len(known)), return_dtype=pl.Int64)
-        for name, known in (("tier", TIERS), ("model", models), ("benchmark", benchmarks))
+        pl.col(name).replace_strict(values, range(len(values)), return_dtype=pl.Int64)
+        for name, values in (("tier", TIERS), ("model", models), ("benchmark", benchmarks))
     ]
     return rows.sort(order)
 
 
 @style.styled()
-def draw(numbers: pl.DataFrame, study: Study) -> Figure:
+def draw(numbers: pl.DataFrame, context: FigureContext) -> Figure:
     """Draw what ``numbers`` returned."""
     models = numbers.select("model", "group").unique(maintain_order=True)
     heights = dict(zip(models["model"], parts.places(models["group"].to_list(), GROUP_GAP), strict=True))
@@ -46,7 +48,7 @@ def draw(numbers: pl.DataFrame, study: Study) -> Figure:
     notes = textwrap.wrap(_notes(numbers), 120)
     size = 1.6 + 0.2 * (max(heights.values()) + 1) + 0.13 * len(notes)
     second = "error of predicted RL curves in every cell (percentage points)"
-    figure = study.new_figure(style.PAGE, size, study.cohort, second)
+    figure = context.new_figure(style.PAGE, size, context.cohort, second)
     tiers = numbers.select("tier", "label").unique(maintain_order=True)
     panels = figure.subplots(1, tiers.height, sharey=True, squeeze=False)[0]
     limit = max(numbers["error"].drop_nulls(), default=1.0) or 1.0
@@ -54,7 +56,7 @@ def draw(numbers: pl.DataFrame, study: Study) -> Figure:
         mesh = _map(axes, numbers.filter(tier=tier), heights, benchmarks, limit)
         axes.set_title(textwrap.fill(label, 22))
         axes.set_xticks(
-            range(len(benchmarks)), map(study.plan.title, benchmarks), rotation=45, ha="right", rotation_mode="anchor"
+            range(len(benchmarks)), map(context.plan.title, benchmarks), rotation=45, ha="right", rotation_mode="anchor"
         )
     panels[0].set_yticks(list(heights.values()), list(heights))
     _group_names(panels[0], models, heights)

@@ -11,7 +11,7 @@ from pathlib import Path
 import polars as pl
 
 DASH = "—"
-"""What is not defined."""
+"""Printed in place of a number that is not defined."""
 
 _MATHS = {
     "\N{MINUS SIGN}": "-",
@@ -52,64 +52,62 @@ _HATTED = re.compile("(.)\N{COMBINING CIRCUMFLEX ACCENT}")
 
 @dataclass(frozen=True)
 class Part:
-    """One block of a table as print shows it.
+    """One block of a table as it is printed.
 
     Attributes
     ----------
     text : DataFrame
         Strings; a column name is its heading.
     title : str
-        Says what the block is; empty for a table of one block.
-    rule_before : tuple of int
-        Rows with a rule above them.
+        What the block holds; empty in a table of one block.
+    rule_before : sequence of int
+        Rows that have a horizontal rule above them.
     """
 
     text: pl.DataFrame
     title: str = ""
-    rule_before: tuple[int, ...] = ()
+    rule_before: Sequence[int] = ()
 
 
 @dataclass(frozen=True)
 class Table:
-    """One table.
+    """One table: its values for programs, and the same values as they are printed.
 
     Attributes
     ----------
     data : DataFrame
-        What the CSV holds.
-    text : DataFrame
-        What print shows: strings; a column name is its heading.
-    rule_before : tuple of int
-        Rows that start a new block.
-    title : str
-        Title of ``text`` where other parts follow.
-    more : tuple of Part
-        Further blocks, with columns of their own.
-    notes : tuple of str
+        Content of the CSV: one value per column, proportions in full precision. A list is written as its items,
+        separated by spaces.
+    parts : sequence of Part
+        The printed blocks, each with its own columns: percentages, an interval in brackets after its value.
+    notes : sequence of str
         Sentences under the table.
     """
 
     data: pl.DataFrame
-    text: pl.DataFrame
-    rule_before: tuple[int, ...] = ()
-    title: str = ""
-    more: tuple[Part, ...] = ()
-    notes: tuple[str, ...] = ()
+    parts: Sequence[Part]
+    notes: Sequence[str] = ()
 
     @property
-    def parts(self) -> tuple[Part, ...]:
-        """All blocks in order."""
-        return (Part(self.text, self.title, self.rule_before), *self.more)
+    def text(self) -> pl.DataFrame:
+        """The first block."""
+        return self.parts[0].text
 
 
 def write(table: Table, stem: Path) -> list[Path]:
-    """Write ``stem.csv``, ``stem.tex`` (needs the LaTeX package booktabs) and ``stem.md``; returns all three."""
+    """Write ``stem.csv``, ``stem.tex`` (needs the LaTeX package booktabs) and ``stem.md``; returns the three paths."""
     stem.parent.mkdir(parents=True, exist_ok=True)
-    files = [stem.with_name(f"{stem.name}.{suffix}") for suffix in ("csv", "tex", "md")]
-    table.data.write_csv(files[0])
-    files[1].write_text(latex(table), encoding="utf-8")
-    files[2].write_text(markdown(table), encoding="utf-8")
-    return files
+    csv, tex, md = (stem.with_name(f"{stem.name}.{suffix}") for suffix in ("csv", "tex", "md"))
+    _flat(table.data).write_csv(csv)
+    tex.write_text(latex(table), encoding="utf-8")
+    md.write_text(markdown(table), encoding="utf-8")
+    return [csv, tex, md]
+
+
+def _flat(frame: pl.DataFrame) -> pl.DataFrame:
+    """The frame with lists as text, which is all that CSV can hold."""
+    lists = [name for name, kind in frame.schema.items() if isinstance(kind, pl.List)]
+    return frame.with_columns(pl.col(name).cast(pl.List(pl.String)).list.join(" ") for name in lists)
 
 
 # ---- LaTeX

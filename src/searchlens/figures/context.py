@@ -1,0 +1,141 @@
+"""What the figures of a pair and of a study are made from."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Literal
+
+import polars as pl
+
+from searchlens.catalogue import METRIC_NAMES
+from searchlens.policies.kinds import PolicyByName
+
+Source = Literal["sampled", "imported", "recorded", "simulated"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Labels:
+    """What a figure says about one pair on one benchmark, and what it has to know of the configuration.
+
+    Attributes
+    ----------
+    pair, benchmark : str
+        Names for people.
+    questions : int
+        Number of questions in the benchmark.
+    metric : str
+        ``P`` or ``Q``.
+    source : {"sampled", "imported", "recorded", "simulated"}
+        Where the samples come from; the figure says it unless they were sampled in this study.
+    readout : {"prefix", "expected"}
+    default_policy : str
+        Policy of the RL target curve.
+    epsilon : float
+        Near-match tolerance, a proportion.
+    quantile : float
+        Lower bound of the support region, in [0, 1].
+    confidence : float
+        Level of the intervals, in (0, 1).
+    policies : mapping of str to Policy
+        The configured policies by name. Any other name must spell its policy, or counts as a search of unknown kind.
+    parameters : float or None
+        Number of parameters of either model of the pair; None if it is unknown.
+    """
+
+    pair: str
+    benchmark: str
+    questions: int
+    metric: str = "P"
+    source: Source = "sampled"
+    readout: str = "prefix"
+    default_policy: str = "topp0.95_t1.0"
+    epsilon: float = 0.03
+    quantile: float = 0.10
+    confidence: float = 0.95
+    policies: PolicyByName = field(default_factory=dict)
+    parameters: float | None = None
+
+    @property
+    def title(self) -> str:
+        """Two lines: pair, benchmark and number of questions; then the metric."""
+        return f"{self.pair}, {self.benchmark} ({self.questions} questions)\n{self.measure}"
+
+    @property
+    def measure(self) -> str:
+        """Name of the metric, with the readout unless it is the usual one."""
+        name = METRIC_NAMES[self.metric]
+        return name if self.readout == "prefix" else f"{name}, expected"
+
+    @property
+    def band(self) -> str:
+        """For example ``95% band``."""
+        return f"{self.confidence:.0%} band"
+
+    @property
+    def curve(self) -> dict[str, str | int]:
+        """The columns that choose the curves to draw: metric and readout."""
+        return {"metric": self.metric, "readout": self.readout}
+
+
+@dataclass(frozen=True, kw_only=True)
+class PairContext:
+    """What the figures of one pair on one benchmark are made from (``docs/data.md`` describes the frames).
+
+    Attributes
+    ----------
+    labels : Labels
+    base, rl : DataFrame
+        ``points`` of the two checkpoints' landscapes.
+    prefill : DataFrame
+        Tokens that were computed but not generated, one row per model and policy: model (``Base`` or ``RL``), policy,
+        prompt (tokens per question), again (tokens of prompts and prefixes computed again, per generated token). A
+        policy without a record has no row.
+    same_policy, counts, support, near_match, path : DataFrame
+        The recovery stage's files of these names.
+    """
+
+    labels: Labels
+    base: pl.DataFrame
+    rl: pl.DataFrame
+    prefill: pl.DataFrame
+    same_policy: pl.DataFrame
+    counts: pl.DataFrame
+    support: pl.DataFrame
+    near_match: pl.DataFrame
+    path: pl.DataFrame
+
+    @classmethod
+    def read(
+        cls, labels: Labels, base: pl.DataFrame, rl: pl.DataFrame, prefill: pl.DataFrame, recovery: Path
+    ) -> PairContext:
+        """With the frames of a recovery folder."""
+        names = ("same_policy", "counts", "support", "near_match", "path")
+        frames = {name: pl.read_parquet(recovery / f"{name}.parquet") for name in names}
+        return cls(labels=labels, base=base, rl=rl, prefill=prefill, **frames)
+
+    def with_metric(self, metric: str) -> PairContext:
+        """The same for a figure of another metric."""
+        return replace(self, labels=replace(self.labels, metric=metric))
+
+
+@dataclass(frozen=True)
+class Curves:
+    """One pair on one benchmark in a figure of the study: its labels, and ``points`` of its two landscapes."""
+
+    labels: Labels
+    base: pl.DataFrame
+    rl: pl.DataFrame
+
+
+@dataclass(frozen=True)
+class StudyContext:
+    """What the figures of a study are made from: every pair on every benchmark, in the order of the panels."""
+
+    cells: Sequence[Curves]
+
+    @property
+    def labels(self) -> Labels:
+        """The labels of the first cell, for what all cells share: metric, default policy and level of intervals."""
+        return self.cells[0].labels

@@ -1,0 +1,136 @@
+"""Names and notes that several tables of the analysis share."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+import polars as pl
+
+from searchlens.boptr.cohort import CohortPlan
+from searchlens.boptr.options import BoptrOptions
+from searchlens.boptr.rule import REASONS
+from searchlens.tables import format as fmt
+from searchlens.tables.format import Row
+from searchlens.tables.table import DASH
+
+POOLS = {"ar": "AR pool", "full": "full pool"}
+READINGS = {"fixed_pi": "fixed π̂", "full_rule": "full rule"}
+
+WILSON = "Brackets of a single readout: Wilson."
+ERROR = (
+    "Errors: mean over budgets b of |predicted − RL pass@b|, RL under its default policy, in percentage points (pp)."
+)
+UPWARD = (
+    "An absolute error is biased upwards near zero, so an interval can lie above its point estimate; in parentheses"
+    " the value corrected for that and for choosing the path on the same questions; it may be slightly negative."
+)
+PATHS_OF_ALPHA = "Brackets after α: the interval of α that gives the same path N̂(b)."
+
+RIVALS = ("mean RL", "Base+gain", "low temp")
+_BASELINES = ("H1", "H2", *RIVALS)
+_ORACLES = ("H6", "H7", "V1")
+
+
+# ---- names
+
+
+def model_name(plan: CohortPlan, model: str) -> str:
+    """Name of a model; the anchor is marked."""
+    return f"{model} (anchor)" if model == plan.anchor_model else model
+
+
+def heading(plan: CohortPlan) -> Callable[[str], str]:
+    """Function that prints the name of a column, which is a benchmark, a model or a mean."""
+
+    def name(column: str) -> str:
+        if column in plan.benchmarks:
+            return plan.title(column)
+        return model_name(plan, column) if column in plan.models else column
+
+    return name
+
+
+# ---- notes
+
+
+def brackets(options: BoptrOptions) -> str:
+    """What the intervals are."""
+    return (
+        f"Brackets: {options.confidence:.0%} percentile bootstrap over questions ({options.draws} draws shared by all"
+        " rows, both sides of a question together), the path of the row held fixed. The models are given; another set"
+        " of models is another study."
+    )
+
+
+def reasons(*frames: pl.DataFrame) -> list[str]:
+    """One note that explains every code in the columns ``reason``; none without a code."""
+    codes = dict.fromkeys(
+        code for frame in frames if "reason" in frame.columns for code in frame["reason"].drop_nulls().to_list()
+    )
+    if not codes:
+        return []
+    return [f"{DASH} not defined: " + "; ".join(f"{REASONS[code]} ({code})" for code in codes) + "."]
+
+
+def single_pair(plan: CohortPlan) -> list[str]:
+    """A note for a cohort of one pair, in which the offset means nothing."""
+    pairs = [name for name in plan.fitted_models if plan.models[name].rl]
+    return ["With a single pair δ = 0 by definition and H5 = B0."] if len(pairs) == 1 else []
+
+
+# ---- contrasts
+
+
+def verdict_text(contrast: Row) -> str:
+    """The verdict of a paired difference, by the names of its rows."""
+    if contrast["cells"] and not contrast["differing"]:
+        return "identical predictions"
+    lower = {"first lower": contrast["first"], "second lower": contrast["second"]}.get(contrast["verdict"])
+    return f"{lower} lower" if lower else fmt.word(contrast["verdict"])
+
+
+def contrast_notes(contrasts: pl.DataFrame, scope: str, rule: str, rows: Iterable[str]) -> list[str]:
+    """The paired differences between the rows of a table and its rule, and which rows have a lower error than the rule.
+
+    Parameters
+    ----------
+    contrasts : DataFrame
+        The frame of that name.
+    scope : {"anchor", "cohort"}
+    rule : str
+        Key of the row that is one side of each contrast.
+    rows : iterable of str
+        Keys of the rows of the table.
+    """
+    shown = pl.col("first").is_in([rule, *rows]) & pl.col("second").is_in([rule, *rows])
+    defined = contrasts.filter(pl.col("scope") == scope, shown, pl.col("difference").is_not_null())
+    paper, own = (list(defined.filter(exponents=which).iter_rows(named=True)) for which in ("paper", "own"))
+    if not paper:
+        return []
+    differences = "Paired differences on common cells: " + "; ".join(map(_contrast_text, paper)) + "."
+    with_own = [f"With the cohort's own exponents: {note}" for note in _lower_than(rule, own)]
+    return [differences, *_lower_than(rule, paper), *with_own]
+
+
+def _contrast_text(contrast: Row) -> str:
+    """Such as ``H5 − H1 = −0.04, corrected −0.02 [−2.69, +2.50] (cells: 4; not distinguishable)``."""
+    plain = fmt.number(contrast["difference"], sign="+")
+    corrected = fmt.interval(contrast["corrected"], contrast["lo_corrected"], contrast["hi_corrected"], sign="+")
+    verdict = verdict_text(contrast)
+    names = f"{contrast['first']} − {contrast['second']}"
+    return f"{names} = {plain}, corrected {corrected} (cells: {contrast['cells']}; {verdict})"
+
+
+def _lower_than(rule: str, contrasts: Iterable[Row]) -> list[str]:
+    """A sentence for each row, oracles excepted, whose error is lower than the rule's."""
+    notes = []
+    for contrast in contrasts:
+        rule_first = contrast["first"] == rule
+        other = contrast["second"] if rule_first else contrast["first"]
+        lower = contrast["corrected"] > 0 if rule_first else contrast["corrected"] < 0
+        if lower and other not in _ORACLES:
+            clear = contrast["verdict"] != "not distinguishable"
+            finding = "has a lower error than" if clear else "has the lower point estimate, not distinguishable from"
+            what = ", which does without the law," if other in _BASELINES else ""
+            notes.append(f"{other}{what} {finding} {rule}.")
+    return notes

@@ -1,0 +1,226 @@
+"""Checks: signatures of what RL changed, flags of unequal protocol, the checklist, rows against rows, and the null."""
+
+from __future__ import annotations
+
+import polars as pl
+
+from searchlens.boptr.cohort import CohortPlan
+from searchlens.boptr.protocol import FEW_QUESTIONS
+from searchlens.catalogue import table
+from searchlens.tables import format as fmt
+from searchlens.tables.boptr._notes import ERROR, brackets, model_name, reasons, single_pair, verdict_text
+from searchlens.tables.boptr.context import TableContext
+from searchlens.tables.format import Line, Row
+from searchlens.tables.table import DASH, Table
+
+# ---- signatures
+
+SIGNATURES = {
+    "low_budget_gain": "low-budget gain",
+    "base_recovery": "base recovery",
+    "concentration_gain": "concentration gain",
+    "termination_gain": "termination gain",
+}
+EXAMPLES = 4
+"""Largest number of cells that are named as examples."""
+
+
+@table("signatures", stage="boptr")
+def signatures(context: TableContext) -> Table:
+    """The four same-policy signatures: where each holds, and every cell's decisions."""
+    frame, patterns, plan = context.frames["signatures"], context.frames["signature_table"], context.plan
+    pattern_lines = [
+        {
+            "pattern": row["pattern"],
+            "typical metric": row["metric"],
+            "holds in": fmt.fraction(row["holds"], row["defined"]),
+            "examples": _examples(row["cells"]),
+            "interpretation": row["interpretation"],
+        }
+        for row in patterns.iter_rows(named=True)
+    ]
+    decisions = frame.filter("decides")
+    cell_lines = []
+    for (model, benchmark), rows in decisions.group_by("model", "benchmark", maintain_order=True):
+        line = _cell(str(model), str(benchmark), plan)
+        cell_lines.append(line | {_signature(row): _decision(row) for row in rows.iter_rows(named=True)})
+    notes = [
+        f"RL and Base under {plan.default_policy}. Each decision stands before its estimate: RL − Base in"
+        " percentage points, Base − RL for the recovery; yes: the interval lies above 0, no: below, undecided: it"
+        " contains 0. Recovery: reached, undecided where RL led at b = 1; level, undecided where it did not. A"
+        " termination gain needs both of its columns.",
+        f"Brackets: {context.options.confidence:.0%}, paired bootstrap over questions; of the rate of valid answers,"
+        " from the two rates' own intervals.",
+        *reasons(frame),
+    ]
+    parts = [
+        fmt.part(pattern_lines, "patterns"),
+        fmt.part(cell_lines, "every cell", _model_changes(decisions)),
+    ]
+    return Table(fmt.stacked(patterns=patterns, cells=frame), parts, notes)
+
+
+def _cell(model: str, benchmark: str, plan: CohortPlan) -> Line:
+    return {"model": model_name(plan, model), "benchmark": plan.title(benchmark)}
+
+
+def _model_changes(rows: pl.DataFrame) -> list[int]:
+    """Among the cells of these rows, those that start a new model."""
+    return fmt.changes(rows.unique(["model", "benchmark"], maintain_order=True)["model"].to_list())
+
+
+def _examples(cells: str | None) -> str:
+    names = (cells or "").split(", ")
+    return fmt.word(", ".join(names[:EXAMPLES])) + (", ..." if len(names) > EXAMPLES else "")
+
+
+def _signature(row: Row) -> str:
+    at = "" if row["budget"] is None else f"@{row['budget']}"
+    return f"{SIGNATURES[row['signature']]} ({row['metric']}{at})"
+
+
+def _decision(row: Row) -> str:
+    if row["decision"] is None:
+        return DASH
+    detail = f", {row['detail']}" if row["detail"] else ""
+    return f"{row['decision']}{detail} {fmt.percent(row['estimate'], row['lo'], row['hi'], '+')}"
+
+
+# ---- protocol
+
+
+@table("protocol_flags", stage="boptr")
+def protocol_flags(context: TableContext) -> Table:
+    """Cells in which Base and RL were sampled under different conditions, or on few questions."""
+    frame, plan, options = context.frames["protocol_flags"], context.plan, context.options
+    lines = []
+    for (model, benchmark), rows in frame.group_by("model", "benchmark", maintain_order=True):
+        severities = {_flag(row): fmt.word(row["severity"]) for row in rows.iter_rows(named=True)}
+        lines.append(_cell(str(model), str(benchmark), plan) | severities)
+    flagged = frame.filter(pl.col("severity").is_in(["attention", "undecided"]))
+    details = [
+        {
+            **_cell(row["model"], row["benchmark"], plan),
+            "flag": _flag(row),
+            "severity": row["severity"],
+            **_sides(row),
+        }
+        for row in flagged.iter_rows(named=True)
+    ]
+    notes = [
+        "A flagged cell is reported, never dropped. Truncation: share of samples that hit the length limit; extraction:"
+        " share with an answer that can be read; length: mean tokens per sample; all under the RL default policy."
+        " Rates and ranges of readouts in %.",
+        f"Attention: the interval of RL − Base lies outside ±{fmt.percent(options.protocol_margin)} points, or the"
+        f" longer mean length is at least {options.length_ratio:g} times the other; undecided: it crosses the"
+        " margin.",
+        "All or nothing: one side solves no question at any point, or every one; constant RL curve: the same at every"
+        f" budget; constant base pool: no budget at which two policies differ; few questions: below {FEW_QUESTIONS}.",
+        *reasons(frame),
+    ]
+    parts = [fmt.part(lines, "severity of every flag", _model_changes(frame))]
+    if details:
+        parts.append(fmt.part(details, "what was found"))
+    return Table(frame, parts, notes)
+
+
+def _flag(row: Row) -> str:
+    return str(row["flag"]).replace("_", " ").replace(" rl ", " RL ")
+
+
+def _sides(row: Row) -> Line:
+    """What a flag compares: numbers of tokens or questions, or proportions."""
+    if row["flag"] in ("length", "few_questions"):
+        base, rl = (fmt.number(row[side], 0) for side in ("base", "rl"))
+        return {"Base": base, "RL": rl, "RL − Base": fmt.number(row["difference"], 0, "+")}
+    base, rl = (fmt.percent(row[side]) for side in ("base", "rl"))
+    return {"Base": base, "RL": rl, "RL − Base": fmt.percent(row["difference"], row["lo"], row["hi"], "+")}
+
+
+@table("checklist", stage="boptr")
+def checklist(context: TableContext) -> Table:
+    """The paper's robustness checklist, as checks."""
+    frame = context.frames["checklist"]
+    rows = frame.rows(named=True)
+    lines = [{name: row[name] for name in ("item", "status", "claim", "check")} for row in rows]
+    notes = [f"{row['item']}: {fmt.minus(row['detail'])}." for row in rows if row["detail"]]
+    return Table(frame, [fmt.part(lines)], notes)
+
+
+# ---- rows against rows
+
+
+@table("contrasts", stage="boptr")
+def contrasts(context: TableContext) -> Table:
+    """Every paired difference of rows."""
+    frame, anchor = context.frames["contrasts"], context.plan.anchor_model
+    scopes = {
+        "planned": "planned beforehand, all fitted cells",
+        "anchor": f"cells of {anchor}",
+        "cohort": "all fitted cells",
+    }
+    exponents = {"paper": "the paper's exponents", "own": "the cohort's own exponents"}
+    parts = [
+        fmt.part([_contrast_line(row) for row in rows.iter_rows(named=True)], f"{scope_title}, {title}")
+        for which, title in exponents.items()
+        for scope, scope_title in scopes.items()
+        if (rows := frame.filter(exponents=which, scope=scope)).height
+    ]
+    notes = [
+        f"First − second on the cells that both define, AR pool; below 0 the first has the lower error. V2 is compared"
+        f" off {anchor} alone: on its cells V2 is V1. {ERROR}",
+        brackets(context.options),
+        "Corrected: without the upward bias of absolute errors and the downward one of a path chosen on the same"
+        " questions, which differ between rows. The verdict goes by the interval of this; so do the columns over models"
+        " (interval with the models resampled) and p (exact sign flips over models, then after Holm over the block).",
+        "Differing: cells in which the two predict differently; 0: the same predictions.",
+        "Planned: the rival that V3 and V5b meet is the one with the lowest mean corrected error on these cells, which"
+        " favours it.",
+        *single_pair(context.plan),
+        *reasons(frame),
+    ]
+    return Table(frame, parts or [fmt.part([])], notes)
+
+
+def _contrast_line(row: Row) -> Line:
+    over_models = DASH
+    if row["lo_models"] is not None:
+        over_models = f"[{fmt.number(row['lo_models'], sign='+')}, {fmt.number(row['hi_models'], sign='+')}]"
+    return {
+        "first": row["first"],
+        "second": row["second"],
+        "difference": fmt.interval(row["difference"], row["lo"], row["hi"], sign="+"),
+        "corrected": fmt.interval(row["corrected"], row["lo_corrected"], row["hi_corrected"], sign="+"),
+        "over models": over_models,
+        "p": fmt.number(row["p"], 3),
+        "p (Holm)": fmt.number(row["p_holm"], 3),
+        "models": str(row["models"]),
+        "cells": str(row["cells"]),
+        "differing": str(row["differing"]),
+        "verdict": verdict_text(row),
+    }
+
+
+@table("nulls", stage="boptr")
+def nulls(context: TableContext) -> Table:
+    """Whether knowing which RL belongs to which Base helps a row."""
+    frame = context.frames["nulls"]
+    lines = [
+        {
+            "row": row["label"],
+            "error": fmt.number(row["error"]),
+            "null mean": fmt.number(row["null_mean"]),
+            "null lowest": fmt.number(row["null_lowest"]),
+            "p": fmt.number(row["p"], 3),
+            "pairings": fmt.word(row["pairings"]),
+            "models": fmt.word(row["models"]),
+        }
+        for row in frame.iter_rows(named=True)
+    ]
+    notes = [
+        "Every Base is scored against another model's RL, the rule fitted anew; error: mean over the fitted cells of"
+        " the exchanged models under the true pairing. p: share of pairings, the true one included, with an error at"
+        " most the true one's. A row that reads no RL has a low p too where models differ in strength.",
+        *reasons(frame),
+    ]
+    return Table(frame, [fmt.part(lines)], notes)

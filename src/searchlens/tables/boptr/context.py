@@ -1,0 +1,38 @@
+"""What the tables of the BOPTR analysis are made from."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import polars as pl
+
+from searchlens.boptr.cohort import CohortPlan
+from searchlens.boptr.options import BoptrOptions
+
+
+@dataclass(frozen=True)
+class TableContext:
+    """The frames of one analysis, with its plan and options.
+
+    A number that is not defined is a dash in print and null in the CSV, whose column ``reason`` has a code for it; the
+    notes explain every code that occurs.
+
+    Attributes
+    ----------
+    frames : mapping of str to DataFrame
+        The frames of ``searchlens.boptr.study.study`` by name (``searchlens.catalogue.BOPTR_FRAMES``).
+    plan : CohortPlan
+        Gives names, titles and their order.
+    options : BoptrOptions
+        The notes state its tolerances and its confidence level.
+    """
+
+    frames: Mapping[str, pl.DataFrame]
+    plan: CohortPlan
+    options: BoptrOptions
+
+    @property
+    def notes(self) -> Sequence[str]:
+        """Where the samples come from, unless this study sampled them itself."""
+        return () if self.plan.source == "sampled" else (f"From {self.plan.source} samples.",)
