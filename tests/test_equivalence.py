@@ -6,7 +6,7 @@ import json
 import subprocess
 import sys
 from collections import Counter
-from dataclasses import asdict, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -22,8 +22,8 @@ from searchlens.cli import main  # noqa: E402
 from searchlens.engines.base import Sampling  # noqa: E402
 from searchlens.equivalence import laws, local, searches  # noqa: E402
 from searchlens.equivalence.explicit import Model, ToyEngine, plain_draw  # noqa: E402
-from searchlens.equivalence.options import EquivalenceOptions  # noqa: E402
-from searchlens.equivalence.reference import ids, mean, search  # noqa: E402
+from searchlens.equivalence.options import COMPARED, EquivalenceOptions  # noqa: E402
+from searchlens.equivalence.reference import SEARCHES, ids, mean, search  # noqa: E402
 from searchlens.equivalence.rows import Row, chi_square, frame, total_variation  # noqa: E402
 from searchlens.equivalence.subject import Subject  # noqa: E402
 from searchlens.errors import InputError  # noqa: E402
@@ -34,7 +34,7 @@ from searchlens.tables.equivalence import Comparisons, udf_tier34  # noqa: E402
 from searchlens.tables.table import Table  # noqa: E402
 
 ROOT = Path(__file__).parents[1]
-LIMITS = asdict(EquivalenceOptions(policies=("greedy",)))
+OPTIONS = EquivalenceOptions(policies=("greedy",))
 POLICIES: dict[str, Any] = {
     "topp0.95_t1.0": None,
     "beam": {"controller": {"name": "beam", "width": 2}},
@@ -199,18 +199,18 @@ def test_a_law_is_told_from_another() -> None:
     """Draws of one temperature against the law of another, and a chain without steps against its target."""
     hot, cold = from_spec("temp_1.0", None), from_spec("temp_0.9", None)
     counts = laws.draws(laws.LOCAL, hot, 4000, laws.LOCAL_LIMIT)
-    assert laws.compare("temp_1.0", hot, LIMITS)[0].holds
+    assert laws.compare("temp_1.0", hot, OPTIONS)[0].holds
     law = laws.enumerate_texts(laws.LOCAL, laws.PROMPT, laws.LOCAL_LIMIT, sampling=cold.local)
-    assert chi_square(counts, law) < LIMITS["p_value"]
+    assert chi_square(counts, law) < OPTIONS.p_value
     still = {**POLICIES["power"], "scheduler": {"name": "blocks", "blocks": 2, "steps": 0}}
-    distance, p = laws.compare("power", from_spec("power", still), LIMITS)
+    distance, p = laws.compare("power", from_spec("power", still), OPTIONS)
     assert not distance.holds
     assert not p.holds
 
 
 def test_power_sampling_is_at_its_target() -> None:
     spec = {"local": {"temperature": 0.25}, "controller": "power", "scheduler": {"name": "blocks", "steps": 4}}
-    assert all(row.holds for row in laws.compare("power", from_spec("power", spec), LIMITS))
+    assert all(row.holds for row in laws.compare("power", from_spec("power", spec), OPTIONS))
 
 
 def row(value: float, bound: Any = "at least", threshold: float = 0.75, **more: Any) -> Row:
@@ -254,6 +254,11 @@ def test_a_wrong_section_is_refused(changes: dict[str, Any], says: str) -> None:
     with pytest.raises(InputError) as error:
         grid(**changes)
     assert says in str(error.value)
+
+
+def test_controllers_that_can_be_configured_are_those_with_a_reference() -> None:
+    """Autoregressive policies and token beams are compared with transformers."""
+    assert set(COMPARED) == {"autoregressive", "beam", *SEARCHES}
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from searchlens.engines.base import Completion, Request, Sampling, complete
 from searchlens.equivalence.rows import Row, share
-from searchlens.equivalence.subject import Ids, Subject, texts_of
+from searchlens.equivalence.subject import Ids, Subject, options_of, texts_of
 from searchlens.grid import Grid
 from searchlens.landscape.subsets import missed
 from searchlens.policies import Policy, parse
@@ -61,7 +61,7 @@ def compare(grid: Grid, threads: int) -> list[Row]:
     """
     pair = grid.config["pairs"][grid.config["study"]["pairs"][0]]
     checkpoints = [pair[role] for role in ("base", "rl") if grid.config["checkpoints"][pair[role]]["engine"] == "vllm"]
-    budgets, policies = grid.config["budgets"], grid.config["equivalence"]["engine_policies"]
+    budgets, policies = grid.config["budgets"], options_of(grid).engine_policies
     together = len(checkpoints) * len(policies) * len(budgets)
     rows = []
     for checkpoint in checkpoints:
@@ -75,8 +75,7 @@ def compare(grid: Grid, threads: int) -> list[Row]:
 
 def _side(subject: Subject, texts: Sequence[Ids]) -> Side:
     """Ask one engine, and free its device."""
-    section = subject.job.grid.config["equivalence"]
-    policies = {name: policy for name in section["engine_policies"] if (policy := subject.job.grid.policy(name))}
+    policies = {name: policy for name in subject.options.engine_policies if (policy := subject.job.grid.policy(name))}
     greedy = [found[0] for found in subject.search([(GREEDY, task) for task in subject.tasks(GREEDY)])]
     requests = [
         Request(task.prompt, Sampling(0.0), 0, 1, task.stop_ids, prefix=text[:place], top=TOP)
@@ -101,16 +100,16 @@ def _right(subject: Subject, policies: Mapping[str, Policy]) -> dict[str, npt.ND
 
 
 def _samples(grid: Grid) -> int:
-    most: int = max(grid.config["equivalence"]["engine_samples"], *grid.config["budgets"])
+    most: int = max(options_of(grid).engine_samples, *grid.config["budgets"])
     return most
 
 
 def _after_the_same(grid: Grid, checkpoint: str, ours: Side, theirs: Side) -> list[Row]:
     """Greedy texts, and log-probabilities after the same tokens."""
-    limits, reference = grid.config["equivalence"], _reference(checkpoint)
+    options, reference = options_of(grid), _reference(checkpoint)
     pairs = list(zip(texts_of(ours.greedy), texts_of(theirs.greedy), strict=True))
     common, longest = [agreeing(*pair) for pair in pairs], sum(max(map(len, pair)) for pair in pairs)
-    least = float(limits["output_match"])
+    least = options.output_match
     log_p = np.concatenate(
         [
             np.abs(one.logprobs[:same] - other.logprobs[:same])
@@ -125,8 +124,11 @@ def _after_the_same(grid: Grid, checkpoint: str, ours: Side, theirs: Side) -> li
         Row("engines", "greedy", reference, "before the first difference", longest, "tokens", until, "at least", least),
     ]
     for policy, what, values in (("greedy", "log p", log_p), ("temp_1.0, forced", f"log p of {TOP}", likeliest)):
-        for name, of, limit in (("largest", np.max, "logprob_difference"), ("mean", np.mean, "logprob_mean")):
-            statistic, threshold = f"{name} difference of {what}", float(limits[limit])
+        for name, of, threshold in (
+            ("largest", np.max, options.logprob_difference),
+            ("mean", np.mean, options.logprob_mean),
+        ):
+            statistic = f"{name} difference of {what}"
             value = float(of(values)) if len(values) else float("nan")  # no two greedy texts begin alike
             rows.append(
                 Row("engines", policy, reference, statistic, len(values), "tokens", value, "at most", threshold)

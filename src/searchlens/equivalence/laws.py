@@ -7,10 +7,10 @@ of a local policy multiplies the plain distributions of :mod:`searchlens.equival
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
 
 from searchlens import search
 from searchlens.equivalence.explicit import EOS, Model, ToyEngine, enumerate_texts
+from searchlens.equivalence.options import EquivalenceOptions
 from searchlens.equivalence.rows import Law, Row, Table, chi_square, total_variation
 from searchlens.equivalence.subject import texts_of
 from searchlens.policies import Policy
@@ -26,7 +26,7 @@ POWER, POWER_LIMIT = Model.random(2, vocab_size=3, scale=0.7), 4
 """Few and short texts, so that a total variation can be told from few chains."""
 
 
-def compare(name: str, policy: Policy, limits: Mapping[str, float]) -> list[Row]:
+def compare(name: str, policy: Policy, options: EquivalenceOptions) -> list[Row]:
     """Chi-square of a local policy; total variation and chi-square of power sampling from its target.
 
     Parameters
@@ -35,28 +35,28 @@ def compare(name: str, policy: Policy, limits: Mapping[str, float]) -> list[Row]
         Of the policy.
     policy : Policy
         Autoregressive, or power sampling in mode ``exact``; ``reference`` is known not to tend to the target.
-    limits : mapping
-        The section ``equivalence`` of the configuration.
+    options : EquivalenceOptions
+        Numbers of texts, and thresholds.
     """
     if policy.controller.name == "autoregressive":
-        counts = draws(LOCAL, policy, int(limits["draws"]), LOCAL_LIMIT)
+        counts = draws(LOCAL, policy, options.draws, LOCAL_LIMIT)
         drawable = enumerate_texts(LOCAL, PROMPT, LOCAL_LIMIT, sampling=policy.local)
-        return [_chi_square("local", name, counts, drawable, limits)]
-    counts = draws(POWER, policy, int(limits["chains"]), POWER_LIMIT)
+        return [_chi_square("local", name, counts, drawable, options)]
+    counts = draws(POWER, policy, options.chains, POWER_LIMIT)
     law = target(POWER, policy, POWER_LIMIT)
     statistic, distance = "total variation", total_variation(counts, law)
-    n, threshold = counts.total(), float(limits["total_variation"])
+    n, threshold = counts.total(), options.total_variation
     return [
         Row("tier34", name, ENUMERATION, statistic, n, "chains", distance, "at most", threshold),
-        _chi_square("tier34", name, counts, law, limits),
+        _chi_square("tier34", name, counts, law, options),
     ]
 
 
 def _chi_square(
-    table: Table, name: str, counts: Counter[tuple[int, ...]], law: Law, limits: Mapping[str, float]
+    table: Table, name: str, counts: Counter[tuple[int, ...]], law: Law, options: EquivalenceOptions
 ) -> Row:
     unit = "texts" if table == "local" else "chains"
-    value, threshold = chi_square(counts, law), float(limits["p_value"])
+    value, threshold = chi_square(counts, law), options.p_value
     return Row(table, name, ENUMERATION, "p of chi-square", counts.total(), unit, value, "at least", threshold)
 
 

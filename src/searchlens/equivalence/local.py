@@ -48,7 +48,7 @@ def compare(subject: Subject, name: str, policy: Policy) -> list[Row]:
     policy : Policy
         Autoregressive.
     """
-    limits, reference = subject.job.grid.config["equivalence"], _reference(policy.local)
+    options, reference = subject.options, _reference(policy.local)
     tasks = subject.tasks(policy)
     ours = [texts_of(found)[0] for found in subject.search([(policy, task) for task in tasks])]
     prompts = [task.prompt for task in tasks]
@@ -58,14 +58,13 @@ def compare(subject: Subject, name: str, policy: Policy) -> list[Row]:
     answers = [subject.job.answer(one) == subject.job.answer(other) for one, other in zip(ours, theirs, strict=True)]
     texts = [one == other for one, other in zip(ours, theirs, strict=True)]
 
-    def row(statistic: str, unit: str, equal: Sequence[bool], limit: str) -> Row:
-        threshold = float(limits[limit])
+    def row(statistic: str, unit: str, equal: Sequence[bool], threshold: float) -> Row:
         return Row("local", name, reference, statistic, len(equal), unit, share(equal), "at least", threshold)
 
     return [
-        row("same tokens on the same logits", "tokens", draws.equal, "identical"),
-        row("same texts", "texts", texts, "output_match"),
-        row("same answers", "texts", answers, "answer_agreement"),
+        row("same tokens on the same logits", "tokens", draws.equal, options.identical),
+        row("same texts", "texts", texts, options.output_match),
+        row("same answers", "texts", answers, options.answer_agreement),
     ]
 
 

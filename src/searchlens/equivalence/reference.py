@@ -9,7 +9,7 @@ business.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -86,13 +86,7 @@ def one_by_one(search: Generator[Asked, Text, Any], draw: Draw) -> Any:
 
 def search(task: Task, policy: Policy, score: Score) -> Plain:
     """The policy's search: all texts that it finds, best first, equal ones in the order in which they were found."""
-    found = yield from {
-        "power": lambda: power(task, policy),
-        "entropy_tree": lambda: entropy_tree(task, policy),
-        "mcts": lambda: MonteCarlo(task, policy, score).search(),
-        "thought_tree": lambda: thought_tree(task, policy, score),
-        "step_beam": lambda: step_beam(task, policy, score),
-    }[policy.controller.name]()
+    found = yield from SEARCHES[policy.controller.name](task, policy, score)
     return sorted(found, key=lambda text: -score(text))
 
 
@@ -418,3 +412,13 @@ class MonteCarlo:
 
         going = [child for child in self.drawn[state] if not self._exhausted(child)]
         return max(going, key=lambda child: (worth(child), self.drawn[state][child]))
+
+
+SEARCHES: Mapping[str, Callable[[Task, Policy, Score], Plain]] = {
+    "power": lambda task, policy, _: power(task, policy),
+    "entropy_tree": lambda task, policy, _: entropy_tree(task, policy),
+    "mcts": lambda task, policy, score: MonteCarlo(task, policy, score).search(),
+    "thought_tree": thought_tree,
+    "step_beam": step_beam,
+}
+"""Controller to its reference."""

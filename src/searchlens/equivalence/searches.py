@@ -44,7 +44,7 @@ def compare(subject: Subject, policies: Mapping[str, Policy]) -> list[Row]:
     rows = []
     for place, name in enumerate(policies):
         part = slice(place * subject.count, (place + 1) * subject.count)
-        rows.append(_same(subject, name, SEQUENTIAL, ours[part], theirs[part], "identical"))
+        rows.append(_same(name, SEQUENTIAL, ours[part], theirs[part], subject.options.identical))
         rows.append(_accuracy(subject, name, SEQUENTIAL, ours[part], theirs[part]))
     return rows
 
@@ -82,10 +82,9 @@ def compare_beam(subject: Subject, name: str, policy: Policy) -> list[Row]:
         for one, text, score in zip(mine, texts, of_row, strict=True)
         if texts_of([one]) == [text]
     ]
-    limit = float(subject.job.grid.config["equivalence"]["score_difference"])
     largest = max(differences, default=float("nan"))
     return [
-        _same(subject, name, TRANSFORMERS, ours, theirs, "output_match"),
+        _same(name, TRANSFORMERS, ours, theirs, subject.options.output_match),
         Row(
             "tier34",
             name,
@@ -95,22 +94,21 @@ def compare_beam(subject: Subject, name: str, policy: Policy) -> list[Row]:
             "texts",
             largest,
             "at most",
-            limit,
+            subject.options.score_difference,
         ),
         _accuracy(subject, name, TRANSFORMERS, ours, theirs),
     ]
 
 
-def _same(subject: Subject, name: str, other: str, ours: list[list[Ids]], theirs: list[list[Ids]], limit: str) -> Row:
+def _same(name: str, other: str, ours: list[list[Ids]], theirs: list[list[Ids]], least: float) -> Row:
     """Share of candidates that are the same text in the same place."""
     equal = [one == two for mine, hers in zip(ours, theirs, strict=True) for one, two in zip(mine, hers, strict=True)]
-    threshold = float(subject.job.grid.config["equivalence"][limit])
-    return Row("tier34", name, other, "same texts", len(equal), "texts", share(equal), "at least", threshold)
+    return Row("tier34", name, other, "same texts", len(equal), "texts", share(equal), "at least", least)
 
 
 def _accuracy(subject: Subject, name: str, other: str, ours: list[list[Ids]], theirs: list[list[Ids]]) -> Row:
     """Difference of the accuracies of the best candidates."""
-    threshold = float(subject.job.grid.config["equivalence"]["accuracy_difference"])
+    threshold = subject.options.accuracy_difference
     right = [subject.accuracy([texts[0] for texts in side]) for side in (ours, theirs)]
     statistic, difference = "difference of accuracies", abs(right[0] - right[1])
     return Row(

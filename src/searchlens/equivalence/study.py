@@ -20,14 +20,15 @@ def on_vllm(grid: Grid) -> bool:
 
 def compare(grid: Grid, threads: int) -> list[Row]:
     """Rows of all comparisons of the embedded engine, policy by policy in configuration order."""
-    subject, section = Subject.of(grid, threads), grid.config["equivalence"]
-    policies = {name: policy for name in section["policies"] if (policy := grid.policy(name)) is not None}
+    subject = Subject.of(grid, threads)
+    options = subject.options
+    policies = {name: policy for name in options.policies if (policy := grid.policy(name)) is not None}
     kinds: dict[str, dict[str, Policy]] = {"autoregressive": {}, "beam": {}, "search": {}}
     for name, policy in policies.items():
         kinds[policy.controller.name if policy.controller.name in kinds else "search"][name] = policy
     rows: list[Row] = []
     for name, policy in kinds["autoregressive"].items():
-        rows += [*local.compare(subject, name, policy), *laws.compare(name, policy, section)]
+        rows += [*local.compare(subject, name, policy), *laws.compare(name, policy, options)]
     log.info("%d local policies compared", len(kinds["autoregressive"]))
     for name, policy in kinds["beam"].items():
         rows += searches.compare_beam(subject, name, policy)
@@ -35,6 +36,6 @@ def compare(grid: Grid, threads: int) -> list[Row]:
     log.info("%d searches compared", len(kinds["beam"]) + len(kinds["search"]))
     for name, policy in kinds["search"].items():
         if policy.controller.name == "power" and policy.parameters["mode"] == "exact":
-            rows += laws.compare(name, policy, section)
+            rows += laws.compare(name, policy, options)
     subject.close()
-    return sorted(rows, key=lambda row: section["policies"].index(row.policy))
+    return sorted(rows, key=lambda row: options.policies.index(row.policy))

@@ -5,13 +5,17 @@ first benchmark.
 from __future__ import annotations
 
 import gc
+import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
+from pydantic import TypeAdapter
+
 from searchlens import grading, search
 from searchlens.engines.base import Engine
+from searchlens.equivalence.options import EquivalenceOptions
 from searchlens.generate import Job
 from searchlens.grading import GradedPair
 from searchlens.grid import Grid, JobPool
@@ -22,6 +26,11 @@ from searchlens.seeds import sample_seed
 
 Ids = tuple[int, ...]
 Run = tuple[Policy, Task]
+
+
+def options_of(grid: Grid) -> EquivalenceOptions:
+    """The section ``equivalence`` of a study."""
+    return TypeAdapter(EquivalenceOptions).validate_json(json.dumps(grid.config["equivalence"]))
 
 
 @dataclass(frozen=True)
@@ -45,7 +54,12 @@ class Subject:
         base, benchmark = grid.compared
         job = Job(grid, JobPool(checkpoint or base, benchmark, ()), threads)
         job.spec = {**job.spec, "engine": engine}
-        return cls(job, min(int(grid.config["equivalence"]["questions"]), len(job.questions)))
+        return cls(job, min(options_of(grid).questions, len(job.questions)))
+
+    @cached_property
+    def options(self) -> EquivalenceOptions:
+        """Thresholds and sizes of the comparison."""
+        return options_of(self.job.grid)
 
     @property
     def engine(self) -> Engine:

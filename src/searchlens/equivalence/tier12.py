@@ -107,15 +107,15 @@ def compare(grid: Grid, threads: int) -> list[Match]:
 
 def match(subject: Subject, strategy: Strategy, ours: Sequence[Ids], theirs: Sequence[Ids]) -> Match:
     """Compare texts and answers, question by question."""
-    limits, pairs = subject.job.grid.config["equivalence"], list(zip(ours, theirs, strict=True))
+    pairs = list(zip(ours, theirs, strict=True))
     text, answer = subject.job.prompter.text, subject.job.answer
     return Match(
         strategy,
         len(pairs),
         share([text(one) == text(other) for one, other in pairs]),
         share([answer(one) == answer(other) for one, other in pairs]),
-        float(limits["output_match"]),
-        float(limits["answer_agreement"]),
+        subject.options.output_match,
+        subject.options.answer_agreement,
     )
 
 
