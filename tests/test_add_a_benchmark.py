@@ -14,7 +14,6 @@ import pytest
 ROOT = Path(__file__).parents[1]
 PAGE = (ROOT / "docs" / "add-a-benchmark.md").read_text()
 BLOCK = re.compile(r"(?:^`(?P<path>[^`\n]+)`:\n\n)?^```(?P<kind>\w+)\n(?P<text>.*?)^```$", re.MULTILINE | re.DOTALL)
-FAMILIES = "src/searchlens/benchmarks/families.py"
 
 
 @pytest.fixture
@@ -29,13 +28,9 @@ def checkout(tmp_path: Path) -> Path:
 
 def follow(block: re.Match[str], folder: Path) -> None:
     """Do what one block says."""
-    if block["kind"] in ("json", "yaml"):
+    if block["path"]:
         (folder / block["path"]).write_text(block["text"])
-    elif block["kind"] == "text":
-        source, above = (folder / FAMILIES).read_text(), "        _rltrain("
-        assert f"`{FAMILIES}`" in PAGE
-        (folder / FAMILIES).write_text(source.replace(above, block["text"] + above, 1))
-    else:
+    elif block["kind"] == "console":
         command, expected = block["text"].removeprefix("$ ").split("\n", 1)
         path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
         environment = {**os.environ, "PYTHONPATH": str(folder / "src"), "PATH": path}
@@ -46,12 +41,12 @@ def follow(block: re.Match[str], folder: Path) -> None:
 
 
 def test_the_page_works_as_written(checkout: Path) -> None:
-    """Files are written, code is inserted, and commands print what the page says they do."""
+    """Files are written, and commands print what the page shows."""
     blocks = list(BLOCK.finditer(PAGE))
     assert len(blocks) == PAGE.count("```") // 2
     for block in blocks:
         follow(block, checkout)
-    assert (checkout / "src/searchlens/benchmarks/golds/capitals.txt").exists()
+    assert len((checkout / "golds/capitals.txt").read_text().splitlines()) == 2
     assert sum(block["kind"] == "console" for block in blocks) == 4
 
 
@@ -69,3 +64,27 @@ def test_what_the_page_promises_of_a_wrong_file_holds(checkout: Path) -> None:
         found = subprocess.run(command, cwd=checkout, env=environment, capture_output=True, text=True, check=False)
         assert found.returncode == 2
         assert expected in found.stderr
+
+
+def test_a_family_with_fields_of_its_own_and_one_moved_into_the_package(checkout: Path) -> None:
+    """The page's function that converts row by row, and its last paragraph."""
+    for block in BLOCK.finditer(PAGE):
+        if block["path"]:
+            follow(block, checkout)
+    converted = next(block["text"] for block in BLOCK.finditer(PAGE) if block["kind"] == "text")
+    declared = (checkout / "capitals.py").read_text()
+    families = checkout / "src/searchlens/benchmarks/families.py"
+    families.write_text(
+        f"{families.read_text()}\n\nfrom searchlens.benchmarks.questions import Question\n\n"
+        + declared.replace("def capitals(file):\n    return choices.read(file)\n", converted)
+    )
+    (checkout / "data/capitals.jsonl").write_text('{"country": "France", "capital": "A"}\n' * 2)
+    code = (
+        "from pathlib import Path\nfrom searchlens import benchmarks\n"
+        "print([q.gold for q in benchmarks.load(Path('data/capitals.jsonl'), family='capitals')])"
+    )
+    environment = {**os.environ, "PYTHONPATH": str(checkout / "src")}
+    output = subprocess.run(
+        [sys.executable, "-c", code], cwd=checkout, env=environment, capture_output=True, text=True, check=True
+    ).stdout
+    assert output == "['A', 'A']\n"

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from searchlens import config, policies
-from searchlens.benchmarks.families import FAMILIES
+from searchlens.benchmarks import known_benchmark
 from searchlens.commands.plan import plan
 from searchlens.errors import InputError
 from searchlens.grid import Grid
@@ -112,7 +112,7 @@ def test_benchmarks_have_the_papers_sizes_regimes_and_parts(paper: dict[str, Any
     )
     for name, spec in asked.items():
         assert spec["family"] == name
-        assert spec["grader"] == FAMILIES[name].grader
+        assert spec["grader"] == known_benchmark(name).grader
 
 
 def test_nothing_of_the_micro_zoo_is_left_in_it(paper: dict[str, Any]) -> None:

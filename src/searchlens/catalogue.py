@@ -106,7 +106,7 @@ class Declaration:
     path : Path
         The file.
     options : mapping
-        Keyword arguments of the decorator; those that are no constants are left out.
+        Keyword arguments of the decorator, which are literals.
     """
 
     kind: str
@@ -140,7 +140,7 @@ def declared(kind: str, **options: Any) -> dict[str, Declaration]:
     Raises
     ------
     InputError
-        Two files declare the same name.
+        Two files declare the same name, or an option is not a literal.
     """
     found: dict[str, Declaration] = {}
     for module, path in [*_modules(HOMES[kind]), *extensions()]:
@@ -216,24 +216,22 @@ def _read(module: str, path: Path) -> Iterator[Declaration]:
             continue
         for call in node.decorator_list:
             if isinstance(call, ast.Call) and (kind := _called(call.func)) in HOMES and call.args:
-                options = {key.arg: key.value for key in call.keywords if key.arg}
-                constants = {name: _constant(value) for name, value in options.items()}
-                name = _constant(call.args[0])
-                yield Declaration(kind, name, module, path, {k: v for k, v in constants.items() if v is not _OPEN})
+                options = {str(key.arg): _literal(key.value, path) for key in call.keywords}
+                yield Declaration(kind, _literal(call.args[0], path), module, path, options)
 
 
 def _called(function: ast.expr) -> str:
     return function.attr if isinstance(function, ast.Attribute) else getattr(function, "id", "")
 
 
-_OPEN = object()
-
-
-def _constant(node: ast.expr) -> Any:
+def _literal(node: ast.expr, path: Path) -> Any:
     try:
         return ast.literal_eval(node)
     except ValueError:
-        return _OPEN
+        raise InputError(
+            f"{path}, line {node.lineno}: {ast.unparse(node)} is not a literal",
+            "write out the options of a declaration: they are read without running the file",
+        ) from None
 
 
 # ---- extensions

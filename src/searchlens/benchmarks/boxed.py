@@ -1,20 +1,21 @@
-r"""Finding the last ``\boxed{...}`` of a text."""
+r"""Finds the last ``\boxed{...}`` of a text."""
 
 from __future__ import annotations
 
 import re
 
 _BOX = re.compile(r"\\boxed(?![A-Za-z])\s*")
-_BRACE = re.compile(r"\\.|[{}]", re.DOTALL)  # an escaped brace is a character of the answer, not a delimiter
+_BRACE = re.compile(r"\\.|[{}]", re.DOTALL)  # an escaped brace belongs to the answer
 _LONGEST = 4096
+"""Characters searched for the closing brace, so that a text of many open boxes is searched in linear time."""
 
 
 def last_boxed(text: str) -> str | None:
     r"""Content of the last ``\boxed{...}``, stripped.
 
-    None without a box, or when the last one is not closed: a box that was being rewritten when the text ended takes
-    back the earlier ones. Of nested boxes the innermost last one counts. An empty box gives an empty string. A box of
-    thousands of characters is taken for one that is not closed.
+    None if there is no box, or if the last one is not closed: a text that ends inside a box was about to replace its
+    earlier ones. Of nested boxes the innermost of the last ones counts. An empty box gives an empty string. A box of
+    more than ``_LONGEST`` characters counts as not closed.
     """
     start = text.rfind("\\boxed")
     while start >= 0:
@@ -29,7 +30,7 @@ def _braced(text: str, start: int) -> str | None:
         return None
     end = text.find("}", start)
     content = text[start + 1 : end]
-    if end >= 0 and "{" not in content and "\\" not in content:  # most answers, in a third of the time
+    if end >= 0 and "{" not in content and "\\" not in content:  # a third of the time, for most answers
         return content.strip() if len(content) <= _LONGEST else None
     depth = 0
     for brace in _BRACE.finditer(text, start, start + _LONGEST):

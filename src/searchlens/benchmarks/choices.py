@@ -1,25 +1,23 @@
 """Rows of multiple-choice benchmarks: the choices follow the question as ``A) ...``, and the gold is a letter.
 
-Published orders are kept, because choices such as "both A and B" refer to them. GPQA has none (its file puts the right
-choice first): there the choices are permuted by a seed of the question's own, so that neither the place of a row nor
-how many are used changes anything.
+Published orders are kept, because choices such as "both A and B" refer to them. GPQA has no published order, because
+its file gives the right choice first. Its choices are ordered by their hashes with the question, so that neither the
+position of a row nor the number of questions in use changes the order.
 """
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from math import isnan
-from pathlib import Path
 from typing import Any
 
-from searchlens.benchmarks import Question
-from searchlens.benchmarks.families import Family
-from searchlens.benchmarks.rows import Layout, Row, layout_of, refuse_rows, tags_of, text_of, value
+from searchlens.benchmarks.questions import Question
+from searchlens.benchmarks.rows import BenchmarkFile, Layout, RawRow, Row, RowError, layout_of, tags_of, text_of, value
 
 LETTERS = "ABCDEFGHIJ"
 
-_APART = ("right", "wrong_1", "wrong_2", "wrong_3")
+_SEPARATE = ("right", "wrong_1", "wrong_2", "wrong_3")
 LAYOUTS = (
     Layout(
         "GPQA on the hub",
@@ -34,43 +32,53 @@ LAYOUTS = (
 )
 
 
-def read(path: Path, rows: Sequence[Mapping[str, Any]], family: Family, start: int) -> list[Row]:
+def read(file: BenchmarkFile, *, permuted: bool = False) -> list[Row]:
     """Questions with lettered choices.
+
+    Parameters
+    ----------
+    file : BenchmarkFile
+    permuted : bool
+        The file gives the right choice first, so that the choices are put in the order of ``permutation``.
 
     Raises
     ------
     InputError
-        Unknown layout, or rows without question, choices or a gold among them; all are named.
+        Unknown layout, or rows without a question, choices, or a gold among them.
     """
-    layout = layout_of(path, rows, LAYOUTS)
-    found, errors = [], []
-    for number, row in enumerate(rows, start=1):
+    layout = layout_of(file, LAYOUTS)
+
+    def convert(name: str, row: RawRow) -> Row:
         question = text_of(value(row, layout.fields["question"]))
         choices, right = _choices(row, layout)
         if question is None:
-            errors.append((number, f"no question in {layout.fields['question']!r}"))
-        elif not 2 <= len(choices) <= len(LETTERS) or not all(choices):
-            errors.append((number, f"needs 2 to {len(LETTERS)} choices, none of them empty; found {len(choices)}"))
-        elif right is None or not 0 <= right < len(choices):
-            errors.append((number, f"no choice in {layout.fields.get('gold')!r}: a letter, or a position from 0"))
-        else:
-            found.append(_row(f"{family.name}-{start + number:04d}", question, choices, right, family, row))
-    refuse_rows(path, errors)
-    return found
+            raise RowError(f"no question in {layout.fields['question']!r}")
+        if not 2 <= len(choices) <= len(LETTERS) or not all(choices):
+            raise RowError(f"needs 2 to {len(LETTERS)} choices, none of them empty; found {len(choices)}")
+        if right is None or not 0 <= right < len(choices):
+            raise RowError(f"no choice in {layout.fields.get('gold')!r}: a letter, or a position from 0")
+        order = permutation(question, choices) if permuted else list(range(len(choices)))
+        lines = [f"{letter}) {choices[position]}" for letter, position in zip(LETTERS, order, strict=False)]
+        # The tag is the order in which the choices of the file are shown.
+        tags = tags_of(row) | ({"order": "".join(map(str, order))} if permuted else {})
+        shown = Question(name, "\n".join([f"{question}\n", *lines]), LETTERS[order.index(right)], tags=tags)
+        return Row(shown, "\n".join([question, *sorted(choices)]), choices[right])
+
+    return file.read(convert)
 
 
-def _choices(row: Mapping[str, Any], layout: Layout) -> tuple[list[str], int | None]:
-    """The choices as the file orders them, and the position of the right one."""
+def _choices(row: RawRow, layout: Layout) -> tuple[list[str], int | None]:
+    """The choices in the order of the file, and the position of the right one."""
     if "right" in layout.fields:
-        return [text_of(value(row, layout.fields[part])) or "" for part in _APART], 0
-    found = value(row, layout.fields["choices"])
-    choices = [_choice(choice) for choice in found] if isinstance(found, list) else []
+        return [text_of(value(row, layout.fields[part])) or "" for part in _SEPARATE], 0
+    content = value(row, layout.fields["choices"])
+    choices = [_choice(choice) for choice in content] if isinstance(content, list) else []
     return choices, _position(value(row, layout.fields["gold"]))
 
 
-def _choice(found: Any) -> str:
-    """The text of a choice; NaN is what pandas makes of "None", and writes in its place."""
-    return "None" if found is None or (isinstance(found, float) and isnan(found)) else str(found).strip()
+def _choice(content: Any) -> str:
+    """The text of a choice. NaN stands for "None", because pandas reads and writes it so."""
+    return "None" if content is None or (isinstance(content, float) and isnan(content)) else str(content).strip()
 
 
 def _position(gold: Any) -> int | None:
@@ -81,17 +89,6 @@ def _position(gold: Any) -> int | None:
 
 
 def permutation(question: str, choices: Sequence[str]) -> list[int]:
-    """Positions of the choices in an order that depends on question and choices alone, each order as likely."""
+    """Positions of the choices, ordered by the hash of question and choice; all orders are equally likely."""
     keys = [hashlib.sha256(f"{question}\0{choice}".encode()).digest() for choice in choices]
     return sorted(range(len(choices)), key=keys.__getitem__)
-
-
-def _row(name: str, question: str, choices: list[str], right: int, family: Family, row: Mapping[str, Any]) -> Row:
-    order = permutation(question, choices) if family.permuted else list(range(len(choices)))
-    lines = [f"{letter}) {choices[position]}" for letter, position in zip(LETTERS, order, strict=False)]
-    tags = tags_of(row)
-    if family.permuted:
-        tags["order"] = "".join(str(position) for position in order)  # of the file's choices, as they are shown
-    wording = "\n".join([question, *sorted(choices)])
-    shown = Question(name, "\n".join([f"{question}\n", *lines]), LETTERS[order.index(right)], tags=tags)
-    return Row(shown, wording, choices[right])

@@ -1,198 +1,220 @@
-"""The known benchmarks: what they are, where they come from, and how large they should be.
+"""The known benchmarks of this package: a function for each, which reads its rows.
 
-A family is a row of data here, a reader for its kind of question, and, where its golds are known, a list of digests
-under ``golds/``. docs/add-a-benchmark.md adds one; docs/artifacts.md has citations and known issues.
+The options are read without importing this file, so they are literals (``known.KnownBenchmark`` describes them).
+docs/artifacts.md has citations and known issues, docs/add-a-benchmark.md says how to add one, here or in a file outside
+of the package. Digests of known golds are in ``golds/<family>.txt``.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
-
-READERS: dict[str, str] = {
-    "math": "searchlens.benchmarks.mathematics",
-    "integer": "searchlens.benchmarks.mathematics",
-    "choice": "searchlens.benchmarks.choices",
-    "ifeval": "searchlens.benchmarks.ifeval",
-}
-"""Kind of row to the module that reads it: ``read(rows, family) -> list of Row`` and ``LAYOUTS``."""
+from searchlens.benchmarks import choices, ifeval, mathematics
+from searchlens.benchmarks.rows import BenchmarkFile, Row
+from searchlens.catalogue import family
 
 
-@dataclass(frozen=True, slots=True)
-class Hub:
-    """One split of a dataset on the Hugging Face hub.
-
-    Attributes
-    ----------
-    id : str
-        ``owner/name``.
-    config : str
-        Empty for the only or default one.
-    split : str
-    gated : bool
-        Its terms have to be accepted there: never fetched from here, read from the user's own file.
-    """
-
-    id: str
-    split: str = "test"
-    config: str = ""
-    gated: bool = False
+@family(
+    "math500",
+    title="Math500",
+    grader="math",
+    regime="math",
+    licence="MIT",
+    hub="HuggingFaceH4/MATH-500",
+    sizes={500: "the held-out split of PRM800K, everywhere"},
+)
+def math500(file: BenchmarkFile) -> list[Row]:
+    """Lightman et al. 2023, of MATH, Hendrycks et al. 2021."""
+    return mathematics.read(file)
 
 
-@dataclass(frozen=True, slots=True)
-class Family:
-    """A known benchmark.
-
-    Attributes
-    ----------
-    name : str
-        Key of ``FAMILIES``; also starts the ids of its questions.
-    title : str
-    kind : str
-        Key of ``READERS``.
-    grader : str
-        Kind of grading (``catalogue.declared("grader")``).
-    regime : str
-        g(d) of BOPTR, as the paper assigns it.
-    licence : str
-        As the source states it; it does not settle the rights in contest problems.
-    hub : Hub or None
-    sizes : mapping
-        Number of rows to the source known to have as many; empty where none is known.
-    parts : tuple of str
-        Families whose files, one each and in this order, make up this one.
-    permuted : bool
-        The file gives the right choice first, so that the choices have to be put into an order of our own.
-    without_gold : bool
-        Rows without a gold occur and are left out.
-    shuffled : bool
-        Questions are put in the order of their hashes: the first so many of them are a fair sample of a large set,
-        whatever the order of its file. Ids count the rows of the file still.
-    """
-
-    name: str
-    title: str
-    kind: str
-    grader: str
-    regime: str
-    licence: str
-    hub: Hub | None = None
-    sizes: Mapping[int, str] = field(default_factory=dict)
-    parts: tuple[str, ...] = ()
-    permuted: bool = False
-    without_gold: bool = False
-    shuffled: bool = False
+@family(
+    "aime24",
+    title="AIME 2024",
+    grader="math",
+    regime="floor",
+    licence="none stated for the problems (MAA)",
+    hub="math-ai/aime24",
+    sizes={30: "one year, I and II"},
+)
+def aime24(file: BenchmarkFile) -> list[Row]:
+    """Mathematical Association of America."""
+    return mathematics.read(file, integer=True)
 
 
-_CONTEST = "none stated for the problems (MAA)"
-_AIME = {30: "one year, I and II"}
+@family(
+    "aime25",
+    title="AIME 2025",
+    grader="math",
+    regime="floor",
+    licence="none stated for the problems (MAA)",
+    hub="math-ai/aime25",
+    sizes={30: "one year, I and II"},
+)
+def aime25(file: BenchmarkFile) -> list[Row]:
+    """Mathematical Association of America."""
+    return mathematics.read(file, integer=True)
 
 
-def _rltrain(name: str, title: str, folder: str, sizes: Mapping[int, str]) -> Family:
-    hub = Hub("hkust-nlp/SimpleRL-Zoo-Data", "train", f"simplelr_qwen_{folder}")
-    return Family(name, title, "math", "math", "math", "Apache-2.0", hub, sizes, without_gold=True, shuffled=True)
+@family(
+    "aime",
+    title="AIME",
+    grader="math",
+    regime="floor",
+    licence="none stated for the problems (MAA)",
+    sizes={60: "2024 and 2025"},
+    parts=("aime24", "aime25"),
+)
+def aime(file: BenchmarkFile) -> list[Row]:
+    """Both years, if they are in one file."""
+    return mathematics.read(file, integer=True)
 
 
-FAMILIES: dict[str, Family] = {
-    family.name: family
-    for family in (
-        Family(
-            "math500",
-            "Math500",
-            "math",
-            "math",
-            "math",
-            "MIT",
-            Hub("HuggingFaceH4/MATH-500"),
-            {500: "the held-out split of PRM800K, everywhere"},
-        ),
-        Family("aime24", "AIME 2024", "integer", "math", "floor", _CONTEST, Hub("math-ai/aime24"), _AIME),
-        Family("aime25", "AIME 2025", "integer", "math", "floor", _CONTEST, Hub("math-ai/aime25"), _AIME),
-        Family(
-            "aime",
-            "AIME",
-            "integer",
-            "math",
-            "floor",
-            _CONTEST,
-            None,
-            {60: "2024 and 2025"},
-            parts=("aime24", "aime25"),
-        ),
-        Family(
-            "gpqa",
-            "GPQA-Diamond",
-            "choice",
-            "choice",
-            "nonmath",
-            "CC-BY-4.0, rows not to be shown in plain text",
-            Hub("Idavidrein/gpqa", "train", "gpqa_diamond", gated=True),
-            {198: "gpqa_diamond"},
-            permuted=True,
-        ),
-        Family(
-            "ifeval",
-            "IFEval",
-            "ifeval",
-            "ifeval",
-            "nonmath",
-            "Apache-2.0",
-            Hub("google/IFEval", "train"),
-            {541: "the published prompts, everywhere"},
-        ),
-        Family(
-            "amc23",
-            "AMC23",
-            "integer",
-            "math",
-            "math",
-            _CONTEST,
-            Hub("math-ai/amc23"),
-            {40: "AMC 12 of 2023, questions with an integer answer"},
-        ),
-        Family(
-            "minerva",
-            "Minerva",
-            "math",
-            "math",
-            "math",
-            "MIT (harness); MIT OpenCourseWare problems",
-            Hub("math-ai/minervamath"),
-            {272: "OCWCourses, everywhere"},
-        ),
-        Family(
-            "olympiadbench",
-            "OlympiadBench",
-            "math",
-            "math",
-            "math",
-            "MIT",
-            Hub("math-ai/olympiadbench"),
-            {675: "Qwen2.5-Math and SimpleRL harnesses; the paper's", 674: "the hub, OE_TO_maths_en_COMP"},
-        ),
-        Family(
-            "tinymmlu",
-            "TinyMMLU",
-            "choice",
-            "choice",
-            "nonmath",
-            "MIT (MMLU)",
-            Hub("tinyBenchmarks/tinyMMLU", "test", "all"),
-            {100: "the published selection, everywhere"},
-        ),
-        Family(
-            "mmlu_stem",
-            "MMLU-STEM",
-            "choice",
-            "choice",
-            "nonmath",
-            "MIT (MMLU)",
-            Hub("TIGER-Lab/MMLU-STEM"),
-            {3153: "the hub; the paper's", 3018: "Qwen2.5-Math and DeepSeek-Math harnesses, 18 subjects"},
-        ),
-        _rltrain("rltrain_easy", "SimpleRL-Zoo Easy (GSM8K, MATH level 1)", "gsm8k_level1", {}),
-        _rltrain("rltrain_medium", "SimpleRL-Zoo Medium (MATH levels 1-4)", "level1to4", {}),
-        _rltrain("rltrain_hard", "SimpleRL-Zoo Hard (MATH levels 3-5)", "level3to5", {8523: "the released file"}),
-    )
-}
-"""Name to family, in the order in which they are listed."""
+@family(
+    "gpqa",
+    title="GPQA-Diamond",
+    grader="choice",
+    regime="nonmath",
+    licence="CC-BY-4.0, rows not to be shown in plain text",
+    hub="Idavidrein/gpqa",
+    split="train",
+    config="gpqa_diamond",
+    gated=True,
+    sizes={198: "gpqa_diamond"},
+)
+def gpqa(file: BenchmarkFile) -> list[Row]:
+    """Rein et al. 2023. Its file gives the right choice first."""
+    return choices.read(file, permuted=True)
+
+
+@family(
+    "ifeval",
+    title="IFEval",
+    grader="ifeval",
+    regime="nonmath",
+    licence="Apache-2.0",
+    hub="google/IFEval",
+    split="train",
+    sizes={541: "the published prompts, everywhere"},
+)
+def ifeval_prompts(file: BenchmarkFile) -> list[Row]:
+    """Zhou et al. 2023."""
+    return ifeval.read(file)
+
+
+@family(
+    "amc23",
+    title="AMC23",
+    grader="math",
+    regime="math",
+    licence="none stated for the problems (MAA)",
+    hub="math-ai/amc23",
+    sizes={40: "AMC 12 of 2023, questions with an integer answer"},
+)
+def amc23(file: BenchmarkFile) -> list[Row]:
+    """Mathematical Association of America."""
+    return mathematics.read(file, integer=True)
+
+
+@family(
+    "minerva",
+    title="Minerva",
+    grader="math",
+    regime="math",
+    licence="MIT (harness); MIT OpenCourseWare problems",
+    hub="math-ai/minervamath",
+    sizes={272: "OCWCourses, everywhere"},
+)
+def minerva(file: BenchmarkFile) -> list[Row]:
+    """Lewkowycz et al. 2022."""
+    return mathematics.read(file)
+
+
+@family(
+    "olympiadbench",
+    title="OlympiadBench",
+    grader="math",
+    regime="math",
+    licence="MIT",
+    hub="math-ai/olympiadbench",
+    sizes={675: "Qwen2.5-Math and SimpleRL harnesses; the paper's", 674: "the hub, OE_TO_maths_en_COMP"},
+)
+def olympiadbench(file: BenchmarkFile) -> list[Row]:
+    """He et al. 2024."""
+    return mathematics.read(file)
+
+
+@family(
+    "tinymmlu",
+    title="TinyMMLU",
+    grader="choice",
+    regime="nonmath",
+    licence="MIT (MMLU)",
+    hub="tinyBenchmarks/tinyMMLU",
+    config="all",
+    sizes={100: "the published selection, everywhere"},
+)
+def tinymmlu(file: BenchmarkFile) -> list[Row]:
+    """Maia Polo et al. 2024, of MMLU, Hendrycks et al. 2021."""
+    return choices.read(file)
+
+
+@family(
+    "mmlu_stem",
+    title="MMLU-STEM",
+    grader="choice",
+    regime="nonmath",
+    licence="MIT (MMLU)",
+    hub="TIGER-Lab/MMLU-STEM",
+    sizes={3153: "the hub; the paper's", 3018: "Qwen2.5-Math and DeepSeek-Math harnesses, 18 subjects"},
+)
+def mmlu_stem(file: BenchmarkFile) -> list[Row]:
+    """Hendrycks et al. 2021."""
+    return choices.read(file)
+
+
+@family(
+    "rltrain_easy",
+    title="SimpleRL-Zoo Easy (GSM8K, MATH level 1)",
+    grader="math",
+    regime="math",
+    licence="Apache-2.0",
+    hub="hkust-nlp/SimpleRL-Zoo-Data",
+    split="train",
+    config="simplelr_qwen_gsm8k_level1",
+    shuffled=True,
+)
+def rltrain_easy(file: BenchmarkFile) -> list[Row]:
+    """Zeng et al. 2025."""
+    return mathematics.read(file, without_gold=True)
+
+
+@family(
+    "rltrain_medium",
+    title="SimpleRL-Zoo Medium (MATH levels 1-4)",
+    grader="math",
+    regime="math",
+    licence="Apache-2.0",
+    hub="hkust-nlp/SimpleRL-Zoo-Data",
+    split="train",
+    config="simplelr_qwen_level1to4",
+    shuffled=True,
+)
+def rltrain_medium(file: BenchmarkFile) -> list[Row]:
+    """Zeng et al. 2025."""
+    return mathematics.read(file, without_gold=True)
+
+
+@family(
+    "rltrain_hard",
+    title="SimpleRL-Zoo Hard (MATH levels 3-5)",
+    grader="math",
+    regime="math",
+    licence="Apache-2.0",
+    hub="hkust-nlp/SimpleRL-Zoo-Data",
+    split="train",
+    config="simplelr_qwen_level3to5",
+    sizes={8523: "the released file"},
+    shuffled=True,
+)
+def rltrain_hard(file: BenchmarkFile) -> list[Row]:
+    """Zeng et al. 2025."""
+    return mathematics.read(file, without_gold=True)

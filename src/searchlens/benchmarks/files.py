@@ -11,35 +11,35 @@ from searchlens.benchmarks.jsonl import objects, refuse, strict_json
 from searchlens.errors import InputError
 
 SUFFIXES = (".parquet", ".jsonl", ".json", ".csv")
-"""In the order of preference where a folder has the same split twice."""
+"""Formats by preference, for a folder that has the same split in several."""
 
 
 def rows(path: Path, content: bytes) -> list[dict[str, Any]]:
-    """Rows of a file, as its suffix says.
+    """Rows of a file, read by its suffix.
 
-    Parquet, comma-separated values with a head, JSON lines, or one JSON list; the last two may also bear each other's
-    suffix.
+    The formats are Parquet, comma-separated values with a header, JSON lines, and one JSON list. A file with the suffix
+    of JSON lines may hold a list, and the other way round.
 
     Raises
     ------
     InputError
-        Not one of these, not readable as what its suffix says, or without rows.
+        Unknown suffix, content that is not what the suffix says, or no rows.
     """
     if path.suffix not in SUFFIXES:
         raise InputError(f"{path}: cannot read a file of type {path.suffix!r}", f"known: {', '.join(SUFFIXES)}")
     if path.suffix == ".parquet":
-        found = _parquet(path, content)
+        table = _parquet(path, content)
     elif path.suffix == ".csv":
-        found = _csv(path, content)
+        table = _csv(path, content)
     elif content.lstrip(b"\xef\xbb\xbf \t\r\n")[:1] == b"[":
-        found = _json_list(path, content)
+        table = _json_list(path, content)
     else:
         numbered, errors = objects(path, content, nan=True)
         refuse(path, errors, "it needs one JSON object per line")
-        found = [row for _, row in numbered]
-    if not found:
+        table = [row for _, row in numbered]
+    if not table:
         raise InputError(f"{path} has no rows")
-    return found
+    return table
 
 
 def _decoded(path: Path, content: bytes) -> str:
@@ -58,19 +58,19 @@ def _csv(path: Path, content: bytes) -> list[dict[str, Any]]:
 
 def _json_list(path: Path, content: bytes) -> list[dict[str, Any]]:
     try:
-        found = strict_json(_decoded(path, content), nan=True)
+        table = strict_json(_decoded(path, content), nan=True)
     except (ValueError, RecursionError) as error:
         raise InputError(f"{path}: {error}") from None
-    if not all(isinstance(row, dict) for row in found):
+    if not all(isinstance(row, dict) for row in table):
         raise InputError(f"{path}: must be a list of JSON objects")
-    return list(found)
+    return list(table)
 
 
 def _parquet(path: Path, content: bytes) -> list[dict[str, Any]]:
-    from pyarrow import ArrowInvalid, BufferReader, parquet
+    from pyarrow import ArrowInvalid, BufferReader, parquet  # not needed for planning
 
     try:
-        found: list[dict[str, Any]] = parquet.read_table(BufferReader(content)).to_pylist()
+        table: list[dict[str, Any]] = parquet.read_table(BufferReader(content)).to_pylist()
     except ArrowInvalid as error:
         raise InputError(f"{path}: not a parquet file: {error}") from None
-    return found
+    return table

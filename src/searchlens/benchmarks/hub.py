@@ -1,4 +1,4 @@
-"""Which files of a dataset repository are a split, by the hub's naming conventions; no code of a dataset is run."""
+"""Finds the files of a split in a dataset repository by the naming conventions of the hub, without running its code."""
 
 from __future__ import annotations
 
@@ -6,41 +6,41 @@ import re
 from collections.abc import Iterable
 from pathlib import PurePosixPath
 
-from searchlens.benchmarks.families import Hub
 from searchlens.benchmarks.files import SUFFIXES
+from searchlens.benchmarks.known import HubSplit
 from searchlens.errors import InputError
 
 SPLITS = ("train", "test", "validation", "val", "dev")
 
 
-def select(names: Iterable[str], hub: Hub) -> list[str]:
+def select(names: Iterable[str], split: HubSplit) -> list[str]:
     """The files that hold a split, sorted.
 
-    A configuration and a split are words of a file's path; files that name no split are the training split; of a split
-    that is there in several formats, the first of ``SUFFIXES`` counts.
+    The configuration and the split are words in the path of a file. Files that name no split are the training split. If
+    the split is there in several formats, the first of ``SUFFIXES`` is used.
 
     Parameters
     ----------
     names : iterable of str
         Paths relative to the repository, with ``/``.
-    hub : Hub
+    split : HubSplit
 
     Raises
     ------
     InputError
-        None of them does.
+        No file does.
     """
     data = sorted(name for name in names if _is_data(name))
-    chosen = [name for name in data if hub.config and _has_word(name, hub.config)] or data
-    named = [name for name in chosen if any(_has_word(name, split) for split in SPLITS)]
-    chosen = [name for name in named if _has_word(name, hub.split)] or (chosen if not named else [])
+    configured = [name for name in data if split.config and _has_word(name, split.config)] or data
+    with_split = [name for name in configured if any(_has_word(name, word) for word in SPLITS)]
+    files = [name for name in with_split if _has_word(name, split.split)] or ([] if with_split else configured)
     for suffix in SUFFIXES:
-        if found := [name for name in chosen if name.endswith(suffix)]:
-            return found
+        if same_format := [name for name in files if name.endswith(suffix)]:
+            return same_format
     raise InputError(
-        f"no file of split {hub.split!r}{f' of {hub.config}' if hub.config else ''} among:"
+        f"no file of split {split.split!r}{f' of {split.config}' if split.config else ''} among:"
         f" {', '.join(data) or '(no data files)'}",
-        f"{hub.id} on the hub has it; or name the file itself as path",
+        f"{split.id} on the hub has it; or name the file itself as path",
     )
 
 

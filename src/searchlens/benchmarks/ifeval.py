@@ -1,21 +1,20 @@
 """Rows of IFEval: a prompt, and the instructions that a response is checked against.
 
-The hub's files give each instruction every parameter of all, null where it has none, and numbers as floats; here an
-instruction has its own parameters only, and whole numbers are integers.
+The files of the hub give each instruction the parameters of all instructions, with null for those that it does not
+have, and numbers as floats. Here an instruction has its own parameters only, and whole numbers are integers.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from pathlib import Path
+from collections.abc import Mapping
 from typing import Any
 
-from searchlens.benchmarks import Question
-from searchlens.benchmarks.families import Family
-from searchlens.benchmarks.rows import Layout, Row, canonical, layout_of, refuse_rows, tags_of
+from searchlens.benchmarks.questions import Question
+from searchlens.benchmarks.rows import BenchmarkFile, Layout, RawRow, Row, RowError, layout_of, tags_of
+from searchlens.store.hashing import canonical
 
 CHECK = "ifeval"
-"""Name of the one check of a question; its parameters are ``instruction_id_list`` and ``kwargs``, as published, because
+"""Name of the one check of a question. Its parameters are ``instruction_id_list`` and ``kwargs`` as published, because
 an instruction may occur twice."""
 
 LAYOUTS = (
@@ -26,28 +25,26 @@ LAYOUTS = (
 )
 
 
-def read(path: Path, rows: Sequence[Mapping[str, Any]], family: Family, start: int) -> list[Row]:
+def read(file: BenchmarkFile) -> list[Row]:
     """Prompts with their instructions.
 
     Raises
     ------
     InputError
-        Unknown layout, or rows without prompt, or with other than one set of parameters for each instruction.
+        Unknown layout, or rows without a prompt or without one set of parameters for each instruction.
     """
-    layout_of(path, rows, LAYOUTS)
-    found, errors = [], []
-    for number, row in enumerate(rows, start=1):
-        prompt, names, parameters = row.get("prompt"), row.get("instruction_id_list"), row.get("kwargs")
-        if not isinstance(prompt, str) or not prompt.strip():
-            errors.append((number, "no prompt in 'prompt'"))
-        elif not _instructions(names, parameters):
-            errors.append((number, "needs one set of parameters in 'kwargs' for each of 'instruction_id_list'"))
-        else:
-            check = {"instruction_id_list": names, "kwargs": [_own(each or {}) for each in parameters or ()]}
-            question = Question(f"{family.name}-{start + number:04d}", prompt, "", {CHECK: check}, tags_of(row))
-            found.append(Row(question, prompt, canonical(check)))
-    refuse_rows(path, errors)
-    return found
+    layout_of(file, LAYOUTS)
+    return file.read(_convert)
+
+
+def _convert(name: str, row: RawRow) -> Row:
+    prompt, names, parameters = row.get("prompt"), row.get("instruction_id_list"), row.get("kwargs")
+    if not isinstance(prompt, str) or not prompt.strip():
+        raise RowError("no prompt in 'prompt'")
+    if not _instructions(names, parameters):
+        raise RowError("needs one set of parameters in 'kwargs' for each of 'instruction_id_list'")
+    check = {"instruction_id_list": names, "kwargs": [_without_nulls(each or {}) for each in parameters or ()]}
+    return Row(Question(name, prompt, "", {CHECK: check}, tags_of(row)), prompt, canonical(check))
 
 
 def _instructions(names: Any, parameters: Any) -> bool:
@@ -55,7 +52,7 @@ def _instructions(names: Any, parameters: Any) -> bool:
     return both and all(isinstance(each, Mapping | None) for each in parameters)
 
 
-def _own(parameters: Mapping[str, Any]) -> dict[str, Any]:
+def _without_nulls(parameters: Mapping[str, Any]) -> dict[str, Any]:
     return {name: _whole(given) for name, given in parameters.items() if given is not None}
 
 

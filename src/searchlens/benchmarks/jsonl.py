@@ -1,7 +1,7 @@
-"""The project's own benchmark format, and reading JSON lines with errors that say where.
+"""The project's own benchmark format, and a reader of JSON lines whose errors name the line.
 
-One question per line: ``{"id": ..., "question": ..., "gold": ..., "checks": {...}, "tags": {...}}``; the last two are
-optional, and a row with checks may leave its gold empty.
+One question per line: ``{"id": ..., "question": ..., "gold": ..., "checks": {...}, "tags": {...}}``. ``checks`` and
+``tags`` are optional. The gold of a row with checks may be empty.
 """
 
 from __future__ import annotations
@@ -11,11 +11,11 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from searchlens.benchmarks import Question
+from searchlens.benchmarks.questions import Question
 from searchlens.errors import InputError
 
 SHOWN = 10
-"""Most errors listed in one message."""
+"""Largest number of errors listed in one message."""
 
 KEYS: dict[str, type] = {"id": str, "question": str, "gold": str, "checks": dict, "tags": dict}
 REQUIRED = ("id", "question", "gold")
@@ -31,20 +31,20 @@ def objects(
     path : Path
     content : bytes
     nan : bool
-        Let NaN and infinities pass, which are not JSON, but which Python writes.
+        Accept NaN and infinities, which are not JSON, but which Python writes.
 
     Returns
     -------
     rows : list of (line number from 1, object)
-    errors : list of (line number, what is wrong)
+    errors : list of (line number, message)
 
     Raises
     ------
     InputError
-        Not UTF-8, or nothing but blank lines.
+        Not UTF-8, or blank lines only.
     """
     try:
-        # Not splitlines: U+2028 and its like may stand inside a JSON string.
+        # Not splitlines, which would split a JSON string at U+2028.
         lines = content.decode("utf-8-sig").split("\n")
     except UnicodeDecodeError as error:
         line = content[: error.start].count(b"\n") + 1
@@ -64,12 +64,12 @@ def objects(
 
 
 def strict_json(text: str, *, nan: bool = False) -> Any:
-    """A JSON value: keys once each, no lone surrogate, and unless ``nan`` says so no NaN or infinity.
+    """A JSON value without repeated keys, lone surrogates and, unless ``nan``, NaN or infinities.
 
     Raises
     ------
     ValueError
-        It is none; says what is wrong, and quotes no value.
+        Anything else. The message quotes no value.
     """
     try:
         value = json.loads(text, object_pairs_hook=_distinct, parse_constant=float if nan else _refuse_constant)
@@ -90,11 +90,11 @@ def _object(text: str, nan: bool) -> dict[str, Any]:
 
 
 def _distinct(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) != len(pairs):
+    content = dict(pairs)
+    if len(content) != len(pairs):
         keys = [key for key, _ in pairs]
         raise ValueError(f"key {next(key for key in keys if keys.count(key) > 1)!r} occurs twice")
-    return found
+    return content
 
 
 def _refuse_constant(name: str) -> None:
@@ -102,7 +102,7 @@ def _refuse_constant(name: str) -> None:
 
 
 def refuse(path: Path, errors: Iterable[tuple[int | None, str]], hint: str) -> None:
-    """Raise one ``InputError`` with the first ``SHOWN`` errors by line, those of no line last; without any, return."""
+    """Raise one ``InputError`` with the first ``SHOWN`` errors by line, those without a line last; if there is any."""
     ordered = sorted(errors, key=lambda item: (item[0] is None, item[0] or 0))
     if not ordered:
         return
@@ -113,12 +113,12 @@ def refuse(path: Path, errors: Iterable[tuple[int | None, str]], hint: str) -> N
 
 
 def read(path: Path, content: bytes) -> tuple[Question, ...]:
-    """Questions of a file of this family.
+    """Questions of a file in the project's own format.
 
     Raises
     ------
     InputError
-        Bad JSON, missing or unknown keys, wrong types, a question with neither gold nor checks, an id or a question
+        Invalid JSON, missing or unknown keys, wrong types, a question with neither gold nor checks, an id or a question
         text that occurs twice, or an empty file.
     """
     rows, errors = objects(path, content)
@@ -127,7 +127,7 @@ def read(path: Path, content: bytes) -> tuple[Question, ...]:
         errors += [(line, what) for what in _row_errors(row)]
         for key in ("id", "question"):
             if isinstance(value := row.get(key), str) and (first := seen.setdefault((key, value), line)) != line:
-                # Not the question itself: somebody's own file may hold questions that must not be shown in plain text.
+                # The question is not quoted, because a file may hold questions that must not be shown in plain text.
                 what = f"id {_short(value)}" if key == "id" else "the question"
                 errors.append((line, f"{what} occurs already on line {first}"))
     refuse(path, errors, f"a row has {', '.join(REQUIRED)} and may have checks and tags (docs/add-a-benchmark.md)")

@@ -1,4 +1,4 @@
-"""`searchlens benchmarks`: what is known of each benchmark, and what of it lies here."""
+"""`searchlens benchmarks`: the known benchmarks, and which of their questions are on this machine."""
 
 from __future__ import annotations
 
@@ -6,47 +6,62 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from searchlens.benchmarks import OWN, Benchmark, content_hash, files_at, read, splits
-from searchlens.benchmarks.families import FAMILIES, Family
+from searchlens.benchmarks.known import OWN, KnownBenchmark, known_benchmarks
+from searchlens.benchmarks.loading import LoadedBenchmark, files_at, read
+from searchlens.benchmarks.questions import content_hash
 from searchlens.errors import InputError
 
 HEAD = ("family", "title", "questions", "regime", "grader", "licence")
 
+Configured = Mapping[str, Mapping[str, Any]]
+PathsOf = Callable[[str], Sequence[Path]]
 
-def listing(configured: Mapping[str, Mapping[str, Any]], paths_of: Callable[[str], Sequence[Path]]) -> str:
-    """The known benchmarks as a table, each with where its questions lie, or would be fetched from.
+
+def listing(configured: Configured, paths_of: PathsOf) -> str:
+    """The known benchmarks as a table; under each one its configured files and its dataset on the hub.
 
     Parameters
     ----------
     configured : mapping
         ``benchmarks`` of a configuration.
     paths_of : callable
-        Name of a configured benchmark to its files and folders; raises InputError where they are not to be had.
+        Name of a configured benchmark to its files and folders; raises InputError if they are not available.
     """
-    lines = [HEAD, *(_line(family) for family in FAMILIES.values())]
-    widths = [max(len(line[i]) for line in lines) for i in range(len(HEAD))]
-    table = ["  ".join(text.ljust(width) for text, width in zip(line, widths, strict=True)).rstrip() for line in lines]
-    told = [table[0]]
-    for family, row in zip(FAMILIES.values(), table[1:], strict=True):
-        names = [name for name, spec in configured.items() if spec["family"] == family.name]
-        told += [row, *(f"    {name}: {_state(name, configured[name], paths_of)}" for name in names), _on_hub(family)]
-    own = [name for name, spec in configured.items() if spec["family"] == OWN]
-    told += [f"{OWN} (the project's own format)"] * bool(own)
-    return "\n".join([*told, *(f"    {name}: {_state(name, configured[name], paths_of)}" for name in own)])
+    known = list(known_benchmarks().values())
+    head, *table = _aligned([HEAD, *(_cells(benchmark) for benchmark in known)])
+    lines = [head]
+    for benchmark, row in zip(known, table, strict=True):
+        lines += [row, *_files(benchmark.name, configured, paths_of), _on_hub(benchmark)]
+    if own := _files(OWN, configured, paths_of):
+        lines += [f"{OWN} (the project's own format)", *own]
+    return "\n".join(lines)
 
 
-def _line(family: Family) -> tuple[str, ...]:
-    sizes = " or ".join(str(size) for size in family.sizes) or "not known"
-    return family.name, family.title, sizes, family.regime, family.grader, family.licence
+def _aligned(rows: Sequence[Sequence[str]]) -> list[str]:
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    return ["  ".join(text.ljust(width) for text, width in zip(row, widths, strict=True)).rstrip() for row in rows]
 
 
-def _on_hub(family: Family) -> str:
-    hubs = splits(family.name)
-    shown = ", ".join(f"{hub.id}{f' {hub.config}' if hub.config else ''} ({hub.split})" for hub in hubs)
-    return f"    on the hub: {shown}{'; gated, give your own file' if any(hub.gated for hub in hubs) else ''}"
+def _cells(benchmark: KnownBenchmark) -> tuple[str, ...]:
+    sizes = " or ".join(str(size) for size in benchmark.sizes) or "not known"
+    return benchmark.name, benchmark.title, sizes, benchmark.regime, benchmark.grader, benchmark.licence
 
 
-def _state(name: str, spec: Mapping[str, Any], paths_of: Callable[[str], Sequence[Path]]) -> str:
+def _on_hub(benchmark: KnownBenchmark) -> str:
+    splits = benchmark.splits
+    shown = ", ".join(f"{split.id}{f' {split.config}' if split.config else ''} ({split.split})" for split in splits)
+    gated = "; gated, give your own file" if any(split.gated for split in splits) else ""
+    return f"    on the hub: {shown or 'no'}{gated}"
+
+
+def _files(family: str, configured: Configured, paths_of: PathsOf) -> list[str]:
+    """A line for each configured benchmark of a family."""
+    return [
+        f"    {name}: {_state(name, spec, paths_of)}" for name, spec in configured.items() if spec["family"] == family
+    ]
+
+
+def _state(name: str, spec: Mapping[str, Any], paths_of: PathsOf) -> str:
     try:
         paths = paths_of(name)
     except InputError as error:
@@ -55,18 +70,18 @@ def _state(name: str, spec: Mapping[str, Any], paths_of: Callable[[str], Sequenc
     if not all(path.exists() for path in paths):
         return f"not here: {where}"
     try:
-        found = read(paths, spec["family"], expected_sha256=spec["sha256"], check=spec["check"])
+        benchmark = read(paths, spec["family"], expected_sha256=spec["sha256"], check=spec["check"])
         count = sum(len(files_at(path, spec["family"])) for path in paths)
     except InputError as error:
         return f"REFUSED: {' '.join(error.message.split())}"
-    return f"{where}, {count} file{'s' * (count > 1)}: {_told(found)}"
+    return f"{where}, {count} file{'s' * (count > 1)}: {_description(benchmark)}"
 
 
-def _told(found: Benchmark) -> str:
-    source = f" ({found.source})" if found.source else ""
-    left = found.rows - len(found.questions)
-    without = f", {left} rows without a gold left out" if left else ""
+def _description(benchmark: LoadedBenchmark) -> str:
+    source = f" ({benchmark.source})" if benchmark.source else ""
+    without_gold = benchmark.rows - len(benchmark.questions)
+    left_out = f", {without_gold} rows without a gold left out" if without_gold else ""
     return (
-        f"{len(found.questions)} questions{source}{without}, {found.checked} golds checked,"
-        f" content {content_hash(found.questions)[:12]}"
+        f"{len(benchmark.questions)} questions{source}{left_out}, {benchmark.checked} golds checked,"
+        f" content {content_hash(benchmark.questions)[:12]}"
     )

@@ -1,24 +1,21 @@
-r"""Rows of mathematical benchmarks: a question and a gold in LaTeX, under any of the names they circulate with.
+r"""Rows of mathematical benchmarks: a question and a gold in LaTeX, in any of the layouts in which they circulate.
 
-Golds are brought into a form that math-verify reads as what is meant: ``4.5e33`` would be 4.5 times e times 33.
+Golds are rewritten where math-verify would misread them: it takes ``4.5e33`` for 4.5 times e times 33.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
 from math import isnan
-from pathlib import Path
 from typing import Any
 
-from searchlens.benchmarks import Question
 from searchlens.benchmarks.boxed import last_boxed
-from searchlens.benchmarks.families import Family
-from searchlens.benchmarks.rows import Layout, Row, layout_of, refuse_rows, tags_of, text_of, value
+from searchlens.benchmarks.questions import Question
+from searchlens.benchmarks.rows import BenchmarkFile, Layout, RawRow, Row, RowError, layout_of, tags_of, text_of, value
 
 
-def _layout(where: str, question: str, gold: str, boxed: bool = False) -> Layout:
-    return Layout(where, {"question": question, "gold": gold}, boxed)
+def _layout(source: str, question: str, gold: str, boxed: bool = False) -> Layout:
+    return Layout(source, {"question": question, "gold": gold}, boxed)
 
 
 LAYOUTS = (
@@ -42,39 +39,46 @@ _TEMPLATES = (
     ),
     re.compile(r"Question:\n(?P<question>.*)\nAnswer:\nLet's think step by step\.", re.DOTALL),
 )
-"""Training prompts that SimpleRL and SimpleRL-Zoo store with their template around the question."""
+"""Templates in which SimpleRL and SimpleRL-Zoo store the questions of their training prompts."""
 
 _SCIENTIFIC = re.compile(r"([+-]?(?:\d+\.?\d*|\.\d+))[eE]([+-]?\d{1,4})")
 
 
-def read(path: Path, rows: Sequence[Mapping[str, Any]], family: Family, start: int) -> list[Row]:
-    """Questions with their golds; rows without a gold are left out where the family says that they occur.
+def read(file: BenchmarkFile, *, integer: bool = False, without_gold: bool = False) -> list[Row]:
+    """Questions with their golds.
+
+    Parameters
+    ----------
+    file : BenchmarkFile
+    integer : bool
+        All golds are integers.
+    without_gold : bool
+        Rows without a gold occur, and are left out.
 
     Raises
     ------
     InputError
-        Unknown layout, or rows without question or readable gold; all are named.
+        Unknown layout, or rows without a question or a gold that can be read.
     """
-    layout = layout_of(path, rows, LAYOUTS)
-    found, errors = [], []
-    for number, row in enumerate(rows, start=1):
+    layout = layout_of(file, LAYOUTS)
+
+    def convert(name: str, row: RawRow) -> Row | None:
         question = _question(row, layout)
         gold = gold_text(value(row, layout.fields["gold"]), layout.boxed, multiple=bool(row.get("is_multiple_answer")))
-        if family.kind == "integer" and gold is not None:
+        if integer and gold is not None:
             gold = _integer(gold)
         if question is None:
-            errors.append((number, f"no question in {layout.fields['question']!r}"))
-        elif gold is not None:
-            name = f"{family.name}-{start + number:04d}"
-            found.append(Row(Question(name, question, gold, tags=_tags(row)), question, gold))
-        elif not family.without_gold:
-            kind = "integer gold" if family.kind == "integer" else "gold"
-            errors.append((number, f"no {kind} in {layout.fields['gold']!r}"))
-    refuse_rows(path, errors)
-    return found
+            raise RowError(f"no question in {layout.fields['question']!r}")
+        if gold is not None:
+            return Row.of(Question(name, question, gold, tags=_tags(row)))
+        if without_gold:
+            return None
+        raise RowError(f"no {'integer ' if integer else ''}gold in {layout.fields['gold']!r}")
+
+    return file.read(convert)
 
 
-def _question(row: Mapping[str, Any], layout: Layout) -> str | None:
+def _question(row: RawRow, layout: Layout) -> str | None:
     text = text_of(value(row, layout.fields["question"]))
     if text is None:
         return None
@@ -82,37 +86,37 @@ def _question(row: Mapping[str, Any], layout: Layout) -> str | None:
         if match := template.search(text):
             text = match["question"].strip()
             break
-    context = text_of(row.get("context"))  # of OlympiadBench: what the question builds on
+    context = text_of(row.get("context"))  # OlympiadBench: facts that the question uses
     return f"{context}\n{text}" if context else text
 
 
-def gold_text(found: Any, boxed: bool = False, *, multiple: bool = False) -> str | None:
+def gold_text(content: Any, boxed: bool = False, *, multiple: bool = False) -> str | None:
     """A gold answer as LaTeX without dollar signs or box.
 
     Parameters
     ----------
-    found : Any
-        A string, a number, or a list of such.
+    content : Any
+        A string, a number, or a list of these.
     boxed : bool
-        It is the last box of the text.
+        The answer is the last box of the text.
     multiple : bool
-        It is several answers in any order, which are then kept apart by a comma and a space.
+        There are several answers, in any order; they are separated by a comma and a space.
 
     Returns
     -------
     str or None
-        None where there is none, or an unclosed box.
+        None if there is no answer, or its box is not closed.
     """
-    if isinstance(found, list):
-        parts = [gold_text(part, boxed) for part in found]
-        found = ", ".join(part for part in parts if part)
-    elif boxed and isinstance(found, str):
-        found = last_boxed(found)
-    if isinstance(found, float):
-        found = None if isnan(found) else int(found) if found.is_integer() else found
-    if found is None or isinstance(found, bool):
+    if isinstance(content, list):
+        parts = [gold_text(part, boxed) for part in content]
+        content = ", ".join(part for part in parts if part)
+    elif boxed and isinstance(content, str):
+        content = last_boxed(content)
+    if isinstance(content, float):
+        content = None if isnan(content) else int(content) if content.is_integer() else content
+    if content is None or isinstance(content, bool):
         return None
-    text = re.sub(r"(?<!\\)\$", "", str(found)).strip()
+    text = re.sub(r"(?<!\\)\$", "", str(content)).strip()
     if multiple:
         text = ", ".join(part.strip() for part in _split(text))
     return _readable(text) or None
@@ -126,7 +130,7 @@ def _readable(text: str) -> str:
 
 
 def _split(text: str) -> list[str]:
-    """Parts between commas that no bracket encloses."""
+    """The parts between commas outside of brackets."""
     parts, depth = [""], 0
     for letter in text:
         depth += (letter in "([{") - (letter in ")]}")
@@ -138,11 +142,11 @@ def _split(text: str) -> list[str]:
 
 
 def _integer(gold: str) -> str | None:
-    """``025`` and ``27.0`` as ``25`` and ``27``; None for what is no integer."""
+    """``025`` and ``27.0`` as ``25`` and ``27``; None for anything but an integer."""
     return str(int(match[1])) if (match := re.fullmatch(r"([+-]?\d{1,18})(?:\.0*)?", gold)) else None
 
 
-def _tags(row: Mapping[str, Any]) -> dict[str, Any]:
+def _tags(row: RawRow) -> dict[str, Any]:
     tags = tags_of(row)
     for tag, name in (("unit", "unit"), ("tolerance", "error"), ("answer_type", "answer_type")):
         if text := text_of(row.get(name)):

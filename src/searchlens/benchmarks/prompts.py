@@ -1,11 +1,11 @@
 """Prompt templates by model family: the text around a question, and what ends an answer.
 
-A template ends answers at tokens, and at the delimiters of its own turns where a model writes on as if it were asked
-again. It never ends them at words: a stop word such as "user", as the published recipe has it, cuts every answer that
-mentions one. Those words are an option (``recipe_stops``) for comparison with published numbers.
+A template ends answers at tokens, and at the delimiters of its own turns, which a model writes when it continues with
+another question. It never ends them at words: a stop word of the published recipes, such as "user", cuts every answer
+that mentions it. Those words are an option (``recipe_stops``) for comparison with published numbers.
 
-A benchmark that needs other instructions than "put your final answer within a box" names a wording; the family's turn
-then goes around that.
+A benchmark that needs other instructions than "put your final answer within a box" names a wording, which is then put
+into the turn of the family.
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ class Template:
     Attributes
     ----------
     text : str
-        Contains ``{question}`` once; nothing else in it is special, and braces in a question stay as they are.
+        Contains ``{question}`` once. Nothing else in it is special, and braces in a question stay as they are.
     stop_tokens : tuple of str
-        Tokens, by their spelling in the vocabulary, that end an answer besides the checkpoint's own end of sequence.
-        One that a vocabulary lacks does not apply to it.
+        Tokens, as spelled in the vocabulary, that end an answer in addition to the checkpoint's own end of sequence.
+        Tokens that a vocabulary does not have are ignored.
     stop_texts : tuple of str
-        Texts that end an answer once it holds one of them, spelled by whatever tokens; none is part of the answer.
+        Texts that end an answer which contains one of them, whatever its tokens; the text is not part of the answer.
     check_every : int
-        Tokens after which an answer under way is searched for a stop text; 0: once it has ended. Where models seldom
-        end by a token, what is drawn behind a stop text is most of what is drawn.
+        An answer is searched for stop texts after every ``check_every`` tokens; 0: only when it has ended. It matters
+        for models that seldom end by a token, whose tokens after a stop text are most of the tokens drawn.
     """
 
     text: str
@@ -45,7 +45,7 @@ class Template:
 
     @property
     def description(self) -> dict[str, Any]:
-        """What of it decides the samples, as plain JSON types: all of it, but not its name."""
+        """Everything that decides the samples, as plain JSON types; the name of the template does not."""
         described: dict[str, Any] = {"text": self.text, "stop_tokens": list(self.stop_tokens)}
         if self.stop_texts:
             described |= {"stop_texts": list(self.stop_texts), "check_every": self.check_every}
@@ -53,15 +53,15 @@ class Template:
 
 
 @dataclass(frozen=True, slots=True)
-class Family:
-    """How one family of models is asked.
+class PromptFamily:
+    """The prompts of one family of models.
 
     Attributes
     ----------
     math : str
-        The prompt of a question with a boxed answer, word for word as the recipe has it.
+        The prompt of a question with a boxed answer, word for word as in the recipe.
     turn : str
-        The same without instructions, for a wording that brings its own.
+        The same without instructions, for a wording that has its own.
     stop_tokens, stop_texts, check_every
         As in ``Template``.
     recipe_stops : tuple of str
@@ -78,11 +78,11 @@ class Family:
 
 _BOXED = "Please reason step by step, and put your final answer within \\boxed{}."
 _ENDS = ("</s>", "<|im_end|>", "<|endoftext|>")
-"""What every recipe ends answers at, as tokens, or spelled out by a base model."""
+"""The ends of answers in every recipe: tokens, or the same texts written out by a base model."""
 
 
 _OFTEN = 256
-"""Tokens between looks for a stop text: few enough to waste little, many enough that restarts cost little."""
+"""Tokens between searches for a stop text. Fewer waste fewer tokens after the text, more cost fewer restarts."""
 
 
 def _chat(system: str, user: str) -> str:
@@ -101,15 +101,15 @@ def _thinking(user: str) -> str:
     )
 
 
-def _qwen(math: str, turn: str) -> Family:
-    """A family that speaks ChatML."""
+def _qwen(math: str, turn: str) -> PromptFamily:
+    """A family with conversations in ChatML."""
     ends = (*_ENDS, "<|im_start|>")
-    return Family(math, turn, ends, ends, recipe_stops=("assistant", "user", "_end", "_start"))
+    return PromptFamily(math, turn, ends, ends, recipe_stops=("assistant", "user", "_end", "_start"))
 
 
-TEMPLATES: dict[str, Family] = {
-    "zoo": Family("Problem: {question}\nSolution:\n", "Problem: {question}\nSolution:\n"),
-    "plain": Family("{question}\n", "{question}\n"),
+TEMPLATES: dict[str, PromptFamily] = {
+    "zoo": PromptFamily("Problem: {question}\nSolution:\n", "Problem: {question}\nSolution:\n"),
+    "plain": PromptFamily("{question}\n", "{question}\n"),
     # SimpleRL-Zoo's evaluation (hkust-nlp/simpleRL-reason, `qwen-boxed`) and limit-of-RLVR, for Base and RL alike.
     "qwen-boxed": _qwen(
         _chat("You are a helpful assistant.", "{question}\n" + _BOXED),
@@ -117,8 +117,8 @@ TEMPLATES: dict[str, Family] = {
     ),
     # Qwen2.5-Math and Oat-Zero (`qwen25-math-cot`, `qwen_math`).
     "qwen25-math-cot": _qwen(_chat(_BOXED, "{question}"), _chat("You are a helpful assistant.", "{question}")),
-    # SimpleRL-Zoo for models that follow no chat format; no instruction to box an answer.
-    "abel": Family(
+    # SimpleRL-Zoo for models that were not trained on conversations; no instruction to box an answer.
+    "abel": PromptFamily(
         "Question:\n{question}\nAnswer:\nLet's think step by step.\n",
         "Question:\n{question}\nAnswer:\n",
         stop_tokens=_ENDS,
@@ -127,7 +127,7 @@ TEMPLATES: dict[str, Family] = {
         recipe_stops=("Question:", "Answer:"),
     ),
     # DeepSeek-Math.
-    "deepseek-math": Family(
+    "deepseek-math": PromptFamily(
         "User: {question}\n" + _BOXED + "\n\nAssistant:",
         "User: {question}\n\nAssistant:",
         stop_tokens=_ENDS,
@@ -135,8 +135,8 @@ TEMPLATES: dict[str, Family] = {
         check_every=_OFTEN,
         recipe_stops=("\nProblem", "User:", "Assistant:", "</answer>"),
     ),
-    # Open-Reasoner-Zero, after DeepSeek-R1-Zero.
-    "r1": Family(
+    # Open-Reasoner-Zero, following DeepSeek-R1-Zero.
+    "r1": PromptFamily(
         _thinking(
             "You must put your answer inside <answer> </answer> tags, i.e., <answer> answer here </answer>. And your "
             "final answer will be extracted automatically by the \\boxed{} tag.\nThis is the problem:\n{question}"
@@ -161,30 +161,30 @@ WORDINGS: dict[str, str] = {
     "boxed-letter": _CHOICE.replace("{format}", "\\boxed{$LETTER}").replace("{example}", " (ex. '\\boxed{A}')"),
     # openai/simple-evals, for GPQA and MMLU.
     "answer-letter": _CHOICE.replace("{format}", "Answer: $LETTER").replace("{example}", ""),
-    # IFEval, and prompts that say everything themselves.
+    # IFEval, and other prompts that contain all instructions.
     "as-is": "{question}",
     # Karan and Du 2025, for MATH; the doubled braces are theirs.
     "power-sampling": "Can you solve the following math problem? {question} " + _BOXED.replace("{}", "{{}}"),
 }
-"""What is asked of the question, inside the family's turn, instead of the family's own words for math."""
+"""Instructions around the question inside the family's turn, instead of the family's own instructions for math."""
 
 
 def template(name: str, wording: str | None = None, *, recipe_stops: bool = False) -> Template:
-    """The prompt of a family, around a wording.
+    """The prompt of a family, with a wording inside its turn.
 
     Parameters
     ----------
     name : str
         Key of ``TEMPLATES``.
     wording : str, optional
-        Key of ``WORDINGS``; without one, the family's own words for math.
+        Key of ``WORDINGS``; by default the family's own instructions for math.
     recipe_stops : bool
-        Whether answers also end at the published recipe's stop words.
+        Whether answers also end at the stop words of the published recipe.
 
     Raises
     ------
     InputError
-        Unknown name; lists the known ones.
+        Unknown name; the message lists the known ones.
     """
     if name not in TEMPLATES:
         raise InputError(f"prompt template {name!r} is unknown; known: {', '.join(sorted(TEMPLATES))}")

@@ -1,99 +1,98 @@
-"""What the readers of the known benchmarks share: field-name layouts, and errors that name a row but never quote it.
+"""What the readers of known benchmarks share: files of rows, layouts of field names, and errors that name a row.
 
-Nothing of a row's text enters a message, because the terms of GPQA forbid to show it.
+No error quotes the text of a row, because the terms of GPQA forbid to show it.
 """
 
 from __future__ import annotations
 
-import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from searchlens.benchmarks import Question
+from searchlens.benchmarks.questions import Question
 from searchlens.errors import InputError
 
 SOURCE_IDS = ("unique_id", "id", "key", "idx", "source_index", "Record ID", "extra_info.index")
 SUBJECTS = ("subject", "topic", "type", "subfield", "Subdomain")
 
+RawRow = Mapping[str, Any]
 
-@dataclass(frozen=True, slots=True)
-class Layout:
-    """Field names under which a benchmark circulates.
 
-    Attributes
-    ----------
-    where : str
-        Who writes it.
-    fields : mapping
-        What is needed (``question``, ``gold``, ...) to the field that holds it; ``a.b`` is field b inside field a.
-    boxed : bool
-        The gold is the last box of the field's text.
-    """
-
-    where: str
-    fields: Mapping[str, str]
-    boxed: bool = False
-
-    def __str__(self) -> str:
-        return f"{', '.join(self.fields.values())} ({self.where})"
+class RowError(Exception):
+    """A row that cannot be used. The message says why, without quoting the row."""
 
 
 class Row(NamedTuple):
-    """A question with what identifies it whatever the layout.
+    """A question, with what identifies it in every layout.
 
     Attributes
     ----------
     question : Question
     wording : str
-        What is asked, choices included, in no order of ours.
+        The question with its choices, independent of their order.
     answer : str
-        The gold as text: of choices the right one, not its letter.
+        The gold answer as text; of choices the right one, not its letter.
     """
 
     question: Question
     wording: str
     answer: str
 
-
-def value(row: Mapping[str, Any], name: str) -> Any:
-    """The field of a dotted name; None where there is none."""
-    found: Any = row
-    for part in name.split("."):
-        found = found.get(part) if isinstance(found, Mapping) else None
-    return found
+    @classmethod
+    def of(cls, question: Question) -> Row:
+        """A row whose wording is the text of the question, and whose answer is its gold."""
+        return cls(question, question.text, question.gold)
 
 
-def layout_of(path: Path, rows: Sequence[Mapping[str, Any]], layouts: Sequence[Layout]) -> Layout:
-    """The first layout whose fields the first row has.
+@dataclass(frozen=True, slots=True)
+class BenchmarkFile:
+    """Rows of one file of a known benchmark, as they are in the file.
 
-    Raises
-    ------
-    InputError
-        None fits: the fields found and all layouts known are listed.
+    Attributes
+    ----------
+    path : Path
+    rows : sequence of mapping
+        Field name to content; at least one row.
+    family : str
+        Name of the known benchmark.
+    start : int
+        Number of rows in earlier files of the family.
     """
-    for layout in layouts:
-        if all(value(rows[0], name) is not None for name in layout.fields.values()):
-            return layout
-    known = "\n".join(f"  {layout}" for layout in layouts)
-    raise InputError(
-        f"{path}: no known layout; its fields are {', '.join(_fields(rows[0])) or '(none)'}. Known layouts:\n{known}",
-        "rename the fields to one of them, or use the family jsonl (docs/add-a-benchmark.md)",
-    )
+
+    path: Path
+    rows: Sequence[RawRow]
+    family: str
+    start: int = 0
+
+    def read(self, convert: Callable[[str, RawRow], Row | None]) -> list[Row]:
+        """Convert each row.
+
+        Parameters
+        ----------
+        convert : callable
+            Takes the id of the question (family and position) and the raw row. Returns None to leave the row out.
+            Raises ``RowError``.
+
+        Raises
+        ------
+        InputError
+            Some rows cannot be used; the message has the first ten.
+        """
+        rows: list[Row] = []
+        errors: list[tuple[int, str]] = []
+        for number, raw in enumerate(self.rows, start=1):
+            try:
+                row = convert(f"{self.family}-{self.start + number:04d}", raw)
+            except RowError as error:
+                errors.append((number, str(error)))
+            else:
+                rows += [row] if row else []
+        _refuse(self.path, errors)
+        return rows
 
 
-def _fields(row: Mapping[str, Any]) -> list[str]:
-    """Names of a row's fields, one level deep into nested ones."""
-    return [
-        f"{name}.{inner}" if inner else name
-        for name, content in row.items()
-        for inner in (content if isinstance(content, Mapping) and content else [""])
-    ]
-
-
-def refuse_rows(path: Path, errors: Sequence[tuple[int, str]], shown: int = 10) -> None:
-    """Raise one ``InputError`` with the first errors, by row counted from 1; without any, return."""
+def _refuse(path: Path, errors: Sequence[tuple[int, str]], shown: int = 10) -> None:
     if not errors:
         return
     lines = [f"{path}: row {row}: {what}" for row, what in errors[:shown]]
@@ -102,25 +101,78 @@ def refuse_rows(path: Path, errors: Sequence[tuple[int, str]], shown: int = 10) 
     raise InputError("\n".join(lines), "is it the file that its name says? docs/artifacts.md has the sources")
 
 
-def text_of(found: Any) -> str | None:
-    """The stripped text of a field: a string, or a chat, of which it is the last message that has one; else None."""
-    if isinstance(found, str):
-        return found.strip() or None
-    if isinstance(found, Sequence) and found and isinstance(found[-1], Mapping):
-        return text_of(found[-1].get("content", found[-1].get("value")))
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """Field names under which a benchmark circulates.
+
+    Attributes
+    ----------
+    source : str
+        Where files with this layout come from.
+    fields : mapping
+        Content that is needed (``question``, ``gold``, ...) to the field that holds it; ``a.b`` is field b of field a.
+    boxed : bool
+        The gold is the last box in the text of its field.
+    """
+
+    source: str
+    fields: Mapping[str, str]
+    boxed: bool = False
+
+    def __str__(self) -> str:
+        return f"{', '.join(self.fields.values())} ({self.source})"
+
+
+def layout_of(file: BenchmarkFile, layouts: Sequence[Layout]) -> Layout:
+    """The first layout whose fields the first row has.
+
+    Raises
+    ------
+    InputError
+        No layout fits; the message lists the fields of the row and all layouts.
+    """
+    for layout in layouts:
+        if all(value(file.rows[0], name) is not None for name in layout.fields.values()):
+            return layout
+    known = "\n".join(f"  {layout}" for layout in layouts)
+    fields = ", ".join(_fields(file.rows[0])) or "(none)"
+    raise InputError(
+        f"{file.path}: no known layout; its fields are {fields}. Known layouts:\n{known}",
+        "rename the fields to one of them, or use the family jsonl (docs/add-a-benchmark.md)",
+    )
+
+
+def _fields(row: RawRow) -> list[str]:
+    """Names of the fields of a row, with the names one level inside nested ones."""
+    return [
+        f"{name}.{inner}" if inner else name
+        for name, content in row.items()
+        for inner in (content if isinstance(content, Mapping) and content else [""])
+    ]
+
+
+def value(row: RawRow, name: str) -> Any:
+    """The field of a dotted name; None if the row does not have it."""
+    content: Any = row
+    for part in name.split("."):
+        content = content.get(part) if isinstance(content, Mapping) else None
+    return content
+
+
+def text_of(content: Any) -> str | None:
+    """The stripped text of a field: a string, or the last message of a chat; None if there is no text."""
+    if isinstance(content, str):
+        return content.strip() or None
+    if isinstance(content, Sequence) and content and isinstance(content[-1], Mapping):
+        return text_of(content[-1].get("content", content[-1].get("value")))
     return None
 
 
-def tags_of(row: Mapping[str, Any]) -> dict[str, Any]:
-    """What people may want to know of a row: its id in the source, its subject and level."""
+def tags_of(row: RawRow) -> dict[str, Any]:
+    """Information about a row for readers: its id in the source, its subject and level."""
     tags: dict[str, Any] = {}
     for tag, names in (("source_id", SOURCE_IDS), ("subject", SUBJECTS), ("level", ("level",))):
-        found = [value(row, name) for name in names]
-        if present := [content for content in found if isinstance(content, str | int) and content != ""]:
-            tags[tag] = present[0]
+        contents = [value(row, name) for name in names]
+        if usable := [content for content in contents if isinstance(content, str | int) and content != ""]:
+            tags[tag] = usable[0]
     return tags
-
-
-def canonical(content: Any) -> str:
-    """JSON with sorted keys and no spaces."""
-    return json.dumps(content, sort_keys=True, separators=(",", ":"), ensure_ascii=False)

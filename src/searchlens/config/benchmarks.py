@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from searchlens import benchmarks, catalogue
-from searchlens.benchmarks import families, prompts
+from searchlens.benchmarks import prompts
 from searchlens.boptr.options import Regime, Role
 from searchlens.config.base import Name, Section, Sha256, unknown
 from searchlens.options import Positive
@@ -81,14 +81,14 @@ def errors(config: Config) -> Iterator[str]:
 
 
 def _question_errors(where: str, benchmark: BenchmarkSpec) -> Iterator[str]:
-    family = families.FAMILIES.get(benchmark.family)
-    if benchmark.family not in benchmarks.KNOWN:
-        yield unknown(f"{where}.family", benchmark.family, benchmarks.KNOWN)
-    elif benchmark.path is None and family is None:
-        yield f"{where}.path: needed; only a known benchmark can be read from the hub instead"
-    elif benchmark.path is None and family and family.hub and family.hub.gated:
+    known = benchmarks.known_benchmarks().get(benchmark.family)
+    if benchmark.family not in benchmarks.family_names():
+        yield unknown(f"{where}.family", benchmark.family, benchmarks.family_names())
+    elif benchmark.path is None and (known is None or not known.splits):
+        yield f"{where}.path: needed; only a known benchmark that is on the hub can be read without a file"
+    elif benchmark.path is None and known and known.gated:
         yield (
-            f"{where}.path: needed; {family.hub.id} is gated, and its terms forbid to show its rows in plain text;"
+            f"{where}.path: needed; {known.hub} is gated, and its terms forbid to show its rows in plain text;"
             " accept the terms, download the file and give its path"
         )
     elif isinstance(benchmark.path, list) and not benchmark.path:

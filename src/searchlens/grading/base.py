@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import sys
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
@@ -12,6 +11,7 @@ from typing import Literal, NamedTuple, cast
 
 from searchlens import catalogue
 from searchlens.benchmarks import Question
+from searchlens.store.hashing import file_sha256
 
 MAX_ANSWER = 512
 """Longest answer in characters. Models that repeat themselves box more, which takes seconds to parse in vain."""
@@ -91,8 +91,8 @@ class Grader(ABC):
 
         A subclass that sets no version has its name and the hash of its file, so that every edit is a new version.
         """
-        source = Path(str(sys.modules[type(self).__module__].__file__)).read_bytes()
-        return f"{type(self).__name__}/{hashlib.sha256(source).hexdigest()[:12]}"
+        path = Path(str(sys.modules[type(self).__module__].__file__))
+        return f"{type(self).__name__}/{file_sha256(path)[:12]}"
 
     def reference(self, question: Question) -> str:
         """What answers to a question are judged against, as text: its gold answer."""

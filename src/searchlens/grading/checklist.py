@@ -5,7 +5,6 @@ The whole text is the answer. Nothing can be voted on, and a response that was c
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections.abc import Sequence
 from pathlib import Path
@@ -15,9 +14,10 @@ from searchlens.catalogue import grader
 from searchlens.errors import InputError
 from searchlens.grading import instructions
 from searchlens.grading.base import NO_ANSWER, Extraction, GradedPair, Grader, Verdict
+from searchlens.store.hashing import file_sha256
 
 # The checks are plain code, so the hash of their source is their version.
-_SOURCE = hashlib.sha256(Path(instructions.__file__).read_bytes()).hexdigest()
+_SOURCE = file_sha256(Path(instructions.__file__))
 
 
 @grader("instructions", votes=False)

@@ -7,19 +7,17 @@ which instructions were followed, strictly and loosely (``checkers.judge``); ``a
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from importlib import metadata
 
 from searchlens.benchmarks import Question
+from searchlens.benchmarks.ifeval import CHECK
 from searchlens.catalogue import grader
 from searchlens.errors import InputError
 from searchlens.grading import checkers, processes, punkt
 from searchlens.grading.base import NO_ANSWER, Extraction, GradedPair, Grader, Verdict
-
-CHECK = "ifeval"
-"""Name of the one check of a question; its parameters are ``instruction_id_list`` and ``kwargs``, as published."""
+from searchlens.store.hashing import canonical
 
 LIMITS = processes.Limits(cpu_seconds=20.0, wall_seconds=60.0)
 """Longer than for mathematical answers, because a response is up to a hundred times as long."""
@@ -57,7 +55,7 @@ class IFEval(Grader):
             raise InputError(
                 f"question {question.id!r} has no instructions", f"the grader ifeval needs `{CHECK}` in checks"
             )
-        gold = json.dumps(spec, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+        gold = canonical(spec)
         try:
             checkers.of_prompt(gold)
         except (ValueError, KeyError, TypeError) as error:

@@ -6,7 +6,6 @@ grading. ``python -m searchlens.grading.punkt`` installs it into the environment
 
 from __future__ import annotations
 
-import hashlib
 import subprocess
 import sys
 import tempfile
@@ -14,6 +13,7 @@ import zipfile
 from pathlib import Path
 
 from searchlens.errors import InputError
+from searchlens.store.hashing import file_sha256
 
 FILES = {
     "abbrev_types.txt": "92a3e070f43d9b4c5534758ca40ad7343b04e7e29bfe0c2eb658a39445a4f779",
@@ -49,7 +49,7 @@ def check() -> Path:
         raise InputError("the NLTK data punkt_tab (English) are not installed; IFEval needs them", _HINT) from None
     for name, expected in FILES.items():
         path = folder / name
-        sha256 = hashlib.sha256(path.read_bytes()).hexdigest() if path.exists() else "missing"
+        sha256 = file_sha256(path) if path.exists() else "missing"
         if sha256 != expected:
             raise InputError(f"NLTK data {path}: sha256 is {sha256}, the pinned one is {expected}", _HINT)
     return folder

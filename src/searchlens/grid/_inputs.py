@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 from searchlens import benchmarks
-from searchlens.benchmarks.families import FAMILIES
 from searchlens.errors import InputError
 from searchlens.grid import pins
 from searchlens.grid._study import StudyGrid
@@ -63,7 +62,7 @@ class Inputs(StudyGrid):
         spec = self.benchmark(name)
         if spec["path"] is not None:
             return []
-        return [pins.dataset(split, spec["revision"]) for split in benchmarks.splits(spec["family"])]
+        return [pins.dataset(split, spec["revision"]) for split in benchmarks.known_benchmark(spec["family"]).splits]
 
     def question_files(self, name: str) -> list[Path]:
         """Files and folders that hold a benchmark.
@@ -109,7 +108,7 @@ class Inputs(StudyGrid):
         if not self.absent(name):
             return len(self.questions(name))
         spec = self.benchmark(name)
-        return int(spec["questions"] or next(iter(FAMILIES[spec["family"]].sizes), 0))
+        return int(spec["questions"] or next(iter(benchmarks.known_benchmark(spec["family"]).sizes), 0))
 
     def content_hash(self, benchmark: str) -> str:
         """Hash of everything in the questions in use: what decides the verdicts; or a placeholder (``absent``)."""

@@ -18,7 +18,7 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any, Literal
 
-from searchlens.benchmarks.families import Hub as Split
+from searchlens.benchmarks import HubSplit
 from searchlens.benchmarks.hub import select
 from searchlens.errors import InputError
 from searchlens.store import files
@@ -53,7 +53,7 @@ class Source:
 
     repo: str
     revision: str
-    split: Split | None = None
+    split: HubSplit | None = None
 
     @property
     def kind(self) -> Kind:
@@ -98,7 +98,7 @@ def checkpoint(repo: str, revision: str) -> Source:
     return Source(repo, revision)
 
 
-def dataset(split: Split, revision: str) -> Source:
+def dataset(split: HubSplit, revision: str) -> Source:
     """The source of a benchmark."""
     return Source(split.id, revision, split)
 

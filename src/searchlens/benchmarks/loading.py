@@ -1,0 +1,193 @@
+"""Loading the questions of a benchmark from its files, with the checks that they are the known ones."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from searchlens import catalogue
+from searchlens.benchmarks import files, jsonl, known_golds
+from searchlens.benchmarks.hub import select
+from searchlens.benchmarks.known import OWN, known_benchmark
+from searchlens.benchmarks.questions import Question
+from searchlens.benchmarks.rows import BenchmarkFile, Row
+from searchlens.errors import InputError
+
+
+@dataclass(frozen=True, slots=True)
+class LoadedBenchmark:
+    """Questions with the results of the checks.
+
+    Attributes
+    ----------
+    questions : tuple of Question
+    rows : int
+        Rows of the files, including those without a gold.
+    source : str
+        The source that is known to have this number of rows; empty if there is none.
+    checked : int
+        Number of questions whose gold was compared with the known one.
+    """
+
+    questions: tuple[Question, ...]
+    rows: int
+    source: str = ""
+    checked: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class _Content:
+    """Bytes of a file, and the family that its rows belong to."""
+
+    family: str
+    path: Path
+    content: bytes
+
+
+def load(
+    path: Path | Sequence[Path],
+    *,
+    expected_sha256: str | None = None,
+    limit: int | None = None,
+    family: str = OWN,
+    check: bool = True,
+) -> tuple[Question, ...]:
+    """Read the questions of a benchmark.
+
+    Parameters
+    ----------
+    path : Path or sequence of Path
+        Files, or folders with files as on the hub, one after another.
+    expected_sha256 : str, optional
+        64 hexadecimal digits: sha256 of the bytes of all files, one after another.
+    limit : int, optional
+        Keep the first ``limit`` questions, >= 1.
+    family : str
+        One of ``family_names()``.
+    check : bool
+        Refuse a known benchmark that has another number of rows, or other golds, than are known.
+
+    Raises
+    ------
+    InputError
+        A file is missing or has another hash, its layout is unknown, rows are wrong, the check fails, or there are
+        fewer questions than ``limit``.
+    """
+    paths = [path] if isinstance(path, Path) else list(path)
+    questions = read(paths, family, expected_sha256=expected_sha256, check=check).questions
+    if limit is not None and not 1 <= limit <= len(questions):
+        raise InputError(
+            f"{_joined(paths)} has {len(questions)} questions, {limit} are asked for", "lower `questions`, or drop it"
+        )
+    return questions[:limit]
+
+
+def read(
+    paths: Sequence[Path], family: str = OWN, *, expected_sha256: str | None = None, check: bool = True
+) -> LoadedBenchmark:
+    """``load`` with the results of the checks."""
+    contents = _contents(paths, family)
+    if expected_sha256 is not None:
+        _check_hash(_joined(paths), contents, expected_sha256)
+    if family == OWN:
+        if len(contents) != 1:
+            raise InputError(f"{_joined(paths)}: the family {OWN} is one file, found {len(contents)}")
+        questions = jsonl.read(contents[0].path, contents[0].content)
+        return LoadedBenchmark(questions, len(questions))
+    count, rows = _rows(contents)
+    checked = _check(_joined(paths), family, count, rows) if check else 0
+    source = known_benchmark(family).sizes.get(count, "")
+    return LoadedBenchmark(tuple(row.question for row in rows), count, source, checked)
+
+
+def read_rows(paths: Sequence[Path], family: str) -> list[Row]:
+    """Rows of a known benchmark, without checks."""
+    return _rows(_contents(paths, family))[1]
+
+
+def files_at(path: Path, family: str) -> list[Path]:
+    """The file itself, or the files of a folder that hold the family's split.
+
+    Raises
+    ------
+    InputError
+        The folder has no such file.
+    """
+    if not path.is_dir():
+        return [path]
+    splits = known_benchmark(family).splits if family != OWN else []
+    if len(splits) != 1:
+        raise InputError(f"benchmark path {path} is a folder", f"name the file of the family {family}")
+    try:
+        names = select((entry.relative_to(path).as_posix() for entry in path.rglob("*")), splits[0])
+    except InputError as error:
+        raise InputError(f"{path}: {error.message}", error.hint) from None
+    return [path / name for name in names]
+
+
+def _contents(paths: Sequence[Path], family: str) -> list[_Content]:
+    """All files; with as many paths as the benchmark has parts, each path is a part."""
+    parts = known_benchmark(family).parts if family != OWN else ()
+    names = parts if len(paths) == len(parts) else [family] * len(paths)
+    return [
+        _Content(name, file, _bytes(file))
+        for name, path in zip(names, paths, strict=True)
+        for file in files_at(path, name)
+    ]
+
+
+def _bytes(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise InputError(f"cannot read benchmark file {path}: {error.strerror}") from None
+
+
+def _rows(contents: Sequence[_Content]) -> tuple[int, list[Row]]:
+    """Number of rows of the files, and the rows that have a gold. Ids count over all files of a family."""
+    counts = dict.fromkeys((each.family for each in contents), 0)
+    rows: list[Row] = []
+    for each in contents:
+        raw = files.rows(each.path, each.content)
+        rows += catalogue.find("family", each.family)(BenchmarkFile(each.path, raw, each.family, counts[each.family]))
+        counts[each.family] += len(raw)
+    if all(known_benchmark(family).shuffled for family in counts):
+        rows.sort(key=lambda row: hashlib.sha256(row.wording.encode()).digest())
+    return sum(counts.values()), rows
+
+
+def _check(shown: str, family: str, count: int, rows: Sequence[Row]) -> int:
+    """Number of golds compared; an ``InputError`` if one is wrong, or the number of rows is."""
+    known, hint = known_benchmark(family), "to use it as it is, set `check: false` for this benchmark"
+    if known.sizes and count not in known.sizes:
+        sizes = "; ".join(f"{size} ({source})" for size, source in known.sizes.items())
+        raise InputError(f"{shown} has {count} questions; {known.title} has {sizes}", hint)
+    golds = known_golds.check(family, rows)
+    if golds.wrong:
+        named = [f"question {i + 1} ({rows[i].question.id}): gold {rows[i].question.gold!r}" for i in golds.wrong]
+        what = "is not the known one" if len(named) == 1 else "are not the known ones"
+        lines = "\n".join(f"  {line}" for line in named[:10])
+        more = f"\n  … and {len(named) - 10} more" if len(named) > 10 else ""
+        raise InputError(
+            f"{shown}: {len(named)} of {golds.known} golds {what}:\n{lines}{more}", f"correct the file; or, {hint}"
+        )
+    return golds.known
+
+
+def _check_hash(shown: str, contents: Sequence[_Content], expected: str) -> None:
+    sha256 = hashlib.sha256()
+    for each in contents:
+        sha256.update(each.content)
+    if sha256.hexdigest() != expected:
+        count = sum(1 for each in contents for line in each.content.splitlines() if line.strip())
+        raise InputError(
+            f"benchmark file {shown} changed: its sha256 is {sha256.hexdigest()} ({count} rows), expected {expected}",
+            "restore the file; or, if the change is meant, declare the new sha256 (nothing sampled so far is lost, "
+            "and questions that changed are sampled again)",
+        )
+
+
+def _joined(paths: Sequence[Path]) -> str:
+    return " + ".join(str(path) for path in paths)
