@@ -34,5 +34,5 @@ def _anchor_errors(config: Config) -> Iterator[str]:
     if name not in config.benchmarks:
         yield unknown("boptr.anchor.benchmark", name, config.benchmarks)
     elif (benchmark := config.benchmarks[name]).regime is None or benchmark.role != "fitted":
-        found = f"regime {benchmark.regime or 'null'} and role {benchmark.role}"
-        yield f"boptr.anchor.benchmark: {name!r} has {found}; the anchor needs a regime and role fitted"
+        part = f"regime {benchmark.regime or 'null'} and role {benchmark.role}"
+        yield f"boptr.anchor.benchmark: {name!r} has {part}; the anchor needs a regime and role fitted"

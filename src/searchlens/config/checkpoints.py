@@ -70,8 +70,7 @@ def errors(config: Config) -> Iterator[str]:
     for name, checkpoint in config.checkpoints.items():
         where = f"checkpoints.{name}"
         if (checkpoint.path is None) == (checkpoint.hub is None):
-            found = "both" if checkpoint.path else "neither"
-            yield f"{where}: needs either path or hub, found {found}"
+            yield f"{where}: needs either path or hub, found {'both' if checkpoint.path else 'neither'}"
         if checkpoint.hub and checkpoint.sha256:
             yield f"{where}.sha256: goes with path only; the hashes of {checkpoint.hub} are in {config.lock}"
         if checkpoint.template not in prompts.TEMPLATES:

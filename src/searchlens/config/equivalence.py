@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from searchlens import policies
 from searchlens.config.policies import policy
 from searchlens.equivalence.options import COMPARED
 from searchlens.errors import InputError
+from searchlens.policies import Policy
 
 if TYPE_CHECKING:
     from searchlens.config.model import Config
@@ -21,28 +21,28 @@ def errors(config: Config) -> Iterator[str]:
     """Policies in this section that cannot be compared."""
     if config.equivalence is None:
         return
-    for name in config.equivalence.policies:
-        compared = _parsed(config, name)
-        if isinstance(compared, str):
-            yield f"equivalence.policies: {compared}"
-        elif compared and (compared.controller.name not in COMPARED or compared.evaluator.name not in LIKELIHOODS):
-            yield (
-                f"equivalence.policies: {name!r} has no reference; there is one for controllers {', '.join(COMPARED)}"
-                f" with evaluator {' or '.join(LIKELIHOODS)}"
-            )
-    for name in config.equivalence.engine_policies:
-        sampled = _parsed(config, name)
-        if isinstance(sampled, str):
-            yield f"equivalence.engine_policies: {sampled}"
-        elif sampled and (sampled.width > 1 or sampled.deterministic):
-            yield (
-                f"equivalence.engine_policies: {name!r} has no independent candidates, so its pass@k cannot be compared"
-            )
+    for key, problem_of in (("policies", _reference_problem), ("engine_policies", _candidates_problem)):
+        for name in getattr(config.equivalence, key):
+            try:
+                problem = problem_of(name, policy(config, name))
+            except InputError as error:
+                problem = "" if name in config.policies else error.message  # section policies reports its own
+            if problem:
+                yield f"equivalence.{key}: {problem}"
 
 
-def _parsed(config: Config, name: str) -> policies.Policy | str | None:
-    """A policy, or the message about its name; None if the message stands in section ``policies`` already."""
-    try:
-        return policy(config, name)
-    except InputError as error:
-        return None if name in config.policies else error.message
+def _reference_problem(name: str, policy: Policy) -> str:
+    """Why a policy has no reference; empty if it has one."""
+    if policy.controller.name in COMPARED and policy.evaluator.name in LIKELIHOODS:
+        return ""
+    return (
+        f"{name!r} has no reference; there is one for controllers {', '.join(COMPARED)} with evaluator"
+        f" {' or '.join(LIKELIHOODS)}"
+    )
+
+
+def _candidates_problem(name: str, policy: Policy) -> str:
+    """Why pass@k of a policy cannot be compared; empty if it can."""
+    if policy.width == 1 and not policy.deterministic:
+        return ""
+    return f"{name!r} has no independent candidates, so its pass@k cannot be compared"
