@@ -88,7 +88,7 @@ def engine(checkpoints: dict[str, Path]) -> TransformersEngine:
 
 @pytest.fixture(scope="session")
 def narrow(checkpoints: dict[str, Path]) -> TransformersEngine:
-    """So few rows that a queue needs many refills; cohorts of very different age share the batch."""
+    """So few rows that a queue needs many refills; row groups of very different length share the batch."""
     return TransformersEngine(checkpoints["qwen2"], max_rows=6, threads=1)
 
 
@@ -161,7 +161,7 @@ def test_greedy_equals_generate(engine: TransformersEngine, checkpoints: dict[st
 def test_every_draw_can_be_replayed(narrow: TransformersEngine, checkpoints: dict[str, Path]) -> None:
     """transformers' logits, a plain filter chain and the uniform of (seed, position) give the same tokens.
 
-    Prompts of all lengths, different parameters in one batch, penalties that remember, refills and merged cohorts.
+    Prompts of all lengths, different parameters in one batch, penalties that remember, refills and merged row groups.
     """
     samplings = [
         Sampling(1.0),
@@ -207,7 +207,7 @@ def test_rerun_is_identical_to_the_last_bit(narrow: TransformersEngine) -> None:
 
 
 @pytest.mark.parametrize("masked", [-1, 40, 10**9])
-def test_merging_of_cohorts_changes_nothing(
+def test_merging_of_row_groups_changes_nothing(
     engine: TransformersEngine, narrow: TransformersEngine, monkeypatch: pytest.MonkeyPatch, masked: int
 ) -> None:
     """Never, sometimes or always merged; rows of very different length come and go, one prompt each."""
@@ -217,7 +217,7 @@ def test_merging_of_cohorts_changes_nothing(
         for seed, (prompt, limit) in enumerate(zip(prompts(80, 1), rng.choice([1, 3, 9, 60], 80), strict=True))
     ]
     wanted = run(engine, requests)
-    monkeypatch.setattr(narrow, "_masked", masked)
+    monkeypatch.setattr(narrow, "_max_masked", masked)
     monkeypatch.setattr(narrow, "max_rows", 12)
     monkeypatch.setattr(engine_module, "_REFILL", 12)
     monkeypatch.setattr(engine_module, "_WAVE", 12)

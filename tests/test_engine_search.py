@@ -187,7 +187,7 @@ def test_chains_do_not_depend_on_batch_or_memory(
     wanted = chain(engine, 16, 4, penalised)
     for capacity in (0, 100):
         per_token = 2 * 2 * 2 * 8 * 4  # layers, keys and values, heads, size, bytes
-        monkeypatch.setattr(engine_module, "_CPU_STORE", capacity * per_token)
+        monkeypatch.setattr(engine_module, "_CPU_CACHE", capacity * per_token)
         small = TransformersEngine(folders["qwen2"], max_rows=10, threads=1)
         for one, other in zip(wanted, chain(small, 16, 4, penalised), strict=True):
             assert one.tokens.tolist() == other.tokens.tolist()

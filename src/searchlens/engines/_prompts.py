@@ -1,0 +1,230 @@
+"""KV cache of the prompts of a batch: each prompt is computed and stored once, however many rows share it.
+
+A decode step multiplies all queries of a prompt's rows with its keys in one matrix product, so the keys are read once.
+For that, queries are gathered by prompt, and results are brought back into the order of the rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from searchlens.engines._llama import Llama, Shape
+from searchlens.engines._ragged import PaddedBatch, Tokens, flatten, mask_bias, occurrence, token_index
+
+_UNUSED = 4  # drop prompts without rows once they are 1/4 of all: dropping copies the others, waiting wastes memory
+# All prompts of a batch are padded to the same number of rows: at most this multiple of the mean. A prompt with more
+# rows is copied, which takes memory and saves padding of all others.
+_UNEVEN = 3
+
+
+class Prompts:
+    """The prompts of a batch, and the prompt of each row.
+
+    Parameters
+    ----------
+    shape : Shape
+    device : torch.device
+    dtype : torch.dtype
+    """
+
+    def __init__(self, shape: Shape, device: torch.device, dtype: torch.dtype) -> None:
+        self._shape = shape
+        # Keys and values, (layers, prompts, kv_heads, 2, longest prompt, head_dim), zero after the end of a prompt.
+        self._cache = torch.zeros(shape.layers, 0, shape.kv_heads, 2, 0, shape.head_dim, device=device, dtype=dtype)
+        self._hidden = torch.zeros(0, shape.hidden, device=device, dtype=dtype)
+        self._lengths = np.zeros(0, np.int64)
+        self._number: dict[Tokens, int] = {}
+        self._prompt_of_row = np.zeros(0, np.int64)
+
+    def __contains__(self, prompt: Tokens) -> bool:
+        return prompt in self._number
+
+    @property
+    def longest(self) -> int:
+        """Tokens of the longest prompt."""
+        return self._cache.shape[4]
+
+    def add(self, prompts: Sequence[Tokens], keys_values: Tensor, hidden: Tensor) -> None:
+        """Add prompts that the batch does not have yet.
+
+        Parameters
+        ----------
+        prompts : sequence of token ids
+        keys_values : tensor, shape (tokens, layers, 2, kv_heads, head_dim)
+            Of all tokens, one prompt after the other.
+        hidden : tensor, shape (prompts, hidden)
+            Final hidden state of the last token of each prompt.
+        """
+        lengths = np.array([len(prompt) for prompt in prompts])
+        longest = max(int(lengths.max()), self.longest)
+        size = (self._shape.layers, len(prompts), self._shape.kv_heads, 2, longest, self._shape.head_dim)
+        cache = self._cache.new_zeros(size)
+        prompt, position = token_index(lengths)
+        cache.permute(1, 4, 0, 3, 2, 5)[self._tensor(prompt), self._tensor(position)] = keys_values
+        self._cache = torch.cat((functional.pad(self._cache, (0, 0, 0, longest - self.longest)), cache), 1)
+        self._hidden = torch.cat((self._hidden, hidden))
+        self._number.update({tokens: len(self._lengths) + i for i, tokens in enumerate(prompts)})
+        self._lengths = np.concatenate((self._lengths, lengths))
+
+    def numbers(self, prompts: Sequence[Tokens]) -> npt.NDArray[np.int64]:
+        """Return the number of each prompt, by which the other methods know it until prompts are dropped."""
+        return np.array([self._number[prompt] for prompt in prompts], np.int64)
+
+    def hidden(self, numbers: npt.NDArray[np.int64]) -> Tensor:
+        """Return the final hidden states of the last tokens of prompts, shape (prompts, hidden)."""
+        return self._hidden.index_select(0, self._tensor(numbers))
+
+    def keys_values(self, layer: int, numbers: npt.NDArray[np.int64]) -> Tensor:
+        """Return keys and values of prompts, shape (prompts, kv_heads, 2, longest prompt, head_dim)."""
+        return self._cache[layer].index_select(0, self._tensor(numbers))
+
+    def lengths(self, numbers: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+        """Return how many tokens prompts have."""
+        return self._lengths[numbers]
+
+    def append_rows(self, numbers: npt.NDArray[np.int64]) -> None:
+        """Add rows after the present ones, each given by the number of its prompt."""
+        self._prompt_of_row = np.concatenate((self._prompt_of_row, numbers))
+        self._arrange()
+
+    def keep_rows(self, order: npt.NDArray[np.int64], wanted: Collection[Tokens] = ()) -> None:
+        """Keep some rows, in a new order, and drop prompts without rows once there are many of them.
+
+        Parameters
+        ----------
+        order : int64 array
+            For each row that is kept, its number before.
+        wanted : collection of token ids
+            Prompts that are not dropped although they have no row yet.
+        """
+        self._prompt_of_row = self._prompt_of_row[order]
+        used = np.unique(self._prompt_of_row)
+        unused = len(self._lengths) - len(used)
+        if unused and unused * _UNUSED >= len(self._lengths):
+            self._keep_prompts(np.union1d(used, self.numbers([prompt for prompt in wanted if prompt in self])))
+        self._arrange()
+
+    def _keep_prompts(self, numbers: npt.NDArray[np.int64]) -> None:
+        """Drop all prompts but some, given in ascending order."""
+        longest = int(self._lengths[numbers].max(initial=0))
+        index = self._tensor(numbers)
+        self._cache = self._cache.index_select(1, index)[:, :, :, :, :longest].contiguous()
+        self._hidden = self._hidden.index_select(0, index)
+        self._lengths = self._lengths[numbers]
+        new = dict(zip(numbers.tolist(), range(len(numbers)), strict=True))
+        self._number = {prompt: new[old] for prompt, old in self._number.items() if old in new}
+        self._prompt_of_row = np.searchsorted(numbers, self._prompt_of_row)
+
+    def scores(self, layer: int, queries: Tensor) -> Tensor:
+        """Return the attention scores of each row with its prompt, before the softmax.
+
+        Parameters
+        ----------
+        layer : int
+        queries : tensor, shape (rows * kv_heads, repeat, head_dim), scaled
+
+        Returns
+        -------
+        tensor, shape (rows * kv_heads, repeat, longest prompt)
+        """
+        keys = self._copies[layer].flatten(0, 1)[:, 0]
+        scores = torch.bmm(self._by_prompt(queries), keys.transpose(1, 2))
+        if self._bias is not None:
+            scores += self._bias
+        return self._by_row(scores)
+
+    def weighted_values(self, layer: int, weights: Tensor) -> Tensor:
+        """Return each row's values of its prompt, summed by attention weights.
+
+        Parameters
+        ----------
+        layer : int
+        weights : tensor, shape (rows * kv_heads, repeat, longest prompt)
+
+        Returns
+        -------
+        tensor, shape (rows * kv_heads, repeat, head_dim)
+        """
+        return self._by_row(torch.bmm(self._by_prompt(weights), self._copies[layer].flatten(0, 1)[:, 1]))
+
+    def _arrange(self) -> None:
+        """Give each row a place at its prompt, or at a copy of a prompt with far more rows than the mean."""
+        if not self._prompt_of_row.size:
+            return
+        rows, prompts, kv_heads = len(self._prompt_of_row), len(self._lengths), self._shape.kv_heads
+        limit = -(-_UNEVEN * rows // prompts)
+        copy, place = np.divmod(occurrence(self._prompt_of_row), limit)
+        copies, copy_of_row = np.unique(copy * prompts + self._prompt_of_row, return_inverse=True)
+        if copy.any():
+            prompt_of_copy = copies % prompts
+            self._copies = self._cache.index_select(1, self._tensor(prompt_of_copy))
+        else:
+            prompt_of_copy, copy_of_row, self._copies = np.arange(prompts), self._prompt_of_row, self._cache
+        self._places = int(place.max()) + 1
+        row_of_place = np.zeros((len(prompt_of_copy), self._places), np.int64)
+        row_of_place[copy_of_row, place] = np.arange(rows)
+        head = np.arange(kv_heads)
+        row_index = row_of_place[:, None, :] * kv_heads + head[:, None]
+        place_index = (copy_of_row[:, None] * kv_heads + head) * self._places + place[:, None]
+        self._one_to_one = self._places == 1 and np.array_equal(copy_of_row, np.arange(len(prompt_of_copy)))
+        self._row_index = self._tensor(row_index.ravel())
+        self._place_index = self._tensor(place_index.ravel())
+        self._bias = None
+        if (self._lengths[prompt_of_copy] < self.longest).any():
+            lengths = self._tensor(self._lengths[prompt_of_copy])
+            masked = torch.arange(self.longest, device=lengths.device) >= lengths[:, None]
+            self._bias = mask_bias(masked, kv_heads, self._cache.dtype)
+
+    def _by_prompt(self, rows: Tensor) -> Tensor:
+        """Gather rows by prompt: (rows * kv_heads, repeat, n) becomes (prompts * kv_heads, places * repeat, n)."""
+        if self._one_to_one:
+            return rows
+        flat = rows.flatten(1).index_select(0, self._row_index)
+        return flat.view(-1, self._places * rows.shape[1], rows.shape[2])
+
+    def _by_row(self, prompts: Tensor) -> Tensor:
+        """Reverse `_by_prompt`."""
+        if self._one_to_one:
+            return prompts
+        flat = prompts.view(-1, self._shape.repeat * prompts.shape[2])
+        return flat.index_select(0, self._place_index).view(-1, self._shape.repeat, prompts.shape[2])
+
+    def _tensor(self, values: npt.NDArray[Any]) -> Tensor:
+        return torch.from_numpy(values).to(self._cache.device)
+
+
+def prefill(model: Llama, prompts: Sequence[Tokens]) -> tuple[Tensor, Tensor]:
+    """Run prompts through the model.
+
+    Parameters
+    ----------
+    model : Llama
+    prompts : sequence of token ids
+
+    Returns
+    -------
+    tuple of tensor
+        Keys and values of all tokens, one prompt after the other, shape (tokens, layers, 2, kv_heads, head_dim), and
+        the final hidden state of each prompt's last token, shape (prompts, hidden).
+    """
+    shape, device = model.shape, model.device
+    lengths = np.array([len(prompt) for prompt in prompts])
+    batch = PaddedBatch(lengths, device)
+    size = (batch.count, shape.layers, 2, shape.kv_heads, shape.head_dim)
+    cache = torch.empty(size, dtype=model.dtype, device=device)
+
+    def attend(layer: int, queries: Tensor, keys_values: Tensor) -> Tensor:
+        cache[:, layer] = keys_values[: batch.count]
+        keys, values = batch.pad(keys_values).permute(2, 0, 3, 1, 4).contiguous()
+        return batch.attend(queries, keys, values, None)
+
+    tokens, positions = (torch.from_numpy(array).to(device) for array in (flatten(prompts), batch.position))
+    hidden = model.forward(tokens, positions, attend)
+    return cache, hidden.index_select(0, torch.from_numpy(lengths.cumsum() - 1).to(device))

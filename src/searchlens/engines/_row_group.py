@@ -1,0 +1,298 @@
+"""KV cache of running rows, and the attention of a decode step.
+
+A row's sequence has two parts: its prompt, which :class:`~searchlens.engines._prompts.Prompts` stores once for all rows
+that share it, and its private tokens, all that come after the prompt: first the prefix of a request, then the generated
+tokens. A row group stores the private tokens of rows of similar length, padded on the left so that all rows end in the
+same column. A decode step then adds one column and reads one plain slice; the padding is masked.
+
+Between caches, keys and values travel as a flat list of tokens, shape (tokens, layers, 2, kv_heads, head_dim).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from searchlens.engines._llama import Llama, Shape
+from searchlens.engines._prompts import Prompts
+from searchlens.engines._ragged import PaddedBatch, Tokens, flatten, mask_bias
+
+_GROWTH = 16  # columns added at a time: more would spread the reads of a step over unused memory, fewer copy more often
+
+
+class RowGroup:
+    """Rows of similar length in one KV cache.
+
+    Parameters
+    ----------
+    shape : Shape
+    cache : tensor, shape (layers, 2, rows, kv_heads, at least ``columns``, head_dim)
+        Keys and values of private tokens, zero in the padding before the first one of a row.
+    start : int64 array, shape (rows,)
+        Column of each row's first private token.
+    columns : int
+        Columns in use; the last one has the newest token of every row.
+    """
+
+    def __init__(self, shape: Shape, cache: Tensor, start: npt.NDArray[np.int64], columns: int) -> None:
+        self._shape, self._cache, self._start, self.columns = shape, cache, start, columns
+        self._mask()
+
+    @classmethod
+    def allocate(
+        cls, shape: Shape, lengths: npt.NDArray[np.int64], device: torch.device, dtype: torch.dtype
+    ) -> RowGroup:
+        """Return rows with ``lengths`` private tokens each, whose keys and values are still to be written."""
+        columns = int(lengths.max())
+        cache = torch.empty(_size(shape, len(lengths), columns + _GROWTH), device=device, dtype=dtype)
+        cache[:, :, :, :, : columns - int(lengths.min())] = 0
+        return cls(shape, cache, columns - lengths, columns)
+
+    @property
+    def rows(self) -> int:
+        """Number of rows."""
+        return len(self._start)
+
+    @property
+    def longest(self) -> int:
+        """Private tokens of the longest row."""
+        return self.columns - int(self._start.min())
+
+    def begin_step(self) -> None:
+        """Make room for one more column; call once before the layers of a decode step."""
+        if self.columns < self._cache.shape[4]:
+            return
+        self._reallocate(self.rows, self.longest)
+        self._mask()
+
+    def end_step(self) -> None:
+        """Count the new column; call once after the layers of a decode step."""
+        self.columns += 1
+
+    def attend(self, layer: int, queries: Tensor, keys_values: Tensor, prompt_scores: Tensor) -> tuple[Tensor, Tensor]:
+        """Store the new column of a layer, and attend to prompt and private tokens with one softmax.
+
+        Parameters
+        ----------
+        layer : int
+        queries : tensor, shape (rows * kv_heads, repeat, head_dim), scaled
+        keys_values : tensor, shape (rows, 2, kv_heads, head_dim)
+            Of the new column.
+        prompt_scores : tensor, shape (rows * kv_heads, repeat, n)
+            From :meth:`Prompts.scores`.
+
+        Returns
+        -------
+        tuple of tensor
+            The attention weights of the prompts, shape (rows * kv_heads, repeat, n), and the weighted values of the
+            private tokens, shape (rows * kv_heads, repeat, head_dim).
+        """
+        column = self.columns
+        cache = self._cache[layer, :, : self.rows]
+        cache[:, :, :, column] = keys_values.transpose(0, 1)
+        keys, values = cache.flatten(1, 2)[:, :, : column + 1]
+        private_scores = torch.bmm(queries, keys.transpose(1, 2))
+        if self._bias is not None:
+            private_scores += self._bias[:, :, : column + 1]
+        prompt_length = prompt_scores.shape[2]
+        scores = torch.cat((prompt_scores, private_scores), -1)
+        weights = functional.softmax(scores, -1, dtype=torch.float32).to(scores.dtype)
+        return weights[:, :, :prompt_length], torch.bmm(weights[:, :, prompt_length:], values)
+
+    def keep_rows(self, alive: npt.NDArray[np.bool_]) -> npt.NDArray[np.int64]:
+        """Drop rows; the last of the rows that stay move into the gaps.
+
+        Parameters
+        ----------
+        alive : bool array, shape (rows,)
+
+        Returns
+        -------
+        int64 array, shape (rows that stay,)
+            For each row, its number before.
+        """
+        count = int(alive.sum())
+        order = np.arange(count)
+        gaps = np.flatnonzero(~alive[:count])
+        movers = count + np.flatnonzero(alive[count:])
+        order[gaps] = movers
+        if gaps.size:
+            cache = self._cache[..., : self.columns, :]
+            cache[:, :, self._tensor(gaps)] = cache[:, :, self._tensor(movers)]
+        self._start = self._start[order]
+        if count:
+            self._mask()
+        return order
+
+    def merge(self, others: Sequence[RowGroup]) -> None:
+        """Take over the rows of other groups, one group after the other, after the present rows.
+
+        Dropped rows have left room in this group's cache, so it seldom has to be reallocated.
+        """
+        rows, longest = sum(group.rows for group in others), max(group.longest for group in others)
+        if self.rows + rows > self._cache.shape[2] or longest > self.columns:
+            self._reallocate(self.rows + rows, max(self.longest, longest))
+        begin = self.rows
+        for group in others:
+            target = self._cache[:, :, begin : begin + group.rows, :, : self.columns]
+            begin += group.rows
+            padding = self.columns - group.longest
+            target[:, :, :, :, :padding] = 0  # masked, but zero times garbage could be not a number
+            source = slice(group.columns - group.longest, group.columns)
+            target[:, :, :, :, padding:] = group._cache[:, :, : group.rows, :, source]
+        self._start = np.concatenate([self._start, *(group._start + self.columns - group.columns for group in others)])
+        self._mask()
+
+    def _reallocate(self, rows: int, columns: int) -> None:
+        """Move to a new cache for this many rows, in which the last token stands in this column."""
+        cache, padding = self._cache.new_empty(_size(self._shape, rows, columns + _GROWTH)), columns - self.longest
+        target, source = cache[:, :, : self.rows], slice(self.columns - self.longest, self.columns)
+        target[:, :, :, :, :padding] = 0
+        target[:, :, :, :, padding:columns] = self._cache[:, :, : self.rows, :, source]
+        self._start = self._start + columns - self.columns
+        self._cache, self.columns = cache, columns
+
+    def read(self, rows: npt.NDArray[np.int64], positions: npt.NDArray[np.int64]) -> Tensor:
+        """Return keys and values of private tokens, each given by its row and its position among the row's tokens."""
+        return self._by_token()[self._tensor(rows), self._tensor(self._start[rows] + positions)]
+
+    def write(self, rows: npt.NDArray[np.int64], positions: npt.NDArray[np.int64], keys_values: Tensor) -> None:
+        """Store keys and values of private tokens, in the order of :meth:`read`."""
+        self._by_token()[self._tensor(rows), self._tensor(self._start[rows] + positions)] = keys_values
+
+    def prefill(
+        self,
+        model: Llama,
+        prompts: Prompts,
+        prompt_numbers: npt.NDArray[np.int64],
+        rows: npt.NDArray[np.int64],
+        lengths: npt.NDArray[np.int64],
+        tokens: Sequence[Tokens],
+    ) -> None:
+        """Run private tokens of some rows through the model and store their keys and values.
+
+        Parameters
+        ----------
+        model : Llama
+        prompts : Prompts
+        prompt_numbers, rows, lengths : int64 arrays, shape (n,)
+            The number of the prompt, the row, and how many private tokens of the row are stored already.
+        tokens : sequence of token ids
+            The tokens that follow, at least one for each row.
+        """
+        batch = PaddedBatch(np.array([len(sequence) for sequence in tokens]), self._cache.device)
+        position = lengths[batch.sequence] + batch.position
+        row = self._tensor(rows[batch.sequence])
+        column = self._tensor(self._start[rows[batch.sequence]] + position)
+        selection = self._tensor(rows)
+        mask = self._tensor(self._visible(prompts, prompt_numbers, rows, lengths, batch.longest))[:, None]
+
+        def attend(layer: int, queries: Tensor, keys_values: Tensor) -> Tensor:
+            cache = self._cache[layer]
+            cache.permute(1, 3, 0, 2, 4)[row, column] = keys_values[: batch.count]
+            private = cache.index_select(1, selection)[..., : self.columns, :]
+            prompt = prompts.keys_values(layer, prompt_numbers)
+            keys, values = (torch.cat((prompt[:, :, i], private[i]), 2) for i in range(2))
+            return batch.attend(queries, keys, values, mask)
+
+        positions = prompts.lengths(prompt_numbers)[batch.sequence] + position
+        model.forward(self._tensor(flatten(tokens)), self._tensor(positions), attend)
+
+    def _visible(
+        self,
+        prompts: Prompts,
+        prompt_numbers: npt.NDArray[np.int64],
+        rows: npt.NDArray[np.int64],
+        lengths: npt.NDArray[np.int64],
+        count: int,
+    ) -> npt.NDArray[np.bool_]:
+        """Return what each of `count` new tokens of a row may look at, shape (rows, count, longest prompt + columns).
+
+        That is the prompt, and the columns from the row's first private token to the new token itself.
+        """
+        start = self._start[rows, None]
+        new = start + lengths[:, None] + np.arange(count)
+        column = np.arange(self.columns)
+        private = (column >= start[:, :, None]) & (column <= new[:, :, None])
+        prompt = np.arange(prompts.longest) < prompts.lengths(prompt_numbers)[:, None, None]
+        return np.concatenate((np.broadcast_to(prompt, (*new.shape, prompts.longest)), private), 2)
+
+    def _by_token(self) -> Tensor:
+        """Return a view of the cache, shape (rows, columns, layers, 2, kv_heads, head_dim)."""
+        return self._cache.permute(2, 4, 0, 1, 3, 5)
+
+    def _mask(self) -> None:
+        """Mask the padding, if there is any."""
+        self._bias = None
+        if self._start.any():
+            start = self._tensor(self._start)
+            masked = torch.arange(self._cache.shape[4], device=start.device) < start[:, None]
+            self._bias = mask_bias(masked, self._shape.kv_heads, self._cache.dtype)
+
+    def _tensor(self, values: npt.NDArray[Any]) -> Tensor:
+        return torch.from_numpy(values).to(self._cache.device)
+
+
+def _size(shape: Shape, rows: int, columns: int) -> tuple[int, ...]:
+    return shape.layers, 2, rows, shape.kv_heads, columns, shape.head_dim
+
+
+def plan_merges(sizes: Sequence[tuple[int, int]], max_masked: int) -> list[slice]:
+    """Choose which neighbouring row groups to merge.
+
+    Merging two groups pads the rows of the shorter one. The pair with the least padding is merged first, as long as it
+    is small.
+
+    Parameters
+    ----------
+    sizes : sequence of (rows, longest)
+        Of each group, sorted by ``longest``.
+    max_masked : int
+        Most cells (row times column) of padding that merging two groups may add.
+
+    Returns
+    -------
+    list of slice
+        The groups that each merged group is made of, in order.
+    """
+    begins, rows, lengths = list(range(len(sizes))), [count for count, _ in sizes], [longest for _, longest in sizes]
+    while len(begins) > 1:
+        masked = [
+            (rows[i] if lengths[i] < lengths[i + 1] else rows[i + 1]) * abs(lengths[i] - lengths[i + 1])
+            for i in range(len(begins) - 1)
+        ]
+        best = int(np.argmin(masked))
+        if masked[best] > max_masked:
+            break
+        del begins[best + 1]
+        rows[best] += rows.pop(best + 1)
+        lengths[best] = max(lengths[best], lengths.pop(best + 1))
+    return [slice(begin, end) for begin, end in pairwise([*begins, len(sizes)])]
+
+
+def attend(prompts: Prompts, groups: Sequence[RowGroup], layer: int, queries: Tensor, keys_values: Tensor) -> Tensor:
+    """Compute the attention of one layer in a decode step, for the rows of all groups, one group after the other.
+
+    The last three parameters and the result are those of :class:`searchlens.engines._llama.Attend`.
+    """
+    edges = np.cumsum([0, *(group.rows for group in groups)]).tolist()
+    rows, (kv_heads, head_dim) = edges[-1], keys_values.shape[2:]
+    queries = queries[:rows].reshape(rows * kv_heads, -1, head_dim)
+    scores = prompts.scores(layer, queries)
+    results = []
+    for group, (begin, end) in zip(groups, pairwise(edges), strict=True):
+        part = slice(begin * kv_heads, end * kv_heads)
+        results.append(group.attend(layer, queries[part], keys_values[begin:end], scores[part]))
+    weights, private = (
+        tensors[0] if len(results) == 1 else torch.cat(tensors) for tensors in zip(*results, strict=True)
+    )
+    out = private.add_(prompts.weighted_values(layer, weights)).view(rows, -1)
+    padding = keys_values.shape[0] - rows
+    return functional.pad(out, (0, 0, 0, padding)) if padding else out

@@ -1,0 +1,209 @@
+"""The rows of a batch on the host: the request of each row, and everything that was drawn for it.
+
+On the device, rows are identified by their position alone. A row stays in the batch for some steps after its sequence
+has finished, because removing it moves others.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+
+from searchlens.engines import sampler
+from searchlens.engines._prefix_cache import CachedPrefix
+from searchlens.engines.base import Completion, Request
+from searchlens.seeds import uniform
+
+ROW = np.dtype(
+    [
+        ("request_id", np.int64),
+        ("seed", np.uint64),
+        ("prompt_length", np.int64),
+        ("prefix_length", np.int64),
+        ("length", np.int64),  # private tokens: those of the prefix and the drawn ones
+        ("limit", np.int64),  # length at which the row finishes
+        ("alive", np.bool_),  # whether its sequence has not finished
+        ("sampling", np.float64, 8),  # a row of `sampler.parameters`
+        ("measures", np.bool_),
+        ("top", np.int64),
+        ("reused", np.int64),
+        ("prompt", np.object_),
+        ("cached_prefix", np.object_),
+    ],
+    align=True,
+)
+"""State of one row; names are those of `Request` and `Completion` where they mean the same."""
+
+
+@dataclass(slots=True)
+class Rows:
+    """Rows of a batch, in the order of the device.
+
+    Attributes
+    ----------
+    state : array of ``ROW``, shape (rows,)
+    stop_ids : int64 array, shape (rows, most stop ids of a row)
+        Padded with -1.
+    tokens : int32 array, shape (rows, largest limit)
+        Private tokens, the prefix first.
+    logprobs, sampling_logprobs : float32 array, shape (rows, largest max_tokens)
+        Of drawn tokens.
+    measures : float32 array, shape (rows, largest max_tokens, 2)
+        Entropy and self-certainty of each draw; no columns if no row has measures.
+    top_tokens : int32 array, shape (rows, largest max_tokens, largest top)
+    top_logprobs : float32 array of the same shape
+        The most likely tokens of each draw; no columns if no row has a top.
+    """
+
+    state: npt.NDArray[np.void]
+    stop_ids: npt.NDArray[np.int64]
+    tokens: npt.NDArray[np.int32]
+    logprobs: npt.NDArray[np.float32]
+    sampling_logprobs: npt.NDArray[np.float32]
+    measures: npt.NDArray[np.float32]
+    top_tokens: npt.NDArray[np.int32]
+    top_logprobs: npt.NDArray[np.float32]
+
+    @classmethod
+    def of(cls, entries: Sequence[tuple[int, Request]]) -> Rows:
+        """Return new rows for requests, each given with its id."""
+        count, requests = len(entries), [request for _, request in entries]
+        draws = max((request.max_tokens for request in requests), default=0)
+        state = np.zeros(count, ROW)
+        state["request_id"] = [request_id for request_id, _ in entries]
+        state["seed"] = np.array([request.seed for request in requests], np.uint64)
+        state["prompt_length"] = [len(request.prompt) for request in requests]
+        state["prefix_length"] = state["length"] = [len(request.prefix) for request in requests]
+        state["limit"] = [len(request.prefix) + request.max_tokens for request in requests]
+        state["alive"] = True
+        state["sampling"] = sampler.parameters([request.sampling for request in requests])
+        state["measures"] = [request.measures for request in requests]
+        state["top"] = [request.top for request in requests]
+        state["cached_prefix"] = CachedPrefix()
+        tokens = np.zeros((count, int(state["limit"].max(initial=0))), np.int32)
+        stop_ids = np.full((count, max((len(request.stop_ids) for request in requests), default=0)), -1, np.int64)
+        for row, request in enumerate(requests):
+            state["prompt"][row] = request.prompt
+            stop_ids[row, : len(request.stop_ids)] = request.stop_ids
+            tokens[row, : len(request.prefix)] = request.prefix
+        top_shape = count, draws if state["top"].any() else 0, int(state["top"].max(initial=0))
+        return cls(
+            state=state,
+            stop_ids=stop_ids,
+            tokens=tokens,
+            logprobs=np.zeros((count, draws), np.float32),
+            sampling_logprobs=np.zeros((count, draws), np.float32),
+            measures=np.zeros((count, draws if state["measures"].any() else 0, 2), np.float32),
+            top_tokens=np.zeros(top_shape, np.int32),
+            top_logprobs=np.zeros(top_shape, np.float32),
+        )
+
+    def __len__(self) -> int:
+        return len(self.state)
+
+    @property
+    def alive(self) -> npt.NDArray[np.bool_]:
+        """Which rows have not finished."""
+        alive: npt.NDArray[np.bool_] = self.state["alive"]
+        return alive
+
+    @property
+    def positions(self) -> npt.NDArray[np.int64]:
+        """Position in its sequence of the newest token of each row."""
+        return np.asarray(self.state["prompt_length"] + self.state["length"] - 1)
+
+    @property
+    def uniforms(self) -> npt.NDArray[np.float64]:
+        """The random number in [0, 1) by which each row draws its next token."""
+        return uniform(self.state["seed"], self.state["length"] - self.state["prefix_length"])
+
+    def select(self, order: npt.NDArray[np.int64]) -> Rows:
+        """Return some rows, in a new order."""
+        return Rows(*(getattr(self, name.name)[order] for name in fields(self)))
+
+    def join(self, other: Rows) -> Rows:
+        """Return these rows and, after them, the other ones."""
+        return Rows(*(_stack(getattr(self, name.name), getattr(other, name.name)) for name in fields(self)))
+
+    def record(self, draw: sampler.Draw) -> list[tuple[int, Completion]]:
+        """Append one token to each living row; return the completions of rows that finish with it."""
+        state = self.state
+        (tokens, logprobs, sampling_logprobs), measures, top_tokens, top_logprobs = _to_host(draw)
+        column = state["length"] - state["prefix_length"]
+        for selected, target, values in (
+            (state["measures"], self.measures, measures),
+            (state["top"] > 0, self.top_tokens, top_tokens),
+            (state["top"] > 0, self.top_logprobs, top_logprobs),
+        ):
+            if values is not None:
+                alive = state["alive"][selected]
+                rows = np.flatnonzero(selected)[alive]
+                target[rows, column[rows], : len(values)] = values.T[alive]
+        rows = np.flatnonzero(state["alive"])
+        drawn = tokens[rows].astype(np.int32)
+        length = state["length"][rows]
+        self.tokens[rows, length] = drawn
+        self.logprobs[rows, column[rows]] = logprobs[rows]
+        self.sampling_logprobs[rows, column[rows]] = sampling_logprobs[rows]
+        state["length"][rows] = length + 1
+        stopped = (drawn[:, None] == self.stop_ids[rows]).any(1)
+        finished = stopped | (length + 1 == state["limit"][rows])
+        state["alive"][rows[finished]] = False
+        return self._completions(rows[finished], stopped[finished])
+
+    def _completions(self, rows: npt.NDArray[np.int64], stopped: npt.NDArray[np.bool_]) -> list[tuple[int, Completion]]:
+        names = ["request_id", "prefix_length", "length", "measures", "top", "reused"]
+        columns = (self.state[name][rows].tolist() for name in names)
+        completions = []
+        for row, stop, request_id, begin, end, measures, top, reused in zip(
+            rows.tolist(), stopped.tolist(), *columns, strict=True
+        ):
+            drawn = slice(end - begin)
+            entropies, certainties = self.measures[row, drawn].T.copy() if measures else (None, None)
+            completion = Completion(
+                tokens=self.tokens[row, begin:end].copy(),
+                logprobs=self.logprobs[row, drawn].copy(),
+                sampling_logprobs=self.sampling_logprobs[row, drawn].copy(),
+                finish="stop" if stop else "length",
+                entropies=entropies,
+                certainties=certainties,
+                top_tokens=self.top_tokens[row, drawn, :top].copy() if top else None,
+                top_logprobs=self.top_logprobs[row, drawn, :top].copy() if top else None,
+                reused=reused,
+            )
+            completions.append((request_id, completion))
+        return completions
+
+
+def _to_host(draw: sampler.Draw) -> list[Any]:
+    """Return (tokens, logprobs, sampling_logprobs) as one array, then measures, top tokens and top logprobs, or None.
+
+    Everything crosses in one transfer, as float32: a token id below 2**24 is exact in it, and no vocabulary is larger.
+    """
+    parts = [
+        torch.stack((draw.tokens.float(), draw.logprobs, draw.sampling_logprobs)),
+        *(draw.measures, draw.top_tokens, draw.top_logprobs),
+    ]
+    tensors = [part for part in parts if part is not None]
+    if len(tensors) == 1:
+        return [tensors[0].cpu().numpy(), None, None, None]
+    flat = torch.cat([tensor.float().reshape(-1) for tensor in tensors]).cpu().numpy()
+    arrays = iter(np.split(flat, np.cumsum([tensor.numel() for tensor in tensors])[:-1]))
+    return [None if part is None else next(arrays).reshape(part.shape) for part in parts]
+
+
+def _stack(first: npt.NDArray[Any], second: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """Put rows below rows, and pad the narrower array: stop ids, which are int64, with -1 and others with zeros."""
+    shape = np.maximum(first.shape[1:], second.shape[1:])
+    fill = -1 if first.dtype == np.int64 else 0
+    return np.concatenate([_pad(array, shape, fill) for array in (first, second)])
+
+
+def _pad(array: npt.NDArray[Any], shape: npt.NDArray[np.int64], fill: int) -> npt.NDArray[Any]:
+    padding = [(0, 0), *((0, int(more)) for more in shape - array.shape[1:])]
+    return np.pad(array, padding, constant_values=fill) if np.any(padding) else array
