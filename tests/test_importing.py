@@ -140,9 +140,14 @@ def test_a_wrong_row_is_named_with_its_line(path: Path, line: Any, expected: str
     [
         ([*GOOD, "", row("three", 0)], [":6: question 'three' is not in the benchmark"]),
         ([*GOOD, GOOD[0]], [":5: sample 0 of question 'two' occurs already on line 1"]),
-        (GOOD[:3], [": question 'one' lacks sample 1: every question needs samples 0 to 1"]),
-        ([*GOOD, row("one", 4)], [": question 'one' lacks sample 2 and 1 more: every question needs samples 0 to 4",
-                                  ": question 'two' lacks sample 2 and 2 more: every question needs samples 0 to 4"]),
+        (GOOD[:3], [": question 'one': sample 1 is missing; every question needs samples 0 to 1"]),
+        (
+            [*GOOD, row("one", 4)],
+            [
+                ": question 'one': sample 2 and 1 more are missing; every question needs samples 0 to 4",
+                ": question 'two': sample 2 and 2 more are missing; every question needs samples 0 to 4",
+            ],
+        ),
         (GOOD[::2], [": question 'one' of the benchmark has no samples"]),
         ([*GOOD[:3], {**GOOD[3], "gold": "5"}], [":4: gold '5' is not the benchmark's, '2'"]),
         ([*GOOD[:3], {**GOOD[3], "tokens": 5}],

@@ -1,4 +1,4 @@
-"""Reading samples that somebody brought (``docs/import.md``): checked as a whole, then the same as our own."""
+"""Reads samples that were drawn elsewhere, in the format of ``docs/import.md``, and checks the file as a whole."""
 
 from __future__ import annotations
 
@@ -27,15 +27,15 @@ Rows = list[tuple[int, dict[str, Any]]]
 
 @dataclass(frozen=True)
 class ImportedSamples:
-    """A pool of samples, complete and consistent.
+    """Samples of one policy, complete and consistent.
 
     Attributes
     ----------
     frame : DataFrame
-        Columns of ``shards.SAMPLES``, by question in the order of ``questions``, then sample. ``tokens``, ``n_tokens``,
-        ``logprobs`` and ``mean_logprob`` are null where the file does not say; ``sampling_logprobs`` is always null.
+        Columns of ``shards.SAMPLES``, ordered by question (as in ``questions``), then sample. ``tokens``, ``n_tokens``,
+        ``logprobs`` and ``mean_logprob`` are null if the file does not have them; ``sampling_logprobs`` is always null.
     questions : tuple of Question
-        The benchmark: as given, or built from the rows, by id.
+        The benchmark: the given one, or one built from the rows and ordered by id.
     samples : int
         Samples per question, numbered from 0.
     """
@@ -53,31 +53,28 @@ def read_samples(path: Path, questions: Sequence[Question] | None = None) -> Imp
     path : Path
         JSON lines, one sample each.
     questions : sequence of Question, optional
-        The benchmark that was sampled. Without it the rows define one: every question needs a ``gold`` on at least one
+        The benchmark that was sampled. Without it, the rows define one: every question needs a ``gold`` on at least one
         of its rows, and may have a ``prompt``.
 
     Raises
     ------
     InputError
-        Anything wrong in the file; one error, which lists the first ten with their line numbers.
+        The file has errors; the message lists the first ten with their line numbers.
     """
     try:
         content = path.read_bytes()
     except OSError as error:
         raise InputError(f"cannot read {path}: {error.strerror}") from None
-    rows, found = objects(path, content)
-    errors: Errors = [*found]
-    for line, row in rows:
-        errors += [(line, what) for what in _row_errors(row)]
-    refuse(path, errors, _HINT)
+    rows, line_errors = objects(path, content)
+    refuse(path, [*line_errors, *((line, what) for line, row in rows for what in _row_errors(row))], _HINT)
 
-    errors = _repeated(rows) + _partial(rows)
-    known, own_errors = _own_questions(rows) if questions is None else (tuple(questions), _foreign(rows, questions))
-    errors += own_errors
+    if questions is None:
+        benchmark, errors = _questions_of(rows)
+    else:
+        benchmark, errors = tuple(questions), _mismatches(rows, questions)
     samples = max(row["sample"] for _, row in rows) + 1
-    errors += _missing(rows, known, samples)
-    refuse(path, errors, _HINT)
-    return ImportedSamples(_frame(rows, known), known, samples)
+    refuse(path, [*_repeated(rows), *_partial(rows), *errors, *_missing(rows, benchmark, samples)], _HINT)
+    return ImportedSamples(_frame(rows, benchmark), benchmark, samples)
 
 
 # ---- one row
@@ -144,10 +141,10 @@ def _shown(value: Any) -> str:
 
 
 def _repeated(rows: Rows) -> Errors:
-    seen: dict[tuple[str, int], int] = {}
+    lines: dict[tuple[str, int], int] = {}
     errors: Errors = []
     for line, row in rows:
-        first = seen.setdefault((row["question"], row["sample"]), line)
+        first = lines.setdefault((row["question"], row["sample"]), line)
         if first != line:
             what = f"sample {row['sample']} of question {_shown(row['question'])} occurs already on line {first}"
             errors.append((line, what))
@@ -155,29 +152,30 @@ def _repeated(rows: Rows) -> Errors:
 
 
 def _partial(rows: Rows) -> Errors:
-    """What is given on some rows only: a mean over those would pass for a mean over all."""
+    """Keys that only some rows have: their mean would be taken for the mean over all rows."""
     errors: Errors = []
     for key in _ALL_OR_NONE:
-        lacking = [line for line, row in rows if key not in row]
-        if 0 < len(lacking) < len(rows):
-            errors.append((lacking[0], f"key {key!r} is missing here but given on other lines; give it on all or none"))
+        without = [line for line, row in rows if key not in row]
+        if 0 < len(without) < len(rows):
+            errors.append((without[0], f"key {key!r} is missing here but given on other lines; give it on all or none"))
     return errors
 
 
 def _missing(rows: Rows, questions: Iterable[Question], samples: int) -> Errors:
-    """Every question of the benchmark has samples 0 … n-1, with the same n."""
-    have: dict[str, set[int]] = {}
+    """Questions of the benchmark that do not have all samples 0 … n-1, with the same n."""
+    numbers: dict[str, set[int]] = {}
     for _, row in rows:
-        have.setdefault(row["question"], set()).add(row["sample"])
+        numbers.setdefault(row["question"], set()).add(row["sample"])
     errors: Errors = []
     for question in questions:
-        found = have.get(question.id)
-        if found is None:
+        present = numbers.get(question.id, set())
+        missing = samples - len(present)
+        if not present:
             errors.append((None, f"question {_shown(question.id)} of the benchmark has no samples"))
-        elif len(found) < samples:
-            first = next(sample for sample in range(samples) if sample not in found)
-            lacks = f"lacks sample {first}" + (f" and {more} more" if (more := samples - len(found) - 1) else "")
-            what = f"question {_shown(question.id)} {lacks}: every question needs samples 0 to {samples - 1}"
+        elif missing:
+            first = next(sample for sample in range(samples) if sample not in present)
+            which = f"{first} is missing" if missing == 1 else f"{first} and {missing - 1} more are missing"
+            what = f"question {_shown(question.id)}: sample {which}; every question needs samples 0 to {samples - 1}"
             errors.append((None, what))
     return errors
 
@@ -186,12 +184,12 @@ def _gold_text(gold: str | float) -> str:
     return str(int(gold)) if isinstance(gold, float) and gold.is_integer() else str(gold)
 
 
-def _foreign(rows: Rows, questions: Sequence[Question]) -> Errors:
-    """Questions that the benchmark does not have, and golds that are not its own."""
-    known = {question.id: question for question in questions}
+def _mismatches(rows: Rows, questions: Sequence[Question]) -> Errors:
+    """Questions that the benchmark does not have, and golds that differ from its golds."""
+    by_id = {question.id: question for question in questions}
     errors: Errors = []
     for line, row in rows:
-        question = known.get(row["question"])
+        question = by_id.get(row["question"])
         if question is None:
             errors.append((line, f"question {_shown(row['question'])} is not in the benchmark"))
         elif "gold" in row and _gold_text(row["gold"]) != question.gold:
@@ -199,37 +197,41 @@ def _foreign(rows: Rows, questions: Sequence[Question]) -> Errors:
     return errors
 
 
-def _own_questions(rows: Rows) -> tuple[tuple[Question, ...], Errors]:
-    """A benchmark from the golds and prompts in the rows; by id, so that the order of lines does not matter."""
-    first: dict[str, int] = {}
-    given: dict[tuple[str, str], tuple[int, str]] = {}
+def _questions_of(rows: Rows) -> tuple[tuple[Question, ...], Errors]:
+    """A benchmark from the golds and prompts in the rows, ordered by id, so that the order of lines does not matter."""
+    lines: dict[str, int] = {}
+    for line, row in rows:
+        lines.setdefault(row["question"], line)
+    golds, gold_errors = _by_question(rows, "gold")
+    prompts, prompt_errors = _by_question(rows, "prompt")
+    texts = {name: prompts.get(name, name) for name in lines}
+    without_gold = [
+        (line, f"question {_shown(name)} has no gold on any line; a benchmark of your own needs one")
+        for name, line in lines.items()
+        if name not in golds
+    ]
+    questions = tuple(Question(name, texts[name], golds.get(name, "")) for name in sorted(lines))
+    return questions, [*gold_errors, *prompt_errors, *without_gold, *_same_text(texts, lines)]
+
+
+def _by_question(rows: Rows, key: str) -> tuple[dict[str, str], Errors]:
+    """Question to the text of its gold or prompt, which may be on several rows, but must not differ."""
+    first: dict[str, tuple[int, str]] = {}
     errors: Errors = []
     for line, row in rows:
-        first.setdefault(row["question"], line)
-        for key in ("gold", "prompt"):
-            if key in row:
-                before = given.setdefault((row["question"], key), (line, _gold_text(row[key])))
-                if before[1] != _gold_text(row[key]):
-                    errors.append(
-                        (line, f"{key} {_shown(row[key])} differs from {_shown(before[1])} on line {before[0]}")
-                    )
-    errors += [
-        (line, f"question {_shown(name)} has no gold on any line; a benchmark of your own needs one")
-        for name, line in first.items()
-        if (name, "gold") not in given
-    ]
-    texts = {name: given.get((name, "prompt"), (0, name))[1] for name in first}
-    errors += _shared(texts, first)
-    found = (Question(name, texts[name], given.get((name, "gold"), (0, ""))[1]) for name in sorted(first))
-    return tuple(found), errors
+        if key in row:
+            first_line, text = first.setdefault(row["question"], (line, _gold_text(row[key])))
+            if text != _gold_text(row[key]):
+                errors.append((line, f"{key} {_shown(row[key])} differs from {_shown(text)} on line {first_line}"))
+    return {name: text for name, (_, text) in first.items()}, errors
 
 
-def _shared(texts: Mapping[str, str], lines: Mapping[str, int]) -> Errors:
-    """Questions with one text: the same question under two ids, or a prompt pasted too often."""
-    seen: dict[str, str] = {}
+def _same_text(texts: Mapping[str, str], lines: Mapping[str, int]) -> Errors:
+    """Questions with the same text: one question under two ids, or a prompt that was pasted to the wrong row."""
+    names: dict[str, str] = {}
     errors: Errors = []
     for name, text in texts.items():
-        if (other := seen.setdefault(text, name)) != name:
+        if (other := names.setdefault(text, name)) != name:
             errors.append((lines[name], f"questions {_shown(other)} and {_shown(name)} have the same prompt"))
     return errors
 
