@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import polars as pl
@@ -11,9 +12,11 @@ import pytest
 from polars.testing import assert_frame_equal
 
 import landscape_oracle as oracle
-from searchlens import catalogue, schemas
+from searchlens import benchmarks, catalogue, config, schemas
+from searchlens.benchmarks import Question, digests, listing
 from searchlens.cli import main
 from searchlens.errors import InputError
+from searchlens.grading.score import SAMPLES, ScoredSamples, score_samples
 from searchlens.landscape.compact import compact
 from searchlens.landscape.expand import expand
 from searchlens.landscape.options import LandscapeOptions
@@ -197,3 +200,152 @@ def test_a_wrong_declaration_is_refused_by_name(declare: Declare, declaration: s
     declare(f"from searchlens.catalogue import metric\n{declaration}\n")
     with pytest.raises(InputError, match=complaint):
         _landscape(1)
+
+
+# ---- graders
+
+
+def _section(page: str, title: str, start: str) -> str:
+    """The block of code in a section of a page that begins with ``start``."""
+    section = (ROOT / page).read_text().partition(f"## {title}")[2]
+    return start + section.partition(f"```python\n{start}")[2].partition("```")[0]
+
+
+def _graded(texts: list[str], golds: list[str], kind: str, verdicts: Path) -> ScoredSamples:
+    questions = [Question(f"q{i}", f"{i}?", gold) for i, gold in enumerate(golds)]
+    rows = [
+        {"policy": "p", "question": question.id, "sample": i, "run": i, "text": text, "stopped": True}
+        for question in questions
+        for i, text in enumerate(texts)
+    ]
+    return score_samples(pl.DataFrame(rows, schema=SAMPLES), questions, kind, verdicts, workers=1)
+
+
+@pytest.mark.usefixtures("extensions")
+def test_the_grader_of_the_page_grades_and_votes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The configuration accepts it by the file it names; verdicts are stored by its version, the hash of the file."""
+    monkeypatch.chdir(ROOT)
+    path = tmp_path / "last_word.py"
+    path.write_text(_section("docs/grading.md", "A grader of your own", "from searchlens.catalogue import grader"))
+    study = tmp_path / "study.yaml"
+    study.write_text(f"extensions: [{path}]\nbenchmarks: {{math: {{grader: last-word}}}}\n")
+    assert main(["check", "--config", str(study)]) == 0
+    texts, golds = ["so it is red", "green", "red", "", "green"], ["red"]
+    scored = _graded(texts, golds, "last-word", tmp_path / "verdicts")
+    assert scored.scores["correct"].to_list() == [True, False, True, False, False]
+    assert scored.scores["answer"].to_list() == [0, 1, 0, -1, 1]
+    assert _graded(texts, golds, "last-word", tmp_path / "verdicts").summary.pairs_graded == 0
+    path.write_text(path.read_text() + "\n# edited\n")
+    assert _graded(texts, golds, "last-word", tmp_path / "verdicts").summary.pairs_graded == 2
+
+
+WORKING = """
+import time
+from searchlens.catalogue import grader
+from searchlens.grading import Extraction, Grader, Verdict
+from searchlens.grading.processes import Limits, judge as judge_in_workers
+
+def judge(gold, answer):
+    while answer == "slow":
+        pass
+    return gold == answer
+
+@grader("working", votes=False, mathematical=True)
+class Working(Grader):
+    version = "working-1"
+
+    def extract(self, text, stopped):
+        return Extraction(text, "whole")
+
+    def grade(self, pairs, *, workers=None):
+        return [Verdict(correct, "") for correct in judge_in_workers(__file__, pairs, Limits(cpu_seconds=0.3), workers)]
+"""
+
+
+def test_a_grader_of_an_extension_judges_in_worker_processes(declare: Declare, tmp_path: Path) -> None:
+    declare(WORKING)
+    scored = _graded(["a", "slow", "b"], ["a"], "working", tmp_path / "verdicts")
+    assert scored.scores["correct"].to_list() == [True, False, False]
+    assert scored.scores["unknown"].to_list() == [False, True, False]
+    assert scored.scores["answer"].to_list() == [0, 1, 2]  # votes=False: each sample is its own class
+    stored = pl.read_parquet(tmp_path / "verdicts" / "*.parquet")
+    assert set(stored["version"]) == {"working-1"}
+
+
+def test_the_configuration_knows_a_grader_by_its_declaration(declare: Declare, raw: dict[str, Any]) -> None:
+    """Unknown without its extension; a mathematical one may have the stop words of a recipe."""
+    raw["benchmarks"]["sums"] |= {"grader": "working", "recipe_stops": True}
+    with pytest.raises(InputError, match=r"benchmarks\.sums\.grader: .*'working'"):
+        config.validate(raw)
+    declare(WORKING)
+    raw["extensions"] = [path for path, _ in catalogue.extensions()]
+    assert config.validate(raw).benchmarks["sums"].grader == "working"
+
+
+# ---- benchmark families
+
+CAPITALS = """
+from searchlens.benchmarks import Question, Row, RowError
+from searchlens.catalogue import family
+
+@family("capitals", title="Capitals", grader="choice", licence="CC0-1.0", sizes={2: "all"})
+def capitals(file):
+    def convert(name, row):
+        if "capital" not in row:
+            raise RowError("no capital")
+        return Row.of(Question(name, f"What is the capital of {row['country']}?", row["capital"]))
+    return file.read(convert)
+"""
+
+
+def _capitals(tmp_path: Path, *capitals: str) -> Path:
+    path = tmp_path / "capitals.csv"
+    path.write_text("country,capital\n" + "".join(f"country {i},{name}\n" for i, name in enumerate(capitals)))
+    return path
+
+
+def test_a_family_of_an_extension_is_read_and_checked(declare: Declare, tmp_path: Path) -> None:
+    """Ids, the number of rows, rows that it refuses, and golds by the digests next to its file."""
+    declare(CAPITALS)
+    loaded = benchmarks.read([_capitals(tmp_path, "Paris", "Rome")], "capitals")
+    assert loaded.questions == (
+        Question("capitals-0001", "What is the capital of country 0?", "Paris"),
+        Question("capitals-0002", "What is the capital of country 1?", "Rome"),
+    )
+    assert (loaded.source, loaded.checked) == ("all", 0)
+    with pytest.raises(InputError, match=r"has 1 questions; Capitals has 2 \(all\)"):
+        benchmarks.load(_capitals(tmp_path, "Paris"), family="capitals")
+    digests.write("capitals", [str(_capitals(tmp_path, "Paris", "Rome"))])
+    assert (tmp_path / "golds" / "capitals.txt").exists()
+    with pytest.raises(InputError, match=r"question 2 \(capitals-0002\): gold 'Milan'"):
+        benchmarks.load(_capitals(tmp_path, "Paris", "Milan"), family="capitals")
+    (tmp_path / "wrong.jsonl").write_text('{"country": "France"}\n')
+    with pytest.raises(InputError, match="row 1: no capital"):
+        benchmarks.load(tmp_path / "wrong.jsonl", family="capitals")
+
+
+def test_the_configuration_accepts_a_family_of_an_extension(declare: Declare, raw: dict[str, Any]) -> None:
+    raw["benchmarks"]["sums"] |= {"family": "capitals", "path": "capitals.csv"}
+    with pytest.raises(InputError, match=r"benchmarks\.sums\.family: .*'capitals'"):
+        config.validate(raw)
+    declare(CAPITALS)
+    raw["extensions"] = [path for path, _ in catalogue.extensions()]
+    assert config.validate(raw).benchmarks["sums"].family == "capitals"
+    assert "capitals" in listing.listing({}, lambda _: [])
+    raw["benchmarks"]["sums"]["path"] = None
+    with pytest.raises(InputError, match=r"benchmarks\.sums\.path: needed"):
+        config.validate(raw)
+
+
+@pytest.mark.parametrize(
+    ("options", "complaint"),
+    [
+        ('title="Capitals", grader="choice"', "family 'capitals' of .*extension.py: .*'licence'"),
+        ('title="Capitals", grader="choice", licence="CC0-1.0", size={2: "all"}', "unexpected keyword argument 'size'"),
+        ('title="Capitals", grader="choice", licence="CC0-1.0", sizes=SIZES', "line 3: SIZES is not a literal"),
+    ],
+)
+def test_a_family_that_is_declared_wrongly_is_refused(declare: Declare, options: str, complaint: str) -> None:
+    declare(f'from searchlens.catalogue import family\n\n@family("capitals", {options})\ndef capitals(file): ...\n')
+    with pytest.raises(InputError, match=complaint):
+        benchmarks.load(Path("capitals.csv"), family="capitals")
