@@ -1,4 +1,4 @@
-"""What every engine refuses, in the same words."""
+"""Checks that all engines share: requests, limits and tokenizers are refused with the same messages."""
 
 from __future__ import annotations
 
@@ -9,23 +9,23 @@ from typing import Any
 from searchlens.engines.base import Request
 from searchlens.errors import InputError
 
-_TOKENIZERS = ("tokenizer.json", "tokenizer_config.json", "tokenizer.model", "vocab.json")
+_TOKENIZER_FILES = ("tokenizer.json", "tokenizer_config.json", "tokenizer.model", "vocab.json")
 
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """What a request may hold.
+    """Limits of a request.
 
     Attributes
     ----------
     vocab_size : int
-        Token ids go from 0 to this, exclusive.
+        Token ids are 0 to ``vocab_size - 1``.
     drawable : int
         How many of them can be drawn.
     max_model_len : int
         Most tokens of prompt, prefix and completion together.
     bos_id : int or None
-        A prompt may hold it once.
+        A prompt may contain it once.
     """
 
     vocab_size: int
@@ -40,10 +40,10 @@ class Bounds:
         ------
         InputError
             If the prompt is empty, prompt or prefix have a token id that does not exist, the prompt has more than one
-            BOS, all does not fit together with ``max_tokens``, or ``top`` is more than the vocabulary.
+            BOS, prompt, prefix and ``max_tokens`` do not fit together, or ``top`` is more than the vocabulary.
         """
         self._check_tokens(request_id, request)
-        self._check_room(request_id, request)
+        self._check_length(request_id, request)
 
     def _check_tokens(self, request_id: int, request: Request) -> None:
         if not request.prompt:
@@ -66,7 +66,7 @@ class Bounds:
                 f"Request {request_id}: top is {request.top}; allowed is 0 to {self.drawable}, the vocabulary"
             )
 
-    def _check_room(self, request_id: int, request: Request) -> None:
+    def _check_length(self, request_id: int, request: Request) -> None:
         if request.max_tokens < 1:
             raise InputError(f"Request {request_id}: max_tokens is {request.max_tokens}, it must be at least 1")
         needed = len(request.prompt) + len(request.prefix) + request.max_tokens
@@ -80,11 +80,11 @@ class Bounds:
 
 
 def at_most(name: str, value: int | None, limit: int) -> int:
-    """Return a wanted length, by default the limit, refusing what the model was not made for."""
+    """Return a value between 1 and the model's limit, by default the limit; refuse other values."""
     if value is None:
         return limit
     if not 1 <= value <= limit:
-        raise InputError(f"{name} is {value}; allowed is 1 to {limit}, what the model was made for")
+        raise InputError(f"{name} is {value}; allowed is 1 to {limit}, the limit of the model")
     return value
 
 
@@ -94,13 +94,14 @@ def load_tokenizer(path: str | Path, revision: str | None) -> Any:
     Raises
     ------
     InputError
-        If there is none that can be loaded.
+        If there is no tokenizer, or it cannot be loaded.
     """
     from transformers import AutoTokenizer
 
     folder = Path(path)
-    if folder.is_dir() and not any((folder / name).is_file() for name in _TOKENIZERS):  # transformers makes one up
-        raise InputError(f"{path}: cannot load the tokenizer (the folder has none of {', '.join(_TOKENIZERS)})")
+    if folder.is_dir() and not any((folder / name).is_file() for name in _TOKENIZER_FILES):
+        # Without this check transformers would make up a tokenizer.
+        raise InputError(f"{path}: cannot load the tokenizer (the folder has none of {', '.join(_TOKENIZER_FILES)})")
     try:
         return AutoTokenizer.from_pretrained(path, revision=revision)
     except (OSError, ValueError, KeyError) as error:
@@ -108,9 +109,9 @@ def load_tokenizer(path: str | Path, revision: str | None) -> Any:
 
 
 def special_ids(path: str | Path, revision: str | None, config: Any, tokenizer: Any) -> tuple[int | None, int | None]:
-    """Return the ids of BOS and pad, None where there is none or, for pad, where it is also an end of text.
+    """Return the ids of BOS and pad, None for one that does not exist, and for a pad that also ends a text.
 
-    The tokenizer decides: some checkpoints name a BOS in their configuration that no template ever writes.
+    BOS is the tokenizer's, because some checkpoints have a BOS in their configuration that no template ever writes.
     """
     from transformers import GenerationConfig
 

@@ -1,8 +1,8 @@
-"""The Llama family as a lean forward pass over a flat list of tokens.
+"""Models of the Llama family: weights, and the forward pass over a flat list of tokens.
 
 Llama, Mistral, Qwen2 and Qwen3 are one architecture with switches. Weights come from transformers and are fused here
-(query, key and value; gate and up). Rows of the input need not belong together: what attends to what is the caller's
-business, handed in as a function, so that prefill and decode share everything else.
+(query, key and value; gate and up). The tokens may belong to any sequences: the caller passes attention as a function,
+so prefill and decode share everything else.
 """
 
 from __future__ import annotations
@@ -22,16 +22,18 @@ from searchlens.errors import InputError
 
 SUPPORTED = ("llama", "mistral", "qwen2", "qwen3")
 _STATIC_ROPE = ("default", "linear", "llama3", "yarn")
-_CPU_ROWS = 32  # oneDNN compiles a kernel per number of rows, at milliseconds each: few numbers of rows,
-_CPU_MANY_ROWS = 256  # and fewer still where padding is cheap
+# On a CPU, rows are padded to a multiple of these: oneDNN compiles a kernel, which takes milliseconds, for every number
+# of rows. Padding costs computation, so small batches have the finer steps.
+_CPU_ROWS = 32
+_CPU_MANY_ROWS = 256  # for more than 512 rows
 
 
 class Attend(Protocol):
     """Attention of one layer.
 
-    Parameters are the layer, queries of shape (rows, heads, head_dim), already scaled, and keys and values of shape
-    (rows, 2, kv_heads, head_dim); the result has shape (rows, heads * head_dim). Rows beyond the caller's own are
-    padding.
+    Parameters are the number of the layer, queries of shape (rows, heads, head_dim), already scaled, and keys and
+    values of shape (rows, 2, kv_heads, head_dim). The result has shape (rows, heads * head_dim). The caller's tokens
+    are the first rows, the others are padding.
     """
 
     def __call__(self, layer: int, queries: Tensor, keys_values: Tensor) -> Tensor: ...
@@ -39,7 +41,7 @@ class Attend(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """Sizes of a model; ``max_len`` is the longest sequence it can attend to."""
+    """Sizes of a model; ``max_len`` is the longest sequence that it can attend to, in tokens."""
 
     layers: int
     hidden: int
@@ -56,9 +58,9 @@ class Shape:
 
 
 class _Linear:
-    """``x @ weight.T + bias``, on a CPU by oneDNN where this build of torch has it.
+    """``x @ weight.T + bias``, on a CPU by oneDNN if this build of torch has it.
 
-    torch sends float32 matrix products to MKL, which uses half of the vector width on CPUs that are not Intel's.
+    torch itself sends float32 matrix products to MKL, which uses half of the vector width on CPUs not made by Intel.
     """
 
     def __init__(self, weight: Tensor, bias: Tensor | None) -> None:
@@ -99,7 +101,7 @@ class Llama:
     Parameters
     ----------
     model : transformers.PreTrainedModel
-        A causal language model of a supported family; its weights are taken over one by one.
+        A causal language model of a supported family. Its layers are fused and released one by one.
     device : torch.device
     """
 
@@ -154,24 +156,24 @@ class Llama:
         return self._head(functional.pad(hidden, (0, 0, 0, padding)) if padding else hidden)[:rows].float()
 
     def padding(self, rows: int) -> int:
-        """Return how many rows the matrix products want on top."""
+        """Return how many rows of padding the matrix products need."""
         if self.device.type != "cpu":
             return 0
         return -rows % (_CPU_ROWS if rows <= 2 * _CPU_MANY_ROWS else _CPU_MANY_ROWS)
 
     def _project(self, layer: _Layer, x: Tensor, rotation: Tensor) -> tuple[Tensor, Tensor]:
-        """Return rotated, scaled queries, and rotated keys beside values."""
+        """Return queries, rotated and scaled, and keys and values, the keys rotated."""
         shape, rows = self.shape, x.shape[0]
         heads = layer.qkv(x).view(rows, shape.heads + 2 * shape.kv_heads, shape.head_dim)
-        turned = heads[:, : shape.heads + shape.kv_heads]
+        rotary = heads[:, : shape.heads + shape.kv_heads]
         if layer.query_norm is not None and layer.key_norm is not None:
-            turned[:, : shape.heads] = self._rms(turned[:, : shape.heads], layer.query_norm)
-            turned[:, shape.heads :] = self._rms(turned[:, shape.heads :], layer.key_norm)
+            rotary[:, : shape.heads] = self._rms(rotary[:, : shape.heads], layer.query_norm)
+            rotary[:, shape.heads :] = self._rms(rotary[:, shape.heads :], layer.key_norm)
         if self.dtype == torch.float32:
-            torch.view_as_complex(turned.unflatten(-1, (-1, 2))).mul_(rotation)
+            torch.view_as_complex(rotary.unflatten(-1, (-1, 2))).mul_(rotation)
         else:
-            pairs = torch.view_as_complex(turned.float().unflatten(-1, (-1, 2)))
-            turned.copy_(torch.view_as_real(pairs * rotation).flatten(-2))
+            pairs = torch.view_as_complex(rotary.float().unflatten(-1, (-1, 2)))
+            rotary.copy_(torch.view_as_real(pairs * rotation).flatten(-2))
         queries = heads[:, : shape.heads] * self._scale
         return queries, heads[:, shape.heads :].unflatten(1, (2, shape.kv_heads))
 
@@ -179,11 +181,11 @@ class Llama:
         return functional.rms_norm(x, (x.shape[-1],), weight, self._eps)
 
     def _load(self, layer: Any) -> _Layer:
-        """Fuse and move one layer, and let go of the original."""
+        """Fuse the weights of one layer on the device, and release the original ones."""
         attention, mlp = layer.self_attn, layer.mlp
         pairs = _pairs(self.shape.head_dim)
         query_norm, key_norm = getattr(attention, "q_norm", None), getattr(attention, "k_norm", None)
-        loaded = _Layer(
+        fused = _Layer(
             norm=layer.input_layernorm.weight.detach().to(self.device),
             qkv=self._fuse(
                 (attention.q_proj, pairs.repeat(self.shape.heads, 1)),
@@ -198,10 +200,10 @@ class Llama:
             down=self._fuse((mlp.down_proj, None)),
         )
         layer.to("meta")
-        return loaded
+        return fused
 
     def _fuse(self, *parts: tuple[Any, Tensor | None]) -> _Linear:
-        """Stack linear layers, with the rows of a head in a new order where one is given."""
+        """Stack linear layers. A layer given with an order gets the rows of each head in that order."""
         weights, biases = [], []
         for linear, order in parts:
             weight = linear.weight.detach()
@@ -261,17 +263,17 @@ def load(path: str | Path, revision: str | None, device: torch.device, dtype: to
             "Give a folder with config.json and *.safetensors, or a hub id whose files are in the local cache.",
         ) from error
     if info["missing_keys"]:
-        raise InputError(f"{path}: the weight files lack {', '.join(sorted(info['missing_keys']))}")
+        raise InputError(f"{path}: the weight files have no {', '.join(sorted(info['missing_keys']))}")
     return Llama(model, device), config
 
 
 def _check(config: Any, path: str | Path) -> None:
-    """Refuse what the forward pass would compute wrongly."""
+    """Refuse models that the forward pass would compute wrongly."""
     if config.model_type not in SUPPORTED:
         raise InputError(
-            f"{path}: model type {config.model_type!r} is not supported by the embedded engine, which has "
+            f"{path}: model type {config.model_type!r} is not supported by the embedded engine, only "
             f"{', '.join(SUPPORTED)}",
-            "Use the vllm engine for other architectures.",
+            "Set engine: vllm for other architectures.",
         )
     if config.hidden_act != "silu":
         raise InputError(f"{path}: activation {config.hidden_act!r} is not supported, only 'silu'")
@@ -281,16 +283,16 @@ def _check(config: Any, path: str | Path) -> None:
 
 
 def _max_len(config: Any) -> int:
-    """Return the longest sequence on which every layer attends to everything before."""
+    """Return the longest sequence on which every layer attends to all earlier tokens."""
     window = getattr(config, "sliding_window", None)
     return min(config.max_position_embeddings, window) if window else int(config.max_position_embeddings)
 
 
 def _pairs(head_dim: int) -> Tensor:
-    """Return the order that puts the two coordinates of each rotation side by side, as complex numbers want them.
+    """Return the order that puts the two coordinates of each rotation next to each other, as in a complex number.
 
-    transformers rotates coordinate i with i + head_dim / 2. Queries and keys are reordered alike, so their products
-    stay the same.
+    transformers rotates coordinate i with i + head_dim / 2. Queries and keys get the same order, so their products stay
+    the same.
     """
     return torch.arange(head_dim).view(2, -1).t().flatten()
 

@@ -1,21 +1,22 @@
-"""What an engine is: token ids in, token ids out, nothing about policies, benchmarks or files.
+"""The contract of an engine: token ids in, token ids out. It knows no policies, benchmarks or files.
 
-The filter order is part of this contract, because a policy must mean the same on every engine. Logits pass through, in
-this order (vLLM's own order):
+The order of filters is part of the contract, because a policy must mean the same on every engine. Logits pass through
+these steps, in vLLM's own order:
 
 1. repetition penalty (prompt and generated tokens), then frequency and presence penalties (generated tokens only),
-2. temperature (``temperature == 0`` is greedy: the arg-max after 1; filters have no effect),
+2. temperature (``temperature == 0`` is greedy: the arg-max after step 1, and filters have no effect),
 3. min-p (relative to the most likely token, after temperature),
 4. typical-p,
 5. top-k,
-6. top-p, on the distribution renormalised after 5; the token that crosses the threshold is kept.
+6. top-p, on the distribution renormalised after step 5; the token that crosses the threshold is kept.
 
-3 to 6 each see the distribution renormalised after the filter before, and keep what ties with the last kept token (vLLM
-keeps some of what ties at the edge of top-p). The sampling distribution q is the renormalised result. A pad token that
-does not also end a text is masked before everything: p and q are distributions without it.
+Each of the filters 3 to 6 sees the distribution renormalised after the previous filter, and keeps every token that ties
+with the last kept one (vLLM keeps only some of the ties at the edge of top-p). The sampling distribution q is the
+renormalised result. A pad token that does not also end a text is masked before step 1: p and q are distributions
+without it.
 
-How a seed becomes a token of q is an engine's own matter, so the same seed gives another sample on another engine. The
-embedded one turns one uniform number per token into a token by inverse CDF in token-id order, in float64.
+The contract does not say how a seed becomes a token of q, so the same seed gives different samples on different
+engines. The embedded engine draws one uniform number per token and inverts the CDF in token-id order, in float64.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, Protocol
 
-if TYPE_CHECKING:  # the planner imports this module for ``Sampling`` alone, several times per job
+if TYPE_CHECKING:  # the planner imports this module for ``Sampling``, and must not import numpy
     import numpy as np
     import numpy.typing as npt
 
@@ -33,7 +34,7 @@ FinishReason = Literal["stop", "length"]
 
 @dataclass(frozen=True, slots=True)
 class Sampling:
-    """Every parameter of a local policy, none left to an engine's or a checkpoint's default.
+    """Every sampling parameter of a local policy. Defaults of engines and checkpoints are never used.
 
     Attributes
     ----------
@@ -70,24 +71,24 @@ class Request:
     Attributes
     ----------
     prompt : tuple of int
-        Token ids, at least one; the engine adds nothing (no BOS, no template). Requests with equal prompts share it.
+        Token ids, at least one. The engine adds nothing (no BOS, no template). Requests with equal prompts share it.
     sampling : Sampling
-        How to draw.
     seed : int
         63-bit; decides every draw of this sample, whatever else is in the batch.
     max_tokens : int
         Most tokens to generate, >= 1.
     stop_ids : tuple of int
-        Generation ends after one of these; it is the last token returned.
+        Generation ends after one of these tokens; it is returned as the last one.
     prefix : tuple of int
-        Token ids between prompt and continuation that were generated before: the model sees them, penalties count them
-        as generated, none is returned. The draws begin anew: they depend on ``seed`` and the place in the continuation.
+        Token ids between prompt and continuation that an earlier request generated. The model sees them and penalties
+        count them as generated, but they are not returned. Draws depend on ``seed`` and on the position in the
+        continuation, not on the prefix.
     measures : bool
-        Whether entropy and certainty of the raw distribution are wanted.
+        Whether to return entropy and self-certainty of the raw distribution.
     top : int
-        How many of the most likely tokens are wanted at every position; 0 wants none.
+        How many of the most likely tokens to return for every position, >= 0.
     priority : int
-        A lower one is admitted first; equal ones in the order of arrival.
+        Requests with a lower number are admitted first, equal ones in the order of arrival.
     """
 
     prompt: tuple[int, ...]
@@ -103,27 +104,28 @@ class Request:
 
 @dataclass(frozen=True, slots=True)
 class Completion:
-    """What one request gave.
+    """The result of one request.
 
     Attributes
     ----------
     tokens : int32 array, shape (n,)
-        Generated token ids, n >= 1, the stop token included when there is one.
+        Generated token ids, n >= 1, including the stop token if one was drawn.
     logprobs : float32 array, shape (n,)
         Natural log p(token) under the model's raw distribution (before penalties, temperature and filters).
     sampling_logprobs : float32 array, shape (n,)
-        Natural log q(token) under the distribution that was sampled from; 0 for greedy.
+        Natural log q(token) under the sampling distribution; 0 for greedy.
     finish : {"stop", "length"}
-        Whether a stop token ended it or ``max_tokens`` did.
+        Whether a stop token or ``max_tokens`` ended it.
     entropies, certainties : float32 array, shape (n,), or None
-        Where ``measures`` were asked for, of the raw distribution p over the V token ids that can be drawn: its entropy
-        in nats, and the divergence of the uniform distribution from it, ``-mean_v log(V p(v))``, in nats
-        (self-certainty, Kang et al. 2025).
+        None unless the request has ``measures``. Of the raw distribution p over the V token ids that can be drawn: its
+        entropy, and the divergence of the uniform distribution from it, ``-mean_v log(V p(v))`` (self-certainty, Kang
+        et al. 2025), both in nats.
     top_tokens : int32 array, shape (n, top), or None
     top_logprobs : float32 array, shape (n, top), or None
         The most likely tokens of the raw distribution, most likely first, and their natural log p; ties by token id.
+        None if ``top`` is 0.
     reused : int
-        Tokens of prompt and prefix that were not computed again for this request.
+        Tokens of prompt and prefix whose keys and values were not computed for this request, but shared or cached.
     """
 
     tokens: npt.NDArray[np.int32]
@@ -138,18 +140,18 @@ class Completion:
 
 
 class RequestError(RuntimeError):
-    """The engine gave one request up; the others go on."""
+    """The engine gave up one request; the others continue."""
 
 
 class EngineMemoryError(RuntimeError):
-    """The device's memory did not suffice, at the start or during a step: the engine is lost, fewer rows may fit.
+    """The device ran out of memory, at the start or during a step. The engine is unusable; fewer rows may fit.
 
     Parameters
     ----------
     message : str
-        What the library said, on one line.
+        The library's message, on one line.
     max_rows : int
-        What the engine was started with.
+        The engine's ``max_rows``.
     """
 
     def __init__(self, message: str, max_rows: int) -> None:
@@ -160,34 +162,33 @@ class EngineMemoryError(RuntimeError):
 class Engine(Protocol):
     """A continuously batched sampler.
 
-    ``add`` queues; ``step`` advances until at least one request finished (or nothing is left) and returns what did.
-    Where ``repeatable``, the same sequence of ``add`` calls into a cleared engine gives the same results bit for bit:
-    batch shapes depend on the queue alone. Elsewhere the last digits of a logit, and with them now and then a token,
-    depend on what else ran.
+    ``add`` queues a request. ``step`` decodes until at least one request finishes, or none is left, and returns the
+    finished ones.
     """
 
     vocab_size: int
     max_model_len: int
     max_rows: int
-    """Most requests that draw tokens together."""
+    """Most requests that are decoded together."""
     repeatable: bool
-    """Whether what is sampled together should be a matter of the samples alone, and not of what else there is to do."""
+    """Whether the same ``add`` calls into a cleared engine give the same results bit for bit. If not, the last digits
+    of a logit, and with them now and then a token, depend on which other requests share the batch."""
     groups: tuple[int, ...]
-    """How many new requests may be worth gathering before they are added; the best is found by trying. (1,) where
-    gathering them gains nothing."""
+    """Numbers of new requests that may be worth gathering before they are added; the caller finds the best one by
+    trying. (1,) if gathering does not make the engine faster."""
     steps: int
-    """Times that one token was drawn for every running request, since the engine started."""
+    """Decode steps since the engine started; each drew one token for every running request."""
 
     def clear(self) -> None:
-        """Forget what was kept of earlier requests; only while idle. What follows depends on later requests alone."""
+        """Empty the prefix cache, so that results depend on later requests alone. Only while no request is left."""
         ...
 
     def add(self, request_id: int, request: Request) -> None:
-        """Queue a request. Raises InputError when prompt, prefix and max_tokens exceed ``max_model_len``."""
+        """Queue a request. Raises InputError if prompt, prefix and max_tokens exceed ``max_model_len``."""
         ...
 
     def step(self) -> Sequence[tuple[int, Completion | RequestError]]:
-        """Advance; return the requests that finished or failed, possibly none while work remains."""
+        """Decode; return the requests that finished or failed, possibly none while others are running."""
         ...
 
     def close(self) -> None:
@@ -196,32 +197,32 @@ class Engine(Protocol):
 
 
 def complete(engine: Engine, requests: Iterable[Request]) -> Iterator[tuple[int, Completion]]:
-    """Queue all requests under their position and yield (position, completion) as they finish.
+    """Clear an engine, run all requests, and yield each completion as soon as it is there.
 
     Parameters
     ----------
     engine : Engine
-        Must be idle.
+        Without waiting or running requests.
     requests : iterable of Request
 
     Yields
     ------
     tuple of (int, Completion)
-        In order of completion, each position once.
+        Position of the request and its completion, in order of completion.
 
     Raises
     ------
     RequestError
-        The engine gave a request up.
+        The engine gave up a request.
     """
-    waiting = 0
+    unfinished = 0
     engine.clear()
     for position, request in enumerate(requests):
         engine.add(position, request)
-        waiting += 1
-    while waiting:
+        unfinished += 1
+    while unfinished:
         for position, completion in engine.step():
             if isinstance(completion, RequestError):
                 raise completion
-            waiting -= 1
+            unfinished -= 1
             yield position, completion

@@ -1,7 +1,8 @@
-"""Which GPU a job runs on where several are visible.
+"""Choice of the GPU that a job runs on, if it sees several.
 
-A scheduler shows a job its own. Without one every job sees them all and would take the first, so a job takes the one
-that fewest others hold. What is held is a lock on a file: it ends with the process, however that ends.
+A scheduler shows each job its own GPU. Without a scheduler every job sees all GPUs and would take the first one, so a
+job takes the GPU that the fewest other jobs have taken. Jobs know of each other by lock files in the system's temporary
+folder. A lock ends with its process, even if the process is killed.
 """
 
 from __future__ import annotations
@@ -16,28 +17,28 @@ from typing import IO
 
 from searchlens.store import files
 
-_held: list[IO[str]] = []  # closed by the end of the process
+_locks: list[IO[str]] = []  # open until the process ends
 
 
 def visible() -> list[str]:
-    """GPUs that this process may use, as CUDA_VISIBLE_DEVICES names them; CUDA is not started."""
+    """Return the GPUs that this process may use, by their names in CUDA_VISIBLE_DEVICES. Does not start CUDA."""
     import torch
 
-    number, named = torch.cuda.device_count(), os.environ.get("CUDA_VISIBLE_DEVICES")
-    names = map(str, range(number)) if named is None else map(str.strip, named.split(","))
+    number, variable = torch.cuda.device_count(), os.environ.get("CUDA_VISIBLE_DEVICES")
+    names = map(str, range(number)) if variable is None else map(str.strip, variable.split(","))
     return list(names)[:number]
 
 
 def take() -> str | None:
-    """Narrow this process to one of several visible GPUs.
+    """Restrict this process to one of several visible GPUs.
 
-    It is the one that fewest processes of this user have taken, the first among equals; several share a GPU where
-    there are more of them than GPUs. Has to be called before CUDA starts, which reads the variable once.
+    It takes the GPU that the fewest processes of this user have taken, the first one among equals. If there are more
+    processes than GPUs, they share. Must be called before CUDA starts, which reads CUDA_VISIBLE_DEVICES once.
 
     Returns
     -------
     str or None
-        What CUDA_VISIBLE_DEVICES was set to; None where one GPU or none is visible, and nothing is to be chosen.
+        The new value of CUDA_VISIBLE_DEVICES. None if at most one GPU is visible; the variable is then left alone.
     """
     gpus = visible()
     if len(gpus) < 2:
@@ -47,18 +48,19 @@ def take() -> str | None:
 
 
 def _least_taken(gpus: Sequence[str]) -> str:
+    """Lock a file for the GPU with the fewest locks, and return the GPU."""
     folder = Path(tempfile.gettempdir()) / f"searchlens-gpus-{os.getuid()}"
     folder.mkdir(mode=0o700, exist_ok=True)
     with (folder / "choosing.lock").open("w") as choosing:
-        flock(choosing, LOCK_EX)  # one after the other: looking holds locks, too
-        taken = {gpu: [path for path in folder.glob(f"{gpu}-*.lock") if _is_held(path)] for gpu in gpus}
-        gpu = min(gpus, key=lambda each: len(taken[each]))
+        flock(choosing, LOCK_EX)  # one process at a time, because testing a lock takes it for a moment
+        taken = {gpu: [path for path in folder.glob(f"{gpu}-*.lock") if _is_locked(path)] for gpu in gpus}
+        gpu = min(gpus, key=lambda name: len(taken[name]))
         path = next(path for k in count() if (path := folder / f"{gpu}-{k}.lock") not in taken[gpu])
-        _held.append(path.open("w"))
-        flock(_held[-1], LOCK_EX)
+        _locks.append(path.open("w"))
+        flock(_locks[-1], LOCK_EX)
     return gpu
 
 
-def _is_held(path: Path) -> bool:
+def _is_locked(path: Path) -> bool:
     with files.alone(path) as alone:
         return not alone
