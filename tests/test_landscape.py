@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from polars.testing import assert_frame_equal
 
 import landscape_oracle as oracle
-from searchlens import schemas
+from searchlens import metric_schemas
 from searchlens.catalogue import declared
 from searchlens.errors import InputError
 from searchlens.landscape.options import LandscapeOptions
@@ -235,7 +235,7 @@ def test_smaller_pools_have_fewer_budgets():
     assert landscape.points.filter(policy="greedy")["budget"].unique().to_list() == [1]
     assert landscape.hits.filter(policy="greedy").height == 12
     assert landscape.points.schema == POINTS
-    assert landscape.hits.schema == schemas.hits()
+    assert landscape.hits.schema == metric_schemas.hits()
     assert landscape.points.height == (3 + 1 + 3) * len(declared("metric")) * len(READOUTS)
 
 

@@ -8,7 +8,7 @@ import pytest
 from polars.testing import assert_frame_equal
 
 import landscape_oracle as oracle
-from searchlens import schemas
+from searchlens import metric_schemas, schemas
 from searchlens.errors import InputError
 from searchlens.landscape.options import LandscapeOptions
 from searchlens.landscape.points import Landscape, operating_points
@@ -40,7 +40,8 @@ def made(curves, questions=100, cost=100.0):
             rest = (None, len(row), value, float(lo), float(hi))
             points += [(policy, budget, metric, readout, *rest) for readout in ("prefix", "expected")]
     return Landscape(
-        points=pl.DataFrame(points, schemas.POINTS, orient="row"), hits=pl.DataFrame(hits, schemas.hits(), orient="row")
+        points=pl.DataFrame(points, schemas.POINTS, orient="row"),
+        hits=pl.DataFrame(hits, metric_schemas.hits(), orient="row"),
     )
 
 

@@ -18,7 +18,7 @@ from typing import NamedTuple
 import numpy as np
 import polars as pl
 
-from searchlens import schemas
+from searchlens import metric_schemas, schemas
 from searchlens.landscape.points import Landscape
 from searchlens.recovery.gaps import support
 from searchlens.recovery.options import EnvelopeInterval, RecoveryOptions
@@ -102,7 +102,7 @@ def landscape(points: list[tuple[str, int]], credit: Floats) -> Landscape:
         "question": np.tile(np.arange(questions), len(points)),
         "budget": np.repeat([n for _, n in points], questions),
     }
-    readouts = {name: credit.ravel() for name in schemas.hits() if name not in keys}
+    readouts = {name: credit.ravel() for name in metric_schemas.hits() if name not in keys}
     bands = [
         (policy, n, metric, readout, None, questions, 0.0, 0.0, 1.0)
         for metric, readout in itertools.product("PQ", ("prefix", "expected"))
@@ -110,7 +110,7 @@ def landscape(points: list[tuple[str, int]], credit: Floats) -> Landscape:
     ]
     return Landscape(
         points=pl.DataFrame(bands, schemas.POINTS, orient="row"),
-        hits=pl.DataFrame({**keys, **readouts}).cast(dict(schemas.hits())),
+        hits=pl.DataFrame({**keys, **readouts}).cast(dict(metric_schemas.hits())),
     )
 
 

@@ -53,9 +53,6 @@ BOPTR_FRAMES = (
     *("protocol_flags", "checklist", "rule_variants", "variant_scales", "variant_heads", "held_out_criterion"),
 )
 
-METRIC_NAMES = {"P": "pass@k", "Q": "self-consistency"}
-"""The metrics that tables and figures show, with their printed names."""
-
 TABLE_FORMATS = ("csv", "md", "tex")
 FIGURE_FORMATS = ("svg", "pdf", "png", "csv")
 

@@ -18,7 +18,7 @@ from typing import Any
 import polars as pl
 
 from searchlens.benchmarks import asked_hash, dumps
-from searchlens.catalogue import METRIC_NAMES
+from searchlens.catalogue import titles
 from searchlens.errors import InputError
 from searchlens.grid import Generation, Grid, Import
 from searchlens.policies import kinds
@@ -581,9 +581,8 @@ def summarise(grid_: Grid) -> str:
         raise InputError(f"{tables} has no tables yet", "run snakemake first")
     found = pl.read_csv(tables / "recovery_summary.csv").filter(pl.col("metric") == "P")
     widths = pl.read_csv(tables / "intervals.csv").filter(pl.col("metric") == "P", pl.col("readout") == "prefix")
-    lines = [
-        f"Base - RL under {grid_.config['default_policy']}, {METRIC_NAMES['P']}, in percentage points (95% interval):"
-    ]
+    title = titles("metric")["P"]
+    lines = [f"Base - RL under {grid_.config['default_policy']}, {title}, in percentage points (95% interval):"]
     lines += [_summary_line(grid_, row) for row in found.iter_rows(named=True)]
     half = widths.group_by("benchmark", maintain_order=True).agg(pl.col("half_width").median())
     told = ", ".join(f"{name} {100 * width:.1f}" for name, width in half.iter_rows())

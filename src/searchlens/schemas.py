@@ -1,17 +1,11 @@
 """Column names and types of the frames that pass between stages (docs/data.md describes them)."""
 
-from __future__ import annotations
-
-from typing import Any
-
 import polars as pl
-
-from searchlens.catalogue import declared
 
 READOUTS = ("prefix", "expected")
 
 PLAIN = "Q_plain"
-"""The vote over plain strings: a column of ``VOTES``, and a metric among the points of ``COMPACT``."""
+"""The vote over plain strings: a column of ``VOTES``, and a metric among the points of ``metric_schemas.COMPACT``."""
 
 SCORES = pl.Schema(
     {
@@ -63,53 +57,6 @@ POINTS = pl.Schema(
         "hi": pl.Float64(),
     }
 )
-
-
-def hits() -> pl.Schema:
-    """One row per policy, question and budget; two columns for each metric declared with ``hits=True``."""
-    metrics = declared("metric", hits=True)
-    prefix = {
-        name: pl.Float32() if declaration.options.get("fractional") else pl.Boolean()
-        for name, declaration in metrics.items()
-    }
-    keys = {"policy": pl.String(), "question": pl.UInt32(), "budget": pl.UInt32()}
-    return pl.Schema({**keys, **prefix, **{f"{name}_expected": pl.Float32() for name in metrics}})
-
-
-def recorded(**options: Any) -> tuple[str, ...]:
-    """Metrics of compact readouts, or those of them that are declared with these options.
-
-    Extensions have none: the format of the file does not depend on the extensions in use.
-    """
-    metrics = declared("metric", recorded=True, **options)
-    return tuple(name for name, declaration in metrics.items() if not declaration.is_extension)
-
-
-COMPACT_POINT = pl.Schema(
-    {
-        "metric": pl.Enum([*recorded(), PLAIN]),
-        "readout": pl.Enum(READOUTS),
-        "budget": pl.UInt32(),
-        "value": pl.Float32(),
-        "lo": pl.Float32(),
-        "hi": pl.Float32(),
-    }
-)
-
-COMPACT = pl.Schema(
-    {
-        "policy": pl.String(),
-        "samples": pl.UInt32(),
-        "width": pl.UInt32(),
-        "budgets": pl.List(pl.UInt32()),
-        "question": pl.List(pl.UInt32()),
-        **{metric: pl.List(pl.UInt16()) for metric in recorded(hits=True)},
-        "classes": pl.List(pl.Categorical()),
-        **{f"{metric}_expected": pl.List(pl.Float32()) for metric in recorded(compared=True)},
-        "points": pl.List(pl.Struct(COMPACT_POINT)),
-    }
-)
-"""Compact readouts: one row per policy."""
 
 SAME_POLICY = pl.Schema(
     {

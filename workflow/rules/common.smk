@@ -2,6 +2,7 @@
 
 from searchlens import config as settings
 from searchlens.grid import resources as requests
+from searchlens.catalogue import titles
 from searchlens.errors import InputError
 from searchlens.store import snapshots
 from searchlens.store.files import require_writable
@@ -55,7 +56,7 @@ LOGS = "logs"
 
 snapshots.export(GRID.config)
 
-READABLE = {"P": "pass@k", "Q": "self-consistency"}
+READABLE = titles("metric", drawn=True)
 FIGURE_NAMES = [
     f"{figure}_{metric}"
     for figure in (

@@ -9,7 +9,7 @@ from typing import Literal
 
 import polars as pl
 
-from searchlens.catalogue import METRIC_NAMES
+from searchlens.catalogue import titles
 from searchlens.policies.kinds import PolicyByName
 
 Source = Literal["sampled", "imported", "recorded", "simulated"]
@@ -26,7 +26,7 @@ class Labels:
     questions : int
         Number of questions in the benchmark.
     metric : str
-        ``P`` or ``Q``.
+        A metric that is declared as ``drawn``.
     source : {"sampled", "imported", "recorded", "simulated"}
         Where the samples come from; the figure says it unless they were sampled in this study.
     readout : {"prefix", "expected"}
@@ -65,7 +65,7 @@ class Labels:
     @property
     def measure(self) -> str:
         """Name of the metric, with the readout unless it is the usual one."""
-        name = METRIC_NAMES[self.metric]
+        name = titles("metric")[self.metric]
         return name if self.readout == "prefix" else f"{name}, expected"
 
     @property

@@ -1,4 +1,4 @@
-"""Readouts with their intervals, as the frames ``schemas.POINTS`` and ``schemas.hits``."""
+"""Readouts with their intervals, as the frames ``schemas.POINTS`` and ``metric_schemas.hits``."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from searchlens import schemas
+from searchlens import metric_schemas, schemas
 from searchlens.landscape.pool import Floats
 from searchlens.landscape.readouts import Metric, metrics
 from searchlens.uncertainty import Interval, Resamples, wilson
@@ -43,7 +43,7 @@ class _Column:
 
 
 def hits_frame(pool: Rows, budgets: Sequence[int], values: Values) -> pl.DataFrame:
-    """``schemas.hits``: one row per policy, question and budget; null where ``values`` has no such metric."""
+    """``metric_schemas.hits``: one row per policy, question and budget; null where ``values`` has no such metric."""
     questions = len(pool.questions)
     policy = np.repeat(np.arange(len(pool.policies)), questions * len(budgets))
     unknown = np.full((len(pool.policies) * questions, len(budgets)), np.nan)
@@ -59,7 +59,7 @@ def hits_frame(pool: Rows, budgets: Sequence[int], values: Values) -> pl.DataFra
         "budget": np.tile(np.asarray(budgets, np.uint32), len(pool.policies) * questions),
         **{name: pl.Series(credit.ravel(), nan_to_null=True) for name, credit in columns.items()},
     }
-    return pl.DataFrame(frame).cast(schemas.hits())
+    return pl.DataFrame(frame).cast(metric_schemas.hits())
 
 
 def points_frame(

@@ -1,4 +1,4 @@
-"""Compact readouts of a landscape (``schemas.COMPACT``), from which it is rebuilt without the samples.
+"""Compact readouts of a landscape (``metric_schemas.COMPACT``), from which it is rebuilt without the samples.
 
 Whatever is read question by question is stored question by question: the prefix readouts as bits, and the sizes of the
 answer classes, which determine the expectations of P, Q and ``distinct``. All else is stored as means over questions
@@ -20,7 +20,8 @@ from searchlens.landscape.options import DEFAULTS, LandscapeOptions
 from searchlens.landscape.points import Landscape, in_order, read, with_budgets
 from searchlens.landscape.pool import SamplePool
 from searchlens.landscape.readouts import metrics
-from searchlens.schemas import COMPACT, COMPACT_POINT, PLAIN, recorded
+from searchlens.metric_schemas import COMPACT, COMPACT_POINT, recorded
+from searchlens.schemas import PLAIN
 
 _MOST_BUDGETS = 16  # bits of the prefix readouts
 
@@ -40,8 +41,8 @@ def compact(
     Returns
     -------
     polars.DataFrame
-        ``schemas.COMPACT``, policies in order of appearance. Metrics that are not declared as ``recorded`` are left
-        out.
+        ``metric_schemas.COMPACT``, policies in order of appearance. Metrics that are not declared as ``recorded`` are
+        left out.
 
     Raises
     ------

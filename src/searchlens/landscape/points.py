@@ -25,7 +25,7 @@ class Landscape:
     points : polars.DataFrame
         ``schemas.POINTS``: one row per policy, budget, metric and readout.
     hits : polars.DataFrame
-        ``schemas.hits``: one row per policy, question and budget.
+        ``metric_schemas.hits``: one row per policy, question and budget.
     """
 
     points: pl.DataFrame

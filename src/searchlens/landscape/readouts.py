@@ -42,17 +42,17 @@ class Metric:
     affine : bool
         That function is a + b x of one metric, so value and interval are transformed, and nothing is bootstrapped.
     hits : bool
-        A question is solved (1) or not (0): prefix readouts are kept question by question in ``schemas.hits``, and
-        counts have Wilson intervals.
+        A question is solved (1) or not (0): ``hits.parquet`` has the readouts of each question, and counts have Wilson
+        intervals.
     fractional : bool
         With ``hits``: under ``ties: fractional`` a question may be solved in part.
     compared : bool
-        The recovery stage compares Base and RL on it; needs ``hits``.
+        The recovery stage compares Base and RL on it, and tables show it; needs ``hits``.
     drawn : bool
-        Tables and figures show it; needs ``compared``.
+        Figures show it; needs ``compared``.
     recorded : bool
-        Compact readouts hold it (``schemas.COMPACT``), so changing this changes their format. Without effect on the
-        metrics of extensions.
+        Compact readouts hold it, so changing this changes their format (``metric_schemas.COMPACT``). Without effect on
+        the metrics of extensions.
     """
 
     name: str

@@ -12,7 +12,7 @@ from typing import Any
 
 import polars as pl
 
-from searchlens.catalogue import METRIC_NAMES, table
+from searchlens.catalogue import table, titles
 from searchlens.frames import by_policy, pick
 from searchlens.tables import format as fmt
 from searchlens.tables.format import Line, Row
@@ -106,7 +106,7 @@ def operating_points(context: StudyContext) -> Table:
     keys = ["checkpoint", "benchmark", "metric"]
     parts = []
     for (checkpoint, benchmark), frame in context.points.items():
-        for metric in METRIC_NAMES:
+        for metric in titles("metric", compared=True):
             rows = by_policy(pick(frame, metric=metric, readout=READOUT)).select(columns)
             constants = zip(keys, (checkpoint, benchmark, metric), strict=True)
             parts.append(rows.select(*(pl.lit(value).alias(key) for key, value in constants), pl.all()))
@@ -193,7 +193,12 @@ def recovery_summary(context: StudyContext) -> Table:
     Gaps are Base minus RL under the default policy at the smallest and the largest budget; the recovery gap is RL minus
     the upper edge of Base, at the budget where it is largest; paths give the Base budgets, in the order of the RL's.
     """
-    rows = [_summary(cell, metric, context.default_policy) for cell in context.cells for metric in METRIC_NAMES]
+    rows = [
+        _summary(cell, metric, context.default_policy)
+        for cell in context.cells
+        for metric in titles("metric", compared=True)
+        if metric in cell.support["metric"]
+    ]
     data = pl.DataFrame(rows, infer_schema_length=None)
     notes = [*SUMMARY_NOTES, *([POOL_NOTE] if any(cell.searched for cell in context.cells) else [])]
     return Table(data, [_part([_summary_line(row) for row in data.rows(named=True)], "pair", "benchmark")], notes)
@@ -228,7 +233,7 @@ def _first(frame: pl.DataFrame, *columns: str) -> tuple[Any, ...]:
 
 def _summary_line(row: Row) -> Line:
     line = {"pair": row["pair"], "benchmark": row["benchmark"], "pool": POOLS[row["pool"]]}
-    line["metric"] = METRIC_NAMES[row["metric"]]
+    line["metric"] = titles("metric")[row["metric"]]
     for which in ("first", "last"):
         gap = (row[f"gap_{which}"], row[f"gap_{which}_lo"], row[f"gap_{which}_hi"])
         ahead, policies = row[f"ahead_{which}"], row[f"policies_{which}"]
@@ -251,7 +256,7 @@ def recovery_paths(context: StudyContext) -> Table:
         {
             "pair": row["pair"],
             "benchmark": row["benchmark"],
-            "metric": METRIC_NAMES[row["metric"]],
+            "metric": titles("metric")[row["metric"]],
             "path": row["kind"],
             "RL budget": str(row["target_budget"]),
             "RL": _percent(row["target"]),
