@@ -24,13 +24,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from searchlens import policies, search, seeds
+from searchlens import policies, seeds
 from searchlens.benchmarks import Question, prompts
 from searchlens.engines.transformers import TransformersEngine
 from searchlens.generate import Prompter
 from searchlens.grading import grader
-from searchlens.search.driver import Failure, Usage, run
-from searchlens.search.task import Controller, Task
+from searchlens.search.driver import Failure, Usage, run, start
+from searchlens.search.task import Search, Task
 
 ZOO = Path(__file__).parents[1] / "resources" / "zoo"
 LINE = {"name": "thought", "delimiter": "\n", "max_tokens": 48}
@@ -54,13 +54,12 @@ class Bench:
     prompter: Prompter
     questions: list[Question]
 
-    def controllers(
+    def searches(
         self, policy: policies.Policy, runs: int, questions: int, max_tokens: int
-    ) -> Iterator[tuple[tuple[int, int], Controller]]:
+    ) -> Iterator[tuple[tuple[int, int], Search]]:
         """``runs`` searches of each of the first questions."""
         grade = grader("math")
-        delimiter = str(policy.parameters.get("delimiter", ""))
-        step_ids = self.prompter.holding(delimiter) if delimiter else ()
+        step_ids = self.prompter.holding(policy.delimiter) if policy.delimiter else ()
 
         def answer(tokens: object) -> str | None:
             return grade.extract(self.prompter.text(tokens), True).answer  # type: ignore[arg-type]
@@ -70,14 +69,14 @@ class Bench:
             for i in range(runs):
                 seed = seeds.sample_seed("perf", question.id, i)
                 task = Task(prompt, seed, max_tokens, self.prompter.stop_ids, step_ids, self.prompter.text, answer)
-                yield (q, i), search.start(task, policy)
+                yield (q, i), start(task, policy)
 
     def timed(
         self, policy: policies.Policy, runs: int, questions: int, live: int, max_tokens: int = MAX_TOKENS
     ) -> tuple[Usage, float, int]:
         """What the searches cost, the seconds that took, and the engine's steps."""
         started, steps, usage = time.perf_counter(), self.engine.steps, Usage()
-        for _, outcome in run(self.controllers(policy, runs, questions, max_tokens), self.engine, live=live):
+        for _, outcome in run(self.searches(policy, runs, questions, max_tokens), self.engine, live=live):
             if isinstance(outcome, Failure):
                 raise RuntimeError(outcome.reason)
             usage += outcome.usage

@@ -38,12 +38,12 @@ from typing import Any
 
 import numpy as np
 
-from searchlens import policies, search
+from searchlens import policies
 from searchlens.engines.base import Completion, Engine, Request
 from searchlens.engines.vllm import VllmEngine
 from searchlens.search import power
-from searchlens.search.driver import Failure, Usage, run
-from searchlens.search.task import Controller, Task
+from searchlens.search.driver import Failure, Usage, run, start
+from searchlens.search.task import Search, Task
 from searchlens.seeds import generator, sample_seed
 
 MEAN, CAP, SIGMA = 645, 2048, 0.7
@@ -136,24 +136,22 @@ def pool_requests(count: int, vocab: int) -> list[Request]:
     ]
 
 
-def pool(count: int, vocab: int) -> list[tuple[int, Controller]]:
-    """Controllers of the autoregressive pool."""
+def pool(count: int, vocab: int) -> list[tuple[int, Search]]:
+    """Searches of the autoregressive pool."""
     chosen = [policies.parse(name) for name in POOL]
-    return [
-        (i, search.start(task(i, length, vocab), chosen[i % len(chosen)])) for i, length in enumerate(lengths(count))
-    ]
+    return [(i, start(task(i, length, vocab), chosen[i % len(chosen)])) for i, length in enumerate(lengths(count))]
 
 
-def searches(name: str, count: int, vocab: int) -> list[tuple[int, Controller]]:
-    """Controllers of one kind of search."""
+def searches(name: str, count: int, vocab: int) -> list[tuple[int, Search]]:
+    """Searches of one controller."""
     policy = policies.from_spec(name, SEARCHES[name])
-    return [(i, search.start(task(i, length, vocab), policy)) for i, length in enumerate(lengths(count))]
+    return [(i, start(task(i, length, vocab), policy)) for i, length in enumerate(lengths(count))]
 
 
-def driven(name: str, controllers: Sequence[tuple[int, Controller]], engine: Engine, **options: Any) -> Line:
+def driven(name: str, searches: Sequence[tuple[int, Search]], engine: Engine, **options: Any) -> Line:
     """One run through the driver."""
     started, steps, usage, returned = time.perf_counter(), engine.steps, Usage(), 0
-    for _, outcome in run(controllers, engine, **options):
+    for _, outcome in run(searches, engine, **options):
         if isinstance(outcome, Failure):
             raise RuntimeError(outcome.reason)
         usage += outcome.usage
@@ -161,27 +159,27 @@ def driven(name: str, controllers: Sequence[tuple[int, Controller]], engine: Eng
     return _line(name, usage, returned, time.perf_counter() - started, engine.steps - steps)
 
 
-def waves(name: str, controllers: Sequence[tuple[int, Controller]], engine: Engine) -> Line:
+def waves(name: str, searches: Sequence[tuple[int, Search]], engine: Engine) -> Line:
     """The same chains with a barrier after every request."""
     engine.clear()
     started, steps, usage, returned = time.perf_counter(), engine.steps, Usage(), 0
-    asked = {key: (controller, next(controller)[0]) for key, controller in controllers}
-    while asked:
-        for key, (_, request) in asked.items():
+    live = {key: (search, next(search)[0]) for key, search in searches}
+    while live:
+        for key, (_, request) in live.items():
             engine.add(key, request)  # type: ignore[arg-type]
         done: dict[int, Completion] = {}
-        while len(done) < len(asked):
+        while len(done) < len(live):
             done.update(engine.step())  # type: ignore[arg-type]
         left = {}
-        for key, (controller, request) in asked.items():
+        for key, (search, request) in live.items():
             context = len(request.prompt) + len(request.prefix)  # type: ignore[union-attr]
             reply = done[key]
             usage += Usage(1, len(reply.tokens), context - reply.reused, reply.reused)
             try:
-                left[key] = controller, controller.send([reply])[0]
+                left[key] = search, search.send([reply])[0]
             except StopIteration as end:
                 returned += sum(len(one.tokens) for one in end.value)
-        asked = left
+        live = left
     return _line(name, usage, returned, time.perf_counter() - started, engine.steps - steps)
 
 
@@ -247,7 +245,7 @@ def ours(folder: str, args: argparse.Namespace) -> Iterator[Line]:
     )
     vocab = SHAPES[args.shape]["vocab_size"]
     driven("warm-up", pool(64, vocab)[:64], engine, group=1)
-    power._log_ratio = lambda *_: math.log(ACCEPTANCE)  # type: ignore[assignment]
+    power.acceptance = lambda *_: ACCEPTANCE  # type: ignore[assignment]
     most = args.searches
     # Wide searches draw as much in fewer.
     count = {

@@ -20,8 +20,7 @@ from searchlens.engines.base import Completion, Engine, Request, Sampling, compl
 from searchlens.equivalence import filters as oracle
 from searchlens.errors import InputError
 from searchlens.policies import Policy, from_spec
-from searchlens.search import start
-from searchlens.search.driver import Result, run
+from searchlens.search.driver import Result, run, start
 from searchlens.search.task import Task
 
 torch = pytest.importorskip("torch")

@@ -12,8 +12,7 @@ import pytest
 
 from searchlens.benchmarks.prompts import template
 from searchlens.engines.base import Engine, Request, Sampling
-from searchlens.search import start
-from searchlens.search.driver import Result, run
+from searchlens.search.driver import Result, run, start
 from searchlens.search.task import Task
 
 torch = pytest.importorskip("torch")

@@ -16,7 +16,9 @@ from searchlens import benchmarks, catalogue, config, metric_schemas, schemas
 from searchlens.benchmarks import Question, digests, listing
 from searchlens.cli import main
 from searchlens.errors import InputError
+from searchlens.generate import generate
 from searchlens.grading.score import SAMPLES, ScoredSamples, score_samples
+from searchlens.grid import Grid
 from searchlens.landscape.compact import compact
 from searchlens.landscape.expand import expand
 from searchlens.landscape.options import LandscapeOptions
@@ -349,3 +351,65 @@ def test_a_family_that_is_declared_wrongly_is_refused(declare: Declare, options:
     declare(f'from searchlens.catalogue import family\n\n@family("capitals", {options})\ndef capitals(file): ...\n')
     with pytest.raises(InputError, match=complaint):
         benchmarks.load(Path("capitals.csv"), family="capitals")
+
+
+# ---- controllers
+
+
+@pytest.fixture
+def longest(raw: dict[str, Any], tmp_path: Path, extensions: None) -> dict[str, Any]:
+    """The study with two policies of the controller that the contributors' guide adds."""
+    (tmp_path / "longest.py").write_text(_section("CONTRIBUTING.md", "Add a controller", "from dataclasses"))
+    raw["checkpoints"]["toy-base"] = {"path": str(ROOT / "resources" / "zoo" / "micro-1m-base")}
+    raw["policies"] |= {f"longest_{n}": {"controller": {"name": "longest", "draws": n}} for n in (1, 4)}
+    raw["pools"]["three"] += ["longest_1", "longest_4"]
+    raw["benchmarks"]["sums"]["max_tokens"] = 48
+    return raw | {"extensions": [str(tmp_path / "longest.py")]}
+
+
+def test_a_controller_of_an_extension_is_sampled(longest: dict[str, Any], make_grid: Callable[..., Grid]) -> None:
+    """From the configuration to the samples; of four draws the longest is longer than one draw."""
+    grid = make_grid(longest)
+    (pool,) = grid.pools("toy-base", "sums")
+    generate(grid, "toy-base", "sums", grid.current_manifest(pool))
+    files = {g.policies[0]: grid.folder("toy-base", "sums", g.id) for g in pool.generations}
+    frames = {name: pl.read_parquet(folder / "*.parquet") for name, folder in files.items()}
+    one, four = frames["longest_1"], frames["longest_4"]
+    assert four["finish"].is_in(["stop", "length"]).all() and four.height == 6 * 4
+    assert (four["score"] == four["n_tokens"]).all() and (four["requests"] == 4).all()
+    assert four["n_tokens"].mean() > one["n_tokens"].mean()
+
+
+def test_an_edited_controller_is_sampled_again(longest: dict[str, Any], make_grid: Callable[..., Grid]) -> None:
+    """The hash of its file is a part of the ids of the policies that use it, and of no others."""
+
+    def ids() -> dict[str, str]:
+        return {g.policies[0]: g.id for g in make_grid(longest).generations("toy-base", "sums")}
+
+    before, path = ids(), Path(longest["extensions"][0])
+    assert ids() == before
+    path.write_text(path.read_text() + "# edited\n")
+    after = ids()
+    assert {name for name in before if after[name] != before[name]} == {"longest_1", "longest_4"}
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "complaint"),
+    [
+        ("whole(4)", "4", "controller 'longest': parameter draws has no range"),
+        ("Longest(Controller)", "Longest", "controller 'longest' is no subclass of searchlens.policies.Controller"),
+        ('"append"', '"apend"', "transition 'apend' does not exist; allowed: append"),
+    ],
+)
+def test_a_controller_that_is_declared_wrongly_is_refused(
+    longest: dict[str, Any], make_grid: Callable[..., Grid], old: str, new: str, complaint: str
+) -> None:
+    path = Path(longest["extensions"][0])
+    path.write_text(path.read_text().replace(old, new))
+    with pytest.raises(InputError, match=complaint):
+        make_grid(longest)
+
+
+def test_a_controller_is_unknown_without_its_extension(longest: dict[str, Any], make_grid: Callable[..., Grid]) -> None:
+    with pytest.raises(InputError, match="controller 'longest' does not exist; allowed: autoregressive, beam"):
+        make_grid(longest | {"extensions": []})

@@ -20,7 +20,8 @@ from searchlens.errors import InputError, JobError
 from searchlens.generate import generate
 from searchlens.grid import Grid, JobPool
 from searchlens.policies import Policy, from_spec
-from searchlens.search.task import Candidate, Controller, Evaluator, Task
+from searchlens.search.task import Candidate, Evaluator, Search, Task
+from searchlens.search.thought_tree import ThoughtTree
 
 MODEL = Path(__file__).parents[1] / "resources" / "zoo" / "micro-1m-base"
 CELL = ("toy-base", "sums")
@@ -472,11 +473,11 @@ def test_a_controller_that_returns_no_samples_fails_its_run_alone(
 ) -> None:
     """A user's own controller: its reason is kept with what it cost, every other sample is there."""
 
-    def search(task: Task, policy: Policy, evaluator: Evaluator) -> Controller:
+    def search(self: ThoughtTree, task: Task, policy: Policy, evaluator: Evaluator) -> Search:
         yield [Request(task.prompt, policy.local, task.seed, 1, ())]
         return returned  # type: ignore[no-any-return]
 
-    monkeypatch.setattr("searchlens.search.thought_tree.search", search)
+    monkeypatch.setattr(ThoughtTree, "search", search)
     start(Scripted())
     grid = make_grid(searched(study, mine={"controller": {"name": "thought_tree", "width": 2}}) | {"failed_share": 1.0})
     sample(grid)

@@ -14,7 +14,6 @@ import yaml
 from searchlens import policies
 from searchlens.commands.plan import assumptions, plan, show_plan, speed, stored
 from searchlens.grid import Grid
-from searchlens.grid.cost import tokens_per_run
 from searchlens.landscape.expand import expand
 from searchlens.store import layout, readouts
 
@@ -29,31 +28,31 @@ def policy(**spec: Any) -> policies.Policy:
 def test_what_controllers_draw_by_hand() -> None:
     """T = 120 tokens, limit 160: blocks of 10, thoughts of 20, six levels."""
     thought = {"name": "thought", "max_tokens": 40}
-    assert tokens_per_run(policies.parse("temp_0.7"), 120, 160) == 120
-    assert tokens_per_run(policy(controller={"name": "beam", "width": 4}), 120, 160) == 480
+    assert policies.parse("temp_0.7").expected_tokens(120, 160) == 120
+    assert policy(controller={"name": "beam", "width": 4}).expected_tokens(120, 160) == 480
     # 12 filled blocks of 10: each of 10 steps redraws 5, 10, ..., 60 tokens, and 60 in the last block.
     power = policy(controller="power", scheduler={"name": "blocks", "blocks": 16, "steps": 10})
-    assert tokens_per_run(power, 120, 160) == 120 + 10 * (sum(5 * k for k in range(1, 13)) + 60)
+    assert power.expected_tokens(120, 160) == 120 + 10 * (sum(5 * k for k in range(1, 13)) + 60)
     # One root and three branches in the middle.
-    assert tokens_per_run(policy(controller={"name": "entropy_tree", "positions": 3}), 120, 160) == 120 + 3 * 60
+    assert policy(controller={"name": "entropy_tree", "positions": 3}).expected_tokens(120, 160) == 120 + 3 * 60
     # 2, 4, 8 thoughts, then 8 at each of five levels in all; the sixth level is the rest of four paths.
     tree = policy(
         controller={"name": "thought_tree", "width": 4, "children": 2},
         transition=thought,
         scheduler={"name": "breadth_first", "depth": 5},
     )
-    assert tokens_per_run(tree, 120, 160) == (2 + 4 + 8 + 8 + 8) * 20 + 4 * 20
+    assert tree.expected_tokens(120, 160) == (2 + 4 + 8 + 8 + 8) * 20 + 4 * 20
     # 16 iterations of three thoughts and half a text.
     mcts = policy(controller={"name": "mcts", "children": 3}, transition=thought)
-    assert tokens_per_run(mcts, 120, 160) == 16 * (3 * 20 + 60)
+    assert mcts.expected_tokens(120, 160) == 16 * (3 * 20 + 60)
     # A text of two thoughts has four nodes to expand, whatever the iterations.
-    assert tokens_per_run(mcts, 40, 160) == 4 * (3 * 20 + 20)
+    assert mcts.expected_tokens(40, 160) == 4 * (3 * 20 + 20)
 
 
 def test_power_sampling_is_the_papers_formula_where_blocks_are_many() -> None:
     """N T^2 / (4 B), for texts that fill their limit."""
     many = policy(controller="power", scheduler={"name": "blocks", "blocks": 1000, "steps": 10})
-    assert tokens_per_run(many, 10_000, 10_000) == pytest.approx(10 * 10_000**2 / (4 * 10), rel=0.01)
+    assert many.expected_tokens(10_000, 10_000) == pytest.approx(10 * 10_000**2 / (4 * 10), rel=0.01)
 
 
 @pytest.mark.parametrize(
@@ -77,7 +76,7 @@ def test_estimates_agree_with_what_searches_drew(name: str) -> None:
     drawn = points.filter(metric="C", readout="prefix", budget=largest).select("policy", "value")
     tokens = {policy: value / runs[policy] for policy, value in drawn.iter_rows()}
     spec = yaml.safe_load((ROOT / "config/policies.yaml").read_text())["policies"][name]
-    ours = tokens_per_run(policies.from_spec(name, spec), tokens["temp_1.0"], 128)
+    ours = policies.from_spec(name, spec).expected_tokens(tokens["temp_1.0"], 128)
     assert 1 / 1.6 < ours / tokens[name] < 1.6
 
 

@@ -1,5 +1,8 @@
 """Policy names are the interface between configuration, files and figures: they must mean one thing only."""
 
+import subprocess
+import sys
+
 import pytest
 import yaml
 from hypothesis import given
@@ -7,7 +10,7 @@ from hypothesis import strategies as st
 
 from searchlens.engines.base import Sampling
 from searchlens.errors import InputError
-from searchlens.policies import FAMILIES, Policy, from_spec, parse
+from searchlens.policies import FAMILIES, Policy, components, from_spec, parse
 
 PAPER_POOL = [
     *(f"temp_{t}" for t in (0.3, 0.5, 0.7, 0.9, 1.0)),
@@ -98,6 +101,25 @@ def test_resolved_policies_do_not_distinguish_whole_numbers_from_floats() -> Non
 
 
 # ---- policies that search
+
+
+def test_planning_reads_every_controller_without_numpy() -> None:
+    """The planner resolves all policies several times per job; arrays are needed only once a search runs."""
+    code = (
+        "import sys; from searchlens import policies; from searchlens.policies.components import names\n"
+        "for name in names('controller'): policies.from_spec('mine', {'controller': name}).expected_tokens(100, 200)\n"
+        "print(sorted({'numpy', 'polars', 'pydantic', 'scipy', 'torch'} & set(sys.modules)))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
+
+
+def test_a_policy_tells_which_component_it_has() -> None:
+    policy = from_spec("mine", {"controller": "mcts", "scheduler": {"name": "iterations", "iterations": 3}})
+    assert policy.component(components.Iterations).iterations == 3
+    assert (policy.delimiter, parse("temp_0.7").delimiter) == ("\n\n", "")
+    with pytest.raises(TypeError, match="no component Blocks"):
+        policy.component(components.Blocks)
 
 
 def test_a_search_resolves_to_every_parameter() -> None:

@@ -11,10 +11,9 @@ import pytest
 from searchlens.engines.base import Completion, Request, Sampling
 from searchlens.errors import InputError
 from searchlens.policies import from_spec, parse
-from searchlens.search import start
 from searchlens.search.admission import Admission, Trials
-from searchlens.search.driver import Failure, Limits, Outcome, Result, Usage, run
-from searchlens.search.task import Call, Candidate, Controller, Task
+from searchlens.search.driver import Failure, Limits, Outcome, Result, Usage, run, start
+from searchlens.search.task import Call, Candidate, Search, Task
 
 
 def request(*prompt: int) -> Request:
@@ -61,7 +60,7 @@ class Echo:
     def close(self) -> None: ...
 
 
-def chain(start: int, length: int) -> Controller:
+def chain(start: int, length: int) -> Search:
     """Ask for one thing after the other."""
     seen: list[int] = []
     for i in range(length):
@@ -70,7 +69,7 @@ def chain(start: int, length: int) -> Controller:
     return [candidate(*seen)]
 
 
-def fan(start: int, width: int) -> Controller:
+def fan(start: int, width: int) -> Search:
     """Ask for many things at once."""
     done = yield [request(start + i) for i in range(width)]
     return [candidate(*one.tokens.tolist()) for one in done]
@@ -110,11 +109,11 @@ def test_controllers_advance_without_waiting_for_each_other() -> None:
 
 
 def test_a_failing_controller_fails_alone() -> None:
-    def failing() -> Controller:
+    def failing() -> Search:
         yield [request(1)]
         raise ValueError("no such branch")
 
-    def failing_at_once() -> Controller:
+    def failing_at_once() -> Search:
         raise RuntimeError("early")
         yield []
 
@@ -132,7 +131,7 @@ def test_refused_request_ends_the_run() -> None:
 
 
 def test_asking_for_nothing_and_returning_nothing() -> None:
-    def idle() -> Controller:
+    def idle() -> Search:
         assert (yield []) == []
         return []
 
@@ -144,7 +143,7 @@ def test_no_more_controllers_live_than_asked_for() -> None:
     """Memory is bounded: the next one is made only when another has ended."""
     alive, most = set(), [0]
 
-    def counted(i: int) -> Controller:
+    def counted(i: int) -> Search:
         alive.add(i)
         most[0] = max(most[0], len(alive))
         found = yield from chain(20 + i, 2)
@@ -183,14 +182,14 @@ def test_the_fastest_group_is_kept() -> None:
     """Each size is tried twice for as many steps; a machine that slows down meanwhile favours none."""
     trials = Trials((1, 16, 64))
     tried, slowdown = [trials.size], 1.0
-    while not trials.decided:
+    while not trials.is_decided:
         seconds = {1: 1.4, 16: 1.0, 64: 1.1}[trials.size] * slowdown
         slowdown += 0.01
         trials.note(4, 100, 4 * seconds)
         if tried[-1] != trials.size:
             tried.append(trials.size)
     assert tried == [1, 16, 64, 16, 1, 16]
-    assert Trials((8,)).decided
+    assert Trials((8,)).is_decided
 
 
 def test_an_engine_that_gathers_nothing_itself_gets_no_more_than_it_can_run() -> None:
@@ -215,12 +214,12 @@ def test_what_a_controller_cost() -> None:
 
 
 def test_calls_run_outside_and_come_back_in_their_place() -> None:
-    def mixed() -> Controller:
+    def mixed() -> Search:
         said, done = yield [Call(lambda: "seven"), request(7)]
         assert said == "seven"
         return [candidate(*done.tokens.tolist())]
 
-    def broken() -> Controller:
+    def broken() -> Search:
         yield [Call(lambda: 1 // 0)]
         return []
 
@@ -230,7 +229,7 @@ def test_calls_run_outside_and_come_back_in_their_place() -> None:
 
 
 def test_an_endless_controller_is_ended() -> None:
-    def endless() -> Controller:
+    def endless() -> Search:
         while True:
             yield [request(1)]
 
@@ -242,11 +241,11 @@ def test_an_endless_controller_is_ended() -> None:
 def test_so_is_one_that_asks_for_calls_or_for_nothing() -> None:
     """Neither costs the engine anything, and both would go on forever."""
 
-    def calling() -> Controller:
+    def calling() -> Search:
         while True:
             yield [Call(lambda: 1)]
 
-    def idle() -> Controller:
+    def idle() -> Search:
         while True:
             yield []
 
@@ -257,7 +256,7 @@ def test_so_is_one_that_asks_for_calls_or_for_nothing() -> None:
 
 
 def test_one_that_draws_too_much_is_ended() -> None:
-    def endless() -> Controller:
+    def endless() -> Search:
         while True:
             yield [request(1)]
 

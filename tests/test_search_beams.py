@@ -18,7 +18,6 @@ from searchlens.equivalence import reference
 from searchlens.equivalence.explicit import EOS, Model, ToyEngine, enumerate_texts, plain_draw
 from searchlens.errors import InputError
 from searchlens.policies import Policy
-from searchlens.search import beam, step_beam
 from searchlens.search.driver import Result, run
 from searchlens.search.evaluators import Verifier, evaluator
 from searchlens.search.task import Candidate, Evaluator, Task
@@ -32,7 +31,6 @@ from searchlens.engines.transformers import TransformersEngine  # noqa: E402
 STEP = 1
 VOCAB = 50
 LOCAL = Sampling(1.0, top_p=0.95)
-CONTROLLERS = {"beam": beam, "step_beam": step_beam}
 
 
 def answer(tokens: Sequence[int]) -> Hashable | None:
@@ -54,8 +52,8 @@ def policy(controller: str, **parameters: Any) -> Policy:
 
 
 def found(task: Task, policy: Policy, engine: Engine, scorer: Evaluator | None = None) -> list[Candidate]:
-    search = CONTROLLERS[policy.controller.name].search
-    ((_, result),) = run([(0, search(task, policy, scorer or evaluator(policy.evaluator)))], engine)
+    search = policy.controller.search(task, policy, scorer or evaluator(policy.evaluator))
+    ((_, result),) = run([(0, search)], engine)
     assert isinstance(result, Result), result
     return result.candidates
 
@@ -160,7 +158,7 @@ def test_token_beam_on_the_embedded_engine(tmp_path: Path) -> None:
     transformers.PreTrainedTokenizerFast(tokenizer_object=tokenizer).save_pretrained(tmp_path)
     mine = policy("beam", width=4, length_penalty=0.0)
     tasks = [replace(TASK, prompt=prompt, max_tokens=10, stop_ids=(20,)) for prompt in PROMPTS]
-    controllers = [(task.prompt, beam.search(task, mine, evaluator(mine.evaluator))) for task in tasks]
+    controllers = [(task.prompt, mine.controller.search(task, mine, evaluator(mine.evaluator))) for task in tasks]
     results = dict(run(controllers, TransformersEngine(tmp_path)))
     for prompt in PROMPTS:
         result = results[prompt]
@@ -247,7 +245,7 @@ def test_step_beam_is_a_plain_sequential_implementation(width: int, expand: int,
     model = Model.random(width, vocab_size=6, eos=-0.5)
     tasks = [replace(TASK, seed=seed) for seed in range(8)]
     mine = policy("step_beam", width=width, expand=expand, depth=depth, diverse=diverse)
-    controllers = [(i, step_beam.search(task, mine, evaluator(mine.evaluator))) for i, task in enumerate(tasks)]
+    controllers = [(i, mine.controller.search(task, mine, evaluator(mine.evaluator))) for i, task in enumerate(tasks)]
     results = dict(run(controllers, ToyEngine(model, max_rows=23)))
     for i, task in enumerate(tasks):
         plain = reference.search(task, mine, reference.mean)

@@ -15,9 +15,10 @@ from searchlens.equivalence import reference
 from searchlens.equivalence.explicit import EOS, Model, ToyEngine, plain_draw
 from searchlens.errors import InputError
 from searchlens.policies import Policy, from_spec
-from searchlens.search import entropy_tree
+from searchlens.policies.components import Rounds
 from searchlens.search.driver import Failure, Result, run
-from searchlens.search.task import Candidate, Controller, Evaluator, Scoring, Task, Trace
+from searchlens.search.entropy_tree import EntropyTree
+from searchlens.search.task import Candidate, Evaluator, Scoring, Search, Task, Trace
 
 WRITTEN = {2: "a conc", 3: "lusion ", 4: " The ANSWER"}
 """How tokens are written where texts are read; the others are dots."""
@@ -94,13 +95,13 @@ class Tokens(Scorer):
 def found(
     task: Task, policy: Policy, engine: ToyEngine, scorer: Evaluator | None = None, yields: list[int] | None = None
 ) -> list[Candidate]:
-    controller = entropy_tree.search(task, policy, scorer or Scorer())
+    controller = policy.controller.search(task, policy, scorer or Scorer())
     ((_, outcome),) = run([(0, counted(controller, [] if yields is None else yields))], engine)
     assert isinstance(outcome, Result), outcome
     return outcome.candidates
 
 
-def counted(controller: Controller, yields: list[int]) -> Controller:
+def counted(controller: Search, yields: list[int]) -> Search:
     """The controller; ``yields`` collects how much it asks for at a time."""
     received: list[Any] | None = None
     while True:
@@ -154,7 +155,7 @@ def test_tokens_and_order_are_those_of_a_plain_sequential_tree(setting: dict[str
         assert texts(got)[: len(leaves)] == wanted
         assert got[0].details == {"found": len(leaves)}
         made += len(leaves)
-    assert made > 12 * int(policy.parameters["roots"])  # otherwise nothing branched
+    assert made > 12 * policy.component(EntropyTree).roots  # otherwise nothing branched
 
 
 @pytest.mark.parametrize("setting", SETTINGS, ids=str)
@@ -170,7 +171,7 @@ def test_limits(setting: dict[str, Any]) -> None:
         got = found(task, policy, engine, yields=yields)
         assert len(got) == policy.width
         assert len(engine.requests) <= got[0].details["found"] <= policy.width
-        assert len(yields) <= 1 + int(policy.parameters["rounds"])
+        assert len(yields) <= 1 + policy.component(Rounds).rounds
         for one in got:
             assert one.finish == ("stop" if one.tokens[-1] == EOS else "length")
             assert len(one.tokens) == 8 or (len(one.tokens) < 8 and one.finish == "stop")
@@ -341,7 +342,8 @@ def test_a_score_that_is_no_number_fails_the_run_with_its_reason() -> None:
         def of(self, trace: Trace) -> float:
             return float("nan")
 
-    controller = entropy_tree.search(make_task(), make_policy(), Broken())
-    ((_, outcome),) = run([(0, controller)], ToyEngine(Model.random(0, 5)))
+    policy = make_policy()
+    search = policy.controller.search(make_task(), policy, Broken())
+    ((_, outcome),) = run([(0, search)], ToyEngine(Model.random(0, 5)))
     assert isinstance(outcome, Failure)
     assert outcome.reason == "ValueError: the evaluator scored a path nan"

@@ -19,11 +19,10 @@ from searchlens.engines.base import Completion, FinishReason, Request, Sampling
 from searchlens.equivalence import reference
 from searchlens.equivalence.explicit import EOS, Model, ToyEngine, plain_draw
 from searchlens.errors import InputError
-from searchlens.policies import Part, components
-from searchlens.search import start
-from searchlens.search.driver import Failure, Result, run
+from searchlens.policies import components
+from searchlens.search.driver import Failure, Result, run, start
 from searchlens.search.evaluators import HttpScorer, Verifier, evaluator
-from searchlens.search.task import EMPTY, Ask, Call, Controller, Evaluator, Scoring, Task, Trace
+from searchlens.search.task import EMPTY, Ask, Call, Evaluator, Scoring, Search, Task, Trace
 
 LOCAL = Sampling(0.7, top_p=0.9)
 KEY = ("level", 3)
@@ -116,8 +115,6 @@ def test_every_registered_evaluator_exists() -> None:
     for name in components.EVALUATORS:
         extra = {"url": "http://localhost:1"} if name == "verifier" else {}
         assert callable(build(name, **extra))
-    with pytest.raises(ValueError, match="no evaluator 'oracle'"):
-        evaluator(Part("oracle"))
 
 
 def test_rollout_utility() -> None:
@@ -197,7 +194,7 @@ def test_rollouts_of_a_model_have_the_utility_that_enumeration_gives() -> None:
     texts = enumerate_texts(model, (*TASK.prompt, 3), TASK.max_tokens - 1)
     expected = sum(p * utility((3, *text)) for text, p in texts.items())
 
-    def scored() -> Controller:
+    def scored() -> Search:
         found.extend((yield from build("rollout_utility", rollouts=4_000)(TASK, [path], PLAIN, KEY)))
         return []
 
@@ -253,7 +250,7 @@ def test_self_evaluation_of_a_model_is_what_its_probabilities_say() -> None:
     model = Model.random(9, vocab_size=6)
     found: list[float] = []
 
-    def scored() -> Controller:
+    def scored() -> Search:
         found.extend((yield from build("self_evaluation", **QUESTION | {"question": "4"})(ASKED, PATHS, LOCAL, KEY)))
         return []
 
@@ -359,7 +356,7 @@ def server() -> Iterator[Callable[..., str]]:
 def outcome(scorer: Evaluator, found: list[float]) -> Any:
     """What the driver makes of a controller that asks for nothing but scores of the four paths."""
 
-    def controller() -> Controller:
+    def controller() -> Search:
         found.extend((yield from scorer(TASK, PATHS, LOCAL, KEY)))
         return []
 

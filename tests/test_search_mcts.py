@@ -15,10 +15,11 @@ from searchlens.equivalence import reference
 from searchlens.equivalence.explicit import EOS, Model, ToyEngine, plain_draw
 from searchlens.equivalence.filters import distribution, inverse_cdf
 from searchlens.policies import Policy, from_spec
+from searchlens.policies.components import Iterations
 from searchlens.search.driver import Failure, Result, run
 from searchlens.search.evaluators import AnswerAgreement
-from searchlens.search.mcts import Node, Rule, back_up, descend, scaled, search
-from searchlens.search.task import Candidate, Controller, Evaluator, Scoring, Task, Trace
+from searchlens.search.mcts import MonteCarloTreeSearch, Node, Rule, back_propagate, descend, scaled
+from searchlens.search.task import EMPTY, Candidate, Evaluator, Scoring, Search, Task, Trace
 from searchlens.search.thoughts import Path
 from searchlens.seeds import generator, uniform
 
@@ -73,13 +74,13 @@ def taste(text: tuple[int, ...]) -> float:
 def found(
     task: Task, policy: Policy, engine: ToyEngine, scorer: Evaluator | None = None, yields: list[int] | None = None
 ) -> list[Candidate]:
-    controller = search(task, policy, scorer or Scorer(taste))
+    controller = policy.controller.search(task, policy, scorer or Scorer(taste))
     ((_, outcome),) = run([(0, counted(controller, [] if yields is None else yields))], engine)
     assert isinstance(outcome, Result), outcome
     return outcome.candidates
 
 
-def counted(controller: Controller, yields: list[int]) -> Controller:
+def counted(controller: Search, yields: list[int]) -> Search:
     """The controller; ``yields`` collects how much it asks for at a time."""
     received: list[Any] | None = None
     while True:
@@ -130,13 +131,13 @@ def test_tokens_and_order_are_those_of_a_plain_sequential_search(setting: dict[s
 def test_limits(setting: dict[str, Any]) -> None:
     """No text is too long, each iteration asks for its thoughts and at most one rollout, and gives one candidate."""
     policy = make_policy(**setting)
-    p: dict[str, Any] = policy.parameters
+    p, iterations = policy.component(MonteCarloTreeSearch), policy.component(Iterations).iterations
     for seed in range(6):
         task, engine, yields = make_task(seed, 8), ToyEngine(Model.random(seed, 5, eos=-1.0)), list[int]()
         got = found(task, policy, engine, yields=yields)
-        assert len(got) == policy.width == p["iterations"]
-        assert len(engine.requests) <= got[0].details["found"] * (p["children"] + 1)
-        assert max(yields) <= p["parallel"] * p["children"]
+        assert len(got) == policy.width == iterations
+        assert len(engine.requests) <= got[0].details["found"] * (p.children + 1)
+        assert max(yields) <= p.parallel * p.children
         for one in got:
             assert one.finish == ("stop" if one.tokens[-1] == EOS else "length")
             assert len(one.tokens) == 8 or (len(one.tokens) < 8 and one.finish == "stop")
@@ -163,13 +164,13 @@ def test_parallel_leaves_are_asked_for_at_once() -> None:
 
 
 def test_uct_and_puct() -> None:
-    parent, child = Node(Path(), visits=10), Node(Path(), prior=0.25, visits=4, total=2.0)
+    parent, child = Node(Path(EMPTY), visits=10), Node(Path(EMPTY), prior=0.25, visits=4, total=2.0)
     assert Rule("uct", 1.4)(parent, child) == pytest.approx(0.5 + 1.4 * 0.758715, abs=1e-5)  # sqrt(2.302585 / 4)
     assert Rule("uct", 0.0)(parent, child) == 0.5
-    assert Rule("uct", 1.4)(parent, Node(Path())) == math.inf
+    assert Rule("uct", 1.4)(parent, Node(Path(EMPTY))) == math.inf
     parent.visits = 16
     assert Rule("puct", 2.0)(parent, child) == pytest.approx(0.5 + 2 * 0.25 * 4 / 5)
-    assert Rule("puct", 2.0)(parent, Node(Path(), prior=0.25)) == pytest.approx(2 * 0.25 * 4)
+    assert Rule("puct", 2.0)(parent, Node(Path(EMPTY), prior=0.25)) == pytest.approx(2 * 0.25 * 4)
 
 
 def test_scores_are_scaled_to_their_range() -> None:
@@ -214,7 +215,7 @@ class Script:
 def first_thoughts(policy: Policy, script: Script, of: Callable[[tuple[int, ...]], float]) -> list[int]:
     """Which child of the root each iteration went to."""
     scorer = Scorer(of)
-    ((_, outcome),) = run([(0, search(make_task(max_tokens=100), policy, scorer))], script)
+    ((_, outcome),) = run([(0, policy.controller.search(make_task(max_tokens=100), policy, scorer))], script)
     assert isinstance(outcome, Result), outcome
     return [text[0] for text in scorer.seen]
 
@@ -238,14 +239,14 @@ def test_visits_follow_puct() -> None:
 
 
 def hand_tree() -> tuple[Node, Node, Node]:
-    better, worse = Node(Path(place=(0,)), 0.5, visits=2, total=1.8), Node(Path(place=(1,)), 0.5, visits=2, total=1.6)
-    return Node(Path(), children=[better, worse], visits=4), better, worse
+    better, worse = Node(Path(EMPTY, (0,)), 0.5, visits=2, total=1.8), Node(Path(EMPTY, (1,)), 0.5, visits=2, total=1.6)
+    return Node(Path(EMPTY), children=[better, worse], visits=4), better, worse
 
 
 def test_virtual_loss_turns_the_next_descent_elsewhere() -> None:
     """The better child falls from 0.9 to 1.8 / 3 while a descent through it is under way."""
     root, better, worse = hand_tree()
-    better.children = [Node(Path(place=(0, 0)), visits=1), Node(Path(place=(0, 1)), visits=1)]
+    better.children = [Node(Path(EMPTY, (0, 0)), visits=1), Node(Path(EMPTY, (0, 1)), visits=1)]
     rule = Rule("uct", 0.1)
     assert descend(root, rule)[1] is better
     assert better.value == pytest.approx(0.6)
@@ -258,9 +259,9 @@ def test_a_leaf_under_way_is_not_chosen_again_until_it_returns() -> None:
     rule = Rule("uct", 0.1)
     under_way = [descend(root, rule), descend(root, rule)]
     assert [nodes[-1] for nodes in under_way] == [better, worse]
-    assert not root.open
-    back_up(under_way, [1.0, 0.0])
-    assert root.open and (better.total, worse.total, root.total) == (1.0, 0.0, 1.0)
+    assert not root.is_open
+    back_propagate(under_way, [1.0, 0.0])
+    assert root.is_open and (better.total, worse.total, root.total) == (1.0, 0.0, 1.0)
 
 
 def test_a_fully_explored_tree_ends_early_and_each_end_counts_once() -> None:
@@ -308,7 +309,8 @@ def test_agreement_is_that_of_all_rollouts_so_far() -> None:
 
 
 def test_a_score_that_is_no_number_fails_the_run_with_its_reason() -> None:
-    controller = search(make_task(), make_policy(), Scorer(lambda _: math.nan))
-    ((_, outcome),) = run([(0, controller)], ToyEngine(Model.random(0, 5)))
+    policy = make_policy()
+    search = policy.controller.search(make_task(), policy, Scorer(lambda _: math.nan))
+    ((_, outcome),) = run([(0, search)], ToyEngine(Model.random(0, 5)))
     assert isinstance(outcome, Failure)
     assert outcome.reason == "ValueError: the evaluator mean_logprob gave scores [nan]"

@@ -17,10 +17,10 @@ from searchlens.equivalence import reference
 from searchlens.equivalence.explicit import EOS, Model, ToyEngine, enumerate_texts, plain_draw
 from searchlens.equivalence.filters import distribution
 from searchlens.errors import InputError
-from searchlens.policies import Part, Policy, from_spec
-from searchlens.search import start
-from searchlens.search.driver import Failure, Result, run
-from searchlens.search.power import log_weights, search
+from searchlens.policies import Component, Policy, from_spec
+from searchlens.policies.components import Blocks
+from searchlens.search.driver import Failure, Result, run, start
+from searchlens.search.power import PowerSampling, log_weights
 from searchlens.search.task import Candidate, Scoring, Task, Trace
 
 Text = tuple[int, ...]
@@ -65,7 +65,7 @@ def chains(
     engine = ToyEngine(model)
     tasks = [Task(PROMPT, seed, limit, stop_ids, (), decode=str, answer=tuple) for seed in range(count)]
     ends: dict[int, Candidate] = {}
-    for seed, outcome in run(((task.seed, search(task, policy, Total())) for task in tasks), engine):
+    for seed, outcome in run(((task.seed, policy.controller.search(task, policy, Total())) for task in tasks), engine):
         assert isinstance(outcome, Result), outcome
         (ends[seed],) = outcome.candidates
     return [ends[task.seed] for task in tasks], engine
@@ -93,7 +93,7 @@ def target(model: Model, policy: Policy, limit: int = LIMIT, stop_ids: Text = (E
     """p^alpha over the texts that the local policy can draw."""
     p = enumerate_texts(model, PROMPT, limit, stop_ids)
     drawn = enumerate_texts(model, PROMPT, limit, stop_ids, policy.local)
-    weight = {text: p[text] ** float(policy.parameters["alpha"]) for text in drawn}
+    weight = {text: p[text] ** policy.component(PowerSampling).alpha for text in drawn}
     return {text: weight[text] / sum(weight.values()) for text in weight}
 
 
@@ -104,7 +104,7 @@ def weights(model: Model, policy: Policy, text: Text) -> Weights:
         logits = model.next((*PROMPT, *text[:place])).astype(np.float64)
         p = np.exp(logits[token]) / np.exp(logits).sum()
         q = distribution(logits, policy.local, PROMPT, text[:place])[token]
-        result.append(float(policy.parameters["alpha"] * np.log(p) - np.log(q)))
+        result.append(float(policy.component(PowerSampling).alpha * np.log(p) - np.log(q)))
     return result
 
 
@@ -117,7 +117,7 @@ def acceptance(old: Weights, new: Weights, cut: int, mode: str) -> float:
 
 def exact_law(model: Model, policy: Policy) -> Law:
     """Law of the text that a chain of two blocks ends with, by summing over all that can happen."""
-    steps, mode = int(policy.parameters["steps"]), str(policy.parameters["mode"])
+    steps, mode = policy.component(Blocks).steps, policy.component(PowerSampling).mode
 
     def rest(start: Text, most: int) -> Law:
         drawn = enumerate_texts(model, (*PROMPT, *start), most - len(start), sampling=policy.local)
@@ -269,7 +269,7 @@ def test_result_does_not_depend_on_the_batch() -> None:
 def test_score_is_the_evaluators() -> None:
     """Requests ask for measures where the evaluator wants them."""
     task = Task(PROMPT, 5, 6, (EOS,), (), decode=str, answer=tuple)
-    certain = replace(power("plain"), evaluator=Part("self_certainty"))
+    certain = replace(power("plain"), evaluator=Component("self_certainty"))
     for policy in (power("plain"), certain):
         ((_, outcome),) = run([(0, start(task, policy))], ToyEngine(SPREAD))
         assert isinstance(outcome, Result)
@@ -287,7 +287,8 @@ def test_an_evaluator_without_a_number_fails_the_sample() -> None:
             yield []
 
     task = Task(PROMPT, 5, 6, (EOS,), (), decode=str, answer=tuple)
-    ((_, outcome),) = run([(0, search(task, power("plain"), Lost()))], ToyEngine(SPREAD))
+    policy = power("plain")
+    ((_, outcome),) = run([(0, policy.controller.search(task, policy, Lost()))], ToyEngine(SPREAD))
     assert isinstance(outcome, Failure)
     assert "nan" in outcome.reason
 

@@ -14,10 +14,9 @@ from searchlens.engines.base import Request, Sampling
 from searchlens.equivalence import reference
 from searchlens.equivalence.explicit import EOS, Model, ToyEngine, plain_draw
 from searchlens.policies import Policy
-from searchlens.search import thought_tree
 from searchlens.search.driver import Failure, Result, run
 from searchlens.search.evaluators import Verifier, evaluator
-from searchlens.search.task import Candidate, Evaluator, Task
+from searchlens.search.task import EMPTY, Candidate, Evaluator, Task
 from searchlens.search.thoughts import Path, Thoughts
 from searchlens.seeds import child
 
@@ -47,7 +46,7 @@ def policy(local: dict[str, Any] | None = None, evaluator: Any = "mean_logprob",
 
 def found(task: Task, policy: Policy, engine: ToyEngine, scorer: Evaluator | None = None) -> list[Candidate]:
     scorer = scorer or evaluator(policy.evaluator)
-    ((_, result),) = run([(0, thought_tree.search(task, policy, scorer))], engine)
+    ((_, result),) = run([(0, policy.controller.search(task, policy, scorer))], engine)
     assert isinstance(result, Result), result
     return result.candidates
 
@@ -62,7 +61,7 @@ def test_same_tokens_as_a_plain_sequential_implementation(b: int, k: int, depth:
     model = Model.random(b, vocab_size=6, eos=-0.5)
     tasks = [replace(TASK, seed=seed) for seed in range(10)]
     mine = policy(width=b, children=k, depth=depth)
-    controllers = [(i, thought_tree.search(task, mine, evaluator(mine.evaluator))) for i, task in enumerate(tasks)]
+    controllers = [(i, mine.controller.search(task, mine, evaluator(mine.evaluator))) for i, task in enumerate(tasks)]
     results = dict(run(controllers, ToyEngine(model, max_rows=17)))
     for i, task in enumerate(tasks):
         draw = plain_draw(model, task.prompt, mine.local)
@@ -176,7 +175,7 @@ def test_a_broken_evaluator_fails_the_sample_with_its_reason() -> None:
         return [0.0, float("nan")]
 
     nan.measures = False  # type: ignore[attr-defined]
-    ((_, result),) = run([(0, thought_tree.search(TASK, mine, nan))], ToyEngine(Model.random(2, vocab_size=6)))  # type: ignore[arg-type]
+    ((_, result),) = run([(0, mine.controller.search(TASK, mine, nan))], ToyEngine(Model.random(2, vocab_size=6)))  # type: ignore[arg-type]
     assert isinstance(result, Failure)
     assert result.reason == "ValueError: the evaluator mean_logprob gave scores [0.0, nan]"
 
@@ -193,7 +192,7 @@ def test_a_narrow_tree_is_found_again_in_a_wide_one() -> None:
 def test_places_of_children() -> None:
     """Siblings are numbered in the order of their parents, and come back in it."""
     tree = Thoughts(TASK, policy(), evaluator(policy().evaluator))
-    parents = [Path(place=(0,)), Path(place=(1,)), Path(place=(0,))]
+    parents = [Path(EMPTY, (0,)), Path(EMPTY, (1,)), Path(EMPTY, (0,))]
     growth = tree.think(parents)
     seeds = [ask.seed for ask in next(growth) if isinstance(ask, Request)]
     places = [(0, 0), (1, 0), (0, 1)]

@@ -12,12 +12,13 @@ import polars as pl
 import pytest
 from tokenizers import Tokenizer
 
-from searchlens import config, policies, search
+from searchlens import config, policies
 from searchlens.benchmarks import prompts
 from searchlens.engines.base import Completion, FinishReason, Request
 from searchlens.generate import generate
 from searchlens.generate._stops import cut, end
 from searchlens.grid import Grid
+from searchlens.search.driver import start
 from searchlens.search.task import Candidate, Task
 from searchlens.store.ranges import shards_of
 from searchlens.store.shards import read
@@ -111,7 +112,7 @@ def drawn(text: str, check_every: int, max_tokens: int = 40) -> tuple[Candidate,
 
     script = Script(text)
     task = Task((1,), 7, max_tokens, (ord("$"),), (), letters, lambda _: None, check_every, length)
-    controller = search.start(task, policies.parse("temp_0.7"))
+    controller = start(task, policies.parse("temp_0.7"))
     asks = next(controller)
     while True:
         try:

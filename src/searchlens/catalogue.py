@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import ast
 import os
+import re
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -196,6 +197,10 @@ def import_named(module: str) -> ModuleType:
     return _import_file(Path(module)) if module.endswith(".py") else import_module(module)
 
 
+_DECORATOR = re.compile(rf"^@(?:\w+\.)*(?:{'|'.join(HOMES)})\(", re.MULTILINE)
+_DEFINITION = re.compile(r"^(?:def|class) ", re.MULTILINE)
+
+
 @cache
 def _modules(package: str) -> tuple[tuple[str, Path], ...]:
     files = sorted((PACKAGE / package).rglob("*.py"))
@@ -208,13 +213,19 @@ def _declarations(module: str, path: Path) -> tuple[Declaration, ...]:
 
 
 def _read(module: str, path: Path) -> Iterator[Declaration]:
-    for node in parse(path).body:
-        if not isinstance(node, ast.FunctionDef | ast.ClassDef):
+    """What a file declares. Only the decorators are parsed: to parse the whole file would slow down every job."""
+    text = path.read_text()
+    for match in _DECORATOR.finditer(text):
+        definition = _DEFINITION.search(text, match.end())
+        if definition is None:
             continue
-        for call in node.decorator_list:
-            if isinstance(call, ast.Call) and (kind := _called(call.func)) in HOMES and call.args:
-                options = {str(key.arg): _literal(key.value, path) for key in call.keywords}
-                yield Declaration(kind, _literal(call.args[0], path), module, path, options)
+        above = "\n" * text.count("\n", 0, match.start())  # so that messages have the lines of the file
+        (stub,) = ast.parse(above + text[match.start() : definition.start()] + "def _(): ...").body
+        assert isinstance(stub, ast.FunctionDef)
+        call = stub.decorator_list[0]
+        if isinstance(call, ast.Call) and call.args:
+            options = {str(key.arg): _literal(key.value, path) for key in call.keywords}
+            yield Declaration(_called(call.func), _literal(call.args[0], path), module, path, options)
 
 
 def _called(function: ast.expr) -> str:

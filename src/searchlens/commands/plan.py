@@ -14,7 +14,7 @@ from itertools import groupby
 
 from searchlens import policies
 from searchlens.grid import Generation, Grid
-from searchlens.grid.cost import Length, Speed, assumed_length, assumed_speed, tokens_per_run
+from searchlens.grid.cost import Length, Speed, assumed_length, assumed_speed
 from searchlens.store.ranges import Shard, gpu_seconds, shards_of, uncovered
 
 
@@ -87,7 +87,7 @@ def _tokens_per_sample(grid: Grid, benchmark: str, generation: Generation, shard
         return _told(there, "generated") / rows
     policy = policies.from_spec(generation.id, generation.spec["policy"])
     limit = int(grid.config["benchmarks"][benchmark]["max_tokens"])
-    return tokens_per_run(policy, t.tokens, limit) / policy.width
+    return policy.expected_tokens(t.tokens, limit) / policy.width
 
 
 ENOUGH_SECONDS = 60.0

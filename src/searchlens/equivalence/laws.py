@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from collections import Counter
 
-from searchlens import search
 from searchlens.equivalence.explicit import EOS, Model, ToyEngine, enumerate_texts
 from searchlens.equivalence.options import EquivalenceOptions
 from searchlens.equivalence.rows import Law, Row, Table, chi_square, total_variation
 from searchlens.equivalence.subject import texts_of
 from searchlens.policies import Policy
-from searchlens.search.driver import Failure, run
+from searchlens.search.driver import Failure, run, start
+from searchlens.search.power import PowerSampling
 from searchlens.search.task import Task
 from searchlens.seeds import child
 
@@ -65,7 +65,7 @@ def draws(model: Model, policy: Policy, count: int, limit: int) -> Counter[tuple
     seeds = [child(0, "equivalence", run_) for run_ in range(count)]
     tasks = [Task(PROMPT, seed, limit, (EOS,), (), decode=str, answer=tuple) for seed in seeds]
     counts: Counter[tuple[int, ...]] = Counter()
-    for _, outcome in run(((task.seed, search.start(task, policy)) for task in tasks), ToyEngine(model)):
+    for _, outcome in run(((task.seed, start(task, policy)) for task in tasks), ToyEngine(model)):
         if isinstance(outcome, Failure):
             raise RuntimeError(outcome.reason)
         counts.update(texts_of(outcome.candidates[:1]))
@@ -75,6 +75,6 @@ def draws(model: Model, policy: Policy, count: int, limit: int) -> Counter[tuple
 def target(model: Model, policy: Policy, limit: int) -> Law:
     """p^alpha over the texts that the local policy can draw."""
     p = enumerate_texts(model, PROMPT, limit)
-    alpha = float(policy.parameters["alpha"])
+    alpha = policy.component(PowerSampling).alpha
     weights = {text: p[text] ** alpha for text in enumerate_texts(model, PROMPT, limit, sampling=policy.local)}
     return {text: weight / sum(weights.values()) for text, weight in weights.items()}

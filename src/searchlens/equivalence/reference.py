@@ -1,6 +1,7 @@
 """The searches once more, plain and sequential: one request after the other, straight from the published descriptions.
 
-They share with :mod:`searchlens.search` the seeds alone, so that both draw the same tokens where both do the same.
+They share with :mod:`searchlens.search` only parameters and seeds, so that both draw the same tokens where both do the
+same.
 Statistics are looked up in lists of everything that happened; nothing is kept, batched or reused. A search is a
 generator that asks for one continuation at a time; who answers, a language model's table or an engine, is the caller's
 business.
@@ -14,7 +15,13 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from searchlens.policies import Policy
+from searchlens.policies.components import Blocks, Branch, BreadthFirst, Iterations, Rounds, Thought
+from searchlens.search.entropy_tree import EntropyTree
+from searchlens.search.mcts import MonteCarloTreeSearch
+from searchlens.search.power import PowerSampling
+from searchlens.search.step_beam import StepBeam
 from searchlens.search.task import Task
+from searchlens.search.thought_tree import ThoughtTree
 from searchlens.seeds import generator
 
 
@@ -109,8 +116,8 @@ def chain(task: Task, policy: Policy) -> Generator[Asked, Text, tuple[Text, int]
     Karan and Du (2025), arXiv 2510.14901, algorithm 1; in mode ``exact`` with proposals up to the limit of the block,
     whole suffixes and the odds of the cut.
     """
-    p: dict[str, Any] = policy.parameters
-    exact, size = p["mode"] == "exact", math.ceil(task.max_tokens / p["blocks"])
+    p, schedule = policy.component(PowerSampling), policy.component(Blocks)
+    exact, size = p.mode == "exact", math.ceil(task.max_tokens / schedule.blocks)
     text: Text = ()
     accepted = 0
     for block in range(math.ceil(task.max_tokens / size)):
@@ -122,13 +129,13 @@ def chain(task: Task, policy: Policy) -> Generator[Asked, Text, tuple[Text, int]
             room = min(size, task.max_tokens - len(text))
             text += yield Asked(text, task.seed_of("extend", block), task.stop_ids, room)
         chance = generator(task.seed, "power", block)
-        for step in range(p["steps"]):
+        for step in range(schedule.steps):
             place, level = chance.random(2)
             cut = math.floor(place * len(text))
             longest = limit if exact else len(text)
             seed = task.seed_of("propose", block, step)
             new = text[:cut] + (yield Asked(text[:cut], seed, task.stop_ids, longest - cut))
-            if level < acceptance(text, new, cut, p["alpha"], exact):
+            if level < acceptance(text, new, cut, p.alpha, exact):
                 text, accepted = new, accepted + 1
     return text, accepted
 
@@ -153,7 +160,7 @@ def entropy_tree(task: Task, policy: Policy) -> Plain:
     EPTree of Hou et al. (2025), TreeRL, with entropies in place of surprisals and, by default, without its mask.
     """
     trees = []
-    for root in range(int(policy.parameters["roots"])):
+    for root in range(policy.component(EntropyTree).roots):
         leaves = yield from _tree(task, policy, root)
         trees.append(leaves)
     return [text for leaves in zip(*trees, strict=True) for tree in leaves for text in tree]
@@ -161,7 +168,7 @@ def entropy_tree(task: Task, policy: Policy) -> Plain:
 
 def _tree(task: Task, policy: Policy, root: int) -> Generator[Asked, Text, list[list[Text]]]:
     """One root: its text, then the new leaves of each round."""
-    p: dict[str, Any] = policy.parameters
+    p, branch = policy.component(EntropyTree), policy.component(Branch)
 
     def end(path: Ids, text: Text) -> Generator[Asked, Text, Text]:
         if _over(task, text):
@@ -170,25 +177,25 @@ def _tree(task: Task, policy: Policy, root: int) -> Generator[Asked, Text, list[
 
     chains: list[tuple[Ids, int, Text]] = [((root,), 0, (yield from end((root,), ())))]
     leaves, forks = [[chains[0][2]]], list[Ids]()
-    for _ in range(p["rounds"]):
+    for _ in range(policy.component(Rounds).rounds):
         places = [
             (text[t].entropy, path, text, t)
             for path, born, text in chains
-            for t in range(born + 1, _unmasked(task, p.get("mask", "none"), ids(text)))
+            for t in range(born + 1, _unmasked(task, branch.mask, ids(text)))
         ]
         new, expanded = list[tuple[Ids, int, Text]](), 0
         for entropy, path, text, t in sorted(places, key=lambda place: -place[0]):
-            if expanded == p["positions"] or (p["select"] == "threshold" and entropy < p["threshold"]):
+            if expanded == p.positions or (p.select == "threshold" and entropy < p.threshold):
                 break
             context = ids(text[:t])
-            if any(_near(fork, context, p["gap"]) for fork in forks):
+            if any(_near(fork, context, branch.gap) for fork in forks):
                 continue
             forks.append(context)
             expanded += 1
             others = [one for one in text[t].likely if one[0] != text[t].id]
-            for child in range(p["children_per_position"]):
+            for child in range(p.children_per_position):
                 here, stem = (*path, t, child), text[:t]
-                if p["children"] == "distinct":
+                if branch.children == "distinct":
                     stem = (*stem, Token(*others[child], 0.0, text[t].entropy, text[t].likely))
                 new.append((here, t, (yield from end(here, stem))))
         chains += new
@@ -219,17 +226,17 @@ def thought_tree(task: Task, policy: Policy, score: Score) -> Plain:
 
     Yao et al. (2023), Tree of Thoughts, algorithm 2: S_t' = {[s, z] : s in S_{t-1}, z in G(s, k)}, S_t = the b best.
     """
-    p: dict[str, Any] = policy.parameters
+    p = policy.component(ThoughtTree)
     states: list[tuple[Text, Ids]] = [((), ())]  # text, and which child of which child
-    for _ in range(p["depth"]):
+    for _ in range(policy.component(BreadthFirst).depth):
         new = [one for one in states if _over(task, one[0])]
         for text, place in states:
-            for child in range(0 if _over(task, text) else p["children"]):
+            for child in range(0 if _over(task, text) else p.children):
                 here = (*place, child)
                 thought = text + (yield _thought(task, policy, text, here))
                 if ids(thought) not in [ids(other) for other, _ in new]:
                     new.append((thought, here))
-        states = sorted(new, key=lambda one: -score(one[0]))[: p["width"]]
+        states = sorted(new, key=lambda one: -score(one[0]))[: p.width]
     ends = []
     for text, place in states:
         ends.append(text if _over(task, text) else text + (yield _end(task, text, place)))
@@ -237,7 +244,7 @@ def thought_tree(task: Task, policy: Policy, score: Score) -> Plain:
 
 
 def _thought(task: Task, policy: Policy, text: Text, place: Ids) -> Asked:
-    most = min(int(policy.parameters["max_tokens"]), task.max_tokens - len(text))
+    most = min(policy.component(Thought).max_tokens, task.max_tokens - len(text))
     return Asked(text, task.seed_of("thought", *place), (*task.step_ids, *task.stop_ids), most)
 
 
@@ -253,17 +260,16 @@ def step_beam(task: Task, policy: Policy, score: Score) -> Plain:
 
     Beeching, Tunstall and Rush (2024), Scaling test-time compute with open models (search-and-learn).
     """
-    variant = _subtrees if policy.parameters["diverse"] == "yes" else _beam
+    variant = _subtrees if policy.component(StepBeam).diverse == "yes" else _beam
     return (yield from variant(task, policy, score))
 
 
 def _beam(task: Task, policy: Policy, score: Score) -> Plain:
     """N beams; the best n/m of the unfinished ones are copied until they are n."""
-    p: dict[str, Any] = policy.parameters
-    n, m = p["width"], p["expand"]
+    n, m = policy.component(StepBeam).width, policy.component(StepBeam).expand
     active: list[tuple[Text, Ids]] = [((), ())]  # text, and which child of which child
     completed: list[Text] = []
-    for _ in range(p["depth"]):
+    for _ in range(policy.component(BreadthFirst).depth):
         copies = (active * n)[:n]
         grown: dict[Ids, tuple[Text, Ids]] = {}
         for text, here in _numbered(copies):
@@ -287,24 +293,24 @@ def _numbered(copies: Sequence[tuple[Text, Ids]]) -> list[tuple[Text, Ids]]:
 
 def _subtrees(task: Task, policy: Policy, score: Score) -> Plain:
     """n/m subtrees; in each the best of m children goes on, and all children beside the last one are emitted."""
-    p: dict[str, Any] = policy.parameters
+    p = policy.component(StepBeam)
     emitted: list[Text] = []
-    for subtree in range(p["width"] // p["expand"]):
+    for subtree in range(p.width // p.expand):
         text: Text = ()
         place: Ids = (subtree,)
-        for _ in range(p["depth"]):
+        for _ in range(policy.component(BreadthFirst).depth):
             children: list[Text] = []
-            for i in range(p["expand"]):
+            for i in range(p.expand):
                 new = yield _thought(task, policy, text, (*place, i))
                 children.append(text + new)
-            best = max(range(p["expand"]), key=lambda i: score(children[i]))
+            best = max(range(p.expand), key=lambda i: score(children[i]))
             if _over(task, children[best]):
                 for i, one in enumerate(children):
                     emitted.append(one if _over(task, one) else one + (yield _end(task, one, (*place, i))))
                 break
             text, place = children[best], (*place, best)
         else:
-            for i in range(p["expand"]):
+            for i in range(p.expand):
                 new = yield _end(task, text, place, i)
                 emitted.append(text + new)
     return emitted
@@ -343,9 +349,9 @@ class MonteCarlo:
 
     def search(self) -> Plain:
         """The rollouts in the order of iterations."""
-        p: dict[str, Any] = self.policy.parameters
-        while len(self.simulations) < p["iterations"] and not self._exhausted(()):
-            for _ in range(min(p["parallel"], p["iterations"] - len(self.simulations))):
+        p, iterations = self.policy.component(MonteCarloTreeSearch), self.policy.component(Iterations).iterations
+        while len(self.simulations) < iterations and not self._exhausted(()):
+            for _ in range(min(p.parallel, iterations - len(self.simulations))):
                 if not self._exhausted(()):
                     self._descend()
             for passed in self.under_way:
@@ -371,7 +377,7 @@ class MonteCarlo:
     def _expand(self, state: Ids) -> Generator[Asked, Text, None]:
         text, place = self.states[state]
         weights: dict[Ids, float] = {}
-        for child in range(int(self.policy.parameters["children"])):
+        for child in range(self.policy.component(MonteCarloTreeSearch).children):
             new = yield _thought(self.task, self.policy, text, (*place, child))
             born = (*state, *ids(new))
             if born not in weights:
@@ -401,12 +407,12 @@ class MonteCarlo:
         return sum(unit) / self._visits(state) if unit else 0.0
 
     def _choose(self, state: Ids) -> Ids:
-        p = self.policy.parameters
-        c, parent = float(p["exploration"]), self._visits(state)
+        p = self.policy.component(MonteCarloTreeSearch)
+        c, parent = p.exploration, self._visits(state)
 
         def worth(child: Ids) -> float:
             n = self._visits(child)
-            if p["select"] == "puct":
+            if p.select == "puct":
                 return self._value(child) + c * self.drawn[state][child] * math.sqrt(parent) / (1 + n)
             return self._value(child) + c * math.sqrt(math.log(parent) / n) if n else math.inf
 

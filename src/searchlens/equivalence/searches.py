@@ -18,6 +18,8 @@ from searchlens.equivalence.reference import Asked, Plain, Text, Token
 from searchlens.equivalence.rows import Row, share
 from searchlens.equivalence.subject import Ids, Run, Subject, texts_of
 from searchlens.policies import Policy
+from searchlens.search.beam import TokenBeam
+from searchlens.search.entropy_tree import EntropyTree
 from searchlens.search.task import Task
 
 SEQUENTIAL = "plain sequential search"
@@ -69,7 +71,7 @@ def compare_beam(subject: Subject, name: str, policy: Policy) -> list[Row]:
         [],
         num_beams=width,
         num_return_sequences=width,
-        length_penalty=float(policy.parameters["length_penalty"]),
+        length_penalty=policy.component(TokenBeam).length_penalty,
         early_stopping=False,
         output_scores=True,
     )
@@ -133,7 +135,7 @@ def side_by_side(searches: Sequence[Plain], runs: Sequence[Run], engine: Engine)
 
 
 def _request(policy: Policy, task: Task, asked: Asked) -> Request:
-    tree = policy.controller.name == "entropy_tree"
+    tree = policy.controller if isinstance(policy.controller, EntropyTree) else None
     return Request(
         task.prompt,
         policy.local,
@@ -141,8 +143,8 @@ def _request(policy: Policy, task: Task, asked: Asked) -> Request:
         asked.most,
         asked.stop_ids,
         prefix=reference.ids(asked.text),
-        measures=tree,
-        top=int(policy.parameters["children_per_position"]) + 1 if tree else 0,
+        measures=tree is not None,
+        top=tree.children_per_position + 1 if tree else 0,
     )
 
 

@@ -9,6 +9,7 @@ from searchlens.equivalence.rows import Row
 from searchlens.equivalence.subject import Subject
 from searchlens.grid import Grid
 from searchlens.policies import Policy
+from searchlens.search.power import PowerSampling
 
 log = logging.getLogger(__name__)
 
@@ -35,7 +36,7 @@ def compare(grid: Grid, threads: int) -> list[Row]:
     rows += searches.compare(subject, kinds["search"])
     log.info("%d searches compared", len(kinds["beam"]) + len(kinds["search"]))
     for name, policy in kinds["search"].items():
-        if policy.controller.name == "power" and policy.parameters["mode"] == "exact":
+        if policy.controller.name == "power" and policy.component(PowerSampling).mode == "exact":
             rows += laws.compare(name, policy, options)
     subject.close()
     return sorted(rows, key=lambda row: options.policies.index(row.policy))

@@ -13,14 +13,14 @@ from typing import Any
 
 from pydantic import TypeAdapter
 
-from searchlens import grading, search
+from searchlens import grading
 from searchlens.engines.base import Engine
 from searchlens.equivalence.options import EquivalenceOptions
 from searchlens.generate import Job
 from searchlens.grading import GradedPair
 from searchlens.grid import Grid, JobPool
 from searchlens.policies import Policy
-from searchlens.search.driver import Failure, run
+from searchlens.search.driver import Failure, run, start
 from searchlens.search.task import Candidate, Task
 from searchlens.seeds import sample_seed
 
@@ -78,7 +78,7 @@ class Subject:
     def tasks(self, policy: Policy, sample: int = 0, stream: str = "equivalence") -> list[Task]:
         """One run of every question; seeds differ from those of every sample of the study, and by stream."""
         job = self.job
-        step_ids = job.step_ids(str(policy.parameters.get("delimiter", "")))
+        step_ids = job.step_ids(policy.delimiter)
         stop_ids = job.prompter.stop_ids
         return [
             Task(
@@ -102,7 +102,7 @@ class Subject:
             A run failed.
         """
         found: list[list[Candidate]] = [[] for _ in runs]
-        started = ((place, search.start(task, policy)) for place, (policy, task) in enumerate(runs))
+        started = ((place, start(task, policy)) for place, (policy, task) in enumerate(runs))
         for place, outcome in run(started, self.engine):
             if isinstance(outcome, Failure):
                 raise RuntimeError(f"{runs[place][0].controller.name}: {outcome.reason}")

@@ -22,7 +22,6 @@ from searchlens.generate._chunks import Gap
 from searchlens.generate._stops import End, end
 from searchlens.grid import Grid, JobPool
 from searchlens.policies import Policy
-from searchlens.search import beam
 from searchlens.search.evaluators import SelfEvaluation, evaluator
 from searchlens.store import provenance, shards
 from searchlens.store.files import read_json
@@ -93,7 +92,7 @@ class Prompter:
         InputError
             The policy wants more different tokens than there are, or one token for a text that is spelled by several.
         """
-        _check_width(where, policy, self.stop_ids, self.drawable)
+        _check_limits(where, policy, self.stop_ids, self.drawable)
         judge = evaluator(policy.evaluator)
         if not isinstance(judge, SelfEvaluation):
             return 0
@@ -128,22 +127,15 @@ def _check_vocabulary(folder: Path, tokenizer: Tokenizer, ends: Sequence[int]) -
     return int(size or largest + 1) - (pad is not None and pad not in ends)
 
 
-def _check_width(where: str, policy: Policy, stop_ids: Sequence[int], drawable: int) -> None:
-    """Refuse a policy that wants more different tokens at one position than there are."""
-    p, judged = policy.parameters, dict(policy.evaluator.parameters)
-    wanted: dict[str, tuple[int, int]] = {}
-    if policy.controller.name == "beam":
-        wanted["controller beam: width"] = int(p["width"]), drawable // beam.continuations(1, stop_ids)
-    if p.get("children") == "distinct":
-        key = f"controller {policy.controller.name}: children_per_position"
-        wanted[key] = int(p["children_per_position"]), drawable - 1
-    if policy.evaluator.name == "self_evaluation":
-        wanted["evaluator self_evaluation: top"] = int(judged["top"]), drawable
-    for key, (found, most) in wanted.items():
-        if found > most:
-            raise InputError(
-                f"{where}: {key} is {found}; allowed: at most {most}, because {drawable} tokens can be drawn"
-            )
+def _check_limits(where: str, policy: Policy, stop_ids: Sequence[int], drawable: int) -> None:
+    """Refuse a policy that needs more different tokens at one position than the model can draw."""
+    for role, component in (("controller", policy.controller), ("evaluator", policy.evaluator)):
+        for key, most in component.vocabulary_limits(policy, drawable, stop_ids).items():
+            if (value := getattr(component, key)) > most:
+                raise InputError(
+                    f"{where}: {role} {component.name}: {key} is {value}; allowed: at most {most}, because {drawable}"
+                    " tokens can be drawn"
+                )
 
 
 class Job:

@@ -13,14 +13,14 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from searchlens import policies, search, seeds
+from searchlens import policies, seeds
 from searchlens.engines.base import Engine, EngineMemoryError
 from searchlens.errors import InputError, JobError
 from searchlens.generate._chunks import Chunk, Made
 from searchlens.generate._job import Job
 from searchlens.generate._stops import cut
-from searchlens.search.driver import Failure, Outcome, Usage, run
-from searchlens.search.task import Candidate, Controller, Task
+from searchlens.search.driver import Failure, Outcome, Usage, run, start
+from searchlens.search.task import Candidate, Search, Task
 from searchlens.store import provenance, shards
 
 log = logging.getLogger(__name__)
@@ -75,13 +75,13 @@ def sample(job: Job, chunks: Iterable[Chunk], done: Callable[[int, Chunk], None]
     under_way: dict[int, _Part] = {}
     meter = _Meter(job.engine)
 
-    def controllers() -> Iterator[tuple[Key, Controller]]:
+    def searches() -> Iterator[tuple[Key, Search]]:
         for place, chunk in enumerate(chunks):
             under_way[place] = part = _Part(job, chunk)
             for question, run_ in part.keys:
                 yield (place, question, run_), part.start(question, run_)
 
-    for (place, question, run_), outcome in _outcomes(controllers(), job.engine):
+    for (place, question, run_), outcome in _outcomes(searches(), job.engine):
         part = under_way[place]
         part.add(question, run_, outcome)
         done(part.policy.width, part.chunk)
@@ -91,10 +91,10 @@ def sample(job: Job, chunks: Iterable[Chunk], done: Callable[[int, Chunk], None]
             yield part.chunk, part.made()
 
 
-def _outcomes(controllers: Iterable[tuple[Key, Controller]], engine: Engine) -> Iterator[tuple[Key, Outcome]]:
+def _outcomes(searches: Iterable[tuple[Key, Search]], engine: Engine) -> Iterator[tuple[Key, Outcome]]:
     """The driver's, with one message for everything that an engine can die of."""
     try:
-        yield from run(controllers, engine)
+        yield from run(searches, engine)
     except (InputError, EngineMemoryError):
         raise
     except Exception as error:
@@ -135,7 +135,7 @@ class _Part:
     def __init__(self, job: Job, chunk: Chunk) -> None:
         self.job, self.chunk = job, chunk
         self.policy = policies.from_spec(chunk.generation.id, chunk.generation.spec["policy"])
-        self.step_ids = job.step_ids(str(self.policy.parameters.get("delimiter", "")))
+        self.step_ids = job.step_ids(self.policy.delimiter)
         first, last = chunk.start // self.policy.width, -(-chunk.stop // self.policy.width)
         self.keys = [(q, run_) for q in range(chunk.first, chunk.last) for run_ in range(first, last)]
         self.left = len(self.keys)
@@ -144,8 +144,8 @@ class _Part:
         self.usage = self.since = Usage()
         self.seconds = self.steps = 0.0
 
-    def start(self, question: int, run_: int) -> Controller:
-        """The controller of one run."""
+    def start(self, question: int, run_: int) -> Search:
+        """The search of one run."""
         job = self.job
         seed = seeds.sample_seed(self.chunk.generation.id, job.questions[question].id, run_)
         prompter = job.prompter
@@ -161,7 +161,7 @@ class _Part:
             job.length,
             prompter.spell,
         )
-        return search.start(task, self.policy)
+        return start(task, self.policy)
 
     def add(self, question: int, run_: int, outcome: Outcome) -> None:
         """Take what a run came to."""

@@ -13,14 +13,14 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from searchlens import policies
+from searchlens import catalogue, policies
 from searchlens.benchmarks import prompts
 from searchlens.errors import InputError
 from searchlens.grid import cost
 from searchlens.grid._inputs import Inputs
 from searchlens.grid._records import Generation, JobPool
 from searchlens.policies import kinds
-from searchlens.store.hashing import digest
+from searchlens.store.hashing import digest, file_sha256
 from searchlens.store.layout import parse_manifest
 
 GENERATION_VERSION = 1
@@ -44,8 +44,8 @@ class Jobs(Inputs):
         return kinds.policy_of(name, self._policies)
 
     @cached_property
-    def _resolved(self) -> dict[str, dict[str, Any]]:
-        return {name: policy.resolved() for name, policy in self._policies.items()}
+    def _policy_specs(self) -> dict[str, dict[str, Any]]:
+        return {name: _policy_spec(policy) for name, policy in self._policies.items()}
 
     def pool_policies(self, benchmark: str) -> list[str]:
         """Names in the pool of a configured benchmark, in order, references left out."""
@@ -86,7 +86,7 @@ class Jobs(Inputs):
         shared = self._shared_spec(checkpoint, benchmark)
         for name in dict.fromkeys([*self.pool_policies(benchmark), *self.config["references"], *searches]):
             policy = self._policies[name]
-            spec = {**shared, "policy": self._resolved[name]}  # one object for all cells: there may be thousands
+            spec = {**shared, **self._policy_specs[name]}  # one object for all cells: there may be thousands
             key = digest(spec, 12)
             names = (*found[key].policies, name) if key in found else (name,)
             samples = policy.width if policy.deterministic else max(self.samples(benchmark, each) for each in names)
@@ -166,7 +166,7 @@ class Jobs(Inputs):
             return None
         policy = self._policies[generation.policies[0]]
         limit, length = self.config["benchmarks"][benchmark]["max_tokens"], cost.assumed_length(self.config, benchmark)
-        each = cost.tokens_per_run(policy, length.tokens, limit) / policy.width
+        each = policy.expected_tokens(length.tokens, limit) / policy.width
         tokens = (generation.samples - generation.start) * self.count(benchmark) * each
         gpus = self.config["checkpoints"][checkpoint]["vllm"]["tensor_parallel"]
         return float(tokens / (pace.tokens_per_second * gpus) / 60)
@@ -187,3 +187,10 @@ class Jobs(Inputs):
             f"{manifest}: {checkpoint}/{benchmark} has no such pool",
             "the configuration changed since this run was planned; start the run again",
         )
+
+
+def _policy_spec(policy: policies.Policy) -> dict[str, Any]:
+    """What decides the tokens of a policy: its components, and the code of a controller outside of the package."""
+    controller = catalogue.declared("controller")[policy.controller.name]
+    code = {"controller_sha256": file_sha256(controller.path)} if controller.is_extension else {}
+    return {"policy": policy.resolved(), **code}

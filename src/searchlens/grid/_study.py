@@ -7,7 +7,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from searchlens import benchmarks
+from searchlens import benchmarks, catalogue
 from searchlens.errors import InputError
 from searchlens.grid._records import Import
 from searchlens.store import layout
@@ -34,6 +34,7 @@ class StudyGrid:
         self.config = config
         self.root = root
         self.layout = Layout(root / config["results"])
+        catalogue.use(config["extensions"], root)
 
     @cached_property
     def imports(self) -> tuple[Import, ...]:

@@ -1,251 +1,403 @@
-"""What a policy can be composed of: every controller, evaluator, transition and scheduler with its parameters.
+"""What a policy is composed of: controllers, evaluators, transitions and schedulers, each with its parameters.
 
-The names and parameters of the paper's five components (section "SearchLens", "Components"), as data: the planner reads
-them without loading a model. How a controller searches is one file of the same name under ``search/``.
+A component is a frozen dataclass whose fields are its parameters (paper, section "SearchLens", "Components"). Type,
+default and range of a parameter stand together::
+
+    children: int = whole(3)
+
+Evaluators, transitions and schedulers are listed here. A controller is declared in the file that searches, under
+``search/`` or in an extension, as a subclass of ``Controller``.
+
+Standard library only, because the planner imports it.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import Field, dataclass, field, fields
+from functools import cache
+from typing import TYPE_CHECKING, Any, ClassVar
 
+from searchlens import catalogue
 from searchlens.errors import InputError
+
+if TYPE_CHECKING:
+    from searchlens.policies.policy import Policy
+    from searchlens.search.task import Evaluator, Search, Task
 
 Value = float | int | str
 
 
+# ---- parameters
+
+
 @dataclass(frozen=True, slots=True)
-class Parameter:
-    """One parameter of a component.
+class Range:
+    """Allowed values of a parameter.
 
     Attributes
     ----------
-    default : float, int or str
-        Its type is the parameter's type.
-    allowed : str
-        For messages.
+    text : str
+        In words.
     fits : callable
-        Whether a value is in range.
-    silent : bool
-        Whether the default is left out of the resolved parameters: a parameter that came later leaves the ids of the
-        policies that were there before it as they are.
+        Whether a value is allowed.
     """
 
-    default: Value
-    allowed: str
-    fits: Callable[[Value], bool]
-    silent: bool = False
+    text: str
+    fits: Callable[[Any], bool]
 
 
-def _number(default: float, allowed: str, fits: Callable[[float], bool]) -> Parameter:
-    def number(value: Value) -> bool:
-        return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value) and fits(value)
-
-    return Parameter(default, allowed, number)
+def number(default: float, allowed: str = "a number", fits: Callable[[float], bool] = lambda _: True) -> Any:
+    """A field for a finite number; ``allowed`` says in words what ``fits`` checks."""
+    return _field(default, allowed, lambda value: _is_number(value) and math.isfinite(value) and fits(value))
 
 
-def _whole(default: int, lowest: int = 1) -> Parameter:
-    return Parameter(
-        default,
-        f"a whole number >= {lowest}",
-        lambda value: isinstance(value, int) and not isinstance(value, bool) and value >= lowest,
-    )
+def whole(default: int, at_least: int = 1) -> Any:
+    """A field for a whole number."""
+    allowed = f"a whole number >= {at_least}"
+    return _field(default, allowed, lambda value: _is_number(value) and isinstance(value, int) and value >= at_least)
 
 
-def _choice(*names: str, silent: bool = False) -> Parameter:
-    return Parameter(names[0], f"one of {', '.join(names)}", lambda value: value in names, silent)
+def choice(*words: str, silent: bool = False) -> Any:
+    """A field for one of some words, the default first.
+
+    A silent parameter at its default is left out of the resolved policy: one that is added to a component later is
+    silent, so that the ids of policies without it stay as they are.
+    """
+    return _field(words[0], f"one of {', '.join(words)}", lambda value: value in words, silent)
 
 
-def _text(default: str) -> Parameter:
-    return Parameter(default, "a text", lambda value: isinstance(value, str) and bool(value))
+def text(default: str, allowed: str = "a text", fits: Callable[[str], bool] = bool) -> Any:
+    """A field for a text, by default any but the empty one."""
+    return _field(default, allowed, lambda value: isinstance(value, str) and fits(value))
+
+
+def _field(default: Value, allowed: str, fits: Callable[[Any], bool], silent: bool = False) -> Any:
+    return field(default=default, metadata={"range": Range(allowed, fits), "silent": silent})
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def _fields(component: type[Component] | Component) -> tuple[Field[Any], ...]:
+    """Its parameters: all fields but the name."""
+    return tuple(item for item in fields(component) if item.name != "name")
+
+
+# ---- kinds of components
 
 
 @dataclass(frozen=True, slots=True)
 class Component:
-    """A registered evaluator, transition or scheduler.
+    """A component of a policy; one with parameters is a subclass with a field for each.
 
     Attributes
     ----------
-    parameters : mapping of str to Parameter
+    name : str
+        As configured, for example ``mcts``.
     """
 
-    parameters: Mapping[str, Parameter] = field(default_factory=dict)
+    name: str
+
+    @property
+    def parameters(self) -> dict[str, Value]:
+        """Every parameter by its name."""
+        return {item.name: getattr(self, item.name) for item in _fields(self)}
+
+    def resolved(self) -> dict[str, Value]:
+        """Name and parameters, as plain JSON types; silent parameters only where they differ from their default."""
+        silent = {item.name for item in _fields(self) if item.metadata["silent"]}
+        defaults = {item.name: item.default for item in _fields(self)}
+        values = {key: v for key, v in sorted(self.parameters.items()) if key not in silent or v != defaults[key]}
+        return {"name": self.name, **values}
+
+    def check(self, policy: Policy) -> None:
+        """Refuse a policy that each component allows, but not their combination.
+
+        Raises
+        ------
+        InputError
+            The message begins with the component; ``policies.from_spec`` adds the name of the policy.
+        """
+
+    def vocabulary_limits(self, policy: Policy, drawable: int, stop_ids: Sequence[int]) -> Mapping[str, int]:
+        """Largest values of parameters that ask for different tokens at one position.
+
+        Parameters
+        ----------
+        policy : Policy
+        drawable : int
+            Tokens that the model can draw.
+        stop_ids : sequence of int
+            Tokens that end a text.
+
+        Returns
+        -------
+        mapping of str to int
+            Empty if the vocabulary sets no limit.
+        """
+        del policy, drawable, stop_ids
+        return {}
 
 
 @dataclass(frozen=True, slots=True)
-class ControllerKind:
-    """A registered controller: its parameters and what it can be composed with, the default first.
+class Controller(Component, ABC):
+    """How the requests of a run follow from the replies: the topology of a search.
+
+    A subclass adds its parameters as fields, and is declared with ``searchlens.catalogue.controller``, whose options
+    ``evaluators``, ``transitions`` and ``schedulers`` name what it can be composed with, the default first.
 
     Attributes
     ----------
-    parameters : mapping of str to Parameter
-    evaluators, transitions, schedulers : tuple of str
-    width : callable
-        Candidates that one run returns, from the resolved parameters of controller, transition and scheduler. More than
-        one are no independent draws: budgets are read by whole runs and by prefixes of a run.
     prefixes : bool
-        Whether the first n candidates of a run are what a run of n candidates would give. Not so for beams, which are
-        only read by whole runs.
+        Whether the first n candidates of a run are what a run of n candidates would give. If not, as for beams, samples
+        are read by whole runs only.
     """
 
-    parameters: Mapping[str, Parameter]
-    evaluators: tuple[str, ...]
-    transitions: tuple[str, ...]
-    schedulers: tuple[str, ...]
-    width: Callable[[Mapping[str, Value]], int] = lambda _: 1
-    prefixes: bool = True
+    prefixes: ClassVar[bool] = True
+
+    def candidates(self, policy: Policy) -> int:
+        """Candidates that one run returns. More than one are no independent draws."""
+        del policy
+        return 1
+
+    def is_deterministic(self, policy: Policy) -> bool:
+        """Whether every run gives the same candidates, so that one run is enough."""
+        del policy
+        return False
+
+    def expected_tokens(self, policy: Policy, length: float, limit: int) -> float:
+        """Tokens that one run draws on average; rollouts of evaluators are not counted.
+
+        Parameters
+        ----------
+        policy : Policy
+        length : float
+            T, mean tokens of a text, > 0.
+        limit : int
+            Most tokens of a text.
+        """
+        del limit
+        return length * self.candidates(policy)
+
+    @abstractmethod
+    def search(self, task: Task, policy: Policy, evaluator: Evaluator) -> Search:
+        """One run: a generator of requests that returns ``candidates(policy)`` candidates, the best first."""
 
 
-EVALUATORS: Mapping[str, Component] = {
-    "mean_logprob": Component(),
-    "sequence_logprob": Component(),
-    "self_certainty": Component(),
-    "rollout_utility": Component({"rollouts": _whole(2)}),
-    "answer_agreement": Component({"rollouts": _whole(4)}),
-    # the answers are not called yes and no, which are truth values in YAML
-    "self_evaluation": Component(
-        {
-            "question": _text("\nIs this right so far? Answer yes or no:"),
-            "right": _text(" yes"),
-            "wrong": _text(" no"),
-            "top": _whole(100),
-        }
-    ),
-    "verifier": Component(
-        {"url": Parameter("", "the http(s) address of a scorer", lambda v: str(v).startswith(("http://", "https://")))}
-    ),
-}
-_LIKELIHOODS = ("mean_logprob", "sequence_logprob", "self_certainty")
-_ALL = tuple(EVALUATORS)
-
-TRANSITIONS: Mapping[str, Component] = {
-    "append": Component(),
-    "resample_suffix": Component(),
-    "branch": Component(
-        {
-            "children": _choice("distinct", "free"),
-            "gap": _whole(4),
-            "mask": _choice("none", "words", "answer", silent=True),
-        }
-    ),
-    "thought": Component(
-        {
-            "delimiter": _text("\n\n"),
-            "max_tokens": _whole(128),
-        }
-    ),
-}
-
-SCHEDULERS: Mapping[str, Component] = {
-    "independent": Component(),
-    "blocks": Component({"blocks": _whole(16), "steps": _whole(10, 0)}),
-    "rounds": Component({"rounds": _whole(1)}),
-    "breadth_first": Component({"depth": _whole(8)}),
-    "iterations": Component({"iterations": _whole(16)}),
-    "lockstep": Component(),
-}
+def require_draws(policy: Policy) -> None:
+    """Refuse temperature 0 for a controller that compares several draws from the same place."""
+    if policy.local.temperature == 0:
+        raise InputError(
+            f"controller {policy.controller.name} needs draws that differ, but the temperature is 0",
+            "give local.temperature above 0",
+        )
 
 
-def _tree_leaves(p: Mapping[str, Value]) -> int:
-    return int(p["roots"]) * (1 + int(p["positions"]) * int(p["rounds"]) * int(p["children_per_position"]))
+# ---- evaluators
 
 
-CONTROLLERS: Mapping[str, ControllerKind] = {
-    "autoregressive": ControllerKind({}, _ALL, ("append",), ("independent",)),
-    "power": ControllerKind(
-        {
-            "alpha": _number(4.0, "> 0", lambda v: v > 0),
-            "mode": _choice("exact", "reference"),
-        },
-        ("sequence_logprob", "mean_logprob", "self_certainty"),
-        ("resample_suffix",),
-        ("blocks",),
-    ),
-    "entropy_tree": ControllerKind(
-        {
-            "roots": _whole(1),
-            "positions": _whole(3),
-            "children_per_position": _whole(1),
-            "select": _choice("top", "threshold"),
-            "threshold": _number(1.0, ">= 0 (nats)", lambda v: v >= 0),
-        },
-        _LIKELIHOODS,
-        ("branch",),
-        ("rounds",),
-        _tree_leaves,
-    ),
-    "thought_tree": ControllerKind(
-        {"width": _whole(4), "children": _whole(2)},
-        _ALL,
-        ("thought",),
-        ("breadth_first",),
-        lambda p: int(p["width"]),
-    ),
-    "mcts": ControllerKind(
-        {
-            "select": _choice("puct", "uct"),
-            "exploration": _number(1.0, ">= 0", lambda v: v >= 0),
-            "children": _whole(3),
-            "parallel": _whole(1),
-        },
-        _ALL,
-        ("thought",),
-        ("iterations",),
-        lambda p: int(p["iterations"]),
-    ),
-    "beam": ControllerKind(
-        {"width": _whole(4), "length_penalty": _number(1.0, "a number", lambda _: True)},
-        ("sequence_logprob",),
-        ("append",),
-        ("lockstep",),
-        lambda p: int(p["width"]),
-        prefixes=False,
-    ),
-    "step_beam": ControllerKind(
-        {"width": _whole(4), "expand": _whole(4), "diverse": _choice("no", "yes")},
-        _ALL,
-        ("thought",),
-        ("breadth_first",),
-        lambda p: int(p["width"]),
-        prefixes=False,
-    ),
+@dataclass(frozen=True, slots=True)
+class RolloutUtility(Component):
+    """Parameters of ``search.evaluators.RolloutUtility``."""
+
+    rollouts: int = whole(2)
+
+
+@dataclass(frozen=True, slots=True)
+class AnswerAgreement(Component):
+    """Parameters of ``search.evaluators.AnswerAgreement``."""
+
+    rollouts: int = whole(4)
+
+
+@dataclass(frozen=True, slots=True)
+class SelfEvaluation(Component):
+    """Parameters of ``search.evaluators.SelfEvaluation``."""
+
+    question: str = text("\nIs this right so far? Answer yes or no:")
+    right: str = text(" yes")  # the keys are not called yes and no, which are truth values in YAML
+    wrong: str = text(" no")
+    top: int = whole(100)
+
+    def check(self, policy: Policy) -> None:
+        """Refuse equal answers."""
+        del policy
+        if self.right == self.wrong:
+            raise InputError(f"evaluator {self.name}: right and wrong are both {self.right!r}")
+
+    def vocabulary_limits(self, policy: Policy, drawable: int, stop_ids: Sequence[int]) -> Mapping[str, int]:
+        """At most all tokens are looked through."""
+        del policy, stop_ids
+        return {"top": drawable}
+
+
+@dataclass(frozen=True, slots=True)
+class Verifier(Component):
+    """Parameters of ``search.evaluators.Verifier``."""
+
+    url: str = text("", "the http(s) address of a scorer", lambda url: url.startswith(("http://", "https://")))
+
+    def check(self, policy: Policy) -> None:
+        """Refuse a missing address."""
+        del policy
+        if not self.url:
+            raise InputError(f"evaluator {self.name} has no url")
+
+
+EVALUATORS: Mapping[str, type[Component]] = {
+    "mean_logprob": Component,
+    "sequence_logprob": Component,
+    "self_certainty": Component,
+    "rollout_utility": RolloutUtility,
+    "answer_agreement": AnswerAgreement,
+    "self_evaluation": SelfEvaluation,
+    "verifier": Verifier,
 }
 
 
-def resolve(
-    where: str, name: str, kinds: Mapping[str, Component | ControllerKind], given: Mapping[str, Value]
-) -> dict[str, Value]:
-    """Every parameter of a component, defaults filled in but for those of silent parameters.
+# ---- transitions
+
+
+@dataclass(frozen=True, slots=True)
+class Branch(Component):
+    """Continuations from inside of a text; ``search/entropy_tree.py`` says what the parameters mean."""
+
+    children: str = choice("distinct", "free")
+    gap: int = whole(4)
+    mask: str = choice("none", "words", "answer", silent=True)
+
+
+@dataclass(frozen=True, slots=True)
+class Thought(Component):
+    """A thought at a time: text up to the delimiter, or up to ``max_tokens`` tokens."""
+
+    delimiter: str = text("\n\n")
+    max_tokens: int = whole(128)
+
+    def expected(self, length: float) -> tuple[float, int]:
+        """Mean tokens of a thought, half of their limit m, and thoughts of a text of mean length T."""
+        tokens = min(self.max_tokens, length) / 2
+        return tokens, math.ceil(length / tokens)
+
+
+TRANSITIONS: Mapping[str, type[Component]] = {
+    "append": Component,
+    "resample_suffix": Component,
+    "branch": Branch,
+    "thought": Thought,
+}
+
+
+# ---- schedulers
+
+
+@dataclass(frozen=True, slots=True)
+class Blocks(Component):
+    """Blocks of tokens by which a text grows, and steps of the chain in each."""
+
+    blocks: int = whole(16)
+    steps: int = whole(10, 0)
+
+
+@dataclass(frozen=True, slots=True)
+class Rounds(Component):
+    """Rounds of branching."""
+
+    rounds: int = whole(1)
+
+
+@dataclass(frozen=True, slots=True)
+class BreadthFirst(Component):
+    """Levels of a tree, each finished before the next begins."""
+
+    depth: int = whole(8)
+
+
+@dataclass(frozen=True, slots=True)
+class Iterations(Component):
+    """Iterations of a search, each of which ends with one complete text."""
+
+    iterations: int = whole(16)
+
+
+SCHEDULERS: Mapping[str, type[Component]] = {
+    "independent": Component,
+    "blocks": Blocks,
+    "rounds": Rounds,
+    "breadth_first": BreadthFirst,
+    "iterations": Iterations,
+    "lockstep": Component,
+}
+
+
+# ---- from the configuration
+
+_LISTED = {"evaluator": EVALUATORS, "transition": TRANSITIONS, "scheduler": SCHEDULERS}
+
+
+def names(role: str) -> tuple[str, ...]:
+    """Names of all components of a role: ``controller``, ``evaluator``, ``transition`` or ``scheduler``."""
+    return tuple(catalogue.declared("controller") if role == "controller" else _LISTED[role])
+
+
+def component(role: str, spec: str | Mapping[str, Any]) -> Component:
+    """The component that a configuration asks for, with defaults for parameters that it does not set.
 
     Parameters
     ----------
-    where : str
-        For messages, such as ``policy 'x': controller``.
-    name : str
-    kinds : mapping
-        One of ``CONTROLLERS``, ``EVALUATORS``, ``TRANSITIONS``, ``SCHEDULERS``.
-    given : mapping of str to value
-        Parameters that were set.
+    role : str
+        ``controller``, ``evaluator``, ``transition`` or ``scheduler``.
+    spec : str or mapping
+        A name, or a mapping with ``name`` and parameters.
 
     Raises
     ------
     InputError
         Unknown component or parameter, or a value out of range.
     """
-    if name not in kinds:
-        raise InputError(f"{where} {name!r} does not exist; allowed: {', '.join(kinds)}")
-    known = kinds[name].parameters
-    unknown = sorted(set(given) - set(known))
+    values = {"name": spec} if isinstance(spec, str) else dict(spec)
+    name = values.pop("name", None)
+    if name is None:
+        raise InputError(f"{role} has no name; allowed: {', '.join(names(role))}")
+    if name not in names(role):
+        raise InputError(f"{role} {name!r} does not exist; allowed: {', '.join(names(role))}")
+    kind = _controller(name) if role == "controller" else _LISTED[role][name]
+    return kind(name, **_checked(f"{role} {name!r}", kind, values))
+
+
+@cache
+def autoregressive() -> Controller:
+    """The controller that appends one token at a time."""
+    return _controller("autoregressive")("autoregressive")
+
+
+def _controller(name: str) -> type[Controller]:
+    """The class that is declared under a name, which may be a user's own."""
+    kind = catalogue.find("controller", name)
+    if not (isinstance(kind, type) and issubclass(kind, Controller)):
+        raise InputError(f"controller {name!r} is no subclass of searchlens.policies.Controller")
+    for item in _fields(kind):
+        if "range" not in item.metadata:
+            raise InputError(
+                f"controller {name!r}: parameter {item.name} has no range",
+                "declare it with number, whole, choice or text of searchlens.policies",
+            )
+    return kind
+
+
+def _checked(where: str, kind: type[Component], values: Mapping[str, Any]) -> dict[str, Value]:
+    """The values, if each belongs to a parameter and is in its range."""
+    parameters = {item.name: item for item in _fields(kind)}
+    unknown = sorted(set(values) - set(parameters))
     if unknown:
-        raise InputError(f"{where} {name!r} has unknown parameters {unknown}; allowed: {sorted(known) or 'none'}")
-    for key, value in given.items():
-        if not known[key].fits(value):
-            raise InputError(f"{where} {name!r}: {key} is {value!r}; allowed: {known[key].allowed}")
-    values = {key: _typed(given.get(key, parameter.default), parameter.default) for key, parameter in known.items()}
-    return {key: value for key, value in values.items() if not (known[key].silent and value == known[key].default)}
-
-
-def _typed(value: Value, default: Value) -> Value:
-    """1 and 1.0 are one value where a number is meant: a generation id must not tell them apart."""
-    return float(value) if isinstance(default, float) else value
+        raise InputError(f"{where} has unknown parameters {unknown}; allowed: {sorted(parameters) or 'none'}")
+    for key, value in values.items():
+        allowed: Range = parameters[key].metadata["range"]
+        if not allowed.fits(value):
+            raise InputError(f"{where}: {key} is {value!r}; allowed: {allowed.text}")
+    # 1 and 1.0 are the same number, and must give the same generation id
+    return {key: float(value) if isinstance(parameters[key].default, float) else value for key, value in values.items()}

@@ -1,4 +1,4 @@
-"""Policies: what the paper calls pi, as five small frozen parts with a name that says them all.
+"""Policies: what the paper calls pi, as five frozen components.
 
 A policy is a local policy (how one token is drawn), a controller (the search topology), an evaluator (how candidates
 are scored), a transition (how the state grows) and a scheduler (how the budget is spent); paper, section "SearchLens",
@@ -16,36 +16,24 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields
-from typing import Any
+from typing import Any, TypeVar
 
+from searchlens import catalogue
 from searchlens.engines.base import Sampling
 from searchlens.errors import InputError
-from searchlens.policies.components import CONTROLLERS, EVALUATORS, SCHEDULERS, TRANSITIONS, Value, resolve
+from searchlens.policies.components import EVALUATORS, Component, Controller, Thought, autoregressive, component
 
 FILTERS = {"minp": "min_p", "typical": "typical_p", "topk": "top_k", "topp": "top_p"}
 PENALTIES = {"rep": "repetition_penalty", "freq": "frequency_penalty", "pres": "presence_penalty"}
 FAMILIES = ("temperature", "top-p", "top-k", "min-p", "typical", "penalty", "mixed", "search", "greedy")
 """In the order of display."""
+ROLES = ("controller", "evaluator", "transition", "scheduler")
+Kind = TypeVar("Kind", bound=Component)
+
 _FAMILY_OF_FILTER = {"min_p": "min-p", "typical_p": "typical", "top_k": "top-k", "top_p": "top-p"}
 _PART = re.compile(r"(?P<key>[a-z]+)(?P<value>-?\d+(?:\.\d+)?)")
 _NEUTRAL = Sampling(temperature=1.0)
 _EXAMPLES = "greedy, temp_0.7, topp0.9_t0.7, topk20_t0.9, minp0.05_t0.7, typical0.9_t1.0, temp_0.7_rep1.1"
-
-
-@dataclass(frozen=True, slots=True)
-class Part:
-    """One of the four components beside the local policy.
-
-    Attributes
-    ----------
-    name : str
-        As registered, for example ``autoregressive``.
-    parameters : tuple of (str, value)
-        Sorted by key.
-    """
-
-    name: str
-    parameters: tuple[tuple[str, float | int | str], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,36 +44,59 @@ class Policy:
     ----------
     local : Sampling
         Local policy: how one token is drawn.
-    controller, evaluator, transition, scheduler : Part
-        The autoregressive defaults append one token at a time and spend the budget on independent samples. What there
-        is to compose: ``searchlens.policies.components``.
+    controller : Controller
+    evaluator, transition, scheduler : Component
+        The autoregressive defaults append one token at a time and spend the budget on independent samples. All
+        components: ``searchlens.policies.components``.
     """
 
     local: Sampling
-    controller: Part = field(default=Part("autoregressive"))
-    evaluator: Part = field(default=Part("mean_logprob"))
-    transition: Part = field(default=Part("append"))
-    scheduler: Part = field(default=Part("independent"))
+    controller: Controller = field(default_factory=autoregressive)
+    evaluator: Component = field(default=Component("mean_logprob"))
+    transition: Component = field(default=Component("append"))
+    scheduler: Component = field(default=Component("independent"))
 
     @property
-    def components(self) -> tuple[Sampling, Part, Part, Part, Part]:
+    def components(self) -> tuple[Sampling, Controller, Component, Component, Component]:
         """The five components in the paper's order."""
         return (self.local, self.controller, self.evaluator, self.transition, self.scheduler)
 
+    def component(self, kind: type[Kind]) -> Kind:
+        """The component of a class, such as ``policy.component(Thought).max_tokens``.
+
+        Raises
+        ------
+        TypeError
+            The policy has none; what a controller is composed with is declared with it.
+        """
+        for item in self.components:
+            if isinstance(item, kind):
+                return item
+        raise TypeError(f"the policy has no component {kind.__name__}: {self.components}")
+
     @property
-    def parameters(self) -> dict[str, Value]:
-        """Every parameter of controller, transition and scheduler by its own name."""
-        return dict([*self.controller.parameters, *self.transition.parameters, *self.scheduler.parameters])
+    def delimiter(self) -> str:
+        """The text that ends a thought; empty if paths do not grow by thoughts."""
+        return self.transition.delimiter if isinstance(self.transition, Thought) else ""
 
     @property
     def width(self) -> int:
         """Candidates of one run; more than one are no independent draws."""
-        return CONTROLLERS[self.controller.name].width(self.parameters)
+        return self.controller.candidates(self)
 
     @property
     def smallest_budget(self) -> int:
         """Fewest samples at which the policy can be read."""
-        return 1 if CONTROLLERS[self.controller.name].prefixes else self.width
+        return 1 if self.controller.prefixes else self.width
+
+    @property
+    def deterministic(self) -> bool:
+        """Whether every run is the same, so that one is enough."""
+        return self.controller.is_deterministic(self)
+
+    def expected_tokens(self, length: float, limit: int) -> float:
+        """Tokens that one run draws on average, if texts have a mean length and at most ``limit`` tokens."""
+        return self.controller.expected_tokens(self, length, limit)
 
     @property
     def family(self) -> str:
@@ -101,18 +112,10 @@ class Policy:
             return "temperature"
         return _FAMILY_OF_FILTER[used[0]] if len(used) == 1 else "mixed"
 
-    @property
-    def deterministic(self) -> bool:
-        """Whether every run is the same, so that one is enough."""
-        return self.controller.name == "beam" or (
-            self.local.temperature == 0 and self.controller.name == "autoregressive"
-        )
-
     def resolved(self) -> dict[str, Any]:
         """Every parameter explicit, as plain JSON types: what a generation id is made from."""
-        parts = {key: getattr(self, key) for key in ("controller", "evaluator", "transition", "scheduler")}
         local = {key: value if key == "top_k" else float(value) for key, value in asdict(self.local).items()}
-        return {"local": local, **{k: {"name": p.name, **dict(p.parameters)} for k, p in parts.items()}}
+        return {"local": local, **{role: getattr(self, role).resolved() for role in ROLES}}
 
     @property
     def name(self) -> str:
@@ -138,7 +141,7 @@ def _spell(local: Sampling, keys: Mapping[str, str]) -> list[str]:
     return [f"{short}{value if isinstance(value, int) else _number(value)}" for short, value in values.items()]
 
 
-def check_sampling(local: Sampling, where: str) -> Sampling:
+def _check_sampling(local: Sampling, where: str) -> Sampling:
     """Return ``local`` when every parameter is in its range (see ``Sampling``).
 
     Raises
@@ -198,7 +201,7 @@ def parse(name: str) -> Policy:
         values[key] = int(match["value"]) if key == "top_k" else float(match["value"])
     if "temperature" not in values:
         raise _malformed(name, "it has no temperature (t<number>)")
-    return Policy(check_sampling(Sampling(**values), name))  # type: ignore[arg-type]
+    return Policy(_check_sampling(Sampling(**values), name))  # type: ignore[arg-type]
 
 
 def from_spec(name: str, spec: Mapping[str, Any] | None) -> Policy:
@@ -219,12 +222,16 @@ def from_spec(name: str, spec: Mapping[str, Any] | None) -> Policy:
     """
     if spec is None:
         return parse(name)
-    known = {f.name for f in fields(Policy)}
-    _refuse_unknown(name, spec, known)
+    _refuse_unknown(name, spec, {"local", *ROLES})
     local = spec.get("local", {"temperature": 1.0})
     _refuse_unknown(f"{name}.local", local, {f.name for f in fields(Sampling)})
-    policy = Policy(check_sampling(Sampling(**{"temperature": 1.0, **local}), name), **_parts(name, spec))
-    _check_parts(name, policy)
+    sampling = _check_sampling(Sampling(**{"temperature": 1.0, **local}), name)
+    try:
+        policy = Policy(sampling, **_composed(spec))
+        for item in policy.components[1:]:
+            item.check(policy)
+    except InputError as error:
+        raise InputError(f"policy {name!r}: {error.message}", error.hint) from None
     try:
         spelled = parse(name)
     except InputError:
@@ -236,76 +243,20 @@ def from_spec(name: str, spec: Mapping[str, Any] | None) -> Policy:
     return policy
 
 
-_KINDS = {
-    "evaluator": EVALUATORS,
-    "transition": TRANSITIONS,
-    "scheduler": SCHEDULERS,
-}
-
-
-def _parts(where: str, spec: Mapping[str, Any]) -> dict[str, Part]:
-    """The four parts beside the local policy; what is not given is the controller's own."""
-    controller = _part(where, "controller", spec.get("controller") or "autoregressive", CONTROLLERS)
-    kind = CONTROLLERS[controller.name]
-    choices = {"evaluator": kind.evaluators, "transition": kind.transitions, "scheduler": kind.schedulers}
-    parts = {"controller": controller}
-    for role, allowed in choices.items():
-        parts[role] = _part(where, role, spec.get(role) or allowed[0], _KINDS[role])
-        if parts[role].name not in allowed:
+def _composed(spec: Mapping[str, Any]) -> dict[str, Any]:
+    """Controller, evaluator, transition and scheduler by role; what is not set is the controller's default."""
+    controller = component("controller", spec.get("controller") or "autoregressive")
+    composition = catalogue.declared("controller")[controller.name].options
+    defaults = {"evaluator": tuple(EVALUATORS), "transition": ("append",), "scheduler": ("independent",)}
+    components = {"controller": controller}
+    for role, default in defaults.items():
+        allowed = composition.get(f"{role}s", default)
+        components[role] = item = component(role, spec.get(role) or allowed[0])
+        if item.name not in allowed:
             raise InputError(
-                f"policy {where!r}: {role} {parts[role].name} does not go with controller {controller.name}; "
-                f"allowed: {', '.join(allowed)}"
+                f"{role} {item.name} does not go with controller {controller.name}; allowed: {', '.join(allowed)}"
             )
-    return parts
-
-
-def _part(where: str, role: str, spec: str | Mapping[str, Any], kinds: Mapping[str, Any]) -> Part:
-    given = {"name": spec} if isinstance(spec, str) else dict(spec)
-    if "name" not in given:
-        raise InputError(f"policy {where!r}: {role} has no name; allowed: {', '.join(kinds)}")
-    name = given.pop("name")
-    return Part(name, tuple(sorted(resolve(f"policy {where!r}: {role}", name, kinds, given).items())))
-
-
-def _check_parts(where: str, policy: Policy) -> None:
-    """Refuse what every part allows but their sum does not."""
-    name, greedy = policy.controller.name, policy.local.temperature == 0
-    if greedy and name in ("power", "mcts", "thought_tree", "step_beam"):
-        raise InputError(
-            f"policy {where!r}: controller {name} needs draws that differ, but the temperature is 0",
-            "give local.temperature above 0",
-        )
-    if (
-        greedy
-        and name == "entropy_tree"
-        and (policy.parameters["roots"] != 1 or policy.parameters["children"] == "free")
-    ):
-        raise InputError(
-            f"policy {where!r}: at temperature 0 the roots of a tree, and children drawn freely, are all alike",
-            "give local.temperature above 0, or roots: 1 and children: distinct",
-        )
-    if name == "entropy_tree" and policy.parameters["select"] == "top":
-        default = CONTROLLERS[name].parameters["threshold"].default
-        if policy.parameters["threshold"] != default:
-            raise InputError(
-                f"policy {where!r}: controller entropy_tree: threshold is {policy.parameters['threshold']}, which has"
-                f" no effect with select: top; allowed: {default}, the default",
-                "give select: threshold, or leave out threshold",
-            )
-    if name == "beam" and policy.local != _NEUTRAL:
-        raise InputError(
-            f"policy {where!r}: controller beam reads the model's own probabilities; a local policy has no effect",
-            "leave out local",
-        )
-    if name == "step_beam" and policy.width % int(policy.parameters["expand"]):
-        raise InputError(
-            f"policy {where!r}: width {policy.width} is no multiple of expand {policy.parameters['expand']}"
-        )
-    judged = dict(policy.evaluator.parameters)
-    if policy.evaluator.name == "verifier" and not judged["url"]:
-        raise InputError(f"policy {where!r}: evaluator verifier has no url")
-    if policy.evaluator.name == "self_evaluation" and judged["right"] == judged["wrong"]:
-        raise InputError(f"policy {where!r}: evaluator self_evaluation: right and wrong are both {judged['right']!r}")
+    return components
 
 
 def _refuse_unknown(where: str, given: Mapping[str, Any], known: set[str]) -> None:

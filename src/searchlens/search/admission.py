@@ -1,8 +1,8 @@
-"""When new requests go to the engine: at once, or some together.
+"""When new requests go to the engine: at once, or several together.
 
-An engine may be slower at a step that mixes new prompts with decoding than at one that only decodes. Then requests that
-come one by one, as those of searches do, make every step a slow one; gathered, they make one slow step in many. How
-many to gather depends on model, prompts and machine, so it is found by trying.
+An engine may be slower at a step that mixes new prompts with decoding than at one that only decodes. Searches submit
+their requests a few at a time, which would make every step a slow one; gathered, they cost one slow step in many. The
+best number to gather depends on model, prompts and machine, so it is found by trial.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from searchlens.engines.base import Completion, Engine, Request, RequestError
 
 log = logging.getLogger(__name__)
 
-_TRIAL = 48  # engine steps: groups of each size come several times
-_SHARE = 16  # no more is held back than one in so many of the requests that run: stragglers should not wait
+_TRIAL_STEPS = 48  # long enough that a group of each size comes several times, short against a run
+_HELD_SHARE = 16  # hold back at most 1/16 of the running requests, so that stragglers do not wait
 
 
 class Trials:
@@ -32,32 +32,32 @@ class Trials:
     ----------
     size : int
         In use now.
-    decided : bool
+    is_decided : bool
     """
 
     def __init__(self, sizes: Sequence[int]) -> None:
         # The second time in reverse, so that a drift favours no size.
         self._turns = [*sizes, *reversed(sizes)] if len(sizes) > 1 else list(sizes)
-        self._drawn, self._seconds = dict.fromkeys(sizes, 0), dict.fromkeys(sizes, 0.0)
+        self._tokens, self._seconds = dict.fromkeys(sizes, 0), dict.fromkeys(sizes, 0.0)
         self._steps = 0
         self.size = self._turns.pop(0)
-        self.decided = len(sizes) == 1
+        self.is_decided = len(sizes) == 1
 
     def note(self, steps: int, running: int, seconds: float) -> None:
-        """Take in what ``steps`` of the engine took, each of which drew a token for each of ``running`` requests."""
-        self._drawn[self.size] += steps * running
+        """Count ``steps`` of the engine, each of which drew a token for each of ``running`` requests."""
+        self._tokens[self.size] += steps * running
         self._seconds[self.size] += seconds
         self._steps += steps
-        if self._steps < _TRIAL:
+        if self._steps < _TRIAL_STEPS:
             return
         self._steps = 0
         if self._turns:
             self.size = self._turns.pop(0)
             return
-        rates = {size: drawn / max(self._seconds[size], 1e-9) for size, drawn in self._drawn.items()}
-        self.size, self.decided = max(rates, key=lambda size: rates[size]), True
-        told = ", ".join(f"{rate:,.0f} by {size}" for size, rate in rates.items())
-        log.info("new requests are added %d at a time; tokens/s were %s", self.size, told)
+        rates = {size: tokens / max(self._seconds[size], 1e-9) for size, tokens in self._tokens.items()}
+        self.size, self.is_decided = max(rates, key=lambda size: rates[size]), True
+        listing = ", ".join(f"{rate:,.0f} by {size}" for size, rate in rates.items())
+        log.info("new requests are added %d at a time; tokens/s were %s", self.size, listing)
 
 
 class Admission:
@@ -89,9 +89,9 @@ class Admission:
         heappush(self._held, (request.priority, request_id, request))
 
     def admit(self) -> None:
-        """Give the engine what is due."""
+        """Give the engine the requests that need not wait any longer."""
         ready = len(self._held) if self._most is None else min(len(self._held), self._most - self.running)
-        if ready < min(self._trials.size, 1 + self.running // _SHARE):
+        if ready < min(self._trials.size, 1 + self.running // _HELD_SHARE):
             return
         for _ in range(ready):
             _, request_id, request = heappop(self._held)
@@ -99,10 +99,10 @@ class Admission:
         self.running += ready
 
     def step(self) -> Sequence[tuple[int, Completion | RequestError]]:
-        """Let the engine go on; return what finished."""
-        before, started = self._engine.steps, time.perf_counter()
+        """Let the engine go on, and return the requests that finished."""
+        steps, start = self._engine.steps, time.perf_counter()
         finished = self._engine.step()
-        if not self._trials.decided:
-            self._trials.note(self._engine.steps - before, self.running, time.perf_counter() - started)
+        if not self._trials.is_decided:
+            self._trials.note(self._engine.steps - steps, self.running, time.perf_counter() - start)
         self.running -= len(finished)
         return finished

@@ -1,38 +1,40 @@
-"""Token by token to the end: one candidate, by one request, or by several where a stop text may end it in between."""
+"""Token by token to the end: one candidate, by one request, or by several if a stop text may end it in between."""
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
-from searchlens.engines.base import Request
-from searchlens.policies import Policy
-from searchlens.search.task import EMPTY, Controller, Evaluator, Task, candidate
+from searchlens.catalogue import controller
+from searchlens.policies import Controller, Policy
+
+if TYPE_CHECKING:
+    from searchlens.search.task import Evaluator, Search, Task
 
 
-def search(task: Task, policy: Policy, evaluator: Evaluator) -> Controller:
-    """Draw one sample with the run's own seed, and score it.
+@controller("autoregressive", transitions=("append",), schedulers=("independent",))
+@dataclass(frozen=True, slots=True)
+class Autoregressive(Controller):
+    """Draw one sample with the seed of the run, and score it up to its stop text.
 
-    Parameters
-    ----------
-    task : Task
-        With ``check_every``, each so many tokens are a request of their own, with a seed of their own, so that little
-        is drawn behind a stop text; tokens are drawn one by one anyway, so their law is the same.
-    policy : Policy
-    evaluator : Evaluator
-        Scores the text up to its stop text.
+    With ``task.check_every``, each request draws that many tokens with a seed of its own, so that few tokens are drawn
+    after a stop text. Tokens are drawn one by one in any case, so their law is the same.
     """
-    trace = EMPTY
-    while trace.finish is None:
-        begun, room = len(trace.tokens), task.max_tokens - len(trace.tokens)
-        wanted = min(room, task.check_every or room)
-        seed = task.seed_of("from", begun) if begun else task.seed
-        (done,) = yield [
-            Request(
-                task.prompt, policy.local, seed, wanted, task.stop_ids, prefix=trace.prefix, measures=evaluator.measures
-            )
-        ]
-        trace = trace.extend(done, done.finish if done.finish == "stop" or wanted == room else None)
-        if (own := task.length(trace.tokens.tolist())) is not None:
-            trace = replace(trace.cut(own), finish="stop")
-    (score,) = yield from evaluator(task, [trace], policy.local, ("score",))
-    return [candidate(trace, score)]
+
+    def is_deterministic(self, policy: Policy) -> bool:
+        """Greedy sampling is."""
+        return policy.local.temperature == 0
+
+    def search(self, task: Task, policy: Policy, evaluator: Evaluator) -> Search:
+        """One candidate."""
+        text = task.empty
+        while text.finish is None:
+            length, room = len(text.tokens), task.max_tokens - len(text.tokens)
+            tokens = min(room, task.check_every or room)
+            seed = task.seed_of("from", length) if length else task.seed
+            (done,) = yield [task.request(text, policy.local, seed, tokens, measures=evaluator.measures)]
+            text = text.extend(done, done.finish if done.finish == "stop" or tokens == room else None)
+            if (before_stop := task.length(text.tokens.tolist())) is not None:
+                text = replace(text.cut(before_stop), finish="stop")
+        (score,) = yield from evaluator(task, [text], policy.local, ("score",))
+        return [text.candidate(score)]

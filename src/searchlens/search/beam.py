@@ -2,27 +2,93 @@
 
 The rule is that of transformers' ``generate(num_beams=width, num_return_sequences=width, early_stopping=False)``. At
 every step the best K continuations of all live beams are taken, K = width * max(2, 1 + number of stop tokens), so that
-``width`` of them go on whatever ends. Those among the first ``width`` that end with a stop token, or all of them at the
-last token allowed, become hypotheses, with the score ``sum log p / length**length_penalty`` over generated tokens, the
-stop token included; the ``width`` best hypotheses are kept. The search ends when there are ``width`` and the best live
-beam, scored at its present length, is not better than the worst of them.
+``width`` of them go on, however many end. Those among the first ``width`` that end with a stop token, or all of them at
+the last token allowed, become hypotheses, with the score ``sum log p / length**length_penalty`` over generated tokens,
+the stop token included; the ``width`` best hypotheses are kept. The search ends when there are ``width`` and the best
+live beam, scored at its present length, is not better than the worst of them.
 
-Where transformers would fill up a beam with copies, because K exceeds the vocabulary, this refuses.
+If K exceeds the vocabulary, transformers fills up a beam with copies; this refuses.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar
 
-import numpy as np
-
-from searchlens.engines.base import Completion, FinishReason, Request, Sampling
+from searchlens.catalogue import controller
+from searchlens.engines.base import Completion, Request, Sampling
 from searchlens.errors import InputError
-from searchlens.policies import Policy
-from searchlens.search.task import Candidate, Controller, Evaluator, Task
+from searchlens.policies import Controller, Policy, number, whole
+
+if TYPE_CHECKING:
+    from searchlens.search.task import Candidate, Evaluator, Search, Task
 
 _RAW = Sampling(temperature=1.0)
+
+
+@controller("beam", evaluators=("sequence_logprob",), transitions=("append",), schedulers=("lockstep",))
+@dataclass(frozen=True, slots=True)
+class TokenBeam(Controller):
+    """One beam, in which nothing is drawn; its hypotheses are the candidates.
+
+    Their scores have the length penalty, and their ``sampling_logprobs`` are 0. The evaluator is not called:
+    ``sequence_logprob``, the only one that goes with this controller, is the running sum.
+    """
+
+    prefixes: ClassVar[bool] = False
+
+    width: int = whole(4)
+    length_penalty: float = number(1.0)
+
+    def candidates(self, policy: Policy) -> int:
+        """The width."""
+        del policy
+        return self.width
+
+    def is_deterministic(self, policy: Policy) -> bool:
+        """Always."""
+        del policy
+        return True
+
+    def check(self, policy: Policy) -> None:
+        """The local policy must be neutral, because the beam reads the raw model."""
+        if policy.local != _RAW:
+            raise InputError(
+                "controller beam reads the model's own probabilities; a local policy has no effect", "leave out local"
+            )
+
+    def vocabulary_limits(self, policy: Policy, drawable: int, stop_ids: Sequence[int]) -> Mapping[str, int]:
+        """Each path needs its share of the K continuations."""
+        del policy
+        return {"width": drawable // continuations(1, stop_ids)}
+
+    def search(self, task: Task, policy: Policy, evaluator: Evaluator) -> Search:
+        """``width`` candidates.
+
+        Raises
+        ------
+        InputError
+            The beam needs more continuations than the vocabulary has tokens.
+        """
+        del policy, evaluator
+        k = continuations(self.width, task.stop_ids)
+        live, hypotheses = [_Beam()], list[_Beam]()
+
+        def score(beam: _Beam) -> float:
+            return float(beam.total / len(beam.tokens) ** self.length_penalty)
+
+        for length in range(1, task.max_tokens + 1):
+            replies = yield [Request(task.prompt, _RAW, task.seed, 1, (), prefix=beam.tokens, top=k) for beam in live]
+            best = _continued(live, replies, k)
+            is_last = length == task.max_tokens
+            ended = [beam for beam in best[: self.width] if is_last or beam.tokens[-1] in task.stop_ids]
+            hypotheses = sorted(hypotheses + ended, key=score, reverse=True)[: self.width]
+            live = [beam for beam in best if beam.tokens[-1] not in task.stop_ids][: self.width]
+            if len(hypotheses) == self.width and score(live[0]) <= score(hypotheses[-1]):
+                break
+        return [_candidate(task, beam, score(beam)) for beam in hypotheses]
 
 
 def continuations(width: int, stop_ids: Sequence[int]) -> int:
@@ -47,69 +113,34 @@ class _Beam:
     logprobs: tuple[float, ...] = ()
     total: float = 0.0
 
-    def then(self, token: int, logprob: float) -> _Beam:
+    def extend(self, token: int, logprob: float) -> _Beam:
         return _Beam((*self.tokens, token), (*self.logprobs, logprob), self.total + logprob)
 
 
-def search(task: Task, policy: Policy, evaluator: Evaluator) -> Controller:
-    """Search one beam; nothing in it is drawn.
-
-    Parameters
-    ----------
-    task : Task
-    policy : Policy
-        ``width`` and ``length_penalty``. The local policy must be neutral, because the beam reads the raw model.
-    evaluator : Evaluator
-        Not called: ``sequence_logprob``, the only one that goes with this controller, is the running sum.
-
-    Returns
-    -------
-    Controller
-        ``width`` candidates, best first, scored with the length penalty. Their ``sampling_logprobs`` are 0.
-
-    Raises
-    ------
-    InputError
-        The beam needs more continuations than the vocabulary has tokens.
-    """
-    del evaluator
-    width, penalty = int(policy.parameters["width"]), float(policy.parameters["length_penalty"])
-    k = continuations(width, task.stop_ids)
-    live, ended = [_Beam()], list[_Beam]()
-
-    def score(beam: _Beam) -> float:
-        return float(beam.total / len(beam.tokens) ** penalty)
-
-    for length in range(1, task.max_tokens + 1):
-        done = yield [Request(task.prompt, _RAW, task.seed, 1, (), prefix=beam.tokens, top=k) for beam in live]
-        best = _continuations(live, done, k)
-        last = length == task.max_tokens
-        ended += [beam for beam in best[:width] if last or beam.tokens[-1] in task.stop_ids]
-        ended = sorted(ended, key=score, reverse=True)[:width]
-        live = [beam for beam in best if beam.tokens[-1] not in task.stop_ids][:width]
-        if len(ended) == width and score(live[0]) <= score(ended[-1]):
-            break
-    return [_candidate(task, beam, score(beam)) for beam in ended]
-
-
-def _continuations(live: list[_Beam], done: list[Completion], k: int) -> list[_Beam]:
+def _continued(live: list[_Beam], replies: list[Completion], k: int) -> list[_Beam]:
     """The ``k`` most likely continuations of all live beams; equal ones by beam, then by token id."""
-    found = []
-    for beam, one in zip(live, done, strict=True):
-        assert one.top_tokens is not None and one.top_logprobs is not None, "the engine was asked for them"
-        tokens, logprobs = one.top_tokens[0].tolist(), one.top_logprobs[0].tolist()
-        possible = [(token, logprob) for token, logprob in zip(tokens, logprobs, strict=True) if logprob > -np.inf]
+    scored = []
+    for beam, reply in zip(live, replies, strict=True):
+        assert reply.top_tokens is not None and reply.top_logprobs is not None, "the engine was asked for them"
+        tokens, logprobs = reply.top_tokens[0].tolist(), reply.top_logprobs[0].tolist()
+        possible = [(token, logprob) for token, logprob in zip(tokens, logprobs, strict=True) if logprob > -math.inf]
         if len(possible) < k:
             raise InputError(
                 f"controller beam needs the {k} most likely tokens, but the model can draw only {len(possible)}",
                 "lower width; each path of a beam needs 2, or 1 more than there are stop tokens",
             )
-        found += [(beam.total + logprob, beam, token, logprob) for token, logprob in possible]
-    found.sort(key=lambda one: one[0], reverse=True)
-    return [beam.then(token, logprob) for _, beam, token, logprob in found[:k]]
+        scored += [(beam.total + logprob, beam, token, logprob) for token, logprob in possible]
+    scored.sort(key=lambda item: item[0], reverse=True)
+    return [beam.extend(token, logprob) for _, beam, token, logprob in scored[:k]]
 
 
 def _candidate(task: Task, beam: _Beam, score: float) -> Candidate:
-    finish: FinishReason = "stop" if beam.tokens[-1] in task.stop_ids else "length"
-    logprobs = np.array(beam.logprobs, np.float32)
-    return Candidate(np.array(beam.tokens, np.int32), logprobs, np.zeros_like(logprobs), finish, score)
+    import numpy as np  # not above: the planner imports this file
+
+    drawn = Completion(
+        tokens=np.array(beam.tokens, np.int32),
+        logprobs=np.array(beam.logprobs, np.float32),
+        sampling_logprobs=np.zeros(len(beam.tokens), np.float32),
+        finish="stop" if beam.tokens[-1] in task.stop_ids else "length",
+    )
+    return task.empty.extend(drawn, drawn.finish).candidate(score)

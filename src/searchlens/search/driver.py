@@ -1,7 +1,7 @@
-"""The driver: thousands of controllers alive at once on one continuously batched engine, without barriers.
+"""The driver: thousands of searches alive at once on one continuously batched engine, without barriers.
 
-Whichever controller has all it asked for goes on at once; ``admission`` says when the engine gets what it asks for.
-Controllers started earlier have priority, so that stragglers do not finish alone.
+A search resumes as soon as all that it asked for has been answered; ``admission`` decides when the engine gets its
+requests. Searches that started earlier have priority, so that stragglers do not finish alone.
 """
 
 from __future__ import annotations
@@ -15,21 +15,30 @@ from typing import Any, TypeVar
 
 from searchlens.engines.base import Completion, Engine, Request
 from searchlens.errors import InputError
+from searchlens.policies import Policy
 from searchlens.search.admission import Admission
-from searchlens.search.task import Ask, Call, Candidate, Controller
+from searchlens.search.evaluators import evaluator
+from searchlens.search.task import Ask, Call, Candidate, Search, Task
 
-_CALLS_AT_ONCE = 16
-_LIVE = 4096
+_THREADS = 16  # calls that run at the same time; they wait for a network, not for a processor
+_LIVE = 4096  # searches alive at once: enough to fill an engine, few enough to fit in memory
+
+
+def start(task: Task, policy: Policy) -> Search:
+    """The search of a policy on one task, with the policy's evaluator; ``run`` drives it."""
+    return policy.controller.search(task, policy, evaluator(policy.evaluator))
 
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What one controller may ask for before it is taken to be endless.
+    """How much one search may ask for; one that exceeds a limit is taken to be endless, and fails.
 
     Attributes
     ----------
-    requests, generated : int
-        Requests and calls in all (asking for nothing counts as one), and tokens generated in all.
+    requests : int
+        Requests and calls in all; an empty list of asks counts as one.
+    generated : int
+        Generated tokens in all.
     """
 
     requests: int = 200_000
@@ -38,7 +47,7 @@ class Limits:
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """What one controller has cost.
+    """What one search has cost.
 
     Attributes
     ----------
@@ -46,7 +55,7 @@ class Usage:
     generated : int
         Tokens that the engine drew for it, returned or not.
     prefilled, reused : int
-        Tokens of prompts and prefixes that were computed for it, and that were not computed again.
+        Tokens of prompts and prefixes that were computed for it, and those that did not have to be computed again.
     """
 
     requests: int = 0
@@ -65,7 +74,7 @@ class Usage:
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """A controller that came to its end.
+    """A search that ended.
 
     Attributes
     ----------
@@ -80,7 +89,7 @@ class Result:
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """A controller that raised, or asked for too much; the run goes on without its sample.
+    """A search that raised an exception or exceeded a limit; the run goes on without its sample.
 
     Attributes
     ----------
@@ -100,25 +109,41 @@ Key = TypeVar("Key", bound=Hashable)
 
 @dataclass(slots=True)
 class _Live:
-    """A controller that waits for what it asked for."""
+    """A search that waits for replies.
+
+    Attributes
+    ----------
+    key : hashable
+    search : Search
+    order : int
+        Its place among all searches of the run, by start.
+    waiting : int
+        Asks that have no reply yet.
+    replies : list
+        Replies to the present asks, in their order.
+    asks : int
+        Asks so far, for ``Limits``.
+    requests, generated, prefilled, reused : int
+        As in ``Usage``.
+    """
 
     key: Hashable
-    controller: Controller
+    search: Search
     order: int
     waiting: int = 0
-    received: list[Any] = field(default_factory=list)
-    asked: int = 0
+    replies: list[Any] = field(default_factory=list)
+    asks: int = 0
     requests: int = 0
     generated: int = 0
     prefilled: int = 0
     reused: int = 0
 
-    def pay(self, request: Request, done: Completion) -> None:
-        """Add what a request has cost."""
+    def pay(self, request: Request, reply: Completion) -> None:
+        """Add the cost of a request."""
         self.requests += 1
-        self.generated += len(done.tokens)
-        self.prefilled += len(request.prompt) + len(request.prefix) - done.reused
-        self.reused += done.reused
+        self.generated += len(reply.tokens)
+        self.prefilled += len(request.prompt) + len(request.prefix) - reply.reused
+        self.reused += reply.reused
 
     @property
     def usage(self) -> Usage:
@@ -127,30 +152,30 @@ class _Live:
 
 
 def run(
-    controllers: Iterable[tuple[Key, Controller]],
+    searches: Iterable[tuple[Key, Search]],
     engine: Engine,
     *,
     live: int | None = None,
     group: int | None = None,
     limits: Limits = Limits(),
 ) -> Iterator[tuple[Key, Outcome]]:
-    """Drive all controllers to their end.
+    """Drive all searches to their end.
 
     Parameters
     ----------
-    controllers : iterable of (key, controller)
-        Taken from it only as others end, so that memory is bounded however many there are.
+    searches : iterable of (key, search)
+        The next is taken only as another ends, so that memory is bounded however many there are.
     engine : Engine
-        Must be idle; what it kept of earlier requests is forgotten first, so that batches, and with them the last
-        digits of a result, depend on these controllers alone.
+        Must be idle. It is cleared first, so that batches, and with them the last digits of a result, depend on these
+        searches alone.
     live : int, optional
-        Most controllers alive at once, >= 1; by default 4,096, or twice what the engine runs at once if that is more,
-        so that it need not wait for those between two requests.
+        Most searches alive at once, >= 1; by default 4,096, or twice the engine's ``max_rows`` if that is more, so that
+        the engine has work while some searches are between two requests.
     group : int, optional
-        New requests are held until so many have gathered, or a sixteenth of those that the engine has. By default the
-        engine's ``groups`` are tried at the start, and the fastest is kept.
+        New requests are held until this many have gathered, or 1/16 of those that the engine has. By default the
+        engine's ``groups`` are tried at the start, and the fastest stays in use.
     limits : Limits
-        Of each controller.
+        Of each search.
 
     Yields
     ------
@@ -163,22 +188,22 @@ def run(
         The engine refuses a request.
     """
     engine.clear()
-    source, most = iter(controllers), live or max(_LIVE, 2 * engine.max_rows)
-    with ThreadPoolExecutor(_CALLS_AT_ONCE) as pool, _rare_collections():
+    source, most = iter(searches), live or max(_LIVE, 2 * engine.max_rows)
+    with ThreadPoolExecutor(_THREADS) as pool, _rare_collections():
         driver = _Driver(Admission(engine, group), pool, limits)
-        exhausted = False
-        while driver.alive or not exhausted:
-            while driver.alive < most and not exhausted:
-                started = next(source, None)
-                exhausted = started is None
-                if started is not None:
-                    yield from driver.start(*started)  # type: ignore[misc]
+        is_exhausted = False
+        while driver.alive or not is_exhausted:
+            while driver.alive < most and not is_exhausted:
+                item = next(source, None)
+                is_exhausted = item is None
+                if item is not None:
+                    yield from driver.start(*item)  # type: ignore[misc]
             yield from driver.advance()  # type: ignore[misc]
 
 
 @contextmanager
 def _rare_collections() -> Iterator[None]:
-    """Look for cyclic garbage rarely: thousands of live controllers are looked through each time, and hold none."""
+    """Collect cyclic garbage rarely: a collection visits thousands of live searches, which hold none."""
     before = gc.get_threshold()
     gc.set_threshold(100_000, 20, 100)
     try:
@@ -188,57 +213,54 @@ def _rare_collections() -> Iterator[None]:
 
 
 class _Driver:
-    """Which ask belongs to which controller."""
+    """Passes requests and calls on, and their replies back to the searches that asked."""
 
     def __init__(self, admission: Admission, pool: ThreadPoolExecutor, limits: Limits) -> None:
         self._admission, self._pool, self._limits = admission, pool, limits
         self.alive = 0
-        self._started = 0
+        self._starts = 0
         self._next_id = 0
-        self._asked: dict[int, tuple[_Live, int, Request]] = {}
-        self._called: dict[Future[Any], tuple[_Live, int]] = {}
+        self._requests: dict[int, tuple[_Live, int, Request]] = {}
+        self._calls: dict[Future[Any], tuple[_Live, int]] = {}
 
-    def start(self, key: Hashable, controller: Controller) -> Iterator[tuple[Hashable, Outcome]]:
-        """Let a controller ask for the first time."""
+    def start(self, key: Hashable, search: Search) -> Iterator[tuple[Hashable, Outcome]]:
+        """Let a search ask for the first time."""
         self.alive += 1
-        self._started += 1
-        yield from self._resume(_Live(key, controller, self._started), None)
+        self._starts += 1
+        yield from self._resume(_Live(key, search, self._starts), None)
 
     def advance(self) -> Iterator[tuple[Hashable, Outcome]]:
-        """Let the engine and the calls go on until something has finished, and hand it out."""
+        """Let the engine and the calls go on until one finishes, and deliver its reply."""
         self._admission.admit()
         if self._admission.running:
-            for request_id, done in self._admission.step():
-                owner, place, request = self._asked.pop(request_id)
-                if isinstance(done, Completion):
-                    owner.pay(request, done)
-                yield from self._deliver(owner, place, done)
-        elif self._called:
-            wait(self._called, return_when=FIRST_COMPLETED)
-        for future in [one for one in self._called if one.done()]:
+            for request_id, reply in self._admission.step():
+                owner, place, request = self._requests.pop(request_id)
+                if isinstance(reply, Completion):
+                    owner.pay(request, reply)
+                yield from self._deliver(owner, place, reply)
+        elif self._calls:
+            wait(self._calls, return_when=FIRST_COMPLETED)
+        for future in [future for future in self._calls if future.done()]:
             yield from self._return(future)
 
     def _return(self, future: Future[Any]) -> Iterator[tuple[Hashable, Outcome]]:
-        owner, place = self._called.pop(future)
+        owner, place = self._calls.pop(future)
         error = future.exception()
-        if error is None:
-            yield from self._deliver(owner, place, future.result())
-        else:
-            yield from self._deliver(owner, place, error)
+        yield from self._deliver(owner, place, future.result() if error is None else error)
 
-    def _deliver(self, owner: _Live, place: int, what: Any) -> Iterator[tuple[Hashable, Outcome]]:
-        """Hand a result to its controller; resume it once it has all it asked for."""
-        owner.received[place] = what
+    def _deliver(self, owner: _Live, place: int, reply: Any) -> Iterator[tuple[Hashable, Outcome]]:
+        """Hand a reply to its search; resume the search once it has all replies."""
+        owner.replies[place] = reply
         owner.waiting -= 1
         if not owner.waiting:
-            yield from self._resume(owner, owner.received)
+            yield from self._resume(owner, owner.replies)
 
-    def _resume(self, owner: _Live, received: list[Any] | None) -> Iterator[tuple[Hashable, Outcome]]:
-        """Let a controller go on until it asks for something, returns or fails."""
+    def _resume(self, owner: _Live, replies: list[Any] | None) -> Iterator[tuple[Hashable, Outcome]]:
+        """Let a search go on until it asks for something, returns or fails."""
         try:
-            asks = self._checked(owner, self._go_on(owner.controller, received))
+            asks = self._within_limits(owner, self._send(owner.search, replies))
             while not asks:
-                asks = self._checked(owner, owner.controller.send([]))
+                asks = self._within_limits(owner, owner.search.send([]))
         except StopIteration as end:
             self.alive -= 1
             yield owner.key, Result(end.value, owner.usage)
@@ -247,39 +269,40 @@ class _Driver:
             raise
         except Exception as error:
             self.alive -= 1
-            owner.controller.close()
+            owner.search.close()
             yield owner.key, Failure(f"{type(error).__name__}: {error}", owner.usage)
             return
         self._submit(owner, asks)
 
     @staticmethod
-    def _go_on(controller: Controller, received: list[Any] | None) -> list[Ask]:
-        if received is None:
-            return next(controller)
-        failed = next((one for one in received if isinstance(one, BaseException)), None)
-        return controller.throw(failed) if failed is not None else controller.send(received)
+    def _send(search: Search, replies: list[Any] | None) -> list[Ask]:
+        """The next asks of a search; an exception among the replies is raised in it."""
+        if replies is None:
+            return next(search)
+        error = next((reply for reply in replies if isinstance(reply, BaseException)), None)
+        return search.throw(error) if error is not None else search.send(replies)
 
-    def _checked(self, owner: _Live, asks: list[Ask]) -> list[Ask]:
-        owner.asked += max(1, len(asks))
-        if owner.asked > self._limits.requests:
-            raise RuntimeError(f"it has asked for {owner.asked} requests; the limit is {self._limits.requests}")
+    def _within_limits(self, owner: _Live, asks: list[Ask]) -> list[Ask]:
+        owner.asks += max(1, len(asks))
+        if owner.asks > self._limits.requests:
+            raise RuntimeError(f"it has asked for {owner.asks} requests; the limit is {self._limits.requests}")
         if owner.generated > self._limits.generated:
             raise RuntimeError(f"{owner.generated} tokens were generated for it; the limit is {self._limits.generated}")
         return asks
 
     def _submit(self, owner: _Live, asks: list[Ask]) -> None:
-        owner.waiting, owner.received = len(asks), [None] * len(asks)
+        owner.waiting, owner.replies = len(asks), [None] * len(asks)
         for place, ask in enumerate(asks):
             if isinstance(ask, Call):
-                self._called[self._pool.submit(ask.function)] = owner, place
+                self._calls[self._pool.submit(ask.function)] = owner, place
                 continue
-            self._asked[self._next_id] = owner, place, ask
-            self._admission.hold(self._next_id, _ranked(ask, owner.order))
+            self._requests[self._next_id] = owner, place, ask
+            self._admission.hold(self._next_id, _with_priority(ask, owner.order))
             self._next_id += 1
 
 
-def _ranked(request: Request, priority: int) -> Request:
-    """The request with a priority; spelled out, since ``dataclasses.replace`` costs as much as a step of a search."""
+def _with_priority(request: Request, priority: int) -> Request:
+    """The request with a priority; spelled out, because ``dataclasses.replace`` takes as long as a step of a search."""
     return Request(
         request.prompt,
         request.sampling,

@@ -1,36 +1,176 @@
-"""Entropy tree: draw whole texts, branch anew where the model was least certain, keep every leaf.
+"""Entropy tree: draw whole texts, branch where the model was least certain, and return every leaf.
 
 The scheme of EPTree (Hou et al. 2025, TreeRL) with the criterion of Entropy-Tree (Wei et al. 2026): the
 entropy of the full raw distribution instead of the surprisal of the token that was drawn, highest first or above a
-threshold. A position is known by the tokens before it, its context. Two positions lie on one path where one context
-begins the other; no two that were chosen on one path are closer than ``gap``, so no position is chosen twice. The first
-token of a text and of a branch are never chosen, nor, with ``mask``, what stands behind a stated answer: EPTree masks
-every token behind one that contains a word of ``WORDS``. It also masks what is over the limit of length, which no text
+threshold. A position is identified by the tokens before it, its context. Two positions lie on one path if one context
+begins the other; no two positions on one path are chosen closer than ``gap``, so no position is chosen twice. The first
+token of a text and of a branch are never chosen, nor, with ``mask``, what comes after a stated answer: EPTree masks
+every token after one that contains a word of ``WORDS``. It also masks what is over the limit of length, which no text
 is here.
 
 Leaves share their prefixes and are no independent draws. They are returned best first, equal ones as they were created:
-roots, then round by round. A tree that finds fewer positions than it may is filled up with its best leaves.
+roots, then round by round. A tree that finds fewer positions than it may branch at is filled up with its best leaves.
 """
 
 from __future__ import annotations
 
+import math
 from bisect import bisect_left
 from collections.abc import Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import cycle, islice
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import numpy as np
-import numpy.typing as npt
-
-from searchlens.engines.base import Completion, Request
+from searchlens.catalogue import controller
 from searchlens.errors import InputError
-from searchlens.policies import Policy
-from searchlens.policies.components import Value
-from searchlens.search.task import EMPTY, Ask, Controller, Evaluator, Task, Trace, candidate
+from searchlens.policies import Controller, Policy, choice, number, whole
+from searchlens.policies.components import Branch, Rounds
+
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
+
+    from searchlens.engines.base import Completion, FinishReason
+    from searchlens.search.task import Ask, Evaluator, Search, Task, Trace
 
 WORDS = ("answer", "conclusion")
-"""Where an answer is taken to be stated, in lower case (Hou et al. 2025, published code)."""
+"""Words that state an answer, in lower case (Hou et al. 2025, published code)."""
+
+
+@controller(
+    "entropy_tree",
+    evaluators=("mean_logprob", "sequence_logprob", "self_certainty"),
+    transitions=("branch",),
+    schedulers=("rounds",),
+)
+@dataclass(frozen=True, slots=True)
+class EntropyTree(Controller):
+    """``roots`` trees that grow by ``rounds`` of branches; every leaf is a candidate.
+
+    Per tree and round there are at most ``positions``, ``gap`` tokens apart: those of the highest entropies
+    (``select: top``), or the highest of at least ``threshold`` nats (``select: threshold``). Each gets
+    ``children_per_position`` branches.
+
+    The transition says how a branch begins. ``children: distinct`` forces its first token: the most likely tokens of
+    the raw model besides the one already there. ``free`` draws it. ``mask: words`` never branches after a text that
+    contains one of ``WORDS``, ``answer`` after one from which ``task.answer`` reads an answer; ``none`` masks nothing.
+    """
+
+    roots: int = whole(1)
+    positions: int = whole(3)
+    children_per_position: int = whole(1)
+    select: str = choice("top", "threshold")
+    threshold: float = number(1.0, ">= 0 (nats)", lambda value: value >= 0)
+
+    def candidates(self, policy: Policy) -> int:
+        """``roots * (1 + positions * rounds * children_per_position)``."""
+        rounds = policy.component(Rounds).rounds
+        return self.roots * (1 + self.positions * rounds * self.children_per_position)
+
+    def check(self, policy: Policy) -> None:
+        """Texts must differ, and a threshold must have an effect."""
+        is_free = policy.component(Branch).children == "free"
+        if policy.local.temperature == 0 and (self.roots != 1 or is_free):
+            raise InputError(
+                "at temperature 0 the roots of a tree, and children drawn freely, are all alike",
+                "give local.temperature above 0, or roots: 1 and children: distinct",
+            )
+        default = EntropyTree(self.name).threshold
+        if self.select == "top" and self.threshold != default:
+            raise InputError(
+                f"controller entropy_tree: threshold is {self.threshold}, which has no effect with select: top;"
+                f" allowed: {default}, the default",
+                "give select: threshold, or leave out threshold",
+            )
+
+    def vocabulary_limits(self, policy: Policy, drawable: int, stop_ids: Sequence[int]) -> Mapping[str, int]:
+        """Distinct children differ from one another and from the token already there."""
+        del stop_ids
+        return {"children_per_position": drawable - 1} if policy.component(Branch).children == "distinct" else {}
+
+    def expected_tokens(self, policy: Policy, length: float, limit: int) -> float:
+        """Every branch redraws half of a text."""
+        del limit
+        branches = self.positions * policy.component(Rounds).rounds * self.children_per_position
+        return self.roots * length * (1 + branches / 2)
+
+    def search(self, task: Task, policy: Policy, evaluator: Evaluator) -> Search:
+        """All branches of a round are requested at once.
+
+        The detail ``found`` of the first candidate is the number of leaves before they repeat.
+
+        Raises
+        ------
+        InputError
+            The vocabulary has too few tokens for ``distinct`` children.
+        """
+        rounds = policy.component(Rounds).rounds
+        roots = [_Node((root,), 0, task.empty) for root in range(self.roots)]
+        nodes = yield from self._draw(task, policy, roots, measures=True)
+        for done in range(1, rounds + 1):
+            trees = [[node for node in nodes if node.path[0] == root.path[0]] for root in roots]
+            branches = [branch for tree in trees for branch in self._branches(task, policy, tree)]
+            nodes += yield from self._draw(task, policy, branches, measures=done < rounds or evaluator.measures)
+        traces = [node.trace for node in nodes]
+        scores = yield from evaluator(task, traces, policy.local, ("leaves",))
+        leaves = [trace.candidate(score) for trace, score in zip(traces, scores, strict=True)]
+        leaves.sort(key=lambda leaf: -leaf.score)
+        best, *others = islice(cycle(leaves), policy.width)
+        return [replace(best, details={"found": len(leaves)}), *others]
+
+    def _draw(
+        self, task: Task, policy: Policy, nodes: Sequence[_Node], *, measures: bool
+    ) -> Generator[list[Ask], list[Any], list[_Node]]:
+        """Continue the nodes that have not ended; with measures and alternatives if they may be branched from."""
+        is_distinct = policy.component(Branch).children == "distinct"
+        asks: list[Ask] = [
+            task.request(
+                node.trace,
+                policy.local,
+                task.seed_of("tree", *node.path),
+                measures=measures,
+                top=self.children_per_position + 1 if measures and is_distinct else 0,
+            )
+            for node in nodes
+            if node.trace.finish is None
+        ]
+        replies = iter((yield asks) if asks else [])
+        return [node if node.trace.finish else node.drawn(next(replies)) for node in nodes]
+
+    def _branches(self, task: Task, policy: Policy, tree: Sequence[_Node]) -> Iterator[_Node]:
+        """The branches of one round and tree, not yet drawn."""
+        transition, children = policy.component(Branch), self.children_per_position
+        for node, t in self._positions(task, transition, tree):
+            if transition.children == "distinct":
+                traces = [_forced(task, node, t, rank) for rank in _alternatives(node, t, children)]
+            else:
+                traces = [node.trace.cut(t)] * children
+            for child, trace in enumerate(traces):
+                yield _Node((*node.path, t, child), t, trace)
+
+    def _positions(self, task: Task, transition: Branch, tree: Sequence[_Node]) -> list[tuple[_Node, int]]:
+        """Where a tree branches next: the highest entropy first, equal ones in order of creation, then of position."""
+        import numpy as np  # not above: the planner imports this file
+
+        drawn = [node for node in tree if node.reply is not None]
+        unmasked = [node.entropies[: _stated(task, node, transition.mask) - node.start - 1] for node in drawn]
+        entropies = np.concatenate(unmasked)
+        owners = np.repeat(np.arange(len(drawn)), [len(part) for part in unmasked])
+        places = np.concatenate(
+            [node.start + 1 + np.arange(len(part)) for node, part in zip(drawn, unmasked, strict=True)]
+        )
+        lowest = self.threshold if self.select == "threshold" else -math.inf
+        contexts = [node.trace.tokens[: node.start] for node in tree if node.start]
+        chosen: list[tuple[_Node, int]] = []
+        for i in np.argsort(-entropies, kind="stable"):
+            if len(chosen) == self.positions or entropies[i] < lowest:
+                break
+            node, t = drawn[owners[i]], int(places[i])
+            context = node.trace.tokens[:t]
+            if not any(_is_close(context, other, transition.gap) for other in contexts):
+                chosen.append((node, t))
+                contexts.append(context)
+        return chosen
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,180 +185,80 @@ class _Node:
         Position of its first own token; a root's is 0.
     trace : Trace
         From the start of the text; before it is drawn only what it is drawn after.
-    done : Completion or None
-        What was drawn for it; None where a forced first token ended the text.
+    reply : Completion or None
+        What was drawn for it; None if a forced first token ended the text.
     """
 
     path: tuple[int, ...]
     start: int
     trace: Trace
-    done: Completion | None = None
+    reply: Completion | None = None
 
-    def drawn(self, done: Completion) -> _Node:
+    def drawn(self, reply: Completion) -> _Node:
         """The node with its text drawn to the end."""
-        return replace(self, trace=self.trace.extend(done, done.finish), done=done)
+        return replace(self, trace=self.trace.extend(reply, reply.finish), reply=reply)
 
     def measured(self, position: int) -> tuple[Completion, int]:
-        """The completion that holds a position behind the first own token, and its place there."""
-        assert self.done is not None
-        return self.done, position - (len(self.trace.tokens) - len(self.done.tokens))
+        """The completion that holds a position after the first own token, and its place there."""
+        assert self.reply is not None
+        return self.reply, position - (len(self.trace.tokens) - len(self.reply.tokens))
 
     @property
     def entropies(self) -> npt.NDArray[np.float32]:
-        """Of the positions behind its first own token, shape (n - start - 1,), in nats."""
-        if self.done is None:
-            return np.zeros(0, np.float32)
-        done, first = self.measured(self.start + 1)
-        assert done.entropies is not None
-        return done.entropies[first:]
+        """Of the positions after its first own token, shape (n - start - 1,), in nats."""
+        reply, first = self.measured(self.start + 1)
+        assert reply.entropies is not None
+        return reply.entropies[first:]
 
 
-def search(task: Task, policy: Policy, evaluator: Evaluator) -> Controller:
-    """Grow ``roots`` trees, all branches of a round in one yield; every leaf is a candidate.
+def _stated(task: Task, node: _Node, mask: str) -> int:
+    """Number of tokens of a node after which an answer is stated, at least one own token; all if none is stated.
 
-    Parameters
-    ----------
-    task : Task
-    policy : Policy
-        ``roots``; per tree and round at most ``positions`` (``select``: the highest entropies, or the highest of at
-        least ``threshold`` nats), ``gap`` tokens apart, with ``children_per_position`` branches each; ``rounds``.
-        ``children: distinct`` forces a branch's first token: the most likely ones of the raw model beside the one
-        already there. ``free`` draws it. ``mask: words`` never branches behind a text that contains one of ``WORDS``,
-        ``answer`` behind one of which ``task.answer`` reads an answer; by default nothing is masked.
-    evaluator : Evaluator
-        Scores the leaves.
-
-    Returns
-    -------
-    Controller
-        ``roots * (1 + positions * rounds * children_per_position)`` candidates, best first. The detail ``found`` of the
-        first says how many there are before they repeat.
-
-    Raises
-    ------
-    InputError
-        The vocabulary has too few tokens for ``distinct`` children.
-    """
-    p = policy.parameters
-    rounds = int(p["rounds"])
-    stems = [_Node((root,), 0, EMPTY) for root in range(int(p["roots"]))]
-    nodes = yield from _draw(task, policy, stems, measures=True)
-    for done in range(1, rounds + 1):
-        trees = [[node for node in nodes if node.path[0] == root.path[0]] for root in stems]
-        branches = [branch for tree in trees for branch in _branches(task, tree, p)]
-        nodes += yield from _draw(task, policy, branches, measures=done < rounds or evaluator.measures)
-    traces = [node.trace for node in nodes]
-    scores = yield from evaluator(task, traces, policy.local, ("leaves",))
-    found = sorted(map(candidate, traces, scores), key=lambda one: -one.score)
-    best, *others = islice(cycle(found), policy.width)
-    return [replace(best, details={"found": len(found)}), *others]
-
-
-def _draw(
-    task: Task, policy: Policy, stems: Sequence[_Node], *, measures: bool
-) -> Generator[list[Ask], list[Any], list[_Node]]:
-    """Continue those that have not ended, at once; measures and alternatives where they may be branched from."""
-    p = policy.parameters
-    asks: list[Ask] = [
-        Request(
-            task.prompt,
-            policy.local,
-            task.seed_of("tree", *stem.path),
-            task.max_tokens - len(stem.trace.tokens),
-            task.stop_ids,
-            prefix=stem.trace.prefix,
-            measures=measures,
-            top=int(p["children_per_position"]) + 1 if measures and p["children"] == "distinct" else 0,
-        )
-        for stem in stems
-        if stem.trace.finish is None
-    ]
-    done = iter((yield asks) if asks else [])
-    return [stem if stem.trace.finish else stem.drawn(next(done)) for stem in stems]
-
-
-def _branches(task: Task, tree: Sequence[_Node], p: Mapping[str, Value]) -> Iterator[_Node]:
-    """The branches of one round and tree, not yet drawn."""
-    children = int(p["children_per_position"])
-    for node, t in _positions(task, tree, p):
-        if p["children"] == "distinct":
-            traces = [_forced(task, node, t, rank) for rank in _alternatives(node, t, children)]
-        else:
-            traces = [node.trace.cut(t)] * children
-        for child, trace in enumerate(traces):
-            yield _Node((*node.path, t, child), t, trace)
-
-
-def _positions(task: Task, tree: Sequence[_Node], p: Mapping[str, Value]) -> list[tuple[_Node, int]]:
-    """Where a tree branches next: the highest entropy first, equal ones in order of creation, then of position."""
-    unmasked = [node.entropies[: _stated(task, node, p) - node.start - 1] for node in tree]
-    entropies = np.concatenate(unmasked)
-    owners = np.repeat(np.arange(len(tree)), [len(one) for one in unmasked])
-    places = np.concatenate([node.start + 1 + np.arange(len(one)) for node, one in zip(tree, unmasked, strict=True)])
-    lowest = float(p["threshold"]) if p["select"] == "threshold" else -np.inf
-    taken = [node.trace.tokens[: node.start] for node in tree if node.start]
-    chosen: list[tuple[_Node, int]] = []
-    for i in np.argsort(-entropies, kind="stable"):
-        if len(chosen) == p["positions"] or entropies[i] < lowest:
-            break
-        node, t = tree[owners[i]], int(places[i])
-        context = node.trace.tokens[:t]
-        if not any(_close(context, other, int(p["gap"])) for other in taken):
-            chosen.append((node, t))
-            taken.append(context)
-    return chosen
-
-
-def _stated(task: Task, node: _Node, p: Mapping[str, Value]) -> int:
-    """Behind how many tokens of a node an answer is stated, more than its first own one; all of them where none is.
-
-    Found by bisection, for a reading costs as much as its text is long: a text that states an answer is taken to do so
-    however it goes on.
+    Found by bisection, because a reading costs as much as its text is long: a text that states an answer is taken to do
+    so however it goes on.
     """
     text = node.trace.prefix
+    if mask == "none":
+        return len(text)
 
-    def states(length: int) -> bool:
-        if p["mask"] == "answer":
+    def is_stated(length: int) -> bool:
+        if mask == "answer":
             return task.answer(text[:length]) is not None
         written = task.decode(text[:length]).lower()
         return any(word in written for word in WORDS)
 
-    return bisect_left(range(len(text)), True, node.start + 1, key=states) if "mask" in p else len(text)
+    return bisect_left(range(len(text)), True, node.start + 1, key=is_stated)
 
 
-def _close(one: npt.NDArray[np.int32], other: npt.NDArray[np.int32], gap: int) -> bool:
+def _is_close(one: npt.NDArray[np.int32], other: npt.NDArray[np.int32], gap: int) -> bool:
     """Whether two contexts lie on one path, less than ``gap`` tokens apart."""
     shared = min(len(one), len(other))
-    return abs(len(one) - len(other)) < gap and np.array_equal(one[:shared], other[:shared])
+    return abs(len(one) - len(other)) < gap and bool((one[:shared] == other[:shared]).all())
 
 
 def _alternatives(node: _Node, t: int, children: int) -> list[int]:
     """Ranks of the most likely tokens at ``t`` that are possible and not the one already there.
 
-    One token is taken at most: a position is branched from once, and its branches have contexts of their own behind it.
+    One token is taken at most: a position is branched from once, and its branches have contexts of their own after it.
     """
-    done, i = node.measured(t)
-    assert done.top_tokens is not None and done.top_logprobs is not None
-    possible = (done.top_tokens[i] != node.trace.tokens[t]) & np.isfinite(done.top_logprobs[i])
-    if possible.sum() < children:
+    reply, i = node.measured(t)
+    assert reply.top_tokens is not None and reply.top_logprobs is not None
+    possible = (reply.top_tokens[i] != node.trace.tokens[t]) & (reply.top_logprobs[i] > -math.inf)
+    ranks: list[int] = possible.nonzero()[0].tolist()
+    if len(ranks) < children:
         raise InputError(
             f"entropy_tree: {children} distinct children per position need a vocabulary of more than {children} tokens,"
-            f" but only {possible.sum()} others are possible",
+            f" but only {len(ranks)} others are possible",
             "lower children_per_position, or give the transition children: free",
         )
-    return [int(rank) for rank in np.flatnonzero(possible)[:children]]
+    return ranks[:children]
 
 
 def _forced(task: Task, node: _Node, t: int, rank: int) -> Trace:
-    """What ``node`` holds before ``t``, then the token of that rank; it was not drawn, so its log q is 0."""
-    done, i = node.measured(t)
-    assert done.top_tokens is not None and done.top_logprobs is not None
-    token = Completion(
-        tokens=done.top_tokens[i, rank : rank + 1],
-        logprobs=done.top_logprobs[i, rank : rank + 1],
-        sampling_logprobs=np.zeros(1, np.float32),
-        finish="stop" if done.top_tokens[i, rank] in task.stop_ids else "length",
-        certainties=None if done.certainties is None else done.certainties[i : i + 1],
-    )
-    ended = token.finish == "stop" or t + 1 == task.max_tokens
-    return node.trace.cut(t).extend(token, token.finish if ended else None)
+    """The text of ``node`` before ``t``, then the token of that rank; it was not drawn, so its log q is 0."""
+    reply, i = node.measured(t)
+    assert reply.top_tokens is not None
+    finish: FinishReason | None = "length" if t + 1 == task.max_tokens else None
+    if reply.top_tokens[i, rank] in task.stop_ids:
+        finish = "stop"
+    return node.trace.cut(t).force(reply, i, rank, finish)

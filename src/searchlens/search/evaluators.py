@@ -1,7 +1,7 @@
 """Evaluators: how good a path looks, finished or not, without the gold answer.
 
-Each name in ``components.EVALUATORS`` is one function or class here. Likelihoods read the path alone; rollouts and
-answers are drawn from the engine, and the model's opinion of its own is read there; a verifier is asked outside of it.
+Each name in ``components.EVALUATORS`` is one function or class here. Likelihoods read the path alone; rollouts, and the
+model's own opinion, need the engine; a verifier runs outside of it.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import urllib.request
 from collections import Counter, defaultdict
-from collections.abc import Callable, Generator, Hashable, Sequence
+from collections.abc import Callable, Generator, Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from http.client import HTTPException
@@ -20,42 +20,13 @@ import numpy as np
 
 from searchlens.engines.base import Completion, Request, Sampling
 from searchlens.errors import InputError
-from searchlens.policies import Part
+from searchlens.policies import Component
 from searchlens.search.task import Ask, Call, Evaluator, Scoring, Task, Trace
 
 Scorer = Callable[[str, Sequence[str]], Sequence[float]]
-"""Prompt and texts to one score for each text, higher is better."""
-_SHOWN = 200  # characters of a wrong reply in a message
+"""Prompt and texts to one score for each text; higher is better."""
+_SHOWN = 200  # characters of a wrong reply that a message quotes
 _RAW = Sampling(temperature=1.0)
-
-
-def evaluator(part: Part) -> Evaluator:
-    """The evaluator that a policy names.
-
-    Parameters
-    ----------
-    part : Part
-        A name in ``components.EVALUATORS`` and its parameters.
-    """
-    parameters = dict(part.parameters)
-    match part.name:
-        case "mean_logprob":
-            return Likelihood(mean_logprob)
-        case "sequence_logprob":
-            return Likelihood(sequence_logprob)
-        case "self_certainty":
-            return Likelihood(self_certainty, measures=True)
-        case "rollout_utility":
-            return RolloutUtility(int(parameters["rollouts"]))
-        case "answer_agreement":
-            return AnswerAgreement(int(parameters["rollouts"]))
-        case "self_evaluation":
-            question, right, wrong = (str(parameters[key]) for key in ("question", "right", "wrong"))
-            return SelfEvaluation(question, right, wrong, int(parameters["top"]))
-        case "verifier":
-            url = str(parameters["url"])
-            return Verifier(HttpScorer(url), url)
-    raise ValueError(f"no evaluator {part.name!r}")
 
 
 def sequence_logprob(trace: Trace) -> float:
@@ -91,7 +62,7 @@ def self_certainty(trace: Trace) -> float:
 
 @dataclass(slots=True)
 class Likelihood:
-    """Scores each path by what the engine said of its tokens.
+    """Scores each path by the probabilities of its tokens.
 
     Attributes
     ----------
@@ -105,7 +76,7 @@ class Likelihood:
     compares: bool = False
 
     def __call__(self, task: Task, traces: Sequence[Trace], sampling: Sampling, key: tuple[str | int, ...]) -> Scoring:
-        """Score the paths; asks for nothing."""
+        """Score the paths without a request."""
         del task, sampling, key
         yield from ()
         return [self.of(trace) for trace in traces]
@@ -128,7 +99,7 @@ class RolloutUtility:
     Notes
     -----
     Rollouts as the value of a reasoning step: Wang et al. (2024), Math-Shepherd, where the utility is whether the
-    answer is right. That is not for a policy to know, so the likelihood of an answer takes its place.
+    answer is right. A policy cannot know that, so the likelihood of an answer takes its place.
     """
 
     rollouts: int
@@ -137,18 +108,18 @@ class RolloutUtility:
 
     def __call__(self, task: Task, traces: Sequence[Trace], sampling: Sampling, key: tuple[str | int, ...]) -> Scoring:
         """Score the paths by ``rollouts`` requests for each unfinished one."""
-        ends = yield from _ends(task, traces, sampling, key, self.rollouts)
-        return [float(np.mean([_utility(task, end) for end in of_path])) for of_path in ends]
+        completions = yield from _completed(task, traces, sampling, key, self.rollouts)
+        return [float(np.mean([_utility(task, text) for text in of_path])) for of_path in completions]
 
 
 @dataclass(slots=True)
 class AnswerAgreement:
-    """Scores a path by how much of everything says what it says, in [0, 1].
+    """Scores a path by how far the completions of all paths agree with its own, in [0, 1].
 
     Every path is completed as in ``RolloutUtility``. With s_i(a) the share of path i's completions that state answer a,
     the score of path i is ``sum_a s_i(a) mean_j s_j(a)`` over all paths j of the call, i included: the chance that one
-    of its completions and one of a random path agree. Each path has one voice, however many completions it has; a
-    completion without an answer agrees with nobody, itself included.
+    of its completions and one of a random path agree. Each path has the same weight, however many completions it has; a
+    completion without an answer agrees with none, not even itself.
 
     Attributes
     ----------
@@ -167,28 +138,28 @@ class AnswerAgreement:
 
     def __call__(self, task: Task, traces: Sequence[Trace], sampling: Sampling, key: tuple[str | int, ...]) -> Scoring:
         """Score the paths by ``rollouts`` requests for each unfinished one."""
-        ends = yield from _ends(task, traces, sampling, key, self.rollouts)
-        shares = [_shares(task, of_path) for of_path in ends]
-        voices: dict[Hashable, float] = defaultdict(float)
+        completions = yield from _completed(task, traces, sampling, key, self.rollouts)
+        shares = [_shares(task, of_path) for of_path in completions]
+        mean_share: dict[Hashable, float] = defaultdict(float)
         for of_path in shares:
             for answer, share in of_path.items():
-                voices[answer] += share / len(shares)
-        return [sum((share * voices[answer] for answer, share in of_path.items()), 0.0) for of_path in shares]
+                mean_share[answer] += share / len(shares)
+        return [sum((share * mean_share[answer] for answer, share in of_path.items()), 0.0) for of_path in shares]
 
 
 @dataclass(slots=True)
 class SelfEvaluation:
-    """Asks the model itself: ``p(right) / (p(right) + p(wrong))`` of the token behind path and question, in [0, 1].
+    """Asks the model: ``p(right) / (p(right) + p(wrong))`` of the token after path and question, in [0, 1].
 
-    One request of one token for each path, finished or not; a stop token at its end is left out, for the question goes
-    on with the text. The probabilities are those of the raw model, whatever the local policy. An answer that is not
-    among the ``top`` most likely tokens is taken to be as likely as the last of them, and is at most that; where
-    neither is among them the score is 1/2.
+    One request of one token for each path, finished or not; a stop token at its end is left out, because the question
+    continues the text. The probabilities are those of the raw model, whatever the local policy. An answer that is not
+    among the ``top`` most likely tokens is taken to be as likely as the last of them, which is an upper bound; if
+    neither is among them, the score is 1/2.
 
     Attributes
     ----------
     question : str
-        Stands behind prompt and path.
+        Comes after prompt and path.
     right, wrong : str
         The two answers, each spelled by one token.
     top : int
@@ -198,8 +169,8 @@ class SelfEvaluation:
     Notes
     -----
     P(True) of Kadavath et al. (2022), Language models (mostly) know what they know; of unfinished texts, as the
-    confidence in a step: Xie et al. (2023), Self-evaluation guided beam search for reasoning. There the model sees the
-    text quoted in a prompt of its own; here it goes on from the text, whose keys and values the engine has.
+    confidence in a step: Xie et al. (2023), Self-evaluation guided beam search for reasoning. There a prompt of its own
+    quotes the text; here the question continues the text, whose keys and values the engine already has.
     """
 
     question: str
@@ -219,19 +190,19 @@ class SelfEvaluation:
         """
         del sampling
         question, right, wrong = self.spelled(task.encode)
-        done = yield [
+        replies = yield [
             Request(
                 task.prompt,
                 _RAW,
                 task.seed_of(*key, "question", i),
                 1,
                 (),
-                prefix=_unended(task, trace) + question,
+                prefix=_without_stop(task, trace) + question,
                 top=self.top,
             )
             for i, trace in enumerate(traces)
         ]
-        return [_share(one, right, wrong) for one in done]
+        return [_share(reply, right, wrong) for reply in replies]
 
     def spelled(
         self, encode: Callable[[str], tuple[int, ...]], where: str = "evaluator self_evaluation"
@@ -264,12 +235,12 @@ class SelfEvaluation:
 
 @dataclass(slots=True)
 class Verifier:
-    """Asks somebody else; unfinished paths are shown as they are.
+    """Asks an external scorer, which sees unfinished paths as they are.
 
     Attributes
     ----------
     scorer : callable
-        Gets the text of the prompt and the texts of the paths; may be slow: it runs beside the engine.
+        Gets the text of the prompt and the texts of the paths. It runs in a thread, so it may be slow.
     name : str
         For messages.
     measures, compares : bool
@@ -286,35 +257,35 @@ class Verifier:
         Raises
         ------
         ValueError
-            What came back is not one finite number for each path.
+            The scorer did not return one finite number for each path.
         """
         del sampling, key
         texts = [task.decode(trace.prefix) for trace in traces]
         (scores,) = yield [Call(partial(self.scorer, task.decode(task.prompt), texts))]
         return self._checked(scores, len(texts))
 
-    def _checked(self, scores: Any, wanted: int) -> list[float]:
+    def _checked(self, reply: Any, texts: int) -> list[float]:
         try:
-            found = list(scores)
+            scores = list(reply)
         except TypeError:
-            raise ValueError(f"verifier {self.name} returned {scores!r:.{_SHOWN}}, not a list of scores") from None
-        if len(found) != wanted:
-            raise ValueError(f"verifier {self.name} returned {len(found)} scores for {wanted} texts")
-        for score in found:
+            raise ValueError(f"verifier {self.name} returned {reply!r:.{_SHOWN}}, not a list of scores") from None
+        if len(scores) != texts:
+            raise ValueError(f"verifier {self.name} returned {len(scores)} scores for {texts} texts")
+        for score in scores:
             if not isinstance(score, Real) or not np.isfinite(float(score)):
                 raise ValueError(f"verifier {self.name} returned a score of {score!r:.{_SHOWN}}, not a finite number")
-        return [float(score) for score in found]
+        return [float(score) for score in scores]
 
 
 @dataclass(frozen=True, slots=True)
 class HttpScorer:
-    """A scorer behind HTTP: POST of ``{"prompt": text, "texts": [text, ...]}`` gives ``{"scores": [number, ...]}``.
+    """A scorer over HTTP: POST of ``{"prompt": text, "texts": [text, ...]}`` gives ``{"scores": [number, ...]}``.
 
     Attributes
     ----------
     url : str
     timeout : float
-        Seconds without a byte until it counts as failed. There is no second try.
+        Seconds without a byte until the request counts as failed; it is not repeated.
     """
 
     url: str
@@ -338,56 +309,62 @@ class HttpScorer:
         except (OSError, HTTPException) as error:
             raise RuntimeError(f"verifier {self.url} failed: {error}") from error
         try:
-            return json.loads(text)["scores"]  # type: ignore[no-any-return]  # checked where it is used
+            return json.loads(text)["scores"]  # type: ignore[no-any-return]  # Verifier checks it
         except (ValueError, TypeError, KeyError):
             raise RuntimeError(
                 f'verifier {self.url} replied {text!r:.{_SHOWN}}, not JSON of the form {{"scores": [...]}}'
             ) from None
 
 
-def _ends(
+def _completed(
     task: Task, traces: Sequence[Trace], sampling: Sampling, key: tuple[str | int, ...], rollouts: int
 ) -> Generator[list[Ask], list[Any], list[list[Trace]]]:
-    """The completions of each path: ``rollouts`` of an unfinished one; of a finished one, itself."""
-    open_paths = [i for i, trace in enumerate(traces) if trace.finish is None]
-    draws = [(i, rollout) for i in open_paths for rollout in range(rollouts)]
-    done = yield [
-        Request(
-            task.prompt,
-            sampling,
-            task.seed_of(*key, "rollout", i, rollout),
-            task.max_tokens - len(traces[i].tokens),
-            task.stop_ids,
-            prefix=traces[i].prefix,
-        )
-        for i, rollout in draws
-    ]
-    ends: list[list[Trace]] = [[] if trace.finish is None else [trace] for trace in traces]
-    for (i, _), one in zip(draws, done, strict=True):
-        ends[i].append(traces[i].extend(one, one.finish))
-    return ends
+    """Finished texts of each path: ``rollouts`` continuations of an unfinished one; a finished one itself."""
+    unfinished = [i for i, trace in enumerate(traces) if trace.finish is None]
+    draws = [(i, rollout) for i in unfinished for rollout in range(rollouts)]
+    replies = yield [task.request(traces[i], sampling, task.seed_of(*key, "rollout", i, n)) for i, n in draws]
+    texts: list[list[Trace]] = [[] if trace.finish is None else [trace] for trace in traces]
+    for (i, _), reply in zip(draws, replies, strict=True):
+        texts[i].append(traces[i].extend(reply, reply.finish))
+    return texts
 
 
-def _unended(task: Task, trace: Trace) -> tuple[int, ...]:
+def _without_stop(task: Task, trace: Trace) -> tuple[int, ...]:
     """The tokens of a path without a stop token at its end."""
     tokens = trace.prefix
     return tokens[:-1] if tokens and tokens[-1] in task.stop_ids else tokens
 
 
-def _share(done: Completion, right: int, wrong: int) -> float:
+def _share(reply: Completion, right: int, wrong: int) -> float:
     """p(right) / (p(right) + p(wrong)) at the first position."""
-    assert done.top_tokens is not None and done.top_logprobs is not None, "the engine was asked for them"
-    logprobs = done.top_logprobs[0].tolist()
-    listed = dict(zip(done.top_tokens[0].tolist(), logprobs, strict=True))
-    one, other = (listed.get(token, logprobs[-1]) for token in (right, wrong))
-    return float(np.exp(one - np.logaddexp(one, other)))
+    assert reply.top_tokens is not None and reply.top_logprobs is not None, "the engine was asked for them"
+    logprobs = reply.top_logprobs[0].tolist()
+    listed = dict(zip(reply.top_tokens[0].tolist(), logprobs, strict=True))
+    log_right, log_wrong = (listed.get(token, logprobs[-1]) for token in (right, wrong))
+    return float(np.exp(log_right - np.logaddexp(log_right, log_wrong)))
 
 
-def _utility(task: Task, end: Trace) -> float:
-    return float(np.exp(mean_logprob(end))) if task.answer(end.prefix) is not None else 0.0
+def _utility(task: Task, text: Trace) -> float:
+    return float(np.exp(mean_logprob(text))) if task.answer(text.prefix) is not None else 0.0
 
 
-def _shares(task: Task, ends: Sequence[Trace]) -> dict[Hashable, float]:
-    """Share of the completions that state each answer."""
-    answers = Counter(task.answer(end.prefix) for end in ends)
-    return {answer: count / len(ends) for answer, count in answers.items() if answer is not None}
+def _shares(task: Task, texts: Sequence[Trace]) -> dict[Hashable, float]:
+    """Share of the texts that state each answer."""
+    answers = Counter(task.answer(text.prefix) for text in texts)
+    return {answer: count / len(texts) for answer, count in answers.items() if answer is not None}
+
+
+_EVALUATORS: Mapping[str, Callable[..., Evaluator]] = {
+    "mean_logprob": partial(Likelihood, mean_logprob),
+    "sequence_logprob": partial(Likelihood, sequence_logprob),
+    "self_certainty": partial(Likelihood, self_certainty, measures=True),
+    "rollout_utility": RolloutUtility,
+    "answer_agreement": AnswerAgreement,
+    "self_evaluation": SelfEvaluation,
+    "verifier": lambda url: Verifier(HttpScorer(url), url),
+}
+
+
+def evaluator(component: Component) -> Evaluator:
+    """The evaluator that a policy names, with its parameters."""
+    return _EVALUATORS[component.name](**component.parameters)

@@ -1,7 +1,7 @@
 """Monte Carlo tree search over thoughts, one tree per run; every iteration ends with one complete text.
 
-An iteration descends by UCT or PUCT to a node without children, expands it by thoughts, draws the most probable one of
-them to its end (the rollout), and backs up what the evaluator says of the rollout. Decided explicitly:
+An iteration selects a leaf by UCT or PUCT, expands it by thoughts, simulates by drawing the most promising of them to
+its end (the rollout), and propagates the score of the rollout back to the root. Decided explicitly:
 
 - An evaluator that compares paths scores all rollouts so far in one call, others the new ones. All scores so far are
   scaled to [0, 1] by the lowest and the highest, because likelihoods have no natural range (MuZero does so with mean
@@ -24,19 +24,80 @@ import math
 from collections.abc import Generator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import cycle, islice
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import numpy as np
-import numpy.typing as npt
-
-from searchlens.policies import Policy
-from searchlens.search.task import Ask, Controller, Evaluator, Task, Trace, candidate
+from searchlens.catalogue import controller
+from searchlens.policies import Controller, Policy, choice, number, whole
+from searchlens.policies.components import Iterations, Thought, require_draws
 from searchlens.search.thoughts import Path, Thoughts, distinct
+
+if TYPE_CHECKING:
+    from searchlens.search.task import Ask, Evaluator, Search, Task, Trace
+
+Descent = list["Node"]
+"""Nodes from the root to the one whose rollout ends an iteration."""
+
+
+@controller("mcts", transitions=("thought",), schedulers=("iterations",))
+@dataclass(frozen=True, slots=True)
+class MonteCarloTreeSearch(Controller):
+    """One tree of ``children`` thoughts per node, searched for ``iterations``, ``parallel`` of them at a time.
+
+    An iteration asks for at most ``children + 1`` continuations, and gives one candidate.
+    """
+
+    select: str = choice("puct", "uct")
+    exploration: float = number(1.0, ">= 0", lambda value: value >= 0)
+    children: int = whole(3)
+    parallel: int = whole(1)
+
+    def candidates(self, policy: Policy) -> int:
+        """One per iteration."""
+        return policy.component(Iterations).iterations
+
+    def check(self, policy: Policy) -> None:
+        """At temperature 0 all children of a node are alike."""
+        require_draws(policy)
+
+    def expected_tokens(self, policy: Policy, length: float, limit: int) -> float:
+        """Thoughts and half of a text per iteration, until the tree of T / m levels has no node left to expand."""
+        del limit
+        thought, levels = policy.component(Thought).expected(length)
+        nodes = sum(float(self.children) ** level for level in range(levels))
+        iterations = float(policy.component(Iterations).iterations)
+        return min(iterations, nodes) * (self.children * thought + length / 2)
+
+    def search(self, task: Task, policy: Policy, evaluator: Evaluator) -> Search:
+        """The rollouts, best first, equal ones in the order of iterations.
+
+        The detail ``found`` of the first candidate is the number of rollouts before they repeat.
+
+        Raises
+        ------
+        ValueError
+            A score is not a finite number.
+        """
+        thoughts, rule = Thoughts(task, policy, evaluator), Rule(self.select, self.exploration)
+        root, iterations = Node(thoughts.root()), policy.component(Iterations).iterations
+        descents: list[Descent] = []
+        rollouts: list[Trace] = []
+        scores: list[float] = []
+        while len(rollouts) < iterations and root.is_open:
+            wave = select(root, rule, min(self.parallel, iterations - len(rollouts)))
+            yield from expand(wave, rule, thoughts, self.children)
+            rollouts += yield from simulate(wave, thoughts)
+            descents += wave
+            scores = yield from evaluate(rollouts, scores, thoughts)
+            back_propagate(descents, scaled(scores))
+        candidates = [rollout.candidate(score) for rollout, score in zip(rollouts, scores, strict=True)]
+        candidates.sort(key=lambda candidate: -candidate.score)
+        best, *others = islice(cycle(candidates), iterations)
+        return [replace(best, details={"found": len(candidates)}), *others]
 
 
 @dataclass(slots=True, eq=False)
 class Node:
-    """A path of thoughts and what is known of it.
+    """A path of thoughts, with the statistics of the iterations through it.
 
     Attributes
     ----------
@@ -46,10 +107,10 @@ class Node:
     children : list of Node
         Empty until it is expanded.
     visits : int
-        Descents that came through here, those under way included.
+        Descents through this node, those under way included.
     total : float
         Sum of their scaled values; those under way have 0.
-    open : bool
+    is_open : bool
         Whether a descent may end here or below.
     """
 
@@ -58,7 +119,7 @@ class Node:
     children: list[Node] = field(default_factory=list)
     visits: int = 0
     total: float = 0.0
-    open: bool = True
+    is_open: bool = True
 
     @property
     def value(self) -> float:
@@ -94,99 +155,84 @@ class Rule:
 
     def best_child(self, node: Node) -> Node:
         """The open child that is most worth a visit."""
-        return max((child for child in node.children if child.open), key=lambda child: (self(node, child), child.prior))
+        children = (child for child in node.children if child.is_open)
+        return max(children, key=lambda child: (self(node, child), child.prior))
 
 
-def search(task: Task, policy: Policy, evaluator: Evaluator) -> Controller:
-    """Search one tree.
-
-    Parameters
-    ----------
-    task : Task
-    policy : Policy
-        ``select`` and ``exploration``; ``children`` thoughts per node; ``iterations``, ``parallel`` of them at a time.
-        They ask for at most ``iterations * (children + 1)`` continuations.
-    evaluator : Evaluator
-        Scores the rollouts.
-
-    Returns
-    -------
-    Controller
-        ``iterations`` candidates, best first, equal ones in the order of iterations. The detail ``found`` of the first
-        says how many there are before they repeat.
-
-    Raises
-    ------
-    ValueError
-        A score is not a finite number.
-    """
-    p = policy.parameters
-    rule = Rule(str(p["select"]), float(p["exploration"]))
-    thoughts = Thoughts(task, policy, evaluator)
-    root = Node(Path())
-    descents, rollouts, scores = list[list[Node]](), list[Trace](), list[float]()
-    while len(rollouts) < policy.width and root.open:
-        wave: list[list[Node]] = []
-        while len(wave) < min(int(p["parallel"]), policy.width - len(rollouts)) and root.open:
-            wave.append(descend(root, rule))
-        yield from _expand(thoughts, [nodes[-1] for nodes in wave if not nodes[-1].path.finished], int(p["children"]))
-        for nodes in wave:
-            if nodes[-1].children:
-                nodes.append(rule.best_child(nodes[-1]))
-                nodes[-1].visits += 1
-        ends = yield from thoughts.complete([nodes[-1].path for nodes in wave])
-        rollouts += [path.trace for path in ends]
-        descents += wave
-        known = [] if evaluator.compares else scores
-        new = yield from evaluator(task, rollouts[len(known) :], policy.local, ("rollouts", len(rollouts)))
-        scores = known + thoughts.finite(new)
-        back_up(descents, scaled(scores))
-    found = sorted(map(candidate, rollouts, scores), key=lambda one: -one.score)
-    best, *others = islice(cycle(found), policy.width)
-    return [replace(best, details={"found": len(found)}), *others]
+def select(root: Node, rule: Rule, most: int) -> list[Descent]:
+    """Up to ``most`` descents to different open leaves, all under way from now on."""
+    descents: list[Descent] = []
+    while len(descents) < most and root.is_open:
+        descents.append(descend(root, rule))
+    return descents
 
 
-def descend(root: Node, rule: Rule) -> list[Node]:
+def descend(root: Node, rule: Rule) -> Descent:
     """Nodes from the root to an open leaf, which is under way from now on."""
     nodes = [root]
     while nodes[-1].children:
         nodes.append(rule.best_child(nodes[-1]))
     for node in reversed(nodes):
         node.visits += 1
-        node.open = any(child.open for child in node.children)
+        node.is_open = any(child.is_open for child in node.children)
     return nodes
 
 
-def back_up(descents: Sequence[Sequence[Node]], values: Sequence[float]) -> None:
-    """Give every node the sum of the values of all descents through it; nothing is under way any more."""
+def expand(
+    descents: Sequence[Descent], rule: Rule, thoughts: Thoughts, children: int
+) -> Generator[list[Ask], list[Any], None]:
+    """Give every unfinished leaf its children, all drawn at once, and let its descent go on to the best of them."""
+    leaves = [nodes[-1] for nodes in descents if not nodes[-1].path.is_finished]
+    drawn = iter((yield from thoughts.think([leaf.path for leaf in leaves for _ in range(children)])))
+    for leaf in leaves:
+        paths = distinct(list(islice(drawn, children)))
+        leaf.children = [Node(path, prior) for path, prior in zip(paths, _priors(leaf.path, paths), strict=True)]
+    for nodes in descents:
+        if nodes[-1].children:
+            nodes.append(rule.best_child(nodes[-1]))
+            nodes[-1].visits += 1
+
+
+def _priors(parent: Path, children: Sequence[Path]) -> list[float]:
+    """Geometric mean probability of the tokens of each last thought, as shares."""
+    import numpy as np  # not above: the planner imports this file
+
+    before = len(parent.trace.tokens)
+    means = np.array([child.trace.logprobs[before:].mean(dtype=np.float64) for child in children])
+    weights = np.exp(means - means.max())
+    return [float(weight) for weight in weights / weights.sum()]
+
+
+def simulate(descents: Sequence[Descent], thoughts: Thoughts) -> Generator[list[Ask], list[Any], list[Trace]]:
+    """The rollouts: the path at the end of each descent, drawn to its end."""
+    ends = yield from thoughts.complete([nodes[-1].path for nodes in descents])
+    return [path.trace for path in ends]
+
+
+def evaluate(
+    rollouts: Sequence[Trace], scores: list[float], thoughts: Thoughts
+) -> Generator[list[Ask], list[Any], list[float]]:
+    """Scores of all rollouts; ``scores`` are those of earlier ones, which count unless the evaluator compares."""
+    earlier = [] if thoughts.evaluator.compares else scores
+    key = ("rollouts", len(rollouts))
+    new = yield from thoughts.evaluator(thoughts.task, rollouts[len(earlier) :], thoughts.policy.local, key)
+    return earlier + thoughts.finite(new)
+
+
+def back_propagate(descents: Sequence[Descent], values: Sequence[float]) -> None:
+    """Give every node the sum of the values of all descents through it; no descent is under way after that."""
     for nodes in descents:
         for node in nodes:
             node.total = 0.0
     for nodes, value in zip(descents, values, strict=True):
         for node in reversed(nodes):
             node.total += value
-            node.open = any(child.open for child in node.children) if node.children else not node.path.finished
+            node.is_open = any(child.is_open for child in node.children) if node.children else not node.path.is_finished
 
 
 def scaled(scores: Sequence[float]) -> list[float]:
-    """Finite scores between 0 (the lowest) and 1 (the highest); 1/2 where all are equal."""
+    """Finite scores between 0 (the lowest) and 1 (the highest); 1/2 if all are equal."""
     lowest, highest = min(scores), max(scores)
     if lowest == highest:
         return [0.5] * len(scores)
     return [(score - lowest) / (highest - lowest) for score in scores]
-
-
-def _expand(thoughts: Thoughts, leaves: Sequence[Node], children: int) -> Generator[list[Ask], list[Any], None]:
-    """Draw the thoughts of every leaf at once."""
-    born = yield from thoughts.think([leaf.path for leaf in leaves for _ in range(children)])
-    for i, leaf in enumerate(leaves):
-        paths = distinct(born[i * children : (i + 1) * children])
-        leaf.children = [Node(path, prior) for path, prior in zip(paths, _priors(leaf.path, paths), strict=True)]
-
-
-def _priors(parent: Path, children: Sequence[Path]) -> list[float]:
-    """Geometric mean probability of the tokens of each last thought, as shares."""
-    before = len(parent.trace.tokens)
-    means = np.array([child.trace.logprobs[before:].mean(dtype=np.float64) for child in children])
-    weights: npt.NDArray[np.float64] = np.exp(means - means.max())
-    return [float(weight) for weight in weights / weights.sum()]

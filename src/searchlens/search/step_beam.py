@@ -16,75 +16,93 @@ tokens that end a text do.
 from __future__ import annotations
 
 from collections.abc import Generator, Sequence
+from dataclasses import dataclass
 from itertools import cycle, islice
-from typing import Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
-from searchlens.policies import Policy
-from searchlens.search.task import Ask, Controller, Evaluator, Task
+from searchlens.catalogue import controller
+from searchlens.errors import InputError
+from searchlens.policies import Controller, Policy, choice, whole
+from searchlens.policies.components import BreadthFirst, require_draws
 from searchlens.search.thoughts import Growth, Path, Thoughts, distinct
 
+if TYPE_CHECKING:
+    from searchlens.search.task import Ask, Evaluator, Search, Task
 
-def search(task: Task, policy: Policy, evaluator: Evaluator) -> Controller:
-    """Search one beam, or ``width / expand`` subtrees.
 
-    Parameters
-    ----------
-    task : Task
-    policy : Policy
-        ``width``, ``expand``, ``diverse`` and the number of levels, ``depth``.
-    evaluator : Evaluator
-        Scores the new paths of a level in one call, each subtree on its own; then all answers in one.
+@controller("step_beam", transitions=("thought",), schedulers=("breadth_first",))
+@dataclass(frozen=True, slots=True)
+class StepBeam(Controller):
+    """One beam, or ``width / expand`` subtrees if ``diverse``.
 
-    Returns
-    -------
-    Controller
-        ``width`` candidates, best first; too few are repeated.
+    The evaluator scores the new paths of a level in one call, each subtree on its own; then all answers in one. If
+    there are too few answers, they are repeated.
     """
-    width, expand, depth = (int(policy.parameters[key]) for key in ("width", "expand", "depth"))
-    tree = Thoughts(task, policy, evaluator)
-    if policy.parameters["diverse"] == "yes":
-        roots = [Path(place=(i,)) for i in range(width // expand)]
-        subtrees = yield from _together([_subtree(tree, root, expand, depth) for root in roots])
-        return (yield from tree.answers([path for paths in subtrees for path in paths]))
-    return (yield from tree.answers((yield from _beam(tree, width, width // expand, depth))))
+
+    prefixes: ClassVar[bool] = False
+
+    width: int = whole(4)
+    expand: int = whole(4)
+    diverse: str = choice("no", "yes")
+
+    def candidates(self, policy: Policy) -> int:
+        """The width."""
+        del policy
+        return self.width
+
+    def check(self, policy: Policy) -> None:
+        """The width is dealt out in whole expansions, of thoughts that differ."""
+        require_draws(policy)
+        if self.width % self.expand:
+            raise InputError(f"width {self.width} is no multiple of expand {self.expand}")
+
+    def search(self, task: Task, policy: Policy, evaluator: Evaluator) -> Search:
+        """``width`` candidates."""
+        tree, depth = Thoughts(task, policy, evaluator), policy.component(BreadthFirst).depth
+        paths = yield from self._subtrees(tree, depth) if self.diverse == "yes" else self._beam(tree, depth)
+        return (yield from tree.answers(paths))
+
+    def _beam(self, tree: Thoughts, depth: int) -> Growth:
+        """All paths of a beam that have ended."""
+        beam, ended = [tree.root()], list[Path]()
+        for level in range(depth):
+            new = yield from tree.think(list(islice(cycle(beam), self.width)))
+            ranked = yield from tree.ranked(distinct(new), ("level", level))
+            ended += [path for path in ranked if path.is_finished]
+            beam = [path for path in ranked if not path.is_finished][: self.width // self.expand]
+            if not beam:
+                return ended
+        return ended + (yield from tree.complete(list(islice(cycle(beam), self.width))))
+
+    def _subtrees(self, tree: Thoughts, depth: int) -> Growth:
+        """The last children of all subtrees."""
+        roots = [tree.root(i) for i in range(self.width // self.expand)]
+        children = yield from _together([self._subtree(tree, root, depth) for root in roots])
+        return [path for paths in children for path in paths]
+
+    def _subtree(self, tree: Thoughts, root: Path, depth: int) -> Growth:
+        """The last children of a subtree, all at their ends."""
+        best = root
+        for level in range(depth):
+            children = yield from tree.think([best] * self.expand)
+            best = (yield from tree.ranked(children, ("level", *root.place, level)))[0]
+            if best.is_finished:
+                return (yield from tree.complete(children))
+        return (yield from tree.complete([best] * self.expand))
 
 
-def _beam(tree: Thoughts, width: int, keep: int, depth: int) -> Growth:
-    """All paths of a beam that have ended."""
-    kept, ended = [Path()], list[Path]()
-    for level in range(depth):
-        born = yield from tree.think(list(islice(cycle(kept), width)))
-        ranked = yield from tree.ranked(distinct(born), ("level", level))
-        ended += [path for path in ranked if path.finished]
-        kept = [path for path in ranked if not path.finished][:keep]
-        if not kept:
-            return ended
-    return ended + (yield from tree.complete(list(islice(cycle(kept), width))))
-
-
-def _subtree(tree: Thoughts, root: Path, expand: int, depth: int) -> Growth:
-    """The last children of a subtree, all at their ends."""
-    best = root
-    for level in range(depth):
-        children = yield from tree.think([best] * expand)
-        best = (yield from tree.ranked(children, ("level", *root.place, level)))[0]
-        if best.finished:
-            return (yield from tree.complete(children))
-    return (yield from tree.complete([best] * expand))
-
-
-def _together(parts: Sequence[Growth]) -> Generator[list[Ask], list[Any], list[list[Path]]]:
-    """Run generators side by side: what they ask for at a time becomes one list."""
+def _together(growths: Sequence[Growth]) -> Generator[list[Ask], list[Any], list[list[Path]]]:
+    """Run generators at the same time: what all of them ask for at a time becomes one list."""
     returned: dict[int, list[Path]] = {}
-    replies: dict[int, Any] = dict.fromkeys(range(len(parts)))
+    replies: dict[int, Any] = dict.fromkeys(range(len(growths)))
     while True:
-        asked: dict[int, list[Ask]] = {}
+        asks: dict[int, list[Ask]] = {}
         for i, reply in replies.items():
             try:
-                asked[i] = parts[i].send(reply)
+                asks[i] = growths[i].send(reply)
             except StopIteration as end:
                 returned[i] = end.value
-        if not asked:
-            return [returned[i] for i in range(len(parts))]
-        received = iter((yield [ask for asks in asked.values() for ask in asks]))
-        replies = {i: list(islice(received, len(asks))) for i, asks in asked.items()}
+        if not asks:
+            return [returned[i] for i in range(len(growths))]
+        received = iter((yield [ask for of_growth in asks.values() for ask in of_growth]))
+        replies = {i: list(islice(received, len(of_growth))) for i, of_growth in asks.items()}

@@ -1,8 +1,8 @@
 """What passes between controllers, evaluators and driver.
 
-A controller is a generator without I/O. It yields a list of asks, requests for the engine or calls of slow functions,
+A search is a generator without I/O. It yields a list of asks (requests for the engine, or calls of slow functions),
 receives their results in the same order, and returns its candidates. An evaluator is a generator of the same kind that
-returns scores, so that a controller runs one by ``yield from``. Neither knows engine, clock or gold answer: a test can
+returns scores, so that a search runs one by ``yield from``. Neither knows engine, clock or gold answer, so a test can
 script every reply.
 """
 
@@ -16,20 +16,20 @@ from typing import Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
+from searchlens import seeds
 from searchlens.engines.base import Completion, FinishReason, Request, Sampling
-from searchlens.seeds import child
 
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """What a policy may know of one run: question and limits, never the answer.
+    """What a policy may know of one run: the question and limits, never the gold answer.
 
     Attributes
     ----------
     prompt : tuple of int
         Token ids of the rendered question.
     seed : int
-        Of the run; every request's own is ``seed_of`` its place in the search.
+        Of the run; the seed of a request is ``seed_of`` its place in the search.
     max_tokens : int
         Most tokens of one candidate.
     stop_ids : tuple of int
@@ -41,9 +41,10 @@ class Task:
     answer : callable
         Token ids to the final answer that they state, as a class that equal answers share, or None.
     check_every : int
-        Tokens after which a text that is drawn to its end is searched for a stop text; 0: only once it has ended.
+        A text that is drawn to its end is searched for a stop text after every ``check_every`` tokens; 0: only at its
+        end.
     length : callable
-        Token ids to how many of them are the text's own where a stop text ends it; None where none does.
+        Token ids to how many of them come before a stop text; None if there is no stop text.
     encode : callable
         Text to the token ids that spell it, with nothing added around them.
     """
@@ -60,21 +61,67 @@ class Task:
     encode: Callable[[str], tuple[int, ...]] = lambda _: ()
 
     def seed_of(self, *key: str | int) -> int:
-        """Seed of the request that stands at ``key`` in the search."""
-        return child(self.seed, *key)
+        """Seed of the request at a place in the search, such as ``("thought", 0, 2)``."""
+        return seeds.child(self.seed, *key)
+
+    def generator(self, *key: str | int) -> np.random.Generator:
+        """Random numbers of this run that draw no token, such as cut points of a chain."""
+        return seeds.generator(self.seed, *key)
+
+    @property
+    def empty(self) -> Trace:
+        """The path without a token, where every search begins."""
+        return EMPTY
+
+    def request(
+        self,
+        path: Trace,
+        sampling: Sampling,
+        seed: int,
+        tokens: int | None = None,
+        *,
+        step_ids: tuple[int, ...] = (),
+        measures: bool = False,
+        top: int = 0,
+    ) -> Request:
+        """A continuation of an unfinished path.
+
+        Parameters
+        ----------
+        path : Trace
+        sampling : Sampling
+        seed : int
+        tokens : int, optional
+            Most tokens to draw; never more than a candidate may still have.
+        step_ids : tuple of int
+            Tokens that end the continuation besides ``stop_ids``.
+        measures, top
+            As in ``Request``.
+        """
+        room = self.max_tokens - len(path.tokens)
+        return Request(
+            self.prompt,
+            sampling,
+            seed,
+            room if tokens is None else min(tokens, room),
+            step_ids + self.stop_ids,
+            prefix=path.prefix,
+            measures=measures,
+            top=top,
+        )
 
 
 @dataclass(frozen=True, slots=True)
 class Trace:
-    """A path that a search has gone so far: generated tokens after the prompt.
+    """A path of a search so far: the generated tokens after the prompt.
 
     Attributes
     ----------
     tokens : int32 array, shape (n,)
     logprobs, sampling_logprobs : float32 array, shape (n,)
-        As in ``Completion``; 0 in ``sampling_logprobs`` where a token was forced, not drawn.
+        As in ``Completion``; 0 in ``sampling_logprobs`` for a token that was forced, not drawn.
     certainties : float32 array, shape (n,), or None
-        As in ``Completion``; None unless every part was asked for measures.
+        As in ``Completion``; None unless every part was requested with measures.
     finish : {"stop", "length"} or None
         None while the path can go on.
     """
@@ -87,27 +134,53 @@ class Trace:
 
     @property
     def prefix(self) -> tuple[int, ...]:
-        """The tokens as a request wants them."""
+        """The tokens in the form that a request needs."""
         return tuple(self.tokens.tolist())
 
     def cut(self, length: int) -> Trace:
         """The first ``length`` tokens, as a path that can go on."""
-        measured = None if self.certainties is None else self.certainties[:length]
-        return Trace(self.tokens[:length], self.logprobs[:length], self.sampling_logprobs[:length], measured)
+        certainties = None if self.certainties is None else self.certainties[:length]
+        return Trace(self.tokens[:length], self.logprobs[:length], self.sampling_logprobs[:length], certainties)
 
-    def extend(self, done: Completion, finish: FinishReason | None) -> Trace:
-        """The path with a continuation behind it."""
-        measured = None
-        if done.certainties is not None and (self.certainties is not None or not len(self.tokens)):
+    def extend(self, completion: Completion, finish: FinishReason | None) -> Trace:
+        """The path followed by a continuation."""
+        certainties = None
+        if completion.certainties is not None and (self.certainties is not None or not len(self.tokens)):
             before = np.zeros(0, np.float32) if self.certainties is None else self.certainties
-            measured = np.concatenate((before, done.certainties))
+            certainties = np.concatenate((before, completion.certainties))
         return Trace(
-            np.concatenate((self.tokens, done.tokens)),
-            np.concatenate((self.logprobs, done.logprobs)),
-            np.concatenate((self.sampling_logprobs, done.sampling_logprobs)),
-            measured,
+            np.concatenate((self.tokens, completion.tokens)),
+            np.concatenate((self.logprobs, completion.logprobs)),
+            np.concatenate((self.sampling_logprobs, completion.sampling_logprobs)),
+            certainties,
             finish,
         )
+
+    def force(self, reply: Completion, position: int, rank: int, finish: FinishReason | None) -> Trace:
+        """The path followed by one of the most likely tokens at a position of a reply, which was not drawn."""
+        assert reply.top_tokens is not None and reply.top_logprobs is not None, "the engine was asked for them"
+        token = Completion(
+            tokens=reply.top_tokens[position, rank : rank + 1],
+            logprobs=reply.top_logprobs[position, rank : rank + 1],
+            sampling_logprobs=np.zeros(1, np.float32),
+            finish=finish or "length",
+            certainties=None if reply.certainties is None else reply.certainties[position : position + 1],
+        )
+        return self.extend(token, finish)
+
+    def candidate(self, score: float, details: Mapping[str, float] | None = None) -> Candidate:
+        """The finished path as an answer.
+
+        Raises
+        ------
+        ValueError
+            The path is not finished, or the score is not a finite number.
+        """
+        if self.finish is None:
+            raise ValueError("the path is not finished")
+        if not math.isfinite(score):
+            raise ValueError(f"the evaluator scored a path {score}")
+        return Candidate(self.tokens, self.logprobs, self.sampling_logprobs, self.finish, float(score), details or {})
 
 
 EMPTY = Trace(np.zeros(0, np.int32), np.zeros(0, np.float32), np.zeros(0, np.float32))
@@ -115,7 +188,7 @@ EMPTY = Trace(np.zeros(0, np.int32), np.zeros(0, np.float32), np.zeros(0, np.flo
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """One complete answer that a controller returned.
+    """One complete answer that a search returned.
 
     Attributes
     ----------
@@ -124,9 +197,9 @@ class Candidate:
         As in ``Trace``.
     finish : {"stop", "length"}
     score : float
-        What the evaluator says of it; higher is better.
+        By the evaluator; higher is better.
     details : mapping of str to float
-        What the controller tells of the search, such as acceptance; on the first candidate of a run.
+        Figures about the search, such as acceptance; on the first candidate of a run.
     """
 
     tokens: npt.NDArray[np.int32]
@@ -137,43 +210,28 @@ class Candidate:
     details: Mapping[str, float] = field(default_factory=dict)
 
 
-def candidate(trace: Trace, score: float, details: Mapping[str, float] | None = None) -> Candidate:
-    """A finished path as an answer.
-
-    Raises
-    ------
-    ValueError
-        The path is not finished, or the score is not a number.
-    """
-    if trace.finish is None:
-        raise ValueError("the path is not finished")
-    if not math.isfinite(score):
-        raise ValueError(f"the evaluator scored a path {score}")
-    return Candidate(trace.tokens, trace.logprobs, trace.sampling_logprobs, trace.finish, float(score), details or {})
-
-
 @dataclass(frozen=True, slots=True)
 class Call:
-    """A slow function, such as an external verifier, to be run outside while the engine goes on.
+    """A slow function, such as an external verifier, that runs in a thread while the engine goes on.
 
     Attributes
     ----------
     function : callable
-        Takes nothing; what it returns comes back in place of a completion, what it raises fails the controller.
+        Takes nothing. Its return value comes in place of a completion; an exception fails the search.
     """
 
     function: Callable[[], Any]
 
 
 Ask = Request | Call
-Controller = Generator[list[Ask], list[Any], list[Candidate]]
-"""Yields asks, receives their results in the same order, returns at least one candidate, the best first."""
+Search = Generator[list[Ask], list[Any], list[Candidate]]
+"""Yields asks, receives their results in the same order, and returns at least one candidate, the best first."""
 Scoring = Generator[list[Ask], list[Any], list[float]]
-"""The same, returning one score for each path, higher is better."""
+"""Yields asks like a search, and returns one score for each path; higher is better."""
 
 
 class Evaluator(Protocol):
-    """Scores paths of one task, unfinished ones too.
+    """Scores paths of one task, finished or not.
 
     Attributes
     ----------
@@ -187,5 +245,5 @@ class Evaluator(Protocol):
     compares: bool
 
     def __call__(self, task: Task, traces: Sequence[Trace], sampling: Sampling, key: tuple[str | int, ...]) -> Scoring:
-        """Score ``traces``; ``key`` says where in the search this happens and seeds what is drawn."""
+        """Score ``traces``; ``key`` is the place of the call in the search, and seeds what is drawn for it."""
         ...

@@ -1,47 +1,68 @@
-"""Tree of Thoughts, breadth first: many thoughts at each level, and the best paths go on.
+"""Tree of Thoughts, breadth first: several thoughts after each path of a level, and the best paths go on.
 
 Yao et al. (2023), Tree of Thoughts: deliberate problem solving with large language models, algorithm 2 (ToT-BFS) with
 independently sampled thoughts and values of paths. What the paper leaves open for free text:
 
 - Thoughts end at the step delimiter. A path that ends while others go on competes with them and keeps its place as long
-  as it is among the best; after the last level the kept ones that have not ended are run to their ends.
-- The paper's algorithm returns one answer; here all that are kept at the end are returned, best first.
-- Of equal thoughts at a level the first is kept. The authors' code gives the others the value 0, the worst of its
+  as it is among the best; after the last level, the paths that have not ended are run to their ends.
+- The paper's algorithm returns one answer; here all that are left at the end are returned, best first.
+- Of equal thoughts at a level the first counts. The authors' code gives the others the value 0, the worst of its
   values; among log-probabilities it would be the best.
 """
 
 from __future__ import annotations
 
-from searchlens.policies import Policy
-from searchlens.search.task import Controller, Evaluator, Task
-from searchlens.search.thoughts import Path, Thoughts, distinct
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from searchlens.catalogue import controller
+from searchlens.policies import Controller, Policy, whole
+from searchlens.policies.components import BreadthFirst, Thought, require_draws
+from searchlens.search.thoughts import Thoughts, distinct
+
+if TYPE_CHECKING:
+    from searchlens.search.task import Evaluator, Search, Task
 
 
-def search(task: Task, policy: Policy, evaluator: Evaluator) -> Controller:
-    """Search one tree.
+@controller("thought_tree", transitions=("thought",), schedulers=("breadth_first",))
+@dataclass(frozen=True, slots=True)
+class ThoughtTree(Controller):
+    """One tree: ``width`` paths go on at each of ``depth`` levels (b and T of the paper).
 
-    Parameters
-    ----------
-    task : Task
-    policy : Policy
-        ``width`` paths are kept at each of ``depth`` levels (b and T of the paper), and ``children`` thoughts (k) are
-        drawn behind each that has not ended.
-    evaluator : Evaluator
-        Scores all paths of a level in one call.
-
-    Returns
-    -------
-    Controller
-        ``width`` candidates, best first; those of a smaller tree are repeated.
+    ``children`` thoughts (k) are drawn after each path that has not ended. The evaluator scores all paths of a level in
+    one call. A smaller tree repeats its candidates.
     """
-    width, children, depth = (int(policy.parameters[key]) for key in ("width", "children", "depth"))
-    tree = Thoughts(task, policy, evaluator)
-    kept = [Path()]
-    for level in range(depth):
-        parents = [path for path in kept if not path.finished for _ in range(children)]
-        if not parents:
-            break
-        born = yield from tree.think(parents)
-        paths = distinct([*(path for path in kept if path.finished), *born])
-        kept = (yield from tree.ranked(paths, ("level", level)))[:width]
-    return (yield from tree.answers((yield from tree.complete(kept))))
+
+    width: int = whole(4)
+    children: int = whole(2)
+
+    def candidates(self, policy: Policy) -> int:
+        """The width."""
+        del policy
+        return self.width
+
+    def check(self, policy: Policy) -> None:
+        """At temperature 0 all children of a path are alike."""
+        require_draws(policy)
+
+    def expected_tokens(self, policy: Policy, length: float, limit: int) -> float:
+        """A level draws ``children`` thoughts after each of at most ``width`` paths, then all paths are completed."""
+        del limit
+        thought, levels = policy.component(Thought).expected(length)
+        depth = min(policy.component(BreadthFirst).depth, levels)
+        thoughts = sum(self.children * min(float(self.width), float(self.children) ** level) for level in range(depth))
+        return thoughts * thought + self.width * (levels - depth) * thought
+
+    def search(self, task: Task, policy: Policy, evaluator: Evaluator) -> Search:
+        """``width`` candidates."""
+        tree = Thoughts(task, policy, evaluator)
+        paths = [tree.root()]
+        for level in range(policy.component(BreadthFirst).depth):
+            finished = [path for path in paths if path.is_finished]
+            parents = [path for path in paths if not path.is_finished for _ in range(self.children)]
+            if not parents:
+                break
+            new = yield from tree.think(parents)
+            ranked = yield from tree.ranked(distinct([*finished, *new]), ("level", level))
+            paths = ranked[: self.width]
+        return (yield from tree.answers((yield from tree.complete(paths))))

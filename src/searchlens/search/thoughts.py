@@ -1,6 +1,6 @@
 """The transition "thought": paths that grow by a thought at a time, which is text up to the step delimiter.
 
-What the searches over thoughts share. A thought that reaches its own limit of tokens goes on in the next one; a path
+What the searches over thoughts share. A thought that reaches its own limit of tokens goes on in the next one. A path
 ends with a token that ends a text, or with the last token that a candidate may have.
 """
 
@@ -10,11 +10,14 @@ import math
 from collections import Counter
 from collections.abc import Generator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from searchlens.engines.base import Completion, Request
 from searchlens.policies import Policy
-from searchlens.search.task import EMPTY, Ask, Candidate, Evaluator, Task, Trace, candidate
+from searchlens.policies.components import Thought
+
+if TYPE_CHECKING:
+    from searchlens.engines.base import Completion
+    from searchlens.search.task import Ask, Evaluator, Search, Task, Trace
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,21 +32,22 @@ class Path:
         alone and not on what else was searched.
     """
 
-    trace: Trace = EMPTY
+    trace: Trace
     place: tuple[int, ...] = ()
 
     @property
-    def finished(self) -> bool:
+    def is_finished(self) -> bool:
         """Whether it has come to its end."""
         return self.trace.finish is not None
 
 
-Growth = Generator[list[Ask], list[Any], list[Path]]
+Growth = Generator[list["Ask"], list[Any], list[Path]]
+"""Yields asks like a search, and returns paths."""
 
 
 @dataclass(frozen=True, slots=True)
 class Thoughts:
-    """How the paths of one run grow and are judged.
+    """How the paths of one run grow and are scored.
 
     Attributes
     ----------
@@ -57,18 +61,20 @@ class Thoughts:
     policy: Policy
     evaluator: Evaluator
 
+    def root(self, *place: int) -> Path:
+        """The empty path; several trees of a run need different places."""
+        return Path(self.task.empty, place)
+
     def think(self, parents: Sequence[Path]) -> Growth:
-        """Draw one thought behind each of ``parents``, all unfinished; one that occurs n times gets n children."""
-        limit = int(self.policy.parameters["max_tokens"])
-        return self._grow("thought", parents, (*self.task.step_ids, *self.task.stop_ids), limit)
+        """Draw one thought after each of ``parents``, all unfinished; one that occurs n times gets n children."""
+        limit = self.policy.component(Thought).max_tokens
+        return self._grow("thought", parents, limit, self.task.step_ids)
 
     def complete(self, paths: Sequence[Path]) -> Growth:
         """Run every unfinished path to its end, once for each time that it occurs; keep the order."""
-        grown = yield from self._grow(
-            "end", [path for path in paths if not path.finished], self.task.stop_ids, self.task.max_tokens
-        )
-        ends = iter(grown)
-        return [path if path.finished else next(ends) for path in paths]
+        unfinished = [path for path in paths if not path.is_finished]
+        ends = iter((yield from self._grow("end", unfinished, self.task.max_tokens)))
+        return [path if path.is_finished else next(ends) for path in paths]
 
     def ranked(self, paths: Sequence[Path], key: tuple[str | int, ...]) -> Growth:
         """The paths, best first, equal ones in the order given.
@@ -81,17 +87,17 @@ class Thoughts:
         scored = yield from self._scored(paths, key)
         return [path for path, _ in scored]
 
-    def answers(self, paths: Sequence[Path]) -> Generator[list[Ask], list[Any], list[Candidate]]:
-        """The best ``policy.width`` of finished paths, best first, repeated from the best on if they are fewer."""
+    def answers(self, paths: Sequence[Path]) -> Search:
+        """The best ``policy.width`` of finished paths, best first, repeated from the best on if there are fewer."""
         scored = yield from self._scored(paths, ("answers",))
-        found = [candidate(path.trace, score) for path, score in scored]
-        return [found[i % len(found)] for i in range(self.policy.width)]
+        candidates = [path.trace.candidate(score) for path, score in scored]
+        return [candidates[i % len(candidates)] for i in range(self.policy.width)]
 
     def _scored(
         self, paths: Sequence[Path], key: tuple[str | int, ...]
     ) -> Generator[list[Ask], list[Any], list[tuple[Path, float]]]:
         scores = yield from self.evaluator(self.task, [path.trace for path in paths], self.policy.local, key)
-        return sorted(zip(paths, self.finite(scores), strict=True), key=lambda one: -one[1])
+        return sorted(zip(paths, self.finite(scores), strict=True), key=lambda pair: -pair[1])
 
     def finite(self, scores: list[float]) -> list[float]:
         """The scores, if each is a finite number; ValueError otherwise."""
@@ -99,30 +105,29 @@ class Thoughts:
             raise ValueError(f"the evaluator {self.policy.evaluator.name} gave scores {scores}")
         return scores
 
-    def _grow(self, what: str, parents: Sequence[Path], stop_ids: tuple[int, ...], limit: int) -> Growth:
-        places = _children(parents)
-        done = yield [
-            Request(
-                self.task.prompt,
+    def _grow(self, stage: str, parents: Sequence[Path], limit: int, step_ids: tuple[int, ...] = ()) -> Growth:
+        places = _new_places(parents)
+        replies = yield [
+            self.task.request(
+                parent.trace,
                 self.policy.local,
-                self.task.seed_of(what, *place),
-                min(limit, self.task.max_tokens - len(parent.trace.tokens)),
-                stop_ids,
-                prefix=parent.trace.prefix,
+                self.task.seed_of(stage, *place),
+                limit,
+                step_ids=step_ids,
                 measures=self.evaluator.measures,
             )
             for parent, place in zip(parents, places, strict=True)
         ]
         return [
-            Path(self._extended(parent.trace, one), place)
-            for parent, place, one in zip(parents, places, done, strict=True)
+            Path(self._extended(parent.trace, reply), place)
+            for parent, place, reply in zip(parents, places, replies, strict=True)
         ]
 
-    def _extended(self, trace: Trace, done: Completion) -> Trace:
-        if done.tokens[-1] in self.task.stop_ids:
-            return trace.extend(done, "stop")
-        full = len(trace.tokens) + len(done.tokens) == self.task.max_tokens
-        return trace.extend(done, "length" if full else None)
+    def _extended(self, trace: Trace, reply: Completion) -> Trace:
+        if reply.tokens[-1] in self.task.stop_ids:
+            return trace.extend(reply, "stop")
+        is_full = len(trace.tokens) + len(reply.tokens) == self.task.max_tokens
+        return trace.extend(reply, "length" if is_full else None)
 
 
 def distinct(paths: Sequence[Path]) -> list[Path]:
@@ -133,11 +138,11 @@ def distinct(paths: Sequence[Path]) -> list[Path]:
     return list(first.values())
 
 
-def _children(parents: Sequence[Path]) -> list[tuple[int, ...]]:
+def _new_places(parents: Sequence[Path]) -> list[tuple[int, ...]]:
     """Places of one new child of each parent."""
-    born: Counter[tuple[int, ...]] = Counter()
+    children: Counter[tuple[int, ...]] = Counter()
     places = []
     for parent in parents:
-        places.append((*parent.place, born[parent.place]))
-        born[parent.place] += 1
+        places.append((*parent.place, children[parent.place]))
+        children[parent.place] += 1
     return places
