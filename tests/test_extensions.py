@@ -192,6 +192,10 @@ def test_the_example_of_the_contributors_guide_works(tmp_path: Path, monkeypatch
         ('@metric("x", per_sampel="mean")\ndef x(pool): ...', "unknown option 'per_sampel'; allowed: title"),
         ('@metric("x", of=("P", "D"))\ndef x(p, d): ...', "of='D'"),
         ('@metric("x", affine=True)\ndef x(p): ...', "affine=True needs one metric in of"),
+        (
+            '@metric("x", hits=True, compared=True, drawn=True)\nclass X: ...',
+            "drawn=True needs compared and an expectation",
+        ),
         ('@metric("x", per_sample="max")\ndef x(pool): ...', "per_sample='max'; allowed: sum, mean"),
         ('@metric("x")\ndef x(pool, budgets, options): return pool.tokens', r"shape \(40, 5\), not .* \(40, 3\)"),
         ('@metric("x", hits=True)\ndef x(pool, budgets, options): return 2 * pool.tokens[:, :3]', "0 or 1"),

@@ -222,6 +222,17 @@ def test_readouts_that_a_study_rests_on_must_be_there(raw: dict[str, Any], make_
         elsewhere(raw, make_grid).check()
 
 
+def test_readouts_do_not_hold_a_metric_of_an_extension_that_is_drawn(
+    raw: dict[str, Any], make_grid: Make, sampled: Grid, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    record(sampled, tmp_path / "kept")
+    monkeypatch.setenv("SEARCHLENS_EXTENSIONS", "")  # which is what the configuration sets
+    declaration = '@metric("x", hits=True, compared=True, drawn=True, per_sample="mean")\ndef x(pool): ...'
+    (tmp_path / "x.py").write_text(f"from searchlens.catalogue import metric\n{declaration}\n")
+    with pytest.raises(InputError, match=r"metric 'x' is drawn, but the compact readouts .*sums.* do not hold it"):
+        elsewhere({**raw, "extensions": [str(tmp_path / "x.py")]}, make_grid).check()
+
+
 def test_a_benchmark_that_is_named_is_sampled(
     raw: dict[str, Any], make_grid: Make, sampled: Grid, tmp_path: Path
 ) -> None:

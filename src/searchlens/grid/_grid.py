@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
+from searchlens.catalogue import declared
 from searchlens.errors import InputError
 from searchlens.grid import pins
 from searchlens.grid._jobs import Jobs
@@ -132,6 +133,12 @@ class Grid(Jobs):
         if not path.exists() or not sidecar.exists():
             raise InputError(f"compact readouts {path} (with their .json) are missing", hint)
         found = read_json(sidecar)
+        for name, metric in declared("metric", drawn=True).items():
+            if metric.is_extension:
+                raise InputError(
+                    f"metric {name!r} is drawn, but the compact readouts {path} do not hold it",
+                    f"add {benchmark} to study.sample, so that it is sampled here, or declare the metric without drawn",
+                )
         for key, value in self.readouts_from(checkpoint, benchmark).items():
             if found.get(key) != value:
                 other = _DRAWN_FROM.get(key, key)

@@ -49,7 +49,7 @@ class Metric:
     compared : bool
         The recovery stage compares Base and RL on it, and tables show it; needs ``hits``.
     drawn : bool
-        Figures show it; needs ``compared``.
+        Figures show it; needs ``compared`` and an expectation.
     recorded : bool
         Compact readouts hold it, so changing this changes their format (``metric_schemas.COMPACT``). Without effect on
         the metrics of extensions.
@@ -71,7 +71,8 @@ class Metric:
         """Refuse options that do not go together."""
         if self.per_sample not in (None, "sum", "mean"):
             raise InputError(f"metric {self.name!r}: per_sample={self.per_sample!r}; allowed: sum, mean")
-        needs = {"affine": len(self.of) == 1, "fractional": self.hits, "compared": self.hits, "drawn": self.compared}
+        drawable = self.compared and (bool(self.of) or self.has_expectation)
+        needs = {"affine": len(self.of) == 1, "fractional": self.hits, "compared": self.hits, "drawn": drawable}
         for option, met in needs.items():
             if getattr(self, option) and not met:
                 raise InputError(f"metric {self.name!r}: {option}={getattr(self, option)} needs {_NEEDS[option]}")
@@ -109,7 +110,12 @@ class Metric:
         return array
 
 
-_NEEDS = {"affine": "one metric in of", "fractional": "hits", "compared": "hits", "drawn": "compared"}
+_NEEDS = {
+    "affine": "one metric in of",
+    "fractional": "hits",
+    "compared": "hits",
+    "drawn": "compared and an expectation",
+}
 
 
 def metrics() -> list[Metric]:
