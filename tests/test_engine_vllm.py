@@ -15,9 +15,10 @@ from typing import Any
 import numpy as np
 import pytest
 
+from searchlens.engines import _vllm_request as vllm_request
 from searchlens.engines import vllm as engine_module
 from searchlens.engines.base import EngineMemoryError, Request, RequestError, Sampling
-from searchlens.engines.vllm import ROW, VllmEngine
+from searchlens.engines.vllm import VllmEngine
 from searchlens.errors import InputError
 
 torch = pytest.importorskip("torch")
@@ -182,7 +183,7 @@ def test_requests_that_lose_their_memory_come_back_unharmed(folder: Path, monkey
     Filters work on a few rows at once here.
     """
     monkeypatch.setattr(engine_module, "_CPU_CACHE", 250_000)
-    monkeypatch.setattr(worker, "_WIDE", 2)
+    monkeypatch.setattr(worker, "_ROWS_AT_ONCE", 2)
     small = VllmEngine(folder, **START)
     scheduler = small._engine.engine_core.engine_core.scheduler
     preempted, preempt = [], scheduler._preempt_request
@@ -207,11 +208,11 @@ def test_ledger_is_filled_in_the_order_of_the_device(monkeypatch: pytest.MonkeyP
     arrived = [0]
     ledger = worker.Ledger(2, 6, torch.device("cpu"))
 
-    def write(slots: list[int], places: list[int], value: float) -> None:
+    def write(slots: list[int], positions: list[int], value: float) -> None:
         step = ledger.steps
-        monkeypatch.setattr(worker, "_at_once", lambda: arrived[0] > step)
-        values = torch.full((len(slots), worker.NOTED), value)
-        ledger.write(np.array(slots), np.array(places), values)
+        monkeypatch.setattr(worker, "_immediately", lambda: arrived[0] > step)
+        values = torch.full((len(slots), vllm_request.LEDGER_COLUMNS), value)
+        ledger.write(np.array(slots), np.array(positions), values)
 
     write([0, 1], [0, 0], 1.0)
     write([0, 1], [1, 1], 2.0)
@@ -230,11 +231,11 @@ def test_rows_are_followed_through_all_their_moves() -> None:
     """Removed, added over, moved and swapped at random, against a plain dictionary."""
     size, rng = 12, np.random.default_rng(0)
     runner = SimpleNamespace(max_num_reqs=size, max_model_len=20, device=torch.device("cpu"))
-    batch, expected = worker.Batch(runner, 99), dict.fromkeys(range(size), 99)
+    batch, expected = worker.BatchRows(runner, 99), dict.fromkeys(range(size), 99)
     for slot in range(300):
         removed, added, source, target = (int(one) for one in rng.integers(size, size=4))
         row = [slot, False, 1.0, 1.0, 0.0, 0.0, 1]
-        new = (added, SimpleNamespace(extra_args={engine_module.KEY: row}), [1, 2], [])
+        new = (added, SimpleNamespace(extra_args={vllm_request.EXTRA_ARG: row}), [1, 2], [])
         direction = (MoveDirectionality.SWAP, MoveDirectionality.UNIDIRECTIONAL)[slot % 2]
         moved = [(source, target, direction)] if source != target else []
         batch.update_state(BatchUpdate(size, [removed], [new], moved))
@@ -245,13 +246,13 @@ def test_rows_are_followed_through_all_their_moves() -> None:
         elif moved:
             expected[target], expected[source] = expected[source], 99
         runner.input_batch = SimpleNamespace(num_reqs=size)
-        assert batch.plan().slots.tolist() == list(expected.values())
+        assert batch.parameters().slots.tolist() == list(expected.values())
 
 
 def test_fields_of_a_row_are_sent_in_their_order() -> None:
     sampling = Sampling(0.5, typical_p=0.6, repetition_penalty=1.5, frequency_penalty=0.25, presence_penalty=0.75)
     request = Request((1, 2, 3), sampling, 0, 5, (), measures=True)
-    row = np.array(tuple(engine_module._row(request, 7)), ROW)
+    row = np.array(tuple(vllm_request.worker_row(request, 7)), vllm_request.WORKER_ROW)
     assert row.item() == (7, True, 0.6, 1.5, 0.25, 0.75, 3)
 
 

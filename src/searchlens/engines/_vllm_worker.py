@@ -1,14 +1,14 @@
-"""What runs inside vLLM's worker: the parts of the engine contract that vLLM lacks, and a ledger of what was drawn.
+"""The part of the vLLM engine that runs in vLLM's worker: missing filters, and a ledger of every drawn token.
 
-vLLM hands out log-probabilities of the raw distribution alone, through Python objects that cost a sixth or more of its
-speed, and nothing about the distribution that it samples from. Here its sampler is replaced, once the model is loaded,
-by one that reduces the logits where they are: log p before everything, log q on what is left after the last filter. The
-reductions follow the tokens to the host without anybody waiting for them, and lie there until the request is done.
+vLLM returns log-probabilities of the raw distribution only, as Python objects that cost a sixth or more of its speed,
+and nothing about the distribution that it samples from. So its sampler is replaced, once the model is loaded, by one
+that reduces the logits on the device: log p before all filters, log q after the last one. The results are copied to the
+host asynchronously and stay there, in the ledger, until the request has finished.
 
-Nothing is registered with vLLM as a custom logits processor: it would then wait for the tokens of the last step before
-every draw. The same processors are hung into the running worker instead.
+Nothing is registered as a custom logits processor of vLLM, because vLLM would then wait for the tokens of the previous
+step before every draw. Instead, the processors are added to the running worker.
 
-One process or several, ``Extension`` is injected into every worker; this module must be importable there.
+``Extension`` is injected into every worker, in one process or several; this module must be importable there.
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ from vllm.v1.sample.ops.topk_topp_sampler import TopKTopPSampler
 from vllm.v1.sample.sampler import Sampler
 
 from searchlens.engines import sampler
-from searchlens.engines.vllm import KEY, NOTED, ROW
+from searchlens.engines._vllm_request import EXTRA_ARG, LEDGER_COLUMNS, WORKER_ROW
 
-_GREEDY = 1e-5  # vLLM's own limit
-_WIDE = 128  # rows that are filtered together where it takes several copies of their logits: 80 MB each at Qwen's size
+_GREEDY = 1e-5  # vLLM draws greedily at temperatures below
+_ROWS_AT_ONCE = 128  # rows that penalties and typical-p process together: they copy logits several times, 80 MB a copy
 
 
 class Extension:
@@ -46,139 +46,140 @@ class Extension:
         Parameters
         ----------
         slots : int
-            Most requests that vLLM holds at once.
+            Most requests that vLLM has at once.
         vocab_size : int
-            Token ids from here on stand for nothing and are never drawn.
+            Ids from here on are not tokens and are never drawn.
         masked : sequence of int
-            Token ids below it that are never drawn.
+            Token ids that are never drawn.
         """
         runner = self.model_runner
         width = runner.model_config.get_vocab_size()
-        never = [*masked, *range(vocab_size, width)]
-        batch = Batch(runner, slots)
+        batch = BatchRows(runner, slots)
         self.searchlens_ledger = Ledger(slots, runner.max_model_len + 1, runner.device)
-        runner.sampler = LedgerSampler(runner, batch, self.searchlens_ledger, never)
+        runner.sampler = LedgerSampler(runner, batch, self.searchlens_ledger, [*masked, *range(vocab_size, width)])
         processors = runner.input_batch.logitsprocs
         processors.non_argmax_invariant.append(batch)
-        processors.argmax_invariant.append(Typical(batch))  # behind min-p, before top-k
+        processors.argmax_invariant.append(TypicalP(batch))  # after min-p, before top-k
 
     def searchlens_fetch(self: Any, slots: Sequence[int], lengths: Sequence[int]) -> tuple[int, bytes]:
-        """Return how often tokens were drawn since the start, and what was noted of some requests.
+        """Return the decode steps since the start, and the ledger of finished requests.
 
         Parameters
         ----------
         slots, lengths : sequences of int
-            Of requests that are done.
+            Slot and number of tokens of each request.
 
         Returns
         -------
         tuple of (int, bytes)
-            A float32 array of shape (sum of lengths, NOTED), one request after the other. Bytes pass through every
-            kind of process boundary that vLLM has.
+            The bytes are a float32 array of shape (sum of lengths, LEDGER_COLUMNS), one request after the other. Bytes
+            can pass every process boundary that vLLM has.
         """
         return self.searchlens_ledger.steps, self.searchlens_ledger.fetch(slots, lengths).tobytes()
 
 
 class Pending(NamedTuple):
-    """Numbers of one step on their way to the host."""
+    """Numbers of one step that are being copied to the host."""
 
-    arrived: Callable[[], bool]
+    has_arrived: Callable[[], bool]
     slots: npt.NDArray[np.int64]
-    places: npt.NDArray[np.int64]
+    positions: npt.NDArray[np.int64]
     values: Tensor
 
 
 class Ledger:
-    """What was noted of every token, by the request's slot and the token's place in the completion.
+    """Numbers of every drawn token, by the request's slot and the token's position in the completion. On the host.
 
-    It lies on the host. A step's numbers are copied there behind the step, in the order of the device's work, and
-    entered once they have arrived. A request's last tokens have arrived when vLLM reports its end, because its tokens
-    took the same way later. The step after it may be under way by then and writes one place further, so there is one
-    place more than tokens; a slot's next request is entered after that.
+    The numbers of a step are copied to the host after the step, in the order of the device's work, and entered once
+    they have arrived. Those of a request's last token have arrived when vLLM reports its end, because the token itself
+    is copied after them. One more step may be running by then; it writes one position further, so a slot has one more
+    position than tokens. The slot's next request writes later still.
 
     Parameters
     ----------
     slots : int
-    places : int
-        Most tokens of a request, and one.
+    positions : int
+        Most tokens of a request, and one more.
     device : torch.device
 
     Attributes
     ----------
     steps : int
-        Times that tokens were drawn.
+        Decode steps, each of which drew one token for every row.
     """
 
-    def __init__(self, slots: int, places: int, device: torch.device) -> None:
-        self._cells = np.full((slots + 1, places, NOTED), np.nan, np.float32)
+    def __init__(self, slots: int, positions: int, device: torch.device) -> None:
+        self._entries = np.full((slots + 1, positions, LEDGER_COLUMNS), np.nan, np.float32)
         self._pending: deque[Pending] = deque()
         self._on_cpu = device.type == "cpu"
         self.steps = 0
 
-    def write(self, slots: npt.NDArray[np.int64], places: npt.NDArray[np.int64], values: Tensor) -> None:
-        """Note a step's numbers, float32 of shape (rows, NOTED); never waits for the device."""
+    def write(self, slots: npt.NDArray[np.int64], positions: npt.NDArray[np.int64], values: Tensor) -> None:
+        """Record the numbers of a step, float32 of shape (rows, LEDGER_COLUMNS), without waiting for the device."""
         self.steps += 1
         self._enter()
         if self._on_cpu:
-            arrived: Callable[[], bool] = _at_once
+            has_arrived: Callable[[], bool] = _immediately
         else:
             values = values.to("cpu", non_blocking=True)  # into pinned memory
             event = torch.cuda.Event()
             event.record()
-            arrived = event.query
-        self._pending.append(Pending(arrived, slots, places, values))
+            has_arrived = event.query
+        self._pending.append(Pending(has_arrived, slots, positions, values))
 
     def fetch(self, slots: Sequence[int], lengths: Sequence[int]) -> npt.NDArray[np.float32]:
-        """Hand out what was noted of some requests, one after the other, and forget it.
+        """Return the numbers of finished requests, one request after the other, and clear their slots.
 
         Raises
         ------
         RuntimeError
-            Something is missing, or the model's logits are not numbers.
+            Numbers are missing, or the model's logits are not numbers.
         """
         self._enter()
-        noted = np.concatenate([self._cells[slot, :length] for slot, length in zip(slots, lengths, strict=True)])
-        if np.isnan(noted[:, :2]).any():
+        values = np.concatenate([self._entries[slot, :length] for slot, length in zip(slots, lengths, strict=True)])
+        if np.isnan(values[:, :2]).any():
             raise RuntimeError("log-probabilities are missing or not numbers: look for NaN in the model's logits")
         for slot, length in zip(slots, lengths, strict=True):
-            self._cells[slot, : length + 1] = np.nan
-        return noted
+            self._entries[slot, : length + 1] = np.nan
+        return values
 
     def _enter(self) -> None:
-        while self._pending and self._pending[0].arrived():
-            _, slots, places, values = self._pending.popleft()
-            self._cells[slots, places] = values.numpy()
+        """Enter the numbers of all steps that have arrived."""
+        while self._pending and self._pending[0].has_arrived():
+            _, slots, positions, values = self._pending.popleft()
+            self._entries[slots, positions] = values.numpy()
 
 
-def _at_once() -> bool:
+def _immediately() -> bool:
     return True
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
-    """What the rows of a batch want; made anew only when the rows change.
+class BatchParameters:
+    """Parameters of the rows of a batch, built again only after the rows have changed.
 
     Attributes
     ----------
     slots : int64 array, shape (rows,)
+        Of the ledger.
     measures : bool
-        Whether any row wants measures.
-    typical : tuple of tensors, or None
-        Rows that use typical-p, and its value, shape (n, 1).
-    penalised : Penalised or None
+        Whether any row has measures.
+    typical_p : tuple of tensors, or None
+        Rows that use typical-p, and its values, shape (n, 1).
+    penalties : PenaltyRows or None
     """
 
     slots: npt.NDArray[np.int64]
     measures: bool
-    typical: tuple[Tensor, Tensor] | None
-    penalised: Penalised | None
+    typical_p: tuple[Tensor, Tensor] | None
+    penalties: PenaltyRows | None
 
 
 @dataclass(frozen=True, slots=True)
-class Penalised:
-    """Rows that use a penalty: on the host, and on the device with what they ask for, shape (n, 1)."""
+class PenaltyRows:
+    """The n rows that use a penalty: on the host, and on the device with their parameters, shape (n, 1)."""
 
-    host: npt.NDArray[np.int64]
+    host_rows: npt.NDArray[np.int64]
     rows: Tensor
     slots: Tensor
     generated: Tensor
@@ -187,154 +188,160 @@ class Penalised:
     presence: Tensor
 
 
-class Batch(LogitsProcessor):  # type: ignore[misc]
-    """Whose the rows of the batch are; and, as a logits processor, the penalties.
+class BatchRows(LogitsProcessor):  # type: ignore[misc]
+    """The request of each row of vLLM's batch; and, as a logits processor, the penalties.
 
-    vLLM would count only tokens that it generated itself, not those of a prefix, and only once they are on the host.
-    Here a request's tokens are counted from a copy on the device, by their places, so that a draw that vLLM throws away
-    is overwritten like everywhere else.
+    vLLM itself counts only tokens that it generated, not those of a prefix, and only once they are on the host. Here
+    the tokens of a request are counted from a copy on the device, by their positions; if vLLM discards a draw, the next
+    one overwrites it.
     """
 
     def __init__(self, runner: Any, slots: int) -> None:
         self._runner = runner
-        self._nobody = np.array((slots, False, 1, 1, 0, 0, 0), ROW)
-        self._rows = np.full(runner.max_num_reqs, self._nobody, ROW)
-        self._tokens: Tensor | None = None  # (slots, places), once a request uses a penalty
-        self._ends: Tensor | None = None  # of this step: how many tokens each penalised row has
-        self._plan: Plan | None = None
+        self._empty = np.array((slots, False, 1, 1, 0, 0, 0), WORKER_ROW)  # with a slot that no request has
+        self._rows = np.full(runner.max_num_reqs, self._empty, WORKER_ROW)
+        self._tokens: Tensor | None = None  # (slots, positions), once a request uses a penalty
+        self._ends: Tensor | None = None  # in this step: how many tokens each row with a penalty has
+        self._parameters: BatchParameters | None = None
 
     def is_argmax_invariant(self) -> bool:
-        """Penalties come first, and count for greedy too."""
+        """Return False, so that vLLM applies penalties before temperature and to greedy requests, too."""
         return False
 
     def update_state(self, batch_update: BatchUpdate | None) -> None:
-        """Follow the requests as they come, leave and move between rows."""
+        """Follow requests that enter, leave or move between rows."""
         if batch_update is None:
             return
         rows = self._rows
         for row in batch_update.removed:
-            rows[row] = self._nobody
+            rows[row] = self._empty
         for row, params, prompt, _ in batch_update.added:
-            asked = (params.extra_args or {}).get(KEY)
-            rows[row] = self._nobody if asked is None else tuple(asked)
+            extra = (params.extra_args or {}).get(EXTRA_ARG)
+            rows[row] = self._empty if extra is None else tuple(extra)
             if _uses_penalty(rows[row]):
-                self._remember(int(rows[row]["slot"]), prompt)
+                self._store_prompt(int(rows[row]["slot"]), prompt)
         for source, target, direction in batch_update.moved:
             if direction == MoveDirectionality.SWAP:
                 rows[[source, target]] = rows[[target, source]]
             else:
-                rows[target], rows[source] = rows[source], self._nobody
-        self._plan = None
+                rows[target], rows[source] = rows[source], self._empty
+        self._parameters = None
 
     def apply(self, logits: Tensor) -> Tensor:
-        """Penalise; float32 logits of shape (rows, vocab), changed in place."""
-        asked = self.plan().penalised
-        if asked is None:
+        """Penalise float32 logits of shape (rows, vocab), in place."""
+        penalties = self.parameters().penalties
+        if penalties is None:
             return logits
-        ends = np.asarray(self._runner.input_batch.num_tokens_no_spec[asked.host], np.int64)
+        ends = np.asarray(self._runner.input_batch.num_tokens_no_spec[penalties.host_rows], np.int64)
         self._ends = _send(ends, logits.device)
         longest = int(ends.max())
-        for begin in range(0, len(ends), _WIDE):
-            part = slice(begin, begin + _WIDE)
-            rows = asked.rows[part]
-            logits.index_copy_(0, rows, self._penalised(logits.index_select(0, rows), asked, part, longest))
+        for begin in range(0, len(ends), _ROWS_AT_ONCE):
+            part = slice(begin, begin + _ROWS_AT_ONCE)
+            rows = penalties.rows[part]
+            logits.index_copy_(0, rows, self._penalised(logits.index_select(0, rows), penalties, part, longest))
         return logits
 
-    def _penalised(self, logits: Tensor, asked: Penalised, part: slice, longest: int) -> Tensor:
+    def _penalised(self, logits: Tensor, penalties: PenaltyRows, part: slice, longest: int) -> Tensor:
+        """Return penalised logits of a part of the rows that use a penalty."""
         assert self._tokens is not None and self._ends is not None
-        tokens = self._tokens[asked.slots[part], :longest].long()
-        place = torch.arange(longest, device=logits.device)
-        seen = place < self._ends[part, None]
-        generated = seen & (place >= asked.generated[part])
-        occurs, counts = (torch.zeros_like(logits).scatter_add_(1, tokens, one.float()) for one in (seen, generated))
-        columns = asked.repetition[part], asked.frequency[part], asked.presence[part]
+        tokens = self._tokens[penalties.slots[part], :longest].long()
+        position = torch.arange(longest, device=logits.device)
+        exists = position < self._ends[part, None]
+        generated = exists & (position >= penalties.generated[part])
+        occurs, counts = (
+            torch.zeros_like(logits).scatter_add_(1, tokens, mask.float()) for mask in (exists, generated)
+        )
+        columns = penalties.repetition[part], penalties.frequency[part], penalties.presence[part]
         rows = torch.arange(len(logits), device=logits.device)
         return sampler.Penalties(rows, *columns, occurs > 0, counts).apply(logits)
 
     def record(self, tokens: Tensor) -> None:
-        """Append the drawn tokens, shape (rows,), to those that penalties look at."""
-        asked = self.plan().penalised
-        if asked is not None:
+        """Append the drawn tokens, shape (rows,), to the tokens that penalties count."""
+        penalties = self.parameters().penalties
+        if penalties is not None:
             assert self._tokens is not None and self._ends is not None
-            self._tokens[asked.slots, self._ends] = tokens[asked.rows].int()
+            self._tokens[penalties.slots, self._ends] = tokens[penalties.rows].int()
 
-    def places(self) -> npt.NDArray[np.int64]:
-        """Place of the token about to be drawn in each row's completion.
+    def positions(self) -> npt.NDArray[np.int64]:
+        """Return the position in its completion of the token that each row draws next.
 
-        Where vLLM throws a draw away, because a prompt is only partly computed, it is the place of the one that counts.
+        If vLLM will discard the draw, because the prompt is only partly computed, it is the position of the draw that
+        replaces it.
         """
         batch = self._runner.input_batch
         rows = slice(batch.num_reqs)
         return np.asarray(batch.num_tokens_no_spec[rows] - batch.num_prompt_tokens[rows], np.int64)
 
-    def plan(self) -> Plan:
-        """Return what the rows want."""
-        if self._plan is None:
+    def parameters(self) -> BatchParameters:
+        """Return the parameters of the rows."""
+        if self._parameters is None:
             rows, device = self._rows[: self._runner.input_batch.num_reqs], self._runner.device
-            typical = np.flatnonzero(rows["typical_p"] < 1)
-            penalised = np.flatnonzero(_uses_penalty(rows))
-            self._plan = Plan(
+            typical_p = np.flatnonzero(rows["typical_p"] < 1)
+            penalties = np.flatnonzero(_uses_penalty(rows))
+            self._parameters = BatchParameters(
                 slots=rows["slot"].copy(),
                 measures=bool(rows["measures"].any()),
-                typical=(_send(typical, device), _column(rows["typical_p"][typical], device)) if typical.size else None,
-                penalised=_penalised(rows, penalised, device) if penalised.size else None,
+                typical_p=(_send(typical_p, device), _column(rows["typical_p"][typical_p], device))
+                if typical_p.size
+                else None,
+                penalties=_penalty_rows(rows, penalties, device) if penalties.size else None,
             )
-        return self._plan
+        return self._parameters
 
-    def _remember(self, slot: int, prompt: Sequence[int]) -> None:
-        """Note a prompt that penalties will look at; a request that comes back has its completion here already."""
+    def _store_prompt(self, slot: int, prompt: Sequence[int]) -> None:
+        """Copy a prompt to the device. The completion of a request that returns after preemption is there already."""
         device = self._runner.device
         if self._tokens is None:
-            places = int(self._nobody["slot"]) + 1, self._runner.max_model_len + 1
-            self._tokens = torch.zeros(places, dtype=torch.int32, device=device)
+            shape = int(self._empty["slot"]) + 1, self._runner.max_model_len + 1
+            self._tokens = torch.zeros(shape, dtype=torch.int32, device=device)
         self._tokens[slot, : len(prompt)] = _send(np.array(prompt, np.int32), device)
 
 
-class Typical(LogitsProcessor):  # type: ignore[misc]
+class TypicalP(LogitsProcessor):  # type: ignore[misc]
     """Typical-p, after temperature and min-p, before top-k and top-p."""
 
-    def __init__(self, batch: Batch) -> None:
+    def __init__(self, batch: BatchRows) -> None:
         self._batch = batch
 
     def is_argmax_invariant(self) -> bool:
-        """It says so, to come after temperature: greedy has no filters."""
+        """Return True, so that vLLM applies it after temperature, and not if all rows are greedy."""
         return True
 
     def update_state(self, batch_update: BatchUpdate | None) -> None:
-        """Nothing to do: the batch knows."""
+        """Do nothing: ``BatchRows`` follows the rows."""
 
     def apply(self, logits: Tensor) -> Tensor:
-        """Filter; float32 logits of shape (rows, vocab), changed in place."""
-        asked = self._batch.plan().typical
-        if asked is None:
+        """Filter float32 logits of shape (rows, vocab), in place."""
+        parameters = self._batch.parameters().typical_p
+        if parameters is None:
             return logits
-        for rows, limits in zip(asked[0].split(_WIDE), asked[1].split(_WIDE), strict=True):
-            part = logits.index_select(0, rows)
-            weights = (part - part.amax(-1, keepdim=True)).exp_()
+        for rows, limits in zip(*(tensor.split(_ROWS_AT_ONCE) for tensor in parameters), strict=True):
+            selection = logits.index_select(0, rows)
+            weights = (selection - selection.amax(-1, keepdim=True)).exp_()
             sampler.filter_typical_p(weights, limits)
-            logits.index_copy_(0, rows, part.masked_fill_(weights == 0, -torch.inf))
+            logits.index_copy_(0, rows, selection.masked_fill_(weights == 0, -torch.inf))
         return logits
 
 
 class LedgerSampler(Sampler):  # type: ignore[misc]
-    """vLLM's sampler, which also notes what it drew from.
+    """vLLM's sampler, which also records log p, log q and measures of what it draws.
 
     Parameters
     ----------
-    runner : the worker's model runner
-    batch : Batch
+    runner : vllm's GPUModelRunner or CPUModelRunner
+    batch : BatchRows
     ledger : Ledger
-    never : sequence of int
-        Columns of the logits that are masked before everything.
+    masked : sequence of int
+        Columns of the logits that are never drawn; masked before all other steps.
     """
 
-    def __init__(self, runner: Any, batch: Batch, ledger: Ledger, never: Sequence[int]) -> None:
+    def __init__(self, runner: Any, batch: BatchRows, ledger: Ledger, masked: Sequence[int]) -> None:
         exact = runner.sampler.use_fp64_gumbel
         super().__init__("raw_logprobs", exact)
-        self.topk_topp_sampler = TopKTopPSampler("processed_logits", exact)  # hands back what it drew from
+        self.topk_topp_sampler = TopKTopPSampler("processed_logits", exact)  # also returns the filtered logits
         self._batch, self._ledger = batch, ledger
-        self._never = torch.tensor(never, dtype=torch.int64, device=runner.device)
-        self._drawable = runner.model_config.get_vocab_size() - len(never)
+        self._masked = torch.tensor(masked, dtype=torch.int64, device=runner.device)
+        self._drawable = runner.model_config.get_vocab_size() - len(masked)
         self._filtered: Tensor | None = None
         self._log_p: Callable[[Tensor, Tensor], Tensor] = _log_p
         self._measures: Callable[[Tensor, int], tuple[Tensor, Tensor]] = _measures
@@ -351,30 +358,30 @@ class LedgerSampler(Sampler):  # type: ignore[misc]
         logprobs_mode_override: Any = None,
     ) -> SamplerOutput:
         """Draw a token for each row of the logits."""
-        if len(self._never):
-            logits.index_fill_(-1, self._never, -torch.inf)
-        raw = logits.clone() if logits.dtype == torch.float32 else logits  # float32 is worked on in place
+        if len(self._masked):
+            logits.index_fill_(-1, self._masked, -torch.inf)
+        raw = logits.clone() if logits.dtype == torch.float32 else logits  # vLLM changes float32 logits in place
         self._filtered = None
         output = super().forward(logits, sampling_metadata, predict_bonus_token, logprobs_mode_override)
         tokens = output.sampled_token_ids.view(-1).long()
         self._batch.record(tokens)
-        plan = self._batch.plan()
+        parameters = self._batch.parameters()
         log_q = self._log_q(tokens, sampling_metadata)
-        measures = self._measures(raw, self._drawable) if plan.measures else (torch.zeros_like(log_q),) * 2
-        noted = torch.stack((self._log_p(raw, tokens), log_q, *measures), 1)
-        self._ledger.write(plan.slots, self._batch.places(), noted)
+        measures = self._measures(raw, self._drawable) if parameters.measures else (torch.zeros_like(log_q),) * 2
+        values = torch.stack((self._log_p(raw, tokens), log_q, *measures), 1)
+        self._ledger.write(parameters.slots, self._batch.positions(), values)
         return output
 
     def sample(
         self, logits: Tensor, sampling_metadata: SamplingMetadata, logprobs_mode_override: Any = None
     ) -> tuple[Tensor, None]:
-        """Draw, and keep the logits that were drawn from; none where every row is greedy."""
+        """Draw, and keep the filtered logits; there are none if every row is greedy."""
         tokens, self._filtered = super().sample(logits, sampling_metadata, logprobs_mode_override)
         return tokens, None
 
     @staticmethod
     def gather_logprobs(logprobs: Tensor, num_logprobs: int, token_ids: Tensor) -> LogprobsTensors:
-        """Return the most likely tokens behind the drawn one, without counting ranks as vLLM does: nobody asks."""
+        """Return the drawn token, then the most likely ones. Unlike vLLM's, it does not compute the token's rank."""
         values, ids = logprobs.topk(num_logprobs, -1)
         drawn = token_ids[:, None]
         return LogprobsTensors(
@@ -384,6 +391,7 @@ class LedgerSampler(Sampler):  # type: ignore[misc]
         )
 
     def _log_q(self, tokens: Tensor, sampling_metadata: SamplingMetadata) -> Tensor:
+        """Return the log-probability of the drawn tokens under q, 0 for greedy rows."""
         if self._filtered is None:
             return torch.zeros_like(tokens, dtype=torch.float32)
         log_q = self._log_p(self._filtered, tokens)
@@ -393,7 +401,7 @@ class LedgerSampler(Sampler):  # type: ignore[misc]
 
     @torch.inference_mode()
     def _warm_up(self, runner: Any) -> None:
-        """Compile now, for one row and for many, and not in the middle of the first requests."""
+        """Compile for one row and for many, so that the first requests need not wait for it."""
         for rows in (1, 2):
             tokens = torch.zeros(rows, dtype=torch.int64, device=runner.device)
             for dtype in (runner.model_config.dtype, torch.float32):
@@ -403,19 +411,19 @@ class LedgerSampler(Sampler):  # type: ignore[misc]
 
 
 def _log_p(logits: Tensor, tokens: Tensor) -> Tensor:
-    """Log-probability of one token per row, float32."""
+    """Return the log-probability of one token per row, float32."""
     logits = logits.float()
     return logits.gather(-1, tokens[:, None]).squeeze(1) - logits.logsumexp(-1)
 
 
 def _measures(logits: Tensor, drawable: int) -> tuple[Tensor, Tensor]:
-    """Entropy and self-certainty of each row over the `drawable` tokens that are not masked, float32, in nats."""
-    below = logits.float() - logits.amax(-1, keepdim=True).float()
-    weights = below.exp()
+    """Return entropy and self-certainty of each row over its `drawable` unmasked tokens, float32, in nats."""
+    shifted = logits.float() - logits.amax(-1, keepdim=True).float()
+    weights = shifted.exp()
     total = weights.sum(-1)
-    below = below.masked_fill(below == -torch.inf, 0.0)  # masked: neither has weight nor counts
-    entropy = total.log() - (weights * below).sum(-1) / total
-    certainty = total.log() - below.sum(-1) / drawable - math.log(drawable)
+    shifted = shifted.masked_fill(shifted == -torch.inf, 0.0)  # masked tokens add nothing to either sum
+    entropy = total.log() - (weights * shifted).sum(-1) / total
+    certainty = total.log() - shifted.sum(-1) / drawable - math.log(drawable)
     return entropy, certainty
 
 
@@ -423,14 +431,14 @@ def _uses_penalty(rows: npt.NDArray[np.void]) -> npt.NDArray[np.bool_]:
     return np.asarray((rows["repetition"] != 1) | (rows["frequency"] != 0) | (rows["presence"] != 0))
 
 
-def _penalised(rows: npt.NDArray[np.void], chosen: npt.NDArray[np.int64], device: torch.device) -> Penalised:
-    asked = rows[chosen]
+def _penalty_rows(rows: npt.NDArray[np.void], index: npt.NDArray[np.int64], device: torch.device) -> PenaltyRows:
+    selection = rows[index]
     names = ("generated", "repetition", "frequency", "presence")
-    return Penalised(
-        chosen,
-        _send(chosen, device),
-        _send(asked["slot"].copy(), device),
-        *(_column(asked[name], device) for name in names),
+    return PenaltyRows(
+        index,
+        _send(index, device),
+        _send(selection["slot"].copy(), device),
+        *(_column(selection[name], device) for name in names),
     )
 
 

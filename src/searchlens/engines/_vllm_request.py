@@ -1,0 +1,156 @@
+"""Requests as vLLM takes them, completions from what it returns, and what the worker gets to know of a request."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from searchlens.engines.base import Completion, Request, RequestError
+from searchlens.errors import InputError
+
+if TYPE_CHECKING:
+    from vllm import SamplingParams
+
+EXTRA_ARG = "searchlens"
+"""Key of a vLLM request's extra arguments; its value is a list of plain numbers, the fields of ``WORKER_ROW``."""
+WORKER_ROW = np.dtype(
+    [
+        ("slot", "i8"),  # of the ledger; the request's own until vLLM has returned it
+        ("measures", "?"),
+        ("typical_p", "f8"),
+        ("repetition", "f4"),
+        ("frequency", "f4"),
+        ("presence", "f4"),
+        ("generated", "i8"),  # position of the first token that counts as generated
+    ]
+)
+"""What the worker knows of a request, next to vLLM's own parameters."""
+LEDGER_COLUMNS = 4
+"""Numbers in the ledger per token: log p, log q, entropy and self-certainty; float32, in nats."""
+
+_MIN_TEMPERATURE = 0.01  # vLLM would draw at this temperature if a request had a lower one
+
+
+def refusals() -> tuple[type[Exception], ...]:
+    """Return the exceptions that vLLM raises for wrong input; VLLMValidationError was a ValueError in some versions."""
+    from vllm.exceptions import VLLMValidationError
+
+    return ValueError, VLLMValidationError
+
+
+def sampling_params(request_id: int, request: Request) -> SamplingParams:
+    """Return vLLM's parameters of a request, none of them a default; penalties and typical-p are left to the worker.
+
+    Raises
+    ------
+    InputError
+        If vLLM cannot draw in this way.
+    """
+    from vllm import SamplingParams
+    from vllm.sampling_params import RequestOutputKind
+
+    sampling = request.sampling
+    if 0 < sampling.temperature < _MIN_TEMPERATURE:
+        raise InputError(
+            f"Request {request_id}: temperature is {sampling.temperature}; "
+            f"vLLM allows 0, and {_MIN_TEMPERATURE} or more"
+        )
+    try:
+        params = SamplingParams(
+            n=1,
+            temperature=sampling.temperature,
+            top_p=sampling.top_p,
+            top_k=sampling.top_k,
+            min_p=sampling.min_p,
+            repetition_penalty=1.0,
+            frequency_penalty=0.0,
+            presence_penalty=0.0,
+            seed=request.seed,
+            max_tokens=request.max_tokens,
+            min_tokens=0,
+            stop=None,
+            ignore_eos=True,  # only ``stop_ids`` end a text
+            logprobs=request.top or None,
+            flat_logprobs=True,
+            detokenize=False,
+            output_kind=RequestOutputKind.FINAL_ONLY,
+            skip_clone=True,
+        )
+    except refusals() as error:
+        raise InputError(f"Request {request_id}: vLLM refuses its sampling parameters ({error})") from error
+    params.stop_token_ids = _stop_ids(request.stop_ids)
+    return params
+
+
+class _StopIds(list[int]):
+    """Stop tokens as a list, the type that vLLM takes, with the membership test of a set.
+
+    vLLM tests every drawn token, and the end of a thought may have a thousand stop tokens.
+    """
+
+    def __init__(self, ids: tuple[int, ...]) -> None:
+        super().__init__(ids)
+        self._set = frozenset(ids)
+
+    def __contains__(self, token: object) -> bool:
+        return token in self._set
+
+
+@lru_cache(maxsize=256)
+def _stop_ids(ids: tuple[int, ...]) -> _StopIds:
+    return _StopIds(ids)
+
+
+def worker_row(request: Request, slot: int) -> list[float]:
+    """Return the fields of ``WORKER_ROW``. A greedy request has no filters, so its typical-p is 1."""
+    sampling = request.sampling
+    return [
+        slot,
+        request.measures,
+        sampling.typical_p if sampling.temperature > 0 else 1.0,
+        sampling.repetition_penalty,
+        sampling.frequency_penalty,
+        sampling.presence_penalty,
+        len(request.prompt),
+    ]
+
+
+def completion(request: Request, output: Any, ledger: npt.NDArray[np.float32]) -> Completion | RequestError:
+    """Return the completion of a finished request.
+
+    Parameters
+    ----------
+    request : Request
+    output : vllm.RequestOutput
+    ledger : float32 array, shape (tokens, LEDGER_COLUMNS)
+    """
+    text = output.outputs[0]
+    if text.finish_reason not in ("stop", "length"):
+        return RequestError(f"vLLM gave the request up ({text.finish_reason})")
+    logprobs, sampling_logprobs, entropies, certainties = ledger.T.copy()
+    result = Completion(
+        tokens=np.array(text.token_ids, np.int32),
+        logprobs=logprobs,
+        sampling_logprobs=sampling_logprobs,
+        finish=text.finish_reason,
+        entropies=entropies if request.measures else None,
+        certainties=certainties if request.measures else None,
+        reused=output.num_cached_tokens or 0,
+    )
+    if not request.top:
+        return result
+    top_tokens, top_logprobs = _top(text.logprobs, request.top)
+    return replace(result, top_tokens=top_tokens, top_logprobs=top_logprobs)
+
+
+def _top(flat: Any, count: int) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.float32]]:
+    """Return the most likely tokens of each position. vLLM lists them after the drawn token."""
+    index = np.array(flat.start_indices)[:, None] + np.arange(1, count + 1)
+    tokens = np.array(flat.token_ids, np.int32)[index]
+    logprobs = np.array(flat.logprobs, np.float32)[index]
+    order = np.lexsort((tokens, -logprobs))
+    return np.take_along_axis(tokens, order, 1), np.take_along_axis(logprobs, order, 1)
