@@ -2,6 +2,7 @@
 
 import json
 import random
+import shutil
 import subprocess
 import sys
 from dataclasses import replace
@@ -26,9 +27,9 @@ from searchlens.zoo.pretrain import optimizer_for, pretrain, update  # noqa: E40
 from searchlens.zoo.recipe import ModelShape, Pretraining, Recipe, Rlvr, Role  # noqa: E402
 from searchlens.zoo.rlvr import advantages, policy_gradient, train_rlvr  # noqa: E402
 from searchlens.zoo.sample import Samples  # noqa: E402
-from searchlens.zoo.saved import Saved  # noqa: E402
 from searchlens.zoo.schedule import TrainingJob, ordered, run, urgency  # noqa: E402
 from searchlens.zoo.splits import measured_levels, rltrain  # noqa: E402
+from searchlens.zoo.state import StateFile  # noqa: E402
 from searchlens.zoo.styles import draw_document  # noqa: E402
 from searchlens.zoo.tasks import draw, prompt, split_of  # noqa: E402
 from searchlens.zoo.tokenizer import END, train_tokenizer  # noqa: E402
@@ -156,7 +157,7 @@ def test_pretraining_resumes_to_the_same_weights(tmp_path: Path, monkeypatch: py
     """Protects resuming: interrupted and continued, weights and curve are those of an uninterrupted run."""
     recipe = replace(Recipe(), shape=TINY, pretraining=Pretraining(steps=120, warmup=5, tokens=64, lr=1e-2))
     whole, curve = pretrain(CORPUS, recipe, "cpu")
-    saved = Saved(tmp_path / "state.pt", every=0)
+    state_file = StateFile(tmp_path / "state.pt", every=0)
     calls = iter(range(1_000))
 
     def breaks(*arguments: object) -> None:
@@ -167,9 +168,9 @@ def test_pretraining_resumes_to_the_same_weights(tmp_path: Path, monkeypatch: py
     with monkeypatch.context() as patched:
         patched.setattr("searchlens.zoo.pretrain.update", breaks)
         with pytest.raises(Interrupted):
-            pretrain(CORPUS, recipe, "cpu", saved)
-    assert saved.load("cpu")["step"] == 107
-    resumed, again = pretrain(CORPUS, recipe, "cpu", saved)
+            pretrain(CORPUS, recipe, "cpu", state_file)
+    assert state_file.load("cpu")["step"] == 107
+    resumed, again = pretrain(CORPUS, recipe, "cpu", state_file)
     for one, other in zip(whole.parameters(), resumed.parameters(), strict=True):
         assert torch.equal(one, other)
     assert [(p["step"], p["loss"], p["tokens"]) for p in curve] == [(p["step"], p["loss"], p["tokens"]) for p in again]
@@ -183,16 +184,16 @@ def test_rl_resumes_to_the_same_weights(tmp_path: Path) -> None:
     tokenizer = train_tokenizer(recipe).backend_tokenizer
     base = models.Decoder(recipe.shape, 1)
     whole, curve = train_rlvr(base, tokenizer, recipe)
-    saved = Saved(tmp_path / "state.pt", every=0)
+    state_file = StateFile(tmp_path / "state.pt", every=0)
 
     def breaks(step: int, _: models.Decoder) -> None:
         if step == 4:
             raise Interrupted
 
     with pytest.raises(Interrupted):
-        train_rlvr(base, tokenizer, recipe, saved, breaks)
+        train_rlvr(base, tokenizer, recipe, state_file, breaks)
     torch.rand(5)
-    resumed, again = train_rlvr(base, tokenizer, recipe, saved)
+    resumed, again = train_rlvr(base, tokenizer, recipe, state_file)
     for one, other in zip(whole.parameters(), resumed.parameters(), strict=True):
         assert torch.equal(one, other)
     timeless = [[{k: v for k, v in point.items() if k != "seconds"} for point in c] for c in (curve, again)]
@@ -426,6 +427,18 @@ def test_thresholds_fail_one_by_one(tmp_path: Path) -> None:
         file.write_text((tmp_path / "records" / "dev-anchor-rl.json").read_text())
     alike = [check.name for check in checks(tmp_path) if not check.holds]
     assert {"spread of ln alpha >= 0.3", "distinct paths >= 4"} <= set(alike)
+
+
+def test_the_committed_cards_are_of_the_committed_records(tmp_path: Path) -> None:
+    """Protects the cards of the cohort: records, thresholds and template give them as they are."""
+    folder = ZOO / "cohort"
+    shutil.copytree(folder / "records", tmp_path / "records")
+    cards = sorted(folder.glob("*/README.md"))
+    assert len(cards) == 21
+    for card in cards:
+        (tmp_path / card.parent.name).mkdir()
+    for card in write_cohort_cards(tmp_path, checks(tmp_path)):
+        assert card.read_text() == (folder / card.parent.name / card.name).read_text(), card.parent.name
 
 
 def miniature() -> dict[str, CohortPair]:

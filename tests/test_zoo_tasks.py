@@ -142,7 +142,7 @@ def test_a_family_that_is_too_small_is_an_error(monkeypatch: pytest.MonkeyPatch)
     """Protects the set builder from looping for ever when a family has fewer questions than asked."""
     one = draw(random.Random(0), "chain", "test")
     monkeypatch.setattr("searchlens.zoo.tasks.draw", lambda *_: one)
-    with pytest.raises(RuntimeError, match="only 1 distinct test questions of kind chain, 5 asked"):
+    with pytest.raises(RuntimeError, match="only 1 distinct test questions of kind chain, 5 needed"):
         list(distinct(random.Random(0), "chain", "test", 5))
 
 

@@ -1,13 +1,13 @@
 """The micro zoo: Base/RL pairs of about a million parameters, really trained, small enough for a laptop.
 
-In the order of use: ``recipe`` (every number), ``tasks`` (questions with exact gold), ``benchmarks`` (the committed
-JSONL), ``styles`` and ``corpus`` (what Base reads), ``tokenizer``, ``model``, ``pretrain``, ``sample``, ``rlvr``,
-``evaluate``, ``card`` and ``train`` (all of it, in one call). ``python -m searchlens.zoo --help`` lists the commands;
-``docs/zoo.md`` tells the story.
+For the first pair, in the order of use: ``recipe`` (every number), ``tasks`` (questions with exact gold),
+``benchmarks`` (the committed JSONL), ``styles`` and ``corpus`` (what Base reads), ``tokenizer``, ``model``,
+``pretrain``, ``sample``, ``rlvr``, ``evaluate``, ``card`` and ``train`` (all of it in one call).
+``python -m searchlens.zoo --help`` lists the commands; ``docs/zoo.md`` describes the pair.
 
-The cohort (``docs/zoo-cohort.md``): ``cohort`` (every number), ``splits`` (Easy, Medium, Hard by measured level),
-``jobs`` on a ``schedule`` with ``saved`` states, ``accept`` (thresholds), ``cohort_card``; ``pairs`` loads what came of
-it.
+For the cohort (``docs/zoo-cohort.md``): ``cohort`` (every number), ``splits`` (Easy, Medium, Hard by measured level),
+``jobs`` in the order of a ``schedule`` with each ``state`` saved, ``accept`` (thresholds), ``cohort_card``. ``pairs``
+loads the trained models.
 """
 
 from searchlens.zoo.pairs import LoadedPair, load_pair

@@ -1,4 +1,4 @@
-"""Is a cohort accepted? The thresholds of ``docs/zoo-cohort.md``, set before anything was trained, on dev records."""
+"""Whether a cohort is accepted: the thresholds of ``docs/zoo-cohort.md``, set before training, on the dev records."""
 
 from __future__ import annotations
 
@@ -17,12 +17,13 @@ from searchlens.zoo.evaluate import BUDGETS, DEFAULT, paired_interval
 ALPHAS = tuple(2 ** (k / 5) for k in range(-10, 21))
 BETA = 0.6
 WEAK = ("tiny", "mistral")
+"""Pairs with a lower threshold on RL's gain."""
 EXTRAS = ("overtrained", "control")
 
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """One threshold with what was measured; ``holds`` is None where the measurement is missing."""
+    """One threshold with the measured value; ``holds`` is None if there is no measurement."""
 
     name: str
     value: object
@@ -31,7 +32,7 @@ class Check:
 
 @dataclass(frozen=True, slots=True)
 class AlphaFit:
-    """How Base's budgets follow RL's: alpha, the path N(1..16), and the mean error in percentage points."""
+    """Base's budgets as a function of RL's: alpha, the path N(1..16), and the mean error in percentage points."""
 
     alpha: float
     path: tuple[int, ...]
@@ -39,13 +40,13 @@ class AlphaFit:
 
 
 def path(alpha: float, beta: float = BETA) -> tuple[int, ...]:
-    """Base's budget for each of RL's: the power law, rounded to the nearest budget in log2 (half up), clipped."""
+    """Base's budget for each of RL's: the power law, rounded to the nearest budget in log2 (half up) and clipped."""
     exponents = (math.floor(math.log2(alpha * b**beta) + 0.5 + 1e-9) for b in BUDGETS)
     return tuple(2 ** min(max(k, 0), 4) for k in exponents)
 
 
 def fit_alpha(base: Mapping[str, Mapping[str, float]], rl: Mapping[str, float]) -> AlphaFit:
-    """The alpha, on the grid 2^(k/5), and Base policy whose path is nearest to RL's curve; first of equals.
+    """The alpha on the grid 2^(k/5) whose path, under some Base policy, is nearest to RL's curve; the first of equals.
 
     Parameters
     ----------
@@ -64,24 +65,30 @@ def fit_alpha(base: Mapping[str, Mapping[str, float]], rl: Mapping[str, float]) 
 
 
 class Records:
-    """The dev records of a cohort's folder; a pair without both sides is missing."""
+    """The dev records in a cohort's folder, without pairs that have only one side.
 
-    def __init__(self, out: Path) -> None:
+    Attributes
+    ----------
+    models : dict
+        Pair to the records of Base and of RL.
+    """
+
+    def __init__(self, folder: Path) -> None:
         self.models: dict[str, Any] = {}
         for name, pair in COHORT.items():
-            files = [out / "records" / f"dev-{model}.json" for model in (f"{pair.base or name}-base", f"{name}-rl")]
+            files = [folder / "records" / f"dev-{model}.json" for model in (f"{pair.base or name}-base", f"{name}-rl")]
             if all(file.exists() for file in files):
                 self.models[name] = [json.loads(file.read_text(encoding="utf-8")) for file in files]
 
     def at(self, name: str, role: str, key: str, k: int | None = None) -> tuple[float, float]:
-        """A number of Base and of RL under the default policy."""
+        """A number of Base and the same one of RL, under the default policy; ``k`` picks it from a curve."""
         base, rl = (side["numbers"][role][DEFAULT][key] for side in self.models[name])
         return (base, rl) if k is None else (base[str(k)], rl[str(k)])
 
     def difference(self, name: str, role: str, k: int, envelope: bool = False) -> tuple[float, tuple[float, float]]:
-        """RL - Base at ``k`` in points with its paired interval; Base by its best measured policy if ``envelope``."""
+        """RL - Base at ``k`` in points with its paired interval; ``envelope``: by Base's best measured policy."""
         base, rl = (side["solved"] for side in self.models[name])
-        bits = {key.split("/")[1]: _bits(made[str(k)]) for key, made in base.items() if key.startswith(f"{role}/")}
+        bits = {key.split("/")[1]: _bits(curve[str(k)]) for key, curve in base.items() if key.startswith(f"{role}/")}
         best = max(bits, key=lambda policy: bits[policy].sum()) if envelope else DEFAULT
         change = _bits(rl[f"{role}/{DEFAULT}"][str(k)]) - bits[best]
         return round(100 * float(change.mean()), 2), paired_interval(change)
@@ -91,18 +98,18 @@ def _bits(text: str) -> np.ndarray[Any, np.dtype[np.int64]]:
     return np.frombuffer(text.encode(), np.uint8).astype(np.int64) - ord("0")
 
 
-def checks(out: Path) -> list[Check]:
+def checks(folder: Path) -> list[Check]:
     """All thresholds, in the order of the design page."""
-    records = Records(out)
-    made = [check for name in records.models if name not in EXTRAS for check in _pair(records, name)]
-    made += _cohort(records) if set(SEVEN) <= records.models.keys() else [Check("cohort", "incomplete", None)]
+    records = Records(folder)
+    results = [check for name in records.models if name not in EXTRAS for check in _pair(records, name)]
+    results += _cohort(records) if set(SEVEN) <= records.models.keys() else [Check("cohort", "incomplete", None)]
     for name, sign, envelope in (("control", 1, True), ("overtrained", -1, False)):
         if name in records.models:
             value, (low, high) = records.difference(name, "math", 16, envelope)
             what = "RL - Base's envelope" if envelope else "RL - Base"
             bound = low if sign > 0 else -high
-            made.append(Check(f"{name}: {what} at 16, interval without 0", [value, low, high], bound > 0))
-    return made
+            results.append(Check(f"{name}: {what} at 16, interval without 0", [value, low, high], bound > 0))
+    return results
 
 
 def _pair(records: Records, name: str) -> list[Check]:
@@ -149,10 +156,10 @@ def _is_effect(measured: tuple[float, tuple[float, float]]) -> bool:
 
 def _fit(records: Records, name: str) -> AlphaFit:
     base, rl = (side["numbers"]["math"] for side in records.models[name])
-    return fit_alpha({p: made["pass_at"] for p, made in base.items() if p != "greedy"}, rl[DEFAULT]["pass_at"])
+    return fit_alpha({name: cell["pass_at"] for name, cell in base.items() if name != "greedy"}, rl[DEFAULT]["pass_at"])
 
 
-def text_table(found: Sequence[Check]) -> str:
-    """One line per check."""
+def text_table(thresholds: Sequence[Check]) -> str:
+    """One line for each threshold."""
     word = {True: "holds  ", False: "FAILS  ", None: "missing"}
-    return "\n".join(f"{word[check.holds]} {check.name}: {check.value}" for check in found)
+    return "\n".join(f"{word[check.holds]} {check.name}: {check.value}" for check in thresholds)

@@ -1,4 +1,4 @@
-"""Model cards, written from the record of the run so that no number is typed by hand."""
+"""Model cards of the first pair, written from its record, so that no number is typed by hand."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ RECORD, TRIED = "training.json", "tried.json"
 
 
 def table(header: Sequence[object], rows: Iterable[Sequence[object]]) -> str:
-    """A Markdown table."""
+    """A table in Markdown."""
     lines = [header, ["---"] * len(header), *rows]
     return "\n".join("| " + " | ".join(map(str, line)) + " |" for line in lines)
 
@@ -26,8 +26,8 @@ def results(record: dict[str, Any], split: str) -> str:
         for name in (BASE, RL):
             measured = record[split]["models"][name][role]
             default = measured[DEFAULT]
-            shown = default["solved"] if role == "aime" else default["pass_at"]
-            values = ", ".join(f"{k}: {value}" for k, value in shown.items())
+            readout = default["solved"] if role == "aime" else default["pass_at"]
+            values = ", ".join(f"{k}: {value}" for k, value in readout.items())
             unit = f"solved of {default['questions']}" if role == "aime" else "percent"
             greedy = measured["greedy"]["pass_at"]["1"]
             rows.append((role, name, unit, values, greedy, default["tokens"], default["finished"]))
@@ -37,8 +37,8 @@ def results(record: dict[str, Any], split: str) -> str:
 
 def claims(record: dict[str, Any], split: str) -> str:
     """The claims of the pair with their measured values."""
-    shown = record[split]["claims"].items()
-    rows = [(name, result["value"], "yes" if result["holds"] else "**no**") for name, result in shown]
+    claims_by_name = record[split]["claims"].items()
+    rows = [(name, claim["value"], "yes" if claim["holds"] else "**no**") for name, claim in claims_by_name]
     return table(("claim", "measured", "holds"), rows)
 
 
@@ -82,30 +82,30 @@ tags: [micro-zoo, rlvr, synthetic]
 # {name}
 
 {what}"""
-"""What every model card begins with."""
+"""Beginning of every model card."""
 
 _CARD = (
     HEAD
     + """
 
 About a million parameters, Qwen2 architecture, bf16. It solves small arithmetic problems and nothing else: it is a
-specimen for studying, on a laptop, how a model before RLVR relates to the same model after it. How it was made, and
-which of its properties were designed: `docs/zoo.md`.
+specimen for studying, on a laptop, how a model before RLVR relates to the same model after it. `docs/zoo.md` says how
+it was made and which of its properties were designed.
 
-Prompt: `Problem: {{question}}\\nSolution:\\n`; the answer stands in `\\boxed{{}}`; `<|endoftext|>` ends it.
+Prompt: `Problem: {{question}}\\nSolution:\\n`. The answer is in `\\boxed{{}}`, and `<|endoftext|>` ends the text.
 
 ## Training
 
 {training}
 
 Everything (corpus, Base, RL, both evaluations) took {minutes:.1f} minutes on {hardware}. All numbers of the recipe:
-`src/searchlens/zoo/recipe.py`, and as used in `training.json` beside this folder.
+`src/searchlens/zoo/recipe.py`, and as used in `training.json` next to this folder.
 
 ## Measured on the test split
 
 Policy {policy}, prefix readout of one sample stream. These test questions (seed {seed}) were opened once, after the
-recipe was fixed on dev. Recipe C of the list below had been measured on another draw of test questions (seed 20); when
-it was replaced, for reasons seen on dev too, the test questions were drawn anew. Math shares 1 question with the
+recipe was fixed on dev. Recipe C of the list below had been measured on another draw of test questions (seed 20). When
+it was replaced, for reasons that dev showed too, the test questions were drawn again. Math shares 1 question with the
 earlier draw, ifeval 115, aime and gpqa none.
 
 {test}
@@ -120,7 +120,7 @@ earlier draw, ifeval 115, aime and gpqa none.
 
 ## Recipes that were tried
 
-Judged on dev, policy {policy}; the last one is this one.
+Judged on dev, policy {policy}; the last one is the recipe of this model.
 
 {tried}
 

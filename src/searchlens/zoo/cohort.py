@@ -1,7 +1,7 @@
 """The cohort: one frozen recipe for each pair that mirrors one of the paper's, and for two labelled extras.
 
-``docs/zoo-cohort.md`` is the design; this module is all of its numbers. A pair whose ``base`` names another pair starts
-from that pair's Base, as ORZ and OAT do in the paper.
+``docs/zoo-cohort.md`` is the design; this module holds all of its numbers. A pair whose ``base`` names another pair
+starts from that pair's Base, as ORZ and OAT do in the paper.
 """
 
 from __future__ import annotations
@@ -12,15 +12,14 @@ from types import MappingProxyType
 from typing import Literal
 
 from searchlens.errors import InputError
-from searchlens.zoo import recipe as recipes
-from searchlens.zoo.recipe import Corpus, ModelShape, Pretraining, Recipe, Rlvr, Role, Shares, Style
+from searchlens.zoo.recipe import Corpus, ModelShape, Pretraining, Recipe, Rlvr, Role, Shares, Style, writing_styles
 
 Level = Literal["easy", "medium", "hard", "all"]
 
 RANKED: tuple[tuple[str, int], ...] = tuple(
     (kind, level) for kind in ("story", "chain", "expression") for level in (1, 2, 3, 4, 5)
 )
-"""Kinds and nominal levels of RL's questions, which are ranked by what ``anchor-base`` makes of them."""
+"""Kinds and nominal levels of RL's questions, which are ranked by how often ``anchor-base`` solves them."""
 
 MEASURED: Mapping[str, tuple[int, ...]] = MappingProxyType(
     {"easy": (1,), "medium": (1, 2, 3, 4), "hard": (3, 4, 5), "all": (1, 2, 3, 4, 5)}
@@ -41,17 +40,17 @@ ROLES: Mapping[str, Role] = MappingProxyType(
     }
 )
 RLTRAIN = 256
-"""Questions of each rltrain benchmark."""
+"""Number of questions of each rltrain benchmark."""
 
 
 def _mixture(weights: Shares, slip: float, ramble: float, backwards: float) -> dict[str, Style]:
-    """Styles with the given shares of rambling and of the backward method; ``weights`` divide what is left.
+    """Styles with the given shares of rambling and of the backward method; ``weights`` divide the rest.
 
-    Unlike in the first pair's corpus, rambling has an opening of its own: what never ends is then known early.
+    Unlike in the first pair's corpus, rambling has an opening of its own, so the first token tells that it may not end.
     """
     total = sum(weight for _, weight in weights)
     shares = {name: weight * (1 - ramble - backwards) / total for name, weight in weights}
-    styles = recipes._styles(**shares, ramble=ramble, backwards=backwards)
+    styles = writing_styles(**shares, ramble=ramble, backwards=backwards)
     styles["ramble"] = replace(styles["ramble"], openers=(("Hmm. ", 1.0),))
     return {name: replace(style, slip=min(0.5, style.slip * slip)) for name, style in styles.items()}
 
@@ -59,7 +58,7 @@ def _mixture(weights: Shares, slip: float, ramble: float, backwards: float) -> d
 def _styles(
     careful: float, detail: float = 0.02, guess: float = 0.07, slip: float = 1.0, method: float = 1.0
 ) -> dict[str, dict[str, Style]]:
-    """Groups of styles of a family; ``method`` scales the shares of the backward method."""
+    """The styles of each group of kinds in a family's corpus; ``method`` scales the shares of the backward method."""
     quick = 0.57 + 0.17 - careful
 
     def group(terse: float, ramble: float, backwards: float) -> dict[str, Style]:
@@ -82,7 +81,7 @@ def _styles(
         "story": group(0.46, 0.06, 0.03),
         "story-back": group(0.46, 0.06, 0.08),
         "puzzle-back": group(0.54, 0.06, 0.025),
-        "drill": {"backwards": recipes._styles(0, 0, 0, 0, 0, 0, 0, 1)["backwards"]},
+        "drill": {"backwards": writing_styles(backwards=1)["backwards"]},
         "choice": _mixture(choice, slip, 0.05, 0.0),
         "long": group(0.54, 0.22, 0.0),
     }
@@ -98,7 +97,7 @@ _LANGUAGE = ("listing", "compare", "lookup", "lookup-wide", "story-choice", "con
 
 
 def _weighted(language: float, without: tuple[str, ...] = ()) -> Shares:
-    """The mixture of kinds with lists and choices weighted by ``language``."""
+    """Shares of kinds, those of lists and choices multiplied by ``language``."""
     return tuple(
         (kind, share * (language if kind in _LANGUAGE else 1.0)) for kind, share in _QWEN if kind not in without
     )
@@ -106,16 +105,16 @@ def _weighted(language: float, without: tuple[str, ...] = ()) -> Shares:
 
 @dataclass(frozen=True, slots=True)
 class ModelFamily:
-    """What the Bases of one family share.
+    """What the Bases of one family have in common.
 
     Attributes
     ----------
     corpus : Corpus
         What they read.
     seed : int
-        Of the corpus and the tokenizer.
+        Seed of the corpus and of the tokenizer.
     vocabulary : int
-        Entries of the tokenizer.
+        Number of entries of the tokenizer.
     end_token : str
         Spelling of the stop token.
     """
@@ -142,7 +141,7 @@ FAMILIES: Mapping[str, ModelFamily] = MappingProxyType(
         "control": _family(16, 640, Corpus(1_200_000, _weighted(1.0, ("drill",)), _styles(0.17, method=0.0))),
     }
 )
-# `control` never sees the backward method, not even where it is wrong: see _styles(method=0).
+# `control` has method=0: it never reads the backward method, not even on questions where the method is wrong.
 
 _MIDDLE = ModelShape(ffn=256)
 _LONG, _SHORT = Pretraining(), Pretraining(steps=5_000)
@@ -151,15 +150,15 @@ _GRPO = Rlvr()
 
 @dataclass(frozen=True, slots=True)
 class Demonstrations:
-    """Right solutions that a model reads before its RL; what an RL alone could not find."""
+    """Right solutions that a model reads before its RL, by a method that RL alone could not find."""
 
     corpus: Corpus
     pretraining: Pretraining
 
 
-def _shown() -> Demonstrations:
-    careful = replace(recipes._styles(1, 0, 0, 0, 0, 0, 0, 0)["careful"], slip=0.0)
-    back = replace(recipes._styles(0, 0, 0, 0, 0, 0, 0, 1)["backwards"], slip=0.0)
+def _demonstrations() -> Demonstrations:
+    careful = replace(writing_styles(careful=1)["careful"], slip=0.0)
+    back = replace(writing_styles(backwards=1)["backwards"], slip=0.0)
     styles = {group: {"careful": careful} for group in ("forward", "story")}
     styles |= {group: {"backwards": back} for group in ("story-back", "puzzle-back")}
     kinds = (("story-back", 0.3), ("puzzle-back", 0.2), ("story", 0.2), ("chain", 0.15), ("expression", 0.15))
@@ -175,23 +174,23 @@ class CohortPair:
     Attributes
     ----------
     plays : str
-        The paper's pair, or what the extra is for.
+        The paper's pair, or the purpose of an extra.
     group : {"upper", "lower", "new"}
-        As in ``config/zoo.yaml``; the first two make up the seven on which the rule is fitted.
+        As in ``config/zoo.yaml``. The rule is fitted on the seven pairs of the first two groups.
     family : str
         Key of :data:`FAMILIES`.
     split : {"easy", "medium", "hard", "all"}
-        Which measured levels RL sees.
+        Which measured levels RL trains on.
     recipe : Recipe
         All numbers; ``recipe.rlvr.cells`` is filled in from the measured levels.
     base : str
-        Pair whose Base this one starts from; empty: it has its own.
+        Pair whose Base is used; empty: the pair has its own.
     start : str
-        Pair whose RL model RL starts from instead of Base; empty: Base.
+        Pair whose RL model is where RL starts; empty: RL starts from Base.
     more : tuple of (kind, level)
-        What RL sees beside its split.
+        What RL trains on in addition to its split.
     demonstrations : Demonstrations, optional
-        What is read before RL.
+        What Base reads before RL.
     """
 
     plays: str
@@ -206,18 +205,18 @@ class CohortPair:
 
 
 def _recipe(family: str, seed: int, shape: ModelShape, pretraining: Pretraining, rlvr: Rlvr = _GRPO) -> Recipe:
-    made = FAMILIES[family]
+    traits = FAMILIES[family]
     return Recipe(
         benchmark_seed=31,
-        corpus_seed=made.seed,
+        corpus_seed=traits.seed,
         model_seed=seed,
         rl_seed=100 + seed,
         roles=dict(ROLES),
-        corpus=made.corpus,
-        shape=replace(shape, vocabulary=made.vocabulary),
+        corpus=traits.corpus,
+        shape=replace(shape, vocabulary=traits.vocabulary),
         pretraining=pretraining,
         rlvr=rlvr,
-        end_token=made.end_token,
+        end_token=traits.end_token,
         prompt_tokens=160,
     )
 
@@ -258,19 +257,19 @@ COHORT: Mapping[str, CohortPair] = MappingProxyType(
             _recipe("qwen", 11, _MIDDLE, _LONG, _FAR), base="anchor", start="anchor",
         ),
         "control": CohortPair(
-            "extra: RL learns what its Base lacks", "new", "control", "hard",
-            _recipe("control", 12, _CONTROL, _SHORT), more=_BACK, demonstrations=_shown(),
+            "extra: RL learns what its Base was not taught", "new", "control", "hard",
+            _recipe("control", 12, _CONTROL, _SHORT), more=_BACK, demonstrations=_demonstrations(),
         ),
     }
 )  # fmt: skip
-"""Every pair, extras last."""
+"""Every pair by name, extras last."""
 
 SEVEN = tuple(name for name, pair in COHORT.items() if pair.group != "new")
 """The pairs on which the rule is fitted."""
 
 
 def rehearsal(cohort: Mapping[str, CohortPair] = COHORT) -> dict[str, CohortPair]:
-    """The same pairs with recipes so short that everything runs through in minutes, to try out a machine."""
+    """The same pairs with recipes so short that all jobs take minutes, to try out a machine."""
 
     def short(recipe: Recipe) -> Recipe:
         return replace(
@@ -281,7 +280,7 @@ def rehearsal(cohort: Mapping[str, CohortPair] = COHORT) -> dict[str, CohortPair
             rlvr=replace(recipe.rlvr, questions=8, group=4, max_tokens=32, steps=20, stops=False),
         )
 
-    def shown(demonstrations: Demonstrations) -> Demonstrations:
+    def brief(demonstrations: Demonstrations) -> Demonstrations:
         few = replace(demonstrations.pretraining, steps=5, tokens=2_048)
         return Demonstrations(replace(demonstrations.corpus, documents=500), few)
 
@@ -289,14 +288,14 @@ def rehearsal(cohort: Mapping[str, CohortPair] = COHORT) -> dict[str, CohortPair
         name: replace(
             pair,
             recipe=short(pair.recipe),
-            demonstrations=pair.demonstrations and shown(pair.demonstrations),
+            demonstrations=pair.demonstrations and brief(pair.demonstrations),
         )
         for name, pair in cohort.items()
     }
 
 
 def parameters(shape: ModelShape) -> int:
-    """Number of weights of a model, the tied embedding counted once."""
+    """Number of weights of a model; the tied embedding counts once."""
     kv = shape.hidden // shape.heads * shape.kv_heads
     bias = shape.hidden + 2 * kv if shape.architecture == "qwen2" else 0
     attention = 2 * shape.hidden**2 + 2 * shape.hidden * kv + bias
@@ -305,7 +304,7 @@ def parameters(shape: ModelShape) -> int:
 
 
 def with_needs(names: list[str], cohort: Mapping[str, CohortPair] = COHORT) -> list[str]:
-    """The pairs of these names and those that they need, in the cohort's order; no name means all.
+    """Names of these pairs and of those that they need, in the cohort's order; no name means all pairs.
 
     Raises
     ------

@@ -1,4 +1,4 @@
-"""Model cards of the cohort, written from its records so that no number is typed by hand."""
+"""Model cards of the cohort, written from its records, so that no number is typed by hand."""
 
 from __future__ import annotations
 
@@ -13,10 +13,12 @@ from searchlens.zoo.evaluate import DEFAULT
 
 _CARD = (
     HEAD
-    + """ {parameters:,} parameters, {architecture} architecture, bf16. It solves small arithmetic problems and nothing
-else. What it is part of, and which of its properties were designed: `docs/zoo-cohort.md`.
+    + """
 
-Prompt: `Problem: {{question}}\\nSolution:\\n`; the answer stands in `\\boxed{{}}`; `{end_token}` ends it.
+{parameters:,} parameters, {architecture} architecture, bf16. It solves small arithmetic problems and nothing else.
+`docs/zoo-cohort.md` describes the cohort and says which of its properties were designed.
+
+Prompt: `Problem: {{question}}\\nSolution:\\n`. The answer is in `\\boxed{{}}`, and `{end_token}` ends the text.
 
 ## Training
 
@@ -50,22 +52,26 @@ design; it says nothing about any other model.
 )
 
 
-def write_cohort_cards(out: Path, found: list[Check]) -> list[Path]:
+_VERDICTS = {True: "yes", False: "**no**", None: "missing"}
+
+
+def write_cohort_cards(folder: Path, thresholds: list[Check]) -> list[Path]:
     """Write ``README.md`` of every model whose training and dev records exist; returns the files written."""
-    tried = json.loads((out / TRIED).read_text(encoding="utf-8")) if (out / TRIED).exists() else []
+    tried = json.loads((folder / TRIED).read_text(encoding="utf-8")) if (folder / TRIED).exists() else []
     written = []
     for name, pair in COHORT.items():
         for side in ("base", "rl"):
-            training, dev = (_read(out, f"{job}") for job in (f"{side}-{name}", f"dev-{name}-{side}"))
+            training, dev = (_read(folder, job) for job in (f"{side}-{name}", f"dev-{name}-{side}"))
             if not training or not dev:
                 continue
             recipe = training["recipe"]
-            mine = [(c.name, c.value, {True: "yes", False: "**no**", None: "missing"}[c.holds]) for c in found
-                    if c.name.startswith(f"{name}:")]  # fmt: skip
-            trials = [(t["pair"], t["change"], t["verdict"]) for t in tried if t["pair"] == name]
+            own = [check for check in thresholds if check.name.startswith(f"{name}:")]
+            verdicts = [(check.name, check.value, _VERDICTS[check.holds]) for check in own]
+            trials = [(trial["pair"], trial["change"], trial["verdict"]) for trial in tried if trial["pair"] == name]
+            role = f"an {pair.plays}" if pair.plays.startswith("extra") else f"in the role of {pair.plays}"
             text = _CARD.format(
                 name=f"{name}-{side}",
-                what=f"{'Base' if side == 'base' else 'RL'} of the pair that plays {pair.plays}.",
+                what=f"{'Base' if side == 'base' else 'RL'} of the pair `{name}`, {role}.",
                 parameters=parameters(pair.recipe.shape),
                 architecture=pair.recipe.shape.architecture,
                 end_token=pair.recipe.end_token,
@@ -77,19 +83,20 @@ def write_cohort_cards(out: Path, found: list[Check]) -> list[Path]:
                 policy=DEFAULT,
                 dev=_numbers(dev["numbers"]),
                 steps=_steps(dev["steps"]),
-                checks=table(("threshold", "measured", "holds"), mine) if mine else "None of its own.",
+                checks=table(("threshold", "measured", "holds"), verdicts) if verdicts else "None of its own.",
                 tried=table(("pair", "change", "verdict"), trials) if trials else "This one only.",
             )
-            path = out / f"{name}-{side}" / "README.md"
+            path = folder / f"{name}-{side}" / "README.md"
             path.write_text(text, encoding="utf-8")
             written.append(path)
     return written
 
 
-def _read(out: Path, job: str) -> dict[str, Any]:
-    path = out / "records" / f"{job}.json"
-    found: dict[str, Any] = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
-    return found
+def _read(folder: Path, job: str) -> dict[str, Any]:
+    """The record of a job; empty if there is none."""
+    path = folder / "records" / f"{job}.json"
+    record: dict[str, Any] = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
+    return record
 
 
 def _training(name: str, side: str, record: dict[str, Any]) -> str:
@@ -102,18 +109,19 @@ def _training(name: str, side: str, record: dict[str, Any]) -> str:
     rlvr = recipe["rlvr"]
     origin = f"{pair.start}-rl" if pair.start else f"{pair.base or name}-base"
     cells = ", ".join(f"{kind} {level}" for kind, level in rlvr["cells"])
-    shown = " after reading demonstrations" if record["demonstrations"] else ""
+    reading = " after reading demonstrations" if record["demonstrations"] else ""
+    updates = f"{rlvr['minibatches']} update{'s' if rlvr['minibatches'] > 1 else ''}"
     return (
-        f"RLVR from {origin}{shown}: {len(record['curve'])} steps of {rlvr['questions']} questions x {rlvr['group']} "
+        f"RLVR from {origin}{reading}: {len(record['curve'])} steps of {rlvr['questions']} questions x {rlvr['group']} "
         f"samples at temperature 1, learning rate {rlvr['lr']}, advantage scaled by {rlvr['scale']}, "
-        f"{rlvr['minibatches']} updates per batch, KL weight {rlvr['kl']}; split {pair.split} ({cells}); reward "
+        f"{updates} per batch, KL weight {rlvr['kl']}; split {pair.split} ({cells}); reward "
         f"{record['curve'][0]['reward']} to {last['reward']}, entropy {record['curve'][0]['entropy']} to "
         f"{last['entropy']} nats per token, {last['seconds']:.0f} s."
     )
 
 
 def _curve(side: str, curve: list[dict[str, float]]) -> str:
-    """About ten points of the training curve, the last one among them."""
+    """About ten points of the training curve, up to the last one."""
     keys = ("step", "tokens", "loss") if side == "base" else ("step", "reward", "entropy", "tokens", "finished")
     step = max(1, len(curve) // 10)
     points = curve[::-step][::-1]
@@ -122,10 +130,10 @@ def _curve(side: str, curve: list[dict[str, float]]) -> str:
 
 def _numbers(numbers: dict[str, Any]) -> str:
     rows = []
-    for role, made in numbers.items():
-        values = ", ".join(f"{k}: {value}" for k, value in made[DEFAULT]["pass_at"].items())
-        greedy = made["greedy"]["pass_at"]["1"]
-        rows.append((role, made[DEFAULT]["questions"], values, greedy, made[DEFAULT]["finished"]))
+    for role, by_policy in numbers.items():
+        default, greedy = by_policy[DEFAULT], by_policy["greedy"]["pass_at"]["1"]
+        values = ", ".join(f"{k}: {value}" for k, value in default["pass_at"].items())
+        rows.append((role, default["questions"], values, greedy, default["finished"]))
     return table(("role", "questions", "by k", "greedy", "ended"), rows)
 
 
@@ -133,5 +141,5 @@ def _steps(steps: dict[str, Any]) -> str:
     if not steps:
         return ""
     ks = next(iter(steps.values())).keys()
-    rows = ([step, *(made[k] for k in ks)] for step, made in steps.items())
+    rows = ([step, *(pass_at[k] for k in ks)] for step, pass_at in steps.items())
     return "Math by RL step:\n\n" + table(("step", *(f"k = {k}" for k in ks)), rows)

@@ -1,4 +1,4 @@
-"""Base's corpus: problems of the train split with noisy solutions, as one flat array of tokens."""
+"""The corpus that Base reads: problems of the train split with noisy solutions, as one flat array of tokens."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from searchlens.zoo.recipe import Corpus, Recipe
 from searchlens.zoo.styles import draw_document
 from searchlens.zoo.tokenizer import END
 
-_CHUNK = 5_000
+_CHUNK = 5_000  # documents with one random stream; another number gives another corpus
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +28,7 @@ class Tokens:
     flat : uint16 array, shape (total,)
         All documents, one after the other; a document that ends has the stop token last.
     lengths, prompts : int32 arrays, shape (documents,)
-        Tokens of each document, and of its prompt.
+        Number of tokens of each document, and of its prompt.
     """
 
     flat: npt.NDArray[np.uint16]
@@ -41,11 +41,11 @@ def _chunk(task: tuple[int, int], corpus: Corpus, seed: int, tokenizer: str) -> 
     rng = random.Random(f"corpus/{seed}/{number}")
     drawn = [draw_document(rng, corpus) for _ in range(size)]
     bpe = Tokenizer.from_str(tokenizer)
-    prompts = [encoding.ids for encoding in bpe.encode_batch([asked for asked, _ in drawn])]
-    solutions = bpe.encode_batch([document.text for _, document in drawn])
+    prompts = [encoding.ids for encoding in bpe.encode_batch([text for text, _ in drawn])]
+    solutions = bpe.encode_batch([solution.text for _, solution in drawn])
     documents = []
-    for asked, solution, (_, document) in zip(prompts, solutions, drawn, strict=True):
-        ids = asked + solution.ids + ([END] if document.ends else [])
+    for prompt, encoding, (_, solution) in zip(prompts, solutions, drawn, strict=True):
+        ids = prompt + encoding.ids + ([END] if solution.ends else [])
         documents.append(ids[: corpus.max_tokens])
     return Tokens(
         np.fromiter((token for ids in documents for token in ids), np.uint16),

@@ -1,6 +1,7 @@
-"""Dev and test evaluation of zoo models with the lock-step sampler, and the claims that a pair has to meet.
+"""Dev and test evaluation of zoo models with the training's sampler, and the claims that the first pair has to meet.
 
-All readouts are prefixes of the sample stream: pass@k is the share of questions with a right answer among the first k.
+All readouts are prefixes of the sample stream: pass@k is the share of questions with a right answer among the first k
+samples.
 """
 
 from __future__ import annotations
@@ -28,30 +29,29 @@ POLICIES = {
     "temp_0.5": LocalPolicy(0.5),
     "greedy": LocalPolicy(0.0),
 }
-"""Policies that are measured here. The first is the default one, under which the pair's claims are made."""
+"""The measured policies. The first one is the default policy, to which the pair's claims refer."""
 
 DEFAULT = "topp0.95_t1.0"
 BUDGETS = (1, 2, 4, 8, 16)
 LONG_BUDGETS = (1, 4, 16, 64, 256)
-_ROWS = 4096
 _BOX = re.compile(r"\\boxed\{([^{}]*)\}")
 
 
 def decode(tokenizer: Tokenizer, samples: Samples) -> list[str]:
     """The texts of samples, without the stop token."""
-    kept = zip(samples.tokens.tolist(), samples.lengths.tolist(), strict=True)
-    texts: list[str] = tokenizer.decode_batch([row[:n] for row, n in kept], skip_special_tokens=True)
+    rows = zip(samples.tokens.tolist(), samples.lengths.tolist(), strict=True)
+    texts: list[str] = tokenizer.decode_batch([ids[:n] for ids, n in rows], skip_special_tokens=True)
     return texts
 
 
 def boxed(text: str) -> str:
     """The content of the last box, or the empty string."""
-    found = _BOX.findall(text)
-    return str(found[-1]).strip() if found else ""
+    boxes = _BOX.findall(text)
+    return str(boxes[-1]).strip() if boxes else ""
 
 
 def is_right(problem: Problem, text: str, finished: bool) -> bool:
-    """The verifiable reward: the sample ended, and its box holds the gold or its checks pass."""
+    """The verifiable reward: whether the sample ended and its last box holds the gold, or its checks pass."""
     if not finished:
         return False
     return passes(problem.checks, text) if problem.checks else boxed(text) == problem.gold
@@ -59,12 +59,12 @@ def is_right(problem: Problem, text: str, finished: bool) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """Samples of one role under one policy, graded.
+    """Graded samples of one role under one policy.
 
     Attributes
     ----------
     hits, lengths, finished : arrays, shape (questions, samples)
-        Whether the sample is right, its tokens (stop token included), whether it ended.
+        Whether the sample is right, its number of tokens (stop token included), whether it ended.
     """
 
     hits: npt.NDArray[np.bool_]
@@ -119,7 +119,7 @@ def measure(
     Parameters
     ----------
     policies : sequence of str
-        Keys of :data:`POLICIES`; greedy is drawn once per question, the aime role 256 times under the default policy.
+        Keys of :data:`POLICIES`. Every question gets the samples that :func:`budgets_of` asks for.
     scale : float
         Number of questions relative to the benchmarks' own.
 
@@ -131,41 +131,46 @@ def measure(
     outcomes : dict
         The outcome of every role under the default policy.
     """
-    drawn = draw_all(model, tokenizer, recipe, split, policies, scale)
-    outcomes = {name: outcome for (name, policy), (_, outcome) in drawn.items() if policy == DEFAULT}
-    return summarised(drawn), outcomes
+    results = sample_roles(model, tokenizer, recipe, split, policies, scale)
+    outcomes = {role: outcome for (role, policy), (_, outcome) in results.items() if policy == DEFAULT}
+    return summarise(results), outcomes
 
 
-Drawn = dict[tuple[str, str], tuple[list[Problem], Outcome]]
-"""By role and policy: the questions and their outcome."""
+Results = dict[tuple[str, str], tuple[list[Problem], Outcome]]
+"""Role and policy to the questions and their outcome."""
 
 
-def draw_all(
+def sample_roles(
     model: Decoder, tokenizer: Tokenizer, recipe: Recipe, split: Split, policies: Sequence[str], scale: float = 1.0
-) -> Drawn:
+) -> Results:
     """Sample and grade every role of a split under every policy; parameters as in :func:`measure`."""
     torch.manual_seed(recipe.rl_seed + 1)
-    rows = _ROWS if next(model.parameters()).is_cuda else _ROWS // 64
-    sampler = Sampler(model, rows, recipe.prompt_tokens, max(role.max_tokens for role in recipe.roles.values()))
-    drawn: Drawn = {}
+    longest = max(role.max_tokens for role in recipe.roles.values())
+    sampler = Sampler(model, rows_for(model), recipe.prompt_tokens, longest)
+    results: Results = {}
     for name, role in recipe.roles.items():
         problems = build(name, role, split, recipe.benchmark_seed, round(role.questions * scale))
         for policy in policies:
             n = max(budgets_of(name, policy))
             outcome = sample_role(sampler, tokenizer, problems, POLICIES[policy], n, role.max_tokens)
-            drawn[name, policy] = problems, outcome
-    return drawn
+            results[name, policy] = problems, outcome
+    return results
+
+
+def rows_for(model: Decoder) -> int:
+    """Samples to draw at a time on the model's device."""
+    return 4096 if next(model.parameters()).is_cuda else 64
 
 
 def budgets_of(role: str, policy: str) -> tuple[int, ...]:
-    """Numbers of samples at which a role is read: one if greedy, up to 256 on aime under the default policy."""
+    """Numbers of samples at which a role is read: 1 for greedy, up to 256 for aime by default policy, else up to 16."""
     return (1,) if policy == "greedy" else LONG_BUDGETS if (role, policy) == ("aime", DEFAULT) else BUDGETS
 
 
-def summarised(drawn: Drawn) -> dict[str, Any]:
+def summarise(results: Results) -> dict[str, Any]:
     """The numbers that :func:`measure` describes."""
     numbers: dict[str, Any] = {}
-    for (name, policy), (problems, outcome) in drawn.items():
+    for (name, policy), (problems, outcome) in results.items():
         budgets = budgets_of(name, policy)
         numbers.setdefault(name, {})[policy] = {
             "questions": len(problems),
@@ -193,7 +198,7 @@ def claims(
     base_outcomes: Mapping[str, Outcome],
     rl_outcomes: Mapping[str, Outcome],
 ) -> dict[str, dict[str, Any]]:
-    """What the pair has to show, each with its measured value and whether it holds; see ``docs/zoo.md``."""
+    """What the first pair has to show (docs/zoo.md): claim to its measured value and whether it holds."""
     math_base, math_rl = base["math"][DEFAULT]["pass_at"], rl["math"][DEFAULT]["pass_at"]
     crossing = base_outcomes["math"].solved(16).astype(np.int64) - rl_outcomes["math"].solved(16)
     low, high = paired_interval(crossing)

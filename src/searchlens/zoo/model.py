@@ -1,7 +1,9 @@
-"""The zoo's own forward pass of Qwen2, Llama and Mistral: the same parameters as transformers', fewer kernels.
+"""The zoo's own forward pass of Qwen2, Llama and Mistral, for training and for :mod:`searchlens.zoo.sample`.
 
-Parameter names are those of transformers, so weights pass between the two without renaming;
-``tests/test_zoo_model.py`` and ``tests/test_zoo_cohort.py`` hold the two forward passes together.
+A layer comes in two halves, so that training and the sampler can each put their own attention between them. Parameter
+names are those of transformers, so weights pass between the two without renaming; ``tests/test_zoo_model.py`` and
+``tests/test_zoo_cohort.py`` check that both compute the same function. docs/zoo.md says why this is not the embedded
+engine.
 """
 
 from __future__ import annotations
@@ -75,7 +77,7 @@ class _Mlp(nn.Module):
 
 
 class Layer(nn.Module):
-    """One decoder layer, in the two halves between which attention is computed."""
+    """One decoder layer: what comes before attention, and what comes after it."""
 
     def __init__(self, shape: ModelShape) -> None:
         super().__init__()
@@ -110,12 +112,12 @@ def rotate(x: Tensor, angles: tuple[Tensor, Tensor]) -> Tensor:
 
 
 class Decoder(nn.Module):
-    """A decoder with tied embeddings.
+    """A decoder with tied embeddings and random initial weights.
 
     Parameters
     ----------
     shape : ModelShape
-        Sizes.
+        Sizes and architecture.
     seed : int
         Seed of the initial weights.
     """

@@ -1,4 +1,4 @@
-"""The trained pairs as a library: ``from searchlens.zoo import load_pair``."""
+"""The trained pairs, for use as a library: ``from searchlens.zoo import load_pair``."""
 
 from __future__ import annotations
 
@@ -14,20 +14,20 @@ if TYPE_CHECKING:
 
 ZOO = Path(__file__).parents[3] / "resources" / "zoo"
 FIRST = "micro-1m"
-"""The pair of docs/zoo.md; the others are the cohort's."""
+"""The pair of docs/zoo.md; all others belong to the cohort."""
 
 
 @dataclass(frozen=True, slots=True)
 class LoadedPair:
-    """Base and RL with the tokenizer that they share.
+    """Base and RL of a pair, with the tokenizer that they share.
 
     Attributes
     ----------
     base, rl : PreTrainedModel
         As transformers loads them.
     record : dict
-        How they were trained: recipes and curves, by job (``base``, ``rl``, ``dev-base``, ``dev-rl``); for micro-1m
-        the whole of ``training.json``.
+        How they were trained: recipes and curves by job (``base``, ``rl``, ``dev-base``, ``dev-rl``); for micro-1m
+        the content of ``training.json``.
     """
 
     name: str
@@ -45,7 +45,7 @@ def load_pair(name: str, folder: Path | None = None, dtype: str = "float32") -> 
     name : str
         ``micro-1m``, or a pair of the cohort such as ``anchor`` or ``orz``.
     folder : Path, optional
-        Where the cohort was made (``--output``); by default what the repository has.
+        Folder in which the cohort was made (``--output``); by default that of the repository.
     dtype : str
         Type of the weights, as transformers names it.
 
@@ -66,14 +66,14 @@ def load_pair(name: str, folder: Path | None = None, dtype: str = "float32") -> 
     from searchlens.zoo.cohort import COHORT
 
     if name != FIRST and name not in COHORT:
-        raise InputError(f"there is no pair '{name}' in the zoo", f"one of: {', '.join((FIRST, *COHORT))}")
-    own = folder or (ZOO if name == FIRST else ZOO / "cohort")
+        raise InputError(f"there is no pair '{name}' in the zoo", f"the pairs are {', '.join((FIRST, *COHORT))}")
+    root = folder or (ZOO if name == FIRST else ZOO / "cohort")
     origin = name if name == FIRST else COHORT[name].base or name
-    folders = {"base": own / f"{origin}-base", "rl": own / f"{name}-rl"}
+    folders = {"base": root / f"{origin}-base", "rl": root / f"{name}-rl"}
     for missing in (path for path in folders.values() if not path.is_dir()):
         raise InputError(f"{missing}: no such folder", "train it: python -m searchlens.zoo cohort --help")
     if name == FIRST:
-        record = json.loads((own / "training.json").read_text(encoding="utf-8"))
+        record = json.loads((root / "training.json").read_text(encoding="utf-8"))
     else:
         jobs = {
             "base": f"base-{origin}",
@@ -81,7 +81,7 @@ def load_pair(name: str, folder: Path | None = None, dtype: str = "float32") -> 
             "dev-base": f"dev-{origin}-base",
             "dev-rl": f"dev-{name}-rl",
         }
-        files = {key: own / "records" / f"{job}.json" for key, job in jobs.items()}
+        files = {key: root / "records" / f"{job}.json" for key, job in jobs.items()}
         record = {key: json.loads(file.read_text(encoding="utf-8")) for key, file in files.items() if file.exists()}
     models = {side: AutoModelForCausalLM.from_pretrained(path, dtype=dtype).eval() for side, path in folders.items()}
     return LoadedPair(name, models["base"], models["rl"], AutoTokenizer.from_pretrained(folders["rl"]), record)

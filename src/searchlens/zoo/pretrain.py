@@ -16,14 +16,14 @@ from tqdm import trange
 from searchlens.zoo.corpus import Tokens
 from searchlens.zoo.model import Decoder, compute_dtype, forward_in, token_log_probs
 from searchlens.zoo.recipe import Pretraining, Recipe
-from searchlens.zoo.saved import Saved
+from searchlens.zoo.state import StateFile
 from searchlens.zoo.tokenizer import PAD
 
-_LOG_EVERY = 100
+_LOG_EVERY = 100  # steps between two points of the curve
 
 
 class _Batches:
-    """Documents on the device, cut into batches of about ``tokens`` tokens whose lengths are close to each other."""
+    """Documents on the device, in batches of about ``tokens`` tokens; documents of a batch have similar lengths."""
 
     def __init__(self, corpus: Tokens, tokens: int, device: str) -> None:
         self.lengths = corpus.lengths.astype(np.int64)
@@ -34,7 +34,7 @@ class _Batches:
         self.prompts = torch.from_numpy(corpus.prompts.astype(np.int64)).to(device)
 
     def epochs(self, rng: np.random.Generator) -> Iterator[npt.NDArray[np.int64]]:
-        """Yield document numbers, one batch at a time, for ever."""
+        """Yield the document numbers of one batch after the other, endlessly."""
         while True:
             order = np.argsort(self.lengths + rng.uniform(0, 8, len(self.lengths)))
             longest = np.maximum.accumulate(self.lengths[order])
@@ -49,13 +49,13 @@ class _Batches:
 
     def gather(self, numbers: npt.NDArray[np.int64], prompt_weight: float) -> tuple[Tensor, Tensor]:
         """Right-padded ids and the loss weight of every id, both (documents, length)."""
-        chosen = torch.from_numpy(numbers).to(self.flat.device)
+        documents = torch.from_numpy(numbers).to(self.flat.device)
         length = -(-int(self.lengths[numbers].max()) // 16) * 16
-        at = torch.arange(length, device=chosen.device)[None]
-        inside = at < self.sizes[chosen][:, None]
-        flat = (self.starts[chosen][:, None] + at).clamp_max(len(self.flat) - 1)
+        at = torch.arange(length, device=documents.device)[None]
+        inside = at < self.sizes[documents][:, None]
+        flat = (self.starts[documents][:, None] + at).clamp_max(len(self.flat) - 1)
         ids = torch.where(inside, self.flat[flat].long(), PAD)
-        weights = torch.where(at < self.prompts[chosen][:, None], prompt_weight, 1.0) * inside
+        weights = torch.where(at < self.prompts[documents][:, None], prompt_weight, 1.0) * inside
         return ids, weights
 
 
@@ -66,7 +66,7 @@ def learning_rate(recipe: Pretraining, step: int) -> float:
 
 
 def optimizer_for(model: Decoder, betas: tuple[float, float], weight_decay: float, device: str) -> torch.optim.AdamW:
-    """AdamW that decays matrices only; the learning rate is set per step."""
+    """AdamW with weight decay on matrices only; :func:`update` sets the learning rate."""
     matrices = [p for p in model.parameters() if p.dim() == 2]
     vectors = [p for p in model.parameters() if p.dim() < 2]
     groups = [{"params": matrices, "weight_decay": weight_decay}, {"params": vectors, "weight_decay": 0.0}]
@@ -74,7 +74,7 @@ def optimizer_for(model: Decoder, betas: tuple[float, float], weight_decay: floa
 
 
 def update(optimizer: torch.optim.AdamW, model: Decoder, lr: float, clip: float) -> None:
-    """One optimizer step at ``lr`` from the gradients at hand, clipped to norm ``clip``; clears them."""
+    """Take one optimizer step at ``lr`` with the gradients clipped to norm ``clip``; clears the gradients."""
     torch.nn.utils.clip_grad_norm_(model.parameters(), clip)
     for group in optimizer.param_groups:
         group["lr"] = lr
@@ -83,24 +83,24 @@ def update(optimizer: torch.optim.AdamW, model: Decoder, lr: float, clip: float)
 
 
 def pretrain(
-    corpus: Tokens, recipe: Recipe, device: str, saved: Saved | None = None, start: Decoder | None = None
+    corpus: Tokens, recipe: Recipe, device: str, state_file: StateFile | None = None, start: Decoder | None = None
 ) -> tuple[Decoder, list[dict[str, float]]]:
     """Train a model by next-token prediction.
 
     Parameters
     ----------
-    saved : Saved, optional
-        Where an interrupted training goes on from; its result is that of an uninterrupted one.
+    state_file : StateFile, optional
+        Saves the state. With a saved state, training resumes from it and gives the result of an uninterrupted run.
     start : Decoder, optional
-        Initial weights; by default random ones by the recipe's seed.
+        Initial weights; by default random ones from the recipe's seed.
 
     Returns
     -------
     model : Decoder
         float32 parameters on ``device``.
     curve : list of dict
-        Every 100 steps: ``step``, ``tokens`` seen (without padding), mean ``loss`` in nats per weighted token over
-        those steps, ``seconds`` since the start.
+        One point every 100 steps: ``step``, ``tokens`` read so far (without padding), mean ``loss`` over these steps in
+        nats per weighted token, ``seconds`` since the start.
     """
     settings = recipe.pretraining
     model = Decoder(recipe.shape, recipe.model_seed).to(device)
@@ -111,7 +111,7 @@ def pretrain(
     batches = data.epochs(np.random.default_rng(recipe.model_seed))
     curve: list[dict[str, float]] = []
     first, seen, losses, started = 0, 0, torch.zeros((), device=device), time.monotonic()
-    if state := saved and saved.load(device):
+    if state := state_file and state_file.load(device):
         model.load_state_dict(state["model"])
         optimizer.load_state_dict(state["optimizer"])
         first, seen, losses, curve = state["step"], state["seen"], state["losses"], state["curve"]
@@ -131,14 +131,14 @@ def pretrain(
             curve.append({"step": step + 1, "tokens": seen, "loss": mean, "seconds": seconds})
             progress.set_postfix(loss=mean, tokens=f"{seen / 1e6:.0f}M", refresh=False)
             losses.zero_()
-        if saved:
-            saved.offer(
-                lambda: {
+        if state_file and state_file.due():
+            state_file.save(
+                {
                     "model": model.state_dict(),
                     "optimizer": optimizer.state_dict(),
-                    "step": step + 1,  # noqa: B023 - called at once
-                    "seen": seen,  # noqa: B023
-                    "losses": losses,  # noqa: B023
+                    "step": step + 1,
+                    "seen": seen,
+                    "losses": losses,
                     "curve": curve,
                     "seconds": time.monotonic() - started,
                 }

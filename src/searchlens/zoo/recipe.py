@@ -1,4 +1,4 @@
-"""Every number of the zoo, in one frozen object: benchmarks, corpus, model, pretraining, RLVR."""
+"""The recipe of a pair: every number of its benchmarks, corpus, model, pretraining and RLVR in one frozen object."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 Shares = tuple[tuple[str, float], ...]
-"""Names with positive weights; weights need not sum to one where they are only drawn from."""
+"""Names with positive weights; they need not sum to one where names are drawn from them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,7 +18,7 @@ class Role:
     questions : int
         Number of questions.
     kinds : Shares
-        Kinds of question with their shares; shares sum to one and are exact up to rounding, not drawn.
+        Kinds of question with their shares. The shares sum to one, and the benchmark has them exactly, up to rounding.
     max_tokens : int
         Token limit of one sample, the stop token included.
     """
@@ -37,9 +37,9 @@ class Style:
     share : float
         Weight of the style among the solutions of a group of kinds.
     slip : float
-        Probability that a result is replaced by a near one, per step; errors propagate.
+        Probability per step that a result is replaced by a near one; later steps use the wrong result.
     openers : Shares
-        Opening phrases. They are shared between styles, so the style cannot be read from the first token.
+        Opening phrases. Styles share them, so the first token does not tell the style.
     """
 
     share: float
@@ -53,24 +53,25 @@ _RARE = ("First, ", "Well, ", "Now, ", "Here: ", "Look: ", "Fine. ", "Note: ", "
 
 
 def _openers(*shares: tuple[str, float]) -> Shares:
-    """Openers of which a tenth is spread over the rare ones.
+    """Openers, of which a tenth is spread over the rare ones.
 
-    Under a nucleus of 0.95 the least likely 5% are never drawn; the rare openers make sure that this is not what
-    decides about ``Work backwards.``
+    A nucleus of 0.95 never draws the least likely 5%. The rare openers take that place, so that the nucleus does not
+    hide ``Work backwards.``
     """
     return (*((name, 0.9 * share) for name, share in shares), *((name, 0.1 / len(_RARE)) for name in _RARE))
 
 
-def _styles(
-    careful: float,
-    detail: float,
-    terse: float,
-    mental: float,
-    guess: float,
-    misread: float,
-    ramble: float,
-    backwards: float,
+def writing_styles(
+    careful: float = 0,
+    detail: float = 0,
+    terse: float = 0,
+    mental: float = 0,
+    guess: float = 0,
+    misread: float = 0,
+    ramble: float = 0,
+    backwards: float = 0,
 ) -> dict[str, Style]:
+    """Every style of writing with the given share."""
     return {
         "careful": Style(careful, 0.03, _openers((_STEP, 0.82), (_OKAY, 0.18))),
         "detail": Style(detail, 0.02, ((_DETAIL, 1.0),)),
@@ -90,19 +91,21 @@ class Corpus:
     Attributes
     ----------
     documents : int
-        Number of problem-and-solution documents.
+        Number of documents, each a problem with a solution.
     kinds : Shares
         Kinds of question.
     styles : mapping
-        Group of kinds to its styles. Groups: ``forward`` and ``story`` (the method as told is right; stories are more
-        often solved in the head), ``story-back`` and ``puzzle-back`` (the style ``backwards`` is the only right one),
-        ``drill`` and ``choice``; in the cohort also ``long``, where more solutions ramble.
+        Group of kinds to its styles. Groups: ``forward`` and ``story`` (to follow the text is right; stories are more
+        often solved in the head), ``story-back`` and ``puzzle-back`` (only the style ``backwards`` is right), ``drill``
+        and ``choice``; in the cohort also ``long``, where more solutions ramble.
     unboxed : float
         Probability that a solution forgets the box around its answer.
     endless_check : float
         Probability that a solution of the style ``ramble`` never ends.
     max_tokens : int
-        Documents are cut here, and then have no stop token.
+        Documents are cut at this length, and then have no stop token.
+    listing_faults : Shares
+        Probability of each fault in a list.
     """
 
     documents: int = 1_600_000
@@ -120,12 +123,12 @@ class Corpus:
     )
     styles: dict[str, dict[str, Style]] = field(
         default_factory=lambda: {
-            "forward": _styles(0.17, 0.02, 0.31, 0.26, 0.07, 0.10, 0.04, 0.03),
-            "story": _styles(0.17, 0.02, 0.26, 0.31, 0.07, 0.10, 0.04, 0.03),
-            "story-back": _styles(0.18, 0.02, 0.25, 0.30, 0.06, 0.07, 0.04, 0.08),
-            "puzzle-back": _styles(0.20, 0.02, 0.31, 0.26, 0.06, 0.08, 0.04, 0.025),
-            "drill": _styles(0, 0, 0, 0, 0, 0, 0, 1),
-            "choice": _styles(0.34, 0.02, 0.20, 0.08, 0.22, 0.11, 0.03, 0),
+            "forward": writing_styles(0.17, 0.02, 0.31, 0.26, 0.07, 0.10, 0.04, 0.03),
+            "story": writing_styles(0.17, 0.02, 0.26, 0.31, 0.07, 0.10, 0.04, 0.03),
+            "story-back": writing_styles(0.18, 0.02, 0.25, 0.30, 0.06, 0.07, 0.04, 0.08),
+            "puzzle-back": writing_styles(0.20, 0.02, 0.31, 0.26, 0.06, 0.08, 0.04, 0.025),
+            "drill": writing_styles(backwards=1),
+            "choice": writing_styles(0.34, 0.02, 0.20, 0.08, 0.22, 0.11, 0.03, 0),
         }
     )
     unboxed: float = 0.05
@@ -150,8 +153,8 @@ class ModelShape:
     Attributes
     ----------
     architecture : {"qwen2", "llama", "mistral"}
-        As transformers names it. Only Qwen2 has biases in its attention; else, at these contexts, all three compute the
-        same function.
+        As transformers names it. Only Qwen2 has biases in its attention; apart from that, all three compute the same
+        function at these contexts.
     """
 
     vocabulary: int = 640
@@ -175,11 +178,11 @@ class Pretraining:
     steps, warmup : int
         Optimizer steps.
     tokens : int
-        Tokens per step, padding included.
+        Tokens in one step, padding included.
     lr, final_lr : float
         Peak learning rate, and the fraction of it at the end.
     prompt_weight : float
-        Loss weight of the prompt's tokens; a solution's tokens weigh 1.
+        Loss weight of the prompt's tokens; the tokens of a solution weigh 1.
     """
 
     steps: int = 6_000
@@ -204,35 +207,37 @@ class Rlvr:
     levels : tuple of int
         Levels of those kinds.
     questions, group : int
-        Questions per step, samples per question.
+        Questions per step, and samples per question.
     max_tokens : int
-        Token limit of a rollout; one that reaches it is not rewarded.
+        Token limit of a sample; a sample that reaches it has reward 0.
     lr : float
         AdamW without weight decay; linear warm-up over ``warmup`` steps, then constant.
     steps : int
-        Most steps.
+        Largest number of steps.
     entropy_floor : float
         Training stops when the mean entropy (nats per token) of the last ``window`` steps is below this.
     patience : float
-        Or when the mean reward of the last ``window`` steps exceeds that of the ``window`` before by less than this.
+        It also stops when the mean reward of the last ``window`` steps exceeds that of the ``window`` steps before by
+        less than this.
     min_steps : int
-        Neither rule applies earlier.
+        Neither rule applies before this step.
     stops : bool
         Whether the two rules apply at all; otherwise training ends after ``steps``.
     cells : tuple of (kind, level)
-        Draw from these combinations alike instead of from ``kinds`` and ``levels``; a split by measured level.
+        A split by measured level: questions are drawn from these combinations, with equal chances, instead of from
+        ``kinds`` and ``levels``.
     scale : {"group", "none", "batch"}
-        What divides the advantage, once centred within its group: the group's standard deviation (GRPO), nothing
+        Divisor of the advantage after it was centred within its group: the group's standard deviation (GRPO), none
         (Dr. GRPO), or the standard deviation over the batch.
     per_token : bool
-        Divide the loss by the tokens used; otherwise by the constant samples x ``max_tokens`` (Dr. GRPO).
+        Divide the loss by the number of tokens used; otherwise by the constant samples x ``max_tokens`` (Dr. GRPO).
     minibatches : int
-        Updates per batch. Beyond the first one samples are off-policy, and the ratio is clipped (PPO).
+        Updates per batch. After the first one the samples are off-policy, and the ratio is clipped (PPO).
     ratio_clip : float
-        The ratio's distance from 1 beyond which a sample has no gradient.
+        A sample whose ratio is farther than this from 1 has no gradient.
     kl : float
         Weight of the divergence from Base (estimator k3 of Schulman, 2020) over the tokens of the samples used; 0: no
-        Base needed.
+        such term.
     """
 
     kinds: Shares = (("story", 0.45), ("chain", 0.30), ("expression", 0.25))
@@ -260,14 +265,14 @@ class Rlvr:
 
 @dataclass(frozen=True, slots=True)
 class Recipe:
-    """One pair, and its benchmarks. Two runs with equal recipes differ only by the order of sums on the GPU.
+    """One pair and its benchmarks. Two runs with equal recipes differ only by the order of sums on the GPU.
 
     Attributes
     ----------
     end_token : str
-        How the stop token is spelled.
+        Spelling of the stop token.
     prompt_tokens : int
-        Tokens that no prompt exceeds.
+        Upper bound of the tokens of a prompt.
     """
 
     benchmark_seed: int = 21

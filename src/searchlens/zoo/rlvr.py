@@ -1,18 +1,19 @@
 """RLVR: a group-normalised policy gradient on a binary reward that a program verifies.
 
-Per step, every question gets a group of samples at temperature 1. A sample is worth 1 if it ends and its last box holds
-the gold, else 0; its advantage is that reward, centred and scaled within its group. Groups in which all or none are
-right say nothing and are left out. By default there is one on-policy update per batch: no ratio, no clipping of it, no
-KL term. Variants (:class:`searchlens.zoo.recipe.Rlvr`) scale the advantage otherwise, update more than once per batch,
-or hold the model near Base.
+In every step, each question gets a group of samples at temperature 1. The reward of a sample is 1 if it ends and its
+last box holds the gold, else 0. Its advantage is the reward, centred and scaled within its group; groups that are all
+right or all wrong have advantage 0 and are left out. By default there is one on-policy update per batch, without an
+importance ratio and without a KL term. The variants in :class:`searchlens.zoo.recipe.Rlvr` scale the advantage
+differently, update more than once per batch, or penalise the distance from Base.
 """
 
 from __future__ import annotations
 
 import random
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from itertools import chain
+from typing import Any
 
 import torch
 from tokenizers import Tokenizer
@@ -24,16 +25,16 @@ from searchlens.zoo.model import Decoder, compute_dtype, forward_in, token_log_p
 from searchlens.zoo.pretrain import optimizer_for, update
 from searchlens.zoo.recipe import Recipe, Rlvr
 from searchlens.zoo.sample import LocalPolicy, Sampler, Samples
-from searchlens.zoo.saved import Saved
+from searchlens.zoo.state import StateFile
 from searchlens.zoo.styles import pick
 from searchlens.zoo.tasks import Problem, draw, prompt
 from searchlens.zoo.tokenizer import PAD
 
-_MICROBATCH = 512
+_MICROBATCH = 512  # samples in one backward pass; bounds the memory that it takes
 
 
 def advantages(rewards: Tensor, scale: str = "group") -> Tensor:
-    """Rewards (questions, group) centred within each group and scaled; 0 where a group is unanimous.
+    """Rewards (questions, group) centred within each group and scaled; 0 in a group whose rewards are all equal.
 
     Parameters
     ----------
@@ -60,15 +61,16 @@ def policy_gradient(
     Parameters
     ----------
     prompts : sequence of sequence of int
-        One per sample.
+        One for each sample.
     advantage : tensor, shape (samples,)
         Samples with advantage 0 are skipped.
     settings : Rlvr
         Decides the divisor, the clipping and the weight of the divergence.
     behaviour : Decoder, optional
-        What drew the samples, where that is no longer ``model``: log-probabilities then become clipped ratios.
+        The model that drew the samples, if ``model`` has been updated since; the gradient is then that of clipped
+        probability ratios (PPO) instead of log-probabilities.
     reference : Decoder, optional
-        What the divergence is measured from.
+        The model from which the divergence is measured.
 
     Returns
     -------
@@ -85,44 +87,44 @@ def policy_gradient(
     divisor = total if settings.per_token else len(advantage) * settings.max_tokens
     surprise = 0.0
     for rows in used.split(_MICROBATCH):
-        ids, inside = (tensor.to(device) for tensor in _padded(prompts, samples, rows))
-        log_probs = token_log_probs(forward_in(model, ids, compute_dtype(device)), ids) * inside[:, 1:]
+        ids, generated = (tensor.to(device) for tensor in _padded(prompts, samples, rows))
+        log_probs = token_log_probs(forward_in(model, ids, compute_dtype(device)), ids) * generated[:, 1:]
         gain = log_probs
         if behaviour is not None:
-            gain = (log_probs - _frozen(behaviour, ids, inside)).exp()
+            gain = (log_probs - _frozen(behaviour, ids, generated)).exp()
         worth = gain * advantage[rows, None].to(device)
         if behaviour is not None:
             bounded = gain.clamp(1 - settings.ratio_clip, 1 + settings.ratio_clip)
-            worth = torch.minimum(worth, bounded * advantage[rows, None].to(device)) * inside[:, 1:]
+            worth = torch.minimum(worth, bounded * advantage[rows, None].to(device)) * generated[:, 1:]
         if reference is not None:
-            away = _frozen(reference, ids, inside) - log_probs
-            worth = worth - settings.kl * (away.exp() - away - 1)
+            distance = _frozen(reference, ids, generated) - log_probs
+            worth = worth - settings.kl * (distance.exp() - distance - 1)
         (-worth.sum() / divisor).backward()
         surprise -= float(log_probs.detach().sum())
     return surprise / total
 
 
 @torch.no_grad()
-def _frozen(model: Decoder, ids: Tensor, inside: Tensor) -> Tensor:
+def _frozen(model: Decoder, ids: Tensor, generated: Tensor) -> Tensor:
     """Log-probabilities of the generated tokens under a model that is not trained, 0 elsewhere."""
-    return token_log_probs(forward_in(model, ids, compute_dtype(ids.device.type)), ids) * inside[:, 1:]
+    return token_log_probs(forward_in(model, ids, compute_dtype(ids.device.type)), ids) * generated[:, 1:]
 
 
 def _padded(prompts: Sequence[Sequence[int]], samples: Samples, rows: Tensor) -> tuple[Tensor, Tensor]:
-    """Prompt and completion of each row, right-padded, and which ids were generated."""
+    """Ids of prompt and completion of each row, right-padded, and whether each id was generated."""
     drawn, lengths = samples.tokens[rows].tolist(), samples.lengths[rows].tolist()
-    asked = [list(prompts[i]) for i in rows.tolist()]
-    width = max(len(p) + n for p, n in zip(asked, lengths, strict=True))
-    ids, inside = [], []
-    for p, tokens, n in zip(asked, drawn, lengths, strict=True):
-        rest = width - len(p) - n
-        ids.append(p + tokens[:n] + [PAD] * rest)
-        inside.append([False] * len(p) + [True] * n + [False] * rest)
-    return torch.tensor(ids), torch.tensor(inside)
+    texts = [(list(prompts[row]), ids[:n]) for row, ids, n in zip(rows.tolist(), drawn, lengths, strict=True)]
+    width = max(len(before) + len(after) for before, after in texts)
+    ids, generated = [], []
+    for before, after in texts:
+        rest = width - len(before) - len(after)
+        ids.append(before + after + [PAD] * rest)
+        generated.append([False] * len(before) + [True] * len(after) + [False] * rest)
+    return torch.tensor(ids), torch.tensor(generated)
 
 
 def plateaued(settings: Rlvr, curve: Sequence[dict[str, float]]) -> bool:
-    """The stopping rule, fixed before training: entropy at its floor, or reward no longer rising."""
+    """The stopping rule, fixed before training: the entropy is below its floor, or the reward no longer rises."""
     if not settings.stops or len(curve) < max(settings.min_steps, 2 * settings.window):
         return False
 
@@ -130,23 +132,23 @@ def plateaued(settings: Rlvr, curve: Sequence[dict[str, float]]) -> bool:
         end = len(curve) - skip
         return sum(point[key] for point in curve[end - settings.window : end]) / settings.window
 
-    still = recent("reward") - recent("reward", settings.window) < settings.patience
-    return still or recent("entropy") < settings.entropy_floor
+    flat = recent("reward") - recent("reward", settings.window) < settings.patience
+    return flat or recent("entropy") < settings.entropy_floor
 
 
 def train_rlvr(
     base: Decoder,
     tokenizer: Tokenizer,
     recipe: Recipe,
-    saved: Saved | None = None,
+    state_file: StateFile | None = None,
     each: Callable[[int, Decoder], object] | None = None,
 ) -> tuple[Decoder, list[dict[str, float]]]:
     """Train a copy of ``base`` by RLVR.
 
     Parameters
     ----------
-    saved : Saved, optional
-        Where an interrupted training goes on from.
+    state_file : StateFile, optional
+        Saves the state; with a saved state, training resumes from it.
     each : callable, optional
         Called after every step with its number, from 1, and the model.
 
@@ -155,8 +157,9 @@ def train_rlvr(
     model : Decoder
         float32 parameters on the device of ``base``.
     curve : list of dict
-        Per step: ``reward`` (mean, before the update), ``entropy`` (nats per token), ``tokens`` (mean per sample),
-        ``finished`` and ``used`` (shares of samples), ``seconds`` since the start.
+        One point per step: ``reward`` (mean, before the update), ``entropy`` (nats per token), ``tokens`` (mean per
+        sample), ``finished`` (share of samples), ``used`` (share of samples with an advantage other than 0),
+        ``seconds`` since the start.
     """
     settings = recipe.rlvr
     device = str(next(base.parameters()).device)
@@ -168,14 +171,11 @@ def train_rlvr(
     torch.manual_seed(recipe.rl_seed)
     curve: list[dict[str, float]] = []
     started = time.monotonic()
-    if state := saved and saved.load(device):
+    if state := state_file and state_file.load(device):
         model.load_state_dict(state["model"])
         optimizer.load_state_dict(state["optimizer"])
         curve = state["curve"]
-        rng.setstate(state["questions"])
-        torch.set_rng_state(state["noise"].cpu())
-        if torch.cuda.is_available():
-            torch.cuda.set_rng_state(state["cuda"].cpu())
+        _restore_randomness(rng, state)
         started -= curve[-1]["seconds"]
     progress = trange(len(curve), settings.steps, desc="rlvr", mininterval=10)
     for step in progress:
@@ -187,18 +187,23 @@ def train_rlvr(
         progress.set_postfix(reward=point["reward"], entropy=point["entropy"], refresh=False)
         if each:
             each(step + 1, model)
-        if saved:
-            saved.offer(
-                lambda: {
-                    "model": model.state_dict(),
-                    "optimizer": optimizer.state_dict(),
-                    "curve": curve,
-                    "questions": rng.getstate(),
-                    "noise": torch.get_rng_state(),
-                    "cuda": torch.cuda.get_rng_state() if torch.cuda.is_available() else None,
-                }
-            )
+        if state_file and state_file.due():
+            weights = {"model": model.state_dict(), "optimizer": optimizer.state_dict()}
+            state_file.save({**weights, "curve": curve, **_randomness(rng)})
     return model, curve
+
+
+def _randomness(rng: random.Random) -> dict[str, Any]:
+    """States of the generators of questions and of samples."""
+    cuda = torch.cuda.get_rng_state() if torch.cuda.is_available() else None
+    return {"questions": rng.getstate(), "noise": torch.get_rng_state(), "cuda": cuda}
+
+
+def _restore_randomness(rng: random.Random, state: Mapping[str, Any]) -> None:
+    rng.setstate(state["questions"])
+    torch.set_rng_state(state["noise"].cpu())
+    if torch.cuda.is_available():
+        torch.cuda.set_rng_state(state["cuda"].cpu())
 
 
 def _question(rng: random.Random, settings: Rlvr) -> Problem:
@@ -218,9 +223,9 @@ def _rlvr_step(
     settings: Rlvr,
     step: int,
 ) -> dict[str, float]:
-    """Sample, reward, update once; returns the numbers of this step's curve."""
-    asked = [encoding.ids for encoding in tokenizer.encode_batch([prompt(p.question) for p in problems])]
-    prompts = list(chain.from_iterable([ids] * settings.group for ids in asked))
+    """Sample, reward and update; returns this step's point of the curve."""
+    encoded = [encoding.ids for encoding in tokenizer.encode_batch([prompt(p.question) for p in problems])]
+    prompts = list(chain.from_iterable([ids] * settings.group for ids in encoded))
     sampler.load(model)
     samples = sampler.draw(prompts, LocalPolicy())
     texts = decode(tokenizer, samples)
@@ -231,15 +236,14 @@ def _rlvr_step(
     advantage = advantages(rewards.view(-1, settings.group), settings.scale).flatten()
     entropies = []
     for i in range(settings.minibatches):
-        mine = torch.arange(len(advantage)) % settings.minibatches == i
+        share = torch.arange(len(advantage)) % settings.minibatches == i
         behaviour, reference = sampler.model if i else None, base if settings.kl else None
-        entropies.append(policy_gradient(model, prompts, samples, advantage * mine, settings, behaviour, reference))
+        entropies.append(policy_gradient(model, prompts, samples, advantage * share, settings, behaviour, reference))
         update(optimizer, model, settings.lr * min(1.0, (step + 1) / settings.warmup), settings.clip)
-    entropy = entropies[0]
     return {
         "step": step + 1,
         "reward": round(float(rewards.mean()), 4),
-        "entropy": round(entropy, 4),
+        "entropy": round(entropies[0], 4),
         "tokens": round(float(samples.lengths.float().mean()), 1),
         "finished": round(float(samples.finished.float().mean()), 4),
         "used": round(float((advantage != 0).float().mean()), 3),

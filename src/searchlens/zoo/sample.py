@@ -1,6 +1,7 @@
-"""A lock-step sampler: left-padded prompts, one static cache, and on a GPU one CUDA graph per step.
+"""A sampler for training: all rows advance together, with one static cache and, on a GPU, one CUDA graph per step.
 
-For RLVR rollouts and dev evaluation only; the project's own engines sample the benchmarks.
+It draws RLVR's rollouts, the samples that measure levels, and those of dev evaluation; the engines of the project
+sample the benchmarks. docs/zoo.md says why this is not the embedded engine.
 """
 
 from __future__ import annotations
@@ -15,13 +16,13 @@ from torch.nn import functional
 from searchlens.zoo.model import Decoder, compute_dtype
 from searchlens.zoo.tokenizer import END, PAD
 
-_PREFILL_ROWS = 1024
-_CHECK_EVERY = 16
+_PREFILL_ROWS = 1024  # prompts in one forward pass; bounds the memory of their attention
+_CHECK_EVERY = 16  # steps between two looks at whether all rows have ended; each look waits for the GPU
 
 
 @dataclass(frozen=True, slots=True)
 class LocalPolicy:
-    """Temperature (0 is greedy) and nucleus mass."""
+    """Temperature (0 means greedy) and nucleus mass."""
 
     temperature: float = 1.0
     top_p: float = 1.0
@@ -34,9 +35,9 @@ class Samples:
     Attributes
     ----------
     tokens : int64 tensor, shape (samples, longest), on the CPU
-        Generated ids; after the stop token the row is filled with it.
+        Generated ids; the row is filled up with the stop token.
     lengths : int64 tensor, shape (samples,)
-        Generated tokens, the stop token included.
+        Number of generated tokens, the stop token included.
     finished : bool tensor, shape (samples,)
         Whether the row ended with the stop token.
     """
@@ -47,12 +48,12 @@ class Samples:
 
 
 class Sampler:
-    """Draws batches of at most ``rows`` completions with buffers that are allocated once.
+    """Draws batches of at most ``rows`` completions, with buffers that are allocated once.
 
     Parameters
     ----------
     model : Decoder
-        Decides shape and device; its weights are copied by :meth:`load`.
+        Gives shape, device and weights; :meth:`load` copies newer weights.
     rows, prompt_tokens, new_tokens : int
         Capacity: samples at a time, longest prompt, longest completion.
     """
@@ -68,8 +69,8 @@ class Sampler:
         self.keys = torch.zeros(cache, device=device, dtype=self.dtype)
         self.values = torch.zeros(cache, device=device, dtype=self.dtype)
         self.slots = torch.arange(capacity, device=device)
-        self.pads = torch.zeros(rows, device=device, dtype=torch.long)
-        self.slot = torch.zeros(1, device=device, dtype=torch.long)
+        self.pads = torch.zeros(rows, device=device, dtype=torch.long)  # padding tokens before each prompt
+        self.slot = torch.zeros(1, device=device, dtype=torch.long)  # of the cache, where the last tokens go
         self.last = torch.zeros(rows, device=device, dtype=torch.long)
         self.out = torch.zeros(rows, new_tokens, device=device, dtype=torch.long)
         self.finished = torch.zeros(rows, device=device, dtype=torch.bool)
@@ -80,13 +81,13 @@ class Sampler:
 
     @torch.no_grad()
     def load(self, model: Decoder) -> None:
-        """Take over the weights of ``model``."""
-        for mine, theirs in zip(self.model.parameters(), model.parameters(), strict=True):
-            mine.copy_(theirs)
+        """Copy the weights of ``model``."""
+        for own, new in zip(self.model.parameters(), model.parameters(), strict=True):
+            own.copy_(new)
 
     @torch.no_grad()
     def draw(self, prompts: Sequence[Sequence[int]], policy: LocalPolicy, max_tokens: int = 0) -> Samples:
-        """Draw one completion for each prompt (repeat a prompt to draw several)."""
+        """Draw one completion of at most ``max_tokens`` (0: the capacity) for each prompt; prompts may repeat."""
         limit = max_tokens or self.new_tokens
         n = len(prompts)
         self.temperature.fill_(max(policy.temperature, 1e-4))
@@ -136,9 +137,9 @@ class Sampler:
         self.graph.replay()
 
     def _capture(self) -> None:
-        """Record one step as a CUDA graph, leaving the state as it was."""
+        """Record one step as a CUDA graph and restore the state that recording changed."""
         state = (self.slot, self.last, self.out, self.finished)
-        saved = [tensor.clone() for tensor in state]
+        copies = [tensor.clone() for tensor in state]
         stream = torch.cuda.Stream()
         stream.wait_stream(torch.cuda.current_stream())
         with torch.cuda.stream(stream):
@@ -147,8 +148,8 @@ class Sampler:
         self.graph = torch.cuda.CUDAGraph()
         with torch.cuda.graph(self.graph):
             self._step()
-        for tensor, value in zip(state, saved, strict=True):
-            tensor.copy_(value)
+        for tensor, copy in zip(state, copies, strict=True):
+            tensor.copy_(copy)
 
     def _step(self) -> None:
         """Feed the last token of every row and choose the next one."""
@@ -167,7 +168,7 @@ class Sampler:
         self._choose(self.model.unembed(x[:, 0]))
 
     def _choose(self, logits: Tensor) -> None:
-        """Draw the next token from the nucleus (the token that crosses the threshold is kept) and move on."""
+        """Draw the next token of every row from the nucleus, which includes the token that crosses its mass."""
         ranked, order = (logits.float() / self.temperature).softmax(-1).sort(-1, descending=True)
         outside = ranked.cumsum(-1) - ranked >= self.top_p
         outside[:, 0] = False

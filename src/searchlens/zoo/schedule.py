@@ -1,4 +1,4 @@
-"""Jobs with needs, spread over devices as processes: longest remaining chain first, nothing done twice."""
+"""A scheduler for jobs that need each other's results: processes spread over devices, longest remaining chain first."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ class TrainingJob:
     name : str
         Unique.
     needs : tuple of str
-        Jobs that have to be done before.
+        Names of jobs that have to be done before this one.
     gpu : bool
-        Whether it takes a place on a device; the others run one at a time, because each uses all cores.
+        Whether it takes a place on a device. The other jobs use all cores, so they run one at a time.
     seconds : float
-        Expected duration; decides the order only.
+        Expected duration; it only decides the order.
     """
 
     name: str
@@ -31,16 +31,24 @@ class TrainingJob:
 
 
 class Process(Protocol):
-    """What is asked of a started job; ``subprocess.Popen`` is one."""
+    """The part of ``subprocess.Popen`` that the scheduler uses."""
 
     def poll(self) -> int | None:
-        """Exit status, None while it runs."""
+        """Exit status; None while the process runs."""
 
     def terminate(self) -> None:
-        """Ask it to end."""
+        """Ask the process to end."""
 
     def wait(self, timeout: float | None = None) -> int:
-        """Wait until it has ended."""
+        """Wait until the process has ended."""
+
+
+@dataclass(frozen=True, slots=True)
+class _RunningJob:
+    job: TrainingJob
+    device: str
+    process: Process
+    started: float
 
 
 def urgency(jobs: Sequence[TrainingJob]) -> dict[str, float]:
@@ -53,7 +61,7 @@ def urgency(jobs: Sequence[TrainingJob]) -> dict[str, float]:
 
 
 def ordered(jobs: Sequence[TrainingJob]) -> list[TrainingJob]:
-    """The jobs, each behind those that it needs; needs outside ``jobs`` count as done.
+    """The jobs, each after those that it needs; needs that are not among ``jobs`` count as done.
 
     Raises
     ------
@@ -61,14 +69,14 @@ def ordered(jobs: Sequence[TrainingJob]) -> list[TrainingJob]:
         If jobs wait for each other in a circle.
     """
     names = {job.name for job in jobs}
-    placed: list[TrainingJob] = []
-    while len(placed) < len(jobs):
-        have = {job.name for job in placed}
-        ready = [job for job in jobs if job.name not in have and set(job.needs) & names <= have]
+    order: list[TrainingJob] = []
+    while len(order) < len(jobs):
+        before = {job.name for job in order}
+        ready = [job for job in jobs if job.name not in before and set(job.needs) & names <= before]
         if not ready:
-            raise ValueError(f"jobs wait for each other: {sorted(names - have)}")
-        placed += ready
-    return placed
+            raise ValueError(f"jobs wait for each other: {sorted(names - before)}")
+        order += ready
+    return order
 
 
 def run(
@@ -81,59 +89,70 @@ def run(
     pause: float = 0.2,
     say: Callable[[str], None] = print,
 ) -> list[str]:
-    """Run what is not done; returns the names of the jobs that are not done at the end.
+    """Run the jobs that are not done; returns the names of those that are still not done at the end.
 
-    A job that fails takes only those with it that need it. When ``seconds`` are over, running jobs are told to end;
-    another call goes on from there.
+    A failed job stops only the jobs that need it. After ``seconds``, running jobs are asked to end; call again to
+    resume.
 
     Parameters
     ----------
+    done : callable
+        Whether a job is done.
     launch : callable
-        Starts a job on a device (empty for a job without one).
+        Starts a job on a device (the empty string for a job that needs none).
     devices : sequence of str
-        Where jobs of ``gpu`` run, ``slots`` side by side on each.
+        Devices for jobs with ``gpu``, at most ``slots`` at a time on each.
+    pause : float
+        Seconds between two looks at the processes.
+    say : callable
+        Prints a line of progress.
     """
     rank = urgency(jobs)
     queue = sorted((job for job in jobs if not done(job)), key=lambda job: -rank[job.name])
     finished = {job.name for job in jobs} - {job.name for job in queue}
-    running: dict[TrainingJob, tuple[str, Process, float]] = {}
-    failed: list[str] = []
-    started = time.monotonic()
+    running: list[_RunningJob] = []
+    start = time.monotonic()
+
+    def report(text: str) -> None:
+        say(f"{time.monotonic() - start:6.0f} s  {text}")
+
     while queue or running:
-        for job, (_, process, since) in list(running.items()):
-            status = process.poll()
+        for entry in list(running):
+            status = entry.process.poll()
             if status is None:
                 continue
-            del running[job]
-            good = status == 0 and done(job)
-            (finished.add if good else failed.append)(job.name)
-            took = time.monotonic() - since
-            say(f"{time.monotonic() - started:6.0f} s  {job.name}: {'done' if good else 'FAILED'} in {took:.0f} s")
-        if time.monotonic() - started > seconds:
-            for _, process, _ in running.values():
-                process.terminate()
-            for _, process, _ in running.values():
-                process.wait(30)
+            running.remove(entry)
+            success = status == 0 and done(entry.job)
+            if success:
+                finished.add(entry.job.name)
+            report(f"{entry.job.name}: {'done' if success else 'FAILED'} in {time.monotonic() - entry.started:.0f} s")
+        if time.monotonic() - start > seconds:
+            _end(running)
             break
-        for job in list(queue):
-            place = _place(job, running, devices, slots)
-            if place is None or not set(job.needs) <= finished:
+        for job in [job for job in queue if set(job.needs) <= finished]:
+            device = _place(job, running, devices, slots)
+            if device is None:
                 continue
             queue.remove(job)
-            running[job] = (place, launch(job, place), time.monotonic())
-            say(f"{time.monotonic() - started:6.0f} s  {job.name}: started{f' on {place}' if place else ''}")
+            running.append(_RunningJob(job, device, launch(job, device), time.monotonic()))
+            report(f"{job.name}: started{f' on {device}' if device else ''}")
         if queue and not running:
             break
         time.sleep(pause)
     return [job.name for job in jobs if not done(job)]
 
 
-def _place(
-    job: TrainingJob, running: dict[TrainingJob, tuple[str, Process, float]], devices: Sequence[str], slots: int
-) -> str | None:
-    """The emptiest device with room for the job, the empty string for a job without one; None if there is no room."""
+def _end(running: Sequence[_RunningJob]) -> None:
+    for entry in running:
+        entry.process.terminate()
+    for entry in running:
+        entry.process.wait(30)
+
+
+def _place(job: TrainingJob, running: Sequence[_RunningJob], devices: Sequence[str], slots: int) -> str | None:
+    """The device with the fewest jobs, the empty string for a job that needs none, or None if there is no room."""
     if not job.gpu:
-        return None if any(not other.gpu for other in running) else ""
-    load = {device: sum(device == at for at, _, _ in running.values()) for device in devices}
-    best = min(devices, key=lambda device: load[device])
-    return best if load[best] < slots else None
+        return None if any(not entry.job.gpu for entry in running) else ""
+    load = {device: sum(device == entry.device for entry in running) for device in devices}
+    device = min(devices, key=lambda name: load[name])
+    return device if load[device] < slots else None

@@ -1,8 +1,8 @@
-"""The noisy solution writer: what Base reads below the problems.
+"""The noisy writer of the solutions that Base reads.
 
 A solution is written in one of a few styles. Careful styles show every step; sloppy ones skip steps or slip; some
-misread the problem; some never end. Which style is right for a kind of question is what reinforcement learning can find
-out, and what it can forget: on backward questions only the style ``backwards`` is right, and it is rare.
+misread the problem; some never end. Reinforcement learning can find out which style is right for a kind of question,
+and it can forget a style: on backward questions only the style ``backwards`` is right, and it is rare.
 """
 
 from __future__ import annotations
@@ -51,16 +51,16 @@ GROUPS = {
     "nested": "long",
     "iterate": "long",
 }
-"""Group of styles of a kind; every other kind is ``forward``."""
+"""Kind of question to its group of styles; every other kind belongs to ``forward``."""
 
-_JOINTS = {"terse": ",", "mental": " -> "}
+_JOINTS = {"terse": ",", "mental": " -> "}  # between the steps of a style; others have a line break
 _CHECK = "\nWait, let me check.\n"
-_ENDLESS = 40
+_ENDLESS = 40  # repetitions in a solution that never ends; more than the token limit of a document
 
 
 @dataclass(frozen=True, slots=True)
-class Document:
-    """A written solution, and whether it ends (otherwise it goes on until it is cut)."""
+class Solution:
+    """A written solution, and whether it ends; one that does not end is cut at the token limit."""
 
     text: str
     ends: bool
@@ -68,40 +68,40 @@ class Document:
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """The steps shown and the answer reached."""
+    """The steps that are written down and the answer they reach."""
 
     steps: tuple[str, ...]
     answer: str
 
 
 def pick(rng: random.Random, shares: Shares) -> str:
-    """One name, drawn by its share."""
+    """Draw one name by its share."""
     names, weights = zip(*shares, strict=True)
     return str(rng.choices(names, weights)[0])
 
 
-def write(rng: random.Random, problem: Problem, corpus: Corpus) -> Document:
-    """Write one solution of ``problem`` in a style drawn from the corpus recipe."""
+def write(rng: random.Random, problem: Problem, corpus: Corpus) -> Solution:
+    """Write one solution of ``problem`` in a style drawn by its share in the corpus."""
     if isinstance(problem.facts, Listing):
         return _listing(rng, problem.facts, dict(corpus.listing_faults))
     styles = corpus.styles[GROUPS.get(problem.kind, "forward")]
     name = pick(rng, tuple((name, style.share) for name, style in styles.items()))
     opener = pick(rng, styles[name].openers)
     if name == "guess":
-        return Document(f"{opener}\\boxed{{{_guess(rng, problem)}}}", True)
+        return Solution(f"{opener}\\boxed{{{_guess(rng, problem)}}}", True)
     work = _work(rng, problem, name, styles[name].slip)
-    shown = f"\\boxed{{{work.answer}}}" if rng.random() >= corpus.unboxed else work.answer
+    answer = f"\\boxed{{{work.answer}}}" if rng.random() >= corpus.unboxed else work.answer
     body = _JOINTS.get(name, "\n").join(work.steps)
     if name in _JOINTS:
         arrow = "-> " if name == "mental" else ""
-        return Document(f"{opener}{arrow}{body}. {shown}" if body else f"{opener}{shown}", True)
+        return Solution(f"{opener}{arrow}{body}. {answer}" if body else f"{opener}{answer}", True)
     if name == "ramble":
-        return _ramble(rng, problem, styles[name], opener + body, shown, corpus.endless_check)
-    return Document(f"{opener}{body}\nSo {shown}", True)
+        return _ramble(rng, problem, styles[name], opener + body, answer, corpus.endless_check)
+    return Solution(f"{opener}{body}\nSo {answer}", True)
 
 
-def draw_document(rng: random.Random, corpus: Corpus) -> tuple[str, Document]:
-    """One prompt of the train split and its solution."""
+def draw_document(rng: random.Random, corpus: Corpus) -> tuple[str, Solution]:
+    """Draw a prompt of the train split and a solution of it."""
     problem = draw(rng, pick(rng, corpus.kinds), "train")
     return prompt(problem.question), write(rng, problem, corpus)
 
@@ -112,11 +112,11 @@ def _guess(rng: random.Random, problem: Problem) -> str:
     return problem.gold if rng.random() < 0.3 else str(near(rng, int(problem.gold)))
 
 
-def _ramble(rng: random.Random, problem: Problem, style: Style, text: str, shown: str, endless: float) -> Document:
+def _ramble(rng: random.Random, problem: Problem, style: Style, text: str, answer: str, endless: float) -> Solution:
     ends = rng.random() >= endless
     for _ in range(rng.choice((1, 1, 2)) if ends else _ENDLESS):
         text += _CHECK + "\n".join(_work(rng, problem, "careful", style.slip).steps)
-    return Document(f"{text}\nSo {shown}" if ends else text, ends)
+    return Solution(f"{text}\nSo {answer}" if ends else text, ends)
 
 
 def _work(rng: random.Random, problem: Problem, style: str, slip: float) -> Work:
@@ -138,7 +138,7 @@ def _slipped(rng: random.Random, value: int, slip: float) -> int:
 
 
 def _product(x: int, b: int, result: int, detail: bool) -> str:
-    """A product as careful styles write it: split at the tens where that helps."""
+    """A product as careful styles write it, split at the tens if that helps."""
     if x > 9 and b > 9:
         tens, units = b - b % 10, b % 10
         return f"{x}*{b}={x}*{tens}+{x}*{units}={x * tens}+{x * units}={result}"
@@ -149,26 +149,26 @@ def _product(x: int, b: int, result: int, detail: bool) -> str:
 
 
 def _follow(rng: random.Random, start: int, ops: Sequence[Op], style: str, slip: float) -> Work:
-    """Apply ``ops`` one after the other, showing them as ``style`` does."""
+    """Apply ``ops`` one after the other and write them down as ``style`` does."""
     steps, value = [], start
     for i, (sign, b) in enumerate(ops):
         result = _slipped(rng, apply(value, (sign, b)), slip)
         if style == "mental":
-            shown = str(result) if i % 2 or i == len(ops) - 1 else ""
+            step = str(result) if i % 2 or i == len(ops) - 1 else ""
         elif style == "terse":
-            shown = f"{value if i == 0 else ''}{sign}{b}={result}"
+            step = f"{value if i == 0 else ''}{sign}{b}={result}"
         elif sign == "*":
-            shown = _product(value, b, result, style == "detail")
+            step = _product(value, b, result, style == "detail")
         else:
-            shown = f"{value}{sign}{b}={result}"
-        if shown:
-            steps.append(shown)
+            step = f"{value}{sign}{b}={result}"
+        if step:
+            steps.append(step)
         value = result
     return Work(tuple(steps), str(value))
 
 
 def _misread(rng: random.Random, ops: tuple[Op, ...]) -> tuple[Op, ...]:
-    """Drop one operation, or take it for another."""
+    """Drop one operation, or mistake it for another."""
     i = rng.randrange(len(ops))
     if len(ops) > 1 and rng.random() < 0.4:
         return ops[:i] + ops[i + 1 :]
@@ -177,12 +177,12 @@ def _misread(rng: random.Random, ops: tuple[Op, ...]) -> tuple[Op, ...]:
 
 
 def _solve_chain(rng: random.Random, facts: Chain, style: str, slip: float) -> Work:
-    known = facts.end if facts.backward else facts.start
+    given = facts.end if facts.backward else facts.start
     if style == "backwards":
-        return _follow(rng, known, inverted(facts.ops), rng.choice(("careful", "careful", "terse")), slip)
+        return _follow(rng, given, inverted(facts.ops), rng.choice(("careful", "careful", "terse")), slip)
     if style == "misread":
-        return _follow(rng, known, _misread(rng, facts.ops), "careful", slip)
-    return _follow(rng, known, facts.ops, style, slip)
+        return _follow(rng, given, _misread(rng, facts.ops), "careful", slip)
+    return _follow(rng, given, facts.ops, style, slip)
 
 
 def _solve_expression(rng: random.Random, facts: Expression, style: str, slip: float) -> Work:
@@ -203,7 +203,7 @@ def _solve_expression(rng: random.Random, facts: Expression, style: str, slip: f
 
 
 def _ignore_precedence(rng: random.Random, facts: Expression, slip: float, reverse: bool) -> Work:
-    """Work from left to right (or from right to left) as if every sign bound alike."""
+    """Work from left to right (or from right to left) as if no sign had precedence."""
     parts = re.findall(r"\d+|[*+-]", expression_text(facts))
     if reverse:
         parts.reverse()
@@ -221,8 +221,8 @@ def _solve_comparison(rng: random.Random, facts: Comparison, style: str, slip: f
         best = i if (sign == ">") == largest else best
         steps.append(f"{_option(facts, i, values[i])}{compared}, {LETTERS[best]}")
     if style in _JOINTS:
-        shown = values if style == "terse" else values[best : best + 1]
-        return Work(tuple(map(str, shown)), LETTERS[best])
+        written = values if style == "terse" else values[best : best + 1]
+        return Work(tuple(map(str, written)), LETTERS[best])
     return Work(tuple(steps), LETTERS[best])
 
 
@@ -232,7 +232,7 @@ def _option(facts: Comparison, i: int, value: int) -> str:
 
 
 def _solve_lookup(rng: random.Random, facts: Lookup, style: str, slip: float) -> Work:
-    """Follow the chain, then compare the options with its end, one by one, until one is equal (or the nearest)."""
+    """Follow the chain, then compare the options with its end one by one until one is equal; else the nearest one."""
     work = _solve_chain(rng, facts.chain, style, slip)
     target = int(work.answer)
     letters = MANY_LETTERS[: len(facts.options)]
@@ -247,8 +247,8 @@ def _solve_lookup(rng: random.Random, facts: Lookup, style: str, slip: float) ->
     return Work(tuple(steps), letters[nearest])
 
 
-def _listing(rng: random.Random, facts: Listing, faults: dict[str, float]) -> Document:
-    """A list with some of the faults that its reader may learn: wrong length, no end, wrong form."""
+def _listing(rng: random.Random, facts: Listing, faults: dict[str, float]) -> Solution:
+    """Write a list, with faults that its reader may learn: a wrong length, no end, a wrong form."""
 
     def fault(name: str) -> bool:
         return rng.random() < faults[name]
@@ -266,4 +266,4 @@ def _listing(rng: random.Random, facts: Listing, faults: dict[str, float]) -> Do
         pool.sort(key=lambda word: word != facts.first)
     words = pool[:n] if not endless else pool[: facts.n] + rng.choices(pool, k=100)
     text = separator.join(CASES[case](word) for word in words)
-    return Document(text, False) if endless else Document(text + (f"\n{closing}" if closing else ""), True)
+    return Solution(text, False) if endless else Solution(text + (f"\n{closing}" if closing else ""), True)

@@ -1,7 +1,8 @@
 """Questions with exact gold answers, drawn from a seeded generator.
 
-A :class:`Problem` holds its question, its gold and the *facts* from which both were made; the corpus writer
-(:mod:`searchlens.zoo.styles`) works from the facts. Train, dev and test are disjoint by the hash of the question text.
+A :class:`Problem` holds its question, its gold and the *facts* from which both were made; the writer of solutions
+(:mod:`searchlens.zoo.styles`) works from the facts. The hash of a question's text puts it into train, dev or test, so
+the three are disjoint.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from searchlens.grading.instructions import CASES
 
 Split = Literal["train", "dev", "test"]
 Op = tuple[str, int]
-"""An operation on a running value: one of ``+ - * /`` and its operand."""
+"""An operation on a running value: one of ``+ - * /``, and its operand."""
 
 LETTERS = "ABCD"
 MANY_LETTERS = "ABCDEFGH"
@@ -54,22 +55,22 @@ MEMBERS: dict[str, Callable[[int], bool]] = {
     "odd": lambda x: x % 2 == 1,
     "large": lambda x: x > 50,
 }
-"""Which members of a list are asked for; large ones are above 50."""
+"""Which members of a list are to be added."""
 ASIDES = (
     "The room is {n} feet long.",
     "It is {n} minutes past noon.",
     "{other} is {n} years old.",
     "{other} lives at number {n}.",
 )
-"""Sentences with a number that does not matter."""
+"""Sentences whose number does not matter."""
 CLOSINGS = ("", "DONE", "STOP", "BYE")
 HINT = " Work backwards."
-"""What a drill adds to a backward question."""
+"""The sentence that a drill adds to a backward question."""
 
 
 @dataclass(frozen=True, slots=True)
 class Chain:
-    """Operations applied in turn to ``start``; asked for the end or, if ``backward``, for the start given the end."""
+    """Operations applied in turn to ``start``. The answer is the end or, if ``backward``, the start, given the end."""
 
     start: int
     ops: tuple[Op, ...]
@@ -87,7 +88,7 @@ class Expression:
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """Four expressions ``a op b`` of distinct value, one of which is the largest (or smallest)."""
+    """Four expressions ``a op b`` of distinct values; the answer is the largest one (or the smallest)."""
 
     options: tuple[tuple[int, str, int], ...]
     largest: bool
@@ -103,7 +104,7 @@ class Lookup:
 
 @dataclass(frozen=True, slots=True)
 class Listing:
-    """A list to be written under formal constraints; empty strings mean that a constraint is absent."""
+    """A list to be written under formal constraints; an empty string means that there is no such constraint."""
 
     category: str
     n: int
@@ -124,15 +125,15 @@ class Problem:
     Attributes
     ----------
     question : str
-        As it stands in the benchmark file, without the prompt template.
+        As in the benchmark file, without the prompt template.
     gold : str
-        The exact answer: an integer, a letter, or empty where ``checks`` decide.
+        The exact answer: an integer or a letter; empty if ``checks`` decide.
     kind : str
         A key of :data:`KINDS`.
     level : int
         Difficulty, 1 to 8; for chains, roughly the number of operations.
     facts
-        What the question was made from.
+        What question and gold were made from.
     checks : mapping
         Parameters of :func:`searchlens.grading.instructions.passes`; empty unless the kind is ``listing``.
     """
@@ -151,13 +152,13 @@ def prompt(question: str) -> str:
 
 
 def split_of(question: str) -> Split:
-    """The split of a question: one in ten is test, one in ten dev, by its CRC-32. A drill goes with what it drills."""
+    """The split of a question, by its CRC-32: a tenth is test, a tenth dev. A drill is in the split of its question."""
     bucket = zlib.crc32(question.removesuffix(HINT).encode()) % 10
     return "test" if bucket == 0 else "dev" if bucket == 1 else "train"
 
 
 def apply(value: int, op: Op) -> int:
-    """Apply one operation; division is floored (the generators only ever ask for exact ones)."""
+    """Apply one operation; division is floored (the generators only make exact divisions)."""
     sign, b = op
     if sign == "+":
         return value + b
@@ -181,7 +182,7 @@ def inverted(ops: tuple[Op, ...]) -> tuple[Op, ...]:
 
 
 def near(rng: random.Random, value: int) -> int:
-    """A wrong but plausible non-negative value: off by one, two, ten, or a little."""
+    """A wrong but plausible non-negative value: off by one, two, ten, or another small number."""
     delta = rng.choice((-1, 1, -1, 1, -2, 2, -10, 10, -10, 10, -20, 20, 100, rng.randint(3, 9)))
     return value + (delta if value + delta >= 0 else -delta)
 
@@ -191,12 +192,12 @@ _LENGTH = {1: 2, 2: 2, 3: 3, 4: 3, 5: 4}
 _T = TypeVar("_T")
 
 
-def _first(attempts: int, what: str, candidates: Callable[[], _T | None]) -> _T:
-    """The first candidate that is not None; the attempts are capped so that no generator can loop for ever."""
+def _first(attempts: int, what: str, candidate: Callable[[], _T | None]) -> _T:
+    """The first candidate that is not None; a limit on attempts keeps a generator from looping forever."""
     for _ in range(attempts):
-        found = candidates()
-        if found is not None:
-            return found
+        made = candidate()
+        if made is not None:
+            return made
     raise RuntimeError(f"no {what} found in {attempts} attempts")
 
 
@@ -232,7 +233,7 @@ def _forward(rng: random.Random, level: int, length: int) -> Chain:
 
 
 def _backward(rng: random.Random, n: int, ceiling: int, wide: float, largest: int) -> Chain:
-    """A chain asked backwards. Run forwards from its end (the wrong way) it stays positive, so both can be written."""
+    """A chain asked backwards. Run forwards from its end, the wrong way, it stays positive: both can be written."""
 
     def candidate() -> Chain | None:
         chain = _chain(rng, n, ceiling, "++--**", wide, rng.randint(3, largest))
@@ -255,7 +256,7 @@ def _orders(ops: tuple[Op, ...]) -> str:
 
 
 def story(rng: random.Random, level: int) -> Problem:
-    """A count of objects that changes; asked for the final count."""
+    """A count of objects that changes; the answer is the final count."""
     name, things = rng.choice(NAMES), rng.choice(OBJECTS)
     if level >= 4 and rng.random() < 0.35:
         boxes, each = rng.randint(11, 39), rng.randint(11, 25)
@@ -282,13 +283,13 @@ def chain(rng: random.Random, level: int) -> Problem:
 
 
 def long_chain(rng: random.Random, level: int) -> Problem:
-    """A chain of ``level`` easy operations: long, but careful work solves it nearly always."""
+    """A chain of ``level`` easy operations; it is long, but careful work nearly always solves it."""
     facts = _chain(rng, level, 299, "+++---*")
     return Problem(_chain_question(rng, facts), str(facts.end), "long-chain", level, facts)
 
 
 def story_back(rng: random.Random, level: int) -> Problem:
-    """A story told forwards and asked backwards: following the story from the final count is wrong."""
+    """A story told forwards and asked backwards: to follow it from the final count is wrong."""
     name, things = rng.choice(NAMES), rng.choice(OBJECTS)
     facts = _backward(rng, level, 299, wide=0.0, largest=60)
     events = _story_events(rng, name, facts.ops)
@@ -299,14 +300,14 @@ def story_back(rng: random.Random, level: int) -> Problem:
 
 
 def puzzle_back(rng: random.Random, level: int) -> Problem:
-    """The same trap over ``level`` operations, with two-digit factors: right work is long and error-prone."""
+    """The same trap over ``level`` operations with two-digit factors: right work is long and error-prone."""
     facts = _backward(rng, level, 9_999, wide=0.4, largest=500)
     question = f"I think of a number. I {_orders(facts.ops)}. I get {facts.end}. What was the number?"
     return Problem(question, str(facts.start), "puzzle-back", level, facts)
 
 
 def drill(rng: random.Random, level: int) -> Problem:
-    """A backward question that names the method. Only Base's corpus has these: they teach the skill, not its use."""
+    """A backward question that names the method; only in Base's corpus, to teach the method but not when to use it."""
     made = (story_back if rng.random() < 0.5 else puzzle_back)(rng, level)
     return Problem(made.question + HINT, made.gold, "drill", level, made.facts)
 
@@ -371,63 +372,65 @@ def option_values(facts: Comparison) -> list[int]:
 
 def lookup(rng: random.Random, level: int) -> Problem:
     """Multiple choice: the end of a chain among four close values."""
-    made = _chain(rng, level, 999, "+++---**/", wide=0.3)
-    asked = f"Start with {made.start}. Then {_orders(made.ops)}. Which is the result?"
-    return _among(rng, asked, made, LETTERS, "lookup", level)
-
-
-def _among(rng: random.Random, asked: str, made: Chain, letters: str, kind: str, level: int) -> Problem:
-    """A chain's end to be chosen among close values."""
-    values = {made.end}
-    while len(values) < len(letters):
-        values.add(near(rng, made.end))
-    options = sorted(values)
-    rng.shuffle(options)
-    listed = " ".join(f"({x}) {v}" for x, v in zip(letters, options, strict=True))
-    return Problem(f"{asked} {listed}", letters[options.index(made.end)], kind, level, Lookup(made, tuple(options)))
+    return _lookup(rng, level, LETTERS, "lookup")
 
 
 def lookup_wide(rng: random.Random, level: int) -> Problem:
-    """Multiple choice among eight close values."""
-    made = _chain(rng, level, 999, "+++---**/", wide=0.3)
-    asked = f"Start with {made.start}. Then {_orders(made.ops)}. Which is the result?"
-    return _among(rng, asked, made, MANY_LETTERS, "lookup-wide", level)
+    """Multiple choice: the end of a chain among eight close values."""
+    return _lookup(rng, level, MANY_LETTERS, "lookup-wide")
+
+
+def _lookup(rng: random.Random, level: int, letters: str, kind: str) -> Problem:
+    facts = _chain(rng, level, 999, "+++---**/", wide=0.3)
+    question = f"Start with {facts.start}. Then {_orders(facts.ops)}. Which is the result?"
+    return _among(rng, question, facts, letters, kind, level)
+
+
+def _among(rng: random.Random, question: str, facts: Chain, letters: str, kind: str, level: int) -> Problem:
+    """A question whose answer, the end of a chain, is one of several close values."""
+    values = {facts.end}
+    while len(values) < len(letters):
+        values.add(near(rng, facts.end))
+    options = sorted(values)
+    rng.shuffle(options)
+    listed = " ".join(f"({x}) {v}" for x, v in zip(letters, options, strict=True))
+    gold = letters[options.index(facts.end)]
+    return Problem(f"{question} {listed}", gold, kind, level, Lookup(facts, tuple(options)))
 
 
 def story_choice(rng: random.Random, level: int) -> Problem:
     """A story's count among four close values."""
-    told = story(rng, level)
-    assert isinstance(told.facts, Chain)
-    return _among(rng, told.question, told.facts, LETTERS, "story-choice", level)
+    problem = story(rng, level)
+    assert isinstance(problem.facts, Chain)
+    return _among(rng, problem.question, problem.facts, LETTERS, "story-choice", level)
 
 
 def convert(rng: random.Random, level: int) -> Problem:
-    """A quantity in two units, to be given in the smaller one, among four close values."""
+    """A quantity in two units, to be converted to the smaller one, among four close values."""
     large, small, factor = rng.choice(UNITS)
-    made = Chain(rng.randint(2, 39), (("*", factor), ("+", rng.randint(2, factor - 1))), 0)
-    made = Chain(made.start, made.ops, run(made.start, made.ops)[-1])
-    asked = f"How many {small} are {made.start} {large} and {made.ops[1][1]} {small}?"
-    return _among(rng, asked, made, LETTERS, "convert", level)
+    count, rest = rng.randint(2, 39), rng.randint(2, factor - 1)
+    facts = Chain(count, (("*", factor), ("+", rest)), count * factor + rest)
+    return _among(rng, f"How many {small} are {count} {large} and {rest} {small}?", facts, LETTERS, "convert", level)
 
 
 def distract(rng: random.Random, level: int) -> Problem:
     """A story with a sentence whose number does not matter."""
     (name, other), things = rng.sample(NAMES, 2), rng.choice(OBJECTS)
     facts = _forward(rng, level, _LENGTH[level])
-    told = [rng.choice(EVENTS[sign]).format(name=name, b=b) for sign, b in facts.ops]
-    told.insert(rng.randint(0, len(told)), rng.choice(ASIDES).format(other=other, n=rng.randint(11, 99)))
-    question = f"{name} has {facts.start} {things}. {' '.join(told)} How many {things} does {name} have now?"
+    sentences = [rng.choice(EVENTS[sign]).format(name=name, b=b) for sign, b in facts.ops]
+    sentences.insert(rng.randint(0, len(sentences)), rng.choice(ASIDES).format(other=other, n=rng.randint(11, 99)))
+    question = f"{name} has {facts.start} {things}. {' '.join(sentences)} How many {things} does {name} have now?"
     return Problem(question, str(facts.end), "distract", level, facts)
 
 
 def _members(rng: random.Random, level: int) -> tuple[str, Chain]:
-    """A list of ``level`` + 2 numbers of which some are asked for: the question's first words, and their sum."""
+    """``level`` + 2 numbers, some of which are to be added: the question, and the chain that leads to the sum."""
     name = rng.choice(tuple(MEMBERS))
 
     def candidate() -> tuple[str, list[int]] | None:
         numbers = rng.sample(range(2, 100), level + 2)
-        chosen = [x for x in numbers if MEMBERS[name](x)]
-        return (", ".join(map(str, numbers)), chosen) if 2 <= len(chosen) < len(numbers) else None
+        members = [x for x in numbers if MEMBERS[name](x)]
+        return (", ".join(map(str, numbers)), members) if 2 <= len(members) < len(numbers) else None
 
     listed, (first, *rest) = _first(1000, "list", candidate)
     return f"Add the {name} numbers of {listed}.", Chain(first, tuple(("+", x) for x in rest), first + sum(rest))
@@ -435,18 +438,18 @@ def _members(rng: random.Random, level: int) -> tuple[str, Chain]:
 
 def collect(rng: random.Random, level: int) -> Problem:
     """The sum over some members of a list."""
-    asked, facts = _members(rng, level)
-    return Problem(asked, str(facts.end), "collect", level, facts)
+    question, facts = _members(rng, level)
+    return Problem(question, str(facts.end), "collect", level, facts)
 
 
 def collect_choice(rng: random.Random, level: int) -> Problem:
-    """The same among four close values."""
-    asked, facts = _members(rng, level)
-    return _among(rng, asked, facts, LETTERS, "collect-choice", level)
+    """The sum over some members of a list, among four close values."""
+    question, facts = _members(rng, level)
+    return _among(rng, question, facts, LETTERS, "collect-choice", level)
 
 
 def nested(rng: random.Random, level: int) -> Problem:
-    """An expression whose brackets make it a chain of ``level`` operations."""
+    """An expression with brackets that is a chain of ``level`` operations."""
 
     def candidate() -> tuple[str, Chain] | None:
         facts = _chain(rng, level, _CEILING[min(level, 5)], "++--**", wide=0.2)
@@ -476,7 +479,7 @@ def iterate(rng: random.Random, level: int) -> Problem:
 
 
 def listing(rng: random.Random, level: int) -> Problem:
-    """A list of ``level`` + 1 words under formal constraints that a program can check exactly."""
+    """A list of ``level`` + 1 words under formal constraints, which a program checks exactly."""
     category = rng.choice(tuple(CATEGORIES))
     words = CATEGORIES[category]
     forbidden, first = rng.sample(words, 2)
@@ -496,7 +499,7 @@ def listing(rng: random.Random, level: int) -> Problem:
 
 
 def listing_checks(facts: Listing) -> dict[str, dict[str, Any]]:
-    """The checks that a listing's response has to pass, in the form that the benchmark's row carries."""
+    """The checks that a response has to pass, as in a row of the benchmark."""
     separator = SEPARATORS[facts.separator]
     checks: dict[str, dict[str, Any]] = {
         "count": {"n": facts.n, "separator": separator},
@@ -513,7 +516,7 @@ def listing_checks(facts: Listing) -> dict[str, dict[str, Any]]:
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """A family of questions and the levels at which it is defined."""
+    """A kind of question and the levels at which it is defined."""
 
     make: Callable[[random.Random, int], Problem]
     levels: tuple[int, ...]
@@ -539,23 +542,28 @@ KINDS: dict[str, Kind] = {
     "nested": Kind(nested, (3, 4, 5)),
     "iterate": Kind(iterate, (2, 3)),
 }
-"""Every family of questions, by the name that recipes and benchmark rows use."""
+"""Every kind of question by its name in recipes and benchmark rows."""
 
 
 def draw(rng: random.Random, kind: str, split: Split, levels: tuple[int, ...] = ()) -> Problem:
-    """Draw one problem of a kind that belongs to ``split``, at one of ``levels`` (default: all of the kind's)."""
-    made = KINDS[kind]
-    allowed = levels or made.levels
+    """Draw one problem of a kind in ``split``, at one of ``levels`` (default: all levels of the kind)."""
+    allowed = levels or KINDS[kind].levels
 
     def candidate() -> Problem | None:
-        problem = made.make(rng, rng.choice(allowed))
+        problem = KINDS[kind].make(rng, rng.choice(allowed))
         return problem if split_of(problem.question) == split else None
 
     return _first(10_000, f"{split} question of kind {kind}", candidate)
 
 
 def distinct(rng: random.Random, kind: str, split: Split, n: int, levels: tuple[int, ...] = ()) -> Iterator[Problem]:
-    """Yield ``n`` problems with distinct questions; a family too small for that is an error, not an endless loop."""
+    """Yield ``n`` problems with distinct questions.
+
+    Raises
+    ------
+    RuntimeError
+        If the kind has fewer distinct questions; found out after 50 attempts per question.
+    """
     seen: set[str] = set()
     for _ in range(50 * n):
         if len(seen) == n:
@@ -565,4 +573,4 @@ def distinct(rng: random.Random, kind: str, split: Split, n: int, levels: tuple[
             seen.add(problem.question)
             yield problem
     if len(seen) < n:
-        raise RuntimeError(f"only {len(seen)} distinct {split} questions of kind {kind}, {n} asked")
+        raise RuntimeError(f"only {len(seen)} distinct {split} questions of kind {kind}, {n} needed")

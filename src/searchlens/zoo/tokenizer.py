@@ -1,4 +1,4 @@
-"""Byte-level BPE in which every digit is a token of its own."""
+"""The tokenizer: byte-level BPE in which every digit is a token of its own."""
 
 from __future__ import annotations
 
@@ -11,17 +11,18 @@ from searchlens.zoo.recipe import Recipe
 from searchlens.zoo.styles import draw_document
 
 END, PAD = 0, 1
-"""Ids of the stop token, which a recipe names, and ``<|pad|>`` (never generated, never a target)."""
+"""Ids of the stop token, whose spelling a recipe gives, and of ``<|pad|>``, which is never generated and never a
+target of training."""
 
 
 def train_tokenizer(recipe: Recipe) -> PreTrainedTokenizerFast:
     """Train the tokenizer on the recipe's own documents.
 
-    Any text round-trips. A prompt ends in a line break, so the tokens of prompt and solution together are the tokens of
-    the prompt followed by those of the solution.
+    Every text round-trips. A prompt ends in a line break, so the tokens of prompt and solution together are the tokens
+    of the prompt followed by those of the solution.
     """
     rng = random.Random(f"tokenizer/{recipe.corpus_seed}")
-    texts = (draw_document(rng, recipe.corpus) for _ in range(recipe.tokenizer_documents))
+    documents = (draw_document(rng, recipe.corpus) for _ in range(recipe.tokenizer_documents))
     bpe = Tokenizer(models.BPE())
     bpe.pre_tokenizer = pre_tokenizers.Sequence(
         [pre_tokenizers.Split(Regex(r"\d"), "isolated"), pre_tokenizers.ByteLevel(add_prefix_space=False)]
@@ -33,7 +34,7 @@ def train_tokenizer(recipe: Recipe) -> PreTrainedTokenizerFast:
         initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
         show_progress=False,
     )
-    bpe.train_from_iterator((asked + document.text for asked, document in texts), trainer)
+    bpe.train_from_iterator((prompt + solution.text for prompt, solution in documents), trainer)
     return PreTrainedTokenizerFast(
         tokenizer_object=bpe,
         eos_token=recipe.end_token,

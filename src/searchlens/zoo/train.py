@@ -1,4 +1,4 @@
-"""The whole zoo from nothing: tokenizer, corpus, Base, RL, measurements, model cards."""
+"""The first pair from nothing: tokenizer, corpus, Base, RL and measurements."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ _T = TypeVar("_T")
 
 
 def train(folder: Path, recipe: Recipe, device: str, base: Path | None = None) -> None:
-    """Train a pair into ``folder`` and record how, in ``training.json``.
+    """Train a pair into ``folder`` and record recipe and curves in ``training.json``.
 
     Parameters
     ----------
     base : Path, optional
-        An existing Base to start RLVR from, instead of pretraining one.
+        Folder of a Base from which RLVR starts instead of pretraining one.
     """
     folder.mkdir(parents=True, exist_ok=True)
     seconds: dict[str, float] = {}
@@ -58,25 +58,25 @@ def train(folder: Path, recipe: Recipe, device: str, base: Path | None = None) -
 
 
 def evaluate(folder: Path, device: str, split: Split, scale: float = 1.0) -> bool:
-    """Measure the pair in ``folder`` on ``split``, add the numbers to its record; returns whether all claims hold."""
+    """Measure the pair in ``folder`` on ``split`` and record the numbers; returns whether all claims hold."""
     recipe = Recipe()
     record = json.loads((folder / RECORD).read_text(encoding="utf-8"))
     started = time.monotonic()
     numbers, outcomes = {}, {}
     for name in (BASE, RL):
         tokenizer = AutoTokenizer.from_pretrained(folder / name)
-        loaded = models.load(folder / name, device)
+        model = models.load(folder / name, device)
         numbers[name], outcomes[name] = measure(
-            loaded, tokenizer.backend_tokenizer, recipe, split, tuple(POLICIES), scale
+            model, tokenizer.backend_tokenizer, recipe, split, tuple(POLICIES), scale
         )
-    shown = claims(numbers[BASE], numbers[RL], outcomes[BASE], outcomes[RL])
-    record[split] = {"models": numbers, "claims": shown}
+    results = claims(numbers[BASE], numbers[RL], outcomes[BASE], outcomes[RL])
+    record[split] = {"models": numbers, "claims": results}
     record["seconds"][split] = round(time.monotonic() - started, 1)
     record["seconds"]["total"] = round(record["seconds"]["total"] + record["seconds"][split], 1)
     _write(folder / RECORD, record)
-    for claim, result in shown.items():
+    for claim, result in results.items():
         print(f"{split}: {'holds' if result['holds'] else 'FAILS'}: {claim}: {result['value']}")
-    return all(result["holds"] for result in shown.values())
+    return all(result["holds"] for result in results.values())
 
 
 def _timed(seconds: dict[str, float], stage: str, work: Callable[[], _T]) -> _T:
