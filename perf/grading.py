@@ -2,19 +2,20 @@
 
     python perf/grading.py [--scale 1] [--responses 10000]
 
-The answers of four benchmarks of 500 questions, 14 checkpoints each, 24 policies and 16 samples: 10.75 million rows in
-56 cells, scored as the rules do it, two cells at a time with one worker each. Right answers, wrong ones and spellings
-are drawn by rank from what may be said to each question, so that at least 4% of the rows are distinct; golds are half
-integers, otherwise fractions, roots, tuples, intervals, polynomials and words; 2% of the rows are hostile.
+The answers of four benchmarks of 500 questions, with 14 checkpoints, 24 policies and 16 samples: 10.75 million rows in
+56 cells, scored as a study scores them, two cells at a time with one worker each. Right answers, wrong answers and
+spellings are drawn by rank from the possible answers to each question, so that at least 4% of the rows are distinct.
+Half of the golds are integers, the others fractions, roots, tuples, intervals, polynomials and words; 2% of the rows are
+hostile.
 
-Cold: nothing is known. Known: every verdict is in the table. The baseline is what one would write first, math-verify on
-every row, in the same processes with the same killing of what hangs; it runs on a sample of rows and is extrapolated
+Cold: the table of verdicts is empty. Known: every verdict is in the table. The baseline is the simplest program:
+math-verify on every row, in the same processes with the same limits. It runs on a sample of rows and is extrapolated
 linearly. Goals at full scale: cold at most 25 minutes, known at most 1 minute, memory that does not grow with the
-number of cells. A scale below 1 takes so much fewer questions. Wall seconds depend on what else runs, processor seconds
-less.
+number of cells. ``--scale`` is the share of the questions. Wall seconds depend on the load of the machine, processor
+seconds less so.
 
-IFEval: responses of 1.4 kB to prompts with any of the 25 instructions, of which they follow a third, so that the loose
-variants are tried for the others; goal: 600 per second.
+IFEval: responses of 1.4 kB to prompts with any of the 25 instructions. They follow a third of the instructions; for the
+others the loose variants are tried. Goal: 600 responses per second.
 """
 
 from __future__ import annotations
@@ -42,7 +43,7 @@ from searchlens.grading.score import SAMPLES, Summary, score_samples
 BENCHMARKS, CHECKPOINTS, QUESTIONS, POLICIES, DRAWS = 4, 14, 500, 24, 16
 JOBS = 2
 SPELLINGS = 240
-"""Answers that may be given to one question."""
+"""Possible answers to one question."""
 HOSTILE_SHARE = 0.02
 COLD, KNOWN = ("cold", 25 * 60), ("known", 60)
 """Goals in seconds at full scale."""
@@ -104,7 +105,7 @@ def respelled(answer: str, rng: Rng) -> str:
 
 
 def hostile(rng: Rng) -> str:
-    """What no grader should choke on."""
+    """An answer that is hard to parse or to compare."""
     n = rng.randint(3, 99)
     towers = [rf"10^{{10^{{{n}}}}}", rf"9^{{9^{{9^{{{n}}}}}}}", rf"2^{{{n}^{{10}}}}", f"x^{n}" * 40]
     factorials = [rf"({n}^9)!", f"({n * 10**6})!", f"((1{n}!)!)!", rf"\binom{{{n}^9}}{{{n}00000}}"]
@@ -122,8 +123,8 @@ def hostile(rng: Rng) -> str:
     return rng.choice(rng.choice([towers, factorials, nested, long, looping, slow, characters, markers, broken]))
 
 
-def said(questions: int, benchmark: int) -> tuple[list[str], np.ndarray[tuple[int, int], np.dtype[np.object_]]]:
-    """Golds, and what may be said to each question, the likeliest first."""
+def possible_answers(questions: int, benchmark: int) -> tuple[list[str], np.ndarray[tuple[int, int], np.dtype[np.object_]]]:
+    """Golds, and the possible answers to each question, the likeliest first."""
     golds, table = [], np.empty((questions, SPELLINGS), dtype=object)
     for q in range(questions):
         rng = Rng(f"{SEED}/{benchmark}/{q}")
@@ -143,7 +144,7 @@ def questions_of(golds: list[str]) -> tuple[Question, ...]:
 
 @dataclass(frozen=True)
 class Cell:
-    """One checkpoint on one benchmark of so many questions."""
+    """One checkpoint on one benchmark, with a number of questions."""
 
     benchmark: int
     checkpoint: int
@@ -151,8 +152,8 @@ class Cell:
 
 
 def samples_of(cell: Cell) -> tuple[tuple[Question, ...], pl.DataFrame]:
-    """One cell: a better checkpoint says the likelier answers more often. A tenth of the texts have no box."""
-    golds, table = said(cell.questions, cell.benchmark)
+    """One cell: a better checkpoint gives the likelier answers more often. A tenth of the texts have no box."""
+    golds, table = possible_answers(cell.questions, cell.benchmark)
     rng = np.random.default_rng([SEED, cell.benchmark, cell.checkpoint])
     rows = POLICIES * cell.questions * DRAWS
     question = np.tile(np.repeat(np.arange(cell.questions), DRAWS), POLICIES)
@@ -185,7 +186,7 @@ def samples_of(cell: Cell) -> tuple[tuple[Question, ...], pl.DataFrame]:
 
 @dataclass(frozen=True)
 class Scored:
-    """One cell: its seconds without making the samples, its summary, and the peak memory of its process so far, GiB."""
+    """One cell: seconds without drawing the samples, its summary, and the peak memory of its process so far, in GiB."""
 
     wall: float
     cpu: float
@@ -202,7 +203,7 @@ def score_cell(folder: Path, cell: Cell) -> Scored:
 
 
 def processor_seconds() -> float:
-    """Of this process and of all that it has started, ended ones included."""
+    """Of this process and all processes that it started, including ended ones."""
     family = [psutil.Process(), *psutil.Process().children(recursive=True)]
     return sum(sum(process.cpu_times()[:4]) for process in family)
 
@@ -214,7 +215,7 @@ def run(folder: Path, cells: list[Cell]) -> list[Scored]:
 
 
 def rowwise(cells: list[Cell], rows: int) -> float:
-    """Seconds per row of math-verify on every row, two workers, nothing remembered."""
+    """Seconds per row of math-verify on every row, with two workers and without a table of verdicts."""
     rng, extract = Rng(SEED), grader("math").extract
     pairs: list[GradedPair] = []
     for cell in cells:
@@ -275,7 +276,7 @@ INSTRUCTIONS: list[tuple[str, dict[str, object]]] = [
 
 
 def measure_responses(count: int) -> None:
-    """Print how many IFEval responses are checked in a second, starting the workers left in."""
+    """Print how many IFEval responses are checked per second, including the start of the workers."""
     pairs = list(responses(count))
     wall, cpu = time.perf_counter(), processor_seconds()
     verdicts = grader("ifeval").grade(pairs, workers=JOBS)
@@ -284,8 +285,8 @@ def measure_responses(count: int) -> None:
     print(f"({count / cpu:.0f} per second of processor time); {ifeval.accuracies(each.form for each in verdicts)}")
 
 
-def told(cells: list[Scored], scale: float, name: str, goal: float) -> float:
-    """Print what the cells took; the seconds that two jobs took for all of them, the making of samples left out."""
+def report(cells: list[Scored], scale: float, name: str, goal: float) -> float:
+    """Print and return the seconds that two jobs took for all cells, without drawing the samples."""
     wall, cpu = (sum(getattr(cell, which) for cell in cells) for which in ("wall", "cpu"))
     print(f"{name}: {wall / JOBS:.1f} s of {JOBS} jobs, goal {goal * scale:.1f} s ({cpu:.1f} s of processor time)")
     return wall / JOBS
@@ -306,8 +307,8 @@ def main() -> None:
     unknown = sum(cell.summary.unknown for cell in first)
     print(f"{rows:,} rows, {graded:,} pairs judged ({graded / rows:.1%}), {unknown:,} rows unknown, {JOBS} jobs")
     if any(cell.summary.pairs_graded for cell in again):
-        raise SystemExit("known verdicts were judged again")
-    cold, known = (told(part, options.scale, *goal) for part, goal in ((first, COLD), (again, KNOWN)))
+        raise SystemExit("pairs with a verdict in the table were judged again")
+    cold, known = (report(part, options.scale, *goal) for part, goal in ((first, COLD), (again, KNOWN)))
     per_row = rowwise(cells[:: max(1, len(cells) // 8)], options.sample)
     print(
         f"row by row: {per_row * 1e3:.1f} ms per row on {options.sample:,} rows, extrapolated {per_row * rows:,.0f} s:"
@@ -315,7 +316,7 @@ def main() -> None:
     print(f"  cold is {per_row * rows / cold:.0f} times as fast, known {per_row * rows / known:,.0f} times")
     peaks = [max(cell.peak for cell in part) for part in (first[: len(first) // 4], first)]
     print(f"peak memory of a job: {peaks[0]:.2f} GiB after a quarter of the cells, {peaks[1]:.2f} GiB after all")
-    with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as process:  # whose workers have IFEval ready
+    with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as process:  # its workers load IFEval, not math-verify
         process.submit(measure_responses, options.responses).result()
 
 
