@@ -5,8 +5,8 @@
 The answers of four benchmarks of 500 questions, with 14 checkpoints, 24 policies and 16 samples: 10.75 million rows in
 56 cells, scored as a study scores them, two cells at a time with one worker each. Right answers, wrong answers and
 spellings are drawn by rank from the possible answers to each question, so that at least 4% of the rows are distinct.
-Half of the golds are integers, the others fractions, roots, tuples, intervals, polynomials and words; 2% of the rows are
-hostile.
+Half of the golds are integers, the others fractions, roots, tuples, intervals, polynomials and words. Of the rows, 2%
+are hostile.
 
 Cold: the table of verdicts is empty. Known: every verdict is in the table. The baseline is the simplest program:
 math-verify on every row, in the same processes with the same limits. It runs on a sample of rows and is extrapolated
@@ -123,10 +123,10 @@ def hostile(rng: Rng) -> str:
     return rng.choice(rng.choice([towers, factorials, nested, long, looping, slow, characters, markers, broken]))
 
 
-def possible_answers(questions: int, benchmark: int) -> tuple[list[str], np.ndarray[tuple[int, int], np.dtype[np.object_]]]:
+def possible_answers(count: int, benchmark: int) -> tuple[list[str], np.ndarray[tuple[int, int], np.dtype[np.object_]]]:
     """Golds, and the possible answers to each question, the likeliest first."""
-    golds, table = [], np.empty((questions, SPELLINGS), dtype=object)
-    for q in range(questions):
+    golds, table = [], np.empty((count, SPELLINGS), dtype=object)
+    for q in range(count):
         rng = Rng(f"{SEED}/{benchmark}/{q}")
         kind = rng.choices(list(KINDS), list(KINDS.values()))[0]
         golds.append(kind(rng))

@@ -34,10 +34,10 @@ def follow(block: re.Match[str], folder: Path) -> None:
         command, expected = block["text"].removeprefix("$ ").split("\n", 1)
         path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
         environment = {**os.environ, "PYTHONPATH": str(folder / "src"), "PATH": path}
-        found = subprocess.run(
+        process = subprocess.run(
             command.split(), cwd=folder, env=environment, capture_output=True, text=True, check=False
         )
-        assert (found.stdout, found.returncode) == (expected, 0), found.stderr
+        assert (process.stdout, process.returncode) == (expected, 0), process.stderr
 
 
 def test_the_page_works_as_written(checkout: Path) -> None:
@@ -61,9 +61,9 @@ def test_what_the_page_promises_of_a_wrong_file_holds(checkout: Path) -> None:
     for name, expected in (("amc", "AMC23 has 40"), ("capitals", "question 2 (capitals-0002): gold 'B'")):
         command = [sys.executable, "-m", "searchlens.cli", "check", "--config", f"config/{name}.yaml"]
         environment = {**os.environ, "PYTHONPATH": str(checkout / "src")}
-        found = subprocess.run(command, cwd=checkout, env=environment, capture_output=True, text=True, check=False)
-        assert found.returncode == 2
-        assert expected in found.stderr
+        process = subprocess.run(command, cwd=checkout, env=environment, capture_output=True, text=True, check=False)
+        assert process.returncode == 2
+        assert expected in process.stderr
 
 
 def test_a_family_with_fields_of_its_own_and_one_moved_into_the_package(checkout: Path) -> None:

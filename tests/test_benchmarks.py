@@ -79,10 +79,10 @@ def test_all_errors_come_at_once_the_first_ten_by_line(path: Path) -> None:
     path.write_text(lines(*({"id": f"q{i}"} for i in range(6))))
     with pytest.raises(InputError) as error:
         benchmarks.load(path)
-    found = error.value.message.split("\n")
-    assert found[:2] == [f"{path}:1: key 'question' is missing", f"{path}:1: key 'gold' is missing"]
-    assert len(found) == 11
-    assert found[-1] == "… and 2 more errors"
+    messages = error.value.message.split("\n")
+    assert messages[:2] == [f"{path}:1: key 'question' is missing", f"{path}:1: key 'gold' is missing"]
+    assert len(messages) == 11
+    assert messages[-1] == "… and 2 more errors"
 
 
 @pytest.mark.parametrize(
@@ -107,8 +107,8 @@ def test_an_edited_file_is_refused_with_both_ways_out(path: Path) -> None:
     path.write_text(lines(GOOD))
     with pytest.raises(InputError) as error:
         benchmarks.load(path, expected_sha256=declared)
-    found = hashlib.sha256(path.read_bytes()).hexdigest()
-    assert error.value.message == f"benchmark file {path} changed: its sha256 is {found} (1 rows), expected {declared}"
+    sha256 = hashlib.sha256(path.read_bytes()).hexdigest()
+    assert error.value.message == f"benchmark file {path} changed: its sha256 is {sha256} (1 rows), expected {declared}"
     assert "restore the file" in error.value.hint
     assert "declare the new sha256" in error.value.hint
 

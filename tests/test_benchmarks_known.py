@@ -103,10 +103,10 @@ MATH_LAYOUTS: dict[str, Callable[[str, str], dict[str, Any]]] = {
 @pytest.mark.parametrize("suffix", ["jsonl", "json", "parquet"])
 @pytest.mark.parametrize("layout", MATH_LAYOUTS)
 def test_every_math_layout_asks_the_same(tmp_path: Path, layout: str, suffix: str) -> None:
-    """The same questions in another layout or format are the same benchmark: nothing is sampled anew."""
+    """The same questions in another layout or format are the same benchmark: nothing is sampled again."""
     path = written(tmp_path, [MATH_LAYOUTS[layout](q, a) for q, a in SUMS], f"rows.{suffix}")
-    found = read(path, "math500")
-    assert [(q.id, q.text, q.gold) for q in found] == [
+    questions = read(path, "math500")
+    assert [(q.id, q.text, q.gold) for q in questions] == [
         ("math500-0001", *SUMS[0]),
         ("math500-0002", *SUMS[1]),
     ]
@@ -129,9 +129,9 @@ CHOICE_LAYOUTS: dict[str, dict[str, Any]] = {
 @pytest.mark.parametrize("suffix", ["jsonl", "parquet"])
 @pytest.mark.parametrize("layout", CHOICE_LAYOUTS)
 def test_every_choice_layout_asks_the_same_in_the_published_order(tmp_path: Path, layout: str, suffix: str) -> None:
-    found = read(written(tmp_path, [CHOICE_LAYOUTS[layout]], f"rows.{suffix}"), "mmlu_stem")[0]
-    assert (found.text, found.gold) == ("Sky?\n\nA) red\nB) green\nC) blue\nD) grey", "C")
-    assert found.tags["subject"] == "art"
+    question = read(written(tmp_path, [CHOICE_LAYOUTS[layout]], f"rows.{suffix}"), "mmlu_stem")[0]
+    assert (question.text, question.gold) == ("Sky?\n\nA) red\nB) green\nC) blue\nD) grey", "C")
+    assert question.tags["subject"] == "art"
 
 
 def test_a_choice_that_pandas_lost_is_none(tmp_path: Path) -> None:
@@ -226,11 +226,11 @@ def test_whatever_stands_in_the_known_fields_is_read_or_refused(
     rows = data.draw(st.lists(row, min_size=1, max_size=3))
     (tmp_path / "rows.json").write_text(json.dumps(rows))
     try:
-        found = read(tmp_path / "rows.json", family)
+        questions = read(tmp_path / "rows.json", family)
     except InputError:
         return
-    assert all(isinstance(question.text, str) and question.text.strip() for question in found)
-    assert all(question.checks or (isinstance(question.gold, str) and question.gold) for question in found)
+    assert all(isinstance(question.text, str) and question.text.strip() for question in questions)
+    assert all(question.checks or (isinstance(question.gold, str) and question.gold) for question in questions)
 
 
 # ---- golds
@@ -272,7 +272,7 @@ def test_golds_are_brought_into_readable_form(given: object, options: dict[str, 
 
 
 def test_readable_golds_mean_to_the_grader_what_they_say() -> None:
-    """Against numbers worked out by hand; as they stand in the files, math-verify reads the first three otherwise."""
+    """Compared with numbers computed by hand. As written in the files, math-verify misreads the first three."""
     said = [("4.5e33", str(45 * 10**32)), ("1e-05", "0.00001"), ("-3./2", "-1.5"), ("$69$,$84$", "84, 69")]
     pairs = [
         grading.GradedPair(str(gold_text([gold], multiple="," in gold)), answer)
@@ -281,7 +281,7 @@ def test_readable_golds_mean_to_the_grader_what_they_say() -> None:
     assert [verdict.correct for verdict in grading.grader("math").grade(pairs)] == [True] * 4 + [False]
 
 
-def test_olympiad_units_and_tolerances_are_told_and_contexts_asked(tmp_path: Path) -> None:
+def test_olympiad_units_and_tolerances_are_tags_and_contexts_are_part_of_the_question(tmp_path: Path) -> None:
     row = {
         "id": 7,
         "context": "Let $x=4$.",
@@ -293,9 +293,9 @@ def test_olympiad_units_and_tolerances_are_told_and_contexts_asked(tmp_path: Pat
         "answer_type": "Numerical",
         "subfield": "Algebra",
     }
-    found = read(written(tmp_path, [row]), "olympiadbench")[0]
-    assert (found.text, found.gold) == ("Let $x=4$.\nWhat is $x$?", "4, 5")
-    assert found.tags == {
+    question = read(written(tmp_path, [row]), "olympiadbench")[0]
+    assert (question.text, question.gold) == ("Let $x=4$.\nWhat is $x$?", "4, 5")
+    assert question.tags == {
         "source_id": 7,
         "subject": "Algebra",
         "unit": "cm",
@@ -308,9 +308,9 @@ def test_olympiad_units_and_tolerances_are_told_and_contexts_asked(tmp_path: Pat
 def test_training_rows_without_a_gold_are_left_out_and_move_no_id(tmp_path: Path) -> None:
     rows = [{"question": f"{i}?", "gt_answer": "" if i == 1 else str(i)} for i in range(3)]
     path = written(tmp_path, rows)
-    found = benchmarks.read([path], "rltrain_easy")
-    assert sorted(question.id for question in found.questions) == ["rltrain_easy-0001", "rltrain_easy-0003"]
-    assert found.rows == 3
+    loaded = benchmarks.read([path], "rltrain_easy")
+    assert sorted(question.id for question in loaded.questions) == ["rltrain_easy-0001", "rltrain_easy-0003"]
+    assert loaded.rows == 3
     with pytest.raises(InputError, match="row 2: no gold in 'gt_answer'"):
         read(path, "math500")
 
@@ -332,7 +332,7 @@ SECRET = "zyzzyva"
 
 
 def gpqa(count: int) -> list[dict[str, Any]]:
-    """Questions that nobody has to keep secret."""
+    """Made-up questions, which may be shown."""
     wrong = {f"Incorrect Answer {i}": f" {SECRET} wrong {i}" for i in (1, 2, 3)}
     return [
         {"Record ID": f"rec{i}", "Question": f"{SECRET} {i}?\n", "Correct Answer": f"{SECRET} right", **wrong}
@@ -342,16 +342,16 @@ def gpqa(count: int) -> list[dict[str, Any]]:
 
 
 def test_choices_are_permuted_and_the_gold_letter_follows(tmp_path: Path) -> None:
-    found = read(written(tmp_path, gpqa(400), "gpqa_diamond.csv"), "gpqa")
-    for question in found:
+    questions = read(written(tmp_path, gpqa(400), "gpqa_diamond.csv"), "gpqa")
+    for question in questions:
         shown = dict(line.split(") ", 1) for line in question.text.split("\n")[2:])
         assert shown[question.gold] == f"{SECRET} right"
         file_order = [f"{SECRET} right", *(f"{SECRET} wrong {i}" for i in (1, 2, 3))]
         assert [file_order[int(position)] for position in question.tags["order"]] == list(shown.values())
-    letters = Counter(question.gold for question in found)
+    letters = Counter(question.gold for question in questions)
     assert set(letters) == set("ABCD")
     assert all(60 < count < 140 for count in letters.values())  # 100 +- 4.6 standard deviations
-    assert len({question.tags["order"] for question in found}) == 24
+    assert len({question.tags["order"] for question in questions}) == 24
 
 
 def test_the_order_of_choices_depends_on_the_question_alone(tmp_path: Path) -> None:
@@ -389,9 +389,9 @@ def test_no_error_quotes_a_row(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="has 3 questions; GPQA-Diamond has 198") as error:
         benchmarks.load(path, family="gpqa")
     assert SECRET not in str(error.value)
-    told = listing.listing({"gpqa": {"family": "gpqa", "sha256": None, "check": True}}, lambda _: [path])
-    assert "REFUSED" in told
-    assert SECRET not in told
+    text = listing.listing({"gpqa": {"family": "gpqa", "sha256": None, "check": True}}, lambda _: [path])
+    assert "REFUSED" in text
+    assert SECRET not in text
 
 
 # ---- counts and known golds
@@ -443,7 +443,7 @@ def test_golds_are_known_whatever_the_order_spacing_and_layout(tmp_path: Path, k
 
 
 def test_an_unknown_wording_is_not_checked_until_it_is_learnt(tmp_path: Path, known_amc: Path) -> None:
-    """A further wording is told apart by its words, and takes the trusted gold, not that of its own file."""
+    """Another wording is matched by its words, and gets the trusted gold, not that of its own file."""
     rows = amc(40)
     rows[3] = {"question": "Say what 3 and twice 6 and one more make, taken together!", "answer": 480}
     path = written(tmp_path, rows)
@@ -463,14 +463,14 @@ def test_aime_is_two_years_of_thirty(tmp_path: Path) -> None:
     """Also as one file of sixty; one year alone is none of the paper's sixty."""
     years = [[{"problem": f"{year} {i}?", "answer": f"{i:03d}"} for i in range(30)] for year in (2024, 2025)]
     paths = [written(tmp_path, rows, f"{i}.jsonl") for i, rows in enumerate(years)]
-    found = benchmarks.read(paths, "aime")
-    assert [found.questions[i].id for i in (0, 29, 30, 59)] == [
+    loaded = benchmarks.read(paths, "aime")
+    assert [loaded.questions[i].id for i in (0, 29, 30, 59)] == [
         "aime24-0001",
         "aime24-0030",
         "aime25-0001",
         "aime25-0030",
     ]
-    assert found.questions[5].gold == "5"
+    assert loaded.questions[5].gold == "5"
     assert len(benchmarks.load(written(tmp_path, years[0] + years[1], "both.json"), family="aime")) == 60
     with pytest.raises(InputError, match=r"has 30 questions; AIME has 60"):
         benchmarks.load(paths[:1], family="aime")
@@ -585,14 +585,14 @@ def test_the_listing_says_what_lies_where(tmp_path: Path, known_amc: Path) -> No
             "math": "math500",
         }.items()
     }
-    told = listing.listing(configured, paths_of).split("\n")
-    assert "amc.jsonl, 1 file: 40 questions (AMC 12 of 2023" in next(line for line in told if "amc: " in line)
-    assert any("amc: " in line and "40 golds checked, content " in line for line in told)
-    assert any("few: REFUSED: " in line and "AMC23 has 40" in line for line in told)
-    assert f"    gone: not here: {tmp_path}/gone.jsonl" in told
-    assert "    math: not here: dataset HuggingFaceH4/MATH-500@main is not pinned" in told
-    assert "    on the hub: Idavidrein/gpqa gpqa_diamond (train); gated, give your own file" in told
-    assert "mine.jsonl, 1 file: 1 questions" in told[-1]
+    lines = listing.listing(configured, paths_of).split("\n")
+    assert "amc.jsonl, 1 file: 40 questions (AMC 12 of 2023" in next(line for line in lines if "amc: " in line)
+    assert any("amc: " in line and "40 golds checked, content " in line for line in lines)
+    assert any("few: REFUSED: " in line and "AMC23 has 40" in line for line in lines)
+    assert f"    gone: not here: {tmp_path}/gone.jsonl" in lines
+    assert "    math: not here: dataset HuggingFaceH4/MATH-500@main is not pinned" in lines
+    assert "    on the hub: Idavidrein/gpqa gpqa_diamond (train); gated, give your own file" in lines
+    assert "mine.jsonl, 1 file: 1 questions" in lines[-1]
 
 
 def test_letters_suffice_for_the_choices_allowed() -> None:
@@ -640,18 +640,18 @@ def real(name: str) -> Path:
 @pytest.mark.parametrize("name", FILES)
 def test_a_real_file_loads_with_its_count_and_known_golds(name: str) -> None:
     family, count = FILES[name]
-    found = benchmarks.read([real(name)], family)
-    assert len(found.questions) == found.rows == count
-    assert found.source
-    assert found.checked == (count if known_golds.known_golds(family) else 0)
+    loaded = benchmarks.read([real(name)], family)
+    assert len(loaded.questions) == loaded.rows == count
+    assert loaded.source
+    assert loaded.checked == (count if known_golds.known_golds(family) else 0)
 
 
 @pytest.mark.parametrize("name", WITHOUT_CHECK)
 def test_a_real_sample_loads_without_the_check(name: str) -> None:
     family, count = WITHOUT_CHECK[name]
-    found = read(real(name), family)
-    assert len(found) == count
-    assert not any("<|im_start|>" in question.text for question in found)
+    questions = read(real(name), family)
+    assert len(questions) == count
+    assert not any("<|im_start|>" in question.text for question in questions)
     with pytest.raises(InputError, match=r"has 18 questions; .* has 8523"):
         benchmarks.load(real(name), family=family)
 

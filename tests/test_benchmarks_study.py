@@ -38,8 +38,8 @@ def refusal(raw: dict[str, Any]) -> str:
 
 
 def test_an_unknown_family_is_refused_with_a_guess(raw: dict[str, Any]) -> None:
-    said = refusal(known(raw, "math5000", path="x.jsonl"))
-    assert "benchmarks.sums.family: 'math5000' is unknown; did you mean 'math500'?" in said
+    message = refusal(known(raw, "math5000", path="x.jsonl"))
+    assert "benchmarks.sums.family: 'math5000' is unknown; did you mean 'math500'?" in message
 
 
 def test_own_questions_and_gated_ones_need_a_file(raw: dict[str, Any]) -> None:
@@ -52,20 +52,20 @@ def test_own_questions_and_gated_ones_need_a_file(raw: dict[str, Any]) -> None:
 def test_the_same_questions_in_another_layout_are_the_same_samples(
     raw: dict[str, Any], make_grid: Make, tmp_path: Path
 ) -> None:
-    """A corrected gold too: it grades anew, but its samples are those of before."""
+    """With a corrected gold, too: its samples stay, only grading is repeated."""
     rows = [(f"What is ${i}+1$?", str(i + 1)) for i in range(3)]
     layouts = {
         "harness.jsonl": "".join(json.dumps({"problem": q, "answer": a, "level": 1}) + "\n" for q, a in rows),
         "orz.json": json.dumps([{"prompt": [{"from": "user", "value": q}], "final_answer": a} for q, a in rows]),
         "corrected.json": json.dumps([{"prompt": q, "answer": "7"} for q, _ in rows]),
     }
-    found = {}
+    hashes = {}
     for name, content in layouts.items():
         (tmp_path / name).write_text(content)
         grid = make_grid(known(raw, "math500", path=name))
-        found[name] = [generation.id for generation in grid.generations("toy-base", "sums")], grid.content_hash("sums")
-    assert found["harness.jsonl"][0] == found["orz.json"][0] == found["corrected.json"][0]
-    assert found["orz.json"][1] != found["corrected.json"][1]
+        hashes[name] = [generation.id for generation in grid.generations("toy-base", "sums")], grid.content_hash("sums")
+    assert hashes["harness.jsonl"][0] == hashes["orz.json"][0] == hashes["corrected.json"][0]
+    assert hashes["orz.json"][1] != hashes["corrected.json"][1]
 
 
 def test_the_two_years_of_aime_are_two_files_under_one_hash(

@@ -147,8 +147,8 @@ def test_a_closing_sentence_needs_a_finished_text_and_a_box_does_not() -> None:
 
 
 def test_letters_are_judged_by_equality() -> None:
-    found = CHOICE.grade([GradedPair("C", "C"), GradedPair("C", "A")])
-    assert [(verdict.correct, verdict.key) for verdict in found] == [(True, "gold"), (False, "~A")]
+    verdicts = CHOICE.grade([GradedPair("C", "C"), GradedPair("C", "A")])
+    assert [(verdict.correct, verdict.key) for verdict in verdicts] == [(True, "gold"), (False, "~A")]
     assert CHOICE.reference(Question("q", "?", " c")) == "C"
 
 
@@ -255,9 +255,9 @@ LIMITED = Limits(cpu_seconds=0.5, wall_seconds=5.0)
 
 def test_an_answer_that_takes_too_long_is_unknown_and_spares_its_neighbours() -> None:
     slow = GradedPair("5", r"\sum_{k=1}^{99999} \sin k")  # small to look at
-    found = Math(LIMITED).grade([slow, GradedPair("2k+2", "2(k+1)")], workers=1)
-    assert [verdict.correct for verdict in found] == [None, True]
-    assert found[0].key == r"~\sum_{k=1}^{99999}\sink"
+    verdicts = Math(LIMITED).grade([slow, GradedPair("2k+2", "2(k+1)")], workers=1)
+    assert [verdict.correct for verdict in verdicts] == [None, True]
+    assert verdicts[0].key == r"~\sum_{k=1}^{99999}\sink"
 
 
 def test_a_worker_that_cannot_be_interrupted_is_killed_and_its_pair_is_unknown() -> None:
@@ -321,15 +321,15 @@ SPELL = st.sampled_from(
 
 def drawn(strategy: st.SearchStrategy[Any], count: int) -> list[Any]:
     """The same examples every time; no shrinking, because they are judged together."""
-    found: list[Any] = []
+    examples: list[Any] = []
 
     @settings(max_examples=count, derandomize=True, database=None, deadline=None, phases=[Phase.generate])
     @given(strategy)
     def collect(example: Any) -> None:
-        found.append(example)
+        examples.append(example)
 
     collect()
-    return list(dict.fromkeys(found))
+    return list(dict.fromkeys(examples))
 
 
 def test_what_is_decided_without_math_verify_is_decided_as_it_would() -> None:
@@ -352,8 +352,8 @@ def test_answers_of_one_normal_form_have_one_verdict_by_math_verify() -> None:
     same = [(gold, *both) for gold, *both in spelled if len(set(map(math_grader.normalise, both))) == 1]
     assert len(same) > 100
     pairs = [GradedPair(gold, answer) for gold, *both in same for answer in both]
-    found = processes.judge("searchlens.grading.equality", pairs, Limits(5.0), 2)
-    assert [texts for texts, one, other in zip(same, found[::2], found[1::2], strict=True) if one != other] == []
+    outcomes = processes.judge("searchlens.grading.equality", pairs, Limits(5.0), 2)
+    assert [texts for texts, one, other in zip(same, outcomes[::2], outcomes[1::2], strict=True) if one != other] == []
 
 
 PARSED = """
@@ -403,7 +403,7 @@ def test_parsing_in_two_stages_reads_what_parsing_in_one_reads() -> None:
         for stages in ("one", "two")
     )
     assert len(one) == len(answers)
-    assert [answer for answer, *read in zip(answers, one, two, strict=True) if read[0] != read[1]] == []
+    assert [answer for answer, before, after in zip(answers, one, two, strict=True) if before != after] == []
 
 
 COMPARED = """
@@ -443,7 +443,7 @@ def test_differences_that_are_clearly_not_zero_need_no_simplification() -> None:
         ).stdout.splitlines()
         for how in ("one", "two")
     )
-    assert [pair for pair, *found in zip(pairs, plain, hastened, strict=True) if found[0] != found[1]] == []
+    assert [pair for pair, before, after in zip(pairs, plain, hastened, strict=True) if before != after] == []
     assert set(plain) == {"True", "False"}
 
 
@@ -481,8 +481,8 @@ def test_a_finished_text_passes_or_fails_as_a_whole() -> None:
     gold = CHECKLIST.reference(CHECKED)
     assert CHECKLIST.extract(" cat, dog\n", stopped=True) == Extraction("cat, dog", "whole")
     assert CHECKLIST.extract("cat, dog", stopped=False) == NO_ANSWER
-    found = CHECKLIST.grade([GradedPair(gold, "cat, dog"), GradedPair(gold, "cat")])
-    assert [verdict.correct for verdict in found] == [True, False]
+    verdicts = CHECKLIST.grade([GradedPair(gold, "cat, dog"), GradedPair(gold, "cat")])
+    assert [verdict.correct for verdict in verdicts] == [True, False]
 
 
 @pytest.mark.parametrize(

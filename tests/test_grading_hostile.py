@@ -133,12 +133,12 @@ def test_no_hostile_answer_hangs_or_crashes_or_changes_the_verdict_on_its_neighb
     assert len(hostile) > 60
     pairs = [pair for one in hostile for pair in (one, *FAIR)]
     started = time.monotonic()
-    found = dict(zip(pairs, grader.grade(pairs, workers=2), strict=True))
+    verdicts = dict(zip(pairs, grader.grade(pairs, workers=2), strict=True))
     assert time.monotonic() - started < 60
-    assert {pair: found[pair].correct for pair in FAIR} == FAIR
-    right = {pair.answer for pair in hostile if found[pair].correct}
+    assert {pair: verdicts[pair].correct for pair in FAIR} == FAIR
+    right = {pair.answer for pair in hostile if verdicts[pair].correct}
     assert all("5" in answer or "５" in answer for answer in right)
-    assert all(found[pair].key != grading.RIGHT for pair in hostile if not found[pair].correct)
+    assert all(verdicts[pair].key != grading.RIGHT for pair in hostile if not verdicts[pair].correct)
 
 
 def test_long_texts_are_searched_in_linear_time() -> None:
@@ -150,8 +150,8 @@ def test_long_texts_are_searched_in_linear_time() -> None:
     started = time.monotonic()
     for text in texts:
         for kind in catalogue.declared("grader"):
-            found = grading.grader(kind).extract(text, True)
-            assert found.how == "whole" or len(found.answer or "") <= MAX_ANSWER
+            extraction = grading.grader(kind).extract(text, True)
+            assert extraction.how == "whole" or len(extraction.answer or "") <= MAX_ANSWER
     assert time.monotonic() - started < 20
 
 
@@ -193,12 +193,12 @@ def test_any_text_is_scored_and_fair_answers_beside_it_keep_their_verdicts(
     ]
     scored = score_samples(pl.DataFrame(rows, schema=SAMPLES), QUESTIONS, "math", table, workers=1)
     by_sample = dict(scored.scores.select("sample", "correct").iter_rows())
-    found = {text: by_sample[i] for i, (text, _) in enumerate(given_texts) if text in FAIR_TEXTS}
-    assert found == {text: correct for text, (_, correct) in FAIR_TEXTS.items()}
+    fair = {text: by_sample[i] for i, (text, _) in enumerate(given_texts) if text in FAIR_TEXTS}
+    assert fair == {text: correct for text, (_, correct) in FAIR_TEXTS.items()}
     assert scored.scores.height == len(given_texts)
     assert (scored.scores["correct"] <= (scored.scores["answer"] == 0)).all()
     again = score_samples(pl.DataFrame(rows, schema=SAMPLES), QUESTIONS, "math", table, workers=1)
-    assert again.scores.equals(scored.scores)  # what is stored is what was found
+    assert again.scores.equals(scored.scores)  # the table returns what was judged
     assert again.summary.pairs_graded == 0
 
 
@@ -215,8 +215,8 @@ def monkeypatch_module() -> Any:
 def test_extraction_and_normal_forms_take_any_string(text: str) -> None:
     """Halves of surrogate pairs included."""
     for grader in (Math(), SimpleRL(), Choice()):
-        found = grader.extract(text, True)
-        assert (found.answer is None) == (found.how == "none")
+        extraction = grader.extract(text, True)
+        assert (extraction.answer is None) == (extraction.how == "none")
     cleaned = math_grader.clean(text[:MAX_ANSWER])
     form = math_grader.normalise(cleaned)
     assert math_grader.decide(form, form) is True

@@ -54,22 +54,27 @@ def test_there_are_the_25_officialcheckers_and_nothing_of_lm_eval_stays_imported
 def test_each_instruction_is_reported_strictly_and_loosely() -> None:
     gold = IFEVAL.reference(question(NO_COMMA, TITLE, WORDS))
     texts = ["<<Title>>\none two three", "one two three", "Sure, here:\n<<Title>>\none two three", "a"]
-    found = IFEVAL.grade([GradedPair(gold, text) for text in texts], workers=1)
-    assert [verdict.form for verdict in found] == ["111/111", "101/101", "011/111", "100/100"]
-    assert [verdict.correct for verdict in found] == [True, False, False, False]  # correct is the strict prompt level
+    verdicts = IFEVAL.grade([GradedPair(gold, text) for text in texts], workers=1)
+    assert [verdict.form for verdict in verdicts] == ["111/111", "101/101", "011/111", "100/100"]
+    assert [verdict.correct for verdict in verdicts] == [
+        True,
+        False,
+        False,
+        False,
+    ]  # correct is the strict prompt level
 
 
 def test_the_four_accuracies_by_hand() -> None:
-    found = ifeval.accuracies(["11/11", "01/11", "0/1", "000/000"])
-    assert found == ifeval.Accuracies(1 / 4, 3 / 4, 3 / 8, 5 / 8)
+    accuracies = ifeval.accuracies(["11/11", "01/11", "0/1", "000/000"])
+    assert accuracies == ifeval.Accuracies(1 / 4, 3 / 4, 3 / 8, 5 / 8)
 
 
 @needed
 def test_first_and_last_lines_and_asterisks_are_what_loose_checking_forgives() -> None:
     quoted = IFEVAL.reference(question(("startend:quotation", {})))
     texts = ['"hello"', '*"hello"*', 'Sure:\n"hello"', '"hello"\nBye', 'Sure:\n"hello"\nBye', 'Sure:\nok\n"hello"\nBye']
-    found = IFEVAL.grade([GradedPair(quoted, text) for text in texts], workers=1)
-    assert [verdict.form for verdict in found] == ["1/1", "0/1", "0/1", "0/1", "0/1", "0/0"]
+    verdicts = IFEVAL.grade([GradedPair(quoted, text) for text in texts], workers=1)
+    assert [verdict.form for verdict in verdicts] == ["1/1", "0/1", "0/1", "0/1", "0/1", "0/0"]
 
 
 @needed
@@ -131,16 +136,16 @@ with checkers.packages_replaced():
     ).stdout.splitlines()
     pairs = [GradedPair(IFEVAL.reference(question(*zip(*case[:2], strict=True))), case[2]) for case in cases]
     answered = [i for i, pair in enumerate(pairs) if IFEVAL.extract(pair.answer, True).answer is not None]
-    found = IFEVAL.grade([pairs[i] for i in answered], workers=2)
-    assert [verdict.form for verdict in found] == [out[i] for i in answered]
+    verdicts = IFEVAL.grade([pairs[i] for i in answered], workers=2)
+    assert [verdict.form for verdict in verdicts] == [out[i] for i in answered]
     assert {"0" in form.split("/")[0] for form in out} == {True, False}
 
 
 @needed
 def test_detected_languages_do_not_change_from_run_to_run() -> None:
     gold = IFEVAL.reference(question(("language:response_language", {"language": "es"})))
-    found = IFEVAL.grade([GradedPair(gold, "ok la casa")] * 30, workers=2)  # unseeded, one in seven says so
-    assert len({verdict.form for verdict in found}) == 1
+    verdicts = IFEVAL.grade([GradedPair(gold, "ok la casa")] * 30, workers=2)  # unseeded, one in seven says so
+    assert len({verdict.form for verdict in verdicts}) == 1
 
 
 @needed
@@ -184,8 +189,8 @@ def test_a_response_that_takes_too_long_is_unknown() -> None:
         question(("change_case:capital_word_frequency", {"capital_frequency": 1, "capital_relation": "at least"}))
     )
     pairs = [GradedPair(gold, "A. " * 500_000), GradedPair(gold, "A b")]
-    found = IFEval(Limits(cpu_seconds=0.5, wall_seconds=10.0)).grade(pairs, workers=1)
-    assert [verdict.correct for verdict in found] == [None, True]
+    verdicts = IFEval(Limits(cpu_seconds=0.5, wall_seconds=10.0)).grade(pairs, workers=1)
+    assert [verdict.correct for verdict in verdicts] == [None, True]
 
 
 # ---- the pinned data

@@ -110,9 +110,9 @@ UNEQUAL = [
 
 def test_equality() -> None:
     pairs = [GradedPair(*pair) for pair in EQUAL + UNEQUAL]
-    found = {pair: verdict.correct for pair, verdict in zip(pairs, SIMPLERL.grade(pairs, workers=2), strict=True)}
-    assert [pair for pair in EQUAL if found[GradedPair(*pair)] is not True] == []
-    assert [pair for pair in UNEQUAL if found[GradedPair(*pair)] is not False] == []
+    correct = {pair: verdict.correct for pair, verdict in zip(pairs, SIMPLERL.grade(pairs, workers=2), strict=True)}
+    assert [pair for pair in EQUAL if correct[GradedPair(*pair)] is not True] == []
+    assert [pair for pair in UNEQUAL if correct[GradedPair(*pair)] is not False] == []
 
 
 def test_its_leniency_is_its_own() -> None:
@@ -123,5 +123,5 @@ def test_its_leniency_is_its_own() -> None:
 
 def test_what_takes_too_long_is_unknown() -> None:
     pairs = [GradedPair("5", answer) for answer in (r"\sum_{k=1}^{99999} \sin k", "10^{10^{10}}", "4+1")]
-    found = SimpleRL(Limits(cpu_seconds=0.5, wall_seconds=5.0)).grade(pairs)
-    assert [verdict.correct for verdict in found] == [None, None, True]
+    verdicts = SimpleRL(Limits(cpu_seconds=0.5, wall_seconds=5.0)).grade(pairs)
+    assert [verdict.correct for verdict in verdicts] == [None, None, True]

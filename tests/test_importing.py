@@ -45,44 +45,44 @@ def refusal(path: Path, rows: list[Any], questions: tuple[Question, ...] | None 
 
 
 def test_rows_in_any_order_become_the_store_s_columns_in_benchmark_order(path: Path) -> None:
-    found = imported(path, GOOD)
-    assert found.frame.schema == shards.SAMPLES
-    assert found.frame.select("question", "sample").rows() == [("one", 0), ("one", 1), ("two", 0), ("two", 1)]
-    assert (found.samples, found.questions) == (2, SUMS)
-    assert found.frame["finish"].unique().to_list() == ["stop"]
+    pool = imported(path, GOOD)
+    assert pool.frame.schema == shards.SAMPLES
+    assert pool.frame.select("question", "sample").rows() == [("one", 0), ("one", 1), ("two", 0), ("two", 1)]
+    assert (pool.samples, pool.questions) == (2, SUMS)
+    assert pool.frame["finish"].unique().to_list() == ["stop"]
     unknown = ("tokens", "n_tokens", "logprobs", "mean_logprob", "sampling_logprobs")
-    assert found.frame.select(pl.col(unknown).is_null().all()).row(0) == (True,) * 5
+    assert pool.frame.select(pl.col(unknown).is_null().all()).row(0) == (True,) * 5
 
 
 def test_token_ids_and_log_probabilities_are_kept_and_summed_up(path: Path) -> None:
     more = {"tokens": [5, 6, 7], "logprob": [-1, -0.5, 0], "finish": "length"}
-    found = imported(path, [{**one, **more} for one in GOOD]).frame
-    assert found["tokens"].to_list() == [[5, 6, 7]] * 4
-    assert found["logprobs"].to_list() == [[-1.0, -0.5, 0.0]] * 4
-    assert found.select("n_tokens", "mean_logprob", "finish").unique().rows() == [(3, -0.5, "length")]
+    frame = imported(path, [{**sample, **more} for sample in GOOD]).frame
+    assert frame["tokens"].to_list() == [[5, 6, 7]] * 4
+    assert frame["logprobs"].to_list() == [[-1.0, -0.5, 0.0]] * 4
+    assert frame.select("n_tokens", "mean_logprob", "finish").unique().rows() == [(3, -0.5, "length")]
 
 
 def test_counts_and_means_do_without_lists(path: Path) -> None:
-    found = imported(path, [{**one, "tokens": 12, "logprob": -0.25} for one in GOOD]).frame
-    assert found.select("n_tokens", "mean_logprob", "tokens", "logprobs").unique().rows() == [(12, -0.25, None, None)]
-    only_logprobs = imported(path, [{**one, "logprob": [-1.0, -2.0]} for one in GOOD]).frame
+    frame = imported(path, [{**sample, "tokens": 12, "logprob": -0.25} for sample in GOOD]).frame
+    assert frame.select("n_tokens", "mean_logprob", "tokens", "logprobs").unique().rows() == [(12, -0.25, None, None)]
+    only_logprobs = imported(path, [{**sample, "logprob": [-1.0, -2.0]} for sample in GOOD]).frame
     assert only_logprobs.select("n_tokens", "mean_logprob").unique().rows() == [(2, -1.5)]
 
 
 def test_a_benchmark_of_one_s_own_is_built_from_the_rows(path: Path) -> None:
     rows = [row("b", 0, gold=4.0, prompt="2+2?"), row("b", 1), row("a", 0, gold="2"), row("a", 1, gold="2")]
-    found = imported(path, rows, None)
-    assert found.questions == (Question("a", "a", "2"), Question("b", "2+2?", "4"))
-    assert imported(path, rows[::-1], None).frame.equals(found.frame)
+    pool = imported(path, rows, None)
+    assert pool.questions == (Question("a", "a", "2"), Question("b", "2+2?", "4"))
+    assert imported(path, rows[::-1], None).frame.equals(pool.frame)
     saved = path.with_name("own.jsonl")
-    saved.write_text(benchmarks.dumps(found.questions))
-    assert benchmarks.load(saved) == found.questions
+    saved.write_text(benchmarks.dumps(pool.questions))
+    assert benchmarks.load(saved) == pool.questions
 
 
 def test_imported_samples_are_scored_like_our_own(path: Path, tmp_path: Path) -> None:
     rows = [row("a", 0, gold="0"), row("a", 1), row("a", 2, text="none")]
-    found = imported(path, rows, None)
-    samples = found.frame.select(
+    pool = imported(path, rows, None)
+    samples = pool.frame.select(
         pl.lit("mine").alias("policy"),
         "question",
         "sample",
@@ -93,7 +93,7 @@ def test_imported_samples_are_scored_like_our_own(path: Path, tmp_path: Path) ->
         (pl.col("finish") == "stop").alias("stopped"),
         "score",
     )
-    scores = score_samples(samples, found.questions, "math", tmp_path / "verdicts").scores
+    scores = score_samples(samples, pool.questions, "math", tmp_path / "verdicts").scores
     assert scores.select("correct", "answer", "tokens").rows() == [(True, 0, None), (False, 1, None), (False, -1, None)]
 
 
@@ -173,10 +173,10 @@ def test_rows_that_do_not_make_a_benchmark_are_refused(path: Path, rows: list[An
 
 
 def test_ten_errors_are_listed_and_the_rest_counted(path: Path) -> None:
-    found = refusal(path, [{"question": "one", "sample": i} for i in range(13)])
-    assert found[0] == ":1: key 'text' is missing"
-    assert found[9] == ":10: key 'text' is missing"
-    assert found[10:] == ["… and 3 more errors"]
+    lines = refusal(path, [{"question": "one", "sample": i} for i in range(13)])
+    assert lines[0] == ":1: key 'text' is missing"
+    assert lines[9] == ":10: key 'text' is missing"
+    assert lines[10:] == ["… and 3 more errors"]
 
 
 def test_a_missing_or_empty_file_is_refused(path: Path) -> None:

@@ -69,7 +69,7 @@ def test_a_wording_takes_the_place_of_the_instructions_for_math() -> None:
 
 
 def test_no_answer_ends_at_a_word_unless_the_recipe_is_asked_for() -> None:
-    """Words such as "user" stand in answers; delimiters of a turn do not."""
+    """Words such as "user" occur in answers; delimiters of a turn do not."""
     answer = "The user asks his assistant: the _start and the _end of the Question: what is the Answer: \\boxed{2}"
     for name in prompts.TEMPLATES:
         assert not [stop for stop in prompts.template(name).stop_texts if stop in answer]

@@ -118,9 +118,9 @@ def test_a_second_run_judges_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyP
 def test_the_summary_counts_samples_and_pairs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     class Tired(Counting):
         def grade(self, pairs: Any, *, workers: int | None = None) -> list[grading.Verdict]:
-            found = super().grade(pairs)
+            verdicts = super().grade(pairs)
             hard = grading.Verdict(None, "")
-            return [hard if pair.answer == "hard" else easy for pair, easy in zip(pairs, found, strict=True)]
+            return [hard if pair.answer == "hard" else easy for pair, easy in zip(pairs, verdicts, strict=True)]
 
         def extract(self, text: str, stopped: bool) -> grading.Extraction:
             return grading.Extraction(text, "boxed") if text else grading.NO_ANSWER

@@ -63,16 +63,16 @@ def test_long_texts_are_stored_by_hash_and_found_again(tmp_path: Path) -> None:
     grader = Counting()
     pairs = frame(("g" * 600, "ü" * 300), ("g" * 600, "ü" * 301))
     VerdictStore(tmp_path).judge(grader, pairs)
-    found = VerdictStore(tmp_path).judge(grader, pairs)
-    assert (found.graded, found.reused) == (0, 2)
-    assert outcomes(found).keys() == set(pairs.iter_rows())
+    judgements = VerdictStore(tmp_path).judge(grader, pairs)
+    assert (judgements.graded, judgements.reused) == (0, 2)
+    assert outcomes(judgements).keys() == set(pairs.iter_rows())
     stored = pl.concat([pl.read_parquet(path) for path in tmp_path.glob("*.parquet")])
     assert stored["answer"].str.starts_with("sha256:").all()
 
 
 def test_nothing_to_judge_writes_nothing(tmp_path: Path) -> None:
-    found = VerdictStore(tmp_path / "none").judge(Counting(), frame())
-    assert (found.graded, found.reused, found.verdicts.height) == (0, 0, 0)
+    judgements = VerdictStore(tmp_path / "none").judge(Counting(), frame())
+    assert (judgements.graded, judgements.reused, judgements.verdicts.height) == (0, 0, 0)
     assert not (tmp_path / "none").exists()
 
 
@@ -88,8 +88,8 @@ def test_a_killed_job_keeps_its_finished_batches(tmp_path: Path, monkeypatch: py
     pairs = frame(*(("1", str(i)) for i in range(6)))
     with pytest.raises(KeyboardInterrupt):
         VerdictStore(tmp_path).judge(Dying(), pairs)
-    found = VerdictStore(tmp_path).judge(Counting(), pairs)
-    assert (found.graded, found.reused) == (2, 4)
+    judgements = VerdictStore(tmp_path).judge(Counting(), pairs)
+    assert (judgements.graded, judgements.reused) == (2, 4)
 
 
 def test_parts_are_never_rewritten(tmp_path: Path) -> None:
@@ -114,9 +114,9 @@ def _job(folder: Path, offset: int, barrier: Any) -> None:
     """One of several processes; its pairs overlap with its neighbours'."""
     verdicts.BATCH = 5
     barrier.wait(60)
-    found = VerdictStore(folder).judge(Counting(), frame(*(("1", str(i)) for i in range(offset, offset + 60))))
+    judgements = VerdictStore(folder).judge(Counting(), frame(*(("1", str(i)) for i in range(offset, offset + 60))))
     expected = {("1", str(i)): i == 1 for i in range(offset, offset + 60)}
-    if outcomes(found) != expected:
+    if outcomes(judgements) != expected:
         raise AssertionError(f"job {offset} misses verdicts, or has wrong ones")
 
 
@@ -150,8 +150,8 @@ def test_jobs_with_other_pairs_start_elsewhere_so_that_they_do_not_judge_in_step
 def test_an_answer_that_looks_like_a_hash_is_no_other_answer(tmp_path: Path) -> None:
     long = "x" * 600
     imitation = "sha256:" + hashlib.sha256(long.encode()).hexdigest()
-    found = VerdictStore(tmp_path).judge(Counting(), frame((long, long), (long, imitation)))
-    assert outcomes(found) == {(long, long): True, (long, imitation): False}
+    judgements = VerdictStore(tmp_path).judge(Counting(), frame((long, long), (long, imitation)))
+    assert outcomes(judgements) == {(long, long): True, (long, imitation): False}
 
 
 def test_a_judgement_wins_over_a_job_that_gave_up(tmp_path: Path) -> None:
