@@ -510,6 +510,12 @@ def test_every_grader_has_a_version_of_its_own() -> None:
     assert "math-verify-" in MATH.version
 
 
+def test_the_page_describes_every_grader() -> None:
+    """The configuration refers to it for the names."""
+    page = (Path(__file__).parents[1] / "docs" / "grading.md").read_text().partition("## Unknown verdicts")[0]
+    assert [kind for kind in catalogue.declared("grader") if f"`{kind}`" not in page] == []
+
+
 def test_versions_by_which_verdicts_are_stored_stay_what_they_were() -> None:
     """A changed version would judge every answer of every study again."""
     starts = {kind: grading.grader(kind).version.split("/")[0] for kind in catalogue.declared("grader")}

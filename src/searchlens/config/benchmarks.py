@@ -32,9 +32,8 @@ class BenchmarkSpec(Section):
     check: bool = True
     """Refuse a known benchmark if its number of rows or its golds differ from the published ones."""
     grader: Name
-    """math: boxed answer, by math-verify; simplerl: by the rules of the SimpleRL-Zoo and Qwen evaluations, to compare
-    with their numbers; simplerl-units: the same, with units (Minerva); choice: a letter; instructions: the checkers of
-    the micro zoo; ifeval: the official ones; or the name of a grader that one of ``extensions`` declares."""
+    """Name of a grader: one of docs/grading.md, such as ``math`` for boxed answers or ``choice`` for letters, or one
+    that a file of ``extensions`` declares."""
     title: str = ""
     """Name in figures and tables; empty: the key."""
     questions: Positive | None = None
