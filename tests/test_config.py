@@ -15,7 +15,7 @@ import yaml
 from annotated_types import BaseMetadata, Ge, Gt, Le, Len, Lt
 from pydantic import TypeAdapter
 
-from searchlens import catalogue, config
+from searchlens import config
 from searchlens.boptr.cohort import read_plan
 from searchlens.boptr.options import Anchor, Beta, BoptrOptions
 from searchlens.config import reference
@@ -235,11 +235,6 @@ def test_a_grader_of_an_extension_is_known(
     config.validate({**raw, "extensions": ["mine.py"]})
     assert "benchmarks.math.grader: 'length' is unknown" in refusal(raw), "extensions end with their configuration"
     assert "extensions: yours.py does not exist" in refusal({**raw, "extensions": ["yours.py"]})
-
-
-def test_the_description_of_graders_names_each() -> None:
-    text = config.schema()["$defs"]["BenchmarkSpec"]["properties"]["grader"]["description"]
-    assert set(catalogue.declared("grader")) == set(re.findall(r"([a-z-]+): ", text))
 
 
 def test_a_benchmark_with_a_part_in_boptr_needs_a_regime(raw: dict[str, Any]) -> None:
