@@ -9,6 +9,7 @@ from pathlib import Path
 import polars as pl
 import pytest
 
+from searchlens import catalogue
 from searchlens.boptr.cohort import CohortPlan
 from searchlens.boptr.options import BoptrOptions
 from searchlens.boptr.rule import REASONS
@@ -93,6 +94,46 @@ def printed(frame: pl.DataFrame, **where: object) -> str:
 
 
 AR = {"exponents": "paper", "mu": "cohort", "pool": "ar"}
+
+
+def test_every_declared_table_is_written(made: dict[str, Table], tmp_path: Path) -> None:
+    """A declared table that no driver builds would be in the report's list, and nowhere else."""
+    paths = [path for name, table in made.items() for path in write(table, tmp_path / name)]
+    names = catalogue.declared("table", stage="boptr")
+    wanted = {f"{name}.{suffix}" for name in names for suffix in catalogue.TABLE_FORMATS}
+    assert {path.name for path in paths} == {path.name for path in tmp_path.iterdir()} == wanted
+
+
+def test_frames_are_those_of_the_catalogue(cohort: tuple[Frames, CohortPlan]) -> None:
+    """The rule lists the files of the analysis by the catalogue: a frame that is missing there is not tracked."""
+    assert sorted(cohort[0]) == sorted(catalogue.BOPTR_FRAMES)
+
+
+class Recorder(dict[str, pl.DataFrame]):
+    """Frames that remember which of them were read."""
+
+    def __init__(self, frames: Frames) -> None:
+        super().__init__(frames)
+        self.read: set[str] = set()
+
+    def __getitem__(self, name: str) -> pl.DataFrame:
+        self.read.add(name)
+        return super().__getitem__(name)
+
+
+def test_every_frame_is_in_a_table(cohort: tuple[Frames, CohortPlan]) -> None:
+    """A frame that no table reads would be computed for the Parquet file alone, as the details of two variants are."""
+    frames = Recorder(cohort[0])
+    boptr_tables(frames, cohort[1])
+    assert set(catalogue.BOPTR_FRAMES) - frames.read == {"variant_scales", "variant_heads"}
+
+
+def test_the_source_of_the_samples_is_noted(cohort: tuple[Frames, CohortPlan]) -> None:
+    frames, plan = cohort
+    assert plan.source == "simulated"
+    for source in ("sampled", "recorded"):
+        for name, table in boptr_tables(frames, replace(plan, source=source)).items():
+            assert ("From recorded samples." in table.notes) == (source == "recorded"), name
 
 
 @pytest.mark.parametrize("which", ["made", "alone"])

@@ -11,11 +11,15 @@ import polars as pl
 import pytest
 from polars.testing import assert_frame_equal
 
+import figure_data
 import landscape_oracle as oracle
 from searchlens import benchmarks, catalogue, config, metric_schemas, schemas
 from searchlens.benchmarks import Question, digests, listing
 from searchlens.cli import main
+from searchlens.equivalence.rows import frame as rows
 from searchlens.errors import InputError
+from searchlens.figures.build import write as draw_all
+from searchlens.figures.context import Labels, PairContext
 from searchlens.generate import generate
 from searchlens.grading.score import SAMPLES, ScoredSamples, score_samples
 from searchlens.grid import Grid
@@ -26,6 +30,10 @@ from searchlens.landscape.points import Landscape, operating_points
 from searchlens.recovery.options import RecoveryOptions
 from searchlens.recovery.tables import recover
 from searchlens.store import readouts
+from searchlens.tables.build import build
+from searchlens.tables.equivalence import Comparisons
+from searchlens.tables.study import Cell, StudyContext
+from searchlens.tables.table import write
 from searchlens.uncertainty import Resamples, wilson
 
 Declare = Callable[[str], None]
@@ -417,3 +425,129 @@ def test_a_controller_that_is_declared_wrongly_is_refused(
 def test_a_controller_is_unknown_without_its_extension(longest: dict[str, Any], make_grid: Callable[..., Grid]) -> None:
     with pytest.raises(InputError, match="controller 'longest' does not exist; allowed: autoregressive, beam"):
         make_grid(longest | {"extensions": []})
+
+
+# ---- tables and figures
+
+POLICIES = ("temp_0.3", "temp_1.0", "topk20_t0.9", figure_data.DEFAULT)
+
+
+@pytest.fixture(scope="module")
+def cell() -> figure_data.Cell:
+    return figure_data.cell(20, POLICIES)
+
+
+def _pair(cell: figure_data.Cell) -> PairContext:
+    labels = Labels(pair="toy", benchmark="Sums", questions=20)
+    prefill = pl.DataFrame(schema=["model", "policy", "prompt", "again"]).cast(
+        {"model": pl.String, "policy": pl.String, "prompt": pl.Float64, "again": pl.Float64}
+    )
+    return PairContext(labels=labels, prefill=prefill, **vars(cell))
+
+
+def _study(cell: figure_data.Cell) -> StudyContext:
+    widths = pl.DataFrame({"checkpoint": "base", "benchmark": "sums", "half_width": [0.04, 0.06]})
+    frames = (cell.same_policy, cell.counts, cell.support, cell.path)
+    return StudyContext(
+        default_policy=figure_data.DEFAULT,
+        cells=[Cell("toy", "Sums", *frames)],
+        points={("base", "sums"): cell.base},
+        widths=widths,
+        costs=pl.DataFrame(),
+        models={},
+        spent={},
+        made={},
+    )
+
+
+def test_a_table_of_an_extension_is_built_and_written(declare: Declare, cell: figure_data.Cell, tmp_path: Path) -> None:
+    """The guide's example is listed, the driver of its stage builds it with the others, and it has every file."""
+    declare(_section("CONTRIBUTING.md", "Add a table", "from searchlens.catalogue import table"))
+    names = catalogue.declared("table", stage="study")
+    assert "widest_interval" in names and names["widest_interval"].is_extension
+    table = catalogue.find("table", "widest_interval")(_study(cell))
+    assert table.text.row(0) == ("sums", "6.0")
+    paths = write(table, tmp_path / "widest_interval")
+    assert {path.suffix[1:] for path in paths} == set(catalogue.TABLE_FORMATS)
+
+
+def test_the_driver_builds_the_tables_of_extensions(declare: Declare) -> None:
+    declare(TABLE)
+    tables = build("equivalence", Comparisons(rows([])))
+    assert set(tables) == {"udf_local", "udf_tier34", "none"}
+    assert tables["none"].notes == ("0 rows.",)
+
+
+TABLE = """
+from searchlens.catalogue import table
+from searchlens.tables.format import part
+from searchlens.tables.table import Table
+
+@table("none", stage="equivalence")
+def none(context):
+    return Table(context.rows, [part([])], [f"{context.rows.height} rows."])
+"""
+
+
+def test_a_figure_of_an_extension_is_drawn_and_written(
+    declare: Declare, cell: figure_data.Cell, tmp_path: Path
+) -> None:
+    """The guide's example is listed, the driver of its stage draws it for each metric, and it has every file."""
+    declare(_section("CONTRIBUTING.md", "Add a figure", "from searchlens.catalogue import figure"))
+    assert {"points_P", "points_Q"} <= set(catalogue.figure_files("pair"))
+    paths = draw_all("pair", _pair(cell), tmp_path)
+    added = {path.name for path in paths if path.name.startswith("points_")}
+    assert added == {f"points_{metric}.{suffix}" for metric in "PQ" for suffix in catalogue.FIGURE_FORMATS}
+    drawn = cell.base.filter(metric="P", readout="prefix")
+    assert pl.read_csv(tmp_path / "points_P.csv")["value"].to_list() == drawn["value"].to_list()
+
+
+def test_a_metric_of_an_extension_is_in_tables_and_figures(
+    declare: Declare, cell: figure_data.Cell, tmp_path: Path
+) -> None:
+    """A metric declared as drawn has rows in tables and files of figures, also where the samples do not give it."""
+    declare(METRICS.replace("compared=True", "compared=True, drawn=True"))
+    assert "gap_map_all" in catalogue.figure_files("pair")
+    tables = {name: catalogue.find("table", name)(_study(cell)) for name in ("operating_points", "recovery_summary")}
+    assert all(set(table.data["metric"]) == {"P", "Q"} for table in tables.values()), (
+        "these samples have no such metric"
+    )
+    assert "all: every sample is right" in tables["operating_points"].notes[0]
+    paths = draw_all("pair", _pair(cell), tmp_path)
+    assert {path.stem for path in paths} == set(catalogue.figure_files("pair"))
+    renamed = {name: _renamed(frame) for name, frame in vars(cell).items()}
+    context = _study(figure_data.Cell(**renamed))
+    for name in ("operating_points", "recovery_summary", "recovery_paths", "same_policy_counts"):
+        assert "all" in catalogue.find("table", name)(context).data["metric"], name
+    draw_all("pair", _pair(figure_data.Cell(**renamed)), tmp_path)
+    assert pl.read_csv(tmp_path / "gap_map_all.csv").equals(pl.read_csv(tmp_path / "gap_map_P.csv"))
+
+
+def _renamed(frame: pl.DataFrame) -> pl.DataFrame:
+    """The frame with the prefix readouts of P as those of the metric ``all``, too."""
+    rows = frame.filter(metric="P", readout="prefix") if "readout" in frame.columns else frame.filter(metric="P")
+    return pl.concat([frame, rows.with_columns(metric=pl.lit("all"))], how="vertical_relaxed")
+
+
+@pytest.mark.parametrize(
+    ("declaration", "complaint"),
+    [
+        (
+            '@catalogue.table("x", stage="bopt")\ndef x(context): ...',
+            "table 'x' .*: stage='bopt'; allowed: study, boptr",
+        ),
+        ('@catalogue.figure("x")\ndef numbers(context): ...', "figure 'x' .*: stage=None; allowed: pair, study, boptr"),
+        (
+            '@catalogue.figure("x", stage="pair")\ndef numbers(context): ...',
+            r"has no function draw\(numbers, context\)",
+        ),
+        ('@catalogue.table("horizontal", stage="boptr")\ndef x(context): ...', "table 'horizontal' is declared twice"),
+    ],
+)
+def test_a_wrong_declaration_of_a_table_or_figure_is_refused(
+    declare: Declare, cell: figure_data.Cell, tmp_path: Path, declaration: str, complaint: str
+) -> None:
+    declare(f"from searchlens import catalogue\n{declaration}\n")
+    with pytest.raises(InputError, match=complaint):
+        catalogue.declared("table")
+        draw_all("pair", _pair(cell), tmp_path)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import itertools
 import re
+import subprocess
+import sys
 from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
@@ -107,6 +109,20 @@ def test_files_are_reproducible_and_csv_reads_back(name: str, inputs: PairContex
     for one, other in zip(first, again, strict=True):
         assert one.read_bytes() == other.read_bytes(), one.suffix
     assert pl.read_csv(first[3], schema=table.schema).equals(table, null_equal=True)
+
+
+def test_the_style_loads_no_figure() -> None:
+    """What all figures share must not depend on any of them; contexts do not load matplotlib."""
+    code = "import sys, searchlens.figures.{}; print(*sys.modules)"
+    loaded = {
+        name: subprocess.run(
+            [sys.executable, "-c", code.format(name)], check=True, capture_output=True, text=True
+        ).stdout
+        for name in ("style", "context")
+    }
+    figures = {declaration.module for declaration in catalogue.declared("figure").values()}
+    assert not figures & set(loaded["style"].split())
+    assert "matplotlib" not in loaded["context"].split()
 
 
 def test_every_declared_figure_is_written(inputs: PairContext, tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ import pytest
 from polars.testing import assert_frame_equal
 
 import landscape_oracle as oracle
-from searchlens import metric_schemas, schemas
+from searchlens import catalogue, metric_schemas, schemas
 from searchlens.errors import InputError
 from searchlens.landscape.options import LandscapeOptions
 from searchlens.landscape.points import Landscape, operating_points
@@ -298,6 +298,7 @@ def test_every_table_of_a_sampled_pair():
     parts = components(*sizes)
     tables = recover(base, rl, parts, OPTIONS)
     assert {name: table.schema for name, table in tables.items()} == NAMES
+    assert tuple(tables) == catalogue.RECOVERY_FRAMES
     for name in ("same_policy", "counts", "support"):
         assert set(tables[name].select("metric", "readout").iter_rows()) == set(
             itertools.product("PQ", ["prefix", "expected"])

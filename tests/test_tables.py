@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import doctest
 import json
+import subprocess
+import sys
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import polars as pl
@@ -13,9 +17,13 @@ import pytest
 
 import figure_data
 from conftest import write_checkpoint
+from searchlens import catalogue
+from searchlens.figures.boptr import parameters
 from searchlens.grid import Grid
 from searchlens.pipeline import costs as costs_of
 from searchlens.pipeline import model_names, prefill
+from searchlens.tables import format as fmt
+from searchlens.tables.boptr import regimes
 from searchlens.tables.build import build
 from searchlens.tables.format import minus
 from searchlens.tables.study import Cell, StudyContext, recovery_summary, udf_cost
@@ -92,6 +100,29 @@ def costs() -> pl.DataFrame:
         ("other", "math", "temp_0.3", AR, 100, 50_000, 50_000, 100, 1_000, 9_000, 50.0, 7200.0, "cuda", 4),
     ]
     return pl.DataFrame(rows, [*columns.split(), "wall_seconds", "device", "device_count"], orient="row")
+
+
+def test_tables_load_neither_figures_nor_boptr() -> None:
+    """Otherwise every edit of a legend or of a fit would make the tables of the study anew."""
+    modules = ("study", "provenance", "equivalence", "build")
+    code = f"import sys, {', '.join(f'searchlens.tables.{name}' for name in modules)}; print(*sys.modules)"
+    loaded = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True).stdout.split()
+    packages = ("matplotlib", "searchlens.boptr", "searchlens.figures", "searchlens.tables.boptr")
+    assert not [name for name in loaded if name.startswith(packages)]
+
+
+def test_every_declared_table_is_written(every: dict[str, Table], tmp_path: Path) -> None:
+    """A declared table that no driver builds would be in the report's list, and nowhere else."""
+    paths = [path for name, table in every.items() for path in write(table, tmp_path / name)]
+    names = catalogue.declared("table", stage="study")
+    wanted = {f"{name}.{suffix}" for name in names for suffix in catalogue.TABLE_FORMATS}
+    assert {path.name for path in paths} == {path.name for path in tmp_path.iterdir()} == wanted
+
+
+@pytest.mark.parametrize("module", [fmt, regimes, parameters])
+def test_examples_of_docstrings(module: ModuleType) -> None:
+    results = doctest.testmod(module)
+    assert results.attempted and not results.failed
 
 
 def test_files_read_back(every: dict[str, Table], tmp_path: Path) -> None:

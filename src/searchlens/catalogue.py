@@ -54,6 +54,10 @@ BOPTR_FRAMES = (
     *("protocol_flags", "checklist", "rule_variants", "variant_scales", "variant_heads", "held_out_criterion"),
 )
 
+STAGES = {"table": ("study", "boptr", "equivalence", "equivalence_vllm"), "figure": ("pair", "study", "boptr")}
+"""The stages that build tables and figures: ``pair`` is one pair on one benchmark, ``equivalence_vllm`` the part of the
+comparison that needs vLLM."""
+
 TABLE_FORMATS = ("csv", "md", "tex")
 FIGURE_FORMATS = ("svg", "pdf", "png", "csv")
 
@@ -138,17 +142,25 @@ def declared(kind: str, **options: Any) -> dict[str, Declaration]:
     Raises
     ------
     InputError
-        Two files declare the same name, or an option is not a literal.
+        Two files declare the same name, an option is not a literal, or there is no stage of a table or figure.
     """
     found: dict[str, Declaration] = {}
     for module, path in [*_modules(HOMES[kind]), *extensions()]:
         for one in _declarations(module, path):
             if one.kind != kind:
                 continue
+            _require_stage(one)
             if one.name in found:
                 raise InputError(f"{kind} {one.name!r} is declared twice: in {found[one.name].path} and in {path}")
             found[one.name] = one
     return {name: one for name, one in found.items() if options.items() <= one.options.items()}
+
+
+def _require_stage(declaration: Declaration) -> None:
+    stage, stages = declaration.options.get("stage"), STAGES.get(declaration.kind)
+    if stages and stage not in stages:
+        what = f"{declaration.kind} {declaration.name!r} in {declaration.path}: stage={stage!r}"
+        raise InputError(f"{what}; allowed: {', '.join(stages)}")
 
 
 def titles(kind: str, **options: Any) -> dict[str, str]:
@@ -178,12 +190,15 @@ def figure_files(stage: str) -> dict[str, tuple[str, str | None]]:
     -------
     dict of str to (str, str or None)
         Name of the files, without suffix, to the figure's name and its metric: ``gap_map_P`` to ``("gap_map", "P")``.
-        The metric is None for a figure that is declared without ``metrics``, whose files have its own name.
+        Figures that are declared with ``per_metric=True`` are drawn for every metric that is declared with
+        ``drawn=True``. Files of all others have the figure's name, and their metric is None.
     """
     files: dict[str, tuple[str, str | None]] = {}
     for name, declaration in declared("figure", stage=stage).items():
-        for metric in declaration.options.get("metrics", (None,)):
-            files[f"{name}_{metric}" if metric else name] = (name, metric)
+        if declaration.options.get("per_metric"):
+            files |= {f"{name}_{metric}": (name, metric) for metric in declared("metric", drawn=True)}
+        else:
+            files[name] = (name, None)
     return files
 
 

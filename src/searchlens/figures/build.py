@@ -9,6 +9,7 @@ import polars as pl
 from matplotlib.figure import Figure
 
 from searchlens import catalogue
+from searchlens.errors import InputError
 from searchlens.figures import style
 
 
@@ -21,9 +22,17 @@ def draw(name: str, context: Any) -> tuple[Figure, pl.DataFrame]:
         As declared with ``searchlens.catalogue.figure``.
     context : PairContext, StudyContext or FigureContext
         The class that the figures of its stage take.
+
+    Raises
+    ------
+    InputError
+        No figure of this name is declared, or its file has no function ``draw``.
     """
     numbers = catalogue.find("figure", name)(context)
-    module = catalogue.load(catalogue.declared("figure")[name])
+    declaration = catalogue.declared("figure")[name]
+    module = catalogue.load(declaration)
+    if not hasattr(module, "draw"):
+        raise InputError(f"figure {name!r}: {declaration.path} has no function draw(numbers, context)")
     return module.draw(numbers, context), numbers
 
 

@@ -38,7 +38,7 @@ BASE_EDGE: dict[str, Any] = {"color": style.ENVELOPE_COLOUR, "linewidth": 1.2}
 COLUMNS = ("axis", "layer", "model", "policy", "budget", "x", "x_lo", "x_hi", "value", "lo", "hi")
 
 
-@catalogue.figure("compute_frontier", stage="pair", metrics=("P", "Q"))
+@catalogue.figure("compute_frontier", stage="pair", per_metric=True)
 def numbers(context: PairContext) -> pl.DataFrame:
     """One row per axis and drawn point; ``x`` is what the point takes per question.
 
@@ -130,6 +130,8 @@ def _along(policy: pl.DataFrame, at: npt.NDArray[np.float64]) -> pl.DataFrame:
 def draw(numbers: pl.DataFrame, context: PairContext) -> Figure:
     """Draw what ``numbers`` returned."""
     labels = context.labels
+    if numbers.is_empty():
+        return style.no_readouts(labels)
     figure = style.new_figure(style.PAGE, 3.9, replace(labels, readout="expected").title, labels.source)
     panels = figure.subplots(1, len(AXES), sharey=True)
     searches = pick(numbers, layer="search")["policy"].unique(maintain_order=True).to_list()

@@ -64,7 +64,7 @@ class Labels:
 
     @property
     def measure(self) -> str:
-        """Name of the metric, with the readout unless it is the usual one."""
+        """Title of the metric, with the readout unless it is the usual one."""
         name = titles("metric")[self.metric]
         return name if self.readout == "prefix" else f"{name}, expected"
 

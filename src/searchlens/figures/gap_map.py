@@ -15,7 +15,7 @@ from matplotlib.transforms import ScaledTranslation
 from searchlens import catalogue
 from searchlens.figures import style
 from searchlens.figures.context import Labels, PairContext
-from searchlens.figures.same_policy_lines import COUNTS
+from searchlens.figures.same_policy_lines import COUNTS, NOTHING_SHARED
 from searchlens.frames import by_policy, pick
 from searchlens.policies import kinds
 from searchlens.policies.kinds import PolicyByName
@@ -27,7 +27,7 @@ BAR_AT = -66  # points, to the left of the map and of the names of its rows
 COLOURS = LinearSegmentedColormap.from_list("lead", ["#08519C", "#6BAED6", "#FFFFFF", "#FD9A4E", "#A63603"])
 
 
-@catalogue.figure("gap_map", stage="pair", metrics=("P", "Q"))
+@catalogue.figure("gap_map", stage="pair", per_metric=True)
 def numbers(context: PairContext) -> pl.DataFrame:
     """One row per policy and budget; ``row`` is its place in the map, ``marked`` whether the interval excludes 0."""
     labels = context.labels
@@ -56,7 +56,7 @@ def draw(numbers: pl.DataFrame, context: PairContext) -> Figure:
     rows = numbers.select("policy", "row", "family").unique(maintain_order=True)
     if rows.is_empty():
         figure = style.new_figure(style.COLUMN, 1.5, labels.title, labels.source)
-        style.say_nothing_shared(figure.subplots())
+        style.say(figure.subplots(), NOTHING_SHARED)
         return figure
     figure = style.new_figure(style.COLUMN, 1.5 + 0.155 * (rows["row"][-1] + 1 + STRIP), labels.title, labels.source)
     axes = figure.subplots()

@@ -18,7 +18,7 @@ from searchlens.frames import by_policy, pick
 SPREAD = 0.32  # of one doubling of the budget, between the outermost families
 
 
-@catalogue.figure("matching_set", stage="pair", metrics=("P", "Q"))
+@catalogue.figure("matching_set", stage="pair", per_metric=True)
 def numbers(context: PairContext) -> pl.DataFrame:
     """One row per target budget and Base operating point: its value, and whether it is in the matching set."""
     labels = context.labels
@@ -35,6 +35,8 @@ def numbers(context: PairContext) -> pl.DataFrame:
 def draw(numbers: pl.DataFrame, context: PairContext) -> Figure:
     """Draw what ``numbers`` returned."""
     labels = context.labels
+    if numbers.is_empty():
+        return style.no_readouts(labels)
     figure = style.new_figure(style.PAGE, 2.75, labels.title, labels.source)
     targets = numbers["target_budget"].unique(maintain_order=True).to_list()
     panels = figure.subplots(1, len(targets), sharex=True, sharey=True, squeeze=False)[0]

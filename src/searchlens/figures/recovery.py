@@ -19,7 +19,7 @@ PATHS = {"closest": "o", "monotone": "D"}
 LANE = 0.76  # height of one budget's lanes, in rows
 
 
-@catalogue.figure("recovery", stage="pair", metrics=("P", "Q"))
+@catalogue.figure("recovery", stage="pair", per_metric=True)
 def numbers(context: PairContext) -> pl.DataFrame:
     """The drawn layers: ``rl``, ``near_match``, one per path (``closest`` and ``monotone``) and ``power``."""
     labels = context.labels
@@ -38,6 +38,8 @@ def numbers(context: PairContext) -> pl.DataFrame:
 def draw(numbers: pl.DataFrame, context: PairContext) -> Figure:
     """Draw what ``numbers`` returned."""
     labels = context.labels
+    if numbers.is_empty():
+        return style.no_readouts(labels)
     figure = style.new_figure(style.PAGE, 3.7, labels.title, labels.source)
     left, right = figure.subfigures(1, 2, wspace=0.02, squeeze=False)[0]
     _candidates(left.subplots(), numbers, labels)

@@ -13,10 +13,11 @@ from searchlens.figures.context import Labels, PairContext
 from searchlens.frames import by_policy, pick
 
 COUNTS = ("ahead", "policies", "ahead_without_default", "policies_without_default")
+NOTHING_SHARED = "no policy was sampled from both models"
 LANE = 0.12  # of one doubling of the budget, between the families at the right end
 
 
-@catalogue.figure("same_policy_lines", stage="pair", metrics=("P", "Q"))
+@catalogue.figure("same_policy_lines", stage="pair", per_metric=True)
 def numbers(context: PairContext) -> pl.DataFrame:
     """One row per policy and budget; the counts of a budget are repeated on each of its rows."""
     labels = context.labels
@@ -32,7 +33,7 @@ def draw(numbers: pl.DataFrame, context: PairContext) -> Figure:
     labels = context.labels
     figure = style.new_figure(style.COLUMN, 3.6, labels.title, labels.source)
     if numbers.is_empty():
-        style.say_nothing_shared(figure.subplots())
+        style.say(figure.subplots(), NOTHING_SHARED)
         return figure
     strip, axes = figure.subplots(2, 1, sharex=True, height_ratios=[0.11, 1])
     _lines(axes, numbers, labels)

@@ -7,6 +7,7 @@ frame.
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import cycle
@@ -22,7 +23,7 @@ from matplotlib.layout_engine import ConstrainedLayoutEngine
 from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
 
 from searchlens.catalogue import FIGURE_FORMATS
-from searchlens.figures.context import Source
+from searchlens.figures.context import Labels, Source
 from searchlens.policies import kinds
 from searchlens.policies.kinds import NO_POLICIES, PolicyByName
 
@@ -164,6 +165,13 @@ def new_figure(width: float, height: float, title: str, source: Source) -> Figur
     return figure
 
 
+def no_readouts(labels: Labels) -> Figure:
+    """A figure that says that the samples of this study do not give the readouts to be drawn."""
+    figure = new_figure(COLUMN, 1.5, labels.title, labels.source)
+    say(figure.subplots(), "these samples have no such readouts")
+    return figure
+
+
 def budget_axis(axes: Axes, budgets: Iterable[int], label: str = "budget N (samples per question)") -> None:
     """Make x a logarithmic axis of base 2 with a labelled tick at each budget."""
     ticks = sorted(set(budgets))
@@ -180,11 +188,11 @@ def zero_line(axes: Axes) -> None:
     axes.axhline(0, color=MUTED, linewidth=0.7, zorder=1.5)
 
 
-def say_nothing_shared(axes: Axes) -> None:
-    """Say that a comparison has no rows, because no policy was sampled from both models."""
+def say(axes: Axes, text: str, width: int = 44) -> None:
+    """Words in place of a panel, in lines of at most ``width`` letters."""
     axes.set_axis_off()
-    text = "no policy was sampled from both models"
-    axes.text(0.5, 0.5, text, transform=axes.transAxes, ha="center", va="center", color=MUTED)
+    wrapped = textwrap.fill(text, width, break_on_hyphens=False)
+    axes.text(0.5, 0.5, wrapped, transform=axes.transAxes, ha="center", va="center", color=MUTED)
 
 
 def signed(value: float) -> str:

@@ -38,7 +38,7 @@ CURVES: dict[str, dict[str, Any]] = {
 BEST_SEARCH: dict[str, Any] = {**style.family_look("search"), "markersize": 4.5, "linestyle": "none"}
 
 
-@catalogue.figure("support_region", stage="pair", metrics=("P", "Q"))
+@catalogue.figure("support_region", stage="pair", per_metric=True)
 def numbers(context: PairContext) -> pl.DataFrame:
     """The drawn layers: ``support``, one row per budget; curves ``base`` (AR), ``search`` and ``power``; ``greedy``."""
     labels = context.labels
@@ -67,6 +67,8 @@ def numbers(context: PairContext) -> pl.DataFrame:
 def draw(numbers: pl.DataFrame, context: PairContext) -> Figure:
     """Draw what ``numbers`` returned."""
     labels = context.labels
+    if numbers.is_empty():
+        return style.no_readouts(labels)
     region = pick(numbers, layer="support")
     figure = style.new_figure(style.COLUMN, 4.1, labels.title, labels.source)
     axes, below = figure.subplots(2, 1, sharex=True, height_ratios=[3, 1])

@@ -20,7 +20,6 @@ from searchlens.tables.table import Part, Table
 
 READOUT = "prefix"
 """The readout that is printed where a table has one."""
-READOUTS = "P: pass@k; Q: self-consistency. Prefix: the first N samples; expected: mean over every choice of N samples."
 LEVEL = "at the configured level (95% unless it says otherwise)"
 
 
@@ -85,6 +84,16 @@ class StudyContext:
     notes: Sequence[str] = ()
 
 
+def _metrics() -> dict[str, str]:
+    """The metrics that tables show, with their titles."""
+    return titles("metric", drawn=True)
+
+
+def _readouts_note() -> str:
+    metrics = "; ".join(f"{name}: {title}" for name, title in _metrics().items())
+    return f"{metrics}. Prefix: the first N samples; expected: mean over every choice of N samples."
+
+
 def _percent(value: float | None, lo: float | None = None, hi: float | None = None, sign: str = "") -> str:
     """A proportion as a percentage with its interval; nothing if there is none."""
     return "" if value is None else fmt.percent(value, lo, hi, sign)
@@ -106,7 +115,7 @@ def operating_points(context: StudyContext) -> Table:
     keys = ["checkpoint", "benchmark", "metric"]
     parts = []
     for (checkpoint, benchmark), frame in context.points.items():
-        for metric in titles("metric", compared=True):
+        for metric in _metrics():
             rows = by_policy(pick(frame, metric=metric, readout=READOUT)).select(columns)
             constants = zip(keys, (checkpoint, benchmark, metric), strict=True)
             parts.append(rows.select(*(pl.lit(value).alias(key) for key, value in constants), pl.all()))
@@ -116,7 +125,7 @@ def operating_points(context: StudyContext) -> Table:
         line = dict(zip([*keys, "policy"], map(str, names), strict=True))
         lines.append(line | {str(row["budget"]): _interval(row) for row in rows.iter_rows(named=True)})
     notes = [
-        f"Questions solved in %, {READOUT} readout; a column per number of samples N. {READOUTS}",
+        f"Questions solved in %, {READOUT} readout; a column per number of samples N. {_readouts_note()}",
         f"Brackets: interval over questions {LEVEL}, Wilson for counts, else percentile bootstrap.",
     ]
     return Table(data, [_part(lines, *keys)], notes)
@@ -137,7 +146,7 @@ def intervals(context: StudyContext) -> Table:
         lines.append(line | {str(budget): _percent(width) for budget, width in widths})
     notes = [
         f"Half-width of the intervals {LEVEL}, percentage points, median over policies; a column per number of samples"
-        f" N. {READOUTS}",
+        f" N. {_readouts_note()}",
     ]
     return Table(context.widths, [_part(lines, "checkpoint")], notes)
 
@@ -156,7 +165,7 @@ def same_policy_counts(context: StudyContext) -> Table:
         lines.append(line | {str(row["budget"]): _count(row) for row in rows.sort("budget").iter_rows(named=True)})
     notes = [
         "Policies under which Base solves at least as many questions as RL, of those that both were sampled under; a"
-        f" column per number of samples N. In parentheses without RL's default policy. {READOUTS}",
+        f" column per number of samples N. In parentheses without RL's default policy. {_readouts_note()}",
     ]
     return Table(data, [_part(lines, "pair", "benchmark")], notes)
 
@@ -167,7 +176,9 @@ def _count(row: Row) -> str:
 
 
 def _named(cell: Cell, frame: pl.DataFrame) -> pl.DataFrame:
-    return frame.select(pl.lit(cell.pair).alias("pair"), pl.lit(cell.benchmark).alias("benchmark"), pl.all())
+    """Rows of the metrics that are shown, with the names of their cell."""
+    shown = frame.filter(pl.col("metric").is_in(list(_metrics())))
+    return shown.select(pl.lit(cell.pair).alias("pair"), pl.lit(cell.benchmark).alias("benchmark"), pl.all())
 
 
 POOLS = {"ar": "AR", "full": "full"}
@@ -196,7 +207,7 @@ def recovery_summary(context: StudyContext) -> Table:
     rows = [
         _summary(cell, metric, context.default_policy)
         for cell in context.cells
-        for metric in titles("metric", compared=True)
+        for metric in _metrics()
         if metric in cell.support["metric"]
     ]
     data = pl.DataFrame(rows, infer_schema_length=None)
@@ -233,7 +244,7 @@ def _first(frame: pl.DataFrame, *columns: str) -> tuple[Any, ...]:
 
 def _summary_line(row: Row) -> Line:
     line = {"pair": row["pair"], "benchmark": row["benchmark"], "pool": POOLS[row["pool"]]}
-    line["metric"] = titles("metric")[row["metric"]]
+    line["metric"] = _metrics()[row["metric"]]
     for which in ("first", "last"):
         gap = (row[f"gap_{which}"], row[f"gap_{which}_lo"], row[f"gap_{which}_hi"])
         ahead, policies = row[f"ahead_{which}"], row[f"policies_{which}"]
@@ -251,12 +262,12 @@ def _summary_line(row: Row) -> Line:
 def recovery_paths(context: StudyContext) -> Table:
     """One row per step of each path: the RL budget, the Base operating point chosen for it, and the residual."""
     columns = ["pair", "benchmark", "metric", "kind", "target_budget", "target", "policy", "budget", "value", "error"]
-    data = pl.concat(_named(cell, cell.path) for cell in context.cells).select(columns)
+    data, metrics = pl.concat(_named(cell, cell.path) for cell in context.cells).select(columns), _metrics()
     lines = [
         {
             "pair": row["pair"],
             "benchmark": row["benchmark"],
-            "metric": titles("metric")[row["metric"]],
+            "metric": metrics[row["metric"]],
             "path": row["kind"],
             "RL budget": str(row["target_budget"]),
             "RL": _percent(row["target"]),

@@ -39,7 +39,7 @@ def draw(numbers: pl.DataFrame, context: FigureContext) -> Figure:
     second = "the best of Base up to b samples against RL"
     if not cells:
         figure = context.new_figure(style.COLUMN, 1.5, context.plan.anchor_model, second)
-        parts.say(figure.subplots(), "no benchmark of this cohort is assigned to the floor regime")
+        style.say(figure.subplots(), "no benchmark of this cohort is assigned to the floor regime")
         return figure
     bands = (len(cells) + 1) // 2
     figure = context.new_figure(style.PAGE, 0.9 + 2.9 * bands, context.plan.anchor_model, second)
@@ -50,7 +50,7 @@ def draw(numbers: pl.DataFrame, context: FigureContext) -> Figure:
         known = rows.drop_nulls("envelope")
         if known.is_empty():
             above.set_title(title)
-            parts.say(above, f"not drawn: {parts.missing(rows['reason'])}", 40)
+            style.say(above, f"not drawn: {parts.missing(rows['reason'])}", 40)
             continue
         below = figure.add_subplot(grid[2 * (i // 2) + 1, i % 2], sharex=above)
         above.set_title(f"{title} ({known['questions'][0]} questions)\n{_verdict(known.row(0, named=True))}")

@@ -79,7 +79,7 @@ def _levels(axes: Axes, rows: pl.DataFrame, heights: list[float]) -> None:
 def _sweep(axes: Axes, rows: pl.DataFrame, layer: str) -> None:
     known = rows.drop_nulls("error")
     if known.is_empty():
-        parts.say(axes, f"{SWEEPS[layer][1]}: {parts.missing(rows['reason'])}", 26)
+        style.say(axes, f"{SWEEPS[layer][1]}: {parts.missing(rows['reason'])}", 26)
         return
     for (name,), line in known.group_by("predictor", maintain_order=True):
         colour, marker = LOOKS[str(name)]

@@ -32,13 +32,6 @@ def reason(code: str) -> str:
     return REASONS[code]
 
 
-def say(axes: Axes, text: str, width: int = 44) -> None:
-    """Words in place of a panel."""
-    axes.set_axis_off()
-    wrapped = textwrap.fill(text, width, break_on_hyphens=False)
-    axes.text(0.5, 0.5, wrapped, transform=axes.transAxes, ha="center", va="center", color=style.MUTED)
-
-
 def missing(codes: Iterable[str | None]) -> str:
     """One sentence per distinct reason; empty without one."""
     return "; ".join(reason(code) for code in dict.fromkeys(codes) if code)

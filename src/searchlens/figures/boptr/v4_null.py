@@ -50,7 +50,7 @@ def draw(numbers: pl.DataFrame, context: FigureContext) -> Figure:
     second = "ln \N{GREEK SMALL LETTER ALPHA} predicted from Base"
     if best["score"].null_count():
         figure = context.new_figure(style.COLUMN, 1.5, models, second)
-        parts.say(figure.subplots(), f"no score: {parts.missing(best['reason'])}", 32)
+        style.say(figure.subplots(), f"no score: {parts.missing(best['reason'])}", 32)
         return figure
     figure = context.new_figure(style.COLUMN, 4.1, models, second)
     panels = figure.subplots(len(SCALES), 1)
