@@ -19,6 +19,7 @@ from searchlens.benchmarks.boxed import last_boxed
 from searchlens.catalogue import grader
 from searchlens.grading import processes
 from searchlens.grading.base import MAX_ANSWER, NO_ANSWER, Extraction, GradedPair, Grader, Verdict
+from searchlens.grading.rewriting import Rewriting
 
 _LIBRARIES = ("math-verify", "latex2sympy2-extended", "sympy")
 
@@ -71,35 +72,29 @@ def _closing_sentence(text: str) -> str:
 
 # ---- normal form
 
-_CLEANED = [
-    (re.compile(pattern), replacement)
-    for pattern, replacement in (
-        (r"\\(?:left|right)\s*\.", ""),
-        (r"\\!|\\?\$", ""),
-        (r"\\[,;:]|\\\s|(?<!\\)~", " "),
-        (r"(?<=\d)\s*(?:\^\s*\{?\s*\\(?:circ|degree)\s*\}?|\\degree|°)\s*$", ""),
-        (r"(?<![.\s])\s*\.?\s*$", ""),
-        (r"^\s+", ""),
-        # math-verify would read 4.5e33 as 4.5 times e times 33.
-        (r"^([+-]?\d+(?:\.\d*)?)[eE](?:\+|(-))?0*(\d{1,4})$", r"\1 \\times 10^{\2\3}"),
-    )
-]
-_REWRITES = [
-    (re.compile(pattern), replacement)
-    for pattern, replacement in (
-        (r"\\(?:left|right)(?![A-Za-z])", ""),
-        (r"\\[dt]frac", r"\\frac"),
-        (r"\\(?:text|textbf|textrm|textit|mathrm|mathbf|mbox)\s*\{([^{}]*)\}", r"\1"),
-        (r"\\%", "%"),
-        (r"−", "-"),
-        (r"(?<=\d)\{?,\}?(?=\d{3}(?!\d))", ","),
-        (r"\\frac\s*(\d)\s*(\d)", r"\\frac{\1}{\2}"),
-        (r"\\sqrt\s*(\d)", r"\\sqrt{\1}"),
-        (r"(?<=\d)\s+(?=\d)", "\x00"),  # "1 1/2" is not "11/2"
-        (r"\s+", ""),
-        (r"\x00", " "),
-    )
-]
+_clean = Rewriting(
+    (r"\\(?:left|right)\s*\.", ""),
+    (r"\\!|\\?\$", ""),
+    (r"\\[,;:]|\\\s|(?<!\\)~", " "),
+    (r"(?<=\d)\s*(?:\^\s*\{?\s*\\(?:circ|degree)\s*\}?|\\degree|°)\s*$", ""),
+    (r"(?<![.\s])\s*\.?\s*$", ""),
+    (r"^\s+", ""),
+    # math-verify would read 4.5e33 as 4.5 times e times 33.
+    (r"^([+-]?\d+(?:\.\d*)?)[eE](?:\+|(-))?0*(\d{1,4})$", r"\1 \\times 10^{\2\3}"),
+)
+_rewrite = Rewriting(
+    (r"\\(?:left|right)(?![A-Za-z])", ""),
+    (r"\\[dt]frac", r"\\frac"),
+    (r"\\(?:text|textbf|textrm|textit|mathrm|mathbf|mbox)\s*\{([^{}]*)\}", r"\1"),
+    (r"\\%", "%"),
+    (r"−", "-"),
+    (r"(?<=\d)\{?,\}?(?=\d{3}(?!\d))", ","),
+    (r"\\frac\s*(\d)\s*(\d)", r"\\frac{\1}{\2}"),
+    (r"\\sqrt\s*(\d)", r"\\sqrt{\1}"),
+    (r"(?<=\d)\s+(?=\d)", "\x00"),  # "1 1/2" is not "11/2"
+    (r"\s+", ""),
+    (r"\x00", " "),
+)
 _INTEGER = re.compile(r"[+-]?(?:\d+|\d{1,3}(?:,\d{3})+)", re.ASCII)
 _DECIMAL = re.compile(r"[+-]?(?:\d+\.\d*|\.\d+)", re.ASCII)
 _RATIO = re.compile(r"([+-]?)(?:\\frac\{([+-]?\d+)\}\{(\d+)\}|(\d+)/(\d+))", re.ASCII)
@@ -111,9 +106,7 @@ def clean(answer: str) -> str:
     """An answer without what does not belong to it and what math-verify misreads: white space and spacing commands,
     currency signs, invisible delimiters, a degree sign or full stop at the end, the e of 4.5e33.
     """
-    for pattern, replacement in _CLEANED:
-        answer = pattern.sub(replacement, answer)
-    return answer
+    return _clean(answer)
 
 
 def normalise(cleaned: str) -> str:
@@ -121,9 +114,7 @@ def normalise(cleaned: str) -> str:
     integers, decimals and fractions as reduced fractions (``1/2``); words in lower case. Equal normal forms mean equal
     answers. Different normal forms decide nothing.
     """
-    answer = cleaned
-    for pattern, replacement in _REWRITES:
-        answer = pattern.sub(replacement, answer)
+    answer = _rewrite(cleaned)
     number = _number(answer)
     if number is not None:
         return str(number)

@@ -21,6 +21,7 @@ from typing import ClassVar
 from searchlens.catalogue import grader
 from searchlens.grading import processes
 from searchlens.grading.base import MAX_ANSWER, NO_ANSWER, Extraction, GradedPair, Grader, How, Verdict
+from searchlens.grading.rewriting import Rewriting
 
 TOLERANCE = 1e-4
 """Relative difference of numbers that count as equal."""
@@ -115,36 +116,33 @@ _WORDS = {
 }
 _TRAILING_TEXT = re.compile(r"(?<=.)\\(?:text|mbox)\s*\{[^{}]*\}(?:\^\{?\d\}?)?$", re.DOTALL)
 _TRAILING_UNIT = re.compile(rf"(?<=[\d}}\s)])\s*{_UNITS}\.?$")
-_REWRITES = [
-    (re.compile(pattern), replacement)
-    for pattern, replacement in (
-        (r"\\!|\\left(?![a-z])|\\right(?![a-z])|\\[,;:] ?|\\mathbf(?![a-z])|[\"']", ""),
-        (
-            r"\\(?:begin|end)\{(?:array|bmatrix|matrix)\}(?:\{[lcr]*\})?",
-            lambda m: f"\\{m[0][1:].split('{')[0]}{{pmatrix}}",
-        ),
-        (r"\\[td]frac", r"\\frac"),
-        (r"\\neq(?![a-z])", r"\\ne"),
-        (r"\\leq(?![a-z])", r"\\le"),
-        (r"\\geq(?![a-z])", r"\\ge"),
-        (r"\\([{}])", r"\1"),
-        (r"\^\s*\{?\s*\\circ\s*\}?|\\degree|°", ""),
-        (r"\\?\$|\\?%|\\text(?:normal|bf|it|rm)?(?![a-z])|\\mathrm(?![a-z])|\\mbox(?![a-z])", ""),
-        (r"(?:^|(?<=[\s,(\[]))[xyz](?:\s*=|\s*\\in\s|\s*\\to\s)", ""),
-        (r"(?<!\\)\binfinity\b|(?<!\\)\binf\b", r"\\infty"),
-        (r"(?:(?<=[\s{])|^)\.(?=\d)", "0."),
-        (r"(\d)\.0+(?!\d)", r"\1"),
-        (r"\\sqrt\s*([^{\[\s\\])", r"\\sqrt{\1}"),
-        (r"\\frac\s*(\d)\s*(\d)", r"\\frac{\1}{\2}"),
-        (r"\\frac\s*(\d)\s*\{", r"\\frac{\1}{"),
-        (r"(\\frac\s*\{[^{}]*\})\s*(\d)", r"\1{\2}"),
-        (r"\s+", ""),
-        (r"^\{([^{}]*)\}$", r"\1"),
-        (r"^(-?\d+)/(-?\d+)$", r"\\frac{\1}{\2}"),
-        (r"^[a-zA-Z]{1,2}=(?=[^=]+$)", ""),
-        (r"\.$", ""),
-    )
-]
+_rewrite = Rewriting(
+    (r"\\!|\\left(?![a-z])|\\right(?![a-z])|\\[,;:] ?|\\mathbf(?![a-z])|[\"']", ""),
+    (
+        r"\\(?:begin|end)\{(?:array|bmatrix|matrix)\}(?:\{[lcr]*\})?",
+        lambda m: f"\\{m[0][1:].split('{')[0]}{{pmatrix}}",
+    ),
+    (r"\\[td]frac", r"\\frac"),
+    (r"\\neq(?![a-z])", r"\\ne"),
+    (r"\\leq(?![a-z])", r"\\le"),
+    (r"\\geq(?![a-z])", r"\\ge"),
+    (r"\\([{}])", r"\1"),
+    (r"\^\s*\{?\s*\\circ\s*\}?|\\degree|°", ""),
+    (r"\\?\$|\\?%|\\text(?:normal|bf|it|rm)?(?![a-z])|\\mathrm(?![a-z])|\\mbox(?![a-z])", ""),
+    (r"(?:^|(?<=[\s,(\[]))[xyz](?:\s*=|\s*\\in\s|\s*\\to\s)", ""),
+    (r"(?<!\\)\binfinity\b|(?<!\\)\binf\b", r"\\infty"),
+    (r"(?:(?<=[\s{])|^)\.(?=\d)", "0."),
+    (r"(\d)\.0+(?!\d)", r"\1"),
+    (r"\\sqrt\s*([^{\[\s\\])", r"\\sqrt{\1}"),
+    (r"\\frac\s*(\d)\s*(\d)", r"\\frac{\1}{\2}"),
+    (r"\\frac\s*(\d)\s*\{", r"\\frac{\1}{"),
+    (r"(\\frac\s*\{[^{}]*\})\s*(\d)", r"\1{\2}"),
+    (r"\s+", ""),
+    (r"^\{([^{}]*)\}$", r"\1"),
+    (r"^(-?\d+)/(-?\d+)$", r"\\frac{\1}{\2}"),
+    (r"^[a-zA-Z]{1,2}=(?=[^=]+$)", ""),
+    (r"\.$", ""),
+)
 
 
 def normalise(answer: str, *, keep_units: bool = False) -> str:
@@ -152,8 +150,7 @@ def normalise(answer: str, *, keep_units: bool = False) -> str:
     answer = " ".join(answer.split()).rstrip(".")
     if not keep_units:
         answer = _TRAILING_UNIT.sub("", _TRAILING_TEXT.sub("", answer).strip()) or answer
-    for pattern, replacement in _REWRITES:
-        answer = pattern.sub(replacement, answer)
+    answer = _rewrite(answer)
     return _WORDS.get(answer.lower(), answer)
 
 
