@@ -5,8 +5,8 @@
     snakemake --profile slurm                     on a cluster
     snakemake results/landscape/<checkpoint>/<benchmark>/points.parquet     one cell
 
-Stages, one file each under workflow/rules/: generate, score, landscape, recovery, readouts, figures, tables, boptr,
-equivalence.
+Stages, one file each under workflow/rules/, in this order: generate, score, landscape, recovery; readouts, which stands
+for these where samples are not kept; figures, overview, tables, boptr, equivalence.
 """
 
 from snakemake.utils import min_version
@@ -33,10 +33,21 @@ if GRID.readouts:
     include: "workflow/rules/readouts.smk"
 
 
-include: "workflow/rules/figures.smk"
-include: "workflow/rules/tables.smk"
-include: "workflow/rules/boptr.smk"
-include: "workflow/rules/equivalence.smk"
+if GRID.pair_cells:
+
+    include: "workflow/rules/figures.smk"
+    include: "workflow/rules/overview.smk"
+    include: "workflow/rules/tables.smk"
+
+
+if not GRID.without_boptr:
+
+    include: "workflow/rules/boptr.smk"
+
+
+if GRID.compared:
+
+    include: "workflow/rules/equivalence.smk"
 
 
 report: "workflow/report/workflow.rst"
@@ -50,7 +61,7 @@ onstart:
 
 
 onerror:
-    print(f"Something failed; what was sampled is kept. Logs: {LOGS}/<stage>/...")
+    print(f"Something failed; what was sampled is kept. Logs: {layout.LOGS}/<stage>/...")
 
 
 localrules:
@@ -61,21 +72,25 @@ localrules:
 
 rule all:
     input:
-        TABLES,
-        FIGURES,
-        BOPTR,
-        EQUIVALENCE,
-        LANDSCAPES,
-        MANIFESTS,
+        [*rules.tables.output, *rules.overview.output] if GRID.pair_cells else [],
+        [] if GRID.without_boptr else rules.transfer.output,
+        rules.equivalence.output if GRID.compared else [],
+        [
+            OUT.figure(*cell, name, "svg")
+            for cell in GRID.drawn_cells
+            for name in figure_files(declared("figure", stage="pair"))
+        ],
+        [path for cell in GRID.cells for path in landscape_files(*cell)],
+        [path for cell in GRID.cells for path in GRID.manifests(*cell)],
 
 
 rule samples:
     """Sampling only: every manifest of the study."""
     input:
-        MANIFESTS,
+        [path for cell in GRID.cells for path in GRID.manifests(*cell)],
 
 
 rule landscapes:
     """Everything up to the landscapes, for studies with no pair to compare."""
     input:
-        LANDSCAPES,
+        [path for cell in GRID.cells for path in landscape_files(*cell)],

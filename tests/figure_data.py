@@ -8,13 +8,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import polars as pl
+from matplotlib.figure import Figure
 from scipy.special import expit
 
-from searchlens import policies
+from searchlens import catalogue, policies
+from searchlens.figures import build as figures_of
 from searchlens.landscape.options import LandscapeOptions
 from searchlens.landscape.points import operating_points
 from searchlens.policies import Policy
@@ -119,3 +123,13 @@ def _samples(rng: np.random.Generator, skill: npt.NDArray[np.float64], name: str
         "score": pl.lit(-0.5),
     }
     return frame.with_columns(**rest).select(SCORES.names()).cast(SCORES)
+
+
+def draw(name: str, context: Any) -> tuple[Figure, pl.DataFrame]:
+    """A declared figure, by name."""
+    return figures_of.draw(catalogue.declared("figure")[name], context)
+
+
+def write(stage: str, context: Any, folder: Path) -> list[Path]:
+    """Every figure of a stage."""
+    return figures_of.write(catalogue.declared("figure", stage=stage), context, folder)

@@ -14,6 +14,7 @@ from matplotlib.collections import QuadMesh
 from matplotlib.figure import Figure
 from matplotlib.text import Text
 
+from figure_data import draw, write
 from searchlens import catalogue
 from searchlens.boptr.cohort import Benchmark, Cohort, CohortPlan, DenseLandscape, Model
 from searchlens.boptr.fit import budget_path
@@ -23,7 +24,6 @@ from searchlens.boptr.study import study as analysis
 from searchlens.figures import style
 from searchlens.figures.boptr import frontier, parameters, parts, udf, vertical
 from searchlens.figures.boptr.context import FigureContext
-from searchlens.figures.build import draw, write
 from test_figures import VISION, check_layout, lines, seen, texts
 
 DEFAULT, SEARCH = "topp0.95_t1.0", "mcmc_b4"

@@ -61,7 +61,7 @@ def pair() -> tuple[Frames, CohortPlan]:
 
 
 def boptr_tables(frames: Frames, plan: CohortPlan, options: BoptrOptions = OPTIONS) -> dict[str, Table]:
-    return build("boptr", TableContext(frames, plan, options))
+    return build(catalogue.declared("table", stage="boptr"), TableContext(frames, plan, options))
 
 
 @pytest.fixture(scope="module")

@@ -17,7 +17,7 @@ transformers = pytest.importorskip("transformers")
 
 from searchlens import config  # noqa: E402
 from searchlens.engines.base import Completion, Sampling  # noqa: E402
-from searchlens.equivalence import engines, study, tier12  # noqa: E402
+from searchlens.equivalence import engines, tier12  # noqa: E402
 from searchlens.equivalence.rows import Row, frame  # noqa: E402
 from searchlens.equivalence.subject import Subject  # noqa: E402
 from searchlens.equivalence.tier12 import STRATEGIES, Match, Strategy  # noqa: E402
@@ -210,7 +210,7 @@ def test_a_policy_that_no_name_says_is_refused() -> None:
 
 def test_the_tables_are_part_of_the_study_where_base_runs_on_vllm(folder: Path) -> None:
     for engines_, there in ((("vllm", "vllm"), True), (("transformers", "vllm"), False)):
-        assert study.on_vllm(grid(base=engines_[0], rl=engines_[1])) == there
+        assert grid(base=engines_[0], rl=engines_[1]).compared_on_vllm == there
         (folder / "config/config.yaml").write_text(yaml.safe_dump(study_of(*engines_)))
         told = planned(folder)
         assert ("results/tables/udf_tier12.csv" in told) == ("results/tables/udf_engines.csv" in told) == there

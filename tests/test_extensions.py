@@ -13,12 +13,12 @@ from polars.testing import assert_frame_equal
 
 import figure_data
 import landscape_oracle as oracle
+from figure_data import write as draw_all
 from searchlens import benchmarks, catalogue, config, metric_schemas, schemas
 from searchlens.benchmarks import Question, digests, listing
 from searchlens.cli import main
 from searchlens.equivalence.rows import frame as rows
 from searchlens.errors import InputError
-from searchlens.figures.build import write as draw_all
 from searchlens.figures.context import Labels, PairContext
 from searchlens.generate import generate
 from searchlens.grading.score import SAMPLES, ScoredSamples, score_samples
@@ -473,7 +473,7 @@ def test_a_table_of_an_extension_is_built_and_written(declare: Declare, cell: fi
 
 def test_the_driver_builds_the_tables_of_extensions(declare: Declare) -> None:
     declare(TABLE)
-    tables = build("equivalence", Comparisons(rows([])))
+    tables = build(catalogue.declared("table", stage="equivalence"), Comparisons(rows([])))
     assert set(tables) == {"udf_local", "udf_tier34", "none"}
     assert tables["none"].notes == ("0 rows.",)
 
@@ -494,7 +494,7 @@ def test_a_figure_of_an_extension_is_drawn_and_written(
 ) -> None:
     """The guide's example is listed, the driver of its stage draws it for each metric, and it has every file."""
     declare(_section("CONTRIBUTING.md", "Add a figure", "from searchlens.catalogue import figure"))
-    assert {"points_P", "points_Q"} <= set(catalogue.figure_files("pair"))
+    assert {"points_P", "points_Q"} <= set(catalogue.figure_files(catalogue.declared("figure", stage="pair")))
     paths = draw_all("pair", _pair(cell), tmp_path)
     added = {path.name for path in paths if path.name.startswith("points_")}
     assert added == {f"points_{metric}.{suffix}" for metric in "PQ" for suffix in catalogue.FIGURE_FORMATS}
@@ -507,14 +507,14 @@ def test_a_metric_of_an_extension_is_in_tables_and_figures(
 ) -> None:
     """A metric declared as drawn has rows in tables and files of figures, also where the samples do not give it."""
     declare(METRICS.replace("compared=True", "compared=True, drawn=True"))
-    assert "gap_map_all" in catalogue.figure_files("pair")
+    assert "gap_map_all" in catalogue.figure_files(catalogue.declared("figure", stage="pair"))
     tables = {name: catalogue.find("table", name)(_study(cell)) for name in ("operating_points", "recovery_summary")}
     assert all(set(table.data["metric"]) == {"P", "Q"} for table in tables.values()), (
         "these samples have no such metric"
     )
     assert "all: every sample is right" in tables["operating_points"].notes[0]
     paths = draw_all("pair", _pair(cell), tmp_path)
-    assert {path.stem for path in paths} == set(catalogue.figure_files("pair"))
+    assert {path.stem for path in paths} == set(catalogue.figure_files(catalogue.declared("figure", stage="pair")))
     renamed = {name: _renamed(frame) for name, frame in vars(cell).items()}
     context = _study(figure_data.Cell(**renamed))
     for name in ("operating_points", "recovery_summary", "recovery_paths", "same_policy_counts"):

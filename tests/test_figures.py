@@ -23,16 +23,16 @@ from matplotlib.figure import Figure
 from matplotlib.text import Text
 
 import figure_data
+from figure_data import draw, write
 from searchlens import catalogue, policies
 from searchlens.figures import style
-from searchlens.figures.build import draw, write
 from searchlens.figures.context import Curves, Labels, PairContext, Source, StudyContext
 from searchlens.policies import components, kinds
 
 AIME6 = ("minp0.1_t0.9", "topp0.9_t0.7", "topp0.9_t0.9", "topk20_t0.7", "topk20_t0.9", figure_data.DEFAULT)
 LABELS = Labels(pair="micro-1m", benchmark="Micro math", questions=200, metric="P")
 NAMES = tuple(catalogue.declared("figure", stage="pair"))
-ALL = list(catalogue.figure_files("pair").values())
+ALL = list(catalogue.figure_files(catalogue.declared("figure", stage="pair")).values())
 pytestmark = pytest.mark.filterwarnings("error")
 
 

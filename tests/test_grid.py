@@ -13,10 +13,11 @@ from typing import Any
 
 import pytest
 
+from run_stages import cohort_plan
 from searchlens.boptr.cohort import Benchmark, Model
 from searchlens.errors import InputError
 from searchlens.grid import Grid
-from searchlens.pipeline import cohort_plan, import_samples
+from searchlens.stages.importing import import_samples
 from searchlens.store.ranges import missing_ranges
 
 CELL = ("toy-base", "sums")
@@ -248,7 +249,7 @@ def test_the_cohort_plan_of_a_study(raw: dict[str, Any], make_grid: Make, tmp_pa
     raw["pairs"]["toy"] |= {"group": "lower", "parameters": 1e6}
     raw["benchmarks"]["other"] = {**raw["benchmarks"]["sums"], "regime": None}
     raw["study"]["benchmarks"].append("other")
-    plan = cohort_plan(make_grid(raw), tmp_path)
+    plan = cohort_plan(make_grid(raw))
     batches = {"seven": {"base": "toy-base-7"}}
     assert plan.models == {"toy": Model("toy-base", "toy-rl", "lower", 1e6, batches=batches)}
     assert plan.benchmarks == {"sums": Benchmark("math")}
@@ -265,7 +266,7 @@ def test_a_study_may_leave_out_the_split_that_a_pair_was_trained_on(
     raw["pairs"]["toy"]["rltrain"] = "mine"
     for chosen, found in (([], None), (["other"], None), (["mine", "other"], "mine")):
         raw["study"]["benchmarks"] = ["sums", *chosen]
-        assert cohort_plan(make_grid(raw), tmp_path).rltrain("toy") == found
+        assert cohort_plan(make_grid(raw)).rltrain("toy") == found
 
 
 def test_imported_pairs_are_in_the_cohort(raw: dict[str, Any], make_grid: Make, tmp_path: Path) -> None:
@@ -276,7 +277,7 @@ def test_imported_pairs_are_in_the_cohort(raw: dict[str, Any], make_grid: Make, 
     path.write_text("".join(json.dumps(row) + "\n" for row in rows))
     for pair, role in (("theirs", "base"), ("theirs", "rl"), ("half", "rl")):
         import_samples(make_grid(raw), path, pair, role, "sums", "topp0.95_t1.0", "math")
-    plan = cohort_plan(make_grid(raw), tmp_path)
+    plan = cohort_plan(make_grid(raw))
     assert list(plan.models) == ["toy", "theirs"]
     assert plan.models["theirs"] == Model("theirs-base", "theirs-rl")
 

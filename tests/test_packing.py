@@ -10,9 +10,9 @@ from typing import Any
 import polars as pl
 import pytest
 
+from run_stages import score_cell
 from searchlens import generate as stage
 from searchlens.grid import Grid
-from searchlens.pipeline import score_cell
 from searchlens.store.ranges import missing_ranges
 
 CELL = ("toy-base", "sums")

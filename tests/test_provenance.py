@@ -13,9 +13,9 @@ from typing import Any
 import polars as pl
 import pytest
 
+from run_stages import landscape_cell, recovery_cell, score_cell
 from searchlens import __version__
 from searchlens.grid import Grid
-from searchlens.pipeline import landscape_cell, recovery_cell, score_cell
 from searchlens.store import provenance
 from searchlens.store.ranges import gpu_seconds
 from searchlens.tables.provenance import provenance as provenance_table

@@ -14,6 +14,7 @@ import pytest
 from polars.testing import assert_frame_equal
 
 import landscape_oracle as oracle
+from run_stages import analyse, costs, landscape_cell, prefill, recovery_cell, score_cell
 from searchlens import config
 from searchlens.commands.prune import unused
 from searchlens.errors import InputError
@@ -23,15 +24,7 @@ from searchlens.landscape.expand import expand
 from searchlens.landscape.options import LandscapeOptions
 from searchlens.landscape.plain import plain_votes
 from searchlens.landscape.points import operating_points
-from searchlens.pipeline import (
-    costs,
-    landscape_cell,
-    prefill,
-    record,
-    recovery_cell,
-    score_cell,
-)
-from searchlens.stages.readouts import analyse
+from searchlens.stages.record import record
 from searchlens.store import layout, readouts, shards
 from test_workflow import ROOT, Folder
 
@@ -147,7 +140,7 @@ def test_a_study_goes_on_from_its_readouts(raw: dict[str, Any], make_grid: Make,
     grid.check()
     assert [grid.source(*cell) for cell in CELLS] == ["recorded", "recorded"]
     assert not any(grid.pools(*cell) for cell in CELLS)
-    analyse(grid, threads=1)
+    analyse(grid)
     for checkpoint, benchmark in CELLS:
         folder = sampled.layout.results / "landscape" / checkpoint / benchmark
         landscape_cell(sampled, benchmark, sampled.scores(checkpoint, benchmark), folder)

@@ -252,7 +252,7 @@ def test_disk_is_memory(tmp_path: Path) -> None:
 
 
 def test_command_line_writes_a_small_study(tmp_path: Path) -> None:
-    assert cli.main(["simulate", "--seed", "1", "--out", str(tmp_path), "--size", "small", "--mode", "equal"]) == 0
+    assert cli.main(["simulate", "--seed", "1", "--output", str(tmp_path), "--size", "small", "--mode", "equal"]) == 0
     cohort = read_cohort(tmp_path, read_plan(tmp_path / PLAN_FILE))
     assert same_cohort(cohort, simulate(small_design("equal"), 1))
 

@@ -17,11 +17,11 @@ import pytest
 
 import figure_data
 from conftest import write_checkpoint
+from run_stages import costs as costs_of
+from run_stages import prefill
 from searchlens import catalogue
 from searchlens.figures.boptr import parameters
-from searchlens.grid import Grid
-from searchlens.pipeline import costs as costs_of
-from searchlens.pipeline import model_names, prefill
+from searchlens.grid import Grid, needs
 from searchlens.tables import format as fmt
 from searchlens.tables.boptr import regimes
 from searchlens.tables.build import build
@@ -83,7 +83,7 @@ def context(found: figure_data.Cell, cells: list[Cell]) -> StudyContext:
 
 @pytest.fixture(scope="module")
 def every(context: StudyContext) -> dict[str, Table]:
-    return build("study", context)
+    return build(catalogue.declared("table", stage="study"), context)
 
 
 def costs() -> pl.DataFrame:
@@ -300,7 +300,7 @@ def test_shared_and_repeated_checkpoints_have_names_of_their_own(
     raw["pairs"]["late"] = {"base": "toy-base", "rl": "other"}
     raw["study"]["pairs"] = ["toy", "late"]
     names = {"toy-base": "Base toy", "again": "Base toy, batch 7", "toy-rl": "RL toy", "other": "RL late"}
-    assert model_names(make_grid(raw)) == names
+    assert needs.tables(make_grid(raw)).models == names
 
 
 TREE = {"controller": "entropy_tree", "transition": {"name": "branch", "gap": 2}}

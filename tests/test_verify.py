@@ -12,12 +12,12 @@ from typing import Any
 import polars as pl
 import pytest
 
+from run_stages import score_cell
 from searchlens import cli
 from searchlens.commands.verify import verify
 from searchlens.errors import InputError
 from searchlens.generate import generate
 from searchlens.grid import Grid
-from searchlens.pipeline import score_cell
 from searchlens.store import snapshots
 from searchlens.store.ranges import missing_ranges
 

@@ -121,7 +121,7 @@ def test_the_first_run_makes_everything_and_the_second_nothing(folder: Folder) -
 def test_a_study_without_regimes_has_no_boptr_and_says_why(folder: Folder) -> None:
     assert "No BOPTR for this study: the anchor benchmark math has no regime" in folder.first_run
     assert not (folder.path / "results/boptr").exists()
-    done = folder.searchlens("boptr", "--landscape", "results/landscape", "--out", "results", check=False)
+    done = folder.searchlens("boptr", "results/landscape", "--output", "results", check=False)
     assert done.returncode == 2
     assert "the anchor benchmark math has no regime" in done.stderr
 
@@ -221,7 +221,7 @@ def test_lost_and_damaged_shards_are_reported_and_they_alone_are_made_again(fold
 
 def test_rerun_samples_one_policy_again(folder: Folder) -> None:
     before = folder.shards()
-    folder.searchlens("rerun", "--model", "micro-1m-base", "--benchmark", "math", "--policy", "mine")
+    folder.searchlens("rerun", "--checkpoint", "micro-1m-base", "--benchmark", "math", "--policy", "mine")
     folder.snakemake("samples")
     after = folder.shards()
     assert {path: content for path, (content, _) in after.items()} == {
@@ -286,12 +286,12 @@ def test_a_job_asks_for_the_gpus_of_its_model(folder: Folder) -> None:
     ("arguments", "says"),
     [
         (
-            ("rerun", "--model", "micro-2m", "--benchmark", "math"),
+            ("rerun", "--checkpoint", "micro-2m", "--benchmark", "math"),
             "model 'micro-2m' is unknown; known: micro-1m-base, micro-1m-rl",
         ),
-        (("rerun", "--model", "micro-1m-rl", "--benchmark", "maths"), "benchmark 'maths' is unknown"),
+        (("rerun", "--checkpoint", "micro-1m-rl", "--benchmark", "maths"), "benchmark 'maths' is unknown"),
         (
-            ("rerun", "--model", "micro-1m-rl", "--benchmark", "math", "--policy", "temp_9"),
+            ("rerun", "--checkpoint", "micro-1m-rl", "--benchmark", "math", "--policy", "temp_9"),
             "policy 'temp_9' is unknown",
         ),
         (("plan", "--config", "absent.yaml"), "cannot read absent.yaml"),
@@ -358,7 +358,7 @@ def test_imported_samples_are_read_like_our_own(folder: Folder) -> None:
         path = folder.path / f"{role}.jsonl"
         path.write_text("".join(json.dumps(row) + "\n" for row in rows))
         folder.searchlens(
-            "import", path.name, "--model", "theirs", "--role", role, "--benchmark", "math", "--policy", DEFAULT
+            "import", path.name, "--pair", "theirs", "--role", role, "--benchmark", "math", "--policy", DEFAULT
         )
     before = folder.shards()
     folder.snakemake("results/figures/theirs/math/same_policy_lines_P.svg")

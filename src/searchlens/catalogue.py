@@ -179,12 +179,25 @@ def find(kind: str, name: str) -> Any:
     known = declared(kind)
     if name not in known:
         raise InputError(f"{kind} {name!r} is unknown; known: {', '.join(sorted(known))}")
-    load(known[name])
-    return _things[kind, name]
+    return definition(known[name])
 
 
-def figure_files(stage: str) -> dict[str, tuple[str, str | None]]:
-    """The figures of a stage by the name of their files.
+def loaded(kind: str, **options: Any) -> dict[str, Declaration]:
+    """As ``declared``, for a stage that goes on to use the definitions: their modules are imported."""
+    declarations = declared(kind, **options)
+    for declaration in declarations.values():
+        load(declaration)
+    return declarations
+
+
+def definition(declaration: Declaration) -> Any:
+    """The function or class that was declared; its module is imported for it."""
+    load(declaration)
+    return _things[declaration.kind, declaration.name]
+
+
+def figure_files(figures: Mapping[str, Declaration]) -> dict[str, tuple[str, str | None]]:
+    """Figures by the name of their files.
 
     Returns
     -------
@@ -194,7 +207,7 @@ def figure_files(stage: str) -> dict[str, tuple[str, str | None]]:
         ``drawn=True``. Files of all others have the figure's name, and their metric is None.
     """
     files: dict[str, tuple[str, str | None]] = {}
-    for name, declaration in declared("figure", stage=stage).items():
+    for name, declaration in figures.items():
         if declaration.options.get("per_metric"):
             files |= {f"{name}_{metric}": (name, metric) for metric in declared("metric", drawn=True)}
         else:

@@ -13,13 +13,20 @@ import sys
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 from searchlens import __version__, config
+from searchlens.commands.arguments import renamed_options
 from searchlens.errors import InputError, JobError, JobStoppedError
-from searchlens.grid import Grid, known
+from searchlens.grid import Grid, known, needs
 from searchlens.store import snapshots
 from searchlens.store.hashing import file_sha256, fingerprint
+from searchlens.store.layout import Layout
+from searchlens.store.provenance import config_fingerprint
+
+if TYPE_CHECKING:
+    from searchlens.boptr.cohort import CohortPlan
+    from searchlens.boptr.options import BoptrOptions
 
 log = logging.getLogger("searchlens")
 
@@ -33,7 +40,7 @@ def _grid(args: argparse.Namespace) -> Grid:
 def _cell(grid: Grid, args: argparse.Namespace) -> tuple[str, str]:
     checkpoints = {checkpoint for checkpoint, _ in grid.cells}
     names = {benchmark for _, benchmark in grid.cells}
-    return known(args.checkpoint, checkpoints, "model"), known(args.benchmark, names, "benchmark")
+    return known(args.checkpoint, checkpoints, "checkpoint"), known(args.benchmark, names, "benchmark")
 
 
 # ---- stages
@@ -52,35 +59,65 @@ def _generate(args: argparse.Namespace) -> None:
 
 
 def _score(args: argparse.Namespace) -> None:
-    from searchlens.pipeline import score_cell
+    from searchlens.stages.score import score
 
     grid = _grid(args)
+    cell = _cell(grid, args)
     manifests = [Path(path) for path in args.manifests]
-    score_cell(grid, *_cell(grid, args), manifests, Path(args.output), threads=args.threads)
+    score(
+        needs.score(grid, *cell),
+        grid.questions(cell[1]),
+        grid.layout,
+        manifests,
+        Path(args.output),
+        fingerprint=config_fingerprint(grid.config),
+        threads=args.threads,
+    )
 
 
 def _landscape(args: argparse.Namespace) -> None:
-    from searchlens.pipeline import landscape_cell
+    from searchlens.stages.landscape import landscape
 
-    landscape_cell(_grid(args), args.benchmark, Path(args.scores), Path(args.output))
+    grid = _grid(args)
+    cell = needs.landscape(grid, args.benchmark)
+    landscape(cell, Path(args.scores), Path(args.output), fingerprint=config_fingerprint(grid.config))
 
 
 def _recovery(args: argparse.Namespace) -> None:
-    from searchlens.pipeline import recovery_cell
+    from searchlens.stages.recovery import recovery
 
-    recovery_cell(_grid(args), Path(args.base), Path(args.rl), Path(args.output))
+    grid = _grid(args)
+    pair = needs.recovery(grid, args.benchmark or Path(args.base).name)
+    recovery(pair, Path(args.base), Path(args.rl), Path(args.output), fingerprint=config_fingerprint(grid.config))
+
+
+def _analyse(args: argparse.Namespace) -> None:
+    from searchlens.stages.readouts import readouts
+
+    grid = _grid(args)
+    readouts(needs.readouts(grid), grid.layout, fingerprint=config_fingerprint(grid.config), threads=args.threads)
 
 
 def _figures(args: argparse.Namespace) -> None:
-    from searchlens.pipeline import figures_cell
+    from searchlens.stages.figures import figures
 
-    figures_cell(_grid(args), args.pair, args.benchmark, Path(args.output))
+    grid = _grid(args)
+    known(f"{args.pair}/{args.benchmark}", ["/".join(cell) for cell in grid.pair_cells], "pair and benchmark")
+    figures(needs.figures(grid, args.pair, args.benchmark), grid.layout, Path(args.output))
+
+
+def _overview(args: argparse.Namespace) -> None:
+    from searchlens.stages.overview import overview
+
+    grid = _grid(args)
+    overview(needs.overview(grid), grid.layout, Path(args.output))
 
 
 def _tables(args: argparse.Namespace) -> None:
-    from searchlens.pipeline import write_tables
+    from searchlens.stages.tables import tables
 
-    write_tables(_grid(args), Path(args.output))
+    grid = _grid(args)
+    tables(needs.tables(grid), grid.layout, Layout(Path(args.output)), fingerprint=config_fingerprint(grid.config))
 
 
 def _equivalence(args: argparse.Namespace) -> None:
@@ -89,36 +126,54 @@ def _equivalence(args: argparse.Namespace) -> None:
         raise InputError(
             "nothing is compared in this study", "set equivalence in the configuration; see config/README.md"
         )
-    from searchlens.stages.equivalence import write_tables
+    from searchlens.stages.equivalence import equivalence
 
-    write_tables(grid, Path(args.output), args.threads)
+    output = Layout(Path(args.output))
+    equivalence(grid, output, fingerprint=config_fingerprint(grid.config), threads=args.threads)
 
 
 def _boptr(args: argparse.Namespace) -> None:
     from dataclasses import replace
 
-    from searchlens.pipeline import boptr_study
+    from searchlens.stages.boptr import boptr
 
     if args.draws is not None and args.draws < 100:
         raise InputError(f"--draws: {args.draws}; allowed: 100 or more")
-    landscape = Path(args.landscape)
-    plan, options, made_with = _cohort(args, landscape)
+    landscapes, output = Path(args.folder), Layout(Path(args.output))
+    plan, options, fingerprint = _cohort(args, landscapes)
     options = replace(options, draws=args.draws or options.draws)
-    boptr_study(plan, options, landscape, Path(args.out), figures=args.figures, config=made_with)
+    boptr(plan, options, landscapes, output, fingerprint=fingerprint)
+    if not args.frames_only:
+        from searchlens.stages.transfer import transfer
+
+        transfer(plan, options, output, fingerprint=fingerprint, figures=args.figures)
 
 
-def _cohort(args: argparse.Namespace, landscape: Path) -> tuple[Any, Any, dict[str, Any] | None]:
-    """Plan and options of a folder of landscapes, and the configuration that they come from, if there is one."""
+def _transfer(args: argparse.Namespace) -> None:
+    from searchlens.stages.transfer import transfer
+
+    plan, options, fingerprint = _cohort(args, Path(args.folder))
+    transfer(plan, options, Layout(Path(args.output)), fingerprint=fingerprint, figures=args.figures)
+
+
+def _cohort(args: argparse.Namespace, landscapes: Path) -> tuple[CohortPlan, BoptrOptions, str]:
+    """Plan and options of a folder of landscapes, and the fingerprint of the configuration, if there is one.
+
+    A ``cohort.yaml`` in the folder says what the landscapes are; without it, the configuration does.
+    """
     from searchlens.boptr.cohort import PLAN_FILE, read_plan
     from searchlens.boptr.options import DEFAULTS
-    from searchlens.pipeline import boptr_options, cohort_plan
+    from searchlens.stages._cohort import cohort_of, options_of
 
-    configured = args.snapshot or args.config or Path("config").exists()
-    if (landscape / PLAN_FILE).exists() and not configured:
-        return read_plan(landscape / PLAN_FILE), DEFAULTS, None
+    plan = read_plan(landscapes / PLAN_FILE) if (landscapes / PLAN_FILE).exists() else None
+    if plan and not (args.snapshot or args.config or Path("config").exists()):
+        return plan, DEFAULTS, ""
     grid = _grid(args)
-    plan = cohort_plan(grid, landscape)
-    return plan, boptr_options(dict(grid.config), plan.benchmarks), dict(grid.config)
+    if plan is None and grid.without_boptr:
+        raise InputError(f"no BOPTR for this study: {grid.without_boptr}", "config/README.md: boptr.anchor, regime")
+    study = needs.boptr(grid)
+    plan = plan or cohort_of(study)
+    return plan, options_of(study, plan), config_fingerprint(grid.config)
 
 
 # ---- around the store
@@ -179,7 +234,6 @@ def _rerun(args: argparse.Namespace) -> None:
     from searchlens.commands.rerun import set_cell_aside
 
     grid = _grid(args)
-    args.checkpoint = args.model
     checkpoint, benchmark = _cell(grid, args)
     if args.policy:
         known(args.policy, [name for g in grid.generations(checkpoint, benchmark) for name in g.policies], "policy")
@@ -190,21 +244,15 @@ def _rerun(args: argparse.Namespace) -> None:
 
 
 def _import(args: argparse.Namespace) -> None:
-    from searchlens.pipeline import import_samples
+    from searchlens.stages.importing import import_samples
 
     grid = _grid(args)
-    shard = import_samples(grid, Path(args.file), args.model, args.role, args.benchmark, args.policy, args.grader)
+    shard = import_samples(grid, Path(args.file), args.pair, args.role, args.benchmark, args.policy, args.grader)
     print(f"imported {shard.sidecar['rows']} samples from {args.file} into {shard.path}; run snakemake as usual")
 
 
-def _analyse(args: argparse.Namespace) -> None:
-    from searchlens.stages.readouts import analyse
-
-    analyse(_grid(args), args.threads)
-
-
 def _record(args: argparse.Namespace) -> None:
-    from searchlens.pipeline import record
+    from searchlens.stages.record import record
 
     written, unfinished = record(_grid(args), Path(args.output))
     for path in written:
@@ -219,8 +267,8 @@ def _power(args: argparse.Namespace) -> None:
     from searchlens.commands import sample_size as power
 
     known = power.TYPICAL
-    if args.source:
-        source = Path(args.source)
+    if args.folder:
+        source = Path(args.folder)
         if source.is_dir():
             plan, options, _ = _cohort(args, source)
             parts = power.landscape_contributions(source, plan, options, *args.tiers)
@@ -274,7 +322,7 @@ def _snapshot(args: argparse.Namespace) -> None:
 
 
 def _summary(args: argparse.Namespace) -> None:
-    from searchlens.pipeline import summarise
+    from searchlens.commands.summary import summarise
 
     print(summarise(_grid(args)))
 
@@ -283,15 +331,11 @@ def _simulate(args: argparse.Namespace) -> None:
     from searchlens.simulate import paper_design, small_design, write
 
     design = {"paper": paper_design, "small": small_design}[args.size](args.mode)
-    write(design, args.seed, Path(args.out))
-    print(f"{len(design.cells())} landscapes of known truth under {args.out}")
+    write(design, args.seed, Path(args.output))
+    print(f"{len(design.cells())} landscapes of known truth under {args.output}")
 
 
 # ---- arguments
-
-
-class _Formatter(argparse.ArgumentDefaultsHelpFormatter):
-    pass
 
 
 class _Commands:
@@ -301,114 +345,149 @@ class _Commands:
         self._parsers = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
 
     def __call__(self, name: str, run: Callable[[argparse.Namespace], None], text: str) -> argparse.ArgumentParser:
-        sub = self._parsers.add_parser(name, help=text, description=text, formatter_class=_Formatter)
+        sub = self._parsers.add_parser(name, help=text, description=text, allow_abbrev=False)
         sub.add_argument("--config", nargs="*", default=[], metavar="YAML", help="merged over config/*.yaml")
-        snapshot = os.environ.get("SEARCHLENS_SNAPSHOT", "")
+        snapshot = os.environ.get(snapshots.VARIABLE, "")
         sub.add_argument("--snapshot", default=snapshot, metavar="JSON", help="a run's snapshot, instead of YAML files")
         sub.set_defaults(run=run)
         return sub
 
 
 def _cell_options(sub: argparse.ArgumentParser) -> None:
-    sub.add_argument("--checkpoint", required=True)
-    sub.add_argument("--benchmark", required=True)
+    sub.add_argument("--checkpoint", required=True, help="key of checkpoints")
+    sub.add_argument("--benchmark", required=True, help="key of benchmarks")
 
 
 def _add_stages(command: _Commands) -> None:
-    sub = command("generate", _generate, "sample what the store lacks of one cell")
+    sub = command("generate", _generate, "sample what is missing of one cell")
     _cell_options(sub)
     sub.add_argument("--manifest", default="", help="one pool's manifest; without it, every pool of the cell")
-    sub.add_argument("--threads", type=int, default=1)
+    _threads_option(sub)
     sub = command("score", _score, "grade the samples of one cell")
     _cell_options(sub)
-    sub.add_argument("--threads", type=int, default=1)
-    sub.add_argument("--output", required=True)
+    _threads_option(sub)
+    sub.add_argument("--output", required=True, help="Parquet file")
     sub.add_argument("manifests", nargs="*", help="the cell's manifests")
-    sub = command("landscape", _landscape, "operating points of one cell")
-    sub.add_argument("--benchmark", required=True)
-    sub.add_argument("--scores", required=True)
-    sub.add_argument("--output", required=True, help="folder")
-    sub = command("recovery", _recovery, "is the RL curve inside the Base landscape?")
+    sub = command("landscape", _landscape, "compute the operating points of one cell")
+    sub.add_argument("--benchmark", required=True, help="key of benchmarks")
+    sub.add_argument("--scores", required=True, help="graded samples, or compact readouts")
+    _folder_option(sub)
+    sub = command("recovery", _recovery, "compare the landscapes of a pair: is RL's curve inside Base's landscape?")
+    sub.add_argument("--benchmark", default="", help="key of benchmarks; by default the name of the folder of --base")
     sub.add_argument("--base", required=True, help="landscape folder of the Base checkpoint")
     sub.add_argument("--rl", required=True, help="landscape folder of the RL checkpoint")
-    sub.add_argument("--output", required=True, help="folder")
-    sub = command("analyse", _analyse, "landscapes and recovery of every cell that is read from compact readouts")
-    sub.add_argument("--threads", type=int, default=1)
-    sub = command("figures", _figures, "draw the figures of one pair and benchmark")
-    sub.add_argument("--pair", required=True)
-    sub.add_argument("--benchmark", required=True)
-    sub.add_argument("--output", required=True, help="folder")
-    sub = command("boptr", _boptr, "predict the RL curves from Base: tables and figures of a cohort")
-    sub.add_argument("--landscape", required=True, help="folder of landscapes; a cohort.yaml in it says what they are")
-    sub.add_argument("--out", required=True, help="results folder")
-    sub.add_argument("--figures", action=argparse.BooleanOptionalAction, default=True)
+    _folder_option(sub)
+    sub = command("analyse", _analyse, "landscapes and recovery of all recorded cells, from compact readouts")
+    _threads_option(sub)
+    sub = command("figures", _figures, "draw the figures of one pair on one benchmark")
+    sub.add_argument("--pair", required=True, help="key of pairs")
+    sub.add_argument("--benchmark", required=True, help="key of benchmarks")
+    _folder_option(sub)
+    sub = command("overview", _overview, "draw the figures of the whole study")
+    _folder_option(sub)
+    sub = command("tables", _tables, "write the tables of the whole study")
+    _results_option(sub)
+    sub = command("boptr", _boptr, "predict the RL curves from Base: frames, tables and figures of a cohort")
+    _cohort_options(sub)
     sub.add_argument("--draws", type=int, metavar="N", help="bootstrap draws, instead of the configured number")
-    sub = command("equivalence", _equivalence, "compare policies with references that are not ours")
-    sub.add_argument("--output", required=True, help="results folder")
-    sub.add_argument("--threads", type=int, default=1)
-    sub = command("tables", _tables, "write the tables and overview figures of the whole study")
-    sub.add_argument("--output", required=True, help="results folder")
+    sub.add_argument("--frames-only", action="store_true", help="fit, and leave tables and figures to `transfer`")
+    sub = command("transfer", _transfer, "write the tables and figures of BOPTR from its frames")
+    _cohort_options(sub)
+    sub = command("equivalence", _equivalence, "compare policies and searches with independent references")
+    _results_option(sub)
+    _threads_option(sub)
+
+
+def _threads_option(sub: argparse.ArgumentParser) -> None:
+    sub.add_argument("--threads", type=int, default=1, metavar="N", help="CPU threads or processes (default: 1)")
+
+
+def _folder_option(sub: argparse.ArgumentParser) -> None:
+    sub.add_argument("--output", required=True, metavar="FOLDER", help="folder for what is written")
+
+
+def _results_option(sub: argparse.ArgumentParser) -> None:
+    sub.add_argument("--output", required=True, metavar="RESULTS", help="results folder")
+
+
+def _cohort_options(sub: argparse.ArgumentParser) -> None:
+    sub.add_argument("folder", metavar="FOLDER", help="landscapes; a cohort.yaml among them says what they are")
+    _results_option(sub)
+    sub.add_argument(
+        "--figures", action=argparse.BooleanOptionalAction, default=True, help="draw figures as well (default: yes)"
+    )
+    renamed_options(sub, {"--landscape": "the first argument, FOLDER", "--out": "--output"})
 
 
 def _add_tools(command: _Commands) -> None:
     sub = command("plan", _plan, "what is done and what is missing, with its cost in tokens and GPU-hours")
-    sub.add_argument("--policies", action="store_true", help="every policy with its id, instead of every cell")
-    command("status", _status, "cells done, running, failed and missing, what was spent, and where failed jobs log")
+    sub.add_argument("--policies", action="store_true", help="one line per policy with its id, instead of per cell")
+    command("status", _status, "how far a run is: cells done, running, failed and missing; where failed jobs log")
     command("benchmarks", _benchmarks, "known benchmarks: licence, size, regime, and where their questions lie")
     sub = command("verify", _verify, "check a whole results folder: shards, manifests, tables")
-    sub.add_argument("folder", nargs="?", default="", help="any results folder; by default that of the configuration")
-    sub = command("prune", _prune, "list generations that the configuration no longer names, and what killed jobs left")
+    sub.add_argument("folder", metavar="FOLDER", nargs="?", default="", help="by default that of the configuration")
+    sub = command("prune", _prune, "list unused samples and leftovers of killed jobs")
     sub.add_argument("--delete", action="store_true", help="delete them")
     sub = command("rerun", _rerun, "move shards aside, so that the next run samples them again")
-    sub.add_argument("--model", required=True, help="checkpoint")
-    sub.add_argument("--benchmark", required=True)
-    sub.add_argument("--policy", default="")
+    _cell_options(sub)
+    sub.add_argument("--policy", default="", help="only this policy")
+    renamed_options(sub, {"--model": "--checkpoint"})
     sub = command("import", _import, "bring your own samples (docs/import.md)")
     sub.add_argument("file", metavar="FILE.jsonl")
-    sub.add_argument("--model", required=True, help="pair")
-    sub.add_argument("--role", required=True, choices=("base", "rl"))
-    sub.add_argument("--benchmark", required=True)
-    sub.add_argument("--policy", required=True)
-    sub.add_argument("--grader", choices=("math", "choice"), default="math", help="for a benchmark of your own")
-    sub = command(
-        "record", _record, "keep compact readouts of what is finished, for studies that do not sample it anew"
-    )
-    sub.add_argument("--output", required=True, help="folder: the `study.readouts` of such a study")
+    sub.add_argument("--pair", required=True, help="key of pairs, or a new name")
+    sub.add_argument("--role", required=True, choices=("base", "rl"), help="which side of the pair")
+    sub.add_argument("--benchmark", required=True, help="key of benchmarks, or a new name")
+    sub.add_argument("--policy", required=True, help="name of the policy that the samples were drawn under")
+    sub.add_argument("--grader", choices=("math", "choice"), default="math", help="of a new benchmark (default: math)")
+    renamed_options(sub, {"--model": "--pair"})
+    sub = command("record", _record, "save compact readouts of finished cells, for analysis without samples")
+    sub.add_argument("--output", required=True, metavar="FOLDER", help="the `study.readouts` of later studies")
     sub = command("simulate", _simulate, "write a simulated study of known truth (docs/simulation.md)")
-    sub.add_argument("--seed", type=int, required=True)
-    sub.add_argument("--out", required=True, help="folder")
-    sub.add_argument("--mode", choices=("transform", "planted", "unrelated", "equal"), default="transform")
-    sub.add_argument("--size", choices=("paper", "small"), default="paper")
-    sub = command("power", _power, "how large a study must be to tell two tiers apart (docs/power.md)")
-    sub.add_argument("--gap", type=float, required=True, help="difference of mean errors, percentage points")
-    sub.add_argument("--models", type=int, required=True)
-    sub.add_argument("--questions", type=int, nargs="+", required=True, help="of each benchmark")
-    sub.add_argument("--seeds", type=int, default=1, help="pools of samples that are averaged")
-    sub.add_argument("--alpha", type=float, default=0.05)
-    sub.add_argument("--contrasts", type=int, default=1, help="tested together")
-    sub.add_argument(
-        "--from", dest="source", default="", metavar="PATH", help="a study's landscapes, or parts of single questions"
-    )
-    sub.add_argument(
-        "--tiers", nargs=2, default=["V3", "H4"], metavar="TIER", help="whose difference is read from landscapes"
-    )
-    for name in ("question-sd", "sample-sd", "model-sd", "shared"):
-        sub.add_argument(f"--{name}", type=float, help="instead of the typical or the study's")
+    sub.add_argument("--seed", type=int, required=True, help="of everything random")
+    _folder_option(sub)
+    modes = ("transform", "planted", "unrelated", "equal")
+    sub.add_argument("--mode", choices=modes, default="transform", help="how RL comes from Base (default: transform)")
+    sub.add_argument("--size", choices=("paper", "small"), default="paper", help="of the cohort (default: paper)")
+    renamed_options(sub, {"--out": "--output"})
+    _add_power(command)
     sub = command("pin", _pin, "look up the commit and file hashes of every hub name, and write the lock file")
     sub.add_argument("--update", action="store_true", help="look up again what is pinned already")
     sub.add_argument("--from-cache", action="store_true", help="ask the hub cache of this machine, not the hub")
     sub = command("fetch", _fetch, "download what was pinned for this study, and compare every byte")
     sub.add_argument("--rehash", action="store_true", help="hash also files that were hashed before")
-    sub = command("fingerprint", _fingerprint, "fingerprint of a checkpoint folder")
-    sub.add_argument("path")
+    sub = command("fingerprint", _fingerprint, "print the fingerprint of a checkpoint folder")
+    sub.add_argument("path", metavar="FOLDER")
     command("check", _check, "validate the configuration and everything it names")
     command("schema", _schema, "print the JSON schema of the configuration")
     command("snapshot", _snapshot, "write the merged configuration into the results folder")
     command("summary", _summary, "what the last run found, in a few lines")
 
 
+def _add_power(command: _Commands) -> None:
+    sub = command("power", _power, "how large a study must be to tell two rows of a table apart (docs/power.md)")
+    sub.add_argument(
+        "folder", metavar="FOLDER", nargs="?", default="", help="landscapes of a study, or a file of contributions"
+    )
+    sub.add_argument("--gap", type=float, required=True, help="difference of mean errors, percentage points")
+    sub.add_argument("--models", type=int, required=True, help="number of models")
+    sub.add_argument("--questions", type=int, nargs="+", required=True, help="number of questions of each benchmark")
+    sub.add_argument("--seeds", type=int, default=1, help="pools of samples that are averaged (default: 1)")
+    sub.add_argument("--alpha", type=float, default=0.05, help="level of the test (default: 0.05)")
+    sub.add_argument("--contrasts", type=int, default=1, help="number of contrasts tested together (default: 1)")
+    sub.add_argument(
+        "--tiers",
+        nargs=2,
+        default=["V3", "H4"],
+        metavar="ROW",
+        help="rows whose difference is read from the landscapes (default: V3 H4)",
+    )
+    for name in ("question-sd", "sample-sd", "model-sd", "shared"):
+        sub.add_argument(f"--{name}", type=float, help="variance component, instead of the typical one or the study's")
+    renamed_options(sub, {"--from": "the first argument, FOLDER"})
+
+
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="searchlens", description=__doc__.splitlines()[0], formatter_class=_Formatter)
+    parser = argparse.ArgumentParser(prog="searchlens", description=__doc__.splitlines()[0])
     parser.add_argument("--version", action="version", version=__version__)
     commands = _Commands(parser)
     _add_stages(commands)
@@ -427,8 +506,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     """
     logging.basicConfig(format="%(asctime)s %(message)s", datefmt="%H:%M:%S", stream=sys.stderr)
     log.setLevel(logging.INFO)  # ours; the libraries' chatter stays out
-    args = _parser().parse_args(argv)
     try:
+        args = _parser().parse_args(argv)
         args.run(args)
     except InputError as error:
         _say(f"error: {error}")

@@ -1,23 +1,22 @@
-"""BOPTR: the RL default curves predicted from the Base landscapes, with every table and figure of the transfer analysis.
+"""BOPTR: the RL default curves predicted from the Base landscapes, then every table and figure of the transfer analysis.
 
-REQUIRED INPUTS: every landscape of the study, repeated samplings included.
-OUTPUTS: results/boptr/<frame>.parquet, results/tables/<table>.{csv,md,tex}, results/figures/boptr/<figure>.{svg,pdf,png,csv}
+REQUIRED INPUTS: every landscape of the study, batches included.
+OUTPUTS: results/boptr/<frame>.parquet; results/tables/<table>.{csv,md,tex,json}, results/figures/boptr/<figure>.{svg,pdf,png,csv}
 """
 
 
 rule boptr:
     """Fit the rule on the anchor, transfer it to every other cell, and score it."""
     input:
-        LANDSCAPES,
+        [path for cell in GRID.cells for path in landscape_files(*cell)],
     output:
-        [boptr_output("table", name) for name in BOPTR_TABLES],
-        [boptr_output("figure", name) for name in BOPTR_FIGURES],
-        expand(f"{RESULTS}/boptr/{{name}}.parquet", name=BOPTR_FRAMES),
+        [OUT.boptr_frame(frame) for frame in BOPTR_FRAMES],
+        OUT.boptr / SIGNATURE,
     log:
-        f"{LOGS}/boptr.log",
+        layout.log("boptr"),
     benchmark:
-        f"{RESULTS}/benchmarks/boptr.tsv"
-    # The longest of what follows the landscapes: beside the figures, not after them.
+        OUT.timing("boptr")
+    # The longest of what follows the landscapes: together with the figures, not after them.
     priority: 5
     conda:
         "../envs/analysis.yaml"
@@ -26,14 +25,43 @@ rule boptr:
         mem_mb=larger(6000),
         runtime=longer(120),
     params:
-        cohort=cohort,
-        options=options("boptr", "boptr"),
-        landscape=subpath(input[0], ancestor=3),
+        needs=tracked("boptr", lambda wildcards: needs.boptr(GRID)),
+        landscapes=OUT.landscapes,
         folder=subpath(output[0], ancestor=2),
     shell:
         """
-        OPENBLAS_NUM_THREADS=1 searchlens boptr \
-            --landscape {params.landscape:q} \
-            --out {params.folder:q} \
+        OPENBLAS_NUM_THREADS=1 searchlens boptr {params.landscapes:q} \
+            --output {params.folder:q} \
+            --frames-only \
+            2>&1 | tee {log:q}
+        """
+
+
+rule transfer:
+    """Write the tables and figures of BOPTR."""
+    input:
+        [OUT.boptr_frame(frame) for frame in BOPTR_FRAMES],
+        OUT.boptr / SIGNATURE,
+    output:
+        list(tables("boptr", category="BOPTR", subcategory="tables")),
+        list(figures("boptr", OUT.boptr_figure, category="BOPTR", subcategory="figures")),
+    log:
+        layout.log("transfer"),
+    # Seconds: as a job of a cluster it would wait longer to be noticed than it runs.
+    localrule: True
+    conda:
+        "../envs/analysis.yaml"
+    threads: 1
+    resources:
+        mem_mb=2000,
+        runtime=30,
+    params:
+        needs=tracked("transfer", lambda wildcards: needs.boptr(GRID)),
+        landscapes=OUT.landscapes,
+        folder=subpath(output[0], ancestor=2),
+    shell:
+        """
+        searchlens transfer {params.landscapes:q} \
+            --output {params.folder:q} \
             2>&1 | tee {log:q}
         """

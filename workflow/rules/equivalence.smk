@@ -1,41 +1,33 @@
-"""Equivalence: our policies against implementations that are not ours, on the Base checkpoint of the first pair.
+"""Equivalence: our policies against independent implementations, on the Base checkpoint of the first pair.
 
 REQUIRED INPUTS: none; weights, questions, policies and thresholds come from the configuration.
-OUTPUTS: results/tables/udf_local.{csv,md,tex}, results/tables/udf_tier34.{csv,md,tex}; where that checkpoint runs on
-vLLM also results/tables/udf_tier12.{csv,md,tex}, results/tables/udf_engines.{csv,md,tex}
+OUTPUTS: results/tables/udf_local, udf_tier34; if that checkpoint runs on vLLM also udf_tier12, udf_engines; each as
+{csv,md,tex,json}
 """
 
 
 rule equivalence:
-    """Compare every policy of the section `equivalence` with its references; what does not hold is said, not raised."""
+    """Compare every policy of the section `equivalence` with its references; a failed comparison is shown, not raised."""
     output:
-        [
-            report(
-                f"{RESULTS}/tables/{table}.csv",
-                caption=f"../report/tables/{table}.rst",
-                category="Study",
-                labels={"table": table.replace("_", " ")},
-            )
-            for table in EQUIVALENCE_TABLES
-        ],
+        list(tables("equivalence", category="Study")),
+        list(tables("equivalence_vllm", category="Study")) if GRID.compared_on_vllm else [],
     log:
-        f"{LOGS}/equivalence.log",
+        layout.log("equivalence"),
     benchmark:
-        f"{RESULTS}/benchmarks/equivalence.tsv"
+        OUT.timing("equivalence")
     # As long as a sampling job, and nothing waits for it.
     priority: 5
     conda:
         "../envs/generate.yaml"
     threads: 1
     resources:
-        gpu=gpu_to_compare,
-        gres=gres_to_compare,
+        gpu=lambda wildcards: get_gpu(GRID.gpus(GRID.compared[0])),
+        gres=lambda wildcards: get_gres(GRID.gpus(GRID.compared[0])),
         nodes=1,
-        mem_mb=larger(memory_to_compare),
+        mem_mb=larger(lambda wildcards: resources.memory_mb(GRID, GRID.compared[0])),
         runtime=longer(120),
     params:
-        compared=compared,
-        options=options("equivalence", "equivalence", "budgets"),
+        needs=tracked("equivalence", lambda wildcards: needs.equivalence(GRID)),
         folder=subpath(output[0], ancestor=2),
     shell:
         """

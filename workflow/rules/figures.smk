@@ -1,23 +1,25 @@
-"""Figures of one pair on one benchmark; each as SVG, PDF and PNG beside a CSV of its numbers.
+"""Figures of one pair on one benchmark; each as SVG, PDF and PNG with a CSV of its numbers.
 
-REQUIRED INPUTS: the recovery analysis and both landscapes; records beside the shards, for what samples took.
-OUTPUTS: results/figures/<pair>/<benchmark>/<figure>.{svg,pdf,png,csv}
+REQUIRED INPUTS: the recovery analysis and both landscapes; sidecars of the shards, for what samples took.
+OUTPUTS: results/figures/<pair>/<benchmark>/<figure>_<metric>.{svg,pdf,png,csv}
 """
+
+
+def pair_figure(name, suffix):
+    """Pattern of one figure."""
+    return OUT.figure("{pair}", "{benchmark}", name, suffix)
 
 
 rule figures:
     """Draw everything about one pair on one benchmark."""
     input:
-        expand(
-            f"{RESULTS}/recovery/{{{{pair}}}}/{{{{benchmark}}}}/{{name}}.parquet",
-            name=RECOVERY_NAMES,
-        ),
-        landscape_of("base"),
-        landscape_of("rl"),
+        [OUT.recovery_frame("{pair}", "{benchmark}", frame) for frame in RECOVERY_FRAMES],
+        get_landscape("base"),
+        get_landscape("rl"),
     output:
-        [figure_output(name) for name in FIGURE_NAMES],
+        list(figures("pair", pair_figure, category="{pair}", subcategory="{benchmark}")),
     log:
-        f"{LOGS}/figures/{{pair}}/{{benchmark}}.log",
+        layout.log("figures", "{pair}", "{benchmark}"),
     # Seconds: as a job of a cluster it would wait longer to be noticed than it runs.
     localrule: True
     conda:
@@ -27,8 +29,7 @@ rule figures:
         mem_mb=2000,
         runtime=30,
     params:
-        options=options("figures", "recovery", "default_policy", "references"),
-        parameters=parameters,
+        needs=tracked("figures", lambda wildcards: needs.figures(GRID, wildcards.pair, wildcards.benchmark)),
         folder=subpath(output[0], parent=True),
     shell:
         """

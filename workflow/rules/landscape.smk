@@ -1,19 +1,19 @@
 """Operating points: every (policy, budget) read from one pool of samples, as prefixes and as expectations.
 
 REQUIRED INPUTS: graded samples of the cell.
-OUTPUTS: results/landscape/<checkpoint>/<benchmark>/{points,hits}.parquet
+OUTPUTS: results/landscape/<checkpoint>/<benchmark>/{points,hits,votes}.parquet
 """
 
 
 rule landscape:
     """Count hits at every operating point of one cell."""
     input:
-        graded,
+        lambda wildcards: GRID.scores(wildcards.checkpoint, wildcards.benchmark),
     output:
-        points=f"{RESULTS}/landscape/{{model}}/{{benchmark}}/points.parquet",
-        hits=f"{RESULTS}/landscape/{{model}}/{{benchmark}}/hits.parquet",
+        landscape_files("{checkpoint}", "{benchmark}"),
+        OUT.landscape("{checkpoint}", "{benchmark}") / SIGNATURE,
     log:
-        f"{LOGS}/landscape/{{model}}/{{benchmark}}.log",
+        layout.log("landscape", "{checkpoint}", "{benchmark}"),
     # Seconds: as a job of a cluster it would wait longer to be noticed than it runs.
     localrule: True
     conda:
@@ -23,9 +23,8 @@ rule landscape:
         mem_mb=4000,
         runtime=30,
     params:
-        budgets=read_budgets,
-        options=options("landscape", "landscape", "seed"),
-        folder=subpath(output.points, parent=True),
+        needs=tracked("landscape", lambda wildcards: needs.landscape(GRID, wildcards.benchmark)),
+        folder=subpath(output[0], parent=True),
     shell:
         """
         searchlens landscape \

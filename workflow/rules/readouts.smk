@@ -1,7 +1,7 @@
-"""Landscapes and recovery of cells that are read from compact readouts: in one job, because each takes a moment.
+"""Landscapes and recovery of recorded cells, which are read from compact readouts: in one job, because each takes a moment.
 
 REQUIRED INPUTS: the cells' compact readouts (study.readouts).
-OUTPUTS: results/landscape/<checkpoint>/<benchmark>/{points,hits}.parquet, results/recovery/<pair>/<benchmark>/*.parquet
+OUTPUTS: results/landscape/<checkpoint>/<benchmark>/*.parquet, results/recovery/<pair>/<benchmark>/*.parquet
 """
 
 
@@ -10,14 +10,15 @@ ruleorder: readouts > recovery
 
 
 rule readouts:
-    """Read every landscape that samples are not needed for, and compare their pairs."""
+    """Read every landscape that needs no samples, and compare their pairs."""
     input:
-        [str(path) for path in GRID.readouts.values()],
+        list(GRID.readouts.values()),
     output:
-        [f"{RESULTS}/landscape/{c}/{b}/{part}.parquet" for c, b in GRID.readouts for part in ("points", "hits")],
-        [f"{RESULTS}/recovery/{p}/{b}/{name}.parquet" for p, b in GRID.readout_pairs for name in RECOVERY_NAMES],
+        [path for cell in GRID.readouts for path in (*landscape_files(*cell), OUT.landscape(*cell) / SIGNATURE)],
+        [OUT.recovery_frame(*cell, frame) for cell in GRID.readout_pairs for frame in RECOVERY_FRAMES],
+        [OUT.recovery(*cell) / SIGNATURE for cell in GRID.readout_pairs],
     log:
-        f"{LOGS}/readouts.log",
+        layout.log("readouts"),
     conda:
         "../envs/analysis.yaml"
     threads: 2
@@ -25,9 +26,7 @@ rule readouts:
         mem_mb=8000,
         runtime=60,
     params:
-        budgets=canonical({b: GRID.read_budgets(b) for _, b in GRID.readouts}),
-        landscape=options("landscape", "landscape", "seed"),
-        recovery=options("recovery", "recovery", "landscape", "default_policy", "references", "seed"),
+        needs=tracked("readouts", lambda wildcards: needs.readouts(GRID)),
     shell:
         """
         OPENBLAS_NUM_THREADS=1 POLARS_MAX_THREADS=1 searchlens analyse \

@@ -8,15 +8,13 @@ OUTPUTS: results/recovery/<pair>/<benchmark>/*.parquet
 rule recovery:
     """Compare one pair on one benchmark."""
     input:
-        base=landscape_of("base"),
-        rl=landscape_of("rl"),
+        base=get_landscape("base"),
+        rl=get_landscape("rl"),
     output:
-        expand(
-            f"{RESULTS}/recovery/{{{{pair}}}}/{{{{benchmark}}}}/{{name}}.parquet",
-            name=RECOVERY_NAMES,
-        ),
+        [OUT.recovery_frame("{pair}", "{benchmark}", frame) for frame in RECOVERY_FRAMES],
+        OUT.recovery("{pair}", "{benchmark}") / SIGNATURE,
     log:
-        f"{LOGS}/recovery/{{pair}}/{{benchmark}}.log",
+        layout.log("recovery", "{pair}", "{benchmark}"),
     # Seconds: as a job of a cluster it would wait longer to be noticed than it runs.
     localrule: True
     conda:
@@ -26,13 +24,14 @@ rule recovery:
         mem_mb=4000,
         runtime=30,
     params:
-        options=options("recovery", "recovery", "landscape", "default_policy", "references", "seed"),
-        base=landscape_folder("base"),
-        rl=landscape_folder("rl"),
+        needs=tracked("recovery", lambda wildcards: needs.recovery(GRID, wildcards.benchmark)),
+        base=get_landscape_folder("base"),
+        rl=get_landscape_folder("rl"),
         folder=subpath(output[0], parent=True),
     shell:
         """
         searchlens recovery \
+            --benchmark {wildcards.benchmark:q} \
             --base {params.base:q} \
             --rl {params.rl:q} \
             --output {params.folder:q} \

@@ -8,14 +8,15 @@ OUTPUTS: results/scores/<checkpoint>/<benchmark>.parquet; verdicts in results/ve
 rule score:
     """Grade the samples of one cell."""
     input:
-        manifests=cell_manifests,
-        imports=cell_imports,
+        manifests=lambda wildcards: GRID.manifests(wildcards.checkpoint, wildcards.benchmark),
+        imports=lambda wildcards: GRID.import_records(wildcards.checkpoint, wildcards.benchmark),
     output:
-        f"{RESULTS}/scores/{{model}}/{{benchmark}}.parquet",
+        OUT.scores("{checkpoint}", "{benchmark}"),
+        OUT.scores("{checkpoint}", "{benchmark}").with_suffix(".json"),
     log:
-        f"{LOGS}/score/{{model}}/{{benchmark}}.log",
+        layout.log("score", "{checkpoint}", "{benchmark}"),
     benchmark:
-        f"{RESULTS}/benchmarks/score/{{model}}/{{benchmark}}.tsv"
+        OUT.timing("score", "{checkpoint}", "{benchmark}")
     conda:
         "../envs/analysis.yaml"
     threads: 1
@@ -23,13 +24,13 @@ rule score:
         mem_mb=larger(4000),
         runtime=longer(60),
     params:
-        names=names_and_options,
+        needs=tracked("score", lambda wildcards: needs.score(GRID, wildcards.checkpoint, wildcards.benchmark)),
     shell:
         """
         searchlens score \
-            --checkpoint {wildcards.model:q} \
+            --checkpoint {wildcards.checkpoint:q} \
             --benchmark {wildcards.benchmark:q} \
-            --output {output:q} \
+            --output {output[0]:q} \
             --threads {threads} \
             {input.manifests:q} \
             2>&1 | tee {log:q}

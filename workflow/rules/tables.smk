@@ -1,34 +1,20 @@
-"""Tables and overview figures of the whole study.
+"""Tables of the whole study.
 
 REQUIRED INPUTS: every recovery analysis and landscape; manifests, for the cost table.
-OUTPUTS: results/tables/<table>.{csv,tex}, results/figures/pass_curves.{svg,pdf,png,csv}
+OUTPUTS: results/tables/<table>.{csv,md,tex,json}
 """
 
 
 rule tables:
-    """Gather the study into tables and its headline figure."""
+    """Gather the study into tables."""
     input:
-        [f"{RESULTS}/recovery/{p}/{b}/{name}.parquet" for p, b in GRID.pair_cells for name in RECOVERY_NAMES],
-        LANDSCAPES,
-        MANIFESTS,
+        [OUT.recovery_frame(*cell, frame) for cell in GRID.pair_cells for frame in RECOVERY_FRAMES],
+        [path for cell in GRID.cells for path in landscape_files(*cell)],
+        [path for cell in GRID.cells for path in GRID.manifests(*cell)],
     output:
-        [
-            report(
-                f"{RESULTS}/tables/{table}.csv",
-                caption=f"../report/tables/{table}.rst",
-                category="Study",
-                labels={"table": table.replace("_", " ")},
-            )
-            for table in TABLE_NAMES
-        ],
-        report(
-            f"{RESULTS}/figures/pass_curves.svg",
-            caption="../report/figures/pass_curves.rst",
-            category="Study",
-            labels={"figure": "pass@k, Base and RL"},
-        ),
+        list(tables("study", category="Study")),
     log:
-        f"{LOGS}/tables.log",
+        layout.log("tables"),
     # Seconds: as a job of a cluster it would wait longer to be noticed than it runs.
     localrule: True
     conda:
@@ -38,7 +24,7 @@ rule tables:
         mem_mb=2000,
         runtime=30,
     params:
-        options=options("tables", "study", "default_policy", "references"),
+        needs=tracked("tables", lambda wildcards: needs.tables(GRID)),
         folder=subpath(output[0], ancestor=2),
     shell:
         """

@@ -14,11 +14,6 @@ from searchlens.search.power import PowerSampling
 log = logging.getLogger(__name__)
 
 
-def on_vllm(grid: Grid) -> bool:
-    """Whether the compared checkpoint runs on vLLM."""
-    return grid.compared is not None and grid.config["checkpoints"][grid.compared[0]]["engine"] == "vllm"
-
-
 def compare(grid: Grid, threads: int) -> list[Row]:
     """Rows of all comparisons of the embedded engine, policy by policy in configuration order."""
     subject = Subject.of(grid, threads)

@@ -1,47 +1,46 @@
-"""Makes every figure that is declared for a stage."""
+"""Makes the figures that are declared for a stage."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import polars as pl
 from matplotlib.figure import Figure
 
-from searchlens import catalogue
+from searchlens.catalogue import Declaration, definition, figure_files, load
 from searchlens.errors import InputError
 from searchlens.figures import style
 
 
-def draw(name: str, context: Any) -> tuple[Figure, pl.DataFrame]:
+def draw(figure: Declaration, context: Any) -> tuple[Figure, pl.DataFrame]:
     """One figure, and the numbers that it shows.
 
     Parameters
     ----------
-    name : str
-        As declared with ``searchlens.catalogue.figure``.
+    figure : Declaration
     context : PairContext, StudyContext or FigureContext
         The class that the figures of its stage take.
 
     Raises
     ------
     InputError
-        No figure of this name is declared, or its file has no function ``draw``.
+        Its file has no function ``draw``.
     """
-    numbers = catalogue.find("figure", name)(context)
-    declaration = catalogue.declared("figure")[name]
-    module = catalogue.load(declaration)
+    numbers, module = definition(figure)(context), load(figure)
     if not hasattr(module, "draw"):
-        raise InputError(f"figure {name!r}: {declaration.path} has no function draw(numbers, context)")
+        raise InputError(f"figure {figure.name!r}: {figure.path} has no function draw(numbers, context)")
     return module.draw(numbers, context), numbers
 
 
-def write(stage: str, context: Any, folder: Path) -> list[Path]:
-    """Draw every figure that is declared for a stage, in this package and in the extensions in use.
+def write(figures: Mapping[str, Declaration], context: Any, folder: Path) -> list[Path]:
+    """Draw some declared figures of one stage.
 
     Parameters
     ----------
-    stage : {"pair", "study", "boptr"}
+    figures : mapping of str to Declaration
+        Such as ``catalogue.declared("figure", stage="pair")``, those of extensions included.
     context : PairContext, StudyContext or FigureContext
         For one figure per metric, ``context.with_metric(metric)`` is drawn.
     folder : Path
@@ -53,7 +52,7 @@ def write(stage: str, context: Any, folder: Path) -> list[Path]:
         The files.
     """
     files = []
-    for stem, (name, metric) in catalogue.figure_files(stage).items():
-        figure, numbers = draw(name, context.with_metric(metric) if metric else context)
+    for stem, (name, metric) in figure_files(figures).items():
+        figure, numbers = draw(figures[name], context.with_metric(metric) if metric else context)
         files += style.save(figure, folder / stem, numbers)
     return files

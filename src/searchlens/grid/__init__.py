@@ -14,7 +14,6 @@ from searchlens.grid._grid import Grid
 from searchlens.grid._inputs import FINGERPRINT_LIMIT
 from searchlens.grid._jobs import GENERATION_VERSION
 from searchlens.grid._records import Generation, Import, JobPool
-from searchlens.grid._stages import stage_source
 from searchlens.grid._study import ROLES, SOURCES, known
 
 __all__ = [
@@ -27,5 +26,4 @@ __all__ = [
     "Import",
     "JobPool",
     "known",
-    "stage_source",
 ]

@@ -98,6 +98,13 @@ class Grid(Jobs):
                 return False
         return True
 
+    def is_scored(self, checkpoint: str, benchmark: str) -> bool:
+        """Whether all samples of a cell are there, and none is newer than its scores."""
+        scores, manifests = self.scores(checkpoint, benchmark), self.manifests(checkpoint, benchmark)
+        if not all(path.exists() for path in (scores, *manifests)):
+            return False
+        return all(path.stat().st_mtime_ns <= scores.stat().st_mtime_ns for path in manifests)
+
     # ---- before a run
 
     def check(self) -> None:

@@ -201,6 +201,24 @@ class StudyGrid:
             return None
         return self.config["pairs"][study["pairs"][0]]["base"], study["benchmarks"][0]
 
+    @property
+    def compared_on_vllm(self) -> bool:
+        """Whether the compared checkpoint runs on vLLM, whose engine is then compared with the embedded one, too."""
+        return self.compared is not None and self.config["checkpoints"][self.compared[0]]["engine"] == "vllm"
+
+    # ---- figures and devices
+
+    @property
+    def drawn_cells(self) -> list[tuple[str, str]]:
+        """(pair, benchmark) with figures of their own (``study.figures``)."""
+        wanted = self.config["study"]["figures"]
+        return [cell for cell in self.pair_cells if wanted == "all" or "/".join(cell) in wanted]
+
+    def gpus(self, checkpoint: str) -> int:
+        """GPUs that a checkpoint's engine runs on."""
+        spec = self.config["checkpoints"][checkpoint]
+        return int(spec["vllm"]["tensor_parallel"]) if spec["device"] == "cuda" else 0
+
 
 def known(name: str, names: Iterable[str], what: str) -> str:
     """``name`` when it is one of ``names``; otherwise an ``InputError`` that lists them."""

@@ -10,13 +10,19 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from functools import cache
 from types import MappingProxyType
+from typing import Any
 
 from searchlens.errors import InputError
-from searchlens.policies.policy import FAMILIES, Policy, parse
+from searchlens.policies.policy import FAMILIES, Policy, from_spec, parse
 
 PolicyByName = Mapping[str, Policy]
 """Policies by their names in the configuration."""
 NO_POLICIES: PolicyByName = MappingProxyType({})
+
+
+def from_specs(specs: Mapping[str, Mapping[str, Any] | None]) -> dict[str, Policy]:
+    """The policies of some entries of the section ``policies``; without a specification, the name says it all."""
+    return {name: from_spec(name, spec) for name, spec in specs.items()}
 
 
 def policy_of(name: str, configured: PolicyByName = NO_POLICIES) -> Policy | None:

@@ -1,1 +1,21 @@
-"""One file for each rule of the workflow: reads its inputs, calls the functions of one package, writes its outputs."""
+"""The stages of a study: one file for each rule of the workflow, from files to files.
+
+A stage reads its inputs, calls the functions of one package, and writes its outputs. It is given what it needs of the
+configuration (``grid.needs``) and never sees the configuration itself.
+
+    score.py          samples to verdicts
+    landscape.py      verdicts to operating points
+    recovery.py       two landscapes to gaps, support and paths
+    readouts.py       landscapes and recovery of recorded cells, from compact readouts
+    boptr.py          landscapes to the frames of BOPTR
+    transfer.py       frames of BOPTR to tables and figures
+    figures.py        figures of one pair on one benchmark
+    overview.py       figures of the whole study
+    tables.py         tables of the whole study
+    equivalence.py    policies against references
+
+    record.py         scored cells to compact readouts
+    importing.py      samples from elsewhere into the store
+    costs.py          what sampling took, by the sidecars of shards
+    source.py         the code that a stage depends on
+"""

@@ -1,31 +1,45 @@
-"""Compares the policies of the section ``equivalence`` with independent implementations, and writes the tables."""
+"""Stage ``equivalence``: policies and searches compared with independent references, to tables."""
 
 from __future__ import annotations
 
 import logging
-from pathlib import Path
+from typing import TYPE_CHECKING
 
+from searchlens.catalogue import loaded
 from searchlens.equivalence import engines, study, tier12
 from searchlens.equivalence.rows import frame
-from searchlens.grid import Grid
 from searchlens.store import provenance
+from searchlens.store.layout import Layout
 from searchlens.tables.build import build
 from searchlens.tables.equivalence import Comparisons
 from searchlens.tables.table import write
 
+if TYPE_CHECKING:
+    from searchlens.grid import Grid
+
 log = logging.getLogger(__name__)
 
 
-def write_tables(grid: Grid, output: Path, threads: int) -> None:
-    """Compare every policy of the section ``equivalence`` and write ``tables/<name>.{csv,md,tex}``.
+def equivalence(grid: Grid, output: Layout, *, fingerprint: str, threads: int = 1) -> None:
+    """Compare every policy of the section ``equivalence`` with its references.
 
     A comparison that does not hold is a cross in its table and a line in the log, not an error.
+
+    Parameters
+    ----------
+    grid : Grid
+        Its engine jobs take checkpoints, questions and policies as sampling does.
+    output : Layout
+        Where the tables go.
+    fingerprint : str
+        Of the configuration, for the provenance.
+    threads : int
+        CPU threads of the engine.
     """
-    rows, matches, stages = study.compare(grid, threads), None, ["equivalence"]
-    if study.on_vllm(grid):
+    rows, matches = study.compare(grid, threads), None
+    if grid.compared_on_vllm:
         matches = tier12.compare(grid, threads)
         rows += engines.compare(grid, threads)
-        stages.append("equivalence_vllm")
     for match in matches or ():
         if not match.holds:
             name, texts, answers = match.strategy.name, match.output_match, match.em_agree
@@ -34,7 +48,9 @@ def write_tables(grid: Grid, output: Path, threads: int) -> None:
         if not row.holds:
             log.warning("%s against %s: %s is %.4g", row.policy, row.reference, row.statistic, row.value)
     context = Comparisons(frame(rows), None if matches is None else tier12.frame(matches))
-    for stage in stages:
-        for name, table in build(stage, context).items():
-            write(table, output / "tables" / name)
-            provenance.sign(output / "tables" / f"{name}.json", grid.config, None)
+    tables = build(loaded("table", stage="equivalence"), context)
+    if matches is not None:
+        tables |= build(loaded("table", stage="equivalence_vllm"), context)
+    for name, table in tables.items():
+        write(table, output.table(name, "csv").with_suffix(""))
+        provenance.sign(output.table(name, "json"), fingerprint, None)

@@ -1,4 +1,4 @@
-"""Landscapes and recovery of every cell that is read from compact readouts, in one job.
+"""Stage ``readouts``: landscapes and recovery of all recorded cells, from their compact readouts, in one job.
 
 Each takes a moment: as jobs of their own they would take longer to start than to run.
 """
@@ -9,17 +9,25 @@ from collections.abc import Iterable
 from concurrent.futures import Future, ProcessPoolExecutor
 from multiprocessing import get_context
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from searchlens.grid import ROLES, Grid
-from searchlens.pipeline import landscape_cell, recovery_cell
+from searchlens.stages.landscape import landscape
+from searchlens.stages.recovery import recovery
+from searchlens.store.layout import Layout
+
+if TYPE_CHECKING:
+    from searchlens.grid import needs
 
 
-def analyse(grid: Grid, threads: int = 1) -> None:
-    """Write the landscapes of ``grid.readouts``, and the recovery analyses of their pairs.
+def readouts(study: needs.Readouts, layout: Layout, *, fingerprint: str, threads: int = 1) -> None:
+    """Write the landscapes of the recorded cells, and the recovery analyses of their pairs.
 
     Parameters
     ----------
-    grid : Grid
+    study : needs.Readouts
+    layout : Layout
+    fingerprint : str
+        Of the configuration, for the provenance.
     threads : int
         Processes that share the work.
 
@@ -29,22 +37,30 @@ def analyse(grid: Grid, threads: int = 1) -> None:
         Readouts are damaged, or the two sides of a pair were asked different questions.
     """
     with ProcessPoolExecutor(threads, get_context("spawn")) as pool:  # a fork would copy locks of the libraries
-        _done(
+        _wait(
             pool.submit(
-                landscape_cell, grid, benchmark, path, grid.layout.results / "landscape" / checkpoint / benchmark
+                landscape,
+                study.landscape[benchmark],
+                Path(path),
+                layout.landscape(checkpoint, benchmark),
+                fingerprint=fingerprint,
             )
-            for (checkpoint, benchmark), path in grid.readouts.items()
+            for checkpoint, benchmark, path in study.cells
         )
-        _done(pool.submit(recovery_cell, grid, *_folders(grid, *cell)) for cell in grid.readout_pairs)
+        _wait(
+            pool.submit(
+                recovery,
+                study.recovery[benchmark],
+                layout.landscape(base, benchmark),
+                layout.landscape(rl, benchmark),
+                layout.recovery(pair, benchmark),
+                fingerprint=fingerprint,
+            )
+            for pair, benchmark, base, rl in study.pairs
+        )
 
 
-def _folders(grid: Grid, pair: str, benchmark: str) -> tuple[Path, Path, Path]:
-    """Both landscapes of a pair, and where their comparison lies."""
-    base, rl = (grid.layout.results / "landscape" / grid.pairs[pair][role] / benchmark for role in ROLES)
-    return base, rl, grid.layout.results / "recovery" / pair / benchmark
-
-
-def _done(jobs: Iterable[Future[None]]) -> None:
-    """Wait for all; the first that failed ends the wait."""
+def _wait(jobs: Iterable[Future[None]]) -> None:
+    """Wait for all jobs; the first that failed ends the wait."""
     for job in list(jobs):
         job.result()

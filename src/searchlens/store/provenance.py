@@ -74,13 +74,13 @@ def _installed() -> dict[str, str]:
     return found
 
 
-def made(config: Mapping[str, Any] | None) -> dict[str, Any]:
-    """What made a table: to be written beside it.
+def made(fingerprint: str) -> dict[str, Any]:
+    """What made a table: to be written next to it.
 
     Parameters
     ----------
-    config : mapping or None
-        None where there is no configuration, as for a folder of landscapes.
+    fingerprint : str
+        Of the configuration; empty if there is none, as for a folder of landscapes.
 
     Returns
     -------
@@ -92,24 +92,24 @@ def made(config: Mapping[str, Any] | None) -> dict[str, Any]:
         "commit": commit(),
         "host": host(),
         "slurm_job": slurm_job(),
-        "config": "" if config is None else config_fingerprint(config),
+        "config": fingerprint,
         "finished": now(),
         "wall_seconds": round(time.monotonic() - _STARTED, 3),
     }
 
 
-def sign(beside: Path, config: Mapping[str, Any] | None, samples: Mapping[str, Any] | None) -> None:
-    """Write what made a derived file into another one beside it; in it, that would be content.
+def sign(signature: Path, fingerprint: str, samples: Mapping[str, Any] | None) -> None:
+    """Write what made a derived file into a file next to it, so that equal content has equal bytes.
 
     Parameters
     ----------
-    beside : Path
-    config : mapping or None
+    signature : Path
+    fingerprint : str
         As for :func:`made`.
     samples : mapping or None
-        What the samples behind the file took (:func:`spent`); None where nobody says.
+        What the samples of the derived file took (:func:`spent`); None if there is no record.
     """
-    files.replace_text(beside, json.dumps({**made(config), "samples": samples}, indent=1))
+    files.replace_text(signature, json.dumps({**made(fingerprint), "samples": samples}, indent=1))
 
 
 _WHERE = {

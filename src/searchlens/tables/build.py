@@ -1,12 +1,12 @@
-"""Makes every table that is declared for a stage."""
+"""Makes the tables that are declared for a stage."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Protocol
 
-from searchlens import catalogue
+from searchlens.catalogue import Declaration, definition
 from searchlens.tables.table import Table
 
 
@@ -18,15 +18,16 @@ class Context(Protocol):
         """Sentences under every table of the stage."""
 
 
-def build(stage: str, context: Context) -> dict[str, Table]:
-    """Every table that is declared for a stage, in this package and in the extensions in use, by name.
+def build(tables: Mapping[str, Declaration], context: Context) -> dict[str, Table]:
+    """Some declared tables of one stage, by name.
 
     Parameters
     ----------
-    stage : {"study", "boptr", "equivalence", "equivalence_vllm"}
+    tables : mapping of str to Declaration
+        Such as ``catalogue.declared("table", stage="study")``, those of extensions included.
     context : Context
-        The class that the tables of this stage take: ``study.StudyContext``, ``boptr.context.TableContext`` or
+        The class that the tables of the stage take: ``study.StudyContext``, ``boptr.context.TableContext`` or
         ``equivalence.Comparisons``.
     """
-    tables = {name: catalogue.find("table", name)(context) for name in catalogue.declared("table", stage=stage)}
-    return {name: replace(table, notes=(*table.notes, *context.notes)) for name, table in tables.items()}
+    made = {name: definition(declaration)(context) for name, declaration in tables.items()}
+    return {name: replace(table, notes=(*table.notes, *context.notes)) for name, table in made.items()}

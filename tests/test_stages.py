@@ -10,9 +10,10 @@ from typing import Any
 import polars as pl
 import pytest
 
+from run_stages import figures_cell, landscape_cell, recovery_cell, score_cell
 from searchlens.errors import InputError
 from searchlens.grid import Grid
-from searchlens.pipeline import figures_cell, import_samples, landscape_cell, recovery_cell, score_cell
+from searchlens.stages.importing import import_samples
 
 DEFAULT = "topp0.95_t1.0"
 Make = Callable[[dict[str, Any]], Grid]

@@ -1,0 +1,413 @@
+"""What each stage takes from the configuration and the plan, as plain JSON types.
+
+A rule of the workflow tracks exactly what a function here returns, and the stage is given exactly that: it never sees
+the grid, so it cannot depend on anything that is not tracked. Samples, scores and frames are files, no part of this.
+
+Standard library only, because the planner imports it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass, is_dataclass
+from typing import Any
+
+from searchlens.grid._grid import Grid
+from searchlens.grid._study import ROLES
+from searchlens.store.hashing import digest
+
+Specs = Mapping[str, Mapping[str, Any] | None]
+"""Configured policies by name; None for a policy whose name says it all."""
+
+
+def hash_of(needs: Any) -> str:
+    """16 hexadecimal digits of what one of the functions here returned."""
+    return digest(asdict(needs) if is_dataclass(needs) and not isinstance(needs, type) else needs, 16)
+
+
+@dataclass(frozen=True)
+class Stream:
+    """One stream of samples of a cell: its generation id, the names of its policies, and their controller."""
+
+    id: str
+    policies: tuple[str, ...]
+    controller: str
+
+
+@dataclass(frozen=True)
+class CellSamples:
+    """Where the samples of a cell come from, and the streams that they are drawn from.
+
+    Attributes
+    ----------
+    checkpoint, benchmark : str
+    streams : tuple of Stream
+        Empty if everything was imported.
+    readouts : str
+        Path of the compact readouts that the cell is read from; empty if it is sampled.
+    questions : int
+    """
+
+    checkpoint: str
+    benchmark: str
+    streams: tuple[Stream, ...]
+    readouts: str
+    questions: int
+
+
+def cell_samples(grid: Grid, checkpoint: str, benchmark: str) -> CellSamples:
+    """The streams of one cell."""
+    path = grid.readouts.get((checkpoint, benchmark))
+    generations = grid.streams(checkpoint, benchmark) if path else grid.generations(checkpoint, benchmark)
+    streams = tuple(Stream(g.id, g.policies, g.spec["policy"]["controller"]["name"]) for g in generations)
+    return CellSamples(checkpoint, benchmark, streams, str(path or ""), grid.count(benchmark))
+
+
+# ---- one cell
+
+
+@dataclass(frozen=True)
+class Score:
+    """What grading a cell takes.
+
+    Attributes
+    ----------
+    grader : str
+    q_instructions : str
+        Option of the landscape: how answers that cannot be extracted are put into classes.
+    golds : str
+        Hash of the questions with their golds: a corrected gold is graded again.
+    samples : CellSamples
+    imports : tuple of (id, policy, samples)
+    """
+
+    grader: str
+    q_instructions: str
+    golds: str
+    samples: CellSamples
+    imports: tuple[tuple[str, str, int], ...]
+
+
+def score(grid: Grid, checkpoint: str, benchmark: str) -> Score:
+    """What grading a cell takes."""
+    return Score(
+        grid.benchmark(benchmark)["grader"],
+        grid.config["landscape"]["q_instructions"],
+        grid.content_hash(benchmark),
+        cell_samples(grid, checkpoint, benchmark),
+        tuple((item.id, item.policy, item.samples) for item in grid.imported(checkpoint, benchmark)),
+    )
+
+
+@dataclass(frozen=True)
+class Landscape:
+    """What the landscape of a cell takes.
+
+    Attributes
+    ----------
+    budgets : tuple of int
+        At which it is read, extension included.
+    vote_budgets : tuple of int
+        At which votes over classes and over plain strings are compared.
+    options : mapping
+        Section ``landscape``.
+    seed : int
+    smallest_budgets : mapping
+        Smallest budget at which a policy can be read, by name, if it is not 1.
+    """
+
+    budgets: tuple[int, ...]
+    vote_budgets: tuple[int, ...]
+    options: Mapping[str, Any]
+    seed: int
+    smallest_budgets: Mapping[str, int]
+
+
+def landscape(grid: Grid, benchmark: str) -> Landscape:
+    """What the landscape of a cell of a benchmark takes."""
+    policies = {name: grid.policy(name) for name in _policy_names(grid, benchmark)}
+    smallest = {name: policy.smallest_budget for name, policy in policies.items() if policy}
+    return Landscape(
+        tuple(grid.read_budgets(benchmark)),
+        tuple(grid.config["budgets"]),
+        grid.config["landscape"],
+        grid.config["seed"],
+        {name: budget for name, budget in smallest.items() if budget > 1},
+    )
+
+
+@dataclass(frozen=True)
+class Recovery:
+    """What comparing a pair on a benchmark takes.
+
+    Attributes
+    ----------
+    budgets : tuple of int
+        B; only BOPTR reads beyond it.
+    references : tuple of str
+        Policies that are not compared.
+    default_policy : str
+    options, landscape : mapping
+        Sections ``recovery`` and ``landscape``.
+    seed : int
+    policies : mapping
+        Specification of every policy of the benchmark.
+    """
+
+    budgets: tuple[int, ...]
+    references: tuple[str, ...]
+    default_policy: str
+    options: Mapping[str, Any]
+    landscape: Mapping[str, Any]
+    seed: int
+    policies: Specs
+
+
+def recovery(grid: Grid, benchmark: str) -> Recovery:
+    """What comparing a pair on a benchmark takes."""
+    config = grid.config
+    return Recovery(
+        tuple(config["budgets"]),
+        tuple(config["references"]),
+        config["default_policy"],
+        config["recovery"],
+        config["landscape"],
+        config["seed"],
+        _specs(grid, benchmark),
+    )
+
+
+def _policy_names(grid: Grid, benchmark: str) -> Iterable[str]:
+    """Every policy that a cell of a benchmark may hold."""
+    imported = [item.policy for item in grid.imports if item.benchmark == benchmark]
+    if benchmark not in grid.config["benchmarks"]:
+        return dict.fromkeys(imported)
+    sampled = [*grid.pool_policies(benchmark), *grid.config["references"], *grid.search_policies(benchmark)]
+    return dict.fromkeys([*sampled, *imported])
+
+
+def _specs(grid: Grid, benchmark: str) -> Specs:
+    configured = grid.config["policies"]
+    return {name: configured[name] for name in _policy_names(grid, benchmark) if name in configured}
+
+
+# ---- one pair
+
+
+@dataclass(frozen=True)
+class PairCell:
+    """What figures and tables say of a pair on a benchmark.
+
+    Attributes
+    ----------
+    pair, benchmark : str
+    base, rl : str
+        Checkpoints.
+    title : str
+        Of the benchmark.
+    source : str
+        ``sampled``, ``imported`` or ``recorded``: the least direct of both sides.
+    parameters : float or None
+        Number of parameters of the model, if the configuration has it.
+    policies : mapping
+        Specification of every policy of the benchmark.
+    """
+
+    pair: str
+    benchmark: str
+    base: str
+    rl: str
+    title: str
+    source: str
+    parameters: float | None
+    policies: Specs
+
+
+@dataclass(frozen=True)
+class Figures:
+    """What the figures of a pair on a benchmark take.
+
+    Attributes
+    ----------
+    cell : PairCell
+    base, rl : CellSamples
+    budgets : tuple of int
+    default_policy : str
+    epsilon, support_q, confidence : float
+        Options ``recovery.epsilon``, ``recovery.support_q`` and ``landscape.confidence``: the legends state them.
+    """
+
+    cell: PairCell
+    base: CellSamples
+    rl: CellSamples
+    budgets: tuple[int, ...]
+    default_policy: str
+    epsilon: float
+    support_q: float
+    confidence: float
+
+
+def figures(grid: Grid, pair: str, benchmark: str) -> Figures:
+    """What the figures of a pair on a benchmark take."""
+    config = grid.config
+    base, rl = (cell_samples(grid, grid.pairs[pair][role], benchmark) for role in ROLES)
+    return Figures(
+        _pair_cell(grid, pair, benchmark),
+        base,
+        rl,
+        tuple(config["budgets"]),
+        config["default_policy"],
+        config["recovery"]["epsilon"],
+        config["recovery"]["support_q"],
+        config["landscape"]["confidence"],
+    )
+
+
+def _pair_cell(grid: Grid, pair: str, benchmark: str) -> PairCell:
+    roles = grid.pairs[pair]
+    return PairCell(
+        pair,
+        benchmark,
+        roles["base"],
+        roles["rl"],
+        grid.benchmark(benchmark)["title"] or benchmark,
+        grid.least_direct((checkpoint, benchmark) for checkpoint in roles.values()),
+        grid.config["pairs"].get(pair, {}).get("parameters"),
+        _specs(grid, benchmark),
+    )
+
+
+# ---- the whole study
+
+
+@dataclass(frozen=True)
+class Overview:
+    """What the overview figures take: as ``Figures``, of all pairs."""
+
+    cells: tuple[PairCell, ...]
+    budgets: tuple[int, ...]
+    default_policy: str
+    epsilon: float
+    support_q: float
+    confidence: float
+
+
+def overview(grid: Grid) -> Overview:
+    """What the overview figures take."""
+    config = grid.config
+    return Overview(
+        tuple(_pair_cell(grid, *cell) for cell in grid.pair_cells),
+        tuple(config["budgets"]),
+        config["default_policy"],
+        config["recovery"]["epsilon"],
+        config["recovery"]["support_q"],
+        config["landscape"]["confidence"],
+    )
+
+
+@dataclass(frozen=True)
+class Tables:
+    """What the tables of a study take.
+
+    Attributes
+    ----------
+    cells : tuple of CellSamples
+    pair_cells : tuple of PairCell
+    budgets : tuple of int
+    default_policy : str
+    references : tuple of str
+        Policies that are left out of the interval widths.
+    models : mapping
+        Name of each checkpoint in the cost table.
+    """
+
+    cells: tuple[CellSamples, ...]
+    pair_cells: tuple[PairCell, ...]
+    budgets: tuple[int, ...]
+    default_policy: str
+    references: tuple[str, ...]
+    models: Mapping[str, str]
+
+
+def tables(grid: Grid) -> Tables:
+    """What the tables of a study take."""
+    config = grid.config
+    return Tables(
+        tuple(cell_samples(grid, *cell) for cell in grid.cells),
+        tuple(_pair_cell(grid, *cell) for cell in grid.pair_cells),
+        tuple(config["budgets"]),
+        config["default_policy"],
+        tuple(config["references"]),
+        _model_names(grid),
+    )
+
+
+def _model_names(grid: Grid) -> dict[str, str]:
+    """Base and RL, with the first of their pairs if there are several.
+
+    Batches are checkpoints of their own: ``Base anchor, batch 123``.
+    """
+    several = len(grid.pairs) > 1
+    names: dict[str, str] = {}
+    for pair, roles in grid.pairs.items():
+        batches = grid.config["pairs"].get(pair, {}).get("batches", {})
+        for role, side in {"base": "Base", "rl": "RL"}.items():
+            name = f"{side} {pair}" if several else side
+            repeats = {f"{name}, batch {key}": batch[role] for key, batch in batches.items()}
+            for title, checkpoint in ({name: roles.get(role)} | repeats).items():
+                if checkpoint:
+                    names.setdefault(checkpoint, title)
+    return names
+
+
+@dataclass(frozen=True)
+class Readouts:
+    """What the landscapes and comparisons of the recorded cells take.
+
+    Attributes
+    ----------
+    cells : tuple of (checkpoint, benchmark, path)
+        Compact readouts of each cell.
+    pairs : tuple of (pair, benchmark, Base checkpoint, RL checkpoint)
+        Both sides of which are recorded.
+    landscape, recovery : mapping
+        ``Landscape`` and ``Recovery`` by benchmark.
+    """
+
+    cells: tuple[tuple[str, str, str], ...]
+    pairs: tuple[tuple[str, str, str, str], ...]
+    landscape: Mapping[str, Landscape]
+    recovery: Mapping[str, Recovery]
+
+
+def readouts(grid: Grid) -> Readouts:
+    """What the landscapes and comparisons of the recorded cells take."""
+    benchmarks = dict.fromkeys(benchmark for _, benchmark in grid.readouts)
+    return Readouts(
+        tuple((*cell, str(path)) for cell, path in grid.readouts.items()),
+        tuple((pair, b, grid.pairs[pair]["base"], grid.pairs[pair]["rl"]) for pair, b in grid.readout_pairs),
+        {benchmark: landscape(grid, benchmark) for benchmark in benchmarks},
+        {benchmark: recovery(grid, benchmark) for benchmark in benchmarks},
+    )
+
+
+def boptr(grid: Grid) -> dict[str, Any]:
+    """The cohort (``cohort``) and the options (``options``) of BOPTR."""
+    return {"cohort": grid.cohort_plan(), "options": grid.config["boptr"]}
+
+
+def equivalence(grid: Grid) -> dict[str, Any]:
+    """What the comparison of policies with references takes; None is compared without a cell (``Grid.compared``)."""
+    if grid.compared is None:
+        return {}
+    checkpoint, benchmark = grid.compared
+    section = grid.config["equivalence"]
+    return {
+        "weights": grid.fingerprint(checkpoint),
+        "engine": grid.config["checkpoints"][checkpoint]["engine"],
+        "golds": grid.content_hash(benchmark),
+        "policies": {name: policy.resolved() for name in section["policies"] if (policy := grid.policy(name))},
+        "section": section,
+        "budgets": grid.config["budgets"],
+        "confidence": grid.config["landscape"]["confidence"],
+    }

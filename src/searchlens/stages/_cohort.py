@@ -1,0 +1,22 @@
+"""The cohort and the options of BOPTR, as the configuration of a study gives them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from pydantic import TypeAdapter
+
+from searchlens.boptr.cohort import CohortPlan
+from searchlens.boptr.options import BoptrOptions
+
+
+def cohort_of(study: Mapping[str, Any]) -> CohortPlan:
+    """The typed cohort of ``needs.boptr``."""
+    return TypeAdapter(CohortPlan).validate_json(json.dumps(study["cohort"]))
+
+
+def options_of(study: Mapping[str, Any], plan: CohortPlan) -> BoptrOptions:
+    """The typed options of ``needs.boptr`` for the benchmarks of a cohort."""
+    return TypeAdapter(BoptrOptions).validate_json(json.dumps(study["options"])).on(plan.benchmarks)

@@ -1,0 +1,45 @@
+"""Stage ``boptr``: the landscapes of a cohort to the frames of BOPTR."""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+
+from searchlens.boptr.cohort import CohortPlan, read_cohort
+from searchlens.boptr.options import BoptrOptions
+from searchlens.boptr.study import study
+from searchlens.stages._frames import landscape_costs, write_frame
+from searchlens.store import provenance
+from searchlens.store.layout import SIGNATURE, Layout
+
+log = logging.getLogger(__name__)
+
+
+def boptr(plan: CohortPlan, options: BoptrOptions, landscapes: Path, output: Layout, *, fingerprint: str = "") -> None:
+    """Fit the rule on the anchor, transfer it to every other cell, and score it.
+
+    Parameters
+    ----------
+    plan : CohortPlan
+    options : BoptrOptions
+    landscapes : Path
+        Folder of landscapes; it need not belong to a study.
+    output : Layout
+        Gets one Parquet file per frame.
+    fingerprint : str
+        Of the configuration, for the provenance; empty if there is none.
+
+    Raises
+    ------
+    InputError
+        The anchor was not sampled, or a landscape is damaged. Nothing was written.
+    """
+    cohort = read_cohort(landscapes, plan)
+    log.info(
+        "%d landscapes of %d models on %d benchmarks", len(cohort.landscapes), len(plan.models), len(plan.benchmarks)
+    )
+    for name, frame in study(cohort, options).items():
+        write_frame(frame, output.boptr_frame(name))
+    folders = [path.parent for path in sorted(landscapes.glob(f"*/*/{SIGNATURE}"))]
+    spent = provenance.together(landscape_costs(folders))
+    provenance.sign(output.boptr / SIGNATURE, fingerprint, spent)

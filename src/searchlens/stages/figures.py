@@ -1,0 +1,47 @@
+"""Stage ``figures``: landscapes and recovery of one pair on one benchmark to figures."""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from searchlens.catalogue import loaded
+from searchlens.figures import build
+from searchlens.figures.context import PairContext
+from searchlens.stages import costs
+from searchlens.stages._frames import read_points
+from searchlens.stages._labels import figure_labels
+from searchlens.store.layout import Layout
+
+if TYPE_CHECKING:
+    from searchlens.grid import needs
+
+log = logging.getLogger(__name__)
+
+
+def figures(study: needs.Figures, layout: Layout, output: Path) -> None:
+    """Draw every figure of one pair on one benchmark.
+
+    Parameters
+    ----------
+    study : needs.Figures
+    layout : Layout
+        Where landscapes, recovery and shards lie.
+    output : Path
+        Folder.
+
+    Raises
+    ------
+    InputError
+        A landscape or the recovery analysis is missing.
+    """
+    cell = study.cell
+    base, rl = (
+        read_points(layout.landscape(checkpoint, cell.benchmark), study.budgets) for checkpoint in (cell.base, cell.rl)
+    )
+    tokens = costs.prefill({"Base": study.base, "RL": study.rl}, layout)
+    labels = figure_labels(study, cell, base)
+    context = PairContext.read(labels, base, rl, tokens, layout.recovery(cell.pair, cell.benchmark))
+    paths = build.write(loaded("figure", stage="pair"), context, output)
+    log.info("%s/%s: %d files of figures in %s", cell.pair, cell.benchmark, len(paths), output)

@@ -1,0 +1,79 @@
+"""``searchlens import``: samples from elsewhere into the store, where the next run reads them like our own."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from searchlens.benchmarks import Question, asked_hash, dumps
+from searchlens.errors import InputError
+from searchlens.grid import Import
+from searchlens.readers.own import read_samples
+from searchlens.store import files, shards
+from searchlens.store.hashing import digest, file_sha256
+from searchlens.store.ranges import Shard
+
+if TYPE_CHECKING:
+    from searchlens.grid import Grid
+
+
+def import_samples(grid: Grid, path: Path, pair: str, role: str, benchmark: str, policy: str, grader: str) -> Shard:
+    """Put samples into the store and register them.
+
+    Parameters
+    ----------
+    grid : Grid
+    path : Path
+        File of samples (docs/import.md).
+    pair, role, benchmark, policy : str
+        What the samples are of; ``role`` is ``base`` or ``rl``. Pair and benchmark may be new.
+    grader : str
+        Of a new benchmark.
+
+    Raises
+    ------
+    InputError
+        A name or a row is wrong, or this configuration samples the policy itself. Nothing was written.
+    """
+    for what, name in (("pair", pair), ("benchmark", benchmark), ("policy", policy)):
+        _require_name(what, name)
+    checkpoint = grid.config["pairs"].get(pair, {}).get(role, f"{pair}-{role}")
+    if any(policy in generation.policies for generation in grid.generations(checkpoint, benchmark)):
+        raise InputError(
+            f"{checkpoint}/{benchmark} is sampled here under {policy!r}", "import under another name of the policy"
+        )
+    questions, questions_path, is_known = _questions(grid, benchmark)
+    imported = read_samples(path, questions)
+    key = digest({"imported": file_sha256(path), "questions": asked_hash(imported.questions)}, 12)
+    if not is_known:
+        files.replace_text(grid.root / questions_path, dumps(imported.questions))
+    shard = shards.publish(
+        grid.layout.generation(checkpoint, benchmark, key),
+        0,
+        imported.samples,
+        imported.frame,
+        generation_id=key,
+        policies=[policy],
+        provenance=shards.Provenance(0.0, "unknown", 0, "imported"),
+    )
+    kind = grid.benchmark(benchmark)["grader"] if is_known else grader
+    record = Import(pair, role, checkpoint, benchmark, policy, key, imported.samples, kind, questions_path)
+    target = grid.layout.import_record(benchmark, pair, role, policy)
+    files.replace_text(target, json.dumps(asdict(record), indent=1, sort_keys=True))
+    return shard
+
+
+def _require_name(what: str, name: str) -> None:
+    if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]*", name):
+        raise InputError(f"{what} {name!r} cannot be a name; allowed: letters, digits, '.', '_' and '-'")
+
+
+def _questions(grid: Grid, benchmark: str) -> tuple[Sequence[Question] | None, str, bool]:
+    """Questions of a known benchmark (None for a new one), their path, and whether the benchmark is known."""
+    if benchmark in grid.config["benchmarks"] or any(item.benchmark == benchmark for item in grid.imports):
+        return grid.questions(benchmark), grid.benchmark(benchmark)["path"], True
+    return None, str(grid.layout.imported_questions(benchmark).relative_to(grid.root)), False

@@ -1,0 +1,86 @@
+"""Stage ``landscape``: the graded samples of one cell, or its compact readouts, to operating points."""
+
+from __future__ import annotations
+
+import logging
+from itertools import chain
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import polars as pl
+
+from searchlens.landscape.expand import expand
+from searchlens.landscape.options import LandscapeOptions
+from searchlens.landscape.plain import plain_votes
+from searchlens.landscape.points import Landscape, operating_points
+from searchlens.schemas import VOTES
+from searchlens.stages._frames import read_frame, read_sampling_cost, write_frame
+from searchlens.store import provenance, readouts
+from searchlens.store.layout import SIGNATURE
+
+if TYPE_CHECKING:
+    from searchlens.grid import needs
+
+log = logging.getLogger(__name__)
+
+
+class _Computed(NamedTuple):
+    """A landscape, its votes over both kinds of classes, and what its samples took (None if there is no record)."""
+
+    landscape: Landscape
+    votes: pl.DataFrame
+    spent: dict[str, Any] | None
+
+
+def landscape(cell: needs.Landscape, scores: Path, output: Path, *, fingerprint: str) -> None:
+    """Compute the operating points of one cell.
+
+    Parameters
+    ----------
+    cell : needs.Landscape
+    scores : Path
+        Graded samples (``.parquet``) or compact readouts.
+    output : Path
+        Folder; gets ``points.parquet``, ``hits.parquet`` and ``votes.parquet``, which is empty if the graded samples
+        have no plain strings.
+    fingerprint : str
+        Of the configuration, for the provenance.
+    """
+    computed = (_from_scores if scores.suffix == ".parquet" else _from_readouts)(cell, scores)
+    write_frame(computed.landscape.points, output / "points.parquet")
+    write_frame(computed.landscape.hits, output / "hits.parquet")
+    provenance.sign(output / SIGNATURE, fingerprint, computed.spent)
+    write_frame(computed.votes, output / "votes.parquet")
+    if computed.votes.height:
+        largest = (computed.votes["Q"] - computed.votes["Q_plain"]).abs().max()
+        log.info("votes by class and by plain string differ by at most %.4f", largest)
+    log.info("%s: %d operating points", scores, computed.landscape.points.height)
+
+
+def options_of(cell: needs.Landscape) -> LandscapeOptions:
+    """The typed options."""
+    return LandscapeOptions(**cell.options, seed=cell.seed)
+
+
+def votes_of(cell: needs.Landscape, graded: pl.DataFrame) -> pl.DataFrame | None:
+    """Votes over equivalence classes and over plain strings; None if the graded samples have no plain strings."""
+    if "plain" not in graded.columns:
+        return None
+    return plain_votes(graded, budgets=list(cell.vote_budgets), ties=cell.options["ties"])
+
+
+def _from_scores(cell: needs.Landscape, scores: Path) -> _Computed:
+    graded = read_frame(scores, "score")
+    computed = operating_points(
+        graded, budgets=list(cell.budgets), options=options_of(cell), smallest=dict(cell.smallest_budgets)
+    )
+    votes = votes_of(cell, graded)
+    spent = read_sampling_cost(scores.with_suffix(".json"))
+    return _Computed(computed, VOTES.to_frame() if votes is None else votes, spent)
+
+
+def _from_readouts(cell: needs.Landscape, path: Path) -> _Computed:
+    compact = readouts.read(path)
+    computed, votes = expand(compact, options=options_of(cell), smallest=dict(cell.smallest_budgets))
+    spent = provenance.spent(chain.from_iterable(readouts.sidecars(compact).values()))
+    return _Computed(computed, votes, spent)

@@ -1,0 +1,42 @@
+"""Stage ``overview``: all landscapes of a study to the figures that show it as a whole."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from searchlens.catalogue import loaded
+from searchlens.figures import build
+from searchlens.figures.context import Curves, StudyContext
+from searchlens.stages._frames import read_points
+from searchlens.stages._labels import figure_labels
+from searchlens.store.layout import Layout
+
+if TYPE_CHECKING:
+    from searchlens.grid import needs
+
+
+def overview(study: needs.Overview, layout: Layout, output: Path) -> None:
+    """Draw every figure of the whole study.
+
+    Parameters
+    ----------
+    study : needs.Overview
+    layout : Layout
+        Where the landscapes lie.
+    output : Path
+        Folder.
+
+    Raises
+    ------
+    InputError
+        A landscape is missing.
+    """
+    curves = []
+    for cell in study.cells:
+        base, rl = (
+            read_points(layout.landscape(checkpoint, cell.benchmark), study.budgets)
+            for checkpoint in (cell.base, cell.rl)
+        )
+        curves.append(Curves(figure_labels(study, cell, base), base, rl))
+    build.write(loaded("figure", stage="study"), StudyContext(curves), output)

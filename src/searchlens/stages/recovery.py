@@ -1,0 +1,70 @@
+"""Stage ``recovery``: the landscapes of a pair on one benchmark to gaps, support, near matches and paths."""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import polars as pl
+
+from searchlens.landscape.points import Landscape
+from searchlens.policies import kinds
+from searchlens.policies.kinds import PolicyByName
+from searchlens.recovery.options import RecoveryOptions
+from searchlens.recovery.tables import recover
+from searchlens.stages._frames import landscape_costs, read_frame, read_points, write_frame
+from searchlens.store import provenance
+from searchlens.store.layout import SIGNATURE
+
+if TYPE_CHECKING:
+    from searchlens.grid import needs
+
+log = logging.getLogger(__name__)
+
+
+def recovery(pair: needs.Recovery, base: Path, rl: Path, output: Path, *, fingerprint: str) -> None:
+    """Compare the landscapes of a pair; references such as greedy are not among the policies compared.
+
+    Parameters
+    ----------
+    pair : needs.Recovery
+    base, rl : Path
+        Folders of the two landscapes.
+    output : Path
+        Folder; gets one Parquet file per frame.
+    fingerprint : str
+        Of the configuration, for the provenance.
+
+    Raises
+    ------
+    InputError
+        A landscape is missing or damaged, or both were asked different questions.
+    """
+    base_landscape, rl_landscape = (_read_landscape(side, pair) for side in (base, rl))
+    names = base_landscape.points["policy"].unique(maintain_order=True).to_list()
+    configured = kinds.from_specs(pair.policies)
+    components = {name: _components(name, configured) for name in names}
+    for name, frame in recover(base_landscape, rl_landscape, components, _options(pair)).items():
+        write_frame(frame, output / f"{name}.parquet")
+    provenance.sign(output / SIGNATURE, fingerprint, provenance.together(landscape_costs([base, rl])))
+    log.info("%s against %s: %d policies", base, rl, len(names))
+
+
+def _read_landscape(folder: Path, pair: needs.Recovery) -> Landscape:
+    """A landscape at the budgets of B, without reference policies."""
+    hits = read_frame(folder / "hits.parquet", "landscape").filter(pl.col("budget").is_in(list(pair.budgets)))
+    frames = (read_points(folder, pair.budgets), hits)
+    return Landscape(*(frame.filter(~pl.col("policy").is_in(list(pair.references))) for frame in frames))
+
+
+def _options(pair: needs.Recovery) -> RecoveryOptions:
+    """The typed options; draws and confidence are those of the landscape."""
+    shared = {key: pair.landscape[key] for key in ("draws", "confidence")}
+    return RecoveryOptions(default_policy=pair.default_policy, seed=pair.seed, **shared, **pair.options)
+
+
+def _components(name: str, configured: PolicyByName) -> tuple[Any, ...]:
+    """The five components of a policy; an imported policy of unknown components has its name in place of each."""
+    policy = kinds.policy_of(name, configured)
+    return policy.components if policy else (name,) * 5

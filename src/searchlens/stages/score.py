@@ -1,0 +1,116 @@
+"""Stage ``score``: the samples of one cell to verdicts."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import polars as pl
+
+from searchlens.benchmarks import Question
+from searchlens.errors import InputError
+from searchlens.grading.score import score_samples
+from searchlens.stages import costs
+from searchlens.stages._frames import write_frame
+from searchlens.store import provenance, shards
+from searchlens.store.files import read_json
+from searchlens.store.layout import Layout
+
+if TYPE_CHECKING:
+    from searchlens.grid import needs
+
+log = logging.getLogger(__name__)
+
+_COLUMNS = ("question", "sample", "text", "run", "n_tokens", "generated", "score", "finish")
+
+
+def score(
+    cell: needs.Score,
+    questions: Sequence[Question],
+    layout: Layout,
+    manifests: Iterable[Path],
+    output: Path,
+    *,
+    fingerprint: str,
+    threads: int = 1,
+) -> None:
+    """Grade the samples of one cell.
+
+    Parameters
+    ----------
+    cell : needs.Score
+    questions : sequence of Question
+        Those of the benchmark.
+    layout : Layout
+        Where the samples and the verdicts lie.
+    manifests : iterable of Path
+        Of the cell's pools. They say which samples there are, whatever the configuration has become since.
+    output : Path
+        Parquet file of graded samples.
+    fingerprint : str
+        Of the configuration, for the provenance.
+    threads : int
+        Processes of the grader.
+
+    Raises
+    ------
+    InputError
+        There are no samples, or a shard cannot be used.
+    """
+    samples = _read_samples(cell, layout, manifests)
+    scored = score_samples(
+        samples,
+        questions,
+        cell.grader,
+        layout.verdicts(cell.samples.benchmark),
+        policies=samples["policy"].unique(maintain_order=True).to_list(),
+        q_instructions=cell.q_instructions,  # type: ignore[arg-type]
+        workers=threads,
+    )
+    write_frame(scored.scores, output)
+    provenance.sign(output.with_suffix(".json"), fingerprint, costs.spent(cell.samples, layout))
+    log.info("%s/%s: %s", cell.samples.checkpoint, cell.samples.benchmark, scored.summary)
+
+
+def _read_samples(cell: needs.Score, layout: Layout, manifests: Iterable[Path]) -> pl.DataFrame:
+    """Samples of the cell under the name of each policy, sampled ones first."""
+    where = (cell.samples.checkpoint, cell.samples.benchmark)
+    names = {stream.id: stream.policies for stream in cell.samples.streams}
+    parts: list[pl.DataFrame] = []
+    for entry in _manifest_entries(manifests):
+        samples = shards.read_generation(
+            layout.generation(*where, entry["id"]), entry["id"], entry["samples"], _COLUMNS
+        )
+        parts += _named(samples, names.get(entry["id"], entry["policies"]))
+    for key, policy, count in cell.imports:
+        parts += _named(shards.read_generation(layout.generation(*where, key), key, count, _COLUMNS), [policy])
+    if not parts:
+        raise InputError(f"{'/'.join(where)} has no samples to grade", "sample it first, or import samples")
+    return pl.concat(parts)
+
+
+def _manifest_entries(manifests: Iterable[Path]) -> Iterator[dict[str, Any]]:
+    """Each generation once, with the largest number of samples: several jobs may share a stream."""
+    entries: dict[str, dict[str, Any]] = {}
+    for path in manifests:
+        for entry in read_json(path)["generations"]:
+            first = entries.setdefault(entry["id"], entry)
+            first["samples"] = max(first["samples"], entry["samples"])
+    yield from entries.values()
+
+
+def _named(samples: pl.DataFrame, names: Iterable[str]) -> list[pl.DataFrame]:
+    """The samples once for each policy name, in the columns that grading takes."""
+    columns = samples.select(
+        "question",
+        "sample",
+        "run",
+        "text",
+        tokens=pl.col("n_tokens"),
+        generated=pl.col("generated"),
+        stopped=pl.col("finish") == "stop",
+        score=pl.col("score"),
+    )
+    return [columns.select(pl.lit(name).alias("policy"), pl.all()) for name in names]

@@ -1,0 +1,83 @@
+"""Stage ``tables``: landscapes, recovery and costs of a study to its tables."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING
+
+import polars as pl
+
+from searchlens.catalogue import loaded
+from searchlens.policies import kinds
+from searchlens.stages import costs
+from searchlens.stages._frames import read_frame, read_points
+from searchlens.store import provenance
+from searchlens.store.layout import Layout
+from searchlens.tables.build import build
+from searchlens.tables.study import Cell, StudyContext
+from searchlens.tables.table import write
+
+if TYPE_CHECKING:
+    from searchlens.grid import needs
+
+Points = Mapping[tuple[str, str], pl.DataFrame]
+
+
+def tables(study: needs.Tables, layout: Layout, output: Layout, *, fingerprint: str) -> None:
+    """Write every table of the study.
+
+    Parameters
+    ----------
+    study : needs.Tables
+    layout : Layout
+        Where landscapes, recovery and shards lie.
+    output : Layout
+        Where the tables go.
+    fingerprint : str
+        Of the configuration, for the provenance.
+
+    Raises
+    ------
+    InputError
+        A landscape or a recovery analysis is missing.
+    """
+    points = {
+        (cell.checkpoint, cell.benchmark): read_points(layout.landscape(cell.checkpoint, cell.benchmark), study.budgets)
+        for cell in study.cells
+    }
+    spent = costs.spent_by_checkpoint(study.cells, layout)
+    context = StudyContext(
+        default_policy=study.default_policy,
+        cells=[_cell(cell, points, layout) for cell in study.pair_cells],
+        points=points,
+        widths=half_widths(points, study.references),
+        costs=costs.costs(study.cells, layout),
+        models=dict(study.models),
+        spent=spent,
+        made=provenance.made(fingerprint),
+    )
+    for name, table in build(loaded("table", stage="study"), context).items():
+        write(table, output.table(name, "csv").with_suffix(""))
+        provenance.sign(output.table(name, "json"), fingerprint, provenance.together(spent.values()))
+
+
+def _cell(cell: needs.PairCell, points: Points, layout: Layout) -> Cell:
+    frames = {
+        name: read_frame(layout.recovery_frame(cell.pair, cell.benchmark, name), "recovery")
+        for name in ("same_policy", "counts", "support", "path")
+    }
+    configured = kinds.from_specs(cell.policies)
+    names = points[cell.base, cell.benchmark]["policy"].unique()
+    return Cell(cell.pair, cell.benchmark, **frames, searched=any(kinds.is_search(name, configured) for name in names))
+
+
+def half_widths(points: Points, without: Iterable[str] = ()) -> pl.DataFrame:
+    """Median half-width of the intervals over policies, per cell, metric, readout and budget."""
+    parts = [
+        frame.filter(pl.col("metric").is_in(["P", "Q"]), ~pl.col("policy").is_in(list(without)))
+        .group_by("metric", "readout", "budget", "questions", maintain_order=True)
+        .agg(half_width=((pl.col("hi") - pl.col("lo")) / 2).median())
+        .select(pl.lit(checkpoint).alias("checkpoint"), pl.lit(benchmark).alias("benchmark"), pl.all())
+        for (checkpoint, benchmark), frame in points.items()
+    ]
+    return pl.concat(parts)

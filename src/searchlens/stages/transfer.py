@@ -1,0 +1,46 @@
+"""Stage ``transfer``: the frames of BOPTR to its tables and figures."""
+
+from __future__ import annotations
+
+from searchlens.boptr.cohort import CohortPlan
+from searchlens.boptr.options import BoptrOptions
+from searchlens.catalogue import BOPTR_FRAMES, loaded
+from searchlens.figures import build as figures_of
+from searchlens.figures.boptr.context import FigureContext
+from searchlens.stages._frames import read_frame, read_sampling_cost
+from searchlens.store import provenance
+from searchlens.store.layout import SIGNATURE, Layout
+from searchlens.tables.boptr.context import TableContext
+from searchlens.tables.build import build
+from searchlens.tables.table import write
+
+
+def transfer(
+    plan: CohortPlan, options: BoptrOptions, output: Layout, *, fingerprint: str = "", figures: bool = True
+) -> None:
+    """Write every table and figure of the transfer analysis.
+
+    Parameters
+    ----------
+    plan : CohortPlan
+    options : BoptrOptions
+    output : Layout
+        Where the frames of BOPTR lie, and where tables and figures go.
+    fingerprint : str
+        Of the configuration, for the provenance; empty if there is none.
+    figures : bool
+        Whether figures are drawn.
+
+    Raises
+    ------
+    InputError
+        A frame is missing: BOPTR was not fitted here.
+    """
+    frames = {name: read_frame(output.boptr_frame(name), "boptr") for name in BOPTR_FRAMES}
+    spent = read_sampling_cost(output.boptr / SIGNATURE)
+    for name, table in build(loaded("table", stage="boptr"), TableContext(frames, plan, options)).items():
+        write(table, output.table(name, "csv").with_suffix(""))
+        provenance.sign(output.table(name, "json"), fingerprint, spent)
+    if figures:
+        context = FigureContext(frames=frames, plan=plan, confidence=options.confidence)
+        figures_of.write(loaded("figure", stage="boptr"), context, output.boptr_figure("any", "svg").parent)

@@ -1,0 +1,54 @@
+"""Stages of one grid, each given what the command line gives it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+
+import polars as pl
+
+from searchlens.boptr.cohort import CohortPlan
+from searchlens.grid import Grid, needs
+from searchlens.stages import costs as costs_stage
+from searchlens.stages._cohort import cohort_of
+from searchlens.stages.figures import figures
+from searchlens.stages.landscape import landscape
+from searchlens.stages.readouts import readouts
+from searchlens.stages.recovery import recovery
+from searchlens.stages.score import score
+from searchlens.store.provenance import config_fingerprint
+
+
+def score_cell(grid: Grid, checkpoint: str, benchmark: str, manifests: Iterable[Path], output: Path) -> None:
+    cell = needs.score(grid, checkpoint, benchmark)
+    fingerprint = config_fingerprint(grid.config)
+    score(cell, grid.questions(benchmark), grid.layout, manifests, output, fingerprint=fingerprint)
+
+
+def landscape_cell(grid: Grid, benchmark: str, scores: Path, output: Path) -> None:
+    landscape(needs.landscape(grid, benchmark), scores, output, fingerprint=config_fingerprint(grid.config))
+
+
+def recovery_cell(grid: Grid, base: Path, rl: Path, output: Path) -> None:
+    recovery(needs.recovery(grid, base.name), base, rl, output, fingerprint=config_fingerprint(grid.config))
+
+
+def analyse(grid: Grid) -> None:
+    readouts(needs.readouts(grid), grid.layout, fingerprint=config_fingerprint(grid.config))
+
+
+def figures_cell(grid: Grid, pair: str, benchmark: str, output: Path) -> None:
+    figures(needs.figures(grid, pair, benchmark), grid.layout, output)
+
+
+def costs(grid: Grid) -> pl.DataFrame:
+    return costs_stage.costs(needs.tables(grid).cells, grid.layout)
+
+
+def prefill(grid: Grid, pair: str, benchmark: str) -> pl.DataFrame:
+    study = needs.figures(grid, pair, benchmark)
+    return costs_stage.prefill({"Base": study.base, "RL": study.rl}, grid.layout)
+
+
+def cohort_plan(grid: Grid) -> CohortPlan:
+    return cohort_of(needs.boptr(grid))

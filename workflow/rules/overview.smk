@@ -1,0 +1,32 @@
+"""Figures of the whole study.
+
+REQUIRED INPUTS: every landscape of a pair.
+OUTPUTS: results/figures/<figure>.{svg,pdf,png,csv}
+"""
+
+
+rule overview:
+    """Draw Base and RL of every pair on every benchmark."""
+    input:
+        [path for p, b in GRID.pair_cells for c in GRID.pairs[p].values() for path in landscape_files(c, b)],
+    output:
+        list(figures("study", OUT.study_figure, category="Study")),
+    log:
+        layout.log("overview"),
+    # Seconds: as a job of a cluster it would wait longer to be noticed than it runs.
+    localrule: True
+    conda:
+        "../envs/analysis.yaml"
+    threads: 1
+    resources:
+        mem_mb=2000,
+        runtime=30,
+    params:
+        needs=tracked("overview", lambda wildcards: needs.overview(GRID)),
+        folder=subpath(output[0], parent=True),
+    shell:
+        """
+        searchlens overview \
+            --output {params.folder:q} \
+            2>&1 | tee {log:q}
+        """
