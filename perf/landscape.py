@@ -22,7 +22,7 @@ import numpy as np
 import polars as pl
 
 from searchlens.landscape.points import operating_points
-from searchlens.schemas import SCORES
+from searchlens.schemas.columns import SCORES
 
 POLICIES = 24
 METRICS = ["P", "Q", "B", "T"]

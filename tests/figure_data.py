@@ -24,7 +24,7 @@ from searchlens.landscape.points import operating_points
 from searchlens.policies import Policy
 from searchlens.recovery.options import RecoveryOptions
 from searchlens.recovery.tables import recover
-from searchlens.schemas import SCORES
+from searchlens.schemas.columns import SCORES
 
 BUDGETS = (1, 2, 4, 8, 16)
 DEFAULT = "topp0.95_t1.0"

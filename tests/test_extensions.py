@@ -14,7 +14,7 @@ from polars.testing import assert_frame_equal
 import figure_data
 import landscape_oracle as oracle
 from figure_data import write as draw_all
-from searchlens import benchmarks, catalogue, config, metric_schemas, schemas
+from searchlens import benchmarks, catalogue, config
 from searchlens.benchmarks import Question, digests, listing
 from searchlens.cli import main
 from searchlens.equivalence.rows import frame as rows
@@ -29,6 +29,8 @@ from searchlens.landscape.options import LandscapeOptions
 from searchlens.landscape.points import Landscape, operating_points
 from searchlens.recovery.options import RecoveryOptions
 from searchlens.recovery.tables import recover
+from searchlens.schemas import columns as schemas
+from searchlens.schemas import metrics as metric_schemas
 from searchlens.store import readouts
 from searchlens.tables.build import build
 from searchlens.tables.equivalence import Comparisons

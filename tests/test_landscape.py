@@ -10,12 +10,12 @@ from hypothesis import strategies as st
 from polars.testing import assert_frame_equal
 
 import landscape_oracle as oracle
-from searchlens import metric_schemas
 from searchlens.catalogue import declared
 from searchlens.errors import InputError
 from searchlens.landscape.options import LandscapeOptions
 from searchlens.landscape.points import operating_points
-from searchlens.schemas import POINTS, READOUTS
+from searchlens.schemas import metrics as metric_schemas
+from searchlens.schemas.columns import POINTS, READOUTS
 from searchlens.uncertainty import Resamples, wilson
 
 FEW = LandscapeOptions(draws=50)

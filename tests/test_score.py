@@ -10,13 +10,14 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from searchlens import grading, schemas
+from searchlens import grading
 from searchlens.benchmarks import Question
 from searchlens.errors import InputError
 from searchlens.grading import score
 from searchlens.grading.score import score_samples
 from searchlens.landscape.plain import plain_votes
 from searchlens.landscape.points import operating_points
+from searchlens.schemas import columns as schemas
 from test_verdicts import Counting
 
 SUMS = (Question("one", "1+1?", "2"), Question("two", "2+2?", "4"))

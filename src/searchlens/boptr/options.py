@@ -9,7 +9,7 @@ from typing import Annotated, Literal
 
 from annotated_types import Ge, Len
 
-from searchlens.options import STRICT, Confidence, Draws, Natural, Nonnegative, Positive, Proportion
+from searchlens.schemas.options import STRICT, Confidence, Draws, Natural, Nonnegative, Positive, Proportion
 
 Regime = Literal["math", "nonmath", "floor"]
 REGIMES: tuple[Regime, ...] = ("math", "nonmath", "floor")

@@ -9,7 +9,7 @@ from searchlens import benchmarks, catalogue
 from searchlens.benchmarks import prompts
 from searchlens.boptr.options import Regime, Role
 from searchlens.config.base import Name, Section, Sha256, unknown
-from searchlens.options import Positive
+from searchlens.schemas.options import Positive
 
 if TYPE_CHECKING:
     from searchlens.config.model import Config

@@ -9,7 +9,7 @@ from pydantic import Field
 
 from searchlens.benchmarks import prompts
 from searchlens.config.base import Repository, Section, Sha256, unknown
-from searchlens.options import Positive
+from searchlens.schemas.options import Positive
 
 if TYPE_CHECKING:
     from searchlens.config.model import Config

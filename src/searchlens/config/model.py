@@ -17,8 +17,8 @@ from searchlens.config.policies import PolicySpec
 from searchlens.config.study import StudySpec
 from searchlens.equivalence.options import EquivalenceOptions
 from searchlens.landscape.options import LandscapeSection
-from searchlens.options import Nonnegative, Positive, Proportion
 from searchlens.recovery.options import RecoverySection
+from searchlens.schemas.options import Nonnegative, Positive, Proportion
 
 
 class Config(Section):

@@ -7,7 +7,7 @@ from typing import Annotated
 
 from annotated_types import Len
 
-from searchlens.options import STRICT, Draws, Natural, Nonnegative, Positive, Proportion
+from searchlens.schemas.options import STRICT, Draws, Natural, Nonnegative, Positive, Proportion
 
 COMPARED = ("autoregressive", "beam", "power", "entropy_tree", "mcts", "thought_tree", "step_beam")
 """Controllers with a reference to compare them with."""

@@ -9,12 +9,13 @@ from typing import NamedTuple
 
 import polars as pl
 
-from searchlens import grading, schemas
+from searchlens import grading
 from searchlens.benchmarks import Question
 from searchlens.errors import InputError
 from searchlens.grading import Grader
 from searchlens.grading.verdicts import Judgements, VerdictStore
-from searchlens.options import QInstructions
+from searchlens.schemas import columns as schemas
+from searchlens.schemas.options import QInstructions
 
 SAMPLES = pl.Schema(
     {

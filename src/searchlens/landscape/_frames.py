@@ -1,4 +1,4 @@
-"""Readouts with their intervals, as the frames ``schemas.POINTS`` and ``metric_schemas.hits``."""
+"""Readouts with their intervals, as the frames ``schemas.columns.POINTS`` and ``schemas.metrics.hits``."""
 
 from __future__ import annotations
 
@@ -10,9 +10,10 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from searchlens import metric_schemas, schemas
 from searchlens.landscape.pool import Floats
 from searchlens.landscape.readouts import Metric, metrics
+from searchlens.schemas import columns as schemas
+from searchlens.schemas import metrics as metric_schemas
 from searchlens.uncertainty import Interval, Resamples, wilson
 
 Values = dict[str, dict[str, Floats]]
@@ -43,7 +44,7 @@ class _Column:
 
 
 def hits_frame(pool: Rows, budgets: Sequence[int], values: Values) -> pl.DataFrame:
-    """``metric_schemas.hits``: one row per policy, question and budget; null where ``values`` has no such metric."""
+    """``schemas.metrics.hits``: one row per policy, question and budget; null where ``values`` has no such metric."""
     questions = len(pool.questions)
     policy = np.repeat(np.arange(len(pool.policies)), questions * len(budgets))
     unknown = np.full((len(pool.policies) * questions, len(budgets)), np.nan)
@@ -65,7 +66,7 @@ def hits_frame(pool: Rows, budgets: Sequence[int], values: Values) -> pl.DataFra
 def points_frame(
     pool: Rows, budgets: Sequence[int], values: Values, resamples: Resamples, confidence: float, *, counted: bool
 ) -> pl.DataFrame:
-    """``schemas.POINTS``: one row per policy, budget, metric and readout of ``values``, and of affine metrics of these.
+    """``schemas.columns.POINTS``: one row per policy, budget, metric and readout of ``values``, and of affine metrics of these.
 
     ``counted``: also the metrics that may be fractional are 0 or 1 for each question.
     """

@@ -1,4 +1,4 @@
-"""Compact readouts of a landscape (``metric_schemas.COMPACT``), from which it is rebuilt without the samples.
+"""Compact readouts of a landscape (``schemas.metrics.COMPACT``), from which it is rebuilt without the samples.
 
 Whatever is read question by question is stored question by question: the prefix readouts as bits, and the sizes of the
 answer classes, which determine the expectations of P, Q and ``distinct``. All else is stored as means over questions
@@ -20,8 +20,8 @@ from searchlens.landscape.options import DEFAULTS, LandscapeOptions
 from searchlens.landscape.points import Landscape, in_order, read, with_budgets
 from searchlens.landscape.pool import SamplePool
 from searchlens.landscape.readouts import metrics
-from searchlens.metric_schemas import COMPACT, COMPACT_POINT, recorded
-from searchlens.schemas import PLAIN
+from searchlens.schemas.columns import PLAIN
+from searchlens.schemas.metrics import COMPACT, COMPACT_POINT, recorded
 
 _MOST_BUDGETS = 16  # bits of the prefix readouts
 
@@ -41,7 +41,7 @@ def compact(
     Returns
     -------
     polars.DataFrame
-        ``metric_schemas.COMPACT``, policies in order of appearance. Metrics that are not declared as ``recorded`` are
+        ``schemas.metrics.COMPACT``, policies in order of appearance. Metrics that are not declared as ``recorded`` are
         left out.
 
     Raises

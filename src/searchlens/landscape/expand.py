@@ -1,4 +1,4 @@
-"""The landscape from its compact readouts (``metric_schemas.COMPACT``)."""
+"""The landscape from its compact readouts (``schemas.metrics.COMPACT``)."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from searchlens.landscape.points import Landscape, join
 from searchlens.landscape.pool import Floats
 from searchlens.landscape.readouts import Metric, derived, metrics
 from searchlens.landscape.subsets import missed
-from searchlens.metric_schemas import recorded
-from searchlens.schemas import PLAIN, POINTS, READOUTS, VOTES
+from searchlens.schemas.columns import PLAIN, POINTS, READOUTS, VOTES
+from searchlens.schemas.metrics import recorded
 from searchlens.uncertainty import Resamples
 
 

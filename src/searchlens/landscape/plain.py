@@ -10,7 +10,7 @@ import polars as pl
 from searchlens.landscape._vote import expected_vote, prefix_vote
 from searchlens.landscape.options import Ties
 from searchlens.landscape.pool import Floats, SamplePool, read_pools
-from searchlens.schemas import VOTES
+from searchlens.schemas.columns import VOTES
 
 
 def plain_votes(scores: pl.DataFrame, *, budgets: Sequence[int], ties: Ties) -> pl.DataFrame:

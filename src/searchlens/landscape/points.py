@@ -23,9 +23,9 @@ class Landscape:
     Attributes
     ----------
     points : polars.DataFrame
-        ``schemas.POINTS``: one row per policy, budget, metric and readout.
+        ``schemas.columns.POINTS``: one row per policy, budget, metric and readout.
     hits : polars.DataFrame
-        ``metric_schemas.hits``: one row per policy, question and budget.
+        ``schemas.metrics.hits``: one row per policy, question and budget.
     """
 
     points: pl.DataFrame

@@ -11,7 +11,7 @@ import numpy.typing as npt
 import polars as pl
 
 from searchlens.errors import InputError
-from searchlens.schemas import SCORES
+from searchlens.schemas.columns import SCORES
 
 Bools = npt.NDArray[np.bool_]
 Ints = npt.NDArray[np.int64]

@@ -51,7 +51,7 @@ class Metric:
     drawn : bool
         Figures show it; needs ``compared`` and an expectation.
     recorded : bool
-        Compact readouts hold it, so changing this changes their format (``metric_schemas.COMPACT``). Without effect on
+        Compact readouts hold it, so changing this changes their format (``schemas.metrics.COMPACT``). Without effect on
         the metrics of extensions.
     """
 

@@ -12,7 +12,7 @@ import polars as pl
 from searchlens.catalogue import declared
 from searchlens.errors import InputError
 from searchlens.landscape.points import Landscape
-from searchlens.schemas import READOUTS
+from searchlens.schemas.columns import READOUTS
 from searchlens.uncertainty import Floats
 
 ROUNDING = 1e-7

@@ -12,7 +12,7 @@ import polars as pl
 from searchlens.landscape.points import Landscape
 from searchlens.recovery._pair import ROUNDING, Curves, compared, read, target
 from searchlens.recovery.options import DEFAULTS, RecoveryOptions
-from searchlens.schemas import COUNTS, SAME_POLICY, SUPPORT
+from searchlens.schemas.columns import COUNTS, SAME_POLICY, SUPPORT
 from searchlens.uncertainty import Floats, Resamples, quantiles
 
 

@@ -15,7 +15,7 @@ from searchlens.errors import InputError
 from searchlens.landscape.points import Landscape
 from searchlens.recovery._pair import ROUNDING, Curves, compared_prefixes, read, target
 from searchlens.recovery.options import DEFAULTS, RecoveryOptions
-from searchlens.schemas import COORDINATES, GEOMETRY, NEAR_MATCH, PATH
+from searchlens.schemas.columns import COORDINATES, GEOMETRY, NEAR_MATCH, PATH
 from searchlens.uncertainty import Floats
 
 Components = Mapping[str, Sequence[Hashable]]

@@ -10,7 +10,7 @@ import polars as pl
 
 from searchlens.boptr.cohort import PLAN_FILE, write_plan
 from searchlens.landscape.points import operating_points
-from searchlens.schemas import SCORES
+from searchlens.schemas.columns import SCORES
 from searchlens.simulate._design import Cell, Design, SimBenchmark, budgets_of
 from searchlens.simulate._draw import OPTIONS, Drawn, classes, draw
 from searchlens.simulate._truth import Truth

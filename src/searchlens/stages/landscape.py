@@ -13,7 +13,7 @@ from searchlens.landscape.expand import expand
 from searchlens.landscape.options import LandscapeOptions
 from searchlens.landscape.plain import plain_votes
 from searchlens.landscape.points import Landscape, operating_points
-from searchlens.schemas import VOTES
+from searchlens.schemas.columns import VOTES
 from searchlens.stages._frames import read_frame, read_sampling_cost, write_frame
 from searchlens.store import provenance, readouts
 from searchlens.store.layout import SIGNATURE

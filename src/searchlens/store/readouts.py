@@ -1,6 +1,6 @@
 """Compact readouts of a cell on disk: all that a study needs of graded samples.
 
-The file is an Arrow table in an xz stream with one row for each policy: ``metric_schemas.COMPACT``, and the sidecars of
+The file is an Arrow table in an xz stream with one row for each policy: ``schemas.metrics.COMPACT``, and the sidecars of
 the policy's shards as JSON texts. ``polars.read_ipc(lzma.open(path).read())`` reads it.
 """
 
@@ -16,7 +16,7 @@ from typing import Any
 import polars as pl
 
 from searchlens.errors import InputError
-from searchlens.metric_schemas import COMPACT
+from searchlens.schemas.metrics import COMPACT
 from searchlens.store import files
 from searchlens.store.hashing import canonical
 from searchlens.store.layout import readouts_sidecar

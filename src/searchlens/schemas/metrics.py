@@ -7,7 +7,7 @@ from typing import Any
 import polars as pl
 
 from searchlens.catalogue import declared
-from searchlens.schemas import PLAIN, READOUTS
+from searchlens.schemas.columns import PLAIN, READOUTS
 
 
 def hits() -> pl.Schema:
