@@ -29,10 +29,12 @@ def rows(right: int, samples: int = 4, **extra: Any) -> list[dict[str, Any]]:
     ]
 
 
-def bring(grid: Grid, tmp_path: Path, role: str, lines: list[dict[str, Any]], policy: str = DEFAULT) -> None:
+def bring(
+    grid: Grid, tmp_path: Path, role: str, lines: list[dict[str, Any]], policy: str = DEFAULT, grader: str = "math"
+) -> None:
     path = tmp_path / f"{role}.jsonl"
     path.write_text("".join(json.dumps(row) + "\n" for row in lines))
-    import_samples(grid, path, "theirs", role, "own", policy, "math")
+    import_samples(grid, path, "theirs", role, "own", policy, grader)
 
 
 def test_a_benchmark_of_ones_own_without_tokens_is_compared_like_ours(
@@ -80,6 +82,17 @@ def test_a_name_that_would_mislead_is_refused(grid: Grid, tmp_path: Path, pair: 
     with pytest.raises(InputError, match=says):
         import_samples(grid, path, pair, "base", "sums", policy, "math")
     assert not (grid.layout.results / "imports").exists()
+
+
+@pytest.mark.parametrize(
+    ("grader", "says"), [("essay", "grader 'essay' is unknown"), ("instructions", "question 'half' has no checks")]
+)
+def test_a_grader_that_cannot_grade_the_questions_imports_nothing(
+    grid: Grid, tmp_path: Path, grader: str, says: str
+) -> None:
+    with pytest.raises(InputError, match=says):
+        bring(grid, tmp_path, "base", rows(right=1), grader=grader)
+    assert not grid.layout.results.exists()
 
 
 def test_rows_that_do_not_fit_the_benchmark_import_nothing(grid: Grid, tmp_path: Path) -> None:

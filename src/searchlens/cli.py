@@ -438,7 +438,7 @@ def _add_tools(command: _Commands) -> None:
     sub.add_argument("--role", required=True, choices=("base", "rl"), help="which side of the pair")
     sub.add_argument("--benchmark", required=True, help="key of benchmarks, or a new name")
     sub.add_argument("--policy", required=True, help="name of the policy that the samples were drawn under")
-    sub.add_argument("--grader", choices=("math", "choice"), default="math", help="of a new benchmark (default: math)")
+    sub.add_argument("--grader", default="math", help="of a new benchmark (docs/grading.md; default: math)")
     renamed_options(sub, {"--model": "--pair"})
     sub = command("record", _record, "save compact readouts of finished cells, for analysis without samples")
     sub.add_argument("--output", required=True, metavar="FOLDER", help="the `study.readouts` of later studies")

@@ -9,6 +9,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from searchlens import grading
 from searchlens.benchmarks import Question, asked_hash, dumps
 from searchlens.errors import InputError
 from searchlens.grid import Import
@@ -32,12 +33,13 @@ def import_samples(grid: Grid, path: Path, pair: str, role: str, benchmark: str,
     pair, role, benchmark, policy : str
         What the samples are of; ``role`` is ``base`` or ``rl``. Pair and benchmark may be new.
     grader : str
-        Of a new benchmark.
+        Of a new benchmark; one that compares with a gold answer.
 
     Raises
     ------
     InputError
-        A name or a row is wrong, or this configuration samples the policy itself. Nothing was written.
+        A name or a row is wrong, the grader is unknown or needs more than a gold answer, or this configuration samples
+        the policy itself. Nothing was written.
     """
     for what, name in (("pair", pair), ("benchmark", benchmark), ("policy", policy)):
         _require_name(what, name)
@@ -50,6 +52,7 @@ def import_samples(grid: Grid, path: Path, pair: str, role: str, benchmark: str,
     imported = read_samples(path, questions)
     key = digest({"imported": file_sha256(path), "questions": asked_hash(imported.questions)}, 12)
     if not is_known:
+        _require_references(imported.questions, grader)
         files.replace_text(grid.root / questions_path, dumps(imported.questions))
     shard = shards.publish(
         grid.layout.generation(checkpoint, benchmark, key),
@@ -70,6 +73,13 @@ def import_samples(grid: Grid, path: Path, pair: str, role: str, benchmark: str,
 def _require_name(what: str, name: str) -> None:
     if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]*", name):
         raise InputError(f"{what} {name!r} cannot be a name; allowed: letters, digits, '.', '_' and '-'")
+
+
+def _require_references(questions: Sequence[Question], grader: str) -> None:
+    """An ``InputError`` if there is no such grader, or if it needs more than the questions have."""
+    reference = grading.grader(grader).reference
+    for question in questions:
+        reference(question)
 
 
 def _questions(grid: Grid, benchmark: str) -> tuple[Sequence[Question] | None, str, bool]:
