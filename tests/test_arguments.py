@@ -4,7 +4,7 @@ import argparse
 
 import pytest
 
-from searchlens.commands.arguments import renamed_options
+from searchlens.arguments import renamed_options
 from searchlens.errors import InputError
 
 

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from searchlens import __version__, config
-from searchlens.commands.arguments import renamed_options
+from searchlens.arguments import renamed_options
 from searchlens.errors import InputError, JobError, JobStoppedError
 from searchlens.grid import Grid, known, needs
 from searchlens.store import snapshots

@@ -15,6 +15,7 @@ from typing import Literal
 
 import numpy as np
 import polars as pl
+from scipy import stats
 
 from searchlens.boptr.fingerprint import fingerprint
 from searchlens.boptr.options import LN2, BoptrOptions
@@ -130,8 +131,6 @@ def probe(rule: Rule) -> pl.DataFrame:
         than four models; reason. Everything is undefined with fewer than three models (``too_few_models``), or where
         either side is the same for all of them (``constant``).
     """
-    from scipy import stats
-
     points = []
     for name in rule.cohort_models:
         alpha, found = rule.log_alpha(name, rule.plan.anchor_benchmark), fingerprint(rule, name)

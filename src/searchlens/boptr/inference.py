@@ -14,6 +14,7 @@ from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
+from scipy.special import erf
 
 from searchlens.seeds import resampler
 from searchlens.uncertainty import Floats, Interval
@@ -116,8 +117,6 @@ def corrected(differences: npt.ArrayLike, skip: npt.ArrayLike | None = None) -> 
 
 
 def _debiased(size: Floats, error: Floats) -> Floats:
-    from scipy.special import erf
-
     z = np.divide(size, error, out=np.full(size.shape, np.inf), where=error > 0)
     folded = size * erf(z / np.sqrt(2)) + 2 * error * np.exp(-(z**2) / 2) / np.sqrt(2 * np.pi)
     return np.asarray(2 * size - folded)

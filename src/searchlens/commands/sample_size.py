@@ -18,6 +18,7 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 from polars.exceptions import PolarsError
+from scipy.stats import nct, norm, t
 
 from searchlens.boptr.cohort import CohortPlan, read_cohort
 from searchlens.boptr.options import BoptrOptions
@@ -129,8 +130,6 @@ def power(design: Design, components: Components, gap: float, alpha: float = 0.0
     Errors are taken to exceed their noise. A study of smaller errors finds less than is predicted: noise inflates the
     smaller of two errors more, and the gap shrinks (``docs/power.md`` has the sizes).
     """
-    from scipy.stats import nct, norm, t
-
     own, common = _variances(design, components)
     level = alpha / contrasts
     if own == 0 and common == 0:

@@ -21,7 +21,7 @@ from typing import Any
 
 import torch
 
-from searchlens.commands.arguments import renamed_options
+from searchlens.arguments import renamed_options
 from searchlens.errors import InputError
 from searchlens.zoo.accept import checks, text_table
 from searchlens.zoo.benchmarks import write_benchmarks

@@ -1,0 +1,199 @@
+"""The structure of the package: which package may import which, and what stands in one place only."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+PACKAGE = Path(__file__).parents[1] / "src/searchlens"
+FILES = sorted(PACKAGE.rglob("*.py"))
+
+NEVER = {
+    "store": {"grid", "landscape", "stages", "commands", "config", "generate", "engines"},
+    "schemas": {"grid", "store", "stages", "commands", "config", "landscape", "boptr", "tables", "figures"},
+    "grid": {
+        *("config", "generate", "engines", "search", "grading", "landscape", "recovery", "boptr", "tables", "figures"),
+        *("stages", "commands"),
+    },
+    "policies": {"grid", "config", "search", "generate", "boptr", "stages", "commands"},
+    "engines": {"search", "policies", "generate", "grid", "config", "benchmarks", "grading", "stages", "commands"},
+    "search": {"generate", "grid", "store", "config", "benchmarks", "grading", "landscape", "stages", "commands"},
+    "benchmarks": {"grading", "grid", "config", "policies", "stages", "commands"},
+    "grading": {"grid", "landscape", "generate", "engines", "search", "config", "stages", "commands"},
+    "generate": {
+        *("landscape", "recovery", "boptr", "tables", "figures", "config", "stages", "equivalence", "commands"),
+    },
+    "landscape": {"grid", "store", "config", "policies", "grading", "recovery", "boptr", "tables", "figures", "stages"},
+    "recovery": {"grid", "store", "config", "policies", "boptr", "tables", "figures", "stages"},
+    "boptr": {"grid", "config", "generate", "grading", "recovery", "tables", "figures", "stages", "commands"},
+    "tables": {"figures", "grid", "config", "recovery", "stages", "commands"},
+    "figures": {"tables", "grid", "config", "recovery", "stages", "commands"},
+    "simulate": {"grid", "config", "tables", "figures", "stages", "commands"},
+    "equivalence": {"tables", "figures", "boptr", "stages", "commands"},
+    "readers": {"grid", "config", "stages", "commands", "generate"},
+    "zoo": {"boptr", "figures", "tables", "grid", "stages"},
+    "stages": {"cli", "commands", "config", "generate"},
+    "commands": {"cli", "config"},
+}
+"""Package to what it must not import when it runs: arrows that would point upwards, or past a seam."""
+
+LATE = {"cli.py", "__main__.py", "engines"}
+"""Where any import may stand inside a function: one command must not load the libraries of all others."""
+
+OPTIONAL = {"torch", "transformers", "vllm", "nltk", "langdetect", "huggingface_hub"}
+"""Extras, and libraries that only a machine with a network needs: imported where they are used."""
+
+LATE_BY_FILE = {
+    "benchmarks/files.py": {"pyarrow": "the planner reads questions, and most of them are no Parquet files"},
+    "search": {"numpy": "the planner reads what a controller is composed of"},
+    "uncertainty.py": {"statsmodels": "takes a second to import, and few need it"},
+    "generate/_job.py": {"searchlens.engines": "an engine's library is an extra"},
+}
+"""Imports inside functions, with their reasons."""
+
+LOOSE = {"arguments", "catalogue", "cli", "errors", "frames", "progress", "seeds", "uncertainty"}
+
+
+def running(tree: ast.AST) -> Iterator[ast.AST]:
+    """Nodes that run: blocks for type checkers do not."""
+    for node in ast.iter_child_nodes(tree):
+        if not (isinstance(node, ast.If) and getattr(node.test, "id", "") == "TYPE_CHECKING"):
+            yield node
+            yield from running(node)
+
+
+def imports(path: Path) -> Iterator[tuple[str, str]]:
+    """(module, name) of every import of searchlens that runs; the name is empty for a whole module."""
+    for node in running(ast.parse(path.read_text())):
+        if isinstance(node, ast.ImportFrom) and node.module and node.module.split(".")[0] == "searchlens":
+            yield from ((node.module, alias.name) for alias in node.names)
+        elif isinstance(node, ast.Import):
+            yield from ((alias.name, "") for alias in node.names if alias.name.split(".")[0] == "searchlens")
+
+
+def package_of(path: Path) -> str:
+    """Package of a file, or its own name for a loose one."""
+    return path.relative_to(PACKAGE).parts[0].removesuffix(".py")
+
+
+def target_of(module: str, name: str) -> str:
+    """Package that an import reaches."""
+    parts = [*module.split("."), name]
+    return parts[1]
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(PACKAGE)))
+def test_no_arrow_points_upwards(path: Path) -> None:
+    forbidden = NEVER.get(package_of(path), set())
+    found = {f"{module}.{name}" for module, name in imports(path) if target_of(module, name) in forbidden}
+    assert not found
+
+
+def test_single_modules() -> None:
+    """Search and policies know of engines what a request is; boptr, grading and engines know nothing of shards."""
+    for path in FILES:
+        package = package_of(path)
+        for module, name in imports(path):
+            full = f"{module}.{name}"
+            if package in ("search", "policies") and full.startswith("searchlens.engines"):
+                assert full.startswith("searchlens.engines.base"), f"{path} imports {full}"
+            if package in ("boptr", "grading", "engines"):
+                assert not full.startswith("searchlens.store.shards"), f"{path} imports {full}"
+
+
+def test_no_package_but_the_command_line_imports_the_zoo() -> None:
+    users = {
+        str(path.relative_to(PACKAGE))
+        for path in FILES
+        for module, name in imports(path)
+        if target_of(module, name) == "zoo"
+    }
+    assert all(user.startswith(("zoo/", "commands/rl_steps")) for user in users), users
+
+
+def test_packages_form_no_circle() -> None:
+    arrows = {
+        (package_of(path), target_of(module, name))
+        for path in FILES
+        for module, name in imports(path)
+        if package_of(path) not in ("__init__", target_of(module, name)) and path.name != "__main__.py"
+    }
+    above: dict[str, set[str]] = {}
+    for user, used in arrows:
+        above.setdefault(user, set()).add(used)
+
+    def reach(start: str) -> set[str]:
+        reached: set[str] = set()
+        waiting = [start]
+        while waiting:
+            new = above.get(waiting.pop(), set()) - reached
+            reached |= new
+            waiting += new
+        return reached
+
+    circles = [name for name in above if name in reach(name)]
+    assert not circles
+
+
+def test_private_names_stay_in_their_package() -> None:
+    found = []
+    for path in FILES:
+        for module, name in imports(path):
+            private = any(part.startswith("_") and not part.startswith("__") for part in [*module.split("."), name])
+            if private and target_of(module, name) != package_of(path) and path.name != "cli.py":
+                found.append(f"{path.relative_to(PACKAGE)}: {module}.{name}")
+    assert not found
+
+
+def test_imports_stand_at_the_top() -> None:
+    found = []
+    for path in FILES:
+        place = path.relative_to(PACKAGE)
+        if set(place.parts) & LATE:
+            continue
+        reasons = {**LATE_BY_FILE.get(str(place), {}), **LATE_BY_FILE.get(place.parts[0], {})}
+        for module in imports_inside_functions(path):
+            if module.split(".")[0] not in OPTIONAL and not any(module.startswith(name) for name in reasons):
+                found.append(f"{place}: {module}")
+    assert not found
+
+
+def imports_inside_functions(path: Path) -> Iterator[str]:
+    """Modules that functions of a file import."""
+    for function in ast.walk(ast.parse(path.read_text())):
+        if isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef):
+            for node in ast.walk(function):
+                if isinstance(node, ast.ImportFrom):
+                    yield node.module or ""
+                elif isinstance(node, ast.Import):
+                    yield from (alias.name for alias in node.names)
+
+
+def test_few_files_lie_loose() -> None:
+    assert {path.stem for path in PACKAGE.glob("*.py")} - {"__init__"} == LOOSE
+
+
+def test_only_the_layout_spells_paths_under_the_results() -> None:
+    folders = ("generations", "manifests", "jobs", "locks", "scores", "verdicts", "imports", "hashes", "aside")
+    pattern = re.compile(rf"""["'/]({"|".join(folders)})["'/]|results ?/ ?["']""")
+    found = []
+    for path in FILES:
+        if path.relative_to(PACKAGE).parts[0] in ("zoo",) or path.name == "layout.py":
+            continue
+        lines = strings_of(path)
+        found += [f"{path.relative_to(PACKAGE)}: {text}" for text in lines if pattern.search(text)]
+    assert not found
+
+
+def strings_of(path: Path) -> Iterator[str]:
+    """Parts of paths: operands of ``/`` that are strings, and strings with a slash, docstrings left out."""
+    tree = ast.parse(path.read_text())
+    for node in ast.walk(tree):
+        if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Div):
+            for side in (node.left, node.right):
+                if isinstance(side, ast.Constant) and isinstance(side.value, str):
+                    yield f"/{side.value}/"
