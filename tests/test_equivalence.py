@@ -21,10 +21,10 @@ from searchlens import catalogue, config  # noqa: E402
 from searchlens.cli import main  # noqa: E402
 from searchlens.engines.base import Sampling  # noqa: E402
 from searchlens.equivalence import laws, local, searches  # noqa: E402
-from searchlens.equivalence.explicit import Model, ToyEngine, plain_draw  # noqa: E402
+from searchlens.equivalence.explicit import ToyEngine, ToyModel, plain_draw  # noqa: E402
 from searchlens.equivalence.options import COMPARED, EquivalenceOptions  # noqa: E402
 from searchlens.equivalence.reference import SEARCHES, ids, mean, search  # noqa: E402
-from searchlens.equivalence.rows import Row, chi_square, frame, total_variation  # noqa: E402
+from searchlens.equivalence.rows import ComparisonRow, chi_square, frame, total_variation  # noqa: E402
 from searchlens.equivalence.subject import Subject  # noqa: E402
 from searchlens.errors import InputError  # noqa: E402
 from searchlens.grid import Grid  # noqa: E402
@@ -91,7 +91,7 @@ def subject() -> Subject:
     return Subject.of(grid(), 1)
 
 
-def by_statistic(rows: list[Row]) -> dict[str, Row]:
+def by_statistic(rows: list[ComparisonRow]) -> dict[str, ComparisonRow]:
     return {row.statistic: row for row in rows}
 
 
@@ -165,10 +165,10 @@ def test_beams_are_those_of_transformers(subject: Subject) -> None:
 
 def test_side_by_side_is_one_by_one() -> None:
     """Requests of different questions in one batch: the same texts as each search alone, answered by the plain draw."""
-    model, policy = Model.random(3, vocab_size=6, eos=-0.5), tree_policy()
+    model, policy = ToyModel.random(3, vocab_size=6, eos=-0.5), tree_policy()
     tasks = [Task((3, 2), seed, 10, (0,), (), str, tuple) for seed in range(6)]
     plain = [search(task, policy, mean) for task in tasks]
-    found = searches.side_by_side(plain, [(policy, task) for task in tasks], ToyEngine(model))
+    found = searches.run_together(plain, [(policy, task) for task in tasks], ToyEngine(model))
     draw = plain_draw(model, (3, 2), policy.local)
     for task, texts in zip(tasks, found, strict=True):
         alone = search(task, policy, mean)
@@ -213,8 +213,8 @@ def test_power_sampling_is_at_its_target() -> None:
     assert all(row.holds for row in laws.compare("power", from_spec("power", spec), OPTIONS))
 
 
-def row(value: float, bound: Any = "at least", threshold: float = 0.75, **more: Any) -> Row:
-    return Row("tier34", "mine", "theirs", "same texts", 4, "texts", value, bound, threshold, **more)
+def row(value: float, bound: Any = "at least", threshold: float = 0.75, **more: Any) -> ComparisonRow:
+    return ComparisonRow("tier34", "mine", "theirs", "same texts", 4, "texts", value, bound, threshold, **more)
 
 
 def test_a_row_holds_on_the_right_side() -> None:
@@ -223,7 +223,7 @@ def test_a_row_holds_on_the_right_side() -> None:
     assert not row(float("nan")).holds and not row(float("nan"), "at most").holds
 
 
-def table(rows: list[Row]) -> Table:
+def table(rows: list[ComparisonRow]) -> Table:
     return udf_tier34(Comparisons(frame(rows)))
 
 

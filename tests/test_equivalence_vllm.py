@@ -18,7 +18,7 @@ transformers = pytest.importorskip("transformers")
 from searchlens import config  # noqa: E402
 from searchlens.engines.base import Completion, Sampling  # noqa: E402
 from searchlens.equivalence import engines, tier12  # noqa: E402
-from searchlens.equivalence.rows import Row, frame  # noqa: E402
+from searchlens.equivalence.rows import ComparisonRow, frame  # noqa: E402
 from searchlens.equivalence.subject import Subject  # noqa: E402
 from searchlens.equivalence.tier12 import STRATEGIES, Match, Strategy  # noqa: E402
 from searchlens.errors import InputError  # noqa: E402
@@ -91,14 +91,14 @@ def test_texts_and_answers_are_compared_on_their_own() -> None:
     )
     assert subject.job.answer(seven) == subject.job.answer(also) != subject.job.answer(other)
     assert subject.job.answer(none) == subject.job.answer(neither)
-    found = tier12.match(subject, STRATEGIES[0], [seven, seven, seven, none], [seven, also, other, neither])
+    found = tier12.compare_texts(subject, STRATEGIES[0], [seven, seven, seven, none], [seven, also, other, neither])
     assert (found.n, found.output_match, found.em_agree) == (4, 0.25, 0.75)
 
 
 def test_first_difference() -> None:
-    assert engines.agreeing((1, 2, 3), (1, 2, 4)) == 2
-    assert engines.agreeing((1, 2), (1, 2, 4)) == 2
-    assert engines.agreeing((3, 2), (1, 2)) == 0
+    assert engines.common_length((1, 2, 3), (1, 2, 4)) == 2
+    assert engines.common_length((1, 2), (1, 2, 4)) == 2
+    assert engines.common_length((3, 2), (1, 2)) == 0
 
 
 def test_differences_are_those_of_the_same_tokens() -> None:
@@ -109,7 +109,7 @@ def test_differences_are_those_of_the_same_tokens() -> None:
         nothing = np.zeros(1, np.float32)
         return Completion(np.zeros(1, np.int32), nothing, nothing, "length", top_tokens=top[0], top_logprobs=top[1])
 
-    found = engines.differences(listed([5, 6, 7], [-1.0, -2.0, -3.0]), listed([6, 5, 8], [-1.5, -1.25, -3.0]))
+    found = engines.logprob_differences(listed([5, 6, 7], [-1.0, -2.0, -3.0]), listed([6, 5, 8], [-1.5, -1.25, -3.0]))
     assert sorted(found) == [0.25, 0.5]
 
 
@@ -130,14 +130,16 @@ def test_intervals_of_chance_are_those_of_every_way_to_deal() -> None:
         ways.append([(mine - (total - mine)) / samples for mine in dealt])
     exact = np.sort([np.mean(pair) for pair in product(*ways)])
     for confidence in (0.5, 0.9):
-        found = engines.by_chance(right, samples, [1], confidence)
+        found = engines.permutation_interval(right, samples, [1], confidence)
         tail = (1 - confidence) / 2
         assert (found.lo[0], found.hi[0]) == pytest.approx((np.quantile(exact, tail), np.quantile(exact, 1 - tail)))
 
 
 def test_an_interval_holds_where_it_covers_the_threshold() -> None:
-    def row(lo: float | None, hi: float | None) -> Row:
-        return Row("engines", "mine", "theirs", "difference", 4, "questions", 0.1, "covers", 0.0, 0.6, 0.5, lo, hi)
+    def row(lo: float | None, hi: float | None) -> ComparisonRow:
+        return ComparisonRow(
+            "engines", "mine", "theirs", "difference", 4, "questions", 0.1, "covers", 0.0, 0.6, 0.5, lo, hi
+        )
 
     assert row(-0.1, 0.3).holds and row(0.0, 0.2).holds
     assert row(0.8 - 0.7 - 0.1, 0.7).holds  # the end is the threshold, but for rounding
@@ -199,7 +201,7 @@ def test_another_model_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize("name", ["greedy", "beam", "tree"])
 def test_policies_without_independent_candidates_are_refused(name: str) -> None:
-    with pytest.raises(InputError, match=rf"equivalence\.engine_policies: '{name}' gives no independent candidates"):
+    with pytest.raises(InputError, match=rf"equivalence\.engine_policies: '{name}' has no independent candidates"):
         grid(engine_policies=[name])
 
 

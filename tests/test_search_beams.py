@@ -15,7 +15,7 @@ import pytest
 from searchlens import policies
 from searchlens.engines.base import Completion, Engine, Request, Sampling
 from searchlens.equivalence import reference
-from searchlens.equivalence.explicit import EOS, Model, ToyEngine, enumerate_texts, plain_draw
+from searchlens.equivalence.explicit import EOS, ToyEngine, ToyModel, enumerate_texts, plain_draw
 from searchlens.errors import InputError
 from searchlens.policies import Policy
 from searchlens.search.driver import Result, run
@@ -193,7 +193,7 @@ def test_beam_of_one_is_greedy() -> None:
 
 def test_wide_beam_finds_the_most_likely_texts() -> None:
     """Wide enough to hold every text of two tokens, the beam is exact enumeration."""
-    model = Model.random(1, vocab_size=60, scale=2.0)
+    model = ToyModel.random(1, vocab_size=60, scale=2.0)
     task = replace(TASK, max_tokens=2)
     exact = enumerate_texts(model, task.prompt, 2)
     candidates = found(task, policy("beam", width=30, length_penalty=0.0), ToyEngine(model))
@@ -205,7 +205,7 @@ def test_wide_beam_finds_the_most_likely_texts() -> None:
 
 def test_candidates_of_a_token_beam() -> None:
     """Every token has its raw log-probability, none was drawn, and the score is their sum over length**penalty."""
-    model = Model.random(2, vocab_size=12)
+    model = ToyModel.random(2, vocab_size=12)
     engine = ToyEngine(model)
     candidates = found(TASK, policy("beam", width=4, length_penalty=0.7), engine)
     assert len(set(texts(candidates))) == 4
@@ -221,28 +221,28 @@ def test_candidates_of_a_token_beam() -> None:
 
 def test_token_beam_is_the_same_whatever_the_seed() -> None:
     """Only a seedless search may be read as one result."""
-    model, mine = Model.random(2, vocab_size=12), policy("beam")
+    model, mine = ToyModel.random(2, vocab_size=12), policy("beam")
     first, second = (texts(found(replace(TASK, seed=seed), mine, ToyEngine(model))) for seed in (1, 2))
     assert first == second
 
 
 def test_beam_wider_than_the_vocabulary_is_refused() -> None:
     """Five tokens allow two paths; a third needs a sixth token."""
-    model = Model.random(2, vocab_size=5)
+    model = ToyModel.random(2, vocab_size=5)
     assert len(found(TASK, policy("beam", width=2), ToyEngine(model))) == 2
     with pytest.raises(InputError, match="needs the 6 most likely tokens, but the model can draw only 5"):
         found(TASK, policy("beam", width=3), ToyEngine(model))
     impossible = model.logits.copy()
     impossible[..., 4] = -np.inf
     with pytest.raises(InputError, match="can draw only 4"):
-        found(replace(TASK, stop_ids=(EOS, 2)), policy("beam", width=2), ToyEngine(Model(impossible)))
+        found(replace(TASK, stop_ids=(EOS, 2)), policy("beam", width=2), ToyEngine(ToyModel(impossible)))
 
 
 @pytest.mark.parametrize(("width", "expand", "depth"), [(4, 4, 3), (8, 2, 4), (6, 3, 1), (4, 1, 3)])
 @pytest.mark.parametrize("diverse", ["no", "yes"])
 def test_step_beam_is_a_plain_sequential_implementation(width: int, expand: int, depth: int, diverse: str) -> None:
     """The same tokens under the same draws, for many runs at once on one engine."""
-    model = Model.random(width, vocab_size=6, eos=-0.5)
+    model = ToyModel.random(width, vocab_size=6, eos=-0.5)
     tasks = [replace(TASK, seed=seed) for seed in range(8)]
     mine = policy("step_beam", width=width, expand=expand, depth=depth, diverse=diverse)
     controllers = [(i, mine.controller.search(task, mine, evaluator(mine.evaluator))) for i, task in enumerate(tasks)]
@@ -261,7 +261,7 @@ def test_step_beam_is_a_plain_sequential_implementation(width: int, expand: int,
 @pytest.mark.parametrize("name", ["rollout_utility", "answer_agreement", "self_certainty"])
 def test_step_beam_with_other_evaluators(name: str, diverse: str) -> None:
     """No text outgrows the limit, no seed is used twice, measures are asked for where they are needed."""
-    engine = ToyEngine(Model.random(2, vocab_size=6, eos=-0.5))
+    engine = ToyEngine(ToyModel.random(2, vocab_size=6, eos=-0.5))
     mine = policy("step_beam", width=4, expand=2, diverse=diverse, evaluator=name)
     candidates = found(TASK, mine, engine)
     assert len(candidates) == 4
@@ -273,7 +273,7 @@ def test_step_beam_with_other_evaluators(name: str, diverse: str) -> None:
 
 def test_subtrees_do_not_see_each_other() -> None:
     """A second subtree changes nothing in the first: its agreement is among its own children."""
-    model = Model.random(2, vocab_size=6, eos=-0.5)
+    model = ToyModel.random(2, vocab_size=6, eos=-0.5)
     asked = []
     for width in (3, 6):
         engine = ToyEngine(model)
@@ -288,13 +288,13 @@ def test_step_beam_fills_up_with_copies_of_the_best() -> None:
     context = (*TASK.prompt, 4, STEP, 5, EOS)
     for i in range(4):
         logits[context[i], context[i + 1], context[i + 2]] = 50.0
-    candidates = found(TASK, policy("step_beam", width=4, expand=2), ToyEngine(Model(logits)))
+    candidates = found(TASK, policy("step_beam", width=4, expand=2), ToyEngine(ToyModel(logits)))
     assert texts(candidates) == [(4, STEP, 5, EOS)] * 4
 
 
 def test_step_beam_follows_its_verifier() -> None:
     """What the verifier likes is what comes out: fives."""
-    model = Model.random(2, vocab_size=6, eos=-1.0)
+    model = ToyModel.random(2, vocab_size=6, eos=-1.0)
     fives = Verifier(lambda _, shown: [text.count("5") for text in shown], "fives")
     guided = found(TASK, policy("step_beam", width=8, expand=4, depth=6), ToyEngine(model), fives)
     plain = found(TASK, policy("step_beam", width=8, expand=4, depth=6), ToyEngine(model))

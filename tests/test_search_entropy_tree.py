@@ -12,7 +12,7 @@ import pytest
 
 from searchlens.engines.base import Request, Sampling
 from searchlens.equivalence import reference
-from searchlens.equivalence.explicit import EOS, Model, ToyEngine, plain_draw
+from searchlens.equivalence.explicit import EOS, ToyEngine, ToyModel, plain_draw
 from searchlens.errors import InputError
 from searchlens.policies import Policy, from_spec
 from searchlens.policies.components import Rounds
@@ -118,12 +118,12 @@ def texts(candidates: Sequence[Candidate]) -> list[tuple[int, ...]]:
     return [tuple(one.tokens.tolist()) for one in candidates]
 
 
-def entropy(model: Model, context: Sequence[int]) -> float:
+def entropy(model: ToyModel, context: Sequence[int]) -> float:
     log_p = model.logprobs[context[-2], context[-1]]
     return float(-(np.exp(log_p) * log_p).sum())
 
 
-def plain(model: Model, task: Task, policy: Policy) -> list[tuple[int, ...]]:
+def plain(model: ToyModel, task: Task, policy: Policy) -> list[tuple[int, ...]]:
     """All leaves in order of creation, by the plain sequential search."""
     found = reference.one_by_one(reference.entropy_tree(task, policy), plain_draw(model, task.prompt, policy.local))
     return [reference.ids(text) for text in found]
@@ -148,7 +148,7 @@ def test_tokens_and_order_are_those_of_a_plain_sequential_tree(setting: dict[str
     """Selection, masks, gap, forced tokens, seeds and the order of the candidates, under the same draws."""
     policy, made = make_policy(**setting), 0
     for seed in range(12):
-        model, task = Model.random(seed, 5, 1.5, eos=-1.0), make_task(seed, mask=setting.get("mask"))
+        model, task = ToyModel.random(seed, 5, 1.5, eos=-1.0), make_task(seed, mask=setting.get("mask"))
         leaves = plain(model, task, policy)
         wanted = sorted(leaves, key=lambda text: -(sum(text) % 3))
         got = found(task, policy, ToyEngine(model), Tokens())
@@ -165,7 +165,7 @@ def test_limits(setting: dict[str, Any]) -> None:
     for seed in range(12):
         task, engine, yields = (
             make_task(seed, 8, setting.get("mask")),
-            ToyEngine(Model.random(seed, 5, eos=-1.0)),
+            ToyEngine(ToyModel.random(seed, 5, eos=-1.0)),
             list[int](),
         )
         got = found(task, policy, engine, yields=yields)
@@ -179,17 +179,17 @@ def test_limits(setting: dict[str, Any]) -> None:
 
 
 def test_results_do_not_depend_on_what_finishes_first() -> None:
-    model, policy = Model.random(3, 5, eos=-1.0), make_policy(**SETTINGS[3])
+    model, policy = ToyModel.random(3, 5, eos=-1.0), make_policy(**SETTINGS[3])
     alone = found(make_task(), policy, ToyEngine(model, max_rows=1), Tokens())
     assert texts(alone) == texts(found(make_task(), policy, ToyEngine(model), Tokens()))
 
 
-def fork_model(**forks: float) -> Model:
+def fork_model(**forks: float) -> ToyModel:
     """Counts 1, 2, ... 7 and ends, in this order nearly always; after ``after_<token>`` logits are flatter."""
     logits = np.zeros((8, 8, 8), np.float32)
     for token in range(8):
         logits[:, token, (token + 1) % 8] = forks.get(f"after_{token}", 12.0)
-    return Model(logits)
+    return ToyModel(logits)
 
 
 def counting(max_tokens: int = 16, mask: object = None) -> Task:
@@ -237,7 +237,7 @@ def test_the_gap_reaches_into_branches_and_other_branches_are_other_paths() -> N
     before the fork are the same), but may behind a like fork of a branch that went another way."""
     logits = fork_model(after_3=1.0).logits.copy()
     logits[:, 3, 2] = 0.9  # the best alternative goes back to 2, then 3 again
-    engine = ToyEngine(Model(logits))
+    engine = ToyEngine(ToyModel(logits))
     found(counting(), make_policy({"temperature": 0.0}, positions=1, rounds=2, gap=1), engine)
     first, second = branches(engine)
     assert first.prefix == (1, 2, 3, 2)
@@ -262,7 +262,7 @@ def test_behind_a_stated_answer_nothing_is_branched_from(mask: str, places: list
 
 
 def test_a_text_that_opens_with_the_word_is_not_branched_from() -> None:
-    engine = ToyEngine(Model(np.roll(fork_model().logits, 3, axis=-1)))  # 4 0
+    engine = ToyEngine(ToyModel(np.roll(fork_model().logits, 3, axis=-1)))  # 4 0
     got = found(counting(mask="words"), make_policy(positions=3, gap=1, mask="words"), engine)
     assert len(engine.requests) == 1 and len(got) == 4 and got[0].details == {"found": 1}
 
@@ -282,7 +282,7 @@ def test_distinct_children_take_the_most_likely_other_tokens() -> None:
     """Their first tokens are forced: raw log p, log q 0. One that ends the text is a leaf without a request."""
     logits = fork_model(after_3=3.0).logits.copy()
     logits[:, 3, [7, 0, 2]] = 2.0, 1.0, 0.5
-    model, scorer = Model(logits), Scorer(measures=True)
+    model, scorer = ToyModel(logits), Scorer(measures=True)
     engine = ToyEngine(model)
     found(counting(), make_policy(positions=1, children_per_position=3, gap=1), engine, scorer)
     root, *rest = scorer.seen
@@ -313,7 +313,7 @@ def test_a_forced_last_token_ends_the_text() -> None:
 def test_paths_keep_the_measures_of_every_token(children: str) -> None:
     """Also of forced ones and across branchings: recomputed from the model, token by token."""
     for seed in range(6):
-        model, task, scorer = Model.random(seed, 5, eos=-1.0), make_task(seed), Scorer(measures=True)
+        model, task, scorer = ToyModel.random(seed, 5, eos=-1.0), make_task(seed), Scorer(measures=True)
         found(task, make_policy(children=children, rounds=2, gap=1), ToyEngine(model), scorer)
         for trace in scorer.seen:
             before = [(*task.prompt, *trace.prefix[:t])[-2:] for t in range(len(trace.tokens))]
@@ -325,7 +325,7 @@ def test_paths_keep_the_measures_of_every_token(children: str) -> None:
 
 def test_measures_are_asked_for_only_where_they_are_used() -> None:
     """They cost; nothing branches from the last round."""
-    engine = ToyEngine(Model.random(0, 5, eos=-2.0))
+    engine = ToyEngine(ToyModel.random(0, 5, eos=-2.0))
     found(make_task(), make_policy(positions=1, rounds=2, gap=1), engine)
     assert [request.measures for request in engine.requests] == [True, True, False]
     assert [request.top for request in engine.requests] == [2, 2, 0]
@@ -334,7 +334,7 @@ def test_measures_are_asked_for_only_where_they_are_used() -> None:
 def test_more_distinct_children_than_other_tokens_are_refused() -> None:
     task, policy = make_task(), make_policy(children_per_position=5, gap=1)
     with pytest.raises(InputError, match="vocabulary of more than 5 tokens, but only 4 others"):
-        found(task, policy, ToyEngine(Model.random(0, 5, eos=-2.0)))
+        found(task, policy, ToyEngine(ToyModel.random(0, 5, eos=-2.0)))
 
 
 def test_a_score_that_is_no_number_fails_the_run_with_its_reason() -> None:
@@ -344,6 +344,6 @@ def test_a_score_that_is_no_number_fails_the_run_with_its_reason() -> None:
 
     policy = make_policy()
     search = policy.controller.search(make_task(), policy, Broken())
-    ((_, outcome),) = run([(0, search)], ToyEngine(Model.random(0, 5)))
+    ((_, outcome),) = run([(0, search)], ToyEngine(ToyModel.random(0, 5)))
     assert isinstance(outcome, Failure)
     assert outcome.reason == "ValueError: the evaluator scored a path nan"

@@ -17,7 +17,7 @@ import pytest
 from searchlens import policies
 from searchlens.engines.base import Completion, FinishReason, Request, Sampling
 from searchlens.equivalence import reference
-from searchlens.equivalence.explicit import EOS, Model, ToyEngine, plain_draw
+from searchlens.equivalence.explicit import EOS, ToyEngine, ToyModel, plain_draw
 from searchlens.errors import InputError
 from searchlens.policies import components
 from searchlens.search.driver import Failure, Result, run, start
@@ -183,7 +183,7 @@ def test_rollouts_of_a_model_have_the_utility_that_enumeration_gives() -> None:
     """The mean of many rollouts is the expectation over the texts that the local policy can draw."""
     from searchlens.equivalence.explicit import PLAIN, enumerate_texts
 
-    model = Model.random(5, vocab_size=4)
+    model = ToyModel.random(5, vocab_size=4)
     path = trace([3], [float(model.logprobs[3, 2, 3])])
 
     def utility(text: tuple[int, ...]) -> float:
@@ -247,7 +247,7 @@ def test_self_evaluation() -> None:
 
 def test_self_evaluation_of_a_model_is_what_its_probabilities_say() -> None:
     """The model sees two tokens, so after a question of one the opinion depends on the path; one token is paid each."""
-    model = Model.random(9, vocab_size=6)
+    model = ToyModel.random(9, vocab_size=6)
     found: list[float] = []
 
     def scored() -> Search:
@@ -271,7 +271,7 @@ def test_self_evaluation_of_a_model_is_what_its_probabilities_say() -> None:
 )
 def test_searches_by_self_evaluation_are_those_of_a_plain_implementation(controller: dict[str, Any]) -> None:
     """Token-identical under the same draws; the score in the reference is looked up in the model's table."""
-    model = Model.random(3, vocab_size=6, eos=-0.5)
+    model = ToyModel.random(3, vocab_size=6, eos=-0.5)
     spec = {
         "controller": controller,
         "evaluator": {"name": "self_evaluation", **QUESTION, "question": "4"},
@@ -316,7 +316,7 @@ def test_self_evaluation_of_a_model_without_an_opinion_fails_the_sample() -> Non
     logits[..., [5, 3]] = -np.inf
     spec = {"controller": "thought_tree", "evaluator": {"name": "self_evaluation", **QUESTION}}
     with np.errstate(invalid="ignore"):
-        ((_, result),) = run([(0, start(ASKED, policies.from_spec("mine", spec)))], ToyEngine(Model(logits)))
+        ((_, result),) = run([(0, start(ASKED, policies.from_spec("mine", spec)))], ToyEngine(ToyModel(logits)))
     assert isinstance(result, Failure)
     assert result.reason.startswith("ValueError: the evaluator self_evaluation gave scores [nan")
 
@@ -360,7 +360,7 @@ def outcome(scorer: Evaluator, found: list[float]) -> Any:
         found.extend((yield from scorer(TASK, PATHS, LOCAL, KEY)))
         return []
 
-    ((_, result),) = run([(0, controller())], ToyEngine(Model.random(0)))
+    ((_, result),) = run([(0, controller())], ToyEngine(ToyModel.random(0)))
     return result
 
 

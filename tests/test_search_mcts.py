@@ -12,7 +12,7 @@ import pytest
 
 from searchlens.engines.base import Completion, Request, Sampling
 from searchlens.equivalence import reference
-from searchlens.equivalence.explicit import EOS, Model, ToyEngine, plain_draw
+from searchlens.equivalence.explicit import EOS, ToyEngine, ToyModel, plain_draw
 from searchlens.equivalence.filters import distribution, inverse_cdf
 from searchlens.policies import Policy, from_spec
 from searchlens.policies.components import Iterations
@@ -115,7 +115,7 @@ def test_tokens_and_order_are_those_of_a_plain_sequential_search(setting: dict[s
     evaluator sees every rollout once, or all of them whenever there are new ones."""
     policy, deepest = make_policy(**setting), 0
     for seed in range(6):
-        model, task, scorer = Model.random(seed, 5, 1.5, eos=-1.0), make_task(seed), Scorer(taste, compares=compares)
+        model, task, scorer = ToyModel.random(seed, 5, 1.5, eos=-1.0), make_task(seed), Scorer(taste, compares=compares)
         plain = reference.MonteCarlo(task, policy, lambda text: taste(reference.ids(text)))
         draw = plain_draw(model, task.prompt, policy.local)
         wanted = [reference.ids(text) for text in reference.one_by_one(plain.search(), draw)]
@@ -133,7 +133,7 @@ def test_limits(setting: dict[str, Any]) -> None:
     policy = make_policy(**setting)
     p, iterations = policy.component(MonteCarloTreeSearch), policy.component(Iterations).iterations
     for seed in range(6):
-        task, engine, yields = make_task(seed, 8), ToyEngine(Model.random(seed, 5, eos=-1.0)), list[int]()
+        task, engine, yields = make_task(seed, 8), ToyEngine(ToyModel.random(seed, 5, eos=-1.0)), list[int]()
         got = found(task, policy, engine, yields=yields)
         assert len(got) == policy.width == iterations
         assert len(engine.requests) <= got[0].details["found"] * (p.children + 1)
@@ -148,7 +148,7 @@ def test_limits(setting: dict[str, Any]) -> None:
 
 
 def test_results_do_not_depend_on_what_finishes_first() -> None:
-    model, policy = Model.random(3, 5, eos=-1.0), make_policy(**SETTINGS[4])
+    model, policy = ToyModel.random(3, 5, eos=-1.0), make_policy(**SETTINGS[4])
     alone = found(make_task(), policy, ToyEngine(model, max_rows=1))
     assert texts(alone) == texts(found(make_task(), policy, ToyEngine(model)))
 
@@ -156,7 +156,7 @@ def test_results_do_not_depend_on_what_finishes_first() -> None:
 def test_parallel_leaves_are_asked_for_at_once() -> None:
     yields: list[int] = []
     policy = make_policy(iterations=9, parallel=4, max_tokens=4)
-    found(make_task(max_tokens=40), policy, ToyEngine(Model.random(1, 5, eos=-6.0)), yields=yields)
+    found(make_task(max_tokens=40), policy, ToyEngine(ToyModel.random(1, 5, eos=-6.0)), yields=yields)
     assert yields == [3, 1, 9, 3, 12, 4, 3, 1]  # at first there is the root alone, then its three children
 
 
@@ -268,7 +268,7 @@ def test_a_fully_explored_tree_ends_early_and_each_end_counts_once() -> None:
     """Texts of one token among five: as many candidates as there are different thoughts, from one node's draws."""
     policy = make_policy(children=8, iterations=16)
     for seed in range(8):
-        engine = ToyEngine(Model.random(seed, 5))
+        engine = ToyEngine(ToyModel.random(seed, 5))
         got = texts(found(make_task(seed, max_tokens=1), policy, engine))
         drawn = set(got)
         assert len(engine.requests) == 8
@@ -276,7 +276,7 @@ def test_a_fully_explored_tree_ends_early_and_each_end_counts_once() -> None:
         assert drawn == {draw_one(engine.model, make_task(seed, 1), place) for place in range(8)}
 
 
-def draw_one(model: Model, task: Task, place: int) -> tuple[int, ...]:
+def draw_one(model: ToyModel, task: Task, place: int) -> tuple[int, ...]:
     q = distribution(model.next(task.prompt).astype(np.float64), Sampling(1.0))
     return (inverse_cdf(q, float(uniform(np.array([task.seed_of("thought", place)], np.uint64), np.zeros(1, int))[0])),)
 
@@ -300,7 +300,7 @@ def test_agreement_is_that_of_all_rollouts_so_far() -> None:
     """A rollout alone would always agree with itself. Answers here are last tokens but one."""
     task = Task((2, 1), 0, 12, (EOS,), (STEP,), refuse, lambda tokens: tokens[-2] if len(tokens) > 1 else None)
     policy = make_policy(iterations=8, max_tokens=4)
-    got = found(task, policy, ToyEngine(Model.random(1, 5, eos=-1.0)), AnswerAgreement(2))
+    got = found(task, policy, ToyEngine(ToyModel.random(1, 5, eos=-1.0)), AnswerAgreement(2))
     assert got[0].details == {"found": 8}
     answers = [task.answer(one.tokens.tolist()) for one in got]
     assert len(set(answers)) > 1
@@ -311,6 +311,6 @@ def test_agreement_is_that_of_all_rollouts_so_far() -> None:
 def test_a_score_that_is_no_number_fails_the_run_with_its_reason() -> None:
     policy = make_policy()
     search = policy.controller.search(make_task(), policy, Scorer(lambda _: math.nan))
-    ((_, outcome),) = run([(0, search)], ToyEngine(Model.random(0, 5)))
+    ((_, outcome),) = run([(0, search)], ToyEngine(ToyModel.random(0, 5)))
     assert isinstance(outcome, Failure)
     assert outcome.reason == "ValueError: the evaluator mean_logprob gave scores [nan]"

@@ -14,7 +14,7 @@ from scipy.stats import chisquare
 
 from searchlens.engines.base import Sampling
 from searchlens.equivalence import reference
-from searchlens.equivalence.explicit import EOS, Model, ToyEngine, enumerate_texts, plain_draw
+from searchlens.equivalence.explicit import EOS, ToyEngine, ToyModel, enumerate_texts, plain_draw
 from searchlens.equivalence.filters import distribution
 from searchlens.errors import InputError
 from searchlens.policies import Component, Policy, from_spec
@@ -35,8 +35,8 @@ SAMPLERS: dict[str, Callable[[float], Sampling]] = {
 }
 # Chosen among random ones: the target is far from every sampler and spread over lengths 2 to 4; and one whose target,
 # lengths 1 and 2, has so little entropy that a total variation can be told from fewer chains.
-SPREAD = Model.random(19, vocab_size=3, scale=1.5, eos=-0.5)
-SHORT = Model.random(2, vocab_size=3, scale=0.7)
+SPREAD = ToyModel.random(19, vocab_size=3, scale=1.5, eos=-0.5)
+SHORT = ToyModel.random(2, vocab_size=3, scale=0.7)
 
 
 def power(sampler: str, mode: str = "exact", alpha: float = 2.0, blocks: int = 2, steps: int = 10) -> Policy:
@@ -59,7 +59,7 @@ class Total:
 
 
 def chains(
-    model: Model, policy: Policy, count: int, limit: int = LIMIT, stop_ids: Text = (EOS,)
+    model: ToyModel, policy: Policy, count: int, limit: int = LIMIT, stop_ids: Text = (EOS,)
 ) -> tuple[list[Candidate], ToyEngine]:
     """Where many chains end, in the order of their seeds; and the engine that they ran on."""
     engine = ToyEngine(model)
@@ -89,7 +89,7 @@ def noise(law: Law, count: int) -> float:
     return 0.5 * sum(math.sqrt(2 * p * (1 - p) / (math.pi * count)) for p in law.values())
 
 
-def target(model: Model, policy: Policy, limit: int = LIMIT, stop_ids: Text = (EOS,)) -> Law:
+def target(model: ToyModel, policy: Policy, limit: int = LIMIT, stop_ids: Text = (EOS,)) -> Law:
     """p^alpha over the texts that the local policy can draw."""
     p = enumerate_texts(model, PROMPT, limit, stop_ids)
     drawn = enumerate_texts(model, PROMPT, limit, stop_ids, policy.local)
@@ -97,7 +97,7 @@ def target(model: Model, policy: Policy, limit: int = LIMIT, stop_ids: Text = (E
     return {text: weight[text] / sum(weight.values()) for text in weight}
 
 
-def weights(model: Model, policy: Policy, text: Text) -> Weights:
+def weights(model: ToyModel, policy: Policy, text: Text) -> Weights:
     """alpha log p - log q of each token."""
     result = []
     for place, token in enumerate(text):
@@ -115,7 +115,7 @@ def acceptance(old: Weights, new: Weights, cut: int, mode: str) -> float:
     return min(1.0, math.exp(sum(new[cut:]) - sum(old[cut:])) * len(old) / len(new))
 
 
-def exact_law(model: Model, policy: Policy) -> Law:
+def exact_law(model: ToyModel, policy: Policy) -> Law:
     """Law of the text that a chain of two blocks ends with, by summing over all that can happen."""
     steps, mode = policy.component(Blocks).steps, policy.component(PowerSampling).mode
 
@@ -206,7 +206,7 @@ def test_same_tokens_as_one_chain_at_a_time(limit: int, blocks: int, steps: int,
 
 def test_without_ends_the_modes_are_one_chain_and_it_tends_to_the_target() -> None:
     """27 texts of three tokens; 800 chains are 0.010 from the target by chance alone, 0.15 without steps."""
-    model = Model.random(25, vocab_size=3)
+    model = ToyModel.random(25, vocab_size=3)
     policy = power("at 1/alpha", alpha=4.0, steps=8)
     goal = target(model, policy, 3, ())
     ends, _ = chains(model, policy, 800, 3, ())
@@ -247,7 +247,7 @@ def test_tokens_drawn() -> None:
 
 def test_what_ended_goes_to_the_last_block() -> None:
     """A text that always ends at once is drawn once, and proposed for in the first block and in the last."""
-    certain = Model.random(0, vocab_size=3, eos=50.0)
+    certain = ToyModel.random(0, vocab_size=3, eos=50.0)
     (end,), engine = chains(certain, power("plain", blocks=8, steps=3), 1, 16)
     assert [request.max_tokens for request in engine.requests] == [2] * 4 + [16] * 3
     assert (text_of(end), end.details) == ((EOS,), {"proposed": 6, "accepted": 6})

@@ -12,7 +12,7 @@ import pytest
 from searchlens import policies
 from searchlens.engines.base import Request, Sampling
 from searchlens.equivalence import reference
-from searchlens.equivalence.explicit import EOS, Model, ToyEngine, plain_draw
+from searchlens.equivalence.explicit import EOS, ToyEngine, ToyModel, plain_draw
 from searchlens.policies import Policy
 from searchlens.search.driver import Failure, Result, run
 from searchlens.search.evaluators import Verifier, evaluator
@@ -58,7 +58,7 @@ def texts(candidates: Sequence[Candidate]) -> list[tuple[int, ...]]:
 @pytest.mark.parametrize(("b", "k", "depth"), [(4, 2, 3), (3, 4, 5), (1, 3, 2), (8, 3, 1)])
 def test_same_tokens_as_a_plain_sequential_implementation(b: int, k: int, depth: int) -> None:
     """Under the same draws, for many runs at once on one engine."""
-    model = Model.random(b, vocab_size=6, eos=-0.5)
+    model = ToyModel.random(b, vocab_size=6, eos=-0.5)
     tasks = [replace(TASK, seed=seed) for seed in range(10)]
     mine = policy(width=b, children=k, depth=depth)
     controllers = [(i, mine.controller.search(task, mine, evaluator(mine.evaluator))) for i, task in enumerate(tasks)]
@@ -75,7 +75,7 @@ def test_same_tokens_as_a_plain_sequential_implementation(b: int, k: int, depth:
 
 def test_what_is_returned() -> None:
     """Finished texts within the limit, with the probabilities of every token, `width` of them, best first."""
-    model = Model.random(7, vocab_size=6, eos=-1.0)
+    model = ToyModel.random(7, vocab_size=6, eos=-1.0)
     for seed in range(20):
         task = replace(TASK, seed=seed)
         candidates = found(task, policy(width=4, children=3), ToyEngine(model))
@@ -95,7 +95,7 @@ def test_what_is_returned() -> None:
 
 def test_requests_are_thoughts_with_the_local_policy() -> None:
     """One request a thought, stopped at step and end, as long as a thought or what is left of a candidate."""
-    engine = ToyEngine(Model.random(2, vocab_size=6, eos=-3.0))
+    engine = ToyEngine(ToyModel.random(2, vocab_size=6, eos=-3.0))
     mine = policy(width=2, children=3, depth=4)
     found(TASK, mine, engine)
     assert {one.sampling for one in engine.requests} == {mine.local}
@@ -107,18 +107,18 @@ def test_requests_are_thoughts_with_the_local_policy() -> None:
     assert [len(one.prefix) for one in engine.requests[:4]][:3] == [0, 0, 0]
 
 
-def always(model: Model, text: Sequence[int], prompt: Sequence[int]) -> Model:
+def always(model: ToyModel, text: Sequence[int], prompt: Sequence[int]) -> ToyModel:
     """A model that writes `text` and nothing else."""
     logits = np.full_like(model.logits, -50.0)
     context = [*prompt, *text]
     for i in range(len(text)):
         logits[context[i], context[i + 1], context[i + 2]] = 50.0
-    return Model(logits)
+    return ToyModel(logits)
 
 
 def test_duplicates_are_kept_once_and_the_rest_is_filled_up() -> None:
     """A model with one text: one path goes on, and all candidates are that text."""
-    model = always(Model.random(0, vocab_size=6), [4, STEP, 5, 3, STEP, 2, EOS], TASK.prompt)
+    model = always(ToyModel.random(0, vocab_size=6), [4, STEP, 5, 3, STEP, 2, EOS], TASK.prompt)
     engine = ToyEngine(model)
     candidates = found(TASK, policy(width=3, children=2, depth=2), engine)
     assert texts(candidates) == [(4, STEP, 5, 3, STEP, 2, EOS)] * 3
@@ -131,7 +131,7 @@ def test_duplicates_are_kept_once_and_the_rest_is_filled_up() -> None:
 
 def test_a_search_whose_paths_have_all_ended_asks_for_nothing_more() -> None:
     """Depth is the most levels, not how many there are."""
-    engine = ToyEngine(always(Model.random(0, vocab_size=6), [4, EOS], TASK.prompt))
+    engine = ToyEngine(always(ToyModel.random(0, vocab_size=6), [4, EOS], TASK.prompt))
     candidates = found(TASK, policy(width=3, children=2, depth=50), engine)
     assert texts(candidates) == [(4, EOS)] * 3
     assert len(engine.requests) == 2
@@ -139,7 +139,7 @@ def test_a_search_whose_paths_have_all_ended_asks_for_nothing_more() -> None:
 
 def test_an_ended_path_competes_and_can_be_displaced() -> None:
     """It is scored again at every level, and keeps its place only while it is among the best."""
-    model = Model.random(3, vocab_size=6, eos=-0.5)
+    model = ToyModel.random(3, vocab_size=6, eos=-0.5)
     longer = Verifier(lambda _, shown: [len(text) for text in shown], "longest")
     shorter = Verifier(lambda _, shown: [-len(text) for text in shown], "shortest")
     task = replace(TASK, decode=lambda tokens: "x" * len(tokens))
@@ -151,7 +151,7 @@ def test_an_ended_path_competes_and_can_be_displaced() -> None:
 
 
 def test_measures_are_asked_for_when_the_evaluator_needs_them() -> None:
-    engine = ToyEngine(Model.random(2, vocab_size=6))
+    engine = ToyEngine(ToyModel.random(2, vocab_size=6))
     candidates = found(TASK, policy(evaluator="self_certainty", width=2), engine)
     assert all(one.measures for one in engine.requests)
     assert all(one.score > 0 for one in candidates)
@@ -160,7 +160,7 @@ def test_measures_are_asked_for_when_the_evaluator_needs_them() -> None:
 def test_rollouts_and_agreement_guide_a_search() -> None:
     """Evaluators that draw: their seeds differ from level to level, and no text outgrows the limit."""
     for name in ("rollout_utility", "answer_agreement"):
-        engine = ToyEngine(Model.random(2, vocab_size=6, eos=-0.5))
+        engine = ToyEngine(ToyModel.random(2, vocab_size=6, eos=-0.5))
         candidates = found(TASK, policy(evaluator=name, width=2, depth=2), engine)
         assert len({one.seed for one in engine.requests}) == len(engine.requests)
         assert all(len(one.prefix) + one.max_tokens <= TASK.max_tokens for one in engine.requests)
@@ -175,14 +175,14 @@ def test_a_broken_evaluator_fails_the_sample_with_its_reason() -> None:
         return [0.0, float("nan")]
 
     nan.measures = False  # type: ignore[attr-defined]
-    ((_, result),) = run([(0, mine.controller.search(TASK, mine, nan))], ToyEngine(Model.random(2, vocab_size=6)))  # type: ignore[arg-type]
+    ((_, result),) = run([(0, mine.controller.search(TASK, mine, nan))], ToyEngine(ToyModel.random(2, vocab_size=6)))  # type: ignore[arg-type]
     assert isinstance(result, Failure)
     assert result.reason == "ValueError: the evaluator mean_logprob gave scores [0.0, nan]"
 
 
 def test_a_narrow_tree_is_found_again_in_a_wide_one() -> None:
     """Seeds come from the place in the tree: with every path kept, the wide tree holds the narrow one's thoughts."""
-    model = Model.random(4, vocab_size=6, eos=-0.5)
+    model = ToyModel.random(4, vocab_size=6, eos=-0.5)
     narrow, wide = ToyEngine(model), ToyEngine(model)
     found(TASK, policy(width=2, children=2, depth=3), narrow)
     found(TASK, policy(width=100, children=3, depth=3), wide)

@@ -1,7 +1,8 @@
-"""An engine over a language model small enough to enumerate: the next token depends on the last two alone.
+"""An engine on a language model small enough to enumerate: the next token depends only on the last two.
 
-Tokens are drawn by the filter chain of the real engine, so that searches over it meet real local policies;
-probabilities of whole texts come from the plain oracle, so that what a search returns can be compared with exact ones.
+The sampler of the real engine draws the tokens, so searches meet real local policies. The probabilities of whole texts
+come from the plain distributions of :mod:`searchlens.equivalence.filters`, so the results of a search can be compared
+with exact ones.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ import torch
 from searchlens.engines import sampler
 from searchlens.engines.base import Completion, Request, Sampling
 from searchlens.equivalence.filters import distribution, inverse_cdf
-from searchlens.equivalence.reference import Asked, Draw, Text, Token, ids
+from searchlens.equivalence.reference import Continuation, Draw, Text, Token, ids
 from searchlens.errors import InputError
 from searchlens.seeds import generator, uniform
 
@@ -28,14 +29,14 @@ _CPU = torch.device("cpu")
 
 
 @dataclass(frozen=True)
-class Model:
-    """Logits of the next token, float32 array of shape (vocab, vocab, vocab): [last but one, last, next]."""
+class ToyModel:
+    """Logits of the next token, float32 array of shape (vocab, vocab, vocab), indexed [last but one, last, next]."""
 
     logits: npt.NDArray[np.float32]
 
     @classmethod
-    def random(cls, seed: int, vocab_size: int = 4, scale: float = 1.0, eos: float = 0.0) -> Model:
-        """Normal logits times `scale`, with `eos` added to the logit of EOS."""
+    def random(cls, seed: int, vocab_size: int = 4, scale: float = 1.0, eos: float = 0.0) -> ToyModel:
+        """Normal logits times ``scale``, with ``eos`` added to the logit of EOS."""
         logits = scale * generator("toy model", seed).standard_normal((vocab_size,) * 3)
         logits[..., EOS] += eos
         return cls(logits.astype(np.float32))
@@ -52,22 +53,22 @@ class Model:
         return np.asarray(logits - np.log(np.exp(logits).sum(-1, keepdims=True)))
 
     def next(self, context: Sequence[int]) -> npt.NDArray[np.float32]:
-        """Logits after a context; one of a single token is thought to follow EOS."""
+        """Logits after a context; a context of one token counts as following EOS."""
         before, last = (EOS, *context)[-2:]
         return np.asarray(self.logits[before, last])
 
 
 def enumerate_texts(
-    model: Model,
+    model: ToyModel,
     prompt: tuple[int, ...],
     max_tokens: int,
     stop_ids: tuple[int, ...] = (EOS,),
     sampling: Sampling = PLAIN,
 ) -> dict[tuple[int, ...], float]:
-    """Every text that `sampling` can draw after the prompt and its probability, in lexicographic order.
+    """Every text that ``sampling`` can draw after the prompt, with its probability, in lexicographic order.
 
-    A text ends with its first stop token or has `max_tokens` tokens. Plain sampling gives p, another one its q on the
-    texts it can draw. Sums to 1.
+    A text ends with its first stop token or after ``max_tokens`` tokens. Plain sampling gives p, other sampling gives
+    its q. The probabilities sum to 1.
     """
     texts: dict[tuple[int, ...], float] = {}
 
@@ -84,17 +85,17 @@ def enumerate_texts(
     return texts
 
 
-def plain_draw(model: Model, prompt: tuple[int, ...], sampling: Sampling) -> Draw:
-    """Continue texts token by token: the plain filter chain, and the uniform numbers of the engine's contract."""
+def plain_draw(model: ToyModel, prompt: tuple[int, ...], sampling: Sampling) -> Draw:
+    """Continue texts token by token, with the plain filters and the uniform numbers of the engine's contract."""
 
-    def draw(asked: Asked) -> Text:
+    def draw(continuation: Continuation) -> Text:
         new: Text = ()
-        while len(new) < asked.most and not (new and new[-1].id in asked.stop_ids):
-            before = ids(asked.text + new)
+        while len(new) < continuation.max_tokens and not (new and new[-1].id in continuation.stop_ids):
+            before = ids(continuation.text + new)
             q = distribution(model.next((*prompt, *before)).astype(np.float64), sampling, prompt, before)
-            token = inverse_cdf(q, float(uniform(np.array([asked.seed], np.uint64), np.array([len(new)]))[0]))
+            token = inverse_cdf(q, float(uniform(np.array([continuation.seed], np.uint64), np.array([len(new)]))[0]))
             log_p = model.logprobs[(EOS, *prompt, *before)[-2:]]
-            likely = tuple((int(one), float(log_p[one])) for one in np.argsort(-log_p, kind="stable"))
+            likely = tuple((int(i), float(log_p[i])) for i in np.argsort(-log_p, kind="stable"))
             entropy = float(-(np.exp(log_p) * log_p).sum())
             new = (*new, Token(token, float(log_p[token]), float(np.log(q[token])), entropy, likely))
         return new
@@ -103,14 +104,14 @@ def plain_draw(model: Model, prompt: tuple[int, ...], sampling: Sampling) -> Dra
 
 
 class ToyEngine:
-    """Runs what is queued, up to `max_rows` requests at once, to the end; shorter ones are returned first.
+    """Runs up to ``max_rows`` queued requests together to their ends; shorter ones are returned first.
 
     Attributes
     ----------
     requests : list of Request
-        All that were ever added, to be counted and looked at.
+        All requests that were ever added, for tests to look at.
     generated : int
-        Tokens drawn for them.
+        Number of tokens drawn for them.
     steps : int
         As in ``Engine``.
     """
@@ -118,8 +119,8 @@ class ToyEngine:
     repeatable = True
     groups: tuple[int, ...] = (1,)
 
-    def __init__(self, model: Model, max_rows: int = 100_000, max_model_len: int = 1000) -> None:
-        torch.set_num_threads(1)  # such small tensors are several times slower on more
+    def __init__(self, model: ToyModel, max_rows: int = 100_000, max_model_len: int = 1000) -> None:
+        torch.set_num_threads(1)  # several threads are several times slower on tensors this small
         self.model, self.max_rows, self.max_model_len = model, max_rows, max_model_len
         self.vocab_size = model.vocab_size
         self.requests: list[Request] = []
@@ -137,7 +138,7 @@ class ToyEngine:
         """There is nothing to free."""
 
     def add(self, request_id: int, request: Request) -> None:
-        """Queue a request; InputError where it does not fit."""
+        """Queue a request; InputError if it does not fit into ``max_model_len``."""
         needed = len(request.prompt) + len(request.prefix) + request.max_tokens
         if not request.prompt or request.max_tokens < 1 or needed > self.max_model_len:
             raise InputError(f"request {request_id}: {needed} tokens, the limit is {self.max_model_len}")
@@ -149,13 +150,13 @@ class ToyEngine:
         batch, self._queue = self._queue[: self.max_rows], self._queue[self.max_rows :]
         if not batch:
             return []
-        done = self._run([request for _, request in batch])
-        self.generated += sum(len(one.tokens) for one in done)
-        finished = [(request_id, one) for (request_id, _), one in zip(batch, done, strict=True)]
-        return sorted(finished, key=lambda one: len(one[1].tokens))
+        completions = self._run([request for _, request in batch])
+        self.generated += sum(len(completion.tokens) for completion in completions)
+        finished = [(request_id, completion) for (request_id, _), completion in zip(batch, completions, strict=True)]
+        return sorted(finished, key=lambda entry: len(entry[1].tokens))
 
     def _run(self, requests: Sequence[Request]) -> list[Completion]:
-        """Decode together until the last one ended; what a row draws after its end is dropped."""
+        """Decode together until the last row has ended; tokens after the end of a row are dropped."""
         limits = np.array([request.max_tokens for request in requests])
         contexts = np.array([(EOS, *request.prompt, *request.prefix)[-2:] for request in requests])
         seeds = np.array([request.seed for request in requests], np.uint64)
@@ -164,7 +165,7 @@ class ToyEngine:
         for row, request in enumerate(requests):
             ends[row, list(request.stop_ids)] = True
             prefixes[row, : len(request.prefix)] = request.prefix
-        kinds = {one: kind for kind, one in enumerate(dict.fromkeys(request.sampling for request in requests))}
+        kinds = {sampling: i for i, sampling in enumerate(dict.fromkeys(request.sampling for request in requests))}
         batch = sampler.prepare(
             sampler.parameters(list(kinds))[[kinds[request.sampling] for request in requests]],
             [request.prompt for request in requests],
@@ -179,10 +180,10 @@ class ToyEngine:
         while not lengths.all():
             place = len(drawn)
             uniforms = uniform(seeds, np.full(len(requests), place))
-            one = sampler.draw(self._logits[contexts[:, 0], contexts[:, 1]], batch, torch.from_numpy(uniforms))
-            tokens = one.tokens.numpy()
+            draw = sampler.draw(self._logits[contexts[:, 0], contexts[:, 1]], batch, torch.from_numpy(uniforms))
+            tokens = draw.tokens.numpy()
             history.append(contexts)
-            drawn.append((tokens, one.logprobs.numpy(), one.sampling_logprobs.numpy()))
+            drawn.append((tokens, draw.logprobs.numpy(), draw.sampling_logprobs.numpy()))
             ended = ends[np.arange(len(requests)), tokens] | (limits == place + 1)
             lengths[ended & (lengths == 0)] = place + 1
             contexts = np.stack((contexts[:, 1], tokens), 1)
@@ -201,7 +202,7 @@ class ToyEngine:
         ]
 
     def _wanted(self, request: Request, contexts: npt.NDArray[np.int64]) -> dict[str, Any]:
-        """Measures and most likely tokens, where asked for; exact, from the model's own log-probabilities."""
+        """Measures and most likely tokens, if the request wants them, from the model's exact log-probabilities."""
         if not (request.measures or request.top):
             return {}
         log_p = self.model.logprobs[contexts[:, 0], contexts[:, 1]]

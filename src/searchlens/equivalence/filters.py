@@ -1,4 +1,4 @@
-"""The local policies once more, one distribution at a time, as plainly as the engine's contract can be written."""
+"""A second implementation of the local policies: one distribution at a time, as plain as the engine's contract."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Vector = npt.NDArray[np.float64]
 
 
 def penalised(logits: Vector, sampling: Sampling, prompt: Sequence[int], generated: Sequence[int]) -> Vector:
-    """Logits after the penalties, shape (vocab,); prompt and generated tokens are ids."""
+    """Logits after the penalties, shape (vocab,); ``prompt`` and ``generated`` are token ids."""
     result = logits.copy()
     for token in {*prompt, *generated}:
         factor = sampling.repetition_penalty
@@ -26,14 +26,14 @@ def penalised(logits: Vector, sampling: Sampling, prompt: Sequence[int], generat
 def distribution(
     logits: Vector, sampling: Sampling, prompt: Sequence[int] = (), generated: Sequence[int] = ()
 ) -> Vector:
-    """The distribution q that a token is drawn from, in the order of filters of ``searchlens.engines.base``.
+    """The distribution q from which a token is drawn, with the filters in the order of ``searchlens.engines.base``.
 
     Parameters
     ----------
     logits : float64 array, shape (vocab,)
     sampling : Sampling
     prompt, generated : sequences of int
-        Token ids that penalties look at.
+        Token ids that count for penalties.
 
     Returns
     -------
@@ -63,7 +63,7 @@ def inverse_cdf(q: Vector, uniform: float) -> int:
 
 
 def _until(q: Vector, order: npt.NDArray[np.intp], mass: float) -> npt.NDArray[np.bool_]:
-    """Tokens in `order`, up to and with the one that brings their sum to `mass`."""
+    """Whether each token is among the first ones in ``order`` whose sum reaches ``mass``."""
     kept = np.zeros(len(q), bool)
     total = 0.0
     for token in order:

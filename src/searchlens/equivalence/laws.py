@@ -1,16 +1,16 @@
-"""Distributions: what is drawn from a language model small enough to enumerate, against the exact law.
+"""Distributions: texts drawn from a language model small enough to enumerate, against the exact law.
 
-Local policies run through the engine's own sampler, power sampling through driver and controller on top of it; the law
-of a local policy multiplies the plain distributions of :mod:`searchlens.equivalence.filters` along every text.
+Local policies run through the sampler of the engine, power sampling also through driver and controller. The law of a
+local policy is the product, along every text, of the plain distributions of :mod:`searchlens.equivalence.filters`.
 """
 
 from __future__ import annotations
 
 from collections import Counter
 
-from searchlens.equivalence.explicit import EOS, Model, ToyEngine, enumerate_texts
+from searchlens.equivalence.explicit import EOS, ToyEngine, ToyModel, enumerate_texts
 from searchlens.equivalence.options import EquivalenceOptions
-from searchlens.equivalence.rows import Law, Row, Table, chi_square, total_variation
+from searchlens.equivalence.rows import ComparisonRow, Law, TableName, chi_square, total_variation
 from searchlens.equivalence.subject import texts_of
 from searchlens.policies import Policy
 from searchlens.search.driver import Failure, run, start
@@ -20,21 +20,22 @@ from searchlens.seeds import child
 
 ENUMERATION = "exact enumeration"
 PROMPT = (1, 2)
-LOCAL, LOCAL_LIMIT = Model.random(1, vocab_size=32, scale=1.5), 2
-"""Some thousand texts of one and two tokens, over several orders of magnitude; enough tokens for a top-k of 20."""
-POWER, POWER_LIMIT = Model.random(2, vocab_size=3, scale=0.7), 4
-"""Few and short texts, so that a total variation can be told from few chains."""
+LOCAL, LOCAL_LIMIT = ToyModel.random(1, vocab_size=32, scale=1.5), 2
+"""About a thousand texts of one or two tokens, with probabilities over several orders of magnitude; enough tokens for a
+top-k of 20."""
+POWER, POWER_LIMIT = ToyModel.random(2, vocab_size=3, scale=0.7), 4
+"""Few and short texts, so that few chains suffice to measure a total variation."""
 
 
-def compare(name: str, policy: Policy, options: EquivalenceOptions) -> list[Row]:
+def compare(name: str, policy: Policy, options: EquivalenceOptions) -> list[ComparisonRow]:
     """Chi-square of a local policy; total variation and chi-square of power sampling from its target.
 
     Parameters
     ----------
     name : str
-        Of the policy.
+        Name of the policy.
     policy : Policy
-        Autoregressive, or power sampling in mode ``exact``; ``reference`` is known not to tend to the target.
+        Autoregressive, or power sampling in mode ``exact``; its mode ``reference`` does not converge to the target.
     options : EquivalenceOptions
         Numbers of texts, and thresholds.
     """
@@ -47,22 +48,24 @@ def compare(name: str, policy: Policy, options: EquivalenceOptions) -> list[Row]
     statistic, distance = "total variation", total_variation(counts, law)
     n, threshold = counts.total(), options.total_variation
     return [
-        Row("tier34", name, ENUMERATION, statistic, n, "chains", distance, "at most", threshold),
+        ComparisonRow("tier34", name, ENUMERATION, statistic, n, "chains", distance, "at most", threshold),
         _chi_square("tier34", name, counts, law, options),
     ]
 
 
 def _chi_square(
-    table: Table, name: str, counts: Counter[tuple[int, ...]], law: Law, options: EquivalenceOptions
-) -> Row:
+    table: TableName, name: str, counts: Counter[tuple[int, ...]], law: Law, options: EquivalenceOptions
+) -> ComparisonRow:
     unit = "texts" if table == "local" else "chains"
     value, threshold = chi_square(counts, law), options.p_value
-    return Row(table, name, ENUMERATION, "p of chi-square", counts.total(), unit, value, "at least", threshold)
+    return ComparisonRow(
+        table, name, ENUMERATION, "p of chi-square", counts.total(), unit, value, "at least", threshold
+    )
 
 
-def draws(model: Model, policy: Policy, count: int, limit: int) -> Counter[tuple[int, ...]]:
+def draws(model: ToyModel, policy: Policy, count: int, limit: int) -> Counter[tuple[int, ...]]:
     """How often each text is the best candidate of ``count`` runs."""
-    seeds = [child(0, "equivalence", run_) for run_ in range(count)]
+    seeds = [child(0, "equivalence", number) for number in range(count)]
     tasks = [Task(PROMPT, seed, limit, (EOS,), (), decode=str, answer=tuple) for seed in seeds]
     counts: Counter[tuple[int, ...]] = Counter()
     for _, outcome in run(((task.seed, start(task, policy)) for task in tasks), ToyEngine(model)):
@@ -72,8 +75,8 @@ def draws(model: Model, policy: Policy, count: int, limit: int) -> Counter[tuple
     return counts
 
 
-def target(model: Model, policy: Policy, limit: int) -> Law:
-    """p^alpha over the texts that the local policy can draw."""
+def target(model: ToyModel, policy: Policy, limit: int) -> Law:
+    """The normalised p^alpha over the texts that the local policy can draw."""
     p = enumerate_texts(model, PROMPT, limit)
     alpha = policy.component(PowerSampling).alpha
     weights = {text: p[text] ** alpha for text in enumerate_texts(model, PROMPT, limit, sampling=policy.local)}

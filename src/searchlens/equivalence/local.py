@@ -1,12 +1,12 @@
 """Local policies against transformers' own generation, logits processors and filters, with our uniform numbers.
 
-transformers computes the logits, its processors filter them, and a token is read off by inverse CDF. On the way our
-sampler draws from the same logits: token by token both must be the same. Afterwards the texts are compared with those
-of the embedded engine, which computes its own logits.
+transformers computes the logits, its processors filter them, and the inverse CDF gives a token. At the same time our
+sampler draws from the same logits: token by token, both must be equal. Afterwards the texts are compared with those of
+the embedded engine, which computes its own logits.
 
-transformers applies temperature, top-k, top-p, min-p and typical-p in this order, we min-p and typical-p first (as vLLM
-does); so a policy with more than one filter is compared with transformers' filters one after the other in our order.
-It has no penalty by frequency or presence: that one is the plain formula.
+transformers applies temperature, top-k, top-p, min-p and typical-p in this order; we apply min-p and typical-p before
+top-k, as vLLM does. A policy with more than one filter is therefore compared with transformers' filters in our order.
+transformers has no penalty by frequency or presence; there the reference is the plain formula.
 """
 
 from __future__ import annotations
@@ -30,36 +30,36 @@ from transformers import (
 
 from searchlens.engines import sampler
 from searchlens.engines.base import Sampling
-from searchlens.equivalence.rows import Row, share
+from searchlens.equivalence.rows import ComparisonRow, share
 from searchlens.equivalence.subject import Subject, texts_of
 from searchlens.policies import FILTERS, Policy
 from searchlens.search.task import Task
 from searchlens.seeds import uniform
 
 
-def compare(subject: Subject, name: str, policy: Policy) -> list[Row]:
-    """Tokens on the same logits, then texts and their answers.
+def compare(subject: Subject, name: str, policy: Policy) -> list[ComparisonRow]:
+    """Rows about tokens on the same logits, texts, and answers.
 
     Parameters
     ----------
     subject : Subject
     name : str
-        Of the policy.
+        Name of the policy.
     policy : Policy
         Autoregressive.
     """
     options, reference = subject.options, _reference(policy.local)
     tasks = subject.tasks(policy)
-    ours = [texts_of(found)[0] for found in subject.search([(policy, task) for task in tasks])]
+    ours = [texts_of(candidates)[0] for candidates in subject.search([(policy, task) for task in tasks])]
     prompts = [task.prompt for task in tasks]
     draws = _Draws(policy.local, tasks, max(map(len, prompts)), subject.pad)
-    written = subject.generate(prompts, [_Ours(draws), *_processors(draws), _Theirs(draws)])
-    theirs = subject.endings(written.sequences, prompts)
-    answers = [subject.job.answer(one) == subject.job.answer(other) for one, other in zip(ours, theirs, strict=True)]
-    texts = [one == other for one, other in zip(ours, theirs, strict=True)]
+    output = subject.generate(prompts, [_Ours(draws), *_processors(draws), _Theirs(draws)])
+    pairs = list(zip(ours, subject.completions(output.sequences, prompts), strict=True))
+    texts = [own == reference_text for own, reference_text in pairs]
+    answers = [subject.job.answer(own) == subject.job.answer(reference_text) for own, reference_text in pairs]
 
-    def row(statistic: str, unit: str, equal: Sequence[bool], threshold: float) -> Row:
-        return Row("local", name, reference, statistic, len(equal), unit, share(equal), "at least", threshold)
+    def row(statistic: str, unit: str, equal: Sequence[bool], threshold: float) -> ComparisonRow:
+        return ComparisonRow("local", name, reference, statistic, len(equal), unit, share(equal), "at least", threshold)
 
     return [
         row("same tokens on the same logits", "tokens", draws.equal, options.identical),
@@ -87,30 +87,30 @@ class _Draws:
     sampling : Sampling
     tasks : sequence of Task
     start : int
-        Columns of the padded prompts.
+        Width of the padded prompts, in tokens.
     pad : int or None
-        Token that is never drawn.
-    mine : int64 array, shape (rows,)
-        What our sampler drew last.
+        The token that is never drawn.
+    ours : int64 tensor, shape (rows,)
+        The tokens that our sampler drew last.
     equal : list of bool
-        Whether both drew the same, one for each token of every text.
+        For each token of every text, whether both sides drew the same one.
     """
 
     sampling: Sampling
     tasks: Sequence[Task]
     start: int
     pad: int | None
-    mine: Any = None
+    ours: Any = None
     equal: list[bool] = field(default_factory=list)
 
     def uniforms(self, place: int) -> Tensor:
-        """One for each row, float64."""
+        """The uniform numbers of one place, float64, shape (rows,)."""
         seeds = np.array([task.seed for task in self.tasks], np.uint64)
         return torch.from_numpy(uniform(seeds, np.full(len(seeds), place)))
 
 
 class _Ours(LogitsProcessor):  # type: ignore[misc]  # transformers is not typed
-    """Draws by our sampler and changes nothing."""
+    """Draws with our sampler, and leaves the logits as they are."""
 
     def __init__(self, draws: _Draws) -> None:
         self.draws = draws
@@ -130,12 +130,12 @@ class _Ours(LogitsProcessor):  # type: ignore[misc]  # transformers is not typed
             scores.device,
         )
         uniforms = draws.uniforms(generated.shape[1]).to(scores.device)
-        draws.mine = sampler.draw(logits, batch, uniforms).tokens
+        draws.ours = sampler.draw(logits, batch, uniforms).tokens
         return scores
 
 
 class _Theirs(LogitsProcessor):  # type: ignore[misc]
-    """Reads a token off what the processors left, compares it with ours, and has it chosen."""
+    """Picks the token of the reference from the filtered logits, compares it with ours, and makes it the next one."""
 
     def __init__(self, draws: _Draws) -> None:
         self.draws = draws
@@ -151,12 +151,12 @@ class _Theirs(LogitsProcessor):  # type: ignore[misc]
             tokens = (edges <= target).sum(-1)
         stops = torch.tensor(draws.tasks[0].stop_ids, device=scores.device)
         going = ~torch.isin(generated, stops).any(-1)
-        draws.equal += (tokens == draws.mine)[going].tolist()
+        draws.equal += (tokens == draws.ours)[going].tolist()
         return torch.full_like(scores, -torch.inf).scatter(1, tokens[:, None], 0.0)
 
 
 class _Frequency(LogitsProcessor):  # type: ignore[misc]
-    """Subtract the penalties by frequency and presence of generated tokens."""
+    """Subtracts the penalties by frequency and presence of generated tokens."""
 
     def __init__(self, draws: _Draws) -> None:
         self.draws = draws
@@ -169,7 +169,7 @@ class _Frequency(LogitsProcessor):  # type: ignore[misc]
 
 
 def _processors(draws: _Draws) -> list[Any]:
-    """Transformers' own, in the order of ``searchlens.engines.base``."""
+    """The processors of transformers, in the order of ``searchlens.engines.base``."""
     sampling, neutral = draws.sampling, Sampling(1.0)
     penalties = [RepetitionPenaltyLogitsProcessor(sampling.repetition_penalty), _Frequency(draws)]
     if sampling.temperature == 0:

@@ -1,10 +1,8 @@
-"""The searches once more, plain and sequential: one request after the other, straight from the published descriptions.
+"""A second implementation of the searches, plain and sequential, straight from the published descriptions.
 
-They share with :mod:`searchlens.search` only parameters and seeds, so that both draw the same tokens where both do the
-same.
-Statistics are looked up in lists of everything that happened; nothing is kept, batched or reused. A search is a
-generator that asks for one continuation at a time; who answers, a language model's table or an engine, is the caller's
-business.
+They share with :mod:`searchlens.search` only parameters and seeds, so that both draw the same tokens when both do the
+same thing. Statistics are looked up in lists of everything that happened; nothing is batched or reused. A search is a
+generator that yields one continuation at a time; the caller has a language model's table or an engine draw it.
 """
 
 from __future__ import annotations
@@ -32,9 +30,9 @@ class Token(NamedTuple):
     ----------
     id : int
     logprob, sampling_logprob : float
-        Natural log p and log q; 0 in the latter where it was forced.
+        Natural log p and log q; log q is 0 if the token was forced.
     entropy : float
-        Of the raw distribution at its place, in nats.
+        Entropy of the raw distribution at its place, in nats.
     likely : tuple of (int, float)
         The most likely tokens at its place and their log p, the most likely first.
     """
@@ -51,18 +49,18 @@ Ids = tuple[int, ...]
 Score = Callable[[Text], float]
 
 
-class Asked(NamedTuple):
-    """One continuation: at most ``most`` tokens behind ``text``, up to one of ``stop_ids``."""
+class Continuation(NamedTuple):
+    """A continuation to draw: at most ``max_tokens`` tokens after ``text``, up to one of ``stop_ids``."""
 
     text: Text
     seed: int
     stop_ids: Ids
-    most: int
+    max_tokens: int
 
 
-Plain = Generator[Asked, Text, list[Text]]
-"""Yields what it asks for, receives the new tokens, returns its texts."""
-Draw = Callable[[Asked], Text]
+PlainSearch = Generator[Continuation, Text, list[Text]]
+"""Yields continuations, receives the new tokens of each, returns its texts."""
+Draw = Callable[[Continuation], Text]
 
 
 def ids(text: Text) -> Ids:
@@ -80,21 +78,21 @@ def mean(text: Text) -> float:
     return total(text) / len(text)
 
 
-def one_by_one(search: Generator[Asked, Text, Any], draw: Draw) -> Any:
-    """Run a search to its end; returns what it returns."""
-    received: Text | None = None
+def one_by_one(search: Generator[Continuation, Text, Any], draw: Draw) -> Any:
+    """Run a search to its end, one continuation after the other; returns what the search returns."""
+    tokens: Text | None = None
     while True:
         try:
-            asked = search.send(received)  # type: ignore[arg-type]  # the first one must be None
+            continuation = search.send(tokens)  # type: ignore[arg-type]  # a generator starts with None
         except StopIteration as end:
             return end.value
-        received = draw(asked)
+        tokens = draw(continuation)
 
 
-def search(task: Task, policy: Policy, score: Score) -> Plain:
-    """The policy's search: all texts that it finds, best first, equal ones in the order in which they were found."""
-    found = yield from SEARCHES[policy.controller.name](task, policy, score)
-    return sorted(found, key=lambda text: -score(text))
+def search(task: Task, policy: Policy, score: Score) -> PlainSearch:
+    """The search of a policy: all of its texts, best first, equal ones in the order in which they were found."""
+    texts = yield from SEARCHES[policy.controller.name](task, policy, score)
+    return sorted(texts, key=lambda text: -score(text))
 
 
 def _over(task: Task, text: Text) -> bool:
@@ -104,17 +102,17 @@ def _over(task: Task, text: Text) -> bool:
 # ---- power sampling
 
 
-def power(task: Task, policy: Policy) -> Plain:
-    """The text that one chain ends with."""
+def power(task: Task, policy: Policy) -> PlainSearch:
+    """The text at the end of one chain."""
     text, _ = yield from chain(task, policy)
     return [text]
 
 
-def chain(task: Task, policy: Policy) -> Generator[Asked, Text, tuple[Text, int]]:
-    """Where one chain ends, and its acceptances.
+def chain(task: Task, policy: Policy) -> Generator[Continuation, Text, tuple[Text, int]]:
+    """The text at the end of one chain, and the number of accepted proposals.
 
-    Karan and Du (2025), arXiv 2510.14901, algorithm 1; in mode ``exact`` with proposals up to the limit of the block,
-    whole suffixes and the odds of the cut.
+    Karan and Du (2025), arXiv 2510.14901, algorithm 1. In mode ``exact`` a proposal reaches up to the limit of the
+    block, whole suffixes are compared, and the acceptance includes the odds of the cut.
     """
     p, schedule = policy.component(PowerSampling), policy.component(Blocks)
     exact, size = p.mode == "exact", math.ceil(task.max_tokens / schedule.blocks)
@@ -127,21 +125,21 @@ def chain(task: Task, policy: Policy) -> Generator[Asked, Text, tuple[Text, int]
             continue
         if not ended:
             room = min(size, task.max_tokens - len(text))
-            text += yield Asked(text, task.seed_of("extend", block), task.stop_ids, room)
+            text += yield Continuation(text, task.seed_of("extend", block), task.stop_ids, room)
         chance = generator(task.seed, "power", block)
         for step in range(schedule.steps):
             place, level = chance.random(2)
             cut = math.floor(place * len(text))
             longest = limit if exact else len(text)
             seed = task.seed_of("propose", block, step)
-            new = text[:cut] + (yield Asked(text[:cut], seed, task.stop_ids, longest - cut))
+            new = text[:cut] + (yield Continuation(text[:cut], seed, task.stop_ids, longest - cut))
             if level < acceptance(text, new, cut, p.alpha, exact):
                 text, accepted = new, accepted + 1
     return text, accepted
 
 
 def acceptance(old: Text, new: Text, cut: int, alpha: float, exact: bool) -> float:
-    """Chance to go from one text to another that differs from ``cut`` on: min(1, p^alpha(new) q(old) / ...)."""
+    """Chance to replace a text by another one that differs from ``cut`` on: min(1, p^alpha(new) q(old) / ...)."""
 
     def weight(text: Text) -> float:
         return sum(alpha * token.logprob - token.sampling_logprob for token in text)
@@ -154,8 +152,8 @@ def acceptance(old: Text, new: Text, cut: int, alpha: float, exact: bool) -> flo
 # ---- entropy tree
 
 
-def entropy_tree(task: Task, policy: Policy) -> Plain:
-    """All leaves in the order of creation: roots, then round by round.
+def entropy_tree(task: Task, policy: Policy) -> PlainSearch:
+    """All leaves in the order of creation: roots first, then round by round.
 
     EPTree of Hou et al. (2025), TreeRL, with entropies in place of surprisals and, by default, without its mask.
     """
@@ -166,14 +164,16 @@ def entropy_tree(task: Task, policy: Policy) -> Plain:
     return [text for leaves in zip(*trees, strict=True) for tree in leaves for text in tree]
 
 
-def _tree(task: Task, policy: Policy, root: int) -> Generator[Asked, Text, list[list[Text]]]:
-    """One root: its text, then the new leaves of each round."""
+def _tree(task: Task, policy: Policy, root: int) -> Generator[Continuation, Text, list[list[Text]]]:
+    """The leaves of one root: its own text, then the new leaves of each round."""
     p, branch = policy.component(EntropyTree), policy.component(Branch)
 
-    def end(path: Ids, text: Text) -> Generator[Asked, Text, Text]:
+    def end(path: Ids, text: Text) -> Generator[Continuation, Text, Text]:
         if _over(task, text):
             return text
-        return text + (yield Asked(text, task.seed_of("tree", *path), task.stop_ids, task.max_tokens - len(text)))
+        return text + (
+            yield Continuation(text, task.seed_of("tree", *path), task.stop_ids, task.max_tokens - len(text))
+        )
 
     chains: list[tuple[Ids, int, Text]] = [((root,), 0, (yield from end((root,), ())))]
     leaves, forks = [[chains[0][2]]], list[Ids]()
@@ -192,7 +192,7 @@ def _tree(task: Task, policy: Policy, root: int) -> Generator[Asked, Text, list[
                 continue
             forks.append(context)
             expanded += 1
-            others = [one for one in text[t].likely if one[0] != text[t].id]
+            others = [token for token in text[t].likely if token[0] != text[t].id]
             for child in range(p.children_per_position):
                 here, stem = (*path, t, child), text[:t]
                 if branch.children == "distinct":
@@ -204,7 +204,7 @@ def _tree(task: Task, policy: Policy, root: int) -> Generator[Asked, Text, list[
 
 
 def _unmasked(task: Task, mask: str, text: Ids) -> int:
-    """Tokens up to the first one behind which a word of EPTree's has been written, or an answer can be read."""
+    """Number of tokens before the text contains a word of EPTree's mask, or an answer can be read from it."""
     for t in range(len(text)) if mask != "none" else ():
         written = task.decode(text[:t]).lower() if mask == "words" else ""
         if "answer" in written or "conclusion" in written or (mask == "answer" and task.answer(text[:t]) is not None):
@@ -221,41 +221,41 @@ def _near(fork: Ids, context: Ids, gap: int) -> bool:
 # ---- thought tree
 
 
-def thought_tree(task: Task, policy: Policy, score: Score) -> Plain:
-    """The texts kept at the end.
+def thought_tree(task: Task, policy: Policy, score: Score) -> PlainSearch:
+    """The texts that are left at the end.
 
     Yao et al. (2023), Tree of Thoughts, algorithm 2: S_t' = {[s, z] : s in S_{t-1}, z in G(s, k)}, S_t = the b best.
     """
     p = policy.component(ThoughtTree)
     states: list[tuple[Text, Ids]] = [((), ())]  # text, and which child of which child
     for _ in range(policy.component(BreadthFirst).depth):
-        new = [one for one in states if _over(task, one[0])]
+        new = [state for state in states if _over(task, state[0])]
         for text, place in states:
             for child in range(0 if _over(task, text) else p.children):
                 here = (*place, child)
                 thought = text + (yield _thought(task, policy, text, here))
                 if ids(thought) not in [ids(other) for other, _ in new]:
                     new.append((thought, here))
-        states = sorted(new, key=lambda one: -score(one[0]))[: p.width]
+        states = sorted(new, key=lambda state: -score(state[0]))[: p.width]
     ends = []
     for text, place in states:
         ends.append(text if _over(task, text) else text + (yield _end(task, text, place)))
     return ends
 
 
-def _thought(task: Task, policy: Policy, text: Text, place: Ids) -> Asked:
-    most = min(policy.component(Thought).max_tokens, task.max_tokens - len(text))
-    return Asked(text, task.seed_of("thought", *place), (*task.step_ids, *task.stop_ids), most)
+def _thought(task: Task, policy: Policy, text: Text, place: Ids) -> Continuation:
+    room = min(policy.component(Thought).max_tokens, task.max_tokens - len(text))
+    return Continuation(text, task.seed_of("thought", *place), (*task.step_ids, *task.stop_ids), room)
 
 
-def _end(task: Task, text: Text, place: Ids, number: int = 0) -> Asked:
-    return Asked(text, task.seed_of("end", *place, number), task.stop_ids, task.max_tokens - len(text))
+def _end(task: Task, text: Text, place: Ids, number: int = 0) -> Continuation:
+    return Continuation(text, task.seed_of("end", *place, number), task.stop_ids, task.max_tokens - len(text))
 
 
 # ---- beams over thoughts
 
 
-def step_beam(task: Task, policy: Policy, score: Score) -> Plain:
+def step_beam(task: Task, policy: Policy, score: Score) -> PlainSearch:
     """All complete texts of a beam over thoughts, or of its diverse variant.
 
     Beeching, Tunstall and Rush (2024), Scaling test-time compute with open models (search-and-learn).
@@ -264,8 +264,8 @@ def step_beam(task: Task, policy: Policy, score: Score) -> Plain:
     return (yield from variant(task, policy, score))
 
 
-def _beam(task: Task, policy: Policy, score: Score) -> Plain:
-    """N beams; the best n/m of the unfinished ones are copied until they are n."""
+def _beam(task: Task, policy: Policy, score: Score) -> PlainSearch:
+    """N beams: the best n/m of the unfinished ones are copied until there are n again."""
     n, m = policy.component(StepBeam).width, policy.component(StepBeam).expand
     active: list[tuple[Text, Ids]] = [((), ())]  # text, and which child of which child
     completed: list[Text] = []
@@ -276,8 +276,8 @@ def _beam(task: Task, policy: Policy, score: Score) -> Plain:
             new = text + (yield _thought(task, policy, text, here))
             grown.setdefault(ids(new), (new, here))
         completed += [text for text, _ in grown.values() if _over(task, text)]
-        going = [one for one in grown.values() if not _over(task, one[0])]
-        active = sorted(going, key=lambda one: -score(one[0]))[: n // m]
+        unfinished = [beam for beam in grown.values() if not _over(task, beam[0])]
+        active = sorted(unfinished, key=lambda beam: -score(beam[0]))[: n // m]
         if not active:
             return completed
     for text, (*place, number) in _numbered((active * n)[:n]):
@@ -286,13 +286,13 @@ def _beam(task: Task, policy: Policy, score: Score) -> Plain:
 
 
 def _numbered(copies: Sequence[tuple[Text, Ids]]) -> list[tuple[Text, Ids]]:
-    """Give every copy of a path the place of its own next child."""
+    """Give every copy of a path the place of its next child."""
     places = [place for _, place in copies]
     return [(text, (*place, places[:i].count(place))) for i, (text, place) in enumerate(copies)]
 
 
-def _subtrees(task: Task, policy: Policy, score: Score) -> Plain:
-    """n/m subtrees; in each the best of m children goes on, and all children beside the last one are emitted."""
+def _subtrees(task: Task, policy: Policy, score: Score) -> PlainSearch:
+    """n/m subtrees: in each, the best of m children is continued and, once complete, emitted with its siblings."""
     p = policy.component(StepBeam)
     emitted: list[Text] = []
     for subtree in range(p.width // p.expand):
@@ -305,8 +305,8 @@ def _subtrees(task: Task, policy: Policy, score: Score) -> Plain:
                 children.append(text + new)
             best = max(range(p.expand), key=lambda i: score(children[i]))
             if _over(task, children[best]):
-                for i, one in enumerate(children):
-                    emitted.append(one if _over(task, one) else one + (yield _end(task, one, (*place, i))))
+                for i, child in enumerate(children):
+                    emitted.append(child if _over(task, child) else child + (yield _end(task, child, (*place, i))))
                 break
             text, place = children[best], (*place, best)
         else:
@@ -328,80 +328,80 @@ class MonteCarlo:
     task : Task
     policy : Policy
     score : callable
-        Of rollouts.
-    drawn : dict
-        Expanded state, by its tokens: its next states with their priors.
+        Score of a rollout.
+    priors : dict
+        Expanded state, by its tokens, to its next states and their priors.
     states : dict
         Tokens to the text and its place: which child of which child.
     simulations : list
-        States passed, and the text at the end.
-    under_way : list
-        States passed by descents that have not come back.
+        For each iteration the states on its path, and the text of its rollout.
+    descents : list
+        Paths of the iterations that have no rollout yet.
     """
 
     task: Task
     policy: Policy
     score: Score
-    drawn: dict[Ids, dict[Ids, float]] = field(default_factory=dict)
+    priors: dict[Ids, dict[Ids, float]] = field(default_factory=dict)
     states: dict[Ids, tuple[Text, Ids]] = field(default_factory=lambda: {(): ((), ())})
     simulations: list[tuple[list[Ids], Text]] = field(default_factory=list)
-    under_way: list[list[Ids]] = field(default_factory=list)
+    descents: list[list[Ids]] = field(default_factory=list)
 
-    def search(self) -> Plain:
+    def search(self) -> PlainSearch:
         """The rollouts in the order of iterations."""
         p, iterations = self.policy.component(MonteCarloTreeSearch), self.policy.component(Iterations).iterations
         while len(self.simulations) < iterations and not self._exhausted(()):
             for _ in range(min(p.parallel, iterations - len(self.simulations))):
                 if not self._exhausted(()):
                     self._descend()
-            for passed in self.under_way:
-                if not self._complete(passed[-1]):
-                    yield from self._expand(passed[-1])
-            for passed in self.under_way:
-                if passed[-1] in self.drawn:
-                    priors = self.drawn[passed[-1]]
-                    passed.append(max(priors, key=priors.__getitem__))
-            for passed in self.under_way:
-                text, place = self.states[passed[-1]]
-                end = text if self._complete(passed[-1]) else text + (yield _end(self.task, text, place))
-                self.simulations.append((passed, end))
-            self.under_way = []
+            for path in self.descents:
+                if not self._complete(path[-1]):
+                    yield from self._expand(path[-1])
+            for path in self.descents:
+                if path[-1] in self.priors:
+                    priors = self.priors[path[-1]]
+                    path.append(max(priors, key=priors.__getitem__))
+            for path in self.descents:
+                text, place = self.states[path[-1]]
+                end = text if self._complete(path[-1]) else text + (yield _end(self.task, text, place))
+                self.simulations.append((path, end))
+            self.descents = []
         return [text for _, text in self.simulations]
 
     def _descend(self) -> None:
-        passed: list[Ids] = [()]
-        while passed[-1] in self.drawn:
-            passed.append(self._choose(passed[-1]))
-        self.under_way.append(passed)
+        path: list[Ids] = [()]
+        while path[-1] in self.priors:
+            path.append(self._choose(path[-1]))
+        self.descents.append(path)
 
-    def _expand(self, state: Ids) -> Generator[Asked, Text, None]:
+    def _expand(self, state: Ids) -> Generator[Continuation, Text, None]:
         text, place = self.states[state]
         weights: dict[Ids, float] = {}
         for child in range(self.policy.component(MonteCarloTreeSearch).children):
             new = yield _thought(self.task, self.policy, text, (*place, child))
-            born = (*state, *ids(new))
-            if born not in weights:
-                weights[born] = math.exp(mean(new))
-                self.states[born] = text + new, (*place, child)
-        self.drawn[state] = {born: weight / sum(weights.values()) for born, weight in weights.items()}
+            next_state = (*state, *ids(new))
+            if next_state not in weights:
+                weights[next_state] = math.exp(mean(new))
+                self.states[next_state] = text + new, (*place, child)
+        self.priors[state] = {key: weight / sum(weights.values()) for key, weight in weights.items()}
 
     def _complete(self, state: Ids) -> bool:
         return _over(self.task, self.states[state][0])
 
     def _exhausted(self, state: Ids) -> bool:
-        """Nothing is left to find: seen if complete, under way if a leaf, all below exhausted otherwise."""
+        """Whether nothing is left: a complete text was seen, a leaf has a descent, or all children are exhausted."""
         if self._complete(state):
             return self._visits(state) > 0
-        if state not in self.drawn:
-            return any(passed[-1] == state for passed in self.under_way)
-        return all(self._exhausted(child) for child in self.drawn[state])
+        if state not in self.priors:
+            return any(path[-1] == state for path in self.descents)
+        return all(self._exhausted(child) for child in self.priors[state])
 
     def _visits(self, state: Ids) -> int:
-        return sum(state in passed for passed in [*(passed for passed, _ in self.simulations), *self.under_way])
+        return sum(state in path for path in [*(path for path, _ in self.simulations), *self.descents])
 
     def _value(self, state: Ids) -> float:
         rewards = [self.score(text) for _, text in self.simulations]
-        here = [self.score(text) for passed, text in self.simulations if state in passed]
+        here = [self.score(text) for path, text in self.simulations if state in path]
         low, high = min(rewards, default=0), max(rewards, default=0)
         unit = [(reward - low) / (high - low) if high > low else 0.5 for reward in here]
         return sum(unit) / self._visits(state) if unit else 0.0
@@ -413,18 +413,18 @@ class MonteCarlo:
         def worth(child: Ids) -> float:
             n = self._visits(child)
             if p.select == "puct":
-                return self._value(child) + c * self.drawn[state][child] * math.sqrt(parent) / (1 + n)
+                return self._value(child) + c * self.priors[state][child] * math.sqrt(parent) / (1 + n)
             return self._value(child) + c * math.sqrt(math.log(parent) / n) if n else math.inf
 
-        going = [child for child in self.drawn[state] if not self._exhausted(child)]
-        return max(going, key=lambda child: (worth(child), self.drawn[state][child]))
+        candidates = [child for child in self.priors[state] if not self._exhausted(child)]
+        return max(candidates, key=lambda child: (worth(child), self.priors[state][child]))
 
 
-SEARCHES: Mapping[str, Callable[[Task, Policy, Score], Plain]] = {
+SEARCHES: Mapping[str, Callable[[Task, Policy, Score], PlainSearch]] = {
     "power": lambda task, policy, _: power(task, policy),
     "entropy_tree": lambda task, policy, _: entropy_tree(task, policy),
     "mcts": lambda task, policy, score: MonteCarlo(task, policy, score).search(),
     "thought_tree": thought_tree,
     "step_beam": step_beam,
 }
-"""Controller to its reference."""
+"""Name of a controller to its reference."""

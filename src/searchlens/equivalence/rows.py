@@ -1,4 +1,4 @@
-"""What a comparison says: one number, its threshold, and whether it holds."""
+"""The result of a comparison: one number, its threshold, and whether it holds."""
 
 from __future__ import annotations
 
@@ -10,39 +10,40 @@ import numpy as np
 import polars as pl
 from scipy.stats import chisquare
 
-Table = Literal["local", "tier34", "engines"]
+TableName = Literal["local", "tier34", "engines"]
 Law = Mapping[tuple[int, ...], float]
-"""Texts, as token ids, to their probabilities."""
-_EXPECTED = 5.0  # fewest expected draws of a cell of a chi-square test
-_ROUNDED = 1e-9  # an interval that ends at the threshold ends a rounding error beside it
+"""Text, as token ids, to its probability."""
+_EXPECTED = 5.0  # smallest expected count of a cell of a chi-square test
+_ROUNDING = 1e-9  # an interval that ends at the threshold may miss it by a rounding error
 
 
 @dataclass(frozen=True)
-class Row:
+class ComparisonRow:
     """One statistic of one comparison.
 
     Attributes
     ----------
     table : {"local", "tier34", "engines"}
-        Local policies, the paper's tiers 1 and 2, searches, its tiers 3 and 4, or one engine against the other.
+        Local policies (the paper's tiers 1 and 2), searches (its tiers 3 and 4), or one engine against the other.
     policy, reference : str
-        What is compared with what.
+        The policy, and what it is compared with.
     statistic : str
     n : int
-        What it is taken over.
+        Number of units that the statistic is taken over.
     unit : str
-        What n counts.
+        What n counts, such as "texts".
     value : float
+        The statistic; not a number if there is nothing to compare.
     bound : {"at least", "at most", "covers"}
-        What the value, or for "covers" its interval, must do with the threshold.
+        How the value must lie to the threshold; with "covers", its interval must contain the threshold.
     threshold : float
     ours, theirs : float or None
-        The two accuracies, where their difference is the statistic.
+        The two accuracies, if their difference is the statistic.
     lo, hi : float or None
-        The interval.
+        The interval, if there is one.
     """
 
-    table: Table
+    table: TableName
     policy: str
     reference: str
     statistic: str
@@ -58,11 +59,11 @@ class Row:
 
     @property
     def holds(self) -> bool:
-        """Whether the value is on the right side of its threshold; a value that is no number is not."""
+        """Whether the value is on the right side of its threshold; never if it is not a number."""
         if self.bound == "covers":
             if self.lo is None or self.hi is None:
                 return False
-            return self.lo - _ROUNDED <= self.threshold <= self.hi + _ROUNDED
+            return self.lo - _ROUNDING <= self.threshold <= self.hi + _ROUNDING
         return self.value >= self.threshold if self.bound == "at least" else self.value <= self.threshold
 
 
@@ -83,38 +84,38 @@ FRAME = pl.Schema(
 )
 
 
-def frame(rows: Sequence[Row]) -> pl.DataFrame:
-    """The rows as a frame; its column ``holds`` says whether each comparison holds."""
+def frame(rows: Sequence[ComparisonRow]) -> pl.DataFrame:
+    """The rows as a frame, with a column ``holds``."""
     return pl.DataFrame([{**asdict(row), "holds": row.holds} for row in rows], FRAME)
 
 
 def share(equal: Sequence[bool]) -> float:
-    """Share of what is equal; not a number where there is nothing to compare."""
+    """Share of equal items; not a number if there are no items."""
     return float(np.mean(equal)) if len(equal) else float("nan")
 
 
 def chi_square(counts: Mapping[tuple[int, ...], int], law: Law) -> float:
-    """P value of the draws ``counts`` under ``law``.
+    """p-value of the draws ``counts`` under ``law``, in [0, 1].
 
-    Texts of which fewer than 5 draws are expected are one cell, joined by the rarest other one while it is short of 5
-    itself. A text that cannot be drawn gives 0; a law of one cell gives 1.
+    Texts with fewer than 5 expected draws form one cell; while that cell has fewer than 5 itself, the rarest other text
+    joins it. A drawn text that the law excludes gives 0; a law of one cell gives 1.
     """
     if any(law.get(text, 0.0) == 0 for text in counts):
         return 0.0
     n = sum(counts.values())
-    cells: list[tuple[float, int]] = []  # expected, seen
-    rare, seen = 0.0, 0
+    cells: list[tuple[float, int]] = []  # expected and observed draws
+    rare, rare_draws = 0.0, 0
     for text in sorted(law, key=law.__getitem__):
         if rare < _EXPECTED or n * law[text] < _EXPECTED:
-            rare, seen = rare + n * law[text], seen + counts.get(text, 0)
+            rare, rare_draws = rare + n * law[text], rare_draws + counts.get(text, 0)
         else:
             cells.append((n * law[text], counts.get(text, 0)))
-    cells.append((rare, seen))
+    cells.append((rare, rare_draws))
     expected, observed = np.array(cells).T
     return float(chisquare(observed, expected * (n / expected.sum())).pvalue) if len(cells) > 1 else 1.0
 
 
 def total_variation(counts: Mapping[tuple[int, ...], int], law: Law) -> float:
-    """Total variation between the frequencies of draws and a law, in [0, 1]."""
+    """Total variation between the relative frequencies of draws and a law, in [0, 1]."""
     n = sum(counts.values())
     return 0.5 * sum(abs(counts.get(text, 0) / n - law.get(text, 0.0)) for text in {*counts, *law})

@@ -1,8 +1,9 @@
-"""Searches: ours, thousands at once through the driver, against references that go step by step.
+"""Searches: ours, thousands at a time through the driver, against references that go step by step.
 
-Power sampling, trees and MCTS against :mod:`searchlens.equivalence.reference` under the same draws: one continuation
-at a time, each from a bare prompt and prefix, nothing kept of earlier ones, no driver. Only for speed the requests of
-different questions and policies share a batch. A token beam against transformers' ``generate``.
+The references of power sampling, trees and MCTS are in :mod:`searchlens.equivalence.reference`. Under the same draws,
+they ask for one continuation at a time, each from a bare prompt and prefix, without the driver and without anything
+kept from earlier requests. For speed, requests of different questions and policies share a batch. A token beam is
+compared with transformers' ``generate``.
 """
 
 from __future__ import annotations
@@ -14,9 +15,9 @@ import numpy as np
 
 from searchlens.engines.base import Completion, Engine, Request, complete
 from searchlens.equivalence import reference
-from searchlens.equivalence.reference import Asked, Plain, Text, Token
-from searchlens.equivalence.rows import Row, share
-from searchlens.equivalence.subject import Ids, Run, Subject, texts_of
+from searchlens.equivalence.reference import Continuation, PlainSearch, Text, Token
+from searchlens.equivalence.rows import ComparisonRow, share
+from searchlens.equivalence.subject import Ids, Run, Subject, chunks, texts_of
 from searchlens.policies import Policy
 from searchlens.search.beam import TokenBeam
 from searchlens.search.entropy_tree import EntropyTree
@@ -24,49 +25,55 @@ from searchlens.search.task import Task
 
 SEQUENTIAL = "plain sequential search"
 TRANSFORMERS = "transformers, num_beams"
-_SCORES = {"mean_logprob": reference.mean, "sequence_logprob": reference.total}
+Texts = Sequence[Sequence[Ids]]
+"""For each question the texts of its candidates, best first."""
+_SCORES = {  # name of an evaluator to its plain implementation
+    "mean_logprob": reference.mean,
+    "sequence_logprob": reference.total,
+}
 
 
-def compare(subject: Subject, policies: Mapping[str, Policy]) -> list[Row]:
-    """Texts and accuracy of searches against the plain ones, two rows for each policy in their order.
+def compare(subject: Subject, policies: Mapping[str, Policy]) -> list[ComparisonRow]:
+    """Texts and accuracy of searches against the plain ones: two rows for each policy, in the order of the policies.
 
     Parameters
     ----------
     subject : Subject
     policies : mapping of str to Policy
-        By name. Their controllers are among those of ``reference.search``, their evaluators read likelihoods.
+        By name. Their controllers are in ``reference.SEARCHES``, and their evaluators read likelihoods.
     """
     runs = [(policy, task) for policy in policies.values() for task in subject.tasks(policy)]
-    ours = [texts_of(found) for found in subject.search(runs)]
+    ours = [texts_of(candidates) for candidates in subject.search(runs)]
     plain = [reference.search(task, policy, _SCORES[policy.evaluator.name]) for policy, task in runs]
     theirs = [
         [reference.ids(texts[i % len(texts)]) for i in range(policy.width)]
-        for (policy, _), texts in zip(runs, side_by_side(plain, runs, subject.engine), strict=True)
+        for (policy, _), texts in zip(runs, run_together(plain, runs, subject.engine), strict=True)
     ]
     rows = []
-    for place, name in enumerate(policies):
-        part = slice(place * subject.count, (place + 1) * subject.count)
-        rows.append(_same(name, SEQUENTIAL, ours[part], theirs[part], subject.options.identical))
-        rows.append(_accuracy(subject, name, SEQUENTIAL, ours[part], theirs[part]))
+    for name, own, plain_texts in zip(
+        policies, chunks(ours, subject.count), chunks(theirs, subject.count), strict=True
+    ):
+        rows.append(_same(name, SEQUENTIAL, own, plain_texts, subject.options.identical))
+        rows.append(_accuracy(subject, name, SEQUENTIAL, own, plain_texts))
     return rows
 
 
-def compare_beam(subject: Subject, name: str, policy: Policy) -> list[Row]:
+def compare_beam(subject: Subject, name: str, policy: Policy) -> list[ComparisonRow]:
     """Texts, scores and accuracy of a token beam against transformers'.
 
     Parameters
     ----------
     subject : Subject
     name : str
-        Of the policy.
+        Name of the policy.
     policy : Policy
         With the controller ``beam``.
     """
     tasks, width = subject.tasks(policy), policy.width
     candidates = subject.search([(policy, task) for task in tasks])
-    ours = [texts_of(found) for found in candidates]
+    ours = [texts_of(beam) for beam in candidates]
     prompts = [task.prompt for task in tasks]
-    done = subject.generate(
+    output = subject.generate(
         prompts,
         [],
         num_beams=width,
@@ -75,19 +82,18 @@ def compare_beam(subject: Subject, name: str, policy: Policy) -> list[Row]:
         early_stopping=False,
         output_scores=True,
     )
-    written = subject.endings(done.sequences, prompts)
-    theirs = [written[i : i + width] for i in range(0, len(written), width)]
-    scores = done.sequences_scores.view(-1, width).tolist()
+    theirs = chunks(subject.completions(output.sequences, prompts), width)
+    scores = output.sequences_scores.view(-1, width).tolist()
     differences = [
-        abs(one.score - score)
-        for mine, texts, of_row in zip(candidates, theirs, scores, strict=True)
-        for one, text, score in zip(mine, texts, of_row, strict=True)
-        if texts_of([one]) == [text]
+        abs(candidate.score - score)
+        for beam, texts, beam_scores in zip(candidates, theirs, scores, strict=True)
+        for candidate, text, score in zip(beam, texts, beam_scores, strict=True)
+        if texts_of([candidate]) == [text]
     ]
     largest = max(differences, default=float("nan"))
     return [
         _same(name, TRANSFORMERS, ours, theirs, subject.options.output_match),
-        Row(
+        ComparisonRow(
             "tier34",
             name,
             TRANSFORMERS,
@@ -102,56 +108,59 @@ def compare_beam(subject: Subject, name: str, policy: Policy) -> list[Row]:
     ]
 
 
-def _same(name: str, other: str, ours: list[list[Ids]], theirs: list[list[Ids]], least: float) -> Row:
+def _same(name: str, other: str, ours: Texts, theirs: Texts, least: float) -> ComparisonRow:
     """Share of candidates that are the same text in the same place."""
-    equal = [one == two for mine, hers in zip(ours, theirs, strict=True) for one, two in zip(mine, hers, strict=True)]
-    return Row("tier34", name, other, "same texts", len(equal), "texts", share(equal), "at least", least)
+    pairs = [pair for sides in zip(ours, theirs, strict=True) for pair in zip(*sides, strict=True)]
+    equal = [own == text for own, text in pairs]
+    return ComparisonRow("tier34", name, other, "same texts", len(equal), "texts", share(equal), "at least", least)
 
 
-def _accuracy(subject: Subject, name: str, other: str, ours: list[list[Ids]], theirs: list[list[Ids]]) -> Row:
+def _accuracy(subject: Subject, name: str, other: str, ours: Texts, theirs: Texts) -> ComparisonRow:
     """Difference of the accuracies of the best candidates."""
     threshold = subject.options.accuracy_difference
     right = [subject.accuracy([texts[0] for texts in side]) for side in (ours, theirs)]
     statistic, difference = "difference of accuracies", abs(right[0] - right[1])
-    return Row(
+    return ComparisonRow(
         "tier34", name, other, statistic, len(ours), "questions", difference, "at most", threshold, right[0], right[1]
     )
 
 
-def side_by_side(searches: Sequence[Plain], runs: Sequence[Run], engine: Engine) -> list[list[Text]]:
-    """Run plain searches on an engine, one request of each at a time; returns what each returns."""
-    found: list[list[Text]] = [[] for _ in searches]
+def run_together(searches: Sequence[PlainSearch], runs: Sequence[Run], engine: Engine) -> list[list[Text]]:
+    """Run plain searches on an engine, one request of each at a time; returns the texts of each."""
+    texts: list[list[Text]] = [[] for _ in searches]
     replies: dict[int, Text | None] = dict.fromkeys(range(len(searches)))
     while replies:
-        asked: dict[int, Asked] = {}
+        waiting: dict[int, Continuation] = {}
         for i, reply in replies.items():
             try:
-                asked[i] = searches[i].send(reply)  # type: ignore[arg-type]  # the first one must be None
+                waiting[i] = searches[i].send(reply)  # type: ignore[arg-type]  # a generator starts with None
             except StopIteration as end:
-                found[i] = end.value
-        answers = dict(complete(engine, [_request(*runs[i], one) for i, one in asked.items()]))
-        replies = {i: _text(answers[place]) for place, i in enumerate(asked)}
-    return found
+                texts[i] = end.value
+        answers = dict(complete(engine, [_request(*runs[i], continuation) for i, continuation in waiting.items()]))
+        replies = {i: _text(answers[place]) for place, i in enumerate(waiting)}
+    return texts
 
 
-def _request(policy: Policy, task: Task, asked: Asked) -> Request:
+def _request(policy: Policy, task: Task, continuation: Continuation) -> Request:
     tree = policy.controller if isinstance(policy.controller, EntropyTree) else None
     return Request(
         task.prompt,
         policy.local,
-        asked.seed,
-        asked.most,
-        asked.stop_ids,
-        prefix=reference.ids(asked.text),
+        continuation.seed,
+        continuation.max_tokens,
+        continuation.stop_ids,
+        prefix=reference.ids(continuation.text),
         measures=tree is not None,
         top=tree.children_per_position + 1 if tree else 0,
     )
 
 
-def _text(done: Completion) -> Text:
-    """A completion as plain tokens; entropies and likely tokens where they were asked for."""
-    columns: list[Any] = [done.tokens.tolist(), done.logprobs.tolist(), done.sampling_logprobs.tolist()]
-    if done.entropies is not None and done.top_tokens is not None and done.top_logprobs is not None:
-        ranked = np.dstack((done.top_tokens, done.top_logprobs)).tolist()
-        columns += [done.entropies.tolist(), [tuple((int(t), p) for t, p in row) for row in ranked]]
+def _text(completion: Completion) -> Text:
+    """A completion as plain tokens, with entropies and likely tokens if the request wanted them."""
+    columns: list[Any] = [
+        column.tolist() for column in (completion.tokens, completion.logprobs, completion.sampling_logprobs)
+    ]
+    if completion.entropies is not None and completion.top_tokens is not None and completion.top_logprobs is not None:
+        ranked = np.dstack((completion.top_tokens, completion.top_logprobs)).tolist()
+        columns += [completion.entropies.tolist(), [tuple((int(t), p) for t, p in row) for row in ranked]]
     return tuple(Token(*values) for values in zip(*columns, strict=True))

@@ -1,5 +1,6 @@
-"""What is compared on: the Base checkpoint of the first pair, unless another is said, and the first questions of the
-first benchmark.
+"""The checkpoint and the questions on which policies are compared.
+
+By default these are the Base checkpoint of the first pair and the first questions of the first benchmark.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, TypeVar
 
 from pydantic import TypeAdapter
 
@@ -26,6 +27,7 @@ from searchlens.seeds import sample_seed
 
 Ids = tuple[int, ...]
 Run = tuple[Policy, Task]
+Item = TypeVar("Item")
 
 
 def options_of(grid: Grid) -> EquivalenceOptions:
@@ -40,8 +42,9 @@ class Subject:
     Attributes
     ----------
     job : Job
+        Engine, prompts and answers of the checkpoint.
     count : int
-        How many questions, from the first.
+        Number of questions, counted from the first.
     """
 
     job: Job
@@ -49,8 +52,8 @@ class Subject:
 
     @classmethod
     def of(cls, grid: Grid, threads: int, checkpoint: str = "", engine: str = "transformers") -> Subject:
-        """The one that a study compares on (``Grid.compared``), or another checkpoint, on either family of engines."""
-        assert grid.compared is not None, "no comparison is asked for"
+        """The checkpoint that a study compares on (``Grid.compared``), or another one, on either engine."""
+        assert grid.compared is not None, "the study compares nothing"
         base, benchmark = grid.compared
         job = Job(grid, JobPool(checkpoint or base, benchmark, ()), threads)
         job.spec = {**job.spec, "engine": engine}
@@ -63,7 +66,7 @@ class Subject:
 
     @property
     def engine(self) -> Engine:
-        """The embedded engine, or the one that was asked for."""
+        """The engine that runs the checkpoint."""
         return self.job.engine
 
     def close(self) -> None:
@@ -72,11 +75,11 @@ class Subject:
 
         self.engine.close()
         self.__dict__.pop("transformers", None)
-        gc.collect()  # what refers to itself would keep the device's memory
+        gc.collect()  # objects in reference cycles would keep the device's memory
         torch.cuda.empty_cache()
 
     def tasks(self, policy: Policy, sample: int = 0, stream: str = "equivalence") -> list[Task]:
-        """One run of every question; seeds differ from those of every sample of the study, and by stream."""
+        """One task for every question; the seeds differ from those of the study's samples, and between streams."""
         job = self.job
         step_ids = job.step_ids(policy.delimiter)
         stop_ids = job.prompter.stop_ids
@@ -94,27 +97,27 @@ class Subject:
         ]
 
     def search(self, runs: Sequence[Run]) -> list[list[Candidate]]:
-        """What we return for each run, best first; all of them at once through the driver.
+        """Our candidates of each run, best first; the driver runs all of them together.
 
         Raises
         ------
         RuntimeError
-            A run failed.
+            If a run failed.
         """
-        found: list[list[Candidate]] = [[] for _ in runs]
+        candidates: list[list[Candidate]] = [[] for _ in runs]
         started = ((place, start(task, policy)) for place, (policy, task) in enumerate(runs))
         for place, outcome in run(started, self.engine):
             if isinstance(outcome, Failure):
                 raise RuntimeError(f"{runs[place][0].controller.name}: {outcome.reason}")
-            found[place] = outcome.candidates
-        return found
+            candidates[place] = outcome.candidates
+        return candidates
 
     @cached_property
     def _grader(self) -> grading.Grader:
         return grading.grader(self.job.grid.benchmark(self.job.pool.benchmark)["grader"])
 
     def right(self, texts: Sequence[Ids]) -> list[bool]:
-        """Whether the answer is right, one text to each question."""
+        """Whether the answer of each text is right, one text for each question."""
         references = [self._grader.reference(question) for question in self.job.questions[: len(texts)]]
         pairs = {
             place: GradedPair(reference, answer)
@@ -125,14 +128,12 @@ class Subject:
         return [place in verdicts and bool(verdicts[place].correct) for place in range(len(texts))]
 
     def accuracy(self, texts: Sequence[Ids]) -> float:
-        """Share of right answers, one text to each question."""
+        """Share of right answers, one text for each question."""
         return sum(self.right(texts)) / len(texts)
 
     @cached_property
     def transformers(self) -> Any:
-        """The same weights as transformers runs them, on the engine's device, with nothing of the checkpoint's own
-        settings for generation.
-        """
+        """The checkpoint in transformers, on the engine's device and without its own generation settings."""
         import torch
         from transformers import AutoModelForCausalLM, GenerationConfig
 
@@ -149,7 +150,7 @@ class Subject:
 
     @cached_property
     def pad(self) -> int | None:
-        """The token that the engine never draws; None where there is none."""
+        """The token that the engine never draws; None if there is no such token."""
         pad: int | None = getattr(self.engine, "pad_id", None)
         return pad
 
@@ -160,14 +161,14 @@ class Subject:
         ----------
         prompts : sequence of token ids
         processors : sequence of LogitsProcessor
-            Behind one that keeps the pad token from being drawn.
+            They run after one that keeps the pad token from being drawn.
         **options
-            Of ``generate``.
+            Arguments of ``generate``.
 
         Returns
         -------
         ModelOutput
-            As transformers returns it; ``endings`` reads the texts.
+            As transformers returns it; ``completions`` reads the texts.
         """
         import torch
         from transformers import LogitsProcessorList, SuppressTokensLogitsProcessor
@@ -175,8 +176,8 @@ class Subject:
         model = self.transformers
         length = max(map(len, prompts))
         padding = model.generation_config.pad_token_id
-        rows = torch.tensor([[padding] * (length - len(one)) + list(one) for one in prompts], device=model.device)
-        mask = torch.tensor([[0] * (length - len(one)) + [1] * len(one) for one in prompts], device=model.device)
+        rows = torch.tensor([[padding] * (length - len(ids)) + list(ids) for ids in prompts], device=model.device)
+        mask = torch.tensor([[0] * (length - len(ids)) + [1] * len(ids) for ids in prompts], device=model.device)
         unused = [] if self.pad is None else [SuppressTokensLogitsProcessor([self.pad], device=str(model.device))]
         with torch.inference_mode():
             return model.generate(
@@ -187,8 +188,8 @@ class Subject:
                 **options,
             )
 
-    def endings(self, sequences: Any, prompts: Sequence[Ids]) -> list[Ids]:
-        """What ``generate`` wrote behind the prompts, without the padding behind the end."""
+    def completions(self, sequences: Any, prompts: Sequence[Ids]) -> list[Ids]:
+        """The texts that ``generate`` wrote after the prompts, without the padding after their ends."""
         start, stops = max(map(len, prompts)), self.job.prompter.stop_ids
         texts = []
         for row in sequences[:, start:].tolist():
@@ -198,5 +199,10 @@ class Subject:
 
 
 def texts_of(candidates: Sequence[Candidate]) -> list[Ids]:
-    """Token ids of each."""
-    return [tuple(one.tokens.tolist()) for one in candidates]
+    """Token ids of each candidate."""
+    return [tuple(candidate.tokens.tolist()) for candidate in candidates]
+
+
+def chunks(items: Sequence[Item], size: int) -> list[Sequence[Item]]:
+    """The items in parts of ``size``."""
+    return [items[first : first + size] for first in range(0, len(items), size)]

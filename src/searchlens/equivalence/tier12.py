@@ -1,8 +1,8 @@
-"""Local policies through our engine and driver against the parameters that one writes by hand for vLLM.
+"""Local policies on vLLM: ours, through our engine and driver, against parameters written by hand for vLLM.
 
 The paper's tiers 1 and 2 (appendix "UDF expressiveness"): seven strategies on the same prompts under the same seeds.
-The reference is vLLM as it is installed, loaded a second time: its own sampler, its own penalties, none of what
-:mod:`searchlens.engines.vllm` hangs into it, and no request of ours.
+The reference is vLLM as it is installed, loaded a second time, with its own sampler and penalties and without the
+worker extension and the requests of :mod:`searchlens.engines.vllm`.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import polars as pl
 
 from searchlens.engines.vllm import cpu_arguments, release_memory, shut_down
 from searchlens.equivalence.rows import share
-from searchlens.equivalence.subject import Ids, Subject, texts_of
+from searchlens.equivalence.subject import Ids, Subject, chunks, texts_of
 from searchlens.generate import Job
 from searchlens.grid import Grid
 from searchlens.policies import parse
@@ -23,16 +23,16 @@ from searchlens.search.task import Task
 
 @dataclass(frozen=True)
 class Strategy:
-    """One of the paper's seven, said twice.
+    """One of the paper's seven strategies, written for both sides.
 
     Attributes
     ----------
     name : str
-        The paper's.
+        Its name in the paper.
     policy : str
-        Ours.
+        The name of our policy.
     parameters : mapping
-        What is written into ``vllm.SamplingParams`` for it.
+        The same strategy as arguments of ``vllm.SamplingParams``.
     """
 
     name: str
@@ -55,17 +55,17 @@ STRATEGIES = (
 
 @dataclass(frozen=True)
 class Match:
-    """How far the texts of one strategy agree.
+    """The agreement of both sides' texts under one strategy.
 
     Attributes
     ----------
     strategy : Strategy
     n : int
-        Questions, one text each.
+        Number of questions, with one text each.
     output_match, em_agree : float
-        Share of equal texts, and of equal extracted answers; two texts without an answer agree.
+        Shares of equal texts and of equal extracted answers; two texts without an answer agree.
     output_threshold, em_threshold : float
-        Least shares.
+        The smallest shares that count as agreement.
     """
 
     strategy: Strategy
@@ -93,46 +93,43 @@ def compare(grid: Grid, threads: int) -> list[Match]:
     """
     subject = Subject.of(grid, threads, engine="vllm")
     runs = [(strategy, task) for strategy in STRATEGIES for task in subject.tasks(parse(strategy.policy))]
-    found = subject.search([(parse(strategy.policy), task) for strategy, task in runs])
-    ours = [texts_of(candidates)[0] for candidates in found]
+    results = subject.search([(parse(strategy.policy), task) for strategy, task in runs])
+    ours = [texts_of(candidates)[0] for candidates in results]
     drawable = [token for token in range(subject.engine.vocab_size) if token != subject.pad]
     subject.close()
-    theirs = written_by_hand(subject.job, runs, drawable)
-    return [
-        match(subject, strategy, ours[part], theirs[part])
-        for place, strategy in enumerate(STRATEGIES)
-        for part in [slice(place * subject.count, (place + 1) * subject.count)]
-    ]
+    theirs = sample_with_vllm(subject.job, runs, drawable)
+    parts = zip(STRATEGIES, chunks(ours, subject.count), chunks(theirs, subject.count), strict=True)
+    return [compare_texts(subject, strategy, mine, reference) for strategy, mine, reference in parts]
 
 
-def match(subject: Subject, strategy: Strategy, ours: Sequence[Ids], theirs: Sequence[Ids]) -> Match:
+def compare_texts(subject: Subject, strategy: Strategy, ours: Sequence[Ids], theirs: Sequence[Ids]) -> Match:
     """Compare texts and answers, question by question."""
     pairs = list(zip(ours, theirs, strict=True))
     text, answer = subject.job.prompter.text, subject.job.answer
     return Match(
         strategy,
         len(pairs),
-        share([text(one) == text(other) for one, other in pairs]),
-        share([answer(one) == answer(other) for one, other in pairs]),
+        share([text(own) == text(reference) for own, reference in pairs]),
+        share([answer(own) == answer(reference) for own, reference in pairs]),
         subject.options.output_match,
         subject.options.answer_agreement,
     )
 
 
-def written_by_hand(job: Job, runs: Sequence[tuple[Strategy, Task]], drawable: Sequence[int]) -> list[Ids]:
-    """What vLLM draws for each run when it is loaded and asked as its own documentation does it.
+def sample_with_vllm(job: Job, runs: Sequence[tuple[Strategy, Task]], drawable: Sequence[int]) -> list[Ids]:
+    """Draw each run with vLLM alone, loaded and called as in vLLM's own documentation.
 
     Parameters
     ----------
     job : Job
-        Whose checkpoint, and how it is run.
+        Gives the checkpoint and the settings of vLLM.
     runs : sequence of (Strategy, Task)
     drawable : sequence of int
-        Token ids that a text may hold: no padding, and nothing that the tokenizer does not know.
+        Token ids that a text may hold: without padding and without ids that the tokenizer does not know.
 
     Notes
     -----
-    After an engine of ours in the same process, which has set what vLLM reads from the environment.
+    Call it after an engine of ours ran in the same process: that engine has set the environment that vLLM reads.
     """
     from vllm import LLM, SamplingParams
     from vllm.platforms import current_platform
@@ -159,7 +156,7 @@ def written_by_hand(job: Job, runs: Sequence[tuple[Strategy, Task]], drawable: S
                 seed=task.seed,
                 max_tokens=task.max_tokens,
                 stop_token_ids=list(task.stop_ids),
-                ignore_eos=True,  # the tokenizer's own end may be another one
+                ignore_eos=True,  # the tokenizer may have another end token than the checkpoint
                 allowed_token_ids=list(drawable),
             )
             for strategy, task in runs
@@ -173,7 +170,7 @@ def written_by_hand(job: Job, runs: Sequence[tuple[Strategy, Task]], drawable: S
 
 
 def frame(matches: Sequence[Match]) -> pl.DataFrame:
-    """One row per strategy, with its thresholds and whether it reaches them."""
+    """One row for each strategy, with its thresholds and whether it reaches them."""
     keys = ("n", "output_match", "output_threshold", "em_agree", "em_threshold", "holds")
     return pl.DataFrame(
         {

@@ -6,7 +6,7 @@ import logging
 from typing import TYPE_CHECKING
 
 from searchlens.catalogue import loaded
-from searchlens.equivalence import engines, study, tier12
+from searchlens.equivalence import embedded, engines, tier12
 from searchlens.equivalence.rows import frame
 from searchlens.store import provenance
 from searchlens.store.layout import Layout
@@ -23,7 +23,7 @@ log = logging.getLogger(__name__)
 def equivalence(grid: Grid, output: Layout, *, fingerprint: str, threads: int = 1) -> None:
     """Compare every policy of the section ``equivalence`` with its references.
 
-    A comparison that does not hold is a cross in its table and a line in the log, not an error.
+    A comparison that does not hold is marked with a cross in its table and logged as a warning; it is not an error.
 
     Parameters
     ----------
@@ -36,7 +36,7 @@ def equivalence(grid: Grid, output: Layout, *, fingerprint: str, threads: int = 
     threads : int
         CPU threads of the engine.
     """
-    rows, matches = study.compare(grid, threads), None
+    rows, matches = embedded.compare(grid, threads), None
     if grid.compared_on_vllm:
         matches = tier12.compare(grid, threads)
         rows += engines.compare(grid, threads)

@@ -1,11 +1,11 @@
-"""All comparisons of the embedded engine in a study."""
+"""All comparisons of a study on the embedded engine."""
 
 from __future__ import annotations
 
 import logging
 
 from searchlens.equivalence import laws, local, searches
-from searchlens.equivalence.rows import Row
+from searchlens.equivalence.rows import ComparisonRow
 from searchlens.equivalence.subject import Subject
 from searchlens.grid import Grid
 from searchlens.policies import Policy
@@ -14,15 +14,15 @@ from searchlens.search.power import PowerSampling
 log = logging.getLogger(__name__)
 
 
-def compare(grid: Grid, threads: int) -> list[Row]:
-    """Rows of all comparisons of the embedded engine, policy by policy in configuration order."""
+def compare(grid: Grid, threads: int) -> list[ComparisonRow]:
+    """Rows of all comparisons, policy by policy in the order of the configuration."""
     subject = Subject.of(grid, threads)
     options = subject.options
     policies = {name: policy for name in options.policies if (policy := grid.policy(name)) is not None}
     kinds: dict[str, dict[str, Policy]] = {"autoregressive": {}, "beam": {}, "search": {}}
     for name, policy in policies.items():
         kinds[policy.controller.name if policy.controller.name in kinds else "search"][name] = policy
-    rows: list[Row] = []
+    rows: list[ComparisonRow] = []
     for name, policy in kinds["autoregressive"].items():
         rows += [*local.compare(subject, name, policy), *laws.compare(name, policy, options)]
     log.info("%d local policies compared", len(kinds["autoregressive"]))
