@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from searchlens.errors import InputError
+from searchlens.zoo.cohort import COHORT
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerFast
@@ -62,8 +63,6 @@ def load_pair(name: str, folder: Path | None = None, dtype: str = "float32") -> 
     'boxed{67}'
     """
     from transformers import AutoModelForCausalLM, AutoTokenizer  # an optional extra
-
-    from searchlens.zoo.cohort import COHORT
 
     if name != FIRST and name not in COHORT:
         raise InputError(f"there is no pair '{name}' in the zoo", f"the pairs are {', '.join((FIRST, *COHORT))}")
