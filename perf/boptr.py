@@ -29,10 +29,10 @@ import numpy as np
 from searchlens.boptr.cohort import Cohort, DenseLandscape
 from searchlens.boptr.evaluate import Key, Task, evaluate
 from searchlens.boptr.options import BoptrOptions
+from searchlens.boptr.rows import Blend
 from searchlens.boptr.rule import Path
-from searchlens.boptr.study import MAIN_TIERS, OWN, PAPER, study
-from searchlens.boptr.tiers import Blend
-from searchlens.boptr.variants import VARIANT_TIERS
+from searchlens.boptr.study import MAIN_ROWS, OWN, PAPER, study
+from searchlens.boptr.variants import VARIANT_ROWS
 from searchlens.boptr.view import View, bootstrap_view
 from searchlens.simulate import paper_design, simulate, small_design
 from searchlens.uncertainty import Floats
@@ -75,8 +75,8 @@ def rows_and_errors(made: Cohort, options: BoptrOptions, draws: int) -> tuple[di
     """Every row that follows a path, and the errors that the stage finds in the first draws of the bootstrap."""
     plan = made.plan
     fitted, predicted = tuple(plan.with_role("fitted")), tuple(plan.with_role("fitted", "held_out"))
-    tasks = [Task(variant, MAIN_TIERS, predicted) for variant in (PAPER, OWN)]
-    found = evaluate(made, options, [*tasks, Task(PAPER, VARIANT_TIERS, fitted)])
+    tasks = [Task(variant, MAIN_ROWS, predicted) for variant in (PAPER, OWN)]
+    found = evaluate(made, options, [*tasks, Task(PAPER, VARIANT_ROWS, fitted)])
     rows = {}
     for key, score in found.scores.items():
         landscape, prediction = made.base(key.model, key.benchmark), score.prediction

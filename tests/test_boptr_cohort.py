@@ -24,8 +24,8 @@ from searchlens.boptr.cohort import (
     read_plan,
     write_plan,
 )
+from searchlens.boptr.rows import At, same_policy
 from searchlens.boptr.rule import Reason, Rule
-from searchlens.boptr.tiers import At, same_policy
 from searchlens.boptr.view import sample_view
 from searchlens.errors import InputError
 from searchlens.policies.kinds import is_search

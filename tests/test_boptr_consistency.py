@@ -17,8 +17,8 @@ from searchlens.boptr.consistency import (
     seed_summary,
 )
 from searchlens.boptr.options import BoptrOptions
+from searchlens.boptr.rows import At, boptr
 from searchlens.boptr.rule import Path, Rule
-from searchlens.boptr.tiers import At, boptr
 from searchlens.boptr.view import bootstrap_view, sample_view
 from searchlens.errors import InputError
 from small_cohort import DEFAULT, cohort, dense_landscape, hits, views

@@ -13,11 +13,11 @@ import pytest
 
 from searchlens.boptr import evaluate as evaluation
 from searchlens.boptr.cohort import Cohort, DenseLandscape
-from searchlens.boptr.evaluate import Constants, Key, Score, Scores, Task, evaluate, has_expanded_pool, mismatched
+from searchlens.boptr.evaluate import Constants, Evaluation, Key, Score, Task, evaluate, has_expanded_pool, mismatched
 from searchlens.boptr.options import BoptrOptions
+from searchlens.boptr.rows import ROWS, At, Blend, Curve, Prediction, Row
 from searchlens.boptr.rule import Path, Reason, Rule
-from searchlens.boptr.tiers import TIERS, At, Blend, Curve, Prediction, Tier
-from searchlens.boptr.variants import VARIANT_TIERS
+from searchlens.boptr.variants import VARIANT_ROWS
 from searchlens.boptr.view import bootstrap_view, sample_view
 from searchlens.simulate import Design, paper_design, simulate
 
@@ -29,9 +29,9 @@ QUESTIONS, DRAWS = 30, 20
 Cell = tuple[str, str]
 OPTIONS = BoptrOptions(draws=DRAWS, reselect=DRAWS, mu_without=(SMALL,))
 PAPER, OWN, WITHOUT = Constants(), Constants("own"), Constants("paper", "without")
-TIER = {tier.key: tier for tier in (*TIERS, *VARIANT_TIERS)}
-RULES = tuple(TIER[key] for key in ("H5", "V3", "A1", "A3", "B0", "cell-fit"))
-TASKS = (Task(PAPER, tuple(TIER.values()), BENCHMARKS), Task(OWN, RULES, BENCHMARKS), Task(WITHOUT, RULES, BENCHMARKS))
+ROW = {row.key: row for row in (*ROWS, *VARIANT_ROWS)}
+RULES = tuple(ROW[key] for key in ("H5", "V3", "A1", "A3", "B0", "cell-fit"))
+TASKS = (Task(PAPER, tuple(ROW.values()), BENCHMARKS), Task(OWN, RULES, BENCHMARKS), Task(WITHOUT, RULES, BENCHMARKS))
 
 
 def design() -> Design:
@@ -64,7 +64,7 @@ def cohort() -> Cohort:
 
 
 @cache
-def scores() -> Scores:
+def scores() -> Evaluation:
     return evaluate(cohort(), OPTIONS, TASKS)
 
 
@@ -91,7 +91,7 @@ def rule(draw: int, constants: Constants) -> Rule:
 
 
 def predicted(draw: int, key: Key) -> Prediction:
-    return TIER[key.tier].predict(rule(draw, key.constants), At(key.model, key.benchmark, key.pool))
+    return ROW[key.row].predict(rule(draw, key.constants), At(key.model, key.benchmark, key.pool))
 
 
 Steps = list[list[tuple[str, int] | None]]
@@ -152,22 +152,22 @@ def followed(draw: int, key: Key) -> Steps | Curve:
     return chosen(draw, key) if isinstance(path, Curve) else path
 
 
-def numbers(*tiers: str) -> Iterator[tuple[Key, Score]]:
+def numbers(*rows: str) -> Iterator[tuple[Key, Score]]:
     for key, score in scores().scores.items():
-        if not tiers or key.tier in tiers:
+        if not rows or key.row in rows:
             yield key, score
 
 
 # ---- what is there
 
 
-def test_every_tier_has_a_number_or_a_reason_in_every_cell() -> None:
+def test_every_row_has_a_number_or_a_reason_in_every_cell() -> None:
     found = scores()
     asked = {
-        Key(task.constants, tier.key, pool, model, benchmark)
+        Key(task.constants, row.key, pool, model, benchmark)
         for task in TASKS
-        for tier in task.tiers
-        for pool in tier.pools
+        for row in task.rows
+        for pool in row.pools
         for model, benchmark in product(MODELS, BENCHMARKS)
     }
     assert found.scores.keys() | found.reasons.keys() == asked
@@ -182,10 +182,10 @@ def test_full_pool_is_asked_where_there_is_one() -> None:
     assert has_expanded_pool(cohort(), ANCHOR, "math500")
     assert not has_expanded_pool(cohort(), SMALL, "math500") and not has_expanded_pool(cohort(), ANCHOR, "gpqa")
     full = {key: reason.code for key, reason in scores().reasons.items() if key.pool == "full"}
-    for tier, cell in product(("H6", "H7", "V1", "ORACLE-1D"), product(MODELS, BENCHMARKS)):
-        code = full.get(Key(PAPER, tier, "full", *cell))
+    for row, cell in product(("H6", "H7", "V1", "ORACLE-1D"), product(MODELS, BENCHMARKS)):
+        code = full.get(Key(PAPER, row, "full", *cell))
         expected = {(ANCHOR, "math500"): None, (LLAMA, "gpqa"): "no_base"}.get(cell, "no_expanded_pool")
-        assert code == expected, (tier, cell)
+        assert code == expected, (row, cell)
     assert Key(PAPER, "H3", "full", SMALL, "gpqa") not in full
     assert {full.get(Key(PAPER, "V2", "full", m, "gpqa")) for m in (ANCHOR, SMALL)} == {"no_expanded_pool"}
     assert full.get(Key(PAPER, "V2", "full", ANCHOR, "math500")) is None
@@ -239,7 +239,7 @@ def test_reselected_draws_are_studies_of_their_own() -> None:
 @pytest.mark.parametrize("chunk", [1, 7, 20, 1000])
 def test_chunks_of_draws_do_not_show(chunk: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(evaluation, "CHUNK", chunk)
-    some = tuple(TIER[key] for key in ("H3", "V2", "V3", "H7", "mean RL", "v7"))
+    some = tuple(ROW[key] for key in ("H3", "V2", "V3", "H7", "mean RL", "v7"))
     task = Task(OWN, some, BENCHMARKS)
     found = evaluate(cohort(), OPTIONS, [task])
     monkeypatch.undo()
@@ -253,7 +253,7 @@ def test_chunks_of_draws_do_not_show(chunk: int, monkeypatch: pytest.MonkeyPatch
 
 def test_fewer_draws_are_chosen_again_than_drawn() -> None:
     """``reselect`` draws are the first of the bootstrap; with none there is nothing to show."""
-    task = Task(PAPER, (TIER["V3"], TIER["mean RL"]), BENCHMARKS)
+    task = Task(PAPER, (ROW["V3"], ROW["mean RL"]), BENCHMARKS)
     some = evaluate(cohort(), replace(OPTIONS, reselect=8), [task])
     none = evaluate(cohort(), replace(OPTIONS, reselect=0), [task])
     skipped = evaluate(cohort(), OPTIONS, [replace(task, reselect=False)])
@@ -276,7 +276,7 @@ def test_number_that_a_draw_leaves_undefined_has_no_reselected_draws(
     fits = [rule(draw, PAPER).smooth(ANCHOR, "math500") for draw in range(DRAWS + 1)]
     policies = [AR[fit.policy[0]] for fit in fits if not isinstance(fit, Reason)]
     other = next(name for name in policies if name != policies[0])
-    task = Task(PAPER, (TIER["V2"],), ("math500",))
+    task = Task(PAPER, (ROW["V2"],), ("math500",))
     found = evaluate(lacking(cohort(), SMALL, "math500", other), OPTIONS, [task]).scores[key]
     whole = scores().scores[key]
     assert found.reselected is None and whole.reselected is not None
@@ -302,7 +302,7 @@ def corrected(key: Key) -> list[float]:
 
 
 @cache
-def without_choice() -> Scores:
+def without_choice() -> Evaluation:
     return evaluate(cohort(), replace(OPTIONS, reselect=0), TASKS)
 
 
@@ -349,10 +349,10 @@ def exchanged(given: Cohort, models: tuple[str, ...], order: tuple[str, ...]) ->
     return Cohort(given.plan, landscapes)
 
 
-def mean_error(there: Cohort, tier: Tier, models: tuple[str, ...], constants: Constants) -> float:
+def mean_error(there: Cohort, row: Row, models: tuple[str, ...], constants: Constants) -> float:
     """Over the models' cells, with a rule fitted on this cohort."""
     fitted = Rule(sample_view(there), OPTIONS, constants.exponents)
-    found = [(cell, tier.predict(fitted, At(*cell))) for cell in product(models, there.plan.benchmarks)]
+    found = [(cell, row.predict(fitted, At(*cell))) for cell in product(models, there.plan.benchmarks)]
     errors = [error(there, cell, named(fitted, cell, given)) for cell, given in found if not isinstance(given, Reason)]
     return sum(errors) / len(errors)
 
@@ -371,15 +371,15 @@ def test_null_is_the_study_of_every_re_pairing(constants: Constants, kept: tuple
     """All orders of the RL sides, each with a rule of its own; a model with a cell missing keeps its RL and counts
     in the rule alone."""
     given = everywhere() if kept == MODELS else cohort()
-    rows = [TIER[key] for key in ("H2", "H5", "H7", "V3", "A1", "B0", "cell-fit", "mean RL", "Base+gain", "v7")]
+    rows = [ROW[key] for key in ("H2", "H5", "H7", "V3", "A1", "B0", "cell-fit", "mean RL", "Base+gain", "v7")]
     partners, means = mismatched(given, OPTIONS, Task(constants, tuple(rows), tuple(given.plan.benchmarks)))
     assert partners == kept
-    assert list(means) == [tier.key for tier in rows]
-    for tier in rows:
-        expected = [mean_error(exchanged(given, kept, order), tier, kept, constants) for order in permutations(kept)]
-        np.testing.assert_allclose(means[tier.key], expected, atol=2e-4, err_msg=tier.key)
+    assert list(means) == [row.key for row in rows]
+    for row in rows:
+        expected = [mean_error(exchanged(given, kept, order), row, kept, constants) for order in permutations(kept)]
+        np.testing.assert_allclose(means[row.key], expected, atol=2e-4, err_msg=row.key)
         # The mean RL curve knows nothing of Base: whom it belongs to makes no difference.
-        assert (len(set(np.round(expected, 6))) > 1) == (tier.key != "mean RL")
+        assert (len(set(np.round(expected, 6))) > 1) == (row.key != "mean RL")
 
 
 def test_one_pair_has_nothing_to_exchange() -> None:

@@ -6,7 +6,7 @@ import pytest
 from planted_landscapes import DEFAULT, QUESTIONS, along, cohort, views
 from searchlens.boptr.cohort import Benchmark
 from searchlens.boptr.extension import crossing, extension, large_budget, n_hat
-from searchlens.boptr.tiers import same_policy
+from searchlens.boptr.rows import same_policy
 
 MATH = {"math": Benchmark(regime="math")}
 STUDY = {"math": Benchmark(regime="math"), "aime": Benchmark(regime="floor"), "gpqa": Benchmark(regime="nonmath")}

@@ -10,14 +10,14 @@ import statsmodels.api as sm
 
 from fingerprint_data import PLAIN, Pair, Planted, pool, varied
 from searchlens.boptr.fit import budget_path
-from searchlens.boptr.frontier import FRONTIER_TIERS, PRIORS, Prior, log_prior, one_anchor, probe, sweep_tiers
+from searchlens.boptr.frontier import FRONTIER_ROWS, PRIORS, Prior, log_prior, one_anchor, probe, sweep_rows
 from searchlens.boptr.options import DEFAULTS, BoptrOptions
+from searchlens.boptr.rows import ROWS, At, path_text
 from searchlens.boptr.rule import Path, Reason
-from searchlens.boptr.tiers import TIERS, At, path_text
 from searchlens.boptr.view import bootstrap_view
 
-ROWS = {tier.key: tier for tier in FRONTIER_TIERS}
-B0 = next(tier for tier in TIERS if tier.key == "B0")
+FRONTIER = {row.key: row for row in FRONTIER_ROWS}
+B0 = next(row for row in ROWS if row.key == "B0")
 BUDGETS = (1, 2, 4, 8, 16)
 
 KNOWN = {
@@ -47,15 +47,15 @@ def test_priors_of_known_curves(prior: Prior) -> None:
 @pytest.mark.parametrize("prior", PRIORS)
 def test_z0_reads_no_rl_for_alpha(prior: Prior) -> None:
     """f in math, f over its geometric mean elsewhere, twice that on the floor; RL scales change nothing."""
-    tier, mean = ROWS[f"Z0-{prior}"], np.mean(list(LOG2_F[prior].values()))
+    row, mean = FRONTIER[f"Z0-{prior}"], np.mean(list(LOG2_F[prior].values()))
     other = Planted({name: replace(pair, log_alpha=3.0) for name, pair in KNOWN.items()})
     for name, log2_f in LOG2_F[prior].items():
         expected = {"math": log2_f, "gpqa": log2_f - mean, "aime": 1 + log2_f - mean}
         for benchmark, value in expected.items():
             for rule in (Planted(KNOWN), other):
-                path = tier.predict(rule, At(name, benchmark))
+                path = row.predict(rule, At(name, benchmark))
                 assert np.log2(alpha(path)) == pytest.approx(value, abs=1e-6)
-        path = tier.predict(Planted(KNOWN), At(name, "math"))
+        path = row.predict(Planted(KNOWN), At(name, "math"))
         assert path_text(path, BUDGETS) == "/".join(map(str, budget_path(2**log2_f, 0.6, BUDGETS)))
 
 
@@ -81,7 +81,7 @@ def test_z1_moves_the_anchor_by_the_ratio_of_priors(prior: Prior) -> None:
     for benchmark, scale in (("math", 2.639), ("gpqa", 1.0), ("aime", 2.0)):
         for name, log2_f in LOG2_F[prior].items():
             ratio = 2 ** (log2_f - LOG2_F[prior]["anchor"])
-            assert alpha(ROWS[f"Z1-{prior}"].predict(rule, At(name, benchmark))) == pytest.approx(scale * ratio)
+            assert alpha(FRONTIER[f"Z1-{prior}"].predict(rule, At(name, benchmark))) == pytest.approx(scale * ratio)
             half = one_anchor(rule, At(name, benchmark), prior, 0.5)
             assert alpha(half) == pytest.approx(scale * np.sqrt(ratio))
 
@@ -89,32 +89,32 @@ def test_z1_moves_the_anchor_by_the_ratio_of_priors(prior: Prior) -> None:
 def test_u_spans_the_budgets_of_b() -> None:
     """Nothing solved at once and everything with the most samples: u = 1, and alpha is the largest budget."""
     rule = Planted({"m": Pair(pool((0, 100, 200, 500, 1000)))})
-    assert alpha(ROWS["Z0-u"].predict(rule, At("m", "math"))) == pytest.approx(16)
+    assert alpha(FRONTIER["Z0-u"].predict(rule, At("m", "math"))) == pytest.approx(16)
 
 
 def test_sweep_holds_the_main_rows() -> None:
     rule, at = Planted(KNOWN), At("early", "math")
-    tiers = {tier.key: tier for tier in sweep_tiers(DEFAULTS)}
-    assert len(tiers) == 2 * len(DEFAULTS.lambdas) + 2 * len(DEFAULTS.taus)
+    rows = {row.key: row for row in sweep_rows(DEFAULTS)}
+    assert len(rows) == 2 * len(DEFAULTS.lambdas) + 2 * len(DEFAULTS.taus)
     for main, swept in (("Z1-N*", "Z1-N* λ=1"), ("Z1-u", "Z1-u λ=1"), ("Z0-N*", "Z0-N* τ=0.02")):
-        assert alpha(tiers[swept].predict(rule, at)) == alpha(ROWS[main].predict(rule, at))
-    scales = [alpha(tiers[f"Z1-u λ={weight:g}"].predict(rule, at)) for weight in DEFAULTS.lambdas]
+        assert alpha(rows[swept].predict(rule, at)) == alpha(FRONTIER[main].predict(rule, at))
+    scales = [alpha(rows[f"Z1-u λ={weight:g}"].predict(rule, at)) for weight in DEFAULTS.lambdas]
     assert np.diff(np.log(scales)) == pytest.approx([np.log(scales[-1] / scales[0]) / 4] * 4)
-    knees = [np.log2(alpha(tiers[f"Z0-N* τ={tau:g}"].predict(rule, at))) for tau in DEFAULTS.taus]
+    knees = [np.log2(alpha(rows[f"Z0-N* τ={tau:g}"].predict(rule, at))) for tau in DEFAULTS.taus]
     assert knees == pytest.approx([0.95, 0.9, 0.75])
 
 
 def test_missing_splits_and_undefined_priors() -> None:
     """Without the anchor's split there is no Z1; Z0 goes on with the others. A pool that falls leaves no headroom."""
     lacking = Planted(KNOWN | {"anchor": Pair(None)})
-    assert ROWS["Z1-N*"].predict(lacking, At("early", "math")) == Reason("no_rltrain")
-    assert ROWS["Z0-N*"].predict(lacking, At("anchor", "math")) == Reason("no_rltrain")
-    delta = np.log2(alpha(ROWS["Z0-N*"].predict(lacking, At("early", "gpqa"))))
+    assert FRONTIER["Z1-N*"].predict(lacking, At("early", "math")) == Reason("no_rltrain")
+    assert FRONTIER["Z0-N*"].predict(lacking, At("anchor", "math")) == Reason("no_rltrain")
+    delta = np.log2(alpha(FRONTIER["Z0-N*"].predict(lacking, At("early", "gpqa"))))
     assert delta == pytest.approx(0.9 - (0.9 + 0.0) / 2, abs=1e-6)
     falling = Planted(KNOWN | {"early": Pair(pool((500, 400, 300, 200, 100)))})
     for key in ("Z0-u", "Z1-u"):
-        assert ROWS[key].predict(falling, At("early", "math")) == Reason("non_finite_alpha")
-    assert isinstance(ROWS["Z0-u"].predict(falling, At("done", "gpqa")), Path)
+        assert FRONTIER[key].predict(falling, At("early", "math")) == Reason("non_finite_alpha")
+    assert isinstance(FRONTIER["Z0-u"].predict(falling, At("done", "gpqa")), Path)
 
 
 # ---- probe

@@ -11,21 +11,21 @@ import pytest
 from planted_landscapes import BUDGETS, DEFAULT, along, cohort
 from searchlens.boptr import study
 from searchlens.boptr.cohort import Benchmark, CohortPlan, Model
-from searchlens.boptr.evaluate import Constants, Key, Score, Scores, Task, evaluate
+from searchlens.boptr.evaluate import Constants, Evaluation, Key, Score, Task, evaluate
 from searchlens.boptr.means import Column, Scope, average, errors_frame, grid, means_frame
 from searchlens.boptr.options import BoptrOptions
+from searchlens.boptr.rows import ROWS, Curve, Row
 from searchlens.boptr.rule import Reason
 from searchlens.boptr.study import contrasts, scopes
-from searchlens.boptr.tiers import TIERS, Curve, Tier
 from searchlens.errors import InputError
 
 PAPER, OWN = Constants(), Constants("own")
-TIER = {tier.key: tier for tier in TIERS}
-V1, V2, V3, RIVAL = (TIER[key] for key in ("V1", "V2", "V3", "mean RL"))
+ROW = {row.key: row for row in ROWS}
+V1, V2, V3, RIVAL = (ROW[key] for key in ("V1", "V2", "V3", "mean RL"))
 CURVE = Curve(np.zeros((2, 1), np.float32))
 DRAWS = np.array([0.0, -1, 1, -2, 2])
 """What the bootstrap adds to every error; the sample first."""
-Row = Mapping[tuple[str, str], float | str]
+CellErrors = Mapping[tuple[str, str], float | str]
 """(model, benchmark) to an error, or to the reason why there is none."""
 
 
@@ -36,28 +36,28 @@ def score(error: float, scale: float = 1.0, again: float | None = 0.5, fixed: fl
     return Score(CURVE, error, found, chosen, (found + np.float32(fixed))[: draws + 1])
 
 
-def scores(rows: Mapping[str | tuple[str, str], Row], constants: Constants = PAPER) -> Scores:
-    """Rows by tier, or by tier and pool."""
-    known, reasons = {}, {}
-    for row, cells in rows.items():
-        tier, pool = (row, "ar") if isinstance(row, str) else row
+def scores(rows: Mapping[str | tuple[str, str], CellErrors], constants: Constants = PAPER) -> Evaluation:
+    """Errors by the key of a row, or by key and pool."""
+    defined, reasons = {}, {}
+    for name, cells in rows.items():
+        row, pool = (name, "ar") if isinstance(name, str) else name
         for cell, value in cells.items():
-            key = Key(constants, tier, "full" if pool == "full" else "ar", *cell)
+            key = Key(constants, row, "full" if pool == "full" else "ar", *cell)
             if isinstance(value, str):
                 reasons[key] = Reason(value)
             else:
-                known[key] = score(value)
-    return Scores(known, reasons, {})
+                defined[key] = score(value)
+    return Evaluation(defined, reasons, {})
 
 
-def mean_rows(found: Scores, rows: tuple[Tier, ...], *columns: Column, apart: tuple[str, ...] = ()) -> Any:
-    """(tier, pool, column) to its row."""
+def mean_rows(found: Evaluation, rows: tuple[Row, ...], *columns: Column, apart: tuple[str, ...] = ()) -> Any:
+    """(row, pool, column) to its row."""
     frame = means_frame(found, [Scope("table", rows, columns, apart)], [PAPER], 0.5)
     assert frame["scope"].unique().to_list() == ["table"]
     return {(row["tier"], row["pool"], row["column"]): row for row in frame.iter_rows(named=True)}
 
 
-A_HALF: Row = {("a", "x"): 1.0, ("a", "y"): 3.0, ("b", "x"): 8.0, ("b", "y"): "no_rl"}
+A_HALF: CellErrors = {("a", "x"): 1.0, ("a", "y"): 3.0, ("b", "x"): 8.0, ("b", "y"): "no_rl"}
 CELLS = grid(["a", "b"], ["x", "y"])
 
 
@@ -74,7 +74,7 @@ def test_intervals_are_those_of_the_mean_draw_by_draw() -> None:
     """Draws are shared, so they are averaged before their quantiles are taken: spreads of 1 and 3 make 2, not less."""
     keys = {("a", "x"): 10.0, ("b", "x"): 20.0}
     spread = {("a", "x"): 1.0, ("b", "x"): 3.0}
-    found = Scores({Key(PAPER, "V3", "ar", *c): score(e, spread[c]) for c, e in keys.items()}, {}, {})
+    found = Evaluation({Key(PAPER, "V3", "ar", *c): score(e, spread[c]) for c, e in keys.items()}, {}, {})
     row = mean_rows(found, (V3,), Column("all", tuple(keys)))["V3", "ar", "all"]
     lo, hi = np.quantile([15 - 4, 15 - 2, 15 + 2, 15 + 4], [0.25, 0.75])
     assert (row["error"], row["lo"], row["hi"]) == pytest.approx((15, lo, hi))
@@ -85,7 +85,7 @@ def test_intervals_are_those_of_the_mean_draw_by_draw() -> None:
 def test_opposite_draws_cancel() -> None:
     """The paired bootstrap of a mean, not the mean of its cells' intervals."""
     keys = [Key(PAPER, "V3", "ar", model, "x") for model in "ab"]
-    found = Scores({keys[0]: score(4, 1.0), keys[1]: score(6, -1.0)}, {}, {})
+    found = Evaluation({keys[0]: score(4, 1.0), keys[1]: score(6, -1.0)}, {}, {})
     row = mean_rows(found, (V3,), Column("all", grid("ab", ["x"])))["V3", "ar", "all"]
     assert (row["error"], row["lo"], row["hi"]) == pytest.approx((5, 5, 5))
 
@@ -103,7 +103,7 @@ def test_readings_that_a_cell_lacks_are_lacking_in_the_mean() -> None:
     assert found.reselected is None and found.error == 3
     np.testing.assert_allclose(found.corrected, 3.25 + DRAWS[:3])
     keys = {Key(PAPER, "V3", "ar", name, "x"): part for name, part in zip("abc", parts, strict=True)}
-    row = mean_rows(Scores(keys, {}, {}), (V3,), Column("all", grid("abc", ["x"])))["V3", "ar", "all"]
+    row = mean_rows(Evaluation(keys, {}, {}), (V3,), Column("all", grid("abc", ["x"])))["V3", "ar", "all"]
     assert (row["lo_reselected"], row["hi_reselected"]) == (None, None)
     assert row["lo"] is not None and row["lo_corrected"] is not None
 
@@ -114,10 +114,10 @@ def test_matched_columns_keep_the_cells_of_every_row() -> None:
     v2 = {("a", "x"): 2.0, ("a", "y"): 70.0, ("b", "x"): 4.0, ("b", "y"): "policy_missing"}
     columns = (Column("micro", CELLS), Column("matched", CELLS, matched=True))
     found = mean_rows(scores({"V3": v3, "V2": v2}), (V2, V3), *columns)
-    assert [found[tier, "ar", "matched"]["error"] for tier in ("V2", "V3")] == pytest.approx([3, 4.5])
-    assert [found[tier, "ar", "micro"]["error"] for tier in ("V2", "V3")] == pytest.approx([76 / 3, 33])
-    for tier in ("V2", "V3"):
-        assert (found[tier, "ar", "matched"]["cells"], found[tier, "ar", "matched"]["of"]) == (2, 4)
+    assert [found[row, "ar", "matched"]["error"] for row in ("V2", "V3")] == pytest.approx([3, 4.5])
+    assert [found[row, "ar", "micro"]["error"] for row in ("V2", "V3")] == pytest.approx([76 / 3, 33])
+    for row in ("V2", "V3"):
+        assert (found[row, "ar", "matched"]["cells"], found[row, "ar", "matched"]["of"]) == (2, 4)
 
 
 def test_rows_apart_do_not_shrink_the_matched_cells() -> None:
@@ -160,7 +160,7 @@ def test_pools_are_averaged_apart() -> None:
 
 def test_variants_are_averaged_apart() -> None:
     paper, own = scores({"V3": {("a", "x"): 1.0}}), scores({"V3": {("a", "x"): 9.0}}, OWN)
-    both = Scores({**paper.scores, **own.scores}, {}, {})
+    both = Evaluation({**paper.scores, **own.scores}, {}, {})
     frame = means_frame(both, [Scope("table", (V3,), (Column("all", (("a", "x"),)),))], [PAPER, OWN], 0.95)
     assert dict(frame.select("exponents", "error").iter_rows()) == {"paper": 1, "own": 9}
 
@@ -186,16 +186,16 @@ ERRORS = {
 }
 
 
-def everywhere() -> Row:
+def everywhere() -> CellErrors:
     """The errors above, and a reason in every other cell."""
     places = [(m, d) for m in PLAN.models for d in PLAN.with_role("fitted", "held_out")]
     return {(m, d): ERRORS[m].get(d, "no_rl") for m, d in places}
 
 
-def table(name: str, tier: str = "V3") -> dict[str, float | None]:
+def table(name: str, row: str = "V3") -> dict[str, float | None]:
     """Column to error, in one row of a table of the study."""
-    frame = means_frame(scores({tier: everywhere()}), scopes(PLAN, BoptrOptions()), [PAPER], 0.95)
-    return dict(frame.filter(scope=name, tier=tier, pool="ar").select("column", "error").iter_rows())
+    frame = means_frame(scores({row: everywhere()}), scopes(PLAN, BoptrOptions()), [PAPER], 0.95)
+    return dict(frame.filter(scope=name, tier=row, pool="ar").select("column", "error").iter_rows())
 
 
 def test_vertical_means_by_hand() -> None:
@@ -211,14 +211,14 @@ def test_vertical_means_by_hand() -> None:
 def test_matched_vertical_means_are_over_the_cells_of_all_rows() -> None:
     """Two rows have the same cells but one, which then counts for neither."""
     names = ("H1", "H2", "H3", "V1", "V2", "V2-δ0", "V3")
-    rows: dict[str | tuple[str, str], Row] = {name: everywhere() for name in names}
+    rows: dict[str | tuple[str, str], CellErrors] = {name: everywhere() for name in names}
     rows["V2"] = {**everywhere(), ("c", "non"): "policy_missing"}
     frame = means_frame(scores(rows), scopes(PLAN, BoptrOptions()), [PAPER], 0.95).filter(scope="vertical", pool="ar")
     found = {(row["tier"], row["column"]): row for row in frame.iter_rows(named=True)}
-    for tier in names:
-        assert found[tier, "matched micro"]["error"] == pytest.approx((1 + 2 + 6 + 4 + 8 + 9 + 15) / 7)
-        assert found[tier, "matched macro"]["error"] == pytest.approx((3 + 6 + 12) / 3)
-        assert (found[tier, "matched micro"]["cells"], found[tier, "matched micro"]["of"]) == (7, 9)
+    for row in names:
+        assert found[row, "matched micro"]["error"] == pytest.approx((1 + 2 + 6 + 4 + 8 + 9 + 15) / 7)
+        assert found[row, "matched macro"]["error"] == pytest.approx((3 + 6 + 12) / 3)
+        assert (found[row, "matched micro"]["cells"], found[row, "matched micro"]["of"]) == (7, 9)
 
 
 def test_horizontal_means_by_hand() -> None:
@@ -237,9 +237,9 @@ def test_held_out_means_by_hand() -> None:
 
 
 def test_regime_means_by_hand() -> None:
-    for name, tier in (("ablation", "A1"), ("variants", "v5")):
+    for name, row in (("ablation", "A1"), ("variants", "v5")):
         expected = {"math": 14 / 3, "nonmath": 18, "floor": 25 / 3, "all cells": 75 / 8}
-        assert table(name, tier) == pytest.approx(expected)
+        assert table(name, row) == pytest.approx(expected)
 
 
 def test_new_models_have_their_own_means() -> None:
@@ -249,12 +249,14 @@ def test_new_models_have_their_own_means() -> None:
 # ---- contrasts
 
 
-def contrast(rows: Mapping[str | tuple[str, str], Row], scope: str = "cohort") -> dict[tuple[str, str], dict[str, Any]]:
+def contrast(
+    rows: Mapping[str | tuple[str, str], CellErrors], scope: str = "cohort"
+) -> dict[tuple[str, str], dict[str, Any]]:
     frame = contrasts(scores(rows), PLAN, PAPER, BoptrOptions(draws=50)).filter(scope=scope)
     return {(row["first"], row["second"]): row for row in frame.iter_rows(named=True)}
 
 
-SOME: Row = {
+SOME: CellErrors = {
     ("a", "math"): 3.0,
     ("a", "floor"): 6.0,
     ("b", "math"): 5.0,
@@ -287,7 +289,7 @@ def test_verdict_is_that_of_the_corrected_errors() -> None:
     cells = [(model, "math") for model in "abc"]
     looks = {Key(PAPER, "V1", "ar", *cell): score(4.0, fixed=3.0) for cell in cells}
     other = {Key(PAPER, "V3", "ar", *cell): score(5.0, fixed=0.0) for cell in cells}
-    frame = contrasts(Scores({**looks, **other}, {}, {}), PLAN, PAPER, BoptrOptions(draws=50))
+    frame = contrasts(Evaluation({**looks, **other}, {}, {}), PLAN, PAPER, BoptrOptions(draws=50))
     (row,) = frame.filter(scope="cohort", first="V1").iter_rows(named=True)
     assert (row["difference"], row["corrected"], row["verdict"]) == (
         pytest.approx(-1),
@@ -351,14 +353,14 @@ def test_errors_tell_their_path_and_scale() -> None:
     curve = along(POOL["topp0.9_t0.7"], (2, 4, 8, 8, 16))
     planted = [count + 3 * (i == 1) for i, count in enumerate(curve)]
     study = cohort({("m", "math"): (POOL, planted), ("k", "math"): (POOL, None)}, {"math": Benchmark("math")})
-    tiers = {key: TIER[key] for key in ("V3", "H1", "H6", "mean RL")}
-    found = evaluate(study, BoptrOptions(draws=40, reselect=0), [Task(PAPER, tuple(tiers.values()), ("math",))])
-    frame = errors_frame(found, study.plan, tiers, 0.95)
-    rows = {(row["tier"], row["pool"], row["model"]): row for row in frame.iter_rows(named=True)}
-    assert rows.keys() == {
-        (tier.key, pool, model) for tier in tiers.values() for pool in tier.pools for model in ("m", "k")
+    rows = {key: ROW[key] for key in ("V3", "H1", "H6", "mean RL")}
+    found = evaluate(study, BoptrOptions(draws=40, reselect=0), [Task(PAPER, tuple(rows.values()), ("math",))])
+    frame = errors_frame(found, study.plan, rows, 0.95)
+    records = {(r["tier"], r["pool"], r["model"]): r for r in frame.iter_rows(named=True)}
+    assert records.keys() == {
+        (row.key, pool, model) for row in rows.values() for pool in row.pools for model in ("m", "k")
     }
-    row = rows["V3", "ar", "m"]
+    row = records["V3", "ar", "m"]
     assert (row["policy"], row["path"], row["beta"]) == ("topp0.9_t0.7", "2/4/8/8/16", 0.6)
     assert row["error"] == pytest.approx(1) and row["lo"] <= 1 <= row["hi"] and row["lo_reselected"] is None
     assert (row["regime"], row["role"], row["group"], row["exponents"], row["mu"]) == (
@@ -373,18 +375,18 @@ def test_errors_tell_their_path_and_scale() -> None:
     assert (row["alpha_lo"], row["alpha_hi"]) == pytest.approx((2**low, 2**high))
     assert row["alpha_lo"] <= row["alpha"] < row["alpha_hi"]
     assert row["boundary"] == pytest.approx(min(np.log2(row["alpha"]) - low, high - np.log2(row["alpha"])))
-    assert len(rows["H6", "ar", "m"]["policy"].split()) == len(BUDGETS)
-    assert rows["H6", "full", "m"]["reason"] == "no_expanded_pool"
-    assert rows["mean RL", "ar", "m"]["reason"] == "no_other_models"
-    assert (rows["H1", "ar", "m"]["alpha"], rows["H1", "ar", "m"]["path"]) == (None, "1/2/4/8/16")
+    assert len(records["H6", "ar", "m"]["policy"].split()) == len(BUDGETS)
+    assert records["H6", "full", "m"]["reason"] == "no_expanded_pool"
+    assert records["mean RL", "ar", "m"]["reason"] == "no_other_models"
+    assert (records["H1", "ar", "m"]["alpha"], records["H1", "ar", "m"]["path"]) == (None, "1/2/4/8/16")
     for pool in ("ar", "full"):
-        assert rows["H6", pool, "k"]["reason"] == "no_rl" and rows["H6", pool, "k"]["error"] is None
+        assert records["H6", pool, "k"]["reason"] == "no_rl" and records["H6", pool, "k"]["error"] is None
 
 
 def test_contrasts_across_pools_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     """The larger pool is nearer to any curve by chance alone: the error says so."""
     monkeypatch.setattr(study, "COHORT_CONTRASTS", (("H7/full", "V3"),))
     with pytest.raises(InputError, match=r"H7 in .* \(pool full\) cannot be compared with V3 .* \(pool ar\)"):
-        contrasts(Scores({}, {}, {}), PLAN, PAPER, BoptrOptions(draws=50))
+        contrasts(Evaluation({}, {}, {}), PLAN, PAPER, BoptrOptions(draws=50))
     monkeypatch.setattr(study, "COHORT_CONTRASTS", (("H7/full", "H6/full"),))
-    assert contrasts(Scores({}, {}, {}), PLAN, PAPER, BoptrOptions(draws=50)).filter(first="H7/full").height == 1
+    assert contrasts(Evaluation({}, {}, {}), PLAN, PAPER, BoptrOptions(draws=50)).filter(first="H7/full").height == 1

@@ -10,13 +10,13 @@ import pytest
 import fingerprint_data as data
 from fingerprint_data import Pair, Planted, pool, varied
 from searchlens.boptr.fingerprint import FEATURES, fingerprint
-from searchlens.boptr.offsets import V5B_TIERS, delta_hat, loo_score, offset, offsets, ridge, v4
+from searchlens.boptr.offsets import V5B_ROWS, delta_hat, loo_score, offset, offsets, ridge, v4
 from searchlens.boptr.options import BoptrOptions
+from searchlens.boptr.rows import At
 from searchlens.boptr.rule import Path, Reason
-from searchlens.boptr.tiers import At
 from searchlens.boptr.view import View, bootstrap_view
 
-V5B = V5B_TIERS[0]
+V5B = V5B_ROWS[0]
 
 
 def features(rule: Planted, model: str) -> np.ndarray:
@@ -196,7 +196,7 @@ def test_every_draw_is_the_sample_of_its_own_questions() -> None:
     assert len(set(np.round(drawn, 6))) > 1
 
 
-def test_tier_puts_the_predicted_offset_into_the_rule() -> None:
+def test_row_puts_the_predicted_offset_into_the_rule() -> None:
     rule = Planted(varied(7))
     for benchmark, mu in (("math", rule.mu("math")), ("gpqa", 0.0), ("aime", np.log(2))):
         path = V5B.predict(rule, At("m3", benchmark))

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import polars as pl
 import pytest
 from statsmodels.stats.proportion import confint_proportions_2indep
 
 from searchlens.boptr.cohort import Benchmark, DenseLandscape, Model
+from searchlens.boptr.evaluate import Constants, Key
 from searchlens.boptr.protocol import FLAG_NAMES, checklist, protocol_flags, rate_difference, require_same_pool
 from searchlens.boptr.study import CONTRASTS
 from searchlens.errors import InputError
@@ -107,10 +110,11 @@ def test_every_cell_keeps_every_flag() -> None:
 
 
 def test_rows_of_different_pools_are_not_compared() -> None:
-    ours = {"tier": "H6", "model": "7B", "benchmark": "gpqa", "pool": "ar"}
-    require_same_pool(ours, {**ours, "tier": "H7"})
-    with pytest.raises(InputError, match=r"H6 in 7B/gpqa \(pool ar\).*H7 in 7B/gpqa \(pool full\)"):
-        require_same_pool(ours, {**ours, "tier": "H7", "pool": "full"})
+    key = Key(Constants(), "H6", "ar", "7B", "gpqa")
+    require_same_pool(key, replace(key, row="H7"))
+    with pytest.raises(InputError, match=r"H6 in 7B/gpqa \(pool ar\).*H7 in 7B/gpqa \(pool full\)") as error:
+        require_same_pool(key, replace(key, row="H7", pool="full"))
+    assert "larger pool is nearer to any curve by chance" in error.value.message and error.value.hint
 
 
 # ---- the checklist

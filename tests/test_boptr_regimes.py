@@ -15,7 +15,7 @@ from searchlens.boptr.regimes import (
     two_regimes,
     wilson_overlap,
 )
-from searchlens.boptr.tiers import At, boptr, strict
+from searchlens.boptr.rows import At, boptr, strict
 
 MATH = {"math": Benchmark(regime="math")}
 STUDY = {

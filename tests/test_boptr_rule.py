@@ -21,8 +21,8 @@ from searchlens.boptr.cohort import Benchmark, Cohort
 from searchlens.boptr.fit import identified_alpha
 from searchlens.boptr.offsets import offset, v4
 from searchlens.boptr.options import BoptrOptions
+from searchlens.boptr.rows import ROWS, At, path_text
 from searchlens.boptr.rule import REASONS, Path, Reason, Rule, mean_log_alpha
-from searchlens.boptr.tiers import TIERS, At, path_text
 from searchlens.boptr.view import bootstrap_view, sample_view
 
 STUDY = {"math": Benchmark("math"), "gpqa": Benchmark("nonmath"), "aime": Benchmark("floor")}
@@ -36,8 +36,8 @@ PLANTED = {
 }
 LOG2 = {"m": 1.4, "b": 1.8, "c": 0.6, "n": 1.6}
 MEAN = 3.8 / 3
-TIER = {tier.key: tier for tier in TIERS}
-Tier = Callable[[Rule, At], Any]
+ROW = {row.key: row for row in ROWS}
+Row = Callable[[Rule, At], Any]
 
 
 def study(models: Iterable[str] = PLANTED, benchmarks: Mapping[str, Benchmark] = STUDY) -> Cohort:
@@ -83,7 +83,7 @@ def test_the_printed_offsets() -> None:
 
 
 @pytest.mark.parametrize(
-    ("tier", "model", "paths"),
+    ("row", "model", "paths"),
     [
         # log2 of mu + delta: math as fitted; delta on gpqa; 1 + delta on aime.
         ("V3", "m", ("2/4/8/8/16", "1/2/4/8/16", "2/2/2/2/2")),
@@ -101,9 +101,9 @@ def test_the_printed_offsets() -> None:
         ("A3", "b", ("1/2/4/8/16", "1/2/4/8/16", "1/2/4/8/16")),
     ],
 )
-def test_paths_by_hand(tier: str, model: str, paths: Sequence[str]) -> None:
+def test_paths_by_hand(row: str, model: str, paths: Sequence[str]) -> None:
     found = rule()
-    assert tuple(text(TIER[tier].predict(found, At(model, d))) for d in STUDY) == paths
+    assert tuple(text(ROW[row].predict(found, At(model, d))) for d in STUDY) == paths
 
 
 def test_paths_round_as_the_option_says() -> None:
@@ -248,9 +248,9 @@ def test_left_out_models_leave_the_mean_and_keep_their_offset() -> None:
     found = rule(without=["b"])
     assert log2(found.mu("math")) == pytest.approx(1.0)
     assert [log2(found.delta(m)) for m in "mbcn"] == pytest.approx([0.4, 0.8, -0.4, 0.6])
-    assert text(TIER["V2-δ0"].predict(found, At("c", "math"))) == "2/4/4/8/8"
-    assert text(TIER["V3"].predict(found, At("b", "math"))) == "4/4/8/16/16"
-    assert text(TIER["V3"].predict(found, At("c", "gpqa"))) == "1/2/4/8/16"
+    assert text(ROW["V2-δ0"].predict(found, At("c", "math"))) == "2/4/4/8/8"
+    assert text(ROW["V3"].predict(found, At("b", "math"))) == "4/4/8/16/16"
+    assert text(ROW["V3"].predict(found, At("c", "gpqa"))) == "1/2/4/8/16"
     assert log2(rule(without=["m"]).delta("m")) == pytest.approx(1.4 - 1.2)
 
 
@@ -277,7 +277,7 @@ def snapshot(found: Rule, models: str) -> list[Any]:
     values += [np.asarray(found.delta(m)).tolist() for m in models]
     for key in ("H4", "H5", "V2-δ0", "V3", "A1", "A3", "B0", "cell-fit", "V1", "V2"):
         for model, benchmark in product(models, STUDY):
-            path = TIER[key].predict(found, At(model, benchmark))
+            path = ROW[key].predict(found, At(model, benchmark))
             assert isinstance(path, Path)
             values.append((path.policy.tolist(), path.budget.tolist()))
     return values
@@ -382,9 +382,9 @@ def test_models_without_a_pair_have_no_offset_and_no_part_in_the_mean(found: Coh
     assert code(fitted.log_alpha("b", "math")) == code(fitted.scale("b", "math", 0.6)) == expected
     assert fitted.delta("b") == Reason("no_calibration")
     assert log2(fitted.mu("math")) == pytest.approx(1.0)
-    assert code(TIER["V3"].predict(fitted, At("b", "gpqa"))) == "no_calibration"
-    assert text(TIER["H5"].predict(fitted, At("b", "gpqa"))) == "1/2/4/8/16"
-    predicted = TIER["V2-δ0"].predict(fitted, At("b", "math"))
+    assert code(ROW["V3"].predict(fitted, At("b", "gpqa"))) == "no_calibration"
+    assert text(ROW["H5"].predict(fitted, At("b", "gpqa"))) == "1/2/4/8/16"
+    predicted = ROW["V2-δ0"].predict(fitted, At("b", "math"))
     assert code(predicted) == (None if expected == "no_rl" else "no_base")
 
 
@@ -403,10 +403,10 @@ def test_an_anchor_that_cannot_be_fitted_leaves_no_selector(side: str) -> None:
     fitted = rule(lacking(short=[(side, "math")]))
     assert isinstance(fitted.prototype(), Reason)
     for benchmark in STUDY:
-        assert isinstance(TIER["V3"].predict(fitted, At("b", benchmark)), Reason)
-        assert isinstance(TIER["V1"].predict(fitted, At("b", benchmark)), Path)
-        assert isinstance(TIER["A1"].predict(fitted, At("b", benchmark)), Path)
-    assert code(TIER["H5"].predict(fitted, At("b", "gpqa"))) == "no_calibration"
+        assert isinstance(ROW["V3"].predict(fitted, At("b", benchmark)), Reason)
+        assert isinstance(ROW["V1"].predict(fitted, At("b", benchmark)), Path)
+        assert isinstance(ROW["A1"].predict(fitted, At("b", benchmark)), Path)
+    assert code(ROW["H5"].predict(fitted, At("b", "gpqa"))) == "no_calibration"
     assert log2(fitted.mu("math")) == pytest.approx(1.2)
 
 
@@ -432,7 +432,7 @@ def test_a_single_pair_has_no_offset() -> None:
     fitted = rule(study("m"))
     assert fitted.delta("m").tolist() == [0] and log2(fitted.mu("math")) == pytest.approx(1.4)  # type: ignore[union-attr]
     for benchmark in STUDY:
-        assert len({text(TIER[key].predict(fitted, At("m", benchmark))) for key in ("H5", "V3", "B0", "V2-δ0")}) == 1
+        assert len({text(ROW[key].predict(fitted, At("m", benchmark))) for key in ("H5", "V3", "B0", "V2-δ0")}) == 1
 
 
 def test_pools_may_differ_between_cells() -> None:
@@ -442,13 +442,13 @@ def test_pools_may_differ_between_cells() -> None:
     own = {"minp0.1_t0.9": (5, 6, 7, 8, 9), "topk20_t0.7": (11, 20, 29, 38, 47), DEFAULT: (1, 2, 3, 4, 10)}
     found = study()
     fitted = rule(Cohort(found.plan, found.landscapes | {("b-base", "gpqa"): dense_landscape(own)}))
-    path = TIER["V3"].predict(fitted, At("b", "gpqa"))
+    path = ROW["V3"].predict(fitted, At("b", "gpqa"))
     base = fitted.view.base("b", "gpqa")
     assert isinstance(path, Path) and base is not None
     anchor = rule().prototype()
     assert not isinstance(anchor, Reason) and anchor[0, 0, 0] > 0.5
     assert {base.policies[i] for i in path.policy[:, 0]} == {"topk20_t0.7"}
-    assert code(TIER["V2"].predict(fitted, At("b", "gpqa"))) == "policy_missing"
+    assert code(ROW["V2"].predict(fitted, At("b", "gpqa"))) == "policy_missing"
 
 
 def test_a_flat_landscape_is_fitted_all_the_same() -> None:
@@ -456,7 +456,7 @@ def test_a_flat_landscape_is_fitted_all_the_same() -> None:
     flat = {name: [6] * 5 for name in POOL}
     fitted = rule(cohort({("m", d): (flat, [6] * 5) for d in STUDY}, STUDY))
     assert log2(fitted.log_alpha("m", "math")) == pytest.approx(4)
-    path = TIER["V3"].predict(fitted, At("m", "math"))
+    path = ROW["V3"].predict(fitted, At("m", "math"))
     base = fitted.view.base("m", "math")
     assert isinstance(path, Path) and base is not None
     assert {base.policies[i] for i in path.policy[:, 0]} == {min(POOL)}
@@ -514,8 +514,8 @@ def test_a_cell_with_controllers_alone_is_no_cell_of_the_rule() -> None:
     cells = {("m", d): (POOL if d == "math" else searched, along(POOL[OTHER], PLANTED["m"][d])) for d in STUDY}
     for exponents in ("paper", "own"):
         fitted = rule(cohort(cells, STUDY), exponents=exponents)
-        for tier in TIERS:
-            assert isinstance(tier.predict(fitted, At("m", "gpqa")), Reason)
+        for row in ROWS:
+            assert isinstance(row.predict(fitted, At("m", "gpqa")), Reason)
         assert fitted.beta("gpqa")[0] == 1.0
 
 
@@ -524,12 +524,12 @@ def test_no_candidate_is_a_reason() -> None:
     only = {DEFAULT: POOL[DEFAULT]}
     cells = {("m", d): (only, along(POOL[DEFAULT], PLANTED["m"][d])) for d in STUDY}
     fitted = rule(cohort(cells, STUDY), options=BoptrOptions(exclude_default_on_anchor=True))
-    assert code(TIER["V3"].predict(fitted, At("m", "math"))) == "policy_missing"
-    assert isinstance(TIER["V3"].predict(fitted, At("m", "gpqa")), Path)
+    assert code(ROW["V3"].predict(fitted, At("m", "math"))) == "policy_missing"
+    assert isinstance(ROW["V3"].predict(fitted, At("m", "gpqa")), Path)
 
 
 @pytest.mark.parametrize("side", ["m-base", "m-rl"])
 def test_an_anchor_without_a_prototype_is_said(side: str) -> None:
     """The reason is the anchor's, not the cell's, which has both sides."""
     fitted = rule(lacking(short=[(side, "math")]))
-    assert code(TIER["V3"].predict(fitted, At("b", "gpqa"))) == "no_prototype"
+    assert code(ROW["V3"].predict(fitted, At("b", "gpqa"))) == "no_prototype"

@@ -164,16 +164,14 @@ def test_no_number_is_nan(frames: Frames, alone: Frames) -> None:
 
 
 def test_errors_have_every_row_of_the_study_once(frames: Frames) -> None:
-    """Each tier, pool and variant of the constants has all cells of its benchmarks, and none twice."""
+    """Each row, pool and variant of the constants has all cells of its benchmarks, and none twice."""
     errors = frames["errors"]
     keys = ["exponents", "mu", "tier", "pool", "model", "benchmark"]
     assert errors.select(keys).is_unique().all()
-    for (exponents, mu, tier, _), rows in errors.group_by("exponents", "mu", "tier", "pool"):
-        short = (
-            mu == "without" or tier.startswith(("v5", "v6", "v7", "per-budget", "smooth")) or re.search("[λτ]=", tier)
-        )
+    for (exponents, mu, row, _), rows in errors.group_by("exponents", "mu", "tier", "pool"):
+        short = mu == "without" or row.startswith(("v5", "v6", "v7", "per-budget", "smooth")) or re.search("[λτ]=", row)
         expected = set(product(MODELS, FITTED if short else (*FITTED, *HELD_OUT)))
-        assert cells(rows) == expected, (exponents, mu, tier)
+        assert cells(rows) == expected, (exponents, mu, row)
     whole = errors.filter(mu="cohort", pool="ar")
     assert set(whole.filter(exponents="own")["tier"]) < set(whole.filter(exponents="paper")["tier"])
     assert {"H1", "H7", "V3", "V5b", "A3", "Z1-u", "B0", "mean RL"} <= set(whole.filter(exponents="own")["tier"])
@@ -190,8 +188,8 @@ def test_oracles_bound_the_rows_of_their_cell(frames: Frames) -> None:
     for found in by_cell.values():
         assert found["H6"] <= found["ORACLE-1D"] + 1e-6 and found["H6"] <= found["H7"] + 1e-6
         assert found["H7"] == found["V1"]
-        for tier in ("H2", "H4", "H5", "V3", "A1", "A3", "cell-fit", "B0"):
-            assert found["V1"] <= found[tier] + 1e-6
+        for row in ("H2", "H4", "H5", "V3", "A1", "A3", "cell-fit", "B0"):
+            assert found["V1"] <= found[row] + 1e-6
 
 
 def test_same_seed_same_study() -> None:
@@ -211,14 +209,14 @@ def test_one_pair_is_a_study(alone: Frames) -> None:
     """What needs other models has its reason, what needs the pair alone has its number."""
     errors = alone["errors"].filter(exponents="paper", pool="ar", benchmark="math500")
     found = dict(errors.select("tier", "reason").iter_rows())
-    assert {found[tier] for tier in ("H1", "H2", "H5", "H7", "V3", "A2", "B0")} == {None}
-    assert {found[tier] for tier in ("mean RL", "Base+gain")} == {"no_other_models"}
-    assert {found[tier] for tier in ("V5b", "Z0-u", "Z1-N*")} == {"no_rltrain"}
+    assert {found[row] for row in ("H1", "H2", "H5", "H7", "V3", "A2", "B0")} == {None}
+    assert {found[row] for row in ("mean RL", "Base+gain")} == {"no_other_models"}
+    assert {found[row] for row in ("V5b", "Z0-u", "Z1-N*")} == {"no_rltrain"}
     assert set(alone["nulls"]["reason"]) == {"too_few_models"}
     contrasts = alone["contrasts"].filter(scope="cohort")
     assert contrasts["p"].null_count() == contrasts.height
     assert set(alone["v4"]["reason"]) <= {"too_few_models"} and alone["probe"]["reason"].to_list() == ["too_few_models"]
-    v3, h5 = (errors.filter(tier=tier)["error"].item() for tier in ("V3", "H5"))
+    v3, h5 = (errors.filter(tier=row)["error"].item() for row in ("V3", "H5"))
     assert v3 == h5
 
 
@@ -235,11 +233,11 @@ def test_without_the_anchors_rl_there_is_no_study() -> None:
 def test_means_are_those_of_the_errors(frames: Frames) -> None:
     """Macro, micro, and a model's mean over held-out benchmarks, from the frame of single errors."""
     errors, means = frames["errors"], frames["means"]
-    for exponents, tier in product(("paper", "own"), ("V3", "H1", "V2-δ0")):
-        rows = errors.filter(exponents=exponents, tier=tier, pool="ar", mu="cohort")
+    for exponents, row in product(("paper", "own"), ("V3", "H1", "V2-δ0")):
+        rows = errors.filter(exponents=exponents, tier=row, pool="ar", mu="cohort")
         fitted = rows.filter(pl.col("role") == "fitted", pl.col("group") != "new").drop_nulls("error")
         macro = fitted.group_by("model").agg(pl.col("error").mean())["error"].mean()
-        found = means.filter(exponents=exponents, tier=tier, pool="ar", mu="cohort", scope="vertical")
+        found = means.filter(exponents=exponents, tier=row, pool="ar", mu="cohort", scope="vertical")
         by_column = dict(found.select("column", "error").iter_rows())
         assert by_column["macro"] == pytest.approx(macro) and by_column["micro"] == pytest.approx(
             fitted["error"].mean()
@@ -284,7 +282,7 @@ def test_nulls_by_hand(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def made(rows: Iterable[tuple[str, str, str, float | None]], **more: Any) -> pl.DataFrame:
-    """Tier, model, benchmark, error; held out, AR pool, paper's exponents unless told otherwise."""
+    """Row, model, benchmark, error; held out, AR pool, paper's exponents unless told otherwise."""
     shared = {"exponents": "paper", "mu": "cohort", "pool": "ar", "group": "upper", "role": "held_out"} | more
     named = (dict(zip(("tier", "model", "benchmark", "error"), row, strict=True)) for row in rows)
     return pl.DataFrame(

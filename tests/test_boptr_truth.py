@@ -13,15 +13,15 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from searchlens.boptr.evaluate import Constants, Scores, Task, evaluate, mismatched
+from searchlens.boptr.evaluate import Constants, Evaluation, Task, evaluate, mismatched
 from searchlens.boptr.fit import identified_alpha
 from searchlens.boptr.inference import permutation_p
 from searchlens.boptr.means import errors_frame
 from searchlens.boptr.options import BoptrOptions
 from searchlens.boptr.protocol import checklist, protocol_flags
+from searchlens.boptr.rows import ROWS, At, Row, calibrated, smooth
 from searchlens.boptr.rule import Path, Reason, Rule
 from searchlens.boptr.study import contrasts
-from searchlens.boptr.tiers import TIERS, At, Tier, calibrated, smooth
 from searchlens.boptr.view import sample_view
 from searchlens.simulate import Design, Mode, Truth, fitted_design, simulate, small_design
 
@@ -46,8 +46,8 @@ def study_of(
     )
 
 
-def tiers(*keys: str) -> tuple[Tier, ...]:
-    return tuple(tier for tier in TIERS if tier.key in keys)
+def rows(*keys: str) -> tuple[Row, ...]:
+    return tuple(row for row in ROWS if row.key in keys)
 
 
 # ---- a planted law
@@ -125,12 +125,12 @@ def test_offsets_converge_to_the_planted_ones() -> None:
 SEVEN = tuple(fitted_design().models)
 
 
-def p_value(design: Design, seed: int, permutations: int, tier: str = "V3") -> tuple[float, int]:
+def p_value(design: Design, seed: int, permutations: int, row: str = "V3") -> tuple[float, int]:
     """p of the true pairing, and the number of pairings."""
     cohort = simulate(design, seed)
-    task = Task(Constants(), tiers(tier), tuple(design.benchmarks))
+    task = Task(Constants(), rows(row), tuple(design.benchmarks))
     _, means = mismatched(cohort, BoptrOptions(permutations=permutations), task)
-    return permutation_p(means[tier]), len(means[tier])
+    return permutation_p(means[row]), len(means[row])
 
 
 @pytest.mark.parametrize("mode", ["transform", "planted"])
@@ -171,11 +171,11 @@ def test_p_is_not_uniform_where_rl_comes_from_base() -> None:
 
 
 @cache
-def equal() -> tuple[Truth, Scores, BoptrOptions]:
+def equal() -> tuple[Truth, Evaluation, BoptrOptions]:
     """Three models whose RL samples from Base's own distribution."""
     design = study_of("equal", MODELS, 400, (MATH, "gpqa"), policies=small_design().policies)
     options = BoptrOptions(draws=300, reselect=0)
-    task = Task(Constants(), TIERS, tuple(design.benchmarks))
+    task = Task(Constants(), ROWS, tuple(design.benchmarks))
     return Truth(design, 0), evaluate(simulate(design, 1), options, [task]), options
 
 
@@ -192,7 +192,7 @@ def test_a_study_without_a_law_says_that_the_same_policy_is_better() -> None:
     told = dict(rows.filter(scope="cohort", second="V3").select("first", "verdict").iter_rows())
     assert told["H2"] == told["A3"] == "first lower"
     assert told["mean RL"] == "second lower"
-    errors = errors_frame(found, rule.plan, {tier.key: tier for tier in TIERS}, options.confidence)
+    errors = errors_frame(found, rule.plan, {row.key: row for row in ROWS}, options.confidence)
     claim = checklist(rule, errors, protocol_flags(rule), rows).row(1, named=True)
     assert claim["status"] == "attention"
     assert "H2" in claim["detail"].partition("better than V3: ")[2].partition(";")[0].split(", ")
@@ -209,6 +209,6 @@ def test_cells_without_a_law_are_fitted_by_n_equals_b() -> None:
 def test_corrected_error_of_the_exact_predictor_is_nearer_to_zero() -> None:
     """H2, whose true error is 0: measured it cannot be, and the correction takes a third off at least."""
     _, found, _ = equal()
-    scores = [score for key, score in found.scores.items() if key.tier == "H2" and key.constants == Constants()]
+    scores = [score for key, score in found.scores.items() if key.row == "H2" and key.constants == Constants()]
     plain, corrected = np.mean([score.error for score in scores]), np.mean([score.corrected[0] for score in scores])
     assert 0 < corrected < 2 / 3 * plain

@@ -12,9 +12,9 @@ from scipy import stats
 from searchlens.boptr.cohort import Benchmark, Cohort, CohortPlan, DenseLandscape, Model
 from searchlens.boptr.fit import budget_path
 from searchlens.boptr.options import BoptrOptions
+from searchlens.boptr.rows import ROWS, At, Blend, Curve, mech, path_text
 from searchlens.boptr.rule import Path, Reason, Rule
-from searchlens.boptr.tiers import TIERS, At, Blend, Curve, mech, path_text
-from searchlens.boptr.variants import VARIANT_TIERS, ranks, signed_axis, variant_heads, variant_scales, variant_table
+from searchlens.boptr.variants import VARIANT_ROWS, ranks, signed_axis, variant_heads, variant_scales, variant_table
 from searchlens.boptr.view import bootstrap_view, sample_view
 
 BUDGETS = (1, 2, 4, 8, 16)
@@ -27,7 +27,7 @@ PLAN = CohortPlan(
     {"math": Benchmark("math"), "aime": Benchmark("floor"), "gpqa": Benchmark("nonmath")},
 )
 CELLS = [At(model, benchmark) for model in PLAN.models for benchmark in PLAN.benchmarks]
-TIER = {tier.key: tier for tier in VARIANT_TIERS}
+ROW = {row.key: row for row in VARIANT_ROWS}
 
 
 def _dense_landscape(rng: np.random.Generator, questions: int, policies: tuple[str, ...] = POLICIES) -> DenseLandscape:
@@ -120,7 +120,7 @@ def test_policies_minimise_the_losses_of_the_page(seed):
     assert scales["alpha"].to_list() == pytest.approx([alpha, votes])
     anchor = {h: [BUDGETS.index(n) for n in budget_path(a, 0.6, BUDGETS)] for h, a in (("P", alpha), ("Q", votes))}
     for at in CELLS:
-        v6, v7 = TIER["v6"].predict(rule, at), TIER["v7"].predict(rule, at)
+        v6, v7 = ROW["v6"].predict(rule, at), ROW["v7"].predict(rule, at)
         for head, path, source in (
             ("v6", v6, (2, anchor["P"])),
             ("support", v7.paths[0], (2, anchor["P"])),
@@ -137,7 +137,7 @@ def test_v6_is_v5_where_votes_and_first_finish_are_pass_at_k():
     rule = Rule(bootstrap_view(cohort, 20, 1))
     for at in CELLS:
         for level in ("", "-anchor"):
-            v5, v6 = (TIER[name + level].predict(rule, at) for name in ("v5", "v6"))
+            v5, v6 = (ROW[name + level].predict(rule, at) for name in ("v5", "v6"))
             np.testing.assert_array_equal(v6.policy, v5.policy)
             np.testing.assert_array_equal(v6.budget, v5.budget)
 
@@ -151,7 +151,7 @@ def test_v6_reads_first_finish():
             turned = _changed(turned, pair.base, benchmark, T=1 - cohort.landscapes[pair.base, benchmark].credit["T"])
     rules = [Rule(sample_view(c)) for c in (cohort, turned)]
     picks = {
-        key: [[int(TIER[key].predict(rule, at).policy[0, 0]) for at in CELLS] for rule in rules] for key in ("v5", "v6")
+        key: [[int(ROW[key].predict(rule, at).policy[0, 0]) for at in CELLS] for rule in rules] for key in ("v5", "v6")
     }
     assert picks["v5"][0] == picks["v5"][1]
     assert picks["v6"][0] != picks["v6"][1]
@@ -161,7 +161,7 @@ def test_heads_of_v7_part_and_their_curves_are_averaged():
     """The anchor's P follows one policy and its Q another: each head returns to its own, and P-hat is the mean of P."""
     cohort = _planted(_planted(_cohort(1), "P", "topk20_t0.7", 2.0**1.4), "Q", "temp_0.3", 2.0**2.4)
     rule = Rule(sample_view(cohort))
-    found = TIER["v7-anchor"].predict(rule, At("one", "math"))
+    found = ROW["v7-anchor"].predict(rule, At("one", "math"))
     assert isinstance(found, Blend)
     assert POLICIES[found.paths[0].policy[0, 0]] == "topk20_t0.7"
     assert POLICIES[found.paths[1].policy[0, 0]] == "temp_0.3"
@@ -191,11 +191,11 @@ def test_levels_of_information():
     found = cohort.landscapes["two-rl", "math"]
     other = _changed(cohort, "two-rl", "math", P=found.credit["P"] * 0, Q=found.credit["Q"] * 0)
     for key in ("v5-anchor", "v6-anchor", "v7-anchor"):
-        first, second = (TIER[key].predict(Rule(sample_view(c)), At("two", "gpqa")) for c in (cohort, other))
+        first, second = (ROW[key].predict(Rule(sample_view(c)), At("two", "gpqa")) for c in (cohort, other))
         for ours, theirs in zip(_paths(first), _paths(second), strict=True):
             np.testing.assert_array_equal(ours.budget, theirs.budget)
             np.testing.assert_array_equal(ours.policy, theirs.policy)
-    before, after = (TIER["v5"].predict(Rule(sample_view(c)), At("two", "math")).alpha for c in (cohort, other))
+    before, after = (ROW["v5"].predict(Rule(sample_view(c)), At("two", "math")).alpha for c in (cohort, other))
     assert before[0] != after[0]
 
 
@@ -204,10 +204,10 @@ def _paths(prediction: object) -> list[Path]:
 
 
 def test_v5_is_the_rule_of_the_other_tables():
-    rule, rows = Rule(sample_view(_cohort(4))), {tier.key: tier for tier in TIERS}
+    rule, rows = Rule(sample_view(_cohort(4))), {row.key: row for row in ROWS}
     for ours, theirs in (("v5", "V3"), ("v5-anchor", "B0"), ("per-budget oracle", "H6"), ("smooth path", "H7")):
         for at in CELLS:
-            first, second = TIER[ours].predict(rule, at), rows[theirs].predict(rule, at)
+            first, second = ROW[ours].predict(rule, at), rows[theirs].predict(rule, at)
             np.testing.assert_array_equal(first.policy, second.policy)
             np.testing.assert_array_equal(first.budget, second.budget)
 
@@ -216,9 +216,9 @@ def test_v5_is_the_rule_of_the_other_tables():
 def test_first_draw_of_a_bootstrap_is_the_sample(exponents):
     cohort = _cohort(5)
     sample, boot = (Rule(view, exponents=exponents) for view in (sample_view(cohort), bootstrap_view(cohort, 8, 1)))
-    for tier in VARIANT_TIERS:
+    for row in VARIANT_ROWS:
         for at in CELLS:
-            one, many = tier.predict(sample, at), tier.predict(boot, at)
+            one, many = row.predict(sample, at), row.predict(boot, at)
             if isinstance(one, Curve):
                 np.testing.assert_allclose(many.counts[:, 0], one.counts[:, 0])
             for ours, theirs in zip(_paths(one), _paths(many), strict=True):
@@ -233,7 +233,7 @@ def test_oracles_bound_the_single_path_variants():
     for at in CELLS:
         base, target = rule.cell(*at.cell)
         error = {
-            key: mech(TIER[key].predict(rule, at), base, target, rule.view.total(at.benchmark), rule.view.draws)
+            key: mech(ROW[key].predict(rule, at), base, target, rule.view.total(at.benchmark), rule.view.draws)
             for key in ("per-budget oracle", "smooth path", "v5", "v6")
         }
         assert (error["per-budget oracle"] <= error["smooth path"] + 1e-4).all()
@@ -249,10 +249,10 @@ def test_unknown_tokens_leave_v6_and_v7_undefined(benchmark, lost):
     rule = Rule(sample_view(_changed(cohort, "one-base", benchmark, T=unknown)))
     for at in (At("one", name) for name in PLAN.benchmarks):
         for key in ("v6", "v7", "v6-anchor", "v7-anchor"):
-            found = TIER[key].predict(rule, at)
+            found = ROW[key].predict(rule, at)
             assert isinstance(found, Reason) == (at.benchmark in lost)
             assert not isinstance(found, Reason) or found.code == "unknown_tokens"
-        assert isinstance(TIER["v5"].predict(rule, at), Path)
+        assert isinstance(ROW["v5"].predict(rule, at), Path)
 
 
 def test_missing_pair_is_a_reason():
@@ -261,8 +261,8 @@ def test_missing_pair_is_a_reason():
     landscapes = {key: found for key, found in cohort.landscapes.items() if key != ("two-rl", "math")}
     rule = Rule(sample_view(Cohort(PLAN, landscapes)))
     for name in ("v5", "v6", "v7"):
-        assert TIER[name].predict(rule, At("two", "gpqa")) == Reason("no_calibration")
-        assert not isinstance(TIER[name + "-anchor"].predict(rule, At("two", "gpqa")), Reason)
+        assert ROW[name].predict(rule, At("two", "gpqa")) == Reason("no_calibration")
+        assert not isinstance(ROW[name + "-anchor"].predict(rule, At("two", "gpqa")), Reason)
     scales = variant_scales(rule).filter(model="two")
     assert scales["reason"].to_list() == ["no_calibration"] * 2
     heads = variant_heads(rule).filter(model="two", benchmark="gpqa")
@@ -270,10 +270,10 @@ def test_missing_pair_is_a_reason():
     assert heads.filter(tier="v7-anchor")["path"].null_count() == 0
 
 
-def test_table_names_tiers_that_exist():
+def test_table_names_rows_that_exist():
     table = variant_table()
     named = [key for column in ("tier", "tier_anchor") for key in table[column].drop_nulls()]
-    assert sorted(named) == sorted(TIER)
+    assert sorted(named) == sorted(ROW)
 
 
 @pytest.mark.parametrize(("name", "scale"), [("percentile", _ranks), ("zscore", stats.zscore)])

@@ -18,8 +18,8 @@ from searchlens.boptr.fit import alpha_grid, beta_grid, boundary_distance, budge
 from searchlens.boptr.inference import common, macro, micro
 from searchlens.boptr.offsets import loo_score
 from searchlens.boptr.options import DEFAULTS, REGIMES, BoptrOptions
+from searchlens.boptr.rows import Curve, mech
 from searchlens.boptr.rule import LN2, mean_log_alpha
-from searchlens.boptr.tiers import Curve, mech
 from searchlens.landscape.options import LandscapeSection
 from searchlens.recovery.options import RecoverySection
 from searchlens.uncertainty import wilson

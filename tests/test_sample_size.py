@@ -12,9 +12,9 @@ from scipy import stats
 from statsmodels.stats.power import TTestPower
 
 from searchlens.boptr.options import BoptrOptions
+from searchlens.boptr.rows import ROWS, At, mech
 from searchlens.boptr.rule import Path as TierPath
 from searchlens.boptr.rule import Rule
-from searchlens.boptr.tiers import TIERS, At, mech
 from searchlens.boptr.view import sample_view
 from searchlens.cli import main
 from searchlens.commands.sample_size import (
@@ -28,14 +28,14 @@ from searchlens.commands.sample_size import (
     power,
     read_contributions,
     required,
-    tier_contributions,
+    row_contributions,
 )
 from searchlens.errors import InputError
 from searchlens.simulate import simulate, small_design, write
 
 BUDGETS = np.array([1, 2, 4, 8, 16])
 PLANNED = np.array([1, 2, 4, 8, 16]), np.array([1, 2, 4, 12, 16])
-"""N(b) of two tiers: the same Base samples, read at other budgets."""
+"""N(b) of two rows: the same Base samples, read at other budgets."""
 
 
 # ---- studies, simulated from hits
@@ -44,7 +44,7 @@ PLANNED = np.array([1, 2, 4, 8, 16]), np.array([1, 2, 4, 12, 16])
 def readouts(
     rng: np.random.Generator, studies: int, models: int, questions: int, seeds: int
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Hits (studies, models, questions, seeds, budgets) under both tiers and RL: prefixes of one pool each side.
+    """Hits (studies, models, questions, seeds, budgets) under both rows and RL: prefixes of one pool each side.
 
     Questions have their own difficulty, half of it shared by the models; models differ in skill and in what RL adds.
     """
@@ -175,18 +175,18 @@ def test_contributions_average_to_the_error() -> None:
 
 def test_parts_of_questions_of_a_cohort_average_to_the_difference_of_its_errors() -> None:
     rule = Rule(sample_view(simulate(small_design(), 3)), BoptrOptions())
-    tiers = {tier.key: tier for tier in TIERS}
-    found = tier_contributions(rule, tiers["H2"], tiers["H4"])
+    rows = {row.key: row for row in ROWS}
+    found = row_contributions(rule, rows["H2"], rows["H4"])
     assert found.select("model", "benchmark").n_unique() == 4
     for (model, benchmark), cell in found.group_by("model", "benchmark"):
         assert isinstance(model, str) and isinstance(benchmark, str)
         errors = []
         for name in ("H2", "H4"):
-            path, target = tiers[name].predict(rule, At(model, benchmark)), rule.view.target(model, benchmark)
+            path, target = rows[name].predict(rule, At(model, benchmark)), rule.view.target(model, benchmark)
             assert isinstance(path, TierPath) and target is not None
             errors.append(mech(path, rule.view.base(model, benchmark), target, 40, 1)[0])
         assert cell["difference"].mean() == pytest.approx(errors[0] - errors[1], abs=1e-4)
-    assert tier_contributions(rule, tiers["H2"], tiers["mean RL"]).is_empty()
+    assert row_contributions(rule, rows["H2"], rows["mean RL"]).is_empty()
 
 
 def test_landscapes_of_a_study_give_the_parts_of_its_questions(tmp_path: Path) -> None:
@@ -194,14 +194,14 @@ def test_landscapes_of_a_study_give_the_parts_of_its_questions(tmp_path: Path) -
     design = small_design()
     write(design, 3, tmp_path)
     rule = Rule(sample_view(simulate(design, 3)), BoptrOptions())
-    tiers = {tier.key: tier for tier in TIERS}
-    wanted = tier_contributions(rule, tiers["H2"], tiers["H4"])
+    rows = {row.key: row for row in ROWS}
+    wanted = row_contributions(rule, rows["H2"], rows["H4"])
     found = landscape_contributions(tmp_path, design.plan(), BoptrOptions(), "H2", "H4")
     assert len(found) == 4
     for (model, benchmark), parts in found.items():
         cell = wanted.filter(model=model, benchmark=benchmark).sort("question")["difference"].to_numpy()
         np.testing.assert_allclose(parts, cell[:, None])
-    with pytest.raises(InputError, match=r"no tier 'V9'; allowed: H1, H2,"):
+    with pytest.raises(InputError, match=r"no row 'V9'; allowed: H1, H2,"):
         landscape_contributions(tmp_path, design.plan(), BoptrOptions(), "V9", "H4")
     with pytest.raises(InputError, match="no cell in which both H2 and mean RL choose"):
         landscape_contributions(tmp_path, design.plan(), BoptrOptions(), "H2", "mean RL")
@@ -244,7 +244,7 @@ def test_command_reads_components_from_a_file(tmp_path: Path, capsys: pytest.Cap
 def test_command_reads_components_from_landscapes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """A folder that ``simulate`` wrote says itself what is in it; the tiers are those that were named."""
+    """A folder that ``simulate`` wrote says itself what is in it; the rows are those that were named."""
     monkeypatch.chdir(tmp_path)
     size = ["--gap", "1", "--models", "5", "--questions", "50"]
     assert main(["simulate", "--seed", "3", "--size", "small", "--output", "study"]) == 0

@@ -24,9 +24,9 @@ import polars as pl
 
 from searchlens.boptr import fit
 from searchlens.boptr.options import BoptrOptions
+from searchlens.boptr.rows import At, Prediction, calibrated, smooth
 from searchlens.boptr.rule import Exponents, Reason, Rule
 from searchlens.boptr.rule import Path as BudgetPath
-from searchlens.boptr.tiers import At, Prediction, calibrated, smooth
 from searchlens.boptr.view import sample_view
 from searchlens.simulate import PAPER24, Design, Truth, fitted_design, simulate
 

@@ -2,10 +2,10 @@
 
     python validation/coverage.py --cohorts 500 --processes 2 --output docs/coverage.csv
 
-Simulated cohorts (four fitted benchmarks, seven models, mode ``transform``) are analysed as real ones are. The estimand
-of a number is the error, in the population of questions and samples, of the very path that the rule chose in that
-cohort (``Truth.mech_p``); for a mean, the mean of these errors. Two intervals are counted: ``percentile``, the paper's
-with the path fixed, and ``corrected``.
+Simulated cohorts (four fitted benchmarks, seven models, mode ``transform``) are analysed like real ones. The estimand
+of a number is the error of the path that the rule chose in that cohort, in the population of questions and samples
+(``Truth.mech_p``); of a mean, the mean of these errors. Two intervals are checked: ``percentile``, the paper's, with
+the path fixed, and ``corrected``.
 """
 
 from __future__ import annotations
@@ -21,15 +21,16 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 
-from searchlens.boptr.evaluate import Constants, Scores, Task, evaluate
+from searchlens.boptr.cohort import CohortPlan
+from searchlens.boptr.evaluate import Constants, Evaluation, Task, evaluate
 from searchlens.boptr.inference import interval
 from searchlens.boptr.means import Column, average, grid
 from searchlens.boptr.options import BoptrOptions
+from searchlens.boptr.rows import ROWS
 from searchlens.boptr.rule import Path as BudgetPath
-from searchlens.boptr.tiers import TIERS
 from searchlens.simulate import Truth, fitted_design, simulate
 
-TIER_KEYS = (
+ROW_KEYS = (
     "H1",
     "H2",
     "H3",
@@ -47,62 +48,65 @@ TIER_KEYS = (
     "low temp",
 )
 LIMIT = 2.0
-"""Percentage points: rows with smaller true errors are reported, not judged."""
+"""Percentage points: numbers with a smaller true error are reported, but not judged."""
 
 
 @functools.cache
 def population() -> Truth:
-    """What holds in mode ``transform``, the same for every seed."""
+    """The truth of mode ``transform``, which is the same for every seed."""
     return Truth(fitted_design("transform"), 0)
 
 
-def columns(scores: Scores) -> list[Column]:
+def columns(plan: CohortPlan) -> list[Column]:
     """Every kind of number in the tables: cells, a model's mean, the cohort's means."""
-    plan = next(iter(scores.rules.values())).plan
     models, fitted = plan.fitted_models, plan.with_role("fitted")
-    single = [Column(f"{plan.anchor_model}/{d}", ((plan.anchor_model, d),)) for d in fitted]
-    rows = [Column(f"{m} mean", grid([m], fitted)) for m in models]
-    return [*single, *rows, Column("macro", grid(models, fitted), "macro"), Column("micro", grid(models, fitted))]
+    cells = [Column(f"{plan.anchor_model}/{d}", ((plan.anchor_model, d),)) for d in fitted]
+    means = [Column(f"{m} mean", grid([m], fitted)) for m in models]
+    return [*cells, *means, Column("macro", grid(models, fitted), "macro"), Column("micro", grid(models, fitted))]
 
 
 def one_cohort(seed: int, draws: int) -> list[dict[str, object]]:
-    """Every number of one cohort: its true error and whether either interval contains it."""
+    """Every number of one cohort: its true error and whether each interval contains it."""
     cohort = simulate(fitted_design("transform"), seed)
-    tiers = tuple(tier for tier in TIERS if tier.key in TIER_KEYS)
+    rows = tuple(row for row in ROWS if row.key in ROW_KEYS)
     options = BoptrOptions(draws=draws, reselect=draws, seed=seed)
-    scores = evaluate(cohort, options, [Task(Constants(), tiers, tuple(cohort.plan.with_role("fitted")))])
-    truth = dict(true_errors(scores))
-    rows = []
-    for column in columns(scores):
-        for tier in TIER_KEYS:
-            known = {(k.model, k.benchmark): s for k, s in scores.scores.items() if k.tier == tier and k.pool == "ar"}
-            cells = [cell for cell in column.cells if cell in known]
-            mean = average([known[cell] for cell in cells], cells, column.how)
-            true = average_of({cell: truth[tier, *cell] for cell in cells}, column.how)
-            row = {"seed": seed, "tier": tier, "column": column.name, "true": true, "estimate": mean.error}
-            row["corrected"] = float(mean.corrected[0])
+    evaluation = evaluate(cohort, options, [Task(Constants(), rows, tuple(cohort.plan.with_role("fitted")))])
+    truth = dict(true_errors(evaluation))
+    records = []
+    for column in columns(cohort.plan):
+        for row in ROW_KEYS:
+            scores = {
+                (key.model, key.benchmark): score
+                for key, score in evaluation.scores.items()
+                if key.row == row and key.pool == "ar"
+            }
+            cells = [cell for cell in column.cells if cell in scores]
+            mean = average([scores[cell] for cell in cells], cells, column.how)
+            true = average_of({cell: truth[row, *cell] for cell in cells}, column.how)
+            record = {"seed": seed, "tier": row, "column": column.name, "true": true, "estimate": mean.error}
+            record["corrected"] = float(mean.corrected[0])
             for name, kind, drawn in (
                 ("percentile", "percentile", mean.fixed),
                 ("corrected", "centred", mean.corrected),
             ):
                 lo, hi = interval(drawn, 0.95, kind)
-                row[f"{name}_covers"] = bool(lo <= true <= hi)
-            rows.append(row)
-    return rows
+                record[f"{name}_covers"] = bool(lo <= true <= hi)
+            records.append(record)
+    return records
 
 
-def true_errors(scores: Scores) -> Iterator[tuple[tuple[str, str, str], float]]:
-    """Population errors of the paths that were chosen."""
+def true_errors(evaluation: Evaluation) -> Iterator[tuple[tuple[str, str, str], float]]:
+    """Population errors of the chosen paths."""
     truth = population()
     budgets = truth.design.budgets
-    for key, score in scores.scores.items():
+    for key, score in evaluation.scores.items():
         path = score.prediction
         if key.pool != "ar" or not isinstance(path, BudgetPath):
             continue
-        base = scores.rules[key.constants].view.base(key.model, key.benchmark)
+        base = evaluation.rules[key.constants].view.base(key.model, key.benchmark)
         assert base is not None
         steps = [(base.policies[i], budgets[n]) for i, n in zip(path.policy[:, 0], path.budget[:, 0], strict=True)]
-        yield (key.tier, key.model, key.benchmark), truth.mech_p(key.model, key.benchmark, steps)
+        yield (key.row, key.model, key.benchmark), truth.mech_p(key.model, key.benchmark, steps)
 
 
 def average_of(errors: Mapping[tuple[str, str], float], how: str) -> float:
@@ -114,8 +118,8 @@ def average_of(errors: Mapping[tuple[str, str], float], how: str) -> float:
 
 
 def summary(rows: pl.DataFrame) -> pl.DataFrame:
-    """Coverage per tier and column, with the standard error that this many cohorts leave."""
-    found = rows.group_by("tier", "column", maintain_order=True).agg(
+    """Coverage per row and column, with the standard error that this many cohorts leave."""
+    coverage = rows.group_by("tier", "column", maintain_order=True).agg(
         cohorts=pl.len(),
         true=pl.col("true").mean(),
         estimate=pl.col("estimate").mean(),
@@ -123,7 +127,9 @@ def summary(rows: pl.DataFrame) -> pl.DataFrame:
         percentile_coverage=pl.col("percentile_covers").mean(),
         corrected_coverage=pl.col("corrected_covers").mean(),
     )
-    return found.with_columns(judged=pl.col("true") >= LIMIT, standard_error=(0.95 * 0.05 / pl.col("cohorts")).sqrt())
+    return coverage.with_columns(
+        judged=pl.col("true") >= LIMIT, standard_error=(0.95 * 0.05 / pl.col("cohorts")).sqrt()
+    )
 
 
 def main() -> None:
@@ -137,9 +143,9 @@ def main() -> None:
     args = parser.parse_args()
     seeds, started, rows = range(args.first, args.first + args.cohorts), time.monotonic(), []
     with multiprocessing.get_context("spawn").Pool(args.processes) as pool:
-        for found in pool.imap_unordered(functools.partial(one_cohort, draws=args.draws), seeds):
-            rows += found
-            done = len(rows) // len(found)
+        for records in pool.imap_unordered(functools.partial(one_cohort, draws=args.draws), seeds):
+            rows += records
+            done = len(rows) // len(records)
             if done % 25 == 0:
                 print(f"{done} of {args.cohorts} cohorts, {time.monotonic() - started:.0f} s", flush=True)
     table = summary(pl.DataFrame(rows).sort("seed", maintain_order=True))

@@ -1,15 +1,15 @@
-"""Does the study know a law from its absence?
+"""Does the study tell a law from its absence?
 
     python validation/nulls.py --output docs/nulls.csv
 
 Four experiments on simulated cohorts:
 
 * ``true pairing``: RL comes from its Base (modes ``transform``, ``planted``); p of the mismatched-pair null.
-* ``unrelated``: RL models are exchangeable, whatever the Base; the same p has to be uniform.
+* ``unrelated``: RL models are exchangeable, whatever their Base; the same p has to be uniform.
 * ``equal``: RL samples from Base's own distribution, so that "same policy, N = b" (H2) is the truth.
 * ``planted``: the law is the truth, and H2 is wrong.
 
-One row per experiment, case, tier and quantity. Errors are in percentage points.
+One record per experiment, case, row of the tables and quantity. Errors are in percentage points.
 """
 
 from __future__ import annotations
@@ -24,19 +24,19 @@ import numpy as np
 import polars as pl
 from scipy import stats
 
-from searchlens.boptr.evaluate import Constants, Scores, Task, evaluate, mismatched
+from searchlens.boptr.evaluate import Constants, Evaluation, Task, evaluate, mismatched
 from searchlens.boptr.inference import permutation_p
 from searchlens.boptr.means import errors_frame
 from searchlens.boptr.options import BoptrOptions
-from searchlens.boptr.protocol import checklist, protocol_flags
+from searchlens.boptr.protocol import BASELINES, checklist, protocol_flags
+from searchlens.boptr.rows import ROWS, Row
 from searchlens.boptr.rule import Path as BudgetPath
 from searchlens.boptr.study import contrasts
-from searchlens.boptr.tiers import TIERS, Tier
 from searchlens.simulate import Design, Mode, Truth, fitted_design, simulate, small_design
 
 PAPER, OWN = Constants(), Constants("own")
-TRUE_TIERS = ("H2", "H5", "V2", "V2-δ0", "V3", "Base+gain")
-VERDICT_TIERS = (
+TRUE_ROWS = ("H2", "H5", "V2", "V2-δ0", "V3", "Base+gain")
+VERDICT_ROWS = (
     "H1",
     "H2",
     "H3",
@@ -52,31 +52,33 @@ VERDICT_TIERS = (
     "Base+gain",
     "low temp",
 )
-Row = tuple[str, str, str, str, float, int]
+Record = tuple[str, str, str, str, float, int]
+MARKS = ("better than V3: ", "not distinguishable from V3: ")
+"""Item (b) of the checklist names the rows that V3 does not beat after these words."""
 COLUMNS = ("experiment", "case", "tier", "quantity", "value", "cohorts")
 
 
-def tiers_of(*keys: str) -> tuple[Tier, ...]:
-    """Tiers by key."""
-    return tuple(tier for tier in TIERS if tier.key in keys)
+def rows_of(*keys: str) -> tuple[Row, ...]:
+    """Rows of the tables by key."""
+    return tuple(row for row in ROWS if row.key in keys)
 
 
 def pairing_p(
-    design: Design, seed: int, permutations: int, tiers: Sequence[Tier]
+    design: Design, seed: int, permutations: int, rows: Sequence[Row]
 ) -> dict[str, tuple[float, float, float]]:
-    """Of every tier: p of the true pairing, its mean error and the mean over the other pairings."""
+    """Of every row: p of the true pairing, its mean error and the mean over the other pairings."""
     cohort = simulate(design, seed)
-    task = Task(PAPER, tuple(tiers), tuple(cohort.plan.with_role("fitted")))
+    task = Task(PAPER, tuple(rows), tuple(cohort.plan.with_role("fitted")))
     _, means = mismatched(cohort, BoptrOptions(permutations=permutations), task)
-    return {tier: (permutation_p(found), float(found[0]), float(found[1:].mean())) for tier, found in means.items()}
+    return {row: (permutation_p(mean), float(mean[0]), float(mean[1:].mean())) for row, mean in means.items()}
 
 
 # ---- RL comes from its Base
 
 
-def true_pairing(cohorts: int, first: int) -> Iterator[Row]:
+def true_pairing(cohorts: int, first: int) -> Iterator[Record]:
     """How small p becomes where the law holds, with six and with seven models to exchange."""
-    tiers = tiers_of(*TRUE_TIERS)
+    rows = rows_of(*TRUE_ROWS)
     modes: tuple[Mode, ...] = ("transform", "planted")
     for mode in modes:
         six = fitted_design(mode)
@@ -86,16 +88,16 @@ def true_pairing(cohorts: int, first: int) -> Iterator[Row]:
             (f"{mode}, 7 models, 1000 drawn", seven, 1000),
             (f"{mode}, 7 models, all 5040", seven, 5040),
         ):
-            found = [pairing_p(design, seed, permutations, tiers) for seed in range(first, first + cohorts)]
-            for tier in found[0]:
-                p, error, mismatch = np.array([each[tier] for each in found]).T
+            tests = [pairing_p(design, seed, permutations, rows) for seed in range(first, first + cohorts)]
+            for row in tests[0]:
+                p, error, mismatch = np.array([test[row] for test in tests]).T
                 quantities = {
                     "largest p": p.max(),
                     "share p < .01": (p < 0.01).mean(),
                     "error": error.mean(),
                     "mismatched error": mismatch.mean(),
                 }
-                yield from (("true pairing", case, tier, name, value, cohorts) for name, value in quantities.items())
+                yield from (("true pairing", case, row, name, value, cohorts) for name, value in quantities.items())
 
 
 # ---- RL has nothing to do with Base
@@ -113,13 +115,13 @@ def strangers_design() -> Design:
     )
 
 
-def unrelated(cohorts: int, first: int) -> Iterator[Row]:
-    """Whether p is uniform; within its steps of 1/120, p is spread at random."""
-    design, tiers = strangers_design(), tiers_of("H2", "V1", "V2-δ0", "V3", "A3")
-    found = [pairing_p(design, seed, 120, tiers) for seed in range(first, first + cohorts)]
+def unrelated(cohorts: int, first: int) -> Iterator[Record]:
+    """Whether p is uniform. p has steps of 1/120; it is moved at random within a step to be continuous."""
+    design, rows = strangers_design(), rows_of("H2", "V1", "V2-δ0", "V3", "A3")
+    tests = [pairing_p(design, seed, 120, rows) for seed in range(first, first + cohorts)]
     spread = np.random.default_rng(first).random(cohorts) / 120
-    for tier in found[0]:
-        p = np.array([each[tier][0] for each in found])
+    for row in tests[0]:
+        p = np.array([test[row][0] for test in tests])
         quantities = {"KS p": stats.kstest(p - spread, "uniform").pvalue, "mean p": p.mean()}
         for level, steps in ((0.01, 1), (0.05, 6), (0.1, 12)):
             count = int((p <= level).sum())
@@ -130,17 +132,15 @@ def unrelated(cohorts: int, first: int) -> Iterator[Row]:
                 f"lowest p <= {level}": low / cohorts,
                 f"highest p <= {level}": high / cohorts,
             }
-        yield from (
-            ("unrelated", "5 models, all 120", tier, name, value, cohorts) for name, value in quantities.items()
-        )
+        yield from (("unrelated", "5 models, all 120", row, name, value, cohorts) for name, value in quantities.items())
 
 
 # ---- RL is Base, or follows the law
 
 
-def verdicts(mode: Mode, cohorts: int, first: int, draws: int) -> Iterator[Row]:
+def verdicts(mode: Mode, cohorts: int, first: int, draws: int) -> Iterator[Record]:
     """What the study says where the truth is H2 (mode ``equal``), or the law (``planted``)."""
-    truth, tiers = Truth(fitted_design(mode), 0), tiers_of(*VERDICT_TIERS)
+    truth, rows = Truth(fitted_design(mode), 0), rows_of(*VERDICT_ROWS)
     paths: list[dict[str, object]] = []
     contests: list[pl.DataFrame] = []
     details: list[str] = []
@@ -148,24 +148,25 @@ def verdicts(mode: Mode, cohorts: int, first: int, draws: int) -> Iterator[Row]:
         cohort = simulate(truth.design, seed)
         options = BoptrOptions(draws=draws, reselect=0, seed=seed)
         fitted = tuple(cohort.plan.with_role("fitted"))
-        found = evaluate(cohort, options, [Task(constants, tiers, fitted) for constants in (PAPER, OWN)])
-        paths += chosen(found, truth)
-        contests.append(pl.concat([contrasts(found, cohort.plan, constants, options) for constants in (PAPER, OWN)]))
-        rule, by_key = found.rules[PAPER], {tier.key: tier for tier in tiers}
-        errors = errors_frame(found, cohort.plan, by_key, options.confidence)
+        evaluation = evaluate(cohort, options, [Task(constants, rows, fitted) for constants in (PAPER, OWN)])
+        paths += chosen(evaluation, truth)
+        parts = [contrasts(evaluation, cohort.plan, constants, options) for constants in (PAPER, OWN)]
+        contests.append(pl.concat(parts))
+        rule, row_by_key = evaluation.rules[PAPER], {row.key: row for row in rows}
+        errors = errors_frame(evaluation, cohort.plan, row_by_key, options.confidence)
         details.append(checklist(rule, errors, protocol_flags(rule), contests[-1])["detail"][1])
     table = pl.DataFrame(paths).group_by("case", "tier", maintain_order=True).mean()
-    for row in table.iter_rows(named=True):
-        yield from ((mode, row["case"], row["tier"], name, row[name], cohorts) for name in table.columns[2:])
-    for case, tier, verdict, share in (*decided(pl.concat(contests)), *beaten(details)):
-        yield mode, case, tier, verdict, share, cohorts
+    for mean in table.iter_rows(named=True):
+        yield from ((mode, mean["case"], mean["tier"], name, mean[name], cohorts) for name in table.columns[2:])
+    for case, row, verdict, share in (*decided(pl.concat(contests)), *unbeaten(details)):
+        yield mode, case, row, verdict, share, cohorts
 
 
-def chosen(found: Scores, truth: Truth) -> Iterator[dict[str, object]]:
-    """Every path that was chosen: its measured and its true error, and whether it is N = b under the default policy."""
+def chosen(evaluation: Evaluation, truth: Truth) -> Iterator[dict[str, object]]:
+    """Every chosen path: its measured and its true error, and whether it is N = b under the default policy."""
     design = truth.design
-    for key, score in found.scores.items():
-        path, base = score.prediction, found.rules[key.constants].view.base(key.model, key.benchmark)
+    for key, score in evaluation.scores.items():
+        path, base = score.prediction, evaluation.rules[key.constants].view.base(key.model, key.benchmark)
         if key.pool != "ar" or not isinstance(path, BudgetPath):
             continue
         assert base is not None
@@ -173,7 +174,7 @@ def chosen(found: Scores, truth: Truth) -> Iterator[dict[str, object]]:
         steps = [design.budgets[n] for n in path.budget[:, 0]]
         yield {
             "case": f"exponents {key.constants.exponents}",
-            "tier": key.tier,
+            "tier": key.row,
             "error": score.error,
             "corrected": float(score.corrected[0]),
             "true error": truth.mech_p(key.model, key.benchmark, list(zip(names, steps, strict=True))),
@@ -185,20 +186,21 @@ def chosen(found: Scores, truth: Truth) -> Iterator[dict[str, object]]:
 
 def decided(contests: pl.DataFrame) -> Iterator[tuple[str, str, str, float]]:
     """How often each contrast had each verdict."""
-    known = contests.filter(pl.col("verdict").is_not_null(), second="V3", scope="cohort")
-    for (exponents, tier), part in known.group_by("exponents", "first", maintain_order=True):
+    judged = contests.filter(pl.col("verdict").is_not_null(), second="V3", scope="cohort")
+    for (exponents, row), part in judged.group_by("exponents", "first", maintain_order=True):
         for verdict in ("first lower", "second lower", "not distinguishable"):
             share = part.select((pl.col("verdict") == verdict).mean()).item()
-            yield f"exponents {exponents}", f"{tier} against V3", verdict, share
+            yield f"exponents {exponents}", f"{row} against V3", verdict, share
 
 
-def beaten(details: Sequence[str]) -> Iterator[tuple[str, str, str, float]]:
+def unbeaten(details: Sequence[str]) -> Iterator[tuple[str, str, str, float]]:
     """How often item (b) of the checklist names each baseline or rival that V3 is not shown to beat."""
-    mark = "; not shown to be better than "
-    lost = [detail.rpartition(mark)[2].split(", ") if mark in detail else [] for detail in details]
-    for tier in ("H1", "H2", "mean RL", "Base+gain", "low temp"):
-        share = float(np.mean([tier in names for names in lost]))
-        yield "checklist (b)", tier, "V3 not shown to be better", share
+    named = [
+        {name for part in detail.split("; ") if part.startswith(MARKS) for name in part.partition(": ")[2].split(", ")}
+        for detail in details
+    ]
+    for row in BASELINES:
+        yield "checklist (b)", row, "V3 not shown to be better", float(np.mean([row in names for names in named]))
 
 
 def main() -> None:
@@ -211,7 +213,7 @@ def main() -> None:
     parser.add_argument("--draws", type=int, default=1000, help="bootstrap draws")
     parser.add_argument("--output", type=Path, default=Path("docs/nulls.csv"))
     args = parser.parse_args()
-    rows: list[Row] = []
+    rows: list[Record] = []
     for name, part in (
         ("true pairing", true_pairing(args.pairings, args.first)),
         ("unrelated", unrelated(args.strangers, args.first)),

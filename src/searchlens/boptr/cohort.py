@@ -1,8 +1,8 @@
-"""A cohort: Base and RL landscapes of several models on several benchmarks, and what each of them stands for.
+"""A cohort: the Base and RL landscapes of several models on several benchmarks.
 
-``CohortPlan`` says which models and benchmarks there are (``cohort.yaml`` beside the landscapes, or the configuration);
-``Cohort`` holds their readouts. A model, a benchmark or a cell that is absent is absent here too; what that leaves
-undefined is said by a ``Reason`` wherever it would have been used.
+``CohortPlan`` says which models and benchmarks there are: ``cohort.yaml`` next to the landscapes, or the configuration.
+``Cohort`` holds their readouts. A cell that was not sampled has no entry; a number that would need it is undefined, and
+a ``rule.Reason`` says why.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from searchlens.uncertainty import Floats
 
 Source = Literal["sampled", "imported", "recorded", "simulated"]
 CREDITS = ("P", "Q", "T")
-"""Prefix readouts that BOPTR uses."""
+"""Metrics that BOPTR reads, all in their prefix readout."""
 PLAN_FILE = "cohort.yaml"
 _DESCRIBED = "docs/data.md describes it"
 
@@ -46,16 +46,16 @@ class Model:
     base : str
         Base checkpoint: the name of its landscape folder.
     rl : str or None
-        RL checkpoint; None for a model of which only Base is known.
+        RL checkpoint; None if the model has no RL side.
     group : {"upper", "lower", "new"}
-        Upper and lower cohort; a new model is predicted with everything frozen and fits nothing.
+        Upper and lower cohort. A new model is predicted with all parameters frozen; nothing is fitted on it.
     parameters : float or None
         Number of parameters, for the size feature of V4.
     rltrain : str or None
-        Benchmark that samples this model's own RL-training split (role ``rltrain``); None: the only such benchmark;
-        empty: none, where a study leaves it out.
+        Benchmark of role ``rltrain`` that samples this model's RL-training split. None: the only benchmark of that
+        role, if there is exactly one. Empty: the model has no such benchmark.
     batches : mapping
-        Batch id to role (``base`` or ``rl``) to checkpoint: the same weights sampled again with another seed.
+        Batch id to side (``base`` or ``rl``) to checkpoint: the same weights, sampled with another seed.
     """
 
     base: str
@@ -68,17 +68,17 @@ class Model:
 
 @checked_dataclass(frozen=True, config=_STRICT)
 class Benchmark:
-    """One set of questions and its part in the analysis.
+    """One set of questions and its role in the analysis.
 
     Attributes
     ----------
     regime : {"math", "nonmath", "floor"}
         g(d), assigned before anything is evaluated.
     role : {"fitted", "held_out", "descriptive", "rltrain"}
-        Fitted benchmarks are those of the paper's main tables; held-out ones are predicted with everything frozen;
-        descriptive ones have no RL side; ``rltrain`` gives base@rltrain features and is predicted by nobody.
+        Fitted benchmarks are those of the paper's main tables. Held-out ones are predicted with all parameters frozen.
+        Descriptive ones have no RL side. ``rltrain`` gives features of Base (base@rltrain) and is not predicted.
     title : str
-        Name in tables and figures; the key when empty.
+        Name in tables and figures; empty: the key.
     """
 
     regime: Regime
@@ -88,7 +88,7 @@ class Benchmark:
 
 @checked_dataclass(frozen=True, config=_STRICT)
 class CohortPlan:
-    """Which models and benchmarks make up a cohort.
+    """The models and benchmarks of a cohort.
 
     Attributes
     ----------
@@ -101,7 +101,12 @@ class CohortPlan:
     budgets : tuple of int
         B: powers of two from 1.
     source : {"sampled", "imported", "recorded", "simulated"}
-        Where the samples come from, the least direct source of all; said in figures and tables.
+        Where the samples come from; if cells differ, the least direct of their sources. Tables and figures print it.
+
+    Raises
+    ------
+    InputError
+        The anchor is no fitted cell, a split is unknown, or the budgets are not 1, 2, 4, ...
     """
 
     anchor_model: str
@@ -113,14 +118,17 @@ class CohortPlan:
     source: Source = "sampled"
 
     def __post_init__(self) -> None:
-        """Refuse a cohort without an anchor to fit on, unknown splits, and budgets that are no doubling sequence."""
-        _require(self.anchor_model, self.fitted_models, "anchor_model", "the models that fit")
+        """Check the names and the budgets."""
+        _require(self.anchor_model, self.fitted_models, "anchor_model", "the upper and lower models")
         _require(self.anchor_benchmark, self.with_role("fitted"), "anchor_benchmark", "the fitted benchmarks")
         for name, model in self.models.items():
             if model.rltrain:
                 _require(model.rltrain, self.with_role("rltrain"), f"models.{name}.rltrain", "benchmarks of that role")
         if list(self.budgets) != [2**i for i in range(len(self.budgets))] or len(self.budgets) < 2:
-            raise InputError(f"budgets: {list(self.budgets)}; BOPTR rounds in powers of two: 1, 2, 4, ...")
+            raise InputError(
+                f"budgets: {list(self.budgets)} are not the powers of two 1, 2, 4, ...",
+                "BOPTR rounds to powers of two and needs at least 1 and 2",
+            )
 
     def with_role(self, *roles: Role) -> list[str]:
         """Benchmarks of these roles, in order."""
@@ -132,24 +140,24 @@ class CohortPlan:
 
     @property
     def fitted_models(self) -> list[str]:
-        """Models that may fit parameters: all but the new ones."""
+        """Models that parameters are fitted on: all but the new ones."""
         return self.in_group("upper", "lower")
 
     def title(self, benchmark: str) -> str:
-        """Name of a benchmark for people."""
+        """Name of a benchmark in tables and figures."""
         return self.benchmarks[benchmark].title or benchmark
 
     def rltrain(self, model: str) -> str | None:
-        """The benchmark that samples the model's own RL-training split."""
-        own, known = self.models[model].rltrain, self.with_role("rltrain")
-        if own is None and len(known) == 1:
-            return known[0]
-        return own or None
+        """The benchmark that samples the model's RL-training split; None if there is none, or no single one."""
+        name, splits = self.models[model].rltrain, self.with_role("rltrain")
+        if name is None and len(splits) == 1:
+            return splits[0]
+        return name or None
 
 
-def _require(name: str, known: Sequence[str], key: str, what: str) -> None:
-    if name not in known:
-        raise InputError(f"{key}: {name!r} is not among {what}; there are {', '.join(known) or '(none)'}")
+def _require(name: str, allowed: Sequence[str], key: str, what: str) -> None:
+    if name not in allowed:
+        raise InputError(f"{key}: {name!r} is not among {what}; there are {', '.join(allowed) or '(none)'}")
 
 
 def read_plan(path: Path) -> CohortPlan:
@@ -158,7 +166,7 @@ def read_plan(path: Path) -> CohortPlan:
     Raises
     ------
     InputError
-        The file cannot be read, has unknown or missing keys or values of the wrong type, or lacks its anchor.
+        The file cannot be read, has unknown or missing keys, values of the wrong type, or an anchor that is no cell.
     """
     try:
         content = yaml.safe_load(path.read_text())
@@ -184,7 +192,7 @@ def write_plan(plan: CohortPlan, path: Path) -> None:
 
 @dataclass(frozen=True, eq=False)
 class DenseLandscape:
-    """What one checkpoint reaches on one benchmark.
+    """The landscape of one checkpoint on one benchmark, as arrays.
 
     Attributes
     ----------
@@ -193,10 +201,10 @@ class DenseLandscape:
     points : dict
         (policy, budget) to its row in ``credit``, policies in the order of the pool.
     credit : dict
-        ``P``, ``Q``, ``T``: arrays of float32, shape (points, questions), prefix readouts in [0, 1]; T may be NaN where
+        ``P``, ``Q``, ``T``: arrays of float32, shape (points, questions), prefix readouts in [0, 1]. T is NaN where
         token counts are unknown.
     tokens : dict
-        Policy to mean generated tokens per sample; NaN where unknown.
+        Policy to mean generated tokens per sample; NaN if unknown.
     rates : polars.DataFrame
         policy, metric (``valid`` or ``stopped``), value, lo, hi: expected rates per sample with 95% intervals.
     """
@@ -222,11 +230,11 @@ class DenseLandscape:
         Raises
         ------
         KeyError
-            A point that was not sampled.
+            A point was not sampled.
         """
         rows = [[self.points[name, n] for n in budgets] for name in names]
-        chosen: npt.NDArray[np.float32] = self.credit[metric][np.array(rows, int).reshape(len(names), len(budgets))]
-        return chosen
+        readouts: npt.NDArray[np.float32] = self.credit[metric][np.array(rows, int).reshape(len(names), len(budgets))]
+        return readouts
 
     def values(self, metric: str, policy: str, budgets: Sequence[int]) -> Floats:
         """Means over questions of one policy at budgets."""
@@ -235,40 +243,61 @@ class DenseLandscape:
 
 
 def dense_landscape(landscape: Landscape, without: Sequence[str] = ()) -> DenseLandscape:
-    """The readouts of a landscape as dense arrays, references such as greedy left out.
+    """A landscape as arrays.
+
+    Parameters
+    ----------
+    landscape : Landscape
+    without : sequence of str
+        Policies to leave out: references such as greedy, which are part of no pool.
 
     Raises
     ------
     InputError
-        There are no readouts, or an operating point lacks a question that others have.
+        There are no readouts, or a question is missing at some operating point.
     """
     hits = landscape.hits.filter(~pl.col("policy").is_in(list(without)))
-    names = hits["policy"].unique(maintain_order=True).to_list()
-    policy = hits["policy"].cast(pl.Enum(names)).to_physical().to_numpy().astype(np.int64)
-    budgets, budget = np.unique(hits["budget"].to_numpy(), return_inverse=True)
-    codes, point = np.unique(policy * len(budgets) + budget, return_inverse=True)
     questions = np.unique(hits["question"].to_numpy())
     if not len(questions):
         raise InputError("a landscape has no readouts", "was it made from scores without rows?")
+    points, row = _points(hits)
     column = np.searchsorted(questions, hits["question"].to_numpy())
-    credit = {}
+    credit = {metric: np.full((len(points), len(questions)), np.nan, np.float32) for metric in CREDITS}
     for metric in CREDITS:
-        credit[metric] = np.full((len(codes), len(questions)), np.nan, np.float32)
-        credit[metric][point, column] = hits[metric].cast(pl.Float32).to_numpy()
+        credit[metric][row, column] = hits[metric].cast(pl.Float32).to_numpy()
+    _require_every_question(points, credit["P"])
+    names = list(dict.fromkeys(policy for policy, _ in points))
+    return DenseLandscape(questions, points, credit, *_tokens_and_rates(landscape.points, names))
+
+
+def _points(hits: pl.DataFrame) -> tuple[dict[tuple[str, int], int], npt.NDArray[np.int64]]:
+    """The operating points, policies in the order of the pool and budgets increasing, and the point of every hit."""
+    names = hits["policy"].unique(maintain_order=True).to_list()
+    policy = hits["policy"].cast(pl.Enum(names)).to_physical().to_numpy().astype(np.int64)
+    budgets, budget = np.unique(hits["budget"].to_numpy(), return_inverse=True)
+    codes, row = np.unique(policy * len(budgets) + budget, return_inverse=True)
     points = {(names[c // len(budgets)], int(budgets[c % len(budgets)])): i for i, c in enumerate(codes.tolist())}
+    return points, row
+
+
+def _require_every_question(points: Mapping[tuple[str, int], int], solved: npt.NDArray[np.float32]) -> None:
+    questions = solved.shape[1]
     for (name, n), row in points.items():
-        if lacking := int(np.isnan(credit["P"][row]).sum()):
+        if missing := int(np.isnan(solved[row]).sum()):
             raise InputError(
-                f"landscape: {name!r} at budget {n} has {len(questions) - lacking} of {len(questions)} questions",
+                f"landscape: {name!r} at budget {n} has {questions - missing} of {questions} questions",
                 "make it again from its scores",
             )
-    rows = landscape.points.filter(pl.col("readout") == "expected", pl.col("policy").is_in(names))
-    smallest = rows.filter(pl.col("budget") == pl.col("budget").min().over("policy"))
+
+
+def _tokens_and_rates(points: pl.DataFrame, names: Sequence[str]) -> tuple[dict[str, float], pl.DataFrame]:
+    """Mean tokens per sample and rates per sample of each policy, both read at its smallest budget."""
+    expected = points.filter(pl.col("readout") == "expected", pl.col("policy").is_in(names))
+    smallest = expected.filter(pl.col("budget") == pl.col("budget").min().over("policy"))
     cost = smallest.filter(pl.col("metric") == "C").select("policy", pl.col("value") / pl.col("budget"))
-    kept = smallest.filter(pl.col("metric").is_in(["valid", "stopped"]))
-    rates = kept.select("policy", "metric", "value", "lo", "hi")
     tokens = {name: float("nan") if value is None else value for name, value in cost.iter_rows()}
-    return DenseLandscape(questions, points, credit, tokens, rates)
+    rates = smallest.filter(pl.col("metric").is_in(["valid", "stopped"]))
+    return tokens, rates.select("policy", "metric", "value", "lo", "hi")
 
 
 @dataclass(frozen=True, eq=False)
@@ -279,38 +308,43 @@ class Cohort:
     ----------
     plan : CohortPlan
     landscapes : dict
-        (checkpoint, benchmark) to its readouts; absent where nothing was sampled.
+        (checkpoint, benchmark) to its landscape, for everything that was sampled.
+
+    Raises
+    ------
+    InputError
+        The anchor was not sampled, or two checkpoints have different questions of one benchmark.
     """
 
     plan: CohortPlan
     landscapes: dict[tuple[str, str], DenseLandscape]
 
     def __post_init__(self) -> None:
-        """Refuse a cohort whose anchor was not sampled, or with two sets of questions for one benchmark."""
+        """Check the anchor and the questions."""
         plan = self.plan
         model = plan.models[plan.anchor_model]
         for role, checkpoint in (("Base", model.base), ("RL", model.rl)):
             if (checkpoint, plan.anchor_benchmark) not in self.landscapes:
                 raise InputError(
                     f"the anchor {plan.anchor_model}/{plan.anchor_benchmark} has no {role} landscape ({checkpoint})",
-                    "every rule starts from the anchor: sample it, or name another anchor",
+                    "the rule is fitted on the anchor: sample it, or name another anchor",
                 )
         first: dict[str, tuple[str, DenseLandscape]] = {}
-        for (checkpoint, benchmark), found in self.landscapes.items():
-            other, reference = first.setdefault(benchmark, (checkpoint, found))
-            if not np.array_equal(found.questions, reference.questions):
+        for (checkpoint, benchmark), landscape in self.landscapes.items():
+            other, reference = first.setdefault(benchmark, (checkpoint, landscape))
+            if not np.array_equal(landscape.questions, reference.questions):
                 raise InputError(
                     f"{other}/{benchmark} has {len(reference.questions)} questions, {checkpoint}/{benchmark} has"
-                    f" {len(found.questions)}, and they are not the same ones",
+                    f" {len(landscape.questions)}, and they are not the same ones",
                     "score every checkpoint on the same questions",
                 )
 
     def base(self, model: str, benchmark: str) -> DenseLandscape | None:
-        """Base readouts of a cell, or None."""
+        """Base landscape of a cell; None if it was not sampled."""
         return self.landscapes.get((self.plan.models[model].base, benchmark))
 
     def rl(self, model: str, benchmark: str) -> DenseLandscape | None:
-        """RL readouts of a cell, or None."""
+        """RL landscape of a cell; None if it was not sampled."""
         checkpoint = self.plan.models[model].rl
         return self.landscapes.get((checkpoint, benchmark)) if checkpoint else None
 
@@ -324,12 +358,12 @@ def read_cohort(folder: Path, plan: CohortPlan, without: Sequence[str] = ()) -> 
         A landscape folder.
     plan : CohortPlan
     without : sequence of str
-        Policies that are references, not part of any pool.
+        Policies to leave out: references, which are part of no pool.
 
     Raises
     ------
     InputError
-        A damaged file (named), or an anchor that was not sampled. Other absent cells are simply absent.
+        A file is damaged, or the anchor was not sampled. Any other cell without files is left out.
     """
     checkpoints = dict.fromkeys(
         name

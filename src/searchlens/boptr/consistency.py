@@ -40,8 +40,8 @@ from searchlens import policies
 from searchlens.boptr import selector
 from searchlens.boptr.cohort import DenseLandscape
 from searchlens.boptr.protocol import study_cells
+from searchlens.boptr.rows import At, boptr
 from searchlens.boptr.rule import Path, Reason, Rule
-from searchlens.boptr.tiers import At, boptr
 from searchlens.boptr.view import Readouts, View
 from searchlens.policies.kinds import is_search
 from searchlens.seeds import resampler

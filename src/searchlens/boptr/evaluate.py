@@ -1,9 +1,9 @@
-"""Errors of every tier in every cell, with their bootstrap draws.
+"""Errors of every row in every cell, with their bootstrap draws.
 
-Two readings of one bootstrap over questions, with draws shared by all rows: the path that the sample chose is kept in
-every draw (``fixed``, the paper's), or chosen again in each (``reselected``). Beside them stands a ``corrected`` error,
-since a mean of absolute errors is biased upwards where the true errors are small, and downwards where the path was
-chosen on the very questions it is scored on.
+The bootstrap over questions is read in two ways, on the same draws. ``fixed``: every draw scores the path that was
+chosen on the sample (the paper's reading). ``reselected``: every draw chooses its own path and scores that one. There
+is also a ``corrected`` error, because a mean of absolute errors is biased twice: upwards where the true errors are
+small, and downwards where the path was chosen on the questions that it is scored on.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ import numpy.typing as npt
 from searchlens.boptr import inference
 from searchlens.boptr.cohort import Cohort
 from searchlens.boptr.options import BoptrOptions
+from searchlens.boptr.rows import At, Blend, Curve, Prediction, Row, mech
 from searchlens.boptr.rule import Exponents, Path, PoolName, Reason, Rule, content_key
-from searchlens.boptr.tiers import At, Blend, Curve, Prediction, Tier, mech
 from searchlens.boptr.view import View, bootstrap_view, pairing_view, sample_view
 from searchlens.policies.kinds import is_search
 from searchlens.progress import Progress
@@ -30,43 +30,48 @@ from searchlens.uncertainty import Floats
 Draws = npt.NDArray[np.float32]
 
 CHUNK = 2000
-"""Bootstrap draws in which paths are chosen again at once: bounds memory."""
+"""Draws for which paths are chosen again at a time: more take fewer passes and more memory (2000: 1.8 GiB)."""
 
 
 @dataclass(frozen=True)
 class Constants:
-    """Which constants a rule is run with.
+    """The constants of a rule: exponents beta_g and means mu_g.
 
     Attributes
     ----------
     exponents : {"paper", "own"}
         beta_g frozen as in the paper, or estimated from this cohort.
     mu : {"cohort", "without"}
-        mu over all fitted models, or without those of option ``mu_without``.
+        mu_g over all fitted models, or over all but those of option ``mu_without``.
     """
 
     exponents: Exponents = "paper"
     mu: str = "cohort"
 
     def rule(self, like: Rule) -> Rule:
-        """The rule with these constants, on the view and options of another."""
+        """The rule with these constants, on the view and with the options of another rule."""
         return like.with_constants(self.exponents, like.options.mu_without if self.mu == "without" else ())
 
 
 @dataclass(frozen=True)
 class Key:
-    """One number: a tier in a cell, under some constants, in a pool."""
+    """One number: a row (its key) in a cell, with a set of constants and a pool."""
 
     constants: Constants
-    tier: str
+    row: str
     pool: PoolName
     model: str
     benchmark: str
 
+    @property
+    def at(self) -> At:
+        """Where the row predicts."""
+        return At(self.model, self.benchmark, self.pool)
+
 
 @dataclass(frozen=True, eq=False)
 class Score:
-    """One defined number.
+    """One number that is defined.
 
     Attributes
     ----------
@@ -75,10 +80,11 @@ class Score:
     error : float
         mech_P, percentage points.
     fixed, reselected : ndarray of float32, shape (1 + draws,), or None
-        Bootstrap draws of the error, the sample's first.
+        The error in the sample, then in the bootstrap draws, by either reading. ``reselected`` is None if the number is
+        undefined in some draw, or with option ``reselect`` 0.
     corrected : ndarray of float32, shape (1 + draws,)
-        Without these two biases, along the fixed draws: ``inference.refitted`` where paths were chosen again, otherwise
-        ``inference.corrected``, which knows of the first bias alone.
+        The same draws without the biases: ``inference.refitted`` if paths were chosen again, otherwise
+        ``inference.corrected``, which removes the first bias only.
     """
 
     prediction: Path | Curve
@@ -89,16 +95,18 @@ class Score:
 
 
 @dataclass(frozen=True, eq=False)
-class Scores:
+class Evaluation:
     """All numbers of a study.
+
+    Numbers whose paths agree in all draws share their arrays, which saves both memory and the time for intervals.
 
     Attributes
     ----------
     scores : dict
-        Where defined.
+        Numbers that are defined.
     reasons : dict
-        Where not.
-    rule : dict
+        Why the others are not.
+    rules : dict
         The rule with each set of constants, on the sample.
     """
 
@@ -109,181 +117,173 @@ class Scores:
 
 @dataclass(frozen=True)
 class Task:
-    """Rows to evaluate with some constants, on some benchmarks; ``reselect``: choose their paths again, too."""
+    """What to evaluate: rows on benchmarks, with a set of constants; ``reselect``: also choose the paths again."""
 
     constants: Constants
-    tiers: tuple[Tier, ...]
+    rows: tuple[Row, ...]
     benchmarks: tuple[str, ...]
     reselect: bool = True
 
 
 def has_expanded_pool(cohort: Cohort, model: str, benchmark: str) -> bool:
-    """Whether Base was searched by a controller in this cell."""
-    found = cohort.base(model, benchmark)
-    return found is not None and any(is_search(name) for name in found.complete(cohort.plan.budgets))
+    """Whether Base was sampled with a search at every budget in this cell."""
+    base = cohort.base(model, benchmark)
+    return base is not None and any(is_search(name) for name in base.complete(cohort.plan.budgets))
 
 
-def evaluate(
-    cohort: Cohort,
-    options: BoptrOptions,
-    tasks: Sequence[Task],
-) -> Scores:
-    """Errors of every tier of every task in every cell.
+def evaluate(cohort: Cohort, options: BoptrOptions, tasks: Sequence[Task]) -> Evaluation:
+    """Errors of every row of every task in every cell.
 
     Parameters
     ----------
     cohort : Cohort
     options : BoptrOptions
-        ``draws``, ``seed`` and ``reselect`` among them.
+        ``draws``, ``seed`` and ``reselect`` among others.
     tasks : sequence of Task
 
     Returns
     -------
-    Scores
-        A tier with the pool ``full`` is asked wherever its cell, or the anchor's, has an expanded pool; elsewhere that
-        number has the reason ``no_expanded_pool``.
+    Evaluation
+        A row that can search the pool ``full`` has a number for it in every cell. It is undefined with the reason
+        ``no_expanded_pool`` if the cell (for a copied path, the cell it is copied from) has no expanded pool.
     """
-    points = _predict(sample_view(cohort), options, tasks)
-    defined = {key: p for key, p in points.predictions.items() if not isinstance(p, Reason)}
-    reasons = {key: p for key, p in points.predictions.items() if isinstance(p, Reason)}
-    tiers = {tier.key: tier for task in tasks for tier in task.tiers}
-    fixed = _fixed(bootstrap_view(cohort, options.draws, options.seed), points, defined, tiers)
-    again = _reselected(cohort, options, [task for task in tasks if task.reselect]) if options.reselect else {}
-    scores, known = {}, {}
+    sample = sample_view(cohort)
+    rules = _rules(sample, options, tasks)
+    predictions = dict(_predictions(sample, tasks, rules))
+    defined = {key: p for key, p in predictions.items() if not isinstance(p, Reason)}
+    reasons = {key: p for key, p in predictions.items() if isinstance(p, Reason)}
+    rows = {row.key: row for task in tasks for row in task.rows}
+    fixed = _fixed(bootstrap_view(cohort, options.draws, options.seed), defined, rules, rows)
+    again = [task for task in tasks if task.reselect]
+    reselected = _reselected(cohort, options, again) if options.reselect else {}
+    scores: dict[Key, Score] = {}
+    # Numbers that share both arrays share the result. The arrays outlive this loop, so their ids stay distinct.
+    refitted: dict[tuple[int, int], Draws] = {}
     for key, prediction in defined.items():
         error, corrected = fixed[key]
-        in_draw, in_sample = again.get(key, (None, None))
+        in_draw, in_sample = reselected.get(key, (None, None))
         if in_draw is not None and in_sample is not None:
-            same = id(corrected), id(in_draw)
-            if same not in known:
-                known[same] = inference.refitted(corrected, error, in_draw, in_sample).astype(np.float32)
-            corrected = known[same]
+            arrays = id(corrected), id(in_draw)
+            if arrays not in refitted:
+                refitted[arrays] = inference.refitted(corrected, error, in_draw, in_sample).astype(np.float32)
+            corrected = refitted[arrays]
         scores[key] = Score(prediction, float(error[0]), error, in_draw, corrected)
-    return Scores(scores, reasons, points.rules)
+    return Evaluation(scores, reasons, rules)
 
 
 # ---- predictions
 
 
-@dataclass(frozen=True, eq=False)
-class _Predicted:
-    predictions: dict[Key, Prediction]
-    rules: dict[Constants, Rule]
-
-
-def _predict(view: View, options: BoptrOptions, tasks: Sequence[Task]) -> _Predicted:
-    rules = _rules(view, options, tasks)
-    return _Predicted(dict(_predictions(view, options, tasks, rules)), rules)
-
-
 def _rules(view: View, options: BoptrOptions, tasks: Sequence[Task]) -> dict[Constants, Rule]:
-    like = Rule(view, options)
-    return {constants: constants.rule(like) for constants in dict.fromkeys(task.constants for task in tasks)}
+    rule = Rule(view, options)
+    return {constants: constants.rule(rule) for constants in dict.fromkeys(task.constants for task in tasks)}
 
 
 def _predictions(
-    view: View, options: BoptrOptions, tasks: Sequence[Task], rules: Mapping[Constants, Rule] | None = None
+    view: View, tasks: Sequence[Task], rules: Mapping[Constants, Rule]
 ) -> Iterator[tuple[Key, Prediction]]:
-    """Every number's prediction, once."""
-    rules = rules or _rules(view, options, tasks)
-    seen = set()
+    """The prediction of every number; a number that occurs in several tasks comes once."""
+    done = set()
     for task in tasks:
-        for key, tier in _keys(view.cohort, task):
-            if key not in seen:
-                seen.add(key)
-                yield key, _predicted(rules[task.constants], tier, key)
+        for key, row in _keys(view.cohort, task):
+            if key not in done:
+                done.add(key)
+                yield key, _prediction(rules[task.constants], row, key)
 
 
-def _keys(cohort: Cohort, task: Task) -> Iterator[tuple[Key, Tier]]:
-    for tier in task.tiers:
-        for pool in tier.pools:
+def _keys(cohort: Cohort, task: Task) -> Iterator[tuple[Key, Row]]:
+    for row in task.rows:
+        for pool in row.pools:
             for model in cohort.plan.models:
                 for benchmark in task.benchmarks:
-                    yield Key(task.constants, tier.key, pool, model, benchmark), tier
+                    yield Key(task.constants, row.key, pool, model, benchmark), row
 
 
-def _predicted(rule: Rule, tier: Tier, key: Key) -> Prediction:
+def _prediction(rule: Rule, row: Row, key: Key) -> Prediction:
     cell = rule.cell(key.model, key.benchmark)
     if isinstance(cell, Reason):
         return cell
     if key.pool == "full":
-        own = key.model, key.benchmark
-        sources = {"": own, "anchor cell": rule.anchor, "same benchmark": (rule.plan.anchor_model, key.benchmark)}
-        if not has_expanded_pool(rule.view.cohort, *sources[tier.copies]):
+        anchor = rule.plan.anchor_model, key.benchmark
+        sources = {"": key.at.cell, "anchor cell": rule.anchor, "same benchmark": anchor}
+        if not has_expanded_pool(rule.view.cohort, *sources[row.copies]):
             return Reason("no_expanded_pool")
-    return tier.predict(rule, _at(key))
-
-
-def _at(key: Key) -> At:
-    return At(key.model, key.benchmark, key.pool)
+    return row.predict(rule, key.at)
 
 
 # ---- the sample's paths on bootstrap draws
 
 
 def _fixed(
-    view: View, points: _Predicted, defined: Mapping[Key, Path | Curve], tiers: Mapping[str, Tier]
+    view: View, predictions: Mapping[Key, Path | Curve], rules: Mapping[Constants, Rule], rows: Mapping[str, Row]
 ) -> dict[Key, tuple[Draws, Draws]]:
-    """Errors and corrected errors of every number."""
-    cells: dict[tuple[str, str], list[Key]] = {}
-    for key in defined:
-        cells.setdefault((key.model, key.benchmark), []).append(key)
-    like = Rule(view, next(iter(points.rules.values())).options)
+    """Errors and corrected errors of every number, cell by cell in parallel."""
+    cells: dict[tuple[str, str], dict[Key, Path | Curve]] = {}
+    for key, prediction in predictions.items():
+        cells.setdefault(key.at.cell, {})[key] = prediction
+    on_draws = Rule(view, next(iter(rules.values())).options)
     with ThreadPoolExecutor(os.cpu_count()) as pool:
-        parts = pool.map(lambda cell: _fixed_cell(view, cell, cells[cell], points, tiers, like), cells)
-        return {key: found for part in parts for key, found in part.items()}
+        parts = pool.map(lambda cell: _fixed_cell(on_draws, cell, cells[cell], rules, rows), cells)
+        return {key: errors for part in parts for key, errors in part.items()}
 
 
 def _fixed_cell(
-    view: View,
+    on_draws: Rule,
     cell: tuple[str, str],
-    keys: Sequence[Key],
-    points: _Predicted,
-    tiers: Mapping[str, Tier],
-    like: Rule,
+    predictions: Mapping[Key, Path | Curve],
+    rules: Mapping[Constants, Rule],
+    rows: Mapping[str, Row],
 ) -> dict[Key, tuple[Draws, Draws]]:
-    """The numbers of one cell, reading only the points that some path visits; curves follow the draws."""
+    """The numbers of one cell. Only points that a path visits are counted; curves are predicted again in each draw."""
+    view = on_draws.view
     landscape, target = view.cohort.base(*cell), view.target(*cell)
     assert landscape is not None and target is not None
-    visited: dict[tuple[str, int], int] = {}
-    places: dict[Key, tuple[tuple[int, ...], ...]] = {}
     percent = np.float32(100 / view.total(cell[1]))
-    found = {}
-    for key in keys:
-        prediction = points.predictions[key]
-        if isinstance(prediction, Path | Blend):
-            paths = prediction.paths if isinstance(prediction, Blend) else (prediction,)
-            steps = [_steps(points.rules[key.constants], key, path) for path in paths]
-            places[key] = tuple(
+    visited: dict[tuple[str, int], int] = {}
+    visits: dict[Key, tuple[tuple[int, ...], ...]] = {}
+    errors: dict[Key, tuple[Draws, Draws]] = {}
+    for key, prediction in predictions.items():
+        paths = _paths(prediction)
+        if paths:
+            steps = [_steps(rules[key.constants], key, path) for path in paths]
+            visits[key] = tuple(
                 tuple(-1 if step is None else visited.setdefault(step, len(visited)) for step in path) for path in steps
             )
         else:
-            again = tiers[key.tier].predict(key.constants.rule(like), _at(key))
-            assert isinstance(again, Curve)
-            found[key] = _both((again.counts - target) * percent)
+            curve = rows[key.row].predict(key.constants.rule(on_draws), key.at)
+            assert isinstance(curve, Curve)
+            errors[key] = _both((curve.counts - target) * percent)
     counts = landscape.credit["P"][[landscape.points[point] for point in visited]] @ view.weights[cell[1]]
-    errors = {place: _both(_gaps(counts, target, place) * percent) for place in set(places.values())}
-    return found | {key: errors[place] for key, place in places.items()}
+    of_paths = {places: _both(_gaps(counts, target, places) * percent) for places in set(visits.values())}
+    return errors | {key: of_paths[places] for key, places in visits.items()}
+
+
+def _paths(prediction: Path | Curve) -> tuple[Path, ...]:
+    """The paths whose mean a prediction is; none for a curve without paths."""
+    if isinstance(prediction, Path):
+        return (prediction,)
+    return prediction.paths if isinstance(prediction, Blend) else ()
 
 
 def _steps(rule: Rule, key: Key, path: Path) -> list[tuple[str, int] | None]:
-    """Policy and budget at every b; nothing where the budget is left out."""
+    """Policy and budget at every b; None at a budget that is left out."""
     base, budgets = rule.view.base(key.model, key.benchmark), rule.plan.budgets
     assert base is not None
     skip = np.zeros(len(path.budget), bool) if path.skip is None else path.skip[:, 0]
     steps = zip(path.policy[:, 0], path.budget[:, 0], skip, strict=True)
-    return [None if gone else (base.policies[i], budgets[n]) for i, n, gone in steps]
+    return [None if skipped else (base.policies[i], budgets[n]) for i, n, skipped in steps]
 
 
 def _gaps(counts: Draws, target: Draws, places: tuple[tuple[int, ...], ...]) -> Draws:
-    """Signed differences of the mean over paths, at the budgets that are not left out (-1)."""
-    kept = [b for b, point in enumerate(places[0]) if point >= 0]
-    curves: list[Draws] = [counts[[place[b] for b in kept]] for place in places]
-    gaps: Draws = sum(curves[1:], curves[0]) / np.float32(len(curves)) - target[kept]
+    """Mean of several paths minus the target, at the budgets that are not left out (-1)."""
+    at = [b for b, point in enumerate(places[0]) if point >= 0]
+    curves: list[Draws] = [counts[[place[b] for b in at]] for place in places]
+    gaps: Draws = sum(curves[1:], curves[0]) / np.float32(len(curves)) - target[at]
     return gaps
 
 
 def _both(gaps: Draws) -> tuple[Draws, Draws]:
+    """Errors and corrected errors."""
     return np.abs(gaps).mean(axis=0), inference.corrected(gaps).astype(np.float32)
 
 
@@ -291,64 +291,60 @@ def _both(gaps: Draws) -> tuple[Draws, Draws]:
 
 
 def _reselected(cohort: Cohort, options: BoptrOptions, tasks: Sequence[Task]) -> dict[Key, tuple[Draws, Draws | None]]:
-    """Errors with paths of each draw's own, in that draw and in the sample (None for curves).
+    """Errors of each draw's own path, in that draw and in the sample (None for curves without paths).
 
-    Nothing for a number that is undefined in any draw.
+    A number that is undefined in some draw is left out.
     """
     draws = min(options.reselect, options.draws)
-    starts = range(0, draws, CHUNK)
-    told = Progress("choosing paths again", draws, "draws")
-    parts = []
-    for start in starts:
+    progress = Progress("choosing paths again", draws, "draws")
+    chunks = []
+    for start in range(0, draws, CHUNK):
         view = bootstrap_view(cohort, options.draws, options.seed, start, min(start + CHUNK, draws))
-        parts.append(_errors(view, _predictions(view, options, tasks)))
-        gc.collect()  # a rule and the variants made from it refer to each other, and hold all arrays of their draws
-        told.add(min(CHUNK, draws - told.done))
-    whole = {key: [part[key] for part in parts] for key in parts[0] if all(key in part for part in parts)}
-    # Rows that agree in every draw share their arrays.
-    alike = {key: tuple(map(id, found)) for key, found in whole.items()}
-    distinct = {alike[key]: found for key, found in whole.items()}
-    joined = {same: tuple(map(_joined, zip(*found, strict=True))) for same, found in distinct.items()}
-    return {key: joined[alike[key]] for key in whole}  # type: ignore[misc]
+        chunks.append(_errors(view, _predictions(view, tasks, _rules(view, options, tasks))))
+        gc.collect()  # rules of one view refer to each other in a circle and hold all arrays of their draws
+        progress.add(min(CHUNK, draws - progress.done))
+    complete = {key: [chunk[key] for chunk in chunks] for key in chunks[0] if all(key in chunk for chunk in chunks)}
+    # Numbers that share their arrays in every chunk share the joined ones. ``chunks`` keeps all of them alive.
+    arrays = {key: tuple(map(id, parts)) for key, parts in complete.items()}
+    distinct = {arrays[key]: parts for key, parts in complete.items()}
+    joined = {ids: tuple(map(_joined, zip(*parts, strict=True))) for ids, parts in distinct.items()}
+    return {key: joined[ids] for key, ids in arrays.items()}  # type: ignore[misc]
 
 
-def _joined(parts: Sequence[Draws | None]) -> Draws | None:
-    """Chunks one after the other; each begins with the sample, which is kept once."""
-    known = [part for part in parts if part is not None]
-    return np.concatenate([known[0], *(part[1:] for part in known[1:])]) if len(known) == len(parts) else None
+def _joined(chunks: Sequence[Draws | None]) -> Draws | None:
+    """Chunks one after another. Each begins with the sample, of which only the first is kept."""
+    arrays = [chunk for chunk in chunks if chunk is not None]
+    return np.concatenate([arrays[0], *(a[1:] for a in arrays[1:])]) if len(arrays) == len(chunks) else None
 
 
 def _errors(view: View, predictions: Iterable[tuple[Key, Prediction]]) -> dict[Key, tuple[Draws, Draws | None]]:
-    """Errors of predictions that are made on this very view, one after the other: all paths at once need gigabytes."""
-    shared: dict[tuple[str, str, bytes], tuple[Draws, Draws | None]] = {}
-    found = {}
+    """Errors of predictions that are made on this view, one after another: all paths at once would take gigabytes."""
+    by_content: dict[tuple[str, str, bytes], tuple[Draws, Draws | None]] = {}
+    errors = {}
     for key, prediction in predictions:
         if isinstance(prediction, Reason):
             continue
-        same = (key.model, key.benchmark, _content(prediction))
-        if same not in shared:
-            shared[same] = _mech(view, key, prediction), _in_sample(view, key, prediction)
-        found[key] = shared[same]
-    return found
+        content = (key.model, key.benchmark, _content(prediction))
+        if content not in by_content:
+            by_content[content] = _mech(view, key, prediction), _in_sample(view, key, prediction)
+        errors[key] = by_content[content]
+    return errors
 
 
 def _in_sample(view: View, key: Key, prediction: Path | Curve) -> Draws | None:
     """Errors of each draw's path in the sample."""
     base, target = view.base(key.model, key.benchmark), view.target(key.model, key.benchmark)
     assert base is not None and target is not None
-    if isinstance(prediction, Blend):
-        paths = prediction.paths
-    elif isinstance(prediction, Path):
-        paths = (prediction,)
-    else:
+    paths = _paths(prediction)
+    if not paths:
         return None
     gap = np.mean([base.P[path.policy, path.budget, 0] for path in paths], axis=0) - target[:, :1]
     size, skip = np.abs(gap), paths[0].skip
     if skip is None:
         mean = size.sum(axis=0) / np.float64(len(size))
     else:
-        kept = ~np.broadcast_to(skip, gap.shape)
-        mean = (size * kept).sum(axis=0) / kept.sum(axis=0)
+        counted = ~np.broadcast_to(skip, gap.shape)
+        mean = (size * counted).sum(axis=0) / counted.sum(axis=0)
     return np.asarray(100 * mean / view.total(key.benchmark), np.float32)
 
 
@@ -356,7 +352,7 @@ def _content(prediction: Path | Curve) -> bytes:
     if isinstance(prediction, Curve):
         return content_key(prediction.counts)
     parts: list[np.ndarray] = [prediction.policy.astype(np.uint16), prediction.budget.astype(np.uint8)]
-    if isinstance(prediction, Path) and prediction.skip is not None:
+    if prediction.skip is not None:
         parts.append(prediction.skip)
     return content_key(*parts)
 
@@ -371,32 +367,41 @@ def _mech(view: View, key: Key, prediction: Path | Curve) -> Draws:
 
 
 def mismatched(cohort: Cohort, options: BoptrOptions, task: Task) -> tuple[tuple[str, ...], dict[str, Floats]]:
-    """Mean error over the fitted cells of each tier when Base_i is paired with the RL of another model.
+    """Mean error of each row over the fitted cells when every Base is paired with the RL of another model.
 
-    Every rule is fitted anew on each pairing, so nothing of the true pairing is left in it.
+    Every rule is fitted again on each pairing, so that nothing of the true pairing is left in it.
+
+    Parameters
+    ----------
+    cohort : Cohort
+    options : BoptrOptions
+        ``permutations`` and ``seed`` among others.
+    task : Task
+        Pool ``ar`` only.
 
     Returns
     -------
     partners : tuple of str
-        The models whose RL sides were exchanged; fewer than two leave nothing to exchange.
+        The models whose RL sides were exchanged. With fewer than two, nothing can be exchanged and ``means`` is empty.
     means : dict
-        Tier key to the mean error (percentage points) of every pairing, shape (permutations,), the true one first.
-        Over those cells of the exchanged models in which the tier is defined; tiers without any are left out.
+        Key of a row to its mean error (percentage points) under every pairing, shape (permutations,), the true one
+        first. The mean is over those cells of the exchanged models in which the row is defined; a row without any is
+        left out.
     """
     view = pairing_view(cohort, options.permutations, options.seed)
     if len(view.partners) < 2:
         return view.partners, {}
     rule = task.constants.rule(Rule(view, options))
     means = {}
-    for tier in task.tiers:
+    for row in task.rows:
         total, cells = np.zeros(view.draws), 0
         for model in view.partners:
             for benchmark in task.benchmarks:
-                key = Key(task.constants, tier.key, "ar", model, benchmark)
-                prediction = _predicted(rule, tier, key)
+                key = Key(task.constants, row.key, "ar", model, benchmark)
+                prediction = _prediction(rule, row, key)
                 if not isinstance(prediction, Reason):
                     total += _mech(view, key, prediction)
                     cells += 1
         if cells:
-            means[tier.key] = total / cells
+            means[row.key] = total / cells
     return view.partners, means

@@ -19,8 +19,8 @@ from searchlens.boptr import fit
 from searchlens.boptr.cohort import DenseLandscape
 from searchlens.boptr.fit import Ints
 from searchlens.boptr.points import Point, interval, point_counts, point_errors
+from searchlens.boptr.rows import At, Predict, boptr
 from searchlens.boptr.rule import Path, PoolName, Reason, Rule
-from searchlens.boptr.tiers import At, Predict, boptr
 from searchlens.boptr.view import Counts, View
 from searchlens.policies.kinds import is_search
 from searchlens.uncertainty import Floats, wilson
@@ -103,7 +103,7 @@ def extension(rule: Rule, boot: View, predict: Predict = boptr) -> pl.DataFrame:
     boot : View
         Bootstrap view of the same cohort; paths stay those of the sample.
     predict : callable
-        The tier whose policy, alpha and beta are used: H5 by default.
+        The row whose policy, alpha and beta are used: H5 by default.
 
     Returns
     -------
@@ -154,7 +154,7 @@ def _extended(rule: Rule, predict: Predict, model: str, benchmark: str) -> _Exte
     if isinstance(path, Reason):
         return path
     if not isinstance(path, Path) or path.alpha is None or path.beta is None:
-        raise ValueError("only a tier that follows the law N(b) = round_B(alpha b^beta) can be extended")
+        raise ValueError("only a row that follows the law N(b) = round_B(alpha b^beta) can be extended")
     base, rl = rule.view.cohort.base(model, benchmark), rule.view.cohort.rl(model, benchmark)
     assert base is not None
     assert rl is not None

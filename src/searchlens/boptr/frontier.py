@@ -1,8 +1,8 @@
 """How much RL a scale needs: alpha from Base features alone (Z0), or from one anchor and Base features (Z1).
 
 Paper, appendix "RL-information budget frontier". A prior is a scale f read from the model's fingerprint on
-base@rltrain: f = 2^(4u), which spans the budgets 1 to 16, or f = N*. ``FRONTIER_TIERS`` are the main rows,
-``sweep_tiers`` the rows over lambda and tau, ``probe`` is the regression of ln alpha_math on P_max@16.
+base@rltrain: f = 2^(4u), which spans the budgets 1 to 16, or f = N*. ``FRONTIER_ROWS`` are the main rows,
+``sweep_rows`` the rows over lambda and tau, ``probe`` is the regression of ln alpha_math on P_max@16.
 
 "No RL" is true of alpha alone: beta_g and the selector's prototype come from RL in every row, and with the cohort's own
 exponents so does mu_g outside math.
@@ -19,8 +19,8 @@ from scipy import stats
 
 from searchlens.boptr.fingerprint import fingerprint
 from searchlens.boptr.options import LN2, BoptrOptions
+from searchlens.boptr.rows import At, Prediction, Row, anchor_log_alpha
 from searchlens.boptr.rule import Reason, Rule, mean_log_alpha
-from searchlens.boptr.tiers import At, Prediction, Tier, anchor_log_alpha
 from searchlens.uncertainty import Floats
 
 Prior = Literal["u", "N*"]
@@ -87,15 +87,15 @@ def _anchored(rule: Rule, benchmark: str) -> bool:
 
 _NO_RL, _ONE = "none for α", "anchor, anchor benchmark"
 
-FRONTIER_TIERS = (
-    Tier("Z0-u", "Z0-u (log2 prior)", "frontier", _NO_RL, partial(zero_rl, prior="u")),
-    Tier("Z0-N*", "Z0-N*", "frontier", _NO_RL, partial(zero_rl, prior="N*")),
-    Tier("Z1-u", "Z1-u (λ=1.0)", "frontier", _ONE, partial(one_anchor, prior="u")),
-    Tier("Z1-N*", "Z1-N* (λ=1.0)", "frontier", _ONE, partial(one_anchor, prior="N*")),
+FRONTIER_ROWS = (
+    Row("Z0-u", "Z0-u (log2 prior)", "frontier", _NO_RL, partial(zero_rl, prior="u")),
+    Row("Z0-N*", "Z0-N*", "frontier", _NO_RL, partial(zero_rl, prior="N*")),
+    Row("Z1-u", "Z1-u (λ=1.0)", "frontier", _ONE, partial(one_anchor, prior="u")),
+    Row("Z1-N*", "Z1-N* (λ=1.0)", "frontier", _ONE, partial(one_anchor, prior="N*")),
 )
 
 
-def sweep_tiers(options: BoptrOptions) -> tuple[Tier, ...]:
+def sweep_rows(options: BoptrOptions) -> tuple[Row, ...]:
     """Z1 at every lambda, and both N* rows at every tau; the one that does not move is as in the main rows."""
     blends = [
         (f"Z1-{prior} λ={weight:g}", _ONE, partial(one_anchor, prior=prior, weight=weight))
@@ -110,7 +110,7 @@ def sweep_tiers(options: BoptrOptions) -> tuple[Tier, ...]:
             (f"Z1-N* τ={tau:g}", _ONE, partial(one_anchor, prior="N*", tau=tau)),
         )
     ]
-    return tuple(Tier(key, key, "frontier", rl, predict) for key, rl, predict in (*blends, *knees))
+    return tuple(Row(key, key, "frontier", rl, predict) for key, rl, predict in (*blends, *knees))
 
 
 _PROBE = {

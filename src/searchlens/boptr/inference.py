@@ -1,9 +1,8 @@
-"""From errors per cell to statements about rows: means over cells, intervals, tests over models.
+"""From errors of cells to statements about rows of a table: means over cells, intervals, tests over models.
 
-Everything here works on plain arrays. ``Errors`` are the errors of one row of a table in percentage points, one array
-per cell along the draws of a bootstrap over questions; draw 0 is the sample. Two kinds of uncertainty are kept apart:
-the bootstrap over questions conditions on the models that were measured, the tests over models do not
-(``docs/power.md``).
+Everything here works on plain arrays. ``Errors`` are the errors of one row in percentage points: for each cell, an
+array over the draws of a bootstrap over questions, of which draw 0 is the sample. There are two kinds of uncertainty:
+the bootstrap over questions takes the measured models as given, the tests over models do not (``docs/power.md``).
 """
 
 from __future__ import annotations
@@ -15,22 +14,23 @@ from typing import Literal
 import numpy as np
 import numpy.typing as npt
 from scipy.special import erf
+from statsmodels.stats.multitest import multipletests
 
 from searchlens.seeds import resampler
 from searchlens.uncertainty import Floats, Interval
 
 Errors = Mapping[tuple[str, str], Floats]
-"""(model, benchmark) to errors, shape (draws,)."""
+"""(model, benchmark) to errors in percentage points, shape (draws,)."""
 Kind = Literal["percentile", "centred"]
 EXACT_MODELS = 20
-"""Up to so many models, sign flips are enumerated."""
+"""Enumerate all sign flips up to this many models and sample beyond; each further model doubles 0.5 s and 0.2 GiB."""
 
 
 # ---- rows of a table
 
 
 def macro(errors: Errors) -> Floats:
-    """Mean over models of each model's mean over its cells, per draw: the paper's means.
+    """Mean over models of each model's mean over its cells, per draw: how the paper averages.
 
     Raises
     ------
@@ -62,11 +62,11 @@ def by_model(errors: Errors) -> dict[str, Floats]:
     """
     _refuse_nothing(errors)
     models = dict.fromkeys(model for model, _ in errors)
-    return {name: np.mean([found for (model, _), found in errors.items() if model == name], axis=0) for name in models}
+    return {name: np.mean([cell for (model, _), cell in errors.items() if model == name], axis=0) for name in models}
 
 
 def common(a: Errors, b: Errors) -> tuple[Errors, Errors]:
-    """Both rows on the cells that both of them have; rows on different cells are not comparable."""
+    """Both rows, restricted to the cells that both have: rows on different cells are not comparable."""
     return {cell: a[cell] for cell in a if cell in b}, {cell: b[cell] for cell in a if cell in b}
 
 
@@ -79,28 +79,29 @@ def _refuse_nothing(errors: Errors) -> None:
 
 
 def corrected(differences: npt.ArrayLike, skip: npt.ArrayLike | None = None) -> Floats:
-    """Error of a cell with the bias of absolute values removed, per draw.
+    """Error of a cell without the bias of absolute values, per draw.
 
     Parameters
     ----------
     differences : array_like, shape (budgets, draws)
-        Predicted minus true curve, signed, percentage points; draw 0 is the sample.
+        Predicted minus measured curve, signed, percentage points; draw 0 is the sample.
     skip : array_like of bool, shape (budgets, 1) or (budgets, draws), optional
-        Budgets that do not count.
+        Budgets to leave out of the mean.
 
     Returns
     -------
     ndarray, shape (draws,)
-        Nearly unbiased for mean_b |d_b|; may be slightly negative near zero. Goes with ``interval(kind="centred")``.
-        With fewer than three draws the noise is unknown and nothing is corrected.
+        Nearly unbiased for mean_b |d_b|; may be slightly negative near zero. Use with ``interval(kind="centred")``.
+        With fewer than three draws the noise is unknown, and the plain error is returned. NaN in a draw that skips
+        every budget.
 
     Notes
     -----
-    The bootstrap's own correction, 2|x| - f(x): x = d + noise of standard error s (the standard deviation over the
-    draws), f(x) the mean of |x + noise| for normal noise. |x| itself is too large by up to 0.80 s, at d = 0, always
-    upwards, so that a mean over many cells does not cover the truth. The corrected value is off by 0.47 s at 0 and
-    -0.09 s at 1.5 s, by nothing on average over d. Choosing the path on the same questions adds a bias downwards that
-    stays: see ``refitted``, and ``docs/power.md`` for the coverage of all.
+    Bootstrap bias correction, 2|x| - f(x). Here x = d + noise of standard error s (estimated by the standard deviation
+    over the draws), and f(x) is the mean of |x + noise| for normal noise. The plain |x| is too large by up to 0.80 s
+    (at d = 0) and never too small, so the bias of a mean over many cells does not average out. The corrected value is
+    off by 0.47 s at d = 0 and by -0.09 s at d = 1.5 s; averaged over d, by nothing. A path that was chosen on the same
+    questions has a second bias, downwards, which stays: see ``refitted``, and ``docs/validation.md`` for coverage.
 
     References
     ----------
@@ -112,50 +113,52 @@ def corrected(differences: npt.ArrayLike, skip: npt.ArrayLike | None = None) -> 
         size = _debiased(size, signed[:, 1:].std(axis=1, ddof=1, keepdims=True))
     if skip is None:
         return np.asarray(size.mean(axis=0))
-    kept = ~np.broadcast_to(np.asarray(skip, bool), size.shape)
-    return np.asarray((size * kept).sum(axis=0) / kept.sum(axis=0))
+    counted = ~np.broadcast_to(np.asarray(skip, bool), size.shape)
+    return np.asarray((size * counted).sum(axis=0) / counted.sum(axis=0))
 
 
 def _debiased(size: Floats, error: Floats) -> Floats:
+    """2|x| - f(x) of each |x| and its standard error; |x| where the error is 0."""
     z = np.divide(size, error, out=np.full(size.shape, np.inf), where=error > 0)
     folded = size * erf(z / np.sqrt(2)) + 2 * error * np.exp(-(z**2) / 2) / np.sqrt(2 * np.pi)
     return np.asarray(2 * size - folded)
 
 
 def refitted(fixed: npt.ArrayLike, plain: npt.ArrayLike, in_draw: npt.ArrayLike, in_sample: npt.ArrayLike) -> Floats:
-    """Corrected draws of a cell, moved to where the error lies once the choice of the path is corrected for, too.
+    """Corrected draws of a cell, moved by the optimism of a path that was chosen on the same questions.
 
     Parameters
     ----------
     fixed, plain : array_like, shape (draws,)
         Corrected (``corrected``) and plain errors of the path that the sample chose.
-    in_draw, in_sample : array_like, shape (some draws,)
-        Plain errors of the path that each draw chose, for the first so many draws: in that draw, and in the sample.
-        Entry 0 of both is the sample's own error. NaN where a draw chose no path.
+    in_draw, in_sample : array_like, shape (n,)
+        Plain errors of the path that each of the first n draws chose: in that draw, and in the sample. n may be smaller
+        than ``draws``. Entry 0 of both is the error of the sample's path. NaN where a draw chose no path.
 
     Returns
     -------
     ndarray, shape (draws,)
-        ``fixed`` shifted by the optimism of the choice. Goes with ``interval(kind="centred")``. ``fixed`` itself for a
-        path that no draw changes. NaN if no draw chose a path.
+        ``fixed`` plus the estimated optimism. Use with ``interval(kind="centred")``. Equal to ``fixed`` if every draw
+        chooses the sample's path. NaN if no draw chose a path.
 
     Notes
     -----
-    Bootstrap estimate of optimism: a path looks better on the questions it was chosen on than on others, by as much as
-    it looks better, against the path of the sample, in a draw it was chosen on than in the sample. Resampling knows the
-    differences between paths only from the sample, where they look larger, so that a part of the bias stays; the choice
-    of the best of all points at every budget (oracles by budget) keeps too much of it for an interval.
+    Bootstrap estimate of optimism. A path that is chosen on some questions has a smaller error on these than on others.
+    The difference is estimated by that between a draw, on which the path is chosen, and the sample; the same difference
+    of the sample's path is subtracted, to remove noise. Resampling takes the differences between paths from the sample,
+    where they are exaggerated, so a part of the bias stays. For the best of all points at every budget (the per-budget
+    oracles) too much of it stays for an interval.
 
     References
     ----------
     Efron (1983), J. Am. Stat. Assoc. 78, 316-331.
     """
-    moved, kept, seen, held = (np.asarray(one, float) for one in (fixed, plain, in_draw, in_sample))
-    gaps = (held - kept[0]) - (seen - kept[: len(seen)])
-    known = gaps[1:][~np.isnan(gaps[1:])]
-    if not known.size:
-        return np.full(moved.shape, np.nan)
-    return np.asarray(moved + known.mean())
+    draws, error, inside, outside = (np.asarray(part, float) for part in (fixed, plain, in_draw, in_sample))
+    optimism = ((outside - error[0]) - (inside - error[: len(inside)]))[1:]
+    defined = optimism[~np.isnan(optimism)]
+    if not defined.size:
+        return np.full(draws.shape, np.nan)
+    return np.asarray(draws + defined.mean())
 
 
 def interval(draws: npt.ArrayLike, confidence: float = 0.95, kind: Kind = "percentile") -> Interval:
@@ -164,18 +167,19 @@ def interval(draws: npt.ArrayLike, confidence: float = 0.95, kind: Kind = "perce
     Parameters
     ----------
     draws : array_like, shape (..., 1 + draws)
-        Entry 0 is the point estimate and no part of the quantiles.
+        Entry 0 is the point estimate; it does not enter the quantiles.
     confidence : float
         Nominal coverage, in (0, 1).
     kind : {"percentile", "centred"}
-        ``percentile``: quantiles of the draws, the paper's intervals; for absolute errors they lie too high and may
-        exclude the point. ``centred``: quantiles of the draws about their mean, laid around the point; for draws of
-        ``corrected`` errors.
+        ``percentile``: quantiles of the draws, as in the paper; for absolute errors they lie too high and may exclude
+        the point. ``centred``: the same quantiles, shifted by the point minus the mean of the draws; for ``corrected``
+        errors.
 
     Returns
     -------
     Interval
-        NaN with fewer than two draws besides the point, and where a draw is NaN.
+        Ends of shape (...). NaN with fewer than two draws after the point, and if any draw is NaN. Without width if all
+        draws are equal.
     """
     values = np.asarray(draws, float)
     point, drawn = values[..., 0], values[..., 1:]
@@ -185,32 +189,34 @@ def interval(draws: npt.ArrayLike, confidence: float = 0.95, kind: Kind = "perce
     lo, hi = np.quantile(drawn, [tail, 1 - tail], axis=-1)
     if kind == "percentile":
         return Interval(lo, hi)
-    move = point - drawn.mean(axis=-1)
-    return Interval(lo + move, hi + move)
+    shift = point - drawn.mean(axis=-1)
+    return Interval(lo + shift, hi + shift)
 
 
 # ---- over models
 
 
 def sign_flip_test(differences: npt.ArrayLike, flips: int = 100_000, seed: int = 0) -> float:
-    """Two-sided p-value that the mean over models is zero, by flipping each model's sign.
+    """Two-sided sign-flip test that the mean over models is zero.
 
     Parameters
     ----------
     differences : array_like, shape (models,)
-        One number per model, for example the difference of its mean errors under two tiers.
+        One number per model, for example the difference of its mean errors in two rows.
     flips, seed : int
-        Random flips with more than ``EXACT_MODELS`` models; with fewer, all 2^n are enumerated.
+        Number and seed of the random flips that are used with more than ``EXACT_MODELS`` models. With at most that many
+        all 2^n are enumerated.
 
     Returns
     -------
     float
-        At least 2 / 2^n: with fewer than 6 models it cannot fall below 0.05. 1 where all differences are zero; NaN
-        without models.
+        The p-value: share of flips whose mean is at least as far from 0 as the observed one, which counts as a flip. At
+        least 2 / 2^n if all flips are enumerated, so never below 0.05 with fewer than 6 models. 1 if all differences
+        are zero. NaN without models, or if a difference is NaN.
 
     Notes
     -----
-    Exact if the differences are symmetric about zero under the null hypothesis and independent between models.
+    Exact if, under the null hypothesis, the differences are symmetric about zero and independent between models.
     """
     values = np.asarray(differences, float)
     n = len(values)
@@ -230,14 +236,21 @@ def model_bootstrap(
 ) -> tuple[float, float]:
     """Percentile interval of the mean over models, by resampling models.
 
+    Parameters
+    ----------
+    differences : array_like, shape (models,)
+    draws, seed : int
+    confidence : float
+        Nominal coverage, in (0, 1).
+
     Returns
     -------
-    tuple of float
-        Lower and upper end; NaN with fewer than two models.
+    (float, float)
+        Lower and upper end. NaN with fewer than two models, or if a difference is NaN; without width if all are equal.
 
     Notes
     -----
-    Too short with few models: at 7 normal differences the nominal 95% interval covers about 87%.
+    Too short with few models: the nominal 95% interval of 7 normal differences covers 87%.
     """
     values = np.asarray(differences, float)
     n = len(values)
@@ -250,40 +263,47 @@ def model_bootstrap(
 
 
 def holm(p_values: npt.ArrayLike) -> Floats:
-    """Holm's adjusted p-values, in the given order.
+    """Holm's adjusted p-values.
 
-    A NaN stays NaN and is not counted among the hypotheses.
+    Parameters
+    ----------
+    p_values : array_like, shape (hypotheses,)
+
+    Returns
+    -------
+    ndarray, same shape and order
+        NaN for a p-value of NaN, which does not count among the hypotheses.
 
     References
     ----------
     Holm (1979), Scand. J. Stat. 6, 65-70.
     """
     p = np.array(p_values, float)
-    tested = np.flatnonzero(~np.isnan(p))
-    order = tested[np.argsort(p[tested], kind="stable")]
-    factors = len(order) - np.arange(len(order))
-    p[order] = np.minimum(np.maximum.accumulate(p[order] * factors), 1)
+    tested = ~np.isnan(p)
+    if tested.any():
+        p[tested] = multipletests(p[tested], method="holm")[1]
     return p
 
 
 def permutation_p(statistic: npt.ArrayLike) -> float:
-    """p-value of the true pairing among re-pairings, where smaller is better.
+    """p-value of the true pairing among all pairings; a smaller statistic is better.
 
     Parameters
     ----------
     statistic : array_like, shape (permutations,)
-        Entry 0 is the true pairing, which counts among the permutations; NaN elsewhere is left out.
+        Entry 0 is the true pairing, which counts among the permutations. NaN in other entries is left out.
 
     Returns
     -------
     float
-        Share of pairings with a statistic at most the true one, ties included. NaN if the true one is NaN.
+        Share of pairings with a statistic of at most the true one, ties included; so at least 1 / permutations. NaN if
+        the true one is NaN.
     """
     values = np.asarray(statistic, float)
     if np.isnan(values[0]):
         return float("nan")
-    known = values[~np.isnan(values)]
-    return float((known <= values[0] + 1e-9 * abs(values[0])).mean())
+    defined = values[~np.isnan(values)]
+    return float((defined <= values[0] + 1e-9 * abs(values[0])).mean())
 
 
 # ---- two rows
@@ -298,13 +318,13 @@ class Contrast:
     difference : float
         Mean of the first minus mean of the second, percentage points; NaN without common cells.
     lo, hi : float
-        Paired bootstrap over questions, given these models.
+        Interval of the paired bootstrap over questions, the models taken as given.
     p : float
-        Sign-flip test over models.
+        Of the sign-flip test over models.
     models, cells : int
-        In common.
+        Number in common.
     differing : int
-        Cells in which the two errors are not the same.
+        Number of common cells in which the two errors differ.
     """
 
     difference: float
@@ -323,22 +343,27 @@ def contrast(
     kind: Kind = "percentile",
     mean: Callable[[Errors], Floats] = macro,
 ) -> Contrast:
-    """Compare two rows whose draws are the same bootstrap.
+    """Compare two rows on their common cells.
 
     Parameters
     ----------
     a, b : Errors
-        Cells that only one of them has are left out.
+        On the same bootstrap draws.
     confidence, kind
         Of the interval, see ``interval``.
     mean : callable
         ``macro`` or ``micro``.
+
+    Returns
+    -------
+    Contrast
+        All NaN and 0 if the rows have no cell in common.
     """
-    ours, theirs = common(a, b)
-    if not ours:
+    first, second = common(a, b)
+    if not first:
         nan = float("nan")
         return Contrast(nan, nan, nan, nan, models=0, cells=0, differing=0)
-    gaps = {cell: ours[cell] - theirs[cell] for cell in ours}
+    gaps = {cell: first[cell] - second[cell] for cell in first}
     models = by_model(gaps)
     draws = mean(gaps)
     lo, hi = interval(draws, confidence, kind)
@@ -346,7 +371,7 @@ def contrast(
         difference=float(draws[0]),
         lo=float(lo),
         hi=float(hi),
-        p=sign_flip_test([found[0] for found in models.values()]),
+        p=sign_flip_test([gap[0] for gap in models.values()]),
         models=len(models),
         cells=len(gaps),
         differing=sum(abs(float(gap[0])) > 1e-9 for gap in gaps.values()),

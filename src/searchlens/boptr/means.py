@@ -1,9 +1,11 @@
 """Means of errors over cells, and the frame of the errors themselves: tables are made of these two.
 
-``errors_frame`` has one row per tier, cell, pool and set of constants. ``means_frame`` has one row per mean: a *scope*
-(a table of the paper) has *columns*, and each column is a set of cells. A mean is taken over those of its cells in
-which the tier is defined; ``cells`` and ``of`` say how many these are, and the ``matched`` columns keep the cells that
-all rows of the scope share, so that only these compare rows. Pools are never mixed in a mean.
+``errors_frame`` has one record per row, cell, pool and set of constants. ``means_frame`` has one record per mean. A
+*scope* (a table of the paper) has rows and *columns*; a column is a set of cells. A mean is taken over those cells of
+the column in which the row is defined: ``cells`` of ``of``. The ``matched`` columns keep only the cells in which all
+rows of the scope are defined, so rows are comparable in these columns alone. Pools are never mixed in a mean.
+
+The column ``tier`` of both frames holds the key of a row (``rows.Row``).
 """
 
 from __future__ import annotations
@@ -17,9 +19,9 @@ import polars as pl
 
 from searchlens.boptr import fit, inference
 from searchlens.boptr.cohort import CohortPlan
-from searchlens.boptr.evaluate import Constants, Draws, Key, Score, Scores
+from searchlens.boptr.evaluate import Constants, Draws, Evaluation, Key, Score
+from searchlens.boptr.rows import Row, path_text
 from searchlens.boptr.rule import Path, PoolName
-from searchlens.boptr.tiers import Tier, path_text
 
 Cell = tuple[str, str]
 """Model and benchmark."""
@@ -35,7 +37,7 @@ _VALUES = {
     "lo_corrected": pl.Float64(),
     "hi_corrected": pl.Float64(),
 }
-_ROW = {
+_KEY = {
     "exponents": pl.String(),
     "mu": pl.String(),
     "tier": pl.String(),
@@ -46,7 +48,7 @@ _ROW = {
 }
 ERRORS = pl.Schema(
     {
-        **_ROW,
+        **_KEY,
         "model": pl.String(),
         "group": pl.String(),
         "benchmark": pl.String(),
@@ -63,13 +65,15 @@ ERRORS = pl.Schema(
         "reason": pl.String(),
     }
 )
-"""Errors in percentage points with percentile intervals for the fixed and the re-selected path, and the corrected error
-with its own; ``alpha_lo`` to ``alpha_hi`` is the interval that gives the same path, ``boundary`` the
-distance of log2 alpha to its nearer end; several policies of one path are separated by spaces."""
+"""``error`` in percentage points: ``lo`` to ``hi`` is its percentile interval with the path fixed, ``lo_reselected`` to
+``hi_reselected`` with the path chosen again in each draw. ``corrected`` is the error without its two biases
+(``evaluate.Score``), with a centred interval. Every alpha from ``alpha_lo`` to ``alpha_hi`` gives the same path;
+``boundary`` is the distance of log2 alpha to the nearer end. If the policy differs between budgets, ``policy`` lists
+one per budget, separated by spaces. ``reason`` is a code of ``rule.REASONS`` if the error is undefined, else null."""
 
 MEANS = pl.Schema(
     {
-        **_ROW,
+        **_KEY,
         "scope": pl.String(),
         "column": pl.String(),
         **_VALUES,
@@ -78,6 +82,7 @@ MEANS = pl.Schema(
         "reason": pl.String(),
     }
 )
+"""As ``ERRORS``, of a mean over ``cells`` of the ``of`` cells of a column."""
 
 
 @dataclass(frozen=True)
@@ -91,7 +96,7 @@ class Column:
     how : {"micro", "macro"}
         Mean over cells, or mean of the models' means.
     matched : bool
-        Keep the cells that every row of the scope defines.
+        Keep only the cells in which every row of the scope is defined.
     """
 
     name: str
@@ -102,19 +107,19 @@ class Column:
 
 @dataclass(frozen=True)
 class Scope:
-    """One table: rows by columns.
+    """One table.
 
     Attributes
     ----------
     name : str
-    rows : tuple of Tier
+    rows : tuple of Row
     columns : tuple of Column
     apart : tuple of str
-        Tiers that do not decide which cells are matched (undefined too widely).
+        Keys of rows that do not decide which cells are matched, because they are undefined in many cells.
     """
 
     name: str
-    rows: tuple[Tier, ...]
+    rows: tuple[Row, ...]
     columns: tuple[Column, ...]
     apart: tuple[str, ...] = ()
 
@@ -125,21 +130,34 @@ def grid(models: Iterable[str], benchmarks: Sequence[str]) -> tuple[Cell, ...]:
 
 
 def average(scores: Sequence[Score], cells: Sequence[Cell], how: How) -> Score:
-    """The mean of some cells' scores, draw by draw; corrected draws are lost where one of them has none."""
+    """The mean of the scores of some cells, draw by draw.
+
+    Parameters
+    ----------
+    scores : sequence of Score
+        Of one row, one per cell; at least one.
+    cells : sequence of (model, benchmark)
+    how : {"micro", "macro"}
+
+    Returns
+    -------
+    Score
+        With the first score's prediction. ``reselected`` is None if any score has none; ``corrected`` has as many draws
+        as the shortest.
+    """
     weights = _weights(cells, how)
 
     def mean(parts: Sequence[Draws]) -> Draws:
         return np.tensordot(weights, np.stack(parts), axes=1).astype(np.float32)
 
-    again = [score.reselected for score in scores if score.reselected is not None]
-    corrected = [score.corrected for score in scores]
-    along = min(len(part) for part in corrected)
+    reselected = [score.reselected for score in scores if score.reselected is not None]
+    shortest = min(len(score.corrected) for score in scores)
     return Score(
         scores[0].prediction,
         float(weights @ np.array([score.error for score in scores])),
         mean([score.fixed for score in scores]),
-        mean(again) if len(again) == len(scores) else None,
-        mean([part[:along] for part in corrected]),
+        mean(reselected) if len(reselected) == len(scores) else None,
+        mean([score.corrected[:shortest] for score in scores]),
     )
 
 
@@ -151,118 +169,130 @@ def _weights(cells: Sequence[Cell], how: How) -> np.ndarray:
 
 
 def _values(score: Score, confidence: float) -> dict[str, Any]:
+    """The columns ``_VALUES`` of a score."""
     readings = {
         "": (score.fixed, "percentile"),
         "_reselected": (score.reselected, "percentile"),
         "_corrected": (score.corrected, "centred"),
     }
-    row: dict[str, Any] = {"error": score.error, "corrected": _known(score.corrected[0])}
+    values: dict[str, Any] = {"error": score.error, "corrected": _finite(score.corrected[0])}
     for name, (draws, kind) in readings.items():
         ends = (None, None) if draws is None else inference.interval(draws, confidence, kind)  # type: ignore[arg-type]
-        row |= {f"lo{name}": _known(ends[0]), f"hi{name}": _known(ends[1])}
-    return row
+        values |= {f"lo{name}": _finite(ends[0]), f"hi{name}": _finite(ends[1])}
+    return values
 
 
-def _known(value: Any) -> float | None:
+def _finite(value: Any) -> float | None:
+    """A number as frames hold it: null if undefined."""
     return float(value) if value is not None and np.isfinite(value) else None
 
 
-def _row(constants: Constants, tier: Tier, pool: str) -> dict[str, Any]:
-    names = {"tier": tier.key, "label": tier.label, "kind": tier.kind, "pool": pool, "rl": tier.rl}
+def _key(constants: Constants, row: Row, pool: str) -> dict[str, Any]:
+    """The columns ``_KEY``."""
+    names = {"tier": row.key, "label": row.label, "kind": row.kind, "pool": pool, "rl": row.rl}
     return {"exponents": constants.exponents, "mu": constants.mu, **names}
 
 
 # ---- errors
 
 
-def errors_frame(found: Scores, plan: CohortPlan, tiers: Mapping[str, Tier], confidence: float) -> pl.DataFrame:
-    """One row per tier, cell, pool and set of constants, defined or not."""
-    rows: list[dict[str, Any]] = []
+def errors_frame(evaluation: Evaluation, plan: CohortPlan, rows: Mapping[str, Row], confidence: float) -> pl.DataFrame:
+    """One record per row, cell, pool and set of constants, defined or not.
+
+    Parameters
+    ----------
+    evaluation : Evaluation
+    plan : CohortPlan
+    rows : mapping
+        Every row that was evaluated, by key, in the order of the frame.
+    confidence : float
+
+    Returns
+    -------
+    polars.DataFrame
+        ``ERRORS``.
+    """
+    records: list[dict[str, Any]] = []
     values: dict[tuple[int, ...], dict[str, Any]] = {}
-    for key in [*found.scores, *found.reasons]:
-        row = _row(key.constants, tiers[key.tier], key.pool)
-        row |= {"model": key.model, "group": plan.models[key.model].group, "benchmark": key.benchmark}
+    for key in [*evaluation.scores, *evaluation.reasons]:
         benchmark = plan.benchmarks[key.benchmark]
-        row |= {"role": benchmark.role, "regime": benchmark.regime}
-        if key in found.scores:
-            score = found.scores[key]
-            # Rows that take the same path share their arrays.
-            same = id(score.fixed), id(score.reselected), id(score.corrected)
-            if same not in values:
-                values[same] = _values(score, confidence)
-            row |= values[same] | _path(found, key, plan)
+        record = _key(key.constants, rows[key.row], key.pool)
+        record |= {"model": key.model, "group": plan.models[key.model].group}
+        record |= {"benchmark": key.benchmark, "role": benchmark.role, "regime": benchmark.regime}
+        if key in evaluation.scores:
+            score = evaluation.scores[key]
+            # Rows that take the same path share their arrays (``Evaluation``): their intervals are computed once.
+            arrays = id(score.fixed), id(score.reselected), id(score.corrected)
+            if arrays not in values:
+                values[arrays] = _values(score, confidence)
+            record |= values[arrays] | _path(evaluation, key, plan)
         else:
-            row["reason"] = found.reasons[key].code
-        rows.append(row)
-    order = {name: i for i, name in enumerate(tiers)}
-    rows.sort(key=lambda row: (row["mu"], row["exponents"] != "paper", order[row["tier"]], row["pool"]))
-    return pl.DataFrame(rows, ERRORS)
+            record["reason"] = evaluation.reasons[key].code
+        records.append(record)
+    order = {name: i for i, name in enumerate(rows)}
+    records.sort(key=lambda r: (r["mu"], r["exponents"] != "paper", order[r["tier"]], r["pool"]))
+    return pl.DataFrame(records, ERRORS)
 
 
-def _path(found: Scores, key: Key, plan: CohortPlan) -> dict[str, Any]:
-    path = found.scores[key].prediction
-    base = found.rules[key.constants].view.base(key.model, key.benchmark)
+def _path(evaluation: Evaluation, key: Key, plan: CohortPlan) -> dict[str, Any]:
+    path = evaluation.scores[key].prediction
+    base = evaluation.rules[key.constants].view.base(key.model, key.benchmark)
     if not isinstance(path, Path) or base is None:
         return {}
     names = [base.policies[i] for i in path.policy[:, 0]]
-    row: dict[str, Any] = {"path": path_text(path, tuple(plan.budgets))}
-    row["policy"] = names[0] if len(set(names)) == 1 else " ".join(names)
+    columns: dict[str, Any] = {"path": path_text(path, tuple(plan.budgets))}
+    columns["policy"] = names[0] if len(set(names)) == 1 else " ".join(names)
     if path.alpha is not None and path.beta is not None:
         alpha, beta, levels = float(path.alpha[0]), float(path.beta[0]), len(plan.budgets)
         low, high = fit.identified_alpha(alpha, beta, levels)
-        row |= {"alpha": alpha, "beta": beta, "alpha_lo": low, "alpha_hi": high}
-        row["boundary"] = fit.boundary_distance(alpha, beta, levels)
-    return row
+        columns |= {"alpha": alpha, "beta": beta, "alpha_lo": low, "alpha_hi": high}
+        columns["boundary"] = fit.boundary_distance(alpha, beta, levels)
+    return columns
 
 
 # ---- means
 
 
-def means_frame(found: Scores, scopes: Sequence[Scope], sets: Sequence[Constants], confidence: float) -> pl.DataFrame:
-    """Every mean of every scope, of the rows that were evaluated with each set of constants."""
-    evaluated = {(key.constants, key.tier) for key in (*found.scores, *found.reasons)}
-    rows = [
-        {**_row(constants, tier, pool), "scope": scope.name, "column": column.name, **values}
+def means_frame(
+    evaluation: Evaluation, scopes: Sequence[Scope], sets: Sequence[Constants], confidence: float
+) -> pl.DataFrame:
+    """Every mean of every scope, of the rows that were evaluated with each set of constants; returns ``MEANS``."""
+    evaluated = {(key.constants, key.row) for key in (*evaluation.scores, *evaluation.reasons)}
+    records = [
+        {**_key(constants, row, pool), "scope": scope.name, "column": column.name, **values}
         for scope in scopes
         for constants in sets
-        for tier, pool, column, values in _scope_rows(found, scope, constants, confidence)
-        if (constants, tier.key) in evaluated
+        for row, pool, column, values in _scope_means(evaluation, scope, constants, confidence)
+        if (constants, row.key) in evaluated
     ]
-    return pl.DataFrame(rows, MEANS)
+    return pl.DataFrame(records, MEANS)
 
 
-def _scope_rows(
-    found: Scores, scope: Scope, constants: Constants, confidence: float
-) -> Iterable[tuple[Tier, PoolName, Column, dict[str, Any]]]:
-    for pool in ("ar", "full"):
-        rows = [tier for tier in scope.rows if pool in tier.pools]
-        deciding = [tier for tier in rows if tier.key not in scope.apart]
+def _scope_means(
+    evaluation: Evaluation, scope: Scope, constants: Constants, confidence: float
+) -> Iterable[tuple[Row, PoolName, Column, dict[str, Any]]]:
+    pools: tuple[PoolName, ...] = ("ar", "full")
+    for pool in pools:
+        rows = [row for row in scope.rows if pool in row.pools]
+        deciding = [row for row in rows if row.key not in scope.apart]
         for column in scope.columns:
             cells = column.cells
             if column.matched:
                 cells = tuple(
                     cell
                     for cell in cells
-                    if all(Key(constants, t.key, pool, *cell) in found.scores for t in deciding)  # type: ignore[arg-type]
+                    if all(Key(constants, row.key, pool, *cell) in evaluation.scores for row in deciding)
                 )
-            for tier in rows:
-                yield tier, pool, column, _mean(found, constants, tier, pool, column, cells, confidence)  # type: ignore[misc,arg-type]
+            for row in rows:
+                keys = {cell: Key(constants, row.key, pool, *cell) for cell in cells}
+                yield row, pool, column, _mean(evaluation, keys, column, confidence)
 
 
-def _mean(
-    found: Scores,
-    constants: Constants,
-    tier: Tier,
-    pool: PoolName,
-    column: Column,
-    cells: tuple[Cell, ...],
-    confidence: float,
-) -> dict[str, Any]:
-    keys = {cell: Key(constants, tier.key, pool, *cell) for cell in cells}
-    defined = [cell for cell in cells if keys[cell] in found.scores]
+def _mean(evaluation: Evaluation, keys: Mapping[Cell, Key], column: Column, confidence: float) -> dict[str, Any]:
+    defined = {cell: evaluation.scores[key] for cell, key in keys.items() if key in evaluation.scores}
     counts = {"cells": len(defined), "of": len(column.cells)}
     if not defined:
-        reasons = [found.reasons[key].code for key in keys.values() if key in found.reasons]
+        reasons = [evaluation.reasons[key].code for key in keys.values() if key in evaluation.reasons]
         return {**counts, "reason": reasons[0] if reasons else "no_matched_cells"}
-    mean = average([found.scores[keys[cell]] for cell in defined], defined, column.how)
+    mean = average(list(defined.values()), list(defined), column.how)
     return {**counts, **_values(mean, confidence)}

@@ -1,6 +1,6 @@
-"""Can a model's offset be told from Base alone? Tier V5b, and the linear probe V4.
+"""Can a model's offset be told from Base alone? Row V5b, and the linear probe V4.
 
-``V5B_TIERS`` holds the row, ``offsets`` shows how each delta-hat came about, ``v4`` is the leave-one-model-out ridge of
+``V5B_ROWS`` holds the row, ``offsets`` shows how each delta-hat came about, ``v4`` is the leave-one-model-out ridge of
 ln alpha_math with its null. Proportions stay proportions, logarithms are natural unless a name says log2.
 """
 
@@ -17,8 +17,8 @@ import polars as pl
 from searchlens.boptr.fingerprint import FEATURES, Fingerprint, fingerprint
 from searchlens.boptr.fit import Ints
 from searchlens.boptr.options import LN2, BoptrOptions
+from searchlens.boptr.rows import At, Prediction, Row
 from searchlens.boptr.rule import Reason, Rule
-from searchlens.boptr.tiers import At, Prediction, Tier
 from searchlens.seeds import resampler
 from searchlens.uncertainty import Floats
 
@@ -169,7 +169,7 @@ def base_only(rule: Rule, at: At) -> Prediction:
     return delta if isinstance(delta, Reason) else rule.path(*at.cell, rule.mu(at.benchmark) + delta)
 
 
-V5B_TIERS = (Tier("V5b", "V5b base-only δ̂", "rule", "other models' offsets; none of the target's", base_only),)
+V5B_ROWS = (Row("V5b", "V5b base-only δ̂", "rule", "other models' offsets; none of the target's", base_only),)
 
 
 def offsets(rule: Rule) -> pl.DataFrame:

@@ -1,25 +1,25 @@
-"""Protocol flags, the guard against comparing pools, and the paper's robustness checklist as checks.
+"""Protocol flags, the guard against comparing pools, and the paper's robustness checklist, each item a check.
 
-``protocol_flags``: one row per cell and flag, whatever it finds: a flagged cell is reported, never dropped.
+``protocol_flags`` has one record per cell and flag, whatever the outcome: a flagged cell is reported, never dropped.
 
 model, benchmark
     The cell.
 flag
-    ``truncation`` (share of samples that hit the length limit; the finish rate is its complement), ``extraction``
-    (share with an answer that can be read), ``length`` (mean generated tokens per sample), all under the RL default
-    policy; ``all_or_nothing`` (mean P over every point of a side is 0 or 1), ``constant_rl_curve`` (range of the RL
-    curve over budgets is 0), ``constant_base_pool`` (no budget separates two policies of Base), ``few_questions``.
+    Under the RL default policy: ``truncation`` (share of samples that hit the token limit), ``extraction`` (share with
+    an answer that can be read), ``length`` (mean generated tokens per sample). Of the readouts: ``all_or_nothing``
+    (mean P over all points of a side is 0 or 1), ``constant_rl_curve`` (the RL curve is the same at all budgets),
+    ``constant_base_pool`` (all policies of Base are equal at every budget), ``few_questions``.
 base, rl
-    What was compared: rates, tokens, means and ranges of P as proportions, numbers of questions.
+    What was compared: rates, tokens, means or ranges of P as proportions, numbers of questions.
 difference, lo, hi
-    RL minus Base with its interval; null where the flag has none.
+    RL minus Base with its interval; null for flags without one.
 severity
-    ``ok``, ``undecided`` or ``attention``; null where undefined.
+    ``ok``, ``undecided`` or ``attention``; null if undefined.
 reason
-    Why it is undefined (a code of ``rule.REASONS``), else null.
+    Why the flag is undefined (a code of ``rule.REASONS``), else null.
 
-``checklist``: one row per item: ``item`` (a to f, the order of the paper), ``claim`` (what is guarded), ``check``,
-``status`` (``ok``, ``attention``, ``not applicable``), ``detail``.
+``checklist`` has one record per item: ``item`` (a to f, in the order of the paper), ``claim`` (what is guarded),
+``check``, ``status`` (``ok``, ``attention`` or ``not applicable``), ``detail``.
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ import numpy as np
 import polars as pl
 
 from searchlens.boptr.cohort import CohortPlan, DenseLandscape
-from searchlens.boptr.evaluate import has_expanded_pool
+from searchlens.boptr.evaluate import Key, has_expanded_pool
 from searchlens.boptr.rule import Reason, Rule
 from searchlens.errors import InputError
 
 FEW_QUESTIONS = 30
-"""Below this a benchmark is too small for any of the decisions made on it."""
+"""Fewest questions on which anything is decided; at 30 a proportion of one half is known to 17 points either way."""
 MAIN = "V3"
-"""The row that stands for the rule where it is held against others; on the anchor it is H5."""
+"""The row of the rule when it is compared with baselines and rivals; on the anchor model it equals H5."""
 BASELINES = ("H1", "H2", "mean RL", "Base+gain", "low temp")
 TRANSFER_KINDS = ("rule", "copy", "frontier")
 
@@ -58,14 +58,14 @@ CHECKLIST = {name: pl.String() for name in ("item", "claim", "check", "status", 
 
 
 def study_cells(plan: CohortPlan) -> list[tuple[str, str]]:
-    """Every cell that has a Base and an RL side by design, sampled or not."""
+    """Every cell that has a Base and an RL side by design, whether it was sampled or not."""
     return [(model, benchmark) for model in plan.models for benchmark in plan.with_role("fitted", "held_out")]
 
 
 def rate_difference(
     first: tuple[float, float, float], second: tuple[float, float, float]
 ) -> tuple[float, float, float]:
-    """First rate minus second with an interval from the two rates' own: square-and-add.
+    """First rate minus second, with a square-and-add interval from the intervals of the two rates.
 
     Parameters
     ----------
@@ -75,7 +75,8 @@ def rate_difference(
     Returns
     -------
     (difference, lo, hi)
-        With rates of no width, of no width. Wider than needed where the two rise and fall with the same questions.
+        The interval has no width if neither rate's has. It is wider than needed if the two rates are positively
+        correlated, as rates on the same questions are.
 
     References
     ----------
@@ -92,31 +93,26 @@ def rate_difference(
 
 
 def rate(landscape: DenseLandscape, policy: str, metric: str) -> tuple[float, float, float] | None:
-    """``valid`` or ``stopped`` rate of a policy as (value, lo, hi); None where it was not recorded."""
+    """``valid`` or ``stopped`` rate of a policy as (value, lo, hi); None if it was not recorded."""
     rows: list[Any] = (
         landscape.rates.filter(policy=policy, metric=metric).select("value", "lo", "hi").drop_nulls().rows()
     )
     return rows[0] if rows else None
 
 
-def require_same_pool(a: Mapping[str, Any], b: Mapping[str, Any]) -> None:
-    """Refuse to compare two rows whose numbers come from different pools.
-
-    Parameters
-    ----------
-    a, b : mapping
-        Rows of a table of errors: ``tier``, ``model``, ``benchmark``, ``pool``.
+def require_same_pool(a: Key, b: Key) -> None:
+    """Refuse to compare two numbers that come from different pools.
 
     Raises
     ------
     InputError
         The pools differ (paper, section "Limitations", "Policy-pool comparability").
     """
-    if a["pool"] != b["pool"]:
-        sides = [f"{row['tier']} in {row['model']}/{row['benchmark']} (pool {row['pool']})" for row in (a, b)]
+    if a.pool != b.pool:
+        sides = [f"{key.row} in {key.model}/{key.benchmark} (pool {key.pool})" for key in (a, b)]
         raise InputError(
             f"{sides[0]} cannot be compared with {sides[1]}: a larger pool is nearer to any curve by chance alone",
-            "compare rows of one pool; every row that searches the pool is there for each",
+            "compare rows of one pool; every row that searches the pool has a number for each",
         )
 
 
@@ -124,7 +120,7 @@ def require_same_pool(a: Mapping[str, Any], b: Mapping[str, Any]) -> None:
 
 
 def protocol_flags(rule: Rule) -> pl.DataFrame:
-    """Where Base and RL were not answering under the same conditions, and cells that decide nothing.
+    """Cells in which Base and RL did not answer under the same conditions, or in which nothing can be decided.
 
     Parameters
     ----------
@@ -134,8 +130,8 @@ def protocol_flags(rule: Rule) -> pl.DataFrame:
     Returns
     -------
     polars.DataFrame
-        See the module. A rate differs (``attention``) when the interval of its difference lies outside [-margin,
-        margin], is ``ok`` when the interval lies inside, ``undecided`` otherwise. The two sides' rates are treated as
+        See the module. A rate gets ``attention`` if the interval of its difference lies wholly outside [-margin,
+        margin], ``ok`` if it lies inside, otherwise ``undecided``. The rates of the two sides are treated as
         independent.
     """
     rows = [
@@ -151,8 +147,7 @@ def _cell_flags(rule: Rule, model: str, benchmark: str) -> Iterator[dict[str, An
     cell = rule.cell(model, benchmark)
     if isinstance(cell, Reason) or base is None or rl is None:
         reason = cell.code if isinstance(cell, Reason) else None
-        for flag in FLAG_NAMES:
-            yield {"flag": flag, "reason": reason}
+        yield from ({"flag": flag, "reason": reason} for flag in FLAG_NAMES)
         return
     yield _rate_flag(rule, "truncation", "stopped", base, rl)
     yield _rate_flag(rule, "extraction", "valid", base, rl)
@@ -186,13 +181,14 @@ def _rate_flag(rule: Rule, flag: str, metric: str, base: DenseLandscape, rl: Den
     default, margin = rule.plan.default_policy, rule.options.protocol_margin
     if default not in base.policies:
         return {"flag": flag, "reason": "policy_missing"}
-    sides = [rate(side, default, metric) for side in (rl, base)]
-    if sides[0] is None or sides[1] is None:
+    of_base, of_rl = (rate(side, default, metric) for side in (base, rl))
+    if of_base is None or of_rl is None:
         return {"flag": flag, "reason": "no_rates"}
-    theirs, ours = (_complement(side) if flag == "truncation" else side for side in sides if side)
-    difference, lo, hi = rate_difference(theirs, ours)
+    if flag == "truncation":
+        of_base, of_rl = _complement(of_base), _complement(of_rl)
+    difference, lo, hi = rate_difference(of_rl, of_base)
     severity = "attention" if lo > margin or hi < -margin else "ok" if -margin <= lo and hi <= margin else "undecided"
-    values = {"base": ours[0], "rl": theirs[0], "difference": difference, "lo": lo, "hi": hi}
+    values = {"base": of_base[0], "rl": of_rl[0], "difference": difference, "lo": lo, "hi": hi}
     return {"flag": flag, **values, "severity": severity}
 
 
@@ -205,12 +201,12 @@ def _length_flag(rule: Rule, base: DenseLandscape, rl: DenseLandscape) -> dict[s
     default = rule.plan.default_policy
     if default not in base.policies:
         return {"flag": "length", "reason": "policy_missing"}
-    ours, theirs = (side.tokens.get(default, np.nan) for side in (base, rl))
-    if not (ours > 0 and theirs > 0):
+    of_base, of_rl = (side.tokens.get(default, np.nan) for side in (base, rl))
+    if not (of_base > 0 and of_rl > 0):
         return {"flag": "length", "reason": "unknown_tokens"}
-    ratio = max(ours, theirs) / min(ours, theirs)
-    found = _flag("length", ours, theirs, attention=ratio >= rule.options.length_ratio)
-    return {**found, "difference": theirs - ours}
+    ratio = max(of_base, of_rl) / min(of_base, of_rl)
+    flag = _flag("length", of_base, of_rl, attention=ratio >= rule.options.length_ratio)
+    return {**flag, "difference": of_rl - of_base}
 
 
 # ---- the checklist
@@ -230,22 +226,23 @@ def checklist(
     rule : Rule
         On the sample view.
     errors : polars.DataFrame
-        tier, kind (of ``tiers.Tier``), model, benchmark, pool, exponents, error (percentage points, null where
+        tier, kind (of ``rows.Row``), model, benchmark, pool, exponents, error (percentage points, null where
         undefined). Rows of the AR pool under the paper's exponents are used.
     flags : polars.DataFrame
         What ``protocol_flags`` returned.
     contrasts : polars.DataFrame
         ``study.CONTRASTS``.
     unvoted : collection of str
-        Benchmarks on which no answer is voted on, as those of instruction following (``q_channel.voteless``).
+        Benchmarks without a vote, such as those of instruction following (``q_channel.voteless``).
 
     Returns
     -------
     polars.DataFrame
-        See the module. ``attention``: the claim must not be made here, or only with what ``detail`` says.
+        See the module. ``attention``: the claim must not be made for this study, or only with the caveat in ``detail``.
     """
     scored = errors.filter(pool="ar", exponents="paper").filter(pl.col("error").is_not_null())
-    scored = scored.filter((pl.col("tier") != "V2") | (pl.col("model") != rule.plan.anchor_model))  # there it is V1
+    # On the anchor model V2 is V1, its own fitted path.
+    scored = scored.filter((pl.col("tier") != "V2") | (pl.col("model") != rule.plan.anchor_model))
     items = (
         _no_parameters(),
         _no_prediction(contrasts),
@@ -277,87 +274,79 @@ def _no_prediction(contrasts: pl.DataFrame) -> _Item:
         pl.col("first").is_in(BASELINES), scope="cohort", exponents="paper", second=MAIN
     ).drop_nulls("corrected")
     if rows.is_empty():
-        return (
-            claim,
-            check,
-            "attention",
-            f"{MAIN} shares no cell with any baseline: nothing may be said about prediction",
-        )
-    told: list[str] = []
-    others: dict[str, list[str]] = {"first lower": [], "not distinguishable": []}
+        detail = f"{MAIN} shares no cell with any baseline: nothing may be said about prediction"
+        return claim, check, "attention", detail
+    parts: list[str] = []
+    by_verdict: dict[str, list[str]] = {"first lower": [], "not distinguishable": [], "second lower": []}
     for row in rows.iter_rows(named=True):
         ends = f"[{row['lo_corrected']:+.2f}, {row['hi_corrected']:+.2f}]"
-        told.append(f"{row['first']} − {MAIN} = {row['corrected']:+.2f} {ends} pp (cells: {row['cells']})")
-        others.get(row["verdict"], []).append(row["first"])
-    better, level = others.values()
-    told += [f"better than {MAIN}: {', '.join(better)}"] if better else []
-    told += [f"not distinguishable from {MAIN}: {', '.join(level)}"] if level else []
-    return claim, check, "attention" if better or level else "ok", "; ".join(told)
+        parts.append(f"{row['first']} − {MAIN} = {row['corrected']:+.2f} {ends} pp (cells: {row['cells']})")
+        by_verdict[row["verdict"]].append(row["first"])
+    better, level = by_verdict["first lower"], by_verdict["not distinguishable"]
+    parts += [f"better than {MAIN}: {', '.join(better)}"] if better else []
+    parts += [f"not distinguishable from {MAIN}: {', '.join(level)}"] if level else []
+    return claim, check, "attention" if better or level else "ok", "; ".join(parts)
 
 
-def _best(scored: pl.DataFrame) -> str | None:
-    """The tier with the smallest mean among those defined in the most cells; ties by name."""
-    if scored.is_empty():
-        return None
+def _best(scored: pl.DataFrame) -> str:
+    """The row with the smallest mean among those defined in the most cells; ties by name."""
     means = scored.group_by("tier").agg(cells=pl.len(), error=pl.col("error").mean())
-    whole = means.filter(pl.col("cells") == pl.col("cells").max()).sort("error", "tier")
-    return str(whole["tier"][0])
+    most_cells = means.filter(pl.col("cells") == pl.col("cells").max()).sort("error", "tier")
+    return str(most_cells["tier"][0])
 
 
 def _directions(rule: Rule, scored: pl.DataFrame) -> _Item:
     claim = "horizontal transfer (one model) and vertical transfer (across models) are different results"
     check = "best transferred tier of the anchor model's cells and of the other models' cells, each apart"
-    tiers = scored.filter(pl.col("kind").is_in(TRANSFER_KINDS))
-    own = pl.col("model") == rule.plan.anchor_model
-    sides = {"horizontal": tiers.filter(own), "vertical": tiers.filter(~own)}
-    if any(side.is_empty() for side in sides.values()):
-        missing = next(name for name, side in sides.items() if side.is_empty())
-        return claim, check, "not applicable", f"no {missing} cell was scored"
-    told = []
+    transferred = scored.filter(pl.col("kind").is_in(TRANSFER_KINDS))
+    on_anchor = pl.col("model") == rule.plan.anchor_model
+    sides = {"horizontal": transferred.filter(on_anchor), "vertical": transferred.filter(~on_anchor)}
+    parts = []
     for name, side in sides.items():
-        best = str(_best(side))
-        chosen = side.filter(tier=best)["error"].to_numpy()
-        told.append(f"{name}: {best} {chosen.mean():.2f} pp (cells: {len(chosen)})")
-    return claim, check, "ok", "; ".join(told)
+        if side.is_empty():
+            return claim, check, "not applicable", f"no {name} cell was scored"
+        best = _best(side)
+        errors = side.filter(tier=best)["error"].to_numpy()
+        parts.append(f"{name}: {best} {errors.mean():.2f} pp (cells: {len(errors)})")
+    return claim, check, "ok", "; ".join(parts)
 
 
 def _pools(rule: Rule) -> _Item:
     claim = "AR-only and expanded pools are not compared with each other"
     check = "cells whose Base pool holds controllers; their rows carry pool = full beside pool = ar"
-    cohort = rule.view.cohort
-    found = [f"{m}/{d}" for m, d in study_cells(rule.plan) if has_expanded_pool(cohort, m, d)]
-    if not found:
+    cells = study_cells(rule.plan)
+    expanded = [f"{m}/{d}" for m, d in cells if has_expanded_pool(rule.view.cohort, m, d)]
+    if not expanded:
         return claim, check, "not applicable", "every pool is AR-only"
-    whole = len(study_cells(rule.plan))
-    partly = f"expanded: {', '.join(found)}; AR-only: the other {whole - len(found)} cells"
-    return claim, check, "ok" if len(found) == whole else "attention", partly
+    detail = f"expanded: {', '.join(expanded)}; AR-only: the other {len(cells) - len(expanded)} cells"
+    return claim, check, "ok" if len(expanded) == len(cells) else "attention", detail
 
 
 def _instruction(rule: Rule, unvoted: Collection[str]) -> _Item:
     claim = "an instruction benchmark is a metric mismatch: P, first finish and validity count, SC is a diagnostic"
     check = "its regime is nonmath"
-    known = {name: rule.regime(name) for name in rule.plan.benchmarks if name in unvoted}
-    if not known:
+    regimes = {name: rule.regime(name) for name in rule.plan.benchmarks if name in unvoted}
+    if not regimes:
         return claim, check, "not applicable", "no instruction benchmark in the cohort"
-    wrong = [f"{name} is {regime}" for name, regime in known.items() if regime != "nonmath"]
-    return claim, check, "attention" if wrong else "ok", "; ".join(wrong) or f"nonmath: {', '.join(known)}"
+    wrong = [f"{name} is {regime}" for name, regime in regimes.items() if regime != "nonmath"]
+    return claim, check, "attention" if wrong else "ok", "; ".join(wrong) or f"nonmath: {', '.join(regimes)}"
 
 
 def _stress(flags: pl.DataFrame) -> _Item:
     claim = "models whose generation length or protocol differs between Base and RL are stress tests"
     check = "cells flagged for truncation, extraction or length"
-    about = flags.filter(pl.col("flag").is_in(["truncation", "extraction", "length"]))
-    if about["severity"].is_null().all():
+    protocol = flags.filter(pl.col("flag").is_in(["truncation", "extraction", "length"]))
+    if protocol["severity"].is_null().all():
         return claim, check, "not applicable", "no rate or length is known on both sides"
-    found = about.filter(severity="attention")
-    told = []
-    for model in found["model"].unique(maintain_order=True).to_list():
-        cells = ", ".join(_told(row) for row in found.filter(model=model).iter_rows(named=True))
-        told.append(f"{model}: {cells}")
-    return claim, check, "attention" if told else "ok", "; ".join(told) or "none differs"
+    flagged = protocol.filter(severity="attention")
+    parts = []
+    for model in flagged["model"].unique(maintain_order=True).to_list():
+        cells = ", ".join(_difference(row) for row in flagged.filter(model=model).iter_rows(named=True))
+        parts.append(f"{model}: {cells}")
+    return claim, check, "attention" if parts else "ok", "; ".join(parts) or "none differs"
 
 
-def _told(row: Mapping[str, Any]) -> str:
+def _difference(row: Mapping[str, Any]) -> str:
     if row["flag"] == "length":
         return f"{row['benchmark']} length x {row['rl'] / row['base']:.2f}"
     return f"{row['benchmark']} {row['flag']} {100 * row['difference']:+.1f} pp"

@@ -25,8 +25,8 @@ import polars as pl
 from searchlens.boptr import fit
 from searchlens.boptr.fit import Array, Fit, Ints, Lattice
 from searchlens.boptr.points import Point, interval, operating_points, point_counts, point_errors
+from searchlens.boptr.rows import At, Prediction, Row, boptr, path_text
 from searchlens.boptr.rule import Path, Reason, Rule
-from searchlens.boptr.tiers import At, Prediction, Tier, boptr, path_text
 from searchlens.boptr.view import Readouts, View, bootstrap_view
 from searchlens.uncertainty import Floats, wilson
 
@@ -252,7 +252,7 @@ def two_regimes(rule: Rule, at: At) -> Prediction:
     return delta if isinstance(delta, Reason) else rule.path(*at.cell, rule.mu(source) + delta, rule.beta(source))
 
 
-TWO_REGIMES = Tier("H5 two regimes", "H5 two regimes (floor as math)", "rule", "anchor; cohort through μ", two_regimes)
+TWO_REGIMES = Row("H5 two regimes", "H5 two regimes (floor as math)", "rule", "anchor; cohort through μ", two_regimes)
 MAPS = {"three regimes": boptr, "two regimes": two_regimes}
 
 

@@ -1,14 +1,13 @@
-"""The whole analysis of a cohort: every frame that tables and figures are made from.
+"""The whole analysis of a cohort: every frame that tables and figures are made from (``catalogue.BOPTR_FRAMES``).
 
-Frames are named for the tables they become (``FRAMES``); each has one row per cell of its table, defined or not, and a
-``reason`` where it is not. Errors are in percentage points, readouts are proportions.
+A frame has one record per number of its table, whether the number is defined or not; ``reason`` says why it is not.
+Errors are in percentage points, readouts are proportions.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict
 
 import numpy as np
 import polars as pl
@@ -17,24 +16,24 @@ from searchlens.boptr import inference
 from searchlens.boptr.cohort import Cohort, CohortPlan
 from searchlens.boptr.consistency import readout_consistency, seed_replication, seed_summary
 from searchlens.boptr.descriptive import descriptive
-from searchlens.boptr.evaluate import Constants, Key, Score, Scores, Task, evaluate, mismatched
+from searchlens.boptr.evaluate import Constants, Evaluation, Key, Score, Task, evaluate, mismatched
 from searchlens.boptr.extension import crossing, extension, large_budget
-from searchlens.boptr.frontier import FRONTIER_TIERS, probe, sweep_tiers
+from searchlens.boptr.frontier import FRONTIER_ROWS, probe, sweep_rows
 from searchlens.boptr.identification import formula_same, identified_scale, identified_set
 from searchlens.boptr.means import Cell, Column, Scope, errors_frame, grid, means_frame
-from searchlens.boptr.offsets import V5B_TIERS, offsets, v4
+from searchlens.boptr.offsets import V5B_ROWS, offsets, v4
 from searchlens.boptr.options import REGIMES, BoptrOptions
 from searchlens.boptr.protocol import checklist, protocol_flags, require_same_pool
 from searchlens.boptr.q_channel import q_channel, q_summary
 from searchlens.boptr.regimes import TWO_REGIMES, beta_sensitivity, beta_stability, regime_betas
+from searchlens.boptr.rows import ROWS, Row
 from searchlens.boptr.rule import Rule
 from searchlens.boptr.signatures import signature_table, signatures
-from searchlens.boptr.tiers import TIERS, Tier
-from searchlens.boptr.variants import VARIANT_TIERS, variant_heads, variant_scales, variant_table
+from searchlens.boptr.variants import VARIANT_ROWS, variant_heads, variant_scales, variant_table
 from searchlens.boptr.view import View, bootstrap_view
 
 PAPER, OWN, WITHOUT = Constants(), Constants("own"), Constants("paper", "without")
-MAIN_TIERS = (*TIERS, *V5B_TIERS, *FRONTIER_TIERS, TWO_REGIMES)
+MAIN_ROWS = (*ROWS, *V5B_ROWS, *FRONTIER_ROWS, TWO_REGIMES)
 
 HORIZONTAL = ("H1", "H2", "H3", "H4", "H5", "V5b", "H6", "H7")
 RIVALS = ("mean RL", "Base+gain", "low temp")
@@ -65,7 +64,8 @@ PLANNED_CONTRASTS = (
     ("V5b", "V2-δ0"),
     ("V5b", BEST_RIVAL),
 )
-"""The comparisons that a claim rests on, decided before any sample (docs/zoo-cohort.md), corrected among themselves."""
+"""The comparisons that a claim rests on. They were fixed before sampling (docs/zoo-cohort.md), and Holm's correction
+counts these alone."""
 
 
 def study(cohort: Cohort, options: BoptrOptions) -> dict[str, pl.DataFrame]:
@@ -74,35 +74,42 @@ def study(cohort: Cohort, options: BoptrOptions) -> dict[str, pl.DataFrame]:
     Parameters
     ----------
     cohort : Cohort
-        At least the anchor's own pair; whatever else is missing is told by reason.
+        Only the anchor's own pair is required; numbers that need anything else that is missing have a reason.
     options : BoptrOptions
 
     Returns
     -------
     dict of str to polars.DataFrame
-        ``errors``, ``means``, ``contrasts``, ``nulls`` and the frames of the single tables.
+        The frames ``catalogue.BOPTR_FRAMES``, in that order.
     """
     plan = cohort.plan
-    found = evaluate(cohort, options, _tasks(plan, options))
-    tiers = {tier.key: tier for tier in (*MAIN_TIERS, *sweep_tiers(options), *VARIANT_TIERS)}
-    rule, boot = found.rules[PAPER], bootstrap_view(cohort, options.draws, options.seed)
-    sets = [constants for constants in found.rules if constants.mu == "cohort"]
-    frames = {
-        "errors": errors_frame(found, plan, tiers, options.confidence),
-        "means": means_frame(found, scopes(plan, options), sets, options.confidence),
-        "contrasts": pl.concat([contrasts(found, plan, constants, options) for constants in sets]),
+    evaluation = evaluate(cohort, options, _tasks(plan, options))
+    rows = {row.key: row for row in (*MAIN_ROWS, *sweep_rows(options), *VARIANT_ROWS)}
+    rule, boot = evaluation.rules[PAPER], bootstrap_view(cohort, options.draws, options.seed)
+    sets = [constants for constants in evaluation.rules if constants.mu == "cohort"]
+    errors = errors_frame(evaluation, plan, rows, options.confidence)
+    contests = pl.concat([contrasts(evaluation, plan, constants, options) for constants in sets])
+    return {
+        "errors": errors,
+        "means": _means(evaluation, plan, options, sets),
+        "contrasts": contests,
         "nulls": nulls(cohort, options),
+        **_single_tables(rule, boot, errors, contests),
     }
-    if WITHOUT in found.rules:
-        ablation = [scope for scope in scopes(plan, options) if scope.name == "ablation"]
-        without = means_frame(found, ablation, [WITHOUT], options.confidence)
-        frames["means"] = pl.concat([frames["means"], without])
-    return frames | _single_tables(rule, boot, frames["errors"], frames["contrasts"])
+
+
+def _means(evaluation: Evaluation, plan: CohortPlan, options: BoptrOptions, sets: Sequence[Constants]) -> pl.DataFrame:
+    tables = scopes(plan, options)
+    means = means_frame(evaluation, tables, sets, options.confidence)
+    if WITHOUT not in evaluation.rules:
+        return means
+    ablation = [scope for scope in tables if scope.name == "ablation"]
+    return pl.concat([means, means_frame(evaluation, ablation, [WITHOUT], options.confidence)])
 
 
 def _single_tables(rule: Rule, boot: View, errors: pl.DataFrame, contrasts: pl.DataFrame) -> dict[str, pl.DataFrame]:
     linear, flags = v4(rule), protocol_flags(rule)
-    seeds, shown, channel = seed_replication(rule, boot), signatures(rule, boot), q_channel(rule, boot)
+    batches, patterns, channel = seed_replication(rule, boot), signatures(rule, boot), q_channel(rule, boot)
     unvoted = channel.filter("diagnostic")["benchmark"].unique().to_list()
     return {
         "blocks": blocks(rule.plan),
@@ -123,12 +130,12 @@ def _single_tables(rule: Rule, boot: View, errors: pl.DataFrame, contrasts: pl.D
         "aime_large_budget": large_budget(rule, boot),
         "crossing": crossing(rule, boot),
         "extension": extension(rule, boot),
-        "seed_replication": seeds,
-        "seed_summary": seed_summary(seeds),
+        "seed_replication": batches,
+        "seed_summary": seed_summary(batches),
         "readout_consistency": readout_consistency(rule, boot),
         "descriptive": descriptive(rule),
-        "signatures": shown,
-        "signature_table": signature_table(shown),
+        "signatures": patterns,
+        "signature_table": signature_table(patterns),
         "protocol_flags": flags,
         "checklist": checklist(rule, errors, flags, contrasts, unvoted),
         "rule_variants": variant_table(),
@@ -140,24 +147,24 @@ def _single_tables(rule: Rule, boot: View, errors: pl.DataFrame, contrasts: pl.D
 
 def _tasks(plan: CohortPlan, options: BoptrOptions) -> list[Task]:
     fitted, predicted = tuple(plan.with_role("fitted")), tuple(plan.with_role("fitted", "held_out"))
-    tasks = [Task(constants, MAIN_TIERS, predicted) for constants in (PAPER, OWN)]
-    tasks.append(Task(PAPER, VARIANT_TIERS, fitted))
-    tasks.append(Task(PAPER, sweep_tiers(options), fitted, reselect=False))
+    tasks = [Task(constants, MAIN_ROWS, predicted) for constants in (PAPER, OWN)]
+    tasks.append(Task(PAPER, VARIANT_ROWS, fitted))
+    tasks.append(Task(PAPER, sweep_rows(options), fitted, reselect=False))
     if options.mu_without:
         tasks.append(Task(WITHOUT, _pick((*ABLATION, "cell-fit")), fitted))
     return tasks
 
 
-def _pick(keys: Iterable[str]) -> tuple[Tier, ...]:
-    known = {tier.key: tier for tier in MAIN_TIERS}
-    return tuple(known[key] for key in keys)
+def _pick(keys: Iterable[str]) -> tuple[Row, ...]:
+    row_by_key = {row.key: row for row in MAIN_ROWS}
+    return tuple(row_by_key[key] for key in keys)
 
 
-# ---- means: which cells stand behind which number
+# ---- which cells each mean is taken over
 
 
 def scopes(plan: CohortPlan, options: BoptrOptions) -> list[Scope]:
-    """The tables of means, as rows and columns of cells."""
+    """The tables of means, each with its rows and its columns of cells."""
     fitted, held_out = plan.with_role("fitted"), plan.with_role("held_out")
     models = plan.fitted_models
     everything = grid(models, fitted)
@@ -170,14 +177,14 @@ def scopes(plan: CohortPlan, options: BoptrOptions) -> list[Scope]:
         Column("matched macro", everything, "macro", matched=True),
         Column("matched micro", everything, matched=True),
     )
-    sweeps = (*_pick(FRONTIER), *sweep_tiers(options))
+    sweeps = (*_pick(FRONTIER), *sweep_rows(options))
     return [
         *(_horizontal(model, fitted, held_out) for model in plan.models),
         Scope("vertical", _pick((*VERTICAL, *RIVALS)), (*_by_model(plan, fitted), *overall), ("V5b", *RIVALS)),
         Scope("decomposition", _pick(DECOMPOSITION), overall, ("V5b", "Z1-N*", "Z0-u")),
         Scope("ablation", _pick(ABLATION), (*regimes, Column("all cells", everything))),
-        Scope("frontier", sweeps, overall, tuple(tier.key for tier in sweeps if tier.kind == "frontier")),
-        Scope("variants", VARIANT_TIERS, (*regimes, Column("all cells", everything))),
+        Scope("frontier", sweeps, overall, tuple(row.key for row in sweeps if row.kind == "frontier")),
+        Scope("variants", VARIANT_ROWS, (*regimes, Column("all cells", everything))),
         Scope("new models", _pick(NEW), tuple(Column(m, grid([m], fitted)) for m in plan.in_group("new"))),
         Scope(
             "held out",
@@ -234,93 +241,112 @@ CONTRASTS = pl.Schema(
         "reason": pl.String(),
     }
 )
-"""First minus second on their common cells, AR pool. ``lo`` to ``hi``: paired bootstrap over questions, given these
-models, the paths fixed; ``corrected`` with its ends: of the errors without their two biases (``evaluate.Score``), which
-differ between rows, most of all between an oracle and a rule. By these: ``lo_models`` to ``hi_models``, models
-resampled; ``p``, exact sign flips over models, ``p_holm`` after Holm over the scope; and ``verdict``, by the ends.
-``differing``: cells in which the two predict differently."""
+"""``difference``: first minus second on their common cells, AR pool, percentage points; ``lo`` to ``hi``: paired
+bootstrap over questions with the paths fixed, the models taken as given. ``corrected``, ``lo_corrected`` and
+``hi_corrected``: the same of the corrected errors (``evaluate.Score``), because the biases differ between rows, most of
+all between an oracle and a rule. All that follows is computed from these: ``lo_models`` to ``hi_models``, models
+resampled; ``p``, sign flips over models; ``p_holm``, after Holm's correction over the scope; ``verdict``, by whether
+``lo_corrected`` to ``hi_corrected`` excludes 0. ``differing``: number of the common ``cells`` in which the two predict
+differently."""
 
 
-def contrasts(found: Scores, plan: CohortPlan, constants: Constants, options: BoptrOptions) -> pl.DataFrame:
-    """Paired differences of rows: on the anchor (given models), over the cohort, and those planned beforehand.
+def contrasts(evaluation: Evaluation, plan: CohortPlan, constants: Constants, options: BoptrOptions) -> pl.DataFrame:
+    """Paired differences of rows: on the anchor's cells, over the cohort, and those planned before sampling.
 
-    V2 is compared off the anchor alone: on the anchor's own cells it is their own fitted path, hence V1. The best rival
-    is the one with the lowest mean corrected error over the cohort's cells: chosen on the cells that it is compared on,
-    which favours it.
+    Parameters
+    ----------
+    evaluation : Evaluation
+    plan : CohortPlan
+    constants : Constants
+    options : BoptrOptions
+
+    Returns
+    -------
+    polars.DataFrame
+        ``CONTRASTS``. Undefined with the reason ``no_matched_cells`` if the two rows have no cell in common.
+
+    Notes
+    -----
+    V2 is compared on the other models' cells only: on the anchor's own cells it is V1, their own fitted path. The best
+    rival is the one with the lowest mean corrected error over the cohort's cells. It is chosen on the cells that it is
+    compared on, which favours it.
     """
     fitted, models = plan.with_role("fitted"), plan.fitted_models
     anchor, cohort = grid([plan.anchor_model], fitted), grid(models, fitted)
     others = grid([model for model in models if model != plan.anchor_model], fitted)
-    rival = _best_rival(found, constants, cohort)
+    rival = _best_rival(evaluation, constants, cohort)
     planned = [(first, rival if second == BEST_RIVAL else second) for first, second in PLANNED_CONTRASTS]
-    parts = [_contrasts(found, constants, "anchor", dict.fromkeys(ANCHOR_CONTRASTS, anchor), options)]
+    parts = [_contrasts(evaluation, constants, "anchor", dict.fromkeys(ANCHOR_CONTRASTS, anchor), options)]
     for scope, pairs in (("cohort", COHORT_CONTRASTS), ("planned", planned)):
-        where = {pair: others if "V2" in pair else cohort for pair in pairs}
-        parts.append(_contrasts(found, constants, scope, where, options))
+        cells = {pair: others if "V2" in pair else cohort for pair in pairs}
+        parts.append(_contrasts(evaluation, constants, scope, cells, options))
     return pl.concat(parts)
 
 
-def _best_rival(found: Scores, constants: Constants, cells: Sequence[Cell]) -> str:
+def _best_rival(evaluation: Evaluation, constants: Constants, cells: Sequence[Cell]) -> str:
     def error(rival: str) -> float:
-        keys = [_key(constants, rival, cell) for cell in cells]
-        known = [float(found.scores[key].corrected[0]) for key in keys if key in found.scores]
-        return sum(known) / len(known) if known else math.inf
+        scores = _scores(evaluation, constants, rival, cells)
+        return sum(float(score.corrected[0]) for score in scores.values()) / len(scores) if scores else math.inf
 
     return min(RIVALS, key=error)
 
 
 def _contrasts(
-    found: Scores,
+    evaluation: Evaluation,
     constants: Constants,
     scope: str,
-    pairs: Mapping[tuple[str, str], Sequence[tuple[str, str]]],
+    pairs: Mapping[tuple[str, str], Sequence[Cell]],
     options: BoptrOptions,
 ) -> pl.DataFrame:
-    rows = []
-    for names, cells in pairs.items():
-        sides = []
+    records = []
+    for (first, second), cells in pairs.items():
         for cell in cells:
-            require_same_pool(*(asdict(_key(constants, name, cell)) for name in names))
-        for name in names:
-            keys = {cell: _key(constants, name, cell) for cell in cells}
-            sides.append({cell: found.scores[key] for cell, key in keys.items() if key in found.scores})
-        row = {"exponents": constants.exponents, "scope": scope, "first": names[0], "second": names[1]}
-        rows.append(row | _contrast(sides[0], sides[1], options))
-    frame = pl.DataFrame(rows, CONTRASTS)
+            require_same_pool(_key(constants, first, cell), _key(constants, second, cell))
+        sides = [_scores(evaluation, constants, name, cells) for name in (first, second)]
+        names = {"exponents": constants.exponents, "scope": scope, "first": first, "second": second}
+        records.append(names | _contrast(sides[0], sides[1], options))
+    frame = pl.DataFrame(records, CONTRASTS)
     return frame.with_columns(p_holm=pl.Series(inference.holm(frame["p"].to_numpy()), nan_to_null=True))
 
 
-def _key(constants: Constants, row: str, cell: Cell) -> Key:
-    """A row of a contrast in a cell: a tier in the AR pool, or ``<tier>/full``."""
-    tier, _, pool = row.partition("/")
-    return Key(constants, tier, "full" if pool == "full" else "ar", *cell)
+def _scores(evaluation: Evaluation, constants: Constants, name: str, cells: Sequence[Cell]) -> dict[Cell, Score]:
+    """The scores of a row of a contrast, in the cells where it is defined."""
+    keys = {cell: _key(constants, name, cell) for cell in cells}
+    return {cell: evaluation.scores[key] for cell, key in keys.items() if key in evaluation.scores}
+
+
+def _key(constants: Constants, name: str, cell: Cell) -> Key:
+    """A row of a contrast in a cell: its key, for the AR pool, or ``<key>/full``."""
+    row, _, pool = name.partition("/")
+    return Key(constants, row, "full" if pool == "full" else "ar", *cell)
 
 
 def _contrast(first: Mapping[Cell, Score], second: Mapping[Cell, Score], options: BoptrOptions) -> dict[str, object]:
     cells = [cell for cell in first if cell in second]
     if not cells:
         return {"models": 0, "cells": 0, "differing": 0, "reason": "no_matched_cells"}
-    ours, theirs = ({cell: side[cell].fixed.astype(float) for cell in cells} for side in (first, second))
-    shown = inference.contrast(ours, theirs, options.confidence)
-    fair = {cell: first[cell].corrected.astype(float) for cell in cells}
-    # The same prediction has the same error, however differently the two rows came to it.
-    others = {
-        cell: fair[cell] if np.array_equal(ours[cell], theirs[cell]) else second[cell].corrected.astype(float)
+    a, b = ({cell: side[cell].fixed.astype(float) for cell in cells} for side in (first, second))
+    fixed = inference.contrast(a, b, options.confidence)
+    a_corrected = {cell: first[cell].corrected.astype(float) for cell in cells}
+    # Equal predictions have equal errors; only the estimates of their optimism may differ.
+    b_corrected = {
+        cell: a_corrected[cell] if np.array_equal(a[cell], b[cell]) else second[cell].corrected.astype(float)
         for cell in cells
     }
-    both = inference.contrast(fair, others, options.confidence, "centred")
-    row: dict[str, object] = {"difference": shown.difference, "lo": shown.lo, "hi": shown.hi}
-    row |= {"corrected": both.difference, "lo_corrected": both.lo, "hi_corrected": both.hi}
-    if both.models > 1:
-        gaps = inference.by_model({cell: fair[cell][:1] - others[cell][:1] for cell in cells})
+    corrected = inference.contrast(a_corrected, b_corrected, options.confidence, "centred")
+    columns: dict[str, object] = {"difference": fixed.difference, "lo": fixed.lo, "hi": fixed.hi}
+    columns |= {"corrected": corrected.difference, "lo_corrected": corrected.lo, "hi_corrected": corrected.hi}
+    if corrected.models > 1:
+        gaps = inference.by_model({cell: a_corrected[cell][:1] - b_corrected[cell][:1] for cell in cells})
         low, high = inference.model_bootstrap(
             np.array([gap[0] for gap in gaps.values()]), options.draws, options.seed, options.confidence
         )
-        row |= {"p": both.p, "lo_models": low, "hi_models": high}
+        columns |= {"p": corrected.p, "lo_models": low, "hi_models": high}
     verdict = "not distinguishable"
-    if shown.differing and (both.lo > 0 or both.hi < 0):
-        verdict = "second lower" if both.lo > 0 else "first lower"
-    return row | {"models": both.models, "cells": both.cells, "differing": shown.differing, "verdict": verdict}
+    if fixed.differing and (corrected.lo > 0 or corrected.hi < 0):
+        verdict = "second lower" if corrected.lo > 0 else "first lower"
+    counts = {"models": corrected.models, "cells": corrected.cells, "differing": fixed.differing}
+    return columns | counts | {"verdict": verdict}
 
 
 # ---- the mismatched null
@@ -338,33 +364,45 @@ NULLS = pl.Schema(
         "reason": pl.String(),
     }
 )
-"""``error``: mean over the fitted cells of the exchanged models under the true pairing; ``null_mean``, ``null_lowest``
-over re-pairings of every Base with another model's RL, the rule fitted anew; ``p``: share of pairings, the true one
-included, with an error at most the true one's."""
+"""``error``: mean over the fitted cells of the exchanged models under the true pairing. ``null_mean``, ``null_lowest``:
+the same over the other pairings of Base and RL, with the rule fitted again on each. ``p``: share of pairings, the true
+one included, with an error of at most the true one's."""
 
 
 def nulls(cohort: Cohort, options: BoptrOptions) -> pl.DataFrame:
-    """Whether knowing which RL belongs to which Base helps each row at all."""
-    # The mean RL curve reads no Base: no pairing changes it.
-    tiers = [tier for tier in MAIN_TIERS if "ar" in tier.pools and tier.key != "mean RL"]
-    partners, means = mismatched(cohort, options, Task(PAPER, tuple(tiers), tuple(cohort.plan.with_role("fitted"))))
-    rows = []
-    for tier in tiers:
-        row: dict[str, object] = {"tier": tier.key, "label": tier.label, "models": len(partners)}
-        if tier.key not in means:
-            rows.append(row | {"reason": "too_few_models" if len(partners) < 2 else "no_matched_cells"})
+    """Whether it helps a row to know which RL belongs to which Base.
+
+    Returns
+    -------
+    polars.DataFrame
+        ``NULLS``. Undefined with the reason ``too_few_models`` if fewer than two models can be exchanged.
+    """
+    # The mean RL curve reads no Base, so no pairing changes it.
+    rows = tuple(row for row in MAIN_ROWS if "ar" in row.pools and row.key != "mean RL")
+    partners, means = mismatched(cohort, options, Task(PAPER, rows, tuple(cohort.plan.with_role("fitted"))))
+    records = []
+    for row in rows:
+        record: dict[str, object] = {"tier": row.key, "label": row.label, "models": len(partners)}
+        if row.key not in means:
+            records.append(record | {"reason": "too_few_models" if len(partners) < 2 else "no_matched_cells"})
             continue
-        values = means[tier.key]
-        row |= {"error": values[0], "null_mean": values[1:].mean(), "null_lowest": values[1:].min()}
-        rows.append(row | {"p": inference.permutation_p(values), "pairings": len(values)})
-    return pl.DataFrame(rows, NULLS)
+        values = means[row.key]
+        record |= {"error": values[0], "null_mean": values[1:].mean(), "null_lowest": values[1:].min()}
+        records.append(record | {"p": inference.permutation_p(values), "pairings": len(values)})
+    return pl.DataFrame(records, NULLS)
 
 
 # ---- small tables
 
 
 def blocks(plan: CohortPlan) -> pl.DataFrame:
-    """What is compared with what, and why: block, settings, role."""
+    """What is compared with what, and why.
+
+    Returns
+    -------
+    polars.DataFrame
+        Columns block, settings, role.
+    """
     anchor, fitted = plan.anchor_model, plan.with_role("fitted")
 
     def names(models: Iterable[str]) -> str:
@@ -388,27 +426,45 @@ def blocks(plan: CohortPlan) -> pl.DataFrame:
 
 
 def percell(errors: pl.DataFrame) -> pl.DataFrame:
-    """The calibrated rule beside the cell's own fit: one row per fitted cell of the cohort and choice of mu.
+    """The calibrated rule (V3) and the cell's own fit: one record per fitted cell of the cohort and set of constants.
 
-    Columns: exponents, mu, model, benchmark, regime, beta, alpha, alpha_lo, alpha_hi, boundary, policy, path,
-    mech_cell, mech_anchor, lo, hi, gap (anchor minus cell; may be negative, since the cell's scale is fitted with
-    another policy than the selector chooses), reason.
+    Parameters
+    ----------
+    errors : polars.DataFrame
+        ``means.ERRORS``.
+
+    Returns
+    -------
+    polars.DataFrame
+        exponents, mu, model, benchmark, regime, beta, alpha, alpha_lo, alpha_hi, boundary, policy, path, mech_cell,
+        mech_anchor, lo, hi, gap, reason. ``gap`` is anchor minus cell; it may be negative, because the cell's scale is
+        fitted with another policy than the one that the selector chooses.
     """
     keys = ["exponents", "mu", "model", "benchmark"]
     rows = errors.filter(pl.col("role") == "fitted", pl.col("group") != "new", pl.col("pool") == "ar")
     rule = rows.filter(tier="V3").rename({"error": "mech_anchor"})
     cell = rows.filter(tier="cell-fit").select(*keys, mech_cell="error")
     both = rule.join(cell, on=keys, how="left", maintain_order="left")
-    kept = ["regime", "beta", "alpha", "alpha_lo", "alpha_hi", "boundary", "policy", "path"]
+    of_rule = ["regime", "beta", "alpha", "alpha_lo", "alpha_hi", "boundary", "policy", "path"]
     gap = pl.col("mech_anchor") - pl.col("mech_cell")
-    return both.select(*keys, *kept, "mech_cell", "mech_anchor", "lo", "hi", gap.alias("gap"), "reason")
+    return both.select(*keys, *of_rule, "mech_cell", "mech_anchor", "lo", "hi", gap.alias("gap"), "reason")
 
 
 def held_out_criterion(errors: pl.DataFrame, criterion: float) -> pl.DataFrame:
-    """Whether each held-out benchmark's mean stays within the limit set beforehand.
+    """Whether the mean error of each held-out benchmark stays within the limit that was set before sampling.
 
-    Columns: exponents, benchmark (null: all), mean, oracle (R1 fit of the same cells), gap, cells, beyond (cells above
-    the limit, as ``model error``), criterion, meets. Calibrated rule (V3), fitted models, AR pool.
+    Parameters
+    ----------
+    errors : polars.DataFrame
+        ``means.ERRORS``, of which the calibrated rule (V3) on fitted models and the AR pool is used.
+    criterion : float
+        The limit, percentage points.
+
+    Returns
+    -------
+    polars.DataFrame
+        exponents; benchmark, null for all together; mean; oracle, the mean of the R1 fits (V1) of the same cells;
+        cells; beyond, the cells above the limit as ``model error``; gap, mean minus oracle; criterion; meets.
     """
     rows = errors.filter(
         pl.col("role") == "held_out", pl.col("group") != "new", pl.col("pool") == "ar", pl.col("mu") == "cohort"
@@ -417,10 +473,10 @@ def held_out_criterion(errors: pl.DataFrame, criterion: float) -> pl.DataFrame:
     rule = rows.filter(tier="V3").select(*keys, "error")
     oracle = rows.filter(tier="V1").select(*keys, oracle="error")
     both = rule.join(oracle, on=keys, how="left", maintain_order="left")
-    whole = both.with_columns(benchmark=pl.lit(None, pl.String))
+    together = both.with_columns(benchmark=pl.lit(None, pl.String))
     beyond = pl.concat_str("model", pl.col("error").round(2), separator=" ").filter(pl.col("error") > criterion)
     return (
-        pl.concat([both, whole])
+        pl.concat([both, together])
         .group_by("exponents", "benchmark", maintain_order=True)
         .agg(
             mean=pl.col("error").mean(),

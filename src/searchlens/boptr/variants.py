@@ -1,7 +1,7 @@
-"""Rule variants v5, v6 and v7, and the two oracles beside them (``docs/rule-variants.md`` defines them).
+"""Rule variants v5, v6 and v7, and the two oracles that they are compared with (``docs/rule-variants.md``).
 
 v5 is the paper's rule. v6 replaces the selector's P - Q and Q by one signed axis and first finish. v7 has two heads,
-each with its own scale and selector, one fitted on P and one on Q, and predicts the mean of their two curves. Every
+one fitted on P and one on Q, each with its own scale and selector, and predicts the mean of their two curves. Every
 variant is run at two levels of information: the anchor's scale alone, or an offset from each model's own pair.
 """
 
@@ -18,18 +18,18 @@ import polars as pl
 from searchlens.boptr import fit, selector
 from searchlens.boptr.fit import Array, Fit, Ints
 from searchlens.boptr.protocol import study_cells
+from searchlens.boptr.rows import ROWS, At, Blend, Prediction, Row, curve, path_text
 from searchlens.boptr.rule import Path, PoolName, Reason, Rule
 from searchlens.boptr.selector import Features
-from searchlens.boptr.tiers import TIERS, At, Blend, Prediction, Tier, curve, path_text
 from searchlens.boptr.view import Counts, Readouts
 from searchlens.uncertainty import Floats
 
 SIGNED_WEIGHTS = (1.0, 1.0, 1.0, 0.5, 0.2)
-"""W of v6: rank of P, A, rank of T, controller, log cost."""
+"""Weights W of v6: rank of P, A, rank of T, controller, log cost."""
 SUPPORT_WEIGHTS = (1.0, 0.5, 0.2)
-"""W of v7's support head: rank of P, controller, log cost."""
+"""Weights W of v7's support head: rank of P, controller, log cost."""
 CONCENTRATION_WEIGHTS = (1.0, 1.0)
-"""W of v7's concentration head: A, rank of T."""
+"""Weights W of v7's concentration head: A, rank of T."""
 
 
 class Ranks(NamedTuple):
@@ -52,7 +52,11 @@ Scale = Callable[[Rule, At], Floats | Reason]
 def first_finish(rule: Rule, model: str, benchmark: str) -> Counts | Reason:
     """T counts of a cell's policies, shape (policies, budgets, draws).
 
-    Undefined where token counts, and so T, are unknown for any policy that is ranked or may be chosen.
+    Returns
+    -------
+    ndarray or Reason
+        ``unknown_tokens`` if token counts, and so T, are unknown for any policy that is ranked or may be chosen;
+        ``no_base``.
     """
     return rule.keep(("T", rule.plan.models[model].base, benchmark), lambda: _first_finish(rule, model, benchmark))
 
@@ -67,60 +71,60 @@ def _first_finish(rule: Rule, model: str, benchmark: str) -> Counts | Reason:
 
 
 def ranks(rule: Rule, model: str, benchmark: str) -> Ranks:
-    """Ranks of a cell whose T is known; those of P and Q are the paper's rule's own."""
-    base, stops = rule.view.base(model, benchmark), first_finish(rule, model, benchmark)
-    assert base is not None and not isinstance(stops, Reason)
+    """Ranks of a cell whose T is known; those of P and Q are the ranks of the paper's rule."""
+    base, finished = rule.view.base(model, benchmark), first_finish(rule, model, benchmark)
+    assert base is not None and not isinstance(finished, Reason)
     P, _, Q = rule.features(model, benchmark).ranks
-    return Ranks(P, Q, selector.rank(stops, base, rule.options))
+    return Ranks(P, Q, selector.rank(finished, base, rule.options))
 
 
-def signed_axis(found: Ranks) -> Array:
-    """A: rank of Q minus rank of P; positive where a policy concentrates, 0 at one sample.
+def signed_axis(rank: Ranks) -> Array:
+    """A: rank of Q minus rank of P; positive if a policy concentrates, 0 at one sample.
 
     Shape (policies, budgets, draws), in [-1, 1] on the percentile scale.
     """
-    return found.Q - found.P
+    return rank.Q - rank.P
 
 
-def signed_features(found: Ranks, fixed: Floats) -> Features:
+def signed_features(rank: Ranks, fixed: Floats) -> Features:
     """r6 = [rank(P), A, rank(T), ctrl, log cost]."""
-    return Features((found.P, signed_axis(found), found.T), fixed, SIGNED_WEIGHTS)
+    return Features((rank.P, signed_axis(rank), rank.T), fixed, SIGNED_WEIGHTS)
 
 
-def support_features(found: Ranks, fixed: Floats) -> Features:
+def support_features(rank: Ranks, fixed: Floats) -> Features:
     """r_S = [rank(P), ctrl, log cost]."""
-    return Features((found.P,), fixed, SUPPORT_WEIGHTS)
+    return Features((rank.P,), fixed, SUPPORT_WEIGHTS)
 
 
-def concentration_features(found: Ranks, fixed: Floats) -> Features:
+def concentration_features(rank: Ranks, fixed: Floats) -> Features:
     """r_A = [A, rank(T)]."""
-    return Features((signed_axis(found), found.T), fixed[:0], CONCENTRATION_WEIGHTS)
+    return Features((signed_axis(rank), rank.T), fixed[:0], CONCENTRATION_WEIGHTS)
 
 
 # ---- rules with other fits and other selectors
 
 
 class _Votes(Rule):
-    """The fits of a rule on Q in place of P, at the same exponents."""
+    """A rule whose scales are fitted on Q instead of P, at the same exponents."""
 
     def __init__(self, rule: Rule) -> None:
         super().__init__(rule.view, rule.options, rule.exponents)
-        self.cohort_models, self._on_support = rule.cohort_models, rule
+        self.cohort_models, self._rule = rule.cohort_models, rule
 
     def cell(self, model: str, benchmark: str) -> tuple[Readouts, Counts] | Reason:
-        """Base and RL with Q where the fits read P."""
+        """Base readouts and the RL target of a cell, with Q in the place of P."""
         base, target = self.view.base(model, benchmark), self.view.target(model, benchmark, "Q")
         if base is None:
             return Reason("no_base")
         return Reason("no_rl") if target is None else (replace(base, P=base.Q), target)
 
     def beta(self, benchmark: str) -> Floats:
-        """beta_g is shared by all variants and heads."""
-        return self._on_support.beta(benchmark)
+        """beta_g of the paper's rule: all variants and heads share it."""
+        return self._rule.beta(benchmark)
 
 
 class _Head(Rule):
-    """A rule with a selector of its own coordinates, and the fits of this rule or of another one."""
+    """A rule with other selector coordinates; exponents and scales are those of ``fits``."""
 
     def __init__(self, rule: Rule, fits: Rule, coordinates: Coordinates) -> None:
         super().__init__(rule.view, rule.options, rule.exponents)
@@ -138,15 +142,15 @@ class _Head(Rule):
 
     def select(self, model: str, benchmark: str, path: Ints) -> Ints | Reason:
         for cell in ((model, benchmark), self.anchor):
-            stops = first_finish(self._rule, *cell)
-            if isinstance(stops, Reason):
-                return stops
+            finished = first_finish(self._rule, *cell)
+            if isinstance(finished, Reason):
+                return finished
         return super().select(model, benchmark, path)
 
     def features(self, model: str, benchmark: str) -> Features:
         rule, key = self._rule, ("ranks", self.plan.models[model].base, benchmark)
-        found = rule.keep(key, lambda: ranks(rule, model, benchmark))
-        return self._coordinates(found, rule.features(model, benchmark).fixed)
+        rank = rule.keep(key, lambda: ranks(rule, model, benchmark))
+        return self._coordinates(rank, rule.features(model, benchmark).fixed)
 
 
 def _signed(rule: Rule) -> Rule:
@@ -169,14 +173,14 @@ def _concentration(rule: Rule) -> Rule:
 
 
 def one_anchor(rule: Rule, at: At) -> Floats | Reason:
-    """Scale of the anchor: ln alpha fitted on the anchor cell in its regime, mu_g in the others; delta = 0."""
+    """The anchor's scale: ln alpha of the anchor cell in the anchor's regime, mu_g in the others; delta = 0."""
     if rule.regime(at.benchmark) != rule.regime(rule.plan.anchor_benchmark):
         return rule.mu(at.benchmark)
     return rule.log_alpha(*rule.anchor)
 
 
 def own_pair(rule: Rule, at: At) -> Floats | Reason:
-    """Scale of each model: mu_g + delta_m, delta_m from the model's own pair on the anchor benchmark."""
+    """The model's own scale: mu_g + delta_m, with delta_m from its own pair on the anchor benchmark."""
     delta = rule.delta(at.model)
     return delta if isinstance(delta, Reason) else rule.mu(at.benchmark) + delta
 
@@ -190,7 +194,7 @@ def shared_core(rule: Rule, at: At, scale: Scale) -> Prediction:
 
 
 def signed(rule: Rule, at: At, scale: Scale) -> Prediction:
-    """v6: v5's scale, and a selector on rank(P), the signed axis A and rank(T)."""
+    """v6: the scale of v5, and a selector on rank(P), the signed axis A and rank(T)."""
     return _along(_signed(rule), at, scale)
 
 
@@ -211,17 +215,17 @@ def _along(rule: Rule, at: At, scale: Scale) -> Path | Reason:
     return log_alpha if isinstance(log_alpha, Reason) else rule.path(*at.cell, log_alpha)
 
 
-_TIER = {tier.key: tier for tier in TIERS}
+_ROW = {row.key: row for row in ROWS}
 _OWN, _ANCHOR = "own pair on the anchor benchmark; cohort through μ", "anchor, anchor benchmark"
-VARIANT_TIERS = (
-    replace(_TIER["H6"], key="per-budget oracle", label="per-budget oracle"),
-    replace(_TIER["H7"], key="smooth path", label="smooth path"),
-    Tier("v5", "v5 shared-core", "rule", _OWN, partial(shared_core, scale=own_pair)),
-    Tier("v6", "v6 signed SAT", "rule", _OWN, partial(signed, scale=own_pair)),
-    Tier("v7", "v7 axis-decoupled", "rule", _OWN + "; P and Q", partial(decoupled, scale=own_pair)),
-    Tier("v5-anchor", "v5 shared-core, one anchor", "rule", _ANCHOR, partial(shared_core, scale=one_anchor)),
-    Tier("v6-anchor", "v6 signed SAT, one anchor", "rule", _ANCHOR, partial(signed, scale=one_anchor)),
-    Tier(
+VARIANT_ROWS = (
+    replace(_ROW["H6"], key="per-budget oracle", label="per-budget oracle"),
+    replace(_ROW["H7"], key="smooth path", label="smooth path"),
+    Row("v5", "v5 shared-core", "rule", _OWN, partial(shared_core, scale=own_pair)),
+    Row("v6", "v6 signed SAT", "rule", _OWN, partial(signed, scale=own_pair)),
+    Row("v7", "v7 axis-decoupled", "rule", _OWN + "; P and Q", partial(decoupled, scale=own_pair)),
+    Row("v5-anchor", "v5 shared-core, one anchor", "rule", _ANCHOR, partial(shared_core, scale=one_anchor)),
+    Row("v6-anchor", "v6 signed SAT, one anchor", "rule", _ANCHOR, partial(signed, scale=one_anchor)),
+    Row(
         "v7-anchor",
         "v7 axis-decoupled, one anchor",
         "rule",
@@ -233,13 +237,13 @@ VARIANT_TIERS = (
 
 
 def variant_table() -> pl.DataFrame:
-    """What each variant is, in the columns of the paper's table; measured numbers are joined on the tier columns.
+    """What each variant is, in the columns of the paper's table; measured numbers are joined on the row columns.
 
     Returns
     -------
     polars.DataFrame
-        ``rule, state, parameters, use, interpretation``; ``tier`` with own pairs and ``tier_anchor`` with the anchor's
-        scale alone: keys of ``VARIANT_TIERS``, null where there is no such tier.
+        ``rule, state, parameters, use, interpretation``. ``tier`` and ``tier_anchor``: key in ``VARIANT_ROWS`` of the
+        variant with own pairs and with the anchor's scale alone; null if it has no such row.
     """
     columns = ("rule", "state", "parameters", "use", "interpretation", "tier", "tier_anchor")
     return pl.DataFrame(_TABLE, dict.fromkeys(columns, pl.String()), orient="row")
@@ -328,7 +332,7 @@ HEADS = {
 
 
 def variant_scales(rule: Rule) -> pl.DataFrame:
-    """The fitted alpha of every model on the anchor benchmark, on P (v5, v6, v7's support head) and on Q (v7's other).
+    """The fitted alpha of every model on the anchor benchmark: on P (v5, v6, support head of v7) and on Q (v7).
 
     Parameters
     ----------
@@ -339,28 +343,29 @@ def variant_scales(rule: Rule) -> pl.DataFrame:
     -------
     polars.DataFrame
         ``model``; ``readout``, P or Q; ``alpha``; ``alpha_lo`` and ``alpha_hi``, the smallest and the largest alpha of
-        the grid with the same error, under any policy of the pool; ``reason``, a code of ``rule.REASONS`` or null.
+        the grid that reach the same error under any policy of the pool; ``reason``, a code of ``rule.REASONS`` or null.
     """
     benchmark = rule.plan.anchor_benchmark
     beta = float(rule.beta(benchmark)[0])
-    rows: list[dict[str, Any]] = []
+    grid = rule.lattice(beta)
+    records: list[dict[str, Any]] = []
     for model in rule.plan.models:
         for readout, fits in (("P", rule), ("Q", _votes(rule))):
-            row = {"model": model, "readout": readout}
+            record = {"model": model, "readout": readout}
             cell, log_alpha = fits.cell(model, benchmark), fits.log_alpha(model, benchmark)
             if isinstance(cell, Reason) or isinstance(log_alpha, Reason):
-                rows.append({**row, "reason": "no_calibration"})
+                records.append({**record, "reason": "no_calibration"})
                 continue
             base, target = cell
-            grid = rule.lattice(beta)
             error = fit.path_errors(fit.errors(base.P[base.autoregressive], target), grid.paths).min(axis=1)[:, 0]
-            same = grid.alpha[error[grid.path] <= error.min() + fit.SAME]
-            rows.append({**row, "alpha": float(np.exp(log_alpha[0])), "alpha_lo": same.min(), "alpha_hi": same.max()})
-    return pl.DataFrame(rows, SCALES)
+            tied = grid.alpha[error[grid.path] <= error.min() + fit.SAME]
+            alpha = float(np.exp(log_alpha[0]))
+            records.append({**record, "alpha": alpha, "alpha_lo": tied.min(), "alpha_hi": tied.max()})
+    return pl.DataFrame(records, SCALES)
 
 
 def variant_heads(rule: Rule) -> pl.DataFrame:
-    """The two heads of v7 in every cell, one row per head, at both levels of information.
+    """The two heads of v7 in every cell, one record per head, at both levels of information.
 
     Parameters
     ----------
@@ -370,27 +375,27 @@ def variant_heads(rule: Rule) -> pl.DataFrame:
     Returns
     -------
     polars.DataFrame
-        ``tier``, ``model``, ``benchmark``; ``head``, support or concentration; its ``policy``, ``alpha``, ``beta`` and
-        ``path`` N(b); ``reason``, a code of ``rule.REASONS`` or null.
+        ``tier``, the key of the row; ``model``, ``benchmark``; ``head``, support or concentration; its ``policy``,
+        ``alpha``, ``beta`` and ``path`` N(b); ``reason``, a code of ``rule.REASONS`` or null.
     """
-    rows: list[dict[str, Any]] = []
-    for tier in VARIANT_TIERS:
-        if not tier.key.startswith("v7"):
+    records: list[dict[str, Any]] = []
+    for row in VARIANT_ROWS:
+        if not row.key.startswith("v7"):
             continue
         for model, benchmark in study_cells(rule.plan):
-            found = tier.predict(rule, At(model, benchmark))
+            prediction = row.predict(rule, At(model, benchmark))
             base = rule.view.base(model, benchmark)
             for i, head in enumerate(("support", "concentration")):
-                row = {"tier": tier.key, "model": model, "benchmark": benchmark, "head": head}
-                if isinstance(found, Reason):
-                    rows.append({**row, "reason": found.code})
+                record = {"tier": row.key, "model": model, "benchmark": benchmark, "head": head}
+                if isinstance(prediction, Reason):
+                    records.append({**record, "reason": prediction.code})
                     continue
-                assert isinstance(found, Blend) and base is not None
-                rows.append({**row, **_head_row(found.paths[i], base, tuple(rule.plan.budgets))})
-    return pl.DataFrame(rows, HEADS)
+                assert isinstance(prediction, Blend) and base is not None
+                records.append({**record, **_head(prediction.paths[i], base, tuple(rule.plan.budgets))})
+    return pl.DataFrame(records, HEADS)
 
 
-def _head_row(path: Path, base: Readouts, budgets: tuple[int, ...]) -> dict[str, Any]:
+def _head(path: Path, base: Readouts, budgets: tuple[int, ...]) -> dict[str, Any]:
     assert path.alpha is not None and path.beta is not None
     return {
         "policy": base.policies[int(path.policy[0, 0])],

@@ -1,20 +1,20 @@
-"""A cohort's readouts along an axis of draws, of which the first is always the sample itself.
+"""The readouts of a cohort on an axis of draws; draw 0 is the sample itself.
 
-Whatever is computed from readouts is computed for all draws at once, so a rule is written once and serves the sample,
-the bootstrap over questions (draws resample questions) and the mismatched null (draws pair every Base with another
-model's RL).
+Every statistic is computed for all draws at once. So one implementation of the rule serves the sample, the bootstrap
+over questions (each draw resamples questions) and the mismatched null (each draw pairs every Base with the RL of some
+model).
 
-Readouts are counts of questions, weighted by the draw, so that ties stay exact.
+Readouts are counts of questions, weighted by the draw, rather than proportions: equal counts are exactly equal.
 """
 
 from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
+from typing import TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -24,6 +24,7 @@ from searchlens.policies.kinds import is_search
 from searchlens.seeds import resampler
 from searchlens.uncertainty import Resamples
 
+T = TypeVar("T")
 Counts = npt.NDArray[np.float32]
 Ints = npt.NDArray[np.int64]
 
@@ -35,13 +36,13 @@ class Readouts:
     Attributes
     ----------
     policies : tuple of str
-        Order of the pool.
+        In the order of the pool.
     search : ndarray of bool, shape (policies,)
-        Policies of the expanded pool.
+        Whether a policy searches: it is in the full pool, not in the AR pool.
     P, Q : ndarray of float32, shape (policies, budgets, draws)
-        Weighted counts of solved questions; draws may be 1 where they are all alike.
+        Weighted counts of solved questions. The last axis has length 1 if all draws are equal.
     tokens : ndarray, shape (policies,)
-        Mean generated tokens per sample; NaN where unknown.
+        Mean generated tokens per sample; NaN if unknown.
     """
 
     policies: tuple[str, ...]
@@ -58,19 +59,17 @@ class Readouts:
     @cached_property
     def autoregressive(self) -> Ints:
         """Positions of the policies of the AR pool."""
-        found: Ints = np.flatnonzero(~self.search)
-        return found
+        positions: Ints = np.flatnonzero(~self.search)
+        return positions
 
     def pool(self, name: str) -> Ints:
-        """Positions of the policies of a pool, ``ar`` or ``full``."""
+        """Positions of the policies of a pool: ``ar`` or ``full``."""
         return self.autoregressive if name == "ar" else np.arange(len(self.policies))
 
 
 @dataclass(frozen=True, eq=False)
 class View:
-    """Readouts on one axis of draws.
-
-    Use ``sample_view``, ``bootstrap_view`` or ``pairing_view``.
+    """The readouts of a cohort on one axis of draws; made by ``sample_view``, ``bootstrap_view`` or ``pairing_view``.
 
     Attributes
     ----------
@@ -78,10 +77,13 @@ class View:
     draws : int
         Length of the axis; draw 0 is the sample itself.
     weights : mapping
-        Benchmark to how often each question counts in each draw, shape (questions, draws) or (questions, 1).
+        Benchmark to how often each question counts in each draw, shape (questions, draws), or (questions, 1) if equal
+        in all draws.
     partner : mapping
-        Model to the model whose RL it is paired with in each draw, as positions in ``partners``; empty: its own.
+        Model to the position in ``partners`` of the model whose RL it is paired with in each draw. A model that is not
+        a key keeps its own RL.
     partners : tuple of str
+        Models whose RL sides are exchanged.
     """
 
     cohort: Cohort
@@ -89,7 +91,12 @@ class View:
     weights: Mapping[str, Counts]
     partner: Mapping[str, Ints] = field(default_factory=dict)
     partners: tuple[str, ...] = ()
-    _kept: dict[Any, Any] = field(default_factory=dict, repr=False)
+    _results: dict[Hashable, object] = field(default_factory=dict, repr=False)
+
+    def _keep(self, key: Hashable, make: Callable[[], T]) -> T:
+        if key not in self._results:
+            self._results[key] = make()
+        return self._results[key]  # type: ignore[return-value]
 
     @property
     def plan(self) -> CohortPlan:
@@ -106,67 +113,15 @@ class View:
         return float(self.weights[benchmark][:, 0].sum())
 
     def base(self, model: str, benchmark: str) -> Readouts | None:
-        """Base readouts of a cell; None where Base was not sampled there, without a controller, at every budget."""
-        checkpoint = self.plan.models[model].base
-        if (checkpoint, benchmark) not in self._kept:
-            found = self.cohort.landscapes.get((checkpoint, benchmark))
-            self._kept[checkpoint, benchmark] = self._readouts(found, benchmark) if found else None
-        found_readouts: Readouts | None = self._kept[checkpoint, benchmark]
-        return found_readouts
-
-    def default(self, model: str, benchmark: str) -> Counts | None:
-        """Base counts under the RL default policy, shape (budgets, draws); None where Base was not sampled so."""
-        key = ("default", self.plan.models[model].base, benchmark)
-        if key not in self._kept:
-            found, name = self.cohort.base(model, benchmark), self.plan.default_policy
-            known = found is not None and name in found.complete(self.plan.budgets)
-            self._kept[key] = self.count(found, benchmark, "P", name, self.plan.budgets) if found and known else None
-        curve: Counts | None = self._kept[key]
-        return curve
+        """Base readouts of a cell; None if no autoregressive policy of Base was sampled there at every budget."""
+        landscape = self.cohort.base(model, benchmark)
+        if landscape is None:
+            return None
+        key = ("base", self.plan.models[model].base, benchmark)
+        return self._keep(key, lambda: self.readouts(landscape, benchmark))
 
     def readouts(self, landscape: DenseLandscape, benchmark: str) -> Readouts | None:
-        """Readouts of any landscape on this view's draws, for example of another sampling batch."""
-        return self._readouts(landscape, benchmark)
-
-    def target(self, model: str, benchmark: str, metric: str = "P") -> Counts | None:
-        """RL counts under the default policy, shape (budgets, draws); None where RL was not sampled so."""
-        own = self._curve(model, benchmark, metric)
-        if own is None or own.shape[1] == self.draws:
-            return own
-        curves = [self._curve(name, benchmark, metric) for name in self.partners]
-        if model not in self.partner or any(curve is None for curve in curves):
-            return np.broadcast_to(own, (len(own), self.draws))
-        stacked = np.stack([curve[:, 0] for curve in curves if curve is not None], axis=1)
-        paired: Counts = stacked[:, self.partner[model]]
-        return paired
-
-    def count(
-        self, landscape: DenseLandscape, benchmark: str, metric: str, policy: str, budgets: Sequence[int]
-    ) -> Counts:
-        """Counts of one policy of a landscape at budgets of any size, shape (budgets, draws)."""
-        found: Counts = self.counts(landscape, benchmark, metric, [policy], budgets)[0]
-        return found
-
-    def counts(
-        self, landscape: DenseLandscape, benchmark: str, metric: str, names: Sequence[str], budgets: Sequence[int]
-    ) -> Counts:
-        """Counts of policies of a landscape at budgets of any size, shape (policies, budgets, draws)."""
-        block = landscape.block(metric, names, budgets)
-        counts: Counts = block.reshape(-1, block.shape[2]) @ self.weights[benchmark]
-        return counts.reshape(*block.shape[:2], -1)
-
-    def _curve(self, model: str, benchmark: str, metric: str) -> Counts | None:
-        key = ("rl", model, benchmark, metric)
-        if key not in self._kept:
-            found, default = self.cohort.rl(model, benchmark), self.plan.default_policy
-            known = found is not None and default in found.complete(self.plan.budgets)
-            self._kept[key] = (
-                self.count(found, benchmark, metric, default, self.plan.budgets) if found and known else None
-            )
-        curve: Counts | None = self._kept[key]
-        return curve
-
-    def _readouts(self, landscape: DenseLandscape, benchmark: str) -> Readouts | None:
+        """Readouts of a landscape, for example that of another batch, on this view's draws."""
         budgets = self.plan.budgets
         names = landscape.complete(budgets)
         if all(is_search(name) for name in names):
@@ -175,47 +130,105 @@ class View:
         tokens = np.array([landscape.tokens.get(name, np.nan) for name in names], float)
         return Readouts(names, np.array([is_search(name) for name in names]), P, Q, tokens)
 
+    def default(self, model: str, benchmark: str) -> Counts | None:
+        """Base counts under the RL default policy, shape (budgets, draws); None if not sampled at every budget."""
+        return self._curve(self.plan.models[model].base, benchmark, "P")
+
+    def target(self, model: str, benchmark: str, metric: str = "P") -> Counts | None:
+        """RL counts under the default policy, shape (budgets, draws); None if not sampled at every budget."""
+        curve = self._curve(self.plan.models[model].rl, benchmark, metric)
+        if curve is None or curve.shape[1] == self.draws:
+            return curve
+        others = [self._curve(self.plan.models[name].rl, benchmark, metric) for name in self.partners]
+        if model not in self.partner or any(other is None for other in others):
+            return np.broadcast_to(curve, (len(curve), self.draws))
+        stacked = np.stack([other[:, 0] for other in others if other is not None], axis=1)
+        paired: Counts = stacked[:, self.partner[model]]
+        return paired
+
+    def _curve(self, checkpoint: str | None, benchmark: str, metric: str) -> Counts | None:
+        """Counts of a checkpoint under the default policy."""
+
+        def counts() -> Counts | None:
+            landscape = self.cohort.landscapes.get((checkpoint, benchmark)) if checkpoint else None
+            default = self.plan.default_policy
+            if landscape is None or default not in landscape.complete(self.plan.budgets):
+                return None
+            return self.count(landscape, benchmark, metric, default, self.plan.budgets)
+
+        return self._keep(("default", checkpoint, benchmark, metric), counts)
+
+    def count(
+        self, landscape: DenseLandscape, benchmark: str, metric: str, policy: str, budgets: Sequence[int]
+    ) -> Counts:
+        """Counts of one policy of a landscape at any sampled budgets, shape (budgets, draws)."""
+        curve: Counts = self.counts(landscape, benchmark, metric, [policy], budgets)[0]
+        return curve
+
+    def counts(
+        self, landscape: DenseLandscape, benchmark: str, metric: str, names: Sequence[str], budgets: Sequence[int]
+    ) -> Counts:
+        """Counts of policies of a landscape at any sampled budgets, shape (policies, budgets, draws)."""
+        block = landscape.block(metric, names, budgets)
+        counts: Counts = block.reshape(-1, block.shape[2]) @ self.weights[benchmark]
+        return counts.reshape(*block.shape[:2], -1)
+
 
 def _questions(cohort: Cohort) -> dict[str, int]:
-    return {benchmark: len(found.questions) for (_, benchmark), found in cohort.landscapes.items()}
+    return {benchmark: len(landscape.questions) for (_, benchmark), landscape in cohort.landscapes.items()}
 
 
 def sample_view(cohort: Cohort) -> View:
-    """The sample alone: one draw."""
+    """The sample alone, as the only draw."""
     return View(cohort, 1, {name: np.ones((n, 1), np.float32) for name, n in _questions(cohort).items()})
 
 
 def bootstrap_view(cohort: Cohort, draws: int, seed: int, start: int = 0, stop: int | None = None) -> View:
     """The sample, then draws ``start`` to ``stop`` of the bootstrap over questions.
 
-    Draws are shared by everything on the same benchmark and independent between benchmarks.
+    All models share the draws of a benchmark; draws of different benchmarks are independent.
     """
-    weights, place = {}, list(cohort.plan.benchmarks)
+    weights, order = {}, list(cohort.plan.benchmarks)
     for name, n in _questions(cohort).items():
-        drawn = Resamples.draw(n, draws, seed + 7919 * place.index(name)).weights[:, start:stop]
+        # A prime step keeps benchmarks with equally many questions apart.
+        drawn = Resamples.draw(n, draws, seed + 7919 * order.index(name)).weights[:, start:stop]
         weights[name] = np.concatenate([np.ones((n, 1), np.float32), drawn], axis=1)
     return View(cohort, next(iter(weights.values())).shape[1], weights)
 
 
 def pairing_view(cohort: Cohort, permutations: int, seed: int) -> View:
-    """The true pairing, then re-pairings of the fitted models that were sampled on every fitted benchmark.
+    """The true pairing, then other pairings of Base and RL.
 
-    All of them where there are no more than ``permutations``, random ones otherwise. Models with a cell missing keep
-    their own RL: a Base curve is compared with RL curves of its own questions alone.
+    Exchanged are the RL sides of the fitted models that were sampled on every fitted benchmark, so that each Base curve
+    is compared with RL curves on the same questions. The other models keep their own RL.
+
+    Parameters
+    ----------
+    cohort : Cohort
+    permutations : int
+        All pairings if they are no more than this many; otherwise this many, drawn at random after the true one.
+    seed : int
+        Non-negative.
+
+    Returns
+    -------
+    View
+        With fewer than two models to exchange, the true pairing alone.
     """
     plan = cohort.plan
-    whole = [name for name in plan.fitted_models if all(_complete(cohort, name, d) for d in _paired(cohort))]
-    order = _orders(len(whole), permutations, seed)
-    partner = {name: order[i] for i, name in enumerate(whole)}
+    exchanged = [name for name in plan.fitted_models if all(_complete(cohort, name, d) for d in _paired(cohort))]
+    order = _orders(len(exchanged), permutations, seed)
+    partner = {name: order[i] for i, name in enumerate(exchanged)}
     weights = {name: np.ones((n, 1), np.float32) for name, n in _questions(cohort).items()}
-    return View(cohort, order.shape[1], weights, partner, tuple(whole))
+    return View(cohort, order.shape[1], weights, partner, tuple(exchanged))
 
 
 def _complete(cohort: Cohort, model: str, benchmark: str) -> bool:
-    """Whether both sides of a cell can be read at every budget."""
-    plan, ours, theirs = cohort.plan, cohort.base(model, benchmark), cohort.rl(model, benchmark)
-    known = bool(ours and theirs and ours.complete(plan.budgets))
-    return known and theirs is not None and plan.default_policy in theirs.complete(plan.budgets)
+    """Whether both sides of a cell were sampled at every budget."""
+    plan, base, rl = cohort.plan, cohort.base(model, benchmark), cohort.rl(model, benchmark)
+    if base is None or rl is None:
+        return False
+    return bool(base.complete(plan.budgets)) and plan.default_policy in rl.complete(plan.budgets)
 
 
 def _orders(models: int, permutations: int, seed: int) -> Ints:
@@ -229,5 +242,6 @@ def _orders(models: int, permutations: int, seed: int) -> Ints:
 
 
 def _paired(cohort: Cohort) -> list[str]:
+    """Fitted benchmarks on which any fitted model has an RL side."""
     plan = cohort.plan
     return [d for d in plan.with_role("fitted") if any(cohort.rl(m, d) for m in plan.fitted_models)]

@@ -1,6 +1,6 @@
-"""How large a study must be to tell two tiers apart.
+"""How large a study must be to tell two rows apart.
 
-The model behind every number here (``docs/power.md``): each model's difference of two tiers, averaged over benchmarks,
+The model behind every number here (``docs/power.md``): each model's difference of two rows, averaged over benchmarks,
 is the gap, plus the model's own deviation, plus noise of finitely many questions and samples. The test is the two-sided
 paired t test over models at alpha / contrasts, which is Holm's correction at its strictest.
 """
@@ -22,8 +22,8 @@ from scipy.stats import nct, norm, t
 
 from searchlens.boptr.cohort import CohortPlan, read_cohort
 from searchlens.boptr.options import BoptrOptions
+from searchlens.boptr.rows import ROWS, At, Curve, Row
 from searchlens.boptr.rule import Reason, Rule
-from searchlens.boptr.tiers import TIERS, At, Curve, Tier
 from searchlens.boptr.view import sample_view
 from searchlens.errors import InputError
 from searchlens.uncertainty import Floats
@@ -75,7 +75,7 @@ class Design:
 
 @dataclass(frozen=True)
 class Components:
-    """Where the difference of two tiers varies, in percentage points.
+    """Where the difference of two rows varies, in percentage points.
 
     Attributes
     ----------
@@ -221,24 +221,24 @@ def contribution(predicted: npt.ArrayLike, target: npt.ArrayLike) -> Floats:
     return np.asarray(100 * (signs * gaps).mean(axis=0))
 
 
-def tier_contributions(rule: Rule, first: Tier, second: Tier) -> pl.DataFrame:
-    """Parts of single questions in the error of one tier minus that of another.
+def row_contributions(rule: Rule, first: Row, second: Row) -> pl.DataFrame:
+    """Parts of single questions in the error of one row minus that of another.
 
     Parameters
     ----------
     rule : Rule
         On the sample view.
-    first, second : Tier
-        With their own pool; tiers that predict a curve instead of Base operating points have no parts of questions.
+    first, second : Row
+        With their own pool; rows that predict a curve instead of Base operating points have no parts of questions.
 
     Returns
     -------
     polars.DataFrame
-        ``COLUMNS``: the cells of fitted models and benchmarks in which both tiers are defined; ``seed`` is 0.
+        ``COLUMNS``: the cells of fitted models and benchmarks in which both rows are defined; ``seed`` is 0.
     """
     rows = []
     for model, benchmark in itertools.product(rule.plan.fitted_models, rule.plan.with_role("fitted")):
-        parts = [_tier_contribution(rule, tier, model, benchmark) for tier in (first, second)]
+        parts = [_row_contribution(rule, row, model, benchmark) for row in (first, second)]
         if parts[0] is None or parts[1] is None:
             continue
         difference = (parts[0] - parts[1])[:, 0]
@@ -247,10 +247,10 @@ def tier_contributions(rule: Rule, first: Tier, second: Tier) -> pl.DataFrame:
     return pl.concat(rows) if rows else pl.DataFrame({name: [] for name in COLUMNS})
 
 
-def _tier_contribution(rule: Rule, tier: Tier, model: str, benchmark: str) -> Floats | None:
+def _row_contribution(rule: Rule, row: Row, model: str, benchmark: str) -> Floats | None:
     cohort, plan = rule.view.cohort, rule.plan
     base, rl, readouts = cohort.base(model, benchmark), cohort.rl(model, benchmark), rule.view.base(model, benchmark)
-    path = tier.predict(rule, At(model, benchmark, tier.pools[0]))
+    path = row.predict(rule, At(model, benchmark, row.pools[0]))
     if isinstance(path, Reason | Curve) or base is None or rl is None or readouts is None:
         return None
     kept = [i for i in range(len(plan.budgets)) if path.skip is None or not path.skip[i, 0]]
@@ -262,7 +262,7 @@ def _tier_contribution(rule: Rule, tier: Tier, model: str, benchmark: str) -> Fl
 def landscape_contributions(
     folder: Path, plan: CohortPlan, options: BoptrOptions, first: str, second: str
 ) -> Contributions:
-    """The parts of ``tier_contributions``, from the landscapes of a study.
+    """The parts of ``row_contributions``, from the landscapes of a study.
 
     Parameters
     ----------
@@ -271,7 +271,7 @@ def landscape_contributions(
     plan : CohortPlan
     options : BoptrOptions
     first, second : str
-        Keys of two tiers.
+        Keys of two rows.
 
     Returns
     -------
@@ -281,15 +281,15 @@ def landscape_contributions(
     Raises
     ------
     InputError
-        No such tier, a damaged landscape, an anchor without one, or no cell in which both tiers choose Base operating
+        No such row, a damaged landscape, an anchor without one, or no cell in which both rows choose Base operating
         points.
     """
-    known = {tier.key: tier for tier in TIERS}
+    known = {row.key: row for row in ROWS}
     for name in (first, second):
         if name not in known:
-            raise InputError(f"there is no tier {name!r}; allowed: {', '.join(known)}")
+            raise InputError(f"there is no row {name!r}; allowed: {', '.join(known)}")
     rule = Rule(sample_view(read_cohort(folder, plan)), options)
-    rows = tier_contributions(rule, known[first], known[second])
+    rows = row_contributions(rule, known[first], known[second])
     if rows.is_empty():
         raise InputError(
             f"{folder} has no cell in which both {first} and {second} choose Base operating points",

@@ -1,4 +1,4 @@
-"""Tiers: every row from counts and loops alone, the RL information that each one reads, and its pool."""
+"""Rows of the tables: each from counts and loops alone, the RL information that each one reads, and its pool."""
 
 from __future__ import annotations
 
@@ -15,19 +15,17 @@ from scipy.stats import rankdata
 import planted_landscapes
 import small_cohort
 from searchlens.boptr.cohort import Benchmark, Cohort, DenseLandscape
-from searchlens.boptr.frontier import FRONTIER_TIERS
-from searchlens.boptr.offsets import V5B_TIERS
+from searchlens.boptr.frontier import FRONTIER_ROWS
+from searchlens.boptr.offsets import V5B_ROWS
 from searchlens.boptr.options import BoptrOptions
-from searchlens.boptr.protocol import require_same_pool
 from searchlens.boptr.regimes import TWO_REGIMES
+from searchlens.boptr.rows import ROWS, At, Curve, Prediction, Row, curve, mech, path_text, temperatures
 from searchlens.boptr.rule import Exponents, Path, Reason, Rule
-from searchlens.boptr.tiers import TIERS, At, Curve, Prediction, Tier, curve, mech, path_text, temperatures
-from searchlens.boptr.variants import VARIANT_TIERS
+from searchlens.boptr.variants import VARIANT_ROWS
 from searchlens.boptr.view import Readouts, bootstrap_view, sample_view
-from searchlens.errors import InputError
 from searchlens.simulate import Design, paper_design, simulate
 
-TIER = {tier.key: tier for tier in TIERS}
+ROW = {row.key: row for row in ROWS}
 ANCHOR, SMALL, NEW = "qwen25_7b", "qwen25_1.5b", "orz_7b"
 FITTED = (ANCHOR, "qwen25_14b", SMALL, "qwen25_0.5b", "llama31_8b")
 MATH, AIME, GPQA, AMC = "math500", "aime", "gpqa", "amc23"
@@ -297,13 +295,13 @@ def plainly(seed: int) -> Plain:
 
 
 @pytest.mark.parametrize("seed", [1, 2, 5])
-@pytest.mark.parametrize("tier", TIERS, ids=lambda tier: tier.key)
-def test_row_is_its_definition(tier: Tier, seed: int) -> None:
+@pytest.mark.parametrize("row", ROWS, ids=lambda row: row.key)
+def test_row_is_its_definition(row: Row, seed: int) -> None:
     """Points, curves and errors of every cell and pool, or the reason why there are none."""
     cohort = drawn(seed)
     plain, rule = plainly(seed), Rule(sample_view(cohort))
-    for pool, cell in product(tier.pools, cells(cohort)):
-        expected, found = plain.predict(tier.key, cell, pool), tier.predict(rule, At(*cell, pool))
+    for pool, cell in product(row.pools, cells(cohort)):
+        expected, found = plain.predict(row.key, cell, pool), row.predict(rule, At(*cell, pool))
         if isinstance(expected, str):
             assert found == Reason(expected), cell
             continue
@@ -335,15 +333,15 @@ def test_baselines_have_the_readings_of_option_h1() -> None:
     cohort = Cohort(cohort.plan, {**cohort.landscapes, (f"{ANCHOR}-base", MATH): greedy})
     plain, at = plainly(1), At(ANCHOR, MATH)
     base = plain.base(at.cell)
-    once = TIER["H1"].predict(Rule(sample_view(cohort), BoptrOptions(h1="literal_greedy")), at)
+    once = ROW["H1"].predict(Rule(sample_view(cohort), BoptrOptions(h1="literal_greedy")), at)
     assert isinstance(once, Curve)
     assert once.counts[:, 0].tolist() == [base["temp_0.3"][1]] * 5
     rule = Rule(sample_view(cohort), BoptrOptions(h1="argmax_same_b"))
-    best = TIER["H1"].predict(rule, at)
+    best = ROW["H1"].predict(rule, at)
     assert isinstance(best, Path)
     assert steps(best, rule, at.cell) == [(max(AR, key=lambda name: base[name][b]), b) for b in range(5)]
     other = At(SMALL, MATH)
-    assert TIER["H1"].predict(Rule(sample_view(cohort), BoptrOptions(h1="literal_greedy")), other) == Reason(
+    assert ROW["H1"].predict(Rule(sample_view(cohort), BoptrOptions(h1="literal_greedy")), other) == Reason(
         "policy_missing"
     )
 
@@ -352,20 +350,20 @@ def test_option_b0_takes_the_cohorts_scale() -> None:
     cohort, plain = drawn(1), plainly(1)
     rule = Rule(sample_view(cohort), BoptrOptions(b0="cohort_mu"))
     for cell in cells(cohort):
-        found = TIER["B0"].predict(rule, At(*cell))
+        found = ROW["B0"].predict(rule, At(*cell))
         assert isinstance(found, Path)
         assert steps(found, rule, cell) == plain.rule(cell, plain.mu(cell[1]))
 
 
 # ---- which RL a row reads
 
-EVERY = (*TIERS, *V5B_TIERS, *FRONTIER_TIERS, TWO_REGIMES, *VARIANT_TIERS)
+EVERY = (*ROWS, *V5B_ROWS, *FRONTIER_ROWS, TWO_REGIMES, *VARIANT_ROWS)
 ON_ANCHOR = {(model, MATH) for model in FITTED}
 SELECTING = {"A3", "cell-fit", "Z0-u", "Z0-N*", "V5b"}
 """Rows that say nothing of the selector, whose prototype is fitted on the anchor's pair."""
 
 
-def declared(tier: Tier, cell: Cell) -> set[Cell]:
+def declared(row: Row, cell: Cell) -> set[Cell]:
     """The RL cells that a row says it reads, with the paper's exponents."""
     model, benchmark = cell
     said = {
@@ -385,7 +383,7 @@ def declared(tier: Tier, cell: Cell) -> set[Cell]:
         "other models' offsets; none of the target's": ON_ANCHOR
         - ({(model, MATH)} if BETA[benchmark] == 0.6 else set()),
     }
-    return said[tier.rl] | ({(ANCHOR, MATH)} if tier.key in SELECTING else set())
+    return said[row.rl] | ({(ANCHOR, MATH)} if row.key in SELECTING else set())
 
 
 def changed(cohort: Cohort, rl: Iterable[Cell], how: str) -> Cohort:
@@ -421,63 +419,63 @@ def same(one: Prediction, other: Prediction) -> bool:
     return True
 
 
-def questions_asked(tier: Tier) -> list[At]:
-    return [At(*cell, pool) for pool in tier.pools for cell in cells(drawn(1))]
+def questions_asked(row: Row) -> list[At]:
+    return [At(*cell, pool) for pool in row.pools for cell in cells(drawn(1))]
 
 
 @pytest.mark.parametrize("how", ["all", "none", "absent"])
-@pytest.mark.parametrize("tier", EVERY, ids=lambda tier: tier.key)
-def test_row_reads_no_rl_that_it_does_not_declare(tier: Tier, how: str) -> None:
+@pytest.mark.parametrize("row", EVERY, ids=lambda row: row.key)
+def test_row_reads_no_rl_that_it_does_not_declare(row: Row, how: str) -> None:
     """All other RL of the study, the cell's own among it, may be anything or missing: nothing moves."""
     whole = rule_on(frozenset(), how)
-    for at in questions_asked(tier):
-        rest = frozenset(cells(drawn(1))) - declared(tier, at.cell)
-        assert same(tier.predict(whole, at), tier.predict(rule_on(rest, how), at)), at
+    for at in questions_asked(row):
+        rest = frozenset(cells(drawn(1))) - declared(row, at.cell)
+        assert same(row.predict(whole, at), row.predict(rule_on(rest, how), at)), at
 
 
-@pytest.mark.parametrize("tier", EVERY, ids=lambda tier: tier.key)
-def test_row_reads_the_rl_that_it_declares(tier: Tier) -> None:
+@pytest.mark.parametrize("row", EVERY, ids=lambda row: row.key)
+def test_row_reads_the_rl_that_it_declares(row: Row) -> None:
     """Otherwise the test before would prove nothing, and the row would claim more than it uses."""
     whole = rule_on(frozenset(), "all")
     moved = [
         at
-        for at in questions_asked(tier)
+        for at in questions_asked(row)
         for how in ("all", "none")
-        if not same(tier.predict(whole, at), tier.predict(rule_on(frozenset(declared(tier, at.cell)), how), at))
+        if not same(row.predict(whole, at), row.predict(rule_on(frozenset(declared(row, at.cell)), how), at))
     ]
-    nothing = tier.rl == "none" or not any(declared(tier, at.cell) for at in questions_asked(tier))
-    undefined = all(isinstance(tier.predict(whole, at), Reason) for at in questions_asked(tier))
+    nothing = row.rl == "none" or not any(declared(row, at.cell) for at in questions_asked(row))
+    undefined = all(isinstance(row.predict(whole, at), Reason) for at in questions_asked(row))
     assert bool(moved) != (nothing or undefined)
 
 
-@pytest.mark.parametrize("tier", EVERY, ids=lambda tier: tier.key)
-def test_rows_fitted_to_their_target_are_marked(tier: Tier) -> None:
+@pytest.mark.parametrize("row", EVERY, ids=lambda row: row.key)
+def test_rows_fitted_to_their_target_are_oracles(row: Row) -> None:
     """Off the anchor benchmark, those rows and no others move with the RL curve that they are scored on."""
     whole = rule_on(frozenset(), "all")
     for how in ("all", "none"):
         for model, benchmark in product((SMALL, NEW), (AIME, GPQA, AMC)):
             at = At(model, benchmark)
-            moved = not same(tier.predict(whole, at), tier.predict(rule_on(frozenset({at.cell}), how), at))
-            assert not moved or tier.reads_target, at
-    if tier.reads_target:
+            moved = not same(row.predict(whole, at), row.predict(rule_on(frozenset({at.cell}), how), at))
+            assert not moved or row.kind == "oracle", at
+    if row.kind == "oracle":
         at = At(SMALL, AMC)
         assert any(
-            not same(tier.predict(whole, at), tier.predict(rule_on(frozenset({at.cell}), how), at))
+            not same(row.predict(whole, at), row.predict(rule_on(frozenset({at.cell}), how), at))
             for how in ("all", "none")
         )
 
 
 @pytest.mark.parametrize("exponents", ["paper", "own"])
-@pytest.mark.parametrize("tier", EVERY, ids=lambda tier: tier.key)
-def test_held_out_benchmarks_and_new_models_fit_nothing(tier: Tier, exponents: Exponents) -> None:
+@pytest.mark.parametrize("row", EVERY, ids=lambda row: row.key)
+def test_held_out_benchmarks_and_new_models_fit_nothing(row: Row, exponents: Exponents) -> None:
     """Their RL reaches only the rows that say so: oracles, copies from the same benchmark, the model's own pair."""
     plan = drawn(1).plan
     held = {(model, benchmark) for model, benchmark in cells(drawn(1)) if benchmark == AMC or model == NEW}
     assert plan.benchmarks[AMC].role == "held_out" and plan.models[NEW].group == "new"
     whole = rule_on(frozenset(), "none", exponents)
-    for at in questions_asked(tier):
-        rest = frozenset(held - declared(tier, at.cell))
-        assert same(tier.predict(whole, at), tier.predict(rule_on(rest, "none", exponents), at)), at
+    for at in questions_asked(row):
+        rest = frozenset(held - declared(row, at.cell))
+        assert same(row.predict(whole, at), row.predict(rule_on(rest, "none", exponents), at)), at
 
 
 # ---- pools
@@ -503,13 +501,13 @@ def test_ar_rows_never_choose_a_policy_that_searches(benchmark: str, rank_pool: 
     options = [BoptrOptions(selector_rank_pool=rank_pool, h1=h1) for h1 in ("low_temp_nb", "argmax_same_b")]  # type: ignore[arg-type]
     for option, exponents in product(options, ("paper", "own")):
         rule = Rule(sample_view(cohort), option, exponents)  # type: ignore[arg-type]
-        for tier, cell in product(EVERY, cells(cohort)):
-            found = tier.predict(rule, At(*cell))
+        for row, cell in product(EVERY, cells(cohort)):
+            found = row.predict(rule, At(*cell))
             for path in getattr(found, "paths", (found,)):
                 if isinstance(path, Path):
-                    assert {step[0] for step in steps(path, rule, cell) if step} <= set(AR), (tier.key, cell)
+                    assert {step[0] for step in steps(path, rule, cell) if step} <= set(AR), (row.key, cell)
     for key in ("H6", "H7", "V1", "V2", "ORACLE-1D"):
-        found = TIER[key].predict(rule, At(ANCHOR, benchmark, "full"))
+        found = ROW[key].predict(rule, At(ANCHOR, benchmark, "full"))
         base, target = rule.view.base(ANCHOR, benchmark), rule.view.target(ANCHOR, benchmark)
         assert isinstance(found, Path) and target is not None
         assert mech(found, base, target, QUESTIONS, 1)[0] == 0
@@ -530,41 +528,31 @@ def test_selector_passes_over_a_search_that_fits_best(name: str, picked: bool, r
     )
     rule = Rule(sample_view(found), BoptrOptions(selector_rank_pool=rank_pool))  # type: ignore[arg-type]
     for key in ("H4", "H5", "V2-δ0", "V3", "A2", "A3", "cell-fit", "B0"):
-        path = TIER[key].predict(rule, At("b", "math"))
+        path = ROW[key].predict(rule, At("b", "math"))
         assert isinstance(path, Path)
         assert ({step[0] for step in steps(path, rule, ("b", "math")) if step} == {name}) == picked, key
 
 
-@pytest.mark.parametrize("tier", EVERY, ids=lambda tier: tier.key)
-def test_ar_rows_do_without_the_expanded_pool(tier: Tier) -> None:
+@pytest.mark.parametrize("row", EVERY, ids=lambda row: row.key)
+def test_ar_rows_do_without_the_expanded_pool(row: Row) -> None:
     """Sampling search policies as well changes no number of the AR pool."""
     cohort = drawn(1)
     searched = [(f"{ANCHOR}-base", benchmark) for benchmark in (MATH, GPQA)]
     alone = Rule(sample_view(lacking(cohort, searched, set(cohort.landscapes[searched[0]].policies) - set(AR))))
     for cell in cells(cohort):
-        ours, theirs = tier.predict(rule_on(frozenset(), "all"), At(*cell)), tier.predict(alone, At(*cell))
+        ours, theirs = row.predict(rule_on(frozenset(), "all"), At(*cell)), row.predict(alone, At(*cell))
         assert same(ours, theirs), cell
 
 
 def test_rows_that_search_the_pool_themselves_are_asked_for_both() -> None:
     """A rule's selector knows the AR pool alone, so a full-pool number of it would be the same one again."""
-    both = {tier.key for tier in EVERY if tier.pools == ("ar", "full")}
+    both = {row.key for row in EVERY if row.pools == ("ar", "full")}
     assert both == {"H3", "H6", "H7", "V1", "V2", "ORACLE-1D", "per-budget oracle", "smooth path"}
-    for tier in EVERY:
-        if tier.key not in both and tier.kind != "copy":
+    for row in EVERY:
+        if row.key not in both and row.kind != "copy":
             for cell in cells(drawn(1)):
                 rule = rule_on(frozenset(), "all")
-                assert same(tier.predict(rule, At(*cell)), tier.predict(rule, At(*cell, "full")))
-
-
-def test_rows_of_two_pools_are_not_compared() -> None:
-    row = {"tier": "H6", "model": ANCHOR, "benchmark": MATH, "pool": "ar"}
-    require_same_pool(row, {**row, "tier": "H7"})
-    with pytest.raises(InputError) as error:
-        require_same_pool(row, {**row, "tier": "H7", "pool": "full"})
-    for word in ("H6", "H7", "pool ar", "pool full", "larger pool is nearer to any curve by chance"):
-        assert word in error.value.message
-    assert error.value.hint
+                assert same(row.predict(rule, At(*cell)), row.predict(rule, At(*cell, "full")))
 
 
 # ---- errors of predictions
@@ -607,7 +595,7 @@ def test_copied_points_are_a_number_in_every_draw_or_a_reason() -> None:
         ("m-rl", "gpqa"): drawn(DEFAULT),
     }
     found = Rule(bootstrap_view(Cohort(plan, landscapes), 300, 1))
-    predicted = TIER["H3"].predict(found, At("m", "gpqa"))
+    predicted = ROW["H3"].predict(found, At("m", "gpqa"))
     assert (
         predicted == Reason("policy_missing") or np.isfinite(mech(predicted, *found.cell("m", "gpqa"), 20, 301)).all()
     )

@@ -1,6 +1,6 @@
 """The rows of the paper's tables: each predicts the RL curve of a cell, from a stated amount of RL information.
 
-A tier is a function of a fitted ``Rule`` and a cell that gives a ``Path`` through the cell's own Base landscape, or a
+A row is a function of a fitted ``Rule`` and a cell that gives a ``Path`` through the cell's own Base landscape, or a
 ``Curve`` where it predicts without one, or the ``Reason`` why it is not defined there.
 """
 
@@ -54,7 +54,7 @@ Prediction = Path | Curve | Reason
 
 @dataclass(frozen=True)
 class At:
-    """Where a tier is asked to predict: a cell, and which of its policies count."""
+    """Where a row is asked to predict: a cell, and which of its policies count."""
 
     model: str
     benchmark: str
@@ -70,7 +70,7 @@ Predict = Callable[[Rule, At], Prediction]
 
 
 @dataclass(frozen=True)
-class Tier:
+class Row:
     """One row.
 
     Attributes
@@ -87,8 +87,6 @@ class Tier:
         From a rule and a place to a prediction.
     pools : tuple of str
         ``ar`` alone, or ``ar`` and ``full`` where the row searches the pool itself.
-    reads_target : bool
-        Whether it is fitted to the very curve that it is scored on.
     copies : {"", "anchor cell", "same benchmark"}
         Where a copied path comes from: the anchor on the anchor benchmark, or on the cell's own.
     """
@@ -99,7 +97,6 @@ class Tier:
     rl: str
     predict: Predict
     pools: tuple[PoolName, ...] = ("ar",)
-    reads_target: bool = False
     copies: Literal["", "anchor cell", "same benchmark"] = ""
 
 
@@ -351,10 +348,10 @@ def path_text(path: Path, budgets: tuple[int, ...], draw: int = 0) -> str:
     return "/".join("-" if gone else str(budgets[n]) for n, gone in zip(path.budget[:, draw], skipped, strict=True))
 
 
-TIERS = (
-    Tier("H1", "H1 base greedy", "baseline", "none", base_greedy),
-    Tier("H2", "H2 base same-π", "baseline", "none", same_policy),
-    Tier(
+ROWS = (
+    Row("H1", "H1 base greedy", "baseline", "none", base_greedy),
+    Row("H2", "H2 base same-π", "baseline", "none", same_policy),
+    Row(
         "H3",
         "H3 anchor per-b copy",
         "copy",
@@ -363,29 +360,27 @@ TIERS = (
         ("ar", "full"),
         copies="anchor cell",
     ),
-    Tier("H4", "H4 strict BOPTR (β of math)", "rule", "anchor, anchor benchmark", strict),
-    Tier("H5", "H5 BOPTR-P1 (regime β)", "rule", "anchor; cohort through μ", boptr),
-    Tier("H6", "H6 2D oracle per-b", "oracle", "own cell", two_d_oracle, ("ar", "full"), reads_target=True),
-    Tier("H7", "H7 2D oracle smooth (R1 path)", "oracle", "own cell", smooth, ("ar", "full"), reads_target=True),
-    Tier("V1", "V1 per-cell oracle", "oracle", "own cell", smooth, ("ar", "full"), reads_target=True),
-    Tier(
+    Row("H4", "H4 strict BOPTR (β of math)", "rule", "anchor, anchor benchmark", strict),
+    Row("H5", "H5 BOPTR-P1 (regime β)", "rule", "anchor; cohort through μ", boptr),
+    Row("H6", "H6 2D oracle per-b", "oracle", "own cell", two_d_oracle, ("ar", "full")),
+    Row("H7", "H7 2D oracle smooth (R1 path)", "oracle", "own cell", smooth, ("ar", "full")),
+    Row("V1", "V1 per-cell oracle", "oracle", "own cell", smooth, ("ar", "full")),
+    Row(
         "V2", "V2 anchor path", "copy", "anchor, every benchmark", anchor_path, ("ar", "full"), copies="same benchmark"
     ),
-    Tier("V2-δ0", "V2 δ=0", "rule", "cohort through μ", no_offset),
-    Tier(
+    Row("V2-δ0", "V2 δ=0", "rule", "cohort through μ", no_offset),
+    Row(
         "V3", "V3 δ from the anchor benchmark", "rule", "own pair on the anchor benchmark; cohort through μ", calibrated
     ),
-    Tier("A1", "A1 no π̂ selector", "ablation", "as V3", no_selector),
-    Tier("A2", "A2 no δ offset", "ablation", "cohort through μ", no_offset),
-    Tier("A3", "A3 no N̂(b) rule", "ablation", "none for α", same_budget),
-    Tier(
-        "ORACLE-1D", "ORACLE-1D per-b (π, N=b)", "oracle", "own cell", one_d_oracle, ("ar", "full"), reads_target=True
-    ),
-    Tier("cell-fit", "per-cell α at regime β", "oracle", "own cell", cell_fit, reads_target=True),
-    Tier("B0", "B0 anchor α, δ=0", "frontier", "anchor, anchor benchmark", anchor_scale),
-    Tier("mean RL", "cohort-mean RL curve", "rival", "other models, same benchmark", cohort_curve),
-    Tier("Base+gain", "Base plus mean gain", "rival", "other models, same benchmark", base_plus_gain),
-    Tier("low temp", "N=b at the best low temperature", "rival", "none", low_temperature),
+    Row("A1", "A1 no π̂ selector", "ablation", "as V3", no_selector),
+    Row("A2", "A2 no δ offset", "ablation", "cohort through μ", no_offset),
+    Row("A3", "A3 no N̂(b) rule", "ablation", "none for α", same_budget),
+    Row("ORACLE-1D", "ORACLE-1D per-b (π, N=b)", "oracle", "own cell", one_d_oracle, ("ar", "full")),
+    Row("cell-fit", "per-cell α at regime β", "oracle", "own cell", cell_fit),
+    Row("B0", "B0 anchor α, δ=0", "frontier", "anchor, anchor benchmark", anchor_scale),
+    Row("mean RL", "cohort-mean RL curve", "rival", "other models, same benchmark", cohort_curve),
+    Row("Base+gain", "Base plus mean gain", "rival", "other models, same benchmark", base_plus_gain),
+    Row("low temp", "N=b at the best low temperature", "rival", "none", low_temperature),
 )
 
 
