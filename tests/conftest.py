@@ -10,6 +10,7 @@ from typing import Any
 import polars as pl
 import pytest
 
+from run_stages import score_cell
 from searchlens import config
 from searchlens.grid import Generation, Grid
 from searchlens.store import shards
@@ -104,3 +105,23 @@ def publish() -> Callable[..., shards.Shard]:
         )
 
     return put
+
+
+@pytest.fixture
+def sampled(
+    raw: dict[str, Any], make_grid: Callable[[dict[str, Any]], Grid], publish: Callable[..., shards.Shard]
+) -> Grid:
+    """The toy study, every cell sampled and scored."""
+    raw["landscape"] = {"draws": 100}
+    grid = make_grid(raw)
+    for cell in grid.cells:
+        entries = []
+        for generation in grid.generations(*cell):
+            publish(grid, *cell, generation)
+            entry = {"id": generation.id, "samples": generation.samples, "spec": generation.spec}
+            entries.append({**entry, "policies": list(generation.policies)})
+        (manifest,) = grid.manifests(*cell)
+        manifest.parent.mkdir(parents=True)
+        manifest.write_text(json.dumps({"checkpoint": cell[0], "benchmark": cell[1], "generations": entries}))
+        score_cell(grid, *cell, [manifest], grid.scores(*cell))
+    return grid

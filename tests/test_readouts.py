@@ -14,7 +14,7 @@ import pytest
 from polars.testing import assert_frame_equal
 
 import landscape_oracle as oracle
-from run_stages import analyse, costs, landscape_cell, prefill, recovery_cell, score_cell
+from run_stages import analyse, costs, landscape_cell, prefill, recovery_cell
 from searchlens import config
 from searchlens.commands.prune import unused
 from searchlens.errors import InputError
@@ -25,7 +25,7 @@ from searchlens.landscape.options import LandscapeOptions
 from searchlens.landscape.plain import plain_votes
 from searchlens.landscape.points import operating_points
 from searchlens.stages.record import record
-from searchlens.store import layout, readouts, shards
+from searchlens.store import layout, readouts
 from test_workflow import ROOT, Folder
 
 FEW = LandscapeOptions(draws=60, seed=3)
@@ -106,24 +106,6 @@ def test_a_damaged_file_is_named(tmp_path: Path) -> None:
 
 
 # ---- a study
-
-
-@pytest.fixture
-def sampled(raw: dict[str, Any], make_grid: Make, publish: Callable[..., shards.Shard]) -> Grid:
-    """The toy study, every cell sampled and scored."""
-    raw["landscape"] = {"draws": 100}
-    grid = make_grid(raw)
-    for cell in grid.cells:
-        entries = []
-        for generation in grid.generations(*cell):
-            publish(grid, *cell, generation)
-            entry = {"id": generation.id, "samples": generation.samples, "spec": generation.spec}
-            entries.append({**entry, "policies": list(generation.policies)})
-        (manifest,) = grid.manifests(*cell)
-        manifest.parent.mkdir(parents=True)
-        manifest.write_text(json.dumps({"checkpoint": cell[0], "benchmark": cell[1], "generations": entries}))
-        score_cell(grid, *cell, [manifest], grid.scores(*cell))
-    return grid
 
 
 def elsewhere(raw: dict[str, Any], make_grid: Make) -> Grid:

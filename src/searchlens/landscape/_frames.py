@@ -66,7 +66,7 @@ def hits_frame(pool: Rows, budgets: Sequence[int], values: Values) -> pl.DataFra
 def points_frame(
     pool: Rows, budgets: Sequence[int], values: Values, resamples: Resamples, confidence: float, *, counted: bool
 ) -> pl.DataFrame:
-    """Rows of ``schemas.columns.POINTS``: each policy, budget, metric and readout of ``values``, and affine ones of them.
+    """``schemas.columns.POINTS``: each policy, budget, metric and readout of ``values``, and affine metrics of these.
 
     ``counted``: also the metrics that may be fractional are 0 or 1 for each question.
     """

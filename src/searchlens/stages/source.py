@@ -34,7 +34,7 @@ EXEMPT: Mapping[str, str] = {
     "store/files.py": "how a file is written, not what is in it",
     "store/provenance.py": "who made a file, which is no part of it",
 }
-"""Files that no output depends on, and why: editing them makes nothing again."""
+"""Files that no output depends on, and why: editing them makes nothing again. What they import counts."""
 
 _CODE, _NAMES = ("find", "loaded"), ("declared", "titles")
 """Functions of the catalogue that run what is declared, and those that only read its names and options."""
@@ -71,8 +71,8 @@ def _sha256(path: Path) -> str:
 
 def closure(stage: str) -> set[Path]:
     """Every file that a stage depends on: relative to the package, or absolute outside of it."""
-    start = Path("stages", f"{stage}.py")
-    reached, waiting = {start}, [start]
+    reached = set(_files_of(f"searchlens.stages.{stage}"))
+    waiting = list(reached)
     while waiting:
         for path in _depends_on(waiting.pop()) - reached:
             reached.add(path)
@@ -81,8 +81,6 @@ def closure(stage: str) -> set[Path]:
 
 
 def _depends_on(path: Path) -> set[Path]:
-    if str(path) in EXEMPT:
-        return set()
     source = _read(path)
     return set(source.imports) | {target for kind, options in source.code for target in _declaring(kind, dict(options))}
 

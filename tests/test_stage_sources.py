@@ -1,0 +1,157 @@
+"""What a stage depends on is derived from its imports: all that runs, and editing any of it reruns the stage."""
+
+from __future__ import annotations
+
+import json
+import os
+import pickle
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import fields, is_dataclass, replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from run_stages import landscape_cell, recovery_cell
+from searchlens.boptr.options import BoptrOptions
+from searchlens.grid import Grid, needs
+from searchlens.simulate import small_design
+from searchlens.simulate import write as simulate
+from searchlens.stages import source
+from searchlens.stages.record import record
+from searchlens.store.layout import Layout
+from test_equivalence import grid as compared_grid
+
+TESTS = Path(__file__).parent
+PACKAGE = TESTS.parent / "src/searchlens"
+STAGES = (
+    *("score", "landscape", "recovery", "readouts", "figures", "overview", "tables", "boptr", "transfer"),
+    "equivalence",
+)
+
+EDIT = """
+import json
+from pathlib import Path
+from searchlens.catalogue import PACKAGE, parse
+from searchlens.stages import source
+
+stages = {stages!r}
+closures = {{stage: [str(path) for path in source.closure(stage)] for stage in stages}}
+before = {{stage: source.stage_source(stage) for stage in stages}}
+changed = {{}}
+for path in sorted(PACKAGE.rglob("*.py")):
+    text = path.read_text()
+    path.write_text(text + "# edited\\n")
+    source._hash.cache_clear()
+    source._sha256.cache_clear()
+    changed[str(path.relative_to(PACKAGE))] = [stage for stage in stages if source.stage_source(stage) != before[stage]]
+    path.write_text(text)
+print(json.dumps([closures, changed]))
+"""
+
+
+def test_there_is_a_stage_for_each_of_these() -> None:
+    rules = (PACKAGE / "stages").glob("[a-z]*.py")
+    assert {path.stem for path in rules} - {"source", "costs", "record", "importing"} == set(STAGES)
+
+
+def test_a_comment_in_any_file_reruns_the_stages_that_depend_on_it_and_no_other(tmp_path: Path) -> None:
+    shutil.copytree(PACKAGE, tmp_path / "searchlens", ignore=shutil.ignore_patterns("__pycache__"))
+    environment = {**os.environ, "PYTHONPATH": str(tmp_path)}
+    command = [sys.executable, "-c", EDIT.format(stages=STAGES)]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
+    closures, changed = json.loads(done.stdout)
+    assert changed == {path: [stage for stage in STAGES if path in closures[stage]] for path in changed}
+    assert len(changed) == len(list(PACKAGE.rglob("*.py")))
+    assert changed["stages/tables.py"] == ["tables"]
+    assert changed["figures/style.py"] == ["figures", "overview", "transfer"], "a legend must not fit BOPTR again"
+    assert changed["boptr/fit.py"][:1] == ["boptr"]
+    assert not any(changed[path] for path in changed if path.startswith(("commands/", "config/", "zoo/", "simulate/")))
+    assert not any(changed[path] for path in ("cli.py", *source.EXEMPT))
+
+
+def plain(value: Any) -> Any:
+    """What a stage is given, in classes that load no module of searchlens."""
+    if is_dataclass(value) and not isinstance(value, type) and type(value).__module__.startswith("searchlens.grid"):
+        return SimpleNamespace(**{field.name: plain(getattr(value, field.name)) for field in fields(value)})
+    if isinstance(value, dict):
+        return {key: plain(one) for key, one in value.items()}
+    return tuple(plain(one) for one in value) if isinstance(value, tuple) else value
+
+
+Given = tuple[dict[str, Any], list[Any], dict[str, Any]]
+"""Configuration of the grid that a stage is given, if any; its arguments; its keyword arguments."""
+
+
+@pytest.fixture
+def study(
+    raw: dict[str, Any], make_grid: Callable[[dict[str, Any]], Grid], sampled: Grid, tmp_path: Path
+) -> dict[str, Given]:
+    """Every stage of small studies, everything before it done."""
+    layout, signed = sampled.layout, {"fingerprint": "0" * 12}
+    for checkpoint, benchmark in sampled.cells:
+        folder = layout.landscape(checkpoint, benchmark)
+        landscape_cell(sampled, benchmark, sampled.scores(checkpoint, benchmark), folder)
+    base, rl = (layout.landscape(checkpoint, "sums") for checkpoint in ("toy-base", "toy-rl"))
+    recovery_cell(sampled, base, rl, layout.recovery("toy", "sums"))
+    record(sampled, tmp_path / "kept")
+    recorded = make_grid({**raw, "results": "elsewhere", "study": {**raw["study"], "readouts": "kept"}})
+    cell, again = ("toy-base", "sums"), Layout(tmp_path / "again")
+    manifests = sampled.manifests(*cell)
+    pair = needs.figures(sampled, "toy", "sums")
+    return {
+        "score": (
+            {},
+            [needs.score(sampled, *cell), sampled.questions("sums"), layout, manifests, tmp_path / "s"],
+            signed,
+        ),
+        "landscape": ({}, [needs.landscape(sampled, "sums"), sampled.scores(*cell), tmp_path / "l"], signed),
+        "recovery": ({}, [needs.recovery(sampled, "sums"), base, rl, tmp_path / "r"], signed),
+        "readouts": ({}, [needs.readouts(recorded), recorded.layout], signed),
+        "figures": ({}, [pair, layout, tmp_path / "f"], {}),
+        "overview": ({}, [needs.overview(sampled), layout, tmp_path / "o"], {}),
+        "tables": ({}, [needs.tables(sampled), layout, again], signed),
+    }
+
+
+def loaded_by(stage: str, given: Given, folder: Path) -> set[str]:
+    """Files of searchlens that a stage loads when it runs in a process of its own."""
+    setup, arguments, keywords = given
+    path = folder / f"{stage}.pickle"
+    path.write_bytes(pickle.dumps((stage, setup, [plain(one) for one in arguments], keywords)))
+    command = [sys.executable, str(TESTS / "run_one_stage.py"), str(path)]
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    return set(json.loads(done.stdout.splitlines()[-1]))
+
+
+def closure(stage: str) -> set[str]:
+    return {str(path) for path in source.closure(stage)} | set(source.EXEMPT)
+
+
+def test_whatever_a_stage_loads_when_it_runs_lies_in_what_was_derived(study: dict[str, Given], tmp_path: Path) -> None:
+    for stage, given in study.items():
+        loaded = loaded_by(stage, given, tmp_path)
+        assert f"stages/{stage}.py" in loaded
+        assert loaded <= closure(stage), stage
+
+
+def test_boptr_and_its_tables_load_what_was_derived(tmp_path: Path) -> None:
+    design = small_design()
+    simulate(design, 1, tmp_path / "landscapes")
+    plan, output = design.plan(), Layout(tmp_path / "results")
+    options = replace(BoptrOptions(), draws=100, reselect=0, v4_shuffles=2, permutations=2).on(plan.benchmarks)
+    assert loaded_by("boptr", ({}, [plan, options, tmp_path / "landscapes", output], {}), tmp_path) <= closure("boptr")
+    assert loaded_by("transfer", ({}, [plan, options, output], {}), tmp_path) <= closure("transfer")
+
+
+def test_the_comparison_loads_what_was_derived(tmp_path: Path) -> None:
+    """It is given a grid, whose own modules are not counted: what a grid resolves is tracked by its values."""
+    pytest.importorskip("torch")
+    config = dict(compared_grid(policies=["greedy"], questions=2, draws=100).config)
+    given = (config, [Layout(tmp_path / "results")], {"fingerprint": "0" * 12})
+    assert loaded_by("equivalence", given, tmp_path) <= closure("equivalence")
