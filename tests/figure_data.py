@@ -86,11 +86,11 @@ def cell(
         pl.concat(_samples(rng, rl_skill, name, 0.3) for name in names), budgets=BUDGETS, options=options
     )
     greedy = operating_points(_samples(rng, base_skill, "greedy", 1.0), budgets=BUDGETS, options=options)
-    known = {**{name: policies.parse(name) for name in names}, **searches}
-    components = {name: policy.components for name, policy in known.items()}
-    found = recover(base, rl, components, RecoveryOptions(default_policy=DEFAULT, draws=200))
-    found.pop("geometry")
-    return Cell(pl.concat([base.points, greedy.points]), rl.points, **found)
+    policy_by_name = {**{name: policies.parse(name) for name in names}, **searches}
+    components = {name: policy.components for name, policy in policy_by_name.items()}
+    frames = recover(base, rl, components, RecoveryOptions(default_policy=DEFAULT, draws=200))
+    frames.pop("geometry")
+    return Cell(pl.concat([base.points, greedy.points]), rl.points, **frames)
 
 
 def _searched(rng: np.random.Generator, skill: npt.NDArray[np.float64], name: str, policy: Policy) -> pl.DataFrame:

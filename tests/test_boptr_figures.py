@@ -59,13 +59,13 @@ def dense_landscape(names: tuple[str, ...], ability: float, seed: int) -> DenseL
     )
 
 
-def study(models: dict[str, Model], benchmarks: dict[str, Benchmark], lacking: tuple[str, str] | None = None) -> Cohort:
+def study(models: dict[str, Model], benchmarks: dict[str, Benchmark], missing: tuple[str, str] | None = None) -> Cohort:
     plan = CohortPlan("one", "math", models, benchmarks, DEFAULT, BUDGETS)
     landscapes = {}
     for i, (model, benchmark) in enumerate(itertools.product(models, benchmarks)):
         names = (*POLICIES, SEARCH) if model == "one" else POLICIES
         ability = {"math": 0.3, "aime": -2.6, "gpqa": -0.5, "train": 0.5}[benchmark] + 0.2 * (i % 3)
-        if (model, benchmark) != lacking:
+        if (model, benchmark) != missing:
             landscapes[models[model].base, benchmark] = dense_landscape(names, ability, 2 * i)
             if benchmarks[benchmark].role == "fitted":
                 landscapes[str(models[model].rl), benchmark] = dense_landscape((DEFAULT,), ability + 0.4, 2 * i + 1)
@@ -86,7 +86,7 @@ def several() -> FigureContext:
         "seven": pair("seven", "lower"),
         "nw": pair("nw", "new"),
     }
-    cohort = study(models, {**BENCHMARKS, "train": TRAIN}, lacking=("seven", "gpqa"))
+    cohort = study(models, {**BENCHMARKS, "train": TRAIN}, missing=("seven", "gpqa"))
     return FigureContext(frames=analysis(cohort, OPTIONS), plan=cohort.plan)
 
 
@@ -183,13 +183,13 @@ MISSING = {
 
 
 @pytest.mark.parametrize("name", MISSING)
-def test_a_single_pair_is_told_what_is_missing(name: str, single: FigureContext) -> None:
+def test_what_a_single_pair_does_not_have_is_named(name: str, single: FigureContext) -> None:
     """What needs other models or more samples is named with its reason, instead of an empty place."""
     said = words(draw(name, single)[0])
     assert all(REASONS[code] in said for code in MISSING[name])
 
 
-def test_gaps_are_told(gaps: FigureContext) -> None:
+def test_gaps_are_named(gaps: FigureContext) -> None:
     """No fit on a benchmark without RL, no scale for a model without a pair, no interval under linear rounding."""
     frames = gaps.frames
     beta = words(draw("beta_robustness", gaps)[0])
@@ -258,18 +258,18 @@ def test_vertical_cells(several: FigureContext) -> None:
     assert table["model"].unique(maintain_order=True).to_list() == ["one", "three", "four", "seven"]
     for axes, tier in zip(figure.axes, vertical.TIERS, strict=False):
         errors = frames["errors"].filter(tier=tier, pool="ar", exponents="paper", mu="cohort")
-        known = {(m, d): e for m, d, e in errors.select("model", "benchmark", "error").iter_rows()}
+        error_by_cell = {(m, d): e for m, d, e in errors.select("model", "benchmark", "error").iter_rows()}
         heights = dict(zip(("one", "three", "four", "seven"), axes.get_yticks(), strict=True))
         shown = {text.get_position(): text.get_text() for text in axes.texts}
         for (x, benchmark), (model, y) in itertools.product(enumerate(BENCHMARKS), heights.items()):
-            error = known[model, benchmark]
+            error = error_by_cell[model, benchmark]
             assert shown[x, y] == (parts.DASH if error is None else f"{error:.1f}")
         assert shown[2, heights["seven"]] == parts.DASH
         hatched = [patch for patch in axes.patches if patch.get_hatch()]
         assert len(hatched) == errors.filter(pl.col("model").is_in(heights), role="fitted")["error"].null_count()
         (mesh,) = [item for item in axes.collections if isinstance(item, QuadMesh)]
         values = np.ma.masked_invalid(np.asarray(mesh.get_array(), float)).compressed()
-        fitted = [e for (m, d), e in known.items() if m in heights and d in BENCHMARKS and e is not None]
+        fitted = [e for (m, d), e in error_by_cell.items() if m in heights and d in BENCHMARKS and e is not None]
         assert np.allclose(sorted(values), sorted(fitted))
     assert REASONS["no_base"] in words(figure)
 

@@ -29,13 +29,13 @@ Frames = dict[str, pl.DataFrame]
 
 
 def design(models: tuple[str, ...], benchmarks: tuple[str, ...]) -> Design:
-    """Part of the paper's study, with 40 questions a benchmark; Llama lacks GPQA."""
+    """Part of the paper's study, with 40 questions a benchmark; Llama has no GPQA."""
     whole = paper_design()
-    kept = {name: model for name, model in whole.models.items() if name in models}
+    members = {name: model for name, model in whole.models.items() if name in models}
     return replace(
         whole,
-        bases={name: base for name, base in whole.bases.items() if name in {model.base for model in kept.values()}},
-        models=kept,
+        bases={name: base for name, base in whole.bases.items() if name in {model.base for model in members.values()}},
+        models=members,
         benchmarks={name: replace(whole.benchmarks[name], questions=40) for name in benchmarks},
         policies=POLICIES,
         missing=frozenset({("llama31_8b", "gpqa")} if "llama31_8b" in models else set()),
@@ -48,16 +48,16 @@ def design(models: tuple[str, ...], benchmarks: tuple[str, ...]) -> Design:
 @pytest.fixture(scope="module")
 def cohort() -> tuple[Frames, CohortPlan]:
     """Three fitted models and a new one."""
-    found = simulate(design(MODELS, BENCHMARKS), 7)
-    return study(found, OPTIONS), found.plan
+    simulated = simulate(design(MODELS, BENCHMARKS), 7)
+    return study(simulated, OPTIONS), simulated.plan
 
 
 @pytest.fixture(scope="module")
 def pair() -> tuple[Frames, CohortPlan]:
     """One pair on two benchmarks: most rows are undefined."""
     small = replace(design(MODELS[:1], ("math500", "gpqa")), batches={}, extension={}, searches={})
-    found = simulate(small, 7)
-    return study(found, OPTIONS), found.plan
+    simulated = simulate(small, 7)
+    return study(simulated, OPTIONS), simulated.plan
 
 
 def boptr_tables(frames: Frames, plan: CohortPlan, options: BoptrOptions = OPTIONS) -> dict[str, Table]:
@@ -82,8 +82,8 @@ def rows(table: Table, part: int = 0) -> dict[str, dict[str, str]]:
 
 def block(table: Table, title: str) -> dict[str, dict[str, str]]:
     """Lines of the block whose title has these words."""
-    (found,) = [i for i, part in enumerate(table.parts) if title in part.title]
-    return rows(table, found)
+    (place,) = [i for i, part in enumerate(table.parts) if title in part.title]
+    return rows(table, place)
 
 
 def printed(frame: pl.DataFrame, **where: object) -> str:
@@ -181,12 +181,12 @@ def test_pools_are_never_mixed(cohort: tuple[Frames, CohortPlan]) -> None:
     """Numbers of the full pool appear in its own blocks and nowhere else."""
     frames, plan = cohort
     marked = pl.when(pool="full").then(pl.lit(77.77)).otherwise("error").alias("error")
-    found = boptr_tables({**frames, "means": frames["means"].with_columns(marked)}, plan)
+    tables = boptr_tables({**frames, "means": frames["means"].with_columns(marked)}, plan)
     for name in ("horizontal", "vertical", "decomposition", "ablation", "frontier"):
-        for part in found[name].parts:
+        for part in tables[name].parts:
             cells = [cell for row in part.text.rows() for cell in row]
             assert any("77.77" in cell for cell in cells) == part.title.startswith("full pool"), (name, part.title)
-    line = rows(found["horizontal"])["H6 2D oracle per-b"]["Math500"]
+    line = rows(tables["horizontal"])["H6 2D oracle per-b"]["Math500"]
     (row,) = frames["errors"].filter(**AR, tier="H6", model="qwen25_7b", benchmark="math500").iter_rows(named=True)
     corrected = f"{row['corrected']:.2f}".replace("-", "−")
     assert line == f"{row['error']:.2f} ({corrected}) [{row['lo']:.2f}, {row['hi']:.2f}]"
@@ -214,9 +214,9 @@ def test_own_exponents_show_rows_that_differ(made: dict[str, Table], cohort: tup
 def test_ablation_has_both_cohorts_of_mu(made: dict[str, Table], cohort: tuple[Frames, CohortPlan]) -> None:
     """The block without a model holds the means of that variant's cells."""
     cells = cohort[0]["errors"].filter(tier="V3", mu="without", role="fitted", regime="nonmath")
-    known = cells.filter(pl.col("group") != "new")["error"].drop_nulls()
+    errors = cells.filter(pl.col("group") != "new")["error"].drop_nulls()
     line = block(made["ablation"], "μ without qwen25_1.5b")["MAIN (BOPTR-P1)"]
-    assert line["nonmath"].startswith(f"{known.sum() / len(known):.2f} [")
+    assert line["nonmath"].startswith(f"{errors.sum() / len(errors):.2f} [")
     other = rows(made["ablation"])["MAIN (BOPTR-P1)"]
     assert other["nonmath"] != line["nonmath"] and other["cells"] == "8/9"
 

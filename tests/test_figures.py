@@ -87,8 +87,8 @@ def artists(figure: Figure, kind: type[Artist]) -> Iterable[Artist]:
 
 def lines(axes: Axes, name: str) -> list[tuple[list[float], list[float]]]:
     """Data of the lines that carry this name."""
-    found = [line for line in axes.get_lines() if line.get_gid() == name]
-    return [(np.asarray(line.get_xdata()).tolist(), np.asarray(line.get_ydata()).tolist()) for line in found]
+    named = [line for line in axes.get_lines() if line.get_gid() == name]
+    return [(np.asarray(line.get_xdata()).tolist(), np.asarray(line.get_ydata()).tolist()) for line in named]
 
 
 def texts(figure: Figure) -> list[Text]:
@@ -300,7 +300,7 @@ def test_no_near_match(name: str, inputs: PairContext) -> None:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_models_that_share_nothing(name: str, inputs: PairContext) -> None:
-    """Imported samples may leave no shared policy, and budgets that Base lacks: the figure says so."""
+    """Imported samples may leave no shared policy, and budgets that Base does not have: the figure says so."""
     gone = pl.lit(None, dtype=pl.Float64)
     support = inputs.support.with_columns(envelope=gone, low=gone, gap=gone, gap_lo=gone, gap_hi=gone, inside=None)
     support = support.with_columns(pl.col("inside").cast(pl.Boolean))
@@ -355,7 +355,7 @@ def test_power_sampling_has_lines_of_its_own(name: str, searched: PairContext) -
 
 
 def test_support_region_marks_where_a_search_holds_the_edge(searched: PairContext) -> None:
-    """An envelope over searches is another than one of AR policies; where it is theirs must be seen."""
+    """An envelope over searches differs from one of AR policies; a mark shows where a search makes the edge."""
     figure, table = drawn("support_region", searched, SEARCHED)
     region = table.filter(layer="support")
     theirs = region.filter(pl.col("envelope_policy").is_in(list(figure_data.SEARCHES)))
@@ -429,7 +429,7 @@ def test_frontier_of_rl_is_its_default_and_its_edge(searched: PairContext) -> No
         if isinstance(band, PolyCollection)
     ]
     wanted = {(x, round(100 * end, 6)) for x, *ends in points.select("x", "lo", "hi").iter_rows() for end in ends}
-    assert any(wanted <= {(x, y) for x, y in found} for found in corners)
+    assert any(wanted <= {(x, y) for x, y in band} for band in corners)
 
 
 def test_frontier_says_what_is_unknown(searched: PairContext) -> None:
@@ -548,7 +548,7 @@ def test_controllers_stay_apart(vision: str) -> None:
 
 
 def test_unknown_policies_have_a_place() -> None:
-    """Search controllers have names that spell no sampling: they come in a family of their own."""
+    """A name that spells no policy, such as that of a search, is in a family of its own."""
     assert kinds.family("mcmc_b4") == "search"
     assert kinds.ordered(["mcmc_b4", "temp_1.0", "greedy"]) == ["temp_1.0", "mcmc_b4", "greedy"]
     assert set(style.shades(["mcmc_b4", "temp_0.3", "temp_1.0"])) == {"mcmc_b4", "temp_0.3", "temp_1.0"}

@@ -1,4 +1,4 @@
-"""Tables: the CSV reads back as what was found, and the LaTeX compiles in print's terms."""
+"""Tables: the CSV holds every number in full precision, and every LaTeX row has as many cells as the heading."""
 
 from __future__ import annotations
 
@@ -46,18 +46,18 @@ SPENT = {
 
 
 @pytest.fixture(scope="module")
-def found() -> figure_data.Cell:
+def frames() -> figure_data.Cell:
     return figure_data.cell()
 
 
 @pytest.fixture(scope="module")
-def cells(found: figure_data.Cell) -> list[Cell]:
-    frames = (found.same_policy, found.counts, found.support, found.path)
-    return [Cell("micro-1m", benchmark, *frames) for benchmark in ("Micro math", "Micro_AIME & more")]
+def cells(frames: figure_data.Cell) -> list[Cell]:
+    recovery = (frames.same_policy, frames.counts, frames.support, frames.path)
+    return [Cell("micro-1m", benchmark, *recovery) for benchmark in ("Micro math", "Micro_AIME & more")]
 
 
 @pytest.fixture(scope="module")
-def context(found: figure_data.Cell, cells: list[Cell]) -> StudyContext:
+def context(frames: figure_data.Cell, cells: list[Cell]) -> StudyContext:
     widths = pl.DataFrame(
         {
             "checkpoint": ["base"] * 4,
@@ -72,7 +72,7 @@ def context(found: figure_data.Cell, cells: list[Cell]) -> StudyContext:
     return StudyContext(
         default_policy=figure_data.DEFAULT,
         cells=cells,
-        points={("base_1m", "math"): found.base, ("rl_1m", "math"): found.rl},
+        points={("base_1m", "math"): frames.base, ("rl_1m", "math"): frames.rl},
         widths=widths,
         costs=costs(),
         models={"base": "Base", "rl": "RL"},
@@ -149,35 +149,35 @@ def test_latex_escapes_names(every: dict[str, Table]) -> None:
     assert "$-$" in text and "\N{MINUS SIGN}" not in text
 
 
-def test_operating_points_hold_every_point(every: dict[str, Table], found: figure_data.Cell) -> None:
+def test_operating_points_hold_every_point(every: dict[str, Table], frames: figure_data.Cell) -> None:
     """Nothing between the landscape and print is lost or mixed up: policy, budget and interval belong together."""
     table = every["operating_points"]
     drawn = pl.col("metric").is_in(["P", "Q"]) & (pl.col("readout") == "prefix")
-    assert table.data.height == found.base.filter(drawn).height + found.rl.filter(drawn).height
+    assert table.data.height == frames.base.filter(drawn).height + frames.rl.filter(drawn).height
     row = table.text.row(
         by_predicate=(pl.col("checkpoint") == "rl_1m") & (pl.col("metric") == "Q") & (pl.col("policy") == "temp_0.7"),
         named=True,
     )
-    point = found.rl.filter(readout="prefix").row(
+    point = frames.rl.filter(readout="prefix").row(
         by_predicate=(pl.col("metric") == "Q") & (pl.col("policy") == "temp_0.7") & (pl.col("budget") == 8), named=True
     )
     assert row["8"] == f"{100 * point['value']:.1f} [{100 * point['lo']:.1f}, {100 * point['hi']:.1f}]"
     assert table.text.filter(policy="greedy")["16"].to_list() == ["", ""]  # one sample: no larger budget
 
 
-def test_counts_show_both_denominators(every: dict[str, Table], found: figure_data.Cell) -> None:
+def test_counts_show_both_denominators(every: dict[str, Table], frames: figure_data.Cell) -> None:
     """k of 24, and k of 23 without the RL default: the two are not to be confused."""
     row = every["same_policy_counts"].text.row(0, named=True)
-    count = found.counts.filter(readout="prefix").row(
+    count = frames.counts.filter(readout="prefix").row(
         by_predicate=(pl.col("metric") == "P") & (pl.col("budget") == 16), named=True
     )
     assert row["16"] == f"{count['ahead']}/24 ({count['ahead_without_default']}/23)"
 
 
-def test_summary_takes_the_widest_gap(every: dict[str, Table], found: figure_data.Cell) -> None:
+def test_summary_takes_the_widest_gap(every: dict[str, Table], frames: figure_data.Cell) -> None:
     """The recovery gap shown is the least favourable one, with the interval of the same budget."""
     row = every["recovery_summary"].data.row(0, named=True)
-    support = found.support.filter(metric="P", readout="prefix")
+    support = frames.support.filter(metric="P", readout="prefix")
     worst = support.filter(pl.col("gap") == pl.col("gap").max()).row(0, named=True)
     assert (row["recovery_gap"], row["recovery_lo"], row["recovery_budget"]) == (
         worst["gap"],
@@ -185,29 +185,29 @@ def test_summary_takes_the_widest_gap(every: dict[str, Table], found: figure_dat
         worst["budget"],
     )
     assert row["inside"] == support["inside"].sum() and row["budgets"] == 5
-    default = found.same_policy.filter(metric="P", readout="prefix", policy=figure_data.DEFAULT, budget=16)
+    default = frames.same_policy.filter(metric="P", readout="prefix", policy=figure_data.DEFAULT, budget=16)
     assert (row["gap_last"], row["gap_last_hi"]) == (default["gap"].item(), default["hi"].item())
-    steps = found.path.filter(metric="P", kind="closest").sort("target_budget")
+    steps = frames.path.filter(metric="P", kind="closest").sort("target_budget")
     assert every["recovery_summary"].text["closest N"][0] == " ".join(map(str, steps["budget"]))
 
 
-def test_summary_without_matches(found: figure_data.Cell, context: StudyContext) -> None:
+def test_summary_without_matches(frames: figure_data.Cell, context: StudyContext) -> None:
     """A cell where Base never comes close has no path; the row says so by being empty there."""
-    cell = Cell("micro-1m", "math", found.same_policy, found.counts, found.support, found.path.clear())
+    cell = Cell("micro-1m", "math", frames.same_policy, frames.counts, frames.support, frames.path.clear())
     table = recovery_summary(replace(context, cells=[cell]))
     assert table.text["closest N"].to_list() == ["", ""]
 
 
-def test_summary_of_models_that_share_nothing(found: figure_data.Cell, context: StudyContext) -> None:
+def test_summary_of_models_that_share_nothing(frames: figure_data.Cell, context: StudyContext) -> None:
     """Without a shared policy there is no gap to report; the recovery gap still stands."""
-    cell = Cell("a", "b", found.same_policy.clear(), found.counts.clear(), found.support, found.path)
+    cell = Cell("a", "b", frames.same_policy.clear(), frames.counts.clear(), frames.support, frames.path)
     text = recovery_summary(replace(context, cells=[cell])).text
     assert text["gap at 1"].to_list() == text["ahead at 16"].to_list() == ["", ""]
     assert all(text["largest recovery gap"].to_list())
 
 
 def test_summary_tells_pools_apart(every: dict[str, Table], context: StudyContext, cells: list[Cell]) -> None:
-    """What searches on Base reach is not to be read beside what sampling reaches: the row says which it is."""
+    """What searches on Base reach is not comparable with what sampling reaches: the row says which it is."""
     plain = every["recovery_summary"]
     assert set(plain.text["pool"]) == {"AR"}
     assert not any(note.startswith("Pool: ") for note in plain.notes)
@@ -231,7 +231,7 @@ def test_hyphens_of_names_are_no_minus_signs() -> None:
 
 
 def test_every_table_explains_itself(every: dict[str, Table]) -> None:
-    """Whoever meets a table alone learns its units and terms from its notes, and LaTeX keeps them."""
+    """The notes of a table give its units and terms, and LaTeX keeps them."""
     for name, table in every.items():
         assert table.notes, name
         assert latex(table).count("\n% ") == len(table.notes), name
@@ -277,7 +277,7 @@ def test_cost_of_shards_without_a_record(every: dict[str, Table], context: Study
 
 
 def test_cost_of_nothing(context: StudyContext) -> None:
-    """A study that only reads recorded samples has sampled nothing, and says so."""
+    """A study that only reads recorded samples has sampled nothing: a total of zero."""
     table = udf_cost(replace(context, costs=costs().clear()))
     assert table.data["channel"].to_list() == ["total"]
     assert table.data["generated_M"].to_list() == [0.0]
@@ -318,35 +318,34 @@ def searching(raw: dict[str, Any], make_grid: Callable[[dict[str, Any]], Grid], 
         for generation in grid.generations(checkpoint, benchmark):
             shard = publish(grid, checkpoint, benchmark, generation)
             given = 10 * shard.sidecar["rows"]
-            told = {"prefilled": 60, "reused": given - 60}
+            record = {"prefilled": 60, "reused": given - 60}
             if generation.policies == ("tree",):
-                told = {"prefilled": 60 + 36, "reused": 500, "generated": 24, "requests": 12, "mean_running": 3.0}
-            tell(shard.path, told)
+                record = {"prefilled": 60 + 36, "reused": 500, "generated": 24, "requests": 12, "mean_running": 3.0}
+            change(shard.path, record)
     return grid
 
 
-def tell(path: Path, told: dict[str, Any], *without: str) -> None:
-    """Change what a sidecar tells."""
-    sidecar = {**json.loads(path.with_suffix(".json").read_text()), **told}
-    kept = {key: value for key, value in sidecar.items() if key not in without}
-    path.with_suffix(".json").write_text(json.dumps(kept))
+def change(path: Path, record: dict[str, Any], *without: str) -> None:
+    """Change the sidecar of a shard."""
+    sidecar = {**json.loads(path.with_suffix(".json").read_text()), **record}
+    path.with_suffix(".json").write_text(json.dumps({k: v for k, v in sidecar.items() if k not in without}))
 
 
-def test_costs_come_from_what_shards_tell(searching: Grid) -> None:
+def test_costs_come_from_the_sidecars_of_shards(searching: Grid) -> None:
     """A search costs what it generated; AR samples return what they generate; references cost too."""
-    found = costs_of(searching)
-    assert found.height == 4 + 4 + 1
-    tree = found.filter(controller="entropy_tree")
+    rows = costs_of(searching)
+    assert rows.height == 4 + 4 + 1
+    tree = rows.filter(controller="entropy_tree")
     assert tree.select("checkpoint", "policy", "rows", "tokens", "generated", "requests").rows() == [
         ("toy-base", "tree", 24, 72, 24, 12)
     ]
-    assert set(found["mean_running"]) == {None, 3.0}, "an engine that does not say is unknown, not zero"
+    assert set(rows["mean_running"]) == {None, 3.0}, "without a record it is unknown, not zero"
 
 
 def test_costs_of_older_sidecars(searching: Grid) -> None:
-    """Sidecars from before searches: AR samples were one request each, and what is not told is null."""
+    """Sidecars from before searches: AR samples were one request each, and quantities without a record are null."""
     for path in searching.layout.results.glob("generations/toy-rl/*/*/*.parquet"):
-        tell(path, {}, "generated", "requests", "prefilled", "reused", "mean_running")
+        change(path, {}, "generated", "requests", "prefilled", "reused", "mean_running")
     theirs = costs_of(searching).filter(checkpoint="toy-rl")
     assert theirs["generated"].equals(theirs["tokens"]) and theirs["requests"].equals(theirs["rows"])
     assert theirs["prefilled"].null_count() == theirs["reused"].null_count() == 4
@@ -355,7 +354,7 @@ def test_costs_of_older_sidecars(searching: Grid) -> None:
 
 def test_prefill_is_the_prompt_once_and_what_searches_compute_again(searching: Grid) -> None:
     """FLOPs count every prompt once, however it was cached, and the prefixes that a search had to compute again."""
-    found = prefill(searching, "toy", "sums")
-    assert set(found["prompt"]) == {10.0}
-    again = dict(found.filter(model="Base").select("policy", "again").iter_rows())
+    tokens = prefill(searching, "toy", "sums")
+    assert set(tokens["prompt"]) == {10.0}
+    again = dict(tokens.filter(model="Base").select("policy", "again").iter_rows())
     assert again == {"temp_0.5": 0, "topp0.9_t0.7": 0, "topp0.95_t1.0": 0, "greedy": 0, "tree": 36 / 24}

@@ -186,7 +186,7 @@ SUMMARY_NOTES = (
     "Gap at N: Base − RL under RL's default policy, percentage points (pp); ahead: policies under which Base solves at"
     " least as many questions as RL; inside: RL budgets at which RL lies in Base's support region.",
     "Recovery gap: RL − the best of Base under any policy with at most b samples, pp, at the budget b where it is"
-    " largest: at or below 0 Base reaches RL at every b. That b was chosen is not allowed for.",
+    " largest: at or below 0 Base reaches RL at every b. The interval does not allow for the choice of b.",
     "Closest, monotone N: samples of Base at the points of either path, one per RL budget.",
     f"Brackets: paired bootstrap over questions {LEVEL}. That of a gap has no width where no question differs; that"
     " of the recovery gap allows for differences that were not seen and, in its upper end, for the best being chosen.",
@@ -291,7 +291,7 @@ GPU_DEVICES = ("cuda", "gpu")
 COST_NOTE = (
     "A run: one policy on one benchmark, counted where it was sampled; pairs that share a checkpoint share its rows."
     " (M): millions of tokens; reused: share of the tokens of prompts and prefixes that was not computed again;"
-    " running: mean texts at a time; wall h, GPU h: of sampling alone."
+    " running: mean number of texts that are sampled at the same time; wall h, GPU h: of sampling alone."
 )
 COST_COLUMNS = {
     "runs": "runs",

@@ -47,15 +47,15 @@ def draw(numbers: pl.DataFrame, context: FigureContext) -> Figure:
     for i, ((benchmark, pool), rows) in enumerate(cells):
         above = figure.add_subplot(grid[2 * (i // 2), i % 2])
         title = f"{context.plan.title(str(benchmark))}, {POOLS[str(pool)]}"
-        known = rows.drop_nulls("envelope")
-        if known.is_empty():
+        points = rows.drop_nulls("envelope")
+        if points.is_empty():
             above.set_title(title)
             style.say(above, f"not drawn: {parts.missing(rows['reason'])}", 40)
             continue
         below = figure.add_subplot(grid[2 * (i // 2) + 1, i % 2], sharex=above)
-        above.set_title(f"{title} ({known['questions'][0]} questions)\n{_verdict(known.row(0, named=True))}")
-        _curves(above, known)
-        _shares(below, known)
+        above.set_title(f"{title} ({points['questions'][0]} questions)\n{_verdict(points.row(0, named=True))}")
+        _curves(above, points)
+        _shares(below, points)
     figure.legend(handles=_handles(context), loc="outside lower center", ncols=2)
     return figure
 

@@ -77,11 +77,11 @@ def _levels(axes: Axes, rows: pl.DataFrame, heights: list[float]) -> None:
 
 
 def _sweep(axes: Axes, rows: pl.DataFrame, layer: str) -> None:
-    known = rows.drop_nulls("error")
-    if known.is_empty():
+    points = rows.drop_nulls("error")
+    if points.is_empty():
         style.say(axes, f"{SWEEPS[layer][1]}: {parts.missing(rows['reason'])}", 26)
         return
-    for (name,), line in known.group_by("predictor", maintain_order=True):
+    for (name,), line in points.group_by("predictor", maintain_order=True):
         colour, marker = LOOKS[str(name)]
         x, y = line["setting"].to_list(), line["error"].to_list()
         axes.fill_between(x, line["lo"].to_list(), line["hi"].to_list(), color=colour, alpha=0.10, linewidth=0)
@@ -89,7 +89,8 @@ def _sweep(axes: Axes, rows: pl.DataFrame, layer: str) -> None:
     if layer == "tau":
         axes.set_xscale("log")
         axes.minorticks_off()
-    axes.set_xticks(sorted(set(known["setting"])), [f"{value:g}" for value in sorted(set(known["setting"]))])
+    settings = sorted(set(points["setting"]))
+    axes.set_xticks(settings, [f"{value:g}" for value in settings])
     axes.set_xlabel(SWEEPS[layer][1])
     axes.set_ylabel("error (pp)")
     axes.yaxis.set_major_locator(MaxNLocator(4, integer=True))

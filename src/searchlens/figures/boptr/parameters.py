@@ -74,13 +74,13 @@ def draw(numbers: pl.DataFrame, context: FigureContext) -> Figure:
     second = f"scale \N{GREEK SMALL LETTER ALPHA} fitted on {benchmark}, policy that each fit keeps to"
     single = len(context.plan.fitted_models) == 1
     figure = context.new_figure(style.PAGE, 1.55 + 0.22 * (heights[-1] + 1) + 0.15 * single, _names(context), second)
-    axes, beside = figure.subplots(1, 2, sharey=True, width_ratios=[3.1, 2.7])
+    axes, text_axes = figure.subplots(1, 2, sharey=True, width_ratios=[3.1, 2.7])
     limits = _limits(rows)
     _edges(axes, numbers.filter(layer="boundary")["alpha"].to_list(), limits)
     for y, row in zip(heights, rows.iter_rows(named=True), strict=True):
         _row(axes, y, row, limits)
     _axis(axes, rows["model"].to_list(), heights, limits)
-    _columns(beside, rows, heights)
+    _columns(text_axes, rows, heights)
     if single:
         axes.annotate(
             parts.reason("one_model"),
@@ -101,8 +101,9 @@ def _names(context: FigureContext) -> str:
 
 
 def _limits(rows: pl.DataFrame) -> tuple[float, float]:
-    known = [v for name in ("alpha", "alpha_lo", "alpha_hi") for v in rows[name].drop_nulls() if 0 < v < float("inf")]
-    return (min(known) / 1.25, max(known) * 1.25) if known else (1.0, 16.0)
+    ends = [rows[name].drop_nulls() for name in ("alpha", "alpha_lo", "alpha_hi")]
+    values = [value for column in ends for value in column if 0 < value < float("inf")]
+    return (min(values) / 1.25, max(values) * 1.25) if values else (1.0, 16.0)
 
 
 def _edges(axes: Axes, edges: list[float], limits: tuple[float, float]) -> None:

@@ -28,7 +28,7 @@ BESIDE: dict[str, Any] = {"textcoords": "offset points", "va": "center_baseline"
 
 
 def reason(code: str) -> str:
-    """The sentence behind a reason's code."""
+    """The sentence of a reason's code."""
     return REASONS[code]
 
 
@@ -47,7 +47,7 @@ def places(groups: Sequence[object], gap: float = 0.6) -> list[float]:
 
 
 def error_rows(axes: Axes, rows: pl.DataFrame, heights: Sequence[float], letters: int) -> None:
-    """Errors as marks with their intervals, one row each; the corrected error is an open mark around its own place.
+    """Errors as marks with their intervals, one row each; the corrected error is an open mark at its own place.
 
     Parameters
     ----------
@@ -55,9 +55,9 @@ def error_rows(axes: Axes, rows: pl.DataFrame, heights: Sequence[float], letters
     rows : DataFrame
         tier, label, kind, error, lo, hi, corrected, cells, of, reason.
     heights : sequence of float
-        Where each row stands.
+        Place of each row.
     letters : int
-        How long a reason may be before it is cut.
+        A longer reason is shortened.
     """
     most = rows["cells"].max()
     for y, row in zip(heights, rows.iter_rows(named=True), strict=True):
@@ -94,7 +94,7 @@ def error_axis(axes: Axes, rows: pl.DataFrame) -> None:
 
 
 def undefined(code: str, letters: int) -> str:
-    """A dash and the sentence behind a reason's code, cut at a word to so many letters."""
+    """A dash and the sentence of a reason's code, shortened to at most ``letters`` letters."""
     return textwrap.shorten(f"{DASH} {reason(code)}", letters, placeholder=" ...")
 
 

@@ -15,7 +15,7 @@ TITLE_HEIGHT = 0.45
 
 
 def canvas(width: float, height: float, first: str, second: str) -> tuple[Figure, Axes]:
-    """A figure with one pair of axes in inches below its title of two lines."""
+    """A figure with a title of two lines and one pair of axes, in inches, below it."""
     figure = style.new_figure(width, height, f"{first}\n{second}", "sampled")
     figure.set_layout_engine("none")
     axes = figure.add_axes((0, 0, 1, 1 - TITLE_HEIGHT / height))
@@ -28,7 +28,7 @@ def canvas(width: float, height: float, first: str, second: str) -> tuple[Figure
 def box(
     axes: Axes, corner: tuple[float, float], size: tuple[float, float], face: str = PAPER, edge: str = FRAME
 ) -> None:
-    """A box with round corners, from its lower left one."""
+    """A box with round corners; ``corner`` is the lower left one."""
     look: dict[str, Any] = {"facecolor": face, "edgecolor": edge, "linewidth": 0.8, "zorder": 1}
     axes.add_patch(FancyBboxPatch(corner, *size, boxstyle="round,pad=0,rounding_size=0.06", **look))
 
@@ -40,6 +40,6 @@ def arrow(axes: Axes, start: tuple[float, float], end: tuple[float, float], head
 
 
 def write(axes: Axes, x: float, y: float, text: str, **look: Any) -> None:
-    """Text centred at a point, unless told otherwise."""
+    """Text, centred at a point unless ``look`` says otherwise."""
     settings: dict[str, Any] = {"ha": "center", "va": "center", "fontsize": 7, "color": INK, "zorder": 5}
     axes.text(x, y, text, **(settings | look))

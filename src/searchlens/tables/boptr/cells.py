@@ -110,7 +110,7 @@ def qchannel(context: TableContext) -> Table:
         " N̂(b)) − Q_RL(b)|, pp. α̂ is fitted to the curve that it is scored on: a description, not transfer.",
         f"Recoverable: the largest Q of Base's pool comes within {fmt.percent(options.q_tolerance)} points of RL's"
         " largest. Gap: largest Q_RL − largest Q_Base, pp; the maximum over a pool is optimistic, and the interval does"
-        " not know of it.",
+        " not allow for that.",
         "†: no answer of the benchmark is voted on; Q there is the correctness of the first valid sample (diagnostic).",
         PATHS_OF_ALPHA,
         brackets(options),

@@ -120,7 +120,7 @@ def protocol_flags(context: TableContext) -> Table:
     ]
     parts = [fmt.part(lines, "severity of every flag", _model_changes(frame))]
     if details:
-        parts.append(fmt.part(details, "what was found"))
+        parts.append(fmt.part(details, "numbers of the flags"))
     return Table(frame, parts, notes)
 
 
@@ -167,15 +167,15 @@ def contrasts(context: TableContext) -> Table:
         if (rows := frame.filter(exponents=which, scope=scope)).height
     ]
     notes = [
-        f"First − second on the cells that both define, AR pool; below 0 the first has the lower error. V2 is compared"
-        f" off {anchor} alone: on its cells V2 is V1. {ERROR}",
+        f"First − second on the cells that both define, AR pool; below 0 the first has the lower error. V2 is"
+        f" compared on the cells of other models only: on those of {anchor} V2 is V1. {ERROR}",
         brackets(context.options),
         "Corrected: without the upward bias of absolute errors and the downward one of a path chosen on the same"
         " questions, which differ between rows. The verdict goes by the interval of this; so do the columns over models"
         " (interval with the models resampled) and p (exact sign flips over models, then after Holm over the block).",
         "Differing: cells in which the two predict differently; 0: the same predictions.",
-        "Planned: the rival that V3 and V5b meet is the one with the lowest mean corrected error on these cells, which"
-        " favours it.",
+        "Planned: V3 and V5b are compared with the rival that has the lowest mean corrected error on these cells, which"
+        " favours the rival.",
         *single_pair(context.plan),
         *reasons(frame),
     ]
@@ -218,7 +218,7 @@ def nulls(context: TableContext) -> Table:
         for row in frame.iter_rows(named=True)
     ]
     notes = [
-        "Every Base is scored against another model's RL, the rule fitted anew; error: mean over the fitted cells of"
+        "Every Base is scored against another model's RL, the rule fitted again; error: mean over the fitted cells of"
         " the exchanged models under the true pairing. p: share of pairings, the true one included, with an error at"
         " most the true one's. A row that reads no RL has a low p too where models differ in strength.",
         *reasons(frame),

@@ -53,7 +53,7 @@ def frontier(context: TableContext) -> Table:
     micro = rows.filter(exponents="paper", pool="ar", column="micro")
     notes = [
         f"Rows: how α is known, from no RL (Z0) over one anchor (B0, V2, Z1) to each model's own (V3, V1). {ERROR}",
-        "#RL: models whose RL is read. V2 reads the anchor's RL on every benchmark, B0 and Z1 on one. No RL is true of"
+        "#RL: models whose RL is read. V2 reads the anchor's RL on every benchmark, B0 and Z1 on one. No RL holds for"
         " α alone: β and the selector's prototype come from the anchor's RL in every row.",
         f"N*: the smallest budget at which Base on base@rltrain is within τ = {context.options.tau:g} of its last"
         " readout.",
@@ -148,7 +148,7 @@ def v4(context: TableContext) -> Table:
         f"Leave-one-model-out (LOO) ridge of ln α_math on Base features, standardised or raw; the {TOP} with the"
         " largest |r| are shown, all of them in the CSV. A pseudo-R2 below 0 predicts worse than the mean.",
         "Scores: of the k features with the largest |r|, chosen over all models, the one left out among them, or inside"
-        f" each fold. Null: {context.options.v4_shuffles} shuffles of ln α_math over the models, chosen anew in each.",
+        f" each fold. Null: {context.options.v4_shuffles} shuffles of ln α_math over the models, chosen again in each.",
         *reasons(features, summary),
     ]
     parts = [
@@ -199,7 +199,7 @@ def aime_large_budget(context: TableContext) -> Table:
         f" shown; difference: envelope − RL. {WILSON} Brackets of a difference: paired bootstrap over questions at"
         " these points. A maximum over a pool is biased upwards, and no interval here allows for that.",
         "k*: the smallest budget at which Base is at or above RL, though it may fall behind again; the share of"
-        " bootstrap draws with this k*, the envelope taken anew in each, is the last column of the anchor's block.",
+        " bootstrap draws with this k*, the envelope taken again in each, is the last column of the anchor's block.",
         *reasons(frame, crossing),
     ]
     parts += [

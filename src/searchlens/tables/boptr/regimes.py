@@ -28,8 +28,8 @@ def regime_betas(context: TableContext) -> Table:
         "Same error: every exponent of the grid that reaches the same error; after R1 of every model, those within one"
         " bootstrap standard deviation. Among equals the fit takes the one nearest to the frozen β: there, agreement"
         " with it is no evidence.",
-        "Frozen β: the paper's constants, in every main row. Own β: the estimate of this cohort, a benchmark left out"
-        " of its own where its regime has another.",
+        "Frozen β: the paper's constants, in every main row. Own β: the estimate of this cohort, without the benchmark"
+        " itself if its regime has another one.",
         "†: regime assigned beforehand; nothing is fitted on the benchmark.",
         *reasons(betas, stability),
     ]

@@ -33,7 +33,7 @@ def seed_replication(context: TableContext) -> Table:
         f"H5 of {plan.anchor_model} on batches that differ in the seed of Base's samples alone; RL is the same"
         f" curve. {ERROR}",
         brackets(context.options),
-        "Fixed π̂: policy of the main batch; full rule: selected anew on each. Mean: over benchmarks within the batch;"
+        "Fixed π̂: policy of the main batch; full rule: selected again on each. Mean: over benchmarks within the batch;"
         " ±: standard deviation over batches (ddof 1).",
         *_policies_note(frame, plan),
         *reasons(frame, summary),

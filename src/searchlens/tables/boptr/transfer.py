@@ -66,7 +66,7 @@ def horizontal(context: TableContext) -> Table:
         "H6 and H7 read the RL curve that they are scored on: ceilings, not comparators.",
         *_null_note(frames["nulls"]),
         *_replication_note(frames["seed_summary"]),
-        "b > max(B): the frozen rule at the larger budgets alone, nothing fitted or selected anew.",
+        "b > max(B): the frozen rule at the larger budgets alone, nothing fitted or selected again.",
         *contrast_notes(frames["contrasts"], "anchor", "H5", paper["tier"].unique()),
         *unchanged,
         *means_of.pool_note(rows),
@@ -106,7 +106,7 @@ def _replication_note(seed_summary: pl.DataFrame) -> list[str]:
     return [
         f"Replication: mean ± sd (ddof 1) over {max(batches)} batches of Base samples against the same RL curve; the"
         " mean column averages the benchmarks within each batch first. Fixed π̂ keeps the policy of the main batch,"
-        " the full rule selects anew. Table seed_replication has every batch."
+        " the full rule selects again. Table seed_replication has every batch."
     ]
 
 
@@ -207,7 +207,7 @@ def vertical(context: TableContext) -> Table:
         brackets(context.options),
         UPWARD,
         means_of.OVERALL_NOTE,
-        "V1 reads the RL curve that it is scored on. V2 carries the anchor's own path of the same benchmark and is no"
+        "V1 reads the RL curve that it is scored on. V2 uses the anchor's own path on the same benchmark, which is not"
         " δ = 0; V2 δ=0 is.",
         *means_of.fewer_cells(paper, "micro"),
         *_null_note(frames["nulls"]),
@@ -249,7 +249,7 @@ def decomposition(context: TableContext) -> Table:
         *means_of.fewer_cells(paper, "micro"),
         "From V2 δ=0 to V3: the value of the offset. From V3 to V1: what the formula costs; V1 is fitted to the curve"
         " that it is scored on.",
-        "Lower block: how the offset degrades as less RL is read. Without RL (Z0-u) is true of α alone: β and the"
+        "Lower block: how the offset degrades as less RL is read. Without RL (Z0-u) holds for α alone: β and the"
         " selector's prototype come from the anchor's RL.",
         *contrast_notes(context.frames["contrasts"], "cohort", "V3", ASSUMPTIONS),
         *unchanged,
@@ -280,7 +280,7 @@ def ablation(context: TableContext) -> Table:
         f"Rows: variants of the rule, mean over the fitted cells of a regime. {ERROR}",
         brackets(context.options),
         UPWARD,
-        "A1: RL default policy in place of π̂. A2: δ = 0 (as V2-δ0). A3: N = b. The selector is run anew in A2 and A3."
+        "A1: RL default policy in place of π̂. A2: δ = 0 (as V2-δ0). A3: N = b. The selector is run again in A2 and A3."
         " Oracles read the curve that they are scored on.",
         *means_of.fewer_cells(paper, "all cells"),
         *contrast_notes(context.frames["contrasts"], "cohort", "V3", ("A1", "V2-δ0", "A3")),
