@@ -411,8 +411,11 @@ def test_an_edited_controller_is_sampled_again(longest: dict[str, Any], make_gri
     ("old", "new", "complaint"),
     [
         ("whole(4)", "4", "controller 'longest': parameter draws has no range"),
-        ("Longest(Controller)", "Longest", "controller 'longest' is no subclass of searchlens.policies.Controller"),
-        ('"append"', '"apend"', "transition 'apend' does not exist; allowed: append"),
+        ("Longest(Controller)", "Longest", "controller 'longest' is no dataclass that inherits from"),
+        ("@dataclass(frozen=True)", "", "controller 'longest' is no dataclass that inherits from"),
+        ("transitions", "transition", "controller 'longest' has unknown option 'transition'; allowed: evaluators"),
+        ('"append"', '"apend"', r"transitions is \('apend',\); allowed: a tuple of append"),
+        ('("append",)', '"append"', "transitions is 'append'; allowed: a tuple of append"),
     ],
 )
 def test_a_controller_that_is_declared_wrongly_is_refused(

@@ -337,6 +337,8 @@ SCHEDULERS: Mapping[str, type[Component]] = {
 # ---- from the configuration
 
 _LISTED = {"evaluator": EVALUATORS, "transition": TRANSITIONS, "scheduler": SCHEDULERS}
+_COMPOSITION = {"evaluators": tuple(EVALUATORS), "transitions": ("append",), "schedulers": ("independent",)}
+"""Options of the decorator ``controller``, with their defaults."""
 
 
 def names(role: str) -> tuple[str, ...]:
@@ -375,11 +377,35 @@ def autoregressive() -> Controller:
     return _controller("autoregressive")("autoregressive")
 
 
+def composition(controller: str) -> dict[str, tuple[str, ...]]:
+    """Names of the evaluators, transitions and schedulers that go with a controller, by role, the default first.
+
+    Raises
+    ------
+    InputError
+        The controller is declared with an unknown option, or with a component that does not exist.
+    """
+    options = catalogue.declared("controller")[controller].options
+    allowed = {}
+    for option, value in {**_COMPOSITION, **options}.items():
+        role = option.removesuffix("s")
+        if option not in _COMPOSITION:
+            raise InputError(
+                f"controller {controller!r} has unknown option {option!r}; allowed: {', '.join(_COMPOSITION)}"
+            )
+        if not isinstance(value, tuple) or not value or not set(value) <= set(names(role)):
+            raise InputError(
+                f"controller {controller!r}: {option} is {value!r}; allowed: a tuple of {', '.join(names(role))}"
+            )
+        allowed[role] = value
+    return allowed
+
+
 def _controller(name: str) -> type[Controller]:
     """The class that is declared under a name, which may be a user's own."""
     kind = catalogue.find("controller", name)
-    if not (isinstance(kind, type) and issubclass(kind, Controller)):
-        raise InputError(f"controller {name!r} is no subclass of searchlens.policies.Controller")
+    if not (isinstance(kind, type) and issubclass(kind, Controller) and "__dataclass_fields__" in vars(kind)):
+        raise InputError(f"controller {name!r} is no dataclass that inherits from searchlens.policies.Controller")
     for item in _fields(kind):
         if "range" not in item.metadata:
             raise InputError(

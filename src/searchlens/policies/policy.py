@@ -18,10 +18,9 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields
 from typing import Any, TypeVar
 
-from searchlens import catalogue
 from searchlens.engines.base import Sampling
 from searchlens.errors import InputError
-from searchlens.policies.components import EVALUATORS, Component, Controller, Thought, autoregressive, component
+from searchlens.policies.components import Component, Controller, Thought, autoregressive, component, composition
 
 FILTERS = {"minp": "min_p", "typical": "typical_p", "topk": "top_k", "topp": "top_p"}
 PENALTIES = {"rep": "repetition_penalty", "freq": "frequency_penalty", "pres": "presence_penalty"}
@@ -142,12 +141,12 @@ def _spell(local: Sampling, keys: Mapping[str, str]) -> list[str]:
 
 
 def _check_sampling(local: Sampling, where: str) -> Sampling:
-    """Return ``local`` when every parameter is in its range (see ``Sampling``).
+    """``local``, if every parameter is in its range (see ``Sampling``).
 
     Raises
     ------
     InputError
-        Names ``where``, the parameter, what was found and what is allowed.
+        Says which policy (``where``) and parameter, what was found and what is allowed.
     """
     rules = {
         "temperature": (local.temperature >= 0, ">= 0 (0 is greedy)"),
@@ -175,7 +174,7 @@ def parse(name: str) -> Policy:
     Parameters
     ----------
     name : str
-        For example ``topp0.8_t0.9``. Any order of parts is understood; ``Policy.name`` prints the canonical one.
+        For example ``topp0.8_t0.9``. Parts may come in any order; ``Policy.name`` prints the canonical one.
 
     Raises
     ------
@@ -246,11 +245,8 @@ def from_spec(name: str, spec: Mapping[str, Any] | None) -> Policy:
 def _composed(spec: Mapping[str, Any]) -> dict[str, Any]:
     """Controller, evaluator, transition and scheduler by role; what is not set is the controller's default."""
     controller = component("controller", spec.get("controller") or "autoregressive")
-    composition = catalogue.declared("controller")[controller.name].options
-    defaults = {"evaluator": tuple(EVALUATORS), "transition": ("append",), "scheduler": ("independent",)}
     components = {"controller": controller}
-    for role, default in defaults.items():
-        allowed = composition.get(f"{role}s", default)
+    for role, allowed in composition(controller.name).items():
         components[role] = item = component(role, spec.get(role) or allowed[0])
         if item.name not in allowed:
             raise InputError(
@@ -259,7 +255,7 @@ def _composed(spec: Mapping[str, Any]) -> dict[str, Any]:
     return components
 
 
-def _refuse_unknown(where: str, given: Mapping[str, Any], known: set[str]) -> None:
-    unknown = sorted(set(given) - known)
+def _refuse_unknown(where: str, spec: Mapping[str, Any], allowed: set[str]) -> None:
+    unknown = sorted(set(spec) - allowed)
     if unknown:
-        raise InputError(f"policy {where!r} has unknown keys {unknown}; allowed: {sorted(known)}")
+        raise InputError(f"policy {where!r} has unknown keys {unknown}; allowed: {sorted(allowed)}")
