@@ -11,7 +11,9 @@ from hypothesis import strategies as st
 from searchlens.engines.base import Sampling
 from searchlens.errors import InputError
 from searchlens.policies import FAMILIES, Policy, components, from_spec, parse
+from searchlens.stages.source import closure
 
+STAGES = ("score", "landscape", "recovery", "figures", "tables", "boptr", "equivalence")
 PAPER_POOL = [
     *(f"temp_{t}" for t in (0.3, 0.5, 0.7, 0.9, 1.0)),
     *(f"topp{p}_t{t}" for p in (0.8, 0.9, 0.95) for t in (0.7, 0.9)),
@@ -112,6 +114,13 @@ def test_planning_reads_every_controller_without_numpy() -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
+
+
+def test_stages_that_read_policies_do_not_depend_on_the_code_of_searches() -> None:
+    """An edited controller must not refit BOPTR; the comparison with references depends on it."""
+    searches = {stage: {path for path in closure(stage) if path.parts[0] == "search"} for stage in STAGES}
+    assert {stage for stage, files in searches.items() if files} == {"equivalence"}
+    assert {f"{name}.py" for name in components.names("controller")} <= {path.name for path in searches["equivalence"]}
 
 
 def test_a_policy_tells_which_component_it_has() -> None:

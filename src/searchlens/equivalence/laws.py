@@ -13,6 +13,7 @@ from searchlens.equivalence.options import EquivalenceOptions
 from searchlens.equivalence.rows import ComparisonRow, Law, TableName, chi_square, total_variation
 from searchlens.equivalence.subject import texts_of
 from searchlens.policies import Policy
+from searchlens.search.autoregressive import Autoregressive
 from searchlens.search.driver import Failure, run, start
 from searchlens.search.power import PowerSampling
 from searchlens.search.task import Task
@@ -39,7 +40,7 @@ def compare(name: str, policy: Policy, options: EquivalenceOptions) -> list[Comp
     options : EquivalenceOptions
         Numbers of texts, and thresholds.
     """
-    if policy.controller.name == "autoregressive":
+    if isinstance(policy.controller, Autoregressive):
         counts = draws(LOCAL, policy, options.draws, LOCAL_LIMIT)
         drawable = enumerate_texts(LOCAL, PROMPT, LOCAL_LIMIT, sampling=policy.local)
         return [_chi_square("local", name, counts, drawable, options)]
