@@ -22,6 +22,7 @@ configfile: "config/boptr.yaml"
 
 
 include: "workflow/rules/common.smk"
+include: "workflow/rules/outputs.smk"
 include: "workflow/rules/generate.smk"
 include: "workflow/rules/score.smk"
 include: "workflow/rules/landscape.smk"

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -66,13 +67,22 @@ class Folder:
             (self.path / "config" / f"{name}.yaml").write_text("{}\n")
         (self.path / "config/config.yaml").write_text(yaml.safe_dump(self.config))
 
-    def run(self, *command: str, check: bool = True) -> subprocess.CompletedProcess[str]:
+    @property
+    def first_time(self) -> int:
+        """When the first of the results was written."""
+        return min(path.stat().st_mtime_ns for path in (self.path / "results/manifests").rglob("*.json"))
+
+    def run(self, *command: str, check: bool = True, sources: Path | None = None) -> subprocess.CompletedProcess[str]:
         environment = {**os.environ, "PATH": f"{BIN}:{os.environ['PATH']}"}
+        if sources:
+            environment["PYTHONPATH"] = str(sources)
         done = subprocess.run(command, cwd=self.path, env=environment, capture_output=True, text=True, check=False)
         assert done.returncode == 0 or not check, done.stdout + done.stderr
         return done
 
-    def snakemake(self, *arguments: str, check: bool = True) -> subprocess.CompletedProcess[str]:
+    def snakemake(
+        self, *arguments: str, check: bool = True, sources: Path | None = None
+    ) -> subprocess.CompletedProcess[str]:
         profile = str(ROOT / "profiles/default")
         return self.run(
             "snakemake",
@@ -84,14 +94,15 @@ class Folder:
             "2",
             *arguments,
             check=check,
+            sources=sources,
         )
 
     def searchlens(self, *arguments: str, check: bool = True) -> subprocess.CompletedProcess[str]:
         return self.run("searchlens", *arguments, check=check)
 
-    def planned(self) -> dict[str, int]:
-        """Jobs per rule of a dry run."""
-        done = self.snakemake("-n")
+    def planned(self, sources: Path | None = None) -> dict[str, int]:
+        """Jobs per rule of a dry run, by other sources if they are given."""
+        done = self.snakemake("-n", sources=sources)
         rows = [line.split() for line in (done.stdout + done.stderr).splitlines()]
         counts = {row[0]: int(row[1]) for row in rows if len(row) == 2 and row[1].isdigit() and row[0].isidentifier()}
         return {rule: count for rule, count in counts.items() if rule != "total"}
@@ -118,6 +129,44 @@ def test_the_first_run_makes_everything_and_the_second_nothing(folder: Folder) -
     assert folder.planned() == {}
 
 
+@pytest.mark.parametrize(
+    ("output", "rule"),
+    [
+        ("figures/micro-1m/math/gap_map_P.png", "figures"),
+        ("figures/pass_curves.pdf", "overview"),
+        ("tables/intervals.tex", "tables"),
+        ("tables/udf_cost.md", "tables"),
+        ("recovery/micro-1m/math/provenance.json", "recovery"),
+    ],
+)
+def test_any_output_that_is_deleted_is_made_again(folder: Folder, output: str, rule: str) -> None:
+    path = folder.path / "results" / output
+    content = path.read_bytes()
+    path.unlink()
+    assert folder.planned()[rule] == 1
+    path.write_bytes(content)
+    os.utime(path, ns=(folder.first_time, folder.first_time))
+
+
+@pytest.mark.parametrize(
+    ("edited", "rules"),
+    [
+        ("tables/format.py", {"tables"}),
+        ("figures/style.py", {"figures", "overview"}),
+        ("grading/math.py", {"score", "landscape", "recovery", "figures", "overview", "tables"}),
+        ("grid/cost.py", set()),
+        ("engines/transformers.py", set()),
+    ],
+)
+def test_editing_a_file_runs_the_stages_that_depend_on_it(
+    folder: Folder, tmp_path: Path, edited: str, rules: set[str]
+) -> None:
+    shutil.copytree(ROOT / "src", tmp_path / "src", ignore=shutil.ignore_patterns("__pycache__"))
+    with (tmp_path / "src/searchlens" / edited).open("a") as stream:
+        stream.write("# edited\n")
+    assert set(folder.planned(sources=tmp_path / "src")) - {"all"} == rules
+
+
 def test_a_study_without_regimes_has_no_boptr_and_says_why(folder: Folder) -> None:
     assert "No BOPTR for this study: the anchor benchmark math has no regime" in folder.first_run
     assert not (folder.path / "results/boptr").exists()
@@ -129,7 +178,7 @@ def test_a_study_without_regimes_has_no_boptr_and_says_why(folder: Folder) -> No
 def test_a_regime_brings_boptr_and_a_batch_is_sampled_for_it(folder: Folder) -> None:
     folder.config["benchmarks"]["math"]["regime"] = "math"
     folder.save()
-    assert folder.planned() == {"all": 1, "boptr": 1}
+    assert folder.planned() == {"all": 1, "boptr": 1, "transfer": 1}
     folder.config["checkpoints"]["micro-1m-base-7"] = {"path": str(ZOO / "micro-1m-base"), "seed": 7}
     folder.config["pairs"]["micro-1m"]["batches"] = {"7": {"base": "micro-1m-base-7"}}
     folder.save()

