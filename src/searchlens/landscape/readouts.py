@@ -47,9 +47,9 @@ class Metric:
     fractional : bool
         With ``hits``: under ``ties: fractional`` a question may be solved in part.
     compared : bool
-        The recovery stage compares Base and RL on it, and tables show it; needs ``hits``.
+        The recovery stage compares Base and RL on it; needs ``hits``.
     drawn : bool
-        Figures show it; needs ``compared`` and an expectation.
+        Tables and figures show it; needs ``compared`` and an expectation.
     recorded : bool
         Compact readouts hold it, so changing this changes their format (``schemas.metrics.COMPACT``). Without effect on
         the metrics of extensions.
@@ -126,7 +126,7 @@ def metrics() -> list[Metric]:
     InputError
         An option is unknown or needs another one, or a metric is derived from one that is derived or not declared.
     """
-    known = [_metric(declaration) for declaration in catalogue.declared("metric").values()]
+    known = [_metric(declaration) for declaration in catalogue.loaded("metric").values()]
     direct = [metric.name for metric in known if not metric.of]
     for metric in known:
         for name in metric.of:
@@ -142,7 +142,7 @@ def _metric(declaration: catalogue.Declaration) -> Metric:
     if unknown:
         allowed = ", ".join(name for name in Metric.__dataclass_fields__ if name not in ("name", "definition"))
         raise InputError(f"metric {declaration.name!r}: unknown option {unknown[0]!r}; allowed: {allowed}")
-    return Metric(name=declaration.name, definition=catalogue.find("metric", declaration.name), **options)
+    return Metric(name=declaration.name, definition=catalogue.definition(declaration), **options)
 
 
 def prefix(pool: SamplePool, budgets: Sequence[int], options: LandscapeOptions) -> dict[str, Floats]:

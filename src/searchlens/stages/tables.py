@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
-from searchlens.catalogue import loaded
+from searchlens.catalogue import loaded, titles
 from searchlens.policies import kinds
 from searchlens.stages import costs
 from searchlens.stages._frames import read_frame, read_points
@@ -74,7 +74,7 @@ def _cell(cell: needs.PairCell, points: Points, layout: Layout) -> Cell:
 def half_widths(points: Points, without: Iterable[str] = ()) -> pl.DataFrame:
     """Median half-width of the intervals over policies, per cell, metric, readout and budget."""
     parts = [
-        frame.filter(pl.col("metric").is_in(["P", "Q"]), ~pl.col("policy").is_in(list(without)))
+        frame.filter(pl.col("metric").is_in(list(titles("metric", drawn=True))), ~pl.col("policy").is_in(list(without)))
         .group_by("metric", "readout", "budget", "questions", maintain_order=True)
         .agg(half_width=((pl.col("hi") - pl.col("lo")) / 2).median())
         .select(pl.lit(checkpoint).alias("checkpoint"), pl.lit(benchmark).alias("benchmark"), pl.all())
