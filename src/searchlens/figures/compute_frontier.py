@@ -146,17 +146,17 @@ def draw(numbers: pl.DataFrame, context: PairContext) -> Figure:
 
 
 def _panel(axes: Axes, axis: str, rows: pl.DataFrame, looks: dict[str, dict[str, Any]]) -> None:
-    ours, theirs = pick(rows, model="Base"), pick(rows, model="RL")
-    for (name, kind), points in pick(ours, layer="AR").group_by("policy", "family", maintain_order=True):
+    base, rl = pick(rows, model="Base"), pick(rows, model="RL")
+    for (name, kind), points in pick(base, layer="AR").group_by("policy", "family", maintain_order=True):
         axes.plot(*_line(points), **_pale(str(kind)), zorder=1, gid=str(name))
-    edge = pick(ours, layer="AR edge")
+    edge = pick(base, layer="AR edge")
     _band(axes, edge, style.MUTED)
     axes.plot(*_line(edge), **BASE_EDGE, zorder=3, gid="Base edge")
-    axes.plot(*_line(pick(theirs, layer="AR edge")), **RL_EDGE, zorder=3, gid="RL edge")
-    default = pick(theirs, layer="AR")
+    axes.plot(*_line(pick(rl, layer="AR edge")), **RL_EDGE, zorder=3, gid="RL edge")
+    default = pick(rl, layer="AR")
     _band(axes, default, style.RL_COLOUR)
     axes.plot(*_line(default), **RL_LINE, zorder=4, gid="RL default")
-    for (name,), points in pick(ours, layer="search").group_by("policy", maintain_order=True):
+    for (name,), points in pick(base, layer="search").group_by("policy", maintain_order=True):
         look = looks[str(name)]
         axes.plot(*_line(points), **look, linewidth=0.8, markersize=3.6, markeredgewidth=0, zorder=5, gid=str(name))
         if axis != "samples":  # where all searches would have theirs at the same x

@@ -43,7 +43,8 @@ FAMILY_COLOURS = {
     "greedy": "#000000",
 }
 FAMILY_MARKERS = dict(zip(FAMILY_COLOURS, "os^DvPXph", strict=True))
-# The controllers are distinct from one another, from RL's red and from the envelopes in the same way.
+# The controllers are distinct from one another, from RL's red and from the envelopes in the same way. One that is not
+# listed is drawn in grey, and its policies differ by their markers.
 CONTROLLER_COLOURS = {
     "power": FAMILY_COLOURS["search"],
     "mcts": "#332288",

@@ -242,7 +242,7 @@ def decomposition(context: TableContext) -> Table:
     }
     own, unchanged = means_of.own_exponents(rows, overall, "micro")
     notes = [
-        f"Rows: tiers over the fitted cells. {ERROR}",
+        f"Rows: ways of transfer, over the fitted cells. {ERROR}",
         brackets(context.options),
         UPWARD,
         means_of.OVERALL_NOTE,
