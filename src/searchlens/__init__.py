@@ -1,8 +1,10 @@
 """searchlens: how much of an RLVR gain was already in the base model?
 
-One module or folder per stage, in the order data flows: ``grid`` (what there is to do), ``generate`` (samples into
-shards), ``score`` (verdicts), ``landscape`` (operating points), ``recovery`` (the RL curve inside the Base landscape),
-``tables`` and ``figures``.
+``grid`` turns a ``config`` into cells, jobs and generation ids; ``store`` has every path and file on disk.
+``generate`` draws samples on one of the ``engines``, under ``policies`` and controllers of ``search``; ``benchmarks``
+has the questions and ``grading`` the verdicts. ``landscape`` reads samples as operating points, ``recovery`` compares
+two landscapes, ``boptr`` fits the law, ``tables`` and ``figures`` show it; ``stages`` runs each from files to files.
+``catalogue`` says how to add a metric, table, figure, controller, grader or benchmark family.
 """
 
 __version__ = "0.1.0"

@@ -16,7 +16,7 @@ rule boptr:
         layout.log("boptr"),
     benchmark:
         OUT.timing("boptr")
-    # The longest of what follows the landscapes: together with the figures, not after them.
+    # The longest job after the landscapes: start it before the figures.
     priority: 5
     conda:
         "../envs/analysis.yaml"
@@ -47,7 +47,7 @@ rule transfer:
         list(figures("boptr", OUT.boptr_figure, category="BOPTR", subcategory="figures")),
     log:
         layout.log("transfer"),
-    # Seconds: as a job of a cluster it would wait longer to be noticed than it runs.
+    # It takes seconds, less than a cluster needs to start a job and to report its end.
     localrule: True
     conda:
         "../envs/analysis.yaml"

@@ -19,8 +19,8 @@ from searchlens.store.hashing import digest
 from searchlens.store.layout import SIGNATURE
 from snakemake.exceptions import WorkflowError
 
-# What a profile says of its cluster, and no part of the study: how GPUs are asked for, the longest job it takes, and an
-# image for `--sdm apptainer`.
+# Settings of a profile for its cluster, which are no part of the study: how to ask for GPUs, the longest job that the
+# cluster takes in minutes, and an image for `--sdm apptainer`.
 GPU_REQUEST = config.pop("gpu_request", "gpu")
 MAX_MINUTES = config.pop("max_minutes", None)
 
@@ -100,17 +100,17 @@ def get_landscape(role):
 
 
 def get_gres(count):
-    """GPUs as a generic resource of Slurm, where it wants that: gpu:<count> or gpu:<type>:<count>."""
+    """GPUs as a generic resource of Slurm, if the cluster takes that: gpu:<count> or gpu:<type>:<count>; otherwise empty."""
     return f"{GPU_REQUEST.replace('gres', 'gpu', 1)}:{count}" if count and GPU_REQUEST != "gpu" else ""
 
 
 def get_gpu(count):
-    """Number of GPUs, where the cluster wants them asked for as such."""
+    """Number of GPUs, if the cluster takes a plain number; otherwise 0."""
     return count if GPU_REQUEST == "gpu" else 0
 
 
 def longer(minutes):
-    """Function of the attempt: minutes, half as many again for each attempt that failed, up to what the cluster takes.
+    """Function of the attempt: minutes, half as many more for each failed attempt, up to the limit of the cluster.
 
     A job that hit its time limit resumes after its finished chunks, so the next one has less to do and more time.
     """
@@ -123,5 +123,5 @@ def longer(minutes):
 
 
 def larger(megabytes):
-    """Function of the attempt: megabytes, as many again for each attempt that failed."""
+    """Function of the attempt: megabytes, as many more for each failed attempt."""
     return lambda wildcards, attempt: attempt * (megabytes(wildcards) if callable(megabytes) else megabytes)

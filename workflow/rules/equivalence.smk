@@ -15,7 +15,7 @@ rule equivalence:
         layout.log("equivalence"),
     benchmark:
         OUT.timing("equivalence")
-    # As long as a sampling job, and nothing waits for it.
+    # As long as a sampling job, and no rule needs its outputs: after sampling, before the rest.
     priority: 5
     conda:
         "../envs/generate.yaml"

@@ -20,7 +20,7 @@ rule figures:
         list(figures("pair", pair_figure, category="{pair}", subcategory="{benchmark}")),
     log:
         layout.log("figures", "{pair}", "{benchmark}"),
-    # Seconds: as a job of a cluster it would wait longer to be noticed than it runs.
+    # It takes seconds, less than a cluster needs to start a job and to report its end.
     localrule: True
     conda:
         "../envs/analysis.yaml"

@@ -3,8 +3,8 @@
 What a job asks for follows from the checkpoint and from what the store does not have of the pool: GPUs from device and
 vllm.tensor_parallel, none if nothing is missing; memory from the weights; time from the planned tokens.
 
-Slurm warns a job that is about to end with SIGTERM, which ends shell and tee at once and would take the sampling that
-finishes its chunk along; the shell ignores it, searchlens does not.
+Slurm warns a job before it kills it by SIGTERM, which would end shell and tee, and with them the sampling that is
+finishing its chunks. So the shell ignores the signal, and searchlens handles it.
 
 REQUIRED INPUTS: none; the manifest's name holds everything that decides the samples.
 OUTPUTS: results/manifests/<checkpoint>/<benchmark>/pool-<hash>[.rN].json; shards in the store.
@@ -29,16 +29,16 @@ rule generate:
         layout.log("generate", "{checkpoint}", "{benchmark}", "{pool}"),
     benchmark:
         OUT.timing("generate", "{checkpoint}", "{benchmark}", "{pool}")
-    # The longest jobs first, so that they run side by side and not one after the other.
+    # The longest jobs first, so that they run in parallel.
     priority: 10
     conda:
         "../envs/generate.yaml"
-    # One core, or four for each GPU, whose engine schedules, copies and compiles next to the samples' own work.
+    # One core, or four for each GPU, because its engine also schedules, copies and compiles.
     threads: lambda wildcards: 4 * get_sampling_gpus(wildcards) or 1
     resources:
         gpu=lambda wildcards: get_gpu(get_sampling_gpus(wildcards)),
         gres=lambda wildcards: get_gres(get_sampling_gpus(wildcards)),
-        # Slurm may otherwise take the GPUs of one engine from several nodes.
+        # Without it Slurm may take the GPUs of one engine from several nodes.
         nodes=1,
         mem_mb=larger(lambda wildcards: resources.memory_mb(GRID, wildcards.checkpoint)),
         runtime=longer(lambda wildcards: resources.minutes(GRID, get_pool(wildcards))),

@@ -14,7 +14,7 @@ rule landscape:
         OUT.landscape("{checkpoint}", "{benchmark}") / SIGNATURE,
     log:
         layout.log("landscape", "{checkpoint}", "{benchmark}"),
-    # Seconds: as a job of a cluster it would wait longer to be noticed than it runs.
+    # It takes seconds, less than a cluster needs to start a job and to report its end.
     localrule: True
     conda:
         "../envs/analysis.yaml"

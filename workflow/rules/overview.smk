@@ -13,7 +13,7 @@ rule overview:
         list(figures("study", OUT.study_figure, category="Study")),
     log:
         layout.log("overview"),
-    # Seconds: as a job of a cluster it would wait longer to be noticed than it runs.
+    # It takes seconds, less than a cluster needs to start a job and to report its end.
     localrule: True
     conda:
         "../envs/analysis.yaml"

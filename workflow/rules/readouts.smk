@@ -1,4 +1,4 @@
-"""Landscapes and recovery of recorded cells, which are read from compact readouts: in one job, because each takes a moment.
+"""Landscapes and recovery of recorded cells, read from compact readouts; in one job, because each takes a moment.
 
 REQUIRED INPUTS: the cells' compact readouts (study.readouts).
 OUTPUTS: results/landscape/<checkpoint>/<benchmark>/*.parquet, results/recovery/<pair>/<benchmark>/*.parquet

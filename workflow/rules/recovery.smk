@@ -15,7 +15,7 @@ rule recovery:
         OUT.recovery("{pair}", "{benchmark}") / SIGNATURE,
     log:
         layout.log("recovery", "{pair}", "{benchmark}"),
-    # Seconds: as a job of a cluster it would wait longer to be noticed than it runs.
+    # It takes seconds, less than a cluster needs to start a job and to report its end.
     localrule: True
     conda:
         "../envs/analysis.yaml"

@@ -15,7 +15,7 @@ rule tables:
         list(tables("study", category="Study")),
     log:
         layout.log("tables"),
-    # Seconds: as a job of a cluster it would wait longer to be noticed than it runs.
+    # It takes seconds, less than a cluster needs to start a job and to report its end.
     localrule: True
     conda:
         "../envs/analysis.yaml"
