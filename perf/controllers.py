@@ -59,7 +59,7 @@ class Bench:
     ) -> Iterator[tuple[tuple[int, int], Search]]:
         """``runs`` searches of each of the first questions."""
         grade = grader("math")
-        step_ids = self.prompter.holding(policy.delimiter) if policy.delimiter else ()
+        step_ids = self.prompter.tokens_with(policy.delimiter) if policy.delimiter else ()
 
         def answer(tokens: object) -> str | None:
             return grade.extract(self.prompter.text(tokens), True).answer  # type: ignore[arg-type]

@@ -224,7 +224,9 @@ def test_a_dead_engine_loses_no_finished_chunk_and_the_next_run_goes_on(
     again = Scripted()
     start(Scripted(), Scripted(dies=OSError("the device fell off"), at=50), again)
     sample(whole)
-    with pytest.raises(JobError, match=r"the engine died: OSError: the device fell off\nHint: .*run again"):
+    with pytest.raises(
+        JobError, match=r"the engine died: OSError: the device fell off\nHint: .*same command to resume"
+    ):
         sample(grid)
     # 50 runs: two whole policies, and two samples of the thirteenth question
     assert len(shards(grid)) == 2 and not chunks(grid)
@@ -254,8 +256,8 @@ def test_a_job_killed_before_publishing_needs_no_engine(
 ) -> None:
     grid = make_grid(study)
     start(Scripted())
-    with monkeypatch.context() as patch, pytest.raises(JobError, match="lost while it ran"):
-        patch.setattr(stage.Gap, "publish", lambda gap: None)
+    with monkeypatch.context() as patch, pytest.raises(JobError, match="lost while the job ran"):
+        patch.setattr(stage.MissingShard, "publish", lambda shard: None)
         sample(grid)
     assert len(chunks(grid)) == CHUNKS
     assert start() == [], "another start would find no engine"
@@ -418,7 +420,7 @@ def test_a_width_that_the_vocabulary_serves_is_allowed(
     """What need not be different tokens may be more than there are tokens."""
     grid = make_grid(searched(study, mine={"controller": controller}))
     (pool,) = grid.pools(*CELL)
-    assert stage.Job(grid, pool, threads=1).prompter.beside("policy 'mine'", policy_of(pool, "mine")) == 0
+    assert stage.Job(grid, pool, threads=1).prompter.evaluator_tokens("policy 'mine'", policy_of(pool, "mine")) == 0
 
 
 def policy_of(pool: JobPool, name: str) -> Policy:

@@ -19,8 +19,7 @@ import yaml
 
 from searchlens import config
 from searchlens.errors import JobStoppedError
-from searchlens.generate import Overdue, generate, told_to_end
-from searchlens.generate._notice import Notice
+from searchlens.generate import GraceExpired, Notice, generate, stop_signals
 from searchlens.grid import Grid
 from searchlens.store import files, shards
 from searchlens.store.ranges import missing_ranges
@@ -32,7 +31,7 @@ ROOT = Path(__file__).parents[1]
 ZOO = ROOT / "resources/zoo"
 
 
-# ---- told to end, with scripted engines
+# ---- stopped by a signal, with scripted engines
 
 
 def sample(grid: Grid, notice: Notice) -> None:
@@ -71,7 +70,7 @@ def test_the_chunk_under_way_is_finished_and_no_other_is_begun(
 def test_where_chunks_share_a_run_whole_ones_are_kept(study: dict[str, Any], make_grid: Make, start: Start) -> None:
     """The grace ends in the 50th run: twelve chunks of four are whole."""
     grid, notice, again = make_grid(study), Notice(), Scripted()
-    start(telling(Scripted(), notice, 50, Overdue()), again)
+    start(telling(Scripted(), notice, 50, GraceExpired()), again)
     with pytest.raises(JobStoppedError):
         sample(grid, notice)
     sample(grid, Notice())
@@ -119,7 +118,7 @@ def test_what_is_written_at_the_end_is_not_broken_off(
         replace_text(path, text)
 
     monkeypatch.setattr(files, "replace_text", slowly)
-    with told_to_end(0.4) as notice:
+    with stop_signals(0.4) as notice:
         sample(grid, notice)
     assert all(path.exists() for path in grid.manifests(*CELL))
 
@@ -127,7 +126,7 @@ def test_what_is_written_at_the_end_is_not_broken_off(
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGUSR1])
 def test_a_signal_is_noted_and_its_grace_ends(number: signal.Signals) -> None:
     before = signal.getsignal(number)
-    with pytest.raises(Overdue), told_to_end(0.1) as notice:
+    with pytest.raises(GraceExpired), stop_signals(0.1) as notice:
         assert not notice.signal
         os.kill(os.getpid(), number)
         assert notice.signal == number.name
@@ -136,7 +135,7 @@ def test_a_signal_is_noted_and_its_grace_ends(number: signal.Signals) -> None:
 
 
 def test_further_signals_take_nothing_of_the_grace() -> None:
-    with told_to_end(60) as notice:
+    with stop_signals(60) as notice:
         for number in (signal.SIGUSR1, signal.SIGTERM, signal.SIGTERM):
             os.kill(os.getpid(), number)
         assert notice.signal == "SIGUSR1"

@@ -47,13 +47,13 @@ def _cell(grid: Grid, args: argparse.Namespace) -> tuple[str, str]:
 
 
 def _generate(args: argparse.Namespace) -> None:
-    from searchlens.generate import generate, told_to_end
+    from searchlens.generate import generate, stop_signals
 
     grid = _grid(args)
     checkpoint, benchmark = _cell(grid, args)
     manifests = [Path(args.manifest)] if args.manifest else grid.manifests(checkpoint, benchmark)
     snapshots.save(grid.config)  # shards name it
-    with told_to_end(grid.config["grace_seconds"]) as notice:
+    with stop_signals(grid.config["grace_seconds"]) as notice:
         for manifest in manifests:
             generate(grid, checkpoint, benchmark, manifest, threads=args.threads, notice=notice)
 

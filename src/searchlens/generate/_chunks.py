@@ -1,4 +1,4 @@
-"""What a job lacks, cut into chunks: the unit that is kept beside the shards once it is finished."""
+"""Missing shards, cut into chunks. A chunk is the unit that a job saves as soon as it is finished."""
 
 from __future__ import annotations
 
@@ -21,17 +21,17 @@ log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
-class Made:
-    """Samples and what making them took.
+class ChunkSamples:
+    """The samples of a chunk and their cost.
 
     Attributes
     ----------
     frame : DataFrame
-        ``shards.SAMPLES``, by question, then sample.
+        ``shards.SAMPLES``, sorted by question, then sample.
     steps : float
-        Times that the engine drew one token for every running request; a share of them where it ran others beside.
+        Decode steps of the engine; the chunk's share of them, if others were sampled at the same time.
     provenance : Provenance
-        ``mean_running`` is left to ``together``.
+        Without ``mean_running``, which ``concatenate`` sets.
     """
 
     frame: pl.DataFrame
@@ -39,25 +39,25 @@ class Made:
     provenance: shards.Provenance
 
 
-def together(parts: Sequence[Made]) -> tuple[pl.DataFrame, shards.Provenance]:
-    """The samples of a shard from its chunks, with what they took in all, and wherever they were made."""
+def concatenate(parts: Sequence[ChunkSamples]) -> tuple[pl.DataFrame, shards.Provenance]:
+    """Return the samples of a shard from its chunks, and their total cost. Chunks may come from several machines."""
     frame, steps = pl.concat([part.frame for part in parts]), sum(part.steps for part in parts)
-    told = [part.provenance for part in parts]
+    provenances = [part.provenance for part in parts]
     return frame, replace(
-        told[-1],
-        wall_seconds=sum(one.wall_seconds for one in told),
-        prefilled=sum(one.prefilled for one in told),
-        reused=sum(one.reused for one in told),
-        gpu_seconds=sum(one.gpu_seconds for one in told),
+        provenances[-1],
+        wall_seconds=sum(each.wall_seconds for each in provenances),
+        prefilled=sum(each.prefilled for each in provenances),
+        reused=sum(each.reused for each in provenances),
+        gpu_seconds=sum(each.gpu_seconds for each in provenances),
         mean_running=int(frame["generated"].sum()) / steps if steps else 0.0,
-        device=join(one.device for one in told),
-        engine=join(one.engine for one in told),
-        host=join(one.host for one in told),
-        version=join(one.version for one in told),
-        commit=join(one.commit for one in told),
-        config=join(one.config for one in told),
-        slurm_job=join(one.slurm_job for one in told),
-        finished=max(one.finished for one in told),
+        device=join(each.device for each in provenances),
+        engine=join(each.engine for each in provenances),
+        host=join(each.host for each in provenances),
+        version=join(each.version for each in provenances),
+        commit=join(each.commit for each in provenances),
+        config=join(each.config for each in provenances),
+        slurm_job=join(each.slurm_job for each in provenances),
+        finished=max(each.finished for each in provenances),
     )
 
 
@@ -74,46 +74,49 @@ class Chunk:
 
     @property
     def path(self) -> Path:
-        """Where a finished chunk waits for its shard; not a ``.parquet`` name, so that no glob takes it for one."""
+        """File of the finished chunk until its shard is published. Its name is not that of a ``.parquet`` file, so that
+        no glob takes it for a shard.
+        """
         return layout.chunk(self.folder, (self.start, self.stop), (self.first, self.last))
 
     @property
     def samples(self) -> int:
-        """Number of samples in it."""
+        """Number of samples."""
         return (self.stop - self.start) * (self.last - self.first)
 
-    def keep(self, made: Made) -> None:
-        """Write it whole, unless another job has."""
-        told = {"steps": repr(made.steps), "provenance": json.dumps(asdict(made.provenance))}
-        files.publish(self.path, lambda path: shards.write_parquet(made.frame, path, told))
+    def save(self, samples: ChunkSamples) -> None:
+        """Write the finished chunk, unless another job has written it."""
+        metadata = {"steps": repr(samples.steps), "provenance": json.dumps(asdict(samples.provenance))}
+        files.publish(self.path, lambda path: shards.write_parquet(samples.frame, path, metadata))
 
     @property
-    def is_there(self) -> bool:
-        """Whether this job or another has finished it; cheap, and its content is not looked at."""
-        # In this order: another job removes a chunk only behind the shard's sidecar.
+    def exists(self) -> bool:
+        """Whether this job or another one has finished the chunk. Cheap: nothing is read."""
+        # In this order, because another job removes a chunk only after it has written the shard's sidecar.
         return (
             self.path.exists() or (self.folder / layout.shard_name(self.start, self.stop)).with_suffix(".json").exists()
         )
 
-    def kept(self) -> Made | None:
-        """What an earlier job finished; an unreadable one is removed."""
+    def load(self) -> ChunkSamples | None:
+        """Return the finished chunk, None if there is none. An unreadable file is removed."""
         if not self.path.exists():
             return None
         try:
-            frame, told = pl.read_parquet(self.path), pl.read_parquet_metadata(self.path)
+            frame, metadata = pl.read_parquet(self.path), pl.read_parquet_metadata(self.path)
             if frame.height == self.samples and frame.schema == shards.SAMPLES:
-                return Made(frame, float(told["steps"]), shards.Provenance(**json.loads(told["provenance"])))
+                provenance = shards.Provenance(**json.loads(metadata["provenance"]))
+                return ChunkSamples(frame, float(metadata["steps"]), provenance)
         except (PolarsError, OSError, KeyError, TypeError, ValueError):
             pass
-        if self.path.exists():  # or another job has just put it into a shard
-            log.warning("%s is unreadable and is made again", self.path)
+        if self.path.exists():  # unless another job has just published it in a shard
+            log.warning("%s is unreadable and will be sampled again", self.path)
             self.path.unlink(missing_ok=True)
         return None
 
 
 @dataclass(frozen=True, eq=False)
-class Gap:
-    """Samples [start, stop) of a generation that the store lacks: one shard, in chunks."""
+class MissingShard:
+    """Samples [start, stop) of a generation, which the store does not have: one shard, in chunks."""
 
     generation: Generation
     folder: Path
@@ -124,8 +127,8 @@ class Gap:
     @classmethod
     def cut(
         cls, generation: Generation, folder: Path, start: int, stop: int, questions: int, chunk_samples: int
-    ) -> Gap:
-        """Cut it into blocks of whole questions of about ``chunk_samples`` samples each, of equal size."""
+    ) -> MissingShard:
+        """Return the shard, cut into chunks of whole questions, of equal size, about ``chunk_samples`` samples each."""
         blocks = max(1, round(questions * (stop - start) / chunk_samples))
         edges = [round(questions * i / blocks) for i in range(blocks + 1)]
         chunks = tuple(Chunk(generation, folder, start, stop, a, b) for a, b in pairwise(edges) if a < b)
@@ -133,23 +136,23 @@ class Gap:
 
     @property
     def is_published(self) -> bool:
-        """Whether the shard is in the store, by this job or another."""
+        """Whether this job or another one has published the shard."""
         return (self.folder / layout.shard_name(self.start, self.stop)).with_suffix(".json").exists()
 
     def publish(self) -> None:
-        """Put its chunks, all finished, into the store as one shard, unless another job has, and remove them."""
-        parts = [made for chunk in self.chunks if (made := chunk.kept())]
+        """Publish the finished chunks as one shard, unless another job has, and remove their files."""
+        parts = [samples for chunk in self.chunks if (samples := chunk.load())]
         if len(parts) == len(self.chunks):
-            self._put(parts)
+            self._publish(parts)
         elif not self.is_published:
             raise RuntimeError(f"{self.folder}: a chunk cannot be read back")
         for chunk in self.chunks:
             chunk.path.unlink(missing_ok=True)
-        with suppress(OSError):  # not empty, or another job was faster
+        with suppress(OSError):  # the folder is not empty, or another job has removed it
             layout.chunks(self.folder).rmdir()
 
-    def _put(self, parts: Sequence[Made]) -> None:
-        frame, provenance = together(parts)
+    def _publish(self, parts: Sequence[ChunkSamples]) -> None:
+        frame, provenance = concatenate(parts)
         shards.publish(
             self.folder,
             self.start,

@@ -1,4 +1,4 @@
-"""A job that is told to end: by Slurm before a time limit or a preemption, or by whoever stops it."""
+"""Signals that ask a job to stop: from Slurm before a time limit or a preemption, or from a person."""
 
 from __future__ import annotations
 
@@ -12,36 +12,36 @@ SIGNALS = (signal.SIGTERM, signal.SIGUSR1)
 """SIGTERM is what Slurm, its preemption and most batch systems send; SIGUSR1 is the usual choice of ``--signal``."""
 
 
-class Overdue(BaseException):
-    """The grace is over. Not an ``Exception``, so that nothing on the way takes it for a failure of its own."""
+class GraceExpired(BaseException):
+    """The grace period has ended. Not an ``Exception``, so that no handler on the way takes it for a failure."""
 
 
 @dataclass
 class Notice:
-    """Whether a job was told to end.
+    """Whether a job was asked to stop.
 
     Attributes
     ----------
     signal : str
-        The name of the first signal; empty until one has come. Later ones change nothing: a scheduler may signal a
+        The name of the first signal; empty until one has come. Later signals change nothing: a scheduler may signal a
         process both by itself and with its group.
     """
 
     signal: str = ""
 
-    def over(self) -> None:
-        """Nothing is under way any more: no ``Overdue`` may break off what is written now."""
+    def end_grace(self) -> None:
+        """Stop the timer of the grace period, so that ``GraceExpired`` does not interrupt what is written now."""
         signal.setitimer(signal.ITIMER_REAL, 0)
 
 
 @contextmanager
-def told_to_end(grace: float) -> Iterator[Notice]:
-    """Take note of the signals, in the main thread, instead of dying of them.
+def stop_signals(grace: float) -> Iterator[Notice]:
+    """Note the first of ``SIGNALS`` instead of ending the process. Only in the main thread.
 
     Parameters
     ----------
     grace : float
-        Seconds after the first signal until ``Overdue`` is raised from wherever the program is.
+        Seconds from the signal until ``GraceExpired`` is raised, wherever the program is.
 
     Yields
     ------
@@ -49,19 +49,19 @@ def told_to_end(grace: float) -> Iterator[Notice]:
     """
     notice = Notice()
 
-    def told(number: int, _: Any) -> None:
+    def note(number: int, _: Any) -> None:
         if not notice.signal:
             notice.signal = signal.Signals(number).name
-            signal.setitimer(signal.ITIMER_REAL, max(grace, 1e-6))  # 0 would switch it off
+            signal.setitimer(signal.ITIMER_REAL, max(grace, 1e-6))  # 0 would disable the timer
 
-    def overdue(_: int, __: Any) -> None:
-        raise Overdue
+    def expire(_: int, __: Any) -> None:
+        raise GraceExpired
 
-    handlers = {**dict.fromkeys(SIGNALS, told), signal.SIGALRM: overdue}
-    before = {number: signal.signal(number, handler) for number, handler in handlers.items()}
+    handlers = {**dict.fromkeys(SIGNALS, note), signal.SIGALRM: expire}
+    previous = {number: signal.signal(number, handler) for number, handler in handlers.items()}
     try:
         yield notice
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
-        for number, handler in before.items():
+        for number, handler in previous.items():
             signal.signal(number, handler)

@@ -1,4 +1,4 @@
-"""What a job says of itself while it runs: read by ``searchlens status``, and by no job."""
+"""The job record: a small file in which a running job reports its state. Read by ``searchlens status``, not by jobs."""
 
 from __future__ import annotations
 
@@ -15,35 +15,35 @@ from searchlens.errors import InputError, JobStoppedError
 from searchlens.store import files, provenance
 
 BEAT_SECONDS = 30.0
-"""How often a job says that it runs."""
+"""Seconds between two reports of a running job."""
 
 
 class Record:
-    """A small file, replaced now and then; of jobs that make the same pool at once, the one that wrote last.
+    """Writes the job record regularly. If several jobs sample the same pool, the file is that of the last writer.
 
     Parameters
     ----------
     path : Path
         ``Layout.job_record`` of the pool.
     manifest : str
-        Name of the manifest that the job makes; the log has the same one.
+        Name of the pool's manifest; the job's log has the same name.
     """
 
     def __init__(self, path: Path, manifest: str) -> None:
         self.path = path
         self.total = self.drawn = 0
-        self._told = {
+        self._identity = {
             "manifest": manifest,
             "host": provenance.host(),
             "pid": os.getpid(),
             "slurm_job": provenance.slurm_job(),
             "started": provenance.now(),
         }
-        self._ended = threading.Event()
+        self._has_ended = threading.Event()
         self._thread = threading.Thread(target=self._beat, daemon=True)
 
     def begin(self, total: int) -> None:
-        """Say how many samples there are to draw; ``drawn`` counts from here."""
+        """Set how many samples are to be drawn, and count ``drawn`` from 0."""
         self.total, self.drawn = total, 0
         self._write("running")
 
@@ -53,7 +53,7 @@ class Record:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None) -> None:
-        self._ended.set()
+        self._has_ended.set()
         self._thread.join()
         if error is None:
             self._write("done")
@@ -63,11 +63,11 @@ class Record:
             self._write("failed", f"{type(error).__name__}: {error}")
 
     def _beat(self) -> None:
-        while not self._ended.wait(BEAT_SECONDS):
+        while not self._has_ended.wait(BEAT_SECONDS):
             self._write("running")
 
     def _write(self, state: str, message: str = "") -> None:
-        now: dict[str, Any] = {"state": state, "message": message, "updated": time.time()}
-        text = json.dumps({**self._told, **now, "drawn": self.drawn, "total": self.total}, indent=1)
-        with suppress(OSError, InputError):  # a job does not end because nobody can read how it does
+        report: dict[str, Any] = {"state": state, "message": message, "updated": time.time()}
+        text = json.dumps({**self._identity, **report, "drawn": self.drawn, "total": self.total}, indent=1)
+        with suppress(OSError, InputError):  # a job does not fail because its record cannot be written
             files.replace_text(self.path, text)

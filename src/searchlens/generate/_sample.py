@@ -1,4 +1,4 @@
-"""Chunks to samples: their searches run through the driver together, and each chunk is handed out once it is whole."""
+"""Chunks to samples: all searches run through the driver together, and each chunk is returned when it is finished."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ import polars as pl
 from searchlens import policies, seeds
 from searchlens.engines.base import Engine, EngineMemoryError
 from searchlens.errors import InputError, JobError
-from searchlens.generate._chunks import Chunk, Made
+from searchlens.generate._chunks import Chunk, ChunkSamples
 from searchlens.generate._job import Job
 from searchlens.generate._stops import cut
 from searchlens.search.driver import Failure, Outcome, Usage, run, start
@@ -25,7 +25,7 @@ from searchlens.store import provenance, shards
 
 log = logging.getLogger(__name__)
 
-_NOTHING: dict[str, Any] = {
+_EMPTY: dict[str, Any] = {
     "text": "",
     "tokens": [],
     "logprobs": [],
@@ -35,32 +35,34 @@ _NOTHING: dict[str, Any] = {
 }
 
 Key = tuple[int, int, int]
-"""Place of the chunk, question, run."""
+"""Number of the chunk, question, run."""
 
 
-def sample(job: Job, chunks: Iterable[Chunk], done: Callable[[int, Chunk], None]) -> Iterator[tuple[Chunk, Made]]:
-    """Draw the samples of chunks in one run of the driver, and hand each chunk out as soon as its last run has ended.
+def sample(
+    job: Job, chunks: Iterable[Chunk], on_run: Callable[[int, Chunk], None]
+) -> Iterator[tuple[Chunk, ChunkSamples]]:
+    """Draw the samples of chunks in one run of the driver, and yield each chunk as soon as its last search has ended.
 
-    Searches are started chunk by chunk, as others end, so that the engine stays full from the first chunk to the last;
-    only what belongs to chunks under way is in memory. A sample depends on its own seed, never on when it ended.
+    Searches are started chunk by chunk, as others end, so the engine stays full from the first chunk to the last, and
+    only the samples of running chunks are in memory. A sample depends on its own seed, never on when it ended.
 
-    Time is shared out whenever a chunk is whole. The seconds since the last time go to the chunks under way in
-    proportion to the tokens that were computed, generated or prefilled, for those of their runs that ended since; the
-    engine's steps in proportion to the generated ones. So seconds and steps of all chunks add up to what there was,
-    and tokens per step of a chunk are the mean number of requests that drew tokens together while it was made, its own
-    and others'. A chunk that runs alone gets all.
+    Costs are shared out whenever a chunk is finished. The seconds since the last time go to the running chunks in
+    proportion to the tokens computed (generated or prefilled) for their searches that ended since then; the engine's
+    steps in proportion to the generated tokens. So seconds and steps of all chunks add up to the total. Generated
+    tokens per step of a chunk are the mean number of rows, its own and others', that were decoded together while it
+    was sampled. A chunk that runs alone gets everything.
 
     Parameters
     ----------
     job : Job
     chunks : iterable of Chunk
-        Taken from it as their first searches can start.
-    done : callable
-        Told the number of samples, and their chunk, after every run.
+        Taken one by one, when the driver can start more searches.
+    on_run : callable
+        Called after every search with the number of its samples and their chunk.
 
     Yields
     ------
-    tuple of (Chunk, Made)
+    tuple of (Chunk, ChunkSamples)
         In order of completion.
 
     Raises
@@ -70,29 +72,29 @@ def sample(job: Job, chunks: Iterable[Chunk], done: Callable[[int, Chunk], None]
     JobError
         More searches of a chunk failed than ``failed_share`` allows, or the engine died.
     EngineMemoryError
-        The device's memory did not suffice.
+        The device is out of memory.
     """
-    under_way: dict[int, _Part] = {}
+    running: dict[int, _RunningChunk] = {}
     meter = _Meter(job.engine)
 
     def searches() -> Iterator[tuple[Key, Search]]:
-        for place, chunk in enumerate(chunks):
-            under_way[place] = part = _Part(job, chunk)
-            for question, run_ in part.keys:
-                yield (place, question, run_), part.start(question, run_)
+        for number, chunk in enumerate(chunks):
+            running[number] = entry = _RunningChunk(job, chunk)
+            for question, run_ in entry.keys:
+                yield (number, question, run_), entry.start(question, run_)
 
-    for (place, question, run_), outcome in _outcomes(searches(), job.engine):
-        part = under_way[place]
-        part.add(question, run_, outcome)
-        done(part.policy.width, part.chunk)
-        if not part.left:
-            meter.share(under_way.values())
-            del under_way[place]
-            yield part.chunk, part.made()
+    for (number, question, run_), outcome in _outcomes(searches(), job.engine):
+        entry = running[number]
+        entry.add(question, run_, outcome)
+        on_run(entry.policy.width, entry.chunk)
+        if not entry.unfinished:
+            meter.share(running.values())
+            del running[number]
+            yield entry.chunk, entry.samples()
 
 
 def _outcomes(searches: Iterable[tuple[Key, Search]], engine: Engine) -> Iterator[tuple[Key, Outcome]]:
-    """The driver's, with one message for everything that an engine can die of."""
+    """Run the driver; any failure of the engine becomes a JobError."""
     try:
         yield from run(searches, engine)
     except (InputError, EngineMemoryError):
@@ -101,36 +103,48 @@ def _outcomes(searches: Iterable[tuple[Key, Search]], engine: Engine) -> Iterato
         log.exception("the engine died")
         raise JobError(
             f"the engine died: {type(error).__name__}: {error}",
-            "what it died of stands above; finished chunks are kept: run again, and it goes on behind them",
+            "the cause is in the traceback above; finished chunks are kept: run the same command to resume",
         ) from error
 
 
 class _Meter:
-    """Shares out seconds and steps; ``sample`` says how."""
+    """Shares out seconds and steps, as ``sample`` describes."""
 
     def __init__(self, engine: Engine) -> None:
         self.engine, self.time, self.steps = engine, time.monotonic(), engine.steps
 
-    def share(self, parts: Collection[_Part]) -> None:
-        """Share out what passed since the last time."""
+    def share(self, chunks: Collection[_RunningChunk]) -> None:
+        """Share out the seconds and steps since the last time."""
         now, steps = time.monotonic(), self.engine.steps
-        computed = _shares([part.since.generated + part.since.prefilled for part in parts])
-        generated = _shares([part.since.generated for part in parts])
-        for part, of_seconds, of_steps in zip(parts, computed, generated, strict=True):
-            part.seconds += of_seconds * (now - self.time)
-            part.steps += of_steps * (steps - self.steps)
-            part.usage, part.since = part.usage + part.since, Usage()
+        computed = _shares([chunk.new_usage.generated + chunk.new_usage.prefilled for chunk in chunks])
+        generated = _shares([chunk.new_usage.generated for chunk in chunks])
+        for chunk, of_seconds, of_steps in zip(chunks, computed, generated, strict=True):
+            chunk.seconds += of_seconds * (now - self.time)
+            chunk.steps += of_steps * (steps - self.steps)
+            chunk.usage, chunk.new_usage = chunk.usage + chunk.new_usage, Usage()
         self.time, self.steps = now, steps
 
 
 def _shares(amounts: Sequence[int]) -> list[float]:
-    """Amounts as shares of their sum; equal ones where there is none."""
+    """Return amounts as shares of their sum; equal shares if the sum is 0."""
     total = sum(amounts)
     return [amount / total if total else 1 / len(amounts) for amount in amounts]
 
 
-class _Part:
-    """A chunk under way."""
+class _RunningChunk:
+    """A chunk whose searches have started.
+
+    Attributes
+    ----------
+    keys : list of (question, run)
+        All its searches.
+    unfinished : int
+        Searches that have not ended.
+    usage, new_usage : Usage
+        Of its ended searches, until and since costs were last shared out.
+    seconds, steps : float
+        Its share of the costs.
+    """
 
     def __init__(self, job: Job, chunk: Chunk) -> None:
         self.job, self.chunk = job, chunk
@@ -138,14 +152,14 @@ class _Part:
         self.step_ids = job.step_ids(self.policy.delimiter)
         first, last = chunk.start // self.policy.width, -(-chunk.stop // self.policy.width)
         self.keys = [(q, run_) for q in range(chunk.first, chunk.last) for run_ in range(first, last)]
-        self.left = len(self.keys)
+        self.unfinished = len(self.keys)
         self.rows: list[dict[str, Any]] = []
-        self.failed: list[tuple[int, int, str]] = []
-        self.usage = self.since = Usage()
+        self.failures: list[tuple[int, int, str]] = []
+        self.usage = self.new_usage = Usage()
         self.seconds = self.steps = 0.0
 
     def start(self, question: int, run_: int) -> Search:
-        """The search of one run."""
+        """Return the search of one run."""
         job = self.job
         seed = seeds.sample_seed(self.chunk.generation.id, job.questions[question].id, run_)
         prompter = job.prompter
@@ -164,12 +178,12 @@ class _Part:
         return start(task, self.policy)
 
     def add(self, question: int, run_: int, outcome: Outcome) -> None:
-        """Take what a run came to."""
-        self.left -= 1
-        outcome = _checked(outcome, self.policy, self.job.engine.vocab_size)
-        self.since += outcome.usage
+        """Add the outcome of a run."""
+        self.unfinished -= 1
+        outcome = _check(outcome, self.policy, self.job.engine.vocab_size)
+        self.new_usage += outcome.usage
         if isinstance(outcome, Failure):
-            self.failed.append((question, run_, outcome.reason))
+            self.failures.append((question, run_, outcome.reason))
         width = self.policy.width
         for place, row in enumerate(_rows(self.job, outcome, self.policy)):
             sample_ = run_ * width + place
@@ -177,19 +191,19 @@ class _Part:
                 name = self.job.questions[question].id
                 self.rows.append({"position": question, "question": name, "sample": sample_, "run": run_, **row})
 
-    def made(self) -> Made:
-        """The samples, in the order of the stream.
+    def samples(self) -> ChunkSamples:
+        """Return the samples, by question, then sample.
 
         Raises
         ------
         JobError
-            Too many failed.
+            Too many searches failed.
         """
-        self._report()
+        self._report_failures()
         frame = pl.DataFrame(self.rows, schema={"position": pl.UInt32(), **shards.SAMPLES}).sort("position", "sample")
         hardware = self.job.hardware
         gpus = hardware.device_count if hardware.device.startswith("cuda") else 0
-        took = replace(
+        costs = replace(
             hardware,
             wall_seconds=self.seconds,
             prefilled=self.usage.prefilled,
@@ -197,38 +211,38 @@ class _Part:
             gpu_seconds=self.seconds * gpus,
             finished=provenance.now(),
         )
-        return Made(frame.drop("position"), self.steps, took)
+        return ChunkSamples(frame.drop("position"), self.steps, costs)
 
-    def _report(self) -> None:
-        """Say what failed; too much of it ends the job before it is taken for a result."""
-        if not self.failed:
+    def _report_failures(self) -> None:
+        """Log failed searches; end the job if there are too many to count them as unsolved."""
+        if not self.failures:
             return
         job, names = self.job, self.chunk.generation.policies
-        q, run_, reason = min(self.failed)
+        q, run_, reason = min(self.failures)
         example = f"{job.pool.benchmark} question {job.questions[q].id}, run {run_}: {reason}"
-        if len(self.failed) > job.grid.config["failed_share"] * len(self.keys):
-            raise JobError(f"{len(self.failed)} searches of {', '.join(names)} failed; {example}")
-        log.warning("%d searches of %s failed and count as unsolved; %s", len(self.failed), names, example)
+        if len(self.failures) > job.grid.config["failed_share"] * len(self.keys):
+            raise JobError(f"{len(self.failures)} searches of {', '.join(names)} failed; {example}")
+        log.warning("%d searches of %s failed and count as unsolved; %s", len(self.failures), names, example)
 
 
-def _checked(outcome: Outcome, policy: policies.Policy, vocab_size: int) -> Outcome:
-    """What a run came to; a failure where its controller, which may be a user's own, returned what are no samples."""
+def _check(outcome: Outcome, policy: policies.Policy, vocab_size: int) -> Outcome:
+    """Return the outcome of a run; a failure if its controller, which may be a user's own, returned invalid samples."""
     if isinstance(outcome, Failure):
         return outcome
     flaw = _flaw(outcome.candidates, policy.width, vocab_size)
     return Failure(f"controller {policy.controller.name} returned {flaw}", outcome.usage) if flaw else outcome
 
 
-def _flaw(found: object, width: int, vocab_size: int) -> str | None:
-    """What is wrong with the candidates of a run; None where nothing is."""
-    if not isinstance(found, list) or not all(isinstance(one, Candidate) for one in found):
-        return f"{found!r:.200}, not a list of candidates"
-    if len(found) != width:
-        return f"{len(found)} candidates, it should return {width}"
-    return next((flaw for one in found if (flaw := _flaw_of(one, vocab_size))), None)
+def _flaw(result: object, width: int, vocab_size: int) -> str | None:
+    """Return what is wrong with the result of a search, None if it is valid."""
+    if not isinstance(result, list) or not all(isinstance(candidate, Candidate) for candidate in result):
+        return f"{result!r:.200}, not a list of candidates"
+    if len(result) != width:
+        return f"{len(result)} candidates, it should return {width}"
+    return next((flaw for candidate in result if (flaw := _candidate_flaw(candidate, vocab_size))), None)
 
 
-def _flaw_of(candidate: Candidate, vocab_size: int) -> str | None:
+def _candidate_flaw(candidate: Candidate, vocab_size: int) -> str | None:
     tokens = candidate.tokens
     if not isinstance(tokens, np.ndarray) or tokens.ndim != 1 or not len(tokens) or tokens.dtype.kind not in "iu":
         return f"a candidate with tokens {tokens!r:.200}, no array of ids"
@@ -258,18 +272,18 @@ def _row(candidate: Candidate, text: str) -> dict[str, Any]:
 
 
 def _rows(job: Job, outcome: Outcome, policy: policies.Policy) -> list[dict[str, Any]]:
-    """What a run has to show, one row per candidate; a failed one shows its reason as many times."""
+    """Return the samples of a run, one row per candidate; those of a failed run are empty and have the reason."""
     width = policy.width
-    spent = {"generated": outcome.usage.generated, "requests": outcome.usage.requests}
+    costs = {"generated": outcome.usage.generated, "requests": outcome.usage.requests}
     if isinstance(outcome, Failure):
-        failed = {**_NOTHING, "score": -math.inf, "finish": "failed", "details": json.dumps({"failed": outcome.reason})}
-        rows = [dict(failed) for _ in range(width)]
+        row = {**_EMPTY, "score": -math.inf, "finish": "failed", "details": json.dumps({"failed": outcome.reason})}
+        rows = [dict(row) for _ in range(width)]
     else:
         tokens = [candidate.tokens.tolist() for candidate in outcome.candidates]
         texts = job.prompter.decode(tokens)
-        ends = [job.prompter.end(*each) for each in zip(tokens, texts, strict=True)]
+        ends = [job.prompter.end(ids, text) for ids, text in zip(tokens, texts, strict=True)]
         rows = [
             _row(cut(candidate, end.length, policy.evaluator.name), end.text) if end else _row(candidate, text)
             for candidate, text, end in zip(outcome.candidates, texts, ends, strict=True)
         ]
-    return [{**row, **(spent if place == 0 else dict.fromkeys(spent, 0))} for place, row in enumerate(rows)]
+    return [{**row, **(costs if place == 0 else dict.fromkeys(costs, 0))} for place, row in enumerate(rows)]

@@ -1,7 +1,7 @@
-"""Ends by text: an answer is over where it holds a stop text of its template, by whatever tokens that is spelled.
+"""Stop texts: an answer ends before the first stop text of its template, however that text is cut into tokens.
 
-Engines end a sample at single tokens only. What is drawn behind a stop text is cut here, for every engine alike; it
-still counts as drawn.
+Engines stop at single tokens only. What they draw after a stop text is cut off here, for every engine alike; it still
+counts as drawn.
 """
 
 from __future__ import annotations
@@ -18,18 +18,18 @@ from searchlens.search.task import Candidate
 Decode = Callable[[Sequence[int]], str]
 
 _SCORES: Mapping[str, Callable[..., Any]] = {"mean_logprob": np.mean, "sequence_logprob": np.sum}
-"""Scores that are plain functions of a text's log-probabilities, and so are known of its beginning too."""
+"""Evaluators whose score is a function of log-probabilities alone, which can be computed again for a cut text."""
 
 
 class End(NamedTuple):
-    """Where a text ends.
+    """The end of a text by a stop text.
 
     Attributes
     ----------
     length : int
-        Tokens up to the one that completes the first stop text.
+        Tokens up to and including the one that completes the first stop text.
     text : str
-        What stands before that stop text.
+        The text before that stop text.
     """
 
     length: int
@@ -37,7 +37,7 @@ class End(NamedTuple):
 
 
 def end(tokens: Sequence[int], text: str, stops: Sequence[str], decode: Decode) -> End | None:
-    """The end of a text by a stop text; None where it holds none.
+    """Return the end of a text by a stop text, None if the text contains no stop text.
 
     Parameters
     ----------
@@ -48,22 +48,22 @@ def end(tokens: Sequence[int], text: str, stops: Sequence[str], decode: Decode) 
     decode : callable
     """
 
-    def ended(length: int) -> bool:
-        beginning = decode(tokens[:length])
-        return any(stop in beginning for stop in stops)
+    def has_stop(length: int) -> bool:
+        head = decode(tokens[:length])
+        return any(stop in head for stop in stops)
 
     if not any(stop in text for stop in stops):
         return None
-    length = bisect_left(range(len(tokens)), True, key=ended)
-    beginning = decode(tokens[:length])
-    return End(length, beginning[: min(place for stop in stops if (place := beginning.find(stop)) >= 0)])
+    length = bisect_left(range(len(tokens)), True, key=has_stop)
+    head = decode(tokens[:length])
+    return End(length, head[: min(place for stop in stops if (place := head.find(stop)) >= 0)])
 
 
 def cut(candidate: Candidate, length: int, evaluator: str) -> Candidate:
-    """The first ``length`` tokens of a candidate, as one that ended there.
+    """Return a candidate cut to its first ``length`` tokens, as one that stopped there.
 
-    Its score is that of what is left where the evaluator reads log-probabilities alone; others keep the score by which
-    the search chose it.
+    If the evaluator's score is a function of log-probabilities alone, it is computed again for the cut text. Otherwise
+    the candidate keeps the score by which the search chose it.
     """
     logprobs = candidate.logprobs[:length]
     rescore = _SCORES.get(evaluator)

@@ -1,0 +1,228 @@
+"""Sample one pool: the order of its chunks, the publication of its shards, and what happens if a job has to stop.
+
+If the engine repeats bit for bit, chunks are sampled one after the other: the batches of a chunk, and with them its
+last digits, then depend on the chunk alone. Otherwise all chunks share one run of the driver.
+
+Two jobs may sample the same pool at once, such as one whose scheduler was killed and the one that replaces it. Nothing
+is published twice or half, and they share the work: the second job begins at the other end, and neither begins a chunk
+that the other has finished.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from searchlens.engines.base import EngineMemoryError
+from searchlens.errors import InputError, JobError, JobStoppedError
+from searchlens.generate._chunks import Chunk
+from searchlens.generate._job import Job
+from searchlens.generate._notice import GraceExpired, Notice
+from searchlens.generate._record import Record
+from searchlens.generate._sample import sample
+from searchlens.grid import Grid, JobPool
+from searchlens.progress import Progress
+from searchlens.store import files
+from searchlens.store.ranges import missing_ranges, shards_of
+from searchlens.store.shards import set_aside
+
+log = logging.getLogger(__name__)
+
+
+def generate(
+    grid: Grid, checkpoint: str, benchmark: str, manifest: Path, *, threads: int = 1, notice: Notice | None = None
+) -> None:
+    """Sample what the store does not have of one pool, then write the pool's manifest.
+
+    If memory runs out, the engine is started once more, with half as many rows.
+
+    Parameters
+    ----------
+    grid : Grid
+    checkpoint, benchmark : str
+    manifest : Path
+        ``Grid.current_manifest`` of the pool; its name identifies the pool.
+    threads : int
+        CPU threads of the engine.
+    notice : Notice, optional
+        From ``stop_signals``. After a signal no chunk is begun, and the running ones have the grace period to finish.
+
+    Raises
+    ------
+    InputError
+        Unknown pool, checkpoint files missing or changed, prompt too long, results folder not writable, or memory too
+        small.
+    JobError
+        The engine died, or too many searches failed. Finished chunks are kept.
+    JobStoppedError
+        A signal came before the pool was complete. Finished chunks are kept.
+    """
+    pool, notice = grid.find_pool(checkpoint, benchmark, str(manifest)), notice or Notice()
+    with (
+        Record(grid.layout.job_record(*pool.key), manifest.name) as record,
+        files.alone(grid.layout.lock(*pool.key)) as alone,
+    ):
+        job = Job(grid, pool, threads)
+        if not alone:
+            log.warning("another job samples %s/%s %s: beginning at the other end", checkpoint, benchmark, pool.name)
+        _set_damaged_shards_aside(job)
+        try:
+            _sample_within_memory(_PoolSampler(job, record, notice, backwards=not alone))
+        except (GraceExpired, JobError):
+            notice.end_grace()
+            if not notice.signal:
+                raise
+            # The signal may also have ended the engine's worker processes first: then that is no failure.
+            raise _stopped(job, notice) from None
+        notice.end_grace()
+        if any(True for _ in grid.lacking(pool)):
+            if notice.signal:
+                raise _stopped(job, notice)
+            raise JobError(
+                f"{pool.name}: shards were moved or lost while the job ran",
+                "run the same command to sample the missing ones",
+            )
+        if not manifest.exists() or grid.current_manifest(pool) != manifest:
+            files.replace_text(manifest, json.dumps(_describe(grid, pool), indent=1))
+    if "engine" in job.__dict__:
+        job.engine.close()
+
+
+def _stopped(job: Job, notice: Notice) -> JobStoppedError:
+    chunks = [chunk for shard in job.missing_shards() for chunk in shard.chunks if not chunk.exists]
+    return JobStoppedError(
+        f"stopped by {notice.signal}: {job.pool.checkpoint}/{job.pool.benchmark} {job.pool.name} has"
+        f" {sum(chunk.samples for chunk in chunks):,} samples left to draw; finished chunks are kept: run the same"
+        " command to resume"
+    )
+
+
+def _sample_within_memory(sampler: _PoolSampler) -> None:
+    """Sample the pool; if memory runs out, once more with half as many rows."""
+    try:
+        sampler.run()
+        return
+    except EngineMemoryError as error:
+        rows, reason = error.max_rows, str(error)
+    # Outside of the handler, because the error's traceback keeps the engine's memory in use.
+    job, half = sampler.job, max(1, rows // 2)
+    log.warning("out of memory with %d rows (%s): trying again with %d", rows, reason, half)
+    job.restart(half)
+    try:
+        sampler.run()
+    except EngineMemoryError as error:
+        key = f"checkpoints.{job.pool.checkpoint}"
+        change = f", or change {key}.vllm.gpu_memory_utilization" if job.spec["engine"] == "vllm" else ""
+        lower = f"{key}.max_rows" + (f" or {key}.vllm.max_model_len" if change else "")
+        raise InputError(
+            f"the engine ran out of memory with max_rows {rows}, and again with {half}: {error}",
+            f"lower {lower}{change}; finished chunks are kept",
+        ) from None
+
+
+class _PoolSampler:
+    """Samples the missing chunks of a pool, and publishes each shard once it is complete."""
+
+    def __init__(self, job: Job, record: Record, notice: Notice, *, backwards: bool) -> None:
+        self.job, self.record, self.notice, self.backwards = job, record, notice, backwards
+
+    def run(self) -> None:
+        """Sample all chunks that no job has finished."""
+        shards, pool = self.job.missing_shards(), self.job.pool
+        self._shard = {chunk: shard for shard in shards for chunk in shard.chunks if not _is_saved(chunk)}
+        self._unfinished, total = Counter(self._shard.values()), sum(chunk.samples for chunk in self._shard)
+        self.record.begin(total)
+        cell = f"{pool.checkpoint}/{pool.benchmark}"
+        log.info("%s %s: %d policies, %d samples to draw", cell, pool.name, len(pool.generations), total)
+        for shard in shards:
+            if not self._unfinished[shard]:
+                shard.publish()
+        if self.notice.signal:
+            return  # before the engine starts
+        rounds = _rounds(self.job, list(self._shard))
+        self._progress = Progress(cell, total, "samples")  # after the engine's start, which it does not count
+        for chunks in reversed(rounds) if self.backwards else rounds:
+            for chunk, samples in sample(self.job, self._pending(chunks), self._count):
+                chunk.save(samples)
+                self._finish(chunk)
+
+    def _pending(self, chunks: Sequence[Chunk]) -> Iterator[Chunk]:
+        """Yield the chunks that are to be sampled, until a signal comes."""
+        for chunk in reversed(chunks) if self.backwards else chunks:
+            if self.notice.signal:
+                return
+            if chunk.exists:
+                self._count(chunk.samples, chunk)
+                self._finish(chunk)
+            else:
+                yield chunk
+
+    def _count(self, samples: int, chunk: Chunk) -> None:
+        self.record.drawn += samples
+        self._progress.add(samples, ", ".join(chunk.generation.policies))
+
+    def _finish(self, chunk: Chunk) -> None:
+        """Count a finished chunk; if it is the last one of its shard, publish the shard."""
+        shard = self._shard[chunk]
+        self._unfinished[shard] -= 1
+        if not self._unfinished[shard]:
+            shard.publish()
+
+
+def _is_saved(chunk: Chunk) -> bool:
+    if chunk.load() is None:
+        return False
+    log.info("%s: %d samples kept from an earlier run", chunk.path.name, chunk.samples)
+    return True
+
+
+def _rounds(job: Job, chunks: Sequence[Chunk]) -> list[list[Chunk]]:
+    """Return the chunks of each run of the driver. Starts the engine, if there is any chunk.
+
+    In a shared run, searches come first: a chain of many requests takes the longest, however many others run at the
+    same time, and policies that need one request per sample fill the batch until the last chain ends.
+    """
+    if not chunks:
+        return []
+    if job.engine.repeatable:
+        return [[chunk] for chunk in chunks]
+    return [sorted(chunks, key=lambda chunk: _is_autoregressive(chunk.generation.spec))]
+
+
+def _is_autoregressive(spec: Any) -> bool:
+    return bool(spec["policy"]["controller"]["name"] == "autoregressive")
+
+
+def _describe(grid: Grid, pool: JobPool) -> dict[str, Any]:
+    """Return the content of the pool's manifest."""
+    entries = []
+    for generation in pool.generations:
+        folder = grid.folder(pool.checkpoint, pool.benchmark, generation.id)
+        present = [shard for shard in shards_of(folder) if shard.present]
+        entries.append(
+            {
+                "id": generation.id,
+                "policies": list(generation.policies),
+                "start": generation.start,
+                "samples": generation.samples,
+                "spec": generation.spec,
+                "shards": [
+                    {"file": s.path.name, "rows": s.sidecar["rows"], "sha256": s.sidecar["sha256"]} for s in present
+                ],
+            }
+        )
+    return {"pool": pool.name, "checkpoint": pool.checkpoint, "benchmark": pool.benchmark, "generations": entries}
+
+
+def _set_damaged_shards_aside(job: Job) -> None:
+    """Move away the files of shards that ``missing_ranges`` reports, so that they do not stop their publication."""
+    for generation in job.pool.generations:
+        folder = job.grid.folder(job.pool.checkpoint, job.pool.benchmark, generation.id)
+        if missing_ranges(folder, generation.samples, generation.start):
+            damaged = [shard for shard in shards_of(folder) if not shard.present]
+            for path in set_aside(job.grid.layout, damaged):
+                log.warning("moved aside %s", path)
