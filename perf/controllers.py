@@ -1,17 +1,17 @@
-"""Tokens per second of every controller: all searches at once against one after the other, on one engine in one run.
+"""Tokens per second of every controller: all searches at once, and one after the other, on one engine in one run.
 
     OMP_NUM_THREADS=1 python perf/controllers.py [--questions 256] [--device cuda] [--controllers power ...]
 
-The 1M Base model searches micro math questions. All baselines count generated tokens per second, too:
+The 1M Base model searches micro math questions. The baselines are in generated tokens per second, too:
 
-``alone``     one controller alive at a time, as published implementations do; on the first ``--alone`` questions
-``of sweep``  the autoregressive sweep, ``--samples`` draws of ``topp0.95_t1.0`` for each question: what the engine
-              gives when nothing has to be decided
-``of short``  the same sweep with texts cut at the search's mean tokens per request: what the engine gives for requests
-              so short
+``alone``     one search at a time, as published implementations do; on the first ``--alone`` questions
+``of sweep``  the autoregressive sweep, ``--samples`` draws of ``topp0.95_t1.0`` for each question: the speed of the
+              engine if nothing has to be decided
+``of short``  the same sweep with texts cut at the search's mean tokens per request: the speed of the engine on
+              requests of this length
 
-``running`` is the mean number of samples that draw a token together, ``reused`` the share of prompt and prefix tokens
-that were not computed again, ``kB each`` the growth of Python's memory per live controller, tensors left out.
+``running`` is the mean number of rows that are decoded together, ``reused`` the share of prompt and prefix tokens that
+were not computed again, ``kB each`` the growth of Python's memory per running search, without tensors.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ MAX_TOKENS = 128
 
 @dataclass(frozen=True)
 class Bench:
-    """The engine and what is asked of it."""
+    """An engine, and the questions to search."""
 
     engine: TransformersEngine
     prompter: Prompter
@@ -107,18 +107,18 @@ def main() -> None:
     args = parser.parse_args()
     model = ZOO / "micro-1m-base"
     rows = [json.loads(line) for line in (ZOO / "benchmarks" / "math.jsonl").read_text().splitlines()]
-    asked = [Question(row["id"], row["question"], "", {}) for row in rows[: args.questions]]
+    questions = [Question(row["id"], row["question"], "", {}) for row in rows[: args.questions]]
     bench = Bench(
         TransformersEngine(model, device=args.device, threads=args.threads),
         Prompter(model, prompts.template("zoo")),
-        asked,
+        questions,
     )
     sweep = policies.parse(SWEEP)
-    bench.timed(sweep, 2, min(64, len(asked)), live=4096)  # kernels are compiled on first use
+    bench.timed(sweep, 2, min(64, len(questions)), live=4096)  # kernels are compiled on first use
 
-    usage, seconds, steps = bench.timed(sweep, args.samples, len(asked), live=100_000)
+    usage, seconds, steps = bench.timed(sweep, args.samples, len(questions), live=100_000)
     plain = usage.generated / seconds
-    print(f"{len(asked)} questions on {args.device}; sweep: {usage.generated} tokens, {plain:,.0f} tok/s,", end=" ")
+    print(f"{len(questions)} questions on {args.device}; sweep: {usage.generated} tokens, {plain:,.0f} tok/s,", end=" ")
     print(f"running {usage.generated / max(steps, 1):.0f}")
     print(
         f"{'controller':13} {'tokens':>9} {'requests':>8} {'running':>7} {'reused':>6} {'tok/s':>8} {'of sweep':>8}",
@@ -127,10 +127,10 @@ def main() -> None:
     print(f" {'of short':>8} {'alone':>7} {'ratio':>6} {'kB each':>7}")
     for name in args.controllers:
         policy = policies.from_spec(name, SPECS[name])
-        usage, seconds, steps = bench.timed(policy, args.runs, len(asked), live=100_000)
+        usage, seconds, steps = bench.timed(policy, args.runs, len(questions), live=100_000)
         per_request = max(round(usage.generated / usage.requests), 1)
-        short, short_seconds, _ = bench.timed(sweep, args.samples, len(asked), live=100_000, max_tokens=per_request)
-        alone, alone_seconds, _ = bench.timed(policy, args.runs, min(args.alone, len(asked)), live=1)
+        short, short_seconds, _ = bench.timed(sweep, args.samples, len(questions), live=100_000, max_tokens=per_request)
+        alone, alone_seconds, _ = bench.timed(policy, args.runs, min(args.alone, len(questions)), live=1)
         speed, slow = usage.generated / seconds, alone.generated / alone_seconds
         reused, running = usage.reused / (usage.prefilled + usage.reused), usage.generated / max(steps, 1)
         memory = f"{bench.memory(policy, args.memory) / 1e3:7.0f}" if args.memory else f"{'-':>7}"

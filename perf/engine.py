@@ -1,16 +1,17 @@
 """Tokens per second of the embedded engine and of transformers' ``generate``, in turns, on one cell.
 
     python perf/engine.py [--model DIR] [--questions N] [--samples N] [--threads N] [--repeats N]
-    python perf/engine.py --processes 2      the embedded engine alone, in processes side by side
+    python perf/engine.py --processes 2      the embedded engine alone, in parallel processes
     python perf/engine.py --restarts 4       the embedded engine alone, independent samples against chains of restarts
 
 Both sample the same prompts under the same policies, in float32 with the same number of threads. ``generate`` gets the
-batch size that is best for it, found first. Two comparisons: every sample exactly ``--fixed-tokens`` long, and samples
-that stop by themselves, where only returned tokens count. Turns alternate, so that other load on the machine hits both;
-the ratio is the median over the turns of a policy. A full cell takes some fifteen minutes, nearly all in ``generate``.
+batch size that is best for it, which is measured first. Two comparisons: every sample exactly ``--fixed-tokens`` long,
+and samples that stop by themselves, of which only returned tokens count. Turns alternate, so that other load on the
+machine slows both; the ratio is the median over the turns of a policy. A full cell takes some fifteen minutes, nearly
+all in ``generate``.
 
-With ``--restarts``, every sample is drawn again so many times from a uniform cut of what it is, as power sampling does
-where every proposal is accepted; what counts is generated tokens. ``--device cuda`` tells the same of a GPU.
+With ``--restarts N``, every sample is drawn again N times from a uniform cut of its text, as in power sampling that
+accepts every proposal; all generated tokens count. ``--device cuda`` measures the same on a GPU.
 """
 
 from __future__ import annotations
@@ -45,7 +46,7 @@ BATCHES = (1, 4, 16, 64)  # questions per call of generate; times samples is row
 
 @dataclass(frozen=True)
 class Cell:
-    """What is sampled: token ids of each question's prompt, and how many tokens of how many samples."""
+    """The work: token ids of each question's prompt, samples of each, and their tokens."""
 
     prompts: list[tuple[int, ...]]
     samples: int
@@ -57,15 +58,15 @@ class Cell:
 def prompts_of(model: Path, questions: int) -> list[tuple[int, ...]]:
     file = ZOO / "benchmarks" / "math.jsonl"
     if file.exists():
-        asked = [json.loads(line)["question"] for line in file.read_text().splitlines()]
+        texts = [json.loads(line)["question"] for line in file.read_text().splitlines()]
     else:
-        asked = [f"Tom has {i} apples and buys {3 * i + 7} more. How many has he now?" for i in range(questions)]
+        texts = [f"Tom has {i} apples and buys {3 * i + 7} more. How many has he now?" for i in range(questions)]
     tokenizer = AutoTokenizer.from_pretrained(model)
-    return [tuple(tokenizer(f"Problem: {one}\nSolution:\n")["input_ids"]) for one in asked[:questions]]
+    return [tuple(tokenizer(f"Problem: {text}\nSolution:\n")["input_ids"]) for text in texts[:questions]]
 
 
 def embedded(engine: TransformersEngine, cell: Cell, policy: str) -> int:
-    """Sample a cell; return how many tokens came back."""
+    """Sample a cell; return the number of returned tokens."""
     stop_ids = (cell.eos,) if cell.stop else ()
     requests = [
         Request(prompt, POLICIES[policy], sample_seed(policy, str(q), n), cell.tokens, stop_ids)
@@ -76,7 +77,7 @@ def embedded(engine: TransformersEngine, cell: Cell, policy: str) -> int:
 
 
 def restarted(engine: TransformersEngine, cell: Cell, policy: str, restarts: int) -> int:
-    """Sample a cell, and each sample again and again from a uniform cut; return how many tokens were generated."""
+    """Sample a cell, and each sample again N times from a uniform cut; return the number of generated tokens."""
     engine.clear()
     chains = [(q, n) for q in range(len(cell.prompts)) for n in range(cell.samples)]
     texts: list[tuple[int, ...]] = [()] * len(chains)
@@ -105,7 +106,7 @@ def restarted(engine: TransformersEngine, cell: Cell, policy: str, restarts: int
 
 
 def generate(model: Any, cell: Cell, policy: str, batch: int) -> int:
-    """Sample a cell with transformers; return how many tokens came back, each sample up to its end token."""
+    """Sample a cell with transformers; return the number of tokens, each sample up to its end token."""
     count = 0
     for begin in range(0, len(cell.prompts), batch):
         ids, mask = left_padded(cell.prompts[begin : begin + batch], model.config.pad_token_id)
@@ -116,12 +117,12 @@ def generate(model: Any, cell: Cell, policy: str, batch: int) -> int:
 
 
 def arguments(cell: Cell, policy: str) -> dict[str, Any]:
-    """Every sampling parameter said; those that do nothing as None, so that they cost nothing."""
+    """Every sampling parameter, given explicitly; None for those without effect, so that they cost nothing."""
     sampling = asdict(POLICIES[policy])
-    given = {name: sampling[name] or None for name in ("temperature", "top_p", "top_k", "min_p")}
-    if given["top_p"] == 1:
-        given["top_p"] = None
-    return given | {
+    filters = {name: sampling[name] or None for name in ("temperature", "top_p", "top_k", "min_p")}
+    if filters["top_p"] == 1:
+        filters["top_p"] = None
+    return filters | {
         "do_sample": True,
         "num_return_sequences": cell.samples,
         "max_new_tokens": cell.tokens,
@@ -131,8 +132,8 @@ def arguments(cell: Cell, policy: str) -> dict[str, Any]:
 
 def left_padded(prompts: list[tuple[int, ...]], pad: int) -> tuple[torch.Tensor, torch.Tensor]:
     longest = max(map(len, prompts))
-    ids = torch.tensor([[pad] * (longest - len(one)) + list(one) for one in prompts])
-    mask = torch.tensor([[0] * (longest - len(one)) + [1] * len(one) for one in prompts])
+    ids = torch.tensor([[pad] * (longest - len(prompt)) + list(prompt) for prompt in prompts])
+    mask = torch.tensor([[0] * (longest - len(prompt)) + [1] * len(prompt) for prompt in prompts])
     return ids, mask
 
 
@@ -143,13 +144,13 @@ def rate(sample: Callable[[], int]) -> float:
 
 
 def best_batch(model: Any, cell: Cell) -> int:
-    """Try batch sizes on as many questions as the largest has."""
+    """Try all batch sizes on the questions of one largest batch."""
     policy = next(iter(POLICIES))
     part = Cell(cell.prompts[: max(BATCHES)], cell.samples, cell.tokens, cell.stop, cell.eos)
     rates = {batch: rate(lambda batch=batch: generate(model, part, policy, batch)) for batch in BATCHES}
-    found = ", ".join(f"{batch * cell.samples} rows {tokens:,.0f}" for batch, tokens in rates.items())
+    summary = ", ".join(f"{batch * cell.samples} rows {tokens:,.0f}" for batch, tokens in rates.items())
     best = max(rates, key=lambda batch: rates[batch])
-    print(f"  generate, tok/s by batch size: {found}; taking {best * cell.samples} rows")
+    print(f"  generate, tok/s by batch size: {summary}; taking {best * cell.samples} rows")
     return best
 
 
@@ -185,13 +186,13 @@ def compare_restarts(engine: TransformersEngine, cell: Cell, restarts: int, repe
             )
             for _ in range(repeats + 1)
         ][1:]
-        samples, chains = (statistics.median(one) for one in zip(*turns, strict=True))
+        samples, chains = (statistics.median(rates) for rates in zip(*turns, strict=True))
         ratio = statistics.median(chain / sample for sample, chain in turns)
         print(f"  {policy:15} samples {samples:8,.0f} tok/s   restarts {chains:8,.0f} tok/s   ratio {ratio:.2f}")
 
 
 def alone(arguments: argparse.Namespace, number: int) -> None:
-    """One of several processes: the embedded engine, one thread."""
+    """Measure the embedded engine with one thread, in one of several processes."""
     engine = TransformersEngine(arguments.model, threads=1)
     cell = Cell(prompts_of(arguments.model, arguments.questions), arguments.samples, arguments.tokens, True, 0)
     for policy in POLICIES:
@@ -211,30 +212,30 @@ def main() -> None:
     parser.add_argument("--processes", type=int, default=0)
     parser.add_argument("--restarts", type=int, default=0)
     parser.add_argument("--device", default="cpu", help="only with --restarts")
-    given = parser.parse_args()
-    if given.processes:
+    args = parser.parse_args()
+    if args.processes:
         context = multiprocessing.get_context("spawn")
-        processes = [context.Process(target=alone, args=(given, i)) for i in range(given.processes)]
+        processes = [context.Process(target=alone, args=(args, i)) for i in range(args.processes)]
         for process in processes:
             process.start()
         for process in processes:
             process.join()
         return
-    if given.restarts:
-        engine = TransformersEngine(given.model, device=given.device, threads=given.threads)
-        prompts = prompts_of(given.model, given.questions)
-        print(f"{given.model.name}, {given.device}, {len(prompts)} questions, {given.samples} chains each:")
-        compare_restarts(engine, Cell(prompts, given.samples, given.tokens, True, 0), given.restarts, given.repeats)
+    if args.restarts:
+        engine = TransformersEngine(args.model, device=args.device, threads=args.threads)
+        prompts = prompts_of(args.model, args.questions)
+        print(f"{args.model.name}, {args.device}, {len(prompts)} questions, {args.samples} chains each:")
+        compare_restarts(engine, Cell(prompts, args.samples, args.tokens, True, 0), args.restarts, args.repeats)
         return
-    engine = TransformersEngine(given.model, threads=given.threads)
-    model = AutoModelForCausalLM.from_pretrained(given.model, dtype=torch.float32).eval()
-    prompts = prompts_of(given.model, given.questions)
+    engine = TransformersEngine(args.model, threads=args.threads)
+    model = AutoModelForCausalLM.from_pretrained(args.model, dtype=torch.float32).eval()
+    prompts = prompts_of(args.model, args.questions)
     eos = int(model.config.eos_token_id)
-    print(f"{given.model.name}, {given.threads} threads, {len(prompts)} questions, {given.samples} samples")
-    print(f"Every sample {given.fixed_tokens} tokens:")
-    compare(engine, model, Cell(prompts, given.samples, given.fixed_tokens, False, eos), given.repeats)
-    print(f"Samples stop by themselves, at most {given.tokens} tokens:")
-    compare(engine, model, Cell(prompts, given.samples, given.tokens, True, eos), given.repeats)
+    print(f"{args.model.name}, {args.threads} threads, {len(prompts)} questions, {args.samples} samples")
+    print(f"Every sample {args.fixed_tokens} tokens:")
+    compare(engine, model, Cell(prompts, args.samples, args.fixed_tokens, False, eos), args.repeats)
+    print(f"Samples stop by themselves, at most {args.tokens} tokens:")
+    compare(engine, model, Cell(prompts, args.samples, args.tokens, True, eos), args.repeats)
 
 
 if __name__ == "__main__":

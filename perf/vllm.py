@@ -2,16 +2,16 @@
 
     python -P perf/vllm.py [--shape 7b] [--requests 2048] [--searches 1280] [--rows 1024] [--json out.json]
 
-Weights are random, in the shape of Qwen2.5, so texts mean nothing and nothing ends by itself. What decides speed is
-scripted instead: prompts of 150 tokens, 16 searches or samples of each; the length of each text is drawn from a
-lognormal law cut at ``CAP``, scaled to a mean of 645 tokens; power sampling accepts with probability .657; a thought
-has 48 tokens. Each line is one complete run, its tail included:
+Weights are random, in the shape of Qwen2.5, so texts mean nothing and never stop by themselves. Everything that decides
+speed is scripted instead: prompts of 150 tokens, 16 searches or samples of each; the length of each text is drawn from
+a lognormal law cut at ``CAP``, scaled to a mean of 645 tokens; power sampling accepts with probability .657; a thought
+has 48 tokens. Each line is one complete run, including its tail:
 
-``raw``            ``LLM.generate`` on the requests of the autoregressive pool, log-probabilities asked, in a process of
-                   its own with nothing of ours in it
+``raw``            ``LLM.generate`` on the requests of the autoregressive pool, with log-probabilities, in a process of
+                   its own that imports nothing of searchlens
 ``pool``           the same requests through engine and driver
 ``power`` ...      each controller; ``of pool`` compares generated tokens per second
-``power, free``    new requests go to the engine one by one as they come
+``power, free``    new requests are added to the engine one by one, as they come
 ``power, waves``   in lock-step: every chain waits until all have their continuation
 ``power, alone``   one chain at a time, as published implementations do
 
@@ -107,10 +107,10 @@ class Line:
 
 
 def lengths(count: int) -> list[int]:
-    """Scripted lengths of texts; the same ones for whoever asks for as many."""
+    """Scripted lengths of texts; a function of their number alone."""
     draws = generator("perf", "lengths").lognormal(0.0, SIGMA, count)
     low, high = 1.0, float(CAP)
-    for _ in range(60):  # cutting lowers the mean, so the scale is found by bisection
+    for _ in range(60):  # bisection for the scale, because cutting lowers the mean
         middle = (low + high) / 2
         low, high = (middle, high) if np.minimum(draws * middle, CAP).mean() < MEAN else (low, middle)
     return [max(1, int(length)) for length in np.minimum(draws * high, CAP)]
@@ -122,7 +122,7 @@ def prompt(number: int, vocab: int) -> tuple[int, ...]:
 
 
 def task(number: int, length: int, vocab: int) -> Task:
-    """What a search is told: its text ends after ``length`` tokens."""
+    """The task of a search whose text ends after ``length`` tokens."""
     seed = sample_seed("perf", str(number), 0)
     return Task(prompt(number, vocab), seed, length, (), (), lambda _: "", lambda _: None)
 
@@ -155,7 +155,7 @@ def driven(name: str, searches: Sequence[tuple[int, Search]], engine: Engine, **
         if isinstance(outcome, Failure):
             raise RuntimeError(outcome.reason)
         usage += outcome.usage
-        returned += sum(len(one.tokens) for one in outcome.candidates)
+        returned += sum(len(candidate.tokens) for candidate in outcome.candidates)
     return _line(name, usage, returned, time.perf_counter() - started, engine.steps - steps)
 
 
@@ -178,7 +178,7 @@ def waves(name: str, searches: Sequence[tuple[int, Search]], engine: Engine) -> 
             try:
                 left[key] = search, search.send([reply])[0]
             except StopIteration as end:
-                returned += sum(len(one.tokens) for one in end.value)
+                returned += sum(len(candidate.tokens) for candidate in end.value)
         live = left
     return _line(name, usage, returned, time.perf_counter() - started, engine.steps - steps)
 
@@ -191,7 +191,7 @@ def _line(name: str, usage: Usage, returned: int, seconds: float, steps: int) ->
 
 def raw(folder: str, args: argparse.Namespace) -> Line:
     """``LLM.generate`` on the requests of the pool."""
-    from vllm import LLM, SamplingParams  # noqa: PLC0415  # the other process needs none of it
+    from vllm import LLM, SamplingParams  # noqa: PLC0415  # the process of the other runs does not need it
 
     model = LLM(
         folder,
@@ -206,35 +206,35 @@ def raw(folder: str, args: argparse.Namespace) -> Line:
         generation_config="vllm",
         **({"block_size": 32, "kv_cache_memory_bytes": 2**30} if args.device == "cpu" else {}),
     )
-    asked = pool_requests(args.requests, SHAPES[args.shape]["vocab_size"])
+    requests = pool_requests(args.requests, SHAPES[args.shape]["vocab_size"])
     params = [
         SamplingParams(
-            temperature=one.sampling.temperature,
-            top_p=one.sampling.top_p,
-            top_k=one.sampling.top_k,
-            min_p=one.sampling.min_p,
-            seed=one.seed,
-            max_tokens=one.max_tokens,
+            temperature=request.sampling.temperature,
+            top_p=request.sampling.top_p,
+            top_k=request.sampling.top_k,
+            min_p=request.sampling.min_p,
+            seed=request.seed,
+            max_tokens=request.max_tokens,
             ignore_eos=True,
             detokenize=False,
             logprobs=0,
         )
-        for one in asked
+        for request in requests
     ]
-    texts = [{"prompt_token_ids": list(one.prompt)} for one in asked]
+    texts = [{"prompt_token_ids": list(request.prompt)} for request in requests]
     warm = [SamplingParams(max_tokens=8, ignore_eos=True, detokenize=False, logprobs=0, seed=1)] * 64
     model.generate(texts[:64], warm, use_tqdm=False)
     model.reset_prefix_cache()
     started = time.perf_counter()
     outputs = model.generate(texts, params, use_tqdm=False)
     seconds = time.perf_counter() - started
-    tokens = sum(len(one.outputs[0].token_ids) for one in outputs)
-    reused = sum(one.num_cached_tokens or 0 for one in outputs) / (len(outputs) * PROMPT)
+    tokens = sum(len(output.outputs[0].token_ids) for output in outputs)
+    reused = sum(output.num_cached_tokens or 0 for output in outputs) / (len(outputs) * PROMPT)
     return Line("raw", len(outputs), tokens, tokens, seconds, math.nan, reused)
 
 
 def ours(folder: str, args: argparse.Namespace) -> Iterator[Line]:
-    """All runs through our engine."""
+    """All runs through searchlens' engine."""
     engine = VllmEngine(
         folder,
         device=args.device,
@@ -247,7 +247,7 @@ def ours(folder: str, args: argparse.Namespace) -> Iterator[Line]:
     driven("warm-up", pool(64, vocab)[:64], engine, group=1)
     power.acceptance = lambda *_: ACCEPTANCE  # type: ignore[assignment]
     most = args.searches
-    # Wide searches draw as much in fewer.
+    # Wide searches draw more tokens each, so there are fewer of them.
     count = {
         "entropy_tree": most // 2,
         "thought_tree": most // 16,
@@ -264,38 +264,38 @@ def ours(folder: str, args: argparse.Namespace) -> Iterator[Line]:
     }
     for name, few in count.items():
         runs[name] = partial(lambda name, few: driven(name, searches(name, few, vocab), engine), name, few)
-    for name in [one for one in args.only or runs if one != "raw"]:
+    for name in [line for line in args.only or runs if line != "raw"]:
         yield runs[name]()
     engine.close()
 
 
 def show(lines: Sequence[Line]) -> None:
     """Print one line, compared with the pool and with raw vLLM."""
-    line, known = lines[-1], {one.name: one.rate for one in lines}
+    line, rates = lines[-1], {each.name: each.rate for each in lines}
     print(
         f"{line.name:13} {line.requests:8} {line.generated:9} {line.returned:9} {line.seconds:7.1f} {line.rate:9,.0f} "
         f"{line.returned / line.seconds:9,.0f} {line.running:7.0f} {line.reused:6.2f} "
-        f"{line.rate / known['pool'] if 'pool' in known else math.nan:7.2f} "
-        f"{line.rate / known['raw'] if 'raw' in known else math.nan:6.2f}",
+        f"{line.rate / rates['pool'] if 'pool' in rates else math.nan:7.2f} "
+        f"{line.rate / rates['raw'] if 'raw' in rates else math.nan:6.2f}",
         flush=True,
     )
 
 
 def extrapolate(lines: Sequence[Line], questions: int = 500, samples: int = 16) -> None:
     """Print GPU-hours of the paper's anchor cell at the measured rates."""
-    found = {line.name: line for line in lines}
+    line_by_name = {line.name: line for line in lines}
     texts = questions * samples
     blocks, steps = 16, 10
     chain = MEAN + steps * (MEAN * (blocks + 1) / 4 + blocks / 2)
-    wanted = {"pool": 2 * len(POOL) * texts * MEAN, "power": 3 * texts * chain}
+    tokens_by_name = {"pool": 2 * len(POOL) * texts * MEAN, "power": 3 * texts * chain}
     for name, runs in {"entropy_tree": 1, "mcts": 2, "thought_tree": 2}.items():
-        if name in found:
-            wanted[name] = runs * texts * MEAN * found[name].generated / found[name].returned
+        if name in line_by_name:
+            tokens_by_name[name] = runs * texts * MEAN * line_by_name[name].generated / line_by_name[name].returned
     total = 0.0
     print("\nanchor cell: million tokens to draw, GPU-hours")
-    for name, tokens in wanted.items():
-        if name in found:
-            hours = tokens / found[name].rate / 3600
+    for name, tokens in tokens_by_name.items():
+        if name in line_by_name:
+            hours = tokens / line_by_name[name].rate / 3600
             total += hours
             print(f"{name:13} {tokens / 1e6:9.1f} {hours:7.2f}")
     print(f"{'in all':13} {'':9} {total:7.2f}   (the paper: {PAPER_HOURS})")
@@ -337,7 +337,7 @@ def main() -> None:
             lines.append(line)
             show(lines)
             if args.json:
-                args.json.write_text(json.dumps([asdict(one) for one in lines], indent=1))
+                args.json.write_text(json.dumps([asdict(each) for each in lines], indent=1))
     extrapolate(lines)
 
 

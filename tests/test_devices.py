@@ -1,4 +1,4 @@
-"""Jobs side by side spread over the visible GPUs: real processes that hold real locks, over counts that are made up."""
+"""Parallel jobs spread over the visible GPUs: real processes with real locks, and a made-up number of GPUs."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ Begin = Callable[[int], tuple[str, subprocess.Popen[str]]]
 
 @pytest.fixture
 def begin(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Begin]:
-    """Start a job that sees so many GPUs, and wait until it has taken one: returns which, and the process."""
+    """Start a job that sees this many GPUs, and wait until it has taken one; return the GPU and the process."""
     (tmp_path / "torch.py").write_text("class cuda: pass")  # importing the real one takes a job seconds
     environment = {key: value for key, value in os.environ.items() if key != "CUDA_VISIBLE_DEVICES"}
     environment |= {"TMPDIR": str(tmp_path), "PYTHONPATH": f"{tmp_path}:{Path(devices.__file__).parents[2]}"}
@@ -52,8 +52,8 @@ def begin(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Begin]:
         yield start
 
 
-def test_jobs_take_the_gpu_that_fewest_hold(begin: Begin) -> None:
-    """Seven jobs on three GPUs: every GPU two, the first three; what a killed job held is taken next."""
+def test_jobs_take_the_gpu_that_fewest_have_taken(begin: Begin) -> None:
+    """Seven jobs on three GPUs: three on the first, two on each other one; the GPU of killed jobs is taken next."""
     taken = [begin(3) for _ in range(7)]
     assert [gpu for gpu, _ in taken] == list("0120120")
     for killed in (taken[1][1], taken[4][1]):  # both of GPU 1, which is empty now, its slots open
@@ -63,7 +63,7 @@ def test_jobs_take_the_gpu_that_fewest_hold(begin: Begin) -> None:
 
 
 def test_counts_and_not_places_decide(begin: Begin) -> None:
-    """A GPU whose first holder has gone still has its second: it comes after the one that nobody holds."""
+    """A GPU whose first job has ended still has its second, so it comes after a GPU without jobs."""
     taken = [begin(2) for _ in range(4)]
     for killed in (taken[0][1], taken[1][1], taken[3][1]):
         killed.kill()
@@ -71,21 +71,23 @@ def test_counts_and_not_places_decide(begin: Begin) -> None:
     assert begin(2)[0] == "1"
 
 
-@pytest.mark.parametrize(("named", "found"), [(None, ["0", "1", "2"]), ("4,2, 7", ["4", "2", "7"]), ("3,-1,5", ["3"])])
+@pytest.mark.parametrize(
+    ("variable", "gpus"), [(None, ["0", "1", "2"]), ("4,2, 7", ["4", "2", "7"]), ("3,-1,5", ["3"])]
+)
 def test_gpus_have_the_names_that_they_are_shown_by(
-    monkeypatch: pytest.MonkeyPatch, named: str | None, found: list[str]
+    monkeypatch: pytest.MonkeyPatch, variable: str | None, gpus: list[str]
 ) -> None:
-    """A user who shows three of eight GPUs has jobs on these three; after a -1 CUDA sees none."""
-    monkeypatch.setattr("torch.cuda.device_count", lambda: len(found))
+    """If a user makes three of eight GPUs visible, jobs use these three; CUDA sees no GPU after a -1."""
+    monkeypatch.setattr("torch.cuda.device_count", lambda: len(gpus))
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
-    if named is not None:
-        monkeypatch.setenv("CUDA_VISIBLE_DEVICES", named)
-    assert devices.visible() == found
+    if variable is not None:
+        monkeypatch.setenv("CUDA_VISIBLE_DEVICES", variable)
+    assert devices.visible() == gpus
 
 
 @pytest.mark.parametrize("gpus", [0, 1])
-def test_nothing_is_chosen_where_there_is_no_choice(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, gpus: int) -> None:
-    """A job of a scheduler sees its one GPU, and keeps the name that the scheduler gave it."""
+def test_a_single_gpu_is_not_chosen(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, gpus: int) -> None:
+    """The job of a scheduler sees one GPU, and keeps the name that the scheduler gave it."""
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     monkeypatch.setattr("torch.cuda.device_count", lambda: gpus)
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "GPU-5f2a")
@@ -95,20 +97,20 @@ def test_nothing_is_chosen_where_there_is_no_choice(monkeypatch: pytest.MonkeyPa
 
 
 @pytest.mark.parametrize(
-    ("device", "parallel", "asked"), [("cuda", 1, True), ("auto", 1, True), ("cuda", 2, False), ("cpu", 1, False)]
+    ("device", "parallel", "takes"), [("cuda", 1, True), ("auto", 1, True), ("cuda", 2, False), ("cpu", 1, False)]
 )
 def test_a_job_of_one_gpu_takes_it_before_its_engine_starts(
-    monkeypatch: pytest.MonkeyPatch, device: str, parallel: int, asked: bool
+    monkeypatch: pytest.MonkeyPatch, device: str, parallel: int, takes: bool
 ) -> None:
-    """An engine over several GPUs takes its own, and one on a CPU none."""
-    told: list[str] = []
+    """An engine over several GPUs uses all visible ones, and one on a CPU none."""
+    calls: list[str] = []
 
     def engine(*_: Any, **__: Any) -> SimpleNamespace:
-        told.append("engine")
+        calls.append("engine")
         return SimpleNamespace()
 
     monkeypatch.setattr("searchlens.engines.transformers.TransformersEngine", engine)
-    monkeypatch.setattr(devices, "take", lambda: told.append("take"))
+    monkeypatch.setattr(devices, "take", lambda: calls.append("take"))
     spec = {"device": device, "dtype": "float32", "engine": "transformers", "vllm": {"tensor_parallel": parallel}}
     _job.start_engine(Path("somewhere"), spec, None, 1)
-    assert told == (["take", "engine"] if asked else ["engine"])
+    assert calls == (["take", "engine"] if takes else ["engine"])

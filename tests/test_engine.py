@@ -1,4 +1,4 @@
-"""The embedded engine against transformers, and the promises of the engine contract."""
+"""The embedded engine against transformers, and the parts of the contract that only it can keep."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ def engine(checkpoints: dict[str, Path]) -> TransformersEngine:
 
 @pytest.fixture(scope="session")
 def narrow(checkpoints: dict[str, Path]) -> TransformersEngine:
-    """So few rows that a queue needs many refills; row groups of very different length share the batch."""
+    """With so few rows that requests are admitted many times, and rows of very different length share the batch."""
     return TransformersEngine(checkpoints["qwen2"], max_rows=6, threads=1)
 
 
@@ -119,15 +119,16 @@ def pool(
     ]
 
 
-def equal(one: Completion, other: Completion) -> bool:
+def equal(first: Completion, second: Completion) -> bool:
     """Whether two completions are the same to the last bit."""
-    return one.finish == other.finish and all(
-        np.array_equal(getattr(one, name), getattr(other, name)) for name in ("tokens", "logprobs", "sampling_logprobs")
+    return first.finish == second.finish and all(
+        np.array_equal(getattr(first, name), getattr(second, name))
+        for name in ("tokens", "logprobs", "sampling_logprobs")
     )
 
 
 def logits_of(model: Any, prompt: Sequence[int], tokens: Sequence[int]) -> np.ndarray:
-    """What transformers says before each of `tokens`, without pad."""
+    """Logits of transformers before each of `tokens`, without pad."""
     with torch.no_grad():
         logits = model(torch.tensor([[*prompt, *tokens]])).logits[0, len(prompt) - 1 : -1].double().numpy()
     logits[:, PAD] = -np.inf
@@ -194,16 +195,16 @@ def test_sample_does_not_depend_on_its_neighbours(engine: TransformersEngine, na
     refilled = run(narrow, requests)
     for place, i in enumerate(order):
         assert shuffled[place].tokens.tolist() == together[i].tokens.tolist()
-    for one, other in zip(together, refilled, strict=True):
-        assert one.tokens.tolist() == other.tokens.tolist()
+    for first, second in zip(together, refilled, strict=True):
+        assert first.tokens.tolist() == second.tokens.tolist()
     for i in range(0, len(requests), 7):
         assert run(engine, [requests[i]])[0].tokens.tolist() == together[i].tokens.tolist()
 
 
 def test_rerun_is_identical_to_the_last_bit(narrow: TransformersEngine) -> None:
     requests = pool([TEMPERATURE, Sampling(0.8, top_k=5)])
-    for one, other in zip(run(narrow, requests), run(narrow, requests), strict=True):
-        assert equal(one, other)
+    for first, second in zip(run(narrow, requests), run(narrow, requests), strict=True):
+        assert equal(first, second)
 
 
 @pytest.mark.parametrize("masked", [-1, 40, 10**9])
@@ -221,12 +222,12 @@ def test_merging_of_row_groups_changes_nothing(
     monkeypatch.setattr(narrow, "max_rows", 12)
     monkeypatch.setattr(engine_module, "_REFILL", 12)
     monkeypatch.setattr(engine_module, "_WAVE", 12)
-    for one, other in zip(wanted, run(narrow, requests), strict=True):
-        assert one.tokens.tolist() == other.tokens.tolist()
+    for first, second in zip(wanted, run(narrow, requests), strict=True):
+        assert first.tokens.tolist() == second.tokens.tolist()
 
 
 def test_requests_added_while_running(engine: TransformersEngine) -> None:
-    """A controller asks for more once it has something; late requests give what early ones would."""
+    """A controller submits more requests once it has results; late requests get the same tokens as early ones."""
     requests = pool()
     wanted = run(engine, requests)
     done: dict[int, Completion] = {}
@@ -242,7 +243,7 @@ def test_requests_added_while_running(engine: TransformersEngine) -> None:
 
 
 def test_stop_and_length(engine: TransformersEngine) -> None:
-    """A stop token ends a sample and is returned; nothing else ends one before its limit."""
+    """A stop token ends a sample and is returned; no other token ends it before its limit."""
     done = run(engine, pool(samples=10))
     assert {completion.finish for completion in done} == {"stop", "length"}
     for completion in done:
@@ -269,7 +270,7 @@ def test_different_seeds_give_different_samples(engine: TransformersEngine) -> N
 
 
 def test_pad_is_never_sampled(checkpoints: dict[str, Path], tmp_path: Path) -> None:
-    """Not even where it is by far the most likely token, nor by greedy; probabilities are those without it."""
+    """Not even if it is by far the most likely token, nor by greedy; probabilities are those without it."""
     model = reference(checkpoints["no grouping"])
     with torch.no_grad():
         model.lm_head.weight[PAD] = 0
@@ -310,7 +311,7 @@ def test_pad_that_ends_a_text_is_allowed(checkpoints: dict[str, Path], tmp_path:
     ],
 )
 def test_bad_request(engine: TransformersEngine, prompt: tuple[int, ...], max_tokens: int, message: str) -> None:
-    """Refused as it is added, by name, and the engine stays usable."""
+    """Refused by ``add``, with its id, and the engine stays usable."""
     with pytest.raises(InputError, match=message):
         engine.add(17, Request(prompt, TEMPERATURE, 0, max_tokens, ()))
     assert engine.step() == []
@@ -342,7 +343,7 @@ def test_room_is_checked_for_each_request_of_a_prompt(engine: TransformersEngine
 
 
 def test_longest_possible_sample(engine: TransformersEngine) -> None:
-    """Every position of the model is used, and growth of the key-value store keeps what it has."""
+    """Every position of the model is used, and the KV cache keeps its content as it grows."""
     (done,) = run(engine, [Request((BOS,), TEMPERATURE, 3, 127, ())])
     assert len(done.tokens) == 127
 
@@ -363,8 +364,8 @@ def test_long_prefill_is_cut_into_parts(engine: TransformersEngine, monkeypatch:
     """The bound on tokens per forward pass changes nothing else."""
     wanted = run(engine, pool())
     monkeypatch.setattr(engine, "_prefill_tokens", 10)
-    for one, other in zip(run(engine, pool()), wanted, strict=True):
-        assert one.tokens.tolist() == other.tokens.tolist()
+    for first, second in zip(run(engine, pool()), wanted, strict=True):
+        assert first.tokens.tolist() == second.tokens.tolist()
 
 
 @pytest.mark.parametrize(
@@ -419,7 +420,7 @@ def test_missing_weights(checkpoints: dict[str, Path], tmp_path: Path) -> None:
     ],
 )
 def test_unsupported_architecture(config: Any, message: str, tmp_path: Path) -> None:
-    """What the forward pass would get wrong is refused, not computed."""
+    """A model that the forward pass would compute wrongly is refused."""
     config.save_pretrained(tmp_path)
     with pytest.raises(InputError, match=message):
         TransformersEngine(tmp_path)

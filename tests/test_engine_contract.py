@@ -1,7 +1,8 @@
-"""The promises of ``searchlens.engines.base``, kept by every engine that is installed, against transformers.
+"""The contract of ``searchlens.engines.base``, tested on every installed engine against transformers.
 
 A small model with random weights: entropies are high, and the pad token is by far the most likely one after ``PROMPT``.
-Filters are checked against the plain ones of ``searchlens.equivalence.filters``; nothing here knows one engine's draws.
+Filters are compared with the plain ones of ``searchlens.equivalence.filters``. No test depends on how an engine turns a
+seed into tokens.
 """
 
 from __future__ import annotations
@@ -119,7 +120,7 @@ def finish(engine: Engine, requests: Sequence[Request]) -> list[Completion]:
 
 
 def logits_of(model: Any, context: Sequence[int], tokens: Sequence[int]) -> np.ndarray:
-    """What transformers says before each of `tokens`, without pad."""
+    """Logits of transformers before each of `tokens`, without pad."""
     with torch.no_grad():
         logits = model(torch.tensor([[*context, *tokens]])).logits[0, len(context) - 1 : -1].double().numpy()
     logits[:, PAD] = -np.inf
@@ -127,7 +128,7 @@ def logits_of(model: Any, context: Sequence[int], tokens: Sequence[int]) -> np.n
 
 
 def various(samplings: Sequence[Sampling], count: int) -> list[Request]:
-    """Prompts, prefixes and limits of all lengths in no order, so that rows come, go and move."""
+    """Prompts, prefixes and limits of all lengths in random order, so that rows are added, removed and moved."""
     rng = np.random.default_rng(0)
     return [
         Request(
@@ -145,7 +146,7 @@ def various(samplings: Sequence[Sampling], count: int) -> list[Request]:
 
 
 def test_every_number_equals_a_forward_pass(engine: Engine, model: Any) -> None:
-    """log p, log q behind every filter and penalty, measures and likely tokens, whatever shares the batch."""
+    """log p, log q after every filter and penalty, measures and likely tokens, whichever requests share the batch."""
     requests = various([TEMPERATURE, Sampling(0.0), *FILTERS.values()], 150)
     for request, done in zip(requests, finish(engine, requests), strict=True):
         tokens, context = done.tokens.tolist(), (*request.prompt, *request.prefix)
@@ -155,8 +156,8 @@ def test_every_number_equals_a_forward_pass(engine: Engine, model: Any) -> None:
         np.testing.assert_allclose(done.logprobs, log_p[at, tokens], atol=1e-4)
         q = np.array(
             [
-                oracle.distribution(one, request.sampling, request.prompt, (*request.prefix, *tokens[:i]))
-                for i, one in enumerate(logits)
+                oracle.distribution(row, request.sampling, request.prompt, (*request.prefix, *tokens[:i]))
+                for i, row in enumerate(logits)
             ]
         )
         np.testing.assert_allclose(done.sampling_logprobs, np.log(q[at, tokens]), atol=2e-4)
@@ -192,23 +193,23 @@ def test_first_token_follows_q(engine: Engine, model: Any, name: str) -> None:
     sampling, prefix = FILTERS[name], (30, 41, 41, 7)
     q = oracle.distribution(logits_of(model, (*PROMPT, *prefix), (0,))[0], sampling, PROMPT, prefix)
     done = finish(engine, [Request(PROMPT, sampling, seed, 1, (), prefix=prefix) for seed in range(800)])
-    counts = np.bincount([int(one.tokens[0]) for one in done], minlength=VOCAB)
+    counts = np.bincount([int(completion.tokens[0]) for completion in done], minlength=VOCAB)
     assert not counts[q == 0].any()
     common = q * len(done) >= 5
     assert common.sum() > 2, "the test would see nothing"
     observed = [*counts[common], counts[~common].sum()]
     expected = [*(q[common] * len(done)), q[~common].sum() * len(done)]
     if expected[-1] < 1:
-        observed, expected = observed[:-1], [one * sum(observed[:-1]) / sum(expected[:-1]) for one in expected[:-1]]
+        observed, expected = observed[:-1], [count * sum(observed[:-1]) / sum(expected[:-1]) for count in expected[:-1]]
     assert stats.chisquare(observed, expected).pvalue > 1e-3
 
 
 def test_seed_decides_alone_and_in_a_batch(engine: Engine) -> None:
-    """The same tokens alone, in any order and among any neighbours."""
+    """The same tokens alone, in any order and with any other requests."""
     requests = various([TEMPERATURE, FILTERS["top-p"], FILTERS["typical"], FILTERS["penalties"]], 60)
-    together = [one.tokens.tolist() for one in finish(engine, requests)]
+    together = [completion.tokens.tolist() for completion in finish(engine, requests)]
     order = np.random.default_rng(1).permutation(len(requests))
-    shuffled = [one.tokens.tolist() for one in finish(engine, [requests[i] for i in order])]
+    shuffled = [completion.tokens.tolist() for completion in finish(engine, [requests[i] for i in order])]
     assert shuffled == [together[i] for i in order]
     for i in range(0, len(requests), 9):
         assert finish(engine, [requests[i]])[0].tokens.tolist() == together[i]
@@ -218,13 +219,13 @@ def test_different_seeds_give_different_samples(engine: Engine) -> None:
     """Over a thousand neighbouring and 63-bit seeds, at an entropy that leaves no chance to coincide."""
     seeds = [*range(500), *(2**63 - 1 - i for i in range(500))]
     done = finish(engine, [Request(PROMPT, TEMPERATURE, seed, 20, ()) for seed in seeds])
-    assert len({tuple(one.tokens.tolist()) for one in done}) == 1000
+    assert len({tuple(completion.tokens.tolist()) for completion in done}) == 1000
 
 
 def test_greedy_is_the_arg_max(engine: Engine, model: Any) -> None:
-    """Behind penalties too; filters have no effect, and q is certain."""
+    """After penalties, too; filters have no effect, and log q is 0."""
     samplings = [Sampling(0.0), Sampling(0.0, top_p=0.1, typical_p=0.1), replace(FILTERS["penalties"], temperature=0.0)]
-    requests = [replace(one, top=0) for one in various(samplings, 40)]
+    requests = [replace(request, top=0) for request in various(samplings, 40)]
     for request, done in zip(requests, finish(engine, requests), strict=True):
         tokens = done.tokens.tolist()
         for i, logits in enumerate(logits_of(model, (*request.prompt, *request.prefix), tokens)):
@@ -234,34 +235,36 @@ def test_greedy_is_the_arg_max(engine: Engine, model: Any) -> None:
 
 
 def test_pad_is_never_drawn(engine: Engine, model: Any) -> None:
-    """Not even where it is by far the most likely token, by no policy, and not among the likely tokens."""
+    """Not even if it is by far the most likely token, by no policy; and it is not among the likely tokens."""
     with torch.no_grad():
         probabilities = model(torch.tensor([PROMPT])).logits[0, -1].softmax(-1)
     assert probabilities[PAD] > 0.9
     samplings = (Sampling(0.0), TEMPERATURE, *FILTERS.values())
-    done = finish(engine, [Request(PROMPT, one, seed, 4, (), top=VOCAB - 1) for one in samplings for seed in range(9)])
-    assert all(PAD not in one.tokens for one in done)
-    assert all(one.top_tokens is not None and PAD not in one.top_tokens for one in done)
+    done = finish(
+        engine, [Request(PROMPT, sampling, seed, 4, (), top=VOCAB - 1) for sampling in samplings for seed in range(9)]
+    )
+    assert all(PAD not in completion.tokens for completion in done)
+    assert all(completion.top_tokens is not None and PAD not in completion.top_tokens for completion in done)
 
 
 def test_stop_and_length(engine: Engine) -> None:
     """A stop token ends a sample and is its last; nothing else does before the limit, EOS included."""
     done = finish(engine, [Request(PROMPT, TEMPERATURE, seed, 12, STEPS) for seed in range(200)])
-    assert {one.finish for one in done} == {"stop", "length"}
-    for one in done:
-        stops = np.isin(one.tokens, STEPS)
+    assert {completion.finish for completion in done} == {"stop", "length"}
+    for completion in done:
+        stops = np.isin(completion.tokens, STEPS)
         assert not stops[:-1].any()
-        assert stops[-1] == (one.finish == "stop")
-        assert one.finish == "stop" or len(one.tokens) == 12
-    assert any(EOS in one.tokens[:-1] for one in done)
+        assert stops[-1] == (completion.finish == "stop")
+        assert completion.finish == "stop" or len(completion.tokens) == 12
+    assert any(EOS in completion.tokens[:-1] for completion in done)
 
 
 def test_limits_of_neighbours_do_not_mix(engine: Engine) -> None:
     requests = [Request((BOS, 20), TEMPERATURE, 5, limit, ()) for limit in (1, 4, 30)]
     done = finish(engine, [*requests, Request((BOS, 20), TEMPERATURE, 5, 30, tuple(range(4, VOCAB)))])
     longest = done[2].tokens.tolist()
-    assert [one.tokens.tolist() for one in done[:3]] == [longest[:1], longest[:4], longest]
-    assert [one.finish for one in done[:3]] == ["length"] * 3
+    assert [completion.tokens.tolist() for completion in done[:3]] == [longest[:1], longest[:4], longest]
+    assert [completion.finish for completion in done[:3]] == ["length"] * 3
     assert done[3].tokens.tolist() == longest[: len(done[3].tokens)]
 
 
@@ -274,7 +277,7 @@ def test_all_of_the_room_can_be_used(engine: Engine) -> None:
 
 
 def test_continuation_equals_the_uninterrupted_run(engine: Engine) -> None:
-    """Greedy from cuts of a longer text: what the whole said from there on."""
+    """Greedy from cuts of a longer text: the rest of that text."""
     (whole,) = finish(engine, [Request((BOS, 20), Sampling(0.0), 0, 60, ())])
     cuts = range(1, 60, 4)
     parts = [
@@ -286,9 +289,9 @@ def test_continuation_equals_the_uninterrupted_run(engine: Engine) -> None:
 
 
 def test_requests_added_while_running(engine: Engine) -> None:
-    """Late requests give what early ones would; step returns nothing when nothing is left."""
+    """Late requests get the same tokens as early ones; step returns nothing when no request is left."""
     requests = various([TEMPERATURE, FILTERS["penalties"]], 50)
-    wanted = [one.tokens.tolist() for one in finish(engine, requests)]
+    wanted = [completion.tokens.tolist() for completion in finish(engine, requests)]
     done: dict[int, Any] = {}
     for i, request in enumerate(requests):
         engine.add(i, request)
@@ -301,7 +304,7 @@ def test_requests_added_while_running(engine: Engine) -> None:
 
 
 def test_lower_priority_numbers_go_first(engine: Engine) -> None:
-    """Late but urgent requests overtake all that has not begun."""
+    """Late but urgent requests overtake all that are still waiting."""
     late = [Request((BOS, 4 + i), TEMPERATURE, i, 5, (), priority=2) for i in range(40)]
     urgent = [Request((BOS, 50, 4 + i), TEMPERATURE, i, 5, (), priority=1) for i in range(ROWS)]
     engine.clear()
@@ -315,8 +318,8 @@ def test_steps_count_draws(engine: Engine) -> None:
     assert 9 <= engine.steps - before <= 12
 
 
-def test_what_is_known_is_not_computed_again(engine: Engine) -> None:
-    """Until the engine is cleared; and clearing is refused while there is work."""
+def test_cached_prompts_are_not_computed_again(engine: Engine) -> None:
+    """Until the engine is cleared, which is refused while it has requests."""
     request = Request((BOS, *range(4, 70)), TEMPERATURE, 0, 2, ())
     (first,) = finish(engine, [request])
     engine.add(0, request)
@@ -348,7 +351,7 @@ def test_what_is_known_is_not_computed_again(engine: Engine) -> None:
     ],
 )
 def test_bad_request(engine: Engine, change: dict[str, Any], message: str) -> None:
-    """Refused as it is added, in the same words, and the engine stays usable."""
+    """Refused by ``add`` with the same message on every engine, and the engine stays usable."""
     with pytest.raises(InputError, match=message):
         engine.add(17, replace(Request(PROMPT, TEMPERATURE, 0, 5, ()), **change))
     assert list(engine.step()) == []
@@ -360,13 +363,13 @@ def searched(controller: str) -> Policy:
 
 @pytest.mark.parametrize("controller", CONTROLLERS)
 def test_controllers_run_through_it(engine: Engine, model: Any, controller: str) -> None:
-    """Many at once; what they return is a text with the log-probabilities of one forward pass, and repeats."""
+    """Many at once; their texts have the log-probabilities of one forward pass, and a second run gives them again."""
     policy = searched(controller)
     tasks = [
         Task((BOS, 20 + i % 3), seed=i, max_tokens=24, stop_ids=(EOS,), step_ids=STEPS, decode=str, answer=tuple)
         for i in range(12)
     ]
-    first, again = (dict(run(((i, start(one, policy)) for i, one in enumerate(tasks)), engine)) for _ in range(2))
+    first, again = (dict(run(((i, start(task, policy)) for i, task in enumerate(tasks)), engine)) for _ in range(2))
     for i, task in enumerate(tasks):
         result = first[i]
         assert isinstance(result, Result), result
@@ -376,6 +379,6 @@ def test_controllers_run_through_it(engine: Engine, model: Any, controller: str)
             logits = logits_of(model, task.prompt, tokens)
             wanted = logits[np.arange(len(tokens)), tokens] - np.log(np.exp(logits).sum(1))
             np.testing.assert_allclose(candidate.logprobs, wanted, atol=1e-4)
-        assert [one.tokens.tolist() for one in again[i].candidates] == [
-            one.tokens.tolist() for one in result.candidates
+        assert [candidate.tokens.tolist() for candidate in again[i].candidates] == [
+            candidate.tokens.tolist() for candidate in result.candidates
         ]

@@ -1,4 +1,4 @@
-"""The filter chain against a plain NumPy one, row by row."""
+"""The chain of filters against a plain one in NumPy, row by row."""
 
 from __future__ import annotations
 

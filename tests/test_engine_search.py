@@ -1,4 +1,4 @@
-"""What a search asks of the embedded engine: continuations, measures, likely tokens, priorities, and what is kept."""
+"""The embedded engine under a search: continuations, measures, likely tokens, priorities and the prefix cache."""
 
 from __future__ import annotations
 
@@ -40,12 +40,12 @@ def engine(folders: dict[str, Path]) -> TransformersEngine:
 
 @pytest.fixture(scope="module")
 def narrow(folders: dict[str, Path]) -> TransformersEngine:
-    """Many refills; rows of very different length share the batch."""
+    """With so few rows that requests are admitted many times, and rows of very different length share the batch."""
     return TransformersEngine(folders["qwen2"], max_rows=6, threads=1)
 
 
 def finish(engine: TransformersEngine, requests: Sequence[Request]) -> list[Completion]:
-    """All completions, without forgetting what came before."""
+    """All completions, without clearing the prefix cache."""
     for i, request in enumerate(requests):
         engine.add(i, request)
     done: dict[int, Completion] = {}
@@ -54,21 +54,21 @@ def finish(engine: TransformersEngine, requests: Sequence[Request]) -> list[Comp
     return [done[i] for i in range(len(requests))]
 
 
-def same(one: Completion, other: Completion) -> bool:
+def same(first: Completion, second: Completion) -> bool:
     """Whether two completions agree to the last bit."""
     names = ("tokens", "logprobs", "sampling_logprobs", "entropies", "certainties", "top_tokens", "top_logprobs")
-    return (one.finish, one.reused) == (other.finish, other.reused) and all(
-        np.array_equal(getattr(one, name), getattr(other, name)) for name in names
+    return (first.finish, first.reused) == (second.finish, second.reused) and all(
+        np.array_equal(getattr(first, name), getattr(second, name)) for name in names
     )
 
 
 def continuations(sampling: Sequence[Sampling], count: int = 40) -> list[Request]:
-    """Prefixes of no to thirty tokens behind a few prompts, in no order; not what the model would say."""
+    """Prefixes of 0 to 30 random tokens after a few prompts, in random order."""
     rng = np.random.default_rng(1)
-    asked = prompts(5)
+    prompt_list = prompts(5)
     return [
         Request(
-            asked[int(rng.integers(5))],
+            prompt_list[int(rng.integers(5))],
             sampling[i % len(sampling)],
             seed=i,
             max_tokens=int(rng.integers(1, 15)),
@@ -80,15 +80,15 @@ def continuations(sampling: Sequence[Sampling], count: int = 40) -> list[Request
 
 
 def chain(engine: TransformersEngine, chains: int, restarts: int, sampling: Sampling = TEMPERATURE) -> list[Completion]:
-    """Chains that restart from a cut of what they have, each as soon as it can."""
-    asked = prompts(4, 2)
+    """Chains that restart from a random cut of their text, each as soon as its last continuation is there."""
+    prompt_list = prompts(4, 2)
     state: dict[int, tuple[int, ...]] = dict.fromkeys(range(chains), ())
     turn = dict.fromkeys(state, 0)
     done: list[list[Completion]] = [[] for _ in state]
 
     def ask(i: int) -> None:
         seed = 100 * i + turn[i]
-        engine.add(i, Request(asked[i % 4], sampling, seed, 40 - len(state[i]), (EOS,), prefix=state[i]))
+        engine.add(i, Request(prompt_list[i % 4], sampling, seed, 40 - len(state[i]), (EOS,), prefix=state[i]))
 
     for i in state:
         ask(i)
@@ -100,23 +100,23 @@ def chain(engine: TransformersEngine, chains: int, restarts: int, sampling: Samp
             if turn[i] < restarts:
                 state[i] = whole[: int(generator("cut", i, turn[i]).integers(min(len(whole), 39)))]
                 ask(i)
-    return [completion for one in done for completion in one]
+    return [completion for completions in done for completion in completions]
 
 
 @pytest.mark.parametrize("family", ["qwen2", "qwen3"])
 def test_continuation_equals_transformers(family: str, folders: dict[str, Path]) -> None:
-    """Log-probabilities behind prefixes of all lengths are those of the whole text."""
-    own, engine = reference(folders[family]), TransformersEngine(folders[family], max_rows=8, threads=1)
+    """Log-probabilities after prefixes of all lengths are those of the whole text."""
+    reference_model, engine = reference(folders[family]), TransformersEngine(folders[family], max_rows=8, threads=1)
     requests = continuations([TEMPERATURE])
     for request, done in zip(requests, finish(engine, requests), strict=True):
         tokens = done.tokens.tolist()
-        logits = logits_of(own, (*request.prompt, *request.prefix), tokens)
+        logits = logits_of(reference_model, (*request.prompt, *request.prefix), tokens)
         wanted = logits[np.arange(len(tokens)), tokens] - np.log(np.exp(logits).sum(1))
         np.testing.assert_allclose(done.logprobs, wanted, atol=1e-4)
 
 
 def test_every_draw_of_a_continuation_can_be_replayed(narrow: TransformersEngine, model: Any) -> None:
-    """The uniform of (seed, place in the continuation), and penalties that count the prefix as generated."""
+    """By the uniform number of (seed, position in the continuation), and with penalties that count the prefix."""
     samplings = [
         TEMPERATURE,
         Sampling(0.8, top_p=0.9),
@@ -133,14 +133,14 @@ def test_every_draw_of_a_continuation_can_be_replayed(narrow: TransformersEngine
             assert done.sampling_logprobs[i] == pytest.approx(np.log(q[tokens[i]]), abs=2e-4)
 
 
-@pytest.mark.parametrize("kept", [True, False])
-def test_continuation_equals_the_uninterrupted_run(narrow: TransformersEngine, kept: bool) -> None:
-    """Greedy, from every cut: what the whole run said from there on, whether its keys and values were kept or not."""
+@pytest.mark.parametrize("cached", [True, False])
+def test_continuation_equals_the_uninterrupted_run(narrow: TransformersEngine, cached: bool) -> None:
+    """Greedy, from every cut: the rest of the whole run, whether its keys and values are cached or not."""
     narrow.clear()
     wholes = [Request(prompt, Sampling(0.0), 1, 20, ()) for prompt in prompts(4)]
     warm = replace(wholes[0], prefix=(5, 6))
     done = finish(narrow, [warm, *wholes])[1:]
-    if not kept:
+    if not cached:
         narrow.clear()
     cuts = [(i, cut) for i in range(4) for cut in range(20)]
     parts = finish(
@@ -150,7 +150,7 @@ def test_continuation_equals_the_uninterrupted_run(narrow: TransformersEngine, k
     for (i, cut), part in zip(cuts, parts, strict=True):
         assert part.tokens.tolist() == done[i].tokens[cut:].tolist()
         np.testing.assert_allclose(part.logprobs, done[i].logprobs[cut:], atol=1e-4)
-        if kept and cut:
+        if cached and cut:
             assert part.reused == len(wholes[i].prompt) + cut - 1
 
 
@@ -159,49 +159,49 @@ def test_reused_counts_what_was_not_computed(engine: TransformersEngine) -> None
     prompt, other = (BOS, 10, 11, 12), (BOS, 13)
     first = Request(prompt, TEMPERATURE, 1, 6, ())
     done = finish(engine, [first, replace(first, seed=2), Request(other, TEMPERATURE, 3, 6, ())])
-    assert [one.reused for one in done] == [0, 4, 0]
+    assert [completion.reused for completion in done] == [0, 4, 0]
     prefix = tuple(done[0].tokens.tolist())
     finish(engine, [Request(other, TEMPERATURE, 4, 6, ())])
     (cold,) = finish(engine, [replace(first, prefix=prefix)])
-    assert cold.reused == 4  # rows that left before anything was continued are not kept
+    assert cold.reused == 4  # rows that finished before any request had a prefix are not cached
     whole = (*prefix, *cold.tokens.tolist())
     warm = finish(engine, [replace(first, prefix=whole), replace(first, prefix=(*whole[:7], 60, 61, 62))])
-    assert [one.reused for one in warm] == [4 + 11, 4 + 7]
+    assert [completion.reused for completion in warm] == [4 + 11, 4 + 7]
     engine.clear()
     assert finish(engine, [first])[0].reused == 0
 
 
-def test_fewer_rows_keep_less(folders: dict[str, Path]) -> None:
-    """Half the rows after memory ran out must also need less of it between requests."""
+def test_fewer_rows_have_a_smaller_cache(folders: dict[str, Path]) -> None:
+    """An engine that is restarted with half the rows, because memory ran out, also needs less for its cache."""
     for rows, reused in ((1, 0), (2, 10)):
         small = TransformersEngine(folders["qwen2"], max_rows=rows, max_model_len=16, threads=1)
-        asked = [Request((BOS, *range(first, first + 9)), TEMPERATURE, 1, 2, ()) for first in (10, 20, 10)]
-        assert [finish(small, [request])[0].reused for request in asked] == [0, 0, reused]
+        requests = [Request((BOS, *range(first, first + 9)), TEMPERATURE, 1, 2, ()) for first in (10, 20, 10)]
+        assert [finish(small, [request])[0].reused for request in requests] == [0, 0, reused]
 
 
 def test_chains_do_not_depend_on_batch_or_memory(
     engine: TransformersEngine, narrow: TransformersEngine, folders: dict[str, Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A wide and a narrow batch, nothing kept, so little kept that most is dropped again: the same tokens."""
+    """The same tokens in a wide and a narrow batch, without a cache, and with one that evicts most sequences again."""
     penalised = Sampling(0.9, repetition_penalty=1.2)
     wanted = chain(engine, 16, 4, penalised)
     for capacity in (0, 100):
         per_token = 2 * 2 * 2 * 8 * 4  # layers, keys and values, heads, size, bytes
         monkeypatch.setattr(engine_module, "_CPU_CACHE", capacity * per_token)
         small = TransformersEngine(folders["qwen2"], max_rows=10, threads=1)
-        for one, other in zip(wanted, chain(small, 16, 4, penalised), strict=True):
-            assert one.tokens.tolist() == other.tokens.tolist()
-    for one, other in zip(wanted, chain(narrow, 16, 4, penalised), strict=True):
-        assert one.tokens.tolist() == other.tokens.tolist()
+        for first, second in zip(wanted, chain(small, 16, 4, penalised), strict=True):
+            assert first.tokens.tolist() == second.tokens.tolist()
+    for first, second in zip(wanted, chain(narrow, 16, 4, penalised), strict=True):
+        assert first.tokens.tolist() == second.tokens.tolist()
 
 
-def test_after_clear_nothing_depends_on_what_was_before(narrow: TransformersEngine) -> None:
-    """To the last bit, what was reused included."""
+def test_after_clear_nothing_depends_on_earlier_requests(narrow: TransformersEngine) -> None:
+    """To the last bit, and with the same tokens reused."""
     narrow.clear()
     wanted = chain(narrow, 12, 4)
     finish(narrow, continuations([TEMPERATURE], 7))
     narrow.clear()
-    assert all(same(one, other) for one, other in zip(wanted, chain(narrow, 12, 4), strict=True))
+    assert all(same(first, second) for first, second in zip(wanted, chain(narrow, 12, 4), strict=True))
 
 
 def test_clearing_is_refused_while_there_is_work(engine: TransformersEngine) -> None:
@@ -213,10 +213,10 @@ def test_clearing_is_refused_while_there_is_work(engine: TransformersEngine) -> 
 
 
 def test_measures_and_likely_tokens(narrow: TransformersEngine, model: Any) -> None:
-    """Of the raw distribution, whatever the sampling; None for those who did not ask, in the same batch."""
+    """Of the raw distribution, whatever the sampling; None for other requests of the same batch."""
     requests = [
-        replace(one, measures=i % 2 == 0, top=(0, 3, 7)[i % 3])
-        for i, one in enumerate(continuations([Sampling(0.6, top_k=5), Sampling(1.0, repetition_penalty=1.5)]))
+        replace(request, measures=i % 2 == 0, top=(0, 3, 7)[i % 3])
+        for i, request in enumerate(continuations([Sampling(0.6, top_k=5), Sampling(1.0, repetition_penalty=1.5)]))
     ]
     for request, done in zip(requests, finish(narrow, requests), strict=True):
         logits = logits_of(model, (*request.prompt, *request.prefix), done.tokens.tolist())
@@ -239,41 +239,41 @@ def test_measures_and_likely_tokens(narrow: TransformersEngine, model: Any) -> N
 
 def test_measures_change_no_sample(engine: TransformersEngine) -> None:
     plain = continuations([Sampling(0.7, top_p=0.9)])
-    asked = [replace(one, measures=True, top=VOCAB - 1) for one in plain]
-    for one, other in zip(finish(engine, plain), finish(engine, asked), strict=True):
-        assert one.tokens.tolist() == other.tokens.tolist()
-        assert other.top_tokens is not None
-        assert sorted(other.top_tokens[0].tolist()) == [token for token in range(VOCAB) if token != PAD]
+    requests = [replace(request, measures=True, top=VOCAB - 1) for request in plain]
+    for first, second in zip(finish(engine, plain), finish(engine, requests), strict=True):
+        assert first.tokens.tolist() == second.tokens.tolist()
+        assert second.top_tokens is not None
+        assert sorted(second.top_tokens[0].tolist()) == [token for token in range(VOCAB) if token != PAD]
 
 
 def order_of(folder: Path, requests: Sequence[Request]) -> list[int]:
-    """Which request is served first, second, ... by an engine that serves one at a time."""
+    """The order in which an engine with one row serves requests."""
     return [number for number, _ in complete(TransformersEngine(folder, max_rows=1, threads=1), requests)]
 
 
 def test_lower_priority_numbers_go_first(folders: dict[str, Path]) -> None:
-    """Equal ones in the order of arrival, but those of one prompt together, at the place of the first."""
-    asked = [(BOS, 5), (BOS, 6), (BOS, 5), (BOS, 7), (BOS, 6), (BOS, 5)]
+    """Equal ones in the order of arrival, except that requests with the same prompt go together with the first."""
+    prompt_list = [(BOS, 5), (BOS, 6), (BOS, 5), (BOS, 7), (BOS, 6), (BOS, 5)]
     base = Request((BOS,), TEMPERATURE, 0, 2, ())
-    assert order_of(folders["qwen2"], [replace(base, prompt=one) for one in asked]) == [0, 2, 5, 1, 4, 3]
-    urgent = [replace(base, prompt=one, priority=p) for one, p in zip(asked, (5, 5, -1, 5, 0, 5), strict=True)]
+    assert order_of(folders["qwen2"], [replace(base, prompt=prompt) for prompt in prompt_list]) == [0, 2, 5, 1, 4, 3]
+    urgent = [
+        replace(base, prompt=prompt, priority=p) for prompt, p in zip(prompt_list, (5, 5, -1, 5, 0, 5), strict=True)
+    ]
     assert order_of(folders["qwen2"], urgent) == [2, 4, 0, 5, 1, 3]
 
 
-def test_shared_prompt_is_computed_once_wherever_it_stands(
-    folders: dict[str, Path], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Different priorities pull requests of one prompt apart; one prefill serves them all."""
+def test_shared_prompt_is_computed_once(folders: dict[str, Path], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also if different priorities separate the requests of one prompt."""
     seen: list[tuple[int, ...]] = []
     prefill = engine_module.prefill
 
-    def counting(model: Any, asked: Sequence[tuple[int, ...]]) -> Any:
-        seen.extend(asked)
-        return prefill(model, asked)
+    def counting(model: Any, prompt_list: Sequence[tuple[int, ...]]) -> Any:
+        seen.extend(prompt_list)
+        return prefill(model, prompt_list)
 
     monkeypatch.setattr(engine_module, "prefill", counting)
-    asked = prompts(5)
-    requests = [Request(asked[i % 5], TEMPERATURE, i, 3, (), priority=i % 3) for i in range(40)]
+    prompt_list = prompts(5)
+    requests = [Request(prompt_list[i % 5], TEMPERATURE, i, 3, (), priority=i % 3) for i in range(40)]
     engine = TransformersEngine(folders["qwen2"], max_rows=4, threads=1)
     assert len(finish(engine, requests)) == 40
-    assert sorted(seen) == sorted(asked)
+    assert sorted(seen) == sorted(prompt_list)

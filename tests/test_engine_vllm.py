@@ -1,4 +1,4 @@
-"""What the vLLM engine adds to the contract: its ledger, vLLM's failures in our words, checkpoints that disagree."""
+"""The vLLM engine beyond the contract: its ledger, its error messages, and checkpoints that do not fit together."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def wide(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The same model with rows in its embedding that no token stands for, and that would always win."""
+    """The same model with rows in its embedding that are no tokens, and that would be the most likely ones."""
     model = transformers.AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32)
     model.resize_token_embeddings(WIDE, mean_resizing=False)
     with torch.no_grad():
@@ -76,7 +76,7 @@ def reference(folder: Path) -> Any:
 
 
 def logits_of(model: Any, context: tuple[int, ...], tokens: list[int]) -> np.ndarray:
-    """What transformers says before each of `tokens`, over the tokens that can be drawn."""
+    """Logits of transformers before each of `tokens`, over the tokens that can be drawn."""
     with torch.no_grad():
         logits = model(torch.tensor([[*context, *tokens]])).logits[0, len(context) - 1 : -1].double().numpy()
     logits[:, PAD] = -np.inf
@@ -84,7 +84,7 @@ def logits_of(model: Any, context: tuple[int, ...], tokens: list[int]) -> np.nda
 
 
 class TestRunning:
-    """On one engine, which is gone before the next starts: a process has one at a time."""
+    """On one engine, which is closed before the next one starts: a process can have one at a time."""
 
     @pytest.fixture(scope="class")
     @staticmethod
@@ -94,11 +94,13 @@ class TestRunning:
         started.close()
 
     def test_rows_of_the_embedding_without_a_token_are_never_drawn(self, engine: VllmEngine, wide: Path) -> None:
-        """Nor do they take part in log p, in the measures or among the likely tokens."""
+        """Nor do they count for log p, for the measures or among the likely tokens."""
         assert engine.vocab_size == VOCAB
         model = reference(wide)
         requests = [
-            Request(PROMPT, one, seed, 6, (), measures=True, top=4) for one in FILTERS.values() for seed in range(9)
+            Request(PROMPT, sampling, seed, 6, (), measures=True, top=4)
+            for sampling in FILTERS.values()
+            for seed in range(9)
         ]
         for request, done in zip(requests, finish(engine, requests), strict=True):
             tokens = done.tokens.tolist()
@@ -113,7 +115,7 @@ class TestRunning:
             assert done.top_tokens.tolist() == np.argsort(-log_p, 1)[:, :4].tolist()
 
     def test_request_that_vllm_refuses_fails_alone(self, engine: VllmEngine, monkeypatch: pytest.MonkeyPatch) -> None:
-        """Its slot is free again. What is refused differs from version to version; here, stop tokens out of range."""
+        """Its slot is free again. Versions refuse different things; here, stop tokens out of range."""
         add = engine._engine.add_request
 
         def refusing(request_id: str, prompt: Any, params: Any) -> Any:
@@ -132,7 +134,7 @@ class TestRunning:
             assert len(done[1].tokens) == 2
 
     def test_request_that_vllm_gives_up_fails_alone(self, engine: VllmEngine, monkeypatch: pytest.MonkeyPatch) -> None:
-        """Whatever reason vLLM ends a request for beside a stop token and the limit."""
+        """For any reason other than a stop token or the limit."""
         step = engine._engine.step
 
         def aborting() -> list[Any]:
@@ -149,7 +151,7 @@ class TestRunning:
         while len(done) < 20:
             done.update(engine.step())
         assert str(done.pop(7)) == "vLLM gave the request up (abort)"
-        assert all(len(one.tokens) == 5 for one in done.values())
+        assert all(len(completion.tokens) == 5 for completion in done.values())
 
     @pytest.mark.parametrize("temperature", [0.005, -1.0])
     def test_temperatures_that_vllm_would_change_are_refused(self, engine: VllmEngine, temperature: float) -> None:
@@ -157,7 +159,7 @@ class TestRunning:
             engine.add(3, Request(PROMPT, Sampling(temperature), 0, 5, ()))
 
     def test_out_of_memory_while_stepping(self, engine: VllmEngine, monkeypatch: pytest.MonkeyPatch) -> None:
-        """Told apart from every other failure, which passes unchanged, and free of what holds on to memory."""
+        """Its own error, without a context that keeps memory in use; every other error passes unchanged."""
         for failure, wanted in (
             (torch.OutOfMemoryError("tried to allocate"), EngineMemoryError),
             (KeyError("x"), KeyError),
@@ -177,7 +179,7 @@ class TestRunning:
 
 
 @on_cpu
-def test_requests_that_lose_their_memory_come_back_unharmed(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_preempted_requests_return_unchanged(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """With keys and values for a few rows only, vLLM drops requests and computes them again: the same numbers.
 
     Filters work on a few rows at once here.
@@ -192,7 +194,7 @@ def test_requests_that_lose_their_memory_come_back_unharmed(folder: Path, monkey
     )
     model = reference(folder)
     samplings = [TEMPERATURE, FILTERS["typical"], FILTERS["penalties"]]
-    requests = [replace(one, max_tokens=40, stop_ids=()) for one in various(samplings, 40)]
+    requests = [replace(request, max_tokens=40, stop_ids=()) for request in various(samplings, 40)]
     for request, done in zip(requests, finish(small, requests), strict=True):
         tokens = done.tokens.tolist()
         for i, logits in enumerate(logits_of(model, (*request.prompt, *request.prefix), tokens)):
@@ -204,7 +206,7 @@ def test_requests_that_lose_their_memory_come_back_unharmed(folder: Path, monkey
 
 
 def test_ledger_is_filled_in_the_order_of_the_device(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Numbers arrive a step late, a finished request has one more step in flight, and its slot is taken at once."""
+    """Numbers arrive a step late, a finished request has one more step in flight, and its slot is used at once."""
     arrived = [0]
     ledger = worker.Ledger(2, 6, torch.device("cpu"))
 
@@ -233,7 +235,7 @@ def test_rows_are_followed_through_all_their_moves() -> None:
     runner = SimpleNamespace(max_num_reqs=size, max_model_len=20, device=torch.device("cpu"))
     batch, expected = worker.BatchRows(runner, 99), dict.fromkeys(range(size), 99)
     for slot in range(300):
-        removed, added, source, target = (int(one) for one in rng.integers(size, size=4))
+        removed, added, source, target = (int(number) for number in rng.integers(size, size=4))
         row = [slot, False, 1.0, 1.0, 0.0, 0.0, 1]
         new = (added, SimpleNamespace(extra_args={vllm_request.EXTRA_ARG: row}), [1, 2], [])
         direction = (MoveDirectionality.SWAP, MoveDirectionality.UNIDIRECTIONAL)[slot % 2]
@@ -258,7 +260,7 @@ def test_fields_of_a_row_are_sent_in_their_order() -> None:
 
 @on_cpu
 def test_out_of_memory_while_starting(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Not room for one text of the longest length; afterwards an engine that fits starts in the same process."""
+    """No room for one sequence of the longest length; afterwards an engine that fits starts in the same process."""
     monkeypatch.setattr(engine_module, "_CPU_CACHE", 40_000)
     with pytest.raises(EngineMemoryError, match="KV cache") as caught:
         VllmEngine(folder, **START)
@@ -268,13 +270,13 @@ def test_out_of_memory_while_starting(folder: Path, monkeypatch: pytest.MonkeyPa
 
 @pytest.mark.skipif((torch.cuda.device_count() if DEVICE == "cuda" else os.cpu_count() or 1) < 2, reason="needs two")
 def test_two_workers_share_a_model(folder: Path, tmp_path: Path) -> None:
-    """Both know the requests, the ledger comes from one; nothing between the processes is left open, or they hang."""
-    script, written = Path(__file__).with_name("two_workers.py"), tmp_path / "told.json"
+    """Both have all requests, the ledger is that of one; no socket between them stays open, or they would hang."""
+    script, written = Path(__file__).with_name("two_workers.py"), tmp_path / "report.json"
     subprocess.run([sys.executable, str(script), str(folder), DEVICE, str(written)], check=True, timeout=300)
-    told = json.loads(written.read_text())
-    assert told["contexts"] > 0 and told["open"] == 0
+    report = json.loads(written.read_text())
+    assert report["contexts"] > 0 and report["open"] == 0
     model = reference(folder)
-    for request, (tokens, logprobs) in zip(various([*FILTERS.values()], 24), told["drawn"], strict=True):
+    for request, (tokens, logprobs) in zip(various([*FILTERS.values()], 24), report["drawn"], strict=True):
         logits = logits_of(model, (*request.prompt, *request.prefix), tokens)
         expected = logits - np.logaddexp.reduce(logits, axis=1, keepdims=True)
         np.testing.assert_allclose(logprobs, expected[np.arange(len(tokens)), tokens], atol=1e-4)
@@ -304,7 +306,7 @@ def test_missing_tokenizer(folder: Path, tmp_path: Path) -> None:
     ("index", "message"), [(False, "cannot load the weights"), (True, "names b.safetensors, which")]
 )
 def test_missing_weights(folder: Path, tmp_path: Path, index: bool, message: str) -> None:
-    """No weight file at all, and one of several; vLLM would take the latter's weights from anywhere in memory."""
+    """No weight file at all, and one of two missing, whose weights vLLM would not initialise."""
     for name in ("config.json", "tokenizer.json", "tokenizer_config.json"):
         (tmp_path / name).write_bytes((folder / name).read_bytes())
     if index:
@@ -316,7 +318,7 @@ def test_missing_weights(folder: Path, tmp_path: Path, index: bool, message: str
 
 
 def test_tokenizer_of_another_model(wide: Path, folder: Path, tmp_path: Path) -> None:
-    """An id that the model has no row for is found before anything is loaded."""
+    """An id without a row in the model is refused before anything is loaded."""
     tokenizer = transformers.AutoTokenizer.from_pretrained(wide)
     tokenizer.add_tokens([f"new{i}" for i in range(5)])
     tokenizer.save_pretrained(tmp_path)
@@ -342,7 +344,7 @@ def test_bad_arguments(folder: Path, given: dict[str, Any], message: str) -> Non
 
 
 def test_random_weights_need_no_tokenizer(folder: Path, tmp_path: Path) -> None:
-    """For measuring speed in the shape of a model that is not there."""
+    """To measure speed with the sizes of a model whose weights are not there."""
     (tmp_path / "config.json").write_bytes((folder / "config.json").read_bytes())
     dummy = VllmEngine(tmp_path, **START, load_format="dummy")
     assert (dummy.vocab_size, dummy.bos_id, dummy.pad_id) == (VOCAB, None, None)

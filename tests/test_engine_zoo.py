@@ -1,4 +1,4 @@
-"""The shipped pair through every engine that is installed: real prompts, their answers, and a search."""
+"""The shipped pair on every installed engine: real prompts, their answers, and searches."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from test_engine_contract import CONTROLLERS, embedded, finish, searched, vllm  
 
 ZOO = Path(__file__).parents[1] / "resources" / "zoo"
 EOS, PAD = 0, 1
-LINE = 2  # as good as any other as the end of a step
+LINE = 2  # any token will do as the end of a thought
 
 
 def questions(folder: Path, count: int) -> list[tuple[int, ...]]:
@@ -44,18 +44,20 @@ def log_p(model: Any, prompt: tuple[int, ...], tokens: list[int]) -> np.ndarray:
 @pytest.mark.parametrize("make", [embedded, vllm], ids=lambda make: make.__name__)
 @pytest.mark.parametrize("name", ["micro-1m-base", "micro-1m-rl"])
 def test_zoo_pair(make: Callable[[Path], Engine], name: str) -> None:
-    """Greedy and sampled answers end by themselves and have the log-probabilities of a forward pass; searches too."""
+    """Greedy and sampled answers stop by themselves; they and searches have the log-probabilities of a forward pass."""
     folder = ZOO / name
     model = transformers.AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32).eval()
     prompts = questions(folder, 6)
     engine = make(folder)
-    requests = [Request(one, Sampling(t), seed, 160, (EOS,)) for one in prompts for t in (0.0, 1.0) for seed in (1, 2)]
+    requests = [
+        Request(prompt, Sampling(t), seed, 160, (EOS,)) for prompt in prompts for t in (0.0, 1.0) for seed in (1, 2)
+    ]
     answers = finish(engine, requests)
-    tasks = [Task(one, 7, 60, (EOS,), (LINE,), decode=str, answer=tuple) for one in prompts[:4]]
+    tasks = [Task(prompt, 7, 60, (EOS,), (LINE,), decode=str, answer=tuple) for prompt in prompts[:4]]
     jobs = [((i, name), start(task, searched(name))) for i, task in enumerate(tasks) for name in CONTROLLERS]
     outcomes = dict(run(jobs, engine))
     engine.close()
-    assert np.mean([one.finish == "stop" for one in answers]) > 0.9
+    assert np.mean([completion.finish == "stop" for completion in answers]) > 0.9
     for request, done in zip(requests, answers, strict=True):
         tokens = done.tokens.tolist()
         wanted = log_p(model, request.prompt, tokens)

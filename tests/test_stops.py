@@ -1,4 +1,4 @@
-"""An answer ends where its template says, by whatever tokens: what is kept and scored, and what counts as drawn."""
+"""Stop texts: an answer ends before them, however they are cut into tokens; what is scored and what counts as drawn."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def letters(tokens: Sequence[int]) -> str:
 
 
 @pytest.mark.parametrize(
-    ("text", "kept", "drawn"),
+    ("text", "answer", "drawn"),
     [
         ("It is 2.\nQuestion: and now?", "It is 2.", 18),
         ("user", "", 4),
@@ -42,9 +42,9 @@ def letters(tokens: Sequence[int]) -> str:
         ("2\nQuestion: user", "2", 11),
     ],
 )
-def test_a_text_ends_before_the_first_stop(text: str, kept: str, drawn: int) -> None:
+def test_a_text_ends_before_the_first_stop(text: str, answer: str, drawn: int) -> None:
     tokens = [ord(letter) for letter in text]
-    assert end(tokens, text, STOPS, letters) == (drawn, kept)
+    assert end(tokens, text, STOPS, letters) == (drawn, answer)
 
 
 @pytest.mark.parametrize("text", ["The answer is 2.", "2\nQuestion", ""])
@@ -53,14 +53,14 @@ def test_a_text_without_a_stop_has_no_such_end(text: str) -> None:
 
 
 def test_the_end_is_the_first_token_that_completes_a_stop() -> None:
-    """Held against trying every beginning, with a real tokenizer and stops at odd places."""
+    """Compared with a search through all beginnings, with a real tokenizer and stops in the middle of words."""
     tokenizer = Tokenizer.from_file(str(ZOO / "micro-1m-base/tokenizer.json"))
     rng = np.random.default_rng(0)
 
     def decode(tokens: Sequence[int]) -> str:
         return str(tokenizer.decode(list(tokens), skip_special_tokens=True))
 
-    found = 0
+    count = 0
     for _ in range(200):
         tokens = rng.integers(0, tokenizer.get_vocab_size(), 40).tolist()
         whole = decode(tokens)
@@ -70,8 +70,8 @@ def test_the_end_is_the_first_token_that_completes_a_stop() -> None:
         ended = end(tokens, whole, stops, decode)
         assert (ended.length if ended else None) == next(lengths, None)
         assert ended is None or not any(stop in ended.text for stop in stops)
-        found += ended is not None
-    assert found > 100
+        count += ended is not None
+    assert count > 100
 
 
 def candidate(score: float) -> Candidate:
@@ -91,13 +91,13 @@ def test_a_cut_candidate_has_ended_and_is_scored_by_what_is_left(evaluator: str,
 
 
 class Script:
-    """An engine of one text: it draws the next tokens of it, and keeps what it was asked."""
+    """An engine that draws the next tokens of one text, and remembers its requests."""
 
     def __init__(self, text: str) -> None:
-        self.text, self.asked = text, list[Request]()
+        self.text, self.requests = text, list[Request]()
 
     def __call__(self, request: Request) -> Completion:
-        self.asked.append(request)
+        self.requests.append(request)
         begun = len(request.prefix)
         drawn = [ord(letter) for letter in self.text[begun : begun + request.max_tokens]]
         logprobs = -np.arange(begun + 1, begun + 1 + len(drawn), dtype=np.float32)
@@ -107,8 +107,8 @@ class Script:
 
 def drawn(text: str, check_every: int, max_tokens: int = 40) -> tuple[Candidate, Script]:
     def length(tokens: Sequence[int]) -> int | None:
-        found = end(tokens, letters(tokens), STOPS, letters)
-        return found.length if found else None
+        ending = end(tokens, letters(tokens), STOPS, letters)
+        return ending.length if ending else None
 
     script = Script(text)
     task = Task((1,), 7, max_tokens, (ord("$"),), (), letters, lambda _: None, check_every, length)
@@ -129,19 +129,19 @@ def drawn(text: str, check_every: int, max_tokens: int = 40) -> tuple[Candidate,
 def test_looking_more_often_changes_what_is_drawn_and_not_what_is_kept(
     check_every: int, text: str, tokens: int, finish: str
 ) -> None:
-    found, script = drawn(text, check_every, min(40, len(text)))
-    assert letters(found.tokens.tolist()) == text[:tokens]
-    assert found.finish == finish
-    assert found.score == pytest.approx(-np.arange(1, tokens + 1).mean())
+    result, script = drawn(text, check_every, min(40, len(text)))
+    assert letters(result.tokens.tolist()) == text[:tokens]
+    assert result.finish == finish
+    assert result.score == pytest.approx(-np.arange(1, tokens + 1).mean())
     whole = min(40, len(text))
     looked = -(-tokens // check_every) * check_every if check_every else whole
-    assert sum(min(ask.max_tokens, whole - len(ask.prefix)) for ask in script.asked) == min(looked, whole)
-    assert len({ask.seed for ask in script.asked}) == len(script.asked)
-    assert script.asked[0].seed == 7
+    assert sum(min(ask.max_tokens, whole - len(ask.prefix)) for ask in script.requests) == min(looked, whole)
+    assert len({ask.seed for ask in script.requests}) == len(script.requests)
+    assert script.requests[0].seed == 7
 
 
 def sampled(folder: Path, monkeypatch: pytest.MonkeyPatch, stops: tuple[str, ...], check_every: int) -> pl.DataFrame:
-    """Samples of the micro model, under its template with other ends."""
+    """Samples of the micro model, under its template with other stop texts."""
     zoo = prompts.TEMPLATES["zoo"]
     with monkeypatch.context() as patch:
         # One stream of draws whatever the template, which is part of the id and so of the seeds.
@@ -156,12 +156,12 @@ def sampled(folder: Path, monkeypatch: pytest.MonkeyPatch, stops: tuple[str, ...
 
 
 def test_samples_end_at_a_stop_text_and_count_as_drawn(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The micro model's own samples, and the same ones ended early; then drawn in parts."""
+    """Samples of the micro model without a stop text, the same ones with a stop text, and drawn in parts."""
     whole = sampled(tmp_path, monkeypatch, (), 0)
     ended = sampled(tmp_path, monkeypatch, ("=",), 0)
     expected = [text.split("=")[0] for text in whole["text"]]
     assert ended["text"].to_list() == expected
-    assert any(text != kept for text, kept in zip(whole["text"], expected, strict=True))
+    assert any(text != answer for text, answer in zip(whole["text"], expected, strict=True))
     assert ended["generated"].to_list() == whole["generated"].to_list()
     cut_short = ended.filter(pl.col("n_tokens") < pl.Series(whole["n_tokens"]))
     assert set(cut_short["finish"]) == {"stop"}

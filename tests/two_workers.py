@@ -1,4 +1,4 @@
-"""A process that splits a model over two devices, draws, and ends: folder of the checkpoint, device, where to."""
+"""A process that splits a model over two devices, and draws. Arguments: checkpoint folder, device, output file."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from pathlib import Path
 
 
 def main(folder: str, device: str, into: str) -> None:
-    """Write down what is drawn, and whether anything is left open between the processes."""
-    os.environ["VLLM_CPU_OMP_THREADS_BIND"] = "0|1"  # each worker's core; vLLM asks for it
+    """Write the drawn tokens, how many zmq contexts the engine had, and how many of them it left open."""
+    os.environ["VLLM_CPU_OMP_THREADS_BIND"] = "0|1"  # the core of each worker; vLLM requires it
     from searchlens.engines.base import complete
     from searchlens.engines.vllm import VllmEngine
     from test_engine_contract import FILTERS, various
@@ -21,12 +21,12 @@ def main(folder: str, device: str, into: str) -> None:
     import zmq
 
     gc.unfreeze()
-    contexts = [one for one in gc.get_objects() if type(one) is zmq.Context]
+    contexts = [thing for thing in gc.get_objects() if type(thing) is zmq.Context]
     engine.close()
     drawn = [[done[i].tokens.tolist(), done[i].logprobs.tolist()] for i in range(len(done))]
-    told = {"drawn": drawn, "contexts": len(contexts), "open": sum(not one.closed for one in contexts)}
-    Path(into).write_text(json.dumps(told))
+    report = {"drawn": drawn, "contexts": len(contexts), "open": sum(not context.closed for context in contexts)}
+    Path(into).write_text(json.dumps(report))
 
 
-if __name__ == "__main__":  # vLLM's workers import this file, too
+if __name__ == "__main__":  # because vLLM's workers import this file, too
     main(*sys.argv[1:])
