@@ -8,7 +8,7 @@ import pytest
 ROOT = Path(__file__).parents[1]
 LINK = re.compile(r"\]\((?!\w+:)([^)\s#]*)(?:#([^)\s]*))?\)")
 PAGES = [
-    *(ROOT / name for name in ("README.md", "CONTRIBUTING.md", "config/README.md", "profiles/README.md")),
+    *(ROOT / name for name in ("README.md", "CONTRIBUTING.md", "config/README.md", "profiles/README.md", "results/README.md")),
     *sorted((ROOT / "docs").glob("*.md")),
 ]
 
