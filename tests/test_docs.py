@@ -8,7 +8,9 @@ import pytest
 ROOT = Path(__file__).parents[1]
 LINK = re.compile(r"\]\((?!\w+:)([^)\s#]*)(?:#([^)\s]*))?\)")
 PAGES = [
-    *(ROOT / name for name in ("README.md", "CONTRIBUTING.md", "config/README.md", "profiles/README.md", "results/README.md")),
+    ROOT / "README.md",
+    ROOT / "CONTRIBUTING.md",
+    *(ROOT / folder / "README.md" for folder in ("config", "profiles", "results")),
     *sorted((ROOT / "docs").glob("*.md")),
 ]
 
