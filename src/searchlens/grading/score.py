@@ -75,7 +75,7 @@ class Summary:
 
 
 class ScoredSamples(NamedTuple):
-    """Graded samples (``schemas.GRADED``) and their counts."""
+    """Graded samples (``schemas.columns.GRADED``) and their counts."""
 
     scores: pl.DataFrame
     summary: Summary

@@ -22,7 +22,7 @@ def plain_votes(scores: pl.DataFrame, *, budgets: Sequence[int], ties: Ties) -> 
     Parameters
     ----------
     scores : DataFrame
-        ``schemas.GRADED``.
+        ``schemas.columns.GRADED``.
     budgets : sequence of int
         Numbers of samples n >= 1; a policy with a smaller pool has no rows beyond it.
     ties : {"first", "fractional"}
@@ -31,8 +31,8 @@ def plain_votes(scores: pl.DataFrame, *, budgets: Sequence[int], ties: Ties) -> 
     Returns
     -------
     DataFrame
-        ``schemas.VOTES``: share of questions solved by the vote over ``answer`` (Q) and over ``plain`` (Q_plain), in
-        [0, 1], for each policy, budget and readout. Candidates of searches have no ``expected`` rows.
+        ``schemas.columns.VOTES``: share of questions solved by the vote over ``answer`` (Q) and over ``plain``
+        (Q_plain), in [0, 1], for each policy, budget and readout. Candidates of searches have no ``expected`` rows.
     """
     pools = read_pools(scores), read_pools(scores.with_columns(answer="plain"))
     rows = [

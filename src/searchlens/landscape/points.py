@@ -44,7 +44,7 @@ def operating_points(
     Parameters
     ----------
     scores : polars.DataFrame
-        ``schemas.SCORES``: the graded samples of one checkpoint on one benchmark, rows in any order.
+        ``schemas.columns.SCORES``: the graded samples of one checkpoint on one benchmark, rows in any order.
     budgets : sequence of int
         Numbers of samples n >= 1. A policy with a smaller pool has no points beyond it (greedy: budget 1 alone).
     options : LandscapeOptions

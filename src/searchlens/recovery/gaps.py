@@ -22,8 +22,8 @@ def same_policy(base: Landscape, rl: Landscape, options: RecoveryOptions = DEFAU
     Returns
     -------
     polars.DataFrame
-        ``schemas.SAME_POLICY``: policies in the order of Base. ``gap`` is in [-1, 1], with a paired bootstrap interval:
-        a draw takes the same questions from both models, so identical models have the interval [0, 0].
+        ``schemas.columns.SAME_POLICY``: policies in the order of Base. ``gap`` is in [-1, 1], with a paired bootstrap
+        interval: a draw takes the same questions from both models, so identical models have the interval [0, 0].
 
     Raises
     ------
@@ -64,8 +64,8 @@ def counts(same: pl.DataFrame, options: RecoveryOptions = DEFAULTS) -> pl.DataFr
     Returns
     -------
     polars.DataFrame
-        ``schemas.COUNTS``. A tie counts as ahead. The paper prints counts over 24 policies (with the default) and draws
-        a figure over 23 (without).
+        ``schemas.columns.COUNTS``. A tie counts as ahead. The paper prints counts over 24 policies (with the default)
+        and draws a figure over 23 (without).
     """
     ahead, other = pl.col("gap") >= -ROUNDING, pl.col("policy") != options.default_policy
     grouped = same.group_by("metric", "readout", "budget", maintain_order=True).agg(
@@ -84,11 +84,11 @@ def support(base: Landscape, rl: Landscape, options: RecoveryOptions = DEFAULTS)
     Returns
     -------
     polars.DataFrame
-        ``schemas.SUPPORT``, one row per metric, readout and budget b of the target curve. ``envelope`` is the largest
-        Base value over all policies and all n <= b, at the smallest such n and then the first policy by name; it never
-        falls with b. ``low`` is the ``support_q`` quantile over policies at budget b exactly (null if Base has no b),
-        and ``inside`` says whether low <= rl <= envelope. ``gap`` = rl - envelope. ``rl_lo`` and ``rl_hi`` are the
-        interval of RL's point in its landscape. If Base has no point at n <= b, everything about the envelope is
+        ``schemas.columns.SUPPORT``, one row per metric, readout and budget b of the target curve. ``envelope`` is the
+        largest Base value over all policies and all n <= b, at the smallest such n and then the first policy by name;
+        it never falls with b. ``low`` is the ``support_q`` quantile over policies at budget b exactly (null if Base has
+        no b), and ``inside`` says whether low <= rl <= envelope. ``gap`` = rl - envelope. ``rl_lo`` and ``rl_hi`` are
+        the interval of RL's point in its landscape. If Base has no point at n <= b, everything about the envelope is
         null.
 
     Raises

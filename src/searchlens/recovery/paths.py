@@ -28,8 +28,8 @@ def near_match(base: Landscape, rl: Landscape, options: RecoveryOptions = DEFAUL
     Returns
     -------
     polars.DataFrame
-        ``schemas.NEAR_MATCH``: nearest first, then smaller budget, then policy name. A point exactly ``epsilon`` away
-        belongs to the set.
+        ``schemas.columns.NEAR_MATCH``: nearest first, then smaller budget, then policy name. A point at distance
+        ``epsilon`` belongs to the set.
 
     Raises
     ------
@@ -57,7 +57,7 @@ def path(base: Landscape, rl: Landscape, components: Components, options: Recove
     Returns
     -------
     polars.DataFrame
-        ``schemas.PATH``, one row per metric, kind and target budget.
+        ``schemas.columns.PATH``, one row per metric, kind and target budget.
 
         ``closest``: at each budget the candidate with the smallest absolute error, whether or not within ``epsilon``;
         ties to the smaller budget, then to the candidate nearest to the previous choice in d, then by name.
@@ -94,9 +94,9 @@ def geometry(base: Landscape, rl: Landscape) -> pl.DataFrame:
     Returns
     -------
     polars.DataFrame
-        ``schemas.GEOMETRY``, prefix readouts. C is the natural logarithm of the generated tokens per question, scaled
-        so that the Base landscape spans [0, 1]; RL points share the scale and may lie outside. C is 0 if all Base
-        points cost the same. C and T are null where token counts are unknown.
+        ``schemas.columns.GEOMETRY``, prefix readouts. C is the natural logarithm of the generated tokens per question,
+        scaled so that the Base landscape spans [0, 1]; RL points share the scale and may lie outside. C is 0 if all
+        Base points cost the same. C and T are null where token counts are unknown.
     """
     wide = [_wide(landscape).with_columns(model=pl.lit(model)) for model, landscape in (("base", base), ("rl", rl))]
     cost = wide[0]["C"].drop_nulls().to_numpy()

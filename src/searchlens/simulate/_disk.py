@@ -49,7 +49,7 @@ def _write_cell(design: Design, seed: int, cell: Cell, place: Path) -> None:
 
 
 def scores(design: Design, seed: int, cell: Cell) -> pl.DataFrame:
-    """The graded samples of a cell: ``schemas.SCORES``, no log-probabilities."""
+    """The graded samples of a cell: ``schemas.columns.SCORES``, no log-probabilities."""
     item = design.benchmarks[cell.benchmark]
     return pl.concat([_frame(drawn, item) for drawn in draw(design, seed, cell)])
 
