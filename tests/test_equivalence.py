@@ -1,4 +1,4 @@
-"""Comparisons with references: that they hold on the micro model, that they fail where they must, and their tables."""
+"""Comparisons with references: they hold on the micro model, they fail if a side is wrong, and their tables."""
 
 from __future__ import annotations
 
@@ -17,11 +17,12 @@ import yaml
 torch = pytest.importorskip("torch")
 transformers = pytest.importorskip("transformers")
 
+from plain_draws import one_by_one, plain_draw  # noqa: E402
 from searchlens import catalogue, config  # noqa: E402
 from searchlens.cli import main  # noqa: E402
 from searchlens.engines.base import Sampling  # noqa: E402
 from searchlens.equivalence import laws, local, searches  # noqa: E402
-from searchlens.equivalence.explicit import ToyEngine, ToyModel, plain_draw  # noqa: E402
+from searchlens.equivalence.explicit import ToyEngine, ToyModel  # noqa: E402
 from searchlens.equivalence.options import COMPARED, EquivalenceOptions  # noqa: E402
 from searchlens.equivalence.reference import SEARCHES, ids, mean, search  # noqa: E402
 from searchlens.equivalence.rows import ComparisonRow, chi_square, frame, total_variation  # noqa: E402
@@ -123,7 +124,7 @@ def test_local_policies_are_those_of_transformers(subject: Subject, name: str) -
 
 
 def test_another_filter_is_noticed(subject: Subject, monkeypatch: pytest.MonkeyPatch) -> None:
-    """transformers is asked for another temperature than we use: tokens and texts are not the same any more."""
+    """transformers gets another temperature than we use: tokens and texts differ."""
     honest = local._processors
 
     def other(draws: Any) -> list[Any]:
@@ -163,8 +164,8 @@ def test_beams_are_those_of_transformers(subject: Subject) -> None:
     assert rows["same texts"].n == 8
 
 
-def test_side_by_side_is_one_by_one() -> None:
-    """Requests of different questions in one batch: the same texts as each search alone, answered by the plain draw."""
+def test_running_together_changes_no_search() -> None:
+    """Requests of different questions in one batch give the same texts as each search alone with the plain draw."""
     model, policy = ToyModel.random(3, vocab_size=6, eos=-0.5), tree_policy()
     tasks = [Task((3, 2), seed, 10, (0,), (), str, tuple) for seed in range(6)]
     plain = [search(task, policy, mean) for task in tasks]
@@ -172,7 +173,7 @@ def test_side_by_side_is_one_by_one() -> None:
     draw = plain_draw(model, (3, 2), policy.local)
     for task, texts in zip(tasks, found, strict=True):
         alone = search(task, policy, mean)
-        assert [ids(text) for text in texts] == [ids(text) for text in searches.reference.one_by_one(alone, draw)]
+        assert [ids(text) for text in texts] == [ids(text) for text in one_by_one(alone, draw)]
 
 
 def tree_policy() -> Policy:
@@ -195,7 +196,7 @@ def test_total_variation() -> None:
     assert total_variation(Counter({(1,): 3, (2,): 1}), {(1,): 0.5, (2,): 0.25, (3,): 0.25}) == pytest.approx(0.25)
 
 
-def test_a_law_is_told_from_another() -> None:
+def test_a_wrong_law_is_noticed() -> None:
     """Draws of one temperature against the law of another, and a chain without steps against its target."""
     hot, cold = from_spec("temp_1.0", None), from_spec("temp_0.9", None)
     counts = laws.draws(laws.LOCAL, hot, 4000, laws.LOCAL_LIMIT)
@@ -306,7 +307,7 @@ def test_command(folder: Path) -> None:
         assert (folder / f"results/tables/{name}.tex").exists()
         assert "| ✓" in (folder / f"results/tables/{name}.md").read_text()
         made = json.loads((folder / f"results/tables/{name}.json").read_text())
-        assert made["config"] and made["wall_seconds"] > 0, "what made the table stands beside it"
+        assert made["config"] and made["wall_seconds"] > 0, "provenance is written next to the table"
 
 
 def test_command_without_a_section_says_so(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:

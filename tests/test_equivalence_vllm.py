@@ -102,7 +102,7 @@ def test_first_difference() -> None:
 
 
 def test_differences_are_those_of_the_same_tokens() -> None:
-    """In whatever order the engines list them, and without those that one of them lacks."""
+    """In any order, and without tokens that only one engine lists."""
 
     def listed(tokens: list[int], logprobs: list[float]) -> Completion:
         top = np.array([tokens], np.int32), np.array([logprobs], np.float32)
@@ -214,9 +214,9 @@ def test_the_tables_are_part_of_the_study_where_base_runs_on_vllm(folder: Path) 
     for engines_, there in ((("vllm", "vllm"), True), (("transformers", "vllm"), False)):
         assert grid(base=engines_[0], rl=engines_[1]).compared_on_vllm == there
         (folder / "config/config.yaml").write_text(yaml.safe_dump(study_of(*engines_)))
-        told = planned(folder)
-        assert ("results/tables/udf_tier12.csv" in told) == ("results/tables/udf_engines.csv" in told) == there
-        assert "results/tables/udf_tier34.csv" in told
+        jobs = planned(folder)
+        assert ("results/tables/udf_tier12.csv" in jobs) == ("results/tables/udf_engines.csv" in jobs) == there
+        assert "results/tables/udf_tier34.csv" in jobs
 
 
 # For real.

@@ -117,11 +117,11 @@ def test_sets_are_those_of_an_enumeration(cohort: Path) -> None:
             assert found[name] == [beta for beta in ALL if least[beta] <= best + margin]
         assert found["beta"] in found["same"]
         sizes.add(tuple(len(found[name]) for name in margins))
-    assert any(same < question < noise for same, question, noise in sizes)  # the three are told apart
+    assert any(same < question < noise for same, question, noise in sizes)  # the three differ
 
 
-def test_over_training_goes_on_where_its_start_ended(cohort: Path) -> None:
-    """Protects the order of steps: kept ones, then the model itself; of a pair that goes on, after its start's."""
+def test_over_training_continues_where_its_start_ended(cohort: Path) -> None:
+    """Protects the order of steps: measured steps, then the final model; overtrained comes after its start."""
     frame = rl_steps.fit_steps(cohort)
     totals = {pair: frame.filter(pair=pair)["total"].to_list() for pair in ("anchor", "overtrained", "control")}
     assert totals == {"anchor": [0, 20, 40, 50], "overtrained": [70, 80], "control": [0, 40]}

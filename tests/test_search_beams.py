@@ -15,7 +15,7 @@ import pytest
 from searchlens import policies
 from searchlens.engines.base import Completion, Engine, Request, Sampling
 from searchlens.equivalence import reference
-from searchlens.equivalence.explicit import EOS, ToyEngine, ToyModel, enumerate_texts, plain_draw
+from searchlens.equivalence.explicit import EOS, ToyEngine, ToyModel, enumerate_texts
 from searchlens.errors import InputError
 from searchlens.policies import Policy
 from searchlens.search.driver import Result, run
@@ -26,6 +26,7 @@ torch = pytest.importorskip("torch")
 tokenizers = pytest.importorskip("tokenizers")
 transformers = pytest.importorskip("transformers")
 
+from plain_draws import one_by_one, plain_draw  # noqa: E402
 from searchlens.engines.transformers import TransformersEngine  # noqa: E402
 
 STEP = 1
@@ -249,7 +250,7 @@ def test_step_beam_is_a_plain_sequential_implementation(width: int, expand: int,
     results = dict(run(controllers, ToyEngine(model, max_rows=23)))
     for i, task in enumerate(tasks):
         plain = reference.search(task, mine, reference.mean)
-        expected = reference.one_by_one(plain, plain_draw(model, task.prompt, mine.local))
+        expected = one_by_one(plain, plain_draw(model, task.prompt, mine.local))
         result = results[i]
         assert isinstance(result, Result)
         filled = [expected[j % len(expected)] for j in range(width)]

@@ -10,9 +10,10 @@ from typing import Any
 import numpy as np
 import pytest
 
+from plain_draws import one_by_one, plain_draw
 from searchlens.engines.base import Request, Sampling
 from searchlens.equivalence import reference
-from searchlens.equivalence.explicit import EOS, ToyEngine, ToyModel, plain_draw
+from searchlens.equivalence.explicit import EOS, ToyEngine, ToyModel
 from searchlens.errors import InputError
 from searchlens.policies import Policy, from_spec
 from searchlens.policies.components import Rounds
@@ -125,7 +126,7 @@ def entropy(model: ToyModel, context: Sequence[int]) -> float:
 
 def plain(model: ToyModel, task: Task, policy: Policy) -> list[tuple[int, ...]]:
     """All leaves in order of creation, by the plain sequential search."""
-    found = reference.one_by_one(reference.entropy_tree(task, policy), plain_draw(model, task.prompt, policy.local))
+    found = one_by_one(reference.entropy_tree(task, policy), plain_draw(model, task.prompt, policy.local))
     return [reference.ids(text) for text in found]
 
 

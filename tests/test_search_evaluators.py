@@ -14,10 +14,11 @@ from typing import Any
 import numpy as np
 import pytest
 
+from plain_draws import one_by_one, plain_draw
 from searchlens import policies
 from searchlens.engines.base import Completion, FinishReason, Request, Sampling
 from searchlens.equivalence import reference
-from searchlens.equivalence.explicit import EOS, ToyEngine, ToyModel, plain_draw
+from searchlens.equivalence.explicit import EOS, ToyEngine, ToyModel
 from searchlens.errors import InputError
 from searchlens.policies import components
 from searchlens.search.driver import Failure, Result, run, start
@@ -288,9 +289,7 @@ def test_searches_by_self_evaluation_are_those_of_a_plain_implementation(control
     tasks = [replace(ASKED, seed=seed) for seed in range(8)]
     results = dict(run([(i, start(task, mine)) for i, task in enumerate(tasks)], ToyEngine(model)))
     for i, task in enumerate(tasks):
-        expected = reference.one_by_one(
-            reference.search(task, mine, judged), plain_draw(model, task.prompt, mine.local)
-        )
+        expected = one_by_one(reference.search(task, mine, judged), plain_draw(model, task.prompt, mine.local))
         result = results[i]
         assert isinstance(result, Result), result
         texts = [tuple(one.tokens.tolist()) for one in result.candidates]

@@ -10,9 +10,10 @@ from typing import Any
 import numpy as np
 import pytest
 
+from plain_draws import one_by_one, plain_draw
 from searchlens.engines.base import Completion, Request, Sampling
 from searchlens.equivalence import reference
-from searchlens.equivalence.explicit import EOS, ToyEngine, ToyModel, plain_draw
+from searchlens.equivalence.explicit import EOS, ToyEngine, ToyModel
 from searchlens.equivalence.filters import distribution, inverse_cdf
 from searchlens.policies import Policy, from_spec
 from searchlens.policies.components import Iterations
@@ -118,7 +119,7 @@ def test_tokens_and_order_are_those_of_a_plain_sequential_search(setting: dict[s
         model, task, scorer = ToyModel.random(seed, 5, 1.5, eos=-1.0), make_task(seed), Scorer(taste, compares=compares)
         plain = reference.MonteCarlo(task, policy, lambda text: taste(reference.ids(text)))
         draw = plain_draw(model, task.prompt, policy.local)
-        wanted = [reference.ids(text) for text in reference.one_by_one(plain.search(), draw)]
+        wanted = [reference.ids(text) for text in one_by_one(plain.search(), draw)]
         got = found(task, policy, ToyEngine(model), scorer)
         assert scorer.seen == wanted
         assert texts(got)[: len(wanted)] == sorted(wanted, key=lambda text: -taste(text))

@@ -12,9 +12,10 @@ import numpy as np
 import pytest
 from scipy.stats import chisquare
 
+from plain_draws import one_by_one, plain_draw
 from searchlens.engines.base import Sampling
 from searchlens.equivalence import reference
-from searchlens.equivalence.explicit import EOS, ToyEngine, ToyModel, enumerate_texts, plain_draw
+from searchlens.equivalence.explicit import EOS, ToyEngine, ToyModel, enumerate_texts
 from searchlens.equivalence.filters import distribution
 from searchlens.errors import InputError
 from searchlens.policies import Component, Policy, from_spec
@@ -199,7 +200,7 @@ def test_same_tokens_as_one_chain_at_a_time(limit: int, blocks: int, steps: int,
     for seed, end in enumerate(ends):
         task = Task(PROMPT, seed, limit, (EOS,), (), decode=str, answer=tuple)
         plain = plain_draw(SPREAD, PROMPT, policy.local)
-        text, accepted = reference.one_by_one(reference.chain(task, policy), plain)
+        text, accepted = one_by_one(reference.chain(task, policy), plain)
         assert (text_of(end), end.details["accepted"]) == (reference.ids(text), accepted)
         assert end.finish == ("stop" if end.tokens[-1] == EOS else "length")
 

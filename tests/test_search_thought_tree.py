@@ -9,10 +9,11 @@ from typing import Any
 import numpy as np
 import pytest
 
+from plain_draws import one_by_one, plain_draw
 from searchlens import policies
 from searchlens.engines.base import Request, Sampling
 from searchlens.equivalence import reference
-from searchlens.equivalence.explicit import EOS, ToyEngine, ToyModel, plain_draw
+from searchlens.equivalence.explicit import EOS, ToyEngine, ToyModel
 from searchlens.policies import Policy
 from searchlens.search.driver import Failure, Result, run
 from searchlens.search.evaluators import Verifier, evaluator
@@ -65,7 +66,7 @@ def test_same_tokens_as_a_plain_sequential_implementation(b: int, k: int, depth:
     results = dict(run(controllers, ToyEngine(model, max_rows=17)))
     for i, task in enumerate(tasks):
         draw = plain_draw(model, task.prompt, mine.local)
-        expected = reference.one_by_one(reference.search(task, mine, reference.mean), draw)
+        expected = one_by_one(reference.search(task, mine, reference.mean), draw)
         result = results[i]
         assert isinstance(result, Result)
         filled = [expected[j % len(expected)] for j in range(b)]

@@ -87,7 +87,7 @@ def test_levels_are_fifths_of_the_ranking() -> None:
 
 
 def test_the_control_never_reads_the_backward_method() -> None:
-    """Protects the negative control: its corpus lacks the method altogether, the anchor's has it."""
+    """Protects the negative control: its corpus never has the method, the anchor's does."""
 
     def uses(family: str) -> int:
         rng = random.Random(0)
@@ -177,7 +177,7 @@ def test_pretraining_resumes_to_the_same_weights(tmp_path: Path, monkeypatch: py
 
 
 def test_rl_resumes_to_the_same_weights(tmp_path: Path) -> None:
-    """Protects resuming of RL: questions, samples and weights go on as if nothing had happened."""
+    """Protects resuming of RL: questions, samples and weights continue as in an uninterrupted run."""
     recipe = replace(Recipe(), tokenizer_documents=200, shape=replace(TINY, vocabulary=300))
     settings = Rlvr(questions=4, group=4, max_tokens=6, steps=6, lr=1e-2, cells=(("chain", 1),), stops=False, kl=0.1)
     recipe = replace(recipe, rlvr=settings)
@@ -302,7 +302,7 @@ GRAPH = [
 
 
 def test_schedule_spreads_in_order_and_finishes() -> None:
-    """Protects the scheduler: needs first, no device beyond its places, the longest chain before the others."""
+    """Protects the scheduler: needs first, no more jobs on a device than it has places, the longest chain first."""
     left, places, log = scheduled(GRAPH, ["0", "1"])
     assert left == []
     assert sorted(log) == sorted(job.name for job in GRAPH)
@@ -313,7 +313,7 @@ def test_schedule_spreads_in_order_and_finishes() -> None:
 
 
 def test_schedule_survives_failures_and_goes_on() -> None:
-    """Protects a night's work: a failed job stops what needs it and nothing else; the next call does the rest only."""
+    """Protects a night's work: a failed job stops only the jobs that need it; the next call runs only what is left."""
     left, _, log = scheduled(GRAPH, ["0", "1", "2", "3"], failing="base-2")
     assert left == ["base-2", "rl-2"]
     left, places, _ = scheduled(GRAPH, ["0"], log=log)
@@ -321,7 +321,7 @@ def test_schedule_survives_failures_and_goes_on() -> None:
 
 
 def test_schedule_ends_in_time() -> None:
-    """Protects the end of a machine: what runs is told to end, what is left is named."""
+    """Protects the end of a session: running jobs are asked to end, unfinished jobs are returned."""
     left, _, log = scheduled(GRAPH, ["0"], seconds=-1.0)
     assert (len(left), log) == (len(GRAPH), [])
 
@@ -367,7 +367,7 @@ ALPHAS = {"anchor": 2.6, "large": 4.6, "small": 7.0, "math": 1.7, "tiny": 3.0, "
 
 
 def side_of(curve: list[float], late: int, aime: dict[str, int], ends: float) -> dict[str, object]:
-    """A made-up dev record: 100 questions of each role, of which the first so many are solved."""
+    """A made-up dev record: 100 questions of each role, the first of which are solved."""
 
     def bits(share: float) -> str:
         return "1" * round(share) + "0" * (100 - round(share))
@@ -467,7 +467,7 @@ def miniature() -> dict[str, CohortPair]:
 
 
 def test_a_cohort_in_miniature(tmp_path: Path) -> None:
-    """Protects the whole chain: every job of two pairs, their records, files and cards' inputs, none done twice."""
+    """Protects the whole chain: every job of two pairs with its record and files, and the cards; no job runs twice."""
     cohort = miniature()
     shop = Workshop(tmp_path, cohort, scale=0.02)
     for job in ordered(plan([], cohort)):
@@ -497,7 +497,7 @@ def test_a_cohort_in_miniature(tmp_path: Path) -> None:
 
 
 def test_training_needs_little() -> None:
-    """Protects training on a machine with torch and transformers only: nothing else of the project's is imported."""
+    """Protects training on a machine with torch and transformers only: no other dependency is imported."""
     code = """
 import sys
 for name in ("polars", "pydantic", "math_verify", "pebble", "snakemake", "matplotlib", "statsmodels", "vllm"):
@@ -508,7 +508,7 @@ import searchlens.zoo.__main__
 
 
 def test_load_pair_knows_the_first_pair_and_refuses_others() -> None:
-    """Protects the library's door: the committed pair answers; an unknown name is refused with the names there are."""
+    """Protects load_pair: the committed pair answers; an unknown name is refused with the known names."""
     pair = load_pair("micro-1m")
     ids = pair.tokenizer("Problem: Compute 3*14+25.\nSolution:\n", return_tensors="pt")
     text = pair.tokenizer.decode(pair.rl.generate(**ids, max_new_tokens=60, do_sample=False)[0])

@@ -115,12 +115,12 @@ def _text_rows(grid: Grid, checkpoint: str, ours: Side, theirs: Side) -> list[Co
     least = options.output_match
     greedy = np.concatenate(
         [
-            np.abs(own.logprobs[:length] - other.logprobs[:length])
-            for own, other, length in zip(ours.greedy, theirs.greedy, common, strict=True)
+            np.abs(first.logprobs[:length] - second.logprobs[:length])
+            for first, second, length in zip(ours.greedy, theirs.greedy, common, strict=True)
         ]
     )
     forced = np.concatenate([logprob_differences(*pair) for pair in zip(ours.forced, theirs.forced, strict=True)])
-    equal, before = share([own == other for own, other in pairs]), sum(common) / total
+    equal, before = share([first == second for first, second in pairs]), sum(common) / total
     rows = [
         ComparisonRow("engines", "greedy", reference, "same texts", len(pairs), "texts", equal, "at least", least),
         ComparisonRow(

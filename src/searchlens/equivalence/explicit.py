@@ -18,8 +18,7 @@ import torch
 
 from searchlens.engines import sampler
 from searchlens.engines.base import Completion, Request, Sampling
-from searchlens.equivalence.filters import distribution, inverse_cdf
-from searchlens.equivalence.reference import Continuation, Draw, Text, Token, ids
+from searchlens.equivalence.filters import distribution
 from searchlens.errors import InputError
 from searchlens.seeds import generator, uniform
 
@@ -83,24 +82,6 @@ def enumerate_texts(
 
     grow((), 1.0)
     return texts
-
-
-def plain_draw(model: ToyModel, prompt: tuple[int, ...], sampling: Sampling) -> Draw:
-    """Continue texts token by token, with the plain filters and the uniform numbers of the engine's contract."""
-
-    def draw(continuation: Continuation) -> Text:
-        new: Text = ()
-        while len(new) < continuation.max_tokens and not (new and new[-1].id in continuation.stop_ids):
-            before = ids(continuation.text + new)
-            q = distribution(model.next((*prompt, *before)).astype(np.float64), sampling, prompt, before)
-            token = inverse_cdf(q, float(uniform(np.array([continuation.seed], np.uint64), np.array([len(new)]))[0]))
-            log_p = model.logprobs[(EOS, *prompt, *before)[-2:]]
-            likely = tuple((int(i), float(log_p[i])) for i in np.argsort(-log_p, kind="stable"))
-            entropy = float(-(np.exp(log_p) * log_p).sum())
-            new = (*new, Token(token, float(log_p[token]), float(np.log(q[token])), entropy, likely))
-        return new
-
-    return draw
 
 
 class ToyEngine:

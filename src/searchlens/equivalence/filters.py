@@ -64,14 +64,14 @@ def inverse_cdf(q: Vector, uniform: float) -> int:
 
 def _until(q: Vector, order: npt.NDArray[np.intp], mass: float) -> npt.NDArray[np.bool_]:
     """Whether each token is among the first ones in ``order`` whose sum reaches ``mass``."""
-    kept = np.zeros(len(q), bool)
+    inside = np.zeros(len(q), bool)
     total = 0.0
     for token in order:
-        kept[token] = True
+        inside[token] = True
         total += q[token]
         if total >= mass:
             break
-    return kept
+    return inside
 
 
 def _normalised(q: Vector) -> Vector:

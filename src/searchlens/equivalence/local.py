@@ -55,8 +55,8 @@ def compare(subject: Subject, name: str, policy: Policy) -> list[ComparisonRow]:
     draws = _Draws(policy.local, tasks, max(map(len, prompts)), subject.pad)
     output = subject.generate(prompts, [_Ours(draws), *_processors(draws), _Theirs(draws)])
     pairs = list(zip(ours, subject.completions(output.sequences, prompts), strict=True))
-    texts = [own == reference_text for own, reference_text in pairs]
-    answers = [subject.job.answer(own) == subject.job.answer(reference_text) for own, reference_text in pairs]
+    texts = [first == second for first, second in pairs]
+    answers = [subject.job.answer(first) == subject.job.answer(second) for first, second in pairs]
 
     def row(statistic: str, unit: str, equal: Sequence[bool], threshold: float) -> ComparisonRow:
         return ComparisonRow("local", name, reference, statistic, len(equal), unit, share(equal), "at least", threshold)

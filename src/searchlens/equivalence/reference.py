@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from searchlens.policies import Policy
 from searchlens.policies.components import Blocks, Branch, BreadthFirst, Iterations, Rounds, Thought
@@ -60,7 +60,6 @@ class Continuation(NamedTuple):
 
 PlainSearch = Generator[Continuation, Text, list[Text]]
 """Yields continuations, receives the new tokens of each, returns its texts."""
-Draw = Callable[[Continuation], Text]
 
 
 def ids(text: Text) -> Ids:
@@ -76,17 +75,6 @@ def total(text: Text) -> float:
 def mean(text: Text) -> float:
     """Mean log-probability of its tokens."""
     return total(text) / len(text)
-
-
-def one_by_one(search: Generator[Continuation, Text, Any], draw: Draw) -> Any:
-    """Run a search to its end, one continuation after the other; returns what the search returns."""
-    tokens: Text | None = None
-    while True:
-        try:
-            continuation = search.send(tokens)  # type: ignore[arg-type]  # a generator starts with None
-        except StopIteration as end:
-            return end.value
-        tokens = draw(continuation)
 
 
 def search(task: Task, policy: Policy, score: Score) -> PlainSearch:

@@ -50,11 +50,10 @@ def compare(subject: Subject, policies: Mapping[str, Policy]) -> list[Comparison
         for (policy, _), texts in zip(runs, run_together(plain, runs, subject.engine), strict=True)
     ]
     rows = []
-    for name, own, plain_texts in zip(
-        policies, chunks(ours, subject.count), chunks(theirs, subject.count), strict=True
-    ):
-        rows.append(_same(name, SEQUENTIAL, own, plain_texts, subject.options.identical))
-        rows.append(_accuracy(subject, name, SEQUENTIAL, own, plain_texts))
+    sides = chunks(ours, subject.count), chunks(theirs, subject.count)
+    for name, our_texts, plain_texts in zip(policies, *sides, strict=True):
+        rows.append(_same(name, SEQUENTIAL, our_texts, plain_texts, subject.options.identical))
+        rows.append(_accuracy(subject, name, SEQUENTIAL, our_texts, plain_texts))
     return rows
 
 
@@ -111,7 +110,7 @@ def compare_beam(subject: Subject, name: str, policy: Policy) -> list[Comparison
 def _same(name: str, other: str, ours: Texts, theirs: Texts, least: float) -> ComparisonRow:
     """Share of candidates that are the same text in the same place."""
     pairs = [pair for sides in zip(ours, theirs, strict=True) for pair in zip(*sides, strict=True)]
-    equal = [own == text for own, text in pairs]
+    equal = [first == second for first, second in pairs]
     return ComparisonRow("tier34", name, other, "same texts", len(equal), "texts", share(equal), "at least", least)
 
 

@@ -99,7 +99,7 @@ def compare(grid: Grid, threads: int) -> list[Match]:
     subject.close()
     theirs = sample_with_vllm(subject.job, runs, drawable)
     parts = zip(STRATEGIES, chunks(ours, subject.count), chunks(theirs, subject.count), strict=True)
-    return [compare_texts(subject, strategy, mine, reference) for strategy, mine, reference in parts]
+    return [compare_texts(subject, *part) for part in parts]
 
 
 def compare_texts(subject: Subject, strategy: Strategy, ours: Sequence[Ids], theirs: Sequence[Ids]) -> Match:
@@ -109,8 +109,8 @@ def compare_texts(subject: Subject, strategy: Strategy, ours: Sequence[Ids], the
     return Match(
         strategy,
         len(pairs),
-        share([text(own) == text(reference) for own, reference in pairs]),
-        share([answer(own) == answer(reference) for own, reference in pairs]),
+        share([text(first) == text(second) for first, second in pairs]),
+        share([answer(first) == answer(second) for first, second in pairs]),
         subject.options.output_match,
         subject.options.answer_agreement,
     )

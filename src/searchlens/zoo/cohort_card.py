@@ -65,8 +65,8 @@ def write_cohort_cards(folder: Path, thresholds: list[Check]) -> list[Path]:
             if not training or not dev:
                 continue
             recipe = training["recipe"]
-            own = [check for check in thresholds if check.name.startswith(f"{name}:")]
-            verdicts = [(check.name, check.value, _VERDICTS[check.holds]) for check in own]
+            checks = [check for check in thresholds if check.name.startswith(f"{name}:")]
+            verdicts = [(check.name, check.value, _VERDICTS[check.holds]) for check in checks]
             trials = [(trial["pair"], trial["change"], trial["verdict"]) for trial in tried if trial["pair"] == name]
             role = f"an {pair.plays}" if pair.plays.startswith("extra") else f"in the role of {pair.plays}"
             text = _CARD.format(

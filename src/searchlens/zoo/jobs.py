@@ -26,6 +26,7 @@ import numpy as np
 import torch
 from transformers import AutoTokenizer, PreTrainedTokenizerFast
 
+from searchlens.store.files import replace_text
 from searchlens.zoo import model as models
 from searchlens.zoo.benchmarks import write_benchmarks, write_rows
 from searchlens.zoo.cohort import COHORT, MEASURED, CohortPair, with_needs
@@ -286,7 +287,4 @@ def make_cohort(
 
 def _write(path: Path, value: object) -> None:
     """Write JSON; the file is replaced whole or not at all."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    part = path.with_suffix(".part")
-    part.write_text(json.dumps(value) + "\n", encoding="utf-8")
-    part.replace(path)
+    replace_text(path, json.dumps(value) + "\n")

@@ -82,8 +82,8 @@ class Sampler:
     @torch.no_grad()
     def load(self, model: Decoder) -> None:
         """Copy the weights of ``model``."""
-        for own, new in zip(self.model.parameters(), model.parameters(), strict=True):
-            own.copy_(new)
+        for target, source in zip(self.model.parameters(), model.parameters(), strict=True):
+            target.copy_(source)
 
     @torch.no_grad()
     def draw(self, prompts: Sequence[Sequence[int]], policy: LocalPolicy, max_tokens: int = 0) -> Samples:

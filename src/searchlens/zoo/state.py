@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import time
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import torch
+
+from searchlens.store.files import replace
 
 
 class StateFile:
@@ -37,10 +40,7 @@ class StateFile:
 
     def save(self, state: dict[str, Any]) -> None:
         """Replace the saved state."""
-        self.path.parent.mkdir(parents=True, exist_ok=True)
-        part = self.path.with_suffix(".part")
-        torch.save(state, part)
-        part.replace(self.path)
+        replace(self.path, partial(torch.save, state))
         self.last = time.monotonic()
 
     def clear(self) -> None:
