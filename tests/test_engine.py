@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ torch = pytest.importorskip("torch")
 transformers = pytest.importorskip("transformers")
 
 from searchlens.engines import transformers as engine_module  # noqa: E402
+from searchlens.engines import vllm as vllm_module  # noqa: E402
 from searchlens.engines.base import Completion, Request, Sampling, complete  # noqa: E402
 from searchlens.engines.transformers import TransformersEngine  # noqa: E402
 from searchlens.errors import InputError  # noqa: E402
@@ -430,3 +432,17 @@ def test_sliding_window_limits_the_length(tmp_path: Path) -> None:
     """Within the window full attention is the same thing; beyond it the engine would be wrong."""
     folder = save(tmp_path, transformers.MistralConfig(**SIZES, sliding_window=40))
     assert TransformersEngine(folder).max_model_len == 40
+
+
+def test_the_page_about_engines_has_the_files_and_numbers_of_the_code() -> None:
+    page = (Path(__file__).parents[1] / "docs/engine.md").read_text()
+    files = set(re.findall(r"`(\w+\.py)`", page))
+    assert len(files) > 9
+    assert all((Path(engine_module.__file__).parent / name).is_file() for name in files)
+    for phrase in (
+        f"1/{engine_module._COMPACT} of the rows have finished",
+        {2: "half of the rows are free"}[engine_module._REFILL],
+        {4: "a quarter as many requests wait as rows run"}[engine_module._WAVE],
+        f"{vllm_module._AHEAD} requests per row",
+    ):
+        assert phrase in page
