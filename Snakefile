@@ -72,16 +72,15 @@ localrules:
 
 
 rule all:
+    """Every output of every rule, so that one that was deleted is made again."""
     input:
         [*rules.tables.output, *rules.overview.output] if GRID.pair_cells else [],
-        [] if GRID.without_boptr else rules.transfer.output,
+        [path for cell in GRID.drawn_cells for path in expand(rules.figures.output, pair=cell[0], benchmark=cell[1])],
+        [] if GRID.without_boptr else [*rules.boptr.output, *rules.transfer.output],
         rules.equivalence.output if GRID.compared else [],
-        [
-            OUT.figure(*cell, name, "svg")
-            for cell in GRID.drawn_cells
-            for name in figure_files(declared("figure", stage="pair"))
-        ],
+        [path for cell in GRID.pair_cells for path in recovery_files(*cell)],
         [path for cell in GRID.cells for path in landscape_files(*cell)],
+        [path for cell in GRID.cells if cell not in GRID.readouts for path in score_files(*cell)],
         [path for cell in GRID.cells for path in GRID.manifests(*cell)],
 
 

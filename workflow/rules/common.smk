@@ -85,8 +85,21 @@ def tracked(stage, get_needs):
 
 
 def landscape_files(checkpoint, benchmark):
-    """Frames of one landscape, or their pattern."""
-    return [OUT.landscape_frame(checkpoint, benchmark, frame) for frame in LANDSCAPE_FRAMES]
+    """Every file of one landscape, or their pattern."""
+    frames = [OUT.landscape_frame(checkpoint, benchmark, frame) for frame in LANDSCAPE_FRAMES]
+    return [*frames, OUT.landscape(checkpoint, benchmark) / SIGNATURE]
+
+
+def recovery_files(pair, benchmark):
+    """Every file of one recovery analysis, or their pattern."""
+    frames = [OUT.recovery_frame(pair, benchmark, frame) for frame in RECOVERY_FRAMES]
+    return [*frames, OUT.recovery(pair, benchmark) / SIGNATURE]
+
+
+def score_files(checkpoint, benchmark):
+    """Every file of the scores of one cell, or their pattern."""
+    scores = OUT.scores(checkpoint, benchmark)
+    return [scores, scores.with_suffix(".json")]
 
 
 def get_landscape_folder(role):

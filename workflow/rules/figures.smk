@@ -13,7 +13,7 @@ def pair_figure(name, suffix):
 rule figures:
     """Draw everything about one pair on one benchmark."""
     input:
-        [OUT.recovery_frame("{pair}", "{benchmark}", frame) for frame in RECOVERY_FRAMES],
+        recovery_files("{pair}", "{benchmark}"),
         get_landscape("base"),
         get_landscape("rl"),
     output:

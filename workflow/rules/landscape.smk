@@ -11,7 +11,6 @@ rule landscape:
         lambda wildcards: GRID.scores(wildcards.checkpoint, wildcards.benchmark),
     output:
         landscape_files("{checkpoint}", "{benchmark}"),
-        OUT.landscape("{checkpoint}", "{benchmark}") / SIGNATURE,
     log:
         layout.log("landscape", "{checkpoint}", "{benchmark}"),
     # It takes seconds, less than a cluster needs to start a job and to report its end.

@@ -14,9 +14,8 @@ rule readouts:
     input:
         list(GRID.readouts.values()),
     output:
-        [path for cell in GRID.readouts for path in (*landscape_files(*cell), OUT.landscape(*cell) / SIGNATURE)],
-        [OUT.recovery_frame(*cell, frame) for cell in GRID.readout_pairs for frame in RECOVERY_FRAMES],
-        [OUT.recovery(*cell) / SIGNATURE for cell in GRID.readout_pairs],
+        [path for cell in GRID.readouts for path in landscape_files(*cell)],
+        [path for cell in GRID.readout_pairs for path in recovery_files(*cell)],
     log:
         layout.log("readouts"),
     conda:

@@ -11,8 +11,7 @@ rule recovery:
         base=get_landscape("base"),
         rl=get_landscape("rl"),
     output:
-        [OUT.recovery_frame("{pair}", "{benchmark}", frame) for frame in RECOVERY_FRAMES],
-        OUT.recovery("{pair}", "{benchmark}") / SIGNATURE,
+        recovery_files("{pair}", "{benchmark}"),
     log:
         layout.log("recovery", "{pair}", "{benchmark}"),
     # It takes seconds, less than a cluster needs to start a job and to report its end.

@@ -11,8 +11,7 @@ rule score:
         manifests=lambda wildcards: GRID.manifests(wildcards.checkpoint, wildcards.benchmark),
         imports=lambda wildcards: GRID.import_records(wildcards.checkpoint, wildcards.benchmark),
     output:
-        OUT.scores("{checkpoint}", "{benchmark}"),
-        OUT.scores("{checkpoint}", "{benchmark}").with_suffix(".json"),
+        score_files("{checkpoint}", "{benchmark}"),
     log:
         layout.log("score", "{checkpoint}", "{benchmark}"),
     benchmark:

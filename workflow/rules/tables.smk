@@ -8,7 +8,7 @@ OUTPUTS: results/tables/<table>.{csv,md,tex,json}
 rule tables:
     """Gather the study into tables."""
     input:
-        [OUT.recovery_frame(*cell, frame) for cell in GRID.pair_cells for frame in RECOVERY_FRAMES],
+        [path for cell in GRID.pair_cells for path in recovery_files(*cell)],
         [path for cell in GRID.cells for path in landscape_files(*cell)],
         [path for cell in GRID.cells for path in GRID.manifests(*cell)],
     output:
