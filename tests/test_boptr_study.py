@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import polars as pl
+import polars.selectors as cs
 import pytest
 from polars.testing import assert_frame_equal
 
@@ -20,8 +21,10 @@ from searchlens.boptr.means import ERRORS
 from searchlens.boptr.options import BoptrOptions
 from searchlens.boptr.rule import REASONS
 from searchlens.boptr.study import blocks, held_out_criterion, percell, study
+from searchlens.catalogue import BOPTR_FRAMES
 from searchlens.errors import InputError
 from searchlens.simulate import Design, paper_design, simulate, small_design
+from searchlens.stages._frames import read_frame, write_frame
 
 Frames = dict[str, pl.DataFrame]
 ANCHOR, SMALL, LLAMA, NEW = "qwen25_7b", "qwen25_1.5b", "llama31_8b", "orz_7b"
@@ -70,9 +73,21 @@ def documented() -> set[str]:
 
 @pytest.mark.parametrize("which", ["frames", "alone"])
 def test_frames_are_those_of_the_page_on_data(which: str, request: pytest.FixtureRequest) -> None:
-    """All of them, whatever the cohort lacks."""
+    """All of them, in the order of the catalogue, whatever is missing in the cohort."""
     found: Frames = request.getfixturevalue(which)
+    assert tuple(found) == BOPTR_FRAMES
     assert set(found) == documented()
+
+
+@pytest.mark.parametrize("which", ["frames", "alone"])
+def test_frames_survive_their_files(which: str, tmp_path: Path, request: pytest.FixtureRequest) -> None:
+    """Tables and figures are made from the files: types and values are the same, and what is undefined is null."""
+    found: Frames = request.getfixturevalue(which)
+    for name, frame in found.items():
+        write_frame(frame, tmp_path / f"{name}.parquet")
+        assert_frame_equal(read_frame(tmp_path / f"{name}.parquet", "boptr"), frame, check_exact=True)
+        assert not any(column.is_nan().any() for column in frame.select(cs.float())), name
+        assert not frame.select(cs.by_dtype(pl.Null, pl.Object)).width, name
 
 
 def cells(frame: pl.DataFrame) -> set[tuple[str, str]]:
