@@ -1,7 +1,7 @@
-"""Benchmarks without an RL side: what Base reaches on them, and nothing else.
+"""Benchmarks without an RL side: what Base reaches on them.
 
-``descriptive`` has a row per model, benchmark and budget. The default policy's ``value`` has a Wilson interval; what
-belongs to the whole cell is repeated in its rows.
+``descriptive`` has a record per model, benchmark and budget: the ``value`` of the default policy with a Wilson
+interval. Columns that belong to the whole cell are repeated in each of its records.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ DESCRIPTIVE = pl.Schema(
         "reason": pl.String(),
     }
 )
-"""Proportions. ``p_max``: the largest P at max(B) over the AR pool, and the first ``policy`` that has it; ``headroom``
-as option ``headroom`` says; ``knee``: N*, the budget at which the default policy is within option ``tau`` of its value
-at max(B)."""
+"""Proportions. ``p_max``: the largest P at max(B) in the AR pool, reached by ``policy`` (the first one of the pool).
+``headroom``: as option ``headroom`` defines it. ``knee``: N*, the budget at which the default policy comes within
+option ``tau`` of its value at max(B)."""
 
 
 def descriptive(rule: Rule) -> pl.DataFrame:
@@ -46,16 +46,16 @@ def descriptive(rule: Rule) -> pl.DataFrame:
     Returns
     -------
     polars.DataFrame
-        ``DESCRIPTIVE``: a row per budget of B, or one with its reason where Base was not sampled at every budget, or
-        not under the default policy.
+        ``DESCRIPTIVE``: a record per budget of B, or one record with a reason: ``no_base`` if Base was not sampled at
+        every budget, ``policy_missing`` if not under the default policy.
     """
-    rows: list[dict[str, Any]] = []
+    records: list[dict[str, Any]] = []
     for model in rule.plan.models:
         for benchmark in rule.plan.with_role("descriptive"):
-            found = _cell(rule, model, benchmark)
-            each = [{"reason": found.code}] if isinstance(found, Reason) else found
-            rows += [{"model": model, "benchmark": benchmark, **row} for row in each]
-    return pl.DataFrame(rows, DESCRIPTIVE)
+            cell = _cell(rule, model, benchmark)
+            by_budget = [{"reason": cell.code}] if isinstance(cell, Reason) else cell
+            records += [{"model": model, "benchmark": benchmark, **columns} for columns in by_budget]
+    return pl.DataFrame(records, DESCRIPTIVE)
 
 
 def _cell(rule: Rule, model: str, benchmark: str) -> list[dict[str, Any]] | Reason:
@@ -70,12 +70,12 @@ def _cell(rule: Rule, model: str, benchmark: str) -> list[dict[str, Any]] | Reas
     members = base.autoregressive
     best = members[base.P[members, -1, 0].argmax()]
     p_max = float(base.P[best, -1, 0]) / total
-    whole = {
+    of_cell = {
         "questions": int(total),
         "p_max": p_max,
         "policy": base.policies[best],
         "headroom": p_max - values[0] if options.headroom == "pmax_minus_p0" else 1 - values[0],
         "knee": float(knee(values, rule.plan.budgets, options.tau)),
     }
-    each = zip(rule.plan.budgets, values, ends.lo, ends.hi, strict=True)
-    return [{**whole, "b": b, "value": value, "lo": lo, "hi": hi} for b, value, lo, hi in each]
+    by_budget = zip(rule.plan.budgets, values, ends.lo, ends.hi, strict=True)
+    return [{**of_cell, "b": b, "value": value, "lo": lo, "hi": hi} for b, value, lo, hi in by_budget]

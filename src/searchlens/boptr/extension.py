@@ -1,13 +1,14 @@
 """Beyond the budgets of B: the frozen rule at b > max(B), and Base against RL at equal large budgets.
 
-``extension`` scores the rule at the larger budgets alone; nothing is fitted or selected anew. ``large_budget`` puts the
-Base envelope beside the RL curve at every budget, ``crossing`` says from which budget on Base has caught up.
+``extension`` scores the rule at the larger budgets only; nothing is fitted or selected again. ``large_budget`` compares
+the Base envelope with the RL curve at every budget, ``crossing`` gives the budget at which Base catches up.
 
-Extended pools are points (policy, budget) of a landscape beyond B; only some policies may have them.
+Larger budgets are points (policy, budget) of a landscape like all others; not every policy needs to have them.
 """
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -18,12 +19,20 @@ import polars as pl
 from searchlens.boptr import fit
 from searchlens.boptr.cohort import DenseLandscape
 from searchlens.boptr.fit import Ints
-from searchlens.boptr.points import Point, interval, point_counts, point_errors
+from searchlens.boptr.points import (
+    Point,
+    both_sides,
+    budgets_text,
+    error_and_interval,
+    interval,
+    point_counts,
+    point_errors,
+)
 from searchlens.boptr.rows import At, Predict, boptr
 from searchlens.boptr.rule import Path, PoolName, Reason, Rule
 from searchlens.boptr.view import Counts, View
 from searchlens.policies.kinds import is_search
-from searchlens.uncertainty import Floats, wilson
+from searchlens.uncertainty import wilson
 
 POOLS: tuple[PoolName, ...] = ("ar", "full")
 
@@ -40,8 +49,8 @@ EXTENSION = pl.Schema(
         "reason": pl.String(),
     }
 )
-"""``budgets``: the b that are scored; ``path``: N-hat at these; percentage points. Benchmark null: the model's mean
-over the fitted benchmarks that are extended."""
+"""Percentage points. ``budgets``: the b that are scored; ``path``: N-hat at these. Benchmark null: the mean over the
+model's fitted benchmarks with larger budgets."""
 
 LARGE_BUDGET = pl.Schema(
     {
@@ -66,10 +75,11 @@ LARGE_BUDGET = pl.Schema(
         "reason": pl.String(),
     }
 )
-"""Proportions. ``envelope`` is attained by ``policy`` at ``n`` <= b; its interval and that of ``rl`` are Wilson's,
-``overlap`` whether these meet; ``difference`` is envelope minus RL with a paired bootstrap interval at these points.
-A maximum over a pool is biased upwards, and no interval here allows for that. ``crossing_share``: share of the
-bootstrap draws, the envelope taken anew in each, whose crossing budget is b."""
+"""Proportions. ``envelope``: the largest P of the pool up to budget b, attained by ``policy`` at ``n`` <= b. It and
+``rl`` have Wilson intervals; ``overlap``: whether these meet. ``difference``: envelope minus RL, with a paired
+bootstrap interval (``lo``, ``hi``) at these two points. A maximum over a pool is biased upwards, which no interval here
+takes into account. ``crossing_share``: share of the bootstrap draws whose crossing budget is b, with the envelope of
+each draw."""
 
 CROSSING = pl.Schema(
     {
@@ -85,9 +95,9 @@ CROSSING = pl.Schema(
         "reason": pl.String(),
     }
 )
-"""k*, the smallest b with E(b) >= P_RL(b); null without a reason: Base never catches up, within ``largest``. Median and
-interval over bootstrap draws, the envelope taken anew in each; they are budgets, never between two. ``never``: share of
-draws in which it does not."""
+"""``crossing``: k*, the smallest b with E(b) >= P_RL(b); null without a reason: Base does not catch up within
+``largest``. ``median``, ``lo``, ``hi``: over bootstrap draws, with the envelope of each draw; always budgets, or null
+for no crossing. ``never``: share of draws without a crossing."""
 
 
 # ---- the frozen rule
@@ -101,9 +111,9 @@ def extension(rule: Rule, boot: View, predict: Predict = boptr) -> pl.DataFrame:
     rule : Rule
         On the sample.
     boot : View
-        Bootstrap view of the same cohort; paths stay those of the sample.
+        Bootstrap view of the same cohort; the paths are those of the sample.
     predict : callable
-        The row whose policy, alpha and beta are used: H5 by default.
+        Of the row whose policy, alpha and beta are used, H5 by default.
 
     Returns
     -------
@@ -112,38 +122,39 @@ def extension(rule: Rule, boot: View, predict: Predict = boptr) -> pl.DataFrame:
 
     Notes
     -----
-    B is extended by doubling to the largest budget that either pi-hat has in Base or the default policy in RL, and
-    N-hat is rounded and clipped to that. A budget counts where RL has it and Base has pi-hat at N-hat(b), so that a
-    pool that was not extended is never scored at a clipped budget.
+    B is extended by doubling to the larger of two budgets: the largest of pi-hat in Base and the largest of the default
+    policy in RL. N-hat is rounded and clipped to that range. A budget b is scored if RL has it and Base has pi-hat at
+    N-hat(b), so a pool without larger budgets is never scored at a clipped one.
     """
-    rows: list[dict[str, Any]] = []
+    confidence = rule.options.confidence
+    records: list[dict[str, Any]] = []
     for model in rule.plan.models:
         fitted = []
         for benchmark in rule.plan.with_role("fitted", "held_out"):
-            found = _extended(rule, predict, model, benchmark)
-            row: dict[str, Any] = {"model": model, "benchmark": benchmark}
-            if isinstance(found, Reason):
-                rows.append({**row, "reason": found.code})
+            larger = _extended(rule, predict, model, benchmark)
+            record: dict[str, Any] = {"model": model, "benchmark": benchmark}
+            if isinstance(larger, Reason):
+                records.append({**record, "reason": larger.code})
                 continue
-            errors = point_errors(boot, model, benchmark, found.points, found.budgets)
+            errors = point_errors(boot, model, benchmark, larger.points, larger.budgets)
             if rule.plan.benchmarks[benchmark].role == "fitted":
                 fitted.append(errors)
-            rows.append({**row, **found.text(), **_valued(errors, rule.options.confidence)})
-        mean = _valued(np.mean(fitted, axis=0), rule.options.confidence) if fitted else {"reason": "no_extension"}
-        rows.append({"model": model, **mean})
-    return pl.DataFrame(rows, EXTENSION)
+            records.append({**record, **larger.text(), **error_and_interval(errors, confidence)})
+        mean = error_and_interval(np.mean(fitted, axis=0), confidence) if fitted else {"reason": "no_extension"}
+        records.append({"model": model, **mean})
+    return pl.DataFrame(records, EXTENSION)
 
 
 @dataclass(frozen=True)
 class _Extended:
-    """Where the frozen rule is scored: the budgets b, and a point of Base for each."""
+    """Where the frozen rule is scored: budgets b, and a point of Base for each."""
 
     budgets: list[int]
     points: list[Point]
 
     def text(self) -> dict[str, str]:
-        path = "/".join(str(n) for _, n in self.points)
-        return {"policy": self.points[0][0], "budgets": "/".join(map(str, self.budgets)), "path": path}
+        budgets = "/".join(map(str, self.budgets))
+        return {"policy": self.points[0][0], "budgets": budgets, "path": budgets_text(self.points)}
 
 
 def _extended(rule: Rule, predict: Predict, model: str, benchmark: str) -> _Extended | Reason:
@@ -155,16 +166,16 @@ def _extended(rule: Rule, predict: Predict, model: str, benchmark: str) -> _Exte
         return path
     if not isinstance(path, Path) or path.alpha is None or path.beta is None:
         raise ValueError("only a row that follows the law N(b) = round_B(alpha b^beta) can be extended")
-    base, rl = rule.view.cohort.base(model, benchmark), rule.view.cohort.rl(model, benchmark)
-    assert base is not None
-    assert rl is not None
+    base, rl = both_sides(rule.view, model, benchmark)
     name = cell[0].policies[int(path.policy[0, 0])]
-    theirs = _doublings(rl, rule.plan.default_policy)
-    top = max(theirs[-1], _doublings(base, name)[-1])
-    larger = [b for b in theirs if b > rule.plan.budgets[-1]]
-    found = n_hat(float(path.alpha[0]), float(path.beta[0]), larger, top, rule.options.rounding)
-    kept = [(b, (name, n)) for b, n in zip(larger, found, strict=True) if (name, n) in base.points]
-    return _Extended([b for b, _ in kept], [point for _, point in kept]) if kept else Reason("no_extension")
+    of_rl = _doublings(rl, rule.plan.default_policy)
+    top = max(of_rl[-1], _doublings(base, name)[-1])
+    larger = [b for b in of_rl if b > rule.plan.budgets[-1]]
+    n = n_hat(float(path.alpha[0]), float(path.beta[0]), larger, top, rule.options.rounding)
+    point_by_budget = {b: (name, n_b) for b, n_b in zip(larger, n, strict=True) if (name, n_b) in base.points}
+    if not point_by_budget:
+        return Reason("no_extension")
+    return _Extended(list(point_by_budget), list(point_by_budget.values()))
 
 
 def n_hat(alpha: float, beta: float, budgets: Sequence[int], top: int, space: str = "log2") -> list[int]:
@@ -178,25 +189,16 @@ def n_hat(alpha: float, beta: float, budgets: Sequence[int], top: int, space: st
 
 
 def _doublings(landscape: DenseLandscape, policy: str) -> list[int]:
-    """1, 2, 4, ... as far as a policy was sampled at each."""
-    budgets = []
-    n = 1
-    while (policy, n) in landscape.points:
-        budgets.append(n)
-        n *= 2
-    return budgets
-
-
-def _valued(draws: Floats, confidence: float) -> dict[str, Any]:
-    lo, hi = interval(draws, confidence)
-    return {"error": float(draws[0]), "lo": lo, "hi": hi}
+    """1, 2, 4, ... up to the first budget at which the policy was not sampled."""
+    powers = (2**i for i in itertools.count())
+    return list(itertools.takewhile(lambda n: (policy, n) in landscape.points, powers))
 
 
 # ---- Base and RL at equal large budgets
 
 
 def large_budget(rule: Rule, boot: View) -> pl.DataFrame:
-    """Base envelope and RL default curve at every budget, on the floor benchmarks (paper, same-budget comparison).
+    """Base envelope and RL default curve at equal budgets, on the floor benchmarks (paper, same-budget comparison).
 
     Parameters
     ----------
@@ -208,43 +210,44 @@ def large_budget(rule: Rule, boot: View) -> pl.DataFrame:
     Returns
     -------
     polars.DataFrame
-        ``LARGE_BUDGET``: one row per model, benchmark, pool and budget that both sides have; one row with its reason
-        where there is nothing to compare.
+        ``LARGE_BUDGET``: one record per model, benchmark, pool and budget that both sides have, or one record with a
+        reason if a cell has nothing to compare.
     """
-    rows: list[dict[str, Any]] = []
-    for row, found in _comparisons(rule):
-        if isinstance(found, Reason):
-            rows.append({**row, "reason": found.code})
+    records: list[dict[str, Any]] = []
+    for record, comparison in _comparisons(rule):
+        if isinstance(comparison, Reason):
+            records.append({**record, "reason": comparison.code})
             continue
-        crossing = found.crossing(boot)[1:]
-        for i, b in enumerate(found.budgets):
+        crossing = comparison.crossing(boot)[1:]
+        for i, b in enumerate(comparison.budgets):
             share = float((crossing == i).mean()) if len(crossing) else None
-            rows.append({**row, "b": b, **found.at(boot, i, rule.options.confidence), "crossing_share": share})
-    return pl.DataFrame(rows, LARGE_BUDGET)
+            columns = comparison.at(boot, i, rule.options.confidence)
+            records.append({**record, "b": b, **columns, "crossing_share": share})
+    return pl.DataFrame(records, LARGE_BUDGET)
 
 
 def crossing(rule: Rule, boot: View) -> pl.DataFrame:
-    """k* of every floor benchmark. Parameters as in ``large_budget``; returns ``CROSSING``."""
-    rows: list[dict[str, Any]] = []
+    """k* on every floor benchmark. Parameters as in ``large_budget``; returns ``CROSSING``."""
+    records: list[dict[str, Any]] = []
     tail = (1 - rule.options.confidence) / 2
-    for row, found in _comparisons(rule):
-        if isinstance(found, Reason):
-            rows.append({**row, "reason": found.code})
+    for record, comparison in _comparisons(rule):
+        if isinstance(comparison, Reason):
+            records.append({**record, "reason": comparison.code})
             continue
-        at = found.crossing(boot)
-        budget = dict(enumerate(found.budgets))
-        row |= {"crossing": budget.get(int(at[0])), "largest": found.budgets[-1]}
-        if len(at) > 1:
-            ends = np.quantile(at[1:], [0.5, tail, 1 - tail], method="inverted_cdf")
-            row |= dict(zip(("median", "lo", "hi"), (budget.get(int(end)) for end in ends), strict=True))
-            row["never"] = float((at[1:] == len(budget)).mean())
-        rows.append(row)
-    return pl.DataFrame(rows, CROSSING)
+        position = comparison.crossing(boot)
+        budget = dict(enumerate(comparison.budgets))
+        record |= {"crossing": budget.get(int(position[0])), "largest": comparison.budgets[-1]}
+        if len(position) > 1:
+            ends = np.quantile(position[1:], [0.5, tail, 1 - tail], method="inverted_cdf")
+            record |= dict(zip(("median", "lo", "hi"), (budget.get(int(end)) for end in ends), strict=True))
+            record["never"] = float((position[1:] == len(budget)).mean())
+        records.append(record)
+    return pl.DataFrame(records, CROSSING)
 
 
 @dataclass(frozen=True, eq=False)
 class _Comparison:
-    """Both sides of a cell at the budgets that both have, and the pool of Base by policy."""
+    """Both sides of a cell at the budgets that both have; ``pool``: policies of Base with their sampled budgets."""
 
     benchmark: str
     default: str
@@ -254,11 +257,11 @@ class _Comparison:
     pool: dict[str, list[int]]
 
     def target(self, view: View) -> Counts:
-        """RL default counts, shape (budgets, draws)."""
+        """Counts of the RL default curve, shape (budgets, draws)."""
         return view.count(self.rl, self.benchmark, "P", self.default, self.budgets)
 
     def envelope(self, view: View) -> Counts:
-        """E(b) in counts, taken anew in each draw, shape (budgets, draws)."""
+        """Counts of the envelope E(b) of each draw, shape (budgets, draws)."""
         best = np.zeros((len(self.budgets), view.draws), np.float32)
         for policy, sampled in self.pool.items():
             counts = view.count(self.base, self.benchmark, "P", policy, sampled)
@@ -269,13 +272,13 @@ class _Comparison:
         return best
 
     def crossing(self, view: View) -> Ints:
-        """Position of k* among the budgets in each draw; their number where Base never catches up."""
-        caught = self.envelope(view) >= self.target(view) - fit.SAME
-        found: Ints = np.where(caught.any(axis=0), caught.argmax(axis=0), len(self.budgets))
-        return found
+        """Position of k* among the budgets in each draw; the number of budgets if Base does not catch up."""
+        caught_up = self.envelope(view) >= self.target(view) - fit.SAME
+        position: Ints = np.where(caught_up.any(axis=0), caught_up.argmax(axis=0), len(self.budgets))
+        return position
 
     def attained(self, b: int) -> Point:
-        """The point that attains E(b) in the sample; ties to the smaller budget, then in the order of the pool."""
+        """The point that attains E(b) in the sample; ties to the smaller budget, then to the earlier policy."""
         points = [(policy, n) for policy, sampled in self.pool.items() for n in sampled if n <= b]
         points.sort(key=lambda point: point[1])
         solved = [self.base.credit["P"][self.base.points[point]].sum(dtype=float) for point in points]
@@ -285,21 +288,21 @@ class _Comparison:
         """The comparison at one budget."""
         policy, n = self.attained(self.budgets[i])
         total = boot.total(self.benchmark)
-        ours = point_counts(boot, self.base, self.benchmark, [(policy, n)])[0]
-        theirs = boot.count(self.rl, self.benchmark, "P", self.default, [self.budgets[i]])[0]
-        ends = wilson([ours[0], theirs[0]], total, confidence)
-        lo, hi = interval((ours - theirs) / total, confidence)
+        base = point_counts(boot, self.base, self.benchmark, [(policy, n)])[0]
+        rl = boot.count(self.rl, self.benchmark, "P", self.default, [self.budgets[i]])[0]
+        ends = wilson([base[0], rl[0]], total, confidence)
+        lo, hi = interval((base - rl) / total, confidence)
         return {
             "questions": int(total),
             "policy": policy,
             "n": n,
-            "envelope": float(ours[0]) / total,
+            "envelope": float(base[0]) / total,
             "envelope_lo": float(ends.lo[0]),
             "envelope_hi": float(ends.hi[0]),
-            "rl": float(theirs[0]) / total,
+            "rl": float(rl[0]) / total,
             "rl_lo": float(ends.lo[1]),
             "rl_hi": float(ends.hi[1]),
-            "difference": float(ours[0] - theirs[0]) / total,
+            "difference": float(base[0] - rl[0]) / total,
             "lo": lo,
             "hi": hi,
             "overlap": bool(ends.lo.max() <= ends.hi.min()),
@@ -321,15 +324,13 @@ def _comparison(rule: Rule, model: str, benchmark: str, pool: PoolName) -> _Comp
     cell = rule.cell(model, benchmark)
     if isinstance(cell, Reason):
         return cell
-    base, rl = rule.view.cohort.base(model, benchmark), rule.view.cohort.rl(model, benchmark)
-    assert base is not None
-    assert rl is not None
+    base, rl = both_sides(rule.view, model, benchmark)
     if pool == "full" and not any(is_search(policy) for policy in base.policies):
         return Reason("no_expanded_pool")
     members: dict[str, list[int]] = {}
     for policy, n in base.points:
         if pool == "full" or not is_search(policy):
             members.setdefault(policy, []).append(n)
-    known = {n for sampled in members.values() for n in sampled}
-    budgets = [b for b in _doublings(rl, rule.plan.default_policy) if b in known]
+    of_base = {n for sampled in members.values() for n in sampled}
+    budgets = [b for b in _doublings(rl, rule.plan.default_policy) if b in of_base]
     return _Comparison(benchmark, rule.plan.default_policy, base, rl, budgets, members)

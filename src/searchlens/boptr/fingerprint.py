@@ -1,11 +1,12 @@
-"""Features of a Base checkpoint on the prompts that its RL was trained on (base@rltrain): no RL is read.
+"""Features of a Base checkpoint on the prompts that its RL was trained on (base@rltrain); no RL is read.
 
-P_max@16 is the best autoregressive policy's pass rate at the largest budget, P_0 the default policy's at one sample;
+P_max@16 is the pass rate of the best autoregressive policy at the largest budget, P_0 that of the default policy at one
+sample,
 
-    u = sqrt((1 - P_0) headroom)
+    u = sqrt((1 - P_0) headroom),
 
-and N* is the saturation knee of the default policy (paper, appendix "RL-information budget frontier"). Only
-autoregressive policies count, because the expanded pool differs between models.
+and N* is the saturation knee of the default policy (paper, appendix "RL-information budget frontier"). Searches do not
+count, because the expanded pool differs between models.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ class Fingerprint:
     p_max, p0 : ndarray
         Pass rates, in [0, 1].
     u : ndarray
-        Sampling-headroom prior; NaN where P_max < P_0, which prefix readouts cannot give.
+        Sampling-headroom prior; NaN if P_max < P_0, which does not occur in prefix readouts.
     log2_n_star : ndarray
         Saturation knee, in [0, log2 max(B)].
     """
@@ -55,16 +56,16 @@ def fingerprint(rule: Rule, model: str, tau: float | None = None) -> Fingerprint
     rule : Rule
     model : str
     tau : float, optional
-        Tolerance of N*, a proportion; option ``tau`` when None.
+        Tolerance of N*, a proportion; by default option ``tau``.
 
     Returns
     -------
     Fingerprint or Reason
-        ``no_rltrain`` where Base was not sampled on the split at every budget, ``policy_missing`` where not under the
-        default policy.
+        ``no_rltrain`` if Base was not sampled on the split at every budget, ``policy_missing`` if not under the default
+        policy.
     """
-    kept = rule.options.tau if tau is None else tau
-    return rule.keep(("fingerprint", model, kept), lambda: _fingerprint(rule, model, kept), shared=True)
+    tolerance = rule.options.tau if tau is None else tau
+    return rule.keep(("fingerprint", model, tolerance), lambda: _fingerprint(rule, model, tolerance), shared=True)
 
 
 def _fingerprint(rule: Rule, model: str, tau: float) -> Fingerprint | Reason:
@@ -81,6 +82,6 @@ def _fingerprint(rule: Rule, model: str, tau: float) -> Fingerprint | Reason:
     headroom = p_max - p0 if rule.options.headroom == "pmax_minus_p0" else 1 - p0
     with np.errstate(invalid="ignore"):
         u = np.sqrt((1 - p0) * headroom)
-    # In questions: a knee exactly halfway between two budgets must stay there, since round_B puts halves up.
-    missed = round(tau * total, 6)
-    return Fingerprint(p_max, p0, u, np.log2(knee(default, rule.plan.budgets, missed)))
+    # In questions, so that a knee exactly halfway between two budgets stays there: round_B rounds halves up.
+    questions = round(tau * total, 6)
+    return Fingerprint(p_max, p0, u, np.log2(knee(default, rule.plan.budgets, questions)))

@@ -1,8 +1,8 @@
 """Fits of N(b) = round_B(alpha b^beta) to an RL curve: grids, rounding, ties and what a fit identifies.
 
-All readouts carry a last axis of draws, so that one implementation fits the sample and every bootstrap draw of it.
-Readouts are *counts* of questions, so that equal errors are exactly equal. Budgets are powers of two from 1: the
-position of a budget n on the budget axis is log2 n.
+All readouts have a last axis of draws, so one implementation fits the sample and every bootstrap draw. Readouts are
+*counts* of questions, so equal errors are exactly equal. Budgets are powers of two from 1, and the position of a budget
+n on the budget axis is log2 n.
 """
 
 from __future__ import annotations
@@ -22,15 +22,17 @@ Array = npt.NDArray[np.floating]
 Ints = npt.NDArray[np.int64]
 
 GUARD = 1e-9
-"""Exact halves do occur on the grids (alpha = 2^(k/5), beta in steps of 0.1) and go up, whatever their rounding."""
+"""Added before rounding. Exact halves occur on the grids (alpha = 2^(k/5), beta in steps of 0.1); they must go up even
+if the floating-point value lies just below."""
 SAME = 1e-3
-"""Counts this close are equal."""
+"""Sums of counts (float32) that differ by at most this are tied: more than rounding errors, less than real differences.
+"""
 CLOSE = 1e-4
-"""So are sums of interpolated counts this close."""
+"""The same for sums of interpolated counts (float64)."""
 
 
 def alpha_grid(low: int = -10, high: int = 20) -> Floats:
-    """2^(k/5) for k from ``low`` to ``high``: every fitted alpha that the paper prints lies on it."""
+    """2^(k/5) for k from ``low`` to ``high``; contains every fitted alpha that the paper prints."""
     return 2.0 ** (np.arange(low, high + 1) / 5)
 
 
@@ -49,7 +51,7 @@ def round_position(position: npt.ArrayLike, levels: int, space: str = "log2") ->
     levels : int
         Number of allowed budgets 1, 2, 4, ...
     space : {"log2", "linear"}
-        Where nearest is measured. Exact halves go up.
+        Scale on which the nearest is taken. Exact halves go up.
 
     Returns
     -------
@@ -81,17 +83,25 @@ def budget_path(alpha: float, beta: float, budgets: Sequence[int], space: str = 
     >>> budget_path(2.639, 0.6, [1, 2, 4, 8, 16])
     (2, 4, 8, 8, 16)
     """
-    found = round_budget(alpha * np.asarray(budgets, float) ** beta, budgets, space)
-    return tuple(int(n) for n in found)
+    path = round_budget(alpha * np.asarray(budgets, float) ** beta, budgets, space)
+    return tuple(int(n) for n in path)
 
 
 def identified_alpha(alpha: float, beta: float, levels: int) -> tuple[float, float]:
-    """The interval of alpha that gives the same path N(b) at this beta (rounding in log2).
+    """The interval of alpha that gives the same path N(b) at this beta, with rounding in log2.
+
+    Parameters
+    ----------
+    alpha : float
+        Positive.
+    beta : float
+    levels : int
+        Number of allowed budgets.
 
     Returns
     -------
     (float, float)
-        Closed below, open above; 0 and inf where the path sits at an end of the budgets.
+        Closed below, open above. From 0 if every N(b) is the smallest budget, to inf if every one is the largest.
     """
     slope = beta * np.arange(levels)
     at = round_position(np.log2(alpha) + slope, levels)
@@ -102,7 +112,7 @@ def identified_alpha(alpha: float, beta: float, levels: int) -> tuple[float, flo
 
 
 def boundary_distance(alpha: float, beta: float, levels: int) -> float:
-    """How far log2 alpha may move before any N(b) changes; inf where nothing can change it."""
+    """How far log2 alpha can move before any N(b) changes, at this beta; inf with a single allowed budget."""
     low, high = identified_alpha(alpha, beta, levels)
     centre = np.log2(alpha)
     down = centre - np.log2(low) if low > 0 else np.inf
@@ -117,15 +127,15 @@ class Lattice:
     Attributes
     ----------
     alpha, beta : ndarray, shape (pairs,)
-        alpha slowest, beta fastest, both increasing.
+        In increasing order of alpha, then of beta.
     below : ndarray of int, shape (pairs, budgets)
-        Position of the allowed budget at or below the unrounded one, clipped to the budget axis.
+        Position of the largest allowed budget that is at most the unrounded one, clipped to the budget axis.
     share : ndarray, shape (pairs, budgets)
-        How far the unrounded one is from there to the next, in log2: 0 to below 1.
+        Distance in log2 from there to the unrounded budget, in [0, 1).
     paths : ndarray of int, shape (paths, budgets)
         Distinct rounded paths, as positions.
     path : ndarray of int, shape (pairs,)
-        Which of ``paths`` each pair gives.
+        Index into ``paths`` of the path of each pair.
     members : ndarray of int, shape (pairs,)
         Pairs sorted by path; those of path j are ``members[start[j]:start[j + 1]]``.
     start : ndarray of int, shape (paths + 1,)
@@ -142,10 +152,10 @@ class Lattice:
 
     @functools.cached_property
     def weights(self) -> Floats:
-        """What each allowed budget adds to P interpolated at the unrounded one, shape (pairs, budgets, budgets)."""
+        """Weights of P at the allowed budgets that interpolate it at the unrounded one: (pairs, budgets, budgets)."""
         position = (self.below + self.share)[..., None]
-        share: Floats = np.maximum(0, 1 - np.abs(position - np.arange(position.shape[1])))
-        return share
+        weights: Floats = np.maximum(0, 1 - np.abs(position - np.arange(position.shape[1])))
+        return weights
 
 
 @functools.lru_cache(maxsize=64)
@@ -170,7 +180,7 @@ class Fit:
     ----------
     alpha, beta : ndarray, shape (draws,)
     policy : ndarray of int, shape (draws,) or (budgets, draws)
-        Index into the pool that was fitted; one per budget where it was free to vary.
+        Index into the pool that was fitted; one per budget if it was free to differ between budgets.
     path : ndarray of int, shape (budgets, draws)
         N(b), as positions on the budget axis.
     error : ndarray, shape (draws,)
@@ -186,7 +196,7 @@ class Fit:
 
 def errors(P: Array, R: Array) -> Array:
     """|P(pi, n) - R(b)| for every target budget, shape (policies, budgets, target budgets, draws)."""
-    # Budgets first in memory: paths are summed point by point.
+    # Budgets come first in memory, because ``path_errors`` adds point by point.
     gap: Array = np.subtract(P.transpose(1, 0, 2)[:, None], R[:, None], order="C")
     return np.abs(gap, out=gap).transpose(2, 0, 1, 3)
 
@@ -208,7 +218,9 @@ def fit_locked(
     ties: Ties = "interpolated",
     beta_g: float = 0.0,
 ) -> Fit:
-    """R1: one policy over all budgets. R2 is the same with the default policy alone; a fixed beta is a lattice of one.
+    """R1: the best (alpha, beta, policy) with one policy for all budgets.
+
+    R2 is the same fit with the default policy as the only one. A fit at a fixed beta has a lattice with one beta.
 
     Parameters
     ----------
@@ -218,43 +230,47 @@ def fit_locked(
         RL counts under the default policy.
     grid : Lattice
     ties : {"interpolated", "first", "last", "median"}
-        Among equal errors: the smallest error with P log2-interpolated at the unrounded clipped budget, then beta
-        nearest to ``beta_g``, then the larger alpha, the order of the pool, the smaller beta; or the first, last or
-        middle one in the order of the lattice, then of the pool.
+        What decides between equal errors. ``interpolated``: the smallest error with P interpolated in log2 at the
+        unrounded, clipped budget; then the beta nearest to ``beta_g``, the larger alpha, the earlier policy of the
+        pool, the smaller beta. Otherwise the first, last or middle one in the order of the lattice, then of the pool.
     beta_g : float
         The regime's exponent.
 
     Returns
     -------
     Fit
-        A curve that no policy explains is fitted all the same: the error says how badly.
+        There is always one; ``error`` says how well it explains the curve.
+
+    References
+    ----------
+    Paper, table of regime discovery.
     """
     total = path_errors(errors(P, R), grid.paths)
     best = total.min(axis=(0, 1))
     tied = _tied(total, best)
 
-    def missed(pairs: Ints, at: slice) -> Floats:
+    def interpolated_error(pairs: Ints, at: slice) -> Floats:
         curves = P[tied.policy[at], :, tied.draw[at]].T.astype(float)
         gaps = grid.weights[pairs] @ curves - R[:, tied.draw[at]]
-        total: Floats = np.abs(gaps, out=gaps).sum(axis=1)
-        return total
+        errors: Floats = np.abs(gaps, out=gaps).sum(axis=1)
+        return errors
 
-    pair, policy = _settled(tied, ties, grid, beta_g, missed)
+    pair, policy = _settled(tied, ties, grid, beta_g, interpolated_error)
     path = grid.paths[grid.path[pair]].T
     return Fit(grid.alpha[pair], grid.beta[pair], policy, path, best / P.shape[1])
 
 
 def fit_free(P: Array, R: Array, grid: Lattice, ties: Ties = "interpolated", beta_g: float = 0.0) -> Fit:
-    """R0: the policy may differ between budgets. Parameters and ties as in ``fit_locked``."""
+    """R0: the best (alpha, beta) if the policy may differ between budgets; parameters as in ``fit_locked``."""
     error = errors(P, R)
     total = path_errors(error.min(axis=0, keepdims=True), grid.paths)
     best = total.min(axis=(0, 1))
     tied = _tied(total, best)
 
-    def missed(pairs: Ints, at: slice) -> Floats:
+    def interpolated_error(pairs: Ints, at: slice) -> Floats:
         return _interpolated(grid.weights[pairs], P[:, :, tied.draw[at]], R[:, tied.draw[at]])
 
-    pair, _ = _settled(tied, ties, grid, beta_g, missed)
+    pair, _ = _settled(tied, ties, grid, beta_g, interpolated_error)
     path = grid.paths[grid.path[pair]].T
     at = np.arange(path.shape[1])
     policy = np.stack([error[:, path[b], b, at].argmin(axis=0) for b in range(len(path))])
@@ -262,7 +278,7 @@ def fit_free(P: Array, R: Array, grid: Lattice, ties: Ties = "interpolated", bet
 
 
 def best_by_beta(P: Array, R: Array, grid: Lattice) -> tuple[Floats, Array]:
-    """Smallest R1 error at every beta of the lattice, in questions: (betas, errors of shape (betas, draws))."""
+    """Betas of the lattice, and the smallest R1 error at each, in questions, shape (betas, draws)."""
     total = path_errors(errors(P, R), grid.paths).min(axis=1)
     betas = np.unique(grid.beta)
     least = np.stack([total[np.unique(grid.path[grid.beta == beta])].min(axis=0) for beta in betas])
@@ -270,67 +286,73 @@ def best_by_beta(P: Array, R: Array, grid: Lattice) -> tuple[Floats, Array]:
 
 
 class _Tied(NamedTuple):
-    """Paths and policies of the least error of their draws, in the order of paths; positions, all of one length."""
+    """Every (path, policy) that has the least error of a draw, as three arrays of indices, in the order of paths."""
 
     path: Ints
     policy: Ints
     draw: Ints
 
 
-_Missed = Callable[[Ints, slice], Floats]
-"""For pairs of the lattice and some ties: errors with P interpolated between budgets, shape (pairs, ties)."""
+_InterpolatedError = Callable[[Ints, slice], Floats]
+"""From pairs of the lattice and a range of ties to errors with P interpolated, shape (pairs, ties)."""
 
 
 def _tied(total: Array, best: Array) -> _Tied:
-    """``numpy.nonzero`` takes ten times as long on several axes."""
-    found = np.flatnonzero(total <= best + SAME)
-    return _Tied(*np.unravel_index(found, total.shape))
+    # On several axes ``numpy.nonzero`` takes ten times as long.
+    indices = np.flatnonzero(total <= best + SAME)
+    return _Tied(*np.unravel_index(indices, total.shape))
 
 
-def _settled(tied: _Tied, ties: Ties, grid: Lattice, beta_g: float, missed: _Missed) -> tuple[Ints, Ints]:
-    """Pair and policy of every draw."""
+def _settled(
+    tied: _Tied, ties: Ties, grid: Lattice, beta_g: float, interpolated_error: _InterpolatedError
+) -> tuple[Ints, Ints]:
+    """The pair and the policy of every draw, ties decided as ``fit_locked`` says."""
     if ties == "interpolated":
-        away = np.round(np.abs(grid.beta - beta_g), 9)
-        pair, at = _nearest(tied, grid, np.lexsort((grid.beta, -grid.alpha, away)), missed)
-        policy, draw = tied.policy[at], tied.draw[at]
-        order = np.lexsort((grid.beta[pair], policy, -grid.alpha[pair], away[pair], draw))
+        distance = np.round(np.abs(grid.beta - beta_g), 9)
+        preferred = np.lexsort((grid.beta, -grid.alpha, distance))
+        pair, tie = _nearest(tied, grid, preferred, interpolated_error)
+        policy, draw = tied.policy[tie], tied.draw[tie]
+        order = np.lexsort((grid.beta[pair], policy, -grid.alpha[pair], distance[pair], draw))
     else:
-        pair, at = _expand(grid, tied.path)
-        policy, draw = tied.policy[at], tied.draw[at]
+        pair, tie = _expand(grid, tied.path)
+        policy, draw = tied.policy[tie], tied.draw[tie]
         order = np.lexsort((policy, pair, draw))
-    opens = np.flatnonzero(np.diff(draw[order], prepend=-1))
-    ends = np.append(opens[1:], len(order))
-    chosen = order[{"last": ends - 1, "median": (opens + ends - 1) // 2}.get(ties, opens)]
+    first = np.flatnonzero(np.diff(draw[order], prepend=-1))
+    end = np.append(first[1:], len(order))
+    chosen = order[{"last": end - 1, "median": (first + end - 1) // 2}.get(ties, first)]
     return pair[chosen], policy[chosen]
 
 
-def _nearest(tied: _Tied, grid: Lattice, preferred: Ints, missed: _Missed) -> tuple[Ints, Ints]:
-    """The most preferred pair of each tie whose interpolated error is the least of its draw, and which tie that is."""
+def _nearest(tied: _Tied, grid: Lattice, preferred: Ints, interpolated_error: _InterpolatedError) -> tuple[Ints, Ints]:
+    """Ties with the least interpolated error of their draw: the most preferred pair of each, and its index in ``tied``.
+
+    ``preferred``: all pairs of the lattice, the most preferred first.
+    """
     ends = np.searchsorted(tied.path, np.arange(len(grid.paths) + 1))
     least = np.full(tied.draw.max() + 1, np.inf)
     parts = []
     for path in np.unique(tied.path):
         at, pairs = slice(*ends[path : path + 2]), preferred[grid.path[preferred] == path]
-        error = missed(pairs, at)
+        error = interpolated_error(pairs, at)
         np.minimum.at(least, tied.draw[at], error.min(axis=0))
         parts.append((at, pairs, error))
-    pair, kept = np.empty(len(tied.path), int), np.empty(len(tied.path), bool)
+    pair, is_least = np.empty(len(tied.path), int), np.empty(len(tied.path), bool)
     for at, pairs, error in parts:
         equal = error <= least[tied.draw[at]] + CLOSE
-        pair[at], kept[at] = pairs[equal.argmax(axis=0)], equal.any(axis=0)
-    return pair[kept], np.flatnonzero(kept)
+        pair[at], is_least[at] = pairs[equal.argmax(axis=0)], equal.any(axis=0)
+    return pair[is_least], np.flatnonzero(is_least)
 
 
 def _expand(grid: Lattice, path: Ints) -> tuple[Ints, Ints]:
-    """Every pair of these paths, and which entry of ``path`` it stems from."""
+    """Every pair of every entry of ``path``, and the index of that entry."""
     count = grid.start[path + 1] - grid.start[path]
-    of = np.repeat(np.arange(len(path)), count)
-    within = np.arange(len(of)) - np.repeat(np.cumsum(count) - count, count)
-    return grid.members[grid.start[path][of] + within], of
+    entry = np.repeat(np.arange(len(path)), count)
+    within = np.arange(len(entry)) - np.repeat(np.cumsum(count) - count, count)
+    return grid.members[grid.start[path][entry] + within], entry
 
 
 def _interpolated(weights: Floats, P: Array, R: Array) -> Floats:
-    """Sum over b of |P - R(b)| with P interpolated in log2 n at the policy nearest to R(b), shape (pairs, draws)."""
+    """Sum over b of the smallest |P - R(b)| of any policy, P interpolated in log2 n; shape (pairs, draws)."""
     counts = P.astype(float)
     total = np.zeros((len(weights), P.shape[2]))
     for b, target in enumerate(R):

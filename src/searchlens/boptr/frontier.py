@@ -1,11 +1,11 @@
 """How much RL a scale needs: alpha from Base features alone (Z0), or from one anchor and Base features (Z1).
 
-Paper, appendix "RL-information budget frontier". A prior is a scale f read from the model's fingerprint on
+Paper, appendix "RL-information budget frontier". A prior is a scale f that is read from the model's fingerprint on
 base@rltrain: f = 2^(4u), which spans the budgets 1 to 16, or f = N*. ``FRONTIER_ROWS`` are the main rows,
-``sweep_rows`` the rows over lambda and tau, ``probe`` is the regression of ln alpha_math on P_max@16.
+``sweep_rows`` the rows over lambda and tau. ``probe`` is the regression of ln alpha_math on P_max@16.
 
-"No RL" is true of alpha alone: beta_g and the selector's prototype come from RL in every row, and with the cohort's own
-exponents so does mu_g outside math.
+"No RL" refers to alpha only: beta_g and the selector's prototype come from RL in every row, and so does mu_g outside of
+math with the cohort's own exponents.
 """
 
 from __future__ import annotations
@@ -35,54 +35,49 @@ def log_prior(rule: Rule, model: str, prior: Prior, tau: float | None = None) ->
     rule : Rule
     model : str
     prior : {"u", "N*"}
-        f = 2^(u log2 max(B)), which is 1 where Base solves everything at once; or the saturation knee.
+        f = 2^(u log2 max(B)), which is 1 if Base solves everything with one sample; or the saturation knee.
     tau : float, optional
-        Tolerance of N*; option ``tau`` when None.
+        Tolerance of N*, by default option ``tau``.
 
     Returns
     -------
     ndarray or Reason
-        From ``fingerprint``, or ``non_finite_alpha`` where f is undefined in any draw.
+        A reason of ``fingerprint``, or ``non_finite_alpha`` if f is undefined in any draw.
     """
-    found = fingerprint(rule, model, tau)
-    if isinstance(found, Reason):
-        return found
-    position = (rule.view.levels - 1) * found.u if prior == "u" else found.log2_n_star
+    features = fingerprint(rule, model, tau)
+    if isinstance(features, Reason):
+        return features
+    position = (rule.view.levels - 1) * features.u if prior == "u" else features.log2_n_star
     return LN2 * position if np.isfinite(position).all() else Reason("non_finite_alpha")
 
 
 def zero_rl(rule: Rule, at: At, prior: Prior, tau: float | None = None) -> Prediction:
-    """Z0: alpha_math = f_m; elsewhere mu_g + delta_m with delta_m = ln f_m - its mean over the cohort."""
-    own = log_prior(rule, at.model, prior, tau)
-    if isinstance(own, Reason):
-        return own
-    if _anchored(rule, at.benchmark):
-        return rule.path(*at.cell, own)
+    """Z0: alpha_math = f_m; in other regimes mu_g + delta_m, with delta_m = ln f_m minus the cohort's mean of ln f."""
+    log_f = log_prior(rule, at.model, prior, tau)
+    if isinstance(log_f, Reason):
+        return log_f
+    if rule.regime(at.benchmark) == rule.regime(rule.plan.anchor_benchmark):
+        return rule.path(*at.cell, log_f)
     cohort = [
         value for name in rule.cohort_models if not isinstance(value := log_prior(rule, name, prior, tau), Reason)
     ]
     if not cohort:
         return Reason("too_few_models")
-    return rule.path(*at.cell, rule.mu(at.benchmark) + own - mean_log_alpha(np.stack(cohort)))
+    return rule.path(*at.cell, rule.mu(at.benchmark) + log_f - mean_log_alpha(np.stack(cohort)))
 
 
 def one_anchor(rule: Rule, at: At, prior: Prior, weight: float = 1.0, tau: float | None = None) -> Prediction:
-    """Z1: ln alpha_m = ln alpha_anchor + lambda (ln f_m - ln f_anchor), alpha_anchor as in B0.
+    """Z1: ln alpha_m = ln alpha_anchor + lambda (ln f_m - ln f_anchor), with alpha_anchor of B0.
 
-    ``weight`` is lambda; with 0 it is B0 wherever the prior is known.
+    ``weight`` is lambda; with 0 the row is B0 wherever the prior is defined.
     """
-    own, reference = (log_prior(rule, name, prior, tau) for name in (at.model, rule.plan.anchor_model))
+    log_f, of_anchor = (log_prior(rule, name, prior, tau) for name in (at.model, rule.plan.anchor_model))
     scale = anchor_log_alpha(rule, at.benchmark)
-    if isinstance(own, Reason):
-        return own
-    if isinstance(reference, Reason):
-        return reference
-    return scale if isinstance(scale, Reason) else rule.path(*at.cell, scale + weight * (own - reference))
-
-
-def _anchored(rule: Rule, benchmark: str) -> bool:
-    """Whether a benchmark is in the regime that alpha is fitted in."""
-    return rule.regime(benchmark) == rule.regime(rule.plan.anchor_benchmark)
+    if isinstance(log_f, Reason):
+        return log_f
+    if isinstance(of_anchor, Reason):
+        return of_anchor
+    return scale if isinstance(scale, Reason) else rule.path(*at.cell, scale + weight * (log_f - of_anchor))
 
 
 _NO_RL, _ONE = "none for α", "anchor, anchor benchmark"
@@ -96,16 +91,16 @@ FRONTIER_ROWS = (
 
 
 def sweep_rows(options: BoptrOptions) -> tuple[Row, ...]:
-    """Z1 at every lambda, and both N* rows at every tau; the one that does not move is as in the main rows."""
+    """Z1 at every lambda of the options, and both N* rows at every tau; otherwise as the main rows."""
     blends = [
         (f"Z1-{prior} λ={weight:g}", _ONE, partial(one_anchor, prior=prior, weight=weight))
         for prior in PRIORS
         for weight in options.lambdas
     ]
     knees = [
-        row
+        sweep
         for tau in options.taus
-        for row in (
+        for sweep in (
             (f"Z0-N* τ={tau:g}", _NO_RL, partial(zero_rl, prior="N*", tau=tau)),
             (f"Z1-N* τ={tau:g}", _ONE, partial(one_anchor, prior="N*", tau=tau)),
         )
@@ -127,15 +122,15 @@ def probe(rule: Rule) -> pl.DataFrame:
     Returns
     -------
     DataFrame
-        One row: n models; intercept; slope with its t interval; Pearson r with its Fisher z interval, null with fewer
-        than four models; reason. Everything is undefined with fewer than three models (``too_few_models``), or where
-        either side is the same for all of them (``constant``).
+        One record: n, the number of models; intercept; slope with its t interval; Pearson r with its Fisher z interval,
+        null with fewer than four models; reason. Undefined with fewer than three models (``too_few_models``), or if
+        either variable is the same for all of them (``constant``).
     """
     points = []
     for name in rule.cohort_models:
-        alpha, found = rule.log_alpha(name, rule.plan.anchor_benchmark), fingerprint(rule, name)
-        if not isinstance(alpha, Reason) and not isinstance(found, Reason):
-            points.append((found.p_max[0], alpha[0]))
+        alpha, features = rule.log_alpha(name, rule.plan.anchor_benchmark), fingerprint(rule, name)
+        if not isinstance(alpha, Reason) and not isinstance(features, Reason):
+            points.append((features.p_max[0], alpha[0]))
     n = len(points)
     if n < 3:
         return pl.DataFrame([{"n": n, "reason": "too_few_models"}], _PROBE)

@@ -1,4 +1,4 @@
-"""The saturation knee N*: the budget from which a curve is within tau of where it ends."""
+"""The saturation knee N*: the budget at which a curve comes within tau of its last value."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from searchlens.uncertainty import Floats
 
 
 def knee(values: npt.ArrayLike, budgets: Sequence[int], tau: float) -> Floats:
-    """N*: the smallest budget at which a curve reaches its last value less ``tau``.
+    """N*: the smallest budget at which a curve reaches its last value minus ``tau``.
 
     Parameters
     ----------
@@ -26,8 +26,8 @@ def knee(values: npt.ArrayLike, budgets: Sequence[int], tau: float) -> Floats:
     Returns
     -------
     ndarray, shape (...)
-        In [1, last budget]; between two budgets the curve is linear in log2 b. A curve that falls back counts from the
-        first time it is there. NaN where any value is NaN.
+        In [1, last budget]; between two budgets the curve is linear in log2 b. For a curve that falls again, the first
+        time counts. 1 for a constant curve. NaN if any value of the curve is NaN.
 
     Notes
     -----
@@ -40,13 +40,13 @@ def knee(values: npt.ArrayLike, budgets: Sequence[int], tau: float) -> Floats:
     2.828
     """
     curve = np.asarray(values, float)
-    # A budget that is exactly tau below has reached it, whatever its rounding.
-    wanted = curve[-1] - tau - GUARD
-    first = (curve >= wanted).argmax(axis=0)
+    # GUARD: a value exactly tau below the last has reached it, whatever its floating-point error.
+    level = curve[-1] - tau - GUARD
+    first = (curve >= level).argmax(axis=0)
     before = np.maximum(first - 1, 0)
     above, below = (np.take_along_axis(curve, at[None], axis=0)[0] for at in (first, before))
     steps = np.log2(np.asarray(budgets, float))
     rise = np.where(above > below, above - below, 1.0)
-    share = np.where(first == before, 0.0, (wanted - below) / rise)
-    found: Floats = 2.0 ** (steps[before] + share * (steps[first] - steps[before]))
-    return np.where(np.isnan(curve).any(axis=0), np.nan, found)
+    share = np.where(first == before, 0.0, (level - below) / rise)
+    budget: Floats = 2.0 ** (steps[before] + share * (steps[first] - steps[before]))
+    return np.where(np.isnan(curve).any(axis=0), np.nan, budget)

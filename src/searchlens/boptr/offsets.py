@@ -1,7 +1,7 @@
-"""Can a model's offset be told from Base alone? Row V5b, and the linear probe V4.
+"""Can a model's offset be predicted from Base alone? Row V5b, and the linear probe V4.
 
-``V5B_ROWS`` holds the row, ``offsets`` shows how each delta-hat came about, ``v4`` is the leave-one-model-out ridge of
-ln alpha_math with its null. Proportions stay proportions, logarithms are natural unless a name says log2.
+``V5B_ROWS`` holds the row, ``offsets`` reports each delta-hat and its parts, ``v4`` is the leave-one-model-out ridge of
+ln alpha_math with its null. Features are proportions; logarithms are natural unless a name says log2.
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ from searchlens.seeds import resampler
 from searchlens.uncertainty import Floats
 
 MIN_MODELS = 4
-"""Fewest models that a line is fitted to."""
+"""Fewest models for a regression: with three, a slope and an intercept leave one degree of freedom."""
 FLAT = 1e-9
-"""A feature with a smaller standard deviation is constant."""
+"""A feature with a smaller standard deviation counts as constant; features are proportions and logarithms."""
 
 # ---- standardised ridge, on an axis of draws
 
 
 def standardise(train: Floats, target: Floats) -> tuple[Floats, Floats]:
-    """Features in standard deviations (ddof 0) of the training models from their mean.
+    """Features in standard deviations (ddof 0) of the training models from their mean (z-scores).
 
     Parameters
     ----------
@@ -41,7 +41,7 @@ def standardise(train: Floats, target: Floats) -> tuple[Floats, Floats]:
     Returns
     -------
     (ndarray, ndarray)
-        Both as z. A feature that is constant over the training models says nothing: z = 0, the target's too.
+        z-scores of both. A feature that is constant over the training models is 0 in both.
     """
     mean, sd = train.mean(axis=1), train.std(axis=1)
     flat = sd <= FLAT
@@ -50,7 +50,7 @@ def standardise(train: Floats, target: Floats) -> tuple[Floats, Floats]:
 
 
 def ridge(z: Floats, y: Floats, target: Floats, penalty: float) -> Floats:
-    """Ridge prediction with an intercept that is not penalised.
+    """Ridge prediction with an unpenalised intercept.
 
     Parameters
     ----------
@@ -59,7 +59,7 @@ def ridge(z: Floats, y: Floats, target: Floats, penalty: float) -> Floats:
     y : ndarray, shape (models, draws)
     target : ndarray, shape (features, draws)
     penalty : float
-        lambda, added to the sums of squares over models. At 0, least squares of the smallest norm.
+        lambda, added to the sums of squares over models. With 0, the least-squares solution of smallest norm.
 
     Returns
     -------
@@ -78,18 +78,19 @@ def ridge(z: Floats, y: Floats, target: Floats, penalty: float) -> Floats:
 
 @dataclass(frozen=True, eq=False)
 class Offset:
-    """delta-hat of one model by either branch, each of shape (draws,).
+    """delta-hat of one model by both branches, each of shape (draws,).
 
     Attributes
     ----------
     ridge : ndarray
         Ridge of delta on the fingerprint.
     tail : ndarray
-        Tail consistency: the mean offset, moved as ln N* moves.
+        Tail consistency: the mean offset plus the difference of ln N* from its mean.
     z : ndarray, shape (features, draws)
-        How far the model is from the training models.
+        z-scores of the model's fingerprint among the training models.
     typical : ndarray of bool
-        Every abs(z) within the gate: the ridge holds; otherwise, or where a z is undefined, the tail.
+        Whether every abs(z) is within option ``gate_z``, which selects the ridge. Otherwise, also if a z is undefined,
+        the tail is used.
     """
 
     ridge: Floats
@@ -99,48 +100,48 @@ class Offset:
 
     @property
     def value(self) -> Floats:
-        """delta-hat."""
+        """delta-hat: the ridge for a typical model, otherwise the tail."""
         return np.where(self.typical, self.ridge, self.tail)
 
 
 def offset(rule: Rule, model: str) -> Offset | Reason:
     """Predict a model's offset from the other models' offsets and Base alone.
 
-    The training models are the cohort's whose Base is another checkpoint. A new model stands on the fingerprint of the
-    fitted model with its Base, so that a second RL recipe is predicted as the first one is.
+    The training models are those of the cohort with another Base checkpoint. A new model has the fingerprint of the
+    fitted model with the same Base, so both RL recipes get the same prediction.
 
     Returns
     -------
     Offset or Reason
-        ``outside_cohort`` for a new model whose Base no fitted model has; ``no_rltrain`` or ``policy_missing`` from
-        ``fingerprint``; ``too_few_models`` with fewer than ``MIN_MODELS`` to train on.
+        ``outside_cohort`` for a new model whose Base belongs to no fitted model; ``no_rltrain`` or ``policy_missing``
+        from ``fingerprint``; ``too_few_models`` with fewer than ``MIN_MODELS`` training models.
 
     Notes
     -----
-    mu stays frozen, as in the paper, and the target's own ln alpha has a share of 1/n in it. In math it cancels,
-    because training offsets and the prediction use the same mu; elsewhere -delta_m / (n - 1) of it is left in
-    delta-hat. A rule fitted ``without`` the model has nothing of it.
+    mu stays frozen, as in the paper, and contains the target's own ln alpha with a weight of 1/n. In math this cancels,
+    because training offsets and prediction use the same mu; in other regimes -delta_m / (n - 1) of it remains in
+    delta-hat. A rule fitted ``without`` the model contains nothing of it.
     """
     source = _same_base(rule, model)
     if source is None:
         return Reason("outside_cohort")
-    own = fingerprint(rule, source)
-    if isinstance(own, Reason):
-        return own
+    features = fingerprint(rule, source)
+    if isinstance(features, Reason):
+        return features
     others = dict(_training(rule, rule.plan.models[model].base))
     if len(others) < MIN_MODELS:
         return Reason("too_few_models")
-    x = np.stack([found.vector for found, _ in others.values()], axis=1)
+    x = np.stack([other.vector for other, _ in others.values()], axis=1)
     delta = np.stack([value for _, value in others.values()])
-    z, target = standardise(x, own.vector)
+    z, target = standardise(x, features.vector)
     knee = FEATURES.index("log2_n_star")
-    tail = delta.mean(axis=0) + LN2 * (own.log2_n_star - x[knee].mean(axis=0))
+    tail = delta.mean(axis=0) + LN2 * (features.log2_n_star - x[knee].mean(axis=0))
     typical = np.abs(target).max(axis=0) <= rule.options.gate_z
     return Offset(ridge(z, delta, target, rule.options.ridge), tail, target, typical)
 
 
 def _same_base(rule: Rule, model: str) -> str | None:
-    """The fitted model whose fingerprint stands for this one's."""
+    """The fitted model with the same Base: the model itself, for a new model the first such one, or None."""
     fitted, models = rule.plan.fitted_models, rule.plan.models
     if model in fitted:
         return model
@@ -148,23 +149,23 @@ def _same_base(rule: Rule, model: str) -> str | None:
 
 
 def _training(rule: Rule, base: str) -> Iterator[tuple[str, tuple[Fingerprint, Floats]]]:
-    """Cohort models on another Base whose fingerprint and offset are known."""
+    """Fingerprint and offset of the cohort's models with another Base, of those that have both."""
     for name in rule.cohort_models:
         if rule.plan.models[name].base == base:
             continue
-        found, delta = fingerprint(rule, name), rule.delta(name)
-        if not isinstance(found, Reason) and not isinstance(delta, Reason):
-            yield name, (found, delta)
+        features, delta = fingerprint(rule, name), rule.delta(name)
+        if not isinstance(features, Reason) and not isinstance(delta, Reason):
+            yield name, (features, delta)
 
 
 def delta_hat(rule: Rule, model: str) -> Floats | Reason:
-    """The predicted offset in every draw, or why there is none (``offset``)."""
-    found = rule.keep(("offset", model), lambda: offset(rule, model))
-    return found if isinstance(found, Reason) else found.value
+    """The predicted offset, shape (draws,), or a reason of ``offset``."""
+    predicted = rule.keep(("offset", model), lambda: offset(rule, model))
+    return predicted if isinstance(predicted, Reason) else predicted.value
 
 
 def base_only(rule: Rule, at: At) -> Prediction:
-    """V5b: V3 with the predicted offset in place of the calibrated one."""
+    """V5b: V3 with the predicted offset instead of the calibrated one."""
     delta = delta_hat(rule, at.model)
     return delta if isinstance(delta, Reason) else rule.path(*at.cell, rule.mu(at.benchmark) + delta)
 
@@ -173,13 +174,13 @@ V5B_ROWS = (Row("V5b", "V5b base-only δ̂", "rule", "other models' offsets; non
 
 
 def offsets(rule: Rule) -> pl.DataFrame:
-    """How each model's delta-hat came about, on the sample.
+    """delta-hat of every model on the sample, with its parts.
 
     Returns
     -------
     DataFrame
-        model; delta (calibrated, null without an own pair); delta_hat; branch (``ridge`` or ``tail``); ridge and tail
-        (what either branch gives); largest_z; p_max, p0, u, log2_n_star (of the fingerprint used); reason.
+        model; delta, the calibrated offset, null without an own pair; delta_hat; branch, ``ridge`` or ``tail``; ridge
+        and tail, the predictions of both branches; largest_z; p_max, p0, u, log2_n_star, the fingerprint; reason.
     """
     return pl.DataFrame([_offset_row(rule, name) for name in rule.plan.models], schema=_OFFSETS)
 
@@ -198,21 +199,21 @@ _OFFSETS = {
 
 
 def _offset_row(rule: Rule, model: str) -> dict[str, object]:
-    delta, found, source = rule.delta(model), offset(rule, model), _same_base(rule, model)
+    delta, predicted, source = rule.delta(model), offset(rule, model), _same_base(rule, model)
     features = fingerprint(rule, source or model)
-    row: dict[str, object] = {"model": model}
+    record: dict[str, object] = {"model": model}
     if not isinstance(delta, Reason):
-        row["delta"] = delta[0]
+        record["delta"] = delta[0]
     if not isinstance(features, Reason):
-        row |= dict(zip(FEATURES, features.vector[:, 0], strict=True))
-    if isinstance(found, Reason):
-        return row | {"reason": found.code}
-    return row | {
-        "delta_hat": found.value[0],
-        "branch": "ridge" if found.typical[0] else "tail",
-        "ridge": found.ridge[0],
-        "tail": found.tail[0],
-        "largest_z": np.abs(found.z[:, 0]).max(),
+        record |= dict(zip(FEATURES, features.vector[:, 0], strict=True))
+    if isinstance(predicted, Reason):
+        return record | {"reason": predicted.code}
+    return record | {
+        "delta_hat": predicted.value[0],
+        "branch": "ridge" if predicted.typical[0] else "tail",
+        "ridge": predicted.ridge[0],
+        "tail": predicted.tail[0],
+        "largest_z": np.abs(predicted.z[:, 0]).max(),
     }
 
 
@@ -226,15 +227,15 @@ class V4:
     Attributes
     ----------
     features : DataFrame
-        feature; pearson_r with ln alpha_math over all models; loo_pseudo_r2 of the ridge on this feature alone,
-        standardised, and loo_pseudo_r2_raw; reason. Most correlated first.
+        feature; pearson_r with ln alpha_math over all models; loo_pseudo_r2 and loo_pseudo_r2_raw, scores of the ridge
+        on this feature alone, standardised and raw; reason. Most correlated first.
     null : DataFrame
-        shuffle (from 1); score and score_raw: the paper's statistic, on shuffled y.
+        shuffle (from 1); score and score_raw, the paper's statistic on shuffled y.
     summary : DataFrame
-        scale (``standardised`` or ``raw``); selection (``all_models``: the paper's statistic, whose feature has the
-        largest abs(r) over all models, so the held-out model takes part in the choice; ``in_fold``: the k features with
-        the largest abs(r) among the training models); k; models; loo_pseudo_r2; p; q05, q50, q95 of the scores on the
-        same shuffles of y; reason.
+        scale, ``standardised`` or ``raw``; selection; k; models; loo_pseudo_r2; p; q05, q50, q95 of the scores on the
+        shuffles of y; reason. Selection ``all_models`` is the paper's statistic: the feature with the largest abs(r)
+        over all models, so the held-out model takes part in the choice. ``in_fold`` takes the k features with the
+        largest abs(r) among the training models.
     """
 
     features: pl.DataFrame
@@ -256,26 +257,39 @@ _SUMMARY = {
     **dict.fromkeys(("loo_pseudo_r2", "p", "q05", "q50", "q95"), pl.Float64),
     "reason": pl.String,
 }
-_ROWS = [(scale, *which) for scale in SCALES for which in (("all_models", 1), *(("in_fold", k) for k in (1, 2, 3)))]
+_Probe = tuple[Scale, str, int]
+"""Scale of the features, selection and k: one record of the summary."""
+_PROBES: list[_Probe] = [
+    (scale, *selection)
+    for scale in SCALES
+    for selection in (("all_models", 1), ("in_fold", 1), ("in_fold", 2), ("in_fold", 3))
+]
 
 
 def v4(rule: Rule) -> V4:
     """Leave-one-model-out ridge of ln alpha_math on Base features of the fitted benchmarks, with its null.
 
-    Scaling and ridge (option ``ridge``) are fitted inside each fold. pseudo-R2 = 1 - SSE_loo / SST with SST
-    about the mean of all models: predicting the training mean scores 1 - (n/(n-1))^2. The null shuffles y
-    ``v4_shuffles`` times and chooses the feature anew in each shuffle, so that the choice is part of the null;
-    p = (1 + #{null >= observed}) / (1 + shuffles).
+    Parameters
+    ----------
+    rule : Rule
+        On the sample. Options ``ridge`` and ``v4_shuffles``.
+
+    Returns
+    -------
+    V4
+        Undefined with fewer than ``MIN_MODELS`` calibrated models (``too_few_models``), or if all have the same alpha
+        (``constant``). A feature that is missing for some model is left out (``no_base``), as is the size if it is
+        unknown for some. A constant feature has no correlation (``constant``) and is chosen last.
 
     Notes
     -----
-    Both scales are reported. Features are proportions, so on the raw scale a penalty of 1 outweighs them, and every
-    score crowds around that of the training mean, as the paper's printed scores do: little can be concluded from a
-    ridge that cannot move. Standardised features spread the scores, and the null, far more.
+    Scaling and ridge are fitted inside each fold. pseudo-R2 = 1 - SSE_loo / SST, with SST about the mean of all models,
+    so a prediction by the training mean scores 1 - (n/(n-1))^2. The null shuffles y and chooses the feature again on
+    each shuffle, so the choice is part of the null; p = (1 + #{null >= observed}) / (1 + shuffles).
 
-    Undefined with fewer than ``MIN_MODELS`` calibrated models (``too_few_models``), or where they all have the same
-    alpha (``constant``). A feature that some model lacks is left out (``no_base``); so is the size where not all are
-    known. A feature that is constant has no correlation (``constant``) and is never chosen before another.
+    Both scales are reported. Features are proportions, so on the raw scale a penalty of 1 outweighs them: the ridge can
+    hardly move, and every score is near that of the training mean, as the paper's printed scores are. Standardised
+    features spread the scores and the null far more.
     """
     calibrated = {
         name: value[0]
@@ -284,48 +298,48 @@ def v4(rule: Rule) -> V4:
     }
     y = np.array(list(calibrated.values()))
     table = _v4_features(rule, list(calibrated))
-    known = {name: value for name, value in table.items() if value is not None}
+    complete = {name: value for name, value in table.items() if value is not None}
     missing = [{"feature": name, "reason": "no_base"} for name, value in table.items() if value is None]
-    problem = _problem(y, known)
+    problem = _problem(y, complete)
     if problem:
-        rows = [{"feature": name, "reason": problem} for name in known]
-        summary = [_summary(row, len(y)) | {"reason": problem} for row in _ROWS]
-        return V4(pl.DataFrame(rows + missing, _FEATURES), pl.DataFrame([], _NULL), pl.DataFrame(summary, _SUMMARY))
-    x = np.stack(list(known.values()))
+        records = [{"feature": name, "reason": problem} for name in complete]
+        summary = [_summary(probe, len(y)) | {"reason": problem} for probe in _PROBES]
+        return V4(pl.DataFrame(records + missing, _FEATURES), pl.DataFrame([], _NULL), pl.DataFrame(summary, _SUMMARY))
+    x = np.stack(list(complete.values()))
     shuffled = _shuffles(y, rule.options)
-    scores = {row: _score(row, x, shuffled, rule.options.ridge) for row in _ROWS}
+    scores = {probe: _score(probe, x, shuffled, rule.options.ridge) for probe in _PROBES}
     paper, raw = (scores[scale, "all_models", 1][1:] for scale in SCALES)
     null = {"shuffle": np.arange(1, shuffled.shape[1]), "score": paper, "score_raw": raw}
-    summary = [_summary(row, len(y)) | _against_null(score) for row, score in scores.items()]
-    features = pl.concat([_single(list(known), x, y, rule.options.ridge), pl.DataFrame(missing, _FEATURES)])
+    summary = [_summary(probe, len(y)) | _against_null(score) for probe, score in scores.items()]
+    features = pl.concat([_single(list(complete), x, y, rule.options.ridge), pl.DataFrame(missing, _FEATURES)])
     return V4(features, pl.DataFrame(null, _NULL), pl.DataFrame(summary, _SUMMARY))
 
 
-def _summary(row: tuple[Scale, str, int], models: int) -> dict[str, object]:
-    scale, selection, k = row
+def _summary(probe: _Probe, models: int) -> dict[str, object]:
+    scale, selection, k = probe
     return {"scale": scale, "selection": selection, "k": k, "models": models}
 
 
-def _problem(y: Floats, known: Mapping[str, Floats]) -> str | None:
+def _problem(y: Floats, features: Mapping[str, Floats]) -> str | None:
     if len(y) < MIN_MODELS:
         return "too_few_models"
-    if not known:
+    if not features:
         return "no_base"
     return "constant" if np.ptp(y) <= FLAT else None
 
 
 def _v4_features(rule: Rule, models: list[str]) -> dict[str, Floats | None]:
-    """Features over the models; None where a model lacks it."""
-    found: dict[str, Floats | None] = {}
+    """Features by name, shape (models,); None if a feature is missing for some model."""
+    features: dict[str, Floats | None] = {}
     for benchmark in rule.plan.with_role("fitted"):
-        each = [_cell_features(rule, model, benchmark) for model in models]
+        cells = [cell for model in models if (cell := _cell_features(rule, model, benchmark))]
         for name in _cell_names(rule):
-            whole = [cell[name] for cell in each if cell]
-            found[f"{benchmark}__{name}"] = np.array(whole) if len(whole) == len(models) else None
+            values = np.array([cell[name] for cell in cells])
+            features[f"{benchmark}__{name}"] = values if len(cells) == len(models) else None
     sizes = [size for model in models if (size := rule.plan.models[model].parameters)]
     if len(sizes) == len(models):
-        found["log_size"] = np.log(sizes)
-    return found
+        features["log_size"] = np.log(sizes)
+    return features
 
 
 def _cell_names(rule: Rule) -> tuple[str, ...]:
@@ -345,7 +359,7 @@ def _cell_features(rule: Rule, model: str, benchmark: str) -> dict[str, float] |
 
 
 def _shuffles(y: Floats, options: BoptrOptions) -> Floats:
-    """Y, then its shuffles, shape (models, 1 + shuffles)."""
+    """The vector y, then its shuffles, shape (models, 1 + shuffles)."""
     rng = resampler(options.seed, len(y), options.v4_shuffles)
     shuffled = rng.permuted(np.repeat(y[:, None], options.v4_shuffles, axis=1), axis=0)
     return np.concatenate([y[:, None], shuffled], axis=1)
@@ -365,30 +379,30 @@ def _leading(r: Floats, k: int) -> Ints:
 
 
 def loo_score(x: Floats, y: Floats, penalty: float, k: int | None = None, scale: Scale = "standardised") -> Floats:
-    """pseudo-R2 of leave-one-model-out ridge, features scaled and, with ``k``, chosen inside each fold.
+    """pseudo-R2 of leave-one-model-out ridge, with features scaled and chosen inside each fold.
 
     Parameters
     ----------
     x : ndarray, shape (features, models)
     y : ndarray, shape (models, draws)
-        No column constant.
+        No constant column, for which the score would be undefined.
     penalty : float
     k : int, optional
-        How many features to keep, by abs(r) with y over the training models; all when None.
+        Use the k features with the largest abs(r) with y over the training models; by default all.
     scale : {"standardised", "raw"}
-        Raw features are centred only.
+        Raw features are only centred.
 
     Returns
     -------
     ndarray, shape (draws,)
-        At most 1; negative where the mean of all models would have done better.
+        At most 1; negative if the mean of all models predicts better.
     """
     squared = np.zeros(y.shape[1])
     for i, actual in enumerate(y):
         rest, target = np.delete(y, i, axis=0), np.broadcast_to(x[:, i, None], (len(x), y.shape[1]))
         train = np.broadcast_to(np.delete(x, i, axis=1)[:, :, None], (len(x), *rest.shape))
         z, z_target = standardise(train, target)
-        # The same order as by abs(r): z has unit variance, and y is the same for all features.
+        # This orders features as abs(r) does: z has unit variance, and y is the same for all features.
         chosen = _leading(np.einsum("fmd,md->fd", z, rest - rest.mean(axis=0)), len(x) if k is None else k)
         if scale == "raw":
             z, z_target = train - train.mean(axis=1, keepdims=True), target - train.mean(axis=1)
@@ -398,9 +412,9 @@ def loo_score(x: Floats, y: Floats, penalty: float, k: int | None = None, scale:
     return score
 
 
-def _score(row: tuple[Scale, str, int], x: Floats, y: Floats, penalty: float) -> Floats:
-    """The score of a row of the summary in each draw."""
-    scale, selection, k = row
+def _score(probe: _Probe, x: Floats, y: Floats, penalty: float) -> Floats:
+    """The score of a probe in each draw."""
+    scale, selection, k = probe
     if selection == "in_fold":
         return loo_score(x, y, penalty, k, scale)
     each = np.stack([loo_score(feature[None], y, penalty, scale=scale) for feature in x])
@@ -409,7 +423,7 @@ def _score(row: tuple[Scale, str, int], x: Floats, y: Floats, penalty: float) ->
 
 
 def _single(names: list[str], x: Floats, y: Floats, penalty: float) -> pl.DataFrame:
-    """Every feature by itself, the most correlated first."""
+    """Correlation and scores of every feature alone, the most correlated first."""
     flat = x.std(axis=1) <= FLAT
     alone = [[loo_score(feature[None], y[:, None], penalty, scale=scale)[0] for feature in x] for scale in SCALES]
     columns = {
@@ -417,16 +431,16 @@ def _single(names: list[str], x: Floats, y: Floats, penalty: float) -> pl.DataFr
         "pearson_r": np.where(flat, np.nan, _correlation(x, y[:, None])[:, 0]),
         "loo_pseudo_r2": alone[0],
         "loo_pseudo_r2_raw": alone[1],
-        "reason": ["constant" if alike else None for alike in flat],
+        "reason": ["constant" if is_flat else None for is_flat in flat],
     }
     table = pl.DataFrame(columns, _FEATURES).with_columns(pl.col("pearson_r").fill_nan(None))
     return table.sort(pl.col("pearson_r").abs(), descending=True, nulls_last=True, maintain_order=True)
 
 
 def _against_null(score: Floats) -> dict[str, float]:
-    """The observed score, then its place among those of the shuffles."""
+    """The observed score, its p-value and the quantiles of the scores of the shuffles."""
     observed, null = score[0], score[1:]
-    # Shuffles that leave the pairs as they were give the observed score, up to rounding.
+    # A shuffle that changes no pair gives the observed score up to rounding, and counts as reaching it.
     p = (1 + (null >= observed - FLAT).sum()) / (1 + len(null))
     low, middle, high = np.quantile(null, [0.05, 0.5, 0.95])
     return {"loo_pseudo_r2": observed, "p": p, "q05": low, "q50": middle, "q95": high}

@@ -1,39 +1,40 @@
-"""The Q channel: how far Base reaches RL's self-consistency, and along which budgets (paper, table "Q-channel rule").
+"""The Q channel: whether Base reaches RL's self-consistency, and along which budgets (paper, table "Q-channel rule").
 
     pi_Q = argmax over the AR pool of Q_B(pi, 16) - 0.5 (P_B(pi, 16) - Q_B(pi, 16)) - 0.01 C(pi),  16 the largest budget
     N^Q(b) = round_B(alpha^Q b^beta^Q),  mech_Q = 100 mean_b |Q_B(pi_Q, N^Q(b)) - Q_RL(b)|
 
-alpha^Q is fitted to the RL curve that mech_Q is measured on: it describes a cell and transfers nothing. ``q_channel``
-has one row per model, benchmark and pool:
+alpha^Q is fitted to the very RL curve that mech_Q is measured on, so it describes a cell and transfers nothing.
+``q_channel`` has one record per model, benchmark and pool:
 
 model, group, benchmark, role, regime
     The cell.
 pool
-    Where the largest Q_B is looked for: ``ar``, or ``full`` with the expanded pool. pi_Q is autoregressive in both.
+    Pool in which the largest Q_B is taken: ``ar`` or ``full``. pi_Q is autoregressive in both.
 policy, beta_q, alpha_q, path
     pi_Q, the exponent of the benchmark (option ``q_beta``), the fitted scale and N^Q(b).
 alpha_lo, alpha_hi
-    The interval of alpha that gives the same path: from 0 where the path lies at the smallest budget throughout, to
-    infinity where it lies at the largest. Null with ``rounding: linear``, for which it is not computed.
+    The interval of alpha with the same path: from 0 if all of it is the smallest budget, to infinity if all of it is
+    the largest. Null with ``rounding: linear``, for which it is not computed.
 mech_q, lo, hi
-    Percentage points; bootstrap over questions with pi_Q and N^Q kept.
+    Percentage points; bootstrap over questions with pi_Q and N^Q fixed.
 recoverable
-    Whether the largest Q_B of the pool is at least the largest Q_RL less ``q_tolerance``; with ``q_sides: two``, within
-    ``q_tolerance`` of it.
+    Whether the largest Q_B of the pool is at least the largest Q_RL minus ``q_tolerance``; with ``q_sides: two``,
+    whether it is within ``q_tolerance`` of it.
 gap, gap_lo, gap_hi
-    Largest Q_RL minus largest Q_B, percentage points; paired bootstrap with both points kept. The maximum over many
-    Base points is optimistic (it is chosen on the questions it is measured on), over the RL curve's five less so: the
-    true gap tends to be larger than this one, and the interval does not know of it.
+    Largest Q_RL minus largest Q_B, percentage points; paired bootstrap with both points fixed. Both maxima are
+    optimistic, because they are chosen on the questions they are measured on; that over the many points of Base more
+    than that over the few of RL. So the true gap tends to be larger, which the interval does not take into account.
 diagnostic
-    No answer of this benchmark is voted on: Q is the correctness of the first valid sample.
+    Whether the benchmark has no vote: then Q is the correctness of the first valid sample.
 rl
-    RL information that the row uses.
+    RL information that is used.
 reason
-    Why nothing is defined (a code of ``rule.REASONS``), else null.
+    Why the other columns are undefined (a code of ``rule.REASONS``), else null.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -94,7 +95,7 @@ def q_policy(base: Readouts, total: float, options: BoptrOptions) -> Ints:
     Parameters
     ----------
     base : Readouts
-        Of a cell with an autoregressive policy.
+        With at least one autoregressive policy.
     total : float
         Weighted number of questions.
     options : BoptrOptions
@@ -113,14 +114,14 @@ def q_policy(base: Readouts, total: float, options: BoptrOptions) -> Ints:
 
 
 def voteless(cohort: Cohort, benchmark: str) -> bool:
-    """Whether no answer is voted on here: Q is the correctness of the first valid sample.
+    """Whether a benchmark has no vote, so that Q is the correctness of the first valid sample.
 
-    Told from the readouts of all checkpoints: with more samples the first valid one may appear, never change, so Q
-    never falls. A vote takes back some lucky first samples, unless nothing is solved by anyone; then nothing is told.
+    This is inferred from the readouts of all checkpoints. Without a vote Q never falls: with more samples a first valid
+    one may appear, but not change. A vote overrules some correct first samples. False if no question is solved at all.
     """
     budgets = cohort.plan.budgets
-    found = [landscape for (_, name), landscape in cohort.landscapes.items() if name == benchmark]
-    votes = [landscape.block("Q", landscape.complete(budgets), budgets) for landscape in found]
+    landscapes = [landscape for (_, name), landscape in cohort.landscapes.items() if name == benchmark]
+    votes = [landscape.block("Q", landscape.complete(budgets), budgets) for landscape in landscapes]
     return any(vote.any() for vote in votes) and all((np.diff(vote, axis=1) >= 0).all() for vote in votes)
 
 
@@ -147,49 +148,44 @@ def q_channel(rule: Rule, boot: View) -> pl.DataFrame:
     if unknown := set(rule.options.q_beta) - set(rule.plan.benchmarks):
         raise InputError(f"q_beta names {', '.join(sorted(unknown))}, which is not in the cohort")
     unvoted = {name: voteless(rule.view.cohort, name) for name in rule.plan.benchmarks}
-    rows: list[dict[str, Any]] = []
+    records: list[dict[str, Any]] = []
     for model, benchmark in study_cells(rule.plan):
-        described = rule.plan.benchmarks[benchmark]
-        cell = {
-            "model": model,
-            "group": rule.plan.models[model].group,
-            "benchmark": benchmark,
-            "role": described.role,
-            "regime": described.regime,
-        }
-        found = _described(rule, boot, model, benchmark)
+        role, regime = rule.plan.benchmarks[benchmark].role, rule.plan.benchmarks[benchmark].regime
+        cell = {"model": model, "group": rule.plan.models[model].group, "benchmark": benchmark}
+        cell |= {"role": role, "regime": regime}
+        fitted = _fitted(rule, boot, model, benchmark)
         for pool in POOLS:
-            if isinstance(found, Reason):
-                rows.append({**cell, "pool": pool, "reason": found.code})
+            if isinstance(fitted, Reason):
+                records.append({**cell, "pool": pool, "reason": fitted.code})
             elif pool == "full" and not has_expanded_pool(rule.view.cohort, model, benchmark):
-                rows.append({**cell, "pool": pool, "reason": "no_expanded_pool"})
+                records.append({**cell, "pool": pool, "reason": "no_expanded_pool"})
             else:
-                reached = _recovered(rule, boot, model, benchmark, pool)
-                rows.append({**cell, "pool": pool, **found, "diagnostic": unvoted[benchmark], **reached})
-    return pl.DataFrame(rows, SCHEMA)
+                recovered = _recovered(rule, boot, model, benchmark, pool)
+                records.append({**cell, "pool": pool, **fitted, "diagnostic": unvoted[benchmark], **recovered})
+    return pl.DataFrame(records, SCHEMA)
 
 
 def q_summary(frame: pl.DataFrame) -> pl.DataFrame:
-    """How many cells are recoverable, and mean mech_Q of those that are.
+    """Number of recoverable cells, and the mean mech_Q of these.
 
     Parameters
     ----------
     frame : polars.DataFrame
-        From ``q_channel``; filter it first for the means of some models or benchmarks.
+        From ``q_channel``; all of it, or the part to summarise.
 
     Returns
     -------
     polars.DataFrame
-        One row per pool, role of the benchmarks, scope and regime (``all`` and each regime): ``recoverable`` of
-        ``cells``, and ``mech_q``, the mean over the recoverable cells (percentage points), null where there is none.
-        Scope ``all`` counts every defined cell, ``voted`` those that are no mere diagnostic.
+        One record per pool, role of the benchmarks, scope and regime (``all`` and each regime): ``recoverable`` of
+        ``cells``, and ``mech_q``, the mean over the recoverable cells in percentage points, null if there is none.
+        Scope ``all`` counts every defined cell, ``voted`` only those of benchmarks with a vote.
     """
     defined = frame.filter(pl.col("reason").is_null())
     scopes = {"all": defined, "voted": defined.filter(~pl.col("diagnostic"))}
     parts = []
     for scope, cells in scopes.items():
-        whole = cells.with_columns(regime=pl.lit("all"))
-        parts.append(pl.concat([whole, cells]).with_columns(scope=pl.lit(scope)))
+        together = cells.with_columns(regime=pl.lit("all"))
+        parts.append(pl.concat([together, cells]).with_columns(scope=pl.lit(scope)))
     order = pl.Enum(["all", *REGIMES])
     return (
         pl.concat(parts)
@@ -216,21 +212,20 @@ def _curves(rule: Rule, model: str, benchmark: str) -> tuple[Readouts, Counts] |
     return Reason("no_rl") if target is None else (base, target)
 
 
-def _described(rule: Rule, boot: View, model: str, benchmark: str) -> dict[str, Any] | Reason:
-    """pi_Q, N^Q and mech_Q."""
+def _fitted(rule: Rule, boot: View, model: str, benchmark: str) -> dict[str, Any] | Reason:
+    """Columns of pi_Q, N^Q and mech_Q."""
     curves = _curves(rule, model, benchmark)
     if isinstance(curves, Reason):
         return curves
     base, target = curves
     options, budgets, total = rule.options, tuple(rule.plan.budgets), rule.view.total(benchmark)
     chosen, beta = int(q_policy(base, total, options)[0]), options.q_beta.get(benchmark, 0.0)
-    fitted = fit.fit_locked(base.Q[[chosen]], target, rule.lattice(beta), options.ties, beta)
-    alpha, path = float(fitted.alpha[0]), [budgets[n] for n in fitted.path[:, 0]]
+    best = fit.fit_locked(base.Q[[chosen]], target, rule.lattice(beta), options.ties, beta)
+    alpha, path = float(best.alpha[0]), [budgets[n] for n in best.path[:, 0]]
     log2 = options.rounding == "log2"
     low, high = fit.identified_alpha(alpha, beta, len(budgets)) if log2 else (None, None)
-    landscape, there = boot.cohort.base(model, benchmark), boot.target(model, benchmark, "Q")
-    assert landscape is not None and there is not None
-    error = np.abs(boot.count(landscape, benchmark, "Q", base.policies[chosen], path) - there).mean(axis=0, dtype=float)
+    predicted, on_draws = _on_draws(boot, model, benchmark, base.policies[chosen], path)
+    error = np.abs(predicted - on_draws).mean(axis=0, dtype=float)
     lo, hi = interval(100 * error / total, options.confidence)
     return {
         "policy": base.policies[chosen],
@@ -239,7 +234,7 @@ def _described(rule: Rule, boot: View, model: str, benchmark: str) -> dict[str, 
         "alpha_lo": low,
         "alpha_hi": high,
         "path": "/".join(map(str, path)),
-        "mech_q": 100 * float(fitted.error[0]) / total,
+        "mech_q": 100 * float(best.error[0]) / total,
         "lo": lo,
         "hi": hi,
         "rl": RL_USED,
@@ -247,23 +242,28 @@ def _described(rule: Rule, boot: View, model: str, benchmark: str) -> dict[str, 
 
 
 def _recovered(rule: Rule, boot: View, model: str, benchmark: str, pool: PoolName) -> dict[str, Any]:
-    """Whether Base reaches RL's best Q, and by how much it misses it."""
+    """Columns of whether Base reaches RL's best Q, and of the gap."""
     curves = _curves(rule, model, benchmark)
     assert not isinstance(curves, Reason)
     base, target = curves
     budgets, members, options = rule.plan.budgets, base.pool(pool), rule.options
     at, n = divmod(int(base.Q[members, :, 0].argmax()), len(budgets))
     policy, best = members[at], int(target[:, 0].argmax())
-    missed = float(target[best, 0] - base.Q[policy, n, 0])
+    gap = float(target[best, 0] - base.Q[policy, n, 0])
     allowed = options.q_tolerance * rule.view.total(benchmark) + fit.SAME
-    landscape, there = boot.cohort.base(model, benchmark), boot.target(model, benchmark, "Q")
-    assert landscape is not None and there is not None
-    reached = boot.count(landscape, benchmark, "Q", base.policies[policy], [budgets[n]])[0]
+    reached, on_draws = _on_draws(boot, model, benchmark, base.policies[policy], [budgets[n]])
     scale = 100 / rule.view.total(benchmark)
-    lo, hi = interval(scale * (there[best] - reached).astype(float), options.confidence)
+    lo, hi = interval(scale * (on_draws[best] - reached[0]).astype(float), options.confidence)
     return {
-        "recoverable": (abs(missed) if options.q_sides == "two" else missed) <= allowed,
-        "gap": scale * missed,
+        "recoverable": (abs(gap) if options.q_sides == "two" else gap) <= allowed,
+        "gap": scale * gap,
         "gap_lo": lo,
         "gap_hi": hi,
     }
+
+
+def _on_draws(boot: View, model: str, benchmark: str, policy: str, budgets: Sequence[int]) -> tuple[Counts, Counts]:
+    """Q counts of a policy of Base at budgets, and of the RL target at those of B, in every draw."""
+    landscape, target = boot.cohort.base(model, benchmark), boot.target(model, benchmark, "Q")
+    assert landscape is not None and target is not None
+    return boot.count(landscape, benchmark, "Q", policy, budgets), target

@@ -1,21 +1,21 @@
-"""Regime discovery: which exponent each cell prefers by itself, and what the floor regime costs or gains.
+"""Regime discovery: the exponent that each cell prefers by itself, and what the floor regime costs or gains.
 
-``regime_betas`` has a row per model, benchmark and policy constraint: R0 (a policy for each budget), R1 (one policy),
-R2 (the RL default policy), each fitted over both grids on the AR pool. ``beta`` is the fit, ``lo`` to ``hi`` its
-interval with the fit made again in each bootstrap draw (anchor model only). ``exact`` are the exponents that reach the
-same error, ``tied`` those within one bootstrap standard deviation ``se`` of it. ``assigned`` is the frozen exponent of
-the regime, ``own`` the cohort's estimate for this benchmark. A held-out benchmark has its regime ``a_priori`` and no
-fit. Where ``exact`` has several exponents the last resort of the fit is the one nearest to ``assigned``, in the draws
-too: then agreement with it is no evidence, and neither is a narrow interval.
+``regime_betas`` has a record per model, benchmark and policy constraint: R0 (a policy per budget), R1 (one policy), R2
+(the RL default policy), each fitted over both grids on the AR pool. ``beta`` is the fitted exponent, ``lo`` to ``hi``
+its interval with the fit repeated in each bootstrap draw (anchor model only). ``exact`` lists the exponents that reach
+the same error, ``tied`` those within one bootstrap standard deviation ``se`` of it. ``assigned`` is the frozen exponent
+of the regime, ``own`` the cohort's estimate for this benchmark. A held-out benchmark has its regime ``a_priori`` and no
+fit. If ``exact`` has several exponents, the fit takes the one nearest to ``assigned``, in the draws too. Then neither
+agreement with ``assigned`` nor a narrow interval is evidence.
 
 ``beta_stability`` repeats the cohort's own estimate with each model left out.
 
-``beta_sensitivity`` compares the three regimes with two, in which the floor benchmarks are math.
+``beta_sensitivity`` compares the three regimes with two, in which the floor benchmarks count as math.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -24,7 +24,15 @@ import polars as pl
 
 from searchlens.boptr import fit
 from searchlens.boptr.fit import Array, Fit, Ints, Lattice
-from searchlens.boptr.points import Point, interval, operating_points, point_counts, point_errors
+from searchlens.boptr.points import (
+    Point,
+    budgets_text,
+    error_and_interval,
+    interval,
+    operating_points,
+    point_counts,
+    point_errors,
+)
 from searchlens.boptr.rows import At, Prediction, Row, boptr, path_text
 from searchlens.boptr.rule import Path, Reason, Rule
 from searchlens.boptr.view import Readouts, View, bootstrap_view
@@ -33,7 +41,7 @@ from searchlens.uncertainty import Floats, wilson
 Constraint = Literal["R0", "R1", "R2"]
 CONSTRAINTS: tuple[Constraint, ...] = ("R0", "R1", "R2")
 REFITS = 1000
-"""At most so many bootstrap draws are fitted again for the interval of beta."""
+"""Most bootstrap draws in which beta is fitted again: more take longer, and beta lies on a coarse grid anyway."""
 
 REGIME_BETAS = pl.Schema(
     {
@@ -57,8 +65,8 @@ REGIME_BETAS = pl.Schema(
         "reason": pl.String(),
     }
 )
-"""Errors and ``se`` in percentage points; ``lo`` and ``hi`` are those of ``beta``; R0 names a policy for each budget,
-separated by spaces."""
+"""``error`` and ``se`` in percentage points; ``lo`` to ``hi`` is the interval of ``beta``. For R0 ``policy`` lists one
+policy per budget, separated by spaces."""
 
 BETA_STABILITY = pl.Schema(
     {
@@ -69,7 +77,7 @@ BETA_STABILITY = pl.Schema(
         "reason": pl.String(),
     }
 )
-"""``without`` is null where no model is left out."""
+"""``without``: the model that is left out, null for none."""
 
 BETA_SENSITIVITY = pl.Schema(
     {
@@ -85,8 +93,8 @@ BETA_SENSITIVITY = pl.Schema(
         "reason": pl.String(),
     }
 )
-"""Percentage points; benchmark null: the mean over the fitted benchmarks. Rows ``three - two`` hold paired differences
-of errors, and whether the Wilson intervals of the two paths' readouts overlap at every budget."""
+"""Percentage points; benchmark null: the mean over the fitted benchmarks. Records with ``map`` ``three - two`` hold
+paired differences of errors, and whether the Wilson intervals of the two paths' readouts overlap at every budget."""
 
 
 # ---- the exponents of single cells
@@ -108,11 +116,11 @@ def regime_betas(rule: Rule, boot: View) -> pl.DataFrame:
         ``REGIME_BETAS``.
     """
     own = rule.with_constants("own")
-    again = bootstrap_view(rule.view.cohort, min(REFITS, rule.options.draws), rule.options.seed)
-    rows = []
+    refits = bootstrap_view(rule.view.cohort, min(REFITS, rule.options.draws), rule.options.seed)
+    records = []
     for model in rule.plan.fitted_models:
         for benchmark in rule.plan.with_role("fitted", "held_out"):
-            known = {
+            cell = {
                 "model": model,
                 "benchmark": benchmark,
                 "regime": rule.regime(benchmark),
@@ -121,13 +129,13 @@ def regime_betas(rule: Rule, boot: View) -> pl.DataFrame:
                 "own": float(own.beta(benchmark)[0]) if _estimable(own, benchmark) else None,
             }
             for constraint in CONSTRAINTS:
-                found = _constrained(rule, boot, again, constraint, model, benchmark)
-                rows.append({**known, "constraint": constraint, **found})
-    return pl.DataFrame(rows, REGIME_BETAS)
+                columns = _constrained(rule, boot, refits, constraint, model, benchmark)
+                records.append({**cell, "constraint": constraint, **columns})
+    return pl.DataFrame(records, REGIME_BETAS)
 
 
 def _constrained(
-    rule: Rule, boot: View, again: View, constraint: Constraint, model: str, benchmark: str
+    rule: Rule, boot: View, refits: View, constraint: Constraint, model: str, benchmark: str
 ) -> dict[str, Any]:
     if rule.plan.benchmarks[benchmark].role == "held_out":
         return {"reason": "held_out"}
@@ -138,15 +146,15 @@ def _constrained(
     points = problem.points(best)
     se = float(point_errors(boot, model, benchmark, points, rule.plan.budgets)[1:].std(ddof=1))
     scale = 100 / rule.view.total(benchmark)
-    names = list(dict.fromkeys(policy for policy, _ in points)) if constraint != "R0" else [p for p, _ in points]
-    lo, hi = _refitted(rule, again, constraint, benchmark) if model == rule.plan.anchor_model else (None, None)
+    names = [policy for policy, _ in points] if constraint == "R0" else [points[0][0]]
+    lo, hi = _refitted(rule, refits, constraint, benchmark) if model == rule.plan.anchor_model else (None, None)
     return {
         "beta": float(best.beta[0]),
         "lo": lo,
         "hi": hi,
         "alpha": float(best.alpha[0]),
         "policy": " ".join(names),
-        "path": "/".join(str(n) for _, n in points),
+        "path": budgets_text(points),
         "error": float(best.error[0]) * scale,
         "se": se,
         "exact": problem.tied(0),
@@ -156,7 +164,7 @@ def _constrained(
 
 @dataclass(frozen=True, eq=False)
 class _Problem:
-    """One fit: counts of the pool that a constraint allows, shape (policies, budgets, draws), and the target."""
+    """One fit: counts P of the policies ``at`` that a constraint allows, and the RL target R; axes as in ``View``."""
 
     rule: Rule
     constraint: Constraint
@@ -172,15 +180,15 @@ class _Problem:
         return make(self.P, self.R, self.rule.lattice(), self.rule.options.ties, self.beta_g)
 
     def points(self, best: Fit) -> list[Point]:
-        """Operating points of a fit in the first draw."""
+        """Operating points of a fit in draw 0."""
         policy = np.broadcast_to(self.at[best.policy], best.path.shape)
         return operating_points(self.rule, self.base, Path(policy, best.path))
 
     def tied(self, margin: float) -> list[float]:
-        """Exponents whose smallest error is within ``margin`` questions of the best, in the first draw."""
+        """Exponents whose smallest error is within ``margin`` questions of the best, in draw 0."""
         betas, error = _errors_by_beta(self.P, self.R, self.rule.lattice(), free=self.constraint == "R0")
-        chosen: list[float] = betas[error <= error.min() + margin + fit.SAME].tolist()
-        return chosen
+        exponents: list[float] = betas[error <= error.min() + margin + fit.SAME].tolist()
+        return exponents
 
 
 def _problem(rule: Rule, view: View, constraint: Constraint, model: str, benchmark: str) -> _Problem | Reason:
@@ -197,7 +205,7 @@ def _problem(rule: Rule, view: View, constraint: Constraint, model: str, benchma
 
 
 def _errors_by_beta(P: Array, R: Array, grid: Lattice, *, free: bool) -> tuple[Floats, Floats]:
-    """Smallest error of the first draw at every beta of the lattice, in questions."""
+    """Betas of the lattice and the smallest error at each, in questions, in draw 0."""
     error = fit.errors(P[..., :1], R[..., :1])
     error = error.min(axis=0, keepdims=True) if free else error
     total = fit.path_errors(error, grid.paths).min(axis=1)[:, 0] / P.shape[1]
@@ -205,8 +213,8 @@ def _errors_by_beta(P: Array, R: Array, grid: Lattice, *, free: bool) -> tuple[F
     return betas, np.array([total[grid.path[grid.beta == beta]].min() for beta in betas], float)
 
 
-def _refitted(rule: Rule, again: View, constraint: Constraint, benchmark: str) -> tuple[float | None, float | None]:
-    problem = _problem(rule, again, constraint, rule.plan.anchor_model, benchmark)
+def _refitted(rule: Rule, refits: View, constraint: Constraint, benchmark: str) -> tuple[float | None, float | None]:
+    problem = _problem(rule, refits, constraint, rule.plan.anchor_model, benchmark)
     assert isinstance(problem, _Problem)
     return interval(problem.fit().beta, rule.options.confidence)
 
@@ -220,22 +228,23 @@ def beta_stability(rule: Rule) -> pl.DataFrame:
     Returns
     -------
     polars.DataFrame
-        ``BETA_STABILITY``. A fitted benchmark is left out of its own estimate where its regime has another one, so a
+        ``BETA_STABILITY``. A fitted benchmark is left out of its own estimate if its regime has another one, so only a
         held-out benchmark shows the estimate from the whole regime.
     """
-    rows = []
+    records = []
     for left_out in (None, *rule.plan.fitted_models):
         own = rule.with_constants("own", () if left_out is None else (left_out,))
         for benchmark in rule.plan.with_role("fitted", "held_out"):
-            row = {"benchmark": benchmark, "regime": rule.regime(benchmark), "without": left_out}
-            known = _estimable(own, benchmark)
-            found = {"beta": float(own.beta(benchmark)[0])} if known else {"reason": "too_few_models"}
-            rows.append({**row, **found})
-    return pl.DataFrame(rows, BETA_STABILITY)
+            record = {"benchmark": benchmark, "regime": rule.regime(benchmark), "without": left_out}
+            if _estimable(own, benchmark):
+                records.append({**record, "beta": float(own.beta(benchmark)[0])})
+            else:
+                records.append({**record, "reason": "too_few_models"})
+    return pl.DataFrame(records, BETA_STABILITY)
 
 
 def _estimable(rule: Rule, benchmark: str) -> bool:
-    """Whether any cell of the benchmark's regime can be fitted; the paper's constant stands in otherwise."""
+    """Whether any cell of the benchmark's regime can be fitted; if not, ``Rule.beta`` is the paper's constant."""
     alike = [d for d in rule.plan.with_role("fitted") if rule.regime(d) == rule.regime(benchmark)]
     return any(not isinstance(rule.cell(m, d), Reason) for m in rule.cohort_models for d in alike)
 
@@ -244,7 +253,7 @@ def _estimable(rule: Rule, benchmark: str) -> bool:
 
 
 def two_regimes(rule: Rule, at: At) -> Prediction:
-    """H5 with every floor benchmark treated as math: mu and beta of the anchor benchmark, the anchor's offset."""
+    """H5 with every floor benchmark treated as math: mu_g, beta_g and offset of the anchor cell."""
     if rule.regime(at.benchmark) != "floor":
         return boptr(rule, at)
     name, source = rule.anchor
@@ -273,32 +282,42 @@ def beta_sensitivity(rule: Rule, boot: View) -> pl.DataFrame:
     """
     model, confidence = rule.plan.anchor_model, rule.options.confidence
     cells = {name: dict(_mapped(rule, boot, model, name)) for name in MAPS}
-    rows: list[dict[str, Any]] = []
-    for name, found in cells.items():
-        rows += [{"map": name, "benchmark": d, **_described(cell, confidence)} for d, cell in found.items()]
-        rows.append({"map": name, **_mean([c for c in found.values() if isinstance(c, _Cell)], confidence)})
-    pairs = {d: (three, cells["two regimes"][d]) for d, three in cells["three regimes"].items()}
-    defined = {d: (a, b) for d, (a, b) in pairs.items() if isinstance(a, _Cell) and isinstance(b, _Cell)}
-    for d, pair in defined.items():
+    records: list[dict[str, Any]] = []
+    for name, cell_by_benchmark in cells.items():
+        for d, cell in cell_by_benchmark.items():
+            records.append({"map": name, "benchmark": d, **_described(cell, confidence)})
+        defined = [cell for cell in cell_by_benchmark.values() if isinstance(cell, _Cell)]
+        records.append({"map": name, **_mean(defined, confidence)})
+    records += [{"map": "three - two", **columns} for columns in _differences(rule, *cells.values())]
+    return pl.DataFrame([{"model": model, **record} for record in records], BETA_SENSITIVITY)
+
+
+def _differences(
+    rule: Rule, three: Mapping[str, _Cell | Reason], two: Mapping[str, _Cell | Reason]
+) -> Iterator[dict[str, Any]]:
+    """Three regimes minus two, on each floor benchmark and on average."""
+    confidence, gaps = rule.options.confidence, []
+    for d in three:
+        a, b = three[d], two[d]
+        if isinstance(a, Reason) or isinstance(b, Reason):
+            continue
+        gaps.append(a.errors - b.errors)
         if rule.regime(d) == "floor":
-            difference = _valued(pair[0].errors - pair[1].errors, confidence)
-            overlap = wilson_overlap(pair[0].counts, pair[1].counts, rule.view.total(d), confidence)
-            rows.append({"map": "three - two", "benchmark": d, **difference, "overlap": overlap})
-    if defined:
-        mean = np.mean([three.errors - two.errors for three, two in defined.values()], axis=0)
-        rows.append({"map": "three - two", **_valued(mean, confidence)})
-    return pl.DataFrame([{"model": model, **row} for row in rows], BETA_SENSITIVITY)
+            overlap = wilson_overlap(a.counts, b.counts, rule.view.total(d), confidence)
+            yield {"benchmark": d, **error_and_interval(gaps[-1], confidence), "overlap": overlap}
+    if gaps:
+        yield error_and_interval(np.mean(gaps, axis=0), confidence)
 
 
 def wilson_overlap(first: Array, second: Array, total: float, confidence: float) -> bool:
     """Whether the Wilson intervals of two readouts (counts out of ``total``) overlap at every budget."""
-    one, other = wilson(first, total, confidence), wilson(second, total, confidence)
-    return bool(np.all((one.lo <= other.hi) & (other.lo <= one.hi)))
+    a, b = wilson(first, total, confidence), wilson(second, total, confidence)
+    return bool(np.all((a.lo <= b.hi) & (b.lo <= a.hi)))
 
 
 @dataclass(frozen=True, eq=False)
 class _Cell:
-    """A path of the sample: its points, their counts in the sample and its error in every draw."""
+    """A path of the sample: its policy and budgets, their counts in the sample and the error in every draw."""
 
     policy: str
     path: str
@@ -328,16 +347,10 @@ def _mapped(rule: Rule, boot: View, model: str, which: str) -> Iterator[tuple[st
 def _described(cell: _Cell | Reason, confidence: float) -> dict[str, Any]:
     if isinstance(cell, Reason):
         return {"reason": cell.code}
-    return {"policy": cell.policy, "path": cell.path, **_valued(cell.errors, confidence)}
+    return {"policy": cell.policy, "path": cell.path, **error_and_interval(cell.errors, confidence)}
 
 
 def _mean(cells: list[_Cell], confidence: float) -> dict[str, Any]:
     if not cells:
         return {"reason": "no_rl"}
-    return _valued(np.mean([cell.errors for cell in cells], axis=0), confidence)
-
-
-def _valued(draws: Floats, confidence: float) -> dict[str, Any]:
-    """A statistic with its interval."""
-    lo, hi = interval(draws, confidence)
-    return {"error": float(draws[0]), "lo": lo, "hi": hi}
+    return error_and_interval(np.mean([cell.errors for cell in cells], axis=0), confidence)

@@ -1,7 +1,7 @@
 """The rows of the paper's tables: each predicts the RL curve of a cell, from a stated amount of RL information.
 
-A row is a function of a fitted ``Rule`` and a cell that gives a ``Path`` through the cell's own Base landscape, or a
-``Curve`` where it predicts without one, or the ``Reason`` why it is not defined there.
+A row is a function of a fitted ``Rule`` and a cell. It returns a ``Path`` through the cell's own Base landscape, or a
+``Curve`` if it predicts without a path, or the ``Reason`` why it is undefined in the cell.
 """
 
 from __future__ import annotations
@@ -13,11 +13,10 @@ from typing import Literal
 
 import numpy as np
 
-from searchlens import policies
 from searchlens.boptr.fit import Ints
 from searchlens.boptr.rule import Path, PoolName, Reason, Rule
 from searchlens.boptr.view import Counts, Readouts
-from searchlens.errors import InputError
+from searchlens.policies.kinds import policy_of
 from searchlens.uncertainty import Floats
 
 Kind = Literal["baseline", "rule", "copy", "oracle", "ablation", "frontier", "rival"]
@@ -43,7 +42,7 @@ class Blend(Curve):
     Attributes
     ----------
     paths : tuple of Path
-        None of them leaves a budget out.
+        None of them may skip a budget.
     """
 
     paths: tuple[Path, ...]
@@ -54,7 +53,7 @@ Prediction = Path | Curve | Reason
 
 @dataclass(frozen=True)
 class At:
-    """Where a row is asked to predict: a cell, and which of its policies count."""
+    """Where a row predicts: a cell and a pool."""
 
     model: str
     benchmark: str
@@ -71,24 +70,24 @@ Predict = Callable[[Rule, At], Prediction]
 
 @dataclass(frozen=True)
 class Row:
-    """One row.
+    """One row of the tables.
 
     Attributes
     ----------
     key : str
-        Short name: ``H5``, ``V3``, ``A1``.
+        Short name, such as ``H5``, ``V3`` or ``A1``; column ``tier`` of the frames.
     label : str
-        As the paper's tables print it.
+        Name as the paper's tables print it.
     kind : str
-        What the row is for.
+        Purpose of the row. An ``oracle`` is fitted to the very RL curve that it is scored on.
     rl : str
-        Which RL information it uses.
+        The RL information that it uses.
     predict : callable
         From a rule and a place to a prediction.
     pools : tuple of str
-        ``ar`` alone, or ``ar`` and ``full`` where the row searches the pool itself.
+        ``ar`` and ``full`` if the row takes its policies from a pool directly, otherwise ``ar`` only.
     copies : {"", "anchor cell", "same benchmark"}
-        Where a copied path comes from: the anchor on the anchor benchmark, or on the cell's own.
+        For a copied path, its source: the anchor model on the anchor benchmark, or on the benchmark of the cell.
     """
 
     key: str
@@ -114,23 +113,18 @@ def _constant(rule: Rule, base: Readouts, name: str, budget: Ints | None = None)
 
 @functools.cache
 def temperatures(names: tuple[str, ...]) -> dict[str, float]:
-    """Pure-temperature policies among some names, and their temperatures."""
-    found = {}
-    for name in names:
-        try:
-            policy = policies.parse(name)
-        except InputError:
-            continue
-        if policy.family == "temperature":
-            found[name] = policy.local.temperature
-    return found
+    """Those of these policies that only set a temperature, with their temperatures."""
+    parsed = {name: policy_of(name) for name in names}
+    return {
+        name: policy.local.temperature for name, policy in parsed.items() if policy and policy.family == "temperature"
+    }
 
 
 # ---- horizontal
 
 
 def base_greedy(rule: Rule, at: At) -> Prediction:
-    """H1: N = b at the lowest pure temperature of the pool (option ``h1`` names the alternatives)."""
+    """H1: N = b at the lowest pure temperature of the pool; option ``h1`` has two alternatives."""
     base = rule.view.base(*at.cell)
     if base is None:
         return Reason("no_base")
@@ -142,8 +136,10 @@ def base_greedy(rule: Rule, at: At) -> Prediction:
             np.broadcast_to(base.P[members], (len(members), base.P.shape[1], rule.view.draws)).argmax(axis=0)
         ]
         return Path(chosen, _same_budgets(rule))
-    known = temperatures(base.policies)
-    return _constant(rule, base, min(known, key=lambda name: known[name])) if known else Reason("policy_missing")
+    temperature = temperatures(base.policies)
+    if not temperature:
+        return Reason("policy_missing")
+    return _constant(rule, base, min(temperature, key=lambda name: temperature[name]))
 
 
 def _literal_greedy(rule: Rule, at: At) -> Prediction:
@@ -161,13 +157,13 @@ def same_policy(rule: Rule, at: At) -> Prediction:
 
 
 def anchor_copy(rule: Rule, at: At) -> Prediction:
-    """H3: the anchor's per-b oracle points on the anchor benchmark; budgets whose policy is missing are left out."""
+    """H3: the points of the anchor cell's H6; a budget is left out if the cell has no such policy."""
     source = two_d_oracle(rule, At(*rule.anchor, at.pool))
     return _transplant(rule, source, rule.anchor, at, skip=True)
 
 
 def strict(rule: Rule, at: At) -> Prediction:
-    """H4: the anchor's alpha and the math exponent on every benchmark, with the selector."""
+    """H4: the anchor cell's alpha and exponent on every benchmark, with the selector."""
     name, source = rule.anchor
     alpha = rule.log_alpha(name, source)
     return alpha if isinstance(alpha, Reason) else rule.path(*at.cell, alpha, rule.beta(source))
@@ -180,7 +176,7 @@ def boptr(rule: Rule, at: At) -> Prediction:
 
 
 def two_d_oracle(rule: Rule, at: At) -> Prediction:
-    """H6 and ORACLE-2D: at each b the point (pi, n) nearest to RL; ties to the smaller n, then pool order."""
+    """H6 and ORACLE-2D: at each b the point (pi, n) nearest to RL; ties to the smaller n, then the earlier policy."""
     return rule.keep(("2D oracle", at), lambda: _two_d_oracle(rule, at), shared=True)
 
 
@@ -197,7 +193,7 @@ def _two_d_oracle(rule: Rule, at: At) -> Prediction:
 
 
 def one_d_oracle(rule: Rule, at: At) -> Prediction:
-    """ORACLE-1D: at each b the policy nearest to RL at N = b."""
+    """ORACLE-1D: at each b the policy that is nearest to RL at N = b."""
     return rule.keep(("1D oracle", at), lambda: _one_d_oracle(rule, at), shared=True)
 
 
@@ -213,17 +209,17 @@ def _one_d_oracle(rule: Rule, at: At) -> Prediction:
 
 def smooth(rule: Rule, at: At) -> Prediction:
     """H7 and V1: the cell's own R1 fit."""
-    found = rule.smooth(*at.cell, at.pool)
-    if isinstance(found, Reason):
-        return found
-    return Path(np.broadcast_to(found.policy, found.path.shape), found.path, found.alpha, found.beta)
+    best = rule.smooth(*at.cell, at.pool)
+    if isinstance(best, Reason):
+        return best
+    return Path(np.broadcast_to(best.policy, best.path.shape), best.path, best.alpha, best.beta)
 
 
 # ---- vertical
 
 
 def anchor_path(rule: Rule, at: At) -> Prediction:
-    """V2-path: the anchor's R1 path of the same benchmark; not defined where the cell lacks its policy."""
+    """V2-path: the anchor model's R1 path on the same benchmark; undefined if the cell has no such policy."""
     source = smooth(rule, At(rule.plan.anchor_model, at.benchmark, at.pool))
     if isinstance(source, Reason):
         return Reason("no_anchor_cell")
@@ -231,18 +227,18 @@ def anchor_path(rule: Rule, at: At) -> Prediction:
 
 
 def calibrated(rule: Rule, at: At) -> Prediction:
-    """V3 and MAIN: delta_m from the model's own pair on the anchor benchmark."""
+    """V3 and MAIN: BOPTR-P1 with delta_m from the model's own pair on the anchor benchmark."""
     delta = rule.delta(at.model)
     return delta if isinstance(delta, Reason) else rule.path(*at.cell, rule.mu(at.benchmark) + delta)
 
 
 def no_offset(rule: Rule, at: At) -> Prediction:
-    """V2-delta0, A2 and the zero-calibration reference: delta_m = 0, selector run anew."""
+    """V2-delta0, A2 and the zero-calibration reference: BOPTR-P1 with delta_m = 0."""
     return rule.path(*at.cell, rule.mu(at.benchmark))
 
 
 def anchor_log_alpha(rule: Rule, benchmark: str) -> Floats | Reason:
-    """Ln alpha of B0, shape (draws,): the anchor's in its regime, mu elsewhere (option ``b0``)."""
+    """Ln alpha of B0, shape (draws,): the anchor cell's in its regime, mu_g in the others (option ``b0``)."""
     if rule.options.b0 == "cohort_mu" or rule.regime(benchmark) != rule.regime(rule.plan.anchor_benchmark):
         return rule.mu(benchmark)
     return rule.log_alpha(*rule.anchor)
@@ -258,7 +254,7 @@ def anchor_scale(rule: Rule, at: At) -> Prediction:
 
 
 def no_selector(rule: Rule, at: At) -> Prediction:
-    """A1: N-hat as in MAIN, under the RL default policy."""
+    """A1: N-hat of MAIN under the RL default policy, without the selector."""
     delta, base = rule.delta(at.model), rule.view.base(*at.cell)
     if isinstance(delta, Reason):
         return delta
@@ -269,20 +265,20 @@ def no_selector(rule: Rule, at: At) -> Prediction:
 
 
 def same_budget(rule: Rule, at: At) -> Prediction:
-    """A3: N = b, selector run anew."""
+    """A3: N = b, with the selector."""
     draws = rule.view.draws
     return rule.path(*at.cell, np.zeros(draws), np.ones(draws))
 
 
 def cell_fit(rule: Rule, at: At) -> Prediction:
-    """mech_cell: the cell's own alpha at beta_g, selector run anew; nonmath cells have alpha = 1 by construction."""
+    """mech_cell: the cell's own alpha at beta_g, with the selector; nonmath cells have alpha = 1 by construction."""
     if rule.regime(at.benchmark) == "nonmath":
         return rule.path(*at.cell, np.zeros(rule.view.draws))
     alpha = rule.log_alpha(*at.cell)
     return alpha if isinstance(alpha, Reason) else rule.path(*at.cell, alpha)
 
 
-# ---- rivals that know nothing of the law
+# ---- rivals that do not use the law
 
 
 def cohort_curve(rule: Rule, at: At) -> Prediction:
@@ -293,14 +289,14 @@ def cohort_curve(rule: Rule, at: At) -> Prediction:
 
 def base_plus_gain(rule: Rule, at: At) -> Prediction:
     """Base under the default policy at N = b, plus the mean gain of the other fitted models at that budget."""
-    own = rule.view.default(*at.cell)
-    if own is None:
+    default = rule.view.default(*at.cell)
+    if default is None:
         return Reason("policy_missing")
     others = [(target, rule.view.default(m, at.benchmark)) for m, target in _others(rule, at).items()]
     gains = [target - base for target, base in others if base is not None]
     if not gains:
         return Reason("no_other_models")
-    return Curve(np.clip(own + np.mean(gains, axis=0), 0, rule.view.total(at.benchmark)))
+    return Curve(np.clip(default + np.mean(gains, axis=0), 0, rule.view.total(at.benchmark)))
 
 
 def low_temperature(rule: Rule, at: At) -> Prediction:
@@ -308,10 +304,10 @@ def low_temperature(rule: Rule, at: At) -> Prediction:
     base = rule.view.base(*at.cell)
     if base is None:
         return Reason("no_base")
-    known = [base.index[name] for name in temperatures(base.policies)]
-    if not known:
+    candidates = [base.index[name] for name in temperatures(base.policies)]
+    if not candidates:
         return Reason("policy_missing")
-    chosen = np.array(known)[base.P[known, 0].argmax(axis=0)]
+    chosen = np.array(candidates)[base.P[candidates, 0].argmax(axis=0)]
     budget = _same_budgets(rule)
     return Path(np.broadcast_to(chosen, budget.shape), budget)
 
@@ -326,7 +322,7 @@ def _others(rule: Rule, at: At) -> dict[str, Counts]:
 
 
 def _transplant(rule: Rule, path: Prediction, source: tuple[str, str], at: At, *, skip: bool) -> Prediction:
-    """The same policies, by name, and budgets in another cell."""
+    """The same policies, by name, and the same budgets in another cell."""
     there, here = rule.view.base(*source), rule.view.base(*at.cell)
     if not isinstance(path, Path):
         return path
@@ -343,24 +339,18 @@ def _transplant(rule: Rule, path: Prediction, source: tuple[str, str], at: At, *
 
 
 def path_text(path: Path, budgets: tuple[int, ...], draw: int = 0) -> str:
-    """Such as ``2/4/8/8/16``."""
-    skipped = path.skip[:, draw] if path.skip is not None else np.zeros(len(path.budget), bool)
-    return "/".join("-" if gone else str(budgets[n]) for n, gone in zip(path.budget[:, draw], skipped, strict=True))
+    """N(b) of a path, such as ``2/4/8/8/16``; ``-`` at a budget that is left out."""
+    skip = path.skip[:, draw] if path.skip is not None else np.zeros(len(path.budget), bool)
+    return "/".join("-" if skipped else str(budgets[n]) for n, skipped in zip(path.budget[:, draw], skip, strict=True))
 
+
+_ANCHOR = "anchor, anchor benchmark"
 
 ROWS = (
     Row("H1", "H1 base greedy", "baseline", "none", base_greedy),
     Row("H2", "H2 base same-π", "baseline", "none", same_policy),
-    Row(
-        "H3",
-        "H3 anchor per-b copy",
-        "copy",
-        "anchor, anchor benchmark",
-        anchor_copy,
-        ("ar", "full"),
-        copies="anchor cell",
-    ),
-    Row("H4", "H4 strict BOPTR (β of math)", "rule", "anchor, anchor benchmark", strict),
+    Row("H3", "H3 anchor per-b copy", "copy", _ANCHOR, anchor_copy, ("ar", "full"), copies="anchor cell"),
+    Row("H4", "H4 strict BOPTR (β of math)", "rule", _ANCHOR, strict),
     Row("H5", "H5 BOPTR-P1 (regime β)", "rule", "anchor; cohort through μ", boptr),
     Row("H6", "H6 2D oracle per-b", "oracle", "own cell", two_d_oracle, ("ar", "full")),
     Row("H7", "H7 2D oracle smooth (R1 path)", "oracle", "own cell", smooth, ("ar", "full")),
@@ -377,7 +367,7 @@ ROWS = (
     Row("A3", "A3 no N̂(b) rule", "ablation", "none for α", same_budget),
     Row("ORACLE-1D", "ORACLE-1D per-b (π, N=b)", "oracle", "own cell", one_d_oracle, ("ar", "full")),
     Row("cell-fit", "per-cell α at regime β", "oracle", "own cell", cell_fit),
-    Row("B0", "B0 anchor α, δ=0", "frontier", "anchor, anchor benchmark", anchor_scale),
+    Row("B0", "B0 anchor α, δ=0", "frontier", _ANCHOR, anchor_scale),
     Row("mean RL", "cohort-mean RL curve", "rival", "other models, same benchmark", cohort_curve),
     Row("Base+gain", "Base plus mean gain", "rival", "other models, same benchmark", base_plus_gain),
     Row("low temp", "N=b at the best low temperature", "rival", "none", low_temperature),
@@ -390,18 +380,35 @@ def curve(prediction: Path | Curve, base: Readouts | None, draws: int) -> Counts
         return np.broadcast_to(prediction.counts, (prediction.counts.shape[0], draws))
     assert base is not None
     draw = np.minimum(np.arange(draws), base.P.shape[2] - 1)
-    found: Counts = base.P[prediction.policy, prediction.budget, draw]
-    return found
+    counts: Counts = base.P[prediction.policy, prediction.budget, draw]
+    return counts
 
 
 def mech(prediction: Path | Curve, base: Readouts | None, target: Counts, total: float, draws: int) -> Floats:
-    """mech_P in percentage points in every draw: 100 mean_b |P_hat(b) - P_RL(b)|, skipped budgets left out."""
+    """mech_P = 100 mean_b |P_hat(b) - P_RL(b)| in every draw, percentage points.
+
+    Parameters
+    ----------
+    prediction : Path or Curve
+    base : Readouts or None
+        Of the cell; not needed for a ``Curve``.
+    target : ndarray, shape (budgets, draws)
+        RL counts under the default policy.
+    total : float
+        Number of questions.
+    draws : int
+
+    Returns
+    -------
+    ndarray, shape (draws,)
+        The mean leaves out the budgets that the path skips; NaN in a draw that skips all of them.
+    """
     gap = np.abs(curve(prediction, base, draws) - target)
     skip = prediction.skip if isinstance(prediction, Path) else None
     if skip is None:
         mean = gap.mean(axis=0)
     else:
-        kept = ~np.broadcast_to(skip, gap.shape)
-        mean = (gap * kept).sum(axis=0) / kept.sum(axis=0)
-    found: Floats = 100 * mean.astype(float) / total
-    return found
+        counted = ~np.broadcast_to(skip, gap.shape)
+        mean = (gap * counted).sum(axis=0) / counted.sum(axis=0)
+    error: Floats = 100 * mean.astype(float) / total
+    return error

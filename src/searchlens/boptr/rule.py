@@ -2,14 +2,14 @@
 
     N_hat(b) = round_B(exp(mu_g + delta_m) b^beta_g),  pi_hat = argmin L,  P_hat(b) = P_Base(pi_hat, N_hat(b))
 
-Everything is computed when it is first asked for and kept. Arrays have a last axis of draws (``View``).
+Everything is computed on first use and kept. Arrays have a last axis of draws (``View``).
 """
 
 from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Hashable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal, TypeVar
 
 import numpy as np
@@ -28,24 +28,29 @@ PoolName = Literal["ar", "full"]
 
 @dataclass(frozen=True)
 class Reason:
-    """Why a number is not defined: a code, and a sentence.
+    """Why a number is not defined.
 
     Attributes
     ----------
     code : str
-        One of ``REASONS``.
+        Key of ``REASONS``.
+
+    Raises
+    ------
+    ValueError
+        The code is unknown.
     """
 
     code: str
 
     def __post_init__(self) -> None:
-        """Refuse an unknown code."""
+        """Check the code."""
         if self.code not in REASONS:
             raise ValueError(f"unknown reason {self.code!r}")
 
     @property
     def text(self) -> str:
-        """The sentence."""
+        """The reason as a sentence."""
         return REASONS[self.code]
 
 
@@ -84,9 +89,9 @@ class Path:
     policy, budget : ndarray of int, shape (budgets, draws)
         Positions in the cell's readouts.
     alpha, beta : ndarray, shape (draws,) or None
-        Where the path follows the law.
+        Parameters of a path that follows the law; None for other paths.
     skip : ndarray of bool, shape (budgets, draws) or None
-        Budgets that are left out of the mean, because the cell lacks their point.
+        Budgets to leave out of the mean, because the cell has no such point; None: no budget.
     """
 
     policy: Ints
@@ -118,27 +123,27 @@ class Rule:
     ) -> None:
         self.view, self.options, self.exponents = view, options, exponents
         self.cohort_models = [name for name in view.plan.fitted_models if name not in set(without)]
-        self._own: dict[Hashable, object] = {}
-        self._shared: dict[Hashable, object] = {}
+        self._results: dict[Hashable, object] = {}
+        self._shared_results: dict[Hashable, object] = {}
 
     def with_constants(self, exponents: Exponents, without: Iterable[str] = ()) -> Rule:
-        """The rule with other constants on the same view; cell fits and features are computed once for both."""
+        """The rule with other constants on the same view; both share the results that need no constants."""
         other = Rule(self.view, self.options, exponents, without)
-        other._shared = self._shared
+        other._shared_results = self._shared_results
         return other
 
     def keep(self, key: Hashable, make: Callable[[], T], *, shared: bool = False) -> T:
-        """What ``make`` gives, computed once; ``shared`` with the rule's variants where constants play no part."""
-        known = self._shared if shared else self._own
-        if key not in known:
-            known[key] = make()
-        return known[key]  # type: ignore[return-value]
+        """The result of ``make``, computed once per key; ``shared``: once for all constants (``with_constants``)."""
+        results = self._shared_results if shared else self._results
+        if key not in results:
+            results[key] = make()
+        return results[key]  # type: ignore[return-value]
 
     # ---- cells
 
     @property
     def plan(self) -> CohortPlan:
-        """What the cohort consists of."""
+        """Models and benchmarks of the cohort."""
         return self.view.plan
 
     @property
@@ -151,7 +156,7 @@ class Rule:
         return self.plan.benchmarks[benchmark].regime
 
     def cell(self, model: str, benchmark: str) -> tuple[Readouts, Counts] | Reason:
-        """Base readouts and the RL target of a cell, or why there are none."""
+        """Base readouts and RL target of a cell; ``no_base`` or ``no_rl``."""
         base, target = self.view.base(model, benchmark), self.view.target(model, benchmark)
         if base is None:
             return Reason("no_base")
@@ -160,13 +165,13 @@ class Rule:
     # ---- fits
 
     def lattice(self, beta: float | None = None) -> Lattice:
-        """The grids, or the alpha grid at one beta."""
+        """All (alpha, beta) of the grids; with ``beta``, all alpha at this one exponent."""
         alphas = tuple(fit.alpha_grid(self.options.alpha_low, self.options.alpha_high))
         betas = tuple(fit.beta_grid(self.options.beta_top)) if beta is None else (beta,)
         return fit.lattice(alphas, betas, self.view.levels, self.options.rounding)
 
     def smooth(self, model: str, benchmark: str, pool: PoolName = "ar") -> Fit | Reason:
-        """R1: the cell's own (alpha, beta, pi), one policy over all budgets; policies as positions in the cell."""
+        """R1: the cell's own (alpha, beta, pi) with one policy for all budgets, as a position in the cell."""
         return self.keep(("smooth", model, benchmark, pool), lambda: self._smooth(model, benchmark, pool), shared=True)
 
     def _smooth(self, model: str, benchmark: str, pool: PoolName) -> Fit | Reason:
@@ -180,7 +185,7 @@ class Rule:
         return _placed(fit.fit_locked(*args), at)
 
     def scale(self, model: str, benchmark: str, beta: float, draws: Ints | None = None) -> Fit | Reason:
-        """The cell's alpha at a fixed beta, over (alpha, pi) of the AR pool, in some draws or in all."""
+        """The cell's own (alpha, pi) of the AR pool at a fixed beta, in all draws or in ``draws``."""
         cell = self.cell(model, benchmark)
         if isinstance(cell, Reason):
             return cell
@@ -192,19 +197,26 @@ class Rule:
         return _placed(fit.fit_locked(P, R, self.lattice(beta), self.options.ties, beta), at)
 
     def _along(self, counts: Counts) -> Counts:
-        """The same counts in every draw, where there is one for all."""
+        """The counts on the view's axis of draws, also if they are equal in all draws."""
         return np.broadcast_to(counts, (*counts.shape[:-1], self.view.draws))
 
     # ---- beta_g
 
     def beta(self, benchmark: str) -> Floats:
-        """beta_g of a benchmark's regime in every draw.
+        """beta_g of a benchmark's regime, shape (draws,).
 
-        The paper's constant, or argmin over the grid of the R1 error pooled over the regime's fitted benchmarks and the
-        cohort's models; a fitted benchmark is left out of its own estimate where its regime has another one. Ties go,
-        as in the fits, to the beta nearest to the paper's constant, then to the smaller; a regime that was not sampled
-        keeps the constant. The smallest of tied exponents would be the most brittle: on multiple choice 0.8 to 1.2 all
-        give N = b, and 0.8 for a small range of alpha only.
+        Returns
+        -------
+        ndarray
+            With the paper's exponents, the constant of option ``beta``. With the cohort's own, the argmin over the grid
+            of the R1 error summed over the cohort's models and the regime's fitted benchmarks; the constant if the
+            regime has no sampled cell.
+
+        Notes
+        -----
+        A fitted benchmark is left out of its own estimate if its regime has another one. Ties go to the beta nearest to
+        the constant, then to the smaller, as in the fits. The smallest of tied exponents would be the most brittle: on
+        multiple choice all of 0.8 to 1.2 give N = b, but 0.8 for a small range of alpha only.
         """
         constant = self.options.beta[self.regime(benchmark)]
         sources = self._sources(benchmark)
@@ -247,51 +259,57 @@ class Rule:
     # ---- mu_g and delta_m
 
     def log_alpha(self, model: str, benchmark: str, at: str | None = None) -> Floats | Reason:
-        """Natural logarithm of the alpha of a cell fitted at beta_g, in every draw.
+        """Natural logarithm of the alpha that a cell has at beta_g, shape (draws,).
 
-        ``at``: the benchmark whose beta_g is meant, the cell's own by default. Its own exponent is estimated from the
-        benchmarks beside it, so a constant for another benchmark must be fitted at that one's: it would have seen it.
+        Parameters
+        ----------
+        model, benchmark : str
+            The cell.
+        at : str, optional
+            The benchmark d whose beta_g is used, by default the cell's own. A constant that is applied to d must use
+            beta_g(d), which is estimated without d; the cell's own beta_g may have been estimated from d.
         """
         beta = self.beta(at or benchmark)
         key = ("log_alpha", model, benchmark, content_key(beta))
         return self.keep(key, lambda: self._log_alpha(model, benchmark, beta), shared=True)
 
     def _log_alpha(self, model: str, benchmark: str, beta: Floats) -> Floats | Reason:
-        found = np.empty(self.view.draws)
+        log_alpha = np.empty(self.view.draws)
         for value in np.unique(beta):
             draws = np.flatnonzero(beta == value)
             cell = self.scale(model, benchmark, float(value), draws)
             if isinstance(cell, Reason):
                 return cell
-            found[draws] = np.log(cell.alpha)
-        return found
+            log_alpha[draws] = np.log(cell.alpha)
+        return log_alpha
 
     def delta(self, model: str) -> Floats | Reason:
-        """delta_m = ln alpha of (m, anchor benchmark) minus the cohort's mean."""
-        own = self.log_alpha(model, self.plan.anchor_benchmark)
-        if isinstance(own, Reason):
+        """delta_m = ln alpha of (m, anchor benchmark) minus the cohort's mean, shape (draws,)."""
+        log_alpha = self.log_alpha(model, self.plan.anchor_benchmark)
+        if isinstance(log_alpha, Reason):
             return Reason("no_calibration")
-        delta: Floats = own - self.mean_log_alpha((self.plan.anchor_benchmark,))
+        delta: Floats = log_alpha - self.mean_log_alpha((self.plan.anchor_benchmark,))
         return delta
 
     def mean_log_alpha(self, benchmarks: tuple[str, ...], at: str | None = None) -> Floats:
-        """Mean over cohort models and benchmarks of ln alpha (``log_alpha``); 0 where none was sampled."""
+        """Mean of ``log_alpha`` over the cohort's models and these benchmarks; 0 if no cell was sampled."""
         return self.keep(("mean_log_alpha", benchmarks, at), lambda: self._mean_log_alpha(benchmarks, at))
 
     def _mean_log_alpha(self, benchmarks: tuple[str, ...], at: str | None) -> Floats:
-        found = [
+        cells = [
             value
             for d in benchmarks
             for m in self.cohort_models
             if not isinstance(value := self.log_alpha(m, d, at), Reason)
         ]
-        return mean_log_alpha(np.stack(found)) if found else np.zeros(self.view.draws)
+        return mean_log_alpha(np.stack(cells)) if cells else np.zeros(self.view.draws)
 
     def mu(self, benchmark: str) -> Floats:
-        """mu_g in every draw.
+        """mu_g of a benchmark's regime, shape (draws,).
 
-        math: the cohort mean of ln alpha on the anchor benchmark. Others: 0 and ln 2 (``mu_floor``) with the paper's
-        exponents, cohort means with the cohort's own.
+        In the anchor's regime the cohort mean of ln alpha on the anchor benchmark. In the others a constant with the
+        paper's exponents, 0 (nonmath) or ln 2 (floor; option ``mu_floor``), and the mean over the regime's cells with
+        the cohort's own.
         """
         regime = self.regime(benchmark)
         if regime == self.regime(self.plan.anchor_benchmark):
@@ -310,7 +328,7 @@ class Rule:
         return fit.round_position(log_alpha / LN2 + slope, self.view.levels, self.options.rounding)
 
     def prototype(self) -> Array | Reason:
-        """r-bar: the anchor's R1-locked policy on the anchor benchmark along its own path."""
+        """r-bar: features of the policy of the anchor cell's R1 fit, along the path of that fit."""
         return self.keep("prototype", self._prototype, shared=True)
 
     def _prototype(self) -> Array | Reason:
@@ -327,7 +345,7 @@ class Rule:
         return self.keep(key, lambda: selector.features(base, self.options), shared=True)
 
     def select(self, model: str, benchmark: str, path: Ints) -> Ints | Reason:
-        """pi-hat along a path of budgets, as positions in the cell; the same for every rule with that path."""
+        """pi-hat along a path of budgets, as positions in the cell, shape (draws,)."""
         proto, base = self.prototype(), self.view.base(model, benchmark)
         if base is None:
             return Reason("no_base")
@@ -341,8 +359,9 @@ class Rule:
             cost = self.options.cost_weight * selector.relative_cost(base)
             return selector.select(self._distances(model, benchmark, proto), path, cost, candidates, base.policies)
 
-        same = ("select", self.plan.models[model].base, benchmark, content_key(path.astype(np.uint8)))
-        return self.keep(same, chosen, shared=True)
+        # Many rows take the same path, whatever their constants.
+        key = ("select", self.plan.models[model].base, benchmark, content_key(path.astype(np.uint8)))
+        return self.keep(key, chosen, shared=True)
 
     def _distances(self, model: str, benchmark: str, proto: Array) -> Array:
         key = ("distances", self.plan.models[model].base, benchmark)
@@ -351,14 +370,14 @@ class Rule:
         )
 
     def candidates(self, base: Readouts, benchmark: str) -> Ints:
-        """Policies that the selector may choose: those of the AR pool."""
+        """Positions of the policies that the selector may choose: the AR pool (``exclude_default_on_anchor``)."""
         at = base.autoregressive
         if self.options.exclude_default_on_anchor and benchmark == self.plan.anchor_benchmark:
             at = np.array([i for i in at if base.policies[i] != self.plan.default_policy], int)
         return at
 
     def path(self, model: str, benchmark: str, log_alpha: Floats, beta: Floats | None = None) -> Path | Reason:
-        """The rule's path at a given scale: N-hat, then pi-hat along it."""
+        """The rule's path at a scale, shape (draws,): N-hat, then pi-hat along it; ``beta`` is beta_g by default."""
         if not np.isfinite(log_alpha).all():
             return Reason("non_finite_alpha")
         exponent = self.beta(benchmark) if beta is None else beta
@@ -376,13 +395,13 @@ def mean_log_alpha(log_alpha: Floats) -> Floats:
 
 
 def content_key(*arrays: np.ndarray) -> bytes:
-    """A short key of arrays' contents: equal paths are worked on once."""
+    """A hash of the contents of arrays, by which equal paths are computed once."""
     hashed = hashlib.sha256()
     for array in arrays:
         hashed.update(np.ascontiguousarray(array).data)
     return hashed.digest()
 
 
-def _placed(found: Fit, at: Ints) -> Fit:
-    """The fit with policies as positions in the whole cell."""
-    return Fit(found.alpha, found.beta, at[found.policy], found.path, found.error)
+def _placed(best: Fit, at: Ints) -> Fit:
+    """The fit with policies as positions in the whole cell, instead of in the pool ``at``."""
+    return replace(best, policy=at[best.policy])

@@ -1,7 +1,7 @@
-"""The selector: which Base policy behaves, along a path of budgets, as the anchor's does along its own.
+"""The selector: the Base policy whose behaviour along a path of budgets is nearest to that of the anchor's policy.
 
-Paper, equation for the selector loss. Every array has a last axis of draws. The loss of a policy along a path is a sum
-over budgets of a distance that depends on the budget alone, so one table of distances serves every path.
+Paper, equation for the selector loss. Arrays have a last axis of draws. The loss of a policy along a path is a sum over
+budgets of distances, each of which depends on one budget of the path only; so one table of distances serves all paths.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from searchlens.boptr.view import Counts, Readouts
 from searchlens.uncertainty import Floats
 
 CONTROLLERS = ("autoregressive", "beam", "entropy_tree", "tree", "mcts", "power")
-"""Controller index of the features, AR first; divided by the largest index."""
+"""Controllers in the order of the feature ctrl, which is the index divided by the largest index."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -26,12 +26,12 @@ class Features:
     Attributes
     ----------
     ranks : tuple of k ndarrays, shape (policies, budgets, draws)
-        Coordinates that depend on the budget. In the paper's rule the ranks of P, of P - Q and of Q among the ranked
-        pool, in [0, 1] on the percentile scale.
+        Coordinates that depend on the budget. In the paper's rule the ranks of P, of P - Q and of Q in the ranked pool,
+        in [0, 1] on the percentile scale.
     fixed : ndarray, shape (f, policies)
         Coordinates that do not. In the paper's rule ``fixed_coordinates``.
     weights : tuple of float
-        W: of the k, then of the f coordinates.
+        W: weights of the k, then of the f coordinates.
     """
 
     ranks: tuple[Array, ...]
@@ -40,7 +40,7 @@ class Features:
 
 
 def features(cell: Readouts, options: BoptrOptions) -> Features:
-    """Selector features of every policy of a cell; policies outside the ranked pool are ranked against it."""
+    """Selector features of every policy of a cell; a policy outside the ranked pool is ranked against it."""
     ranks = tuple(rank(values, cell, options) for values in (cell.P, cell.P - cell.Q, cell.Q))
     return Features(ranks, fixed_coordinates(cell, options), options.selector_weights)
 
@@ -60,38 +60,40 @@ def fixed_coordinates(cell: Readouts, options: BoptrOptions) -> Floats:
     return np.stack([_controllers(cell), log_cost(cell, ranked_pool(cell, options))])
 
 
-def prototype(found: Features, policy: Ints, path: Ints, options: BoptrOptions) -> Array:
-    """r-bar of the anchor: its features along its own path.
+def prototype(r: Features, policy: Ints, path: Ints, options: BoptrOptions) -> Array:
+    """r-bar: features of the anchor cell along one of its paths.
 
     Parameters
     ----------
-    found : Features
+    r : Features
         Of the anchor cell.
     policy : ndarray of int, shape (draws,)
     path : ndarray of int, shape (budgets, draws)
+    options : BoptrOptions
+        ``selector_proto``.
 
     Returns
     -------
-    ndarray, shape (k + f, budgets or 1, draws)
-        The mean over budgets, or one vector for each.
+    ndarray, shape (k + f, 1, draws) or (k + f, budgets, draws)
+        The mean over budgets, or one vector per budget.
     """
     draw = np.arange(path.shape[1])
-    ranks = [one[policy, path, np.minimum(draw, one.shape[2] - 1)] for one in found.ranks]
-    fixed = np.broadcast_to(found.fixed[:, policy][:, None, :], (len(found.fixed), *path.shape))
-    whole = np.concatenate([ranks, fixed])
-    return whole.mean(axis=1, keepdims=True) if options.selector_proto == "mean_over_b" else whole
+    ranks = [coordinate[policy, path, np.minimum(draw, coordinate.shape[2] - 1)] for coordinate in r.ranks]
+    fixed = np.broadcast_to(r.fixed[:, policy][:, None, :], (len(r.fixed), *path.shape))
+    along_path = np.concatenate([ranks, fixed])
+    return along_path.mean(axis=1, keepdims=True) if options.selector_proto == "mean_over_b" else along_path
 
 
-def distances(found: Features, proto: Array, options: BoptrOptions) -> Array:
+def distances(r: Features, proto: Array, options: BoptrOptions) -> Array:
     """||r(pi, n) - r-bar||_W of every policy at every budget, shape (budgets, budgets of r-bar, draws, policies)."""
-    policies, budgets, draws = found.ranks[0].shape
+    policies, budgets, draws = r.ranks[0].shape
     total = np.zeros((policies, budgets, proto.shape[1], max(draws, proto.shape[2])), np.float32)
-    varying = len(found.ranks)
-    for i, weight in enumerate(found.weights):
-        value = found.ranks[i][:, :, None] if i < varying else found.fixed[i - varying][:, None, None, None]
+    varying = len(r.ranks)
+    for i, weight in enumerate(r.weights):
+        value = r.ranks[i][:, :, None] if i < varying else r.fixed[i - varying][:, None, None, None]
         gap = value - proto[i].astype(np.float32)
         total += weight * (gap * gap if options.selector_norm == "l2" else np.abs(gap))
-    # Policies last: those of one operating point are read together.
+    # Policies last in memory, because ``select`` reads those of one operating point together.
     total = np.ascontiguousarray(np.moveaxis(total, 0, -1))
     return np.sqrt(total, out=total) if options.selector_norm == "l2" else total
 
@@ -107,9 +109,9 @@ def select(distance: Array, path: Ints, cost: Floats, candidates: Ints, names: t
     cost : ndarray, shape (policies,)
         lambda_cost times C(pi).
     candidates : ndarray of int
-        Policies that may be chosen.
+        Positions of the policies that may be chosen.
     names : tuple of str
-        Of all policies.
+        Names of all policies.
 
     Returns
     -------
@@ -117,20 +119,20 @@ def select(distance: Array, path: Ints, cost: Floats, candidates: Ints, names: t
         Positions among all policies.
     """
     order = np.array(sorted(candidates.tolist(), key=lambda i: names[i]))
-    own, draws, policies = distance.shape[1:]
+    vectors, draws, policies = distance.shape[1:]
     draw = np.minimum(np.arange(path.shape[1]), draws - 1)
     points = distance.reshape(-1, policies)
     loss = np.repeat(cost.astype(np.float32)[None], path.shape[1], axis=0)
     for b, n in enumerate(path):
-        loss += points.take((n * own + min(b, own - 1)) * draws + draw, axis=0)
+        loss += points.take((n * vectors + min(b, vectors - 1)) * draws + draw, axis=0)
     chosen: Ints = order[np.round(loss, 5)[:, order].argmin(axis=1)]
     return chosen
 
 
 def relative_cost(cell: Readouts) -> Floats:
-    """C(pi): mean tokens per sample over the largest of the AR pool; 0 where any of that is unknown.
+    """C(pi): mean tokens per sample, divided by the largest of the AR pool; 0 for all if any of the AR pool is unknown.
 
-    A search costs many times a sample: beside it all that may be chosen would look equally cheap.
+    The largest of the full pool would be a search, next to which all candidates would look equally cheap.
     """
     largest = cell.tokens[cell.autoregressive].max(initial=0.0)
     if not np.isfinite(cell.tokens[cell.autoregressive]).all() or largest <= 0:
@@ -140,20 +142,20 @@ def relative_cost(cell: Readouts) -> Floats:
 
 
 def log_cost(cell: Readouts, ranked: Ints) -> Floats:
-    """ln(tokens per sample), min-max scaled over the ranked pool; 0 where it is constant or any of it is unknown."""
-    known = np.isfinite(cell.tokens) & (cell.tokens > 0)
-    if not known[ranked].all():
+    """ln(tokens per sample), min-max scaled over the ranked pool; 0 for all if constant or if any is unknown."""
+    defined = np.isfinite(cell.tokens) & (cell.tokens > 0)
+    if not defined[ranked].all():
         return np.zeros(len(cell.tokens))
-    cost = np.log(np.where(known, cell.tokens, cell.tokens[ranked].min()))
+    cost = np.log(np.where(defined, cell.tokens, cell.tokens[ranked].min()))
     low, span = cost[ranked].min(), np.ptp(cost[ranked])
     scaled: Floats = (cost - low) / span if span > 0 else np.zeros(len(cost))
     return scaled
 
 
 def percentile_rank(values: Counts, among: Counts) -> Array:
-    """(rank - 1) / (pool - 1), ascending, ties averaged, of ``values`` among a pool; 0.5 in a pool of one.
+    """(rank - 1) / (pool size - 1) of ``values`` in a pool, ascending, ties averaged; 0.5 in a pool of one.
 
-    Both have shape (policies, ...); a value that is itself in the pool is not counted against itself.
+    Both have shape (policies, ...). A policy of the pool is not compared with itself.
     """
     if len(among) == 1:
         return np.full(values.shape, 0.5, np.float32)
@@ -161,19 +163,19 @@ def percentile_rank(values: Counts, among: Counts) -> Array:
 
 
 def integer_rank(values: Counts, among: Counts) -> Array:
-    """Rank from 0, ties averaged."""
+    """Rank in a pool from 0, ascending, ties averaged."""
     return _below(values, among)
 
 
 def zscore(values: Counts, among: Counts) -> Array:
-    """Standardised over the pool; 0 where the pool is constant."""
+    """Values in standard deviations of the pool from its mean; 0 if the pool is constant."""
     centre, spread = among.mean(axis=0), among.std(axis=0)
     scaled: Array = np.where(spread > 0, (values - centre) / np.where(spread > 0, spread, 1), 0)
     return scaled.astype(np.float32)
 
 
 def _below(values: Counts, among: Counts) -> Array:
-    """How many of the pool are below, halves for ties, itself not counted."""
+    """Number of policies of the pool below each value; ties count one half, the policy itself not at all."""
     twice = np.zeros(values.shape, np.int16)
     for other in among:
         twice += values > other
@@ -188,8 +190,8 @@ def _controllers(cell: Readouts) -> Floats:
 
 
 def _controller(name: str) -> float:
-    kind = next((i for i, known in enumerate(CONTROLLERS) if name.startswith(known)), len(CONTROLLERS) - 1)
-    return kind / (len(CONTROLLERS) - 1)
+    last = len(CONTROLLERS) - 1
+    return next((i for i, prefix in enumerate(CONTROLLERS) if name.startswith(prefix)), last) / last
 
 
 _SCALES = {"percentile": percentile_rank, "integer": integer_rank, "zscore": zscore}

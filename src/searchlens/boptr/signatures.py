@@ -1,32 +1,32 @@
 """The paper's four same-policy signatures, decided from numbers (paper, appendix "Qualitative same-policy signatures").
 
-Base and RL are compared under the RL default policy, cell by cell. ``signatures`` has one row per cell, signature and
-metric:
+Base and RL are compared under the RL default policy, cell by cell. ``signatures`` has one record per cell, signature
+and metric:
 
 model, benchmark, signature
     The cell; ``low_budget_gain``, ``base_recovery``, ``concentration_gain`` or ``termination_gain``.
 metric, budget
     P, Q, Q/P or T at a budget; ``stopped`` and ``valid`` are rates per sample and have no budget.
 decides
-    Whether the row decides its signature. The others are shown beside it. The vote of one sample is that sample, so P
-    decides the low-budget gain; first finish at b = 1 is the accuracy of finished samples, so a termination gain needs
-    the rate of valid answers as well.
+    Whether the record decides its signature; the others only inform. The vote of one sample is that sample, so P
+    decides the low-budget gain. First finish at b = 1 is the accuracy of finished samples, so a termination gain also
+    needs a higher rate of valid answers.
 base, rl, estimate, lo, hi
-    Proportions. ``estimate`` is RL minus Base, and Base minus RL for ``base_recovery``. Readouts have a paired
-    bootstrap over questions; rates, which come with an interval each, square-and-add.
+    Proportions. ``estimate`` is RL minus Base, for ``base_recovery`` Base minus RL. The interval of a readout is a
+    paired bootstrap over questions; that of a rate is square-and-add of the two rates' intervals.
 decision
-    ``yes``: the interval lies above 0. ``no``: below 0. ``undecided``: it contains 0. Null where undefined.
+    ``yes``: the interval lies above 0. ``no``: below 0. ``undecided``: it contains 0. Null if undefined.
 detail
-    For ``base_recovery``: ``ahead``, ``reached`` (the interval contains 0 after RL led at b = 1), ``level`` (it
-    contains 0 and RL did not lead) or ``behind``. Else null.
+    For ``base_recovery``: ``ahead``, ``reached`` (the interval contains 0, and RL led at b = 1), ``level`` (it contains
+    0, and RL did not lead) or ``behind``. Otherwise null.
 reason
-    Why it is undefined (a code of ``rule.REASONS``), else null.
+    Why the estimate is undefined (a code of ``rule.REASONS``), else null.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
@@ -61,13 +61,15 @@ PATTERNS = {
     "termination_gain": ("Termination gain", "FFS / validity", "RL improves completion reliability."),
 }
 """Name, typical metric and interpretation of each signature, as the paper prints them."""
+_Pair = tuple[DenseLandscape, DenseLandscape]
+"""Base and RL."""
 LOW = 4
-"""Largest budget that is shown for the low-budget gain."""
+"""Largest budget that is reported for the low-budget gain."""
 
 
 @dataclass(frozen=True)
-class _Question:
-    """One row to be computed: a metric at a budget, for a signature."""
+class _Quantity:
+    """What is compared: a metric at a budget, for a signature; the fields are columns of ``SCHEMA``."""
 
     signature: str
     metric: str
@@ -92,52 +94,56 @@ def signatures(rule: Rule, boot: View) -> pl.DataFrame:
 
     Notes
     -----
-    Q/P is undefined where no question is solved. A bootstrap draw without a solved question could have any ratio, so it
-    counts as the worst for the lower end and as the best for the upper one: with few solved questions the signature is
-    undecided.
+    Q/P is undefined if no question is solved. A bootstrap draw without a solved question could have any ratio, so it
+    counts as the lowest for the lower end and as the highest for the upper end: with few solved questions the signature
+    is undecided.
     """
-    rows = [
-        {"model": model, "benchmark": benchmark, **row}
+    records = [
+        {"model": model, "benchmark": benchmark, **columns}
         for model, benchmark in study_cells(rule.plan)
-        for row in _cell(rule, boot, model, benchmark)
+        for columns in _cell(rule, boot, model, benchmark)
     ]
-    return pl.DataFrame(rows, SCHEMA).with_columns(pl.col("lo", "hi").fill_nan(None))
+    return pl.DataFrame(records, SCHEMA).with_columns(pl.col("lo", "hi").fill_nan(None))
 
 
-def _questions(budgets: tuple[int, ...]) -> list[_Question]:
+_FIRST = _Quantity("low_budget_gain", "P", 1, decides=True)
+"""Says whether RL leads at one sample, which ``detail`` of ``base_recovery`` needs."""
+
+
+def _quantities(budgets: Sequence[int]) -> list[_Quantity]:
     top = budgets[-1]
     return [
-        _Question("low_budget_gain", "P", 1, True),
-        *(_Question("low_budget_gain", "Q", n, False) for n in budgets if n <= LOW),
-        _Question("base_recovery", "P", top, True),
-        _Question("concentration_gain", "Q/P", top, True),
-        _Question("concentration_gain", "Q", top, False),
-        _Question("termination_gain", "T", 1, True),
-        _Question("termination_gain", "valid", None, True),
-        _Question("termination_gain", "stopped", None, False),
+        _FIRST,
+        *(_Quantity("low_budget_gain", "Q", n, decides=False) for n in budgets if n <= LOW),
+        _Quantity("base_recovery", "P", top, decides=True),
+        _Quantity("concentration_gain", "Q/P", top, decides=True),
+        _Quantity("concentration_gain", "Q", top, decides=False),
+        _Quantity("termination_gain", "T", 1, decides=True),
+        _Quantity("termination_gain", "valid", None, decides=True),
+        _Quantity("termination_gain", "stopped", None, decides=False),
     ]
 
 
 def _cell(rule: Rule, boot: View, model: str, benchmark: str) -> Iterator[dict[str, Any]]:
     pair = _pair(rule, model, benchmark)
     led = False
-    for asked in _questions(tuple(rule.plan.budgets)):
-        row = {key: getattr(asked, key) for key in ("signature", "metric", "budget", "decides")}
-        found = pair if isinstance(pair, Reason) else _compared(rule, boot, benchmark, pair, asked)
-        if isinstance(found, Reason):
-            yield {**row, "reason": found.code}
+    for quantity in _quantities(rule.plan.budgets):
+        values = pair if isinstance(pair, Reason) else _compared(rule, boot, benchmark, pair, quantity)
+        if isinstance(values, Reason):
+            yield {**asdict(quantity), "reason": values.code}
             continue
-        if asked.signature == "base_recovery":
-            found = {**found, "estimate": 0.0 - found["estimate"], "lo": 0.0 - found["hi"], "hi": 0.0 - found["lo"]}
-        decision = _decision(found["lo"], found["hi"])
-        if asked == _Question("low_budget_gain", "P", 1, True):
+        if quantity.signature == "base_recovery":
+            turned = {"estimate": 0.0 - values["estimate"], "lo": 0.0 - values["hi"], "hi": 0.0 - values["lo"]}
+            values = {**values, **turned}
+        decision = _decision(values["lo"], values["hi"])
+        if quantity == _FIRST:
             led = decision == "yes"
-        detail = _recovery(decision, led=led) if asked.signature == "base_recovery" else None
-        yield {**row, **found, "decision": decision, "detail": detail}
+        detail = _recovery(decision, led=led) if quantity.signature == "base_recovery" else None
+        yield {**asdict(quantity), **values, "decision": decision, "detail": detail}
 
 
-def _pair(rule: Rule, model: str, benchmark: str) -> tuple[DenseLandscape, DenseLandscape] | Reason:
-    """Base and RL, both sampled under the default policy at every budget."""
+def _pair(rule: Rule, model: str, benchmark: str) -> _Pair | Reason:
+    """Base and RL of a cell, if both were sampled under the default policy at every budget."""
     base, rl = rule.view.cohort.base(model, benchmark), rule.view.cohort.rl(model, benchmark)
     budgets, default = rule.plan.budgets, rule.plan.default_policy
     if base is None:
@@ -155,24 +161,23 @@ def _recovery(decision: str, *, led: bool) -> str:
     return {"yes": "ahead", "no": "behind"}.get(decision, "reached" if led else "level")
 
 
-def _compared(
-    rule: Rule, boot: View, benchmark: str, pair: tuple[DenseLandscape, DenseLandscape], asked: _Question
-) -> dict[str, float] | Reason:
-    if asked.budget is None:
-        return _rates(rule.plan.default_policy, pair, asked.metric)
+def _compared(rule: Rule, boot: View, benchmark: str, pair: _Pair, quantity: _Quantity) -> dict[str, float] | Reason:
+    """Columns base, rl, estimate, lo and hi."""
+    if quantity.budget is None:
+        return _rates(rule.plan.default_policy, pair, quantity.metric)
     if rule.view.total(benchmark) == 1:
         return Reason("one_question")
-    if asked.metric == "Q/P":
-        return _ratio(rule, boot, benchmark, pair, asked.budget)
-    return _readout(rule, boot, benchmark, pair, asked)
+    if quantity.metric == "Q/P":
+        return _ratio(rule, boot, benchmark, pair, quantity.budget)
+    return _readout(rule, boot, benchmark, pair, quantity.metric, quantity.budget)
 
 
 def _readout(
-    rule: Rule, boot: View, benchmark: str, pair: tuple[DenseLandscape, DenseLandscape], asked: _Question
+    rule: Rule, boot: View, benchmark: str, pair: _Pair, metric: str, budget: int
 ) -> dict[str, float] | Reason:
-    """A paired difference of one readout; only T can be unknown."""
+    """The paired difference of one readout; only T can be unknown."""
     default = rule.plan.default_policy
-    base, rl = (side.block(asked.metric, [default], [asked.budget or 1])[0, 0].astype(float) for side in pair)
+    base, rl = (side.block(metric, [default], [budget])[0, 0].astype(float) for side in pair)
     if np.isnan(base + rl).any():
         return Reason("unknown_tokens")
     resamples = Resamples(boot.weights[benchmark][:, 1:])
@@ -181,9 +186,7 @@ def _readout(
     return {**{key: float(value) for key, value in values.items()}, "lo": float(lo[0]), "hi": float(hi[0])}
 
 
-def _ratio(
-    rule: Rule, boot: View, benchmark: str, pair: tuple[DenseLandscape, DenseLandscape], budget: int
-) -> dict[str, float] | Reason:
+def _ratio(rule: Rule, boot: View, benchmark: str, pair: _Pair, budget: int) -> dict[str, float] | Reason:
     ratios = []
     for side in pair:
         Q, P = (boot.count(side, benchmark, metric, rule.plan.default_policy, [budget])[0] for metric in "QP")
@@ -192,14 +195,14 @@ def _ratio(
     difference = rl - base
     if np.isnan(difference[0]):
         return Reason("no_support")
-    worst, best = (np.where(np.isnan(difference), end, difference)[None, 1:] for end in (-1.0, 1.0))
-    lo = quantiles(worst, rule.options.confidence).lo[0]
-    hi = quantiles(best, rule.options.confidence).hi[0]
+    lowest, highest = (np.where(np.isnan(difference), end, difference)[None, 1:] for end in (-1.0, 1.0))
+    lo = quantiles(lowest, rule.options.confidence).lo[0]
+    hi = quantiles(highest, rule.options.confidence).hi[0]
     values = (base[0], rl[0], difference[0], lo, hi)
     return dict(zip(("base", "rl", "estimate", "lo", "hi"), map(float, values), strict=True))
 
 
-def _rates(policy: str, pair: tuple[DenseLandscape, DenseLandscape], metric: str) -> dict[str, float] | Reason:
+def _rates(policy: str, pair: _Pair, metric: str) -> dict[str, float] | Reason:
     base, rl = (rate(side, policy, metric) for side in pair)
     if base is None or rl is None:
         return Reason("no_rates")
@@ -207,37 +210,30 @@ def _rates(policy: str, pair: tuple[DenseLandscape, DenseLandscape], metric: str
     return {"base": base[0], "rl": rl[0], "estimate": difference, "lo": lo, "hi": hi}
 
 
-def signature_table(found: pl.DataFrame) -> pl.DataFrame:
-    """The paper's table of signatures, with the cells that show them in the place of its example blocks.
+def signature_table(frame: pl.DataFrame) -> pl.DataFrame:
+    """The paper's table of signatures, with the cells that show each one instead of example blocks.
 
     Parameters
     ----------
-    found : polars.DataFrame
-        What ``signatures`` returned.
+    frame : polars.DataFrame
+        From ``signatures``.
 
     Returns
     -------
     polars.DataFrame
-        pattern, metric, holds (number of cells), defined (cells in which every deciding row is defined), cells (their
-        names, ``model/benchmark``), interpretation. A signature holds in a cell where all its deciding rows say yes.
+        pattern; metric; holds, the number of cells in which all deciding records say yes; defined, the number in which
+        all of them are defined; cells, the names ``model/benchmark`` of the first; interpretation.
     """
-    deciding = found.filter("decides").with_columns(cell=pl.concat_str("model", "benchmark", separator="/"))
+    deciding = frame.filter("decides").with_columns(cell=pl.concat_str("model", "benchmark", separator="/"))
     cells = deciding.group_by("signature", "cell", maintain_order=True).agg(
         defined=pl.col("decision").is_not_null().all(),
         holds=(pl.col("decision") == "yes").fill_null(value=False).all(),
     )
-    rows = []
+    records = []
     for signature, (pattern, metric, interpretation) in PATTERNS.items():
-        of = cells.filter(signature=signature)
-        names = of.filter("holds")["cell"].to_list()
-        rows.append(
-            {
-                "pattern": pattern,
-                "metric": metric,
-                "holds": len(names),
-                "defined": int(of["defined"].sum()),
-                "cells": ", ".join(names),
-                "interpretation": interpretation,
-            }
-        )
-    return pl.DataFrame(rows)
+        of_signature = cells.filter(signature=signature)
+        names = of_signature.filter("holds")["cell"].to_list()
+        counts = {"holds": len(names), "defined": int(of_signature["defined"].sum())}
+        record = {"pattern": pattern, "metric": metric, **counts, "cells": ", ".join(names)}
+        records.append(record | {"interpretation": interpretation})
+    return pl.DataFrame(records)
