@@ -124,11 +124,11 @@ class Rows:
 
     def select(self, order: npt.NDArray[np.int64]) -> Rows:
         """Return some rows, in a new order."""
-        return Rows(*(getattr(self, name.name)[order] for name in fields(self)))
+        return Rows(*(getattr(self, field.name)[order] for field in fields(self)))
 
     def join(self, other: Rows) -> Rows:
         """Return these rows and, after them, the other ones."""
-        return Rows(*(_stack(getattr(self, name.name), getattr(other, name.name)) for name in fields(self)))
+        return Rows(*(_stack(getattr(self, field.name), getattr(other, field.name)) for field in fields(self)))
 
     def record(self, draw: sampler.Draw) -> list[tuple[int, Completion]]:
         """Append one token to each living row; return the completions of rows that finish with it."""

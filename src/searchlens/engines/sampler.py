@@ -25,9 +25,7 @@ from torch import Tensor
 from searchlens.engines.base import Sampling
 
 _BLOCK = 64  # tokens per block of the inverse CDF; another size rounds other sums, which changes a token now and then
-_CUDA_PREFIX = (
-    1024  # top-p on CUDA looks at this many of the most likely tokens and sorts the vocabulary only if needed
-)
+_CUDA_PREFIX = 1024  # most likely tokens that top-p sorts on CUDA; if they are too few, it sorts the whole vocabulary
 _LOG2_E = 1.4426950408889634
 _VALUES = attrgetter(*(parameter.name for parameter in fields(Sampling)))
 

@@ -37,7 +37,7 @@ Item = TypeVar("Item")
 # Rows that are decoded together. More rows make a step cheaper per token and take more memory.
 _CPU_ROWS = 512
 _CUDA_ROWS = 4096
-_CUDA_MEMORY = 0.35  # fraction of the device for keys and values at full length; a cache that grows exists twice
+_CUDA_MEMORY = 0.35  # fraction of the device for keys and values at full length; a growing cache exists twice
 
 # When rows are removed and admitted.
 _COMPACT = 8  # compact once 1/8 of the rows have finished; it costs about a step, and finished rows slow every step
