@@ -8,13 +8,14 @@ Standard library only, because the planner imports it.
 
 from __future__ import annotations
 
+import hashlib
+import json
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass, is_dataclass
+from dataclasses import dataclass
 from typing import Any
 
 from searchlens.grid._grid import Grid
 from searchlens.grid._study import ROLES
-from searchlens.store.hashing import digest
 
 Specs = Mapping[str, Mapping[str, Any] | None]
 """Configured policies by name; None for a policy whose name says it all."""
@@ -22,7 +23,8 @@ Specs = Mapping[str, Mapping[str, Any] | None]
 
 def hash_of(needs: Any) -> str:
     """16 hexadecimal digits of what one of the functions here returned."""
-    return digest(asdict(needs) if is_dataclass(needs) and not isinstance(needs, type) else needs, 16)
+    text = json.dumps(needs, sort_keys=True, default=vars)
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
 @dataclass(frozen=True)
