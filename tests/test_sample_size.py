@@ -257,7 +257,7 @@ def test_command_reads_components_from_landscapes(
 
 def test_wrong_input_is_named(tmp_path: Path) -> None:
     pl.DataFrame({"model": ["a"]}).write_parquet(tmp_path / "x.parquet")
-    with pytest.raises(InputError, match="lacks the columns benchmark"):
+    with pytest.raises(InputError, match="has no columns benchmark"):
         read_contributions(tmp_path / "x.parquet")
     pl.DataFrame(schema=dict.fromkeys(COLUMNS, pl.String)).write_parquet(tmp_path / "x.parquet")
     with pytest.raises(InputError, match="has no rows"):

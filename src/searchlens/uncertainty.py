@@ -1,8 +1,8 @@
 """Intervals: Wilson for counts, percentile bootstrap over questions for everything else.
 
-One set of bootstrap draws serves every operating point, metric and model of a benchmark: the draws depend on the number
-of questions, the number of draws and the seed alone. So any difference of two readouts is a paired contrast (paper,
-section "Statistics"; the question is the unit that is resampled, with all its samples and both models' sides of it).
+One set of bootstrap draws serves every operating point, metric and model of a benchmark, because it depends only on the
+number of questions, the number of draws and the seed. So every difference of two readouts is a paired contrast. The
+unit of resampling is the question, with all its samples and both sides of every pair (paper, section "Statistics").
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ Floats = npt.NDArray[np.float64]
 
 
 class Interval(NamedTuple):
-    """Lower and upper ends, same shape; NaN where the interval is undefined."""
+    """Lower and upper ends, of the same shape; NaN if the interval is undefined."""
 
     lo: Floats
     hi: Floats
@@ -41,17 +41,18 @@ def wilson(hits: npt.ArrayLike, n: npt.ArrayLike, confidence: float = 0.95) -> I
     Returns
     -------
     Interval
-        Ends in [0, 1]. NaN where n = 0. The lower end is exactly 0 at 0 hits and the upper end exactly 1 at n hits.
+        Ends in [0, 1]. NaN if n = 0. At 0 hits the lower end is exactly 0, at n hits the upper end is exactly 1.
 
     Notes
     -----
-    Trials are questions, one 0/1 readout each. Samples of one question are not independent trials.
+    Trials must be independent: questions with one 0/1 readout each, never several samples of one question. Coverage is
+    close to nominal also for small n and for proportions near 0 and 1.
 
     References
     ----------
     Wilson (1927), J. Am. Stat. Assoc. 22, 209-212.
     """
-    # More than a second to import.
+    # Takes most of a second of CPU time to import, and most users of this module need no Wilson interval.
     from statsmodels.stats.proportion import proportion_confint
 
     count, trials = (np.array(part, float) for part in np.broadcast_arrays(hits, n))
@@ -65,7 +66,7 @@ def wilson(hits: npt.ArrayLike, n: npt.ArrayLike, confidence: float = 0.95) -> I
 
 @dataclass(frozen=True, eq=False)
 class Resamples:
-    """Bootstrap draws over questions, shared by everything that is computed on the same questions.
+    """Bootstrap draws over questions, shared by all statistics on the same questions; made by ``Resamples.draw``.
 
     Attributes
     ----------
@@ -74,14 +75,14 @@ class Resamples:
 
     Notes
     -----
-    Use ``Resamples.draw``. Rows of different tables are paired only if their questions are in the same order.
+    Two statistics are paired only if their questions are in the same order.
     """
 
     weights: npt.NDArray[np.float32]
 
     @staticmethod
     def draw(questions: int, draws: int = 2000, seed: int = 0) -> Resamples:
-        """The draws for so many questions: the same object for the same arguments.
+        """The draws for a number of questions; equal arguments give the same object.
 
         Parameters
         ----------
@@ -95,7 +96,7 @@ class Resamples:
         Raises
         ------
         ValueError
-            Nothing to resample, or no draws.
+            There are no questions, or no draws.
         """
         if questions < 1 or draws < 1:
             raise ValueError(f"need at least one question and one draw, not {questions} and {draws}")
@@ -120,11 +121,11 @@ class Resamples:
 
         Notes
         -----
-        Columns are centred first, so single precision in the product costs about 1e-7 of the spread, and a column of
-        zeros gives exact zeros.
+        Columns are centred first. So single precision in the product costs about 1e-7 of the spread, and a constant
+        column gives its value exactly.
         """
-        centre, moved = self._moved(np.asarray(values, float))
-        return centre[:, None] + moved
+        centre, shift = self._centred(np.asarray(values, float))
+        return centre[:, None] + shift
 
     def interval(self, values: npt.ArrayLike, confidence: float = 0.95) -> Interval:
         """Percentile interval of the mean over questions, column by column.
@@ -132,20 +133,20 @@ class Resamples:
         Parameters
         ----------
         values : array_like, shape (questions, columns)
-            One statistic per column, any unit. For a paired contrast, the difference per question.
+            One statistic per column, in any unit. For a paired contrast, the difference of each question.
         confidence : float
             Nominal coverage, in (0, 1).
 
         Returns
         -------
         Interval
-            Ends of shape (columns,), within the column's smallest and largest value. NaN for a column that contains
-            NaN, and for a single question, whose spread over questions is unknown.
+            Ends of shape (columns,), between the column's smallest and largest value. NaN for a column that contains
+            NaN, and with a single question, which has no spread. Without width if all questions are equal.
 
         Notes
         -----
-        Quantiles are interpolated linearly. Where all questions agree the interval has no width: the bootstrap cannot
-        see events that never happened, so for counts near 0 or n prefer ``wilson``.
+        Quantiles are interpolated linearly. The bootstrap does not allow for events that did not occur in the sample;
+        for counts near 0 or n prefer ``wilson``.
 
         References
         ----------
@@ -155,13 +156,13 @@ class Resamples:
         if self.questions == 1:
             unknown = np.full(columns.shape[1], np.nan)
             return Interval(unknown, unknown.copy())
-        centre, moved = self._moved(columns)
-        ends = quantiles(moved, confidence)
+        centre, shift = self._centred(columns)
+        ends = quantiles(shift, confidence)
         least, most = columns.min(axis=0), columns.max(axis=0)
         return Interval(*(np.clip(centre + end, least, most) for end in ends))
 
-    def _moved(self, columns: Floats) -> tuple[Floats, npt.NDArray[np.float32]]:
-        """Mean of each column and by how much each draw moves it."""
+    def _centred(self, columns: Floats) -> tuple[Floats, npt.NDArray[np.float32]]:
+        """Mean of each column, and the shift of it in each draw."""
         if columns.ndim != 2 or columns.shape[0] != self.questions:
             raise ValueError(f"values have shape {columns.shape}, the draws are over {self.questions} questions")
         centre = columns.mean(axis=0)
@@ -170,9 +171,19 @@ class Resamples:
 
 
 def quantiles(draws: npt.NDArray[np.floating], confidence: float) -> Interval:
-    """The central interval of each row of ``draws`` (rows, draws), linearly interpolated; rows are sorted in place.
+    """Central interval of each row of draws, linearly interpolated.
 
-    The same numbers as ``numpy.quantile``, which takes seven times as long on rows of single precision.
+    Parameters
+    ----------
+    draws : ndarray, shape (rows, draws)
+        Without NaN, which would count as the largest draws. Sorted in place, along each row.
+    confidence : float
+        Share of the draws in the interval, in (0, 1).
+
+    Returns
+    -------
+    Interval
+        Ends of shape (rows,): the numbers of ``numpy.quantile``, which takes seven times as long in single precision.
     """
     draws.sort(axis=1)
     tail = (1 - confidence) / 2

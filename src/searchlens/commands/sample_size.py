@@ -1,8 +1,8 @@
-"""How large a study must be to tell two rows apart.
+"""How large a study must be to distinguish two rows of a table.
 
-The model behind every number here (``docs/power.md``): each model's difference of two rows, averaged over benchmarks,
-is the gap, plus the model's own deviation, plus noise of finitely many questions and samples. The test is the two-sided
-paired t test over models at alpha / contrasts, which is Holm's correction at its strictest.
+The statistical model (``docs/power.md``): each model's difference of two rows, averaged over benchmarks, is the gap,
+plus a deviation of the model, plus noise from finitely many questions and samples. The test is the two-sided paired t
+test over models at level alpha / contrasts, the strictest step of Holm's correction.
 """
 
 from __future__ import annotations
@@ -30,12 +30,14 @@ from searchlens.uncertainty import Floats
 
 Free = Literal["models", "questions", "seeds"]
 Contributions = Mapping[tuple[str, str], Floats]
-"""(model, benchmark) to the parts of single questions in the difference of two errors, shape (questions, seeds)."""
+"""(model, benchmark) to each question's part in the difference of two errors, shape (questions, seeds)."""
 
+_DESCRIBED = "docs/power.md describes the file"
 COLUMNS = ("model", "benchmark", "question", "seed", "difference")
 LARGEST = 4096
-"""No design is made larger than this many times."""
+"""Largest factor by which a design is enlarged; what needs more is reported as not enough."""
 _NODES = 40
+"""Values at which the shared part is integrated over: more are more exact and take longer."""
 
 
 @dataclass(frozen=True)
@@ -45,12 +47,17 @@ class Design:
     Attributes
     ----------
     questions : tuple of int
-        Of each benchmark.
+        Number on each benchmark.
     models : int
-        Base/RL pairs, at least 2.
+        Number of Base/RL pairs, at least 2.
     seeds : int
-        Independent pools of samples, both sides, over which curves are averaged before errors are taken. A pool of
-        twice as many samples as the largest budget is two.
+        Number of independent pools of samples on both sides, over which curves are averaged before errors are computed.
+        A pool with twice as many samples as the largest budget counts as two.
+
+    Raises
+    ------
+    InputError
+        Fewer than two models, or no questions or seeds.
     """
 
     questions: tuple[int, ...]
@@ -58,14 +65,14 @@ class Design:
     seeds: int = 1
 
     def __post_init__(self) -> None:
-        """Refuse a study without variation between models, or without data."""
+        """Check the sizes."""
         if self.models < 2:
             raise InputError(f"models: {self.models}; a test over models needs at least 2")
         if not self.questions or min(self.questions) < 1 or self.seeds < 1:
             raise InputError(f"questions: {list(self.questions)}, seeds: {self.seeds}; at least one of each is needed")
 
     def scaled(self, free: Free, factor: float) -> Design:
-        """The design with one of its sizes multiplied, rounded up."""
+        """The design with one of its sizes multiplied by a factor and rounded up."""
         if free == "questions":
             return replace(self, questions=tuple(int(np.ceil(n * factor)) for n in self.questions))
         if free == "models":
@@ -75,19 +82,24 @@ class Design:
 
 @dataclass(frozen=True)
 class Components:
-    """Where the difference of two rows varies, in percentage points.
+    """Standard deviations of the difference of two rows, in percentage points.
 
     Attributes
     ----------
     question_sd : float
-        Standard deviation over questions of one cell of the question's part in the difference, expected over samples.
+        Over the questions of one cell: of a question's part in the difference, averaged over samples.
     sample_sd : float
-        The same between pools of samples for one question.
+        Over pools of samples: of the part of one question.
     model_sd : float
-        Standard deviation over models of the true difference (mean over benchmarks).
+        Over models: of the true difference, averaged over benchmarks.
     shared : float
-        Share of the question variance that all models have in common, in [0, 1]: it moves all models together, so more
-        models do not average it out and the test over models does not see it.
+        Share of the question variance that all models have in common, in [0, 1]. It moves all models together, so more
+        models do not average it out, and the test over models does not notice it.
+
+    Raises
+    ------
+    InputError
+        A standard deviation is negative, or the share is not in [0, 1].
     """
 
     question_sd: float
@@ -96,63 +108,63 @@ class Components:
     shared: float = 0.0
 
     def __post_init__(self) -> None:
-        """Refuse negative spreads."""
+        """Check the ranges."""
         if min(self.question_sd, self.sample_sd, self.model_sd) < 0 or not 0 <= self.shared <= 1:
-            raise InputError(f"{self}: standard deviations are at least 0, the shared part is between 0 and 1")
+            raise InputError(f"{self}: standard deviations must be at least 0, and shared between 0 and 1")
 
 
 TYPICAL = Components(question_sd=4.2, sample_sd=23.0, model_sd=0.9, shared=0.1)
-"""Of four simulated studies of the paper's size, three pools of samples each; four contrasts (``docs/power.md``)."""
+"""From four simulated studies of the paper's size with three pools of samples, and four contrasts (``docs/power.md``).
+"""
 
 
 def power(design: Design, components: Components, gap: float, alpha: float = 0.05, contrasts: int = 1) -> float:
-    """Probability that the test finds a true gap.
+    """Probability that the test is significant.
 
     Parameters
     ----------
     design : Design
     components : Components
     gap : float
-        True difference of mean errors, percentage points, either sign.
+        True difference of mean errors, percentage points, of either sign.
     alpha : float
         Familywise level, in (0, 1).
     contrasts : int
-        Tested together; each at alpha / contrasts.
+        Number of contrasts that are tested together; each is tested at alpha / contrasts.
 
     Returns
     -------
     float
-        Either direction counts as found, so it is the level itself at gap 0 and ``shared`` 0. 1 for any gap without
-        variation.
+        Significance in either direction counts, so at gap 0 and ``shared`` 0 it is the level. Without any variation it
+        is 1 for every gap but 0.
 
     Notes
     -----
-    Errors are taken to exceed their noise. A study of smaller errors finds less than is predicted: noise inflates the
-    smaller of two errors more, and the gap shrinks (``docs/power.md`` has the sizes).
+    The prediction assumes errors larger than their noise. With smaller errors the power is lower, because noise
+    inflates the smaller of two errors more, so that the gap shrinks (``docs/power.md`` has the sizes).
     """
-    own, common = _variances(design, components)
+    single, common = _variances(design, components)
     level = alpha / contrasts
-    if own == 0 and common == 0:
-        return 1.0 if gap else level
-    # Equally likely values of what all models share.
+    if single == 0:
+        return 1.0 if gap or common else level
+    # Equally likely values of the shared part.
     shifts = np.sqrt(common) * norm.ppf((np.arange(_NODES) + 0.5) / _NODES) if common else np.zeros(1)
-    if own == 0:
-        return 1.0
     degrees = design.models - 1
     limit = t.ppf(1 - level / 2, degrees)
-    far = np.abs(gap + shifts) / np.sqrt(own / design.models)
-    # Further out the series of the noncentral t fail, and nothing is missed, or found with the wrong sign.
-    near = np.minimum(far, 37)
-    found = np.where(far > 30 + limit, 1.0, nct.sf(limit, degrees, near) + nct.cdf(-limit, degrees, np.minimum(far, 6)))
-    return float(np.clip(found, 0, 1).mean())
+    noncentrality = np.abs(gap + shifts) / np.sqrt(single / design.models)
+    # scipy's series fail for large noncentralities, at which the upper tail is 1 and the lower one 0.
+    upper = nct.sf(limit, degrees, np.minimum(noncentrality, 37))
+    lower = nct.cdf(-limit, degrees, np.minimum(noncentrality, 6))
+    significant = np.where(noncentrality > 30 + limit, 1.0, upper + lower)
+    return float(np.clip(significant, 0, 1).mean())
 
 
 def _variances(design: Design, components: Components) -> tuple[float, float]:
-    """Variance of one model's measured difference that is its own, and that all models share."""
+    """Variance of a model's measured difference: the part of the single model, and the part common to all models."""
     size = sum(1 / n for n in design.questions) / len(design.questions) ** 2
     question, shared = components.question_sd**2, components.shared
-    own = components.model_sd**2 + size * ((1 - shared) * question + components.sample_sd**2 / design.seeds)
-    return own, size * shared * question
+    single = components.model_sd**2 + size * ((1 - shared) * question + components.sample_sd**2 / design.seeds)
+    return single, size * shared * question
 
 
 def required(
@@ -164,23 +176,23 @@ def required(
     alpha: float = 0.05,
     contrasts: int = 1,
 ) -> Design | None:
-    """The smallest design of sufficient power when one size is free.
+    """The smallest design with sufficient power, if one of its sizes may grow.
 
     Parameters
     ----------
     design : Design
-        Its other sizes are kept. Questions of all benchmarks grow by one factor.
     components, gap, alpha, contrasts
         As in ``power``.
     target_power : float
         In (0, 1).
     free : {"models", "questions", "seeds"}
+        The size that may grow; questions grow by the same factor on all benchmarks.
 
     Returns
     -------
     Design or None
-        The given design if it suffices (it is never made smaller); None if ``LARGEST`` times as much does not suffice:
-        questions and seeds cannot replace models that differ.
+        The given design if it suffices. None if ``LARGEST`` times its size does not suffice: questions and seeds cannot
+        replace models if the models differ.
     """
 
     def enough(factor: float) -> bool:
@@ -207,14 +219,17 @@ def contribution(predicted: npt.ArrayLike, target: npt.ArrayLike) -> Floats:
     Parameters
     ----------
     predicted, target : array_like, shape (budgets, questions, seeds)
-        Readouts in [0, 1] of the predicted and of the RL curve.
+        Readouts in [0, 1] of the predicted curve and of the RL curve.
 
     Returns
     -------
     ndarray, shape (questions, seeds)
-        100 mean_b sign(d_b) (predicted - target), with d_b the difference of the means over questions and seeds; its
-        mean is the error in percentage points. It is the error's linear part: where d_b is within its noise of zero,
-        the true spread is smaller.
+        100 mean_b sign(d_b) (predicted - target), where d_b is the difference of the means over questions and seeds.
+        The mean of it is the error in percentage points.
+
+    Notes
+    -----
+    This is the error linearised at d_b. If d_b is within its noise of zero, the spread of the error is smaller.
     """
     gaps = np.asarray(predicted, float) - np.asarray(target, float)
     signs = np.sign(gaps.mean(axis=(1, 2), keepdims=True))
@@ -222,29 +237,29 @@ def contribution(predicted: npt.ArrayLike, target: npt.ArrayLike) -> Floats:
 
 
 def row_contributions(rule: Rule, first: Row, second: Row) -> pl.DataFrame:
-    """Parts of single questions in the error of one row minus that of another.
+    """Each question's part in the error of one row, minus its part in that of another.
 
     Parameters
     ----------
     rule : Rule
         On the sample view.
     first, second : Row
-        With their own pool; rows that predict a curve instead of Base operating points have no parts of questions.
+        In the first of their pools. A row that predicts a curve instead of Base operating points has no such parts.
 
     Returns
     -------
     polars.DataFrame
-        ``COLUMNS``: the cells of fitted models and benchmarks in which both rows are defined; ``seed`` is 0.
+        ``COLUMNS``, for the cells of fitted models and benchmarks in which both rows are defined; ``seed`` is 0.
     """
-    rows = []
+    frames = []
     for model, benchmark in itertools.product(rule.plan.fitted_models, rule.plan.with_role("fitted")):
         parts = [_row_contribution(rule, row, model, benchmark) for row in (first, second)]
         if parts[0] is None or parts[1] is None:
             continue
         difference = (parts[0] - parts[1])[:, 0]
         cell = {"model": model, "benchmark": benchmark, "question": np.arange(len(difference)), "seed": 0}
-        rows.append(pl.DataFrame({**cell, "difference": difference}))
-    return pl.concat(rows) if rows else pl.DataFrame({name: [] for name in COLUMNS})
+        frames.append(pl.DataFrame({**cell, "difference": difference}))
+    return pl.concat(frames) if frames else pl.DataFrame({name: [] for name in COLUMNS})
 
 
 def _row_contribution(rule: Rule, row: Row, model: str, benchmark: str) -> Floats | None:
@@ -253,21 +268,21 @@ def _row_contribution(rule: Rule, row: Row, model: str, benchmark: str) -> Float
     path = row.predict(rule, At(model, benchmark, row.pools[0]))
     if isinstance(path, Reason | Curve) or base is None or rl is None or readouts is None:
         return None
-    kept = [i for i in range(len(plan.budgets)) if path.skip is None or not path.skip[i, 0]]
-    points = [base.points[readouts.policies[path.policy[i, 0]], plan.budgets[path.budget[i, 0]]] for i in kept]
-    target = rl.block("P", [plan.default_policy], [plan.budgets[i] for i in kept])[0]
+    counted = [i for i in range(len(plan.budgets)) if path.skip is None or not path.skip[i, 0]]
+    points = [base.points[readouts.policies[path.policy[i, 0]], plan.budgets[path.budget[i, 0]]] for i in counted]
+    target = rl.block("P", [plan.default_policy], [plan.budgets[i] for i in counted])[0]
     return contribution(base.credit["P"][points][:, :, None], target[:, :, None])
 
 
 def landscape_contributions(
     folder: Path, plan: CohortPlan, options: BoptrOptions, first: str, second: str
 ) -> Contributions:
-    """The parts of ``row_contributions``, from the landscapes of a study.
+    """The parts of ``row_contributions``, computed from the landscapes of a study.
 
     Parameters
     ----------
     folder : Path
-        ``<checkpoint>/<benchmark>/{hits,points}.parquet`` for what the plan names; what is absent is left out.
+        Holds ``<checkpoint>/<benchmark>/{hits,points}.parquet`` for the cells of the plan that were sampled.
     plan : CohortPlan
     options : BoptrOptions
     first, second : str
@@ -281,87 +296,84 @@ def landscape_contributions(
     Raises
     ------
     InputError
-        No such row, a damaged landscape, an anchor without one, or no cell in which both rows choose Base operating
-        points.
+        There is no such row, a landscape is damaged, the anchor has none, or there is no cell in which both rows choose
+        Base operating points.
     """
-    known = {row.key: row for row in ROWS}
+    row_by_key = {row.key: row for row in ROWS}
     for name in (first, second):
-        if name not in known:
-            raise InputError(f"there is no row {name!r}; allowed: {', '.join(known)}")
+        if name not in row_by_key:
+            raise InputError(f"there is no row {name!r}; allowed: {', '.join(row_by_key)}")
     rule = Rule(sample_view(read_cohort(folder, plan)), options)
-    rows = row_contributions(rule, known[first], known[second])
-    if rows.is_empty():
+    contributions = row_contributions(rule, row_by_key[first], row_by_key[second])
+    if contributions.is_empty():
         raise InputError(
             f"{folder} has no cell in which both {first} and {second} choose Base operating points",
-            "sample and score both sides of a pair on a benchmark with the role fitted, or name other tiers",
+            "sample and score both sides of a pair on a benchmark with the role fitted, or name other rows",
         )
-    return _cells(rows)
+    return _cells(contributions)
 
 
 def read_contributions(path: Path) -> Contributions:
-    """A parquet file with ``COLUMNS``; every question of a cell has the same seeds.
+    """Read contributions from a Parquet file with ``COLUMNS``, in which every question of a cell has the same seeds.
 
     Raises
     ------
     InputError
-        The file cannot be read, lacks columns, or is not a full grid of questions and seeds in some cell.
+        The file cannot be read, a column is missing, or some cell does not have every seed of every question once.
     """
     try:
-        rows = pl.read_parquet(path)
+        frame = pl.read_parquet(path)
     except (OSError, PolarsError) as error:
         raise InputError(f"cannot read {path}: {error}") from None
-    missing = [name for name in COLUMNS if name not in rows.columns]
+    missing = [name for name in COLUMNS if name not in frame.columns]
     if missing:
-        raise InputError(f"{path} lacks the columns {', '.join(missing)}", "docs/power.md describes the file")
-    if rows.is_empty():
-        raise InputError(f"{path} has no rows", "docs/power.md describes the file")
-    for (model, benchmark), cell in rows.group_by("model", "benchmark"):
+        raise InputError(f"{path} has no columns {', '.join(missing)}", _DESCRIBED)
+    if frame.is_empty():
+        raise InputError(f"{path} has no rows", _DESCRIBED)
+    for (model, benchmark), cell in frame.group_by("model", "benchmark"):
         seeds, questions = cell["seed"].n_unique(), cell["question"].n_unique()
         if seeds * questions != len(cell):
-            raise InputError(
-                f"{path}: {model}/{benchmark} has {len(cell)} rows, not {questions} questions x {seeds} seeds"
-            )
-    return _cells(rows)
+            sizes = f"{questions} questions x {seeds} seeds"
+            raise InputError(f"{path}: {model}/{benchmark} has {len(cell)} rows, not {sizes}", _DESCRIBED)
+    return _cells(frame)
 
 
-def _cells(rows: pl.DataFrame) -> Contributions:
-    """Rows with ``COLUMNS`` by cell, questions and seeds in order."""
+def _cells(frame: pl.DataFrame) -> Contributions:
+    """Contributions from a frame with ``COLUMNS``."""
+    in_order = frame.sort(*COLUMNS[:4]).with_columns(pl.col("difference").cast(pl.Float64))
     return {
-        (str(model), str(benchmark)): cell["difference"]
-        .cast(pl.Float64)
-        .to_numpy()
-        .reshape(-1, cell["seed"].n_unique())
-        for (model, benchmark), cell in rows.sort(*COLUMNS[:4]).group_by("model", "benchmark", maintain_order=True)
+        (str(model), str(benchmark)): cell["difference"].to_numpy().reshape(-1, cell["seed"].n_unique())
+        for (model, benchmark), cell in in_order.group_by("model", "benchmark", maintain_order=True)
     }
 
 
 def estimate_components(contributions: Contributions) -> Components:
-    """Components from the parts of single questions.
+    """Components from each question's part in the difference of two rows.
 
     Parameters
     ----------
     contributions : mapping
-        (model, benchmark) to ndarray, shape (questions, seeds), at least 2 questions; questions of a benchmark in the
-        same order for all models.
+        (model, benchmark) to ndarray, shape (questions, seeds), with at least 2 questions; questions of a benchmark are
+        in the same order for all models.
 
     Returns
     -------
     Components
-        Moment estimates, floored at 0. With a single seed everything is counted as question variance, so that more
-        seeds seem not to help. A single model does not tell ``model_sd`` and ``shared``: they are then ``TYPICAL``'s.
+        Moment estimates, at least 0. With a single seed all variance counts as question variance, so more seeds seem
+        useless. With a single model ``model_sd`` and ``shared`` cannot be estimated; they are those of ``TYPICAL``.
 
     Raises
     ------
     ValueError
-        No cells.
+        There are no cells.
     """
     cells = list(contributions.values())
     if not cells:
         raise ValueError("no cells to estimate from")
     sample = float(np.mean([cell.var(axis=1, ddof=1).mean() if cell.shape[1] > 1 else 0.0 for cell in cells]))
     means = {key: cell.mean(axis=1) for key, cell in contributions.items()}
-    seen = float(np.mean([cell.var(ddof=1) for cell in means.values()]))
-    question = max(seen - sample / cells[0].shape[1], 0.0)
+    measured = float(np.mean([cell.var(ddof=1) for cell in means.values()]))
+    question = max(measured - sample / cells[0].shape[1], 0.0)
     if len({model for model, _ in contributions}) == 1:
         return Components(math.sqrt(question), math.sqrt(sample), TYPICAL.model_sd, TYPICAL.shared)
     shared = min(max(_covariance(means) / question, 0.0), 1.0) if question else 0.0
@@ -370,29 +382,26 @@ def estimate_components(contributions: Contributions) -> Components:
 
 
 def _covariance(means: Mapping[tuple[str, str], Floats]) -> float:
-    """Mean covariance over questions between the models of a benchmark; 0 without two models."""
-    found = []
-    for a, b in itertools.combinations(means, 2):
-        if a[1] == b[1] and len(means[a]) == len(means[b]):
-            found.append(np.cov(means[a], means[b])[0, 1])
-    return float(np.mean(found)) if found else 0.0
+    """Mean covariance over questions of two models on a benchmark; 0 if no benchmark has two models."""
+    pairs = [(a, b) for a, b in itertools.combinations(means, 2) if a[1] == b[1] and len(means[a]) == len(means[b])]
+    return float(np.mean([np.cov(means[a], means[b])[0, 1] for a, b in pairs])) if pairs else 0.0
 
 
 def _between_models(means: Mapping[tuple[str, str], Floats], common: float) -> float:
-    """Variance of the models' differences beyond the noise of their questions."""
+    """Variance of the models' differences, minus the noise of their questions; at least 0."""
     values, noise = [], []
     for model in dict.fromkeys(model for model, _ in means):
-        own = [cell for (name, _), cell in means.items() if name == model]
-        values.append(np.mean([cell.mean() for cell in own]))
-        noise.append(sum((cell.var(ddof=1) - common) / len(cell) for cell in own) / len(own) ** 2)
+        cells = [cell for (name, _), cell in means.items() if name == model]
+        values.append(np.mean([cell.mean() for cell in cells]))
+        noise.append(sum((cell.var(ddof=1) - common) / len(cell) for cell in cells) / len(cells) ** 2)
     return float(max(np.var(values, ddof=1) - np.mean(noise), 0.0))
 
 
-# ---- for people
+# ---- report
 
 
 def report(design: Design, components: Components, gap: float, alpha: float = 0.05, contrasts: int = 1) -> str:
-    """Power of a design, and what would raise it to 80% and 90%."""
+    """Power of a design, and the sizes that would raise it to 80% and 90%, as text."""
     sizes = "+".join(map(str, design.questions))
     lines = [
         f"gap {gap:g} pp, {design.models} models, {sizes} questions, {design.seeds} seed(s), "

@@ -1,6 +1,6 @@
-"""Simulated studies with known truth, on which the analysis is tested (``docs/simulation.md``).
+"""Simulated studies with known truth, for testing the analysis (``docs/simulation.md``).
 
-``simulate`` draws a study in memory, ``write`` puts the same study into a folder, ``Truth`` says what holds in the
+``simulate`` draws a study in memory, ``write`` writes the same study to a folder, ``Truth`` has its values in the
 population of questions.
 """
 

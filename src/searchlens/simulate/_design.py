@@ -1,4 +1,4 @@
-"""What a simulated study consists of, as frozen dataclasses; ``docs/simulation.md`` has the formulas."""
+"""The design of a simulated study, as frozen dataclasses; ``docs/simulation.md`` has the formulas."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ class BaseModel:
     Attributes
     ----------
     ability : float
-        Log-odds added to the right answer; 0 is the anchor.
+        Log-odds added to the right answer; 0 for the anchor.
     invalid : float
-        Log-odds of giving no valid answer, at the typical question, temperature 1 and no filter.
+        Log-odds of giving no valid answer to the typical question, at temperature 1 without filters.
     verbosity : float
-        Factor on tokens, > 0.
+        Factor on the number of tokens, > 0.
     """
 
     ability: float = 0.0
@@ -38,7 +38,7 @@ class BaseModel:
 
 @dataclass(frozen=True)
 class RLEffect:
-    """What RL does to the answer distribution of a question, at full transfer.
+    """Effect of RL on the answer distribution of a question, at full transfer.
 
     Attributes
     ----------
@@ -47,11 +47,11 @@ class RLEffect:
     reward : float
         r >= 0: log-odds added to the right answer.
     loss : float
-        tau in [0, 1): answers much rarer than this are lost.
+        tau in [0, 1): answers with a much smaller probability are lost.
     support : float
-        nu in [0, 1): mass moved to the right answer however rare it was.
+        nu in [0, 1): probability moved to the right answer, however rare it was.
     termination : float
-        Log-odds taken from giving no valid answer.
+        Log-odds subtracted from giving no valid answer.
     """
 
     sharpening: float = 1.5
@@ -73,9 +73,9 @@ class SimModel:
     parameters : float
         Number of parameters.
     effect : RLEffect
-        Mode ``transform`` alone.
+        Used in mode ``transform``.
     delta : float
-        Planted delta_m; mode ``planted``.
+        Planted delta_m, used in mode ``planted``.
     """
 
     base: str
@@ -92,7 +92,7 @@ class SimBenchmark:
     Attributes
     ----------
     regime, role, title
-        As ``boptr.cohort.Benchmark``.
+        As in ``boptr.cohort.Benchmark``.
     questions : int
         At least 1.
     level : float
@@ -102,13 +102,13 @@ class SimBenchmark:
     slope : float
         Log-odds per unit of ability.
     wrong : int
-        Number of wrong answers that occur, >= 1.
+        Number of possible wrong answers, >= 1.
     transfer : float
-        Share of the RL effect that arrives here, in [0, 1].
+        Share of the RL effect on this benchmark, in [0, 1].
     invalid : float
-        Log-odds of no valid answer, added to the model's.
+        Log-odds added to the model's of giving no valid answer.
     tokens : float
-        Typical tokens per sample.
+        Typical number of tokens per sample.
     open_text : bool
         Every finished answer is a class of its own, so there is no vote.
     """
@@ -134,10 +134,16 @@ class Planted:
     Attributes
     ----------
     mu, beta : mapping
-        Per regime; alpha = exp(mu + delta_m).
+        Per regime; alpha = exp(mu + delta_m). beta is at least 0.
     policy : str
-        pi, unless ``policies`` names another for (model, benchmark).
+        pi, unless ``policies`` has another one for the cell.
     policies : mapping
+        (model, benchmark) to pi.
+
+    Raises
+    ------
+    InputError
+        An exponent is negative: no stream of samples has a path that goes back.
     """
 
     mu: Mapping[Regime, float]
@@ -146,23 +152,22 @@ class Planted:
     policies: Mapping[tuple[str, str], str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        """Refuse a path that goes back: no stream of samples has it."""
+        """Check the exponents."""
         if min(self.beta.values()) < 0:
             raise InputError(f"beta: {dict(self.beta)}; a planted exponent must be at least 0")
 
 
 @dataclass(frozen=True)
 class Strangers:
-    """Where the RL models of mode ``unrelated`` come from: all are drawn alike.
+    """The distribution of the RL models of mode ``unrelated``, the same for all of them.
 
     Attributes
     ----------
     ability, spread : float
-        Mean and standard deviation of the ability of the Base model behind an RL model.
+        Mean and standard deviation of the ability of the Base model that RL starts from.
     invalid : float
-        Its log-odds of no valid answer.
+        Its log-odds of giving no valid answer.
     effect : RLEffect
-        What RL does to it.
     """
 
     ability: float = -1.3
@@ -187,29 +192,36 @@ class Design:
         In the order of tables.
     anchor_model, anchor_benchmark : str
     policies : tuple of str
-        Autoregressive policies, sampled by both sides of every cell; must contain ``default_policy``.
+        Autoregressive policies, sampled on both sides of every cell; must contain ``default_policy``.
     default_policy : str
         pi_0.
     searches : mapping
-        Benchmark to the search policies (name to effect) of the anchor's Base there.
+        Benchmark to the search policies (name to effect) of the anchor's Base on it.
     samples : int
         Pool size, at least the largest budget.
     budgets : tuple of int
         B: powers of two from 1.
     extension : mapping
-        Benchmark to a larger pool of the anchor, both sides, autoregressive policies: a power of two; adds its budgets.
+        Benchmark to the pool size, a power of two, of the anchor's autoregressive policies on both sides; it adds
+        budgets.
     batches : mapping
-        Batch id to the sides of the anchor that are sampled again with it, on the fitted benchmarks.
+        Batch id to the sides of the anchor that are sampled again in this batch, on the fitted benchmarks.
     missing : frozenset of (model, benchmark)
         Cells that were not sampled.
     shared : float
         Share of the variance of question difficulty that all models have in common, in [0, 1].
     mode : {"transform", "planted", "unrelated", "equal"}
-        What RL is to Base.
+        How RL relates to Base.
     planted : Planted
-        Mode ``planted`` alone.
+        Used in mode ``planted``.
     strangers : Strangers
-        Mode ``unrelated`` alone.
+        Used in mode ``unrelated``.
+
+    Raises
+    ------
+    InputError
+        A name is unknown, the pool is smaller than the largest budget, or the planted law has no constants for a
+        regime.
     """
 
     bases: Mapping[str, BaseModel]
@@ -231,12 +243,12 @@ class Design:
     strangers: Strangers = Strangers()
 
     def __post_init__(self) -> None:
-        """Refuse what cannot be sampled: unknown names, pools below the largest budget, a law that lacks a regime."""
+        """Check names, pools and the planted law."""
         if self.mode not in get_args(Mode):
             raise InputError(f"mode: {self.mode!r} is not one of {', '.join(get_args(Mode))}")
         unknown = [f"{name} ({model.base})" for name, model in self.models.items() if model.base not in self.bases]
         if unknown:
-            raise InputError(f"models: no base for {', '.join(unknown)}; known are {', '.join(self.bases)}")
+            raise InputError(f"models: no base for {', '.join(unknown)}; allowed: {', '.join(self.bases)}")
         if self.samples < max(self.budgets):
             raise InputError(f"samples: {self.samples} are fewer than the largest budget, {max(self.budgets)}")
         if self.default_policy not in self.policies:
@@ -280,7 +292,7 @@ class Design:
 
     def cells(self) -> list[Cell]:
         """Everything to sample, in order; a Base checkpoint that models share occurs once."""
-        found: dict[tuple[str, str], Cell] = {}
+        cells: dict[tuple[str, str], Cell] = {}
         for model, spec in self.models.items():
             batches = ["", *self.batches] if model == self.anchor_model else [""]
             for batch in batches:
@@ -290,8 +302,8 @@ class Design:
                     for side in self._sides(batch, item):
                         name = spec.base if side == "base" else model
                         cell = Cell(checkpoint(name, side, batch), model, side, benchmark, batch)
-                        found.setdefault((cell.checkpoint, benchmark), cell)
-        return list(found.values())
+                        cells.setdefault((cell.checkpoint, benchmark), cell)
+        return list(cells.values())
 
     def _sides(self, batch: str, benchmark: SimBenchmark) -> tuple[Side, ...]:
         if batch:
@@ -301,33 +313,34 @@ class Design:
     def pools(self, cell: Cell) -> dict[str, int]:
         """Policies of a cell, in order, with their samples per question."""
         anchor = self.models[self.anchor_model].base if cell.side == "base" else self.anchor_model
-        ours = anchor == (self.models[cell.model].base if cell.side == "base" else cell.model)
-        extended = self.extension.get(cell.benchmark, self.samples) if ours and not cell.batch else self.samples
-        pools = dict.fromkeys(self.policies, extended)
-        if ours and cell.side == "base":
+        is_anchor = anchor == (self.models[cell.model].base if cell.side == "base" else cell.model)
+        extended = is_anchor and not cell.batch
+        samples = self.extension.get(cell.benchmark, self.samples) if extended else self.samples
+        pools = dict.fromkeys(self.policies, samples)
+        if is_anchor and cell.side == "base":
             pools |= dict.fromkeys(self.searches.get(cell.benchmark, {}), self.samples)
         return pools
 
     def effect(self, benchmark: str, policy: str) -> PolicyEffect:
-        """How a policy acts: as named under ``searches``, or computed from an autoregressive name."""
-        searched = self.searches.get(benchmark, {})
-        return searched[policy] if policy in searched else autoregressive(policy)
+        """The effect of a policy: that in ``searches``, or computed from the name of an autoregressive policy."""
+        searches = self.searches.get(benchmark, {})
+        return searches[policy] if policy in searches else autoregressive(policy)
 
 
 @dataclass(frozen=True)
 class Cell:
-    """One checkpoint on one benchmark: what is sampled in one go.
+    """One checkpoint on one benchmark, which is sampled at once.
 
     Attributes
     ----------
     checkpoint : str
         Name of its landscape folder.
     model : str
-        The (first) model that it belongs to.
+        The model that it belongs to; of models that share a Base, the first.
     side : {"base", "rl"}
     benchmark : str
     batch : str
-        Empty for the main run.
+        Empty for the main batch.
     """
 
     checkpoint: str
@@ -343,7 +356,7 @@ def checkpoint(name: str, side: Side, batch: str = "") -> str:
 
 
 def budgets_of(design: Design, samples: int) -> list[int]:
-    """B of the design, continued by doubling up to a larger pool."""
+    """B of the design, continued by doubling up to the size of a larger pool."""
     budgets = list(design.budgets)
     while budgets[-1] * 2 <= samples:
         budgets.append(budgets[-1] * 2)

@@ -1,4 +1,4 @@
-"""A simulated study as the folder of landscapes that a real one leaves."""
+"""A simulated study as a folder of landscapes, like that of a real study."""
 
 from __future__ import annotations
 
@@ -19,37 +19,37 @@ from searchlens.store import files
 TRUTH_FILE = "truth.json"
 
 
-def write(design: Design, seed: int, out: Path) -> None:
+def write(design: Design, seed: int, output: Path) -> None:
     """Write a simulated study: ``cohort.yaml``, one landscape per checkpoint and benchmark, ``truth.json``.
 
     Parameters
     ----------
     design : Design
     seed : int
-    out : Path
-        Folder; made if absent. Files of other designs in it are left alone, and ``cohort.yaml`` says which count.
+    output : Path
+        Folder; made if it does not exist. Files of other designs in it stay: ``cohort.yaml`` names those of this one.
 
     Raises
     ------
     InputError
         The folder cannot be written to.
     """
-    files.require_writable(out)
+    files.require_writable(output)
     for cell in design.cells():
-        _write_cell(design, seed, cell, out / cell.checkpoint / cell.benchmark)
-    files.replace_text(out / TRUTH_FILE, json.dumps(Truth(design, seed).record(), indent=1) + "\n")
-    write_plan(design.plan(), out / PLAN_FILE)
+        _write_cell(design, seed, cell, output / cell.checkpoint / cell.benchmark)
+    files.replace_text(output / TRUTH_FILE, json.dumps(Truth(design, seed).record(), indent=1) + "\n")
+    write_plan(design.plan(), output / PLAN_FILE)
 
 
-def _write_cell(design: Design, seed: int, cell: Cell, place: Path) -> None:
+def _write_cell(design: Design, seed: int, cell: Cell, folder: Path) -> None:
     budgets = budgets_of(design, max(design.pools(cell).values()))
     landscape = operating_points(scores(design, seed, cell), budgets=budgets, options=OPTIONS)
     for name in ("points", "hits"):
-        files.replace(place / f"{name}.parquet", getattr(landscape, name).write_parquet)
+        files.replace(folder / f"{name}.parquet", getattr(landscape, name).write_parquet)
 
 
 def scores(design: Design, seed: int, cell: Cell) -> pl.DataFrame:
-    """The graded samples of a cell: ``schemas.columns.SCORES``, no log-probabilities."""
+    """The graded samples of a cell: ``schemas.columns.SCORES``, with null scores."""
     item = design.benchmarks[cell.benchmark]
     return pl.concat([_frame(drawn, item) for drawn in draw(design, seed, cell)])
 

@@ -21,11 +21,14 @@ from searchlens.simulate._law import groups, planted_path, planted_policy
 from searchlens.uncertainty import Resamples
 
 OPTIONS = LandscapeOptions()
-"""The project's own readings of votes, first finish and intervals."""
+"""Votes, first finish and intervals are read as by default in a study."""
 
 _WRONG_IS_LONGER = 1.25
+"""Factor on the length of samples without a right answer."""
 _LENGTH_SPREAD = 0.25
+"""Scale of the log-logistic length; 0 would make all samples equally long."""
 _CUT_LENGTH = 4.0
+"""Token limit as a multiple of the typical length."""
 
 _Value = TypeVar("_Value", bound=np.generic)
 Outcomes = npt.NDArray[np.uint8]
@@ -33,7 +36,7 @@ Lengths = npt.NDArray[np.float32]
 
 
 class Drawn(NamedTuple):
-    """Samples of some policies with equally many of them.
+    """Samples of some policies that have equally many samples.
 
     Attributes
     ----------
@@ -56,20 +59,21 @@ def simulate(design: Design, seed: int) -> Cohort:
     ----------
     design : Design
     seed : int
-        Of questions, models' skill and samples. Each cell's draws depend on the seed and on names alone (checkpoint,
-        benchmark, policy), not on what else the design contains.
+        Of questions, models' skill and samples. The draws of a cell depend on the seed and on names (checkpoint,
+        benchmark, policy), but not on the rest of the design.
 
     Returns
     -------
     Cohort
-        What ``boptr.cohort.read_cohort`` reads from a folder that ``write`` wrote from the same arguments.
+        Equal to the one that ``boptr.cohort.read_cohort`` reads from the folder that ``write`` makes of the same
+        arguments.
     """
     landscapes = {(cell.checkpoint, cell.benchmark): dense_landscape(design, seed, cell) for cell in design.cells()}
     return Cohort(design.plan(), landscapes)
 
 
 def dense_landscape(design: Design, seed: int, cell: Cell) -> DenseLandscape:
-    """Readouts of one cell."""
+    """The landscape of one cell."""
     item = design.benchmarks[cell.benchmark]
     points: dict[tuple[str, int], int] = {}
     credit: dict[str, list[npt.NDArray[np.float32]]] = {metric: [] for metric in CREDITS}
@@ -94,13 +98,13 @@ def draw(design: Design, seed: int, cell: Cell) -> list[Drawn]:
     answers = native(design, seed, cell, question_latents(design, seed, cell))
     sizes = design.pools(cell)
     return [
-        _draw(design, seed, cell, answers, tuple(name for name, own in sizes.items() if own == size), size)
+        _draw(design, seed, cell, answers, tuple(name for name in sizes if sizes[name] == size), size)
         for size in dict.fromkeys(sizes.values())
     ]
 
 
 def _draw(design: Design, seed: int, cell: Cell, answers: Answers, policies: tuple[str, ...], samples: int) -> Drawn:
-    """Two uniform numbers per sample, one for the outcome and one for the length."""
+    """Samples of policies; each takes two uniform numbers, one for the outcome and one for the length."""
     item = design.benchmarks[cell.benchmark]
     uniform = np.empty((samples, 2, len(policies), item.questions), np.float32)
     for i, policy in enumerate(policies):
@@ -136,14 +140,14 @@ def _thresholds(answers: Answers, effect: PolicyEffect) -> npt.NDArray[np.float6
 
 
 def _regrouped(outcomes: Outcomes, members: Sequence[Sequence[int]]) -> Outcomes:
-    """Each new sample is the first right one of its group, or the group's first: outcome 0 is right."""
+    """RL samples from Base samples: each is the first right one (outcome 0) of its group, or the group's first."""
     return np.stack([np.where((outcomes[part] == 0).any(axis=0), np.uint8(0), outcomes[part[0]]) for part in members])
 
 
 def _tokens(
     uniform: Lengths, outcomes: Outcomes, design: Design, cell: Cell, effects: Sequence[PolicyEffect]
 ) -> Lengths:
-    """Log-logistic lengths, longer where the answer is wrong; samples that are cut off have the limit's."""
+    """Log-logistic lengths, longer without a right answer; a sample that is cut off has the length of the limit."""
     item = design.benchmarks[cell.benchmark]
     typical = item.tokens * design.bases[design.models[cell.model].base].verbosity
     factor = np.array([effect.tokens for effect in effects], np.float32)[:, None] * np.float32(typical)
@@ -160,13 +164,13 @@ def classes(drawn: Drawn, item: SimBenchmark) -> npt.NDArray[np.int32]:
     """Answer classes as in ``schemas.columns.SCORES``, shape of the outcomes; in open text, one for each answer."""
     outcomes = drawn.outcomes.astype(np.int32)
     if item.open_text:
-        own = np.arange(len(outcomes), dtype=np.int32)[:, None, None]
-        return np.where(outcomes <= item.wrong, own, np.int32(-1))
+        sample = np.arange(len(outcomes), dtype=np.int32)[:, None, None]
+        return np.where(outcomes <= item.wrong, sample, np.int32(-1))
     return np.where(outcomes <= item.wrong, outcomes, np.int32(-1))
 
 
 def _pool(drawn: Drawn, item: SimBenchmark) -> SamplePool:
-    """The arrays that the landscape reads; the score of samples is not simulated."""
+    """The samples as the landscape reads them, without scores."""
     tokens = _rows(drawn.tokens).astype(float)
     outcomes = _rows(drawn.outcomes)
     return SamplePool(
@@ -209,7 +213,7 @@ def _points_first(values: npt.NDArray[np.float64], policies: int) -> npt.NDArray
 
 
 def _rates(pool: SamplePool) -> pl.DataFrame:
-    """Expected rates per sample with the landscape's bootstrap intervals."""
+    """Expected rates per sample, with bootstrap intervals as in a landscape."""
     questions = len(pool.questions)
     shape = (len(pool.policies), questions, pool.samples)
     metrics = ("valid", "stopped")

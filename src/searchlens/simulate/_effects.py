@@ -1,4 +1,4 @@
-"""What policies do to answer distributions."""
+"""Effects of policies on answer distributions."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from searchlens import policies
 
 @dataclass(frozen=True)
 class PolicyEffect:
-    """How a policy acts on an answer distribution.
+    """Effect of a policy on an answer distribution.
 
     Attributes
     ----------
@@ -18,7 +18,7 @@ class PolicyEffect:
     derail : float
         Log-odds added to giving no valid answer.
     tokens : float
-        Factor on tokens per sample, > 0.
+        Factor on the number of tokens per sample, > 0.
     """
 
     concentration: float

@@ -1,4 +1,4 @@
-"""Two ready designs: the paper's study, and a small one for tests and demonstrations."""
+"""Ready designs: the paper's study, its core, and a small one for tests and demonstrations."""
 
 from __future__ import annotations
 
@@ -105,7 +105,7 @@ def paper_design(mode: Mode = "transform") -> Design:
 
 
 def fitted_design(mode: Mode = "transform") -> Design:
-    """The core of the paper's study: seven pairs, four benchmarks, 24 policies, 16 samples; nothing else."""
+    """The core of the paper's study: seven pairs, four benchmarks, 24 policies, 16 samples."""
     whole = paper_design(mode)
     models = {name: model for name, model in whole.models.items() if model.group != "new"}
     benchmarks = {name: item for name, item in whole.benchmarks.items() if item.role == "fitted"}
@@ -113,7 +113,7 @@ def fitted_design(mode: Mode = "transform") -> Design:
 
 
 def small_design(mode: Mode = "transform") -> Design:
-    """Two pairs, two benchmarks of 40 questions, six policies: a fraction of a second."""
+    """Two pairs, two benchmarks of 40 questions, six policies; drawn in a fraction of a second."""
     whole = fitted_design(mode)
     names = ("qwen25_7b", "qwen25_1.5b")
     return replace(

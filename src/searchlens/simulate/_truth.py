@@ -1,4 +1,4 @@
-"""What is true of a simulated study: readouts in the population of questions, and what was planted."""
+"""The truth of a simulated study: readouts in the population of questions, and the planted parameters."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from searchlens.simulate._law import planted_path, planted_policy
 from searchlens.uncertainty import Floats
 
 POPULATION = 2**15
-"""Questions that stand for the population: scrambled Sobol points, whose means err by about 1e-5."""
+"""Questions that represent the population: scrambled Sobol points, whose means err by about 1e-5."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -29,18 +29,18 @@ class Truth:
     ----------
     design : Design
     seed : int
-        As given to ``simulate``. The population is the same for all seeds, except in mode ``unrelated``, where each RL
-        model's level is drawn anew.
+        As given to ``simulate``. The population is the same for all seeds, except in mode ``unrelated``, where the seed
+        draws the RL models.
     """
 
     design: Design
     seed: int
-    _known: dict[tuple[Cell, str, int], float] = field(default_factory=dict, repr=False)
+    _curves: dict[tuple[Cell, str, int], float] = field(default_factory=dict, repr=False)
 
     def P(  # noqa: N802
         self, model: str, side: Side, benchmark: str, policies: Sequence[str], budgets: Sequence[int]
     ) -> Floats:
-        """Expected pass@n over samples and questions.
+        """Expected pass@n, over samples and questions.
 
         Parameters
         ----------
@@ -49,7 +49,7 @@ class Truth:
         benchmark : str
         policies : sequence of str
         budgets : sequence of int
-            n >= 1; those of the cell for RL in mode ``planted``.
+            n >= 1; for RL in mode ``planted`` only budgets of the cell.
 
         Returns
         -------
@@ -58,7 +58,7 @@ class Truth:
         Raises
         ------
         InputError
-            A side that the design does not sample, or a budget for which no law is planted.
+            The design does not sample this side, or no law is planted at a budget.
         """
         cell = self._cell(model, side, benchmark)
         if side == "rl" and self.design.mode == "planted":
@@ -68,8 +68,8 @@ class Truth:
                 raise InputError(f"budgets: no law is planted at {missing}; {benchmark} has {sorted(path)}")
             policies = [planted_policy(self.design, model, benchmark, name) for name in policies]
             return self.P(model, "base", benchmark, policies, [path[n] for n in budgets])
-        self._find(cell, policies, budgets)
-        curves = [[self._known[cell, name, n] for n in budgets] for name in policies]
+        self._compute(cell, policies, budgets)
+        curves = [[self._curves[cell, name, n] for n in budgets] for name in policies]
         return np.array(curves).reshape(len(policies), len(budgets))
 
     def mech_p(self, model: str, benchmark: str, path: Sequence[tuple[str, int]]) -> float:
@@ -87,7 +87,7 @@ class Truth:
         return float(100 * np.abs(np.array(base) - rl).mean())
 
     def record(self) -> dict[str, Any]:
-        """All of it as plain JSON types: ``truth.json``."""
+        """The content of ``truth.json``, as plain JSON types."""
         design = self.design
         curves = {}
         for model in design.models:
@@ -131,18 +131,18 @@ class Truth:
         name = design.models[model].base if side == "base" else model
         return Cell(checkpoint(name, side), model, side, benchmark)
 
-    def _find(self, cell: Cell, policies: Sequence[str], budgets: Sequence[int]) -> None:
-        """Put the mean over questions of 1 - (1 - p)^n where it is not known yet."""
-        wanted = {name for name in policies if any((cell, name, n) not in self._known for n in budgets)}
-        if not wanted:
+    def _compute(self, cell: Cell, policies: Sequence[str], budgets: Sequence[int]) -> None:
+        """Compute the mean over questions of 1 - (1 - p)^n at the points that have none yet."""
+        missing = {name for name in policies if any((cell, name, n) not in self._curves for n in budgets)}
+        if not missing:
             return
         population = _population(self.design.benchmarks[cell.benchmark].wrong)
         answers = native(self.design, self.seed, cell, population)
-        for name in wanted:
+        for name in missing:
             p, _ = under(answers, self.design.effect(cell.benchmark, name))
-            missed = np.log1p(-p[:, 0])
+            log_wrong = np.log1p(-p[:, 0])
             for n in {*budgets, *self.design.budgets}:
-                self._known[cell, name, n] = float(-np.expm1(n * missed).mean())
+                self._curves[cell, name, n] = float(-np.expm1(n * log_wrong).mean())
 
 
 @functools.cache
