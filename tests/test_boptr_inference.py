@@ -13,7 +13,6 @@ from searchlens.boptr.inference import (
     holm,
     interval,
     macro,
-    micro,
     model_bootstrap,
     permutation_p,
     refitted,
@@ -32,9 +31,8 @@ ERRORS = {
 }
 
 
-def test_macro_weighs_models_and_micro_weighs_cells_alike() -> None:
+def test_macro_weighs_models_alike() -> None:
     np.testing.assert_allclose(macro(ERRORS), [(2 + 8) / 2, (20 + 80) / 2])
-    np.testing.assert_allclose(micro(ERRORS), [4, 40])
     with pytest.raises(ValueError, match="no cells"):
         macro({})
 

@@ -59,7 +59,7 @@ def readouts(
 
 
 def differences(rng: np.random.Generator, studies: int, design: Design) -> np.ndarray:
-    """Difference of the two tiers' errors, percentage points, for every model of every study."""
+    """Difference of the two rows' errors, percentage points, for every model of every study."""
     cells = []
     for questions in design.questions:
         one, two, rl = (
@@ -248,7 +248,7 @@ def test_command_reads_components_from_landscapes(
     monkeypatch.chdir(tmp_path)
     size = ["--gap", "1", "--models", "5", "--questions", "50"]
     assert main(["simulate", "--seed", "3", "--size", "small", "--output", "study"]) == 0
-    assert main(["power", "study", *size, "--tiers", "H2", "H4"]) == 0
+    assert main(["power", "study", *size, "--rows", "H2", "H4"]) == 0
     parts = landscape_contributions(tmp_path / "study", small_design().plan(), BoptrOptions(), "H2", "H4")
     assert f"question_sd {estimate_components(parts).question_sd:.3g}, sample_sd 0," in capsys.readouterr().out
     assert main(["power", "nowhere", *size]) == 2

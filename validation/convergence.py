@@ -1,13 +1,13 @@
-"""Do the fits find a planted law as the number of questions grows?
+"""Do the fits converge to a planted law as the number of questions grows?
 
     python validation/convergence.py --output docs/convergence.csv
 
 Cohorts of mode ``planted`` (four fitted benchmarks, seven models), every benchmark with the same number of questions.
-Fits are compared with what was planted: the path N(b), the policy, delta_m, and alpha, of which the data can tell no
-more than the interval that gives the same path. Errors of fitted paths are those in the population.
+Fits are compared with the planted law: the path N(b), the policy, delta_m, and alpha, of which the data identify only
+the interval with the same path. Errors of fitted paths are taken in the population.
 
-Most of the 24 policies predict the same curve as some other one within a fraction of a percentage point, so that no
-feasible number of questions tells them apart. The pool ``three`` has policies that differ.
+Most of the 24 policies predict the same curve as another one within a fraction of a percentage point, which no feasible
+number of questions can distinguish. The pool ``three`` has policies that differ.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ Row = dict[str, Any]
 
 
 def design_with(questions: int, pool: str) -> Design:
-    """The planted cohort with so many questions on every benchmark."""
+    """The planted cohort with a number of questions on every benchmark."""
     whole = fitted_design("planted")
     benchmarks = {name: replace(item, questions=questions) for name, item in whole.benchmarks.items()}
     return replace(whole, benchmarks=benchmarks, policies=POOLS[pool])
@@ -44,10 +44,10 @@ def design_with(questions: int, pool: str) -> Design:
 
 def at_planted_beta(rule: Rule, at: At) -> Prediction:
     """The cell's own alpha and policy at the regime's exponent, which is the planted one."""
-    found = rule.scale(*at.cell, float(rule.beta(at.benchmark)[0]))
-    if isinstance(found, Reason):
-        return found
-    return BudgetPath(np.broadcast_to(found.policy, found.path.shape), found.path, found.alpha, found.beta)
+    best = rule.scale(*at.cell, float(rule.beta(at.benchmark)[0]))
+    if isinstance(best, Reason):
+        return best
+    return BudgetPath(np.broadcast_to(best.policy, best.path.shape), best.path, best.alpha, best.beta)
 
 
 FITS: Mapping[str, tuple[Exponents, Callable[[Rule, At], Prediction]]] = {
@@ -59,7 +59,7 @@ FITS: Mapping[str, tuple[Exponents, Callable[[Rule, At], Prediction]]] = {
 
 
 def one_cohort(truth: Truth, seed: int) -> Iterator[Row]:
-    """What each fit found in each cell, beside what was planted."""
+    """Each fit in each cell, compared with what was planted."""
     rule = Rule(sample_view(simulate(truth.design, seed)), BoptrOptions())
     rules: dict[Exponents, Rule] = {"paper": rule, "own": rule.with_constants("own")}
     for place, law in truth.record()["planted"]["cells"].items():
@@ -68,21 +68,19 @@ def one_cohort(truth: Truth, seed: int) -> Iterator[Row]:
         if at.cell == (at.model, truth.design.anchor_benchmark):
             about["delta_error"] = abs(float(np.asarray(rule.delta(at.model))[0]) - truth.design.models[at.model].delta)
         for name, (exponents, predict) in FITS.items():
-            found = predict(rules[exponents], at)
-            assert isinstance(found, BudgetPath)
-            yield about | {"fit": name} | compared(found, rule, truth, at, law)
+            fitted = predict(rules[exponents], at)
+            assert isinstance(fitted, BudgetPath)
+            yield about | {"fit": name} | compared(fitted, rule, truth, at, law)
 
 
-def compared(found: BudgetPath, rule: Rule, truth: Truth, at: At, law: Row) -> Row:
-    """A fitted path against the planted one."""
+def compared(fitted: BudgetPath, rule: Rule, truth: Truth, at: At, law: Row) -> Row:
+    """A fitted path compared with the planted one."""
     base, budgets = rule.view.base(*at.cell), truth.design.budgets
-    assert base is not None
-    assert found.alpha is not None
-    assert found.beta is not None
-    path = [budgets[n] for n in found.budget[:, 0]]
+    assert base is not None and fitted.alpha is not None and fitted.beta is not None
+    path = [budgets[n] for n in fitted.budget[:, 0]]
     right = np.array(path) == [law["path"][str(b)] for b in budgets]
-    names = [base.policies[i] for i in found.policy[:, 0]]
-    alpha, beta = float(found.alpha[0]), float(found.beta[0])
+    names = [base.policies[i] for i in fitted.policy[:, 0]]
+    alpha, beta = float(fitted.alpha[0]), float(fitted.beta[0])
     row: Row = {
         "N": float(right.mean()),
         "path": bool(right.all()),
@@ -97,18 +95,18 @@ def compared(found: BudgetPath, rule: Rule, truth: Truth, at: At, law: Row) -> R
 
 
 def summary(rows: pl.DataFrame) -> pl.DataFrame:
-    """Means over cells and seeds, for all benchmarks (null) and for each.
+    """Means over cells and seeds, for all benchmarks together (null) and for each.
 
     ``N``: share of (cell, b) with the planted N(b). ``path``, ``policy``, ``beta``: shares of cells. ``error``: true
     error of the fitted path, percentage points. ``inside``: share of cells with the right path and beta whose interval
     of alpha contains the planted one; ``alpha_error``: |log2 of the ratio of the two| there. ``delta_error``:
     |error of delta_m|, anchor benchmark. ``own_beta``: the cohort's own estimate of beta_g.
     """
-    whole = rows.with_columns(benchmark=pl.lit(None, pl.String))
+    together = rows.with_columns(benchmark=pl.lit(None, pl.String))
     keys = ["pool", "questions", "fit", "benchmark"]
     shown = ("N", "path", "policy", "error", "beta", "inside", "alpha_error", "delta_error", "own_beta")
     means = [pl.col(name).mean() for name in shown]
-    return pl.concat([rows, whole]).group_by(keys).agg(*means, cells=pl.len()).sort(keys)
+    return pl.concat([rows, together]).group_by(keys).agg(*means, cells=pl.len()).sort(keys)
 
 
 def main() -> None:

@@ -2,9 +2,10 @@
 
     python validation/recovery_gap.py --landscapes results/zoo-tables/landscape --output docs/recovery_gap.csv
 
-Populations: policies simulated at ``SPREADS`` apart, each with a probability per question; and cells of the zoo cohort,
-whose recorded readouts are taken as all there is, so that a sample is questions drawn with replacement. The true gap is
-RL's mean less the largest mean over Base's operating points up to the budget, in the population.
+There are two kinds of populations. Simulated policies, at distances ``SPREADS``, have a probability of solving each
+question. Cells of the zoo cohort have their recorded readouts as the population, from which questions are drawn with
+replacement. The true gap is RL's mean minus the largest mean over Base's operating points up to the budget, in the
+population.
 """
 
 from __future__ import annotations
@@ -42,7 +43,10 @@ Sample = Callable[[np.random.Generator, int], tuple[Floats, Floats]]
 
 
 class Population(NamedTuple):
-    """Operating points, their true means, RL's, and how to draw credit of both, shape (points, questions)."""
+    """Operating points with their true means, RL's true means, and a function that draws credit of both.
+
+    Credit has the shape (points, questions).
+    """
 
     points: list[tuple[str, int]]
     base: Floats
@@ -56,7 +60,7 @@ class Population(NamedTuple):
 
 
 def simulated(spread: float, seed: int = 1, questions: int = 4000) -> Population:
-    """Policies that solve a question with a probability of their own; RL is the best of them."""
+    """Policies that solve each question with a probability; RL is the best of them."""
     rng = np.random.default_rng(seed)
     ease = rng.normal(0, 1.5, questions)
     once = 0.5 / (1 + np.exp(-(ease + np.linspace(-spread, 0, POLICIES)[:, None])))
@@ -96,7 +100,7 @@ def _credit(landscape: Path, metric: str) -> tuple[list[tuple[str, int]], Floats
 
 
 def landscape(points: list[tuple[str, int]], credit: Floats) -> Landscape:
-    """As much of a landscape as ``support`` reads; every readout has the same credit."""
+    """The part of a landscape that ``support`` reads; every readout has the same credit."""
     questions = credit.shape[1]
     keys = {
         "policy": np.repeat([policy for policy, _ in points], questions),
@@ -116,15 +120,15 @@ def landscape(points: list[tuple[str, int]], credit: Floats) -> Landscape:
 
 
 def trials(population: Population, questions: int, repeats: int, draws: int) -> Iterator[dict[str, object]]:
-    """Every interval of every sample: its length, and on which side it misses the true gap, if it does."""
+    """Every interval of every sample: its length, and the side on which it misses the true gap, if it does."""
     rng = np.random.default_rng(questions)
     for seed in range(repeats):
         base, rl = population.sample(rng, questions)
         pair = landscape(population.points, base), landscape([(DEFAULT, n) for n in BUDGETS], rl)
         for kind in KINDS:
             options = RecoveryOptions(default_policy=DEFAULT, envelope_interval=kind, draws=draws, seed=seed)
-            found = support(*pair, options).filter(metric="P", readout="prefix")
-            for budget, gap, lo, hi in found.select("budget", "gap", "gap_lo", "gap_hi").iter_rows():
+            gaps = support(*pair, options).filter(metric="P", readout="prefix")
+            for budget, gap, lo, hi in gaps.select("budget", "gap", "gap_lo", "gap_hi").iter_rows():
                 true = population.gap(budget)
                 miss = {"below": true < lo - ROUNDING, "above": true > hi + ROUNDING, "outside": not lo <= gap <= hi}
                 yield {"kind": kind, "bias": gap - true, "length": hi - lo, **miss}
@@ -137,21 +141,21 @@ def main() -> None:
     parser.add_argument("--repeats", type=int, default=400, help="samples of a simulated population")
     parser.add_argument("--draws", type=int, default=400)
     parser.add_argument("--output", type=Path, required=True)
-    given = parser.parse_args()
+    args = parser.parse_args()
     rows = []
     for name, spread in SPREADS.items():
         for questions in (40, 60, 200):
-            found = trials(simulated(spread), questions, given.repeats, given.draws)
-            rows += [{"population": name, "questions": questions, **row} for row in found]
+            intervals = trials(simulated(spread), questions, args.repeats, args.draws)
+            rows += [{"population": name, "questions": questions, **row} for row in intervals]
     for (benchmark, sizes), metric, pair in itertools.product(CELLS.items(), "PQ", PAIRS):
         for questions in sizes:
-            population = recorded(given.landscapes, pair, benchmark, metric)
-            found = trials(population, questions, given.repeats // len(PAIRS), given.draws)
-            rows += [{"population": f"{benchmark} {metric}", "questions": questions, **row} for row in found]
+            population = recorded(args.landscapes, pair, benchmark, metric)
+            intervals = trials(population, questions, args.repeats // len(PAIRS), args.draws)
+            rows += [{"population": f"{benchmark} {metric}", "questions": questions, **row} for row in intervals]
     by = ["population", "questions", "kind"]
     means = pl.DataFrame(rows).group_by(by, maintain_order=True).agg(pl.len().alias("intervals"), pl.all().mean())
     covered = means.with_columns(coverage=1 - pl.col("below") - pl.col("above"))
-    covered.write_csv(given.output, float_precision=4)
+    covered.write_csv(args.output, float_precision=4)
 
 
 if __name__ == "__main__":

@@ -264,21 +264,21 @@ def _record(args: argparse.Namespace) -> None:
 def _power(args: argparse.Namespace) -> None:
     from dataclasses import replace
 
-    from searchlens.commands import sample_size as power
+    from searchlens.commands import sample_size
 
-    known = power.TYPICAL
+    components = sample_size.TYPICAL
     if args.folder:
         source = Path(args.folder)
         if source.is_dir():
             plan, options, _ = _cohort(args, source)
-            parts = power.landscape_contributions(source, plan, options, *args.tiers)
+            contributions = sample_size.landscape_contributions(source, plan, options, *args.rows)
         else:
-            parts = power.read_contributions(source)
-        known = power.estimate_components(parts)
+            contributions = sample_size.read_contributions(source)
+        components = sample_size.estimate_components(contributions)
     names = ("question_sd", "sample_sd", "model_sd", "shared")
     given = {name: getattr(args, name) for name in names if getattr(args, name) is not None}
-    design = power.Design(tuple(args.questions), args.models, args.seeds)
-    print(power.report(design, replace(known, **given), args.gap, args.alpha, args.contrasts))
+    design = sample_size.Design(tuple(args.questions), args.models, args.seeds)
+    print(sample_size.report(design, replace(components, **given), args.gap, args.alpha, args.contrasts))
 
 
 def _pin(args: argparse.Namespace) -> None:
@@ -475,7 +475,7 @@ def _add_power(command: _Commands) -> None:
     sub.add_argument("--alpha", type=float, default=0.05, help="level of the test (default: 0.05)")
     sub.add_argument("--contrasts", type=int, default=1, help="number of contrasts tested together (default: 1)")
     sub.add_argument(
-        "--tiers",
+        "--rows",
         nargs=2,
         default=["V3", "H4"],
         metavar="ROW",
@@ -483,7 +483,7 @@ def _add_power(command: _Commands) -> None:
     )
     for name in ("question-sd", "sample-sd", "model-sd", "shared"):
         sub.add_argument(f"--{name}", type=float, help="variance component, instead of the typical one or the study's")
-    renamed_options(sub, {"--from": "the first argument, FOLDER"})
+    renamed_options(sub, {"--from": "the first argument, FOLDER", "--tiers": "--rows"})
 
 
 def _parser() -> argparse.ArgumentParser:

@@ -7,7 +7,7 @@ the bootstrap over questions takes the measured models as given, the tests over 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
@@ -40,18 +40,6 @@ def macro(errors: Errors) -> Floats:
     return np.asarray(np.mean(list(by_model(errors).values()), axis=0))
 
 
-def micro(errors: Errors) -> Floats:
-    """Mean over cells, per draw.
-
-    Raises
-    ------
-    ValueError
-        There are no cells.
-    """
-    _refuse_nothing(errors)
-    return np.asarray(np.mean(list(errors.values()), axis=0))
-
-
 def by_model(errors: Errors) -> dict[str, Floats]:
     """Each model's mean over its cells, per draw.
 
@@ -60,7 +48,8 @@ def by_model(errors: Errors) -> dict[str, Floats]:
     ValueError
         There are no cells.
     """
-    _refuse_nothing(errors)
+    if not errors:
+        raise ValueError("no cells to average")
     models = dict.fromkeys(model for model, _ in errors)
     return {name: np.mean([cell for (model, _), cell in errors.items() if model == name], axis=0) for name in models}
 
@@ -68,11 +57,6 @@ def by_model(errors: Errors) -> dict[str, Floats]:
 def common(a: Errors, b: Errors) -> tuple[Errors, Errors]:
     """Both rows, restricted to the cells that both have: rows on different cells are not comparable."""
     return {cell: a[cell] for cell in a if cell in b}, {cell: b[cell] for cell in a if cell in b}
-
-
-def _refuse_nothing(errors: Errors) -> None:
-    if not errors:
-        raise ValueError("no cells to average")
 
 
 # ---- bias of absolute errors
@@ -336,14 +320,8 @@ class Contrast:
     differing: int
 
 
-def contrast(
-    a: Errors,
-    b: Errors,
-    confidence: float = 0.95,
-    kind: Kind = "percentile",
-    mean: Callable[[Errors], Floats] = macro,
-) -> Contrast:
-    """Compare two rows on their common cells.
+def contrast(a: Errors, b: Errors, confidence: float = 0.95, kind: Kind = "percentile") -> Contrast:
+    """Compare the means (``macro``) of two rows on their common cells.
 
     Parameters
     ----------
@@ -351,8 +329,6 @@ def contrast(
         On the same bootstrap draws.
     confidence, kind
         Of the interval, see ``interval``.
-    mean : callable
-        ``macro`` or ``micro``.
 
     Returns
     -------
@@ -365,7 +341,7 @@ def contrast(
         return Contrast(nan, nan, nan, nan, models=0, cells=0, differing=0)
     gaps = {cell: first[cell] - second[cell] for cell in first}
     models = by_model(gaps)
-    draws = mean(gaps)
+    draws = macro(gaps)
     lo, hi = interval(draws, confidence, kind)
     return Contrast(
         difference=float(draws[0]),

@@ -22,6 +22,7 @@ from searchlens.boptr.cohort import CohortPlan
 from searchlens.boptr.evaluate import Constants, Draws, Evaluation, Key, Score
 from searchlens.boptr.rows import Row, path_text
 from searchlens.boptr.rule import Path, PoolName
+from searchlens.uncertainty import Floats
 
 Cell = tuple[str, str]
 """Model and benchmark."""
@@ -145,7 +146,7 @@ def average(scores: Sequence[Score], cells: Sequence[Cell], how: How) -> Score:
         With the first score's prediction. ``reselected`` is None if any score has none; ``corrected`` has as many draws
         as the shortest.
     """
-    weights = _weights(cells, how)
+    weights = cell_weights(cells, how)
 
     def mean(parts: Sequence[Draws]) -> Draws:
         return np.tensordot(weights, np.stack(parts), axes=1).astype(np.float32)
@@ -161,7 +162,8 @@ def average(scores: Sequence[Score], cells: Sequence[Cell], how: How) -> Score:
     )
 
 
-def _weights(cells: Sequence[Cell], how: How) -> np.ndarray:
+def cell_weights(cells: Sequence[Cell], how: How) -> Floats:
+    """Weight of each cell in a mean, shape (cells,): equal for all cells, or equal for all models."""
     if how == "micro":
         return np.full(len(cells), 1 / len(cells))
     models = [model for model, _ in cells]
