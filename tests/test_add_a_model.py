@@ -112,7 +112,7 @@ def test_what_the_page_promises_of_corrupted_weights_holds(checkout: Path, envir
     done = subprocess.run(command, cwd=checkout, env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 2
     assert "model.safetensors has sha256" in done.stderr
-    assert "delete what is damaged, then run `searchlens fetch`" in done.stderr
+    assert "delete the damaged files, then run `searchlens fetch`" in done.stderr
     assert not list(checkout.glob("results/generations/**/*.parquet"))
     named = re.search(r"\((/[^)]+)\)", done.stderr)
     assert named

@@ -518,8 +518,8 @@ def test_an_unfinished_download_is_named_at_planning(study: dict[str, Any], make
     weights = {"a": "model.safetensors", "b": "model-00002-of-00002.safetensors"}
     (tmp_path / "part/model.safetensors.index.json").write_text(json.dumps({"weight_map": weights}))
     study["checkpoints"]["toy-base"]["path"] = "part"
-    with pytest.raises(InputError, match=r"part lacks model-00002-of-00002\.safetensors, named by its model\.safe"):
+    with pytest.raises(InputError, match=r"part has no model-00002-of-00002\.safetensors, which its model\.safe"):
         make_grid(study).check()
     (tmp_path / "part/model.safetensors").unlink()
-    with pytest.raises(InputError, match=r"lacks \*\.safetensors.*\n.*gated"):
+    with pytest.raises(InputError, match=r"has no \*\.safetensors.*\n.*gated"):
         make_grid(study).check()

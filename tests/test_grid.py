@@ -128,7 +128,7 @@ def test_changed_weights_change_the_id_and_missing_ones_are_named(
     (tmp_path / "base" / "model.safetensors").write_text("other weights")
     assert set(before.values()).isdisjoint(ids(make_grid(raw)).values())
     (tmp_path / "base" / "tokenizer.json").unlink()
-    with pytest.raises(InputError, match=r"base lacks tokenizer\.json"):
+    with pytest.raises(InputError, match=r"base has no tokenizer\.json"):
         make_grid(raw).generations(*CELL)
 
 

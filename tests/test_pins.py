@@ -102,7 +102,7 @@ def test_what_cannot_be_pinned_is_named_and_the_rest_is_pinned(cache: Path, tmp_
     with pytest.raises(InputError) as error:
         pin.pin(pins.Lock.read(tmp_path / "lock.json"), sources, pin.Cache())
     assert "model org/none@main is not in the hub cache" in error.value.message
-    assert f"model org/other@{COMMIT} lacks tokenizer.json, *.safetensors" in error.value.message
+    assert f"model org/other@{COMMIT} has no tokenizer.json, *.safetensors" in error.value.message
     assert pins.Lock.read(tmp_path / "lock.json")[SOURCE].commit == COMMIT
 
 
@@ -110,7 +110,7 @@ def test_what_cannot_be_pinned_is_named_and_the_rest_is_pinned(cache: Path, tmp_
     ("content", "says"),
     [
         ("{", "lock.json is damaged"),
-        ("[]", "lock.json is no lock file"),
+        ("[]", "lock.json is not a lock file"),
         ('{"version": 9}', "has version 9, this searchlens reads version 1"),
         (
             '{"version": 1, "models": {"org/toy@main": {"commit": "main", "files": {}}}, "datasets": {}}',
@@ -129,7 +129,7 @@ def test_a_damaged_lock_is_refused(tmp_path: Path, content: str, says: str) -> N
     ("harm", "says"),
     [
         ("delete", "model-00002-of-00002.safetensors is missing"),
-        ("truncate", "model-00002-of-00002.safetensors has 19 bytes, pinned are 20"),
+        ("truncate", "model-00002-of-00002.safetensors has 19 bytes, but was pinned with 20"),
         ("flip", "model-00002-of-00002.safetensors has sha256"),
         ("add", "extra.safetensors is not pinned"),
     ],

@@ -172,7 +172,7 @@ def test_readouts_of_another_study_are_refused(
     raw: dict[str, Any], make_grid: Make, sampled: Grid, tmp_path: Path, change: dict[str, Any], says: str
 ) -> None:
     record(sampled, tmp_path / "kept")
-    with pytest.raises(InputError, match=f"of other {says} than"):
+    with pytest.raises(InputError, match=f"with other {says} than"):
         elsewhere({**raw, **change}, make_grid).check()
 
 
@@ -183,11 +183,11 @@ def test_a_corrected_gold_or_other_weights_are_refused(
     questions = tmp_path / "sums.jsonl"
     before = questions.read_text()
     questions.write_text(before.replace('"gold": "1"', '"gold": "2"'))
-    with pytest.raises(InputError, match="of other golds than"):
+    with pytest.raises(InputError, match="with other golds than"):
         elsewhere(raw, make_grid).check()
     questions.write_text(before)
     (tmp_path / "rl" / "model.safetensors").write_text("retrained")
-    with pytest.raises(InputError, match=r"toy-rl/sums\.arrow\.xz are of other weights than"):
+    with pytest.raises(InputError, match=r"toy-rl/sums\.arrow\.xz were made with other weights than"):
         elsewhere(raw, make_grid).check()
 
 
@@ -204,7 +204,9 @@ def test_readouts_do_not_hold_a_metric_of_an_extension_that_is_drawn(
     monkeypatch.setenv("SEARCHLENS_EXTENSIONS", "")  # which is what the configuration sets
     declaration = '@metric("x", hits=True, compared=True, drawn=True, per_sample="mean")\ndef x(pool): ...'
     (tmp_path / "x.py").write_text(f"from searchlens.catalogue import metric\n{declaration}\n")
-    with pytest.raises(InputError, match=r"metric 'x' is drawn, but the compact readouts .*sums.* do not hold it"):
+    with pytest.raises(
+        InputError, match=r"metric 'x' is declared with drawn=True, but the compact readouts .*sums.* do not contain it"
+    ):
         elsewhere({**raw, "extensions": [str(tmp_path / "x.py")]}, make_grid).check()
 
 

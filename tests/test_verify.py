@@ -84,7 +84,7 @@ def edit(path: Path, change: Callable[[Any], None]) -> None:
     ("pattern", "harm", "says"),
     [
         ("generations/*/*/*/*.json", lambda path: path.write_text("{"), "is damaged"),
-        ("generations/*/*/*/*.json", lambda path: edit(path, lambda c: c.pop("sha256")), "does not tell 'sha256'"),
+        ("generations/*/*/*/*.json", lambda path: edit(path, lambda c: c.pop("sha256")), "has no key 'sha256'"),
         ("generations/*/*/*/*.json", lambda path: path.unlink(), "counts on samples 0 to"),
         ("manifests/*/*/*.json", lambda path: path.write_text("[]"), "is no manifest"),
         (

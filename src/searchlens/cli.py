@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 from searchlens import __version__, config
 from searchlens.arguments import renamed_options
 from searchlens.errors import InputError, JobError, JobStoppedError
-from searchlens.grid import Grid, known, needs
+from searchlens.grid import Grid, needs, require_known
 from searchlens.store import snapshots
 from searchlens.store.hashing import file_sha256, fingerprint
 from searchlens.store.layout import Layout
@@ -40,7 +40,8 @@ def _grid(args: argparse.Namespace) -> Grid:
 def _cell(grid: Grid, args: argparse.Namespace) -> tuple[str, str]:
     checkpoints = {checkpoint for checkpoint, _ in grid.cells}
     names = {benchmark for _, benchmark in grid.cells}
-    return known(args.checkpoint, checkpoints, "checkpoint"), known(args.benchmark, names, "benchmark")
+    checkpoint = require_known(args.checkpoint, checkpoints, "checkpoint")
+    return checkpoint, require_known(args.benchmark, names, "benchmark")
 
 
 # ---- stages
@@ -102,7 +103,7 @@ def _figures(args: argparse.Namespace) -> None:
     from searchlens.stages.figures import figures
 
     grid = _grid(args)
-    known(f"{args.pair}/{args.benchmark}", ["/".join(cell) for cell in grid.pair_cells], "pair and benchmark")
+    require_known(f"{args.pair}/{args.benchmark}", ["/".join(cell) for cell in grid.pair_cells], "pair and benchmark")
     figures(needs.figures(grid, args.pair, args.benchmark), grid.layout, Path(args.output))
 
 
@@ -236,7 +237,8 @@ def _rerun(args: argparse.Namespace) -> None:
     grid = _grid(args)
     checkpoint, benchmark = _cell(grid, args)
     if args.policy:
-        known(args.policy, [name for g in grid.generations(checkpoint, benchmark) for name in g.policies], "policy")
+        names = [name for generation in grid.generations(checkpoint, benchmark) for name in generation.policies]
+        require_known(args.policy, names, "policy")
     shards, moved = set_cell_aside(grid, checkpoint, benchmark, args.policy)
     for path in moved:
         print(path)

@@ -18,7 +18,7 @@ def get_pool(wildcards):
 
 def get_sampling_gpus(wildcards):
     """The checkpoint's GPUs if anything of the pool is missing in the store; none otherwise."""
-    return GRID.gpus(wildcards.checkpoint) if any(True for _ in GRID.lacking(get_pool(wildcards))) else 0
+    return GRID.gpus(wildcards.checkpoint) if any(GRID.missing(get_pool(wildcards))) else 0
 
 
 rule generate:

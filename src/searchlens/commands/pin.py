@@ -21,7 +21,7 @@ from searchlens.grid.pins import (
     cached_repository,
     check,
     checked_commit,
-    lacking,
+    missing_files,
     snapshot,
 )
 from searchlens.store.hashing import file_sha256
@@ -142,7 +142,7 @@ def fetch(lock: Lock, sources: Iterable[Source], hash_of: Callable[[Path], str])
     for source in sources:
         found = lock[source]
         folder = snapshot(source, found)
-        if lacking(source, found):
+        if missing_files(source, found):
             Hub().fetch(source, found)
         check(source, found, hash_of)
         print(f"{source}: {_told(found)}, as pinned, in {folder}")

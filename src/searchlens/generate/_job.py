@@ -162,7 +162,7 @@ class Job:
         }
         return [
             MissingShard.cut(generation, folders[generation.id], start, stop, count, size)
-            for generation, start, stop in self.grid.lacking(self.pool)
+            for generation, start, stop in self.grid.missing(self.pool)
         ]
 
 

@@ -79,7 +79,7 @@ def generate(
             # The signal may also have ended the engine's worker processes first: then that is no failure.
             raise _stopped(job, notice) from None
         notice.end_grace()
-        if any(True for _ in grid.lacking(pool)):
+        if any(grid.missing(pool)):
             if notice.signal:
                 raise _stopped(job, notice)
             raise JobError(

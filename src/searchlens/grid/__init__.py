@@ -1,11 +1,11 @@
-"""What there is to do: configuration in, cells, generation ids and file names out.
+"""The plan of a study: cells, generation ids and file names, from the configuration.
 
-``Grid`` is built up in layers, one module each, and a layer uses those above it only:
+``Grid`` is built up in layers, one module each; a layer uses only those above it in this list:
 
     _study.py     StudyGrid pairs and cells; whether a cell is sampled, imported or recorded
     _inputs.py    Inputs    questions and weights, their hashes; pinned, fetched, absent
     _jobs.py      Jobs      policies to generation ids; generations cut into pools, one job each
-    _grid.py      Grid      file names; what the store has and lacks; what a run is refused for
+    _grid.py      Grid      file names; samples that the store has and misses; why a run cannot start
 
 Standard library only (and modules that import nothing else), because the Snakefile imports this several times per job.
 """
@@ -14,7 +14,7 @@ from searchlens.grid._grid import Grid
 from searchlens.grid._inputs import FINGERPRINT_LIMIT
 from searchlens.grid._jobs import GENERATION_VERSION
 from searchlens.grid._records import Generation, Import, JobPool
-from searchlens.grid._study import ROLES, SOURCES, known
+from searchlens.grid._study import ROLES, SOURCES, require_known
 
 __all__ = [
     "FINGERPRINT_LIMIT",
@@ -25,5 +25,5 @@ __all__ = [
     "Grid",
     "Import",
     "JobPool",
-    "known",
+    "require_known",
 ]

@@ -1,4 +1,4 @@
-"""What there is: files of a study, what the store lacks of it, and whether it can be run."""
+"""Where the files of a study are, which samples are missing, and whether a run can start."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _FETCH = "run `searchlens fetch` where the hub can be reached"
 
 
 class Grid(Jobs):
-    """All cells of a configuration and where their files lie; parameters are those of ``Study``."""
+    """All cells of a configuration and where their files are; parameters are those of ``StudyGrid``."""
 
     # ---- files
 
@@ -43,23 +43,23 @@ class Grid(Jobs):
 
     # ---- the store
 
-    def lacking(self, pool: JobPool) -> Iterator[tuple[Generation, int, int]]:
-        """(generation, start, stop) that the store does not have, in order."""
+    def missing(self, pool: JobPool) -> Iterator[tuple[Generation, int, int]]:
+        """(generation, start, stop) of every range of samples that the store does not have, in order."""
         for generation in pool.generations:
             folder = self.folder(pool.checkpoint, pool.benchmark, generation.id)
             for start, stop in missing_ranges(folder, generation.samples, generation.start):
                 yield generation, start, stop
 
     def minutes(self, pool: JobPool) -> float | None:
-        """Expected wall time of what the store lacks of a pool, the engine's start not counted.
+        """Expected wall time of sampling what is missing of a pool, without the start of the engine.
 
         Returns
         -------
         float or None
-            Minutes, by ``cost``; 0 where nothing is lacking, None where no speed is known.
+            Minutes, by ``cost``; 0 if nothing is missing, None if no speed is known.
         """
         total = 0.0
-        for generation, start, stop in self.lacking(pool):
+        for generation, start, stop in self.missing(pool):
             part = replace(generation, start=start, samples=stop)
             minutes = self._minutes(pool.checkpoint, pool.benchmark, part)
             if minutes is None:
@@ -72,10 +72,10 @@ class Grid(Jobs):
         return [self.current_manifest(pool) for pool in self.pools(checkpoint, benchmark)]
 
     def current_manifest(self, pool: JobPool) -> Path:
-        """The manifest that stands for the store as it is.
+        """The manifest that agrees with the present state of the store.
 
-        The highest fill round on disk when everything it covers is present and nothing is newer; otherwise the next
-        round, which does not exist yet, so that a run makes it. No side effects.
+        The highest fill round on disk if all samples that it covers are present and no shard is newer; otherwise the
+        path of the next round, which does not exist yet, so that a run makes it. Nothing is written.
         """
         latest = max((fill for name, fill in self._manifest_names(pool) if name == pool.name), default=-1)
         if latest >= 0 and self._is_current(self.layout.manifest(*pool.key, latest), pool):
@@ -99,7 +99,7 @@ class Grid(Jobs):
         return True
 
     def is_scored(self, checkpoint: str, benchmark: str) -> bool:
-        """Whether all samples of a cell are there, and none is newer than its scores."""
+        """Whether all samples of a cell are present, and no manifest is newer than its scores."""
         scores, manifests = self.scores(checkpoint, benchmark), self.manifests(checkpoint, benchmark)
         if not all(path.exists() for path in (scores, *manifests)):
             return False
@@ -108,12 +108,12 @@ class Grid(Jobs):
     # ---- before a run
 
     def check(self) -> None:
-        """Resolve everything the study names, and check that what is recorded is what would be sampled here.
+        """Resolve everything the study names, and check that compact readouts agree with the configuration.
 
         Raises
         ------
         InputError
-            Something is missing or does not match; nothing has been started.
+            Something is missing or does not match.
         """
         for checkpoint, benchmark in self.cells:
             self.generations(checkpoint, benchmark)
@@ -121,7 +121,7 @@ class Grid(Jobs):
                 self._check_recorded(checkpoint, benchmark)
 
     def readouts_from(self, checkpoint: str, benchmark: str) -> dict[str, str]:
-        """What compact readouts of a cell must have been drawn from, graded by and read with."""
+        """Hashes of everything that the compact readouts of a cell depend on: samples, golds and options of reading."""
         streams = {name: (g.id, g.samples) for g in self.streams(checkpoint, benchmark) for name in g.policies}
         reading = {"budgets": self.read_budgets(benchmark), "seed": self.config["seed"], **self.config["landscape"]}
         return {
@@ -136,33 +136,32 @@ class Grid(Jobs):
         path = self.scores(checkpoint, benchmark)
         sidecar = readouts_sidecar(path)
         step = "delete them" if self.config["study"]["sample"] == "all" else f"add {benchmark} to study.sample"
-        hint = f"{step}, so that it is sampled here, or record it anew (searchlens record)"
+        hint = f"{step}, so that it is sampled here, or record it again (searchlens record)"
         if not path.exists() or not sidecar.exists():
             raise InputError(f"compact readouts {path} (with their .json) are missing", hint)
-        found = read_json(sidecar)
+        recorded = read_json(sidecar)
         for name, metric in declared("metric", drawn=True).items():
             if metric.is_extension:
                 raise InputError(
-                    f"metric {name!r} is drawn, but the compact readouts {path} do not hold it",
+                    f"metric {name!r} is declared with drawn=True, but the compact readouts {path} do not contain it",
                     f"add {benchmark} to study.sample, so that it is sampled here, or declare the metric without drawn",
                 )
         for key, value in self.readouts_from(checkpoint, benchmark).items():
-            if found.get(key) != value:
-                other = _DRAWN_FROM.get(key, key)
-                raise InputError(f"compact readouts {path} are of other {other} than the configured ones", hint)
+            if recorded.get(key) != value:
+                what = _DRAWN_FROM.get(key, key)
+                raise InputError(f"compact readouts {path} were made with other {what} than the configured ones", hint)
 
     def require_ready(self, checkpoint: str, benchmark: str) -> None:
-        """Refuse a cell that would be sampled from what is not pinned or not there.
+        """Check that the questions and weights of a cell are pinned and present, if it has samples to draw.
 
-        Sizes of weights are compared, their bytes are not read: ``checked_folder`` does that before they are loaded. A
-        cell of which nothing is lacking needs no weights.
+        Only sizes of weights are compared here; ``checked_folder`` compares their bytes before they are loaded.
 
         Raises
         ------
         InputError
-            Says what to run first.
+            An input is missing; the hint says what to run first.
         """
-        if not any(True for pool in self.pools(checkpoint, benchmark) for _ in self.lacking(pool)):
+        if not any(any(self.missing(pool)) for pool in self.pools(checkpoint, benchmark)):
             return
         if absent := self.absent(benchmark):
             hints = {"not pinned": "run `searchlens pin` where the hub can be reached", "not fetched": _FETCH}
@@ -170,15 +169,15 @@ class Grid(Jobs):
         source = self.checkpoint_source(checkpoint)
         if source is None:
             return
-        if missing := pins.lacking(source, self.lock[source]):
+        if problems := pins.missing_files(source, self.lock[source]):
             raise InputError(
                 f"checkpoint {checkpoint!r}: {pins.snapshot(source, self.lock[source])} is not complete:"
-                f" {'; '.join(missing[:3])}{' and more' if len(missing) > 3 else ''}",
+                f" {'; '.join(problems[:3])}{' and more' if len(problems) > 3 else ''}",
                 _FETCH,
             )
 
     def refusals(self) -> list[str]:
-        """Why cells of the study are refused when it is run (``require_ready``), each reason once."""
+        """Why cells of the study cannot be sampled yet (``require_ready``), each reason once."""
         reasons: dict[str, None] = {}
         for cell in self.cells:
             try:
@@ -188,7 +187,7 @@ class Grid(Jobs):
         return list(reasons)
 
     def placeholders(self) -> list[str]:
-        """What of the study stands in for weights or questions that are not known here: its ids are nobody's."""
+        """Inputs that are missing here; generation ids that depend on them are placeholders."""
         cells = [(c, b) for c, b in self.cells if self.generations(c, b)]
         sources = dict.fromkeys(self.checkpoint_source(checkpoint) for checkpoint, _ in cells)
         unpinned = [f"not pinned: {source}" for source in sources if source and not self.lock.get(source)]

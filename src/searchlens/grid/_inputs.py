@@ -1,8 +1,8 @@
-"""What is sampled from: questions and weights, where they lie, and the hashes they are known by."""
+"""Inputs of sampling: questions and weights, where they are, and their hashes."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -14,7 +14,9 @@ from searchlens.grid._study import StudyGrid
 from searchlens.store.hashing import fingerprint, weight_files
 
 FINGERPRINT_LIMIT = 256 * 2**20
-"""Bytes of weights beyond which a fingerprint is not computed at planning time."""
+"""Bytes of weights above which a fingerprint must be declared, because every job would compute it at its start."""
+
+Hash = Callable[[Iterable[benchmarks.Question]], str]
 
 
 class Inputs(StudyGrid):
@@ -24,23 +26,22 @@ class Inputs(StudyGrid):
         super().__init__(config, root)
         self._questions: dict[str, tuple[benchmarks.Question, ...]] = {}
         self._absent: dict[str, str] = {}
-        self._content: dict[str, str] = {}
-        self._asked: dict[str, str] = {}
+        self._hashes: dict[tuple[Hash, str], str] = {}
         self._fingerprints: dict[str, str] = {}
 
     @cached_property
     def lock(self) -> pins.Lock:
-        """What ``hub`` names stand for."""
+        """The lock file: which commits and files the ``hub`` names stand for."""
         return pins.Lock.read(self.root / self.config["lock"])
 
     def sources(self, *, everything: bool = False) -> list[pins.Source]:
         """Every hub repository that this study samples from, or that the whole configuration names; each once."""
-        checkpoints, asked = self.config["checkpoints"], self.config["benchmarks"]
+        checkpoints, names = self.config["checkpoints"], self.config["benchmarks"]
         if not everything:
-            cells = [(c, b) for c, b in self.cells if c in checkpoints and b in asked and self.is_sampled(c, b)]
-            checkpoints, asked = dict.fromkeys(c for c, _ in cells), dict.fromkeys(b for _, b in cells)
-        found = [source for name in checkpoints if (source := self.checkpoint_source(name))]
-        return list(dict.fromkeys([*found, *(source for name in asked for source in self.dataset_sources(name))]))
+            cells = [(c, b) for c, b in self.cells if c in checkpoints and b in names and self.is_sampled(c, b)]
+            checkpoints, names = dict.fromkeys(c for c, _ in cells), dict.fromkeys(b for _, b in cells)
+        models = [source for name in checkpoints if (source := self.checkpoint_source(name))]
+        return list(dict.fromkeys([*models, *(source for name in names for source in self.dataset_sources(name))]))
 
     # ---- questions
 
@@ -58,7 +59,7 @@ class Inputs(StudyGrid):
         return self._questions[name]
 
     def dataset_sources(self, name: str) -> list[pins.Source]:
-        """The hub datasets of a benchmark, one for each of its parts; none where it has a path."""
+        """The hub datasets of a benchmark, one for each split; none if it has a path."""
         spec = self.benchmark(name)
         if spec["path"] is not None:
             return []
@@ -79,9 +80,9 @@ class Inputs(StudyGrid):
         return [pins.check(source, self.lock[source], hash_of) for source in self.dataset_sources(name)]
 
     def absent(self, name: str) -> str:
-        """Why the questions of a known benchmark cannot be read here; empty where they can.
+        """Why the questions of a benchmark cannot be read here; empty if they can be.
 
-        A study with such a benchmark can be planned, with a placeholder for the questions; running it is refused
+        A study with such a benchmark can be planned, with a placeholder for the questions, but not run
         (``require_ready``).
         """
         if name not in self._absent:
@@ -93,38 +94,37 @@ class Inputs(StudyGrid):
         if spec["family"] == benchmarks.OWN:
             return ""
         if spec["path"] is not None:
-            gone = [str(path) for path in self.question_files(name) if not path.exists()]
-            return f"benchmark {name!r}: {', '.join(gone)} does not exist" if gone else ""
+            absent = [str(path) for path in self.question_files(name) if not path.exists()]
+            return f"benchmark {name!r}: {', '.join(absent)} does not exist" if absent else ""
         for source in self.dataset_sources(name):
             pin = self.lock.get(source)
             if pin is None:
                 return f"not pinned: {source}"
-            if pins.lacking(source, pin):
+            if pins.missing_files(source, pin):
                 return f"not fetched: {source} at {pin.commit}"
         return ""
 
     def count(self, name: str) -> int:
-        """Questions in use; where they are absent, as many as the family is known to have."""
+        """Number of questions in use; if they are absent, the published number of the family."""
         if not self.absent(name):
             return len(self.questions(name))
         spec = self.benchmark(name)
         return int(spec["questions"] or next(iter(benchmarks.known_benchmark(spec["family"]).sizes), 0))
 
     def content_hash(self, benchmark: str) -> str:
-        """Hash of everything in the questions in use: what decides the verdicts; or a placeholder (``absent``)."""
-        if absent := self.absent(benchmark):
-            return absent
-        if benchmark not in self._content:
-            self._content[benchmark] = benchmarks.content_hash(self.questions(benchmark))
-        return self._content[benchmark]
+        """Hash of the questions in use with their golds, which decide the verdicts; or a placeholder (``absent``)."""
+        return self._hash(benchmarks.content_hash, benchmark)
 
     def asked_hash(self, benchmark: str) -> str:
-        """Hash of the questions in use, golds left out: a corrected gold samples nothing anew; or a placeholder."""
+        """Hash of the questions in use without golds, whose correction needs no new samples; or a placeholder."""
+        return self._hash(benchmarks.asked_hash, benchmark)
+
+    def _hash(self, hash_of: Hash, benchmark: str) -> str:
         if absent := self.absent(benchmark):
             return absent
-        if benchmark not in self._asked:
-            self._asked[benchmark] = benchmarks.asked_hash(self.questions(benchmark))
-        return self._asked[benchmark]
+        if (hash_of, benchmark) not in self._hashes:
+            self._hashes[hash_of, benchmark] = hash_of(self.questions(benchmark))
+        return self._hashes[hash_of, benchmark]
 
     # ---- weights
 
@@ -134,7 +134,7 @@ class Inputs(StudyGrid):
         return pins.checkpoint(spec["hub"], spec["revision"]) if spec["hub"] else None
 
     def checkpoint_folder(self, checkpoint: str) -> Path:
-        """Where the weights lie.
+        """Folder of the weights.
 
         Raises
         ------
@@ -147,7 +147,7 @@ class Inputs(StudyGrid):
         return pins.snapshot(source, self.lock[source])
 
     def checked_folder(self, checkpoint: str) -> Path:
-        """``checkpoint_folder`` once every byte in it is what was pinned or declared; hashes are kept in the results.
+        """``checkpoint_folder``, after comparing its bytes with the pinned or declared hash.
 
         Raises
         ------
@@ -158,18 +158,18 @@ class Inputs(StudyGrid):
         if source is not None:
             return pins.check(source, self.lock[source], hash_of)
         folder, declared = self.checkpoint_folder(checkpoint), self.config["checkpoints"][checkpoint]["sha256"]
-        if declared and (found := fingerprint(folder, hash_of)) != declared:
+        if declared and (actual := fingerprint(folder, hash_of)) != declared:
             raise InputError(
-                f"checkpoint {folder} has fingerprint {found[:12]}…, the configuration declares {declared[:12]}…",
+                f"checkpoint {folder} has fingerprint {actual[:12]}…, the configuration declares {declared[:12]}…",
                 f"restore the files, or update checkpoints.{checkpoint}.sha256 if the change is meant",
             )
         return folder
 
     def fingerprint(self, checkpoint: str) -> str:
-        """The fingerprint of a checkpoint: pinned, declared, or computed where it is small.
+        """The fingerprint of a checkpoint: pinned, declared, or computed if the checkpoint is small.
 
-        A hub checkpoint that is not pinned has a placeholder that no weights have, so that a study can be planned;
-        running it is refused (``require_ready``).
+        A hub checkpoint that is not pinned has a placeholder that no weights have, so that a study can be planned, but
+        not run (``require_ready``).
 
         Raises
         ------

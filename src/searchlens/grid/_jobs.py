@@ -1,6 +1,6 @@
-"""What is sampled: streams with their ids, cut into jobs.
+"""Streams of samples with their generation ids, cut into jobs.
 
-The content of a generation id is decided here and nowhere else.
+Only this module decides what a generation id depends on.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from searchlens.store.hashing import digest, file_sha256
 from searchlens.store.layout import parse_manifest
 
 GENERATION_VERSION = 1
-"""Raised by hand when the same request would give other tokens."""
+"""Raise it by hand after a change that makes the same request give other tokens: every study is then sampled again."""
 
 
 class Jobs(Inputs):
@@ -40,7 +40,7 @@ class Jobs(Inputs):
     # ---- policies
 
     def policy(self, name: str) -> policies.Policy | None:
-        """The policy of a name: configured, spelled by the name, or None for an imported one with a name of its own."""
+        """The policy of a name, configured or spelled out by the name; None for an imported one with another name."""
         return kinds.policy_of(name, self._policies)
 
     @cached_property
@@ -57,7 +57,7 @@ class Jobs(Inputs):
         return list(self.config["pools"][searches]) if searches else []
 
     def is_searched(self, checkpoint: str) -> bool:
-        """Whether the expanded policies are sampled on a checkpoint: the Base of a studied pair that wants them."""
+        """Whether expanded policies are sampled on a checkpoint: the Base of a pair of the study with ``searches``."""
         pairs = (self.config["pairs"][name] for name in self.config["study"]["pairs"])
         return any(pair["base"] == checkpoint and pair["searches"] for pair in pairs)
 
@@ -69,11 +69,11 @@ class Jobs(Inputs):
     # ---- generations
 
     def generations(self, checkpoint: str, benchmark: str) -> tuple[Generation, ...]:
-        """What this run samples for a cell, in configuration order; policies that resolve alike share one."""
+        """The streams of a cell that this run samples, in configuration order; equal policies share one."""
         return self.streams(checkpoint, benchmark) if self.is_sampled(checkpoint, benchmark) else ()
 
     def streams(self, checkpoint: str, benchmark: str) -> tuple[Generation, ...]:
-        """What a cell is drawn from, by this run or by one before it."""
+        """The streams of a cell, sampled by this run or by an earlier one."""
         if (checkpoint, benchmark) not in self._generations:
             self._generations[checkpoint, benchmark] = self._resolve(checkpoint, benchmark)
         return self._generations[checkpoint, benchmark]
@@ -81,21 +81,21 @@ class Jobs(Inputs):
     def _resolve(self, checkpoint: str, benchmark: str) -> tuple[Generation, ...]:
         if benchmark not in self.config["benchmarks"] or checkpoint not in self.config["checkpoints"]:
             return ()
-        found: dict[str, Generation] = {}
+        generations: dict[str, Generation] = {}
         searches = self.search_policies(benchmark) if self.is_searched(checkpoint) else []
         shared = self._shared_spec(checkpoint, benchmark)
         for name in dict.fromkeys([*self.pool_policies(benchmark), *self.config["references"], *searches]):
             policy = self._policies[name]
             spec = {**shared, **self._policy_specs[name]}  # one object for all cells: there may be thousands
             key = digest(spec, 12)
-            names = (*found[key].policies, name) if key in found else (name,)
+            names = (*generations[key].policies, name) if key in generations else (name,)
             samples = policy.width if policy.deterministic else max(self.samples(benchmark, each) for each in names)
-            found[key] = Generation(key, names, samples, spec)
-        return tuple(found.values())
+            generations[key] = Generation(key, names, samples, spec)
+        return tuple(generations.values())
 
     def _shared_spec(self, checkpoint: str, benchmark: str) -> dict[str, Any]:
-        """What decides the tokens of a cell, but for the policy."""
-        weights, asked = self.config["checkpoints"][checkpoint], self.config["benchmarks"][benchmark]
+        """Everything except the policy that decides the tokens of a cell."""
+        weights, max_tokens = self.config["checkpoints"][checkpoint], self.config["benchmarks"][benchmark]["max_tokens"]
         return {
             "version": GENERATION_VERSION,
             "weights": self.fingerprint(checkpoint),
@@ -107,22 +107,22 @@ class Jobs(Inputs):
             "questions": self.asked_hash(benchmark),
             "template": self.template(checkpoint, benchmark).description,
             "seed": self.config["seed"] if weights["seed"] is None else weights["seed"],
-            "max_tokens": asked["max_tokens"],
+            "max_tokens": max_tokens,
         }
 
     def template(self, checkpoint: str, benchmark: str) -> prompts.Template:
-        """How a checkpoint is asked a configured benchmark."""
-        asked = self.config["benchmarks"][benchmark]
+        """The prompt template of a checkpoint for a configured benchmark."""
+        spec = self.config["benchmarks"][benchmark]
         name = self.config["checkpoints"][checkpoint]["template"]
-        return prompts.template(name, asked["wording"], recipe_stops=asked["recipe_stops"])
+        return prompts.template(name, spec["wording"], recipe_stops=spec["recipe_stops"])
 
     # ---- pools
 
     def pools(self, checkpoint: str, benchmark: str) -> tuple[JobPool, ...]:
         """The cell's generations cut into jobs of about ``target_minutes``, in configuration order.
 
-        By the configuration alone, never by what the store holds: all jobs of a run have to agree on it. A generation
-        that takes longer is cut into ranges of whole runs.
+        They depend on the configuration alone, never on the samples in the store, because all jobs of a run have to
+        agree on them. A generation that takes longer is cut into ranges of whole runs.
         """
         if (checkpoint, benchmark) not in self._pools:
             packed = self._packed(checkpoint, benchmark)
@@ -130,22 +130,22 @@ class Jobs(Inputs):
         return self._pools[checkpoint, benchmark]
 
     def _packed(self, checkpoint: str, benchmark: str) -> Iterator[tuple[Generation, ...]]:
-        target, most = float(self.config["target_minutes"]), int(self.config["pool_size"])
+        target, largest = float(self.config["target_minutes"]), int(self.config["pool_size"])
         packed: list[Generation] = []
-        taken = 0.0
+        total = 0.0
         for generation in self.generations(checkpoint, benchmark):
             for part in self._parts(checkpoint, benchmark, generation, target):
                 minutes = self._minutes(checkpoint, benchmark, part) or 0.0
-                if packed and (len(packed) == most or taken + minutes > target):
+                if packed and (len(packed) == largest or total + minutes > target):
                     yield tuple(packed)
-                    packed, taken = [], 0.0
+                    packed, total = [], 0.0
                 packed.append(part)
-                taken += minutes
+                total += minutes
         if packed:
             yield tuple(packed)
 
     def _parts(self, checkpoint: str, benchmark: str, generation: Generation, target: float) -> Iterator[Generation]:
-        """Ranges of whole runs that take no longer than ``target`` minutes, where a single run does not."""
+        """Ranges of whole runs of at most ``target`` minutes each; a run that takes longer is a range of its own."""
         width = self._policies[generation.policies[0]].width
         runs = -(-generation.samples // width)
         minutes = self._minutes(checkpoint, benchmark, generation) or 0.0
@@ -158,7 +158,7 @@ class Jobs(Inputs):
             yield replace(generation, start=start, samples=stop)
 
     def _minutes(self, checkpoint: str, benchmark: str, generation: Generation) -> float | None:
-        """Expected wall time of a range of samples on the GPUs of its checkpoint; None where no speed is known."""
+        """Expected wall time of a range of samples on the GPUs of its checkpoint; None if no speed is known."""
         if checkpoint not in self._speeds:
             self._speeds[checkpoint] = cost.assumed_speed(self.config, checkpoint)
         pace = self._speeds[checkpoint]
@@ -179,9 +179,9 @@ class Jobs(Inputs):
         InputError
             No current pool has that name: the configuration changed since this run was planned.
         """
-        asked = parse_manifest(Path(manifest))
+        pool_and_fill = parse_manifest(Path(manifest))
         for pool in self.pools(checkpoint, benchmark):
-            if asked and pool.name == asked[0]:
+            if pool_and_fill and pool.name == pool_and_fill[0]:
                 return pool
         raise InputError(
             f"{manifest}: {checkpoint}/{benchmark} has no such pool",
@@ -190,7 +190,7 @@ class Jobs(Inputs):
 
 
 def _policy_spec(policy: policies.Policy) -> dict[str, Any]:
-    """What decides the tokens of a policy: its components, and the code of a controller outside of the package."""
+    """Everything in a policy that decides tokens: its components, and the code of a controller of an extension."""
     controller = catalogue.declared("controller")[policy.controller.name]
     code = {"controller_sha256": file_sha256(controller.path)} if controller.is_extension else {}
     return {"policy": policy.resolved(), **code}

@@ -1,4 +1,4 @@
-"""What a grid is made of: streams of samples, the pools that jobs make of them, what was imported."""
+"""Records of a grid: streams of samples, the pools that jobs sample, and imported pools."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Generation:
     spec : mapping
         Plain JSON.
     start : int
-        The first of them: above 0 in the pools of a stream that takes several jobs.
+        The first sample: above 0 in pools after the first, if a stream takes several jobs.
     """
 
     id: str
@@ -38,7 +38,7 @@ class Generation:
 
     @property
     def range(self) -> tuple[str, int] | tuple[str, int, int]:
-        """What tells it from the other generations of a pool."""
+        """Id and range of samples: they distinguish it from the other generations of a pool."""
         return (self.id, self.start, self.samples) if self.start else (self.id, self.samples)
 
 
@@ -52,18 +52,18 @@ class JobPool:
 
     @cached_property
     def name(self) -> str:
-        """``pool-<hash8>``, by the ids and sample ranges whatever their order."""
+        """``pool-<hash8>``, a hash of the ids and sample ranges in any order."""
         return "pool-" + digest(sorted(g.range for g in self.generations), 8)
 
     @property
     def key(self) -> tuple[str, str, str]:
-        """Checkpoint, benchmark and name: what paths of the pool are made of."""
+        """Checkpoint, benchmark and name: the parts of the paths of the pool."""
         return self.checkpoint, self.benchmark, self.name
 
 
 @dataclass(frozen=True)
 class Import:
-    """One pool of samples that somebody brought (``searchlens import``)."""
+    """One imported pool of samples (``searchlens import``)."""
 
     pair: str
     role: str

@@ -1,4 +1,4 @@
-"""What a study asks for: pairs, cells, and where the samples of a cell come from."""
+"""The pairs and cells of a study, and where the samples of a cell come from."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class StudyGrid:
     config : mapping
         Validated configuration (``searchlens.config.validate``), as plain JSON types.
     root : Path, optional
-        What relative paths are relative to.
+        Folder that relative paths start from.
     """
 
     def __init__(self, config: Mapping[str, Any], root: Path = Path()) -> None:
@@ -44,8 +44,8 @@ class StudyGrid:
     @cached_property
     def pairs(self) -> dict[str, dict[str, str]]:
         """Pair name to its two checkpoints: the configured ones of this study, then imported ones."""
-        known = self.config["pairs"]
-        configured = {name: {role: known[name][role] for role in ROLES} for name in self.config["study"]["pairs"]}
+        specs = self.config["pairs"]
+        configured = {name: {role: specs[name][role] for role in ROLES} for name in self.config["study"]["pairs"]}
         for item in self.imports:
             configured.setdefault(item.pair, {})[item.role] = item.checkpoint
         return configured
@@ -54,16 +54,16 @@ class StudyGrid:
     def cells(self) -> tuple[tuple[str, str], ...]:
         """(checkpoint, benchmark) of this study, imports last."""
         pairs = [self.config["pairs"][name] for name in self.config["study"]["pairs"]]
-        asked = self.config["study"]["benchmarks"]
-        once = [(pair[r], b) for pair in pairs for r in ROLES for b in asked if self._belongs(b, pair, r)]
-        fitted = [b for b in asked if self.config["benchmarks"][b]["role"] == "fitted"]
+        names = self.config["study"]["benchmarks"]
+        first = [(pair[r], b) for pair in pairs for r in ROLES for b in names if self._belongs(b, pair, r)]
+        fitted = [b for b in names if self.config["benchmarks"][b]["role"] == "fitted"]
         repeats = [batch[r] for pair in pairs for batch in pair["batches"].values() for r in ROLES if batch[r]]
-        wanted = dict.fromkeys([*once, *((checkpoint, b) for checkpoint in repeats for b in fitted)])
-        wanted.update(dict.fromkeys((item.checkpoint, item.benchmark) for item in self.imports))
-        return tuple(wanted)
+        cells = dict.fromkeys([*first, *((checkpoint, b) for checkpoint in repeats for b in fitted)])
+        cells.update(dict.fromkeys((item.checkpoint, item.benchmark) for item in self.imports))
+        return tuple(cells)
 
     def _belongs(self, benchmark: str, pair: Mapping[str, Any], role: str) -> bool:
-        """Whether one side of a pair is asked a benchmark: Base alone where RL plays no part."""
+        """Whether one side of a pair has a cell on a benchmark; some roles of a benchmark concern Base alone."""
         part = self.config["benchmarks"][benchmark]["role"]
         if part == "rltrain":
             return role == "base" and pair["rltrain"] in (None, benchmark)
@@ -94,18 +94,20 @@ class StudyGrid:
             return dict(self.config["benchmarks"][name])
         for item in self.imports:
             if item.benchmark == name:
-                own = {"family": benchmarks.OWN, "path": item.questions, "sha256": None, "check": True}
-                return {**own, "questions": None, "grader": item.grader, "title": name}
+                source = {"family": benchmarks.OWN, "path": item.questions, "sha256": None, "check": True}
+                return {**source, "questions": None, "grader": item.grader, "title": name}
         raise InputError(f"benchmark {name!r} is unknown; known: {sorted(self.config['benchmarks'])}")
 
     # ---- where samples come from
 
     @cached_property
     def readouts(self) -> dict[tuple[str, str], Path]:
-        """Compact readouts that stand for the samples of a cell, unless ``study.sample`` names its benchmark."""
+        """Compact readouts by cell, read in place of samples unless ``study.sample`` names the benchmark."""
         study = self.config["study"]
-        named = () if study["sample"] == "all" else study["sample"]
-        cells = [cell for cell in self.cells if study["readouts"] and cell[1] not in named and not self.imported(*cell)]
+        sampled = () if study["sample"] == "all" else study["sample"]
+        cells = [
+            cell for cell in self.cells if study["readouts"] and cell[1] not in sampled and not self.imported(*cell)
+        ]
         paths = {cell: self._readouts_path(*cell) for cell in cells}
         return {cell: path for cell, path in paths.items() if path.exists()}
 
@@ -120,19 +122,19 @@ class StudyGrid:
 
     def is_sampled(self, checkpoint: str, benchmark: str) -> bool:
         """Whether a cell is sampled in this run, rather than read from compact readouts."""
-        chosen = self.config["study"]["sample"]
-        return benchmark in chosen if chosen != "all" else (checkpoint, benchmark) not in self.readouts
+        names = self.config["study"]["sample"]
+        return benchmark in names if names != "all" else (checkpoint, benchmark) not in self.readouts
 
     def source(self, checkpoint: str, benchmark: str) -> str:
-        """``sampled``, ``imported`` or ``recorded``: said in figures."""
+        """``sampled``, ``imported`` or ``recorded``, as figures state it."""
         if self.imported(checkpoint, benchmark):
             return "imported"
         return "sampled" if self.is_sampled(checkpoint, benchmark) else "recorded"
 
     def least_direct(self, cells: Iterable[tuple[str, str]]) -> str:
         """The least direct source of some cells."""
-        found = {self.source(*cell) for cell in cells}
-        return next(name for name in SOURCES if name in found)
+        sources = {self.source(*cell) for cell in cells}
+        return next(name for name in SOURCES if name in sources)
 
     # ---- BOPTR and the comparison of policies
 
@@ -143,14 +145,14 @@ class StudyGrid:
 
     @cached_property
     def anchor(self) -> tuple[str, str]:
-        """(pair, benchmark) on which the rule was found; by default the first ones; empty names where there is none."""
-        given = self.config["boptr"]["anchor"]
-        pair = given["pair"] or next(iter(self.pairs), "")
-        return pair, given["benchmark"] or next(iter(self.config["study"]["benchmarks"]), "")
+        """(pair, benchmark) on which the rule is fitted: by default the first; empty names if the study has none."""
+        anchor = self.config["boptr"]["anchor"]
+        pair = anchor["pair"] or next(iter(self.pairs), "")
+        return pair, anchor["benchmark"] or next(iter(self.config["study"]["benchmarks"]), "")
 
     @cached_property
     def without_boptr(self) -> str:
-        """Why this study has no BOPTR stage; empty where it has one."""
+        """Why this study has no BOPTR stage; empty if it has one."""
         pair, benchmark = self.anchor
         if (pair, benchmark) not in self.pair_cells:
             return (
@@ -160,7 +162,7 @@ class StudyGrid:
             return f"the anchor benchmark {benchmark} has no regime (benchmarks.{benchmark}.regime)"
         budgets = self.config["budgets"]
         if len(budgets) < 2 or budgets != [2**i for i in range(len(budgets))]:
-            return f"it rounds budgets in powers of two: 1, 2, 4, ...; budgets are {budgets}"
+            return f"BOPTR needs budgets that are powers of two, 1, 2, 4, ...; budgets are {budgets}"
         return ""
 
     def cohort_plan(self) -> dict[str, Any]:
@@ -182,20 +184,20 @@ class StudyGrid:
 
     def _cohort_model(self, name: str) -> dict[str, Any]:
         """A pair of the study; an imported one is of the upper cohort, of unknown size."""
-        found: dict[str, Any] = {"rl": None, **self.pairs[name]}
+        model: dict[str, Any] = {"rl": None, **self.pairs[name]}
         if name in self.config["study"]["pairs"]:
             pair = self.config["pairs"][name]
-            found |= {key: pair[key] for key in ("group", "parameters", "rltrain")}
+            model |= {key: pair[key] for key in ("group", "parameters", "rltrain")}
             if pair["rltrain"] and pair["rltrain"] not in self.config["study"]["benchmarks"]:
-                found["rltrain"] = ""
-            found["batches"] = {
+                model["rltrain"] = ""
+            model["batches"] = {
                 key: {role: batch[role] for role in ROLES if batch[role]} for key, batch in pair["batches"].items()
             }
-        return found
+        return model
 
     @cached_property
     def compared(self) -> tuple[str, str] | None:
-        """(checkpoint, benchmark) on which policies are compared with references: the first Base; None for none."""
+        """(checkpoint, benchmark) of the comparison with references, on the first Base; None if there is none."""
         section, study = self.config["equivalence"], self.config["study"]
         if section is None or not section["questions"] or not study["pairs"] or not study["benchmarks"]:
             return None
@@ -211,8 +213,8 @@ class StudyGrid:
     @property
     def drawn_cells(self) -> list[tuple[str, str]]:
         """(pair, benchmark) with figures of their own (``study.figures``)."""
-        wanted = self.config["study"]["figures"]
-        return [cell for cell in self.pair_cells if wanted == "all" or "/".join(cell) in wanted]
+        names = self.config["study"]["figures"]
+        return [cell for cell in self.pair_cells if names == "all" or "/".join(cell) in names]
 
     def gpus(self, checkpoint: str) -> int:
         """GPUs that a checkpoint's engine runs on."""
@@ -220,7 +222,7 @@ class StudyGrid:
         return int(spec["vllm"]["tensor_parallel"]) if spec["device"] == "cuda" else 0
 
 
-def known(name: str, names: Iterable[str], what: str) -> str:
+def require_known(name: str, names: Iterable[str], what: str) -> str:
     """``name`` when it is one of ``names``; otherwise an ``InputError`` that lists them."""
     allowed = sorted(names)
     if name not in allowed:

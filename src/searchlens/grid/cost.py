@@ -1,6 +1,6 @@
-"""What sampling is expected to cost where nothing has been sampled yet: tokens by policy, speed by size of model.
+"""The expected cost of sampling before anything was sampled: tokens by policy, speed by size of the model.
 
-By the configuration alone, so that every job of a run comes to the same figures and cuts cells into the same pools.
+It depends on the configuration alone, so that every job of a run cuts cells into the same pools.
 Standard library only, because the planner imports it.
 """
 
@@ -14,13 +14,13 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Length:
-    """T of a cell.
+    """Mean length T of the samples of a cell.
 
     Attributes
     ----------
     tokens : float
     source : str
-        Where it comes from.
+        Where the number comes from, for people.
     """
 
     tokens: float
@@ -28,7 +28,7 @@ class Length:
 
 
 def assumed_length(config: Mapping[str, Any], benchmark: str) -> Length:
-    """What ``cost`` says of a benchmark's regime, or else half of its limit."""
+    """The length that section ``cost`` has for the regime of a benchmark, or else half of ``max_tokens``."""
     spec, assumed = config["benchmarks"][benchmark], config["cost"]["tokens_per_sample"]
     if spec["regime"] in assumed:
         tokens = min(float(assumed[spec["regime"]]), spec["max_tokens"])
@@ -53,11 +53,11 @@ class Speed:
 
 
 def assumed_speed(config: Mapping[str, Any], checkpoint: str) -> Speed | None:
-    """Estimated from the measured model that is nearest in size; None where size or measurements are missing."""
+    """Estimated from the measured model that is nearest in size; None if the size or measurements are missing."""
     measured, size = config["cost"]["throughput"], _parameters(config, checkpoint)
     if not measured or size is None:
         return None
-    nearest = min(measured, key=lambda one: abs(math.log(one["parameters"] / size)))
+    nearest = min(measured, key=lambda model: abs(math.log(model["parameters"] / size)))
     scaled = nearest["tokens_per_second"] * nearest["parameters"] / size
     return Speed(scaled, f"{nearest['tokens_per_second']:,.0f} tokens/s: {nearest['source']}")
 
@@ -65,7 +65,7 @@ def assumed_speed(config: Mapping[str, Any], checkpoint: str) -> Speed | None:
 def _parameters(config: Mapping[str, Any], checkpoint: str) -> float | None:
     for name in config["study"]["pairs"]:
         pair = config["pairs"][name]
-        again = [side for batch in pair["batches"].values() for side in batch.values()]
-        if checkpoint in (pair["base"], pair["rl"], *again):
+        batches = [side for batch in pair["batches"].values() for side in batch.values()]
+        if checkpoint in (pair["base"], pair["rl"], *batches):
             return float(pair["parameters"]) if pair["parameters"] else None
     return None

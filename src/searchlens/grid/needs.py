@@ -1,7 +1,7 @@
-"""What each stage takes from the configuration and the plan, as plain JSON types.
+"""The parameters of each stage, from the configuration and the plan, as plain JSON types.
 
-A rule of the workflow tracks exactly what a function here returns, and the stage is given exactly that: it never sees
-the grid, so it cannot depend on anything that is not tracked. Samples, scores and frames are files, no part of this.
+A rule of the workflow tracks exactly what a function here returns, and the stage gets exactly that. A stage never sees
+the grid, so it cannot depend on anything that is not tracked. Samples, scores and frames are files and not included.
 
 Standard library only, because the planner imports it.
 """
@@ -18,11 +18,11 @@ from searchlens.grid._grid import Grid
 from searchlens.grid._study import ROLES
 
 Specs = Mapping[str, Mapping[str, Any] | None]
-"""Configured policies by name; None for a policy whose name says it all."""
+"""Configured policies by name; None for a policy that is spelled out by its name."""
 
 
 def hash_of(needs: Any) -> str:
-    """16 hexadecimal digits of what one of the functions here returned."""
+    """Hash of the result of a function of this module: 16 hexadecimal digits."""
     text = json.dumps(needs, sort_keys=True, default=vars)
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
@@ -70,7 +70,7 @@ def cell_samples(grid: Grid, checkpoint: str, benchmark: str) -> CellSamples:
 
 @dataclass(frozen=True)
 class Score:
-    """What grading a cell takes.
+    """Parameters of grading a cell.
 
     Attributes
     ----------
@@ -78,7 +78,7 @@ class Score:
     q_instructions : str
         Option of the landscape: how answers that cannot be extracted are put into classes.
     golds : str
-        Hash of the questions with their golds: a corrected gold is graded again.
+        Hash of the questions with their golds: after a correction of a gold, the cell is graded again.
     samples : CellSamples
     imports : tuple of (id, policy, samples)
     """
@@ -91,7 +91,7 @@ class Score:
 
 
 def score(grid: Grid, checkpoint: str, benchmark: str) -> Score:
-    """What grading a cell takes."""
+    """Parameters of grading a cell."""
     return Score(
         grid.benchmark(benchmark)["grader"],
         grid.config["landscape"]["q_instructions"],
@@ -103,7 +103,7 @@ def score(grid: Grid, checkpoint: str, benchmark: str) -> Score:
 
 @dataclass(frozen=True)
 class Landscape:
-    """What the landscape of a cell takes.
+    """Parameters of the landscape of a cell.
 
     Attributes
     ----------
@@ -126,7 +126,7 @@ class Landscape:
 
 
 def landscape(grid: Grid, benchmark: str) -> Landscape:
-    """What the landscape of a cell of a benchmark takes."""
+    """Parameters of the landscape of a cell of a benchmark."""
     policies = {name: grid.policy(name) for name in _policy_names(grid, benchmark)}
     smallest = {name: policy.smallest_budget for name, policy in policies.items() if policy}
     return Landscape(
@@ -140,7 +140,7 @@ def landscape(grid: Grid, benchmark: str) -> Landscape:
 
 @dataclass(frozen=True)
 class Recovery:
-    """What comparing a pair on a benchmark takes.
+    """Parameters of comparing a pair on a benchmark.
 
     Attributes
     ----------
@@ -166,7 +166,7 @@ class Recovery:
 
 
 def recovery(grid: Grid, benchmark: str) -> Recovery:
-    """What comparing a pair on a benchmark takes."""
+    """Parameters of comparing a pair on a benchmark."""
     config = grid.config
     return Recovery(
         tuple(config["budgets"]),
@@ -180,7 +180,7 @@ def recovery(grid: Grid, benchmark: str) -> Recovery:
 
 
 def _policy_names(grid: Grid, benchmark: str) -> Iterable[str]:
-    """Every policy that a cell of a benchmark may hold."""
+    """Every policy that a cell of a benchmark may have."""
     imported = [item.policy for item in grid.imports if item.benchmark == benchmark]
     if benchmark not in grid.config["benchmarks"]:
         return dict.fromkeys(imported)
@@ -198,7 +198,7 @@ def _specs(grid: Grid, benchmark: str) -> Specs:
 
 @dataclass(frozen=True)
 class PairCell:
-    """What figures and tables say of a pair on a benchmark.
+    """What figures and tables state about a pair on a benchmark.
 
     Attributes
     ----------
@@ -227,7 +227,7 @@ class PairCell:
 
 @dataclass(frozen=True)
 class Figures:
-    """What the figures of a pair on a benchmark take.
+    """Parameters of the figures of a pair on a benchmark.
 
     Attributes
     ----------
@@ -250,7 +250,7 @@ class Figures:
 
 
 def figures(grid: Grid, pair: str, benchmark: str) -> Figures:
-    """What the figures of a pair on a benchmark take."""
+    """Parameters of the figures of a pair on a benchmark."""
     config = grid.config
     base, rl = (cell_samples(grid, grid.pairs[pair][role], benchmark) for role in ROLES)
     return Figures(
@@ -284,7 +284,7 @@ def _pair_cell(grid: Grid, pair: str, benchmark: str) -> PairCell:
 
 @dataclass(frozen=True)
 class Overview:
-    """What the overview figures take: as ``Figures``, of all pairs."""
+    """Parameters of the overview figures: those of ``Figures``, for all pairs."""
 
     cells: tuple[PairCell, ...]
     budgets: tuple[int, ...]
@@ -295,7 +295,7 @@ class Overview:
 
 
 def overview(grid: Grid) -> Overview:
-    """What the overview figures take."""
+    """Parameters of the overview figures."""
     config = grid.config
     return Overview(
         tuple(_pair_cell(grid, *cell) for cell in grid.pair_cells),
@@ -309,7 +309,7 @@ def overview(grid: Grid) -> Overview:
 
 @dataclass(frozen=True)
 class Tables:
-    """What the tables of a study take.
+    """Parameters of the tables of a study.
 
     Attributes
     ----------
@@ -332,7 +332,7 @@ class Tables:
 
 
 def tables(grid: Grid) -> Tables:
-    """What the tables of a study take."""
+    """Parameters of the tables of a study."""
     config = grid.config
     return Tables(
         tuple(cell_samples(grid, *cell) for cell in grid.cells),
@@ -364,7 +364,7 @@ def _model_names(grid: Grid) -> dict[str, str]:
 
 @dataclass(frozen=True)
 class Readouts:
-    """What the landscapes and comparisons of the recorded cells take.
+    """Parameters of the landscapes and comparisons of the recorded cells.
 
     Attributes
     ----------
@@ -383,7 +383,7 @@ class Readouts:
 
 
 def readouts(grid: Grid) -> Readouts:
-    """What the landscapes and comparisons of the recorded cells take."""
+    """Parameters of the landscapes and comparisons of the recorded cells."""
     benchmarks = dict.fromkeys(benchmark for _, benchmark in grid.readouts)
     return Readouts(
         tuple((*cell, str(path)) for cell, path in grid.readouts.items()),
@@ -399,7 +399,7 @@ def boptr(grid: Grid) -> dict[str, Any]:
 
 
 def equivalence(grid: Grid) -> dict[str, Any]:
-    """What the comparison of policies with references takes; None is compared without a cell (``Grid.compared``)."""
+    """Parameters of the comparison with references; empty if the study has none (``Grid.compared``)."""
     if grid.compared is None:
         return {}
     checkpoint, benchmark = grid.compared

@@ -1,8 +1,8 @@
 """Pins: which commit of a hub repository a name stands for, and which bytes that commit holds.
 
-A name such as ``Qwen/Qwen2.5-7B`` moves whenever its owner pushes. ``searchlens pin`` asks the hub once and writes the
-answer, the commit and the sha256 of every file in use, into a lock file; ids, downloads and checks read the lock and
-never the name again.
+A name such as ``Qwen/Qwen2.5-7B`` stands for other bytes whenever its owner pushes. ``searchlens pin`` asks the hub
+once and writes the commit and the sha256 of every file in use into a lock file. Ids, downloads and checks then read the
+lock file only.
 
 Standard library only, because the planner reads locks.
 """
@@ -30,9 +30,9 @@ LOCK_VERSION = 1
 Kind = Literal["model", "dataset"]
 
 CHECKPOINT_FILES = ("*.json", "*.safetensors")
-"""What of a checkpoint's repository is pinned and fetched: weights in safetensors, and every setting beside them."""
+"""Files of a checkpoint's repository that are pinned and fetched: weights in safetensors, settings and tokenizer."""
 _DUPLICATES = ("consolidated*",)
-"""The same weights once more, in a layout that no engine here reads."""
+"""Copies of the weights in a layout that no engine here reads."""
 
 COMMIT = re.compile(r"[0-9a-f]{40}")
 
@@ -46,9 +46,9 @@ class Source:
     repo : str
         ``owner/name``.
     revision : str
-        Branch, tag or commit that is looked up when it is pinned.
-    split : Hub or None
-        Of a dataset, which part; None for a checkpoint.
+        Branch, tag or commit that ``searchlens pin`` looks up.
+    split : HubSplit or None
+        Split of a dataset; None for a checkpoint.
     """
 
     repo: str
@@ -57,12 +57,12 @@ class Source:
 
     @property
     def kind(self) -> Kind:
-        """What the hub calls it."""
+        """The type of the repository on the hub."""
         return "dataset" if self.split else "model"
 
     @property
     def key(self) -> str:
-        """How the lock names it."""
+        """Its key in the lock file."""
         part = f":{self.split.config or 'default'}/{self.split.split}" if self.split else ""
         return f"{self.repo}@{self.revision}{part}"
 
@@ -70,23 +70,23 @@ class Source:
         return f"{self.kind} {self.key}"
 
     def in_use(self, names: Iterable[str]) -> list[str]:
-        """Those files of the repository that searchlens reads, sorted.
+        """The files of the repository that searchlens reads, sorted.
 
         Raises
         ------
         InputError
-            A checkpoint lacks some, or a dataset has none of the split.
+            Files of a checkpoint are missing, or a dataset has no files of the split.
         """
         if self.split:
             return select(names, self.split)
-        found = sorted(name for name in names if _matches(name, CHECKPOINT_FILES) and not _matches(name, _DUPLICATES))
-        absent = [pattern for pattern in WEIGHT_FILES if not any(fnmatchcase(name, pattern) for name in found)]
+        used = sorted(name for name in names if _matches(name, CHECKPOINT_FILES) and not _matches(name, _DUPLICATES))
+        absent = [pattern for pattern in WEIGHT_FILES if not any(fnmatchcase(name, pattern) for name in used)]
         if absent:
             raise InputError(
-                f"{self} lacks {', '.join(absent)}",
+                f"{self} has no {', '.join(absent)}",
                 "convert it to safetensors with a fast tokenizer, and name the folder by `path`",
             )
-        return found
+        return used
 
 
 def _matches(name: str, patterns: Iterable[str]) -> bool:
@@ -105,7 +105,7 @@ def dataset(split: HubSplit, revision: str) -> Source:
 
 @dataclass(frozen=True, slots=True)
 class File:
-    """What one file must be: ``size`` in bytes, ``sha256`` as 64 hexadecimal digits."""
+    """One pinned file: ``size`` in bytes, ``sha256`` as 64 hexadecimal digits."""
 
     size: int
     sha256: str
@@ -113,7 +113,7 @@ class File:
 
 @dataclass(frozen=True, slots=True)
 class Pin:
-    """What a source stood for when it was pinned.
+    """The commit and the files that a source stood for when it was pinned.
 
     Attributes
     ----------
@@ -182,7 +182,7 @@ class Lock:
                 for key, pin in content[f"{kind}s"].items()
             }
         except (KeyError, TypeError, AttributeError, ValueError) as error:
-            raise InputError(f"{path} is no lock file: {error!r}", "delete it and run `searchlens pin`") from None
+            raise InputError(f"{path} is not a lock file: {error!r}", "delete it and run `searchlens pin`") from None
         return cls(path, pins)
 
     def get(self, source: Source) -> Pin | None:
@@ -202,7 +202,7 @@ class Lock:
         return Lock(self.path, {**self.pins, **{(source.kind, source.key): pin for source, pin in new.items()}})
 
     def write(self) -> None:
-        """Replace the file, the same pins always giving the same bytes."""
+        """Replace the file; the same pins always give the same bytes."""
         content: dict[str, Any] = {"version": LOCK_VERSION, "models": {}, "datasets": {}}
         for (kind, key), pin in sorted(self.pins.items()):
             content[f"{kind}s"][key] = {
@@ -219,11 +219,11 @@ def checked_commit(text: str) -> str:
     return text
 
 
-# ---- where files lie
+# ---- where files are
 
 
 def cache_folder() -> Path:
-    """The hub cache of this machine, found as ``huggingface_hub`` finds it."""
+    """The hub cache of this machine, located as ``huggingface_hub`` does."""
     home = os.environ.get("XDG_CACHE_HOME", "~/.cache")
     home = os.environ.get("HF_HOME", f"{home}/huggingface")
     older = os.environ.get("HUGGINGFACE_HUB_CACHE", f"{home}/hub")
@@ -236,7 +236,7 @@ def cached_repository(source: Source) -> Path:
 
 
 def snapshot(source: Source, pin: Pin) -> Path:
-    """The folder in which the files of a pinned source lie once they are fetched."""
+    """The folder that has the files of a pinned source after they were fetched."""
     return cached_repository(source) / "snapshots" / pin.commit
 
 
@@ -244,9 +244,9 @@ def snapshot(source: Source, pin: Pin) -> Path:
 
 
 class Hashes:
-    """sha256 of files, computed once for each (path, size, modification time) and kept in a folder.
+    """sha256 of files, computed once for each (path, size, modification time) and stored in a folder.
 
-    A file that changes without its size and time changing is not noticed; ``searchlens fetch --rehash`` would.
+    A change that leaves size and time as they were is not noticed; ``searchlens fetch --rehash`` notices it.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -254,17 +254,17 @@ class Hashes:
 
     def __call__(self, path: Path) -> str:
         """64 hexadecimal digits."""
-        found = path.stat()
-        known = self.folder / digest([str(path.resolve()), found.st_size, found.st_mtime_ns], 32)
-        if known.exists():
-            return known.read_text()
+        stat = path.stat()
+        entry = self.folder / digest([str(path.resolve()), stat.st_size, stat.st_mtime_ns], 32)
+        if entry.exists():
+            return entry.read_text()
         value = file_sha256(path)
-        files.replace_text(known, value)
+        files.replace_text(entry, value)
         return value
 
 
-def lacking(source: Source, pin: Pin) -> list[str]:
-    """What of a snapshot is not there, or not of its size; nothing is read."""
+def missing_files(source: Source, pin: Pin) -> list[str]:
+    """One message for each file of a snapshot that is missing or of another size; no bytes are read."""
     folder = snapshot(source, pin)
     return [why for name, file in pin.files.items() if (why := _absent(folder / name, name, file))]
 
@@ -273,7 +273,7 @@ def _absent(path: Path, name: str, file: File) -> str:
     if not path.is_file():
         return f"{name} is missing"
     size = path.stat().st_size
-    return f"{name} has {size} bytes, pinned are {file.size} ({path.resolve()})" if size != file.size else ""
+    return f"{name} has {size} bytes, but was pinned with {file.size} ({path.resolve()})" if size != file.size else ""
 
 
 def check(source: Source, pin: Pin, hash_of: Callable[[Path], str]) -> Path:
@@ -294,24 +294,24 @@ def check(source: Source, pin: Pin, hash_of: Callable[[Path], str]) -> Path:
     Raises
     ------
     InputError
-        Files are missing, differ, or are weights that the lock does not know; names them all.
+        Files are missing, differ, or are weights that are not in the lock file; the message names them all.
     """
     folder = snapshot(source, pin)
-    wrong = lacking(source, pin)
-    if not wrong:
-        wrong = [
-            f"{name} has sha256 {found[:12]}…, pinned is {file.sha256[:12]}… ({(folder / name).resolve()})"
+    problems = missing_files(source, pin)
+    if not problems:
+        problems = [
+            f"{name} has sha256 {actual[:12]}…, but was pinned with {file.sha256[:12]}… ({(folder / name).resolve()})"
             for name, file in pin.files.items()
-            if (found := hash_of(folder / name)) != file.sha256
+            if (actual := hash_of(folder / name)) != file.sha256
         ]
         if source.kind == "model":
-            there = source.in_use(path.name for path in folder.iterdir())
-            wrong += [
-                f"{name} is not pinned" for name in there if name.endswith(".safetensors") and name not in pin.files
+            present = source.in_use(path.name for path in folder.iterdir())
+            problems += [
+                f"{name} is not pinned" for name in present if name.endswith(".safetensors") and name not in pin.files
             ]
-    if wrong:
+    if problems:
         raise InputError(
-            f"{source} in {folder} is not what was pinned: {'; '.join(wrong)}",
-            "delete what is damaged, then run `searchlens fetch` where the hub can be reached",
+            f"{source} in {folder} is not what was pinned: {'; '.join(problems)}",
+            "delete the damaged files, then run `searchlens fetch` where the hub can be reached",
         )
     return folder

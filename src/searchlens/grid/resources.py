@@ -1,4 +1,4 @@
-"""What a sampling job asks a scheduler for: memory by the size of its weights, time by its planned tokens.
+"""Resources that a sampling job requests: memory by the size of the weights, time by the planned tokens.
 
 Standard library only, because the planner imports it.
 """
@@ -11,13 +11,13 @@ from searchlens.grid import Grid, JobPool
 from searchlens.store.hashing import weight_files
 
 STARTUP_MINUTES = 30
-"""Of importing libraries, hashing and loading weights, and compiling, before the first token; generous."""
+"""Time before the first token: imports, loading, compiling. Too little ends jobs early, too much waits in queues."""
 
 READ_GB_PER_MINUTE = 10.0
-"""At which weights are hashed and then loaded from a busy network file system."""
+"""Speed at which weights are read, once to hash and once to load them, from a busy network file system."""
 
 MARGIN = 2.0
-"""Wall time asked for, over the expected one: expected lengths are means over policies that differ."""
+"""Requested over expected wall time: more waits longer in queues, less ends jobs with long samples early."""
 
 
 def weights_bytes(grid: Grid, checkpoint: str) -> int:
@@ -42,7 +42,7 @@ def memory_mb(grid: Grid, checkpoint: str) -> int:
     -------
     int
         Megabytes. Embedded engine: 4 GB and three times the weights, which are read, converted and copied. vLLM: 16 GB
-        for each of its workers and one and a half times the weights, of which each worker reads all and keeps a part.
+        for each of its workers and one and a half times the weights, all of which each worker reads, to hold its part.
     """
     weights, spec = weights_bytes(grid, checkpoint) / 1e6, grid.config["checkpoints"][checkpoint]
     if spec["engine"] == "vllm":
@@ -56,9 +56,8 @@ def minutes(grid: Grid, pool: JobPool) -> int:
     Returns
     -------
     int
-        Minutes: ``STARTUP_MINUTES``, two readings of the weights, and ``MARGIN`` times what sampling should take by
-        ``cost``; where no speed is known, that of the longest job, ``target_minutes``. ``STARTUP_MINUTES`` alone where
-        the store lacks nothing.
+        Minutes: ``STARTUP_MINUTES``, two readings of the weights, and ``MARGIN`` times the expected time of sampling by
+        ``cost``, or ``target_minutes`` if no speed is known. ``STARTUP_MINUTES`` alone if no samples are missing.
     """
     expected = grid.minutes(pool)
     if expected is None:

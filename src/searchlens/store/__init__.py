@@ -1,11 +1,11 @@
-"""What is on disk: paths, hashes, shards and their ranges, and files that appear whole.
+"""What is on disk: paths, hashes, shards and their ranges, and atomic writing.
 
 layout.py       the path of everything under the results folder
 hashing.py      hashes of values, files and checkpoints
-files.py        writing files so that they appear whole; locks
+files.py        atomic writing of files; locks
 ranges.py       which samples are there, and which are missing
 shards.py       the samples themselves: schema, publication, reading with checks
-readouts.py     compact readouts, which stand for samples that are not kept
+readouts.py     compact readouts, which replace samples in later analyses
 provenance.py   what made a file: versions, commit, machine, configuration
 snapshots.py    the configuration that a run was started with
 """

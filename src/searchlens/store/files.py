@@ -1,4 +1,4 @@
-"""Files that appear whole: a reader never sees half of one, and a writer never replaces another's."""
+"""Atomic writing of files: a reader never sees an unfinished file, and ``publish`` never replaces one."""
 
 from __future__ import annotations
 
@@ -18,33 +18,33 @@ _UNWRITABLE = "make the results folder writable, or set `results` to another one
 
 
 def require_writable(folder: Path) -> None:
-    """Check that ``folder`` can be made and written to, without making it.
+    """Check that ``folder`` can be created and written to, without creating it.
 
     Raises
     ------
     InputError
-        A file stands in its way, or permission is missing.
+        There is a file at its path or above, or permission is missing.
     """
-    there = next(path for path in (folder, *folder.absolute().parents) if path.exists())
-    if not there.is_dir() or not os.access(there, os.W_OK | os.X_OK):
-        why = "permission denied" if there.is_dir() else "it is a file"
-        raise InputError(f"cannot write to the results folder {folder}: {there}: {why}", _UNWRITABLE)
+    existing = next(path for path in (folder, *folder.absolute().parents) if path.exists())
+    if not existing.is_dir() or not os.access(existing, os.W_OK | os.X_OK):
+        why = "permission denied" if existing.is_dir() else "it is a file"
+        raise InputError(f"cannot write to the results folder {folder}: {existing}: {why}", _UNWRITABLE)
 
 
 def _temporary(target: Path) -> Path:
-    """A name beside ``target`` that no glob for its suffix matches."""
+    """A file next to ``target`` whose name no glob for the suffix matches."""
     try:
         try:
-            handle, name = _open_beside(target)
-        except FileNotFoundError:  # another job has just removed the folder, which was empty
-            handle, name = _open_beside(target)
+            handle, name = _open_next_to(target)
+        except FileNotFoundError:  # another job has just removed the empty folder
+            handle, name = _open_next_to(target)
     except OSError as error:
         raise InputError(f"cannot write to {target.parent}: {error.strerror}", _UNWRITABLE) from None
     os.close(handle)
     return Path(name)
 
 
-def _open_beside(target: Path) -> tuple[int, str]:
+def _open_next_to(target: Path) -> tuple[int, str]:
     target.parent.mkdir(parents=True, exist_ok=True)
     return tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.", suffix=".tmp")
 
@@ -63,18 +63,18 @@ def _write(target: Path, write: Callable[[Path], None]) -> Path:
 
 
 def publish(target: Path, write: Callable[[Path], None]) -> bool:
-    """Make ``target`` appear whole, unless it exists already.
+    """Write ``target`` atomically, unless it exists already.
 
     Parameters
     ----------
     target : Path
     write : callable
-        Given a temporary path beside ``target``, writes the content there.
+        Writes the content to the path that it is called with, a temporary one next to ``target``.
 
     Returns
     -------
     bool
-        False when somebody else published first; theirs stays.
+        False if another process published first; its file stays.
     """
     temporary = _write(target, write)
     try:
@@ -87,7 +87,7 @@ def publish(target: Path, write: Callable[[Path], None]) -> bool:
 
 
 def replace(target: Path, write: Callable[[Path], None]) -> None:
-    """Make ``target`` appear whole, in place of what was there: for derived files, whose name is not their content."""
+    """Write ``target`` atomically, also in place of an older file: for derived files, whose content can change."""
     _write(target, write).replace(target)
 
 
@@ -101,21 +101,21 @@ def replace_text(target: Path, text: str) -> None:
 
 
 def read_json(path: Path) -> Any:
-    """A JSON file; damage is an ``InputError`` that names it."""
+    """Read a JSON file; an ``InputError`` that names the file if it is damaged."""
     try:
         return json.loads(path.read_text())
     except (ValueError, UnicodeDecodeError) as error:
         raise InputError(
-            f"{path} is damaged: {error}", "`searchlens verify` lists what is damaged; delete this file and run again"
+            f"{path} is damaged: {error}", "`searchlens verify` lists all damaged files; delete this file and run again"
         ) from None
 
 
 @contextmanager
 def alone(lock: Path) -> Iterator[bool]:
-    """Hold a lock file for the duration, if nobody else does. It ends with the process, however it ends.
+    """Hold a lock file within a ``with`` block, unless another process holds it. Every end of the process frees it.
 
-    A hint and no more: a file system may know no locks, and one that outlives its node is held for ever. What must not
-    happen twice needs ``publish``.
+    The lock is only a hint: some file systems have no locks, and on others the lock of a node that died stays for ever.
+    Work that must not happen twice needs ``publish``.
 
     Yields
     ------

@@ -15,7 +15,7 @@ from searchlens.errors import InputError
 from searchlens.store.files import read_json
 
 WEIGHT_FILES = ("config.json", "tokenizer.json", "*.safetensors")
-"""What decides what a checkpoint generates."""
+"""Files that decide the tokens that a checkpoint generates."""
 
 
 def canonical(value: Any) -> str:
@@ -46,22 +46,21 @@ def weight_files(folder: Path) -> list[Path]:
         raise InputError(
             f"checkpoint folder {folder} does not exist", "check checkpoints.<name>.path in config/models.yaml"
         )
-    found: list[Path] = []
+    paths: list[Path] = []
     for pattern in WEIGHT_FILES:
         matches = sorted(folder.glob(pattern))
         if not matches:
             raise InputError(
-                f"checkpoint {folder} lacks {pattern}",
-                "is it complete, and in transformers layout with safetensors? a gated one has no weights until its"
-                " terms are accepted",
+                f"checkpoint {folder} has no {pattern}",
+                "download it again, in transformers layout with safetensors; for a gated one, accept its terms first",
             )
-        found += matches
+        paths += matches
     for index in folder.glob("*.safetensors.index.json"):
-        if lost := sorted(set(read_json(index)["weight_map"].values()) - {path.name for path in found}):
+        if missing := sorted(set(read_json(index)["weight_map"].values()) - {path.name for path in paths}):
             raise InputError(
-                f"checkpoint {folder} lacks {', '.join(lost)}, named by its {index.name}", "download it again"
+                f"checkpoint {folder} has no {', '.join(missing)}, which its {index.name} names", "download it again"
             )
-    return found
+    return paths
 
 
 def fingerprint(folder: Path, hash_of: Callable[[Path], str] = file_sha256) -> str:

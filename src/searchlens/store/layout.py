@@ -1,4 +1,4 @@
-"""The path of everything that a study writes: the only module that spells a path under the results folder.
+"""The path of everything that a study writes: no other module spells a path under the results folder.
 
 A method takes the names that a path is made of and returns a ``Path``. With ``"{checkpoint}"`` in place of a name it
 returns the pattern of a workflow rule, and with ``"*"`` the pattern of a search (``Layout.every``).
@@ -17,7 +17,7 @@ LOGS = Path("logs")
 """Logs of the workflow, in the folder in which it runs."""
 
 SIGNATURE = "provenance.json"
-"""Provenance of the files of a folder that are made together."""
+"""Provenance of the files of a folder that one job makes together."""
 
 READOUTS_SUFFIX = ".arrow.xz"
 
@@ -78,7 +78,7 @@ class Layout:
         return self.results / "scores" / checkpoint / f"{benchmark}.parquet"
 
     def verdicts(self, benchmark: str) -> Path:
-        """Folder with every answer to a benchmark that was ever judged."""
+        """Folder with the verdicts on all answers to a benchmark that were graded so far."""
         return self.results / "verdicts" / benchmark
 
     @property
@@ -111,7 +111,7 @@ class Layout:
         """One frame of BOPTR."""
         return self.boptr / f"{frame}.parquet"
 
-    # ---- what is read by people
+    # ---- for people
 
     def table(self, name: str, suffix: str) -> Path:
         """One table: ``csv``, ``md`` or ``tex``, or ``json`` for its provenance."""
@@ -144,7 +144,7 @@ class Layout:
         """Wall time and memory of one job, as Snakemake measures them."""
         return self.results.joinpath("benchmarks", *names[:-1], f"{names[-1]}.tsv")
 
-    # ---- what is there
+    # ---- existing files
 
     def every(self, pattern: Path) -> list[Path]:
         """Existing paths that a path with ``"*"`` for names matches, sorted."""
@@ -159,7 +159,7 @@ class Layout:
         return self.every(self.generation("*", "*", "*") / "*.parquet")
 
     def temporary_files(self) -> list[Path]:
-        """Files in the sample store that were never finished."""
+        """Temporary files in the sample store, of running or killed jobs."""
         return sorted((self.results / "generations").rglob(".*.tmp"))
 
     def manifests(self) -> list[Path]:
@@ -194,7 +194,7 @@ class Layout:
 
 
 RESULTS_FOLDERS = ("generations", "manifests", "config", *DERIVED)
-"""Folders of which every results folder has at least one."""
+"""Every results folder has at least one of these folders."""
 
 
 def landscape_folder(landscapes: Path, checkpoint: str, benchmark: str) -> Path:

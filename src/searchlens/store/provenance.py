@@ -1,4 +1,4 @@
-"""Where results come from: versions, commit, machine and configuration, recorded beside what they made.
+"""Where results come from: versions, commit, machine and configuration, recorded next to the results.
 
 Standard library only at import, because every command starts with it.
 """
@@ -25,7 +25,7 @@ from searchlens.store.ranges import gpu_seconds
 _STARTED = time.monotonic()
 
 _ANALYSIS = ("polars", "numpy", "scipy", "pyarrow", "matplotlib", "math-verify")
-"""Packages whose versions may show in a table."""
+"""Packages whose versions can change the numbers of a table."""
 
 
 def config_fingerprint(config: Mapping[str, Any]) -> str:
@@ -35,14 +35,20 @@ def config_fingerprint(config: Mapping[str, Any]) -> str:
 
 @cache
 def commit() -> str:
-    """The commit of the checkout that runs, with ``-dirty`` where tracked files were edited; empty outside of one."""
+    """The commit of the checkout that runs, with ``-dirty`` if tracked files were edited; empty if there is none."""
     folder = Path(__file__).parent
     tracked = _git(folder, "ls-files", "--error-unmatch", Path(__file__).name)
     return _git(folder, "describe", "--always", "--dirty", "--exclude=*", "--abbrev=40") if tracked else ""
 
 
 def _git(folder: Path, *arguments: str) -> str:
-    command = ["git", "--no-optional-locks", "-C", str(folder), *arguments]  # hundreds of jobs may ask at once
+    command = [
+        "git",
+        "--no-optional-locks",
+        "-C",
+        str(folder),
+        *arguments,
+    ]  # hundreds of jobs may run this at the same time
     try:
         return subprocess.run(command, capture_output=True, text=True, check=True, timeout=20).stdout.strip()
     except (OSError, subprocess.SubprocessError):
@@ -50,12 +56,12 @@ def _git(folder: Path, *arguments: str) -> str:
 
 
 def host() -> str:
-    """The node's name, by Slurm where it says one."""
+    """Name of the node: Slurm's if there is one, or else the host name."""
     return os.environ.get("SLURMD_NODENAME") or socket.gethostname()
 
 
 def slurm_job() -> str:
-    """Number of the Slurm job; empty outside of one."""
+    """Number of the Slurm job; empty outside of Slurm."""
     return os.environ.get("SLURM_JOB_ID", "")
 
 
@@ -65,17 +71,17 @@ def now() -> str:
 
 
 def _installed() -> dict[str, str]:
-    found = {"searchlens": __version__, "python": platform.python_version()}
+    versions = {"searchlens": __version__, "python": platform.python_version()}
     for name in _ANALYSIS:
         try:
-            found[name] = version(name)
+            versions[name] = version(name)
         except PackageNotFoundError:
             continue
-    return found
+    return versions
 
 
 def made(fingerprint: str) -> dict[str, Any]:
-    """What made a table: to be written next to it.
+    """Versions, commit and machine that make a table, to be written next to it.
 
     Parameters
     ----------
@@ -99,7 +105,7 @@ def made(fingerprint: str) -> dict[str, Any]:
 
 
 def sign(signature: Path, fingerprint: str, samples: Mapping[str, Any] | None) -> None:
-    """Write what made a derived file into a file next to it, so that equal content has equal bytes.
+    """Write the provenance of a derived file to a separate file, so that equal content has equal bytes.
 
     Parameters
     ----------
@@ -107,7 +113,7 @@ def sign(signature: Path, fingerprint: str, samples: Mapping[str, Any] | None) -
     fingerprint : str
         As for :func:`made`.
     samples : mapping or None
-        What the samples of the derived file took (:func:`spent`); None if there is no record.
+        Sampling cost of the derived file (:func:`spent`); None if there is no record.
     """
     files.replace_text(signature, json.dumps({**made(fingerprint), "samples": samples}, indent=1))
 
@@ -123,41 +129,41 @@ _WHERE = {
 
 
 def spent(sidecars: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
-    """What samples took, and where they were drawn, by the sidecars of their shards.
+    """Sampling cost, and where samples were drawn, from the sidecars of their shards.
 
     Returns
     -------
     dict
         shards, samples, generated (tokens), wall_seconds, gpu_seconds; devices, engines, hosts, versions, commits and
-        configs, each named once. Older sidecars name fewer.
+        configs, each named once. Older sidecars have fewer of these names.
     """
-    found = list(sidecars)
+    entries = list(sidecars)
     where = {
-        plural: sorted({name for one in found for name in str(one.get(key, "")).split(JOINED) if name})
+        plural: sorted({name for entry in entries for name in str(entry.get(key, "")).split(JOINED) if name})
         for plural, key in _WHERE.items()
     }
     return {
-        "shards": len(found),
-        "samples": sum(one["rows"] for one in found),
-        "generated": sum(one.get("generated", one["tokens"]) for one in found),
-        "wall_seconds": sum(one["wall_seconds"] for one in found),
-        "gpu_seconds": sum(gpu_seconds(one) for one in found),
+        "shards": len(entries),
+        "samples": sum(entry["rows"] for entry in entries),
+        "generated": sum(entry.get("generated", entry["tokens"]) for entry in entries),
+        "wall_seconds": sum(entry["wall_seconds"] for entry in entries),
+        "gpu_seconds": sum(gpu_seconds(entry) for entry in entries),
         **where,
     }
 
 
 def together(parts: Iterable[Mapping[str, Any] | None]) -> dict[str, Any]:
-    """``spent`` of several tables' samples as one; those of which nothing is known count for nothing."""
-    found = [part for part in parts if part]
+    """The sum of several results of ``spent``; None, which stands for no record, adds nothing."""
+    costs = [part for part in parts if part]
     numbers = ("shards", "samples", "generated", "wall_seconds", "gpu_seconds")
     return {
-        **{key: sum(part[key] for part in found) for key in numbers},
-        **{key: sorted({name for part in found for name in part[key]}) for key in _WHERE},
+        **{key: sum(cost[key] for cost in costs) for key in numbers},
+        **{key: sorted({name for cost in costs for name in cost[key]}) for key in _WHERE},
     }
 
 
 JOINED = "; "
-"""Between the machines of a shard that was begun on one and finished on another."""
+"""Separates machines, if a shard was started on one and finished on another."""
 
 
 def join(names: Iterable[str]) -> str:

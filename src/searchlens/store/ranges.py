@@ -1,7 +1,8 @@
 """Which samples the store has: shards, as their sidecars describe them, and the ranges that no shard covers.
 
-Standard library only, because the planner imports it. What "have it" means is decided here (``uncovered``) and nowhere
-else: planner, job, scorer and verifier all ask these functions.
+Only ``uncovered`` decides whether samples are missing; planner, job, scorer and verifier all call it.
+
+Standard library only, because the planner imports it.
 """
 
 from __future__ import annotations
@@ -28,18 +29,18 @@ class Shard:
 
     @cached_property
     def present(self) -> bool:
-        """Whether the file is there and holds what its sidecar states.
+        """Whether the file exists and has the content that its sidecar states.
 
         Size and modification time are compared; only a file whose time differs (edited, or copied without times) is
         hashed. ``searchlens verify`` hashes all and brings the times of sound files up to date.
         """
         try:
-            found = self.path.stat()
+            stat = self.path.stat()
         except FileNotFoundError:
             return False
-        if found.st_size != self.sidecar["bytes"]:
+        if stat.st_size != self.sidecar["bytes"]:
             return False
-        return bool(found.st_mtime_ns == self.sidecar["mtime_ns"]) or file_sha256(self.path) == self.sidecar["sha256"]
+        return bool(stat.st_mtime_ns == self.sidecar["mtime_ns"]) or file_sha256(self.path) == self.sidecar["sha256"]
 
 
 def gpu_seconds(sidecar: Mapping[str, Any]) -> float:
@@ -51,15 +52,15 @@ def gpu_seconds(sidecar: Mapping[str, Any]) -> float:
 
 
 def shards_of(folder: Path) -> list[Shard]:
-    """The shards of one generation, by start; those whose file is gone included."""
+    """The shards of one generation, ordered by start; those without a file are included."""
     if not folder.is_dir():
         return []
-    found = filter(None, map(shard_at, folder.iterdir()))
-    return sorted(found, key=lambda shard: (shard.start, shard.stop))
+    shards = filter(None, map(shard_at, folder.iterdir()))
+    return sorted(shards, key=lambda shard: (shard.start, shard.stop))
 
 
 def shard_at(sidecar: Path) -> Shard | None:
-    """The shard that a file describes; None where its name is not that of a sidecar."""
+    """The shard that a file describes; None if its name is not that of a sidecar."""
     samples = parse_sidecar(sidecar)
     if samples is None:
         return None
@@ -67,7 +68,7 @@ def shard_at(sidecar: Path) -> Shard | None:
 
 
 def missing_ranges(folder: Path, samples: int, start: int = 0) -> list[tuple[int, int]]:
-    """Ranges of [start, samples) that no present shard covers: the one meaning of "missing".
+    """Ranges of [start, samples) that no present shard covers.
 
     Parameters
     ----------
@@ -76,12 +77,12 @@ def missing_ranges(folder: Path, samples: int, start: int = 0) -> list[tuple[int
     samples : int
         Samples per question wanted.
     start : int
-        The first of them that is asked about.
+        First sample of the range.
 
     Returns
     -------
     list of (start, stop)
-        In order, disjoint; empty when everything is there.
+        In order, disjoint; empty if nothing is missing.
     """
     return uncovered(shards_of(folder), samples, start)
 

@@ -1,4 +1,4 @@
-"""Compact readouts of a cell on disk: all that a study needs of graded samples.
+"""Compact readouts of a cell on disk: everything in graded samples that the analysis of a study reads.
 
 The file is an Arrow table in an xz stream, one row for each policy: ``schemas.metrics.COMPACT``, and the sidecars of
 the policy's shards as JSON texts. ``polars.read_ipc(lzma.open(path).read())`` reads it.

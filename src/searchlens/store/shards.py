@@ -49,39 +49,39 @@ SAMPLES = pl.Schema(
         "details": pl.String(),
     }
 )
-"""One row per sample. ``tokens`` and the log-probabilities are null for imported samples that lack them.
+"""One row per sample. ``tokens`` and the log-probabilities are null for imported samples without them.
 
-A ``run`` is one search: its candidates are samples that follow one another, the best first, and no independent draws.
+A ``run`` is one search: its candidates are consecutive samples, the best first, and not independent draws.
 ``score`` is the evaluator's, minus infinity where the run failed (``finish`` is then ``failed``). ``generated`` (tokens
 drawn, returned or not) and ``requests`` are the run's, on its first sample, and 0 on the others. ``details``: JSON,
-what the controller tells of its search, or why it failed."""
+the controller's record of its search, or why it failed."""
 
 
 @dataclass(frozen=True)
 class Provenance:
-    """What making a shard took: recorded beside it, never part of its content.
+    """How a shard was made and at what cost: recorded in its sidecar, never part of its content.
 
     Attributes
     ----------
     wall_seconds : float
-        Of sampling, model loading not included; its share where other shards were sampled at the same time
+        Of sampling, without loading of the model; the shard's share if others were sampled at the same time
         (``generate.sample``).
     device : str
         As torch names it.
     device_count : int
-        Devices held meanwhile.
+        Devices held during that time.
     engine : str
         Family and version.
     prefilled, reused : int
         Tokens of prompts and prefixes that were computed, and that were not computed again. With the columns
-        ``generated`` and ``requests`` of the samples, what the engine was asked for.
+        ``generated`` and ``requests`` of the samples, the work of the engine.
     mean_running : float
-        Requests that drew a token together, on average over steps, others' included; 0 where the engine does not say.
+        Mean number of requests per step of the engine, those of other shards included; 0 if there is no record.
     gpu_seconds : float
         ``wall_seconds`` times GPUs; 0 on a CPU.
     host, version, commit, config, slurm_job : str
         Node, searchlens and its commit (``provenance.commit``), fingerprint of the configuration, Slurm job. Several,
-        joined, where a job was resumed elsewhere; ``device`` and ``engine`` likewise.
+        joined, if a job was resumed elsewhere; ``device`` and ``engine`` likewise.
     finished : str
         UTC.
     """
@@ -147,16 +147,16 @@ def publish(
         "searchlens.generation": generation_id,
         "searchlens.range": f"{start}-{stop}",
     }
-    there = _published(target, samples, metadata)
+    published = _published(target, samples, metadata)
     sidecar = {
         "generation": generation_id,
         "policies": list(policies),
         "start": start,
         "stop": stop,
-        "rows": there.height,
-        "tokens": int(there["n_tokens"].sum()),
-        "generated": int(there["generated"].sum()),
-        "requests": int(there["requests"].sum()),
+        "rows": published.height,
+        "tokens": int(published["n_tokens"].sum()),
+        "generated": int(published["generated"].sum()),
+        "requests": int(published["requests"].sum()),
         "bytes": target.stat().st_size,
         "mtime_ns": target.stat().st_mtime_ns,
         "sha256": file_sha256(target),
@@ -167,17 +167,17 @@ def publish(
 
 
 def _published(target: Path, samples: pl.DataFrame, metadata: Mapping[str, str]) -> pl.DataFrame:
-    """Publish samples; what lies there already stays and is returned instead, unless it cannot be used.
+    """Publish samples; a usable file that exists already stays and is returned instead.
 
-    It is another job's, which makes the same pool at the same time, or that of one which was killed before it had
-    written the sidecar.
+    Such a file is from another job that samples the same pool at the same time, or from a job that was killed before it
+    wrote the sidecar.
     """
     if files.publish(target, lambda path: write_parquet(samples, path, metadata)):
         return samples
     try:
-        there = pl.read_parquet(target)
-        if there.height == samples.height and metadata.items() <= pl.read_parquet_metadata(target).items():
-            return there
+        existing = pl.read_parquet(target)
+        if existing.height == samples.height and metadata.items() <= pl.read_parquet_metadata(target).items():
+            return existing
     except (PolarsError, OSError):
         pass
     aside = target.with_suffix(".unreadable")
@@ -192,7 +192,7 @@ def _write_sidecar(path: Path, sidecar: Mapping[str, Any]) -> None:
 
 
 def _damaged(path: Path, why: str) -> InputError:
-    hint = "`searchlens verify` lists every such shard; run snakemake again: it makes them anew, and only them"
+    hint = "`searchlens verify` lists every such shard; run snakemake again: only damaged shards are sampled again"
     return InputError(f"shard {path} cannot be used: {why}", hint)
 
 
@@ -202,13 +202,13 @@ def read(shard: Shard, generation_id: str, columns: Iterable[str] | None = None)
     Raises
     ------
     InputError
-        Missing, truncated, of another generation or schema: names the file, what was found and the cure.
+        Missing, truncated, of another generation or schema: the message names the file, what is wrong and what to do.
     """
     if not shard.path.exists():
         raise _damaged(shard.path, "it is missing")
-    found = shard.path.stat().st_size
-    if found != shard.sidecar["bytes"]:
-        raise _damaged(shard.path, f"it has {found} bytes, its sidecar says {shard.sidecar['bytes']} (truncated?)")
+    size = shard.path.stat().st_size
+    if size != shard.sidecar["bytes"]:
+        raise _damaged(shard.path, f"it has {size} bytes, its sidecar says {shard.sidecar['bytes']} (truncated?)")
     if not shard.present:
         raise _damaged(shard.path, "its sha256 is not the one in its sidecar (bytes were changed)")
     try:
@@ -234,7 +234,7 @@ def read(shard: Shard, generation_id: str, columns: Iterable[str] | None = None)
 def read_generation(
     folder: Path, generation_id: str, samples: int, columns: Iterable[str] | None = None
 ) -> pl.DataFrame:
-    """Samples [0, samples) of one generation, from as many shards as it takes.
+    """Samples [0, samples) of one generation, from all shards that they need.
 
     Raises
     ------
@@ -242,10 +242,10 @@ def read_generation(
         A range is missing, or a shard cannot be used.
     """
     if missing := missing_ranges(folder, samples):
-        raise InputError(f"{folder} lacks samples {missing}", "run snakemake again: it makes what is missing")
-    wanted = list(columns) if columns else None
+        raise InputError(f"{folder} has no samples {missing}", "run snakemake again: it samples the missing ones")
+    names = list(columns) if columns else None
     parts = [
-        read(shard, generation_id, wanted) for shard in shards_of(folder) if shard.present and shard.start < samples
+        read(shard, generation_id, names) for shard in shards_of(folder) if shard.present and shard.start < samples
     ]
     return (
         pl.concat(parts)
@@ -255,17 +255,17 @@ def read_generation(
 
 
 def verify(layout: Layout) -> Iterator[tuple[Path, str]]:
-    """Hash every shard in a store against its sidecar, and read it; sound copies get their new time noted.
+    """Compare the hash of every shard in a store with its sidecar, and read it; update the times of sound copies.
 
     Parameters
     ----------
     layout : Layout
-        Of the results folder; if it cannot be written to, times are left as they are.
+        Of the results folder; if it is not writable, times are not updated.
 
     Yields
     ------
     tuple of (Path, str)
-        Sidecar of a shard, and what is wrong with it; empty where nothing is.
+        Sidecar of a shard, and what is wrong with the shard; empty if nothing is.
     """
     for sidecar in layout.sidecars():
         yield sidecar, _damage(sidecar)
@@ -282,7 +282,7 @@ def _damage(sidecar: Path) -> str:
     except InputError as error:
         return error.message
     except KeyError as error:
-        return f"{sidecar} does not tell {error}"
+        return f"{sidecar} has no key {error}"
     time_now = shard.path.stat().st_mtime_ns
     if time_now != shard.sidecar["mtime_ns"] and os.access(sidecar.parent, os.W_OK):
         files.replace(sidecar, lambda path: _write_sidecar(path, {**shard.sidecar, "mtime_ns": time_now}))
@@ -295,7 +295,7 @@ def set_aside(layout: Layout, unwanted: Iterable[Shard]) -> list[Path]:
     Returns
     -------
     list of Path
-        Where they lie now.
+        Their new paths.
     """
     stamp = time.strftime("%Y%m%dT%H%M%S")
     moved = []

@@ -1,4 +1,4 @@
-"""Snapshots: the configuration that a run was started with, kept so that editing it meanwhile changes nothing."""
+"""Snapshots: the configuration that a run was started with, stored so that later edits do not change the run."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from searchlens.store.layout import Layout
 from searchlens.store.provenance import config_fingerprint
 
 VARIABLE = "SEARCHLENS_SNAPSHOT"
-"""Environment variable by which a run tells its jobs which snapshot to read."""
+"""Environment variable with which a run passes the path of its snapshot to its jobs."""
 
 
 def path_of(config: Mapping[str, Any]) -> Path:
-    """Where the snapshot of a configuration lies; it is named by its content, so it never changes."""
+    """Path of the snapshot of a configuration; it is named by its content, so it never changes."""
     return Layout(Path(config["results"])).snapshot(config_fingerprint(config))
 
 
@@ -32,7 +32,7 @@ def save(config: Mapping[str, Any]) -> Path:
 
 
 def export(config: Mapping[str, Any]) -> None:
-    """Let the processes that this one starts read the configuration as it is now."""
+    """Let child processes read the present configuration."""
     os.environ[VARIABLE] = str(path_of(config))
 
 
