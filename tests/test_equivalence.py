@@ -313,7 +313,7 @@ def test_command(folder: Path) -> None:
 def test_command_without_a_section_says_so(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (folder / "off.yaml").write_text("equivalence: null")
     assert main(["equivalence", "--config", "off.yaml", "--output", "results"]) == 2
-    assert "nothing is compared in this study" in capsys.readouterr().err
+    assert "this study has no comparison with references" in capsys.readouterr().err
 
 
 def planned(folder: Path) -> str:

@@ -297,15 +297,15 @@ def test_a_dataset_is_pinned_fetched_and_checked_like_weights(command: Callable[
     """Only the files of its split; a study of it is planned before, with as many questions as the family has."""
     planned = command("plan", quiz=True)
     assert planned.returncode == 0, planned.stderr
-    assert "questions are not here, taken to be as many as published: quiz 40" in planned.stdout
+    assert "questions are missing here; their published numbers are assumed: quiz 40" in planned.stdout
     assert "dataset math-ai/amc23@main:default/test: " + COMMIT in command("pin", quiz=True).stdout
     unfetched = command("check", quiz=True)  # a small file came with its pin, weights did not
-    assert "but it cannot run yet: checkpoint 'toy-base':" in unfetched.stdout
+    assert "not ready to run: checkpoint 'toy-base':" in unfetched.stdout
     done = command("fetch", quiz=True)
     assert done.returncode == 0, done.stderr
     folder = tmp_path / "empty/datasets--math-ai--amc23/snapshots" / COMMIT
     assert [path.name for path in folder.rglob("*.*")] == ["test.jsonl"]
-    assert "cannot run yet" not in command("check", quiz=True).stdout
+    assert "not ready to run" not in command("check", quiz=True).stdout
     assert "quiz 40" not in command("plan", quiz=True).stdout
     questions = (folder / "data/test.jsonl").resolve()
     questions.write_bytes(questions.read_bytes().replace(b"7.0", b"8.0"))
@@ -345,6 +345,6 @@ def test_the_hubs_refusals_are_one_message_each(
 def test_without_a_hub_pinning_says_what_to_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("huggingface_hub.constants.ENDPOINT", "http://127.0.0.1:9")
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", False)
-    with pytest.raises(InputError, match="the hub cannot be asked") as error:
+    with pytest.raises(InputError, match="the hub cannot be reached") as error:
         pin.Hub().resolve(SOURCE)
     assert "--from-cache" in error.value.hint

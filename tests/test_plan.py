@@ -12,7 +12,7 @@ import pytest
 import yaml
 
 from searchlens import policies
-from searchlens.commands.plan import assumptions, plan, show_plan, speed, stored
+from searchlens.commands.plan import assumptions, plan, read_store, show_plan, speed
 from searchlens.grid import Grid
 from searchlens.landscape.expand import expand
 from searchlens.store import layout, readouts
@@ -119,12 +119,12 @@ def test_tokens_and_hours_of_a_fresh_study(
 
 def test_speed_is_that_of_the_nearest_size_in_proportion(priced: dict[str, Any], make_grid: Make) -> None:
     grid = make_grid(priced)
-    found = speed(grid, stored(grid), "toy-base")
+    found = speed(grid, read_store(grid), "toy-base")
     assert found is not None
     assert found.tokens_per_second == 500
     priced["pairs"]["toy"]["parameters"] = 4e9
     grid = make_grid(priced)
-    found = speed(grid, stored(grid), "toy-rl")
+    found = speed(grid, read_store(grid), "toy-rl")
     assert found is not None
     assert found.tokens_per_second == 200
 

@@ -54,7 +54,7 @@ def test_a_running_job_is_seen_while_it_holds_its_lock(study: dict[str, Any], ma
     sample(grid)
     (cell,) = seen
     assert (cell.state, cell.drawn, cell.wanted) == ("running", 52, RUNS)
-    assert cell.pools[0].said["total"] == RUNS
+    assert cell.pools[0].record["total"] == RUNS
     assert base(grid).state == "done" and base(grid).drawn == RUNS
 
 
@@ -91,7 +91,7 @@ def test_a_job_that_says_nothing_any_more_has_failed(study: dict[str, Any], make
     grid.layout.job_record(*pool.key).write_text(json.dumps(told))
     assert base(grid, now=1000 + SILENT_SECONDS - 1).state == "running"
     cell = base(grid, now=1000 + SILENT_SECONDS + 1)
-    assert cell.state == "failed" and "it was killed, or its node died" in cell.pools[0].said["message"]
+    assert cell.state == "failed" and "it was killed, or its node died" in cell.pools[0].record["message"]
     assert cell.pools[0].log.name == f"{pool.name}.r1.log", "the log has the manifest's name"
     grid.layout.job_record(*pool.key).write_text(json.dumps(told)[:20])
     assert base(grid).state == "missing", "half a record is none"
@@ -108,7 +108,7 @@ def test_a_job_that_was_told_to_end_is_missing_and_not_failed(
     with pytest.raises(JobStoppedError):
         generate(grid, *CELL, grid.current_manifest(grid.pools(*CELL)[0]), notice=notice)
     cell = base(grid)
-    assert (cell.state, cell.drawn, cell.pools[0].said["state"]) == ("missing", 4, "stopped")
+    assert (cell.state, cell.drawn, cell.pools[0].record["state"]) == ("missing", 4, "stopped")
 
 
 def test_one_running_job_makes_a_running_cell(study: dict[str, Any], make_grid: Make, start: Start) -> None:
@@ -136,7 +136,7 @@ def test_what_was_spent_and_what_is_to_go(
     sidecar.write_text(json.dumps(json.loads(sidecar.read_text()) | took))
     cell = base(grid)
     assert (cell.generated, cell.gpu_hours, cell.hours, cell.drawn) == (72, 2, 1, 24)
-    assert cell.to_go == (24 + 24 + 6) * 3
-    assert cell.to_go_hours == pytest.approx(cell.to_go / (72 / 2)), "at the speed at which the others were drawn"
+    assert cell.remaining_tokens == (24 + 24 + 6) * 3
+    assert cell.remaining_hours == pytest.approx(cell.remaining_tokens / (72 / 2)), "at the speed of the others"
     show(grid)
     assert "spent: 72 tokens, 2.00 GPU-hours, 1.00 hours of sampling" in capsys.readouterr().out

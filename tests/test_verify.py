@@ -85,14 +85,18 @@ def edit(path: Path, change: Callable[[Any], None]) -> None:
     [
         ("generations/*/*/*/*.json", lambda path: path.write_text("{"), "is damaged"),
         ("generations/*/*/*/*.json", lambda path: edit(path, lambda c: c.pop("sha256")), "has no key 'sha256'"),
-        ("generations/*/*/*/*.json", lambda path: path.unlink(), "counts on samples 0 to"),
-        ("manifests/*/*/*.json", lambda path: path.write_text("[]"), "is no manifest"),
+        ("generations/*/*/*/*.json", lambda path: path.unlink(), "lists samples 0 to"),
+        ("manifests/*/*/*.json", lambda path: path.write_text("[]"), "is not a manifest"),
         (
             "manifests/*/*/*.json",
             lambda path: edit(path, lambda c: c["generations"][0]["spec"].update(seed=1)),
-            "is not what that id stands for",
+            "does not have this id",
         ),
-        ("config/*.json", lambda path: edit(path, lambda c: c.update(seed=1)), "is not the configuration"),
+        (
+            "config/*.json",
+            lambda path: edit(path, lambda c: c.update(seed=1)),
+            "has a configuration whose hash is not its name",
+        ),
         ("scores/*/*.parquet", lambda path: path.write_bytes(path.read_bytes()[:-20]), "is not readable Parquet"),
     ],
     ids=["sidecar", "sidecar key", "lost sidecar", "manifest", "spec", "snapshot", "table"],
@@ -101,7 +105,7 @@ def test_what_was_harmed_is_named(results: Path, pattern: str, harm: Callable[[P
     path = only(results, pattern)
     harm(path)
     found = verify(results)
-    assert any(says in line and (str(path) in line or "lost" in says or "counts" in says) for line in found.damaged)
+    assert any(says in line and (str(path) in line or says.startswith("lists")) for line in found.damaged)
 
 
 def test_a_shard_whose_job_was_killed_before_its_sidecar_is_noted(results: Path, grid: Grid) -> None:
@@ -113,5 +117,5 @@ def test_a_shard_whose_job_was_killed_before_its_sidecar_is_noted(results: Path,
 
 
 def test_something_else_is_no_results_folder(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="is no results folder"):
+    with pytest.raises(InputError, match="is not a results folder"):
         verify(tmp_path)

@@ -17,7 +17,7 @@ class _RenamedOption(argparse.Action):
 
 
 def renamed_options(parser: argparse.ArgumentParser, names: Mapping[str, str]) -> None:
-    """Answer options that were renamed with an InputError that gives the new name.
+    """Raise an InputError with the new name if a renamed option is used.
 
     Parameters
     ----------

@@ -1,15 +1,15 @@
-"""What a study can be made of, by name: metrics, tables, figures, controllers, graders, benchmark families, and frames.
+"""The parts of a study by name: metrics, tables, figures, controllers, graders, benchmark families, and frames.
 
 Each of the first six is declared where it is written, with a decorator of this module::
 
     @table("blocks", stage="boptr")
     def blocks(context: TableContext) -> Table: ...
 
-and nothing else lists it. The names are read from the source code, without importing it, because the Snakefile needs
+and is listed nowhere else. The names are read from the source code, without importing it, because the Snakefile needs
 them several times per job; the code itself is imported when it is needed (``find``). A file outside of the package
 declares in the same way, once the configuration names it under ``extensions``.
 
-Frames, the Parquet files that stages pass on, are listed here.
+Frames, the Parquet files between stages, are listed here.
 
 Standard library only, because the planner imports it.
 """
@@ -62,7 +62,7 @@ TABLE_FORMATS = ("csv", "md", "tex")
 FIGURE_FORMATS = ("svg", "pdf", "png", "csv")
 
 _VARIABLE = "SEARCHLENS_EXTENSIONS"
-"""Environment variable that passes the extensions in use on to the processes that this one starts."""
+"""Environment variable that passes the extensions in use to child processes."""
 
 Declared = TypeVar("Declared", bound=Callable[..., Any])
 
@@ -74,11 +74,11 @@ _things: dict[tuple[str, str], Any] = {}
 
 def _declares(kind: str) -> Callable[..., Callable[[Declared], Declared]]:
     def decorator(name: str, **_options: Any) -> Callable[[Declared], Declared]:
-        def keep(thing: Declared) -> Declared:
+        def register(thing: Declared) -> Declared:
             _things[kind, name] = thing
             return thing
 
-        return keep
+        return register
 
     return decorator
 
@@ -91,12 +91,12 @@ grader = _declares("grader")
 family = _declares("family")
 
 
-# ---- what is declared
+# ---- declarations
 
 
 @dataclass(frozen=True)
 class Declaration:
-    """One declared thing, as its source says, before it is imported.
+    """One declaration, as read from the source file, before it is imported.
 
     Attributes
     ----------
@@ -130,30 +130,31 @@ def parse(path: Path) -> ast.Module:
 
 
 def declared(kind: str, **options: Any) -> dict[str, Declaration]:
-    """Everything of a kind by name: the package's own in the order of files, then that of the extensions in use.
+    """All declarations of a kind by name: those of the package in the order of files, then those of extensions in use.
 
     Parameters
     ----------
     kind : str
         Key of ``HOMES``.
     **options
-        Only what was declared with these keyword arguments.
+        Return only declarations with these keyword arguments.
 
     Raises
     ------
     InputError
-        Two files declare the same name, an option is not a literal, or there is no stage of a table or figure.
+        Two files declare the same name, an option is not a literal, or a table or figure has no valid stage.
     """
-    found: dict[str, Declaration] = {}
+    by_name: dict[str, Declaration] = {}
     for module, path in [*_modules(HOMES[kind]), *extensions()]:
-        for one in _declarations(module, path):
-            if one.kind != kind:
+        for declaration in _declarations(module, path):
+            name = declaration.name
+            if declaration.kind != kind:
                 continue
-            _require_stage(one)
-            if one.name in found:
-                raise InputError(f"{kind} {one.name!r} is declared twice: in {found[one.name].path} and in {path}")
-            found[one.name] = one
-    return {name: one for name, one in found.items() if options.items() <= one.options.items()}
+            _require_stage(declaration)
+            if name in by_name:
+                raise InputError(f"{kind} {name!r} is declared twice: in {by_name[name].path} and in {path}")
+            by_name[name] = declaration
+    return {name: item for name, item in by_name.items() if options.items() <= item.options.items()}
 
 
 def _require_stage(declaration: Declaration) -> None:
@@ -164,7 +165,7 @@ def _require_stage(declaration: Declaration) -> None:
 
 
 def titles(kind: str, **options: Any) -> dict[str, str]:
-    """Name to title of everything of a kind that is declared with these options."""
+    """Titles by name, of all declarations of a kind with these options."""
     return {name: declaration.options.get("title", name) for name, declaration in declared(kind, **options).items()}
 
 
@@ -174,16 +175,16 @@ def find(kind: str, name: str) -> Any:
     Raises
     ------
     InputError
-        Unknown name; lists the known ones.
+        The name is unknown; the message lists the known ones.
     """
-    known = declared(kind)
-    if name not in known:
-        raise InputError(f"{kind} {name!r} is unknown; known: {', '.join(sorted(known))}")
-    return definition(known[name])
+    declarations = declared(kind)
+    if name not in declarations:
+        raise InputError(f"{kind} {name!r} is unknown; known: {', '.join(sorted(declarations))}")
+    return definition(declarations[name])
 
 
 def loaded(kind: str, **options: Any) -> dict[str, Declaration]:
-    """As ``declared``, for a stage that goes on to use the definitions: their modules are imported."""
+    """As ``declared``, and import the modules, for a stage that uses the definitions."""
     declarations = declared(kind, **options)
     for declaration in declarations.values():
         load(declaration)
@@ -241,14 +242,14 @@ def _declarations(module: str, path: Path) -> tuple[Declaration, ...]:
 
 
 def _read(module: str, path: Path) -> Iterator[Declaration]:
-    """What a file declares. Only the decorators are parsed: to parse the whole file would slow down every job."""
+    """The declarations of a file. Only the decorators are parsed: to parse whole files would slow down every job."""
     text = path.read_text()
     for match in _DECORATOR.finditer(text):
         definition = _DEFINITION.search(text, match.end())
         if definition is None:
             continue
-        above = "\n" * text.count("\n", 0, match.start())  # so that messages have the lines of the file
-        (stub,) = ast.parse(above + text[match.start() : definition.start()] + "def _(): ...").body
+        padding = "\n" * text.count("\n", 0, match.start())  # so that messages have the lines of the file
+        (stub,) = ast.parse(padding + text[match.start() : definition.start()] + "def _(): ...").body
         assert isinstance(stub, ast.FunctionDef)
         call = stub.decorator_list[0]
         if isinstance(call, ast.Call) and call.args:
@@ -266,7 +267,7 @@ def _literal(node: ast.expr, path: Path) -> Any:
     except ValueError:
         raise InputError(
             f"{path}, line {node.lineno}: {ast.unparse(node)} is not a literal",
-            "write out the options of a declaration: they are read without running the file",
+            "write the options of a declaration as constants: they are read without running the file",
         ) from None
 
 
@@ -274,7 +275,7 @@ def _literal(node: ast.expr, path: Path) -> Any:
 
 
 def use(names: Sequence[str], root: Path = Path()) -> None:
-    """Declare what these files declare, in this process and in those that it starts, instead of earlier ones.
+    """Use these files as extensions, in place of earlier ones, in this process and in its child processes.
 
     Parameters
     ----------
@@ -317,7 +318,7 @@ def _import_file(path: Path) -> ModuleType:
     name = f"searchlens_extension_{path.stem}_{crc32(str(path).encode()):08x}"
     spec = spec_from_file_location(name, path)
     if spec is None or spec.loader is None:
-        raise InputError(f"extensions: {path} is no Python file")
+        raise InputError(f"extensions: {path} is not a Python file")
     module = sys.modules[name] = module_from_spec(spec)
     spec.loader.exec_module(module)
     return module

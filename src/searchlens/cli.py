@@ -1,7 +1,7 @@
-"""`searchlens`: one subcommand per stage, usable without Snakemake, and the tools around the store.
+"""`searchlens`: one subcommand per stage, usable without Snakemake, and tools for studies and their samples.
 
 Stages read the configuration either from YAML files (``--config``, merged over the defaults) or from the snapshot that
-a Snakemake run took when it started (``--snapshot``), so that editing the configuration meanwhile changes nothing.
+a Snakemake run saved when it started (``--snapshot``), so that later edits of the files do not change the run.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ def _generate(args: argparse.Namespace) -> None:
     grid = _grid(args)
     checkpoint, benchmark = _cell(grid, args)
     manifests = [Path(args.manifest)] if args.manifest else grid.manifests(checkpoint, benchmark)
-    snapshots.save(grid.config)  # shards name it
+    snapshots.save(grid.config)  # sidecars of shards have its fingerprint
     with stop_signals(grid.config["grace_seconds"]) as notice:
         for manifest in manifests:
             generate(grid, checkpoint, benchmark, manifest, threads=args.threads, notice=notice)
@@ -125,7 +125,7 @@ def _equivalence(args: argparse.Namespace) -> None:
     grid = _grid(args)
     if grid.compared is None:
         raise InputError(
-            "nothing is compared in this study", "set equivalence in the configuration; see config/README.md"
+            "this study has no comparison with references", "set equivalence in the configuration; see config/README.md"
         )
     from searchlens.stages.equivalence import equivalence
 
@@ -160,7 +160,7 @@ def _transfer(args: argparse.Namespace) -> None:
 def _cohort(args: argparse.Namespace, landscapes: Path) -> tuple[CohortPlan, BoptrOptions, str]:
     """Plan and options of a folder of landscapes, and the fingerprint of the configuration, if there is one.
 
-    A ``cohort.yaml`` in the folder says what the landscapes are; without it, the configuration does.
+    A ``cohort.yaml`` in the folder describes the landscapes; without it, the configuration does.
     """
     from searchlens.boptr.cohort import PLAN_FILE, read_plan
     from searchlens.boptr.options import DEFAULTS
@@ -171,13 +171,13 @@ def _cohort(args: argparse.Namespace, landscapes: Path) -> tuple[CohortPlan, Bop
         return plan, DEFAULTS, ""
     grid = _grid(args)
     if plan is None and grid.without_boptr:
-        raise InputError(f"no BOPTR for this study: {grid.without_boptr}", "config/README.md: boptr.anchor, regime")
+        raise InputError(f"this study has no BOPTR: {grid.without_boptr}", "config/README.md: boptr.anchor, regime")
     study = needs.boptr(grid)
     plan = plan or cohort_of(study)
     return plan, options_of(study, plan), config_fingerprint(grid.config)
 
 
-# ---- around the store
+# ---- tools
 
 
 def _plan(args: argparse.Namespace) -> None:
@@ -205,14 +205,14 @@ def _benchmarks(args: argparse.Namespace) -> None:
 def _verify(args: argparse.Namespace) -> None:
     from searchlens.commands.verify import verify
 
-    found = verify(Path(args.folder) if args.folder else _grid(args).layout.results)
-    print("".join(f"{line}\n" for line in [*found.damaged, *found.notes]), end="")
-    looked = f"{found.shards} shards, {found.manifests} manifests and {found.tables} tables"
-    print(f"{looked} checked, {len(found.damaged)} damaged or missing")
-    if found.damaged:
+    report = verify(Path(args.folder) if args.folder else _grid(args).layout.results)
+    print("".join(f"{line}\n" for line in [*report.damaged, *report.notes]), end="")
+    counts = f"{report.shards} shards, {report.manifests} manifests and {report.tables} tables"
+    print(f"{counts} checked, {len(report.damaged)} damaged or missing")
+    if report.damaged:
         raise InputError(
-            f"{looked} checked, {len(found.damaged)} are damaged or missing",
-            "the next run makes shards again, and only them",
+            f"{counts} checked, {len(report.damaged)} are damaged or missing",
+            "run snakemake again: it samples damaged shards again; delete other damaged files first",
         )
 
 
@@ -260,7 +260,7 @@ def _record(args: argparse.Namespace) -> None:
     for path in written:
         print(path)
     for cell in unfinished:
-        print(f"left out, not sampled and scored yet: {cell}")
+        print(f"skipped, because it is not sampled and scored yet: {cell}")
 
 
 def _power(args: argparse.Namespace) -> None:
@@ -278,9 +278,9 @@ def _power(args: argparse.Namespace) -> None:
             contributions = sample_size.read_contributions(source)
         components = sample_size.estimate_components(contributions)
     names = ("question_sd", "sample_sd", "model_sd", "shared")
-    given = {name: getattr(args, name) for name in names if getattr(args, name) is not None}
+    changes = {name: getattr(args, name) for name in names if getattr(args, name) is not None}
     design = sample_size.Design(tuple(args.questions), args.models, args.seeds)
-    print(sample_size.report(design, replace(components, **given), args.gap, args.alpha, args.contrasts))
+    print(sample_size.report(design, replace(components, **changes), args.gap, args.alpha, args.contrasts))
 
 
 def _pin(args: argparse.Namespace) -> None:
@@ -310,9 +310,9 @@ def _fingerprint(args: argparse.Namespace) -> None:
 def _check(args: argparse.Namespace) -> None:
     grid = _grid(args)
     grid.check()
-    print(f"configuration is sound: {len(grid.cells)} cells, {len(grid.pair_cells)} pairs x benchmarks")
+    print(f"configuration is valid: {len(grid.cells)} cells, {len(grid.pair_cells)} pairs x benchmarks")
     for reason in grid.refusals():
-        print(f"but it cannot run yet: {reason}")
+        print(f"not ready to run: {reason}")
 
 
 def _schema(_: argparse.Namespace) -> None:
@@ -341,7 +341,7 @@ def _simulate(args: argparse.Namespace) -> None:
 
 
 class _Commands:
-    """Subcommands, each with the options that say which configuration it reads."""
+    """Adds subcommands, each with the options that choose its configuration."""
 
     def __init__(self, parser: argparse.ArgumentParser) -> None:
         self._parsers = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
@@ -350,7 +350,9 @@ class _Commands:
         sub = self._parsers.add_parser(name, help=text, description=text, allow_abbrev=False)
         sub.add_argument("--config", nargs="*", default=[], metavar="YAML", help="merged over config/*.yaml")
         snapshot = os.environ.get(snapshots.VARIABLE, "")
-        sub.add_argument("--snapshot", default=snapshot, metavar="JSON", help="a run's snapshot, instead of YAML files")
+        sub.add_argument(
+            "--snapshot", default=snapshot, metavar="JSON", help="snapshot of a run, instead of YAML files"
+        )
         sub.set_defaults(run=run)
         return sub
 
@@ -361,9 +363,9 @@ def _cell_options(sub: argparse.ArgumentParser) -> None:
 
 
 def _add_stages(command: _Commands) -> None:
-    sub = command("generate", _generate, "sample what is missing of one cell")
+    sub = command("generate", _generate, "draw the missing samples of one cell")
     _cell_options(sub)
-    sub.add_argument("--manifest", default="", help="one pool's manifest; without it, every pool of the cell")
+    sub.add_argument("--manifest", default="", help="manifest of one pool; default: every pool of the cell")
     _threads_option(sub)
     sub = command("score", _score, "grade the samples of one cell")
     _cell_options(sub)
@@ -392,7 +394,9 @@ def _add_stages(command: _Commands) -> None:
     sub = command("boptr", _boptr, "predict the RL curves from Base: frames, tables and figures of a cohort")
     _cohort_options(sub)
     sub.add_argument("--draws", type=int, metavar="N", help="bootstrap draws, instead of the configured number")
-    sub.add_argument("--frames-only", action="store_true", help="fit, and leave tables and figures to `transfer`")
+    sub.add_argument(
+        "--frames-only", action="store_true", help="write the frames only; `transfer` makes tables and figures"
+    )
     sub = command("transfer", _transfer, "write the tables and figures of BOPTR from its frames")
     _cohort_options(sub)
     sub = command("equivalence", _equivalence, "compare policies and searches with independent references")
@@ -405,7 +409,7 @@ def _threads_option(sub: argparse.ArgumentParser) -> None:
 
 
 def _folder_option(sub: argparse.ArgumentParser) -> None:
-    sub.add_argument("--output", required=True, metavar="FOLDER", help="folder for what is written")
+    sub.add_argument("--output", required=True, metavar="FOLDER", help="folder of the output files")
 
 
 def _results_option(sub: argparse.ArgumentParser) -> None:
@@ -413,7 +417,7 @@ def _results_option(sub: argparse.ArgumentParser) -> None:
 
 
 def _cohort_options(sub: argparse.ArgumentParser) -> None:
-    sub.add_argument("folder", metavar="FOLDER", help="landscapes; a cohort.yaml among them says what they are")
+    sub.add_argument("folder", metavar="FOLDER", help="folder of landscapes; a cohort.yaml in it describes them")
     _results_option(sub)
     sub.add_argument(
         "--figures", action=argparse.BooleanOptionalAction, default=True, help="draw figures as well (default: yes)"
@@ -422,58 +426,67 @@ def _cohort_options(sub: argparse.ArgumentParser) -> None:
 
 
 def _add_tools(command: _Commands) -> None:
-    sub = command("plan", _plan, "what is done and what is missing, with its cost in tokens and GPU-hours")
+    sub = command("plan", _plan, "show finished and missing samples, and their cost in tokens and GPU-hours")
     sub.add_argument("--policies", action="store_true", help="one line per policy with its id, instead of per cell")
-    command("status", _status, "how far a run is: cells done, running, failed and missing; where failed jobs log")
-    command("benchmarks", _benchmarks, "known benchmarks: licence, size, regime, and where their questions lie")
+    command("status", _status, "show progress: cells done, running, failed and missing; logs of failed jobs")
+    command("benchmarks", _benchmarks, "list known benchmarks: licence, size, regime, and files of their questions")
     sub = command("verify", _verify, "check a whole results folder: shards, manifests, tables")
-    sub.add_argument("folder", metavar="FOLDER", nargs="?", default="", help="by default that of the configuration")
+    sub.add_argument(
+        "folder", metavar="FOLDER", nargs="?", default="", help="results folder; default: that of the configuration"
+    )
     sub = command("prune", _prune, "list unused samples and leftovers of killed jobs")
     sub.add_argument("--delete", action="store_true", help="delete them")
     sub = command("rerun", _rerun, "move shards aside, so that the next run samples them again")
     _cell_options(sub)
     sub.add_argument("--policy", default="", help="only this policy")
     renamed_options(sub, {"--model": "--checkpoint"})
-    sub = command("import", _import, "bring your own samples (docs/import.md)")
+    sub = command("import", _import, "import samples that were drawn elsewhere (docs/import.md)")
     sub.add_argument("file", metavar="FILE.jsonl")
     sub.add_argument("--pair", required=True, help="key of pairs, or a new name")
     sub.add_argument("--role", required=True, choices=("base", "rl"), help="which side of the pair")
     sub.add_argument("--benchmark", required=True, help="key of benchmarks, or a new name")
-    sub.add_argument("--policy", required=True, help="name of the policy that the samples were drawn under")
-    sub.add_argument("--grader", default="math", help="of a new benchmark (docs/grading.md; default: math)")
+    sub.add_argument("--policy", required=True, help="name of the policy of the samples")
+    sub.add_argument("--grader", default="math", help="grader of a new benchmark (docs/grading.md; default: math)")
     renamed_options(sub, {"--model": "--pair"})
     sub = command("record", _record, "save compact readouts of finished cells, for analysis without samples")
-    sub.add_argument("--output", required=True, metavar="FOLDER", help="the `study.readouts` of later studies")
+    sub.add_argument(
+        "--output",
+        required=True,
+        metavar="FOLDER",
+        help="folder of readouts; later studies name it as `study.readouts`",
+    )
     sub = command("simulate", _simulate, "write a simulated study of known truth (docs/simulation.md)")
-    sub.add_argument("--seed", type=int, required=True, help="of everything random")
+    sub.add_argument("--seed", type=int, required=True, help="seed of all random numbers")
     _folder_option(sub)
     modes = ("transform", "planted", "unrelated", "equal")
-    sub.add_argument("--mode", choices=modes, default="transform", help="how RL comes from Base (default: transform)")
-    sub.add_argument("--size", choices=("paper", "small"), default="paper", help="of the cohort (default: paper)")
+    sub.add_argument(
+        "--mode", choices=modes, default="transform", help="how RL is derived from Base (default: transform)"
+    )
+    sub.add_argument("--size", choices=("paper", "small"), default="paper", help="size of the cohort (default: paper)")
     renamed_options(sub, {"--out": "--output"})
     _add_power(command)
     sub = command("pin", _pin, "look up the commit and file hashes of every hub name, and write the lock file")
-    sub.add_argument("--update", action="store_true", help="look up again what is pinned already")
-    sub.add_argument("--from-cache", action="store_true", help="ask the hub cache of this machine, not the hub")
-    sub = command("fetch", _fetch, "download what was pinned for this study, and compare every byte")
-    sub.add_argument("--rehash", action="store_true", help="hash also files that were hashed before")
+    sub.add_argument("--update", action="store_true", help="look up again names that are pinned already")
+    sub.add_argument("--from-cache", action="store_true", help="read the hub cache of this machine instead of the hub")
+    sub = command("fetch", _fetch, "download the pinned files of this study, and compare every byte with the pins")
+    sub.add_argument("--rehash", action="store_true", help="hash all files, also those with a stored hash")
     sub = command("fingerprint", _fingerprint, "print the fingerprint of a checkpoint folder")
     sub.add_argument("path", metavar="FOLDER")
     command("check", _check, "validate the configuration and everything it names")
     command("schema", _schema, "print the JSON schema of the configuration")
     command("snapshot", _snapshot, "write the merged configuration into the results folder")
-    command("summary", _summary, "what the last run found, in a few lines")
+    command("summary", _summary, "print the main results of the last run")
 
 
 def _add_power(command: _Commands) -> None:
-    sub = command("power", _power, "how large a study must be to tell two rows of a table apart (docs/power.md)")
+    sub = command("power", _power, "how large a study must be to distinguish two rows of a table (docs/power.md)")
     sub.add_argument(
         "folder", metavar="FOLDER", nargs="?", default="", help="landscapes of a study, or a file of contributions"
     )
     sub.add_argument("--gap", type=float, required=True, help="difference of mean errors, percentage points")
     sub.add_argument("--models", type=int, required=True, help="number of models")
     sub.add_argument("--questions", type=int, nargs="+", required=True, help="number of questions of each benchmark")
-    sub.add_argument("--seeds", type=int, default=1, help="pools of samples that are averaged (default: 1)")
+    sub.add_argument("--seeds", type=int, default=1, help="pools of samples that curves are averaged over (default: 1)")
     sub.add_argument("--alpha", type=float, default=0.05, help="level of the test (default: 0.05)")
     sub.add_argument("--contrasts", type=int, default=1, help="number of contrasts tested together (default: 1)")
     sub.add_argument(
@@ -481,10 +494,10 @@ def _add_power(command: _Commands) -> None:
         nargs=2,
         default=["V3", "H4"],
         metavar="ROW",
-        help="rows whose difference is read from the landscapes (default: V3 H4)",
+        help="rows whose difference is estimated from the landscapes (default: V3 H4)",
     )
     for name in ("question-sd", "sample-sd", "model-sd", "shared"):
-        sub.add_argument(f"--{name}", type=float, help="variance component, instead of the typical one or the study's")
+        sub.add_argument(f"--{name}", type=float, help="variance component; default: estimated from FOLDER, or typical")
     renamed_options(sub, {"--from": "the first argument, FOLDER", "--tiers": "--rows"})
 
 
@@ -503,30 +516,30 @@ def main(argv: Sequence[str] | None = None) -> int:
     Returns
     -------
     int
-        0; 2 for wrong input, 1 for a job that had to stop, 75 for one that was told to end and goes on when it is run
-        again; all print their message without a traceback.
+        0; 2 for wrong input; 1 for a job that could not finish; 75 for a job that was stopped on request: the same
+        command resumes it. Messages are printed without a traceback.
     """
     logging.basicConfig(format="%(asctime)s %(message)s", datefmt="%H:%M:%S", stream=sys.stderr)
-    log.setLevel(logging.INFO)  # ours; the libraries' chatter stays out
+    log.setLevel(logging.INFO)  # of searchlens alone; messages of libraries below a warning are not shown
     try:
         args = _parser().parse_args(argv)
         args.run(args)
     except InputError as error:
-        _say(f"error: {error}")
+        _print_error(f"error: {error}")
         return 2
     except JobError as error:
-        _say(f"error: {error}")
+        _print_error(f"error: {error}")
         return 1
     except JobStoppedError as error:
-        _say(str(error))
+        _print_error(str(error))
         return os.EX_TEMPFAIL
     except BrokenPipeError:
         return 0
     return 0
 
 
-def _say(text: str) -> None:
-    with suppress(BrokenPipeError):  # whoever reads may have ended first
+def _print_error(text: str) -> None:
+    with suppress(BrokenPipeError):  # the reading process may have ended first
         print(f"searchlens: {text}", file=sys.stderr)
 
 

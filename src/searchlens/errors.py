@@ -1,16 +1,16 @@
-"""Exceptions whose message is all that a user needs: "the input is wrong", and "this run could not go on"."""
+"""Exceptions that are shown to users without a traceback: wrong input, and jobs that could not finish."""
 
 
 class InputError(Exception):
-    """Something the user gave cannot be used.
+    """Input of the user is wrong or missing.
 
-    The command line prints it without a traceback and exits with status 2. Every message names the file or key, says
-    what was found and what is allowed.
+    The command line prints it without a traceback and exits with status 2. Every message names the file or key, the
+    value that is wrong, and the allowed ones.
 
     Parameters
     ----------
     message : str
-        What was given, where, and what is allowed.
+        The wrong value, its place, and what is allowed.
     hint : str, optional
         What to do about it, as one sentence.
     """
@@ -24,7 +24,7 @@ class InputError(Exception):
 class JobError(RuntimeError):
     """A job had to stop although its input may be right: an engine died, or too many searches failed.
 
-    What it finished is kept. The command line prints the message without a traceback and exits with status 1.
+    Its finished chunks stay. The command line prints the message without a traceback and exits with status 1.
 
     Parameters
     ----------
@@ -39,8 +39,7 @@ class JobError(RuntimeError):
 
 
 class JobStoppedError(RuntimeError):
-    """A job was told to end before it was done, and nothing is wrong with it: the same command goes on where it was.
+    """A job was stopped on request before it was done; the same command resumes it.
 
-    The command line prints the message, one line, and exits with status 75, which is what ``sysexits.h`` has for "try
-    again".
+    The command line prints the message, one line, and exits with status 75 (``EX_TEMPFAIL``: try again).
     """

@@ -11,14 +11,14 @@ log = logging.getLogger(__name__)
 
 
 class Progress:
-    """Count work done and say how far it is, now and then.
+    """Count finished work and log the progress at intervals.
 
     Parameters
     ----------
     label : str
         What is being worked on.
     total : int
-        Units in all.
+        Total number of units.
     unit : str
         Name of a unit.
     every : float
@@ -28,14 +28,14 @@ class Progress:
     def __init__(self, label: str, total: int, unit: str, every: float = 10.0) -> None:
         self.label, self.total, self.unit, self.every = label, total, unit, every
         self.done = 0
-        self.started = self._said = time.monotonic()
+        self.started = self._logged = time.monotonic()
 
     def add(self, count: int, note: str = "") -> None:
-        """Count ``count`` units done."""
+        """Count ``count`` units as done."""
         self.done += count
         now = time.monotonic()
-        if now - self._said >= self.every or self.done >= self.total:
-            self._said = now
+        if now - self._logged >= self.every or self.done >= self.total:
+            self._logged = now
             bar = tqdm.format_meter(
                 self.done,
                 self.total,

@@ -1,1 +1,1 @@
-"""Commands around a study: what is planned, how far it is, what is damaged or no longer used."""
+"""Commands around a study: the plan, the progress, damaged files, unused files."""

@@ -1,6 +1,6 @@
 """`searchlens pin` and `searchlens fetch`: ask the hub what names stand for, and download what was pinned.
 
-Nothing but an answer of the hub, or of its cache on this machine, is ever written into a lock file.
+A lock file contains only answers of the hub, or of its cache on this machine.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ from searchlens.store.hashing import file_sha256
 
 
 class Registry(Protocol):
-    """Somebody who knows what a source stands for."""
+    """A place that knows the commits and files of sources: the hub, or its cache."""
 
     def resolve(self, source: Source) -> Pin:
-        """The commit of the source's revision and its files in use. Raises InputError when that cannot be said."""
+        """The commit of the source's revision and its files in use. Raises InputError if they are not known."""
         ...
 
 
@@ -42,7 +42,7 @@ class Hub:
         """Ask for the commit and its files; only small files, whose sha256 the hub does not keep, are downloaded."""
         from huggingface_hub import HfApi
 
-        with _told_by_hub(source):
+        with _hub_errors(source):
             info: Any = HfApi().repo_info(
                 source.repo, repo_type=source.kind, revision=source.revision, files_metadata=True
             )
@@ -51,7 +51,7 @@ class Hub:
             return Pin(commit, {name: _file(source, commit, entries[name]) for name in source.in_use(entries)})
 
     def fetch(self, source: Source, pin: Pin) -> Path:
-        """Download what the cache lacks of a pinned source.
+        """Download the files of a pinned source that are missing in the cache.
 
         Returns
         -------
@@ -61,11 +61,11 @@ class Hub:
         Raises
         ------
         InputError
-            The hub cannot be reached, or does not give the files out.
+            The hub cannot be reached, or refuses the files.
         """
         from huggingface_hub import snapshot_download
 
-        with _told_by_hub(source):
+        with _hub_errors(source):
             snapshot_download(
                 source.repo,
                 repo_type=source.kind,
@@ -77,7 +77,7 @@ class Hub:
 
 
 def _file(source: Source, commit: str, entry: Any) -> File:
-    """Size and hash as the hub states them for large files; of a small one, from the file."""
+    """Size and hash of a file: from the hub for large files, which state them, or else from the file itself."""
     if entry.lfs:
         return File(entry.size, entry.lfs.sha256)
     from huggingface_hub import hf_hub_download
@@ -89,8 +89,8 @@ def _file(source: Source, commit: str, entry: Any) -> File:
 
 
 @contextmanager
-def _told_by_hub(source: Source) -> Iterator[None]:
-    """The hub's refusals as wrong input, with what helps."""
+def _hub_errors(source: Source) -> Iterator[None]:
+    """Raise errors of the hub as ``InputError``, with a hint."""
     from huggingface_hub import errors
 
     unreachable = errors.HTTPError  # type: ignore[attr-defined] # of the HTTP library that is in use
@@ -109,13 +109,13 @@ def _told_by_hub(source: Source) -> Iterator[None]:
     except (unreachable, errors.OfflineModeIsEnabled, OSError) as error:
         first = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
         raise InputError(
-            f"{source}: the hub cannot be asked: {first}",
+            f"{source}: the hub cannot be reached: {first}",
             "run this where the hub can be reached (and HF_HUB_OFFLINE is not set), or with --from-cache",
         ) from None
 
 
 class Cache:
-    """The hub cache of this machine: what was downloaded before, whoever did it."""
+    """The hub cache of this machine: everything that any program has downloaded."""
 
     def resolve(self, source: Source) -> Pin:
         """Read the commit that the cache has for the revision, and hash its files."""
@@ -125,14 +125,15 @@ class Cache:
         folder = repository / "snapshots" / commit
         if not COMMIT.fullmatch(commit) or not folder.is_dir():
             raise InputError(
-                f"{source} is not in the hub cache {cache_folder()}", "download it, or set HF_HOME to where it lies"
+                f"{source} is not in the hub cache {cache_folder()}",
+                "download it, or set HF_HOME to the folder that has it",
             )
         names = source.in_use(path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file())
         return Pin(commit, {name: File((folder / name).stat().st_size, file_sha256(folder / name)) for name in names})
 
 
 def fetch(lock: Lock, sources: Iterable[Source], hash_of: Callable[[Path], str]) -> None:
-    """Download what the hub cache lacks of pinned sources, compare every byte, and say so, source by source.
+    """Download missing files of pinned sources, compare every byte, and print one line per source.
 
     Raises
     ------
@@ -140,21 +141,21 @@ def fetch(lock: Lock, sources: Iterable[Source], hash_of: Callable[[Path], str])
         A source is not pinned, cannot be downloaded, or is not what was pinned.
     """
     for source in sources:
-        found = lock[source]
-        folder = snapshot(source, found)
-        if missing_files(source, found):
-            Hub().fetch(source, found)
-        check(source, found, hash_of)
-        print(f"{source}: {_told(found)}, as pinned, in {folder}")
+        pin = lock[source]
+        folder = snapshot(source, pin)
+        if missing_files(source, pin):
+            Hub().fetch(source, pin)
+        check(source, pin, hash_of)
+        print(f"{source}: {_describe(pin)}, as pinned, in {folder}")
 
 
-def _told(found: Pin) -> str:
-    size = f"{found.size / 1e9:,.1f} GB" if found.size >= 1e9 else f"{found.size / 1e6:,.1f} MB"
-    return f"{len(found.files)} file{'s' * (len(found.files) > 1)}, {size}"
+def _describe(pin: Pin) -> str:
+    size = f"{pin.size / 1e9:,.1f} GB" if pin.size >= 1e9 else f"{pin.size / 1e6:,.1f} MB"
+    return f"{len(pin.files)} file{'s' * (len(pin.files) > 1)}, {size}"
 
 
 def pin(lock: Lock, sources: Iterable[Source], registry: Registry, *, update: bool = False) -> Lock:
-    """Pin what is not pinned yet, write the lock, and say what was done, source by source.
+    """Pin sources that are not pinned yet, write the lock file, and print one line per source.
 
     Parameters
     ----------
@@ -162,19 +163,19 @@ def pin(lock: Lock, sources: Iterable[Source], registry: Registry, *, update: bo
     sources : iterable of Source
     registry : Registry
     update : bool
-        Resolve sources that are pinned already once more.
+        Resolve again sources that are pinned already.
 
     Raises
     ------
     InputError
-        Some sources could not be resolved, all of them named; the others are pinned nevertheless.
+        Some sources could not be resolved; the message names them all, and the others are pinned.
     """
     new: dict[Source, Pin] = {}
     failed: list[InputError] = []
     for source in sources:
         old = lock.get(source)
         if old and not update:
-            print(f"{source}: {old.commit} (kept)")
+            print(f"{source}: {old.commit} (already pinned)")
             continue
         try:
             new[source] = registry.resolve(source)
@@ -182,7 +183,7 @@ def pin(lock: Lock, sources: Iterable[Source], registry: Registry, *, update: bo
             failed.append(error)
             continue
         state = "new" if old is None else "unchanged" if old == new[source] else f"was {old.commit}"
-        print(f"{source}: {new[source].commit} ({state}; {_told(new[source])})")
+        print(f"{source}: {new[source].commit} ({state}; {_describe(new[source])})")
     changed = lock.with_pins(new)
     if new:
         changed.write()

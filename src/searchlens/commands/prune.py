@@ -42,12 +42,12 @@ def unused(grid: Grid) -> Unused:
     Raises
     ------
     InputError
-        Ids cannot be computed, because weights or questions are not pinned or not there.
+        Ids cannot be computed, because weights or questions are not pinned or missing.
     """
     if missing := grid.placeholders():
         raise InputError(
             f"cannot tell which samples are unused while inputs are missing: {'; '.join(missing)}",
-            "prune where the lock file and the questions are",
+            "run prune on the machine that has the lock file and the questions",
         )
     return Unused(_unused_generations(grid), _stale_manifests(grid), _abandoned_files(grid))
 

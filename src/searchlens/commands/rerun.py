@@ -16,7 +16,7 @@ def set_cell_aside(grid: Grid, checkpoint: str, benchmark: str, policy: str | No
     -------
     shards : list of Shard
     moved : list of Path
-        Where their files lie now.
+        The new paths of their files.
     """
     generations = [g for g in grid.generations(checkpoint, benchmark) if policy is None or policy in g.policies]
     shards = [shard for g in generations for shard in shards_of(grid.folder(checkpoint, benchmark, g.id))]

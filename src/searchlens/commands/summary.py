@@ -1,4 +1,4 @@
-"""`searchlens summary`: what the last run found, in a few lines, from its tables."""
+"""`searchlens summary`: the main results of the last run, from its tables, in a few lines."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""`searchlens verify`: whether a results folder, made here or copied from elsewhere, is what it says it is.
+"""`searchlens verify`: check the integrity of a results folder, made here or copied from elsewhere.
 
-Nothing but the folder is needed, and nothing in it depends on where it lies: shards are held against their sidecars,
-ids against what they stand for, manifests against the store, and every derived table is read.
+Only the folder is needed, at any path. Shards are compared with their sidecars, ids with the specifications that they
+are hashes of, and manifests with the store; every derived table is read.
 """
 
 from __future__ import annotations
@@ -23,16 +23,16 @@ from searchlens.store.ranges import shards_of
 
 @dataclass
 class Verified:
-    """What was found.
+    """Result of ``verify``.
 
     Attributes
     ----------
     shards, manifests, tables : int
-        How many were looked at.
+        Numbers of checked files.
     damaged : list of str
-        What is not as it should be, one message each.
+        One message for each damaged or missing file.
     notes : list of str
-        What is unfinished, and harmless.
+        One message for each unfinished file; these are harmless.
     """
 
     shards: int = 0
@@ -43,7 +43,7 @@ class Verified:
 
 
 def verify(results: Path) -> Verified:
-    """Look at everything in a results folder; every shard is hashed and read.
+    """Check everything in a results folder; every shard is hashed and read.
 
     Raises
     ------
@@ -52,21 +52,21 @@ def verify(results: Path) -> Verified:
     """
     layout = Layout(results)
     if not layout.is_results_folder():
-        raise InputError(f"{results} is no results folder: it has none of {', '.join(RESULTS_FOLDERS)}")
-    found = Verified()
+        raise InputError(f"{results} is not a results folder: it has none of {', '.join(RESULTS_FOLDERS)}")
+    report = Verified()
     for _, why in shards.verify(layout):
-        found.shards += 1
-        found.damaged += [why] if why else []
-    found.notes += _strays(layout)
+        report.shards += 1
+        report.damaged += [why] if why else []
+    report.notes += _strays(layout)
     for path in layout.latest_manifests():
-        found.manifests += 1
-        found.damaged += _manifest(layout, path)
+        report.manifests += 1
+        report.damaged += _manifest(layout, path)
     for path in layout.snapshots():
-        found.damaged += _snapshot(path)
+        report.damaged += _snapshot(path)
     for path in layout.derived():
-        found.tables += 1
-        found.damaged += _table(path)
-    return found
+        report.tables += 1
+        report.damaged += _table(path)
+    return report
 
 
 def _strays(layout: Layout) -> Iterator[str]:
@@ -81,23 +81,23 @@ def _manifest(layout: Layout, path: Path) -> Iterator[str]:
         content = read_json(path)
         for entry in content["generations"]:
             if digest(entry["spec"], 12) != entry["id"]:
-                yield f"{path}: what it says of {entry['id']} is not what that id stands for"
+                yield f"{path}: the specification of generation {entry['id']} does not have this id"
             folder = layout.generation(content["checkpoint"], content["benchmark"], entry["id"])
             reached = entry.get("start", 0)
-            for shard in shards_of(folder):  # one that is there in name only was told of already
+            for shard in shards_of(folder):  # a damaged shard is reported above
                 reached = max(reached, shard.stop) if shard.start <= reached else reached
             if reached < entry["samples"]:
-                yield f"{path} counts on samples {reached} to {entry['samples']} of {folder}, which are not there"
+                yield f"{path} lists samples {reached} to {entry['samples']} of {folder}, which are missing"
     except InputError as error:
         yield error.message
     except (KeyError, TypeError) as error:
-        yield f"{path} is no manifest: {error!r}"
+        yield f"{path} is not a manifest: {error!r}"
 
 
 def _snapshot(path: Path) -> Iterator[str]:
     try:
         if digest(read_json(path), 12) != path.stem:
-            yield f"{path} is not the configuration that its name stands for"
+            yield f"{path} has a configuration whose hash is not its name"
     except InputError as error:
         yield error.message
 
