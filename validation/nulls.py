@@ -36,22 +36,7 @@ from searchlens.simulate import Design, Mode, Truth, fitted_design, simulate, sm
 
 PAPER, OWN = Constants(), Constants("own")
 TRUE_ROWS = ("H2", "H5", "V2", "V2-δ0", "V3", "Base+gain")
-VERDICT_ROWS = (
-    "H1",
-    "H2",
-    "H3",
-    "H5",
-    "H6",
-    "H7",
-    "V2",
-    "V2-δ0",
-    "V3",
-    "A1",
-    "A3",
-    "mean RL",
-    "Base+gain",
-    "low temp",
-)
+VERDICT_ROWS = ("H1", "H2", "H3", "H5", "H6", "H7", "V2", "V2-δ0", "V3", "A1", "A3", "mean RL", "Base+gain", "low temp")
 Record = tuple[str, str, str, str, float, int]
 MARKS = ("better than V3: ", "not distinguishable from V3: ")
 """Item (b) of the checklist names the rows that V3 does not beat after these words."""
