@@ -52,6 +52,7 @@ PLAN = CohortPlan(
     "temp_0.7",
     (1, 2, 4, 8),
     "recorded",
+    {"warm": {"local": {"temperature": 0.8, "top_k": 50}}},
 )
 LEAST: dict[str, Any] = {
     "anchor_model": "a",
@@ -84,6 +85,12 @@ def test_what_the_plan_says_of_its_models_and_benchmarks() -> None:
     assert PLAN.with_role("fitted", "held_out") == ["math500", "aime"]
     assert PLAN.fitted_models == ["a", "b"] and PLAN.in_group("new", "lower") == ["b", "c"]
     assert [PLAN.title(d) for d in ("math500", "aime")] == ["Math, 500: “all”", "aime"]
+
+
+def test_a_wrong_policy_in_the_plan_is_named(tmp_path: Path) -> None:
+    (tmp_path / PLAN_FILE).write_text(yaml.safe_dump(LEAST | {"policies": {"warm": {"local": {"temperatur": 0.8}}}}))
+    with pytest.raises(InputError, match=r"warm.*temperatur"):
+        read_plan(tmp_path / PLAN_FILE)
 
 
 def test_training_split_is_the_models_own_or_the_only_one() -> None:

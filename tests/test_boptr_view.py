@@ -12,6 +12,8 @@ import pytest
 import planted_landscapes
 from planted_landscapes import BUDGETS
 from searchlens.boptr.cohort import Benchmark, Cohort, DenseLandscape, Model
+from searchlens.boptr.evaluate import has_expanded_pool
+from searchlens.boptr.rows import temperatures
 from searchlens.boptr.rule import Rule
 from searchlens.boptr.view import View, bootstrap_view, pairing_view, sample_view
 from small_cohort import DEFAULT, cohort, dense_landscape, hits
@@ -83,6 +85,25 @@ def test_policies_count_where_they_were_sampled_at_every_budget() -> None:
     assert (found.pool("ar").tolist(), found.pool("full").tolist()) == ([0], [0, 1])
     none = replace(whole, points={point: row for point, row in whole.points.items() if point[1] == 1})
     assert view.readouts(none, "math") is None
+
+
+def test_a_named_policy_belongs_to_the_pool_that_its_definition_says() -> None:
+    """Without a definition its name spells no policy, so it counts as a search."""
+    landscape = dense_landscape({name: [hits(1, 10), hits(2, 10)] for name in (DEFAULT, "warm", "wide")})
+    undefined = cohort({("base", "math"): landscape, ("rl", "math"): landscape})
+    definitions = {
+        "warm": {"local": {"temperature": 0.8}},
+        "wide": {"controller": {"name": "step_beam"}},
+    }
+    defined = Cohort(replace(undefined.plan, policies=definitions), undefined.landscapes)
+    for study, autoregressive in ((undefined, [DEFAULT]), (defined, [DEFAULT, "warm"])):
+        base = sample_view(study).base("m", "math")
+        assert base is not None and [base.policies[i] for i in base.autoregressive] == autoregressive
+    assert temperatures(("warm", "wide"), defined.plan.configured) == {"warm": 0.8}
+    only_warm = dense_landscape({name: [hits(1, 10), hits(2, 10)] for name in (DEFAULT, "warm")})
+    for plan, expanded in ((undefined.plan, True), (defined.plan, False)):
+        study = Cohort(plan, {("base", "math"): only_warm, ("rl", "math"): only_warm})
+        assert has_expanded_pool(study, "m", "math") is expanded
 
 
 def test_what_was_not_sampled_is_none() -> None:

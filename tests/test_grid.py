@@ -268,7 +268,10 @@ def test_the_cohort_plan_of_a_study(raw: dict[str, Any], make_grid: Make, tmp_pa
     raw["pairs"]["toy"] |= {"group": "lower", "parameters": 1e6}
     raw["benchmarks"]["other"] = {**raw["benchmarks"]["sums"], "regime": None}
     raw["study"]["benchmarks"].append("other")
+    raw["policies"] |= {"warm": {"local": {"temperature": 0.8}}, "unused": {"local": {"temperature": 0.7}}}
+    raw["pools"][raw["benchmarks"]["sums"]["pool"]].append("warm")
     plan = cohort_plan(make_grid(raw))
+    assert {name: policy.family for name, policy in plan.configured.items()} == {"warm": "temperature"}
     batches = {"seven": {"base": "toy-base-7"}}
     assert plan.models == {"toy": Model("toy-base", "toy-rl", "lower", 1e6, batches=batches)}
     assert plan.benchmarks == {"sums": Benchmark("math")}

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -25,6 +25,8 @@ from pydantic.dataclasses import dataclass as checked_dataclass
 from searchlens.boptr.options import Group, Regime, Role
 from searchlens.errors import InputError
 from searchlens.landscape.points import Landscape
+from searchlens.policies import kinds
+from searchlens.policies.kinds import PolicyByName
 from searchlens.store import files
 from searchlens.uncertainty import Floats
 
@@ -102,11 +104,14 @@ class CohortPlan:
         B: powers of two from 1.
     source : {"sampled", "imported", "recorded", "simulated"}
         Where the samples come from; if cells differ, the least direct of their sources. Tables and figures print it.
+    policies : mapping
+        Entries of the configuration's section ``policies``, for names that do not spell their policy. Without an entry
+        such a name counts as a search.
 
     Raises
     ------
     InputError
-        The anchor is no fitted cell, a split is unknown, or the budgets are not 1, 2, 4, ...
+        The anchor is no fitted cell, a split is unknown, the budgets are not 1, 2, 4, ..., or a policy is wrong.
     """
 
     anchor_model: str
@@ -116,9 +121,11 @@ class CohortPlan:
     default_policy: str = "topp0.95_t1.0"
     budgets: tuple[int, ...] = (1, 2, 4, 8, 16)
     source: Source = "sampled"
+    policies: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        """Check the names and the budgets."""
+        """Check the names, the budgets and the policies."""
+        _ = self.configured
         _require(self.anchor_model, self.fitted_models, "anchor_model", "the upper and lower models")
         _require(self.anchor_benchmark, self.with_role("fitted"), "anchor_benchmark", "the fitted benchmarks")
         for name, model in self.models.items():
@@ -129,6 +136,11 @@ class CohortPlan:
                 f"budgets: {list(self.budgets)} are not the powers of two 1, 2, 4, ...",
                 "BOPTR rounds to powers of two and needs at least 1 and 2",
             )
+
+    @cached_property
+    def configured(self) -> PolicyByName:
+        """The policies of ``policies`` by name."""
+        return kinds.from_specs(self.policies)
 
     def with_role(self, *roles: Role) -> list[str]:
         """Benchmarks of these roles, in order."""
@@ -187,6 +199,8 @@ def read_plan(path: Path) -> CohortPlan:
 def write_plan(plan: CohortPlan, path: Path) -> None:
     """Write the plan as YAML that ``read_plan`` reads back."""
     content = {**asdict(plan), "budgets": list(plan.budgets)}  # type: ignore[call-overload]
+    if not plan.policies:
+        del content["policies"]
     files.replace_text(path, yaml.safe_dump(content, sort_keys=False))
 
 

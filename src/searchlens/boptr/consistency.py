@@ -39,11 +39,12 @@ import polars as pl
 
 from searchlens.boptr import selector
 from searchlens.boptr.cohort import DenseLandscape
+from searchlens.boptr.points import Point
 from searchlens.boptr.protocol import study_cells
 from searchlens.boptr.rows import At, boptr
 from searchlens.boptr.rule import Path, Reason, Rule
 from searchlens.boptr.view import Readouts, View
-from searchlens.policies.kinds import policy_of
+from searchlens.policies.kinds import PolicyByName, is_search, policy_of
 from searchlens.seeds import resampler
 from searchlens.uncertainty import Floats, Resamples, quantiles
 
@@ -129,16 +130,17 @@ def _batches(rule: Rule, boot: View, model: str, benchmark: str) -> Iterator[dic
             if main is None or other is None:
                 continue
             shared = [point for point in main.points if point in other.points]
-            for group, points in _groups(shared).items():
+            for group, points in _groups(shared, rule.plan.configured).items():
                 values = _differences(rule, boot, benchmark, (main, other), points)
                 yield {"role": role, "batch": batch, "group": group, **values}
 
 
-def _groups(points: Sequence[tuple[str, int]]) -> dict[str, list[tuple[str, int]]]:
+def _groups(points: Sequence[Point], configured: PolicyByName) -> dict[str, list[Point]]:
     """All points, then those of each temperature, in increasing order."""
     if not points:
         return {}
-    temperature = {name: policy.local.temperature for name, _ in points if (policy := policy_of(name))}
+    policies = {name: policy_of(name, configured) for name, _ in points if not is_search(name, configured)}
+    temperature = {name: policy.local.temperature for name, policy in policies.items() if policy}
     by_temperature = {
         f"T={value}": [point for point in points if temperature.get(point[0]) == value]
         for value in sorted(set(temperature.values()))

@@ -127,8 +127,8 @@ class Task:
 
 def has_expanded_pool(cohort: Cohort, model: str, benchmark: str) -> bool:
     """Whether Base was sampled with a search at every budget in this cell."""
-    base = cohort.base(model, benchmark)
-    return base is not None and any(is_search(name) for name in base.complete(cohort.plan.budgets))
+    plan, base = cohort.plan, cohort.base(model, benchmark)
+    return base is not None and any(is_search(name, plan.configured) for name in base.complete(plan.budgets))
 
 
 def evaluate(cohort: Cohort, options: BoptrOptions, tasks: Sequence[Task]) -> Evaluation:

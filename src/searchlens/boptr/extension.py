@@ -325,11 +325,12 @@ def _comparison(rule: Rule, model: str, benchmark: str, pool: PoolName) -> _Comp
     if isinstance(cell, Reason):
         return cell
     base, rl = both_sides(rule.view, model, benchmark)
-    if pool == "full" and not any(is_search(policy) for policy in base.policies):
+    searches = {policy for policy in base.policies if is_search(policy, rule.plan.configured)}
+    if pool == "full" and not searches:
         return Reason("no_expanded_pool")
     members: dict[str, list[int]] = {}
     for policy, n in base.points:
-        if pool == "full" or not is_search(policy):
+        if pool == "full" or policy not in searches:
             members.setdefault(policy, []).append(n)
     of_base = {n for sampled in members.values() for n in sampled}
     budgets = [b for b in _doublings(rl, rule.plan.default_policy) if b in of_base]

@@ -6,8 +6,7 @@ A row is a function of a fitted ``Rule`` and a cell. It returns a ``Path`` throu
 
 from __future__ import annotations
 
-import functools
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -16,7 +15,7 @@ import numpy as np
 from searchlens.boptr.fit import Ints
 from searchlens.boptr.rule import Path, PoolName, Reason, Rule
 from searchlens.boptr.view import Counts, Readouts
-from searchlens.policies.kinds import policy_of
+from searchlens.policies.kinds import NO_POLICIES, PolicyByName, policy_of
 from searchlens.uncertainty import Floats
 
 Kind = Literal["baseline", "rule", "copy", "oracle", "ablation", "frontier", "rival"]
@@ -111,10 +110,9 @@ def _constant(rule: Rule, base: Readouts, name: str, budget: Ints | None = None)
     return Path(np.full(budget.shape, base.index[name]), budget)
 
 
-@functools.cache
-def temperatures(names: tuple[str, ...]) -> dict[str, float]:
+def temperatures(names: Sequence[str], configured: PolicyByName = NO_POLICIES) -> dict[str, float]:
     """Those of these policies that only set a temperature, with their temperatures."""
-    parsed = {name: policy_of(name) for name in names}
+    parsed = {name: policy_of(name, configured) for name in names}
     return {
         name: policy.local.temperature for name, policy in parsed.items() if policy and policy.family == "temperature"
     }
@@ -136,7 +134,7 @@ def base_greedy(rule: Rule, at: At) -> Prediction:
             np.broadcast_to(base.P[members], (len(members), base.P.shape[1], rule.view.draws)).argmax(axis=0)
         ]
         return Path(chosen, _same_budgets(rule))
-    temperature = temperatures(base.policies)
+    temperature = temperatures(base.policies, rule.plan.configured)
     if not temperature:
         return Reason("policy_missing")
     return _constant(rule, base, min(temperature, key=lambda name: temperature[name]))
@@ -304,7 +302,7 @@ def low_temperature(rule: Rule, at: At) -> Prediction:
     base = rule.view.base(*at.cell)
     if base is None:
         return Reason("no_base")
-    candidates = [base.index[name] for name in temperatures(base.policies)]
+    candidates = [base.index[name] for name in temperatures(base.policies, rule.plan.configured)]
     if not candidates:
         return Reason("policy_missing")
     chosen = np.array(candidates)[base.P[candidates, 0].argmax(axis=0)]

@@ -124,11 +124,12 @@ class View:
         """Readouts of a landscape, for example that of another batch, on this view's draws."""
         budgets = self.plan.budgets
         names = landscape.complete(budgets)
-        if all(is_search(name) for name in names):
+        search = np.array([is_search(name, self.plan.configured) for name in names], bool)
+        if search.all():
             return None
         P, Q = (self.counts(landscape, benchmark, metric, names, budgets) for metric in ("P", "Q"))
         tokens = np.array([landscape.tokens.get(name, np.nan) for name in names], float)
-        return Readouts(names, np.array([is_search(name) for name in names]), P, Q, tokens)
+        return Readouts(names, search, P, Q, tokens)
 
     def default(self, model: str, benchmark: str) -> Counts | None:
         """Base counts under the RL default policy, shape (budgets, draws); None if not sampled at every budget."""

@@ -395,7 +395,10 @@ def readouts(grid: Grid) -> Readouts:
 
 def boptr(grid: Grid) -> dict[str, Any]:
     """The cohort (``cohort``) and the options (``options``) of BOPTR."""
-    return {"cohort": grid.cohort_plan(), "options": grid.config["boptr"]}
+    cohort = grid.cohort_plan()
+    specs = (item for benchmark in cohort["benchmarks"] for item in _specs(grid, benchmark).items())
+    policies = {name: spec for name, spec in specs if spec}
+    return {"cohort": cohort | {"policies": policies}, "options": grid.config["boptr"]}
 
 
 def equivalence(grid: Grid) -> dict[str, Any]:
