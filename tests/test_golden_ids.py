@@ -1,4 +1,4 @@
-"""The generation ids and pools of every shipped study stay what they are: a change that moves one samples it anew."""
+"""The generation ids and pools of every shipped study stay what they are: a change of an id samples the study again."""
 
 from __future__ import annotations
 

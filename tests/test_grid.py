@@ -95,7 +95,7 @@ def test_of_vllm_what_computes_decides_and_how_it_is_run_does_not(raw: dict[str,
 
 
 def test_ids_stay_what_they_were(grid: Grid) -> None:
-    """A change of code that moves these ids samples every study anew; it needs a reason and a word in the changelog."""
+    """A change that moves these ids samples every study again; it needs a reason and a note in the changelog."""
     assert ids(grid) == {
         "temp_0.5": "09e1e306d919",
         "topp0.9_t0.7": "831643c533c5",

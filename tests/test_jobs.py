@@ -55,7 +55,7 @@ def telling(engine: Scripted, notice: Notice, at: int, error: BaseException | No
 def test_the_chunk_under_way_is_finished_and_no_other_is_begun(
     study: dict[str, Any], make_grid: Make, start: Start
 ) -> None:
-    """One chunk after the other, of four samples: told in the second, it keeps two, and the next run draws the rest."""
+    """One chunk after the other, of four samples: stopped in the second it keeps 2, and the next run draws the rest."""
     grid, notice, again = make_grid(study), Notice(), Scripted(repeatable=True)
     start(telling(Scripted(repeatable=True), notice, 5), again)
     with pytest.raises(
@@ -95,7 +95,7 @@ def test_a_notice_that_comes_too_late_stops_nothing(study: dict[str, Any], make_
     assert not any(any(grid.missing(pool)) for pool in grid.pools(*CELL))
 
 
-def test_a_job_that_was_told_before_it_began_starts_no_engine(
+def test_a_job_that_was_stopped_before_it_began_starts_no_engine(
     study: dict[str, Any], make_grid: Make, start: Start
 ) -> None:
     rows = start()
@@ -228,7 +228,7 @@ def test_jobs_that_start_together_end_well(twins: Twins, undisturbed: set[str]) 
     assert twins.made() and content(twins.grid) == undisturbed
 
 
-def test_the_lock_of_a_killed_job_holds_nobody_up(twins: Twins, undisturbed: set[str]) -> None:
+def test_the_lock_of_a_killed_job_holds_no_job_up(twins: Twins, undisturbed: set[str]) -> None:
     killed = twins.begin()
     twins.wait_for(2)
     killed.kill()
@@ -242,7 +242,7 @@ def test_the_lock_of_a_killed_job_holds_nobody_up(twins: Twins, undisturbed: set
     assert twins.made() and content(twins.grid) == undisturbed
 
 
-def test_a_job_that_hangs_with_the_lock_holds_nobody_up(twins: Twins, undisturbed: set[str]) -> None:
+def test_a_job_that_hangs_with_the_lock_holds_no_job_up(twins: Twins, undisturbed: set[str]) -> None:
     """As on a node that is cut off: it comes back when all is done, and changes nothing."""
     hung = twins.begin()
     twins.wait_for(2)
@@ -251,7 +251,7 @@ def test_a_job_that_hangs_with_the_lock_holds_nobody_up(twins: Twins, undisturbe
     made = twins.made()
     hung.send_signal(signal.SIGCONT)
     twins.end()
-    assert twins.made() == made, "nothing is written anew, so nothing downstream runs again"
+    assert twins.made() == made, "nothing is written again, so nothing downstream runs again"
     assert content(twins.grid) == undisturbed
 
 
@@ -299,7 +299,7 @@ def test_slurms_warning_ends_a_job_in_one_line_with_a_status_of_its_own(tmp_path
 
     from searchlens import __version__
 
-    whole, working = Working(tmp_path / "whole"), Working(tmp_path / "told")
+    whole, working = Working(tmp_path / "whole"), Working(tmp_path / "stopped")
     job, other = working.start(), whole.start()
     until = time.monotonic() + 120
     while job.poll() is None and not chunks(working.grid) and time.monotonic() < until:

@@ -70,7 +70,9 @@ def test_without_a_speed_a_cell_is_one_job(raw: dict[str, Any], make_grid: Make)
     assert grid.minutes(pool) is None
 
 
-def test_minutes_are_of_what_is_lacking(timed: dict[str, Any], make_grid: Make, publish: Callable[..., Any]) -> None:
+def test_minutes_are_those_of_missing_samples(
+    timed: dict[str, Any], make_grid: Make, publish: Callable[..., Any]
+) -> None:
     grid = make_grid(timed)
     (pool,) = grid.pools(*CELL)
     publish(grid, *CELL, pool.generations[0], 0, 2)
@@ -83,14 +85,14 @@ def test_minutes_are_of_what_is_lacking(timed: dict[str, Any], make_grid: Make, 
 @pytest.fixture
 def no_engine(monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(*_: Any) -> None:
-        raise AssertionError("nothing is lacking, so no engine may start")
+        raise AssertionError("nothing is missing, so no engine may start")
 
     monkeypatch.setattr(stage._job, "start_engine", refuse)
 
 
 @pytest.mark.usefixtures("no_engine")
 @pytest.mark.parametrize(("before", "after"), [(120, 0.5), (0.5, 120), (2, 1), (0.5, 0.25)])
-def test_packing_anew_samples_nothing(
+def test_packing_again_samples_nothing(
     timed: dict[str, Any], make_grid: Make, publish: Callable[..., Any], before: float, after: float
 ) -> None:
     """The jobs of the new packing find their samples in the shards of the old one, and only write manifests."""

@@ -30,7 +30,7 @@ FILES = {
     "model-00002-of-00002.safetensors": b"weights, second half",
     "README.md": b"read me",
     "original/params.json": b"{}",
-    "consolidated.safetensors": b"weights, once more",  # fetched by nobody, but there where all was downloaded
+    "consolidated.safetensors": b"weights, once more",  # never fetched, but present in full downloads
 }
 ROWS = [{"id": 0, "question": "What is $3+4$?", "answer": 7.0}, {"id": 1, "question": "What is $3-4$?", "answer": -1.0}]
 QUIZ = {
@@ -95,9 +95,9 @@ def test_pinning_again_keeps_the_commit_until_an_update_is_asked_for(
 
 
 def test_what_cannot_be_pinned_is_named_and_the_rest_is_pinned(cache: Path, tmp_path: Path) -> None:
-    lacking = cache / "models--org--other/snapshots" / COMMIT
-    lacking.mkdir(parents=True)
-    (lacking / "config.json").write_text("{}")
+    incomplete = cache / "models--org--other/snapshots" / COMMIT
+    incomplete.mkdir(parents=True)
+    (incomplete / "config.json").write_text("{}")
     sources = [pins.checkpoint("org/none", "main"), SOURCE, pins.checkpoint("org/other", COMMIT)]
     with pytest.raises(InputError) as error:
         pin.pin(pins.Lock.read(tmp_path / "lock.json"), sources, pin.Cache())

@@ -149,8 +149,8 @@ def test_samples_that_are_there_replace_the_assumption(
         ("missing", 6 * 8 * 3),
         ("missing", 6 * 3),
     ]
-    told = assumptions(make_grid(priced))
-    assert told[:2] == ["samples that are there", "math benchmarks: 5 tokens a sample"]
+    sources = assumptions(make_grid(priced))
+    assert sources[:2] == ["samples that are there", "math benchmarks: 5 tokens a sample"]
 
 
 def test_a_search_costs_what_it_draws_and_not_what_it_returns(

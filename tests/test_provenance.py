@@ -46,11 +46,18 @@ def test_outside_of_a_checkout_there_is_none(tmp_path: Path, monkeypatch: pytest
 
 
 def sidecar(**more: Any) -> dict[str, Any]:
-    told = {"rows": 10, "tokens": 50, "generated": 60, "wall_seconds": 3600.0, "device": "cuda (X)", "device_count": 2}
-    return {**told, **more}
+    sidecar = {
+        "rows": 10,
+        "tokens": 50,
+        "generated": 60,
+        "wall_seconds": 3600.0,
+        "device": "cuda (X)",
+        "device_count": 2,
+    }
+    return {**sidecar, **more}
 
 
-def test_gpu_time_is_told_or_follows_from_an_older_sidecar() -> None:
+def test_gpu_time_is_recorded_or_follows_from_an_older_sidecar() -> None:
     assert gpu_seconds(sidecar()) == 7200
     assert gpu_seconds(sidecar(device="cpu")) == 0
     assert gpu_seconds(sidecar(device="cpu; cuda (X)", gpu_seconds=5.0)) == 5, "begun on one, finished on the other"
@@ -101,7 +108,7 @@ def test_derived_files_say_what_their_samples_took(grid: Grid, publish: Callable
     recovery_cell(
         grid, landscape / "toy-base/sums", landscape / "toy-rl/sums", grid.layout.results / "recovery/toy/sums"
     )
-    told = {
+    signatures = {
         where: json.loads((grid.layout.results / where).read_text())
         for where in (
             "scores/toy-base/sums.json",
@@ -109,9 +116,9 @@ def test_derived_files_say_what_their_samples_took(grid: Grid, publish: Callable
             "recovery/toy/sums/provenance.json",
         )
     }
-    assert [one["samples"]["samples"] for one in told.values()] == [78, 78, 156]
-    assert [one["samples"]["wall_seconds"] for one in told.values()] == [4 * 1.5, 4 * 1.5, 8 * 1.5]
-    for one in told.values():
-        assert one["versions"]["searchlens"] == __version__ and "polars" in one["versions"]
-        assert one["config"] == provenance.config_fingerprint(grid.config)
-        assert one["host"] and one["wall_seconds"] > 0
+    assert [signature["samples"]["samples"] for signature in signatures.values()] == [78, 78, 156]
+    assert [signature["samples"]["wall_seconds"] for signature in signatures.values()] == [4 * 1.5, 4 * 1.5, 8 * 1.5]
+    for signature in signatures.values():
+        assert signature["versions"]["searchlens"] == __version__ and "polars" in signature["versions"]
+        assert signature["config"] == provenance.config_fingerprint(grid.config)
+        assert signature["host"] and signature["wall_seconds"] > 0

@@ -227,7 +227,7 @@ def test_a_benchmark_that_is_named_is_sampled(
     assert [g.id for g in named.generations(*CELLS[0])] == [g.id for g in sampled.generations(*CELLS[0])]
 
 
-def test_samples_behind_readouts_are_not_pruned(
+def test_samples_of_readouts_are_not_pruned(
     raw: dict[str, Any], make_grid: Make, sampled: Grid, tmp_path: Path
 ) -> None:
     """Samples are in use even if compact readouts of the same cells exist."""

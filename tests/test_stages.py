@@ -71,7 +71,7 @@ def test_importing_again_replaces_the_pool(raw: dict[str, Any], make_grid: Make,
 @pytest.mark.parametrize(
     ("pair", "policy", "says"),
     [
-        ("toy", "temp_0.5", "is sampled here under 'temp_0.5'"),
+        ("toy", "temp_0.5", "this configuration samples .* under 'temp_0.5'"),
         ("a/b", DEFAULT, "pair 'a/b' cannot be a name"),
         ("theirs", "../up", "policy '../up' cannot be a name"),
     ],

@@ -85,19 +85,19 @@ def test_a_job_that_says_nothing_any_more_has_failed(study: dict[str, Any], make
     """SIGKILL and a dead node leave no word."""
     grid = make_grid(study)
     (pool,) = grid.pools(*CELL)
-    told = {"state": "running", "message": "", "updated": 1000.0, "manifest": f"{pool.name}.r1.json", "host": "node1"}
-    told |= {"slurm_job": "17", "started": "2026-01-01T00:00:00Z", "drawn": 3, "total": 9}
+    record = {"state": "running", "message": "", "updated": 1000.0, "manifest": f"{pool.name}.r1.json", "host": "node1"}
+    record |= {"slurm_job": "17", "started": "2026-01-01T00:00:00Z", "drawn": 3, "total": 9}
     grid.layout.job_record(*pool.key).parent.mkdir(parents=True)
-    grid.layout.job_record(*pool.key).write_text(json.dumps(told))
+    grid.layout.job_record(*pool.key).write_text(json.dumps(record))
     assert base(grid, now=1000 + SILENT_SECONDS - 1).state == "running"
     cell = base(grid, now=1000 + SILENT_SECONDS + 1)
     assert cell.state == "failed" and "it was killed, or its node died" in cell.pools[0].record["message"]
     assert cell.pools[0].log.name == f"{pool.name}.r1.log", "the log has the manifest's name"
-    grid.layout.job_record(*pool.key).write_text(json.dumps(told)[:20])
+    grid.layout.job_record(*pool.key).write_text(json.dumps(record)[:20])
     assert base(grid).state == "missing", "half a record is none"
 
 
-def test_a_job_that_was_told_to_end_is_missing_and_not_failed(
+def test_a_job_that_was_stopped_on_request_is_missing_and_not_failed(
     study: dict[str, Any], make_grid: Make, start: Start
 ) -> None:
     from searchlens.errors import JobStoppedError

@@ -1,4 +1,4 @@
-"""A results folder is sound or is told apart from a sound one, wherever it lies."""
+"""Damage of a results folder is reported, at any path; a sound folder passes."""
 
 from __future__ import annotations
 

@@ -314,7 +314,7 @@ def test_a_killed_job_resumes_at_its_last_chunk(folder: Folder) -> None:
 
 
 def test_a_job_asks_for_the_gpus_of_its_model(folder: Folder) -> None:
-    """Two that share the weights; none where nothing is lacking."""
+    """Two that share the weights; none if nothing is missing."""
     base = folder.config["checkpoints"]["micro-1m-base"]
     folder.config["checkpoints"]["micro-1m-base"] = base | {
         "engine": "vllm",

@@ -16,6 +16,6 @@ configuration (``grid.needs``) and never sees the configuration itself.
 
     record.py         scored cells to compact readouts
     importing.py      samples from elsewhere into the store
-    costs.py          what sampling took, by the sidecars of shards
+    costs.py          cost of sampling, from the sidecars of shards
     source.py         the code that a stage depends on
 """

@@ -1,4 +1,4 @@
-"""What figures say about a pair on a benchmark."""
+"""Titles and legends of the figures of a pair on a benchmark."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def figure_labels(study: needs.Figures | needs.Overview, cell: needs.PairCell, points: pl.DataFrame) -> Labels:
-    """What the figures of a pair on a benchmark say in titles and legends; ``points`` of its Base landscape."""
+    """Titles and legends of the figures of a pair on a benchmark; ``points`` are those of its Base landscape."""
     return Labels(
         pair=cell.pair,
         benchmark=cell.title,

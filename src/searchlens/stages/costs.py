@@ -1,4 +1,4 @@
-"""Costs: what sampling a cell took, by the sidecars of its shards or by its compact readouts."""
+"""The cost of sampling a cell, from the sidecars of its shards or from its compact readouts."""
 
 from __future__ import annotations
 
@@ -44,12 +44,12 @@ def sidecars(cell: CellSamples, layout: Layout) -> Iterator[tuple[Stream, Sideca
 
 
 def spent(cell: CellSamples, layout: Layout) -> dict[str, Any]:
-    """What sampling a cell took in all."""
+    """The total cost of sampling a cell."""
     return provenance.spent(sidecar for _, sidecar in sidecars(cell, layout))
 
 
 def spent_by_checkpoint(cells: Iterable[CellSamples], layout: Layout) -> dict[str, dict[str, Any]]:
-    """What sampling each checkpoint took in all; checkpoints without shards are left out."""
+    """The total cost of sampling each checkpoint; checkpoints without shards are left out."""
     shards: dict[str, list[Sidecar]] = {}
     for cell in cells:
         for _, sidecar in sidecars(cell, layout):
@@ -58,7 +58,7 @@ def spent_by_checkpoint(cells: Iterable[CellSamples], layout: Layout) -> dict[st
 
 
 def costs(cells: Iterable[CellSamples], layout: Layout) -> pl.DataFrame:
-    """One row per shard that a study uses: what sampling it took.
+    """One row per shard that a study uses, with the cost of sampling it.
 
     Returns
     -------
@@ -122,6 +122,6 @@ def _context_tokens(sidecar: Sidecar) -> int:
 
 
 def _prompt_tokens(autoregressive: Iterable[Sidecar]) -> float:
-    """Mean tokens of a prompt: autoregressive samples are one request each, and continue nothing but a prompt."""
+    """Mean tokens of a prompt: autoregressive samples are one request each, and continue only a prompt."""
     recorded = [sidecar for sidecar in autoregressive if _context_tokens(sidecar)]
     return sum(map(_context_tokens, recorded)) / sum(sidecar["rows"] for sidecar in recorded) if recorded else 0.0

@@ -28,9 +28,9 @@ def equivalence(grid: Grid, output: Layout, *, fingerprint: str, threads: int = 
     Parameters
     ----------
     grid : Grid
-        Its engine jobs take checkpoints, questions and policies as sampling does.
+        Checkpoints, questions and policies are read as for sampling.
     output : Layout
-        Where the tables go.
+        Results folder that gets the tables.
     fingerprint : str
         Of the configuration, for the provenance.
     threads : int

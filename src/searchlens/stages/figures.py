@@ -27,7 +27,7 @@ def figures(study: needs.Figures, layout: Layout, output: Path) -> None:
     ----------
     study : needs.Figures
     layout : Layout
-        Where landscapes, recovery and shards lie.
+        Results folder with landscapes, recovery and shards.
     output : Path
         Folder.
 

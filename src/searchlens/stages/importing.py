@@ -1,4 +1,4 @@
-"""``searchlens import``: samples from elsewhere into the store, where the next run reads them like our own."""
+"""``searchlens import``: samples from elsewhere into the store, where the next run reads them like its own."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def import_samples(grid: Grid, path: Path, pair: str, role: str, benchmark: str,
     pair, role, benchmark, policy : str
         What the samples are of; ``role`` is ``base`` or ``rl``. Pair and benchmark may be new.
     grader : str
-        Of a new benchmark; one that compares with a gold answer.
+        Grader of a new benchmark; it compares with a gold answer.
 
     Raises
     ------
@@ -46,7 +46,8 @@ def import_samples(grid: Grid, path: Path, pair: str, role: str, benchmark: str,
     checkpoint = grid.config["pairs"].get(pair, {}).get(role, f"{pair}-{role}")
     if any(policy in generation.policies for generation in grid.generations(checkpoint, benchmark)):
         raise InputError(
-            f"{checkpoint}/{benchmark} is sampled here under {policy!r}", "import under another name of the policy"
+            f"this configuration samples {checkpoint}/{benchmark} under {policy!r}",
+            "import under another name of the policy",
         )
     questions, questions_path, is_known = _questions(grid, benchmark)
     imported = read_samples(path, questions)

@@ -25,7 +25,7 @@ log = logging.getLogger(__name__)
 
 
 class _Computed(NamedTuple):
-    """A landscape, its votes over both kinds of classes, and what its samples took (None if there is no record)."""
+    """A landscape, its votes over both kinds of classes, and the cost of its samples (None if there is no record)."""
 
     landscape: Landscape
     votes: pl.DataFrame

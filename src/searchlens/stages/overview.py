@@ -23,7 +23,7 @@ def overview(study: needs.Overview, layout: Layout, output: Path) -> None:
     ----------
     study : needs.Overview
     layout : Layout
-        Where the landscapes lie.
+        Results folder with the landscapes.
     output : Path
         Folder.
 

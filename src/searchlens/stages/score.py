@@ -44,9 +44,9 @@ def score(
     questions : sequence of Question
         Those of the benchmark.
     layout : Layout
-        Where the samples and the verdicts lie.
+        Results folder with the samples and the verdicts.
     manifests : iterable of Path
-        Of the cell's pools. They say which samples there are, whatever the configuration has become since.
+        Of the cell's pools. They list the samples, also if the configuration has changed since.
     output : Path
         Parquet file of graded samples.
     fingerprint : str

@@ -1,4 +1,4 @@
-"""The code that a stage's outputs depend on, so that editing it makes them again.
+"""The code that the outputs of a stage depend on, so that outputs are made again after an edit of it.
 
 A stage depends on its own file and on every file of searchlens that this imports, directly or not: its closure, read
 from the source code without running it. What counts as an import:
@@ -34,7 +34,7 @@ EXEMPT: Mapping[str, str] = {
     "store/files.py": "how a file is written, not what is in it",
     "store/provenance.py": "who made a file, which is no part of it",
 }
-"""Files that no output depends on, and why: editing them makes nothing again. What they import counts."""
+"""Files that no output depends on, and why: after an edit of them, nothing is made again. Their imports still count."""
 
 _CODE, _NAMES = ("find", "loaded"), ("declared", "titles")
 """Functions of the catalogue that run what is declared, and those that only read its names and options."""
@@ -58,7 +58,7 @@ def _hash(stage: str, _extensions: tuple[Path, ...]) -> str:
     files = sorted(closure(stage))
     names = {call for path in files for call in _read(path).names}
     declarations = [
-        (kind, options, [(name, one.options) for name, one in catalogue.declared(kind, **dict(options)).items()])
+        (kind, options, [(name, item.options) for name, item in catalogue.declared(kind, **dict(options)).items()])
         for kind, options in sorted(names, key=str)
     ]
     return digest([{str(path): _sha256(path) for path in files}, declarations], 12)

@@ -30,9 +30,9 @@ def tables(study: needs.Tables, layout: Layout, output: Layout, *, fingerprint: 
     ----------
     study : needs.Tables
     layout : Layout
-        Where landscapes, recovery and shards lie.
+        Results folder with landscapes, recovery and shards.
     output : Layout
-        Where the tables go.
+        Results folder that gets the tables.
     fingerprint : str
         Of the configuration, for the provenance.
 

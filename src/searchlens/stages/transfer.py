@@ -25,7 +25,7 @@ def transfer(
     plan : CohortPlan
     options : BoptrOptions
     output : Layout
-        Where the frames of BOPTR lie, and where tables and figures go.
+        Results folder with the frames of BOPTR; gets the tables and figures.
     fingerprint : str
         Of the configuration, for the provenance; empty if there is none.
     figures : bool

@@ -1,7 +1,7 @@
 """The store of samples: schema, atomic publication, reading with checks, verification and pruning.
 
 A shard is a range of samples of every question of one generation. It is published by hard link, which never overwrites,
-and described by a JSON sidecar (rows, bytes, sha256, tokens, wall seconds, device). The Parquet file holds nothing but
+and described by a JSON sidecar (rows, bytes, sha256, tokens, wall seconds, device). The Parquet file has only
 content, so sampling again on the same kind of machine gives the same bytes.
 """
 
