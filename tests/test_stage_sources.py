@@ -17,6 +17,7 @@ from typing import Any
 import pytest
 
 from run_stages import landscape_cell, recovery_cell
+from searchlens import catalogue
 from searchlens.boptr.options import BoptrOptions
 from searchlens.grid import Grid, needs
 from searchlens.simulate import small_design
@@ -72,6 +73,30 @@ def test_a_comment_in_any_file_reruns_the_stages_that_depend_on_it_and_no_other(
     assert changed["boptr/fit.py"][:1] == ["boptr"]
     assert not any(changed[path] for path in changed if path.startswith(("commands/", "config/", "zoo/", "simulate/")))
     assert not any(changed[path] for path in ("cli.py", *source.EXEMPT))
+
+
+MINE = """
+from searchlens.catalogue import table
+
+@table("mine", stage="study")
+def mine(context):
+    ...
+"""
+
+
+def test_an_extension_is_a_part_of_the_stage_that_it_adds_to(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SEARCHLENS_EXTENSIONS", "")
+    before = {stage: source.stage_source(stage) for stage in STAGES}
+    file = tmp_path / "mine.py"
+    file.write_text(MINE)
+    catalogue.use([str(file)])
+    added = {stage: source.stage_source(stage) for stage in STAGES}
+    assert {stage for stage in STAGES if added[stage] != before[stage]} == {"tables"}
+    file.write_text(MINE + "# edited\n")
+    source._hash.cache_clear()
+    source._sha256.cache_clear()
+    assert source.stage_source("tables") != added["tables"]
+    assert source.stage_source("boptr") == before["boptr"]
 
 
 def plain(value: Any) -> Any:
