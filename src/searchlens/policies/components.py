@@ -340,14 +340,10 @@ _LISTED = {"evaluator": EVALUATORS, "transition": TRANSITIONS, "scheduler": SCHE
 _COMPOSITION = {"evaluators": tuple(EVALUATORS), "transitions": ("append",), "schedulers": ("independent",)}
 """Options of the decorator ``controller``, with their defaults."""
 
-_CONTROLLER = "controller"
-"""Kind of the catalogue. It is not written out in the calls of the catalogue, because then every stage that reads
-policies would depend on the code of all controllers (``stages.source``). What it uses of them is in the plan."""
-
 
 def names(role: str) -> tuple[str, ...]:
     """Names of all components of a role: ``controller``, ``evaluator``, ``transition`` or ``scheduler``."""
-    return tuple(catalogue.declared(role) if role == _CONTROLLER else _LISTED[role])
+    return tuple(catalogue.declared("controller") if role == "controller" else _LISTED[role])
 
 
 def component(role: str, spec: str | Mapping[str, Any]) -> Component:
@@ -371,7 +367,7 @@ def component(role: str, spec: str | Mapping[str, Any]) -> Component:
         raise InputError(f"{role} has no name; allowed: {', '.join(names(role))}")
     if name not in names(role):
         raise InputError(f"{role} {name!r} does not exist; allowed: {', '.join(names(role))}")
-    kind = _controller(name) if role == _CONTROLLER else _LISTED[role][name]
+    kind = _controller(name) if role == "controller" else _LISTED[role][name]
     return kind(name, **_checked(f"{role} {name!r}", kind, values))
 
 
@@ -389,7 +385,7 @@ def composition(controller: str) -> dict[str, tuple[str, ...]]:
     InputError
         The controller is declared with an unknown option, or with a component that does not exist.
     """
-    options = catalogue.declared(_CONTROLLER)[controller].options
+    options = catalogue.declared("controller")[controller].options
     allowed = {}
     for option, value in {**_COMPOSITION, **options}.items():
         role = option.removesuffix("s")
@@ -407,7 +403,7 @@ def composition(controller: str) -> dict[str, tuple[str, ...]]:
 
 def _controller(name: str) -> type[Controller]:
     """The class that is declared under a name, which may be a user's own."""
-    kind = catalogue.find(_CONTROLLER, name)
+    kind = catalogue.find("controller", name)
     if not (isinstance(kind, type) and issubclass(kind, Controller) and "__dataclass_fields__" in vars(kind)):
         raise InputError(f"controller {name!r} is no dataclass that inherits from searchlens.policies.Controller")
     for item in _fields(kind):
