@@ -39,6 +39,7 @@ import polars as pl
 
 from searchlens.boptr import selector
 from searchlens.boptr.cohort import DenseLandscape
+from searchlens.boptr.columns import schema
 from searchlens.boptr.points import Point
 from searchlens.boptr.protocol import study_cells
 from searchlens.boptr.rows import At, boptr
@@ -56,42 +57,12 @@ READINGS = ("fixed_pi", "full_rule")
 EXCHANGES = 500
 """Random exchanges for ``chance``: more make it more precise and take longer."""
 
-CONSISTENCY = {
-    "model": pl.String(),
-    "role": pl.String(),
-    "batch": pl.String(),
-    "benchmark": pl.String(),
-    "group": pl.String(),
-    "points": pl.Int64(),
-    "mean_abs": pl.Float64(),
-    "mean_signed": pl.Float64(),
-    "lo": pl.Float64(),
-    "hi": pl.Float64(),
-    "chance": pl.Float64(),
-    "largest": pl.Float64(),
-    "policy": pl.String(),
-    "budget": pl.Int64(),
-    "meets_criterion": pl.Boolean(),
-    "reason": pl.String(),
-}
-REPLICATION = {
-    "reading": pl.String(),
-    "benchmark": pl.String(),
-    "batch": pl.String(),
-    "policy": pl.String(),
-    "error": pl.Float64(),
-    "lo": pl.Float64(),
-    "hi": pl.Float64(),
-    "reason": pl.String(),
-}
-SUMMARY = {
-    "reading": pl.String(),
-    "benchmark": pl.String(),
-    "batches": pl.Int64(),
-    "mean": pl.Float64(),
-    "sd": pl.Float64(),
-    "reason": pl.String(),
-}
+CONSISTENCY = schema(
+    "model role batch benchmark group points mean_abs mean_signed lo hi chance largest policy budget meets_criterion "
+    "reason"
+)
+REPLICATION = schema("reading benchmark batch policy error lo hi reason")
+SUMMARY = schema("reading benchmark batches mean sd reason")
 
 
 # ---- two batches of one checkpoint

@@ -10,26 +10,12 @@ from typing import Any
 
 import polars as pl
 
+from searchlens.boptr.columns import schema
 from searchlens.boptr.knee import knee
 from searchlens.boptr.rule import Reason, Rule
 from searchlens.uncertainty import wilson
 
-DESCRIPTIVE = pl.Schema(
-    {
-        "model": pl.String(),
-        "benchmark": pl.String(),
-        "questions": pl.UInt32(),
-        "b": pl.UInt32(),
-        "value": pl.Float64(),
-        "lo": pl.Float64(),
-        "hi": pl.Float64(),
-        "p_max": pl.Float64(),
-        "policy": pl.String(),
-        "headroom": pl.Float64(),
-        "knee": pl.Float64(),
-        "reason": pl.String(),
-    }
-)
+DESCRIPTIVE = schema("model benchmark questions b value lo hi p_max policy headroom knee reason")
 """Proportions. ``p_max``: the largest P at max(B) in the AR pool, reached by ``policy`` (the first one of the pool).
 ``headroom``: as option ``headroom`` defines it. ``knee``: N*, the budget at which the default policy comes within
 option ``tau`` of its value at max(B)."""

@@ -18,6 +18,7 @@ import polars as pl
 
 from searchlens.boptr import fit
 from searchlens.boptr.cohort import DenseLandscape
+from searchlens.boptr.columns import schema
 from searchlens.boptr.fit import Ints
 from searchlens.boptr.points import (
     Point,
@@ -36,44 +37,14 @@ from searchlens.uncertainty import wilson
 
 POOLS: tuple[PoolName, ...] = ("ar", "full")
 
-EXTENSION = pl.Schema(
-    {
-        "model": pl.String(),
-        "benchmark": pl.String(),
-        "policy": pl.String(),
-        "budgets": pl.String(),
-        "path": pl.String(),
-        "error": pl.Float64(),
-        "lo": pl.Float64(),
-        "hi": pl.Float64(),
-        "reason": pl.String(),
-    }
-)
+EXTENSION = schema("model benchmark policy budgets path error lo hi reason")
 """Percentage points. ``budgets``: the b that are scored; ``path``: N-hat at these. Benchmark null: the mean over the
 model's fitted benchmarks with larger budgets."""
 
-LARGE_BUDGET = pl.Schema(
-    {
-        "model": pl.String(),
-        "benchmark": pl.String(),
-        "pool": pl.String(),
-        "b": pl.UInt32(),
-        "questions": pl.UInt32(),
-        "policy": pl.String(),
-        "n": pl.UInt32(),
-        "envelope": pl.Float64(),
-        "envelope_lo": pl.Float64(),
-        "envelope_hi": pl.Float64(),
-        "rl": pl.Float64(),
-        "rl_lo": pl.Float64(),
-        "rl_hi": pl.Float64(),
-        "difference": pl.Float64(),
-        "lo": pl.Float64(),
-        "hi": pl.Float64(),
-        "overlap": pl.Boolean(),
-        "crossing_share": pl.Float64(),
-        "reason": pl.String(),
-    }
+LARGE_BUDGET = schema(
+    "model benchmark pool b questions policy n envelope envelope_lo envelope_hi rl rl_lo rl_hi difference lo hi "
+    "overlap crossing_share reason",
+    n=pl.UInt32,
 )
 """Proportions. ``envelope``: the largest P of the pool up to budget b, attained by ``policy`` at ``n`` <= b. It and
 ``rl`` have Wilson intervals; ``overlap``: whether these meet. ``difference``: envelope minus RL, with a paired
@@ -81,19 +52,11 @@ bootstrap interval (``lo``, ``hi``) at these two points. A maximum over a pool i
 takes into account. ``crossing_share``: share of the bootstrap draws whose crossing budget is b, with the envelope of
 each draw."""
 
-CROSSING = pl.Schema(
-    {
-        "model": pl.String(),
-        "benchmark": pl.String(),
-        "pool": pl.String(),
-        "crossing": pl.UInt32(),
-        "median": pl.UInt32(),
-        "lo": pl.UInt32(),
-        "hi": pl.UInt32(),
-        "never": pl.Float64(),
-        "largest": pl.UInt32(),
-        "reason": pl.String(),
-    }
+CROSSING = schema(
+    "model benchmark pool crossing median lo hi never largest reason",
+    lo=pl.UInt32,
+    hi=pl.UInt32,
+    largest=pl.UInt32,
 )
 """``crossing``: k*, the smallest b with E(b) >= P_RL(b); null without a reason: Base does not catch up within
 ``largest``. ``median``, ``lo``, ``hi``: over bootstrap draws, with the envelope of each draw; always budgets, or null

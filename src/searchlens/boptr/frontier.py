@@ -17,6 +17,7 @@ import numpy as np
 import polars as pl
 from scipy import stats
 
+from searchlens.boptr.columns import schema
 from searchlens.boptr.fingerprint import fingerprint
 from searchlens.boptr.options import LN2, BoptrOptions
 from searchlens.boptr.rows import At, Prediction, Row, anchor_log_alpha
@@ -108,12 +109,7 @@ def sweep_rows(options: BoptrOptions) -> tuple[Row, ...]:
     return tuple(Row(key, key, "frontier", rl, predict) for key, rl, predict in (*blends, *knees))
 
 
-_PROBE = {
-    "n": pl.Int64,
-    **dict.fromkeys(("intercept", "slope", "slope_lo", "slope_hi"), pl.Float64),
-    **dict.fromkeys(("r", "r_lo", "r_hi"), pl.Float64),
-    "reason": pl.String,
-}
+_PROBE = schema("n intercept slope slope_lo slope_hi r r_lo r_hi reason")
 
 
 def probe(rule: Rule) -> pl.DataFrame:

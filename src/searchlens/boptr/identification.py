@@ -14,66 +14,30 @@ import numpy as np
 import polars as pl
 
 from searchlens.boptr import fit
+from searchlens.boptr.columns import schema
 from searchlens.boptr.fit import Fit
 from searchlens.boptr.points import budgets_text, operating_points, point_errors
 from searchlens.boptr.protocol import study_cells
 from searchlens.boptr.rule import Path, Reason, Rule
 from searchlens.boptr.view import Readouts, View
 
-IDENTIFIED_SCALE = pl.Schema(
-    {
-        "model": pl.String(),
-        "benchmark": pl.String(),
-        "beta": pl.Float64(),
-        "alpha": pl.Float64(),
-        "alpha_lo": pl.Float64(),
-        "alpha_hi": pl.Float64(),
-        "boundary": pl.Float64(),
-        "delta": pl.Float64(),
-        "delta_lo": pl.Float64(),
-        "delta_hi": pl.Float64(),
-        "policy": pl.String(),
-        "path": pl.String(),
-        "error": pl.Float64(),
-        "reason": pl.String(),
-    }
+IDENTIFIED_SCALE = schema(
+    "model benchmark beta alpha alpha_lo alpha_hi boundary delta delta_lo delta_hi policy path error reason"
 )
 """``benchmark`` is the anchor benchmark. Every alpha from ``alpha_lo`` (closed) to ``alpha_hi`` (open) gives the same
 path N(b); 0 or inf: the path cannot change on that side. ``boundary``: distance of log2 alpha to the nearer end.
 ``delta_lo``, ``delta_hi``: the offsets at the two ends. ``policy``, ``path`` and ``error`` (percentage points) belong
 to the fit. Intervals are null with linear rounding."""
 
-IDENTIFIED_SET = pl.Schema(
-    {
-        "model": pl.String(),
-        "benchmark": pl.String(),
-        "alpha": pl.Float64(),
-        "beta": pl.Float64(),
-        "policy": pl.String(),
-        "path": pl.String(),
-        "error": pl.Float64(),
-        "se": pl.Float64(),
-        "triples": pl.UInt32(),
-        "of": pl.UInt32(),
-        "paths": pl.UInt32(),
-        "policies": pl.UInt32(),
-        "alpha_min": pl.Float64(),
-        "alpha_max": pl.Float64(),
-        "beta_min": pl.Float64(),
-        "beta_max": pl.Float64(),
-        "reason": pl.String(),
-    }
+IDENTIFIED_SET = schema(
+    "model benchmark alpha beta policy path error se triples of paths policies alpha_min alpha_max beta_min beta_max "
+    "reason"
 )
 """First the R1 fit on the AR pool; then the set of all (alpha, beta, pi) on the grids whose error is at most ``error``
 plus ``se``, the bootstrap standard deviation of the fitted path's error (both in percentage points): its size
 ``triples`` of ``of``, its numbers of distinct ``paths`` N(b) and ``policies``, and the range of each parameter."""
 
-FORMULA_SAME = pl.Schema(
-    {
-        name: IDENTIFIED_SCALE[name]
-        for name in ("model", "alpha", "alpha_lo", "alpha_hi", "policy", "path", "error", "reason")
-    }
-)
+FORMULA_SAME = schema("model alpha alpha_lo alpha_hi policy path error reason")
 """Columns as in ``IDENTIFIED_SCALE``: the exponent is the regime's, and one policy serves all budgets."""
 
 

@@ -19,6 +19,7 @@ import polars as pl
 
 from searchlens.boptr import fit, inference
 from searchlens.boptr.cohort import CohortPlan
+from searchlens.boptr.columns import schema
 from searchlens.boptr.evaluate import Constants, Draws, Evaluation, Key, Score
 from searchlens.boptr.rows import Row, path_text
 from searchlens.boptr.rule import Path, PoolName
@@ -28,43 +29,11 @@ Cell = tuple[str, str]
 """Model and benchmark."""
 How = Literal["micro", "macro"]
 
-_VALUES = {
-    "error": pl.Float64(),
-    "lo": pl.Float64(),
-    "hi": pl.Float64(),
-    "lo_reselected": pl.Float64(),
-    "hi_reselected": pl.Float64(),
-    "corrected": pl.Float64(),
-    "lo_corrected": pl.Float64(),
-    "hi_corrected": pl.Float64(),
-}
-_KEY = {
-    "exponents": pl.String(),
-    "mu": pl.String(),
-    "tier": pl.String(),
-    "label": pl.String(),
-    "kind": pl.String(),
-    "pool": pl.String(),
-    "rl": pl.String(),
-}
-ERRORS = pl.Schema(
-    {
-        **_KEY,
-        "model": pl.String(),
-        "group": pl.String(),
-        "benchmark": pl.String(),
-        "role": pl.String(),
-        "regime": pl.String(),
-        **_VALUES,
-        "alpha": pl.Float64(),
-        "beta": pl.Float64(),
-        "alpha_lo": pl.Float64(),
-        "alpha_hi": pl.Float64(),
-        "boundary": pl.Float64(),
-        "policy": pl.String(),
-        "path": pl.String(),
-        "reason": pl.String(),
-    }
+_KEY = "exponents mu tier label kind pool rl"
+_VALUES = "error lo hi lo_reselected hi_reselected corrected lo_corrected hi_corrected"
+ERRORS = schema(
+    f"{_KEY} model group benchmark role regime {_VALUES} alpha beta alpha_lo alpha_hi boundary policy path reason",
+    rl=pl.String,
 )
 """``error`` in percentage points: ``lo`` to ``hi`` is its percentile interval with the path fixed, ``lo_reselected`` to
 ``hi_reselected`` with the path chosen again in each draw. ``corrected`` is the error without its two biases
@@ -72,17 +41,7 @@ ERRORS = pl.Schema(
 ``boundary`` is the distance of log2 alpha to the nearer end. If the policy differs between budgets, ``policy`` lists
 one per budget, separated by spaces. ``reason`` is a code of ``rule.REASONS`` if the error is undefined, else null."""
 
-MEANS = pl.Schema(
-    {
-        **_KEY,
-        "scope": pl.String(),
-        "column": pl.String(),
-        **_VALUES,
-        "cells": pl.UInt32(),
-        "of": pl.UInt32(),
-        "reason": pl.String(),
-    }
-)
+MEANS = schema(f"{_KEY} scope column {_VALUES} cells of reason", rl=pl.String)
 """As ``ERRORS``, of a mean over ``cells`` of the ``of`` cells of a column."""
 
 

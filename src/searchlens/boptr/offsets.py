@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
+from searchlens.boptr.columns import schema
 from searchlens.boptr.fingerprint import FEATURES, Fingerprint, fingerprint
 from searchlens.boptr.fit import Ints
 from searchlens.boptr.options import LN2, BoptrOptions
@@ -185,17 +186,7 @@ def offsets(rule: Rule) -> pl.DataFrame:
     return pl.DataFrame([_offset_row(rule, name) for name in rule.plan.models], schema=_OFFSETS)
 
 
-_OFFSETS = {
-    "model": pl.String,
-    "delta": pl.Float64,
-    "delta_hat": pl.Float64,
-    "branch": pl.String,
-    "ridge": pl.Float64,
-    "tail": pl.Float64,
-    "largest_z": pl.Float64,
-    **dict.fromkeys(FEATURES, pl.Float64),
-    "reason": pl.String,
-}
+_OFFSETS = schema(f"model delta delta_hat branch ridge tail largest_z {' '.join(FEATURES)} reason")
 
 
 def _offset_row(rule: Rule, model: str) -> dict[str, object]:
@@ -245,18 +236,9 @@ class V4:
 
 Scale = Literal["standardised", "raw"]
 SCALES: tuple[Scale, ...] = ("standardised", "raw")
-_FEATURES = {
-    "feature": pl.String,
-    **dict.fromkeys(("pearson_r", "loo_pseudo_r2", "loo_pseudo_r2_raw"), pl.Float64),
-    "reason": pl.String,
-}
-_NULL = {"shuffle": pl.Int64, "score": pl.Float64, "score_raw": pl.Float64}
-_SUMMARY = {
-    **dict.fromkeys(("scale", "selection"), pl.String),
-    **dict.fromkeys(("k", "models"), pl.Int64),
-    **dict.fromkeys(("loo_pseudo_r2", "p", "q05", "q50", "q95"), pl.Float64),
-    "reason": pl.String,
-}
+_FEATURES = schema("feature pearson_r loo_pseudo_r2 loo_pseudo_r2_raw reason")
+_NULL = schema("shuffle score score_raw")
+_SUMMARY = schema("scale selection k models loo_pseudo_r2 p q05 q50 q95 reason", models=pl.Int64)
 _Probe = tuple[Scale, str, int]
 """Scale of the features, selection and k: one record of the summary."""
 _PROBES: list[_Probe] = [

@@ -31,6 +31,7 @@ import numpy as np
 import polars as pl
 
 from searchlens.boptr.cohort import CohortPlan, DenseLandscape
+from searchlens.boptr.columns import schema
 from searchlens.boptr.evaluate import Key, has_expanded_pool
 from searchlens.boptr.rule import Reason, Rule
 from searchlens.errors import InputError
@@ -42,19 +43,8 @@ MAIN = "V3"
 BASELINES = ("H1", "H2", "mean RL", "Base+gain", "low temp")
 TRANSFER_KINDS = ("rule", "copy", "frontier")
 
-FLAGS = {
-    "model": pl.String(),
-    "benchmark": pl.String(),
-    "flag": pl.String(),
-    "base": pl.Float64(),
-    "rl": pl.Float64(),
-    "difference": pl.Float64(),
-    "lo": pl.Float64(),
-    "hi": pl.Float64(),
-    "severity": pl.String(),
-    "reason": pl.String(),
-}
-CHECKLIST = {name: pl.String() for name in ("item", "claim", "check", "status", "detail")}
+FLAGS = schema("model benchmark flag base rl difference lo hi severity reason")
+CHECKLIST = schema("item claim check status detail")
 
 
 def study_cells(plan: CohortPlan) -> list[tuple[str, str]]:

@@ -42,6 +42,7 @@ import polars as pl
 
 from searchlens.boptr import fit
 from searchlens.boptr.cohort import Cohort
+from searchlens.boptr.columns import schema
 from searchlens.boptr.evaluate import has_expanded_pool
 from searchlens.boptr.fit import Ints
 from searchlens.boptr.options import REGIMES, BoptrOptions
@@ -54,39 +55,12 @@ from searchlens.errors import InputError
 
 POOLS: tuple[PoolName, ...] = ("ar", "full")
 RL_USED = "own cell's Q (description, not transfer)"
-SCHEMA = {
-    "model": pl.String(),
-    "group": pl.String(),
-    "benchmark": pl.String(),
-    "role": pl.String(),
-    "regime": pl.String(),
-    "pool": pl.String(),
-    "policy": pl.String(),
-    "beta_q": pl.Float64(),
-    "alpha_q": pl.Float64(),
-    "alpha_lo": pl.Float64(),
-    "alpha_hi": pl.Float64(),
-    "path": pl.String(),
-    "mech_q": pl.Float64(),
-    "lo": pl.Float64(),
-    "hi": pl.Float64(),
-    "recoverable": pl.Boolean(),
-    "gap": pl.Float64(),
-    "gap_lo": pl.Float64(),
-    "gap_hi": pl.Float64(),
-    "diagnostic": pl.Boolean(),
-    "rl": pl.String(),
-    "reason": pl.String(),
-}
-SUMMARY = {
-    "pool": pl.String(),
-    "role": pl.String(),
-    "scope": pl.String(),
-    "regime": pl.String(),
-    "recoverable": pl.UInt32(),
-    "cells": pl.UInt32(),
-    "mech_q": pl.Float64(),
-}
+SCHEMA = schema(
+    "model group benchmark role regime pool policy beta_q alpha_q alpha_lo alpha_hi path mech_q lo hi recoverable gap "
+    "gap_lo gap_hi diagnostic rl reason",
+    rl=pl.String,
+)
+SUMMARY = schema("pool role scope regime recoverable cells mech_q", recoverable=pl.UInt32)
 
 
 def q_policy(base: Readouts, total: float, options: BoptrOptions) -> Ints:
@@ -196,7 +170,7 @@ def q_summary(frame: pl.DataFrame) -> pl.DataFrame:
             pl.col("mech_q").filter("recoverable").mean(),
         )
         .sort("pool", "role", "scope", "regime")
-        .cast(pl.Schema(SUMMARY))
+        .cast(SUMMARY)
     )
 
 

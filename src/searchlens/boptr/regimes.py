@@ -23,6 +23,7 @@ import numpy as np
 import polars as pl
 
 from searchlens.boptr import fit
+from searchlens.boptr.columns import schema
 from searchlens.boptr.fit import Array, Fit, Ints, Lattice
 from searchlens.boptr.points import (
     Point,
@@ -43,56 +44,16 @@ CONSTRAINTS: tuple[Constraint, ...] = ("R0", "R1", "R2")
 REFITS = 1000
 """Most bootstrap draws in which beta is fitted again: more take longer, and beta lies on a coarse grid anyway."""
 
-REGIME_BETAS = pl.Schema(
-    {
-        "model": pl.String(),
-        "benchmark": pl.String(),
-        "regime": pl.String(),
-        "a_priori": pl.Boolean(),
-        "constraint": pl.String(),
-        "beta": pl.Float64(),
-        "lo": pl.Float64(),
-        "hi": pl.Float64(),
-        "alpha": pl.Float64(),
-        "policy": pl.String(),
-        "path": pl.String(),
-        "error": pl.Float64(),
-        "se": pl.Float64(),
-        "exact": pl.List(pl.Float64()),
-        "tied": pl.List(pl.Float64()),
-        "assigned": pl.Float64(),
-        "own": pl.Float64(),
-        "reason": pl.String(),
-    }
+REGIME_BETAS = schema(
+    "model benchmark regime a_priori constraint beta lo hi alpha policy path error se exact tied assigned own reason"
 )
 """``error`` and ``se`` in percentage points; ``lo`` to ``hi`` is the interval of ``beta``. For R0 ``policy`` lists one
 policy per budget, separated by spaces."""
 
-BETA_STABILITY = pl.Schema(
-    {
-        "benchmark": pl.String(),
-        "regime": pl.String(),
-        "without": pl.String(),
-        "beta": pl.Float64(),
-        "reason": pl.String(),
-    }
-)
+BETA_STABILITY = schema("benchmark regime without beta reason")
 """``without``: the model that is left out, null for none."""
 
-BETA_SENSITIVITY = pl.Schema(
-    {
-        "map": pl.String(),
-        "model": pl.String(),
-        "benchmark": pl.String(),
-        "policy": pl.String(),
-        "path": pl.String(),
-        "error": pl.Float64(),
-        "lo": pl.Float64(),
-        "hi": pl.Float64(),
-        "overlap": pl.Boolean(),
-        "reason": pl.String(),
-    }
-)
+BETA_SENSITIVITY = schema("map model benchmark policy path error lo hi overlap reason")
 """Percentage points; benchmark null: the mean over the fitted benchmarks. Records with ``map`` ``three - two`` hold
 paired differences of errors, and whether the Wilson intervals of the two paths' readouts overlap at every budget."""
 

@@ -33,27 +33,13 @@ import numpy as np
 import polars as pl
 
 from searchlens.boptr.cohort import DenseLandscape
+from searchlens.boptr.columns import schema
 from searchlens.boptr.protocol import rate, rate_difference, study_cells
 from searchlens.boptr.rule import Reason, Rule
 from searchlens.boptr.view import View
 from searchlens.uncertainty import Resamples, quantiles
 
-SCHEMA = {
-    "model": pl.String(),
-    "benchmark": pl.String(),
-    "signature": pl.String(),
-    "metric": pl.String(),
-    "budget": pl.Int64(),
-    "decides": pl.Boolean(),
-    "base": pl.Float64(),
-    "rl": pl.Float64(),
-    "estimate": pl.Float64(),
-    "lo": pl.Float64(),
-    "hi": pl.Float64(),
-    "decision": pl.String(),
-    "detail": pl.String(),
-    "reason": pl.String(),
-}
+SCHEMA = schema("model benchmark signature metric budget decides base rl estimate lo hi decision detail reason")
 PATTERNS = {
     "low_budget_gain": ("Low-budget RL gain", "pass@k, SC", "Sampling efficiency improves."),
     "base_recovery": ("Base high-budget recovery", "pass@k", "Diversity/support remains in base."),

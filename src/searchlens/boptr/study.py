@@ -14,6 +14,7 @@ import polars as pl
 
 from searchlens.boptr import inference
 from searchlens.boptr.cohort import Cohort, CohortPlan
+from searchlens.boptr.columns import schema
 from searchlens.boptr.consistency import readout_consistency, seed_replication, seed_summary
 from searchlens.boptr.descriptive import descriptive
 from searchlens.boptr.evaluate import Constants, Evaluation, Key, Score, Task, evaluate, mismatched
@@ -218,28 +219,9 @@ def _by_model(plan: CohortPlan, fitted: Sequence[str]) -> list[Column]:
 
 # ---- contrasts
 
-CONTRASTS = pl.Schema(
-    {
-        "exponents": pl.String(),
-        "scope": pl.String(),
-        "first": pl.String(),
-        "second": pl.String(),
-        "difference": pl.Float64(),
-        "lo": pl.Float64(),
-        "hi": pl.Float64(),
-        "corrected": pl.Float64(),
-        "lo_corrected": pl.Float64(),
-        "hi_corrected": pl.Float64(),
-        "lo_models": pl.Float64(),
-        "hi_models": pl.Float64(),
-        "p": pl.Float64(),
-        "p_holm": pl.Float64(),
-        "models": pl.UInt32(),
-        "cells": pl.UInt32(),
-        "differing": pl.UInt32(),
-        "verdict": pl.String(),
-        "reason": pl.String(),
-    }
+CONTRASTS = schema(
+    "exponents scope first second difference lo hi corrected lo_corrected hi_corrected lo_models hi_models p p_holm "
+    "models cells differing verdict reason"
 )
 """``difference``: first minus second on their common cells, AR pool, percentage points; ``lo`` to ``hi``: paired
 bootstrap over questions with the paths fixed, the models taken as given. ``corrected``, ``lo_corrected`` and
@@ -351,19 +333,7 @@ def _contrast(first: Mapping[Cell, Score], second: Mapping[Cell, Score], options
 
 # ---- the mismatched null
 
-NULLS = pl.Schema(
-    {
-        "tier": pl.String(),
-        "label": pl.String(),
-        "error": pl.Float64(),
-        "null_mean": pl.Float64(),
-        "null_lowest": pl.Float64(),
-        "p": pl.Float64(),
-        "pairings": pl.UInt32(),
-        "models": pl.UInt32(),
-        "reason": pl.String(),
-    }
-)
+NULLS = schema("tier label error null_mean null_lowest p pairings models reason")
 """``error``: mean over the fitted cells of the exchanged models under the true pairing. ``null_mean``, ``null_lowest``:
 the same over the other pairings of Base and RL, with the rule fitted again on each. ``p``: share of pairings, the true
 one included, with an error of at most the true one's."""

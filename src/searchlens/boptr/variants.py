@@ -16,6 +16,7 @@ import numpy as np
 import polars as pl
 
 from searchlens.boptr import fit, selector
+from searchlens.boptr.columns import schema
 from searchlens.boptr.fit import Array, Fit, Ints
 from searchlens.boptr.protocol import study_cells
 from searchlens.boptr.rows import ROWS, At, Blend, Prediction, Row, curve, path_text
@@ -310,25 +311,8 @@ _TABLE = [
 # ---- what the fits identify
 
 
-SCALES = {
-    "model": pl.String(),
-    "readout": pl.String(),
-    "alpha": pl.Float64(),
-    "alpha_lo": pl.Float64(),
-    "alpha_hi": pl.Float64(),
-    "reason": pl.String(),
-}
-HEADS = {
-    "tier": pl.String(),
-    "model": pl.String(),
-    "benchmark": pl.String(),
-    "head": pl.String(),
-    "policy": pl.String(),
-    "alpha": pl.Float64(),
-    "beta": pl.Float64(),
-    "path": pl.String(),
-    "reason": pl.String(),
-}
+SCALES = schema("model readout alpha alpha_lo alpha_hi reason")
+HEADS = schema("tier model benchmark head policy alpha beta path reason")
 
 
 def variant_scales(rule: Rule) -> pl.DataFrame:

@@ -1,0 +1,47 @@
+"""Types of the columns of BOPTR's frames: a column has the same type in every frame, but for exceptions named there."""
+
+from __future__ import annotations
+
+import polars as pl
+from polars.datatypes import DataTypeClass
+
+_NAMES: dict[DataTypeClass | pl.DataType, str] = {
+    pl.String: """
+        model benchmark group role regime pool policy path reason budgets scope batch metric detail
+        exponents mu tier label kind column first second verdict constraint without map item claim check status
+        flag severity signature decision reading branch feature scale selection head readout
+    """,
+    pl.Float64: """
+        error lo hi lo_reselected hi_reselected corrected lo_corrected hi_corrected lo_models hi_models
+        alpha alpha_lo alpha_hi boundary beta assigned own se delta delta_lo delta_hi
+        alpha_min alpha_max beta_min beta_max
+        difference p p_holm null_mean null_lowest mean sd base rl estimate value
+        beta_q alpha_q mech_q gap gap_lo gap_hi envelope envelope_lo envelope_hi rl_lo rl_hi crossing_share never
+        mean_abs mean_signed chance largest p_max headroom knee p0 u log2_n_star delta_hat ridge tail largest_z
+        intercept slope slope_lo slope_hi r r_lo r_hi
+        pearson_r loo_pseudo_r2 loo_pseudo_r2_raw score score_raw q05 q50 q95
+    """,
+    pl.UInt32: "b questions models cells of differing crossing median triples paths policies pairings",
+    pl.Int64: "n points budget batches shuffle k",
+    pl.Boolean: "a_priori decides diagnostic meets_criterion overlap recoverable",
+    pl.List(pl.Float64): "exact tied",
+}
+TYPES = {name: dtype for dtype, names in _NAMES.items() for name in names.split()}
+
+
+def schema(names: str, **exceptions: DataTypeClass) -> pl.Schema:
+    """The schema of a frame.
+
+    Parameters
+    ----------
+    names : str
+        Its columns in order, separated by spaces.
+    **exceptions
+        Types of columns that are not those of ``TYPES``.
+
+    Raises
+    ------
+    KeyError
+        A column is neither in ``TYPES`` nor an exception.
+    """
+    return pl.Schema({name: exceptions.get(name) or TYPES[name] for name in names.split()})
