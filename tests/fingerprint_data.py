@@ -27,7 +27,7 @@ PLAIN = (200, 320, 440, 520, 560)
 
 
 def dense_landscape(curves: Mapping[str, Sequence[int]]) -> DenseLandscape:
-    """The first so many questions are solved."""
+    """Counts of solved questions by policy and budget: always the first questions."""
     counts = np.array([n for curve in curves.values() for n in curve])
     credit = (np.arange(QUESTIONS) < counts[:, None]).astype(np.float32)
     voted = (np.arange(QUESTIONS) < (counts * 0.6)[:, None]).astype(np.float32)

@@ -21,7 +21,7 @@ Counts = Mapping[str, Sequence[int]]
 
 
 def dense_landscape(counts: Counts, questions: int = QUESTIONS) -> DenseLandscape:
-    """Each policy solves so many questions at 1, 2, 4, ...: the first ones, so that curves are nested."""
+    """Counts of solved questions by policy at 1, 2, 4, ...: always the first questions, so that curves are nested."""
     points = {(name, 2**i): 0 for name, curve in counts.items() for i in range(len(curve))}
     points = {point: row for row, point in enumerate(points)}
     solved = [count for curve in counts.values() for count in curve]

@@ -52,7 +52,7 @@ def cohort(
     benchmarks: Mapping[str, Benchmark] | None = None,
     budgets: Sequence[int] = BUDGETS,
 ) -> Cohort:
-    """Model ``m`` (checkpoints ``base``, ``rl``) on ``math`` unless told otherwise; the first of each is the anchor."""
+    """Model ``m`` (checkpoints ``base``, ``rl``) on ``math`` by default; the first of each is the anchor."""
     models = models or {"m": Model(base="base", rl="rl")}
     benchmarks = benchmarks or {"math": Benchmark(regime="math")}
     plan = CohortPlan(next(iter(models)), next(iter(benchmarks)), models, benchmarks, DEFAULT, budgets)

@@ -1,4 +1,4 @@
-"""Cohorts: the plan file and its errors, and landscapes read from a folder against the samples behind them."""
+"""Cohorts: the plan file and its errors, and landscapes read from a folder, compared with their samples."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ def test_a_wrong_policy_in_the_plan_is_named(tmp_path: Path) -> None:
 
 
 def test_training_split_is_the_models_own_or_the_only_one() -> None:
-    """With two splits, a model that names none has none: nobody may guess."""
+    """With two splits, a model that names none has none: none is guessed."""
     two = {**PLAN.benchmarks, "other": Benchmark("nonmath", "rltrain")}
     assert [PLAN.rltrain(m) for m in "abc"] == ["train", "train", "train"]
     plan = CohortPlan("a", "math500", PLAN.models, two)
@@ -312,7 +312,7 @@ def test_rl_without_its_default_policy_is_no_target(folder: Path) -> None:
 
 
 def test_pools_may_differ_between_cells(folder: Path) -> None:
-    """A policy that one cell lacks is missing there alone, and rows that need it say so."""
+    """A policy is missing only in the cell without it, and rows that need it say so."""
     rewrite(place(folder), lambda frame: frame.filter(pl.col("policy") != DEFAULT))
     rule = Rule(sample_view(read(folder)))
     assert same_policy(rule, At(OTHER, GPQA)) == Reason("policy_missing")

@@ -286,7 +286,7 @@ def test_replication_is_scored_on_policies_that_every_batch_has() -> None:
 
 
 def test_means_over_benchmarks_keep_to_those_of_every_batch() -> None:
-    """A batch that lacks an easy or a hard benchmark must not look worse or better for it."""
+    """A batch without an easy or a hard benchmark must not look worse or better for it."""
     study = replicated({"a": 10, "b": 20})
     rule, boot = views(Cohort(study.plan, {k: v for k, v in study.landscapes.items() if k != ("base-b", "aime")}), 200)
     found = seed_replication(rule, boot).filter(reading="fixed_pi")

@@ -35,7 +35,7 @@ TASKS = (Task(PAPER, tuple(ROW.values()), BENCHMARKS), Task(OWN, RULES, BENCHMAR
 
 
 def design() -> Design:
-    """Three pairs, three regimes, a search policy on the anchor's math; Llama lacks GPQA."""
+    """Three pairs, three regimes, a search policy on the anchor's math; Llama without GPQA."""
     whole = paper_design()
     return replace(
         whole,
@@ -224,7 +224,7 @@ def test_numbers_cover_skips_curves_and_blends() -> None:
 
 
 def test_reselected_draws_are_studies_of_their_own() -> None:
-    """The rule fitted anew on each resampled cohort, all constants included."""
+    """The rule fitted again on each resampled cohort, with all its constants."""
     moved = 0
     for key, score in numbers():
         if any(isinstance(predicted(draw, key), Reason) for draw in range(DRAWS + 1)):
@@ -270,7 +270,7 @@ def test_fewer_draws_are_chosen_again_than_drawn() -> None:
 def test_number_that_a_draw_leaves_undefined_has_no_reselected_draws(
     chunk: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A copied path whose policy the cell lacks in some draw, hence in some chunk, but not in the sample."""
+    """A copied path whose policy is missing in the cell in some draw, hence in some chunk, but not in the sample."""
     monkeypatch.setattr(evaluation, "CHUNK", chunk)
     key = Key(PAPER, "V2", "ar", SMALL, "math500")
     fits = [rule(draw, PAPER).smooth(ANCHOR, "math500") for draw in range(DRAWS + 1)]
@@ -312,7 +312,7 @@ def test_corrected_error_without_choosing_again_is_that_of_absolute_values() -> 
 
 
 def test_corrected_error_adds_what_choosing_hid() -> None:
-    """How much worse, beside the sample's path, each draw's path is in the sample than in the draw it was chosen on."""
+    """How much worse than in its own draw each draw's path is in the sample, relative to the sample's path."""
     tried = 0
     for key, score in numbers("H6", "H7", "V3", "V2", "cell-fit", "H3", "v7", "H2"):
         draws = [predicted(draw, key) for draw in range(1, DRAWS + 1)]
@@ -342,7 +342,7 @@ def test_curves_choose_nothing() -> None:
 
 
 def exchanged(given: Cohort, models: tuple[str, ...], order: tuple[str, ...]) -> Cohort:
-    """Base of the models in turn beside the RL of ``order``."""
+    """Base of the models in turn, paired with the RL of ``order``."""
     landscapes = dict(given.landscapes)
     for (model, other), benchmark in product(zip(models, order, strict=True), given.plan.benchmarks):
         landscapes[f"{model}-rl", benchmark] = given.landscapes[f"{other}-rl", benchmark]

@@ -79,7 +79,7 @@ def floor_study(base, rl, draws=200):
 
 
 def test_crossing_budget_by_hand():
-    """E is 2, 5, 5, 8, 9 and RL 4, 6, 7, 7, 10: Base first has caught up at 8, and falls behind again at 16."""
+    """E is 2, 5, 5, 8, 9 and RL 4, 6, 7, 7, 10: Base catches up at 8 for the first time, and is lower again at 16."""
     frame = large_budget(*floor_study(TWO, RL)).filter(pool="ar")
     assert (frame["envelope"] * QUESTIONS).round().to_list() == [2, 5, 5, 8, 9]
     assert frame["n"].to_list() == [1, 2, 2, 8, 16]

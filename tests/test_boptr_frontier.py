@@ -1,4 +1,4 @@
-"""Scales from Base features: the priors, the rows they give, and the regression behind them."""
+"""Scales from Base features: the priors, their rows, and the regression."""
 
 from __future__ import annotations
 

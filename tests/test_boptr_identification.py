@@ -16,7 +16,7 @@ PLANTED = along(POOL["topp0.9_t0.7"], PATH)
 
 
 def nearest(x):
-    """round_B written anew: the exponent nearest to log2 x, halves up."""
+    """round_B written independently: the exponent nearest to log2 x, halves up."""
     return min(range(5), key=lambda i: (round(abs(np.log2(x) - i), 9), -i))
 
 
@@ -54,7 +54,7 @@ def test_implied_offsets_allow_for_the_models_own_part_in_mu():
 
 
 def test_open_ended_scale_is_shown_as_open_ended():
-    """RL at Base's last budget throughout: no larger alpha can be told apart, so the interval ends at infinity."""
+    """RL at Base's last budget throughout: all larger alphas give the same path, so the interval ends at infinity."""
     rule, _ = views(cohort({("m", "math"): (POOL, [47] * 5), ("n", "math"): (POOL, PLANTED)}, MATH))
     row = identified_scale(rule).row(0, named=True)
     assert row["path"] == "16/16/16/16/16"

@@ -109,7 +109,7 @@ def test_readings_that_a_cell_lacks_are_lacking_in_the_mean() -> None:
 
 
 def test_matched_columns_keep_the_cells_of_every_row() -> None:
-    """V2 lacks b/y, V3 lacks a/y: both are averaged over a/x and b/x, and only so can they be compared."""
+    """V2 is undefined in b/y, V3 in a/y: both are averaged over a/x and b/x, and only so can they be compared."""
     v3 = {("a", "x"): 1.0, ("a", "y"): "no_rl", ("b", "x"): 8.0, ("b", "y"): 90.0}
     v2 = {("a", "x"): 2.0, ("a", "y"): 70.0, ("b", "x"): 4.0, ("b", "y"): "policy_missing"}
     columns = (Column("micro", CELLS), Column("matched", CELLS, matched=True))

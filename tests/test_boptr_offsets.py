@@ -159,7 +159,7 @@ def test_a_new_model_is_predicted_through_its_base() -> None:
 
 
 def test_reasons() -> None:
-    """Three others are too few and four are enough; a model without its split, or without RL, trains nobody."""
+    """Three others are too few and four are enough; a model without its split, or without RL, is no training model."""
     assert delta_hat(Planted(varied(4)), "m0") == Reason("too_few_models")
     assert not isinstance(delta_hat(Planted(varied(5)), "m0"), Reason)
     pairs = varied(5)

@@ -138,8 +138,8 @@ def checks(
     benchmarks = benchmarks or {"math": Benchmark(regime="math")}
     sides = {("base", "math"): base or healthy(), ("rl", "math"): rl or healthy()}
     rule, _ = views(cohort(sides, benchmarks=benchmarks), 10)
-    told = CONTRASTS.to_frame() if contrasts is None else contrasts
-    found = checklist(rule, scored, protocol_flags(rule), told, unvoted)
+    frame = CONTRASTS.to_frame() if contrasts is None else contrasts
+    found = checklist(rule, scored, protocol_flags(rule), frame, unvoted)
     assert found["item"].str.len_chars().min() == 1
     return {row["item"]: row for row in found.iter_rows(named=True)}
 

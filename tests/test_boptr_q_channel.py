@@ -23,7 +23,7 @@ Curves = Mapping[str, tuple[Sequence[int], Sequence[int]]]
 
 
 def _dense_landscape(curves: Curves) -> DenseLandscape:
-    """The first so many of the questions are solved at each point."""
+    """Counts of solved questions at each point: always the first questions."""
     credit = {
         metric: np.array([np.arange(N) < count for pair in curves.values() for count in pair[i]], np.float32)
         for metric, i in (("P", 0), ("Q", 1), ("T", 0))

@@ -56,7 +56,7 @@ def rows(frame, *keys):
 
 
 def nearest(x):
-    """round_B written anew: the exponent nearest to log2 x, halves up."""
+    """round_B written independently: the exponent nearest to log2 x, halves up."""
     return min(range(5), key=lambda i: (round(abs(np.log2(x) - i), 9), -i))
 
 

@@ -73,7 +73,7 @@ def lacking(cohort: Cohort, cells: Iterable[tuple[str, str]], names: Iterable[st
 
 @cache
 def drawn(seed: int) -> Cohort:
-    """Simulated; nobody has a pure temperature on AIME."""
+    """Simulated; no model has a pure temperature on AIME."""
     whole = simulate(design(), seed)
     return lacking(whole, [cell for cell in whole.landscapes if cell[1] == AIME], TEMPERATURES)
 
@@ -579,7 +579,7 @@ def test_temperatures_are_the_pure_ones() -> None:
 
 
 def test_copied_points_are_a_number_in_every_draw_or_a_reason() -> None:
-    """In draws whose oracle points are all of policies that the cell lacks nothing is left to average."""
+    """If the cell has no policy of any oracle point of a draw, nothing is left to average."""
     rng = np.random.default_rng(0)
     cells = {("m", d): ({DEFAULT: (1,) * 5}, (1,) * 5) for d in ("math", "gpqa")}
     plan = planted_landscapes.cohort(cells, {"math": Benchmark("math"), "gpqa": Benchmark("nonmath")}).plan

@@ -120,7 +120,11 @@ def test_unknown_costs_are_no_costs(tokens: list[float]) -> None:
 
 def test_costs_by_hand() -> None:
     found = cell([[1], [2], [3]], tokens=[100, 250, 1000], search=1)
-    assert selector.relative_cost(found).tolist() == [0.4, 1, 4]  # beside the AR pool, the dear search left out
+    assert selector.relative_cost(found).tolist() == [
+        0.4,
+        1,
+        4,
+    ]  # relative to the AR pool, without the expensive search
     unknown = cell([[1], [2], [3]], tokens=[100, 250, np.nan], search=1)
     assert selector.relative_cost(unknown)[:2].tolist() == [0.4, 1]
     assert selector.log_cost(unknown, np.array([0, 1]))[:2] == pytest.approx([0, 1])

@@ -16,7 +16,7 @@ N = 100
 
 
 def one(counts: tuple[int, int], q: int | None = None, **extra: object) -> DenseLandscape:
-    """The default policy solving so many questions at budgets 1 and 2, with ``q`` of them by vote at 2."""
+    """Counts of questions that the default policy solves at budgets 1 and 2, with ``q`` of them by vote at 2."""
     P = [hits(count, N) for count in counts]
     Q = {DEFAULT: [P[0], hits(counts[1] if q is None else q, N)]}
     return dense_landscape({DEFAULT: P}, Q, **extra)  # type: ignore[arg-type]
@@ -119,7 +119,7 @@ def test_a_single_question_decides_nothing() -> None:
 
 
 def test_every_cell_has_every_row() -> None:
-    """Cells without RL, without Base, or whose Base lacks the default policy are rows with a reason."""
+    """Cells without RL, without Base, or without the default policy in Base are rows with a reason."""
     models = {
         "m": Model(base="base", rl="rl"),
         "base only": Model(base="base"),

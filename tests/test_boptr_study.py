@@ -34,7 +34,7 @@ OPTIONS = BoptrOptions(draws=20, permutations=6, v4_shuffles=5, reselect=5, mu_w
 
 
 def design() -> Design:
-    """Three fitted pairs and a new one, one benchmark of every role and regime; Llama lacks GPQA."""
+    """Three fitted pairs and a new one, one benchmark of every role and regime; Llama without GPQA."""
     whole = paper_design()
     models = {name: whole.models[name] for name in MODELS}
     names = (*FITTED, *HELD_OUT, "rltrain", "mmlu_stem")
@@ -297,7 +297,7 @@ def test_nulls_by_hand(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def made(rows: Iterable[tuple[str, str, str, float | None]], **more: Any) -> pl.DataFrame:
-    """Row, model, benchmark, error; held out, AR pool, paper's exponents unless told otherwise."""
+    """Row, model, benchmark, error; held out, AR pool, paper's exponents by default."""
     shared = {"exponents": "paper", "mu": "cohort", "pool": "ar", "group": "upper", "role": "held_out"} | more
     named = (dict(zip(("tier", "model", "benchmark", "error"), row, strict=True)) for row in rows)
     return pl.DataFrame(

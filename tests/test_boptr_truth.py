@@ -34,7 +34,7 @@ MODELS = ("qwen25_7b", "qwen25_1.5b", "qwen25_0.5b")
 def study_of(
     mode: Mode, models: tuple[str, ...], questions: int, benchmarks: tuple[str, ...], **changes: object
 ) -> Design:
-    """A part of the fitted cohort, every cell sampled, with so many questions on every benchmark."""
+    """A part of the fitted cohort, every cell sampled, with a number of questions on every benchmark."""
     whole = fitted_design(mode)
     return replace(
         whole,
@@ -189,9 +189,9 @@ def test_a_study_without_a_law_says_that_the_same_policy_is_better() -> None:
         assert law.budget[:, 0].tolist() != [0, 1, 2, 3, 4]
         assert truth.mech_p(model, MATH, [(truth.design.default_policy, n) for n in truth.design.budgets]) == 0
     rows = contrasts(found, rule.plan, Constants(), options)
-    told = dict(rows.filter(scope="cohort", second="V3").select("first", "verdict").iter_rows())
-    assert told["H2"] == told["A3"] == "first lower"
-    assert told["mean RL"] == "second lower"
+    verdicts = dict(rows.filter(scope="cohort", second="V3").select("first", "verdict").iter_rows())
+    assert verdicts["H2"] == verdicts["A3"] == "first lower"
+    assert verdicts["mean RL"] == "second lower"
     errors = errors_frame(found, rule.plan, {row.key: row for row in ROWS}, options.confidence)
     claim = checklist(rule, errors, protocol_flags(rule), rows).row(1, named=True)
     assert claim["status"] == "attention"

@@ -173,7 +173,7 @@ def test_heads_of_v7_part_and_their_curves_are_averaged():
 
 
 def test_scales_are_fitted_on_their_own_readout():
-    """alpha on P and on Q come back from planted curves, each within the interval that is printed beside it."""
+    """alpha on P and on Q come back from planted curves, each within its printed interval."""
     cohort = _planted(_planted(_cohort(1), "P", "topk20_t0.7", 2.0**1.4), "Q", "temp_0.3", 2.0**2.4)
     scales = {row["readout"]: row for row in variant_scales(Rule(sample_view(cohort))).filter(model="one").to_dicts()}
     for readout, alpha in (("P", 2.0**1.4), ("Q", 2.0**2.4)):

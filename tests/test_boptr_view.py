@@ -73,7 +73,7 @@ def test_single_points_are_counted_at_any_budget() -> None:
 
 
 def test_policies_count_where_they_were_sampled_at_every_budget() -> None:
-    """A policy that lacks a budget is in no pool; controllers are in the full one alone; nothing may be left."""
+    """A policy without some budget is in no pool; searches are only in the full one; a pool may be empty."""
     whole = dense_landscape({name: [hits(1, 10), hits(2, 10)] for name in (DEFAULT, "mcts_16", "temp_0.3", "greedy")})
     gone = {("greedy", 2), ("temp_0.3", 1)}
     points = {point: row for point, row in whole.points.items() if point not in gone}

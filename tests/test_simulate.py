@@ -133,7 +133,7 @@ def test_planted_law_is_exact_in_the_population() -> None:
 def test_planted_hits_of_a_question_are_those_of_so_many_base_samples(
     mu: float, beta: float, path: tuple[int, ...]
 ) -> None:
-    """Also where RL has more samples than the Base stream behind it, and where it has fewer."""
+    """Also if RL has more samples than its Base stream, and if it has fewer."""
     law = Planted({"math": mu}, {"math": beta}, policy=DEFAULT)
     design = large("planted", planted=law)
     model = replace(design.models[ANCHOR], delta=0.0)
