@@ -1,13 +1,12 @@
 """Loads and validates the configuration, lays out the grid, and defines what rules have in common."""
 
-import os
+from functools import partial
 from pathlib import Path
 
 from searchlens import config as settings
 from searchlens.catalogue import (
     BOPTR_FRAMES,
     LANDSCAPE_FRAMES,
-    PACKAGE,
     RECOVERY_FRAMES,
 )
 from searchlens.errors import InputError
@@ -58,14 +57,11 @@ def require_ready():
         raise WorkflowError(str(error)) from None
 
 
-# Jobs in an environment of workflow/envs/ find the code that planned them, and the command in workflow/bin/.
-os.environ["PYTHONPATH"] = os.pathsep.join([str(PACKAGE.parent), *filter(None, [os.environ.get("PYTHONPATH")])])
-os.environ["PATH"] += os.pathsep + str(Path(workflow.basedir, "workflow", "bin"))
-
 require_cluster()
 GRID = load_grid()
 OUT = GRID.layout
 snapshots.export(GRID.config)
+snapshots.export_code(Path(workflow.basedir, "workflow", "bin"))
 
 
 wildcard_constraints:
@@ -110,6 +106,16 @@ def get_landscape_folder(role):
 def get_landscape(role):
     """Input function: the landscape files of a pair's Base or RL checkpoint."""
     return lambda wildcards: landscape_files(GRID.pairs[wildcards.pair][role], wildcards.benchmark)
+
+
+def get_pool(wildcards):
+    """The pool that a manifest's name stands for."""
+    return GRID.find_pool(wildcards.checkpoint, wildcards.benchmark, f"{wildcards.pool}.json")
+
+
+def get_sampling_gpus(wildcards):
+    """The checkpoint's GPUs if anything of the pool is missing in the store; none otherwise."""
+    return GRID.gpus(wildcards.checkpoint) if any(GRID.missing(get_pool(wildcards))) else 0
 
 
 def get_gres(count):

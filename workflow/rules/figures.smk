@@ -5,11 +5,6 @@ OUTPUTS: results/figures/<pair>/<benchmark>/<figure>_<metric>.{svg,pdf,png,csv}
 """
 
 
-def pair_figure(name, suffix):
-    """Pattern of one figure."""
-    return OUT.figure("{pair}", "{benchmark}", name, suffix)
-
-
 rule figures:
     """Draw everything about one pair on one benchmark."""
     input:
@@ -17,7 +12,9 @@ rule figures:
         get_landscape("base"),
         get_landscape("rl"),
     output:
-        list(figures("pair", pair_figure, category="{pair}", subcategory="{benchmark}")),
+        list(
+            figures("pair", partial(OUT.figure, "{pair}", "{benchmark}"), category="{pair}", subcategory="{benchmark}")
+        ),
     log:
         layout.log("figures", "{pair}", "{benchmark}"),
     # It takes seconds, less than a cluster needs to start a job and to report its end.

@@ -11,16 +11,6 @@ OUTPUTS: results/manifests/<checkpoint>/<benchmark>/pool-<hash>[.rN].json; shard
 """
 
 
-def get_pool(wildcards):
-    """The pool that a manifest's name stands for."""
-    return GRID.find_pool(wildcards.checkpoint, wildcards.benchmark, f"{wildcards.pool}.json")
-
-
-def get_sampling_gpus(wildcards):
-    """The checkpoint's GPUs if anything of the pool is missing in the store; none otherwise."""
-    return GRID.gpus(wildcards.checkpoint) if any(GRID.missing(get_pool(wildcards))) else 0
-
-
 rule generate:
     """Sample what is missing of one pool."""
     output:

@@ -11,7 +11,8 @@ rule score:
         manifests=lambda wildcards: GRID.manifests(wildcards.checkpoint, wildcards.benchmark),
         imports=lambda wildcards: GRID.import_records(wildcards.checkpoint, wildcards.benchmark),
     output:
-        score_files("{checkpoint}", "{benchmark}"),
+        scores=OUT.scores("{checkpoint}", "{benchmark}"),
+        signature=OUT.scores("{checkpoint}", "{benchmark}").with_suffix(".json"),
     log:
         layout.log("score", "{checkpoint}", "{benchmark}"),
     benchmark:
@@ -29,7 +30,7 @@ rule score:
         searchlens score \
             --checkpoint {wildcards.checkpoint:q} \
             --benchmark {wildcards.benchmark:q} \
-            --output {output[0]:q} \
+            --output {output.scores:q} \
             --threads {threads} \
             {input.manifests:q} \
             2>&1 | tee {log:q}

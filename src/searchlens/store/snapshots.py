@@ -36,6 +36,19 @@ def export(config: Mapping[str, Any]) -> None:
     os.environ[VARIABLE] = str(path_of(config))
 
 
+def export_code(commands: Path) -> None:
+    """Let the processes that this one starts run the code of this process, in environments without the package, too.
+
+    Parameters
+    ----------
+    commands : Path
+        Folder with the command ``searchlens`` for such environments; one that is installed goes first.
+    """
+    sources = str(Path(__file__).parents[2])
+    os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [sources, os.environ.get("PYTHONPATH")]))
+    os.environ["PATH"] = os.pathsep.join(filter(None, [os.environ.get("PATH"), str(commands)]))
+
+
 def read(path: Path) -> dict[str, Any]:
     """The configuration of a snapshot.
 
