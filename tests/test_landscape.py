@@ -12,6 +12,8 @@ from polars.testing import assert_frame_equal
 import landscape_oracle as oracle
 from searchlens.catalogue import declared
 from searchlens.errors import InputError
+from searchlens.landscape.classes import answer_classes
+from searchlens.landscape.classes import answer_classes
 from searchlens.landscape.options import LandscapeOptions
 from searchlens.landscape.points import operating_points
 from searchlens.schemas import metrics as metric_schemas
@@ -333,6 +335,24 @@ def test_second_run_is_identical():
 def _frames_three(scores):
     landscape = operating_points(scores, budgets=[1, 3], options=FEW)
     return landscape.points, landscape.hits
+
+
+def test_classes_count_every_sample():
+    """Right and answered samples, and the sizes of classes, are those of the rows of a question."""
+    scores = oracle.frame(_pools(seed=5, size=8))
+    for row in answer_classes(scores).iter_rows(named=True):
+        samples = scores.filter(policy=row["policy"], question=row["question"])
+        answered = samples.filter(pl.col("answer") >= 0)
+        assert (row["samples"], row["width"]) == (samples.height, 1)
+        assert (row["correct"], row["answered"]) == (samples["correct"].sum(), answered.height)
+        sizes = answered.group_by("answer", "correct").len().select("len", "correct").rows()
+        assert sorted(_spelled_out(row["classes"])) == sorted(sizes)
+
+
+def _spelled_out(classes):
+    """Size and whether right of each class in text such as ``9+ 4 1x3``."""
+    terms = [term.partition("x") for term in classes.split()]
+    return [(int(size.strip("+")), "+" in size) for size, _, times in terms for _ in range(int(times or 1))]
 
 
 # ---- candidates of searches

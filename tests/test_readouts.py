@@ -126,7 +126,7 @@ def test_a_study_goes_on_from_its_readouts(raw: dict[str, Any], make_grid: Make,
     for checkpoint, benchmark in CELLS:
         folder = sampled.layout.results / "landscape" / checkpoint / benchmark
         landscape_cell(sampled, benchmark, sampled.scores(checkpoint, benchmark), folder)
-        for name in ("points", "hits", "votes"):
+        for name in ("points", "hits", "classes", "votes"):
             ours, theirs = (
                 pl.read_parquet(g.layout.results / "landscape" / checkpoint / benchmark / f"{name}.parquet")
                 for g in (sampled, grid)

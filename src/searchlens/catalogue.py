@@ -44,7 +44,7 @@ HOMES = {
 }
 """Kind of thing to the package of searchlens whose files declare it."""
 
-LANDSCAPE_FRAMES = ("points", "hits", "votes")
+LANDSCAPE_FRAMES = ("points", "hits", "classes", "votes")
 RECOVERY_FRAMES = ("same_policy", "counts", "support", "near_match", "path", "geometry")
 BOPTR_FRAMES = (
     *("errors", "means", "contrasts", "nulls", "blocks", "regime_betas", "beta_stability", "beta_sensitivity"),

@@ -44,6 +44,18 @@ VOTES = pl.Schema(
     }
 )
 
+CLASSES = pl.Schema(
+    {
+        "policy": pl.String(),
+        "question": pl.UInt32(),
+        "samples": pl.UInt32(),
+        "width": pl.UInt32(),
+        "correct": pl.UInt32(),
+        "answered": pl.UInt32(),
+        "classes": pl.String(),
+    }
+)
+
 POINTS = pl.Schema(
     {
         "policy": pl.String(),

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import polars as pl
 
+from searchlens.landscape.classes import answer_classes, recorded_classes
 from searchlens.landscape.expand import expand
 from searchlens.landscape.options import LandscapeOptions
 from searchlens.landscape.plain import plain_votes
@@ -25,9 +26,10 @@ log = logging.getLogger(__name__)
 
 
 class _Computed(NamedTuple):
-    """A landscape, its votes over both kinds of classes, and the cost of its samples (None if there is no record)."""
+    """A landscape, its answer classes and votes, and the cost of its samples (None if there is no record)."""
 
     landscape: Landscape
+    classes: pl.DataFrame
     votes: pl.DataFrame
     spent: dict[str, Any] | None
 
@@ -41,14 +43,15 @@ def landscape(cell: needs.Landscape, scores: Path, output: Path, *, fingerprint:
     scores : Path
         Graded samples (``.parquet``) or compact readouts.
     output : Path
-        Folder; gets ``points.parquet``, ``hits.parquet`` and ``votes.parquet``, which is empty if the graded samples
-        have no plain strings.
+        Folder; gets ``points.parquet``, ``hits.parquet``, ``classes.parquet`` and ``votes.parquet``, which is empty if
+        the graded samples have no plain strings.
     fingerprint : str
         Of the configuration, for the provenance.
     """
     computed = (_from_scores if scores.suffix == ".parquet" else _from_readouts)(cell, scores)
     write_frame(computed.landscape.points, output / "points.parquet")
     write_frame(computed.landscape.hits, output / "hits.parquet")
+    write_frame(computed.classes, output / "classes.parquet")
     provenance.sign(output / SIGNATURE, fingerprint, computed.spent)
     write_frame(computed.votes, output / "votes.parquet")
     if computed.votes.height:
@@ -76,11 +79,11 @@ def _from_scores(cell: needs.Landscape, scores: Path) -> _Computed:
     )
     votes = votes_of(cell, graded)
     spent = read_sampling_cost(scores.with_suffix(".json"))
-    return _Computed(computed, VOTES.to_frame() if votes is None else votes, spent)
+    return _Computed(computed, answer_classes(graded), VOTES.to_frame() if votes is None else votes, spent)
 
 
 def _from_readouts(cell: needs.Landscape, path: Path) -> _Computed:
     compact = readouts.read(path)
     computed, votes = expand(compact, options=options_of(cell), smallest=dict(cell.smallest_budgets))
     spent = provenance.spent(chain.from_iterable(readouts.sidecars(compact).values()))
-    return _Computed(computed, votes, spent)
+    return _Computed(computed, recorded_classes(compact), votes, spent)
