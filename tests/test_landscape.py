@@ -13,7 +13,6 @@ import landscape_oracle as oracle
 from searchlens.catalogue import declared
 from searchlens.errors import InputError
 from searchlens.landscape.classes import answer_classes
-from searchlens.landscape.classes import answer_classes
 from searchlens.landscape.options import LandscapeOptions
 from searchlens.landscape.points import operating_points
 from searchlens.schemas import metrics as metric_schemas
