@@ -61,7 +61,8 @@ def _row(frame: pl.DataFrame, benchmark: str = "math", pool: str = "ar") -> dict
 
 def _readouts(P: Sequence[int], Q: Sequence[int], tokens: Sequence[float], search: Sequence[bool]) -> Readouts:
     counts = [np.repeat(np.array(part, np.float32)[:, None, None], len(BUDGETS), axis=1) for part in (P, Q)]
-    return Readouts(("c", "b", "a"), np.array(search), *counts, np.array(tokens))
+    controllers = tuple("mcts" if each else "autoregressive" for each in search)
+    return Readouts(("c", "b", "a"), controllers, *counts, np.array(tokens))
 
 
 @pytest.mark.parametrize(

@@ -336,6 +336,13 @@ def test_baselines_have_the_readings_of_option_h1() -> None:
     once = ROW["H1"].predict(Rule(sample_view(cohort), BoptrOptions(h1="literal_greedy")), at)
     assert isinstance(once, Curve)
     assert once.counts[:, 0].tolist() == [base["temp_0.3"][1]] * 5
+    named = replace(
+        greedy, points={("argmax" if name == "greedy" else name, n): i for (name, n), i in greedy.points.items()}
+    )
+    plan = replace(cohort.plan, policies={"argmax": {"local": {"temperature": 0.0}}})
+    under_other_name = Cohort(plan, {**cohort.landscapes, (f"{ANCHOR}-base", MATH): named})
+    again = ROW["H1"].predict(Rule(sample_view(under_other_name), BoptrOptions(h1="literal_greedy")), at)
+    assert isinstance(again, Curve) and np.array_equal(again.counts, once.counts)
     rule = Rule(sample_view(cohort), BoptrOptions(h1="argmax_same_b"))
     best = ROW["H1"].predict(rule, at)
     assert isinstance(best, Path)
@@ -561,7 +568,7 @@ def test_rows_that_search_the_pool_themselves_are_asked_for_both() -> None:
 def test_error_is_the_mean_gap_over_the_budgets_that_count() -> None:
     """By hand: 10 questions, gaps 1, 2, 3 and 4; the budget with 3 is left out; a second draw has its own counts."""
     P = np.array([[[5, 5], [6, 6], [7, 9]], [[1, 1], [2, 2], [3, 3]]], np.float32)
-    base = Readouts(("x", "y"), np.array([False, False]), P, P, np.full(2, 100.0))
+    base = Readouts(("x", "y"), ("autoregressive",) * 2, P, P, np.full(2, 100.0))
     target = np.array([[4, 4], [3, 3], [2, 2], [10, 10]], np.float32)
     path = Path(np.array([[0], [0], [1], [0]]), np.array([[0], [0], [1], [2]]))
     assert curve(path, base, 2).tolist() == [[5, 5], [5, 5], [2, 2], [7, 9]]

@@ -13,6 +13,7 @@ from scipy import stats
 
 import planted_landscapes
 from planted_landscapes import BUDGETS, along
+from searchlens import catalogue
 from searchlens.boptr import selector
 from searchlens.boptr.cohort import Benchmark, Cohort, DenseLandscape
 from searchlens.boptr.fit import budget_path
@@ -33,8 +34,8 @@ def cell(
     """Rows of policies ``a``, ``b``, ..., the last ``search`` of which are controllers; Q is P unless given."""
     names = "abcdefg"[: len(P)]
     counts = [np.array(part, np.float32)[:, :, None] for part in (P, P if Q is None else Q)]
-    searches = np.arange(len(P)) >= len(P) - search
-    return Readouts(tuple(names), searches, *counts, np.array(tokens or [100.0] * len(P)))
+    controllers = ("autoregressive",) * (len(P) - search) + ("mcts",) * search
+    return Readouts(tuple(names), controllers, *counts, np.array(tokens or [100.0] * len(P)))
 
 
 # ---- ranks
@@ -102,14 +103,6 @@ def test_the_ranked_pool_is_an_option(pool: Any, ranks: list[float]) -> None:
     assert found.fixed[1, :2] == pytest.approx(ranks)
 
 
-def test_controllers_have_their_index() -> None:
-    """Autoregressive 0, in steps of a fifth to power sampling at 1; an unknown one is as far away as any."""
-    names = ("temp_0.3", "beam_4", "entropy_tree_b4", "tree_b4", "mcts_16", "power_4", "something")
-    counts = np.zeros((7, 1, 1), np.float32)
-    found = Readouts(names, np.arange(7) > 0, counts, counts, np.ones(7))
-    assert selector.fixed_coordinates(found, BoptrOptions())[0].tolist() == [0, 0.2, 0.4, 0.6, 0.8, 1, 1]
-
-
 @pytest.mark.parametrize("tokens", [[100.0, np.nan, 300.0], [0.0, 0.0, 0.0]])
 def test_unknown_costs_are_no_costs(tokens: list[float]) -> None:
     """Where any is unknown, or all are nothing, cost tells no policy from another."""
@@ -131,6 +124,19 @@ def test_costs_by_hand() -> None:
     assert selector.log_cost(found, np.array([0, 1, 2])) == pytest.approx([0, np.log10(2.5), 1])
     assert selector.log_cost(found, np.array([0, 1]))[:2] == pytest.approx([0, 1])
     assert selector.log_cost(cell([[1], [2]]), np.arange(2)).tolist() == [0, 0]
+
+
+def test_every_controller_has_an_index() -> None:
+    """Taken from the policy, not from its name; a controller that is not listed has the largest."""
+    assert set(selector.CONTROLLER_INDEX) == set(catalogue.declared("controller"))
+    assert set(selector.CONTROLLER_INDEX.values()) == set(range(6))
+    names = ("t", "thought_tree_b4", "step_beam_b4", "mcts_16", "mine", "temp_0.3")
+    own = {"t": {"controller": "thought_tree"}, "mcts_16": {"controller": "power"}}
+    table = dense_landscape({name: [hits(1, 4), hits(2, 4)] for name in names})
+    plain = cohort({("base", "math"): table, ("rl", "math"): table})
+    found = sample_view(replace(plain, plan=replace(plain.plan, policies=own))).base("m", "math")
+    assert found is not None and found.controllers[3:] == ("power", "search", "autoregressive")
+    assert selector.fixed_coordinates(found, BoptrOptions())[0].tolist() == [0.6, 0.6, 0.2, 1.0, 1.0, 0.0]
 
 
 # ---- prototype, distance, loss

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from dataclasses import replace
+from dataclasses import asdict, replace
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -23,6 +23,8 @@ from searchlens.boptr.rule import REASONS
 from searchlens.boptr.study import blocks, held_out_criterion, percell, study
 from searchlens.catalogue import BOPTR_FRAMES
 from searchlens.errors import InputError
+from searchlens.policies import parse
+from searchlens.policies.kinds import is_search
 from searchlens.simulate import Design, paper_design, simulate, small_design
 from searchlens.stages._frames import read_frame, write_frame
 
@@ -30,6 +32,8 @@ Frames = dict[str, pl.DataFrame]
 ANCHOR, SMALL, LLAMA, NEW = "qwen25_7b", "qwen25_1.5b", "llama31_8b", "orz_7b"
 FITTED_MODELS, MODELS = (ANCHOR, SMALL, LLAMA), (ANCHOR, SMALL, LLAMA, NEW)
 FITTED, HELD_OUT = ("math500", "aime", "gpqa"), ("amc23",)
+RENAMED = "renamed-"
+"""Prefix of names in place of those that spell a policy."""
 OPTIONS = BoptrOptions(draws=20, permutations=6, v4_shuffles=5, reselect=5, mu_without=(SMALL,))
 
 
@@ -268,6 +272,34 @@ def test_ablation_without_a_model_has_means_of_its_own(frames: Frames) -> None:
     errors = frames["errors"].filter(mu="without", tier="V3", regime="math").filter(pl.col("group") != "new")
     mean = without.filter(tier="V3", column="math")["error"].item()
     assert mean == pytest.approx(errors["error"].mean())
+
+
+def renamed(cohort: Cohort) -> Cohort:
+    """The same readouts under names that spell nothing, in the same alphabetical order, which decides ties."""
+    names = dict.fromkeys(name for landscape in cohort.landscapes.values() for name in landscape.policies)
+    searches = {name: {"controller": "mcts"} for name in names if is_search(name)}
+    specs = searches | {name: {"local": asdict(parse(name).local)} for name in names if name not in searches}
+    plan = replace(
+        cohort.plan,
+        default_policy=f"{RENAMED}{cohort.plan.default_policy}",
+        policies={f"{RENAMED}{name}": spec for name, spec in specs.items()},
+    )
+    landscapes = {
+        cell: replace(
+            landscape,
+            points={(f"{RENAMED}{name}", n): row for (name, n), row in landscape.points.items()},
+            tokens={f"{RENAMED}{name}": tokens for name, tokens in landscape.tokens.items()},
+            rates=landscape.rates.with_columns(pl.format(f"{RENAMED}{{}}", "policy").alias("policy")),
+        )
+        for cell, landscape in cohort.landscapes.items()
+    }
+    return Cohort(plan, landscapes)
+
+
+def test_names_of_policies_decide_nothing(frames: Frames) -> None:
+    """What a policy is, is asked of the plan: under other names every frame is the same, but for the names."""
+    for name, frame in study(renamed(simulate(design(), 7)), OPTIONS).items():
+        assert_frame_equal(frame.with_columns(cs.string().str.replace_all(RENAMED, "", literal=True)), frames[name])
 
 
 def test_nulls_count_the_true_pairing(frames: Frames) -> None:

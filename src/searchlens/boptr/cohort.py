@@ -106,7 +106,7 @@ class CohortPlan:
         Where the samples come from; if cells differ, the least direct of their sources. Tables and figures print it.
     policies : mapping
         Entries of the configuration's section ``policies``, for names that do not spell their policy. Without an entry
-        such a name counts as a search.
+        such a name counts as a search, by the controller with which it begins (``policies.kinds.controller``).
 
     Raises
     ------

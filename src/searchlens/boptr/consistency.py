@@ -235,7 +235,8 @@ def _anchor_batches(rule: Rule, benchmark: str) -> list[_Batch]:
 
 def _only(cell: Readouts, names: Sequence[str]) -> Readouts:
     at = [cell.index[name] for name in names]
-    return Readouts(tuple(names), cell.search[at], cell.P[at], cell.Q[at], cell.tokens[at])
+    controllers = tuple(cell.controllers[i] for i in at)
+    return Readouts(tuple(names), controllers, cell.P[at], cell.Q[at], cell.tokens[at])
 
 
 def _main_policy(rule: Rule, at: At, path: Path) -> str:

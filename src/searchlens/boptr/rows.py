@@ -15,7 +15,7 @@ import numpy as np
 from searchlens.boptr.fit import Ints
 from searchlens.boptr.rule import Path, PoolName, Reason, Rule
 from searchlens.boptr.view import Counts, Readouts
-from searchlens.policies.kinds import NO_POLICIES, PolicyByName, policy_of
+from searchlens.policies.kinds import NO_POLICIES, PolicyByName, family, policy_of
 from searchlens.uncertainty import Floats
 
 Kind = Literal["baseline", "rule", "copy", "oracle", "ablation", "frontier", "rival"]
@@ -142,9 +142,11 @@ def base_greedy(rule: Rule, at: At) -> Prediction:
 
 def _literal_greedy(rule: Rule, at: At) -> Prediction:
     landscape = rule.view.cohort.base(*at.cell)
-    if landscape is None or ("greedy", 1) not in landscape.points:
+    points = landscape.points if landscape else ()
+    greedy = [name for name, n in points if n == 1 and family(name, rule.plan.configured) == "greedy"]
+    if landscape is None or not greedy:
         return Reason("policy_missing")
-    once = rule.view.count(landscape, at.benchmark, "P", "greedy", (1,))
+    once = rule.view.count(landscape, at.benchmark, "P", greedy[0], (1,))
     return Curve(np.repeat(once, rule.view.levels, axis=0))
 
 

@@ -15,8 +15,18 @@ from searchlens.boptr.options import BoptrOptions
 from searchlens.boptr.view import Counts, Readouts
 from searchlens.uncertainty import Floats
 
-CONTROLLERS = ("autoregressive", "beam", "entropy_tree", "tree", "mcts", "power")
-"""Controllers in the order of the feature ctrl, which is the index divided by the largest index."""
+CONTROLLER_INDEX = {
+    "autoregressive": 0,
+    "beam": 1,
+    "step_beam": 1,
+    "entropy_tree": 2,
+    "thought_tree": 3,
+    "mcts": 4,
+    "power": 5,
+}
+"""Index of every controller, both beams as one kind of search. The feature ctrl is the index / 5."""
+OTHER_CONTROLLER = max(CONTROLLER_INDEX.values())
+"""Index of a controller that is not listed, such as that of an extension: the farthest from autoregressive."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -184,14 +194,9 @@ def _below(values: Counts, among: Counts) -> Array:
 
 
 def _controllers(cell: Readouts) -> Floats:
-    return np.array(
-        [_controller(name) if search else 0.0 for name, search in zip(cell.policies, cell.search, strict=True)]
-    )
-
-
-def _controller(name: str) -> float:
-    last = len(CONTROLLERS) - 1
-    return next((i for i, prefix in enumerate(CONTROLLERS) if name.startswith(prefix)), last) / last
+    """The feature ctrl of every policy, in [0, 1]."""
+    index = [CONTROLLER_INDEX.get(name, OTHER_CONTROLLER) for name in cell.controllers]
+    return np.array(index) / max(CONTROLLER_INDEX.values())
 
 
 _SCALES = {"percentile": percentile_rank, "integer": integer_rank, "zscore": zscore}

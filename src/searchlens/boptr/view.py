@@ -20,7 +20,7 @@ import numpy as np
 import numpy.typing as npt
 
 from searchlens.boptr.cohort import Cohort, CohortPlan, DenseLandscape
-from searchlens.policies.kinds import is_search
+from searchlens.policies.kinds import controller
 from searchlens.seeds import resampler
 from searchlens.uncertainty import Resamples
 
@@ -37,8 +37,8 @@ class Readouts:
     ----------
     policies : tuple of str
         In the order of the pool.
-    search : ndarray of bool, shape (policies,)
-        Whether a policy searches: it is in the full pool, not in the AR pool.
+    controllers : tuple of str
+        Name of each policy's controller. Every policy is in the full pool, autoregressive ones also in the AR pool.
     P, Q : ndarray of float32, shape (policies, budgets, draws)
         Weighted counts of solved questions. The last axis has length 1 if all draws are equal.
     tokens : ndarray, shape (policies,)
@@ -46,7 +46,7 @@ class Readouts:
     """
 
     policies: tuple[str, ...]
-    search: npt.NDArray[np.bool_]
+    controllers: tuple[str, ...]
     P: Counts
     Q: Counts
     tokens: npt.NDArray[np.float64]
@@ -59,8 +59,7 @@ class Readouts:
     @cached_property
     def autoregressive(self) -> Ints:
         """Positions of the policies of the AR pool."""
-        positions: Ints = np.flatnonzero(~self.search)
-        return positions
+        return np.array([i for i, name in enumerate(self.controllers) if name == "autoregressive"], int)
 
     def pool(self, name: str) -> Ints:
         """Positions of the policies of a pool: ``ar`` or ``full``."""
@@ -124,12 +123,12 @@ class View:
         """Readouts of a landscape, for example that of another batch, on this view's draws."""
         budgets = self.plan.budgets
         names = landscape.complete(budgets)
-        search = np.array([is_search(name, self.plan.configured) for name in names], bool)
-        if search.all():
+        controllers = tuple(controller(name, self.plan.configured) for name in names)
+        if "autoregressive" not in controllers:
             return None
         P, Q = (self.counts(landscape, benchmark, metric, names, budgets) for metric in ("P", "Q"))
         tokens = np.array([landscape.tokens.get(name, np.nan) for name in names], float)
-        return Readouts(names, search, P, Q, tokens)
+        return Readouts(names, controllers, P, Q, tokens)
 
     def default(self, model: str, benchmark: str) -> Counts | None:
         """Base counts under the RL default policy, shape (budgets, draws); None if not sampled at every budget."""

@@ -12,6 +12,7 @@ from functools import cache
 from types import MappingProxyType
 from typing import Any
 
+from searchlens import catalogue
 from searchlens.errors import InputError
 from searchlens.policies.policy import FAMILIES, Policy, from_spec, parse
 
@@ -45,9 +46,15 @@ def family(name: str, configured: PolicyByName = NO_POLICIES) -> str:
 
 
 def controller(name: str, configured: PolicyByName = NO_POLICIES) -> str:
-    """Name of the controller; ``search`` for an unknown policy."""
+    """Name of the controller.
+
+    For an unknown policy, the longest controller that its name begins with, as ``mcts`` of ``mcts_16``, or ``search``.
+    """
     policy = policy_of(name, configured)
-    return policy.controller.name if policy else "search"
+    if policy:
+        return policy.controller.name
+    known = (each for each in catalogue.declared("controller") if name.startswith(each) and each != "autoregressive")
+    return max(known, key=len, default="search")
 
 
 def is_search(name: str, configured: PolicyByName = NO_POLICIES) -> bool:
