@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 import subprocess
 import sys
 import time
 from collections.abc import Sequence
 from concurrent.futures.process import BrokenProcessPool
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 from hypothesis import Phase, given, settings
@@ -22,6 +23,7 @@ from searchlens.benchmarks.boxed import last_boxed
 from searchlens.errors import InputError
 from searchlens.grading import NO_ANSWER, Extraction, GradedPair, Grader, Verdict, processes
 from searchlens.grading import math as math_grader
+from searchlens.grading.base import How
 from searchlens.grading.checklist import Checklist
 from searchlens.grading.choice import Choice
 from searchlens.grading.math import Math
@@ -85,6 +87,44 @@ def test_a_cut_text_may_have_a_box_and_a_box_wins_even_when_it_is_not_closed() -
 )
 def test_a_closing_sentence_of_a_finished_text_is_a_fallback(text: str, answer: str | None) -> None:
     assert MATH.extract(text, stopped=True) == (Extraction(answer, "fallback") if answer else NO_ANSWER)
+
+
+LOOP = r"First $2+3$. " + r"So the answer is $\boxed{\frac{1}{5}}$. Wait, we check \{again\}: " * 3
+
+
+@pytest.mark.parametrize("cut", range(LOOP.index("}}$") + 2, len(LOOP)))
+def test_a_text_that_repeats_its_answer_states_it_wherever_it_is_cut(cut: int) -> None:
+    """Models that do not stop are cut inside a box more often than those that do."""
+    found = MATH.extract(LOOP[:cut], stopped=False)
+    assert found.answer == r"\frac{1}{5}"
+    assert found.how == ("boxed" if last_boxed(LOOP[:cut]) else "kept")
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        (r"\boxed{5} so \boxed{5", Extraction("5", "kept")),
+        (r"\boxed{5} so \boxed{ ", Extraction("5", "kept")),
+        (r"\boxed{5} so \boxed", Extraction("5", "kept")),
+        (r"\boxed{57} so \boxed{5", Extraction("57", "kept")),
+        (r"\boxed{4} then \boxed{5} so \boxed{5", Extraction("5", "kept")),
+        (r"\boxed{5} so \boxed{6", Extraction(None, "withdrawn")),
+        (r"\boxed{5} so \boxed{57", Extraction(None, "withdrawn")),
+        (r"\boxed{4} then \boxed{5} so \boxed{4", Extraction(None, "withdrawn")),
+        (r"\boxed{5} so \boxed{5 and on", Extraction(None, "withdrawn")),
+        (r"so \boxed{5", NO_ANSWER),  # no box was closed before
+        (r"\boxed{\boxed{5", NO_ANSWER),
+        (r"\boxed{} so \boxed{", NO_ANSWER),
+    ],
+)
+def test_an_open_box_keeps_the_answer_that_it_repeats_and_withdraws_any_other(text: str, expected: Extraction) -> None:
+    assert MATH.extract(text, stopped=False) == expected
+
+
+def test_an_open_box_keeps_or_withdraws_a_letter_too() -> None:
+    assert CHOICE.extract(r"\boxed{\text{C}} so \boxed{\text{", stopped=False) == Extraction("C", "kept")
+    assert CHOICE.extract(r"\boxed{C} so \boxed{D", stopped=False) == Extraction(None, "withdrawn")
+    assert CHOICE.extract(r"\boxed{45} so \boxed{4", stopped=False) == NO_ANSWER
 
 
 def test_an_oversized_box_is_no_answer() -> None:
@@ -514,6 +554,12 @@ def test_the_page_describes_every_grader() -> None:
     """The configuration refers to it for the names."""
     page = (Path(__file__).parents[1] / "docs" / "grading.md").read_text().partition("## Unknown verdicts")[0]
     assert [kind for kind in catalogue.declared("grader") if f"`{kind}`" not in page] == []
+
+
+def test_the_page_describes_every_way_in_which_an_answer_is_found() -> None:
+    page = (Path(__file__).parents[1] / "docs" / "grading.md").read_text()
+    table = page.partition("## How the answer was found")[2].partition("\n## ")[0]
+    assert sorted(get_args(How)) == sorted(re.findall(r"^\| `(\w+)` \| (?:yes|no)", table, re.MULTILINE))
 
 
 def test_versions_by_which_verdicts_are_stored_stay_what_they_were() -> None:

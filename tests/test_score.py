@@ -160,6 +160,16 @@ def test_finished_is_recorded_by_its_own_definition_and_not_by_what_is_graded(tm
     assert lenient["finished"].to_list() == strict["finished"].to_list()  # the last number in sight is no stated answer
 
 
+def test_answers_kept_and_withdrawn_by_an_open_box_are_told_apart(tmp_path: Path) -> None:
+    texts = [r"\boxed{2} so \boxed{2", r"\boxed{2} so \boxed{3", r"so \boxed{2", r"\boxed{2}"]
+    rows = [sample("one", i, text, stopped=i == 0) for i, text in enumerate(texts)]
+    scored = score_samples(frame(*rows), SUMS, "math", tmp_path)
+    assert scored.scores["extraction"].to_list() == ["kept", "withdrawn", "none", "boxed"]
+    assert scored.scores["correct"].to_list() == [True, False, False, True]
+    assert scored.scores["finished"].to_list() == [True, False, False, False]
+    assert scored.summary.no_answer == 2
+
+
 def test_plain_classes_are_those_of_normalised_strings(tmp_path: Path) -> None:
     question = (Question("q", "?", "1/2"),)
     texts = ["0.5", r"\frac12", r"\frac{2}{4}", r"\frac{x}{2x}", "0.25", r"\frac14", "none"]

@@ -19,8 +19,8 @@ MAX_ANSWER = 512
 RIGHT = "gold"
 """Class key of every right answer."""
 
-How = Literal["boxed", "fallback", "number", "whole", "none"]
-STATED = ("boxed", "fallback", "whole")
+How = Literal["boxed", "kept", "fallback", "number", "whole", "withdrawn", "none"]
+STATED = ("boxed", "kept", "fallback", "whole")
 """The values of ``How`` by which a text states its answer; the last number of a text is not a stated answer."""
 
 
@@ -31,9 +31,10 @@ class Extraction(NamedTuple):
     ----------
     answer : str or None
         None if there is no answer; such a sample is not correct and does not vote.
-    how : {"boxed", "fallback", "number", "whole", "none"}
-        Where the answer was found: in the last box, in a closing sentence, as the last number, as the whole text, or
-        nowhere.
+    how : {"boxed", "kept", "fallback", "number", "whole", "withdrawn", "none"}
+        Where the answer was found: in the last box; in the last closed box, which the open one behind it repeats
+        (``kept``); in a closing sentence; as the last number; as the whole text. ``withdrawn`` and ``none`` have no
+        answer: an open box behind the last closed one holds something else, or nothing states an answer.
     """
 
     answer: str | None
@@ -41,6 +42,7 @@ class Extraction(NamedTuple):
 
 
 NO_ANSWER = Extraction(None, "none")
+WITHDRAWN = Extraction(None, "withdrawn")
 
 
 class GradedPair(NamedTuple):

@@ -12,9 +12,9 @@ import re
 from collections.abc import Sequence
 
 from searchlens.benchmarks import Question
-from searchlens.benchmarks.boxed import last_boxed
 from searchlens.catalogue import grader
-from searchlens.grading.base import MAX_ANSWER, NO_ANSWER, Extraction, GradedPair, Grader, Verdict
+from searchlens.grading.base import NO_ANSWER, Extraction, GradedPair, Grader, Verdict
+from searchlens.grading.finding import in_box
 
 _WRAPPER = re.compile(r"\\(?:text|textbf|textrm|mathrm|mathbf|mathsf|mathit)\s*\{([^{}]*)\}|[$*]|\\[,;:! ]")
 _LETTER = re.compile(r"(?:(?:[Oo]ption|[Cc]hoice|[Aa]nswer)[ :]\s*)?\(?\s*([A-Ja-j])\s*(?:$|[).:]|\s*,)")
@@ -38,10 +38,9 @@ class Choice(Grader):
 
     def extract(self, text: str, stopped: bool) -> Extraction:
         """The chosen letter, in upper case."""
-        box = last_boxed(text)
-        if box is not None:
-            letter = _boxed_letter(box)
-            return Extraction(letter, "boxed") if letter else NO_ANSWER
+        if box := in_box(text):
+            letter = _boxed_letter(box.answer) if box.answer else None
+            return Extraction(letter, box.how) if letter or not box.answer else NO_ANSWER
         sentences = _SENTENCE.findall(text) if stopped else []
         return Extraction("".join(sentences[-1]), "fallback") if sentences else NO_ANSWER
 
@@ -51,8 +50,6 @@ class Choice(Grader):
 
 
 def _boxed_letter(box: str) -> str | None:
-    if len(box) > MAX_ANSWER:
-        return None
     plain = _WRAPPER.sub(lambda m: m[1] or "", box).strip()
     match = None if _SEVERAL.match(plain) else _LETTER.match(plain)
     return match[1].upper() if match else None

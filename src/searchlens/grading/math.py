@@ -15,10 +15,10 @@ from fractions import Fraction
 from functools import lru_cache
 from importlib import metadata
 
-from searchlens.benchmarks.boxed import last_boxed
 from searchlens.catalogue import grader
 from searchlens.grading import processes
 from searchlens.grading.base import MAX_ANSWER, NO_ANSWER, Extraction, GradedPair, Grader, Verdict
+from searchlens.grading.finding import in_box
 from searchlens.grading.rewriting import Rewriting
 
 _LIBRARIES = ("math-verify", "latex2sympy2-extended", "sympy")
@@ -37,9 +37,8 @@ class Math(Grader):
         """The content of the last box, or what a finished text without a box calls its answer; no answer if it is empty
         or longer than ``MAX_ANSWER``.
         """
-        if "\\boxed" in text:
-            box = last_boxed(text)
-            return Extraction(box, "boxed") if box and len(box) <= MAX_ANSWER else NO_ANSWER
+        if box := in_box(text):
+            return box
         sentence = _closing_sentence(text) if stopped else ""
         return Extraction(sentence, "fallback") if sentence and len(sentence) <= MAX_ANSWER else NO_ANSWER
 

@@ -225,7 +225,7 @@ def _summary(rows: pl.DataFrame, judgements: Judgements) -> Summary:
         samples=rows.height,
         correct=int(rows["correct"].sum()),
         finished=int(rows["finished"].sum()),
-        no_answer=extraction.get("none", 0),
+        no_answer=int(rows["valid"].not_().sum()),
         extraction=extraction,
         unknown=int(rows["unknown"].sum()),
         pairs_graded=judgements.graded,

@@ -32,7 +32,8 @@ GRADED = pl.Schema(
         "checks": pl.String(),
     }
 )
-"""What scoring writes: what the landscape needs, and how the grader came to it."""
+"""What scoring writes: what the landscape needs, and how the grader came to it. ``extraction`` is a value of
+``grading.base.How``: ``kept`` and ``withdrawn`` are the texts that end in an open box behind a closed one."""
 
 VOTES = pl.Schema(
     {
