@@ -58,7 +58,7 @@ onstart:
     require_ready()
     snapshots.save(GRID.config)
     if GRID.without_boptr:
-        print(f"No BOPTR for this study: {GRID.without_boptr}.")
+        print(f"BOPTR is left out: {GRID.without_boptr}.")
 
 
 onerror:

@@ -81,6 +81,9 @@ def test_the_page_works_as_written(checkout: Path, environment: dict[str, str]) 
     for block in blocks:
         follow(block, checkout, environment)
     assert len(list(checkout.glob("results/generations/mine-*/math/*/*.parquet"))) == 6
+    command = ["snakemake", "-n", "results/tables/horizontal.csv", "--configfile", "config/mine.yaml"]
+    done = subprocess.run(command, cwd=checkout, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, "the pair of the page has tables of BOPTR" + done.stderr
 
 
 def test_the_page_names_every_template() -> None:

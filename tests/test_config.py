@@ -114,12 +114,6 @@ def test_all_errors_are_reported_at_once(raw: dict[str, Any]) -> None:
             0.6,
             "boptr.beta: 'mth' is unknown; did you mean 'math'? Known: floor, math, nonmath",
         ),
-        (("benchmarks", "math", "regime"), None, "boptr.anchor.benchmark: 'math' has regime null and role fitted"),
-        (
-            ("benchmarks", "math", "role"),
-            "held_out",
-            "boptr.anchor.benchmark: 'math' has regime math and role held_out",
-        ),
         (
             ("benchmarks", "aime", "extension"),
             [64],
@@ -237,8 +231,38 @@ def test_a_grader_of_an_extension_is_known(
     assert "extensions: yours.py does not exist" in refusal({**raw, "extensions": ["yours.py"]})
 
 
+@pytest.mark.parametrize(
+    ("section", "name", "key", "value", "message"),
+    [
+        ("benchmarks", "math", "regime", "none", "boptr.anchor.benchmark: 'math' has regime none and role fitted"),
+        ("benchmarks", "math", "role", "held_out", "boptr.anchor.benchmark: 'math' has regime math and role held_out"),
+        ("pairs", "micro-1m", "group", "new", "boptr.anchor.pair: 'micro-1m' has group new; the anchor needs"),
+    ],
+)
+def test_an_anchor_that_cannot_be_fitted_on_is_refused(
+    raw: dict[str, Any], section: str, name: str, key: str, value: str, message: str
+) -> None:
+    raw["boptr"]["anchor"] = {"pair": "micro-1m", "benchmark": "math"}
+    raw[section][name][key] = value
+    assert message in refusal(raw)
+
+
+def test_every_benchmark_has_a_regime_unless_it_is_left_out(raw: dict[str, Any]) -> None:
+    """That of a known benchmark, or else by the grader; what is written counts."""
+    plain = {"family": "jsonl", "path": "x.jsonl", "max_tokens": 64}
+    mine = {
+        "formulas": plain | {"grader": "math"},
+        "letters": plain | {"grader": "choice"},
+        "aime24": plain | {"grader": "math", "family": "aime24"},
+        "hard": plain | {"grader": "math", "regime": "floor"},
+        "apart": plain | {"grader": "math", "regime": "none"},
+    }
+    found = config.validate(raw | {"benchmarks": raw["benchmarks"] | mine}).benchmarks
+    assert [found[name].regime for name in mine] == ["math", "nonmath", "floor", "floor", "none"]
+
+
 def test_a_benchmark_with_a_part_in_boptr_needs_a_regime(raw: dict[str, Any]) -> None:
-    raw["benchmarks"]["gpqa"] |= {"regime": None, "role": "held_out"}
+    raw["benchmarks"]["gpqa"] |= {"regime": "none", "role": "held_out"}
     assert "benchmarks.gpqa.role: held_out needs a regime: math, nonmath or floor" in refusal(raw)
 
 

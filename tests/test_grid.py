@@ -263,10 +263,10 @@ def test_a_batch_is_a_cell_with_samples_of_its_own_but_no_pair(raw: dict[str, An
 
 
 def test_the_cohort_plan_of_a_study(raw: dict[str, Any], make_grid: Make, tmp_path: Path) -> None:
-    """What the configuration says is what BOPTR analyses; a benchmark without a regime is left out."""
+    """What the configuration says is what BOPTR analyses; a benchmark of regime none is left out."""
     repeated(raw)
     raw["pairs"]["toy"] |= {"group": "lower", "parameters": 1e6}
-    raw["benchmarks"]["other"] = {**raw["benchmarks"]["sums"], "regime": None}
+    raw["benchmarks"]["other"] = {**raw["benchmarks"]["sums"], "regime": "none"}
     raw["study"]["benchmarks"].append("other")
     raw["policies"] |= {"warm": {"local": {"temperature": 0.8}}, "unused": {"local": {"temperature": 0.7}}}
     raw["pools"][raw["benchmarks"]["sums"]["pool"]].append("warm")
@@ -276,6 +276,17 @@ def test_the_cohort_plan_of_a_study(raw: dict[str, Any], make_grid: Make, tmp_pa
     assert plan.models == {"toy": Model("toy-base", "toy-rl", "lower", 1e6, batches=batches)}
     assert plan.benchmarks == {"sums": Benchmark("math")}
     assert (plan.anchor_model, plan.anchor_benchmark, list(plan.budgets)) == ("toy", "sums", [1, 2, 4])
+
+
+def test_the_first_pair_and_fitted_benchmark_are_the_anchor(raw: dict[str, Any], make_grid: Make) -> None:
+    """Of those that can be fitted on; with nothing set, a pair of one's own has BOPTR."""
+    raw["pairs"] = dict.fromkeys(("new", "mine"), raw["pairs"]["toy"]) | raw["pairs"]
+    raw["pairs"]["new"] = raw["pairs"]["new"] | {"group": "new"}
+    sums = raw["benchmarks"]["sums"]
+    raw["benchmarks"] = {"left": {**sums, "regime": "none"}, "held": {**sums, "role": "held_out"}, "sums": sums}
+    raw["study"] = {"pairs": ["new", "mine", "toy"], "benchmarks": list(raw["benchmarks"])}
+    found = make_grid(raw)
+    assert (found.anchor, found.without_boptr) == (("mine", "sums"), "")
 
 
 def test_a_study_may_leave_out_the_split_that_a_pair_was_trained_on(
@@ -328,8 +339,11 @@ def test_budgets_beyond_b_are_read_where_the_benchmark_extends_them(raw: dict[st
 @pytest.mark.parametrize(
     ("where", "value", "says"),
     [
-        (("benchmarks", "sums", "regime"), None, "the anchor benchmark sums has no regime"),
-        (("study", "pairs"), [], "the anchor (none)/sums is not among"),
+        (("benchmarks", "sums", "regime"), "none", "no benchmark of role fitted with a regime other than none"),
+        (("benchmarks", "sums", "role"), "held_out", "no benchmark of role fitted"),
+        (("study", "pairs"), [], "no pair of group upper or lower"),
+        (("pairs", "toy", "group"), "new", "no pair of group upper or lower"),
+        (("boptr",), {"anchor": {"pair": "elsewhere"}}, "the anchor elsewhere/sums (boptr.anchor) is not among"),
         (("budgets",), [1, 3], "powers of two"),
         (("seed",), 42, ""),
     ],
@@ -337,6 +351,8 @@ def test_budgets_beyond_b_are_read_where_the_benchmark_extends_them(raw: dict[st
 def test_a_study_without_boptr_says_why(
     raw: dict[str, Any], make_grid: Make, where: tuple[str, ...], value: Any, says: str
 ) -> None:
-    found = make_grid(changed(repeated(raw), where, value)).without_boptr
+    raw = repeated(raw)
+    raw["pairs"]["elsewhere"] = {"base": "toy-base", "rl": "toy-rl"}
+    found = make_grid(changed(raw, where, value)).without_boptr
     assert says in found
     assert bool(found) == bool(says)

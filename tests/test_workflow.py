@@ -44,6 +44,7 @@ def study() -> dict[str, Any]:
                 "max_tokens": 96,
                 "questions": 8,
                 "pool": "two",
+                "regime": "none",
             }
         },
         "policies": {"mine": {"local": {"temperature": 0.6}}, DEFAULT: None, "greedy": None},
@@ -167,12 +168,15 @@ def test_editing_a_file_runs_the_stages_that_depend_on_it(
     assert set(folder.planned(sources=tmp_path / "src")) - {"all"} == rules
 
 
-def test_a_study_without_regimes_has_no_boptr_and_says_why(folder: Folder) -> None:
-    assert "No BOPTR for this study: the anchor benchmark math has no regime" in folder.first_run
+def test_a_study_without_boptr_says_why(folder: Folder) -> None:
+    why = "BOPTR is left out: it needs an anchor, but the study has no benchmark of role fitted with a regime"
+    assert why in folder.first_run
+    assert why in folder.searchlens("check").stdout
+    assert why in folder.searchlens("plan").stdout
     assert not (folder.path / "results/boptr").exists()
     done = folder.searchlens("boptr", "results/landscape", "--output", "results", check=False)
     assert done.returncode == 2
-    assert "the anchor benchmark math has no regime" in done.stderr
+    assert why in done.stderr
 
 
 def test_a_regime_brings_boptr_and_a_batch_is_sampled_for_it(folder: Folder) -> None:

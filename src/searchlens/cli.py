@@ -171,7 +171,7 @@ def _cohort(args: argparse.Namespace, landscapes: Path) -> tuple[CohortPlan, Bop
         return plan, DEFAULTS, ""
     grid = _grid(args)
     if plan is None and grid.without_boptr:
-        raise InputError(f"this study has no BOPTR: {grid.without_boptr}", "config/README.md: boptr.anchor, regime")
+        raise InputError(f"BOPTR is left out: {grid.without_boptr}", "config/README.md: boptr.anchor, regime")
     study = needs.boptr(grid)
     plan = plan or cohort_of(study)
     return plan, options_of(study, plan), config_fingerprint(grid.config)
@@ -313,6 +313,8 @@ def _check(args: argparse.Namespace) -> None:
     print(f"configuration is valid: {len(grid.cells)} cells, {len(grid.pair_cells)} pairs x benchmarks")
     for reason in grid.refusals():
         print(f"not ready to run: {reason}")
+    if grid.without_boptr:
+        print(f"BOPTR is left out: {grid.without_boptr}")
 
 
 def _schema(_: argparse.Namespace) -> None:

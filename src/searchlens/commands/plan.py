@@ -170,6 +170,8 @@ def show_plan(grid: Grid, *, by_policy: bool = False) -> None:
     )
     if todo:
         print("\n".join(["estimated from:", *(f"  {line}" for line in assumptions(grid, stored))]))
+    if grid.without_boptr:
+        print(f"BOPTR is left out: {grid.without_boptr}")
 
 
 def sum_hours(lines: Sequence[PlanLine]) -> float | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from searchlens import benchmarks, catalogue
 from searchlens.benchmarks import prompts
@@ -56,8 +56,10 @@ class BenchmarkSpec(Section):
     """Samples per question on this benchmark; null: the general ``samples``."""
     deeper: dict[Name, Positive] = {}
     """Policies of the pool that get more samples per question, with their number; ``extension`` is read from them."""
-    regime: Regime | None = None
-    """g(d) of BOPTR, assigned before anything is evaluated; null: BOPTR leaves this benchmark out."""
+    regime: Regime | Literal["none"] | None = None
+    """g(d) of BOPTR, assigned before anything is evaluated. none: BOPTR leaves this benchmark out. Null: that of the
+    known benchmark (``searchlens benchmarks``); for questions of your own math if the grader is mathematical, otherwise
+    nonmath."""
     role: Role = "fitted"
     """Part in BOPTR. fitted: in the main tables; held_out: predicted with everything frozen; descriptive: only Base is
     sampled and shown; rltrain: questions of the RL-training split, only Base is sampled."""
@@ -74,9 +76,25 @@ def errors(config: Config) -> Iterator[str]:
         for key, pool in (("pool", benchmark.pool), ("searches", benchmark.searches)):
             if pool is not None and pool not in config.pools:
                 yield unknown(f"{where}.{key}", pool, config.pools)
-        if benchmark.role != "fitted" and benchmark.regime is None:
+        if benchmark.role != "fitted" and benchmark.regime == "none":
             yield f"{where}.role: {benchmark.role} needs a regime: math, nonmath or floor"
         yield from _budget_errors(config, where, benchmark)
+
+
+def with_regimes(config: Config) -> Config:
+    """The configuration, in which every benchmark says its regime, the default included."""
+    specs = {
+        name: spec.model_copy(update={"regime": spec.regime or _default_regime(spec)})
+        for name, spec in config.benchmarks.items()
+    }
+    return config.model_copy(update={"benchmarks": specs})
+
+
+def _default_regime(benchmark: BenchmarkSpec) -> str:
+    known = benchmarks.known_benchmarks().get(benchmark.family)
+    if known and known.regime:
+        return known.regime
+    return "math" if benchmark.grader in catalogue.declared("grader", mathematical=True) else "nonmath"
 
 
 def _question_errors(where: str, benchmark: BenchmarkSpec) -> Iterator[str]:

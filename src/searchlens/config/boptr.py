@@ -19,6 +19,8 @@ def errors(config: Config) -> Iterator[str]:
     for key, name in pairs:
         if name not in config.pairs:
             yield unknown(f"boptr.{key}", name, config.pairs)
+    if section.anchor.pair in config.pairs and config.pairs[section.anchor.pair].group == "new":
+        yield f"boptr.anchor.pair: {section.anchor.pair!r} has group new; the anchor needs group upper or lower"
     yield from _anchor_errors(config)
     for name in section.q_beta:
         if name not in config.benchmarks:
@@ -33,6 +35,6 @@ def _anchor_errors(config: Config) -> Iterator[str]:
         return
     if name not in config.benchmarks:
         yield unknown("boptr.anchor.benchmark", name, config.benchmarks)
-    elif (benchmark := config.benchmarks[name]).regime is None or benchmark.role != "fitted":
+    elif (benchmark := config.benchmarks[name]).regime == "none" or benchmark.role != "fitted":
         part = f"regime {benchmark.regime or 'null'} and role {benchmark.role}"
         yield f"boptr.anchor.benchmark: {name!r} has {part}; the anchor needs a regime and role fitted"

@@ -94,7 +94,7 @@ def validate(raw: Mapping[str, Any]) -> Config:
     catalogue.use(config.extensions)
     if errors := [line for section in _CHECKED for line in section.errors(config)]:
         raise _refusal(errors)
-    return config
+    return benchmarks.with_regimes(config)
 
 
 def plain(config: Config) -> dict[str, Any]:

@@ -146,20 +146,29 @@ class StudyGrid:
     @cached_property
     def anchor(self) -> tuple[str, str]:
         """(pair, benchmark) on which the rule is fitted: by default the first; empty names if the study has none."""
-        anchor = self.config["boptr"]["anchor"]
-        pair = anchor["pair"] or next(iter(self.pairs), "")
-        return pair, anchor["benchmark"] or next(iter(self.config["study"]["benchmarks"]), "")
+        anchor, specs = self.config["boptr"]["anchor"], self.config["benchmarks"]
+        pairs = (name for name, roles in self.pairs.items() if set(roles) == set(ROLES) and self._is_fitted(name))
+        benchmarks = (
+            name
+            for name in self.config["study"]["benchmarks"]
+            if specs[name]["role"] == "fitted" and specs[name]["regime"] != "none"
+        )
+        return anchor["pair"] or next(pairs, ""), anchor["benchmark"] or next(benchmarks, "")
+
+    def _is_fitted(self, pair: str) -> bool:
+        """Whether parameters of BOPTR are fitted to a pair, rather than only applied to it."""
+        return pair not in self.config["pairs"] or self.config["pairs"][pair]["group"] != "new"
 
     @cached_property
     def without_boptr(self) -> str:
         """Why this study has no BOPTR stage; empty if it has one."""
         pair, benchmark = self.anchor
+        if not pair:
+            return "it needs an anchor, but the study has no pair of group upper or lower with both sides"
+        if not benchmark:
+            return "it needs an anchor, but the study has no benchmark of role fitted with a regime other than none"
         if (pair, benchmark) not in self.pair_cells:
-            return (
-                f"the anchor {pair or '(none)'}/{benchmark or '(none)'} is not among the study's pairs and benchmarks"
-            )
-        if self.benchmark(benchmark).get("regime") is None:
-            return f"the anchor benchmark {benchmark} has no regime (benchmarks.{benchmark}.regime)"
+            return f"the anchor {pair}/{benchmark} (boptr.anchor) is not among the study's pairs and benchmarks"
         budgets = self.config["budgets"]
         if len(budgets) < 2 or budgets != [2**i for i in range(len(budgets))]:
             return f"BOPTR needs budgets that are powers of two, 1, 2, 4, ...; budgets are {budgets}"
@@ -168,7 +177,7 @@ class StudyGrid:
     def cohort_plan(self) -> dict[str, Any]:
         """The study as ``boptr.cohort.CohortPlan`` takes it: pairs with a Base side, benchmarks with a regime."""
         configured = self.config["benchmarks"]
-        chosen = [name for name in self.config["study"]["benchmarks"] if configured[name]["regime"]]
+        chosen = [name for name in self.config["study"]["benchmarks"] if configured[name]["regime"] != "none"]
         pair, benchmark = self.anchor
         return {
             "anchor_model": pair,
