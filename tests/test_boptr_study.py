@@ -25,7 +25,7 @@ from searchlens.catalogue import BOPTR_FRAMES
 from searchlens.errors import InputError
 from searchlens.policies import parse
 from searchlens.policies.kinds import is_search
-from searchlens.simulate import Design, paper_design, simulate, small_design
+from searchlens.simulate import Design, fitted_design, paper_design, simulate, small_design
 from searchlens.stages._frames import read_frame, write_frame
 
 Frames = dict[str, pl.DataFrame]
@@ -272,6 +272,29 @@ def test_ablation_without_a_model_has_means_of_its_own(frames: Frames) -> None:
     errors = frames["errors"].filter(mu="without", tier="V3", regime="math").filter(pl.col("group") != "new")
     mean = without.filter(tier="V3", column="math")["error"].item()
     assert mean == pytest.approx(errors["error"].mean())
+
+
+def test_the_variant_without_a_model_has_the_papers_cells() -> None:
+    """Seven pairs on four benchmarks, one cell missing, without one pair: 23 of 27 cells, and V4 over six models."""
+    whole = fitted_design()
+    small = replace(
+        whole,
+        benchmarks={name: replace(item, questions=12) for name, item in whole.benchmarks.items()},
+        policies=("temp_0.5", "topk20_t0.7", "topp0.95_t1.0"),
+    )
+    options = BoptrOptions(draws=2, permutations=2, v4_shuffles=2, reselect=0, mu_without=("qwen25_math_7b",))
+    frames = study(simulate(small, 7), options)
+    expected = {"cohort": 27, "without": 23}
+    defined = pl.col("mech_anchor").is_not_null()
+    for mu, cells in expected.items():
+        part = frames["percell"].filter(defined, mu=mu, exponents="paper")
+        assert part.height == cells and ("qwen25_math_7b" in part["model"]) == (mu == "cohort")
+        ablation = frames["means"].filter(scope="ablation", column="all cells", mu=mu, exponents="paper", pool="ar")
+        assert set(ablation["cells"]) == {cells}
+        assert set(frames["v4_summary"].filter(mu=mu)["models"]) == {7 if mu == "cohort" else 6}
+    only_seven = frames["errors"].filter(mu="without", model="qwen25_math_7b")
+    assert only_seven.is_empty(), "the variant has no number on the model that it leaves out"
+    assert len(frames["v4_null"].filter(mu="without")) == 2 and "without" in frames["v4"]["mu"]
 
 
 def renamed(cohort: Cohort) -> Cohort:

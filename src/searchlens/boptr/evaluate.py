@@ -117,12 +117,24 @@ class Evaluation:
 
 @dataclass(frozen=True)
 class Task:
-    """What to evaluate: rows on benchmarks, with a set of constants; ``reselect``: also choose the paths again."""
+    """What to evaluate: rows on benchmarks, with a set of constants.
+
+    Attributes
+    ----------
+    constants : Constants
+    rows : tuple of Row
+    benchmarks : tuple of str
+    reselect : bool
+        Whether paths are also chosen again in the draws.
+    without : tuple of str
+        Models whose cells are left out.
+    """
 
     constants: Constants
     rows: tuple[Row, ...]
     benchmarks: tuple[str, ...]
     reselect: bool = True
+    without: tuple[str, ...] = ()
 
 
 def has_expanded_pool(cohort: Cohort, model: str, benchmark: str) -> bool:
@@ -194,7 +206,7 @@ def _predictions(
 def _keys(cohort: Cohort, task: Task) -> Iterator[tuple[Key, Row]]:
     for row in task.rows:
         for pool in row.pools:
-            for model in cohort.plan.models:
+            for model in (name for name in cohort.plan.models if name not in task.without):
                 for benchmark in task.benchmarks:
                     yield Key(task.constants, row.key, pool, model, benchmark), row
 

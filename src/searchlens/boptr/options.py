@@ -73,8 +73,8 @@ class BoptrOptions:
     """Which fit is taken of several with the same error. interpolated: the one with the smallest error when P is
     interpolated at the unrounded budget; first, last, median: by their order in the grid."""
     mu_without: tuple[str, ...] = ()
-    """Pairs to leave out of the cohort mean mu, in additional rows of percell, ablation and v4, where their own cells are
-    left out, too; empty: no such rows."""
+    """Pairs to leave out of the cohort mean mu, in additional rows of the tables percell, ablation and v4, which leave
+    out the cells of these pairs, too; empty: no such rows."""
     mu_floor: Literal["ln2", "cohort_mean"] = "ln2"
     """mu of the floor regime. ln2: the paper's constant; cohort_mean: the mean over the fits of its cells."""
     h1: Literal["low_temp_nb", "literal_greedy", "argmax_same_b"] = "low_temp_nb"

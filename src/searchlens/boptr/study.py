@@ -28,7 +28,6 @@ from searchlens.boptr.protocol import checklist, protocol_flags, require_same_po
 from searchlens.boptr.q_channel import q_channel, q_summary
 from searchlens.boptr.regimes import TWO_REGIMES, beta_sensitivity, beta_stability, regime_betas
 from searchlens.boptr.rows import ROWS, Row
-from searchlens.boptr.rule import Rule
 from searchlens.boptr.signatures import signature_table, signatures
 from searchlens.boptr.variants import VARIANT_ROWS, variant_heads, variant_scales, variant_table
 from searchlens.boptr.view import View, bootstrap_view
@@ -86,7 +85,7 @@ def study(cohort: Cohort, options: BoptrOptions) -> dict[str, pl.DataFrame]:
     plan = cohort.plan
     evaluation = evaluate(cohort, options, _tasks(plan, options))
     rows = {row.key: row for row in (*MAIN_ROWS, *sweep_rows(options), *VARIANT_ROWS)}
-    rule, boot = evaluation.rules[PAPER], bootstrap_view(cohort, options.draws, options.seed)
+    boot = bootstrap_view(cohort, options.draws, options.seed)
     sets = [constants for constants in evaluation.rules if constants.mu == "cohort"]
     errors = errors_frame(evaluation, plan, rows, options.confidence)
     contests = pl.concat([contrasts(evaluation, plan, constants, options) for constants in sets])
@@ -95,7 +94,7 @@ def study(cohort: Cohort, options: BoptrOptions) -> dict[str, pl.DataFrame]:
         "means": _means(evaluation, plan, options, sets),
         "contrasts": contests,
         "nulls": nulls(cohort, options),
-        **_single_tables(rule, boot, errors, contests),
+        **_single_tables(evaluation, boot, errors, contests),
     }
 
 
@@ -104,12 +103,15 @@ def _means(evaluation: Evaluation, plan: CohortPlan, options: BoptrOptions, sets
     means = means_frame(evaluation, tables, sets, options.confidence)
     if WITHOUT not in evaluation.rules:
         return means
-    ablation = [scope for scope in tables if scope.name == "ablation"]
-    return pl.concat([means, means_frame(evaluation, ablation, [WITHOUT], options.confidence)])
+    ablation = _ablation(plan, [name for name in plan.fitted_models if name not in options.mu_without])
+    return pl.concat([means, means_frame(evaluation, [ablation], [WITHOUT], options.confidence)])
 
 
-def _single_tables(rule: Rule, boot: View, errors: pl.DataFrame, contrasts: pl.DataFrame) -> dict[str, pl.DataFrame]:
-    linear, flags = v4(rule), protocol_flags(rule)
+def _single_tables(
+    evaluation: Evaluation, boot: View, errors: pl.DataFrame, contrasts: pl.DataFrame
+) -> dict[str, pl.DataFrame]:
+    rule, linear = evaluation.rules[PAPER], _linear_probes(evaluation)
+    flags = protocol_flags(rule)
     batches, patterns, channel = seed_replication(rule, boot), signatures(rule, boot), q_channel(rule, boot)
     unvoted = channel.filter("diagnostic")["benchmark"].unique().to_list()
     return {
@@ -124,9 +126,7 @@ def _single_tables(rule: Rule, boot: View, errors: pl.DataFrame, contrasts: pl.D
         "identified_scale": identified_scale(rule),
         "identified_set": identified_set(rule, boot),
         "offsets": offsets(rule),
-        "v4": linear.features,
-        "v4_null": linear.null,
-        "v4_summary": linear.summary,
+        **linear,
         "probe": probe(rule),
         "aime_large_budget": large_budget(rule, boot),
         "crossing": crossing(rule, boot),
@@ -146,13 +146,23 @@ def _single_tables(rule: Rule, boot: View, errors: pl.DataFrame, contrasts: pl.D
     }
 
 
+def _linear_probes(evaluation: Evaluation) -> dict[str, pl.DataFrame]:
+    """The frames of V4, with a column ``mu`` before the others: over all fitted models, and without those left out."""
+    probes = {c.mu: v4(evaluation.rules[c]) for c in (PAPER, WITHOUT) if c in evaluation.rules}
+    parts = {"v4": "features", "v4_null": "null", "v4_summary": "summary"}
+    return {
+        name: pl.concat([getattr(probe, part).select(pl.lit(mu).alias("mu"), pl.all()) for mu, probe in probes.items()])
+        for name, part in parts.items()
+    }
+
+
 def _tasks(plan: CohortPlan, options: BoptrOptions) -> list[Task]:
     fitted, predicted = tuple(plan.with_role("fitted")), tuple(plan.with_role("fitted", "held_out"))
     tasks = [Task(constants, MAIN_ROWS, predicted) for constants in (PAPER, OWN)]
     tasks.append(Task(PAPER, VARIANT_ROWS, fitted))
     tasks.append(Task(PAPER, sweep_rows(options), fitted, reselect=False))
     if options.mu_without:
-        tasks.append(Task(WITHOUT, _pick((*ABLATION, "cell-fit")), fitted))
+        tasks.append(Task(WITHOUT, _pick((*ABLATION, "cell-fit")), fitted, without=options.mu_without))
     return tasks
 
 
@@ -169,9 +179,6 @@ def scopes(plan: CohortPlan, options: BoptrOptions) -> list[Scope]:
     fitted, held_out = plan.with_role("fitted"), plan.with_role("held_out")
     models = plan.fitted_models
     everything = grid(models, fitted)
-    regimes = [
-        Column(regime, grid(models, [d for d in fitted if plan.benchmarks[d].regime == regime])) for regime in REGIMES
-    ]
     overall = (
         Column("macro", everything, "macro"),
         Column("micro", everything),
@@ -183,9 +190,9 @@ def scopes(plan: CohortPlan, options: BoptrOptions) -> list[Scope]:
         *(_horizontal(model, fitted, held_out) for model in plan.models),
         Scope("vertical", _pick((*VERTICAL, *RIVALS)), (*_by_model(plan, fitted), *overall), ("V5b", *RIVALS)),
         Scope("decomposition", _pick(DECOMPOSITION), overall, ("V5b", "Z1-N*", "Z0-u")),
-        Scope("ablation", _pick(ABLATION), (*regimes, Column("all cells", everything))),
+        _ablation(plan, models),
         Scope("frontier", sweeps, overall, tuple(row.key for row in sweeps if row.kind == "frontier")),
-        Scope("variants", VARIANT_ROWS, (*regimes, Column("all cells", everything))),
+        Scope("variants", VARIANT_ROWS, _by_regime(plan, models)),
         Scope("new models", _pick(NEW), tuple(Column(m, grid([m], fitted)) for m in plan.in_group("new"))),
         Scope(
             "held out",
@@ -197,6 +204,17 @@ def scopes(plan: CohortPlan, options: BoptrOptions) -> list[Scope]:
             ),
         ),
     ]
+
+
+def _ablation(plan: CohortPlan, models: Sequence[str]) -> Scope:
+    return Scope("ablation", _pick(ABLATION), _by_regime(plan, models))
+
+
+def _by_regime(plan: CohortPlan, models: Sequence[str]) -> tuple[Column, ...]:
+    """The fitted cells of some models by regime, and all of them."""
+    fitted = plan.with_role("fitted")
+    regimes = [(name, [d for d in fitted if plan.benchmarks[d].regime == name]) for name in REGIMES]
+    return (*(Column(name, grid(models, d)) for name, d in regimes), Column("all cells", grid(models, fitted)))
 
 
 def _horizontal(model: str, fitted: Sequence[str], held_out: Sequence[str]) -> Scope:

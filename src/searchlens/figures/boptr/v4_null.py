@@ -23,10 +23,10 @@ SCALES = {"standardised": "", "raw": "_raw"}  # scale of the features, and how i
 
 @catalogue.figure("v4_null", stage="boptr")
 def numbers(context: FigureContext) -> pl.DataFrame:
-    """By scale: each feature (layer ``feature``), the one with the largest abs(r) (``observed``), and the one with the
-    largest abs(r) in each shuffle of the models (``null``).
+    """Over all fitted models, by scale: each feature (layer ``feature``), the one with the largest abs(r)
+    (``observed``), and the one with the largest abs(r) in each shuffle of the models (``null``).
     """
-    null, summary, features = (context.frames[name] for name in ("v4_null", "v4_summary", "v4"))
+    null, summary, features = (context.frames[name].filter(mu="cohort") for name in ("v4_null", "v4_summary", "v4"))
     layers = []
     for scale, suffix in SCALES.items():
         best = summary.filter(selection="all_models", scale=scale)

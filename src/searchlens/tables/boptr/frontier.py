@@ -120,8 +120,29 @@ SELECTIONS = {"all_models": "over all models", "in_fold": "inside each fold"}
 def v4(context: TableContext) -> Table:
     """The linear probe of alpha from Base features, with its null."""
     features, summary = context.frames["v4"], context.frames["v4_summary"]
+    titles = {"cohort": "", "without": f", without {', '.join(context.options.mu_without)}"}
+    parts = [
+        part
+        for mu in summary["mu"].unique(maintain_order=True)
+        for part in (
+            fmt.part(_feature_lines(features.filter(mu=mu)), f"features, top by |r|{titles[mu]}"),
+            fmt.part(_score_lines(summary.filter(mu=mu)), f"score of the chosen features, and its null{titles[mu]}"),
+        )
+    ]
+    notes = [
+        f"Leave-one-model-out (LOO) ridge of ln α_math on Base features, standardised or raw; the {TOP} with the"
+        " largest |r| are shown, all of them in the CSV. A pseudo-R2 below 0 predicts worse than the mean.",
+        "Scores: of the k features with the largest |r|, chosen over all models, the one left out among them, or inside"
+        f" each fold. Null: {context.options.v4_shuffles} shuffles of ln α_math over the models, chosen again in each.",
+        *reasons(features, summary),
+    ]
+    data = fmt.stacked(features=features, scores=summary, null=context.frames["v4_null"])
+    return Table(data, parts, notes)
+
+
+def _feature_lines(features: pl.DataFrame) -> list[Line]:
     top = features.sort(pl.col("pearson_r").abs(), descending=True, nulls_last=True, maintain_order=True).head(TOP)
-    lines = [
+    return [
         {
             "feature": row["feature"],
             "Pearson r": fmt.number(row["pearson_r"], sign="+"),
@@ -130,7 +151,10 @@ def v4(context: TableContext) -> Table:
         }
         for row in top.iter_rows(named=True)
     ]
-    scores = [
+
+
+def _score_lines(summary: pl.DataFrame) -> list[Line]:
+    return [
         {
             "features": row["scale"],
             "chosen": SELECTIONS[row["selection"]],
@@ -144,19 +168,6 @@ def v4(context: TableContext) -> Table:
         }
         for row in summary.iter_rows(named=True)
     ]
-    notes = [
-        f"Leave-one-model-out (LOO) ridge of ln α_math on Base features, standardised or raw; the {TOP} with the"
-        " largest |r| are shown, all of them in the CSV. A pseudo-R2 below 0 predicts worse than the mean.",
-        "Scores: of the k features with the largest |r|, chosen over all models, the one left out among them, or inside"
-        f" each fold. Null: {context.options.v4_shuffles} shuffles of ln α_math over the models, chosen again in each.",
-        *reasons(features, summary),
-    ]
-    parts = [
-        fmt.part(lines, "features, top by |r|"),
-        fmt.part(scores, "score of the chosen features, and its null"),
-    ]
-    data = fmt.stacked(features=features, scores=summary, null=context.frames["v4_null"])
-    return Table(data, parts, notes)
 
 
 # ---- larger budgets
