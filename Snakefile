@@ -6,7 +6,7 @@
     snakemake results/landscape/<checkpoint>/<benchmark>/points.parquet     one cell
 
 Stages, one file each under workflow/rules/, in this order: generate, score, landscape, recovery; readouts, which replaces
-these for recorded cells; figures, overview, tables, boptr (with transfer), equivalence.
+these for recorded cells; readings, figures, overview, tables, boptr (with transfer), equivalence.
 """
 
 from snakemake.utils import min_version
@@ -36,6 +36,7 @@ if GRID.readouts:
 
 if GRID.pair_cells:
 
+    include: "workflow/rules/readings.smk"
     include: "workflow/rules/figures.smk"
     include: "workflow/rules/overview.smk"
     include: "workflow/rules/tables.smk"
@@ -74,7 +75,7 @@ localrules:
 rule all:
     """Every output of every rule, so that one that was deleted is made again."""
     input:
-        [*rules.tables.output, *rules.overview.output] if GRID.pair_cells else [],
+        [*rules.readings.output, *rules.tables.output, *rules.overview.output] if GRID.pair_cells else [],
         [path for cell in GRID.drawn_cells for path in expand(rules.figures.output, pair=cell[0], benchmark=cell[1])],
         [] if GRID.without_boptr else [*rules.boptr.output, *rules.transfer.output],
         rules.equivalence.output if GRID.compared else [],

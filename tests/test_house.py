@@ -28,6 +28,7 @@ NEVER = {
         *("landscape", "recovery", "boptr", "tables", "figures", "config", "stages", "equivalence", "commands"),
     },
     "landscape": {"grid", "store", "config", "policies", "grading", "recovery", "boptr", "tables", "figures", "stages"},
+    "readings": {"grid", "store", "config", "policies", "recovery", "boptr", "tables", "figures", "stages"},
     "recovery": {"grid", "store", "config", "policies", "boptr", "tables", "figures", "stages"},
     "boptr": {"grid", "config", "generate", "grading", "recovery", "tables", "figures", "stages", "commands"},
     "tables": {"figures", "grid", "config", "recovery", "stages", "commands"},

@@ -23,6 +23,7 @@ from searchlens.grid import Grid, needs
 from searchlens.simulate import small_design
 from searchlens.simulate import write as simulate
 from searchlens.stages import source
+from searchlens.stages.readings import readings
 from searchlens.stages.record import record
 from searchlens.store.layout import Layout
 from test_equivalence import grid as compared_grid
@@ -30,7 +31,7 @@ from test_equivalence import grid as compared_grid
 TESTS = Path(__file__).parent
 PACKAGE = TESTS.parent / "src/searchlens"
 STAGES = (
-    *("score", "landscape", "recovery", "readouts", "figures", "overview", "tables", "boptr", "transfer"),
+    *("score", "landscape", "recovery", "readouts", "readings", "figures", "overview", "tables", "boptr", "transfer"),
     "equivalence",
 )
 
@@ -123,6 +124,7 @@ def study(
         landscape_cell(sampled, benchmark, sampled.scores(checkpoint, benchmark), folder)
     base, rl = (layout.landscape(checkpoint, "sums") for checkpoint in ("toy-base", "toy-rl"))
     recovery_cell(sampled, base, rl, layout.recovery("toy", "sums"))
+    readings(needs.readings(sampled), layout, **signed)
     record(sampled, tmp_path / "kept")
     recorded = make_grid({**raw, "results": "elsewhere", "study": {**raw["study"], "readouts": "kept"}})
     cell, again = ("toy-base", "sums"), Layout(tmp_path / "again")
@@ -137,6 +139,7 @@ def study(
         "landscape": ({}, [needs.landscape(sampled, "sums"), sampled.scores(*cell), tmp_path / "l"], signed),
         "recovery": ({}, [needs.recovery(sampled, "sums"), base, rl, tmp_path / "r"], signed),
         "readouts": ({}, [needs.readouts(recorded), recorded.layout], signed),
+        "readings": ({}, [needs.readings(sampled), layout], signed),
         "figures": ({}, [pair, layout, tmp_path / "f"], {}),
         "overview": ({}, [needs.overview(sampled), layout, tmp_path / "o"], {}),
         "tables": ({}, [needs.tables(sampled), layout, again], signed),

@@ -16,6 +16,7 @@ import polars as pl
 import pytest
 
 import figure_data
+import readings_data
 from conftest import write_checkpoint
 from run_stages import costs as costs_of
 from run_stages import prefill
@@ -78,6 +79,7 @@ def context(frames: figure_data.Cell, cells: list[Cell]) -> StudyContext:
         models={"base": "Base", "rl": "RL"},
         spent={"base": SPENT},
         made={"versions": {"polars": "2.0"}, "commit": "", "config": "abc", "host": "n1", "finished": "today"},
+        readings=readings_data.frames(),
     )
 
 

@@ -99,6 +99,13 @@ def _analyse(args: argparse.Namespace) -> None:
     readouts(needs.readouts(grid), grid.layout, fingerprint=config_fingerprint(grid.config), threads=args.threads)
 
 
+def _readings(args: argparse.Namespace) -> None:
+    from searchlens.stages.readings import readings
+
+    grid = _grid(args)
+    readings(needs.readings(grid), grid.layout, fingerprint=config_fingerprint(grid.config))
+
+
 def _figures(args: argparse.Namespace) -> None:
     from searchlens.stages.figures import figures
 
@@ -385,6 +392,7 @@ def _add_stages(command: _Commands) -> None:
     _folder_option(sub)
     sub = command("analyse", _analyse, "landscapes and recovery of all recorded cells, from compact readouts")
     _threads_option(sub)
+    command("readings", _readings, "read all samples of every pair: what RL's curve is worth in samples of Base")
     sub = command("figures", _figures, "draw the figures of one pair on one benchmark")
     sub.add_argument("--pair", required=True, help="key of pairs")
     sub.add_argument("--benchmark", required=True, help="key of benchmarks")

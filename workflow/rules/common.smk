@@ -7,6 +7,7 @@ from searchlens import config as settings
 from searchlens.catalogue import (
     BOPTR_FRAMES,
     LANDSCAPE_FRAMES,
+    READING_FRAMES,
     RECOVERY_FRAMES,
 )
 from searchlens.errors import InputError

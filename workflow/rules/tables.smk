@@ -10,6 +10,7 @@ rule tables:
     input:
         [path for cell in GRID.pair_cells for path in recovery_files(*cell)],
         [path for cell in GRID.cells for path in landscape_files(*cell)],
+        [OUT.readings_frame(frame) for frame in READING_FRAMES],
         [path for cell in GRID.cells for path in GRID.manifests(*cell)],
     output:
         list(tables("study", category="Study")),

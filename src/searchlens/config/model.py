@@ -17,6 +17,7 @@ from searchlens.config.policies import PolicySpec
 from searchlens.config.study import StudySpec
 from searchlens.equivalence.options import EquivalenceOptions
 from searchlens.landscape.options import LandscapeSection
+from searchlens.readings.options import ReadingsSection
 from searchlens.recovery.options import RecoverySection
 from searchlens.schemas.options import Nonnegative, Positive, Proportion
 
@@ -64,6 +65,7 @@ class Config(Section):
     """Policies that are sampled in every cell and shown in figures, but belong to no pool."""
     landscape: LandscapeSection = LandscapeSection()
     recovery: RecoverySection = RecoverySection()
+    readings: ReadingsSection = ReadingsSection()
     boptr: BoptrOptions = BoptrOptions()
     equivalence: EquivalenceOptions | None = None
     """Comparison with other implementations; null: none."""

@@ -393,6 +393,44 @@ def readouts(grid: Grid) -> Readouts:
     )
 
 
+@dataclass(frozen=True)
+class Readings:
+    """Parameters of the readings of all samples.
+
+    Attributes
+    ----------
+    cells : tuple of PairCell
+    references : tuple of str
+        Policies that are not compared.
+    default_policy : str
+    options : mapping
+        Section ``readings``.
+    seed : int
+    confidence : float
+        Option ``landscape.confidence``.
+    """
+
+    cells: tuple[PairCell, ...]
+    references: tuple[str, ...]
+    default_policy: str
+    options: Mapping[str, Any]
+    seed: int
+    confidence: float
+
+
+def readings(grid: Grid) -> Readings:
+    """Parameters of the readings of all samples."""
+    config = grid.config
+    return Readings(
+        tuple(_pair_cell(grid, *cell) for cell in grid.pair_cells),
+        tuple(config["references"]),
+        config["default_policy"],
+        config["readings"],
+        config["seed"],
+        config["landscape"]["confidence"],
+    )
+
+
 def boptr(grid: Grid) -> dict[str, Any]:
     """The cohort (``cohort``) and the options (``options``) of BOPTR."""
     cohort = grid.cohort_plan()

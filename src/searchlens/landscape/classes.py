@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from searchlens.landscape._class_sizes import from_text, to_text
+from searchlens.landscape.class_sizes import from_text, to_text
 from searchlens.landscape.points import in_order
 from searchlens.landscape.pool import read_pools
 from searchlens.schemas.columns import CLASSES

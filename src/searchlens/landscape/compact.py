@@ -15,7 +15,7 @@ import numpy.typing as npt
 import polars as pl
 
 from searchlens.errors import InputError
-from searchlens.landscape._class_sizes import to_text
+from searchlens.landscape.class_sizes import to_text
 from searchlens.landscape.options import DEFAULTS, LandscapeOptions
 from searchlens.landscape.points import Landscape, in_order, read, with_budgets
 from searchlens.landscape.pool import SamplePool

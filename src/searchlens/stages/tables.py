@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
-from searchlens.catalogue import loaded, titles
+from searchlens.catalogue import READING_FRAMES, loaded, titles
 from searchlens.policies import kinds
 from searchlens.stages import costs
 from searchlens.stages._frames import read_frame, read_points
@@ -55,6 +55,7 @@ def tables(study: needs.Tables, layout: Layout, output: Layout, *, fingerprint: 
         models=dict(study.models),
         spent=spent,
         made=provenance.made(fingerprint),
+        readings={name: read_frame(layout.readings_frame(name), "readings") for name in READING_FRAMES},
     )
     for name, table in build(loaded("table", stage="study"), context).items():
         write(table, output.table(name, "csv").with_suffix(""))

@@ -21,7 +21,7 @@ SIGNATURE = "provenance.json"
 
 READOUTS_SUFFIX = ".arrow.xz"
 
-DERIVED = ("verdicts", "scores", "landscape", "recovery", "boptr")
+DERIVED = ("verdicts", "scores", "landscape", "recovery", "readings", "boptr")
 """Folders of Parquet files that are computed from samples."""
 
 POOL_PATTERN = r"pool-[0-9a-f]{8}"
@@ -101,6 +101,15 @@ class Layout:
     def recovery_frame(self, pair: str, benchmark: str, frame: str) -> Path:
         """One frame of a recovery analysis."""
         return self.recovery(pair, benchmark) / f"{frame}.parquet"
+
+    @property
+    def readings(self) -> Path:
+        """Folder with the frames of readings of all samples."""
+        return self.results / "readings"
+
+    def readings_frame(self, frame: str) -> Path:
+        """One frame of readings."""
+        return self.readings / f"{frame}.parquet"
 
     @property
     def boptr(self) -> Path:

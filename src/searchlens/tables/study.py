@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import polars as pl
@@ -69,6 +69,8 @@ class StudyContext:
         Checkpoint to ``store.provenance.spent`` of its shards.
     made : mapping
         ``store.provenance.made``: what made the tables themselves.
+    readings : mapping of str to DataFrame
+        ``catalogue.READING_FRAMES``.
     notes : sequence of str
         Sentences under every table.
     """
@@ -81,6 +83,7 @@ class StudyContext:
     models: Mapping[str, str]
     spent: Mapping[str, Mapping[str, Any]]
     made: Mapping[str, Any]
+    readings: Mapping[str, pl.DataFrame] = field(default_factory=dict)
     notes: Sequence[str] = ()
 
 

@@ -1,0 +1,199 @@
+"""Budget equivalents: how many samples of Base equal b samples of RL.
+
+N*(b) is the number of samples at which pass@k of Base equals pass@b of RL. It is continuous: log2 k is interpolated
+linearly in pass@k between the budgets of ``knots``. Both curves are exact expectations over subsets of the pool, so no
+sample is left out and their order does not matter.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import polars as pl
+
+from searchlens.readings.pool import Pool
+from searchlens.uncertainty import Floats, Resamples
+
+Bools = npt.NDArray[np.bool_]
+
+EQUIVALENTS = pl.Schema(
+    {
+        "budget": pl.UInt32(),
+        "state": pl.String(),
+        **dict.fromkeys(("n", "lo", "hi"), pl.Float64()),
+        **dict.fromkeys(("lo_open", "hi_open"), pl.Boolean()),
+        **dict.fromkeys(("band_lo", "band_hi"), pl.Float64()),
+        "pool": pl.UInt32(),
+        **dict.fromkeys(("slope", "slope_lo", "slope_hi"), pl.Float64()),
+    }
+)
+
+
+def knots(largest: int) -> list[int]:
+    """Budgets between which N* is interpolated: round(2^(j / 4)) up to ``largest``, and ``largest`` itself.
+
+    >>> knots(10)
+    [1, 2, 3, 4, 5, 6, 7, 8, 10]
+    """
+    quarters = (round(2 ** (j / 4)) for j in range(math.floor(4 * math.log2(largest)) + 1))
+    return sorted({*quarters, largest})
+
+
+@dataclass(frozen=True, eq=False)
+class Equivalents:
+    """Budget equivalents of one pair on one benchmark, of the sample and of every bootstrap draw over questions.
+
+    Attributes
+    ----------
+    budgets : tuple of int
+        Samples of RL, b.
+    largest : int
+        Samples in the smallest pool of Base: N* cannot be read beyond it.
+    log2_n : ndarray, shape (budgets, 1 + draws)
+        log2 N*(b), the sample first. -inf: Base solves more with one sample than RL with b. inf: RL solves at least
+        as much with b as Base with its whole pool.
+    """
+
+    budgets: tuple[int, ...]
+    largest: int
+    log2_n: Floats
+
+
+def equivalents(base: Sequence[Pool], rl: Pool, budgets: Sequence[int], resamples: Resamples) -> Equivalents:
+    """N*(b) of the best of several policies of Base, or of the only one.
+
+    Parameters
+    ----------
+    base : sequence of Pool
+        At least one. Of several, the one that solves most at each k counts: the upper edge of Base.
+    rl : Pool
+        On the same questions.
+    budgets : sequence of int
+        Samples of RL b, at most its pool.
+    resamples : Resamples
+        Over the questions; both sides of a question are drawn together.
+    """
+    largest = min(pool.samples for pool in base)
+    ks = knots(largest)
+    weights = np.concatenate([np.ones((resamples.questions, 1), np.float32), resamples.weights], axis=1)
+    target = rl.solved(budgets).T @ weights / resamples.questions
+    curve = np.full((len(ks), weights.shape[1]), -np.inf)
+    for pool in base:
+        np.maximum(curve, pool.solved(ks).T @ weights / resamples.questions, out=curve)
+    return Equivalents(tuple(budgets), largest, inverse(curve, np.log2(ks), target))
+
+
+SAME = 1e-9
+"""Proportions that differ by less are equal: more than rounding errors, less than one sample of one question."""
+
+
+def inverse(curve: Floats, position: Floats, target: Floats) -> Floats:
+    """Where increasing curves reach their targets.
+
+    Parameters
+    ----------
+    curve : ndarray, shape (positions, draws)
+        Values that do not fall along the first axis.
+    position : ndarray, shape (positions,)
+        Increasing.
+    target : ndarray, shape (targets, draws)
+
+    Returns
+    -------
+    ndarray, shape (targets, draws)
+        Interpolated linearly, on a flat part the first position; -inf below the first value of the curve, inf from its
+        last value on.
+    """
+    below = (curve[None] < target[:, None] - SAME).sum(axis=1)
+    right = np.clip(below, 1, len(curve) - 1)
+    at = np.arange(curve.shape[1])
+    low, high = curve[right - 1, at], curve[right, at]
+    rise = high - low
+    share = np.divide(target - low, rise, out=np.zeros_like(target), where=rise > 0)
+    found = position[right - 1] + np.clip(share, 0, 1) * (position[right] - position[right - 1])
+    found = np.where(target < curve[0] - SAME, -np.inf, found)
+    return np.where(target >= curve[-1] - SAME, np.inf, found)
+
+
+def summary(read: Equivalents, confidence: float) -> pl.DataFrame:
+    """N*(b) with intervals, and the local exponent from each budget to the next.
+
+    Parameters
+    ----------
+    read : Equivalents
+    confidence : float
+        Nominal coverage, in (0, 1).
+
+    Returns
+    -------
+    polars.DataFrame
+        ``EQUIVALENTS``, a row per budget. Where N* is below 1 or above the pool, ``n`` is null and ``state`` says
+        which; an end of an interval that lies there is 1 or the pool, and ``lo_open`` or ``hi_open`` is set.
+
+    Notes
+    -----
+    ``lo`` to ``hi``: percentiles of the bootstrap over questions, pointwise. ``band_lo`` to ``band_hi``: a band that
+    contains all N*(b) of the sample at once with the nominal coverage, from the largest studentised deviation of
+    log2 N* over b (sup-t). ``slope``: log2 N*(2b) - log2 N*(b), or the same over log2 of the step between two budgets;
+    a power law has the same slope, beta, everywhere.
+
+    References
+    ----------
+    Montiel Olea and Plagborg-Moller (2019), J. Appl. Econometrics 34, 1-17 (sup-t bands).
+    """
+    end = math.log2(read.largest)
+    draws = np.clip(read.log2_n, 0, end)
+    sample, resampled = draws[:, 0], draws[:, 1:]
+    outside = np.where(np.isneginf(read.log2_n[:, 0]), "below", np.where(np.isposinf(read.log2_n[:, 0]), "above", ""))
+    low, high = np.quantile(resampled, [(1 - confidence) / 2, (1 + confidence) / 2], axis=1)
+    reach = _simultaneous(sample, resampled, outside == "", confidence)
+    records = []
+    for i, budget in enumerate(read.budgets):
+        known = not outside[i]
+        records.append(
+            {
+                "budget": budget,
+                "state": str(outside[i]) or "within",
+                "n": float(2 ** sample[i]) if known else None,
+                "lo": float(2 ** low[i]),
+                "hi": float(2 ** high[i]),
+                "lo_open": bool(low[i] <= 0),
+                "hi_open": bool(high[i] >= end),
+                "band_lo": float(2 ** np.clip(sample[i] - reach[i], 0, end)) if known else None,
+                "band_hi": float(2 ** np.clip(sample[i] + reach[i], 0, end)) if known else None,
+                "pool": read.largest,
+                **_slope(read, i, confidence),
+            }
+        )
+    return pl.DataFrame(records, EQUIVALENTS)
+
+
+def _simultaneous(sample: Floats, resampled: Floats, within: Bools, confidence: float) -> Floats:
+    """Half-width of the sup-t band at every budget, in log2."""
+    spread = resampled.std(axis=1, ddof=1)
+    counted = within & (spread > 0)
+    if not counted.any():
+        return np.zeros(len(sample))
+    deviation = np.abs(resampled[counted] - sample[counted, None]) / spread[counted, None]
+    reach: Floats = np.quantile(deviation.max(axis=0), confidence) * spread
+    return reach
+
+
+def _slope(read: Equivalents, i: int, confidence: float) -> dict[str, float | None]:
+    """The local exponent from budget i to the next; null unless N* lies within the pool at both, also in each draw."""
+    keys = ("slope", "slope_lo", "slope_hi")
+    if i + 1 == len(read.budgets):
+        return dict.fromkeys(keys)
+    step = math.log2(read.budgets[i + 1] / read.budgets[i])
+    with np.errstate(invalid="ignore"):
+        slopes = (read.log2_n[i + 1] - read.log2_n[i]) / step
+    if not np.isfinite(slopes[0]):
+        return dict.fromkeys(keys)
+    known = slopes[1:][np.isfinite(slopes[1:])]
+    enough = len(known) >= confidence * (len(slopes) - 1)
+    ends = np.quantile(known, [(1 - confidence) / 2, (1 + confidence) / 2]) if enough else (None, None)
+    return dict(zip(keys, (float(slopes[0]), *(None if end is None else float(end) for end in ends)), strict=True))

@@ -1,0 +1,110 @@
+"""The samples of one policy as counts of every question, and pass@k of them at any number of samples."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import numpy.typing as npt
+import polars as pl
+
+from searchlens.landscape.class_sizes import from_text
+from searchlens.landscape.subsets import missed
+from searchlens.uncertainty import Floats
+
+Ints = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True, eq=False)
+class Pool:
+    """The samples that one checkpoint drew under one policy on one benchmark.
+
+    Attributes
+    ----------
+    policy : str
+    samples : int
+        n, the same for every question, at least 1.
+    questions : ndarray of uint32, shape (questions,)
+        Increasing.
+    correct, answered : ndarray of int, shape (questions,)
+        c: samples with a right answer; samples with any answer; 0 <= correct <= answered <= samples.
+    classes : ndarray of str, shape (questions,)
+        Sizes of the answer classes, as ``9+ 4 1x3`` (docs/data.md).
+    tokens : float
+        Mean generated tokens per sample; NaN if unknown.
+    """
+
+    policy: str
+    samples: int
+    questions: npt.NDArray[np.uint32]
+    correct: Ints
+    answered: Ints
+    classes: npt.NDArray[np.str_]
+    tokens: float = float("nan")
+
+    @cached_property
+    def sizes(self) -> tuple[Ints, npt.NDArray[np.bool_]]:
+        """Samples in each answer class, and whether the answer is right; shape (questions, classes), padded with 0."""
+        distinct, which = np.unique(self.classes, return_inverse=True)
+        sizes, right = from_text(distinct.tolist())
+        return sizes[which], right[which]
+
+    def solved(self, budgets: Iterable[int]) -> Floats:
+        """Probability that k samples contain a right one: 1 - C(n - c, k) / C(n, k).
+
+        Parameters
+        ----------
+        budgets : iterable of int
+            Numbers of samples k, each in [1, n].
+
+        Returns
+        -------
+        ndarray, shape (questions, budgets)
+            The mean over all k-subsets of the pool.
+
+        Raises
+        ------
+        ValueError
+            A budget is outside of [1, n].
+
+        References
+        ----------
+        Chen et al. (2021), arXiv:2107.03374, section 2.1.
+        """
+        ks = list(budgets)
+        if not all(1 <= k <= self.samples for k in ks):
+            raise ValueError(f"budgets {ks} are not all in [1, {self.samples}]")
+        return 1 - missed(self.samples, ks)[self.correct]
+
+
+def read_pools(classes: pl.DataFrame, tokens: dict[str, float]) -> dict[str, Pool]:
+    """The pools of one landscape whose samples are independent, by policy.
+
+    Parameters
+    ----------
+    classes : polars.DataFrame
+        ``schemas.columns.CLASSES``.
+    tokens : dict
+        Policy to mean generated tokens per sample; policies that are missing have NaN.
+
+    Returns
+    -------
+    dict of str to Pool
+        Policies in order of appearance. Those whose samples are candidates of searches (width above 1) are left out:
+        k of their samples are no random subset.
+    """
+    pools = {}
+    for (name,), rows in classes.filter(pl.col("width") == 1).group_by("policy", maintain_order=True):
+        ordered = rows.sort("question")
+        pools[str(name)] = Pool(
+            policy=str(name),
+            samples=int(ordered["samples"][0]),
+            questions=ordered["question"].to_numpy(),
+            correct=ordered["correct"].cast(pl.Int64).to_numpy(),
+            answered=ordered["answered"].cast(pl.Int64).to_numpy(),
+            classes=ordered["classes"].to_numpy().astype(str),
+            tokens=tokens.get(str(name), float("nan")),
+        )
+    return pools

@@ -1,0 +1,61 @@
+"""Stage ``readings``: the answer classes of a study to the readings that use every sample."""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING
+
+import polars as pl
+
+from searchlens.readings.options import ReadingsOptions
+from searchlens.readings.pool import Pool, read_pools
+from searchlens.readings.study import PairPools, read_study
+from searchlens.stages._frames import landscape_costs, read_frame, write_frame
+from searchlens.store import provenance
+from searchlens.store.layout import SIGNATURE, Layout
+
+if TYPE_CHECKING:
+    from searchlens.grid import needs
+
+log = logging.getLogger(__name__)
+
+
+def readings(study: needs.Readings, layout: Layout, *, fingerprint: str) -> None:
+    """Write every frame of readings.
+
+    Parameters
+    ----------
+    study : needs.Readings
+    layout : Layout
+        Results folder with the landscapes; gets ``readings/<frame>.parquet``.
+    fingerprint : str
+        Of the configuration, for the provenance.
+
+    Raises
+    ------
+    InputError
+        A landscape is missing or damaged.
+    """
+    options = ReadingsOptions(
+        **study.options, default_policy=study.default_policy, seed=study.seed, confidence=study.confidence
+    )
+    sides = dict.fromkeys((side, cell.benchmark) for cell in study.cells for side in (cell.base, cell.rl))
+    pools = {side: _read(layout, *side, study.references) for side in sides}
+    cells = (
+        PairPools(cell.pair, cell.benchmark, pools[cell.base, cell.benchmark], pools[cell.rl, cell.benchmark])
+        for cell in study.cells
+    )
+    for name, frame in read_study(cells, options).items():
+        write_frame(frame, layout.readings_frame(name))
+    spent = landscape_costs([layout.landscape(*side) for side in sides])
+    provenance.sign(layout.readings / SIGNATURE, fingerprint, provenance.together(spent))
+    log.info("readings of %d pairs on benchmarks", len(study.cells))
+
+
+def _read(layout: Layout, checkpoint: str, benchmark: str, references: tuple[str, ...]) -> dict[str, Pool]:
+    """Pools of a cell without reference policies."""
+    classes = read_frame(layout.landscape_frame(checkpoint, benchmark, "classes"), "landscape")
+    points = read_frame(layout.landscape_frame(checkpoint, benchmark, "points"), "landscape")
+    costs = points.filter(metric="C", readout="expected").sort("budget").unique("policy", keep="first")
+    tokens = dict(costs.select("policy", (pl.col("value") / pl.col("budget")).fill_null(float("nan"))).iter_rows())
+    return read_pools(classes.filter(~pl.col("policy").is_in(list(references))), tokens)

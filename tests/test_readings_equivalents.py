@@ -1,0 +1,89 @@
+"""Budget equivalents: N*(b), the samples of Base that solve as much as b samples of RL."""
+
+from __future__ import annotations
+
+import math
+from itertools import combinations
+
+import numpy as np
+import pytest
+
+from searchlens.readings.equivalents import equivalents, inverse, knots, summary
+from searchlens.readings.pool import Pool
+from searchlens.uncertainty import Resamples
+
+DRAWS = Resamples.draw(40, 200, 1)
+
+
+def pool(correct: np.ndarray, samples: int, name: str = "default") -> Pool:
+    classes = np.array([f"{c}+ 1x{samples - c}" if c else f"1x{samples}" for c in correct])
+    full = np.full(len(correct), samples)
+    return Pool(name, samples, np.arange(len(correct), dtype=np.uint32), correct, full, classes)
+
+
+def drawn(rng: np.random.Generator, samples: int, a: float = 0.6, b: float = 1.5) -> np.ndarray:
+    return rng.binomial(samples, rng.beta(a, b, 40))
+
+
+def test_pass_at_k_is_the_mean_over_all_subsets() -> None:
+    marks = np.array([True, False, False, True, False, False])
+    subsets = [any(marks[list(chosen)]) for chosen in combinations(range(6), 3)]
+    assert pool(np.array([2]), 6).solved([3])[0, 0] == pytest.approx(np.mean(subsets))
+
+
+def test_equal_pools_are_worth_the_same_number_of_samples() -> None:
+    """In the sample and in every draw, at every budget that is a knot; at the whole pool N* cannot be read."""
+    same = pool(drawn(np.random.default_rng(0), 16), 16)
+    read = equivalents([same], same, [1, 2, 4, 8, 16], DRAWS)
+    assert np.allclose(2 ** read.log2_n[:4], np.array([[1], [2], [4], [8]]))
+    assert np.isposinf(read.log2_n[4]).all()
+
+
+def test_the_best_of_several_policies_needs_no_more_samples_than_any() -> None:
+    rng = np.random.default_rng(1)
+    policies, rl = [pool(drawn(rng, 16), 16) for _ in range(3)], pool(drawn(rng, 16), 16)
+    alone = [equivalents([one], rl, [1, 2, 4], DRAWS).log2_n for one in policies]
+    assert (equivalents(policies, rl, [1, 2, 4], DRAWS).log2_n <= np.min(alone, axis=0) + 1e-12).all()
+
+
+def test_inverse_says_on_which_side_of_the_curve_a_target_lies() -> None:
+    curve, position = np.array([[0.1], [0.3], [0.3], [0.7]]), np.arange(4.0)
+    found = inverse(curve, position, np.array([[0.05], [0.1], [0.2], [0.3], [0.5], [0.7], [0.9]]))
+    assert found.ravel().tolist() == pytest.approx([-math.inf, 0.0, 0.5, 1.0, 2.5, math.inf, math.inf])
+
+
+def test_knots_are_dense_quarters_of_octaves() -> None:
+    assert knots(1) == [1]
+    assert knots(64)[:6] == [1, 2, 3, 4, 5, 6] and knots(64)[-3:] == [45, 54, 64]
+
+
+def test_summary_states_what_the_pool_cannot_show() -> None:
+    """RL that solves everything is above the pool, RL that solves nothing below 1; neither has a number."""
+    rng = np.random.default_rng(2)
+    base = pool(drawn(rng, 16), 16)
+    for correct, state in ((np.full(40, 16), "above"), (np.zeros(40, int), "below")):
+        rows = summary(equivalents([base], pool(correct, 16), [1, 2], DRAWS), 0.95).to_dicts()
+        assert [row["state"] for row in rows] == [state, state]
+        assert all(row["n"] is None and row["slope"] is None for row in rows)
+
+
+def test_intervals_contain_the_estimate_and_bands_are_wider() -> None:
+    rng = np.random.default_rng(3)
+    difficulty = rng.beta(0.6, 1.5, 40)
+    base, rl = (pool(rng.binomial(32, p), 32) for p in (difficulty, 1 - (1 - difficulty) ** 2))
+    for row in summary(equivalents([base], rl, [1, 2, 4, 8], DRAWS), 0.95).iter_rows(named=True):
+        assert row["lo"] <= row["n"] <= row["hi"]
+        assert row["band_lo"] <= row["lo"] * 1.05 and row["band_hi"] >= row["hi"] / 1.05
+
+
+def test_a_model_worth_two_samples_is_found_to_be_worth_two() -> None:
+    """Coverage: if RL draws the better of two samples of Base, 95% intervals of N*(b) contain 2b in most worlds."""
+    covered = []
+    for world in range(60):
+        rng = np.random.default_rng(100 + world)
+        difficulty = rng.beta(0.6, 1.5, 200)
+        base, rl = (pool(rng.binomial(32, p), 32) for p in (difficulty, 1 - (1 - difficulty) ** 2))
+        resamples = Resamples.draw(200, 300, world)
+        rows = summary(equivalents([base], rl, [1, 2, 4], resamples), 0.95).rows(named=True)
+        covered.append([row["lo"] <= 2 * row["budget"] <= row["hi"] for row in rows])
+    assert (np.mean(covered, axis=0) > 0.87).all()

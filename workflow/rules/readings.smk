@@ -1,0 +1,31 @@
+"""Readings of all samples: what RL's curve is worth in samples of Base, and what else the counts of a pair say.
+
+REQUIRED INPUTS: every landscape of a pair.
+OUTPUTS: results/readings/<frame>.parquet
+"""
+
+
+rule readings:
+    """Read every pair on every benchmark."""
+    input:
+        [path for p, b in GRID.pair_cells for c in GRID.pairs[p].values() for path in landscape_files(c, b)],
+    output:
+        [OUT.readings_frame(frame) for frame in READING_FRAMES],
+        OUT.readings / SIGNATURE,
+    log:
+        layout.log("readings"),
+    benchmark:
+        OUT.timing("readings")
+    conda:
+        "../envs/analysis.yaml"
+    threads: 2
+    resources:
+        mem_mb=4000,
+        runtime=60,
+    params:
+        needs=tracked("readings", lambda wildcards: needs.readings(GRID)),
+    shell:
+        """
+        OPENBLAS_NUM_THREADS=1 searchlens readings \
+            2>&1 | tee {log:q}
+        """
