@@ -77,7 +77,7 @@ def test_all_errors_are_reported_at_once(raw: dict[str, Any]) -> None:
     said = refusal(raw)
     assert "3 errors" in said
     assert "benchmarks.math: 'max_token' is unknown; did you mean 'max_tokens'?" in said
-    assert "seed: Input should be a valid integer (found '42')" in said
+    assert "seed: must be an integer, >= 0, <= 9_223_372_036_854_775_807 (found '42')" in said
     assert "checkpoints.micro-1m-rl.dtype" in said
 
 
@@ -92,7 +92,7 @@ def test_all_errors_are_reported_at_once(raw: dict[str, Any]) -> None:
         (
             ("policies", "topp8_t0.9"),
             None,
-            "policies.topp8_t0.9: policy 'topp8_t0.9': top_p is 8.0; allowed: in (0, 1]",
+            "policies.topp8_t0.9: policy 'topp8_t0.9': top_p is 8.0; allowed: > 0, <= 1",
         ),
         (("policies", "tpp0.8_t0.9"), None, "part 'tpp0.8' is not one of"),
         (("budgets",), [1, 4, 2], "budgets: [1, 4, 2] must increase"),
@@ -151,7 +151,11 @@ def test_all_errors_are_reported_at_once(raw: dict[str, Any]) -> None:
             {"tensor_paralel": 2},
             "checkpoints.micro-1m-rl.vllm: 'tensor_paralel' is unknown; did you mean 'tensor_parallel'?",
         ),
-        (("checkpoints", "micro-1m-rl", "vllm"), {"gpu_memory_utilization": 1.2}, "less than or equal to 1"),
+        (
+            ("checkpoints", "micro-1m-rl", "vllm"),
+            {"gpu_memory_utilization": 1.2},
+            "gpu_memory_utilization: must be a number, > 0, <= 1 (found 1.2)",
+        ),
         (("checkpoints", "micro-1m-rl", "vllm"), {"load_format": "dummy"}, "vllm.load_format: Input should be 'auto'"),
         (("pairs", "micro-1m", "batches"), {"123": {"bas": "x"}}, "pairs.micro-1m.batches.123: 'bas' is unknown"),
         (
@@ -408,7 +412,7 @@ def test_keys_that_are_there_twice_are_named_with_their_lines(tmp_path: Path) ->
     """At every depth and in lists; the same key in two mappings, or in two files, is no repetition."""
     path = tmp_path / "models.yaml"
     path.write_text("a: {x: 1}\nb: {x: 1}\n")
-    config.refuse_repeated(path)
+    config.read([path])
     path.write_text("a:\n  x: 1\n  y: [{z: 1, z: 2}]\n  x: 3\nb: 1\na: 2\n")
     with pytest.raises(InputError) as caught:
         config.load([path])

@@ -281,5 +281,5 @@ def test_earlier_controllers_have_priority() -> None:
 @pytest.mark.parametrize("alpha", [0, -1.0, float("nan"), float("inf"), True, "4", None, [4]])
 def test_a_number_that_is_none_is_refused_with_the_policy(alpha: object) -> None:
     """Of an infinite one no ratio could be computed; YAML can say all of these."""
-    with pytest.raises(InputError, match=r"'power': alpha is .*; allowed: > 0"):
+    with pytest.raises(InputError, match=r"'power': alpha is .*; allowed: a number, >= 0.01, <= 100"):
         from_spec("mine", {"controller": {"name": "power", "alpha": alpha}})

@@ -39,9 +39,8 @@ def require_cluster():
 def load_grid():
     """The grid of the merged configuration; wrong input ends planning with its own message."""
     try:
-        for path in workflow.configfiles:
-            settings.refuse_repeated(path)
-        grid = Grid(settings.plain(settings.validate(config)))
+        files = settings.read(workflow.configfiles)
+        grid = Grid(settings.plain(settings.validate(config, files)))
         require_writable(grid.layout.results)
         grid.check()
         return grid

@@ -12,14 +12,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
 import polars as pl
 import yaml
 from polars.exceptions import PolarsError
-from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
+from pydantic import ConfigDict, TypeAdapter, ValidationError
 from pydantic.dataclasses import dataclass as checked_dataclass
 
 from searchlens.boptr.options import Group, Regime, Role
@@ -27,6 +27,7 @@ from searchlens.errors import InputError
 from searchlens.landscape.points import Landscape
 from searchlens.policies import kinds
 from searchlens.policies.kinds import PolicyByName
+from searchlens.schemas.options import Quantity
 from searchlens.store import files
 from searchlens.uncertainty import Floats
 
@@ -63,7 +64,7 @@ class Model:
     base: str
     rl: str | None = None
     group: Group = "upper"
-    parameters: Annotated[float, Field(gt=0, allow_inf_nan=False)] | None = None
+    parameters: Quantity | None = None
     rltrain: str | None = None
     batches: Mapping[str, Mapping[Literal["base", "rl"], str]] = field(default_factory=dict)
 

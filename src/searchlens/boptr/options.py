@@ -7,9 +7,19 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Annotated, Literal
 
-from annotated_types import Ge, Len
+from annotated_types import Ge, Le, Len
 
-from searchlens.schemas.options import STRICT, Confidence, Draws, Natural, Nonnegative, Positive, Proportion
+from searchlens.schemas.options import (
+    STRICT,
+    Confidence,
+    Draws,
+    Exponent,
+    Natural,
+    Nonnegative,
+    Positive,
+    Proportion,
+    Seed,
+)
 
 Regime = Literal["math", "nonmath", "floor"]
 REGIMES: tuple[Regime, ...] = ("math", "nonmath", "floor")
@@ -38,11 +48,11 @@ class Beta:
 
     __pydantic_config__ = STRICT
 
-    math: Nonnegative = 0.6
+    math: Exponent = 0.6
     """On mathematical benchmarks."""
-    nonmath: Nonnegative = 1.0
+    nonmath: Exponent = 1.0
     """On others, such as multiple choice and instruction following."""
-    floor: Nonnegative = 0.0
+    floor: Exponent = 0.0
     """On benchmarks where RL gains little from more samples, such as AIME."""
 
     def __getitem__(self, regime: Regime) -> float:
@@ -61,11 +71,11 @@ class BoptrOptions:
     """The anchor of the study; a ``cohort.yaml`` names its own."""
     beta: Beta = Beta()
     """Frozen exponents; the exponents fitted to the cohort are reported next to them."""
-    alpha_low: int = -10
+    alpha_low: Annotated[int, Ge(-100), Le(100)] = -10
     """Lower end of the grid of alpha: 2^(k/5) for whole k from ``alpha_low`` to ``alpha_high``."""
-    alpha_high: int = 20
+    alpha_high: Annotated[int, Ge(-100), Le(100)] = 20
     """Upper end of the grid of alpha."""
-    beta_top: Nonnegative = 1.2
+    beta_top: Exponent = 1.2
     """Upper end of the grid of beta: 0, 0.1, ..., ``beta_top``."""
     rounding: Literal["log2", "linear"] = "log2"
     """Scale on which a budget is rounded to the nearest allowed one."""
@@ -109,7 +119,7 @@ class BoptrOptions:
     lambdas: tuple[Proportion, ...] = (0.0, 0.25, 0.5, 0.75, 1.0)
     """Values of lambda in the sweep of the frontier: how far row Z1 moves the anchor's ln alpha by the prior; 0: not at
     all."""
-    q_beta: Mapping[str, Nonnegative] = field(default_factory=dict)
+    q_beta: Mapping[str, Exponent] = field(default_factory=dict)
     """Benchmark to beta^Q, the exponent of the Q channel; 0 for benchmarks that are not listed. The paper has 0.6 on
     GPQA."""
     q_penalty: Nonnegative = 0.5
@@ -123,7 +133,7 @@ class BoptrOptions:
     protocol_margin: Proportion = 0.05
     """Flag a cell if the interval of RL minus Base lies wholly outside ± this margin, for the share of samples cut at
     the length limit or for the share with a readable answer."""
-    length_ratio: Annotated[float, Ge(1)] = 1.5
+    length_ratio: Annotated[float, Ge(1), Le(1e6)] = 1.5
     """Flag a cell if the longer mean length of Base and RL is at least this multiple of the shorter one."""
     consistency_criterion: Nonnegative = 2.0
     """Limit on the mean absolute difference of two sampling batches, in percentage points, set beforehand."""
@@ -133,7 +143,7 @@ class BoptrOptions:
     """Number of Base/RL pairings in the null of mismatched pairs, the true one included."""
     draws: Draws = 10_000
     """Bootstrap draws over questions."""
-    seed: Natural = 42
+    seed: Seed = 42
     """Seed of everything random in BOPTR."""
     confidence: Confidence = 0.95
     """Nominal coverage of all intervals."""

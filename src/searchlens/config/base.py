@@ -14,9 +14,11 @@ Repository = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*/[A-Za-z0
 
 
 class Section(BaseModel):
-    """Unknown keys and wrong types are errors; nothing changes after loading."""
+    """Unknown keys, wrong types and numbers that are not finite are errors; nothing changes after loading."""
 
-    model_config = ConfigDict(extra="forbid", strict=True, frozen=True, use_attribute_docstrings=True)
+    model_config = ConfigDict(
+        extra="forbid", strict=True, frozen=True, allow_inf_nan=False, use_attribute_docstrings=True
+    )
 
 
 def unknown(where: str, name: str, known: Iterable[str]) -> str:

@@ -9,7 +9,7 @@ from pydantic import Field
 
 from searchlens.benchmarks import prompts
 from searchlens.config.base import Repository, Section, Sha256, unknown
-from searchlens.schemas.options import Positive
+from searchlens.schemas.options import Positive, Seed
 
 if TYPE_CHECKING:
     from searchlens.config.model import Config
@@ -58,7 +58,7 @@ class CheckpointSpec(Section):
     id."""
     template: str = "zoo"
     """Prompt template of the model family (``benchmarks/prompts.py``). Part of the generation id."""
-    seed: int | None = None
+    seed: Seed | None = None
     """Seed of this checkpoint's sample streams; null: the general ``seed``. Part of the generation id."""
     max_rows: Positive | None = None
     """Largest number of samples decoded at once; null: what suits the device."""

@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Annotated
-
-from pydantic import Field
-
 from searchlens.boptr.options import Regime
 from searchlens.config.base import Section
+from searchlens.schemas.options import Quantity
 
 
 class ThroughputSpec(Section):
     """How fast one model was sampled on one GPU."""
 
-    parameters: Annotated[float, Field(gt=0)]
+    parameters: Quantity
     """Number of parameters of that model; a larger model is assumed to be slower in proportion."""
-    tokens_per_second: Annotated[float, Field(gt=0)]
+    tokens_per_second: Quantity
     """Generated tokens per second of all requests together, with a full batch."""
     source: str
     """Engine, device and conditions of the measurement; printed with every estimate."""
@@ -24,7 +21,7 @@ class ThroughputSpec(Section):
 class CostSpec(Section):
     """What ``searchlens plan`` and ``target_minutes`` assume before anything has been sampled."""
 
-    tokens_per_sample: dict[Regime, Annotated[float, Field(gt=0)]] = {}
+    tokens_per_sample: dict[Regime, Quantity] = {}
     """Mean tokens of a sample, by regime; half of ``max_tokens`` for a regime that is not listed."""
     source: str = ""
     """Where ``tokens_per_sample`` comes from; printed with every estimate."""

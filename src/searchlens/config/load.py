@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import reduce
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +16,7 @@ from searchlens import catalogue
 from searchlens.config import benchmarks, boptr, checkpoints, equivalence, model, pairs, policies, study
 from searchlens.config.base import unknown
 from searchlens.config.model import Config
-from searchlens.config.schema import keys_at
+from searchlens.config.schema import keys_at, number_at
 from searchlens.errors import InputError
 
 DEFAULT_FILES = (
@@ -37,6 +39,14 @@ _MESSAGES = {
 }
 """Pydantic's kinds of errors whose own messages speak of Python or JSON types."""
 
+_NUMBERS = {
+    *("int_type", "int_from_float", "float_type", "finite_number"),
+    *("greater_than", "greater_than_equal", "less_than", "less_than_equal"),
+}
+"""Pydantic's kinds of errors about numbers. Their messages give all limits, not only the one that was missed."""
+
+_POWER_OF_TEN = re.compile(r"([-+]?\d+(?:\.\d*)?)[eE]([-+]?)(\d+)")
+
 
 def load(paths: Sequence[str | Path]) -> Config:
     """Read, merge and validate YAML files, later ones over earlier ones.
@@ -46,21 +56,39 @@ def load(paths: Sequence[str | Path]) -> Config:
     InputError
         A file is missing, is not a mapping in YAML or has a key twice, or the merged configuration has mistakes.
     """
-    raw: dict[str, Any] = {}
-    for path in paths:
-        try:
-            content = yaml.safe_load(Path(path).read_text())
-            refuse_repeated(path)
-        except OSError as error:
-            raise InputError(
-                f"cannot read {path}: {error.strerror}", "run from the folder that holds config/"
-            ) from None
-        except yaml.YAMLError as error:
-            raise InputError(f"{path} is not YAML: {error}") from None
-        if not isinstance(content, Mapping):
-            raise InputError(f"{path} must be a mapping of keys, found {type(content).__name__}")
-        raw = merge(raw, content)
-    return validate(raw)
+    files = read(paths)
+    return validate(reduce(merge, files.values(), {}), files)
+
+
+def read(paths: Iterable[str | Path]) -> dict[str, Mapping[str, Any]]:
+    """Content of each YAML file, by its path.
+
+    Raises
+    ------
+    InputError
+        A file is missing, is not a mapping in YAML or has a key twice.
+    """
+    return {str(path): _content(Path(path)) for path in paths}
+
+
+def _content(path: Path) -> Mapping[str, Any]:
+    try:
+        text = path.read_text("utf-8")
+        content = yaml.safe_load(text)
+    except OSError as error:
+        raise InputError(f"cannot read {path}: {error.strerror}", "run from the folder that holds config/") from None
+    except UnicodeDecodeError as error:
+        raise InputError(
+            f"{path} is not text in UTF-8: byte {error.start + 1} is {error.object[error.start]:#x}"
+        ) from None
+    except yaml.YAMLError as error:
+        raise InputError(f"{path} is not YAML: {error}") from None
+    if not isinstance(content, Mapping):
+        found = "nothing" if content is None else f"a {type(content).__name__}"
+        raise InputError(f"{path} must be a mapping of keys, found {found}", "config/README.md explains every key")
+    if errors := [f"{path}, line {line}: {key} is already in line {first}" for key, first, line in _repeated_in(text)]:
+        raise _refusal(errors)
+    return content
 
 
 def merge(base: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
@@ -72,13 +100,15 @@ def merge(base: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
     return merged
 
 
-def validate(raw: Mapping[str, Any]) -> Config:
+def validate(raw: Mapping[str, Any], files: Mapping[str, Mapping[str, Any]] | None = None) -> Config:
     """The typed configuration; the extensions that it names are in use from then on.
 
     Parameters
     ----------
     raw : mapping
         The merged YAML files.
+    files : mapping, optional
+        The content of each of them by its path (``read``): messages then name the file that sets a wrong key.
 
     Raises
     ------
@@ -86,14 +116,14 @@ def validate(raw: Mapping[str, Any]) -> Config:
         Every mistake at once: unknown keys and names, wrong types, values out of range, malformed policies.
     """
     if not_json := list(_not_json(raw)):
-        raise _refusal(not_json)
+        raise _refusal(not_json, files)
     try:  # by way of JSON, because strict dataclasses accept neither mappings nor lists of Python
         config = Config.model_validate_json(json.dumps(raw))
     except ValidationError as error:
-        raise _refusal([_message(item) for item in error.errors()]) from None
+        raise _refusal([_message(item) for item in error.errors()], files) from None
     catalogue.use(config.extensions)
     if errors := [line for section in _CHECKED for line in section.errors(config)]:
-        raise _refusal(errors)
+        raise _refusal(errors, files)
     return benchmarks.with_regimes(config)
 
 
@@ -123,29 +153,49 @@ def _message(item: Any) -> str:
         return unknown(".".join(map(str, place)) or "configuration", key, keys_at(place))
     where = ".".join(str(part) for part in item["loc"] if part != "[key]")
     message = _MESSAGES.get(item["type"], item["msg"].replace("Tuple should", "List should"))
-    return f"{where}: {message}" + ("" if item["type"] == "missing" else f" (found {item['input']!r})")
+    if item["type"] in _NUMBERS:
+        message = f"must be {number_at(item['loc'])}"
+    found = "" if item["type"] == "missing" else f" (found {item['input']!r}{_yaml_hint(item)})"
+    return f"{where}: {message}{found}"
 
 
-def _refusal(errors: list[str]) -> InputError:
-    count = f"{len(errors)} error{'s' if len(errors) > 1 else ''}"
+def _yaml_hint(item: Any) -> str:
+    """How to write a number such as 1e5, which YAML reads as a text because it has no point or no sign."""
+    if item["type"] not in _NUMBERS or not isinstance(item["input"], str):
+        return ""
+    if not (match := _POWER_OF_TEN.fullmatch(item["input"])):
+        return ""
+    digits, sign, exponent = match.groups()
+    return f", a text in YAML; write {digits if '.' in digits else digits + '.0'}e{sign or '+'}{exponent}"
+
+
+def _refusal(errors: Iterable[str], files: Mapping[str, Mapping[str, Any]] | None = None) -> InputError:
+    lines = [_with_file(line, files or {}) for line in errors]
+    count = f"{len(lines)} error{'s' if len(lines) > 1 else ''}"
     return InputError(
-        f"the configuration has {count}:\n" + "\n".join(f"  {line}" for line in errors),
+        f"the configuration has {count}:\n" + "\n".join(f"  {line}" for line in lines),
         "config/README.md explains every key",
     )
 
 
-def refuse_repeated(path: str | Path) -> None:
-    """Refuse a YAML file in which a mapping has a key twice, because YAML would drop the first without notice.
+def _with_file(line: str, files: Mapping[str, Mapping[str, Any]]) -> str:
+    """A message behind the file that sets the keys with which it begins; of several, the one that is merged last."""
+    depths = {path: _depth(line, content) for path, content in files.items()}
+    path = max(reversed(depths), key=depths.__getitem__, default="")
+    return f"{path}: {line}" if depths.get(path) else line
 
-    Raises
-    ------
-    InputError
-        Names file, lines and key.
-    """
-    root = yaml.compose(Path(path).read_text(), Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))
-    errors = [f"{path}, line {line}: {key} is already in line {first}" for key, first, line in _repeated(root)]
-    if errors:
-        raise _refusal(errors)
+
+def _depth(line: str, content: object) -> int:
+    """How many characters at the beginning of a message are keys of a mapping, one below the other."""
+    if not isinstance(content, Mapping):
+        return 0
+    keys = [key for key in map(str, content) if line.startswith((f"{key}.", f"{key}:"))]
+    return max((len(key) + _depth(line[len(key) + 1 :], content.get(key)) for key in keys), default=0)
+
+
+def _repeated_in(text: str) -> Iterator[tuple[str, int, int]]:
+    """Keys that a mapping in a YAML text has twice, of which YAML would drop the first without notice."""
+    return _repeated(yaml.compose(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader)))
 
 
 def _repeated(node: yaml.Node | None, where: str = "") -> Iterator[tuple[str, int, int]]:

@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Annotated
-
-from pydantic import Field
 
 from searchlens.boptr.options import BoptrOptions
 from searchlens.config.base import Name, Section
@@ -19,7 +16,7 @@ from searchlens.equivalence.options import EquivalenceOptions
 from searchlens.landscape.options import LandscapeSection
 from searchlens.readings.options import ReadingsSection
 from searchlens.recovery.options import RecoverySection
-from searchlens.schemas.options import Nonnegative, Positive, Proportion
+from searchlens.schemas.options import Nonnegative, Positive, Proportion, Quantity, Seed
 
 
 class Config(Section):
@@ -27,7 +24,7 @@ class Config(Section):
 
     results: str = "results"
     """Folder for everything a run writes."""
-    seed: int = 42
+    seed: Seed = 42
     """Seed of the sample streams. Part of the generation id."""
     samples: Positive = 16
     """Samples per question: the largest budget. A larger number extends the streams; samples that exist are kept."""
@@ -35,7 +32,7 @@ class Config(Section):
     """B, the allowed budgets, in increasing order."""
     default_policy: str = "topp0.95_t1.0"
     """pi_0, the policy of the RL target curve."""
-    target_minutes: Annotated[float, Field(gt=0)] = 120
+    target_minutes: Quantity = 120
     """Wall time that a generation job should take by the estimates of ``cost``, without its engine's start. Policies of
     a cell are packed into jobs of up to this time, and a longer policy is split. Without a measured speed a cell is one
     job."""

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Annotated, Literal
-
-from pydantic import Field
+from typing import TYPE_CHECKING, Literal
 
 from searchlens.boptr.options import Group
 from searchlens.config.base import Name, Section, unknown
+from searchlens.schemas.options import Quantity
 
 if TYPE_CHECKING:
     from searchlens.config.model import Config
@@ -34,7 +33,7 @@ class PairSpec(Section):
     """Key of ``checkpoints``."""
     group: Group = "upper"
     """Cohort of BOPTR. Parameters are fitted to upper and lower pairs; a new pair is only predicted."""
-    parameters: Annotated[float, Field(gt=0)] | None = None
+    parameters: Quantity | None = None
     """Number of parameters: the size feature of V4, and the size by which ``cost`` estimates speed."""
     rltrain: Name | None = None
     """Benchmark of role ``rltrain`` with questions of this pair's own RL-training split; null: the only one there

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from searchlens import policies
 from searchlens.config.base import Section, unknown
+from searchlens.engines.base import Sampling
 from searchlens.errors import InputError
 
 if TYPE_CHECKING:
@@ -18,8 +19,8 @@ class PolicySpec(Section):
     docs/search.md describes them.
     """
 
-    local: dict[str, float | int] = {}
-    """Local policy: temperature, filters and penalties; empty: temperature 1."""
+    local: Sampling = Sampling()
+    """Local policy: how one token is drawn."""
     controller: str | dict[str, Any] = "autoregressive"
     """How a search spends its requests."""
     evaluator: str | dict[str, Any] | None = None

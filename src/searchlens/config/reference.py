@@ -7,7 +7,9 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-from searchlens.config.schema import Node, content, resolve, schema, schema_text
+from searchlens.config.schema import Node, content, limits, resolve, schema, schema_text
+from searchlens.policies import components
+from searchlens.policies.policy import ROLES
 
 SCHEMA = Path("workflow/schemas/config.schema.json")
 README = Path("config/README.md")
@@ -29,7 +31,7 @@ This page is generated (`make schema`). `<name>` stands for a name of your own.
 def readme_text() -> str:
     """``config/README.md``: every key with its type, default and meaning."""
     lines = [line for path, section in sections() for line in _section(path, section)]
-    return _INTRODUCTION + "\n" + "\n".join(lines).rstrip() + "\n"
+    return _INTRODUCTION + "\n" + "\n".join([*lines, *_components()]).rstrip() + "\n"
 
 
 def sections() -> Iterator[tuple[str, Node]]:
@@ -57,6 +59,20 @@ def _section(path: str, section: Node) -> Iterator[str]:
     yield ""
 
 
+def _components() -> Iterator[str]:
+    yield from (
+        "## Components of a policy",
+        "",
+        "Their parameters, in `policies.<name>`; docs/search.md describes them.",
+        "",
+    )
+    yield from ("| component | name | parameter | default | allowed |", "|---|---|---|---|---|")
+    for role in ROLES:
+        for name in components.names(role):
+            for key, (default, allowed) in components.parameters(role, name).items():
+                yield f"| `{role}` | `{name}` | `{key}` | `{json.dumps(default)}` | {allowed} |"
+
+
 def _line(node: Node) -> str:
     return " ".join(node.get("description", "").split())
 
@@ -77,26 +93,12 @@ def _type(place: str, node: Node) -> str:
     if "$ref" in node:
         return f"[`{place}`](#{re.sub('[^a-z0-9_-]', '', place.lower())})"
     if "items" in node:
-        return ", ".join(["list of " + _type(f"{place}[]", node["items"]), *_limits(node)])
+        return ", ".join(["list of " + _type(f"{place}[]", node["items"]), *limits(node)])
     if part := content(node):
         names = ", ".join(f"`{name}`" for name in node.get("propertyNames", {}).get("enum", ()))
         return f"{names or 'name'} → {_type(f'{place}.<name>', part)}"
     kind = str(node.get("type", "any")).replace("object", "mapping")
-    return ", ".join([kind, *_limits(node)])
-
-
-_LIMITS = {
-    "minimum": ">= {}",
-    "maximum": "<= {}",
-    "exclusiveMinimum": "> {}",
-    "exclusiveMaximum": "< {}",
-    "minItems": "length >= {}",
-    "maxItems": "length <= {}",
-}
-
-
-def _limits(node: Node) -> list[str]:
-    return [text.format(node[key]) for key, text in _LIMITS.items() if key in node]
+    return ", ".join([kind, *limits(node)])
 
 
 def main() -> None:

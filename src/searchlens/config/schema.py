@@ -51,9 +51,39 @@ def content(node: Node) -> Node | None:
     return patterns[0] if isinstance(patterns[0], dict) else None
 
 
+_LIMITS = {
+    "minimum": ">= {}",
+    "exclusiveMinimum": "> {}",
+    "maximum": "<= {}",
+    "exclusiveMaximum": "< {}",
+    "minItems": "length >= {}",
+    "maxItems": "length <= {}",
+}
+
+
+def limits(node: Node) -> list[str]:
+    """The limits of a number or of the length of a list, each in signs."""
+    return [text.format(_plain(node[key])) for key, text in _LIMITS.items() if key in node]
+
+
+def _plain(value: float) -> str:
+    """A number as YAML reads it, such as 0.01 or 1_000_000."""
+    return f"{int(value):_}" if value == int(value) else f"{value}"
+
+
 def keys_at(location: Iterable[int | str]) -> list[str]:
     """Keys that may stand at a place in the configuration, such as ``("benchmarks", "math")``."""
+    return list(_node_at(location)["properties"])
+
+
+def number_at(location: Iterable[int | str]) -> str:
+    """The number that may stand at a place, such as ``an integer, >= 1``."""
+    node = _node_at(location)
+    return ", ".join(["an integer" if node["type"] == "integer" else "a number", *limits(node)])
+
+
+def _node_at(location: Iterable[int | str]) -> Node:
     node = resolve(schema())
     for part in location:
         node = resolve(node["properties"][part] if "properties" in node else content(node) or {})
-    return list(node["properties"])
+    return node

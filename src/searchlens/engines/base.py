@@ -23,7 +23,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal, Protocol
+from typing import TYPE_CHECKING, Annotated, Literal, Protocol
+
+from annotated_types import Ge, Gt, Le, Lt
+
+from searchlens.schemas.options import STRICT, Natural
 
 if TYPE_CHECKING:  # the planner imports this module for ``Sampling``, and must not import numpy
     import numpy as np
@@ -34,34 +38,26 @@ FinishReason = Literal["stop", "length"]
 
 @dataclass(frozen=True, slots=True)
 class Sampling:
-    """Every sampling parameter of a local policy. Defaults of engines and checkpoints are never used.
+    """Every sampling parameter of a local policy. Defaults of engines and checkpoints are never used."""
 
-    Attributes
-    ----------
-    temperature : float
-        >= 0; 0 is greedy.
-    top_p : float
-        In (0, 1]; 1 keeps everything.
-    top_k : int
-        >= 0; 0 keeps everything.
-    min_p : float
-        In [0, 1); 0 keeps everything.
-    typical_p : float
-        In (0, 1]; 1 keeps everything.
-    repetition_penalty : float
-        > 0; 1 is none. Positive logits of seen tokens are divided by it, negative ones multiplied.
-    frequency_penalty, presence_penalty : float
-        In [-2, 2]; 0 is none. Subtracted per occurrence, or once, of a generated token.
-    """
+    __pydantic_config__ = STRICT
 
-    temperature: float
-    top_p: float = 1.0
-    top_k: int = 0
-    min_p: float = 0.0
-    typical_p: float = 1.0
-    repetition_penalty: float = 1.0
-    frequency_penalty: float = 0.0
-    presence_penalty: float = 0.0
+    temperature: Annotated[float, Ge(0), Le(100)] = 1.0
+    """0 is greedy. Otherwise at least 0.01, because vLLM raises a lower one to that."""
+    top_p: Annotated[float, Gt(0), Le(1)] = 1.0
+    """1 keeps everything."""
+    top_k: Natural = 0
+    """0 keeps everything."""
+    min_p: Annotated[float, Ge(0), Lt(1)] = 0.0
+    """0 keeps everything."""
+    typical_p: Annotated[float, Gt(0), Le(1)] = 1.0
+    """1 keeps everything."""
+    repetition_penalty: Annotated[float, Ge(0.01), Le(100)] = 1.0
+    """1 is none. Positive logits of seen tokens are divided by it, negative ones multiplied."""
+    frequency_penalty: Annotated[float, Ge(-2), Le(2)] = 0.0
+    """0 is none. Subtracted for each occurrence of a generated token."""
+    presence_penalty: Annotated[float, Ge(-2), Le(2)] = 0.0
+    """0 is none. Subtracted once for a generated token."""
 
 
 @dataclass(frozen=True, slots=True)

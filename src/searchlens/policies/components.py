@@ -42,22 +42,26 @@ class Range:
     text : str
         In words.
     fits : callable
-        Whether a value is allowed.
+        Whether a value is allowed; it takes any value.
     """
 
     text: str
     fits: Callable[[Any], bool]
 
 
-def number(default: float, allowed: str = "a number", fits: Callable[[float], bool] = lambda _: True) -> Any:
-    """A field for a finite number; ``allowed`` says in words what ``fits`` checks."""
-    return _field(default, allowed, lambda value: _is_number(value) and math.isfinite(value) and fits(value))
+def number(default: float, at_least: float, at_most: float) -> Any:
+    """A field for a finite number; both ends are allowed."""
+    return _field(
+        default,
+        f"a number, >= {at_least}, <= {at_most}",
+        lambda value: _is_number(value) and at_least <= value <= at_most,
+    )
 
 
-def whole(default: int, at_least: int = 1) -> Any:
-    """A field for a whole number."""
-    allowed = f"a whole number >= {at_least}"
-    return _field(default, allowed, lambda value: _is_number(value) and isinstance(value, int) and value >= at_least)
+def whole(default: int, at_least: int = 1, at_most: int = 1_000_000) -> Any:
+    """A field for a whole number; both ends are allowed."""
+    allowed = f"an integer, >= {at_least:_}, <= {at_most:_}"
+    return _field(default, allowed, lambda value: _is_whole(value) and at_least <= value <= at_most)
 
 
 def choice(*words: str, silent: bool = False) -> Any:
@@ -80,6 +84,10 @@ def _field(default: Value, allowed: str, fits: Callable[[Any], bool], silent: bo
 
 def _is_number(value: object) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def _is_whole(value: object) -> bool:
+    return _is_number(value) and isinstance(value, int)
 
 
 def _fields(component: type[Component] | Component) -> tuple[Field[Any], ...]:
@@ -346,6 +354,13 @@ def names(role: str) -> tuple[str, ...]:
     return tuple(catalogue.declared("controller") if role == "controller" else _LISTED[role])
 
 
+def parameters(role: str, name: str) -> dict[str, tuple[Value, str]]:
+    """Each parameter of a component with its default and, in words, its allowed values."""
+    kind = _kind(role, name)
+    found: dict[str, Any] = {item.name: (item.default, item.metadata["range"].text) for item in _fields(kind)}
+    return found
+
+
 def component(role: str, spec: str | Mapping[str, Any]) -> Component:
     """The component that a configuration asks for, with defaults for parameters that it does not set.
 
@@ -367,7 +382,7 @@ def component(role: str, spec: str | Mapping[str, Any]) -> Component:
         raise InputError(f"{role} has no name; allowed: {', '.join(names(role))}")
     if name not in names(role):
         raise InputError(f"{role} {name!r} does not exist; allowed: {', '.join(names(role))}")
-    kind = _controller(name) if role == "controller" else _LISTED[role][name]
+    kind = _kind(role, name)
     return kind(name, **_checked(f"{role} {name!r}", kind, values))
 
 
@@ -399,6 +414,10 @@ def composition(controller: str) -> dict[str, tuple[str, ...]]:
             )
         allowed[role] = value
     return allowed
+
+
+def _kind(role: str, name: str) -> type[Component]:
+    return _controller(name) if role == "controller" else _LISTED[role][name]
 
 
 def _controller(name: str) -> type[Controller]:

@@ -13,10 +13,12 @@ penalties.
 
 from __future__ import annotations
 
+import operator
 import re
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields
-from typing import Any, TypeVar
+from functools import cache
+from typing import Any, TypeVar, get_type_hints
 
 from searchlens.engines.base import Sampling
 from searchlens.errors import InputError
@@ -31,7 +33,11 @@ Kind = TypeVar("Kind", bound=Component)
 
 _FAMILY_OF_FILTER = {"min_p": "min-p", "typical_p": "typical", "top_k": "top-k", "top_p": "top-p"}
 _PART = re.compile(r"(?P<key>[a-z]+)(?P<value>-?\d+(?:\.\d+)?)")
-_NEUTRAL = Sampling(temperature=1.0)
+_NEUTRAL = Sampling()
+_SIGN_OF = {"ge": ">=", "gt": ">", "le": "<=", "lt": "<"}
+_SIGNS = {">=": operator.ge, ">": operator.gt, "<=": operator.le, "<": operator.lt}
+SMALLEST_TEMPERATURE = 0.01
+"""Above 0. vLLM raises a lower temperature to this one without failing, so that a policy would mean two things."""
 _EXAMPLES = "greedy, temp_0.7, topp0.9_t0.7, topk20_t0.9, minp0.05_t0.7, typical0.9_t1.0, temp_0.7_rep1.1"
 
 
@@ -141,27 +147,38 @@ def _spell(local: Sampling, keys: Mapping[str, str]) -> list[str]:
 
 
 def _check_sampling(local: Sampling, where: str) -> Sampling:
-    """``local``, if every parameter is in its range (see ``Sampling``).
+    """``local``, if every parameter is within the limits of ``Sampling``.
 
     Raises
     ------
     InputError
         Says which policy (``where``) and parameter, what was found and what is allowed.
     """
-    rules = {
-        "temperature": (local.temperature >= 0, ">= 0 (0 is greedy)"),
-        "top_p": (0 < local.top_p <= 1, "in (0, 1]"),
-        "top_k": (local.top_k >= 0 and float(local.top_k).is_integer(), "a whole number >= 0 (0 keeps all)"),
-        "min_p": (0 <= local.min_p < 1, "in [0, 1)"),
-        "typical_p": (0 < local.typical_p <= 1, "in (0, 1]"),
-        "repetition_penalty": (local.repetition_penalty > 0, "> 0 (1 is none)"),
-        "frequency_penalty": (-2 <= local.frequency_penalty <= 2, "in [-2, 2]"),
-        "presence_penalty": (-2 <= local.presence_penalty <= 2, "in [-2, 2]"),
-    }
-    for key, (fits, allowed) in rules.items():
-        if not fits:
-            raise InputError(f"policy {where!r}: {key} is {getattr(local, key)}; allowed: {allowed}")
+    for key, limits in _local_limits().items():
+        value = getattr(local, key)
+        if not all(_SIGNS[sign](value, bound) for sign, bound in limits):
+            allowed = ", ".join(f"{sign} {bound}" for sign, bound in limits)
+            raise InputError(f"policy {where!r}: {key} is {value}; allowed: {allowed}")
+    if 0 < local.temperature < SMALLEST_TEMPERATURE:
+        raise InputError(
+            f"policy {where!r}: temperature is {local.temperature}; allowed: 0, or >= {SMALLEST_TEMPERATURE}, <= 100"
+        )
     return local
+
+
+@cache
+def _local_limits() -> dict[str, list[tuple[str, float]]]:
+    """Parameter of a local policy to its limits, each a sign and a number."""
+    hints = get_type_hints(Sampling, include_extras=True)
+    return {
+        item.name: [
+            (sign, getattr(limit, name))
+            for limit in hints[item.name].__metadata__
+            for name, sign in _SIGN_OF.items()
+            if hasattr(limit, name)
+        ]
+        for item in fields(Sampling)
+    }
 
 
 def _malformed(name: str, why: str) -> InputError:
@@ -222,9 +239,9 @@ def from_spec(name: str, spec: Mapping[str, Any] | None) -> Policy:
     if spec is None:
         return parse(name)
     _refuse_unknown(name, spec, {"local", *ROLES})
-    local = spec.get("local", {"temperature": 1.0})
+    local = spec.get("local", {})
     _refuse_unknown(f"{name}.local", local, {f.name for f in fields(Sampling)})
-    sampling = _check_sampling(Sampling(**{"temperature": 1.0, **local}), name)
+    sampling = _check_sampling(Sampling(**local), name)
     try:
         policy = Policy(sampling, **_composed(spec))
         for item in policy.components[1:]:

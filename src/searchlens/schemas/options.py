@@ -13,15 +13,20 @@ from typing import Annotated, Literal
 
 from annotated_types import Ge, Gt, Le, Lt
 
-Positive = Annotated[int, Ge(1)]
-Natural = Annotated[int, Ge(0)]
-Draws = Annotated[int, Ge(100)]
+Positive = Annotated[int, Ge(1), Le(1_000_000_000)]
+Natural = Annotated[int, Ge(0), Le(1_000_000_000)]
+Seed = Annotated[int, Ge(0), Le(2**63 - 1)]
+Draws = Annotated[int, Ge(100), Le(1_000_000)]
 Proportion = Annotated[float, Ge(0), Le(1)]
 Confidence = Annotated[float, Gt(0), Lt(1)]
-Nonnegative = Annotated[float, Ge(0)]
+Nonnegative = Annotated[float, Ge(0), Le(1e6)]
+Exponent = Annotated[float, Ge(0), Le(10)]
+Quantity = Annotated[float, Ge(0.001), Le(1e15)]
+"""Something above 0 that is counted or measured, such as parameters, tokens per second or minutes."""
 
 QInstructions = Literal["first_sample", "verdict_majority"]
 """Which votes count as equal where no answer can be extracted: used in grading, set in section ``landscape``."""
 
-STRICT = {"extra": "forbid", "strict": True, "use_attribute_docstrings": True}
-"""``__pydantic_config__`` of every options class: unknown keys and wrong types are errors, docstrings descriptions."""
+STRICT = {"extra": "forbid", "strict": True, "allow_inf_nan": False, "use_attribute_docstrings": True}
+"""``__pydantic_config__`` of every options class: unknown keys, wrong types and numbers that are not finite are errors,
+docstrings descriptions."""

@@ -40,7 +40,7 @@ class TokenBeam(Controller):
     prefixes: ClassVar[bool] = False
 
     width: int = whole(4)
-    length_penalty: float = number(1.0)
+    length_penalty: float = number(1.0, at_least=-10, at_most=10)
 
     def candidates(self, policy: Policy) -> int:
         """The width."""

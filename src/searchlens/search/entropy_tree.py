@@ -60,7 +60,7 @@ class EntropyTree(Controller):
     positions: int = whole(3)
     children_per_position: int = whole(1)
     select: str = choice("top", "threshold")
-    threshold: float = number(1.0, ">= 0 (nats)", lambda value: value >= 0)
+    threshold: float = number(1.0, at_least=0, at_most=100)
 
     def candidates(self, policy: Policy) -> int:
         """``roots * (1 + positions * rounds * children_per_position)``."""

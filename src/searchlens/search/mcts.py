@@ -47,7 +47,7 @@ class MonteCarloTreeSearch(Controller):
     """
 
     select: str = choice("puct", "uct")
-    exploration: float = number(1.0, ">= 0", lambda value: value >= 0)
+    exploration: float = number(1.0, at_least=0, at_most=1000)
     children: int = whole(3)
     parallel: int = whole(1)
 

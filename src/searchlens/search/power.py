@@ -55,7 +55,7 @@ class PowerSampling(Controller):
     not use it.
     """
 
-    alpha: float = number(4.0, "> 0", lambda value: value > 0)
+    alpha: float = number(4.0, at_least=0.01, at_most=100)
     mode: str = choice("exact", "reference")
 
     def check(self, policy: Policy) -> None:
