@@ -7,6 +7,7 @@ import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import MISSING, asdict, fields
 from datetime import date
+from itertools import combinations
 from pathlib import Path
 from typing import Any, get_type_hints
 
@@ -268,6 +269,43 @@ def test_every_benchmark_has_a_regime_unless_it_is_left_out(raw: dict[str, Any])
 def test_a_benchmark_with_a_part_in_boptr_needs_a_regime(raw: dict[str, Any]) -> None:
     raw["benchmarks"]["gpqa"] |= {"regime": "none", "role": "held_out"}
     assert "benchmarks.gpqa.role: held_out needs a regime: math, nonmath or floor" in refusal(raw)
+
+
+BENCHMARKS = ("math", "aime", "gpqa", "ifeval")
+OVERLAYS = ("demo", "ci", "recorded", "vllm")
+
+
+@pytest.mark.parametrize("budgets", [[1], [1, 2, 4], [1, 3, 9], [1, 2, 4, 8, 16, 32, 64]], ids=str)
+@pytest.mark.parametrize("overlay", [None, *OVERLAYS])
+def test_every_part_of_a_study_can_be_read_at_other_budgets(
+    raw: dict[str, Any], overlay: str | None, budgets: list[int]
+) -> None:
+    """A benchmark has its own samples and budgets; they need not fit the budgets of a study that leaves it out."""
+    if overlay:
+        raw = config.merge(raw, yaml.safe_load((ROOT / f"config/{overlay}.yaml").read_text()))
+    raw |= {"budgets": budgets, "samples": budgets[-1]}
+    for count in range(len(BENCHMARKS) + 1):
+        for names in combinations(BENCHMARKS, count):
+            study = {**raw["study"], "benchmarks": list(names)}
+            assert config.validate({**raw, "study": study}).study.benchmarks == list(names)
+
+
+def test_entries_that_a_study_leaves_out_need_not_fit_it_but_are_spelt_right(raw: dict[str, Any]) -> None:
+    """Their budgets, templates, lengths and batches are not compared; their names and types are."""
+    raw["study"] = {"pairs": ["micro-1m"], "benchmarks": ["math"]}
+    raw["benchmarks"]["aime"] |= {"extension": [64], "deeper": {"greedy": 2}}
+    raw["pairs"]["other"] = {"base": "other", "rl": "micro-1m-rl", "batches": {"1": {"base": "micro-1m-rl"}}}
+    raw["checkpoints"]["other"] = {"path": "other", "template": "plain", "context": 8}
+    config.validate(raw)
+    for study in ({"benchmarks": ["aime"]}, {"pairs": ["other"]}):
+        assert " error" in refusal(config.merge(raw, {"study": study}))
+    raw["benchmarks"]["aime"]["deeper"] = {"gredy": 2}
+    raw["pairs"]["other"]["batches"]["1"]["base"] = "micro"
+    raw["checkpoints"]["other"]["template"] = "plane"
+    said = refusal(raw)
+    assert "benchmarks.aime.deeper: 'gredy' is unknown; did you mean 'greedy'?" in said
+    assert "pairs.other.batches.1.base: 'micro' is unknown" in said
+    assert "checkpoints.other.template: 'plane' is unknown" in said
 
 
 def place(raw: dict[str, Any], path: str) -> tuple[dict[str, Any], str]:

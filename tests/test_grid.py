@@ -336,6 +336,14 @@ def test_budgets_beyond_b_are_read_where_the_benchmark_extends_them(raw: dict[st
     assert make_grid(raw).read_budgets("sums") == [1, 2, 4, 8, 16]
 
 
+def test_budgets_beyond_b_reach_as_far_as_the_deepest_policy(raw: dict[str, Any], make_grid: Make) -> None:
+    """Unless the benchmark names them: then the deeper samples need not all be read."""
+    raw["benchmarks"]["sums"]["deeper"] = {"temp_0.5": 17}
+    assert make_grid(raw).read_budgets("sums") == [1, 2, 4, 8, 16]
+    raw["benchmarks"]["sums"]["extension"] = []
+    assert make_grid(raw).read_budgets("sums") == [1, 2, 4]
+
+
 @pytest.mark.parametrize(
     ("where", "value", "says"),
     [

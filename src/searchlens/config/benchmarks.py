@@ -63,8 +63,9 @@ class BenchmarkSpec(Section):
     role: Role = "fitted"
     """Part in BOPTR. fitted: in the main tables; held_out: predicted with everything frozen; descriptive: only Base is
     sampled and shown; rltrain: questions of the RL-training split, only Base is sampled."""
-    extension: list[Positive] = []
-    """Budgets beyond the last of ``budgets``, each twice the one before; read from policies with enough samples."""
+    extension: list[Positive] | None = None
+    """Budgets beyond the last of ``budgets``, each twice the one before; read from policies with enough samples. Null:
+    as far as the largest number of samples in ``deeper`` reaches."""
 
 
 def errors(config: Config) -> Iterator[str]:
@@ -78,7 +79,13 @@ def errors(config: Config) -> Iterator[str]:
                 yield unknown(f"{where}.{key}", pool, config.pools)
         if benchmark.role != "fitted" and benchmark.regime == "none":
             yield f"{where}.role: {benchmark.role} needs a regime: math, nonmath or floor"
-        yield from _budget_errors(config, where, benchmark)
+        studied = name in config.study.benchmarks  # the others need not fit this study's budgets, samples and pools
+        known = config.pools.get(benchmark.pool, []) if studied else config.policies
+        for policy in benchmark.deeper:
+            if policy not in known:
+                yield unknown(f"{where}.deeper", policy, known)
+        if studied:
+            yield from _budget_errors(config, where, benchmark)
 
 
 def with_regimes(config: Config) -> Config:
@@ -126,13 +133,11 @@ def _answer_errors(where: str, benchmark: BenchmarkSpec) -> Iterator[str]:
 
 
 def _budget_errors(config: Config, where: str, benchmark: BenchmarkSpec) -> Iterator[str]:
-    pool, samples = config.pools.get(benchmark.pool, []), benchmark.samples or config.samples
+    samples = benchmark.samples or config.samples
     for policy, more in benchmark.deeper.items():
-        if policy not in pool:
-            yield unknown(f"{where}.deeper", policy, pool)
-        elif more <= samples:
+        if more <= samples:
             yield f"{where}.deeper.{policy}: {more} must exceed the {samples} samples of the other policies"
-    largest = max(config.budgets, default=0)
-    doubled = [largest * 2**i for i in range(1, len(benchmark.extension) + 1)]
-    if benchmark.extension != doubled:
-        yield f"{where}.extension: {benchmark.extension} must go on doubling from the last of budgets: {doubled}"
+    largest, given = max(config.budgets, default=0), benchmark.extension or []
+    doubled = [largest * 2**i for i in range(1, len(given) + 1)]
+    if given != doubled:
+        yield f"{where}.extension: {given} must go on doubling from the last of budgets: {doubled}"

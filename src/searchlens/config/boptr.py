@@ -35,6 +35,8 @@ def _anchor_errors(config: Config) -> Iterator[str]:
         return
     if name not in config.benchmarks:
         yield unknown("boptr.anchor.benchmark", name, config.benchmarks)
+    elif name not in config.study.benchmarks:
+        return
     elif (benchmark := config.benchmarks[name]).regime == "none" or benchmark.role != "fitted":
         part = f"regime {benchmark.regime or 'null'} and role {benchmark.role}"
         yield f"boptr.anchor.benchmark: {name!r} has {part}; the anchor needs a regime and role fitted"

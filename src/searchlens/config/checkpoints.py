@@ -76,7 +76,8 @@ def errors(config: Config) -> Iterator[str]:
         if checkpoint.template not in prompts.TEMPLATES:
             yield unknown(f"{where}.template", checkpoint.template, prompts.TEMPLATES)
         yield from _engine_errors(where, checkpoint)
-        yield from _length_errors(config, name, checkpoint)
+        if _is_studied(config, name):
+            yield from _length_errors(config, name, checkpoint)
 
 
 def _engine_errors(where: str, checkpoint: CheckpointSpec) -> Iterator[str]:
@@ -102,7 +103,7 @@ def _needs_vllm(checkpoint: CheckpointSpec) -> Iterator[tuple[str, Any]]:
 
 def _length_errors(config: Config, name: str, checkpoint: CheckpointSpec) -> Iterator[str]:
     limits = {"vllm.max_model_len": checkpoint.vllm.max_model_len if checkpoint.engine == "vllm" else None}
-    limits["context"] = checkpoint.context if _is_studied(config, name) else None
+    limits["context"] = checkpoint.context
     for benchmark in config.study.benchmarks:
         longest = config.benchmarks[benchmark].max_tokens if benchmark in config.benchmarks else 0
         for key, limit in limits.items():
@@ -115,4 +116,5 @@ def _length_errors(config: Config, name: str, checkpoint: CheckpointSpec) -> Ite
 
 def _is_studied(config: Config, checkpoint: str) -> bool:
     pairs = [config.pairs[name] for name in config.study.pairs if name in config.pairs]
-    return any(checkpoint in (pair.base, pair.rl) for pair in pairs)
+    repeats = [batch for pair in pairs for batch in pair.batches.values()]
+    return any(checkpoint in (side.base, side.rl) for sides in (pairs, repeats) for side in sides)

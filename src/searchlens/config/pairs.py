@@ -55,11 +55,18 @@ def errors(config: Config) -> Iterator[str]:
             if getattr(pair, role) not in config.checkpoints:
                 yield unknown(f"{where}.{role}", getattr(pair, role), config.checkpoints)
         yield from _rltrain_errors(config, where, pair)
-        yield from _template_errors(config, where, pair)
+        studied = name in config.study.pairs  # the others need not fit the checkpoints as this study changes them
+        if studied:
+            yield from _template_errors(config, where, pair)
         for key, batch in pair.batches.items():
             for role in ROLES:
-                if repeat := getattr(batch, role):
-                    yield from _batch_errors(config, f"{where}.batches.{key}.{role}", repeat, getattr(pair, role))
+                if (repeat := getattr(batch, role)) is None:
+                    continue
+                place = f"{where}.batches.{key}.{role}"
+                if repeat not in config.checkpoints:
+                    yield unknown(place, repeat, config.checkpoints)
+                elif studied:
+                    yield from _batch_errors(config, place, repeat, getattr(pair, role))
 
 
 def _rltrain_errors(config: Config, where: str, pair: PairSpec) -> Iterator[str]:
@@ -79,9 +86,6 @@ def _template_errors(config: Config, where: str, pair: PairSpec) -> Iterator[str
 
 
 def _batch_errors(config: Config, where: str, name: str, original: str) -> Iterator[str]:
-    if name not in config.checkpoints:
-        yield unknown(where, name, config.checkpoints)
-        return
     repeat, repeated = config.checkpoints[name], config.checkpoints.get(original)
     if repeat.seed is None:
         yield f"{where}: {name!r} has no seed of its own; set checkpoints.{name}.seed"

@@ -139,9 +139,20 @@ class StudyGrid:
     # ---- BOPTR and the comparison of policies
 
     def read_budgets(self, benchmark: str) -> list[int]:
-        """Budgets at which a benchmark's landscape is read: B, and beyond it the benchmark's extension."""
+        """Budgets at which a benchmark's landscape is read: B, and beyond it the benchmark's extension.
+
+        An extension that is not configured doubles the largest budget as far as the deepest policy has samples.
+        """
+        budgets = list(self.config["budgets"])
         configured = self.config["benchmarks"].get(benchmark)
-        return [*self.config["budgets"], *(configured["extension"] if configured else ())]
+        if configured is None:
+            return budgets
+        if configured["extension"] is not None:
+            return [*budgets, *configured["extension"]]
+        deepest = max(configured["deeper"].values(), default=0)
+        while 2 * budgets[-1] <= deepest:
+            budgets.append(2 * budgets[-1])
+        return budgets
 
     @cached_property
     def anchor(self) -> tuple[str, str]:
