@@ -14,6 +14,7 @@ from searchlens.boptr.inference import (
     interval,
     macro,
     model_bootstrap,
+    paired_t_test,
     permutation_p,
     refitted,
     sign_flip_test,
@@ -172,6 +173,16 @@ def test_many_models_are_sampled_and_agree_with_the_t_test() -> None:
     values = rng(5).normal(0.4, 1, 40)
     assert sign_flip_test(values) == pytest.approx(stats.ttest_1samp(values, 0).pvalue, abs=0.01)
     assert sign_flip_test(np.full(40, 1.0), flips=99) == 1 / 100
+
+
+def test_paired_t_matches_scipy_and_decides_degenerate_cases() -> None:
+    """Below the floor of sign flips; without a spread between models nothing is known of others."""
+    values = rng(7).normal(2, 0.5, 7)
+    assert paired_t_test(values) == pytest.approx(stats.ttest_1samp(values, 0).pvalue)
+    assert paired_t_test(values) < sign_flip_test(values) / 6
+    assert paired_t_test(np.zeros(4)) == 1
+    for unknown in ([], [3.0], [2.0, 2.0, 2.0 + 1e-6], [1.0, np.nan, 2.0]):
+        assert np.isnan(paired_t_test(unknown))
 
 
 def test_model_bootstrap_is_the_interval_of_the_mean() -> None:

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from scipy import stats
 
 from planted_landscapes import BUDGETS, DEFAULT, along, cohort
 from searchlens.boptr import study
@@ -252,10 +253,11 @@ def test_new_models_have_their_own_means() -> None:
 def contrast(
     rows: Mapping[str | tuple[str, str], CellErrors], scope: str = "cohort"
 ) -> dict[tuple[str, str], dict[str, Any]]:
-    frame = contrasts(scores(rows), PLAN, PAPER, BoptrOptions(draws=50)).filter(scope=scope)
+    frame = contrasts(scores(rows), PLAN, PAPER, BoptrOptions(draws=50), QUESTIONS).filter(scope=scope)
     return {(row["first"], row["second"]): row for row in frame.iter_rows(named=True)}
 
 
+QUESTIONS = {"math": 500, "floor": 60, "non": 200, "amc": 40, "tiny": 100}
 SOME: CellErrors = {
     ("a", "math"): 3.0,
     ("a", "floor"): 6.0,
@@ -276,6 +278,8 @@ def test_contrasts_are_on_common_cells_alone() -> None:
     assert (row["lo"], row["hi"]) == pytest.approx((2, 2))
     assert row["verdict"] == "second lower"
     assert row["p"] == pytest.approx(2 / 4)
+    assert row["p_t"] == pytest.approx(stats.ttest_1samp([3, 1], 0).pvalue)
+    assert row["questions"] == 560, "of math and floor, each once"
 
 
 def test_copied_path_is_compared_off_the_anchor() -> None:
@@ -289,7 +293,7 @@ def test_verdict_is_that_of_the_corrected_errors() -> None:
     cells = [(model, "math") for model in "abc"]
     looks = {Key(PAPER, "V1", "ar", *cell): score(4.0, fixed=3.0) for cell in cells}
     other = {Key(PAPER, "V3", "ar", *cell): score(5.0, fixed=0.0) for cell in cells}
-    frame = contrasts(Evaluation({**looks, **other}, {}, {}), PLAN, PAPER, BoptrOptions(draws=50))
+    frame = contrasts(Evaluation({**looks, **other}, {}, {}), PLAN, PAPER, BoptrOptions(draws=50), QUESTIONS)
     (row,) = frame.filter(scope="cohort", first="V1").iter_rows(named=True)
     assert (row["difference"], row["corrected"], row["verdict"]) == (
         pytest.approx(-1),
@@ -307,6 +311,21 @@ def test_contrasts_on_the_anchor_are_of_its_cells() -> None:
     assert row["difference"] == pytest.approx(-1)
     assert (row["models"], row["cells"], row["verdict"]) == (1, 3, "first lower")
     assert (row["p"], row["p_holm"], row["lo_models"]) == (None, None, None)
+    assert (row["p_t"], row["p_t_holm"], row["verdict_models"]) == (None, None, None)
+
+
+def test_verdict_over_models_is_its_own() -> None:
+    """Three models that differ by 1 with little spread show it, after Holm; one against two others does not."""
+
+    def verdicts(gaps: tuple[float, float, float]) -> tuple[object, ...]:
+        other = {(model, "math"): 5.0 + gap for model, gap in zip("abc", gaps, strict=True)}
+        row = contrast({"V3": dict.fromkeys(other, 5.0), "V1": other})["V1", "V3"]
+        assert row["p_t_holm"] == pytest.approx(stats.ttest_1samp(gaps, 0).pvalue, rel=1e-4), "the only comparison"
+        return row["verdict"], row["verdict_models"]
+
+    assert verdicts((1.0, 1.1, 0.9)) == ("second lower", "second lower")
+    assert verdicts((-1.0, -1.1, -0.9)) == ("first lower", "first lower")
+    assert verdicts((3.0, -0.4, 0.1)) == ("second lower", "not shown")
 
 
 def test_planned_contrasts_meet_the_best_rival() -> None:
@@ -387,6 +406,9 @@ def test_contrasts_across_pools_are_refused(monkeypatch: pytest.MonkeyPatch) -> 
     """The larger pool is nearer to any curve by chance alone: the error says so."""
     monkeypatch.setattr(study, "COHORT_CONTRASTS", (("H7/full", "V3"),))
     with pytest.raises(InputError, match=r"H7 in .* \(pool full\) cannot be compared with V3 .* \(pool ar\)"):
-        contrasts(Evaluation({}, {}, {}), PLAN, PAPER, BoptrOptions(draws=50))
+        contrasts(Evaluation({}, {}, {}), PLAN, PAPER, BoptrOptions(draws=50), QUESTIONS)
     monkeypatch.setattr(study, "COHORT_CONTRASTS", (("H7/full", "H6/full"),))
-    assert contrasts(Evaluation({}, {}, {}), PLAN, PAPER, BoptrOptions(draws=50)).filter(first="H7/full").height == 1
+    assert (
+        contrasts(Evaluation({}, {}, {}), PLAN, PAPER, BoptrOptions(draws=50), QUESTIONS).filter(first="H7/full").height
+        == 1
+    )

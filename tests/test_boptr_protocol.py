@@ -145,9 +145,10 @@ def checks(
 
 
 def contrast(first: str, verdict: str, corrected: float | None = 1.0, **other: str) -> dict[str, object]:
-    keys = {"exponents": "paper", "scope": "cohort", "first": first, "second": "V3"} | other
+    keys = {"exponents": "paper", "scope": "cohort", "first": first, "second": "V3"}
     ends = {"corrected": corrected, "lo_corrected": 0.5, "hi_corrected": 1.5, "cells": 3, "verdict": verdict}
-    return keys | ends
+    ends |= {"verdict_models": "not shown" if verdict == "not distinguishable" else verdict}
+    return keys | ends | other
 
 
 def prediction(*rows: dict[str, object]) -> dict[str, str]:
@@ -159,12 +160,15 @@ def test_prediction_claim_needs_every_rival_beaten_beyond_its_interval() -> None
     assert won["status"] == "ok"
     assert won["detail"].startswith("H1 − V3 = +1.00 [+0.50, +1.50] pp (cells: 3); low temp − V3")
     for verdict, said in (
-        ("not distinguishable", "not distinguishable from V3: H2"),
-        ("first lower", "better than V3: H2"),
+        ("not distinguishable", "over questions not distinguishable from V3: H2"),
+        ("first lower", "over questions better than V3: H2"),
     ):
         lost = prediction(contrast("H1", "second lower"), contrast("H2", verdict))
         assert lost["status"] == "attention"
-        assert lost["detail"].endswith(f"; {said}")
+        assert lost["detail"].endswith(f"; {said}; over models not shown to be worse than V3: H2")
+    here_alone = prediction(contrast("H1", "second lower"), contrast("H2", "second lower", verdict_models="not shown"))
+    assert here_alone["status"] == "attention"
+    assert here_alone["detail"].endswith("; over models not shown to be worse than V3: H2")
 
 
 def test_prediction_claim_without_a_rival_wants_attention() -> None:

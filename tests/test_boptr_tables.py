@@ -266,14 +266,14 @@ def test_a_single_pair_is_said(made: dict[str, Table], alone: dict[str, Table]) 
     main = rows(alone["frontier"])
     h5 = rows(alone["horizontal"])["H5 BOPTR-P1 (regime β)"]["mean"]
     assert main["B0 anchor α, δ=0"]["micro"] == h5
-    identical = "V2-δ0 − V3 = +0.00, corrected +0.00 [+0.00, +0.00] (cells: 2; identical predictions)"
+    identical = "V2-δ0 − V3 = +0.00, corrected +0.00 [+0.00, +0.00] (cells: 2, questions: 80; identical"
     assert any(identical in note for note in alone["vertical"].notes)
 
 
 @pytest.mark.parametrize(
     ("gap", "verdict", "says"),
     [
-        (1.0, "second lower", "low temp, which does without the law, has a lower error than H5."),
+        (1.0, "second lower", "low temp, which does without the law, has a lower error than H5 over questions;"),
         (1.0, "not distinguishable", "low temp, which does without the law, has the lower point estimate, not"),
         (-1.0, "first lower", None),
     ],
@@ -289,6 +289,29 @@ def test_a_better_rival_is_named(cohort: tuple[Frames, CohortPlan], gap: float, 
     notes = boptr_tables({**frames, "contrasts": doctored}, plan)["horizontal"].notes
     named = [note for note in notes if note.startswith("low temp")]
     assert len(named) == (says is not None) and all(note.startswith(str(says)) for note in named)
+
+
+DEFINITIONS = (
+    "below 0 the first has the lower error",
+    "A pseudo-R2 below 0 predicts worse than the mean",
+    "Lower block",
+)
+"""Beginnings of clauses that compare nothing in this study."""
+
+
+def test_no_note_calls_a_row_lower_without_its_scope(made: dict[str, Table], alone: dict[str, Table]) -> None:
+    """Whether over questions or over models, in each clause of every note and in every verdict that is printed."""
+    compared = 0
+    for name, table in [*made.items(), *alone.items()]:
+        verdicts = [cell for part in table.parts for cell in part.text.to_dict(as_series=False).get("verdict", [])]
+        details = [cell for part in table.parts for cell in part.text.to_dict(as_series=False).get("detail", [])]
+        for note in [*table.notes, *verdicts, *details]:
+            for clause in map(str.strip, re.split(r"; |\. |, AR pool", note)):
+                if re.search(r"\b(lower|higher|better|worse)\b", clause, re.IGNORECASE):
+                    compared += 1
+                    scoped = re.search(r"over (questions|models)", clause)
+                    assert scoped or clause.startswith(DEFINITIONS), f"{name}: {clause}"
+    assert compared > 10
 
 
 def test_latex_of_symbols() -> None:

@@ -8,14 +8,14 @@ from polars.datatypes import DataTypeClass
 _NAMES: dict[DataTypeClass | pl.DataType, str] = {
     pl.String: """
         model benchmark group role regime pool policy path reason budgets scope batch metric detail
-        exponents mu tier label kind column first second verdict constraint without map item claim check status
-        flag severity signature decision reading branch feature scale selection head readout
+        exponents mu tier label kind column first second verdict verdict_models constraint without map item claim check
+        status flag severity signature decision reading branch feature scale selection head readout
     """,
     pl.Float64: """
         error lo hi lo_reselected hi_reselected corrected lo_corrected hi_corrected lo_models hi_models
         alpha alpha_lo alpha_hi boundary beta assigned own se delta delta_lo delta_hi
         alpha_min alpha_max beta_min beta_max
-        difference p p_holm null_mean null_lowest mean sd base rl estimate value
+        difference p p_holm p_t p_t_holm null_mean null_lowest mean sd base rl estimate value
         beta_q alpha_q mech_q gap gap_lo gap_hi envelope envelope_lo envelope_hi rl_lo rl_hi crossing_share never
         mean_abs mean_signed chance largest p_max headroom knee p0 u log2_n_star delta_hat ridge tail largest_z
         intercept slope slope_lo slope_hi r r_lo r_hi

@@ -14,6 +14,7 @@ from typing import Literal
 import numpy as np
 import numpy.typing as npt
 from scipy.special import erf
+from scipy.stats import ttest_1samp
 from statsmodels.stats.multitest import multipletests
 
 from searchlens.seeds import resampler
@@ -22,6 +23,8 @@ from searchlens.uncertainty import Floats, Interval
 Errors = Mapping[tuple[str, str], Floats]
 """(model, benchmark) to errors in percentage points, shape (draws,)."""
 Kind = Literal["percentile", "centred"]
+SAME = 1e-5
+"""Percentage points below which two errors are the same: they are kept in single precision."""
 EXACT_MODELS = 20
 """Enumerate all sign flips up to this many models and sample beyond; each further model doubles 0.5 s and 0.2 GiB."""
 
@@ -215,6 +218,38 @@ def sign_flip_test(differences: npt.ArrayLike, flips: int = 100_000, seed: int =
     return float((1 + (np.abs(signs @ values) >= observed).sum()) / (1 + flips))
 
 
+def paired_t_test(differences: npt.ArrayLike) -> float:
+    """Two-sided t test that the mean over models is zero.
+
+    Parameters
+    ----------
+    differences : array_like, shape (models,)
+        One number per model in percentage points, as for ``sign_flip_test``.
+
+    Returns
+    -------
+    float
+        The p-value. 1 if all differences are zero. NaN with fewer than two models, if a difference is NaN, and if all
+        differences are one number other than zero, whose spread between models is then unknown. Numbers within
+        ``SAME`` of each other count as one.
+
+    Notes
+    -----
+    Exact for normal differences that are independent between models. Unlike sign flips it can reach any p-value with
+    few models; ``docs/power.md`` has its error rates for differences that are not normal.
+
+    References
+    ----------
+    Student (1908), Biometrika 6, 1-25.
+    """
+    values = np.asarray(differences, float)
+    if len(values) < 2 or np.isnan(values).any():
+        return float("nan")
+    if np.ptp(values) <= SAME:
+        return 1.0 if abs(values.mean()) <= SAME else float("nan")
+    return float(ttest_1samp(values, 0.0).pvalue)
+
+
 def model_bootstrap(
     differences: npt.ArrayLike, draws: int = 10_000, seed: int = 0, confidence: float = 0.95
 ) -> tuple[float, float]:
@@ -303,8 +338,8 @@ class Contrast:
         Mean of the first minus mean of the second, percentage points; NaN without common cells.
     lo, hi : float
         Interval of the paired bootstrap over questions, the models taken as given.
-    p : float
-        Of the sign-flip test over models.
+    p, p_t : float
+        Of the sign-flip test and of the t test over models.
     models, cells : int
         Number in common.
     differing : int
@@ -315,6 +350,7 @@ class Contrast:
     lo: float
     hi: float
     p: float
+    p_t: float
     models: int
     cells: int
     differing: int
@@ -338,16 +374,17 @@ def contrast(a: Errors, b: Errors, confidence: float = 0.95, kind: Kind = "perce
     first, second = common(a, b)
     if not first:
         nan = float("nan")
-        return Contrast(nan, nan, nan, nan, models=0, cells=0, differing=0)
+        return Contrast(nan, nan, nan, nan, nan, models=0, cells=0, differing=0)
     gaps = {cell: first[cell] - second[cell] for cell in first}
     models = by_model(gaps)
-    draws = macro(gaps)
+    draws, of_models = macro(gaps), [gap[0] for gap in models.values()]
     lo, hi = interval(draws, confidence, kind)
     return Contrast(
         difference=float(draws[0]),
         lo=float(lo),
         hi=float(hi),
-        p=sign_flip_test([gap[0] for gap in models.values()]),
+        p=sign_flip_test(of_models),
+        p_t=paired_t_test(of_models),
         models=len(models),
         cells=len(gaps),
         differing=sum(abs(float(gap[0])) > 1e-9 for gap in gaps.values()),

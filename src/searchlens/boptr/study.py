@@ -88,7 +88,8 @@ def study(cohort: Cohort, options: BoptrOptions) -> dict[str, pl.DataFrame]:
     boot = bootstrap_view(cohort, options.draws, options.seed)
     sets = [constants for constants in evaluation.rules if constants.mu == "cohort"]
     errors = errors_frame(evaluation, plan, rows, options.confidence)
-    contests = pl.concat([contrasts(evaluation, plan, constants, options) for constants in sets])
+    questions = {benchmark: len(landscape.questions) for (_, benchmark), landscape in cohort.landscapes.items()}
+    contests = pl.concat([contrasts(evaluation, plan, constants, options, questions) for constants in sets])
     return {
         "errors": errors,
         "means": _means(evaluation, plan, options, sets),
@@ -239,18 +240,25 @@ def _by_model(plan: CohortPlan, fitted: Sequence[str]) -> list[Column]:
 
 CONTRASTS = schema(
     "exponents scope first second difference lo hi corrected lo_corrected hi_corrected lo_models hi_models p p_holm "
-    "models cells differing verdict reason"
+    "p_t p_t_holm models cells questions differing verdict verdict_models reason"
 )
 """``difference``: first minus second on their common cells, AR pool, percentage points; ``lo`` to ``hi``: paired
 bootstrap over questions with the paths fixed, the models taken as given. ``corrected``, ``lo_corrected`` and
 ``hi_corrected``: the same of the corrected errors (``evaluate.Score``), because the biases differ between rows, most of
 all between an oracle and a rule. All that follows is computed from these: ``lo_models`` to ``hi_models``, models
-resampled; ``p``, sign flips over models; ``p_holm``, after Holm's correction over the scope; ``verdict``, by whether
-``lo_corrected`` to ``hi_corrected`` excludes 0. ``differing``: number of the common ``cells`` in which the two predict
-differently."""
+resampled; ``p`` and ``p_t``, sign flips and paired t test over models; ``p_holm`` and ``p_t_holm``, after Holm's
+correction over the scope. ``questions``: number of questions on the benchmarks of the common ``cells``. ``differing``:
+number of these cells in which the two predict differently.
+
+There are two verdicts, because a row may be better for these models and still not for models at large. ``verdict`` is
+over questions, the models given: whether ``lo_corrected`` to ``hi_corrected`` excludes 0. ``verdict_models`` is over
+models: ``not shown``, unless ``p_t_holm`` is at most 1 - ``confidence``; null with a single model. It goes by the t
+test, because with seven models no sign flip passes Holm's correction over more than three comparisons."""
 
 
-def contrasts(evaluation: Evaluation, plan: CohortPlan, constants: Constants, options: BoptrOptions) -> pl.DataFrame:
+def contrasts(
+    evaluation: Evaluation, plan: CohortPlan, constants: Constants, options: BoptrOptions, questions: Mapping[str, int]
+) -> pl.DataFrame:
     """Paired differences of rows: on the anchor's cells, over the cohort, and those planned before sampling.
 
     Parameters
@@ -259,6 +267,8 @@ def contrasts(evaluation: Evaluation, plan: CohortPlan, constants: Constants, op
     plan : CohortPlan
     constants : Constants
     options : BoptrOptions
+    questions : mapping
+        Number of questions of every benchmark.
 
     Returns
     -------
@@ -276,10 +286,11 @@ def contrasts(evaluation: Evaluation, plan: CohortPlan, constants: Constants, op
     others = grid([model for model in models if model != plan.anchor_model], fitted)
     rival = _best_rival(evaluation, constants, cohort)
     planned = [(first, rival if second == BEST_RIVAL else second) for first, second in PLANNED_CONTRASTS]
-    parts = [_contrasts(evaluation, constants, "anchor", dict.fromkeys(ANCHOR_CONTRASTS, anchor), options)]
+    on_anchor = dict.fromkeys(ANCHOR_CONTRASTS, anchor)
+    parts = [_contrasts(evaluation, constants, "anchor", on_anchor, options, questions)]
     for scope, pairs in (("cohort", COHORT_CONTRASTS), ("planned", planned)):
         cells = {pair: others if "V2" in pair else cohort for pair in pairs}
-        parts.append(_contrasts(evaluation, constants, scope, cells, options))
+        parts.append(_contrasts(evaluation, constants, scope, cells, options, questions))
     return pl.concat(parts)
 
 
@@ -297,6 +308,7 @@ def _contrasts(
     scope: str,
     pairs: Mapping[tuple[str, str], Sequence[Cell]],
     options: BoptrOptions,
+    questions: Mapping[str, int],
 ) -> pl.DataFrame:
     records = []
     for (first, second), cells in pairs.items():
@@ -304,9 +316,15 @@ def _contrasts(
             require_same_pool(_key(constants, first, cell), _key(constants, second, cell))
         sides = [_scores(evaluation, constants, name, cells) for name in (first, second)]
         names = {"exponents": constants.exponents, "scope": scope, "first": first, "second": second}
-        records.append(names | _contrast(sides[0], sides[1], options))
+        records.append(names | _contrast(sides[0], sides[1], options, questions))
     frame = pl.DataFrame(records, CONTRASTS)
-    return frame.with_columns(p_holm=pl.Series(inference.holm(frame["p"].to_numpy()), nan_to_null=True))
+    frame = frame.with_columns(
+        pl.Series(f"{p}_holm", inference.holm(frame[p].to_numpy()), nan_to_null=True) for p in ("p", "p_t")
+    )
+    lower = pl.when(pl.col("corrected") < 0).then(pl.lit("first lower")).otherwise(pl.lit("second lower"))
+    shown = pl.col("p_t_holm") <= 1 - options.confidence
+    over_models = pl.when(shown).then(lower).otherwise(pl.lit("not shown"))
+    return frame.with_columns(verdict_models=pl.when(pl.col("models") > 1).then(over_models))
 
 
 def _scores(evaluation: Evaluation, constants: Constants, name: str, cells: Sequence[Cell]) -> dict[Cell, Score]:
@@ -321,10 +339,12 @@ def _key(constants: Constants, name: str, cell: Cell) -> Key:
     return Key(constants, row, "full" if pool == "full" else "ar", *cell)
 
 
-def _contrast(first: Mapping[Cell, Score], second: Mapping[Cell, Score], options: BoptrOptions) -> dict[str, object]:
+def _contrast(
+    first: Mapping[Cell, Score], second: Mapping[Cell, Score], options: BoptrOptions, questions: Mapping[str, int]
+) -> dict[str, object]:
     cells = [cell for cell in first if cell in second]
     if not cells:
-        return {"models": 0, "cells": 0, "differing": 0, "reason": "no_matched_cells"}
+        return {"models": 0, "cells": 0, "questions": 0, "differing": 0, "reason": "no_matched_cells"}
     a, b = ({cell: side[cell].fixed.astype(float) for cell in cells} for side in (first, second))
     fixed = inference.contrast(a, b, options.confidence)
     a_corrected = {cell: first[cell].corrected.astype(float) for cell in cells}
@@ -341,11 +361,17 @@ def _contrast(first: Mapping[Cell, Score], second: Mapping[Cell, Score], options
         low, high = inference.model_bootstrap(
             np.array([gap[0] for gap in gaps.values()]), options.draws, options.seed, options.confidence
         )
-        columns |= {"p": corrected.p, "lo_models": low, "hi_models": high}
+        columns |= {
+            "p": corrected.p,
+            "p_t": None if math.isnan(corrected.p_t) else corrected.p_t,
+            "lo_models": low,
+            "hi_models": high,
+        }
     verdict = "not distinguishable"
     if fixed.differing and (corrected.lo > 0 or corrected.hi < 0):
         verdict = "second lower" if corrected.lo > 0 else "first lower"
-    counts = {"models": corrected.models, "cells": corrected.cells, "differing": fixed.differing}
+    asked = sum(questions[benchmark] for benchmark in {benchmark for _, benchmark in cells})
+    counts = {"models": corrected.models, "cells": corrected.cells, "questions": asked, "differing": fixed.differing}
     return columns | counts | {"verdict": verdict}
 
 

@@ -24,6 +24,10 @@ UPWARD = (
     "An absolute error is biased upwards near zero, so an interval can lie above its point estimate; in parentheses"
     " the value corrected for that and for choosing the path on the same questions; it may be slightly negative."
 )
+VERDICTS = (
+    "Over questions: by the corrected interval, these models taken as given. Over models: by a paired t test, p after"
+    " Holm's correction over all comparisons of the block; not shown is no sign that the rows are alike."
+)
 PATHS_OF_ALPHA = "Brackets after α: the interval of α that gives the same path N̂(b)."
 
 RIVALS = ("mean RL", "Base+gain", "low temp")
@@ -82,11 +86,25 @@ def single_pair(plan: CohortPlan) -> list[str]:
 
 
 def verdict_text(contrast: Row) -> str:
-    """The verdict of a paired difference, by the names of its rows."""
+    """Both verdicts of a paired difference, over questions and over models, by the names of its rows."""
     if contrast["cells"] and not contrast["differing"]:
         return "identical predictions"
-    lower = {"first lower": contrast["first"], "second lower": contrast["second"]}.get(contrast["verdict"])
-    return f"{lower} lower" if lower else fmt.word(contrast["verdict"])
+    if contrast["verdict"] is None:
+        return fmt.word(None)
+    return f"over questions: {_lower(contrast, 'verdict')}; {over_models(contrast)}"
+
+
+def over_models(contrast: Row) -> str:
+    """The verdict over models, such as ``over models: not shown (p = 0.31 by t test, models: 7)``."""
+    if contrast["verdict_models"] is None:
+        return "one model: nothing is said of others"
+    p = "p unknown" if contrast["p_t_holm"] is None else f"p = {fmt.number(contrast['p_t_holm'], 3)}"
+    return f"over models: {_lower(contrast, 'verdict_models')} ({p} by t test, models: {contrast['models']})"
+
+
+def _lower(contrast: Row, verdict: str) -> str:
+    row = {"first lower": contrast["first"], "second lower": contrast["second"]}.get(contrast[verdict])
+    return f"{row} lower" if row else fmt.word(contrast[verdict])
 
 
 def contrast_notes(contrasts: pl.DataFrame, scope: str, rule: str, rows: Iterable[str]) -> list[str]:
@@ -107,18 +125,18 @@ def contrast_notes(contrasts: pl.DataFrame, scope: str, rule: str, rows: Iterabl
     paper, own = (list(defined.filter(exponents=which).iter_rows(named=True)) for which in ("paper", "own"))
     if not paper:
         return []
-    differences = "Paired differences on common cells: " + "; ".join(map(_contrast_text, paper)) + "."
+    differences = f"Paired differences on common cells: {'; '.join(map(_contrast_text, paper))}. {VERDICTS}"
     with_own = [f"With the cohort's own exponents: {note}" for note in _lower_than(rule, own)]
     return [differences, *_lower_than(rule, paper), *with_own]
 
 
 def _contrast_text(contrast: Row) -> str:
-    """Such as ``H5 − H1 = −0.04, corrected −0.02 [−2.69, +2.50] (cells: 4; not distinguishable)``."""
+    """Such as ``H5 − H1 = −0.04, corrected −0.02 [−2.69, +2.50] (cells: 4, questions: 958; over questions: ...)``."""
     plain = fmt.number(contrast["difference"], sign="+")
     corrected = fmt.interval(contrast["corrected"], contrast["lo_corrected"], contrast["hi_corrected"], sign="+")
-    verdict = verdict_text(contrast)
     names = f"{contrast['first']} − {contrast['second']}"
-    return f"{names} = {plain}, corrected {corrected} (cells: {contrast['cells']}; {verdict})"
+    rests_on = f"cells: {contrast['cells']}, questions: {contrast['questions']}"
+    return f"{names} = {plain}, corrected {corrected} ({rests_on}; {verdict_text(contrast)})"
 
 
 def _lower_than(rule: str, contrasts: Iterable[Row]) -> list[str]:
@@ -132,5 +150,5 @@ def _lower_than(rule: str, contrasts: Iterable[Row]) -> list[str]:
             clear = contrast["verdict"] != "not distinguishable"
             finding = "has a lower error than" if clear else "has the lower point estimate, not distinguishable from"
             what = ", which does without the law," if other in _BASELINES else ""
-            notes.append(f"{other}{what} {finding} {rule}.")
+            notes.append(f"{other}{what} {finding} {rule} over questions; {over_models(contrast)}.")
     return notes

@@ -8,7 +8,7 @@ from searchlens.boptr.cohort import CohortPlan
 from searchlens.boptr.protocol import FEW_QUESTIONS
 from searchlens.catalogue import table
 from searchlens.tables import format as fmt
-from searchlens.tables.boptr._notes import ERROR, brackets, model_name, reasons, single_pair, verdict_text
+from searchlens.tables.boptr._notes import ERROR, VERDICTS, brackets, model_name, reasons, single_pair, verdict_text
 from searchlens.tables.boptr.context import TableContext
 from searchlens.tables.format import Line, Row
 from searchlens.tables.table import DASH, Table
@@ -171,8 +171,9 @@ def contrasts(context: TableContext) -> Table:
         f" compared on the cells of other models only: on those of {anchor} V2 is V1. {ERROR}",
         brackets(context.options),
         "Corrected: without the upward bias of absolute errors and the downward one of a path chosen on the same"
-        " questions, which differ between rows. The verdict goes by the interval of this; so do the columns over models"
-        " (interval with the models resampled) and p (exact sign flips over models, then after Holm over the block).",
+        " questions, which differ between rows. The columns over models go by this, too: interval with the models"
+        " resampled; p of exact sign flips and of a paired t test over models, each also after Holm over the block.",
+        VERDICTS,
         "Differing: cells in which the two predict differently; 0: the same predictions.",
         "Planned: V3 and V5b are compared with the rival that has the lowest mean corrected error on these cells, which"
         " favours the rival.",
@@ -194,8 +195,11 @@ def _contrast_line(row: Row) -> Line:
         "over models": over_models,
         "p": fmt.number(row["p"], 3),
         "p (Holm)": fmt.number(row["p_holm"], 3),
+        "p (t)": fmt.number(row["p_t"], 3),
+        "p (t, Holm)": fmt.number(row["p_t_holm"], 3),
         "models": str(row["models"]),
         "cells": str(row["cells"]),
+        "questions": str(row["questions"]),
         "differing": str(row["differing"]),
         "verdict": verdict_text(row),
     }
