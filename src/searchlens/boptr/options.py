@@ -86,7 +86,8 @@ class BoptrOptions:
     """Pairs to leave out of the cohort mean mu, in additional rows of the tables percell, ablation and v4, which leave
     out the cells of these pairs, too; empty: no such rows."""
     mu_floor: Literal["ln2", "cohort_mean"] = "ln2"
-    """mu of the floor regime. ln2: the paper's constant; cohort_mean: the mean over the fits of its cells."""
+    """mu of the floor regime. ln2: the paper's constant; cohort_mean: the mean over the fits of its cells. With the
+    cohort's own exponents it always is that mean."""
     h1: Literal["low_temp_nb", "literal_greedy", "argmax_same_b"] = "low_temp_nb"
     """Row H1. low_temp_nb: the policy with the lowest pure temperature, at N = b; literal_greedy: greedy decoding, the
     same value at every b; argmax_same_b: the most accurate autoregressive policy at each b, at N = b."""
@@ -105,7 +106,8 @@ class BoptrOptions:
     exclude_default_on_anchor: bool = False
     """Whether the RL default policy is removed from the selector's candidates on the anchor benchmark."""
     b0: Literal["anchor_alpha", "cohort_mu"] = "anchor_alpha"
-    """Scale of row B0. anchor_alpha: the anchor's alpha; cohort_mu: exp(mu) of the cohort."""
+    """Scale of row B0 in the anchor's regime; in the others it is exp(mu). anchor_alpha: the anchor's alpha; cohort_mu:
+    exp(mu) of the cohort."""
     gate_z: Nonnegative = 2.0
     """Row V5b: a model is typical if every standardised feature is at most this far from 0."""
     ridge: Nonnegative = 1.0
@@ -146,7 +148,7 @@ class BoptrOptions:
     seed: Seed = 42
     """Seed of everything random in BOPTR."""
     confidence: Confidence = 0.95
-    """Nominal coverage of all intervals."""
+    """Nominal coverage of all intervals. A difference is shown over models if p is at most 1 minus this."""
     reselect: Natural = 10_000
     """Number of the draws in which every path is also chosen again, for intervals that include this choice and for
     errors corrected for it; 0: none."""

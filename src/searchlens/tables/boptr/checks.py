@@ -111,8 +111,8 @@ def protocol_flags(context: TableContext) -> Table:
         "A flagged cell is reported, never dropped. Truncation: share of samples that hit the length limit; extraction:"
         " share with an answer that can be read; length: mean tokens per sample; all under the RL default policy."
         " Rates and ranges of readouts in %.",
-        f"Attention: the interval of RL − Base lies outside ±{fmt.percent(options.protocol_margin)} points, or the"
-        f" longer mean length is at least {options.length_ratio:g} times the other; undecided: it crosses the"
+        f"Attention: the interval of RL − Base lies wholly outside ±{fmt.percent(options.protocol_margin)} points, or"
+        f" the longer mean length is at least {options.length_ratio:g} times the other; undecided: it crosses the"
         " margin.",
         "All or nothing: one side solves no question at any point, or every one; constant RL curve: the same at every"
         f" budget; constant base pool: no budget at which two policies differ; few questions: below {FEW_QUESTIONS}.",
