@@ -5,8 +5,8 @@
     snakemake --profile slurm                     on a cluster
     snakemake results/landscape/<checkpoint>/<benchmark>/points.parquet     one cell
 
-Stages, one file each under workflow/rules/, in this order: generate, score, landscape, recovery; readouts, which replaces
-these for recorded cells; readings, figures, overview, tables, boptr (with transfer), equivalence.
+Stages, one file each under workflow/rules/, in this order: generate, score, landscape, recovery; readouts (with
+recoveries), which replaces these for recorded cells; readings, figures, overview, tables, boptr (with transfer), equivalence.
 """
 
 from snakemake.utils import min_version

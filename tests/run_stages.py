@@ -14,6 +14,7 @@ from searchlens.stages._cohort import cohort_of
 from searchlens.stages.figures import figures
 from searchlens.stages.landscape import landscape
 from searchlens.stages.readouts import readouts
+from searchlens.stages.recoveries import recoveries
 from searchlens.stages.recovery import recovery
 from searchlens.stages.score import score
 from searchlens.store.provenance import config_fingerprint
@@ -35,6 +36,7 @@ def recovery_cell(grid: Grid, base: Path, rl: Path, output: Path) -> None:
 
 def analyse(grid: Grid) -> None:
     readouts(needs.readouts(grid), grid.layout, fingerprint=config_fingerprint(grid.config))
+    recoveries(needs.recoveries(grid), grid.layout, fingerprint=config_fingerprint(grid.config))
 
 
 def figures_cell(grid: Grid, pair: str, benchmark: str, output: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -18,12 +19,14 @@ from run_stages import analyse, costs, landscape_cell, prefill, recovery_cell
 from searchlens import config
 from searchlens.commands.prune import unused
 from searchlens.errors import InputError
-from searchlens.grid import Grid
+from searchlens.grid import Grid, needs
 from searchlens.landscape.compact import compact
 from searchlens.landscape.expand import expand
 from searchlens.landscape.options import LandscapeOptions
 from searchlens.landscape.plain import plain_votes
 from searchlens.landscape.points import operating_points
+from searchlens.recovery.options import RecoverySection
+from searchlens.stages.readouts import readouts as readouts_stage
 from searchlens.stages.record import record
 from searchlens.store import layout, readouts
 from test_workflow import ROOT, Folder
@@ -246,18 +249,91 @@ def test_figures_are_asked_for_by_cells_that_there_are(raw: dict[str, Any]) -> N
 # ---- the workflow
 
 
-def test_the_workflow_reads_all_readouts_in_one_job(tmp_path: Path) -> None:
-    """Landscapes and recovery of the committed pair, without a job for each, and a second run does nothing."""
+LOST = "results/landscape/micro-1m-rl/gpqa/hits.parquet"
+MADE = ("results/recovery/micro-1m/gpqa/support.parquet", "results/boptr/errors.parquet", LOST)
+
+
+@pytest.fixture(scope="module")
+def recorded(tmp_path_factory: pytest.TempPathFactory) -> Folder:
+    """A study of the committed pair, up to recovery and BOPTR, nothing sampled."""
+    path = tmp_path_factory.mktemp("recorded")
     for name in ("config", "resources"):
-        (tmp_path / name).symlink_to(ROOT / name)
+        (path / name).symlink_to(ROOT / name)
     study = {"benchmarks": ["gpqa"], "sample": [], "readouts": "resources/zoo/recorded"}
-    folder = Folder(tmp_path, {"results": "results", "study": study})
-    (tmp_path / "overlay.yaml").write_text(json.dumps(folder.config))
-    wanted = "results/recovery/micro-1m/gpqa/support.parquet", "--configfile", "overlay.yaml"
-    made = folder.snakemake(*wanted)
-    assert (tmp_path / wanted[0]).exists(), made.stderr
-    assert {rule for rule in ("landscape", "recovery", "generate") if f"rule {rule}:" in made.stderr} == set()
-    assert "Nothing to be done" in (again := folder.snakemake(*wanted)).stdout + again.stderr
+    boptr = {"anchor": {"benchmark": "gpqa"}, "draws": 100, "reselect": 0}
+    folder = Folder(path, {"results": "results", "study": study, "boptr": boptr})
+    run(folder, {})
+    return folder
+
+
+def run(folder: Folder, changed: dict[str, Any], *arguments: str) -> set[str]:
+    """The rules that run, or with ``-n`` would run, after a change of the configuration."""
+    (folder.path / "overlay.yaml").write_text(json.dumps({**folder.config, **changed}))
+    done = folder.snakemake(*arguments, *MADE, "--configfile", "overlay.yaml")
+    return set(_STARTED.findall(done.stdout + done.stderr))
+
+
+_STARTED = re.compile(r"^(?:local)?(?:rule|checkpoint) (\w+):", re.MULTILINE)
+
+
+def test_the_workflow_reads_all_readouts_in_one_job(recorded: Folder) -> None:
+    """Without a job for each landscape and recovery, and a second run does nothing."""
+    assert all((recorded.path / path).exists() for path in MADE)
+    assert not list((recorded.path / "logs").glob("landscape/*/*"))
+    assert not list((recorded.path / "logs").glob("recovery/*/*"))
+    assert run(recorded, {}, "-n") == set()
+
+
+def test_a_change_of_how_pairs_are_compared_fits_no_law(recorded: Folder) -> None:
+    assert run(recorded, {"recovery": {"epsilon": 0.05}}, "-n") == {"recoveries"}
+
+
+@pytest.mark.parametrize("key", [field.name for field in fields(RecoverySection)])
+def test_boptr_and_landscapes_take_nothing_from_the_section_recovery(
+    raw: dict[str, Any], make_grid: Make, key: str
+) -> None:
+    before = make_grid(raw)
+    value = before.config["recovery"][key]
+    after = make_grid(raw)
+    after.config = {
+        **before.config,
+        "recovery": {**before.config["recovery"], key: "other" if value is None else [value]},
+    }
+    assert needs.hash_of(needs.recovery(after, "sums")) != needs.hash_of(needs.recovery(before, "sums"))
+    for stage in (needs.boptr, needs.readouts, lambda grid: needs.landscape(grid, "sums")):
+        assert needs.hash_of(stage(after)) == needs.hash_of(stage(before))
+
+
+def test_one_lost_landscape_is_made_again_alone_and_nothing_after_it(recorded: Folder) -> None:
+    """Its bytes come out the same, so neither the comparison of the pair nor BOPTR runs."""
+    before = {path: path.read_bytes() for path in recorded.path.glob("results/landscape/*/*/*")}
+    (recorded.path / LOST).unlink()
+    assert run(recorded, {}) == {"readouts"}
+    assert "1 of 2 landscapes made" in (recorded.path / "logs/readouts.log").read_text()
+    changed = {path for path, content in before.items() if path.read_bytes() != content}
+    assert changed == {(recorded.path / LOST).with_name("provenance.json")}
+    assert run(recorded, {}, "-n") == set()
+
+
+def test_a_landscape_of_other_readouts_or_options_is_not_current(
+    raw: dict[str, Any], make_grid: Make, sampled: Grid, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    record(sampled, tmp_path / "kept")
+    grid = elsewhere(raw, make_grid)
+
+    def made(study: needs.Readouts) -> str:
+        with caplog.at_level("INFO", "searchlens.stages.readouts"):
+            readouts_stage(study, grid.layout, fingerprint="0" * 12)
+        return caplog.messages[-1].split(",")[0]
+
+    study = needs.readouts(grid)
+    assert [made(study), made(study)] == ["2 of 2 landscapes made", "0 of 2 landscapes made"]
+    other = {name: replace(cell, seed=cell.seed + 1) for name, cell in study.landscape.items()}
+    assert made(replace(study, landscape=other)) == "2 of 2 landscapes made"
+    (path,) = (Path(path) for checkpoint, _, path in study.cells if checkpoint == "toy-rl")
+    kept = readouts.read(path)
+    readouts.write(kept.drop("shards"), {}, path, {})
+    assert made(replace(study, landscape=other)) == "1 of 2 landscapes made"
 
 
 # ---- the committed pair

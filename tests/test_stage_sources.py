@@ -31,7 +31,8 @@ from test_equivalence import grid as compared_grid
 TESTS = Path(__file__).parent
 PACKAGE = TESTS.parent / "src/searchlens"
 STAGES = (
-    *("score", "landscape", "recovery", "readouts", "readings", "figures", "overview", "tables", "boptr", "transfer"),
+    *("score", "landscape", "recovery", "readouts", "recoveries", "readings", "figures", "overview", "tables"),
+    *("boptr", "transfer"),
     "equivalence",
 )
 
@@ -140,6 +141,7 @@ def study(
         "recovery": ({}, [needs.recovery(sampled, "sums"), base, rl, tmp_path / "r"], signed),
         "readouts": ({}, [needs.readouts(recorded), recorded.layout], signed),
         "readings": ({}, [needs.readings(sampled), layout], signed),
+        "recoveries": ({}, [needs.recoveries(recorded), recorded.layout], signed),
         "figures": ({}, [pair, layout, tmp_path / "f"], {}),
         "overview": ({}, [needs.overview(sampled), layout, tmp_path / "o"], {}),
         "tables": ({}, [needs.tables(sampled), layout, again], signed),

@@ -130,6 +130,15 @@ def test_the_first_run_makes_everything_and_the_second_nothing(folder: Folder) -
     assert folder.planned() == {}
 
 
+def test_a_landscape_that_comes_out_as_it_was_runs_nothing_again(folder: Folder) -> None:
+    """Its files are new, and its signature has another time."""
+    signatures = list((folder.path / "results/landscape").glob("*/*/provenance.json"))
+    before = [path.read_bytes() for path in signatures]
+    folder.snakemake("--until", "landscape", "--forcerun", "landscape")
+    assert all(path.read_bytes() != content for path, content in zip(signatures, before, strict=True))
+    assert folder.planned() == {}
+
+
 @pytest.mark.parametrize(
     ("output", "rule"),
     [

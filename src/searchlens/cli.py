@@ -106,6 +106,13 @@ def _readings(args: argparse.Namespace) -> None:
     readings(needs.readings(grid), grid.layout, fingerprint=config_fingerprint(grid.config))
 
 
+def _recoveries(args: argparse.Namespace) -> None:
+    from searchlens.stages.recoveries import recoveries
+
+    grid = _grid(args)
+    recoveries(needs.recoveries(grid), grid.layout, fingerprint=config_fingerprint(grid.config), threads=args.threads)
+
+
 def _figures(args: argparse.Namespace) -> None:
     from searchlens.stages.figures import figures
 
@@ -390,7 +397,9 @@ def _add_stages(command: _Commands) -> None:
     sub.add_argument("--base", required=True, help="landscape folder of the Base checkpoint")
     sub.add_argument("--rl", required=True, help="landscape folder of the RL checkpoint")
     _folder_option(sub)
-    sub = command("analyse", _analyse, "landscapes and recovery of all recorded cells, from compact readouts")
+    sub = command("analyse", _analyse, "compute the landscapes of all recorded cells from their compact readouts")
+    _threads_option(sub)
+    sub = command("recoveries", _recoveries, "compare the landscapes of all recorded pairs")
     _threads_option(sub)
     command("readings", _readings, "read all samples of every pair: what RL's curve is worth in samples of Base")
     sub = command("figures", _figures, "draw the figures of one pair on one benchmark")

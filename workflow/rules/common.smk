@@ -80,16 +80,24 @@ def tracked(stage, get_needs):
     return get_hash
 
 
+def landscape_frames(checkpoint, benchmark):
+    """What other rules read of one landscape. Its signature has a time, so that it would run them again for nothing."""
+    return [OUT.landscape_frame(checkpoint, benchmark, frame) for frame in LANDSCAPE_FRAMES]
+
+
 def landscape_files(checkpoint, benchmark):
     """Every file of one landscape, or their pattern."""
-    frames = [OUT.landscape_frame(checkpoint, benchmark, frame) for frame in LANDSCAPE_FRAMES]
-    return [*frames, OUT.landscape(checkpoint, benchmark) / SIGNATURE]
+    return [*landscape_frames(checkpoint, benchmark), OUT.landscape(checkpoint, benchmark) / SIGNATURE]
+
+
+def recovery_frames(pair, benchmark):
+    """What other rules read of one recovery analysis."""
+    return [OUT.recovery_frame(pair, benchmark, frame) for frame in RECOVERY_FRAMES]
 
 
 def recovery_files(pair, benchmark):
     """Every file of one recovery analysis, or their pattern."""
-    frames = [OUT.recovery_frame(pair, benchmark, frame) for frame in RECOVERY_FRAMES]
-    return [*frames, OUT.recovery(pair, benchmark) / SIGNATURE]
+    return [*recovery_frames(pair, benchmark), OUT.recovery(pair, benchmark) / SIGNATURE]
 
 
 def score_files(checkpoint, benchmark):
@@ -104,8 +112,8 @@ def get_landscape_folder(role):
 
 
 def get_landscape(role):
-    """Input function: the landscape files of a pair's Base or RL checkpoint."""
-    return lambda wildcards: landscape_files(GRID.pairs[wildcards.pair][role], wildcards.benchmark)
+    """Input function: the landscape of a pair's Base or RL checkpoint."""
+    return lambda wildcards: landscape_frames(GRID.pairs[wildcards.pair][role], wildcards.benchmark)
 
 
 def get_pool(wildcards):

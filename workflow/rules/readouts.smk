@@ -1,4 +1,4 @@
-"""Landscapes and recovery of recorded cells, read from compact readouts; in one job, because each takes a moment.
+"""Landscapes and recovery of recorded cells, read from compact readouts; each in one job, because a cell takes a moment.
 
 REQUIRED INPUTS: the cells' compact readouts (study.readouts).
 OUTPUTS: results/landscape/<checkpoint>/<benchmark>/*.parquet, results/recovery/<pair>/<benchmark>/*.parquet
@@ -6,16 +6,16 @@ OUTPUTS: results/landscape/<checkpoint>/<benchmark>/*.parquet, results/recovery/
 
 
 ruleorder: readouts > landscape
-ruleorder: readouts > recovery
 
 
-rule readouts:
-    """Read every landscape that needs no samples, and compare their pairs."""
+# A checkpoint, because the rest is planned again when it is done: what depends on landscapes that came out as they were
+# does not run. Outputs are updated in place, so that the landscapes which are current need not be made again.
+checkpoint readouts:
+    """Read every landscape that needs no samples."""
     input:
         list(GRID.readouts.values()),
     output:
-        [path for cell in GRID.readouts for path in landscape_files(*cell)],
-        [path for cell in GRID.readout_pairs for path in recovery_files(*cell)],
+        [update(str(path)) for cell in GRID.readouts for path in landscape_files(*cell)],
     log:
         layout.log("readouts"),
     conda:
@@ -32,3 +32,31 @@ rule readouts:
             --threads {threads} \
             2>&1 | tee {log:q}
         """
+
+
+if GRID.readout_pairs:
+
+    ruleorder: recoveries > recovery
+
+    rule recoveries:
+        """Compare every pair of landscapes that needs no samples."""
+        input:
+            [path for p, b in GRID.readout_pairs for c in GRID.pairs[p].values() for path in landscape_frames(c, b)],
+        output:
+            [path for cell in GRID.readout_pairs for path in recovery_files(*cell)],
+        log:
+            layout.log("recoveries"),
+        conda:
+            "../envs/analysis.yaml"
+        threads: 2
+        resources:
+            mem_mb=8000,
+            runtime=60,
+        params:
+            needs=tracked("recoveries", lambda wildcards: needs.recoveries(GRID)),
+        shell:
+            """
+            OPENBLAS_NUM_THREADS=1 POLARS_MAX_THREADS=1 searchlens recoveries \
+                --threads {threads} \
+                2>&1 | tee {log:q}
+            """

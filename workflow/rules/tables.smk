@@ -8,8 +8,8 @@ OUTPUTS: results/tables/<table>.{csv,md,tex,json}
 rule tables:
     """Gather the study into tables."""
     input:
-        [path for cell in GRID.pair_cells for path in recovery_files(*cell)],
-        [path for cell in GRID.cells for path in landscape_files(*cell)],
+        [path for cell in GRID.pair_cells for path in recovery_frames(*cell)],
+        [path for cell in GRID.cells for path in landscape_frames(*cell)],
         [OUT.readings_frame(frame) for frame in READING_FRAMES],
         [path for cell in GRID.cells for path in GRID.manifests(*cell)],
     output:

@@ -364,32 +364,49 @@ def _model_names(grid: Grid) -> dict[str, str]:
 
 @dataclass(frozen=True)
 class Readouts:
-    """Parameters of the landscapes and comparisons of the recorded cells.
+    """Parameters of the landscapes of the recorded cells.
 
     Attributes
     ----------
     cells : tuple of (checkpoint, benchmark, path)
         Compact readouts of each cell.
-    pairs : tuple of (pair, benchmark, Base checkpoint, RL checkpoint)
-        Both sides of which are recorded.
-    landscape, recovery : mapping
-        ``Landscape`` and ``Recovery`` by benchmark.
+    landscape : mapping
+        ``Landscape`` by benchmark.
     """
 
     cells: tuple[tuple[str, str, str], ...]
-    pairs: tuple[tuple[str, str, str, str], ...]
     landscape: Mapping[str, Landscape]
-    recovery: Mapping[str, Recovery]
 
 
 def readouts(grid: Grid) -> Readouts:
-    """Parameters of the landscapes and comparisons of the recorded cells."""
-    benchmarks = dict.fromkeys(benchmark for _, benchmark in grid.readouts)
+    """Parameters of the landscapes of the recorded cells."""
     return Readouts(
         tuple((*cell, str(path)) for cell, path in grid.readouts.items()),
+        {benchmark: landscape(grid, benchmark) for benchmark in dict.fromkeys(b for _, b in grid.readouts)},
+    )
+
+
+@dataclass(frozen=True)
+class Recoveries:
+    """Parameters of comparing the recorded pairs.
+
+    Attributes
+    ----------
+    pairs : tuple of (pair, benchmark, Base checkpoint, RL checkpoint)
+        Both sides of which are recorded.
+    recovery : mapping
+        ``Recovery`` by benchmark.
+    """
+
+    pairs: tuple[tuple[str, str, str, str], ...]
+    recovery: Mapping[str, Recovery]
+
+
+def recoveries(grid: Grid) -> Recoveries:
+    """Parameters of comparing the recorded pairs."""
+    return Recoveries(
         tuple((pair, b, grid.pairs[pair]["base"], grid.pairs[pair]["rl"]) for pair, b in grid.readout_pairs),
-        {benchmark: landscape(grid, benchmark) for benchmark in benchmarks},
-        {benchmark: recovery(grid, benchmark) for benchmark in benchmarks},
+        {benchmark: recovery(grid, benchmark) for benchmark in dict.fromkeys(b for _, b in grid.readout_pairs)},
     )
 
 

@@ -34,7 +34,7 @@ class _Computed(NamedTuple):
     spent: dict[str, Any] | None
 
 
-def landscape(cell: needs.Landscape, scores: Path, output: Path, *, fingerprint: str) -> None:
+def landscape(cell: needs.Landscape, scores: Path, output: Path, fingerprint: str, made_from: str = "") -> None:
     """Compute the operating points of one cell.
 
     Parameters
@@ -47,13 +47,15 @@ def landscape(cell: needs.Landscape, scores: Path, output: Path, *, fingerprint:
         the graded samples have no plain strings.
     fingerprint : str
         Of the configuration, for the provenance.
+    made_from : str, optional
+        Hash of everything that decides the landscape, for the provenance.
     """
     computed = (_from_scores if scores.suffix == ".parquet" else _from_readouts)(cell, scores)
     write_frame(computed.landscape.points, output / "points.parquet")
     write_frame(computed.landscape.hits, output / "hits.parquet")
     write_frame(computed.classes, output / "classes.parquet")
-    provenance.sign(output / SIGNATURE, fingerprint, computed.spent)
     write_frame(computed.votes, output / "votes.parquet")
+    provenance.sign(output / SIGNATURE, fingerprint, computed.spent, made_from=made_from)
     if computed.votes.height:
         largest = (computed.votes["Q"] - computed.votes["Q_plain"]).abs().max()
         log.info("votes by class and by plain string differ by at most %.4f", largest)

@@ -1,26 +1,31 @@
-"""Stage ``readouts``: landscapes and recovery of all recorded cells, from their compact readouts, in one job.
+"""Stage ``readouts``: landscapes of all recorded cells, from their compact readouts, in one job.
 
-Each takes a moment: as jobs of their own they would take longer to start than to run.
+Each takes a moment: as jobs of their own they would take longer to start than to run. A landscape that was made from
+the same readouts, by the same code and options, is left as it is.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from concurrent.futures import Future, ProcessPoolExecutor
-from multiprocessing import get_context
+import logging
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from searchlens.catalogue import LANDSCAPE_FRAMES
+from searchlens.stages._processes import shared
 from searchlens.stages.landscape import landscape
-from searchlens.stages.recovery import recovery
-from searchlens.store.layout import Layout
+from searchlens.stages.source import stage_source
+from searchlens.store.files import read_json
+from searchlens.store.hashing import digest, file_sha256
+from searchlens.store.layout import SIGNATURE, Layout
 
 if TYPE_CHECKING:
     from searchlens.grid import needs
 
+log = logging.getLogger(__name__)
+
 
 def readouts(study: needs.Readouts, layout: Layout, *, fingerprint: str, threads: int = 1) -> None:
-    """Write the landscapes of the recorded cells, and the recovery analyses of their pairs.
+    """Write the landscapes of the recorded cells that are missing, or were made from something else.
 
     Parameters
     ----------
@@ -34,33 +39,20 @@ def readouts(study: needs.Readouts, layout: Layout, *, fingerprint: str, threads
     Raises
     ------
     InputError
-        Readouts are damaged, or the two sides of a pair were asked different questions.
+        Readouts are damaged.
     """
-    with ProcessPoolExecutor(threads, get_context("spawn")) as pool:  # a fork would copy locks of the libraries
-        _wait(
-            pool.submit(
-                landscape,
-                study.landscape[benchmark],
-                Path(path),
-                layout.landscape(checkpoint, benchmark),
-                fingerprint=fingerprint,
-            )
-            for checkpoint, benchmark, path in study.cells
-        )
-        _wait(
-            pool.submit(
-                recovery,
-                study.recovery[benchmark],
-                layout.landscape(base, benchmark),
-                layout.landscape(rl, benchmark),
-                layout.recovery(pair, benchmark),
-                fingerprint=fingerprint,
-            )
-            for pair, benchmark, base, rl in study.pairs
-        )
+    source, jobs = stage_source("landscape"), []
+    for checkpoint, benchmark, path in study.cells:
+        cell, folder = study.landscape[benchmark], layout.landscape(checkpoint, benchmark)
+        made_from = digest([source, vars(cell), file_sha256(Path(path))], 16)
+        if not _is_made_from(folder, made_from):
+            (folder / SIGNATURE).unlink(missing_ok=True)  # a killed job leaves no signature of a mixture
+            jobs.append((cell, Path(path), folder, fingerprint, made_from))
+    shared(landscape, jobs, threads)
+    log.info("%d of %d landscapes made, the others are current", len(jobs), len(study.cells))
 
 
-def _wait(jobs: Iterable[Future[None]]) -> None:
-    """Wait for all jobs; the first that failed ends the wait."""
-    for job in list(jobs):
-        job.result()
+def _is_made_from(folder: Path, made_from: str) -> bool:
+    """Whether a landscape is complete and says that it was made from this."""
+    paths = [folder / SIGNATURE, *(folder / f"{frame}.parquet" for frame in LANDSCAPE_FRAMES)]
+    return all(path.exists() for path in paths) and read_json(paths[0]).get("made_from") == made_from

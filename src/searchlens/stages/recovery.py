@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 
-def recovery(pair: needs.Recovery, base: Path, rl: Path, output: Path, *, fingerprint: str) -> None:
+def recovery(pair: needs.Recovery, base: Path, rl: Path, output: Path, fingerprint: str) -> None:
     """Compare the landscapes of a pair; references such as greedy are not among the policies compared.
 
     Parameters

@@ -104,7 +104,7 @@ def made(fingerprint: str) -> dict[str, Any]:
     }
 
 
-def sign(signature: Path, fingerprint: str, samples: Mapping[str, Any] | None) -> None:
+def sign(signature: Path, fingerprint: str, samples: Mapping[str, Any] | None, **more: Any) -> None:
     """Write the provenance of a derived file to a separate file, so that equal content has equal bytes.
 
     Parameters
@@ -114,8 +114,11 @@ def sign(signature: Path, fingerprint: str, samples: Mapping[str, Any] | None) -
         As for :func:`made`.
     samples : mapping or None
         Sampling cost of the derived file (:func:`spent`); None if there is no record.
+    **more
+        Further entries; empty ones are left out.
     """
-    files.replace_text(signature, json.dumps({**made(fingerprint), "samples": samples}, indent=1))
+    entries = {**made(fingerprint), "samples": samples, **{key: value for key, value in more.items() if value}}
+    files.replace_text(signature, json.dumps(entries, indent=1))
 
 
 _WHERE = {
