@@ -176,7 +176,9 @@ def test_boptr_and_its_tables_load_what_was_derived(tmp_path: Path) -> None:
     plan, output = design.plan(), Layout(tmp_path / "results")
     options = replace(BoptrOptions(), draws=100, reselect=0, v4_shuffles=2, permutations=2).on(plan.benchmarks)
     assert loaded_by("boptr", ({}, [plan, options, tmp_path / "landscapes", output], {}), tmp_path) <= closure("boptr")
-    assert loaded_by("transfer", ({}, [plan, options, output], {}), tmp_path) <= closure("transfer")
+    assert loaded_by("transfer", ({}, [plan, options, tmp_path / "landscapes", output], {}), tmp_path) <= closure(
+        "transfer"
+    )
 
 
 def test_the_comparison_loads_what_was_derived(tmp_path: Path) -> None:

@@ -23,6 +23,7 @@ from run_stages import prefill
 from searchlens import catalogue
 from searchlens.figures.boptr import parameters
 from searchlens.grid import Grid, needs
+from searchlens.store.judges import Judge
 from searchlens.tables import format as fmt
 from searchlens.tables.boptr import regimes
 from searchlens.tables.build import build
@@ -78,6 +79,8 @@ def context(frames: figure_data.Cell, cells: list[Cell]) -> StudyContext:
         costs=costs(),
         models={"base": "Base", "rl": "RL"},
         spent={"base": SPENT},
+        sources={("base", "math"): "sampled", ("rl", "math"): "recorded"},
+        judges={("base", "math"): Judge("math", "math-9"), ("rl", "math"): Judge("math")},
         made={"versions": {"polars": "2.0"}, "commit": "", "config": "abc", "host": "n1", "finished": "today"},
         readings=readings_data.frames(),
     )
@@ -360,3 +363,15 @@ def test_prefill_is_the_prompt_once_and_what_searches_compute_again(searching: G
     assert set(tokens["prompt"]) == {10.0}
     again = dict(tokens.filter(model="Base").select("policy", "again").iter_rows())
     assert again == {"temp_0.5": 0, "topp0.9_t0.7": 0, "topp0.95_t1.0": 0, "greedy": 0, "tree": 36 / 24}
+
+
+def test_costs_that_were_not_recorded_are_empty_and_not_zero(context: StudyContext) -> None:
+    """All cells are read from readouts without sidecars of shards."""
+    unknown = udf_cost(replace(context, costs=costs().clear(), without_costs=8))
+    assert unknown.data["channel"].to_list() == ["total"]
+    assert set(unknown.data.drop("channel").row(0)) == {None}
+    assert "8 cells were recorded without their costs, which are not in this table." in unknown.notes
+    some = udf_cost(replace(context, without_costs=1))
+    assert some.data.equals(udf_cost(context).data)
+    assert "1 cell was recorded without its costs, which are not in this table." in some.notes
+    assert not any("without their costs" in note for note in udf_cost(context).notes)

@@ -161,14 +161,15 @@ def _boptr(args: argparse.Namespace) -> None:
     if not args.frames_only:
         from searchlens.stages.transfer import transfer
 
-        transfer(plan, options, output, fingerprint=fingerprint, figures=args.figures)
+        transfer(plan, options, landscapes, output, fingerprint=fingerprint, figures=args.figures)
 
 
 def _transfer(args: argparse.Namespace) -> None:
     from searchlens.stages.transfer import transfer
 
-    plan, options, fingerprint = _cohort(args, Path(args.folder))
-    transfer(plan, options, Layout(Path(args.output)), fingerprint=fingerprint, figures=args.figures)
+    landscapes = Path(args.folder)
+    plan, options, fingerprint = _cohort(args, landscapes)
+    transfer(plan, options, landscapes, Layout(Path(args.output)), fingerprint=fingerprint, figures=args.figures)
 
 
 def _cohort(args: argparse.Namespace, landscapes: Path) -> tuple[CohortPlan, BoptrOptions, str]:

@@ -8,7 +8,7 @@ OUTPUTS: results/boptr/<frame>.parquet; results/tables/<table>.{csv,md,tex,json}
 rule boptr:
     """Fit the rule on the anchor, transfer it to every other cell, and score it."""
     input:
-        [path for cell in GRID.cells for path in landscape_frames(*cell)],
+        [path for cell in GRID.cells for path in landscape_content(*cell)],
     output:
         [OUT.boptr_frame(frame) for frame in BOPTR_FRAMES],
         OUT.boptr / SIGNATURE,
@@ -42,7 +42,7 @@ rule transfer:
     input:
         [OUT.boptr_frame(frame) for frame in BOPTR_FRAMES],
         # Also an input of every frame. After a checkpoint Snakemake plans anew only what names an output of it.
-        [path for cell in GRID.cells for path in landscape_frames(*cell)],
+        [path for cell in GRID.cells for path in landscape_content(*cell)],
     output:
         list(tables("boptr", category="BOPTR", subcategory="tables")),
         list(figures("boptr", OUT.boptr_figure, category="BOPTR", subcategory="figures")),

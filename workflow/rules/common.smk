@@ -80,14 +80,15 @@ def tracked(stage, get_needs):
     return get_hash
 
 
-def landscape_frames(checkpoint, benchmark):
+def landscape_content(checkpoint, benchmark):
     """What other rules read of one landscape. Its signature has a time, so that it would run them again for nothing."""
-    return [OUT.landscape_frame(checkpoint, benchmark, frame) for frame in LANDSCAPE_FRAMES]
+    frames = [OUT.landscape_frame(checkpoint, benchmark, frame) for frame in LANDSCAPE_FRAMES]
+    return [*frames, OUT.landscape(checkpoint, benchmark) / layout.GRADER]
 
 
 def landscape_files(checkpoint, benchmark):
     """Every file of one landscape, or their pattern."""
-    return [*landscape_frames(checkpoint, benchmark), OUT.landscape(checkpoint, benchmark) / SIGNATURE]
+    return [*landscape_content(checkpoint, benchmark), OUT.landscape(checkpoint, benchmark) / SIGNATURE]
 
 
 def recovery_frames(pair, benchmark):
@@ -113,7 +114,7 @@ def get_landscape_folder(role):
 
 def get_landscape(role):
     """Input function: the landscape of a pair's Base or RL checkpoint."""
-    return lambda wildcards: landscape_frames(GRID.pairs[wildcards.pair][role], wildcards.benchmark)
+    return lambda wildcards: landscape_content(GRID.pairs[wildcards.pair][role], wildcards.benchmark)
 
 
 def get_pool(wildcards):

@@ -8,7 +8,7 @@ OUTPUTS: results/readings/<frame>.parquet
 rule readings:
     """Read every pair on every benchmark."""
     input:
-        [path for p, b in GRID.pair_cells for c in GRID.pairs[p].values() for path in landscape_files(c, b)],
+        [path for p, b in GRID.pair_cells for c in GRID.pairs[p].values() for path in landscape_content(c, b)],
     output:
         [OUT.readings_frame(frame) for frame in READING_FRAMES],
         OUT.readings / SIGNATURE,

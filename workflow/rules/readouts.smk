@@ -13,7 +13,7 @@ ruleorder: readouts > landscape
 checkpoint readouts:
     """Read every landscape that needs no samples."""
     input:
-        list(GRID.readouts.values()),
+        [file for path in GRID.readouts.values() for file in (path, layout.readouts_sidecar(path))],
     output:
         [update(str(path)) for cell in GRID.readouts for path in landscape_files(*cell)],
     log:
@@ -41,7 +41,7 @@ if GRID.readout_pairs:
     rule recoveries:
         """Compare every pair of landscapes that needs no samples."""
         input:
-            [path for p, b in GRID.readout_pairs for c in GRID.pairs[p].values() for path in landscape_frames(c, b)],
+            [path for p, b in GRID.readout_pairs for c in GRID.pairs[p].values() for path in landscape_content(c, b)],
         output:
             [path for cell in GRID.readout_pairs for path in recovery_files(*cell)],
         log:

@@ -9,7 +9,7 @@ rule tables:
     """Gather the study into tables."""
     input:
         [path for cell in GRID.pair_cells for path in recovery_frames(*cell)],
-        [path for cell in GRID.cells for path in landscape_frames(*cell)],
+        [path for cell in GRID.cells for path in landscape_content(*cell)],
         [OUT.readings_frame(frame) for frame in READING_FRAMES],
         [path for cell in GRID.cells for path in GRID.manifests(*cell)],
     output:

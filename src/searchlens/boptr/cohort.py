@@ -152,6 +152,17 @@ class CohortPlan:
         return [name for name, model in self.models.items() if model.group in groups]
 
     @property
+    def cells(self) -> list[tuple[str, str]]:
+        """(checkpoint, benchmark) of every cell that may have been sampled, batches included."""
+        checkpoints = dict.fromkeys(
+            name
+            for model in self.models.values()
+            for name in (model.base, model.rl, *(c for batch in model.batches.values() for c in batch.values()))
+            if name
+        )
+        return [(checkpoint, benchmark) for checkpoint in checkpoints for benchmark in self.benchmarks]
+
+    @property
     def fitted_models(self) -> list[str]:
         """Models that parameters are fitted on: all but the new ones."""
         return self.in_group("upper", "lower")
@@ -380,18 +391,11 @@ def read_cohort(folder: Path, plan: CohortPlan, without: Sequence[str] = ()) -> 
     InputError
         A file is damaged, or the anchor was not sampled. Any other cell without files is left out.
     """
-    checkpoints = dict.fromkeys(
-        name
-        for model in plan.models.values()
-        for name in (model.base, model.rl, *(c for batch in model.batches.values() for c in batch.values()))
-        if name
-    )
     landscapes = {}
-    for checkpoint in checkpoints:
-        for benchmark in plan.benchmarks:
-            place = folder / checkpoint / benchmark
-            if any((place / f"{name}.parquet").exists() for name in ("hits", "points")):
-                landscapes[checkpoint, benchmark] = _read(place, without)
+    for checkpoint, benchmark in plan.cells:
+        place = folder / checkpoint / benchmark
+        if any((place / f"{name}.parquet").exists() for name in ("hits", "points")):
+            landscapes[checkpoint, benchmark] = _read(place, without)
     return Cohort(plan, landscapes)
 
 

@@ -11,6 +11,7 @@ from searchlens.errors import InputError
 from searchlens.grid import pins
 from searchlens.grid._jobs import Jobs
 from searchlens.grid._records import Generation, JobPool
+from searchlens.store import judges
 from searchlens.store.files import read_json
 from searchlens.store.hashing import digest
 from searchlens.store.layout import parse_manifest, readouts_sidecar
@@ -146,6 +147,9 @@ class Grid(Jobs):
                     f"metric {name!r} is declared with drawn=True, but the compact readouts {path} do not contain it",
                     f"add {benchmark} to study.sample, so that it is sampled here, or declare the metric without drawn",
                 )
+        grader = self.benchmark(benchmark)["grader"]
+        if (judge := judges.of(recorded, grader)).name != grader:
+            raise InputError(f"compact readouts {path} were judged by the grader {judge.name}, not by {grader}", hint)
         for key, value in self.readouts_from(checkpoint, benchmark).items():
             if recorded.get(key) != value:
                 what = _DRAWN_FROM.get(key, key)

@@ -116,6 +116,8 @@ class Landscape:
     seed : int
     smallest_budgets : mapping
         Smallest budget at which a policy can be read, by name, if it is not 1.
+    grader : str
+        That of the benchmark.
     """
 
     budgets: tuple[int, ...]
@@ -123,6 +125,7 @@ class Landscape:
     options: Mapping[str, Any]
     seed: int
     smallest_budgets: Mapping[str, int]
+    grader: str
 
 
 def landscape(grid: Grid, benchmark: str) -> Landscape:
@@ -135,6 +138,7 @@ def landscape(grid: Grid, benchmark: str) -> Landscape:
         grid.config["landscape"],
         grid.config["seed"],
         {name: budget for name, budget in smallest.items() if budget > 1},
+        grid.benchmark(benchmark)["grader"],
     )
 
 
@@ -321,6 +325,8 @@ class Tables:
         Policies that are left out of the interval widths.
     models : mapping
         Name of each checkpoint in the cost table.
+    sources : tuple of str
+        ``sampled``, ``imported`` or ``recorded``, for each of ``cells``.
     """
 
     cells: tuple[CellSamples, ...]
@@ -329,6 +335,7 @@ class Tables:
     default_policy: str
     references: tuple[str, ...]
     models: Mapping[str, str]
+    sources: tuple[str, ...]
 
 
 def tables(grid: Grid) -> Tables:
@@ -341,6 +348,7 @@ def tables(grid: Grid) -> Tables:
         config["default_policy"],
         tuple(config["references"]),
         _model_names(grid),
+        tuple(grid.source(*cell) for cell in grid.cells),
     )
 
 

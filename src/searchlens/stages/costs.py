@@ -57,6 +57,11 @@ def spent_by_checkpoint(cells: Iterable[CellSamples], layout: Layout) -> dict[st
     return {checkpoint: provenance.spent(parts) for checkpoint, parts in shards.items()}
 
 
+def without_costs(cells: Iterable[CellSamples], layout: Layout) -> int:
+    """Number of cells that were recorded without the sidecars of their shards."""
+    return sum(bool(cell.readouts) and not any(True for _ in sidecars(cell, layout)) for cell in cells)
+
+
 def costs(cells: Iterable[CellSamples], layout: Layout) -> pl.DataFrame:
     """One row per shard that a study uses, with the cost of sampling it.
 

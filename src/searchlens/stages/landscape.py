@@ -16,8 +16,10 @@ from searchlens.landscape.plain import plain_votes
 from searchlens.landscape.points import Landscape, operating_points
 from searchlens.schemas.columns import VOTES
 from searchlens.stages._frames import read_frame, read_sampling_cost, write_frame
-from searchlens.store import provenance, readouts
-from searchlens.store.layout import SIGNATURE
+from searchlens.store import judges, provenance, readouts
+from searchlens.store.files import read_json
+from searchlens.store.judges import Judge
+from searchlens.store.layout import SIGNATURE, readouts_sidecar
 
 if TYPE_CHECKING:
     from searchlens.grid import needs
@@ -26,11 +28,12 @@ log = logging.getLogger(__name__)
 
 
 class _Computed(NamedTuple):
-    """A landscape, its answer classes and votes, and the cost of its samples (None if there is no record)."""
+    """A landscape, its answer classes, votes and grader, and the cost of its samples (None if there is no record)."""
 
     landscape: Landscape
     classes: pl.DataFrame
     votes: pl.DataFrame
+    judge: Judge
     spent: dict[str, Any] | None
 
 
@@ -43,8 +46,8 @@ def landscape(cell: needs.Landscape, scores: Path, output: Path, fingerprint: st
     scores : Path
         Graded samples (``.parquet``) or compact readouts.
     output : Path
-        Folder; gets ``points.parquet``, ``hits.parquet``, ``classes.parquet`` and ``votes.parquet``, which is empty if
-        the graded samples have no plain strings.
+        Folder; gets ``points.parquet``, ``hits.parquet``, ``classes.parquet``, ``votes.parquet``, which is empty if
+        the graded samples have no plain strings, and ``grader.json``.
     fingerprint : str
         Of the configuration, for the provenance.
     made_from : str, optional
@@ -55,6 +58,7 @@ def landscape(cell: needs.Landscape, scores: Path, output: Path, fingerprint: st
     write_frame(computed.landscape.hits, output / "hits.parquet")
     write_frame(computed.classes, output / "classes.parquet")
     write_frame(computed.votes, output / "votes.parquet")
+    judges.write(computed.judge, output)
     provenance.sign(output / SIGNATURE, fingerprint, computed.spent, made_from=made_from)
     if computed.votes.height:
         largest = (computed.votes["Q"] - computed.votes["Q_plain"]).abs().max()
@@ -80,12 +84,20 @@ def _from_scores(cell: needs.Landscape, scores: Path) -> _Computed:
         graded, budgets=list(cell.budgets), options=options_of(cell), smallest=dict(cell.smallest_budgets)
     )
     votes = votes_of(cell, graded)
-    spent = read_sampling_cost(scores.with_suffix(".json"))
-    return _Computed(computed, answer_classes(graded), VOTES.to_frame() if votes is None else votes, spent)
+    signature = scores.with_suffix(".json")
+    judge = judges.of(read_json(signature) if signature.exists() else {}, cell.grader)
+    return _Computed(
+        computed,
+        answer_classes(graded),
+        VOTES.to_frame() if votes is None else votes,
+        judge,
+        read_sampling_cost(signature),
+    )
 
 
 def _from_readouts(cell: needs.Landscape, path: Path) -> _Computed:
     compact = readouts.read(path)
     computed, votes = expand(compact, options=options_of(cell), smallest=dict(cell.smallest_budgets))
     spent = provenance.spent(chain.from_iterable(readouts.sidecars(compact).values()))
-    return _Computed(computed, recorded_classes(compact), votes, spent)
+    judge = judges.of(read_json(readouts_sidecar(path)), cell.grader)
+    return _Computed(computed, recorded_classes(compact), votes, judge, spent)

@@ -16,7 +16,7 @@ from searchlens.stages.landscape import landscape
 from searchlens.stages.source import stage_source
 from searchlens.store.files import read_json
 from searchlens.store.hashing import digest, file_sha256
-from searchlens.store.layout import SIGNATURE, Layout
+from searchlens.store.layout import GRADER, SIGNATURE, Layout, readouts_sidecar
 
 if TYPE_CHECKING:
     from searchlens.grid import needs
@@ -44,7 +44,7 @@ def readouts(study: needs.Readouts, layout: Layout, *, fingerprint: str, threads
     source, jobs = stage_source("landscape"), []
     for checkpoint, benchmark, path in study.cells:
         cell, folder = study.landscape[benchmark], layout.landscape(checkpoint, benchmark)
-        made_from = digest([source, vars(cell), file_sha256(Path(path))], 16)
+        made_from = digest([source, vars(cell), *_hashes(Path(path))], 16)
         if not _is_made_from(folder, made_from):
             (folder / SIGNATURE).unlink(missing_ok=True)  # a killed job leaves no signature of a mixture
             jobs.append((cell, Path(path), folder, fingerprint, made_from))
@@ -52,7 +52,11 @@ def readouts(study: needs.Readouts, layout: Layout, *, fingerprint: str, threads
     log.info("%d of %d landscapes made, the others are current", len(jobs), len(study.cells))
 
 
+def _hashes(path: Path) -> list[str]:
+    return [file_sha256(path), file_sha256(readouts_sidecar(path))]
+
+
 def _is_made_from(folder: Path, made_from: str) -> bool:
     """Whether a landscape is complete and says that it was made from this."""
-    paths = [folder / SIGNATURE, *(folder / f"{frame}.parquet" for frame in LANDSCAPE_FRAMES)]
+    paths = [folder / SIGNATURE, folder / GRADER, *(folder / f"{frame}.parquet" for frame in LANDSCAPE_FRAMES)]
     return all(path.exists() for path in paths) and read_json(paths[0]).get("made_from") == made_from

@@ -14,7 +14,8 @@ from searchlens.landscape.compact import compact
 from searchlens.stages import costs
 from searchlens.stages._frames import read_frame
 from searchlens.stages.landscape import options_of, votes_of
-from searchlens.store import layout, readouts
+from searchlens.store import judges, layout, readouts
+from searchlens.store.files import read_json
 
 
 def record(grid: Grid, output: Path) -> tuple[list[Path], list[str]]:
@@ -51,4 +52,5 @@ def _record_cell(grid: Grid, checkpoint: str, benchmark: str, target: Path) -> N
     for stream, sidecar in costs.sidecars(samples, grid.layout):
         sidecars.setdefault(stream.policies[0], []).append(sidecar)
     frame = compact(graded, votes_of(cell, graded), budgets=list(cell.budgets), options=options_of(cell))
-    readouts.write(frame, sidecars, target, grid.readouts_from(checkpoint, benchmark))
+    judge = judges.of(read_json(grid.scores(checkpoint, benchmark).with_suffix(".json")), cell.grader)
+    readouts.write(frame, sidecars, target, grid.readouts_from(checkpoint, benchmark), judge)

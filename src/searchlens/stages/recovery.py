@@ -8,13 +8,14 @@ from typing import TYPE_CHECKING, Any
 
 import polars as pl
 
+from searchlens.errors import InputError
 from searchlens.landscape.points import Landscape
 from searchlens.policies import kinds
 from searchlens.policies.kinds import PolicyByName
 from searchlens.recovery.options import RecoveryOptions
 from searchlens.recovery.tables import recover
 from searchlens.stages._frames import landscape_costs, read_frame, read_points, write_frame
-from searchlens.store import provenance
+from searchlens.store import judges, provenance
 from searchlens.store.layout import SIGNATURE
 
 if TYPE_CHECKING:
@@ -39,8 +40,10 @@ def recovery(pair: needs.Recovery, base: Path, rl: Path, output: Path, fingerpri
     Raises
     ------
     InputError
-        A landscape is missing or damaged, or both were asked different questions.
+        A landscape is missing or damaged, both were asked different questions, or they were judged by different graders
+        or versions.
     """
+    _require_one_judge(base, rl)
     base_landscape, rl_landscape = (_read_landscape(side, pair) for side in (base, rl))
     names = base_landscape.points["policy"].unique(maintain_order=True).to_list()
     configured = kinds.from_specs(pair.policies)
@@ -49,6 +52,16 @@ def recovery(pair: needs.Recovery, base: Path, rl: Path, output: Path, fingerpri
         write_frame(frame, output / f"{name}.parquet")
     provenance.sign(output / SIGNATURE, fingerprint, provenance.together(landscape_costs([base, rl])))
     log.info("%s against %s: %d policies", base, rl, len(names))
+
+
+def _require_one_judge(base: Path, rl: Path) -> None:
+    """A gap between two graders is no gap between two models."""
+    ours, theirs = judges.read(base), judges.read(rl)
+    if ours.differs(theirs):
+        raise InputError(
+            f"Base ({base}) was judged by {ours}, RL ({rl}) by {theirs}",
+            "judge the samples of both by one version, and record them again if they are recorded (searchlens record)",
+        )
 
 
 def _read_landscape(folder: Path, pair: needs.Recovery) -> Landscape:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import polars as pl
 
+from searchlens import grading
 from searchlens.benchmarks import Question
 from searchlens.errors import InputError
 from searchlens.grading.score import score_samples
@@ -16,6 +17,7 @@ from searchlens.stages import costs
 from searchlens.stages._frames import write_frame
 from searchlens.store import provenance, shards
 from searchlens.store.files import read_json
+from searchlens.store.judges import Judge
 from searchlens.store.layout import Layout
 
 if TYPE_CHECKING:
@@ -70,7 +72,8 @@ def score(
         workers=threads,
     )
     write_frame(scored.scores, output)
-    provenance.sign(output.with_suffix(".json"), fingerprint, costs.spent(cell.samples, layout))
+    judge = Judge(cell.grader, grading.grader(cell.grader).version)
+    provenance.sign(output.with_suffix(".json"), fingerprint, costs.spent(cell.samples, layout), grader=judge.entry)
     log.info("%s/%s: %s", cell.samples.checkpoint, cell.samples.benchmark, scored.summary)
 
 

@@ -11,9 +11,10 @@ from searchlens.catalogue import READING_FRAMES, loaded, titles
 from searchlens.policies import kinds
 from searchlens.stages import costs
 from searchlens.stages._frames import read_frame, read_points
-from searchlens.store import provenance
+from searchlens.store import judges, provenance
 from searchlens.store.layout import Layout
 from searchlens.tables.build import build
+from searchlens.tables.graders import mixed_versions
 from searchlens.tables.study import Cell, StudyContext
 from searchlens.tables.table import write
 
@@ -46,6 +47,7 @@ def tables(study: needs.Tables, layout: Layout, output: Layout, *, fingerprint: 
         for cell in study.cells
     }
     spent = costs.spent_by_checkpoint(study.cells, layout)
+    judged = {cell: judges.read(layout.landscape(*cell)) for cell in points}
     context = StudyContext(
         default_policy=study.default_policy,
         cells=[_cell(cell, points, layout) for cell in study.pair_cells],
@@ -56,6 +58,10 @@ def tables(study: needs.Tables, layout: Layout, output: Layout, *, fingerprint: 
         spent=spent,
         made=provenance.made(fingerprint),
         readings={name: read_frame(layout.readings_frame(name), "readings") for name in READING_FRAMES},
+        sources=dict(zip(points, study.sources, strict=True)),
+        judges=judged,
+        without_costs=costs.without_costs(study.cells, layout),
+        notes=mixed_versions(judged),
     )
     for name, table in build(loaded("table", stage="study"), context).items():
         write(table, output.table(name, "csv").with_suffix(""))

@@ -2,21 +2,30 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from searchlens.boptr.cohort import CohortPlan
 from searchlens.boptr.options import BoptrOptions
 from searchlens.catalogue import BOPTR_FRAMES, loaded
 from searchlens.figures import build as figures_of
 from searchlens.figures.boptr.context import FigureContext
 from searchlens.stages._frames import read_frame, read_sampling_cost
-from searchlens.store import provenance
-from searchlens.store.layout import SIGNATURE, Layout
+from searchlens.store import judges, provenance
+from searchlens.store.layout import SIGNATURE, Layout, landscape_folder
 from searchlens.tables.boptr.context import TableContext
 from searchlens.tables.build import build
+from searchlens.tables.graders import mixed_versions
 from searchlens.tables.table import write
 
 
 def transfer(
-    plan: CohortPlan, options: BoptrOptions, output: Layout, *, fingerprint: str = "", figures: bool = True
+    plan: CohortPlan,
+    options: BoptrOptions,
+    landscapes: Path,
+    output: Layout,
+    *,
+    fingerprint: str = "",
+    figures: bool = True,
 ) -> None:
     """Write every table and figure of the transfer analysis.
 
@@ -24,6 +33,8 @@ def transfer(
     ----------
     plan : CohortPlan
     options : BoptrOptions
+    landscapes : Path
+        Those of the cohort: they say who judged their samples.
     output : Layout
         Results folder with the frames of BOPTR; gets the tables and figures.
     fingerprint : str
@@ -38,9 +49,11 @@ def transfer(
     """
     frames = {name: read_frame(output.boptr_frame(name), "boptr") for name in BOPTR_FRAMES}
     spent = read_sampling_cost(output.boptr / SIGNATURE)
-    for name, table in build(loaded("table", stage="boptr"), TableContext(frames, plan, options)).items():
+    judged = {cell: judges.read(landscape_folder(landscapes, *cell)) for cell in plan.cells}
+    context = TableContext(frames, plan, options, mixed_versions(judged))
+    for name, table in build(loaded("table", stage="boptr"), context).items():
         write(table, output.table(name, "csv").with_suffix(""))
         provenance.sign(output.table(name, "json"), fingerprint, spent)
     if figures:
-        context = FigureContext(frames=frames, plan=plan, confidence=options.confidence)
-        figures_of.write(loaded("figure", stage="boptr"), context, output.boptr_figure("any", "svg").parent)
+        drawn = FigureContext(frames=frames, plan=plan, confidence=options.confidence)
+        figures_of.write(loaded("figure", stage="boptr"), drawn, output.boptr_figure("any", "svg").parent)

@@ -5,6 +5,7 @@ hashing.py      hashes of values, files and checkpoints
 files.py        atomic writing of files; locks
 ranges.py       which samples are there, and which are missing
 shards.py       the samples themselves: schema, publication, reading with checks
+judges.py       which grader judged a cell
 readouts.py     compact readouts, which replace samples in later analyses
 provenance.py   what made a file: versions, commit, machine, configuration
 snapshots.py    the configuration that a run was started with

@@ -19,6 +19,9 @@ LOGS = Path("logs")
 SIGNATURE = "provenance.json"
 """Provenance of the files of a folder that one job makes together."""
 
+GRADER = "grader.json"
+"""The grader of a cell, in the folder of its landscape."""
+
 READOUTS_SUFFIX = ".arrow.xz"
 
 DERIVED = ("verdicts", "scores", "landscape", "recovery", "readings", "boptr")

@@ -19,6 +19,7 @@ from searchlens.errors import InputError
 from searchlens.schemas.metrics import COMPACT
 from searchlens.store import files
 from searchlens.store.hashing import canonical
+from searchlens.store.judges import UNSTATED, Judge
 from searchlens.store.layout import readouts_sidecar
 
 _SIDECAR_KEYS = (
@@ -33,7 +34,9 @@ Sidecars = Mapping[str, Iterable[Mapping[str, Any]]]
 """Policy to the sidecars of its shards."""
 
 
-def write(readouts: pl.DataFrame, sidecars: Sidecars, target: Path, drawn_from: Mapping[str, str]) -> None:
+def write(
+    readouts: pl.DataFrame, sidecars: Sidecars, target: Path, drawn_from: Mapping[str, str], judge: Judge = UNSTATED
+) -> None:
     """Publish the readouts of a cell.
 
     Parameters
@@ -46,6 +49,8 @@ def write(readouts: pl.DataFrame, sidecars: Sidecars, target: Path, drawn_from: 
         ``layout.readouts``.
     drawn_from : mapping
         ``Grid.readouts_from``; written to a JSON file next to ``target``.
+    judge : Judge
+        The grader of the samples; written to the same file.
     """
     texts = [[_short(sidecar) for sidecar in sidecars.get(name, ())] for name in readouts["policy"]]
     frame = readouts.with_columns(shards=pl.Series(texts, dtype=SCHEMA["shards"]))
@@ -57,7 +62,8 @@ def write(readouts: pl.DataFrame, sidecars: Sidecars, target: Path, drawn_from: 
         path.write_bytes(packed)
 
     files.replace(target, write_packed)
-    files.replace_text(readouts_sidecar(target), json.dumps(drawn_from, indent=1) + "\n")
+    entries = {**drawn_from, **({"grader": judge.entry} if judge.version else {})}
+    files.replace_text(readouts_sidecar(target), json.dumps(entries, indent=1) + "\n")
 
 
 def _short(sidecar: Mapping[str, Any]) -> str:

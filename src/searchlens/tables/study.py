@@ -14,6 +14,7 @@ import polars as pl
 
 from searchlens.catalogue import table, titles
 from searchlens.frames import by_policy, pick
+from searchlens.store.judges import Judge
 from searchlens.tables import format as fmt
 from searchlens.tables.format import Line, Row
 from searchlens.tables.table import Part, Table
@@ -71,6 +72,12 @@ class StudyContext:
         ``store.provenance.made``: what made the tables themselves.
     readings : mapping of str to DataFrame
         ``catalogue.READING_FRAMES``.
+    sources : mapping of (str, str) to str
+        Checkpoint and benchmark to ``sampled``, ``imported`` or ``recorded``.
+    judges : mapping of (str, str) to Judge
+        Checkpoint and benchmark to the grader of the cell.
+    without_costs : int
+        Number of cells that were recorded without what their samples cost.
     notes : sequence of str
         Sentences under every table.
     """
@@ -83,6 +90,9 @@ class StudyContext:
     models: Mapping[str, str]
     spent: Mapping[str, Mapping[str, Any]]
     made: Mapping[str, Any]
+    sources: Mapping[tuple[str, str], str]
+    judges: Mapping[tuple[str, str], Judge]
+    without_costs: int = 0
     readings: Mapping[str, pl.DataFrame] = field(default_factory=dict)
     notes: Sequence[str] = ()
 
@@ -320,12 +330,15 @@ def udf_cost(context: StudyContext) -> Table:
     that were drawn. A sample of a tree is returned in full on every path through it and generated once, so a tree may
     return more than it generates. ``reused`` is a share of the tokens of prompts and prefixes that requests began with:
     those that the engine did not compute again. The mean running batch is over steps: generated tokens by steps. A sum
-    or mean is null if one of its shards has no record of the quantity, and so is every ratio of nothing.
+    or mean is null if one of its shards has no record of the quantity, and so is every ratio of nothing. The total is
+    null if no cell has a record of its costs.
     """
     costs = _with_channel(context)
     groups = costs.group_by("channel", maintain_order=True)
     totals = [*(_total(group, str(channel)) for (channel,), group in groups), _total(costs, "total")]
     data = pl.concat(totals).fill_nan(None)
+    if context.without_costs and costs.is_empty():
+        data = data.select("channel", pl.exclude("channel").replace(0, None))  # the sum of nothing known
     lines = [
         {"channel": row["channel"], **{heading: _amount(row[name]) for name, heading in COST_COLUMNS.items()}}
         for row in data.iter_rows(named=True)
@@ -334,6 +347,12 @@ def udf_cost(context: StudyContext) -> Table:
     notes = [COST_NOTE]
     if unrecorded:
         notes.append(f"{unrecorded} of {costs.height} shards have no record of prefixes or running batches.")
+    if context.without_costs:
+        one = context.without_costs == 1
+        cells = (
+            "1 cell was recorded without its" if one else f"{context.without_costs} cells were recorded without their"
+        )
+        notes.append(f"{cells} costs, which are not in this table.")
     return Table(data, [Part(fmt.text_frame(lines), rule_before=(data.height - 1,))], notes)
 
 

@@ -26,13 +26,17 @@ class TableContext:
         Gives names, titles and their order.
     options : BoptrOptions
         The notes state its tolerances and its confidence level.
+    warnings : sequence of str
+        What readers of every table must know, such as versions of a grader that are mixed.
     """
 
     frames: Mapping[str, pl.DataFrame]
     plan: CohortPlan
     options: BoptrOptions
+    warnings: Sequence[str] = ()
 
     @property
     def notes(self) -> Sequence[str]:
-        """Where the samples come from, unless this study sampled them itself."""
-        return () if self.plan.source == "sampled" else (f"From {self.plan.source} samples.",)
+        """The warnings, and where the samples come from, unless this study sampled them itself."""
+        source = () if self.plan.source == "sampled" else (f"From {self.plan.source} samples.",)
+        return (*self.warnings, *source)

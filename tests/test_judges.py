@@ -1,0 +1,106 @@
+"""Who judged a cell: recorded with it, named in tables, and never mixed in silence."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from run_stages import analyse, landscape_cell, recovery_cell
+from searchlens.boptr.cohort import CohortPlan
+from searchlens.boptr.options import BoptrOptions
+from searchlens.errors import InputError
+from searchlens.grading import grader
+from searchlens.grid import Grid, needs
+from searchlens.stages.record import record
+from searchlens.stages.tables import tables
+from searchlens.store import judges, layout
+from searchlens.store.judges import Judge
+from searchlens.tables.boptr.context import TableContext
+from searchlens.tables.graders import mixed_versions
+
+CELLS = (("toy-base", "sums"), ("toy-rl", "sums"))
+MATH = Judge("math", grader("math").version)
+
+
+def landscapes(grid: Grid) -> list[Path]:
+    folders = [grid.layout.landscape(*cell) for cell in CELLS]
+    for cell, folder in zip(CELLS, folders, strict=True):
+        landscape_cell(grid, "sums", grid.scores(*cell), folder)
+    return folders
+
+
+@pytest.fixture
+def kept(raw: dict[str, Any], make_grid: Callable[[Mapping[str, Any]], Grid], sampled: Grid, tmp_path: Path) -> Grid:
+    """A study that reads the compact readouts of the toy study."""
+    record(sampled, tmp_path / "kept")
+    study = {**raw["study"], "readouts": "kept", "sample": []}
+    return make_grid({**raw, "results": "elsewhere", "study": study})
+
+
+def state(grid: Grid, cell: tuple[str, str], judge: dict[str, str] | None) -> None:
+    """Let recorded readouts say who judged them."""
+    path = layout.readouts_sidecar(grid.scores(*cell))
+    entries = {key: value for key, value in json.loads(path.read_text()).items() if key != "grader"}
+    path.write_text(json.dumps(entries | ({"grader": judge} if judge else {})))
+
+
+def test_the_grader_of_samples_reaches_landscapes_and_readouts(sampled: Grid, kept: Grid) -> None:
+    assert [judges.read(folder) for folder in landscapes(sampled)] == [MATH, MATH]
+    analyse(kept)
+    assert [judges.read(kept.layout.landscape(*cell)) for cell in CELLS] == [MATH, MATH]
+
+
+def test_readouts_that_do_not_state_their_grader_are_read_and_tables_say_so(kept: Grid) -> None:
+    for cell in CELLS:
+        state(kept, cell, None)
+    kept.check()
+    analyse(kept)
+    tables(needs.tables(kept), kept.layout, kept.layout, fingerprint="0" * 12)
+    text = kept.layout.table("graders", "md").read_text()
+    assert text.count("recorded") == 2
+    assert text.count("not stated") == 2
+    assert "2 of 2 cells do not state the version of their grader" in text
+    assert "Not to be compared" not in kept.layout.table("recovery_summary", "md").read_text()
+
+
+def test_every_table_says_that_versions_are_mixed(kept: Grid) -> None:
+    state(kept, CELLS[0], None)
+    analyse(kept)
+    tables(needs.tables(kept), kept.layout, kept.layout, fingerprint="0" * 12)
+    for name in ("graders", "recovery_summary", "operating_points"):
+        text = kept.layout.table(name, "md").read_text()
+        assert "judged by different versions of the grader math: not stated in toy-base/sums; math-" in text, name
+
+
+def test_readouts_of_another_grader_are_refused(kept: Grid) -> None:
+    state(kept, CELLS[0], {"name": "choice", "version": "choice-2"})
+    with pytest.raises(InputError, match="were judged by the grader choice, not by math"):
+        kept.check()
+
+
+def test_a_pair_that_was_judged_by_two_versions_is_refused(sampled: Grid, tmp_path: Path) -> None:
+    base, rl = landscapes(sampled)
+    judges.write(Judge("math", "math-0"), rl)
+    with pytest.raises(InputError, match=r"Base .* in version math-\d.*, RL .* in version math-0"):
+        recovery_cell(sampled, base, rl, tmp_path / "recovery")
+    assert not (tmp_path / "recovery").exists()
+    judges.write(Judge("math"), rl)
+    recovery_cell(sampled, base, rl, tmp_path / "recovery")
+
+
+def test_versions_of_different_graders_are_no_mixture() -> None:
+    cells = {(name, "b"): Judge("math", "math-4") for name in "abcde"}
+    assert mixed_versions({**cells, ("a", "c"): Judge("choice", "choice-2")}) == []
+    (note,) = mixed_versions({**cells, ("a", "c"): Judge("math", "math-3")})
+    assert "math-4 in a/b, b/b, c/b and 2 more; math-3 in a/c" in note
+
+
+def test_boptr_repeats_the_warning_under_its_tables() -> None:
+    plan = SimpleNamespace(source="recorded")
+    context = TableContext({}, cast(CohortPlan, plan), BoptrOptions(), ["Not to be compared."])
+    assert context.notes == ("Not to be compared.", "From recorded samples.")
