@@ -16,6 +16,7 @@ from searchlens.boptr.options import BoptrOptions
 from searchlens.errors import InputError
 from searchlens.grading import grader
 from searchlens.grid import Grid, needs
+from searchlens.stages.readings import readings
 from searchlens.stages.record import record
 from searchlens.stages.tables import tables
 from searchlens.store import judges, layout
@@ -32,6 +33,11 @@ def landscapes(grid: Grid) -> list[Path]:
     for cell, folder in zip(CELLS, folders, strict=True):
         landscape_cell(grid, "sums", grid.scores(*cell), folder)
     return folders
+
+
+def write_tables(grid: Grid) -> None:
+    readings(needs.readings(grid), grid.layout, fingerprint="0" * 12)
+    tables(needs.tables(grid), grid.layout, grid.layout, fingerprint="0" * 12)
 
 
 @pytest.fixture
@@ -60,7 +66,7 @@ def test_readouts_that_do_not_state_their_grader_are_read_and_tables_say_so(kept
         state(kept, cell, None)
     kept.check()
     analyse(kept)
-    tables(needs.tables(kept), kept.layout, kept.layout, fingerprint="0" * 12)
+    write_tables(kept)
     text = kept.layout.table("graders", "md").read_text()
     assert text.count("recorded") == 2
     assert text.count("not stated") == 2
@@ -71,7 +77,7 @@ def test_readouts_that_do_not_state_their_grader_are_read_and_tables_say_so(kept
 def test_every_table_says_that_versions_are_mixed(kept: Grid) -> None:
     state(kept, CELLS[0], None)
     analyse(kept)
-    tables(needs.tables(kept), kept.layout, kept.layout, fingerprint="0" * 12)
+    write_tables(kept)
     for name in ("graders", "recovery_summary", "operating_points"):
         text = kept.layout.table(name, "md").read_text()
         assert "judged by different versions of the grader math: not stated in toy-base/sums; math-" in text, name
