@@ -130,6 +130,12 @@ def draw(name: str, context: Any) -> tuple[Figure, pl.DataFrame]:
     return figures_of.draw(catalogue.declared("figure")[name], context)
 
 
+def numbers(name: str, context: Any) -> pl.DataFrame:
+    """What a declared figure shows, without drawing it."""
+    shown: pl.DataFrame = catalogue.definition(catalogue.declared("figure")[name])(context)
+    return shown
+
+
 def write(stage: str, context: Any, folder: Path) -> list[Path]:
     """Every figure of a stage."""
     return figures_of.write(catalogue.declared("figure", stage=stage), context, folder)

@@ -79,20 +79,40 @@ def floor_study(base, rl, draws=200):
 
 
 def test_crossing_budget_by_hand():
-    """E is 2, 5, 5, 8, 9 and RL 4, 6, 7, 7, 10: Base catches up at 8 for the first time, and is lower again at 16."""
+    """E is 2, 5, 5, 8, 9 and RL 4, 6, 7, 7, 10: level or ahead at 8 for the first time, and lower again at 16."""
     frame = large_budget(*floor_study(TWO, RL)).filter(pool="ar")
     assert (frame["envelope"] * QUESTIONS).round().to_list() == [2, 5, 5, 8, 9]
     assert frame["n"].to_list() == [1, 2, 2, 8, 16]
     assert frame["policy"].to_list() == ["temp_0.3", DEFAULT, DEFAULT, "temp_0.3", "temp_0.3"]
     assert (frame["difference"] * QUESTIONS).round().to_list() == [-2, -1, -2, 1, -1]
-    assert only(crossing(*floor_study(TWO, RL)), benchmark="aime", pool="ar")["crossing"] == 8
+    row = only(crossing(*floor_study(TWO, RL)), benchmark="aime", pool="ar")
+    assert (row["crossing"], row["tie"], row["reason"]) == (None, 8, None)
+
+
+def test_crossing_is_where_base_overtakes_for_good():
+    """A tie at 1, behind at 2 and 4, ahead from 8 on: k* is 8, and the tie at 1 stands beside it."""
+    base, rl = {DEFAULT: (4, 5, 6, 9, 12)}, (4, 6, 8, 8, 10)
+    frame = crossing(*floor_study(base, rl))
+    row = only(frame, benchmark="aime", pool="ar")
+    assert (row["crossing"], row["tie"]) == (8, 1)
+    curves = large_budget(*floor_study(base, rl)).filter(pool="ar")
+    shares = {b: (k, tie) for b, k, tie in curves.select("b", "crossing_share", "tie_share").iter_rows()}
+    assert (row["share"], row["tie_share"]) == (shares[8][0], shares[1][1])
+    assert row["tie_share"] == 1.0
+    assert 0.5 < row["share"] < 1.0
+
+
+def test_equal_curves_cross_nowhere():
+    """Nobody solves anything: k* = 1 in all draws would look like a result."""
+    row = only(crossing(*floor_study({DEFAULT: (0,) * 5}, (0,) * 5)), benchmark="aime", pool="ar")
+    assert (row["reason"], row["crossing"], row["tie"], row["largest"]) == ("no_difference", None, None, 16)
 
 
 def test_envelope_keeps_what_smaller_budgets_reached():
     """A policy that was sampled up to 4 alone still counts at 8: 9 solved there against RL's 8."""
     short = {"temp_0.3": (2, 3, 9), DEFAULT: (1, 2, 3, 4, 5)}
     study = floor_study(short, [12, 12, 12, 8, 12])
-    assert only(crossing(*study), pool="ar")["crossing"] == 8
+    assert only(crossing(*study), pool="ar")["tie"] == 8
     row = only(large_budget(*study), pool="ar", b=8)
     assert (row["policy"], row["n"]) == ("temp_0.3", 4)
 
@@ -104,9 +124,12 @@ def test_crossing_is_taken_anew_in_each_draw():
     curves = {name: (np.arange(QUESTIONS) < np.array(c)[:, None]) @ weights for name, c in {**TWO, "rl": RL}.items()}
     envelope = np.maximum.accumulate(np.maximum(curves["temp_0.3"], curves[DEFAULT]), axis=0)
     caught = envelope >= curves["rl"]
-    expected = [next((i for i in range(5) if caught[i, d]), 5) for d in range(300)]
+    expected = [next((i for i in range(5) if caught[i:, d].all()), 5) for d in range(300)]
+    first = [next((i for i in range(5) if caught[i, d]), 5) for d in range(300)]
+    assert expected != first
     frame = large_budget(rule, boot).filter(pool="ar")
     assert frame["crossing_share"].to_list() == pytest.approx([expected.count(i) / 300 for i in range(5)])
+    assert frame["tie_share"].to_list() == pytest.approx([first.count(i) / 300 for i in range(5)])
     row = only(crossing(rule, boot), benchmark="aime", pool="ar")
     assert row["never"] == pytest.approx(expected.count(5) / 300)
     budgets = [1, 2, 4, 8, 16, None]

@@ -24,6 +24,7 @@ from searchlens.boptr.study import study as analysis
 from searchlens.figures import style
 from searchlens.figures.boptr import frontier, parameters, parts, udf, vertical
 from searchlens.figures.boptr.context import FigureContext
+from searchlens.tables import format as fmt
 from test_figures import VISION, check_layout, lines, seen, texts
 
 DEFAULT, SEARCH = "topp0.95_t1.0", "mcmc_b4"
@@ -231,17 +232,17 @@ def test_beta_fits_ties_and_lines(case: FigureContext) -> None:
 
 
 def test_horizontal_rows(case: FigureContext) -> None:
-    """Error, interval and corrected error of every defined row, in the panel of its pool."""
+    """Corrected error with the interval that belongs to it, and raw error, of every row, in the panel of its pool."""
     frames = case.frames
     figure, _ = draw("horizontal", case)
     for axes, pool in zip(figure.axes, ("ar", "full"), strict=True):
         rows = means(frames, "horizontal/one", "mean", pool)
         assert [label.get_text() for label in axes.get_yticklabels()] == rows["label"].to_list()
         for row in rows.drop_nulls("error").iter_rows(named=True):
-            assert [x for x, _ in lines(axes, row["tier"])] == [[row["error"]]]
-            assert [x for x, _ in lines(axes, f"{row['tier']}-interval")] == [[row["lo"], row["hi"]]]
-            corrected = [] if row["corrected"] is None else [[row["corrected"]]]
-            assert [x for x, _ in lines(axes, f"{row['tier']}-corrected")] == corrected
+            assert [x for x, _ in lines(axes, row["tier"])] == [[row["corrected"]]]
+            ends = [row["lo_corrected"], row["hi_corrected"]]
+            assert [x for x, _ in lines(axes, f"{row['tier']}-interval")] == [ends]
+            assert [x for x, _ in lines(axes, f"{row['tier']}-raw")] == [[row["error"]]]
 
 
 def test_rows_of_fewer_cells_say_so(several: FigureContext) -> None:
@@ -252,18 +253,18 @@ def test_rows_of_fewer_cells_say_so(several: FigureContext) -> None:
 
 
 def test_vertical_cells(several: FigureContext) -> None:
-    """The printed errors are those of the frame; the cell that was not sampled is hatched in every map."""
+    """The printed errors are the corrected ones of the frame; the cell that was not sampled is hatched in every map."""
     frames = several.frames
     figure, table = draw("vertical", several)
     assert table["model"].unique(maintain_order=True).to_list() == ["one", "three", "four", "seven"]
     for axes, tier in zip(figure.axes, vertical.TIERS, strict=False):
         errors = frames["errors"].filter(tier=tier, pool="ar", exponents="paper", mu="cohort")
-        error_by_cell = {(m, d): e for m, d, e in errors.select("model", "benchmark", "error").iter_rows()}
+        error_by_cell = {(m, d): e for m, d, e in errors.select("model", "benchmark", "corrected").iter_rows()}
         heights = dict(zip(("one", "three", "four", "seven"), axes.get_yticks(), strict=True))
         shown = {text.get_position(): text.get_text() for text in axes.texts}
         for (x, benchmark), (model, y) in itertools.product(enumerate(BENCHMARKS), heights.items()):
             error = error_by_cell[model, benchmark]
-            assert shown[x, y] == (parts.DASH if error is None else f"{error:.1f}")
+            assert shown[x, y] == (parts.DASH if error is None else fmt.number(error, 1))
         assert shown[2, heights["seven"]] == parts.DASH
         hatched = [patch for patch in axes.patches if patch.get_hatch()]
         assert len(hatched) == errors.filter(pl.col("model").is_in(heights), role="fitted")["error"].null_count()
@@ -324,7 +325,7 @@ def test_frontier_rows_and_sweeps(several: FigureContext) -> None:
     """Rows by increasing RL information; the sweeps go through the errors of their settings."""
     frames = several.frames
     rows = means(frames, "frontier", "matched macro", "ar")
-    error = dict(rows.select("tier", "error").iter_rows())
+    error = dict(rows.select("tier", "corrected").iter_rows())
     figure, table = draw("frontier", several)
     main, by_lambda, by_tau = figure.axes
     assert table.filter(layer="tier")["tier"].to_list() == list(frontier.TIERS)

@@ -34,7 +34,7 @@ def score(error: float, scale: float = 1.0, again: float | None = 0.5, fixed: fl
     """An error whose draws spread by ``scale``; chosen again it is larger by ``again``, corrected by ``fixed``."""
     found = (error + scale * DRAWS).astype(np.float32)
     chosen = None if again is None else found + np.float32(again)
-    return Score(CURVE, error, found, chosen, (found + np.float32(fixed))[: draws + 1])
+    return Score(CURVE, error, found, chosen, (found + np.float32(fixed))[: draws + 1], 60)
 
 
 def scores(rows: Mapping[str | tuple[str, str], CellErrors], constants: Constants = PAPER) -> Evaluation:

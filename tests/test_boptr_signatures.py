@@ -92,8 +92,8 @@ def test_ratio_without_a_solved_question_is_undefined_and_hardly_any_is_undecide
 def test_termination_needs_first_finish_and_validity() -> None:
     """The same accuracy gain with equal validity is no termination gain."""
     low, high = (0.60, 0.58, 0.62), (0.90, 0.88, 0.92)
-    base = one((10, 60), rates={"valid": low, "stopped": low})
-    better, equal = (one((50, 60), rates={"valid": rate, "stopped": rate}) for rate in (high, low))
+    base = one((10, 40), rates={"valid": low, "stopped": low})
+    better, equal = (one((50, 80), rates={"valid": rate, "stopped": rate}) for rate in (high, low))
     holds = {
         name: signature_table(found(base, rl)).filter(pattern="Termination gain")["holds"].item()
         for name, rl in (("better", better), ("equal", equal))

@@ -87,10 +87,9 @@ def block(table: Table, title: str) -> dict[str, dict[str, str]]:
 
 
 def printed(frame: pl.DataFrame, **where: object) -> str:
-    """``1.12 [0.76, 2.52]`` of the single row of the errors frame that is meant."""
+    """``1.12 [0.76, 2.52]``, the corrected error of the single row of the errors frame that is meant."""
     (row,) = frame.filter(**where).iter_rows(named=True)
-    text = f"{row['error']:.2f} [{row['lo']:.2f}, {row['hi']:.2f}]"
-    return text.replace("-", "−")
+    return fmt.interval(row["corrected"], row["lo_corrected"], row["hi_corrected"])
 
 
 AR = {"exponents": "paper", "mu": "cohort", "pool": "ar"}
@@ -180,22 +179,20 @@ def test_horizontal_prints_the_cells(made: dict[str, Table], cohort: tuple[Frame
 def test_pools_are_never_mixed(cohort: tuple[Frames, CohortPlan]) -> None:
     """Numbers of the full pool appear in its own blocks and nowhere else."""
     frames, plan = cohort
-    marked = pl.when(pool="full").then(pl.lit(77.77)).otherwise("error").alias("error")
+    marked = pl.when(pool="full").then(pl.lit(77.77)).otherwise("corrected").alias("corrected")
     tables = boptr_tables({**frames, "means": frames["means"].with_columns(marked)}, plan)
     for name in ("horizontal", "vertical", "decomposition", "ablation", "frontier"):
         for part in tables[name].parts:
             cells = [cell for row in part.text.rows() for cell in row]
             assert any("77.77" in cell for cell in cells) == part.title.startswith("full pool"), (name, part.title)
     line = rows(tables["horizontal"])["H6 2D oracle per-b"]["Math500"]
-    (row,) = frames["errors"].filter(**AR, tier="H6", model="qwen25_7b", benchmark="math500").iter_rows(named=True)
-    corrected = f"{row['corrected']:.2f}".replace("-", "−")
-    assert line == f"{row['error']:.2f} ({corrected}) [{row['lo']:.2f}, {row['hi']:.2f}]"
+    assert line == printed(frames["errors"], **AR, tier="H6", model="qwen25_7b", benchmark="math500")
 
 
 def test_replication_is_the_batches_mean(made: dict[str, Table], cohort: tuple[Frames, CohortPlan]) -> None:
     """Mean ± sd of the batches as they are listed."""
     batches = cohort[0]["seed_replication"].filter(reading="full_rule", benchmark="math500")["error"]
-    line = rows(made["horizontal"])["→ replication, full rule"]
+    line = rows(made["horizontal"])["→ replication, full rule, raw"]
     first, second = batches.to_list()
     assert line["Math500"] == f"{(first + second) / 2:.2f} ± {abs(first - second) / 2**0.5:.2f}"
 
@@ -203,7 +200,7 @@ def test_replication_is_the_batches_mean(made: dict[str, Table], cohort: tuple[F
 def test_own_exponents_show_rows_that_differ(made: dict[str, Table], cohort: tuple[Frames, CohortPlan]) -> None:
     """A row without exponents does not come twice, and a row that comes twice has the other numbers."""
     means = cohort[0]["means"].filter(scope="vertical", tier="V3", pool="ar", column="micro", mu="cohort")
-    values = {row["exponents"]: f"{row['error']:.2f}" for row in means.iter_rows(named=True)}
+    values = {row["exponents"]: fmt.number(row["corrected"]) for row in means.iter_rows(named=True)}
     assert values["paper"] != values["own"]
     own = block(made["vertical"], "own exponents")
     assert own["V3 δ from the anchor benchmark"]["micro"].startswith(values["own"])
@@ -214,9 +211,9 @@ def test_own_exponents_show_rows_that_differ(made: dict[str, Table], cohort: tup
 def test_ablation_has_both_cohorts_of_mu(made: dict[str, Table], cohort: tuple[Frames, CohortPlan]) -> None:
     """The block without a model holds the means of that variant's cells."""
     cells = cohort[0]["errors"].filter(tier="V3", mu="without", role="fitted", regime="nonmath")
-    errors = cells.filter(pl.col("group") != "new")["error"].drop_nulls()
+    errors = cells.filter(pl.col("group") != "new")["corrected"].drop_nulls()
     line = block(made["ablation"], "μ without qwen25_1.5b")["MAIN (BOPTR-P1)"]
-    assert line["nonmath"].startswith(f"{errors.sum() / len(errors):.2f} [")
+    assert line["nonmath"].startswith(f"{fmt.number(errors.sum() / len(errors))} [")
     other = rows(made["ablation"])["MAIN (BOPTR-P1)"]
     assert other["nonmath"] != line["nonmath"] and other["cells"] == "8/9"
 
@@ -238,10 +235,12 @@ def test_held_out_cells_and_limit(cohort: tuple[Frames, CohortPlan]) -> None:
     cells = frames["errors"].filter(**AR, tier="V3", role="held_out")
     for row in cells.iter_rows(named=True):
         (line,) = [line for name, line in lines.items() if name.split(" ")[0] == row["model"]]
-        assert line["AMC23"].startswith(f"{row['error']:.2f}" + ("†" if row["error"] > 4 else " "))
+        raw = f"({row['error']:.2f}{'†' if row['error'] > 4 else ''})"
+        assert line["AMC23"] == f"{printed(cells, model=row['model'])} {raw}"
     assert {"†" in line["AMC23"] for line in lines.values()} == {True, False}
-    fitted = cells.filter(pl.col("group") != "new")["error"]
-    assert lines["benchmark mean"]["AMC23"].startswith(f"{fitted.sum() / 3:.2f}")
+    fitted = cells.filter(pl.col("group") != "new")
+    assert lines["benchmark mean"]["AMC23"].startswith(f"{fmt.number(fitted['corrected'].sum() / 3)} [")
+    assert f"({fitted['error'].sum() / 3:.2f}" in lines["benchmark mean"]["AMC23"]
     assert lines["orz_7b (new)"]["mean"] == DASH
 
 
@@ -266,7 +265,7 @@ def test_a_single_pair_is_said(made: dict[str, Table], alone: dict[str, Table]) 
     main = rows(alone["frontier"])
     h5 = rows(alone["horizontal"])["H5 BOPTR-P1 (regime β)"]["mean"]
     assert main["B0 anchor α, δ=0"]["micro"] == h5
-    identical = "V2-δ0 − V3 = +0.00, corrected +0.00 [+0.00, +0.00] (cells: 2, questions: 80; identical"
+    identical = "V2-δ0 − V3 = +0.00, corrected +0.00 (cells: 2, questions: 80; identical"
     assert any(identical in note for note in alone["vertical"].notes)
 
 

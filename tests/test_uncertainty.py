@@ -1,10 +1,12 @@
 """Intervals: against scipy's own, and in the cases where they are undefined or must be exact."""
 
+import itertools
+
 import numpy as np
 import pytest
 from scipy import stats
 
-from searchlens.uncertainty import Resamples, quantiles, wilson
+from searchlens.uncertainty import Interval, Resamples, quantiles, unseen, wilson, with_width
 
 
 def test_wilson_equals_scipy():
@@ -113,3 +115,20 @@ def test_quantiles_equal_numpy():
     draws = np.random.default_rng(1).normal(size=(6, 173)).astype(np.float32)
     wanted = np.quantile(draws, [0.05, 0.95], axis=1)
     assert quantiles(draws.copy(), 0.9) == (pytest.approx(wanted[0], abs=1e-6), pytest.approx(wanted[1], abs=1e-6))
+
+
+def test_nothing_seen_leaves_open_what_wilson_says():
+    """The same end as that of 0 hits, without the import."""
+    for n, confidence in itertools.product((1, 60, 541), (0.8, 0.95)):
+        assert unseen(n, confidence) == pytest.approx(float(wilson(0, n, confidence).hi))
+
+
+def test_intervals_contain_their_estimate_and_have_a_width():
+    """Draws that repeat one value are opened and cut at the limits; the others are only moved up to the estimate."""
+    half = float(unseen(60))
+    ends = Interval(np.array([0.0, 0.1, 0.3, 1.0, np.nan]), np.array([0.0, 0.2, 0.4, 1.0, np.nan]))
+    lo, hi = with_width([0.0, 0.25, 0.2, 1.0, 0.5], ends, 60, limits=(-1.0, 1.0))
+    np.testing.assert_allclose(lo, [-half, 0.1, 0.2, 1 - half, np.nan])
+    np.testing.assert_allclose(hi, [half, 0.25, 0.4, 1.0, np.nan])
+    lo, hi = with_width(0.0, Interval(np.array(0.0), np.array(0.0)), 60, limits=(0.0, 100.0))
+    assert (lo, hi) == pytest.approx((0, 100 * half))

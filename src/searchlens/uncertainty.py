@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import functools
 from dataclasses import dataclass
+from statistics import NormalDist
 from typing import NamedTuple
 
 import numpy as np
@@ -62,6 +63,72 @@ def wilson(hits: npt.ArrayLike, n: npt.ArrayLike, confidence: float = 0.95) -> I
     lo = np.where(defined & (count == 0), 0.0, lo)
     hi = np.where(defined & (count == trials), 1.0, hi)
     return Interval(np.where(defined, lo, np.nan), np.where(defined, hi, np.nan))
+
+
+def unseen(questions: npt.ArrayLike, confidence: float = 0.95) -> Floats:
+    """What 0 events in N questions leave open: the upper end of the Wilson interval of 0 out of N.
+
+    Parameters
+    ----------
+    questions : array_like
+        N, positive.
+    confidence : float
+        Nominal coverage, in (0, 1).
+
+    Returns
+    -------
+    ndarray
+        Proportions. The end that ``wilson`` gives, without its import.
+    """
+    z2 = NormalDist().inv_cdf((1 + confidence) / 2) ** 2
+    return np.asarray(z2 / (np.asarray(questions, float) + z2))
+
+
+def with_width(
+    value: npt.ArrayLike,
+    ends: Interval,
+    questions: npt.ArrayLike,
+    confidence: float = 0.95,
+    limits: tuple[float, float] = (-1.0, 1.0),
+) -> Interval:
+    """Bootstrap intervals that contain their estimates and always have a width.
+
+    Parameters
+    ----------
+    value : array_like
+        Estimates.
+    ends : Interval
+        Bootstrap intervals of the same shape. NaN stays NaN.
+    questions : array_like
+        Number of questions behind each estimate, positive; broadcasts against ``value``.
+    confidence : float
+        Nominal coverage, in (0, 1).
+    limits : (float, float)
+        Smallest and largest possible value of the statistic, in its own unit: one question in N that is different
+        changes it by at most ``max(limits) / N``.
+
+    Returns
+    -------
+    Interval
+        An interval without a width becomes the estimate give or take ``max(limits) * unseen(questions)``, cut at the
+        limits. Any other is kept, and moved up or down to its estimate where it excludes it.
+
+    Notes
+    -----
+    Draws only repeat what occurred in the sample. Where every question agrees, for example because both sides solve the
+    same ones, all draws are equal, though another set of questions might have exceptions. What N questions without an
+    exception say about these is the Wilson interval of 0 out of N.
+    """
+    point = np.asarray(value, float)
+    flat = ends.hi - ends.lo <= _FLAT * max(limits)
+    half = max(limits) * unseen(questions, confidence)
+    low, high = np.clip(point - half, *limits), np.clip(point + half, *limits)
+    lo, hi = np.where(flat, low, ends.lo), np.where(flat, high, ends.hi)
+    return Interval(np.minimum(lo, point), np.maximum(hi, point))
+
+
+_FLAT = 1e-7
+"""Draws that differ by less than this share of the unit differ by rounding."""
 
 
 @dataclass(frozen=True, eq=False)

@@ -16,12 +16,13 @@ _NAMES: dict[DataTypeClass | pl.DataType, str] = {
         alpha alpha_lo alpha_hi boundary beta assigned own se delta delta_lo delta_hi
         alpha_min alpha_max beta_min beta_max
         difference p p_holm p_t p_t_holm null_mean null_lowest mean sd base rl estimate value
-        beta_q alpha_q mech_q gap gap_lo gap_hi envelope envelope_lo envelope_hi rl_lo rl_hi crossing_share never
+        beta_q alpha_q mech_q gap gap_lo gap_hi envelope envelope_lo envelope_hi rl_lo rl_hi
+        crossing_share share never tie_share
         mean_abs mean_signed chance largest p_max headroom knee p0 u log2_n_star delta_hat ridge tail largest_z
         intercept slope slope_lo slope_hi r r_lo r_hi
         pearson_r loo_pseudo_r2 loo_pseudo_r2_raw score score_raw q05 q50 q95
     """,
-    pl.UInt32: "b questions models cells of differing crossing median triples paths policies pairings",
+    pl.UInt32: "b questions models cells of differing crossing tie median triples paths policies pairings",
     pl.Int64: "n points budget batches shuffle k",
     pl.Boolean: "a_priori decides diagnostic meets_criterion overlap recoverable",
     pl.List(pl.Float64): "exact tied",

@@ -23,8 +23,9 @@ reason
     Why the record is undefined (a code of ``rule.REASONS``), else null.
 
 ``seed_replication`` has the anchor rule's error on each batch: ``reading`` (``fixed_pi`` or ``full_rule``),
-``benchmark`` (``mean`` for the mean over the benchmarks of a batch), ``batch``, ``policy``, ``error``, ``lo``, ``hi``
-(percentage points, path fixed), ``reason``. ``seed_summary`` has its mean and standard deviation over batches:
+``benchmark`` (``mean`` for the mean over the benchmarks of a batch), ``batch``, ``policy``, ``error`` to
+``hi_corrected`` (as ``means.ERRORS``, but corrected for the bias of absolute values alone), ``reason``.
+``seed_summary`` has the mean and standard deviation of ``error`` over batches:
 ``reading``, ``benchmark``, ``batches``, ``mean``, ``sd``, ``reason``.
 """
 
@@ -40,6 +41,7 @@ import polars as pl
 from searchlens.boptr import selector
 from searchlens.boptr.cohort import DenseLandscape
 from searchlens.boptr.columns import schema
+from searchlens.boptr.inference import ErrorDraws
 from searchlens.boptr.points import Point
 from searchlens.boptr.protocol import study_cells
 from searchlens.boptr.rows import At, boptr
@@ -47,7 +49,7 @@ from searchlens.boptr.rule import Path, Reason, Rule
 from searchlens.boptr.view import Readouts, View
 from searchlens.policies.kinds import PolicyByName, is_search, policy_of
 from searchlens.seeds import resampler
-from searchlens.uncertainty import Floats, Resamples, quantiles
+from searchlens.uncertainty import Floats, Resamples, with_width
 
 MAIN = "main"
 """Name of the batch from which all other frames are computed."""
@@ -61,7 +63,7 @@ CONSISTENCY = schema(
     "model role batch benchmark group points mean_abs mean_signed lo hi chance largest policy budget meets_criterion "
     "reason"
 )
-REPLICATION = schema("reading benchmark batch policy error lo hi reason")
+REPLICATION = schema("reading benchmark batch policy error lo hi corrected lo_corrected hi_corrected reason")
 SUMMARY = schema("reading benchmark batches mean sd reason")
 
 
@@ -125,7 +127,9 @@ def _differences(
     main, other = (side.credit["P"][[side.points[point] for point in points]] for side in sides)
     gaps = 100 * (other - main).astype(float)
     delta = gaps.mean(axis=1)
-    lo, hi = Resamples(boot.weights[benchmark][:, 1:]).interval(gaps.mean(axis=0)[:, None], rule.options.confidence)
+    signed, confidence = gaps.mean(axis=0), rule.options.confidence
+    drawn = Resamples(boot.weights[benchmark][:, 1:]).interval(signed[:, None], confidence)
+    lo, hi = with_width(signed.mean(), drawn, len(signed), confidence, (-100.0, 100.0))
     size = float(np.abs(delta).mean())
     at = int(np.abs(delta).argmax())
     return {
@@ -259,13 +263,12 @@ def _selected(rule: Rule, benchmark: str, batch: _Batch, path: Path) -> str | Re
     return cell.policies[int(chosen[0])]
 
 
-def _error(rule: Rule, boot: View, at: At, landscape: DenseLandscape, policy: str, path: Path) -> dict[str, float]:
+def _error(rule: Rule, boot: View, at: At, landscape: DenseLandscape, policy: str, path: Path) -> dict[str, Any]:
     budgets = [rule.plan.budgets[n] for n in path.budget[:, 0]]
     predicted, target = boot.count(landscape, at.benchmark, "P", policy, budgets), boot.target(*at.cell)
     assert target is not None
-    error = 100 * np.abs(predicted - target).mean(axis=0, dtype=float) / boot.total(at.benchmark)
-    lo, hi = quantiles(error[None, 1:].copy(), rule.options.confidence)
-    return {"error": float(error[0]), "lo": float(lo[0]), "hi": float(hi[0])}
+    total = boot.total(at.benchmark)
+    return ErrorDraws.of(100 / total * (predicted - target), total).columns(rule.options.confidence)
 
 
 def means_within_batches(frame: pl.DataFrame) -> pl.DataFrame:
@@ -274,7 +277,7 @@ def means_within_batches(frame: pl.DataFrame) -> pl.DataFrame:
     Parameters
     ----------
     frame : polars.DataFrame
-        reading, benchmark, batch, error; without records ``mean``.
+        reading, benchmark, batch, error, corrected; without records ``mean``.
 
     Returns
     -------
@@ -289,9 +292,9 @@ def means_within_batches(frame: pl.DataFrame) -> pl.DataFrame:
         complete = defined.group_by("benchmark").len().filter(pl.col("len") == len(batches))["benchmark"]
         matched = defined.filter(pl.col("benchmark").is_in(complete.to_list()))
         for batch in batches:
-            mean = matched.filter(batch=batch)["error"].mean()
-            reason = "no_batches" if mean is None else None
-            records.append({"reading": reading, "benchmark": MEAN, "batch": batch, "error": mean, "reason": reason})
+            values = matched.filter(batch=batch).select(pl.col("error", "corrected").mean()).row(0, named=True)
+            reason = "no_batches" if values["error"] is None else None
+            records.append({"reading": reading, "benchmark": MEAN, "batch": batch, **values, "reason": reason})
         if not batches:
             records.append({"reading": reading, "benchmark": MEAN, "reason": "no_batches"})
     return pl.DataFrame(records, REPLICATION)

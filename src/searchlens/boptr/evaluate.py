@@ -85,6 +85,8 @@ class Score:
     corrected : ndarray of float32, shape (1 + draws,)
         The same draws without the biases: ``inference.refitted`` if paths were chosen again, otherwise
         ``inference.corrected``, which removes the first bias only.
+    questions : float
+        Number of questions of the cell; of a mean over cells the smallest.
     """
 
     prediction: Path | Curve
@@ -92,6 +94,7 @@ class Score:
     fixed: Draws
     reselected: Draws | None
     corrected: Draws
+    questions: float
 
 
 @dataclass(frozen=True, eq=False)
@@ -179,7 +182,7 @@ def evaluate(cohort: Cohort, options: BoptrOptions, tasks: Sequence[Task]) -> Ev
             if arrays not in refitted:
                 refitted[arrays] = inference.refitted(corrected, error, in_draw, in_sample).astype(np.float32)
             corrected = refitted[arrays]
-        scores[key] = Score(prediction, float(error[0]), error, in_draw, corrected)
+        scores[key] = Score(prediction, float(error[0]), error, in_draw, corrected, sample.total(key.benchmark))
     return Evaluation(scores, reasons, rules)
 
 

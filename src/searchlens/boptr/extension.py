@@ -1,7 +1,7 @@
 """Beyond the budgets of B: the frozen rule at b > max(B), and Base against RL at equal large budgets.
 
 ``extension`` scores the rule at the larger budgets only; nothing is fitted or selected again. ``large_budget`` compares
-the Base envelope with the RL curve at every budget, ``crossing`` gives the budget at which Base catches up.
+the Base envelope with the RL curve at every budget, ``crossing`` gives the budget from which Base is never behind.
 
 Larger budgets are points (policy, budget) of a landscape like all others; not every policy needs to have them.
 """
@@ -11,7 +11,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import polars as pl
@@ -20,12 +20,12 @@ from searchlens.boptr import fit
 from searchlens.boptr.cohort import DenseLandscape
 from searchlens.boptr.columns import schema
 from searchlens.boptr.fit import Ints
+from searchlens.boptr.inference import ErrorDraws
 from searchlens.boptr.points import (
     Point,
     both_sides,
     budgets_text,
-    error_and_interval,
-    interval,
+    difference_interval,
     point_counts,
     point_errors,
 )
@@ -37,30 +37,34 @@ from searchlens.uncertainty import wilson
 
 POOLS: tuple[PoolName, ...] = ("ar", "full")
 
-EXTENSION = schema("model benchmark policy budgets path error lo hi reason")
-"""Percentage points. ``budgets``: the b that are scored; ``path``: N-hat at these. Benchmark null: the mean over the
+EXTENSION = schema("model benchmark policy budgets path error lo hi corrected lo_corrected hi_corrected reason")
+"""Percentage points, as ``means.ERRORS`` but corrected for the bias of absolute values alone, since nothing is chosen
+at these budgets. ``budgets``: the b that are scored; ``path``: N-hat at these. Benchmark null: the mean over the
 model's fitted benchmarks with larger budgets."""
 
 LARGE_BUDGET = schema(
     "model benchmark pool b questions policy n envelope envelope_lo envelope_hi rl rl_lo rl_hi difference lo hi "
-    "overlap crossing_share reason",
+    "overlap crossing_share tie_share reason",
     n=pl.UInt32,
 )
 """Proportions. ``envelope``: the largest P of the pool up to budget b, attained by ``policy`` at ``n`` <= b. It and
 ``rl`` have Wilson intervals; ``overlap``: whether these meet. ``difference``: envelope minus RL, with a paired
 bootstrap interval (``lo``, ``hi``) at these two points. A maximum over a pool is biased upwards, which no interval here
-takes into account. ``crossing_share``: share of the bootstrap draws whose crossing budget is b, with the envelope of
-each draw."""
+takes into account. ``crossing_share`` and ``tie_share``: share of the bootstrap draws whose k* and whose first tie is
+b, with the envelope of each draw."""
 
 CROSSING = schema(
-    "model benchmark pool crossing median lo hi never largest reason",
+    "model benchmark pool crossing share median lo hi never tie tie_share largest reason",
     lo=pl.UInt32,
     hi=pl.UInt32,
     largest=pl.UInt32,
 )
-"""``crossing``: k*, the smallest b with E(b) >= P_RL(b); null without a reason: Base does not catch up within
-``largest``. ``median``, ``lo``, ``hi``: over bootstrap draws, with the envelope of each draw; always budgets, or null
-for no crossing. ``never``: share of draws without a crossing."""
+"""``crossing``: k*, the budget at which Base overtakes for good: the smallest b with E(b') >= P_RL(b') at every
+compared b' from b to ``largest``. Null without a reason: Base is behind at ``largest``. ``share``: share of the
+bootstrap draws with the same answer, the envelope taken again in each. ``median``, ``lo``, ``hi``: over the draws and
+the sample; always budgets, or null for no crossing. ``never``: share of draws without a crossing. ``tie``: the smallest
+b with E(b) >= P_RL(b), after which Base may fall behind again; ``tie_share``: share of draws with the same. The reason
+``no_difference``: both solve equally many questions at every budget, mostly none, and nothing crosses."""
 
 
 # ---- the frozen rule
@@ -102,8 +106,8 @@ def extension(rule: Rule, boot: View, predict: Predict = boptr) -> pl.DataFrame:
             errors = point_errors(boot, model, benchmark, larger.points, larger.budgets)
             if rule.plan.benchmarks[benchmark].role == "fitted":
                 fitted.append(errors)
-            records.append({**record, **larger.text(), **error_and_interval(errors, confidence)})
-        mean = error_and_interval(np.mean(fitted, axis=0), confidence) if fitted else {"reason": "no_extension"}
+            records.append({**record, **larger.text(), **errors.columns(confidence)})
+        mean = ErrorDraws.mean(fitted).columns(confidence) if fitted else {"reason": "no_extension"}
         records.append({"model": model, **mean})
     return pl.DataFrame(records, EXTENSION)
 
@@ -181,11 +185,11 @@ def large_budget(rule: Rule, boot: View) -> pl.DataFrame:
         if isinstance(comparison, Reason):
             records.append({**record, "reason": comparison.code})
             continue
-        crossing = comparison.crossing(boot)[1:]
+        places = comparison.crossing(boot)
         for i, b in enumerate(comparison.budgets):
-            share = float((crossing == i).mean()) if len(crossing) else None
+            crossing, tie = (_share(place, i) for place in (places.for_good, places.first))
             columns = comparison.at(boot, i, rule.options.confidence)
-            records.append({**record, "b": b, **columns, "crossing_share": share})
+            records.append({**record, "b": b, **columns, "crossing_share": crossing, "tie_share": tie})
     return pl.DataFrame(records, LARGE_BUDGET)
 
 
@@ -197,15 +201,35 @@ def crossing(rule: Rule, boot: View) -> pl.DataFrame:
         if isinstance(comparison, Reason):
             records.append({**record, "reason": comparison.code})
             continue
-        position = comparison.crossing(boot)
         budget = dict(enumerate(comparison.budgets))
-        record |= {"crossing": budget.get(int(position[0])), "largest": comparison.budgets[-1]}
-        if len(position) > 1:
-            ends = np.quantile(position[1:], [0.5, tail, 1 - tail], method="inverted_cdf")
-            record |= dict(zip(("median", "lo", "hi"), (budget.get(int(end)) for end in ends), strict=True))
-            record["never"] = float((position[1:] == len(budget)).mean())
+        record["largest"] = comparison.budgets[-1]
+        if comparison.equal(rule.view):
+            records.append({**record, "reason": "no_difference"})
+            continue
+        places = comparison.crossing(boot)
+        position, tie = int(places.for_good[0]), int(places.first[0])
+        record |= {"crossing": budget.get(position), "share": _share(places.for_good, position)}
+        record |= {"tie": budget.get(tie), "tie_share": _share(places.first, tie)}
+        drawn = places.for_good[1:]
+        if len(drawn):
+            median, lo, hi = np.quantile(drawn, [0.5, tail, 1 - tail], method="inverted_cdf")
+            ends = {"median": median, "lo": min(lo, position), "hi": max(hi, position)}
+            record |= {name: budget.get(int(end)) for name, end in ends.items()}
+            record["never"] = _share(places.for_good, len(budget))
         records.append(record)
     return pl.DataFrame(records, CROSSING)
+
+
+class _Places(NamedTuple):
+    """Positions among the budgets in the sample and in each draw; their number where there is none."""
+
+    for_good: Ints
+    first: Ints
+
+
+def _share(positions: Ints, position: int) -> float | None:
+    """Share of the draws with this position; None without draws."""
+    return float((positions[1:] == position).mean()) if len(positions) > 1 else None
 
 
 @dataclass(frozen=True, eq=False)
@@ -234,11 +258,16 @@ class _Comparison:
                     np.maximum(best[i], counts[within].max(axis=0), out=best[i])
         return best
 
-    def crossing(self, view: View) -> Ints:
-        """Position of k* among the budgets in each draw; the number of budgets if Base does not catch up."""
-        caught_up = self.envelope(view) >= self.target(view) - fit.SAME
-        position: Ints = np.where(caught_up.any(axis=0), caught_up.argmax(axis=0), len(self.budgets))
-        return position
+    def equal(self, view: View) -> bool:
+        """Whether both sides solve equally many questions at every budget, in draw 0."""
+        return bool((np.abs(self.envelope(view) - self.target(view))[:, 0] <= fit.SAME).all())
+
+    def crossing(self, view: View) -> _Places:
+        """Where Base overtakes for good, and where it is level or ahead for the first time."""
+        level = self.envelope(view) >= self.target(view) - fit.SAME
+        never_behind = np.logical_and.accumulate(level[::-1], axis=0)[::-1]
+        for_good, first = (np.where(x.any(axis=0), x.argmax(axis=0), len(x)) for x in (never_behind, level))
+        return _Places(for_good, first)
 
     def attained(self, b: int) -> Point:
         """The point that attains E(b) in the sample; ties to the smaller budget, then to the earlier policy."""
@@ -254,7 +283,7 @@ class _Comparison:
         base = point_counts(boot, self.base, self.benchmark, [(policy, n)])[0]
         rl = boot.count(self.rl, self.benchmark, "P", self.default, [self.budgets[i]])[0]
         ends = wilson([base[0], rl[0]], total, confidence)
-        lo, hi = interval((base - rl) / total, confidence)
+        lo, hi = difference_interval((base - rl) / total, total, confidence, limits=(-1.0, 1.0))
         return {
             "questions": int(total),
             "policy": policy,

@@ -57,7 +57,7 @@ def identified_scale(rule: Rule) -> pl.DataFrame:
     Notes
     -----
     mu is a mean over M models. If a model is one of these, its offset changes by (1 - 1/M) of the change of its ln
-    alpha, the other models' alphas being fixed. With M = 1 the offset is zero whatever alpha is.
+    alpha, the other models' alphas being fixed. With M = 1 the offset is zero whatever alpha is, and has no interval.
     """
     benchmark = rule.plan.anchor_benchmark
     beta = float(rule.beta(benchmark)[0])
@@ -76,13 +76,14 @@ def identified_scale(rule: Rule) -> pl.DataFrame:
     return pl.DataFrame(records, IDENTIFIED_SCALE)
 
 
-def _interval(rule: Rule, model: str, alpha: float, beta: float, delta: float) -> dict[str, float]:
+def _interval(rule: Rule, model: str, alpha: float, beta: float, delta: float) -> dict[str, float | None]:
     if rule.options.rounding != "log2":
         return {}
     low, high = fit.identified_alpha(alpha, beta, rule.view.levels)
     share = _offset_share(rule, model)
     with np.errstate(divide="ignore"):
-        lo, hi = (delta + share * float(np.log(end) - np.log(alpha)) if share else delta for end in (low, high))
+        ends = (delta + share * float(np.log(end) - np.log(alpha)) for end in (low, high))
+        lo, hi = ends if share else (None, None)
     boundary = fit.boundary_distance(alpha, beta, rule.view.levels)
     return {"alpha_lo": low, "alpha_hi": high, "delta_lo": lo, "delta_hi": hi, "boundary": boundary}
 
@@ -133,7 +134,7 @@ def _cell(rule: Rule, boot: View, model: str, benchmark: str, best: Fit) -> dict
     cell = rule.cell(model, benchmark)
     assert not isinstance(cell, Reason)
     points = operating_points(rule, cell[0], Path(best.policy, best.path))
-    se = float(point_errors(boot, model, benchmark, points, rule.plan.budgets)[1:].std(ddof=1))
+    se = float(point_errors(boot, model, benchmark, points, rule.plan.budgets).plain[1:].std(ddof=1))
     margin = se * rule.view.total(benchmark) / 100
     return {
         "alpha": float(best.alpha[0]),

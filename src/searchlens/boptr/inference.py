@@ -7,9 +7,9 @@ the bootstrap over questions takes the measured models as given, the tests over 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -18,7 +18,7 @@ from scipy.stats import ttest_1samp
 from statsmodels.stats.multitest import multipletests
 
 from searchlens.seeds import resampler
-from searchlens.uncertainty import Floats, Interval
+from searchlens.uncertainty import Floats, Interval, with_width
 
 Errors = Mapping[tuple[str, str], Floats]
 """(model, benchmark) to errors in percentage points, shape (draws,)."""
@@ -159,8 +159,8 @@ def interval(draws: npt.ArrayLike, confidence: float = 0.95, kind: Kind = "perce
         Nominal coverage, in (0, 1).
     kind : {"percentile", "centred"}
         ``percentile``: quantiles of the draws, as in the paper; for absolute errors they lie too high and may exclude
-        the point. ``centred``: the same quantiles, shifted by the point minus the mean of the draws; for ``corrected``
-        errors.
+        the point. ``centred``: the same quantiles, shifted by the point minus the mean of the draws, and moved up or
+        down to the point should they exclude it; for ``corrected`` errors.
 
     Returns
     -------
@@ -177,7 +177,63 @@ def interval(draws: npt.ArrayLike, confidence: float = 0.95, kind: Kind = "perce
     if kind == "percentile":
         return Interval(lo, hi)
     shift = point - drawn.mean(axis=-1)
-    return Interval(lo + shift, hi + shift)
+    return Interval(np.minimum(lo + shift, point), np.maximum(hi + shift, point))
+
+
+@dataclass(frozen=True, eq=False)
+class ErrorDraws:
+    """An error in the sample (entry 0) and in the draws of a bootstrap over questions, percentage points.
+
+    Attributes
+    ----------
+    plain, corrected : ndarray, shape (1 + draws,)
+        The error with its path held fixed, and the same without its biases (``corrected``, ``refitted``). The number of
+        draws may differ.
+    questions : float
+        Number of questions behind the error; of a mean over cells the smallest.
+    """
+
+    plain: npt.NDArray[np.floating]
+    corrected: npt.NDArray[np.floating]
+    questions: float
+
+    @staticmethod
+    def of(gaps: npt.ArrayLike, questions: float) -> ErrorDraws:
+        """The error of a cell from its signed gaps, shape (budgets, draws); corrected for absolute values alone."""
+        signed = np.asarray(gaps, float)
+        return ErrorDraws(np.abs(signed).mean(axis=0), corrected(signed), questions)
+
+    @staticmethod
+    def mean(errors: Sequence[ErrorDraws]) -> ErrorDraws:
+        """The mean of the errors of some cells, draw by draw."""
+        plain, of_corrected = (
+            np.mean(sides, axis=0) for sides in zip(*((e.plain, e.corrected) for e in errors), strict=True)
+        )
+        return ErrorDraws(plain, of_corrected, min(error.questions for error in errors))
+
+    def minus(self, other: ErrorDraws) -> ErrorDraws:
+        """The difference of two errors on the same questions, draw by draw."""
+        plain, of_corrected = self.plain - other.plain, self.corrected - other.corrected
+        return ErrorDraws(plain, of_corrected, min(self.questions, other.questions))
+
+    def columns(self, confidence: float, limits: tuple[float, float] = (0.0, 100.0)) -> dict[str, Any]:
+        """Columns ``error``, ``lo``, ``hi``, ``corrected``, ``lo_corrected`` and ``hi_corrected`` of a frame.
+
+        ``lo`` to ``hi`` is the paper's percentile interval, which may exclude ``error``. ``lo_corrected`` to
+        ``hi_corrected`` contains ``corrected`` and has a width (``uncertainty.with_width``, also for ``limits``).
+        """
+        centred = interval(self.corrected, confidence, "centred")
+        ends = with_width(self.corrected[0], centred, self.questions, confidence, limits)
+        values = (self.plain[0], *interval(self.plain, confidence), self.corrected[0], *ends)
+        return {name: defined(value) for name, value in zip(ERROR_COLUMNS, values, strict=True)}
+
+
+ERROR_COLUMNS = ("error", "lo", "hi", "corrected", "lo_corrected", "hi_corrected")
+
+
+def defined(value: Any) -> float | None:
+    """A number as frames hold it: null if undefined."""
+    return float(value) if value is not None and np.isfinite(value) else None
 
 
 # ---- over models
@@ -328,6 +384,10 @@ def permutation_p(statistic: npt.ArrayLike) -> float:
 # ---- two rows
 
 
+_EQUAL = 1e-9
+"""Errors in percentage points that differ by at most this are equal."""
+
+
 @dataclass(frozen=True)
 class Contrast:
     """Difference of two rows on the cells that both have.
@@ -337,7 +397,8 @@ class Contrast:
     difference : float
         Mean of the first minus mean of the second, percentage points; NaN without common cells.
     lo, hi : float
-        Interval of the paired bootstrap over questions, the models taken as given.
+        Interval of the paired bootstrap over questions, the models taken as given. NaN if the difference is 0 in every
+        draw, as it is if both rows predict the same: then there is nothing to be uncertain about.
     p, p_t : float
         Of the sign-flip test and of the t test over models.
     models, cells : int
@@ -378,14 +439,16 @@ def contrast(a: Errors, b: Errors, confidence: float = 0.95, kind: Kind = "perce
     gaps = {cell: first[cell] - second[cell] for cell in first}
     models = by_model(gaps)
     draws, of_models = macro(gaps), [gap[0] for gap in models.values()]
-    lo, hi = interval(draws, confidence, kind)
+    lo, hi = (float(end) for end in interval(draws, confidence, kind))
+    if np.abs(draws).max() <= _EQUAL:
+        lo = hi = float("nan")
     return Contrast(
         difference=float(draws[0]),
-        lo=float(lo),
-        hi=float(hi),
+        lo=lo,
+        hi=hi,
         p=sign_flip_test(of_models),
         p_t=paired_t_test(of_models),
         models=len(models),
         cells=len(gaps),
-        differing=sum(abs(float(gap[0])) > 1e-9 for gap in gaps.values()),
+        differing=sum(abs(float(gap[0])) > _EQUAL for gap in gaps.values()),
     )

@@ -21,6 +21,7 @@ from searchlens.boptr import fit, inference
 from searchlens.boptr.cohort import CohortPlan
 from searchlens.boptr.columns import schema
 from searchlens.boptr.evaluate import Constants, Draws, Evaluation, Key, Score
+from searchlens.boptr.inference import ErrorDraws
 from searchlens.boptr.rows import Row, path_text
 from searchlens.boptr.rule import Path, PoolName
 from searchlens.uncertainty import Floats
@@ -37,9 +38,10 @@ ERRORS = schema(
 )
 """``error`` in percentage points: ``lo`` to ``hi`` is its percentile interval with the path fixed, ``lo_reselected`` to
 ``hi_reselected`` with the path chosen again in each draw. ``corrected`` is the error without its two biases
-(``evaluate.Score``), with a centred interval. Every alpha from ``alpha_lo`` to ``alpha_hi`` gives the same path;
-``boundary`` is the distance of log2 alpha to the nearer end. If the policy differs between budgets, ``policy`` lists
-one per budget, separated by spaces. ``reason`` is a code of ``rule.REASONS`` if the error is undefined, else null."""
+(``evaluate.Score``), with an interval that contains it and has a width. Every alpha from ``alpha_lo`` to ``alpha_hi``
+gives the same path; ``boundary`` is the distance of log2 alpha to the nearer end. If the policy differs between
+budgets, ``policy`` lists one per budget, separated by spaces. ``reason`` is a code of ``rule.REASONS`` if the error is
+undefined, else null."""
 
 MEANS = schema(f"{_KEY} scope column {_VALUES} cells of reason", rl=pl.String)
 """As ``ERRORS``, of a mean over ``cells`` of the ``of`` cells of a column."""
@@ -118,6 +120,7 @@ def average(scores: Sequence[Score], cells: Sequence[Cell], how: How) -> Score:
         mean([score.fixed for score in scores]),
         mean(reselected) if len(reselected) == len(scores) else None,
         mean([score.corrected[:shortest] for score in scores]),
+        min(score.questions for score in scores),
     )
 
 
@@ -131,21 +134,9 @@ def cell_weights(cells: Sequence[Cell], how: How) -> Floats:
 
 def _values(score: Score, confidence: float) -> dict[str, Any]:
     """The columns ``_VALUES`` of a score."""
-    readings = {
-        "": (score.fixed, "percentile"),
-        "_reselected": (score.reselected, "percentile"),
-        "_corrected": (score.corrected, "centred"),
-    }
-    values: dict[str, Any] = {"error": score.error, "corrected": _finite(score.corrected[0])}
-    for name, (draws, kind) in readings.items():
-        ends = (None, None) if draws is None else inference.interval(draws, confidence, kind)  # type: ignore[arg-type]
-        values |= {f"lo{name}": _finite(ends[0]), f"hi{name}": _finite(ends[1])}
-    return values
-
-
-def _finite(value: Any) -> float | None:
-    """A number as frames hold it: null if undefined."""
-    return float(value) if value is not None and np.isfinite(value) else None
+    values = ErrorDraws(score.fixed, score.corrected, score.questions).columns(confidence)
+    ends = (None, None) if score.reselected is None else inference.interval(score.reselected, confidence)
+    return values | {"lo_reselected": inference.defined(ends[0]), "hi_reselected": inference.defined(ends[1])}
 
 
 def _key(constants: Constants, row: Row, pool: str) -> dict[str, Any]:

@@ -11,9 +11,10 @@ import numpy as np
 
 from searchlens.boptr import inference
 from searchlens.boptr.cohort import DenseLandscape
+from searchlens.boptr.inference import ErrorDraws
 from searchlens.boptr.rule import Path, Rule
 from searchlens.boptr.view import Counts, Readouts, View
-from searchlens.uncertainty import Floats
+from searchlens.uncertainty import Floats, with_width
 
 Point = tuple[str, int]
 """Policy and budget."""
@@ -30,8 +31,8 @@ def point_counts(view: View, landscape: DenseLandscape, benchmark: str, points: 
     return np.concatenate([view.count(landscape, benchmark, "P", policy, [n]) for policy, n in points])
 
 
-def point_errors(view: View, model: str, benchmark: str, points: Sequence[Point], budgets: Sequence[int]) -> Floats:
-    """mech_P of points of Base, one per budget of the RL default curve, in percentage points.
+def point_errors(view: View, model: str, benchmark: str, points: Sequence[Point], budgets: Sequence[int]) -> ErrorDraws:
+    """mech_P of points of Base, one per budget of the RL default curve.
 
     Parameters
     ----------
@@ -45,7 +46,8 @@ def point_errors(view: View, model: str, benchmark: str, points: Sequence[Point]
 
     Returns
     -------
-    ndarray, shape (draws,)
+    ErrorDraws
+        Corrected for the bias of absolute values, not for any choice of the points.
 
     Raises
     ------
@@ -54,9 +56,8 @@ def point_errors(view: View, model: str, benchmark: str, points: Sequence[Point]
     """
     base, rl = both_sides(view, model, benchmark)
     target = view.count(rl, benchmark, "P", view.plan.default_policy, budgets)
-    gap = np.abs(point_counts(view, base, benchmark, points) - target)
-    error: Floats = 100 * gap.mean(axis=0, dtype=float) / view.total(benchmark)
-    return error
+    total = view.total(benchmark)
+    return ErrorDraws.of(100 / total * (point_counts(view, base, benchmark, points) - target), total)
 
 
 def both_sides(view: View, model: str, benchmark: str) -> tuple[DenseLandscape, DenseLandscape]:
@@ -66,16 +67,19 @@ def both_sides(view: View, model: str, benchmark: str) -> tuple[DenseLandscape, 
     return base, rl
 
 
-def interval(draws: Floats, confidence: float) -> tuple[float | None, float | None]:
-    """Percentile interval of a statistic over the draws of a view; None, as frames hold it, if undefined."""
-    lo, hi = (float(end) for end in inference.interval(draws, confidence))
-    return (None, None) if np.isnan(lo) else (lo, hi)
+def difference_interval(
+    draws: Floats, questions: float, confidence: float, limits: tuple[float, float] = (-100.0, 100.0)
+) -> tuple[float | None, float | None]:
+    """Percentile interval of a difference of readouts over the draws of a view, whose entry 0 is the sample.
 
-
-def error_and_interval(draws: Floats, confidence: float) -> dict[str, float | None]:
-    """Columns ``error``, ``lo`` and ``hi`` of an error over the draws of a view."""
-    lo, hi = interval(draws, confidence)
-    return {"error": float(draws[0]), "lo": lo, "hi": hi}
+    Returns
+    -------
+    (float, float)
+        It contains the difference and has a width (``uncertainty.with_width``, also for ``limits``). None, as frames
+        hold it, if undefined.
+    """
+    ends = with_width(draws[0], inference.interval(draws, confidence), questions, confidence, limits)
+    return inference.defined(ends.lo), inference.defined(ends.hi)
 
 
 def budgets_text(points: Sequence[Point]) -> str:

@@ -35,6 +35,7 @@ from searchlens.boptr.columns import schema
 from searchlens.boptr.evaluate import Key, has_expanded_pool
 from searchlens.boptr.rule import Reason, Rule
 from searchlens.errors import InputError
+from searchlens.uncertainty import Interval, with_width
 
 FEW_QUESTIONS = 30
 """Fewest questions on which anything is decided; at 30 a proportion of one half is known to 17 points either way."""
@@ -65,7 +66,7 @@ def rate_difference(
     Returns
     -------
     (difference, lo, hi)
-        The interval has no width if neither rate's has. It is wider than needed if the two rates are positively
+        The interval is wider than needed if the two rates are positively
         correlated, as rates on the same questions are.
 
     References
@@ -83,11 +84,20 @@ def rate_difference(
 
 
 def rate(landscape: DenseLandscape, policy: str, metric: str) -> tuple[float, float, float] | None:
-    """``valid`` or ``stopped`` rate of a policy as (value, lo, hi); None if it was not recorded."""
+    """``valid`` or ``stopped`` rate of a policy as (value, lo, hi); None if it was not recorded.
+
+    The interval contains the rate and has a width, as it must if all samples of all questions agree
+    (``uncertainty.with_width``).
+    """
     rows: list[Any] = (
         landscape.rates.filter(policy=policy, metric=metric).select("value", "lo", "hi").drop_nulls().rows()
     )
-    return rows[0] if rows else None
+    if not rows:
+        return None
+    value, *ends = rows[0]
+    drawn = Interval(*(np.asarray(end, float) for end in ends))
+    lo, hi = with_width(value, drawn, len(landscape.questions), limits=(0.0, 1.0))
+    return float(value), float(lo), float(hi)
 
 
 def require_same_pool(a: Key, b: Key) -> None:
@@ -272,8 +282,9 @@ def _no_prediction(contrasts: pl.DataFrame) -> _Item:
     parts: list[str] = []
     by_verdict: dict[str, list[str]] = {"first lower": [], "not distinguishable": [], "second lower": []}
     for row in rows.iter_rows(named=True):
-        ends = f"[{row['lo_corrected']:+.2f}, {row['hi_corrected']:+.2f}]"
-        parts.append(f"{row['first']} − {MAIN} = {row['corrected']:+.2f} {ends} pp (cells: {row['cells']})")
+        known = row["lo_corrected"] is not None
+        ends = f" [{row['lo_corrected']:+.2f}, {row['hi_corrected']:+.2f}]" if known else ""
+        parts.append(f"{row['first']} − {MAIN} = {row['corrected']:+.2f}{ends} pp (cells: {row['cells']})")
         by_verdict[row["verdict"]].append(row["first"])
     better, level = by_verdict["first lower"], by_verdict["not distinguishable"]
     beaten = pl.col("verdict_models").eq_missing(pl.lit("second lower"))

@@ -15,8 +15,9 @@ policy, beta_q, alpha_q, path
 alpha_lo, alpha_hi
     The interval of alpha with the same path: from 0 if all of it is the smallest budget, to infinity if all of it is
     the largest. Null with ``rounding: linear``, for which it is not computed.
-mech_q, lo, hi
-    Percentage points; bootstrap over questions with pi_Q and N^Q fixed.
+mech_q, lo, hi, corrected, lo_corrected, hi_corrected
+    As ``error`` and what follows it in ``means.ERRORS``: pi_Q and N^Q fixed; ``corrected`` also for the optimism of
+    alpha^Q, which is fitted again in up to ``REFITS`` draws.
 recoverable
     Whether the largest Q_B of the pool is at least the largest Q_RL minus ``q_tolerance``; with ``q_sides: two``,
     whether it is within ``q_tolerance`` of it.
@@ -40,13 +41,14 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from searchlens.boptr import fit
+from searchlens.boptr import fit, inference
 from searchlens.boptr.cohort import Cohort
 from searchlens.boptr.columns import schema
 from searchlens.boptr.evaluate import has_expanded_pool
 from searchlens.boptr.fit import Ints
+from searchlens.boptr.inference import ErrorDraws
 from searchlens.boptr.options import REGIMES, BoptrOptions
-from searchlens.boptr.points import interval
+from searchlens.boptr.points import difference_interval
 from searchlens.boptr.protocol import study_cells
 from searchlens.boptr.rule import PoolName, Reason, Rule
 from searchlens.boptr.selector import relative_cost
@@ -56,10 +58,12 @@ from searchlens.errors import InputError
 POOLS: tuple[PoolName, ...] = ("ar", "full")
 RL_USED = "own cell's Q (description, not transfer)"
 SCHEMA = schema(
-    "model group benchmark role regime pool policy beta_q alpha_q alpha_lo alpha_hi path mech_q lo hi recoverable gap "
-    "gap_lo gap_hi diagnostic rl reason",
+    "model group benchmark role regime pool policy beta_q alpha_q alpha_lo alpha_hi path mech_q lo hi corrected "
+    "lo_corrected hi_corrected recoverable gap gap_lo gap_hi diagnostic rl reason",
     rl=pl.String,
 )
+REFITS = 1000
+"""Most bootstrap draws in which alpha^Q is fitted again."""
 SUMMARY = schema("pool role scope regime recoverable cells mech_q", recoverable=pl.UInt32)
 
 
@@ -198,9 +202,7 @@ def _fitted(rule: Rule, boot: View, model: str, benchmark: str) -> dict[str, Any
     alpha, path = float(best.alpha[0]), [budgets[n] for n in best.path[:, 0]]
     log2 = options.rounding == "log2"
     low, high = fit.identified_alpha(alpha, beta, len(budgets)) if log2 else (None, None)
-    predicted, on_draws = _on_draws(boot, model, benchmark, base.policies[chosen], path)
-    error = np.abs(predicted - on_draws).mean(axis=0, dtype=float)
-    lo, hi = interval(100 * error / total, options.confidence)
+    error = _error_draws(rule, boot, model, benchmark, base.policies[chosen], path).columns(options.confidence)
     return {
         "policy": base.policies[chosen],
         "beta_q": beta,
@@ -208,11 +210,25 @@ def _fitted(rule: Rule, boot: View, model: str, benchmark: str) -> dict[str, Any
         "alpha_lo": low,
         "alpha_hi": high,
         "path": "/".join(map(str, path)),
-        "mech_q": 100 * float(best.error[0]) / total,
-        "lo": lo,
-        "hi": hi,
+        "mech_q": error.pop("error"),
+        **error,
         "rl": RL_USED,
     }
+
+
+def _error_draws(rule: Rule, boot: View, model: str, benchmark: str, policy: str, path: Sequence[int]) -> ErrorDraws:
+    """mech_Q of the sample's path in every draw, corrected for the optimism of its scale as well."""
+    budgets, total, beta = tuple(rule.plan.budgets), boot.total(benchmark), rule.options.q_beta.get(benchmark, 0.0)
+    curve, target = _on_draws(boot, model, benchmark, policy, budgets)
+    steps = [budgets.index(n) for n in path]
+    fixed = ErrorDraws.of(100 / total * (curve[steps] - target), total)
+    some = slice(min(REFITS, rule.options.draws) + 1)
+    again = fit.fit_locked(curve[None, :, some], target[:, some], rule.lattice(beta), rule.options.ties, beta)
+    in_draw = again.error.astype(float)
+    in_sample = np.abs(curve[again.path, 0] - target[:, :1]).mean(axis=0, dtype=float)
+    scale = 100 / total
+    refitted = inference.refitted(fixed.corrected, fixed.plain, scale * in_draw, scale * in_sample)
+    return ErrorDraws(fixed.plain, refitted, total)
 
 
 def _recovered(rule: Rule, boot: View, model: str, benchmark: str, pool: PoolName) -> dict[str, Any]:
@@ -226,8 +242,9 @@ def _recovered(rule: Rule, boot: View, model: str, benchmark: str, pool: PoolNam
     gap = float(target[best, 0] - base.Q[policy, n, 0])
     allowed = options.q_tolerance * rule.view.total(benchmark) + fit.SAME
     reached, on_draws = _on_draws(boot, model, benchmark, base.policies[policy], [budgets[n]])
-    scale = 100 / rule.view.total(benchmark)
-    lo, hi = interval(scale * (on_draws[best] - reached[0]).astype(float), options.confidence)
+    total = rule.view.total(benchmark)
+    scale = 100 / total
+    lo, hi = difference_interval(scale * (on_draws[best] - reached[0]).astype(float), total, options.confidence)
     return {
         "recoverable": (abs(gap) if options.q_sides == "two" else gap) <= allowed,
         "gap": scale * gap,

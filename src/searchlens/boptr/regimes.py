@@ -2,11 +2,12 @@
 
 ``regime_betas`` has a record per model, benchmark and policy constraint: R0 (a policy per budget), R1 (one policy), R2
 (the RL default policy), each fitted over both grids on the AR pool. ``beta`` is the fitted exponent, ``lo`` to ``hi``
-its interval with the fit repeated in each bootstrap draw (anchor model only). ``exact`` lists the exponents that reach
-the same error, ``tied`` those within one bootstrap standard deviation ``se`` of it. ``assigned`` is the frozen exponent
-of the regime, ``own`` the cohort's estimate for this benchmark. A held-out benchmark has its regime ``a_priori`` and no
-fit. If ``exact`` has several exponents, the fit takes the one nearest to ``assigned``, in the draws too. Then neither
-agreement with ``assigned`` nor a narrow interval is evidence.
+its interval with the fit repeated in each bootstrap draw (anchor model only): it contains ``beta``, and reaches to both
+neighbours on the grid if every draw gives the same exponent, since a grid cannot say less. ``exact`` lists the
+exponents that reach the same error, ``tied`` those within one bootstrap standard deviation ``se`` of it. ``assigned``
+is the frozen exponent of the regime, ``own`` the cohort's estimate for this benchmark. A held-out benchmark has its
+regime ``a_priori`` and no fit. If ``exact`` has several exponents, the fit takes the one nearest to ``assigned``, in
+the draws too. Then neither agreement with ``assigned`` nor a narrow interval is evidence.
 
 ``beta_stability`` repeats the cohort's own estimate with each model left out.
 
@@ -22,18 +23,11 @@ from typing import Any, Literal
 import numpy as np
 import polars as pl
 
-from searchlens.boptr import fit
+from searchlens.boptr import fit, inference
 from searchlens.boptr.columns import schema
 from searchlens.boptr.fit import Array, Fit, Ints, Lattice
-from searchlens.boptr.points import (
-    Point,
-    budgets_text,
-    error_and_interval,
-    interval,
-    operating_points,
-    point_counts,
-    point_errors,
-)
+from searchlens.boptr.inference import ErrorDraws
+from searchlens.boptr.points import Point, budgets_text, operating_points, point_counts, point_errors
 from searchlens.boptr.rows import At, Prediction, Row, boptr, path_text
 from searchlens.boptr.rule import Path, Reason, Rule
 from searchlens.boptr.view import Readouts, View, bootstrap_view
@@ -53,9 +47,12 @@ policy per budget, separated by spaces."""
 BETA_STABILITY = schema("benchmark regime without beta reason")
 """``without``: the model that is left out, null for none."""
 
-BETA_SENSITIVITY = schema("map model benchmark policy path error lo hi overlap reason")
-"""Percentage points; benchmark null: the mean over the fitted benchmarks. Records with ``map`` ``three - two`` hold
-paired differences of errors, and whether the Wilson intervals of the two paths' readouts overlap at every budget."""
+BETA_SENSITIVITY = schema(
+    "map model benchmark policy path error lo hi corrected lo_corrected hi_corrected overlap reason"
+)
+"""Percentage points, as ``means.ERRORS`` but corrected for the bias of absolute values alone; benchmark null: the mean
+over the fitted benchmarks. Records with ``map`` ``three - two`` hold paired differences of errors, without an interval
+if both maps predict the same, and whether the Wilson intervals of the two paths' readouts overlap at every budget."""
 
 
 # ---- the exponents of single cells
@@ -105,7 +102,7 @@ def _constrained(
         return {"reason": problem.code}
     best = problem.fit()
     points = problem.points(best)
-    se = float(point_errors(boot, model, benchmark, points, rule.plan.budgets)[1:].std(ddof=1))
+    se = float(point_errors(boot, model, benchmark, points, rule.plan.budgets).plain[1:].std(ddof=1))
     scale = 100 / rule.view.total(benchmark)
     names = [policy for policy, _ in points] if constraint == "R0" else [points[0][0]]
     lo, hi = _refitted(rule, refits, constraint, benchmark) if model == rule.plan.anchor_model else (None, None)
@@ -177,7 +174,14 @@ def _errors_by_beta(P: Array, R: Array, grid: Lattice, *, free: bool) -> tuple[F
 def _refitted(rule: Rule, refits: View, constraint: Constraint, benchmark: str) -> tuple[float | None, float | None]:
     problem = _problem(rule, refits, constraint, rule.plan.anchor_model, benchmark)
     assert isinstance(problem, _Problem)
-    return interval(problem.fit().beta, rule.options.confidence)
+    drawn, grid = problem.fit().beta, np.unique(rule.lattice().beta)
+    lo, hi = inference.interval(drawn, rule.options.confidence)
+    if np.isnan(lo):
+        return None, None
+    if lo == hi == drawn[0]:
+        at = int(np.abs(grid - drawn[0]).argmin())
+        lo, hi = grid[max(at - 1, 0)], grid[min(at + 1, len(grid) - 1)]
+    return float(min(lo, drawn[0])), float(max(hi, drawn[0]))
 
 
 # ---- the cohort's own exponents
@@ -257,17 +261,24 @@ def _differences(
     rule: Rule, three: Mapping[str, _Cell | Reason], two: Mapping[str, _Cell | Reason]
 ) -> Iterator[dict[str, Any]]:
     """Three regimes minus two, on each floor benchmark and on average."""
-    confidence, gaps = rule.options.confidence, []
+    confidence, gaps, same = rule.options.confidence, [], True
     for d in three:
         a, b = three[d], two[d]
         if isinstance(a, Reason) or isinstance(b, Reason):
             continue
-        gaps.append(a.errors - b.errors)
+        gaps.append(a.errors.minus(b.errors))
+        equal = (a.policy, a.path) == (b.policy, b.path)
+        same &= equal
         if rule.regime(d) == "floor":
             overlap = wilson_overlap(a.counts, b.counts, rule.view.total(d), confidence)
-            yield {"benchmark": d, **error_and_interval(gaps[-1], confidence), "overlap": overlap}
+            yield {"benchmark": d, **_difference(gaps[-1], confidence, same=equal), "overlap": overlap}
     if gaps:
-        yield error_and_interval(np.mean(gaps, axis=0), confidence)
+        yield _difference(ErrorDraws.mean(gaps), confidence, same=same)
+
+
+def _difference(gap: ErrorDraws, confidence: float, *, same: bool) -> dict[str, Any]:
+    columns = gap.columns(confidence, limits=(-100.0, 100.0))
+    return {name: columns[name] for name in ("error", "corrected")} if same else columns
 
 
 def wilson_overlap(first: Array, second: Array, total: float, confidence: float) -> bool:
@@ -283,7 +294,7 @@ class _Cell:
     policy: str
     path: str
     counts: Array
-    errors: Floats
+    errors: ErrorDraws
 
 
 def _mapped(rule: Rule, boot: View, model: str, which: str) -> Iterator[tuple[str, _Cell | Reason]]:
@@ -308,10 +319,10 @@ def _mapped(rule: Rule, boot: View, model: str, which: str) -> Iterator[tuple[st
 def _described(cell: _Cell | Reason, confidence: float) -> dict[str, Any]:
     if isinstance(cell, Reason):
         return {"reason": cell.code}
-    return {"policy": cell.policy, "path": cell.path, **error_and_interval(cell.errors, confidence)}
+    return {"policy": cell.policy, "path": cell.path, **cell.errors.columns(confidence)}
 
 
 def _mean(cells: list[_Cell], confidence: float) -> dict[str, Any]:
     if not cells:
         return {"reason": "no_rl"}
-    return error_and_interval(np.mean([cell.errors for cell in cells], axis=0), confidence)
+    return ErrorDraws.mean([cell.errors for cell in cells]).columns(confidence)

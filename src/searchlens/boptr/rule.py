@@ -76,6 +76,7 @@ REASONS = {
     "no_support": "no question is solved, so a ratio to P is not defined",
     "unknown_tokens": "token counts are unknown, so nothing is known to finish first",
     "no_rates": "stop and extraction rates were not recorded on both sides",
+    "no_difference": "Base and RL solve equally many questions at every budget, so nothing crosses",
     "one_question": "a single question has no spread to resample",
 }
 

@@ -9,11 +9,14 @@ metric, budget
     P, Q, Q/P or T at a budget; ``stopped`` and ``valid`` are rates per sample and have no budget.
 decides
     Whether the record decides its signature; the others only inform. The vote of one sample is that sample, so P
-    decides the low-budget gain. First finish at b = 1 is the accuracy of finished samples, so a termination gain also
-    needs a higher rate of valid answers.
+    decides the low-budget gain. A termination gain needs a better first finish (T) and a higher rate of valid answers.
+    T of one sample is P of that sample, since a text that does not finish is not right, so T is read at the largest
+    budget from 2 to ``LOW``: the paper names none, and at larger ones some sample nearly always finishes. If one sample
+    is all there is, there is no record for T, and the rate alone decides.
 base, rl, estimate, lo, hi
     Proportions. ``estimate`` is RL minus Base, for ``base_recovery`` Base minus RL. The interval of a readout is a
-    paired bootstrap over questions; that of a rate is square-and-add of the two rates' intervals.
+    paired bootstrap over questions; that of a rate is square-and-add of the two rates' intervals. Both contain the
+    estimate and have a width (``uncertainty.with_width``).
 decision
     ``yes``: the interval lies above 0. ``no``: below 0. ``undecided``: it contains 0. Null if undefined.
 detail
@@ -37,7 +40,7 @@ from searchlens.boptr.columns import schema
 from searchlens.boptr.protocol import rate, rate_difference, study_cells
 from searchlens.boptr.rule import Reason, Rule
 from searchlens.boptr.view import View
-from searchlens.uncertainty import Resamples, quantiles
+from searchlens.uncertainty import Interval, Resamples, quantiles, with_width
 
 SCHEMA = schema("model benchmark signature metric budget decides base rl estimate lo hi decision detail reason")
 PATTERNS = {
@@ -50,7 +53,7 @@ PATTERNS = {
 _Pair = tuple[DenseLandscape, DenseLandscape]
 """Base and RL."""
 LOW = 4
-"""Largest budget that is reported for the low-budget gain."""
+"""Largest budget that is reported for the low-budget gain, and at which first finish is read."""
 
 
 @dataclass(frozen=True)
@@ -97,14 +100,15 @@ _FIRST = _Quantity("low_budget_gain", "P", 1, decides=True)
 
 
 def _quantities(budgets: Sequence[int]) -> list[_Quantity]:
-    top = budgets[-1]
+    top, several = budgets[-1], [n for n in budgets if n > 1]
+    early = [max((n for n in several if n <= LOW), default=several[0])] if several else []
     return [
         _FIRST,
         *(_Quantity("low_budget_gain", "Q", n, decides=False) for n in budgets if n <= LOW),
         _Quantity("base_recovery", "P", top, decides=True),
         _Quantity("concentration_gain", "Q/P", top, decides=True),
         _Quantity("concentration_gain", "Q", top, decides=False),
-        _Quantity("termination_gain", "T", 1, decides=True),
+        *(_Quantity("termination_gain", "T", n, decides=True) for n in early),
         _Quantity("termination_gain", "valid", None, decides=True),
         _Quantity("termination_gain", "stopped", None, decides=False),
     ]
@@ -167,24 +171,27 @@ def _readout(
     if np.isnan(base + rl).any():
         return Reason("unknown_tokens")
     resamples = Resamples(boot.weights[benchmark][:, 1:])
-    lo, hi = resamples.interval((rl - base)[:, None], rule.options.confidence)
-    values = {"base": base.mean(), "rl": rl.mean(), "estimate": (rl - base).mean()}
-    return {**{key: float(value) for key, value in values.items()}, "lo": float(lo[0]), "hi": float(hi[0])}
+    estimate, confidence = (rl - base).mean(), rule.options.confidence
+    drawn = resamples.interval((rl - base)[:, None], confidence)
+    lo, hi = with_width(estimate, drawn, len(base), confidence)
+    values = {"base": base.mean(), "rl": rl.mean(), "estimate": estimate, "lo": lo[0], "hi": hi[0]}
+    return {key: float(value) for key, value in values.items()}
 
 
 def _ratio(rule: Rule, boot: View, benchmark: str, pair: _Pair, budget: int) -> dict[str, float] | Reason:
-    ratios = []
+    ratios, solved, confidence = [], [], rule.options.confidence
     for side in pair:
         Q, P = (boot.count(side, benchmark, metric, rule.plan.default_policy, [budget])[0] for metric in "QP")
         ratios.append(np.divide(Q, P, out=np.full(len(P), np.nan), where=P > 0))
+        solved.append(P[0])
     base, rl = ratios
     difference = rl - base
     if np.isnan(difference[0]):
         return Reason("no_support")
     lowest, highest = (np.where(np.isnan(difference), end, difference)[None, 1:] for end in (-1.0, 1.0))
-    lo = quantiles(lowest, rule.options.confidence).lo[0]
-    hi = quantiles(highest, rule.options.confidence).hi[0]
-    values = (base[0], rl[0], difference[0], lo, hi)
+    drawn = Interval(quantiles(lowest, confidence).lo, quantiles(highest, confidence).hi)
+    lo, hi = with_width(difference[0], drawn, min(solved), confidence)
+    values = (base[0], rl[0], difference[0], lo[0], hi[0])
     return dict(zip(("base", "rl", "estimate", "lo", "hi"), map(float, values), strict=True))
 
 

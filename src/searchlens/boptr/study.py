@@ -243,12 +243,12 @@ CONTRASTS = schema(
     "p_t p_t_holm models cells questions differing verdict verdict_models reason"
 )
 """``difference``: first minus second on their common cells, AR pool, percentage points; ``lo`` to ``hi``: paired
-bootstrap over questions with the paths fixed, the models taken as given. ``corrected``, ``lo_corrected`` and
-``hi_corrected``: the same of the corrected errors (``evaluate.Score``), because the biases differ between rows, most of
-all between an oracle and a rule. All that follows is computed from these: ``lo_models`` to ``hi_models``, models
-resampled; ``p`` and ``p_t``, sign flips and paired t test over models; ``p_holm`` and ``p_t_holm``, after Holm's
-correction over the scope. ``questions``: number of questions on the benchmarks of the common ``cells``. ``differing``:
-number of these cells in which the two predict differently.
+bootstrap over questions with the paths fixed, the models taken as given, null if both predict the same. ``corrected``,
+``lo_corrected`` and ``hi_corrected``: the same of the corrected errors (``evaluate.Score``), because the biases differ
+between rows, most of all between an oracle and a rule. All that follows is computed from these: ``lo_models`` to
+``hi_models``, models resampled; ``p`` and ``p_t``, sign flips and paired t test over models; ``p_holm`` and
+``p_t_holm``, after Holm's correction over the scope. ``questions``: number of questions on the benchmarks of the common
+``cells``. ``differing``: number of these cells in which the two predict differently.
 
 There are two verdicts, because a row may be better for these models and still not for models at large. ``verdict`` is
 over questions, the models given: whether ``lo_corrected`` to ``hi_corrected`` excludes 0. ``verdict_models`` is over
@@ -354,8 +354,9 @@ def _contrast(
         for cell in cells
     }
     corrected = inference.contrast(a_corrected, b_corrected, options.confidence, "centred")
-    columns: dict[str, object] = {"difference": fixed.difference, "lo": fixed.lo, "hi": fixed.hi}
-    columns |= {"corrected": corrected.difference, "lo_corrected": corrected.lo, "hi_corrected": corrected.hi}
+    columns: dict[str, object] = {"difference": fixed.difference, "corrected": corrected.difference}
+    columns |= {"lo": inference.defined(fixed.lo), "hi": inference.defined(fixed.hi)}
+    columns |= {"lo_corrected": inference.defined(corrected.lo), "hi_corrected": inference.defined(corrected.hi)}
     if corrected.models > 1:
         gaps = inference.by_model({cell: a_corrected[cell][:1] - b_corrected[cell][:1] for cell in cells})
         low, high = inference.model_bootstrap(
@@ -451,7 +452,8 @@ def percell(errors: pl.DataFrame) -> pl.DataFrame:
     -------
     polars.DataFrame
         exponents, mu, model, benchmark, regime, beta, alpha, alpha_lo, alpha_hi, boundary, policy, path, mech_cell,
-        mech_anchor, lo, hi, gap, reason. ``gap`` is anchor minus cell; it may be negative, because the cell's scale is
+        mech_anchor, lo, hi, corrected, lo_corrected, hi_corrected, gap, reason; the values after mech_anchor are its
+        own, as in ``means.ERRORS``. ``gap`` is anchor minus cell; it may be negative, because the cell's scale is
         fitted with another policy than the one that the selector chooses.
     """
     keys = ["exponents", "mu", "model", "benchmark"]
@@ -460,8 +462,9 @@ def percell(errors: pl.DataFrame) -> pl.DataFrame:
     cell = rows.filter(tier="cell-fit").select(*keys, mech_cell="error")
     both = rule.join(cell, on=keys, how="left", maintain_order="left")
     of_rule = ["regime", "beta", "alpha", "alpha_lo", "alpha_hi", "boundary", "policy", "path"]
+    values = [name for name in inference.ERROR_COLUMNS if name != "error"]
     gap = pl.col("mech_anchor") - pl.col("mech_cell")
-    return both.select(*keys, *of_rule, "mech_cell", "mech_anchor", "lo", "hi", gap.alias("gap"), "reason")
+    return both.select(*keys, *of_rule, "mech_cell", "mech_anchor", *values, gap.alias("gap"), "reason")
 
 
 def held_out_criterion(errors: pl.DataFrame, criterion: float) -> pl.DataFrame:

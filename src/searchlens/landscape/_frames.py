@@ -14,7 +14,7 @@ from searchlens.landscape.pool import Floats
 from searchlens.landscape.readouts import Metric, metrics
 from searchlens.schemas import columns as schemas
 from searchlens.schemas import metrics as metric_schemas
-from searchlens.uncertainty import Interval, Resamples, wilson
+from searchlens.uncertainty import Interval, Resamples, wilson, with_width
 
 Values = dict[str, dict[str, Floats]]
 """Readout, then metric: arrays of shape (rows, budgets)."""
@@ -109,6 +109,8 @@ def _averages(
 ) -> dict[_Key, _Column]:
     """Means with bootstrap intervals, all from one matrix product, which is faster than many small ones.
 
+    An interval of solved questions always has a width (``uncertainty.with_width``).
+
     A metric whose expectation over independent samples is a power of n times a constant is drawn once for all budgets.
     """
     power = {key: key[0].power if independent and key[1] == "expected" else None for key in values}
@@ -123,6 +125,8 @@ def _averages(
         stop = start + part.shape[0] * part.shape[2]
         scale = (np.asarray(budgets) / budgets[0]) ** (power[key] or 0)
         interval = Interval(*(end[start:stop].reshape(len(value), -1) * scale for end in ends))
+        if key[0].hits:
+            interval = with_width(value, interval, resamples.questions, confidence, limits=(0.0, 1.0))
         columns[key[0].name, key[1]] = _Column(value, np.full(value.shape, np.nan), interval)
         start = stop
     return columns

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from statistics import NormalDist
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -13,7 +12,7 @@ from searchlens.landscape.points import Landscape
 from searchlens.recovery._pair import ROUNDING, Curves, compared, read, target
 from searchlens.recovery.options import DEFAULTS, RecoveryOptions
 from searchlens.schemas.columns import COUNTS, SAME_POLICY, SUPPORT
-from searchlens.uncertainty import Floats, Resamples, quantiles
+from searchlens.uncertainty import Floats, Resamples, quantiles, unseen, with_width
 
 
 def same_policy(base: Landscape, rl: Landscape, options: RecoveryOptions = DEFAULTS) -> pl.DataFrame:
@@ -23,7 +22,8 @@ def same_policy(base: Landscape, rl: Landscape, options: RecoveryOptions = DEFAU
     -------
     polars.DataFrame
         ``schemas.columns.SAME_POLICY``: policies in the order of Base. ``gap`` is in [-1, 1], with a paired bootstrap
-        interval: a draw takes the same questions from both models, so identical models have the interval [0, 0].
+        interval (``uncertainty.with_width``): a draw takes the same questions from both models. Where no question
+        differs, the interval is what 0 differences in so many questions leave open.
 
     Raises
     ------
@@ -44,8 +44,10 @@ def _same_policy(
         return
     left, right = (list(side) for side in zip(*shared, strict=True))
     difference = base_curves.credit[left] - rl_curves.credit[right]
-    lo, hi = _resamples(base_curves, options).interval(difference.T, options.confidence)
-    gap = difference.sum(axis=1) / difference.shape[1]
+    questions = difference.shape[1]
+    gap = difference.sum(axis=1) / questions
+    drawn = _resamples(base_curves, options).interval(difference.T, options.confidence)
+    lo, hi = with_width(gap, drawn, questions, options.confidence)
     base_values, rl_values = base_curves.values[left], rl_curves.values[right]
     for k, i in enumerate(left):
         policy, budget = base_curves.points[i]
@@ -180,15 +182,9 @@ def _gap_interval(best: Floats, drawn: Floats, highest: Floats, rl: Floats, opti
     difference = (rl - best)[:, None]
     lo, hi = resamples.interval(difference, options.confidence)
     if options.envelope_interval == "corrected":
-        gap, unseen = difference.mean(), _unseen(len(rl), options.confidence)
-        lo, hi = np.minimum(lo, gap - unseen).clip(-1), (np.maximum(hi, gap + unseen) + optimism).clip(None, 1)
+        gap, least = difference.mean(), unseen(len(rl), options.confidence)
+        lo, hi = np.minimum(lo, gap - least).clip(-1), (np.maximum(hi, gap + least) + optimism).clip(None, 1)
     return _Gap(float(lo[0]), float(hi[0]), optimism)
-
-
-def _unseen(questions: int, confidence: float) -> float:
-    """Upper end of the Wilson interval of 0 out of N questions; ``uncertainty.wilson`` takes a second to import."""
-    z2 = NormalDist().inv_cdf((1 + confidence) / 2) ** 2
-    return z2 / (questions + z2)
 
 
 def _resamples(curves: Curves, options: RecoveryOptions) -> Resamples:

@@ -201,8 +201,9 @@ SUMMARY_NOTES = (
     "Recovery gap: RL − the best of Base under any policy with at most b samples, pp, at the budget b where it is"
     " largest: at or below 0 Base reaches RL at every b. The interval does not allow for the choice of b.",
     "Closest, monotone N: samples of Base at the points of either path, one per RL budget.",
-    f"Brackets: paired bootstrap over questions {LEVEL}. That of a gap has no width where no question differs; that"
-    " of the recovery gap allows for differences that were not seen and, in its upper end, for the best being chosen.",
+    f"Brackets: paired bootstrap over questions {LEVEL}; where no question differs, what 0 differences in so many"
+    " questions leave open. That of the recovery gap is never narrower, and its upper end allows for the best being"
+    " chosen.",
 )
 POOL_NOTE = (
     "Pool: AR, Base under autoregressive policies alone; full, under searches too. Inside, recovery gap and paths"

@@ -1,4 +1,4 @@
-"""Where the best of Base overtakes RL on the benchmarks whose regime is called floor, at all sampled budgets."""
+"""From where on the best of Base is never behind RL on the floor benchmarks, at all sampled budgets."""
 
 from __future__ import annotations
 
@@ -17,8 +17,19 @@ from searchlens.figures.boptr import parts
 from searchlens.figures.boptr.context import FigureContext
 from searchlens.figures.boptr.horizontal import POOLS
 
-CURVES = ("b", "questions", "envelope", "envelope_lo", "envelope_hi", "rl", "rl_lo", "rl_hi", "crossing_share")
-SUMMARY = ("crossing", "median", "crossing_lo", "crossing_hi", "never", "largest")
+CURVES = (
+    "b",
+    "questions",
+    "envelope",
+    "envelope_lo",
+    "envelope_hi",
+    "rl",
+    "rl_lo",
+    "rl_hi",
+    "crossing_share",
+    "tie_share",
+)
+SUMMARY = ("crossing", "share", "crossing_lo", "crossing_hi", "never", "tie", "largest")
 LOOKS = {"rl": (style.RL_COLOUR, "o"), "envelope": (style.ENVELOPE_COLOUR, "s")}
 
 
@@ -26,9 +37,9 @@ LOOKS = {"rl": (style.RL_COLOUR, "o"), "envelope": (style.ENVELOPE_COLOUR, "s")}
 def numbers(context: FigureContext) -> pl.DataFrame:
     """The anchor's rows of ``aime_large_budget``, one per budget, with the crossing budget of their cell."""
     anchor, cell = context.plan.anchor_model, ["benchmark", "pool"]
-    rows = context.frames["aime_large_budget"].filter(model=anchor).select(*cell, *CURVES, "reason")
+    rows = context.frames["aime_large_budget"].filter(model=anchor).select(*cell, *CURVES)
     crossing = context.frames["crossing"].filter(model=anchor)
-    crossing = crossing.rename({"lo": "crossing_lo", "hi": "crossing_hi"}).select(*cell, *SUMMARY)
+    crossing = crossing.rename({"lo": "crossing_lo", "hi": "crossing_hi"}).select(*cell, *SUMMARY, "reason")
     return rows.join(crossing, on=cell, how="left", maintain_order="left")
 
 
@@ -48,7 +59,7 @@ def draw(numbers: pl.DataFrame, context: FigureContext) -> Figure:
         above = figure.add_subplot(grid[2 * (i // 2), i % 2])
         title = f"{context.plan.title(str(benchmark))}, {POOLS[str(pool)]}"
         points = rows.drop_nulls("envelope")
-        if points.is_empty():
+        if rows["reason"].is_not_null().any():
             above.set_title(title)
             style.say(above, f"not drawn: {parts.missing(rows['reason'])}", 40)
             continue
@@ -62,9 +73,9 @@ def draw(numbers: pl.DataFrame, context: FigureContext) -> Figure:
 
 def _verdict(row: Mapping[str, Any]) -> str:
     if row["crossing"] is None:
-        return f"Base does not catch up within {row['largest']}"
-    ends = f"interval {row['crossing_lo']} to {row['crossing_hi'] or 'never'}"
-    return f"k* = {row['crossing']} ({ends}), never in {row['never']:.1%} of draws"
+        tie = f", first tie at {row['tie']}" if row["tie"] else ""
+        return f"Base is behind at b = {row['largest']}, so there is no k* ({row['never']:.0%} of draws){tie}"
+    return f"never behind from k* = {row['crossing']} on ({row['share']:.0%} of draws), first tie at {row['tie']}"
 
 
 def _curves(axes: Axes, rows: pl.DataFrame) -> None:
@@ -77,6 +88,8 @@ def _curves(axes: Axes, rows: pl.DataFrame) -> None:
         )
     if rows["crossing"][0] is not None:
         axes.axvline(rows["crossing"][0], color=style.BASE_COLOUR, linewidth=1.0, linestyle=(0, (4, 2)), gid="crossing")
+    if rows["tie"][0] is not None and rows["tie"][0] != rows["crossing"][0]:
+        axes.axvline(rows["tie"][0], color=style.MUTED, linewidth=0.8, linestyle=(0, (1, 2)), gid="tie")
     axes.set_ylabel("questions solved (%)")
     axes.set_ylim(bottom=0)
     axes.tick_params(labelbottom=False)
@@ -115,6 +128,9 @@ def _handles(context: FigureContext) -> list[Line2D | Patch]:
             color=style.BASE_COLOUR,
             linewidth=1.2,
             linestyle=(0, (4, 2)),
-            label="k*; below: share of bootstrap draws crossing at b",
+            label="k*: never behind from here on; below: share of draws with k* = b",
+        ),
+        Line2D(
+            [], [], color=style.MUTED, linewidth=0.8, linestyle=(0, (1, 2)), label="first tie, if it is another budget"
         ),
     ]

@@ -26,7 +26,7 @@ SWEEPS = {
     "tau": ("\N{GREEK SMALL LETTER TAU}", "tolerance \N{GREEK SMALL LETTER TAU} of N*"),
 }
 LOOKS = {"Z0-N*": ("#882255", "v"), "Z1-u": ("#E69F00", "s"), "Z1-N*": ("#332288", "D")}
-COLUMNS = ("tier", "label", "kind", "rl", "error", "lo", "hi", "corrected", "cells", "of", "reason")
+COLUMNS = ("tier", "label", "kind", "rl", *parts.ERROR_VALUES, "cells", "of", "reason")
 
 
 @catalogue.figure("frontier", stage="boptr")
@@ -83,8 +83,9 @@ def _sweep(axes: Axes, rows: pl.DataFrame, layer: str) -> None:
         return
     for (name,), line in points.group_by("predictor", maintain_order=True):
         colour, marker = LOOKS[str(name)]
-        x, y = line["setting"].to_list(), line["error"].to_list()
-        axes.fill_between(x, line["lo"].to_list(), line["hi"].to_list(), color=colour, alpha=0.10, linewidth=0)
+        x, y = line["setting"].to_list(), line["corrected"].to_list()
+        low, high = (line[name].to_list() for name in ("lo_corrected", "hi_corrected"))
+        axes.fill_between(x, low, high, color=colour, alpha=0.10, linewidth=0)
         axes.plot(x, y, color=colour, marker=marker, markersize=2.5, linewidth=0.8, gid=f"{layer}-{name}")
     if layer == "tau":
         axes.set_xscale("log")
@@ -94,7 +95,7 @@ def _sweep(axes: Axes, rows: pl.DataFrame, layer: str) -> None:
     axes.set_xlabel(SWEEPS[layer][1])
     axes.set_ylabel("error (pp)")
     axes.yaxis.set_major_locator(MaxNLocator(4, integer=True))
-    axes.set_ylim(bottom=0)
+    axes.set_ylim(bottom=min([0.0, *points["corrected"]]))
 
 
 def _sweep_handles(numbers: pl.DataFrame) -> list[Line2D]:

@@ -12,7 +12,7 @@ from searchlens.figures import style
 from searchlens.figures.boptr import parts
 from searchlens.figures.boptr.context import FigureContext
 
-COLUMNS = ("pool", "tier", "label", "kind", "error", "lo", "hi", "corrected", "cells", "of", "reason")
+COLUMNS = ("pool", "tier", "label", "kind", *parts.ERROR_VALUES, "cells", "of", "reason")
 POOLS = {"ar": "sampling policies only", "full": "with search policies"}
 
 

@@ -24,6 +24,8 @@ KINDS = {  # colour, marker, name: kinds of rows, in the order of legends
     "oracle": ("#228B5B", "P", "oracle: has seen the curve"),
     "rival": ("#C785C4", "X", "rival without a path"),
 }
+ERROR_VALUES = ("error", "corrected", "lo_corrected", "hi_corrected")
+"""Columns of an error: raw, then without its two biases (``boptr.evaluate.Score``) with the interval of that."""
 BESIDE: dict[str, Any] = {"textcoords": "offset points", "va": "center_baseline", "fontsize": 7}
 
 
@@ -47,13 +49,13 @@ def places(groups: Sequence[object], gap: float = 0.6) -> list[float]:
 
 
 def error_rows(axes: Axes, rows: pl.DataFrame, heights: Sequence[float], letters: int) -> None:
-    """Errors as marks with their intervals, one row each; the corrected error is an open mark at its own place.
+    """Corrected errors as marks with their intervals, one row each; the raw error is a small open mark.
 
     Parameters
     ----------
     axes : Axes
     rows : DataFrame
-        tier, label, kind, error, lo, hi, corrected, cells, of, reason.
+        tier, label, kind, ``ERROR_VALUES``, cells, of, reason.
     heights : sequence of float
         Place of each row.
     letters : int
@@ -66,15 +68,15 @@ def error_rows(axes: Axes, rows: pl.DataFrame, heights: Sequence[float], letters
             axes.annotate(text, (0, y), (4, 0), **BESIDE, color=style.MUTED)
             continue
         colour, marker, _ = KINDS[row["kind"]]
-        axes.plot([row["lo"], row["hi"]], [y, y], color=colour, linewidth=1.2, zorder=2, gid=f"{row['tier']}-interval")
+        ends = [row["lo_corrected"], row["hi_corrected"]]
+        axes.plot(ends, [y, y], color=colour, linewidth=1.2, zorder=2, gid=f"{row['tier']}-interval")
         look: dict[str, Any] = {"marker": marker, "color": colour, "linestyle": "none"}
-        if row["corrected"] is not None:
-            open_mark: dict[str, Any] = {"markersize": 6, "markerfacecolor": "white", "gid": f"{row['tier']}-corrected"}
-            axes.plot(row["corrected"], y, **look, **open_mark, zorder=3)
-        axes.plot(row["error"], y, **look, markersize=4, zorder=4, gid=row["tier"])
+        open_mark: dict[str, Any] = {"markersize": 6, "markerfacecolor": "white", "gid": f"{row['tier']}-raw"}
+        axes.plot(row["error"], y, **look, **open_mark, zorder=3)
+        axes.plot(row["corrected"], y, **look, markersize=4, zorder=4, gid=row["tier"])
         if row["cells"] < most:
             note = f"{row['cells']} of {row['of']} cells"
-            axes.annotate(note, (max(row["hi"], row["error"]), y), (6, 0), **BESIDE, color=style.MUTED)
+            axes.annotate(note, (max(*ends, row["error"]), y), (6, 0), **BESIDE, color=style.MUTED)
     axes.set_ylim(heights[-1] + 0.7, heights[0] - 0.7)
     axes.set_yticks(list(heights), rows["label"].to_list())
     axes.tick_params(axis="y", length=0)
@@ -86,7 +88,7 @@ def error_rows(axes: Axes, rows: pl.DataFrame, heights: Sequence[float], letters
 
 def error_axis(axes: Axes, rows: pl.DataFrame) -> None:
     """The axis of errors, long enough for every mark of these rows."""
-    values = [value for name in ("error", "hi", "corrected") for value in rows[name].drop_nulls()]
+    values = [value for name in ERROR_VALUES for value in rows[name].drop_nulls()]
     low, top = min([0.0, *values]), max([1.0, *values])
     axes.set_xlim(low - 0.04 * (top - low), top + 0.05 * (top - low))
     axes.xaxis.set_major_locator(MaxNLocator(8, integer=True))
@@ -99,7 +101,7 @@ def undefined(code: str, letters: int) -> str:
 
 
 def kind_handles(kinds: Iterable[str], context: FigureContext) -> list[Line2D]:
-    """Legend entries of the kinds that occur, and of what error and corrected error look like."""
+    """Legend entries of the kinds that occur, and of what raw and corrected errors look like."""
     present = set(kinds)
     handles = [
         Line2D([], [], color=colour, marker=marker, markersize=4.5, linewidth=1.2, label=name)
@@ -107,8 +109,7 @@ def kind_handles(kinds: Iterable[str], context: FigureContext) -> list[Line2D]:
         if kind in present
     ]
     look: dict[str, Any] = {"color": style.MUTED, "marker": "o", "markersize": 6, "linestyle": "none"}
-    handles.append(Line2D([], [], **look, markerfacecolor="white", label="open: corrected for its upward bias"))
-    handles.append(
-        Line2D([], [], color=style.MUTED, linewidth=1.2, label=f"{context.interval}, biased upward near zero")
-    )
+    handles.append(Line2D([], [], **look, markerfacecolor="white", label="open: raw error, as the paper takes it"))
+    label = f"filled: corrected for both biases, {context.interval}"
+    handles.append(Line2D([], [], color=style.MUTED, marker="o", markersize=4, linewidth=1.2, label=label))
     return handles

@@ -21,7 +21,7 @@ from searchlens.figures.boptr.context import FigureContext
 TIERS = ("V1", "V2", "V3", "V5b")
 GROUP_GAP = 0.4
 COLOURS = LinearSegmentedColormap.from_list("error", ["#FFFFFF", "#C6DBEF", "#6BAED6", "#2171B5", "#08306B"])
-COLUMNS = ("tier", "label", "model", "group", "benchmark", "error", "lo", "hi", "reason")
+COLUMNS = ("tier", "label", "model", "group", "benchmark", *parts.ERROR_VALUES, "reason")
 
 
 @catalogue.figure("vertical", stage="boptr")
@@ -47,11 +47,11 @@ def draw(numbers: pl.DataFrame, context: FigureContext) -> Figure:
     benchmarks = numbers["benchmark"].unique(maintain_order=True).to_list()
     notes = textwrap.wrap(_notes(numbers), 120)
     size = 1.6 + 0.2 * (max(heights.values()) + 1) + 0.13 * len(notes)
-    second = "error of predicted RL curves in every cell (percentage points)"
+    second = "error of predicted RL curves in every cell, corrected for both biases (percentage points)"
     figure = context.new_figure(style.PAGE, size, context.cohort, second)
     tiers = numbers.select("tier", "label").unique(maintain_order=True)
     panels = figure.subplots(1, tiers.height, sharey=True, squeeze=False)[0]
-    limit = max(numbers["error"].drop_nulls(), default=1.0) or 1.0
+    limit = max([1.0, *numbers["corrected"].drop_nulls()])
     for axes, (tier, label) in zip(panels, tiers.iter_rows(), strict=True):
         mesh = _map(axes, numbers.filter(tier=tier), heights, benchmarks, limit)
         axes.set_title(textwrap.fill(label, 22))
@@ -81,14 +81,22 @@ def _map(
 ) -> QuadMesh:
     edges = sorted({y - 0.5 for y in heights.values()} | {y + 0.5 for y in heights.values()})
     values = np.full((len(edges) - 1, len(benchmarks)), np.nan)
-    for model, benchmark, error in rows.select("model", "benchmark", "error").iter_rows():
+    for model, benchmark, error in rows.select("model", "benchmark", "corrected").iter_rows():
         x, y = benchmarks.index(benchmark), heights[model]
         if error is None:
             _hatched(axes, x, y)
             continue
         values[edges.index(y - 0.5), x] = error
         ink = "white" if error > 0.65 * limit else "black"
-        axes.text(x, y, f"{error:.1f}", ha="center", va="center_baseline", fontsize=7, color=ink)
+        axes.text(
+            x,
+            y,
+            f"{error:.1f}".replace("-0.0", "0.0").replace("-", "\N{MINUS SIGN}"),
+            ha="center",
+            va="center_baseline",
+            fontsize=7,
+            color=ink,
+        )
     across = np.arange(len(benchmarks) + 1) - 0.5
     mesh = axes.pcolormesh(
         across,

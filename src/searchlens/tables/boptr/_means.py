@@ -11,11 +11,10 @@ from collections.abc import Collection, Mapping
 import polars as pl
 
 from searchlens.tables import format as fmt
-from searchlens.tables.format import Line, Row
+from searchlens.tables.boptr._notes import corrected
+from searchlens.tables.format import Line
 from searchlens.tables.table import DASH, Part
 
-CORRECTED = ("H3", "H6", "H7", "V1", "V2")
-"""Rows whose bias-corrected value is printed, too: chosen on the curve that they are scored on, or copied from one."""
 FULL_POOL = "full pool (expanded policies included); not comparable with the rows of the AR pool"
 OVERALL = {name: name for name in ("macro", "micro", "matched macro", "matched micro")}
 """Columns over all fitted cells."""
@@ -25,18 +24,6 @@ OVERALL_NOTE = (
 )
 Labels = Mapping[str, str]
 """Key of a row to its printed name, in place of the frame's column ``label``."""
-
-
-def error_text(row: Row) -> str:
-    """An error with its corrected value and interval, such as ``1.20 (0.90) [0.81, 1.70]``."""
-    text = fmt.number(row["error"])
-    if text == DASH:
-        return text
-    if row["tier"] in CORRECTED and row["corrected"] is not None:
-        text += f" ({fmt.number(row['corrected'])})"
-    if row["lo"] is None:
-        return text
-    return f"{text} [{fmt.number(row['lo'])}, {fmt.number(row['hi'])}]"
 
 
 def lines(rows: pl.DataFrame, columns: Mapping[str, str], count: str, labels: Labels | None = None) -> dict[str, Line]:
@@ -57,7 +44,7 @@ def lines(rows: pl.DataFrame, columns: Mapping[str, str], count: str, labels: La
         cells = {row["column"]: row for row in group.iter_rows(named=True)}
         first = next(iter(cells.values()))
         line = {"row": (labels or {}).get(str(key), first["label"])}
-        line |= {title: error_text(cells[column]) if column in cells else DASH for column, title in columns.items()}
+        line |= {title: corrected(cells[column]) if column in cells else DASH for column, title in columns.items()}
         if count in cells:
             line["cells"] = fmt.fraction(cells[count]["cells"], cells[count]["of"])
         printed[str(key)] = line | {"RL used": first["rl"]}

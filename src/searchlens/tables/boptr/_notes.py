@@ -20,9 +20,15 @@ WILSON = "Brackets of a single readout: Wilson."
 ERROR = (
     "Errors: mean over budgets b of |predicted − RL pass@b|, RL under its default policy, in percentage points (pp)."
 )
-UPWARD = (
-    "An absolute error is biased upwards near zero, so an interval can lie above its point estimate; in parentheses"
-    " the value corrected for that and for choosing the path on the same questions; it may be slightly negative."
+_RAW = "The CSV has the raw one, too, with the paper's percentile interval (lo, hi), which may exclude it."
+CORRECTED = (
+    "Errors are corrected for two biases: an absolute value is too large near zero, and a path chosen on the questions"
+    " that it is scored on seems too good. So an error may be below the raw one, above it, or slightly negative."
+    f" {_RAW}"
+)
+CORRECTED_SIZE = (
+    "Errors are corrected for the bias of absolute values, which are too large near zero, and may be slightly negative."
+    f" {_RAW}"
 )
 VERDICTS = (
     "Over questions: by the corrected interval, these models taken as given. Over models: by a paired t test, p after"
@@ -55,15 +61,20 @@ def heading(plan: CohortPlan) -> Callable[[str], str]:
     return name
 
 
+def corrected(row: Row, sign: str = "") -> str:
+    """A corrected error with its interval, such as ``0.90 [0.41, 1.40]``."""
+    return fmt.interval(row["corrected"], row["lo_corrected"], row["hi_corrected"], sign=sign)
+
+
 # ---- notes
 
 
 def brackets(options: BoptrOptions) -> str:
     """What the intervals are."""
     return (
-        f"Brackets: {options.confidence:.0%} percentile bootstrap over questions ({options.draws} draws shared by all"
-        " rows, both sides of a question together), the path of the row held fixed. The models are given; another set"
-        " of models is another study."
+        f"Brackets: {options.confidence:.0%} bootstrap over questions ({options.draws} draws shared by all rows, both"
+        " sides of a question together), the path of the row held fixed; where no question differs, what 0 differences"
+        " in so many questions leave open. The models are given; another set of models is another study."
     )
 
 
@@ -134,10 +145,9 @@ def contrast_notes(contrasts: pl.DataFrame, scope: str, rule: str, rows: Iterabl
 def _contrast_text(contrast: Row) -> str:
     """Such as ``H5 − H1 = −0.04, corrected −0.02 [−2.69, +2.50] (cells: 4, questions: 958; over questions: ...)``."""
     plain = fmt.number(contrast["difference"], sign="+")
-    corrected = fmt.interval(contrast["corrected"], contrast["lo_corrected"], contrast["hi_corrected"], sign="+")
     names = f"{contrast['first']} − {contrast['second']}"
     rests_on = f"cells: {contrast['cells']}, questions: {contrast['questions']}"
-    return f"{names} = {plain}, corrected {corrected} ({rests_on}; {verdict_text(contrast)})"
+    return f"{names} = {plain}, corrected {corrected(contrast, '+')} ({rests_on}; {verdict_text(contrast)})"
 
 
 def _lower_than(rule: str, contrasts: Iterable[Row]) -> list[str]:

@@ -9,11 +9,13 @@ from searchlens.boptr.options import REGIMES
 from searchlens.catalogue import table
 from searchlens.tables import format as fmt
 from searchlens.tables.boptr._notes import (
+    CORRECTED,
     ERROR,
     PATHS_OF_ALPHA,
     POOLS,
     WILSON,
     brackets,
+    corrected,
     model_name,
     reasons,
     single_pair,
@@ -57,6 +59,7 @@ def percell(context: TableContext) -> Table:
         "The gap (anchor − cell) may be negative: the cell's α is fitted with another policy than the selector takes.",
         f"{PATHS_OF_ALPHA} Boundary: distance of log2 α to the nearer end of it; near 0, a small change of α changes"
         " the path.",
+        f"mech and gap are raw, so that equal predictions have a gap of 0. {CORRECTED}",
         brackets(context.options),
         *single_pair(plan),
         *reasons(frame),
@@ -81,8 +84,9 @@ def _percell_line(row: Row, plan: CohortPlan) -> Line:
         "π̂": fmt.word(row["policy"]),
         "N̂(b)": fmt.word(row["path"]),
         "mech cell": fmt.number(row["mech_cell"]),
-        "mech anchor": fmt.interval(row["mech_anchor"], row["lo"], row["hi"]),
+        "mech anchor": fmt.number(row["mech_anchor"]),
         "gap": fmt.number(row["gap"], sign="+"),
+        "anchor, corrected": corrected(row),
     }
 
 
@@ -106,8 +110,9 @@ def qchannel(context: TableContext) -> Table:
                 rules = fmt.changes(rows["model"].to_list())
                 parts.append(fmt.part(lines, f"{role_title}, {pool_title}", rules))
     notes = [
-        "π̂ maximises Q_B − 0.5 (P_B − Q_B) − 0.01 C at the largest budget; mech Q: mean over b of |Q_Base(π̂,"
-        " N̂(b)) − Q_RL(b)|, pp. α̂ is fitted to the curve that it is scored on: a description, not transfer.",
+        f"π̂ maximises Q_B − 0.5 (P_B − Q_B) − 0.01 C at the largest budget; mech Q: mean over b of |Q_Base(π̂,"
+        f" N̂(b)) − Q_RL(b)|, pp, raw. α̂ is fitted to the curve that it is scored on: a description, not transfer."
+        f" {CORRECTED}",
         f"Recoverable: the largest Q of Base's pool comes within {fmt.percent(options.q_tolerance)} points of RL's"
         " largest. Gap: largest Q_RL − largest Q_Base, pp; the maximum over a pool is optimistic, and the interval does"
         " not allow for that.",
@@ -129,7 +134,8 @@ def _q_line(row: Row, plan: CohortPlan) -> Line:
         "α̂": fmt.interval(row["alpha_q"], row["alpha_lo"], row["alpha_hi"]),
         "π̂": fmt.word(row["policy"]),
         "N̂(b)": fmt.word(row["path"]),
-        "mech Q": fmt.interval(row["mech_q"], row["lo"], row["hi"]),
+        "mech Q": fmt.number(row["mech_q"]),
+        "corrected": corrected(row),
         "gap": fmt.interval(row["gap"], row["gap_lo"], row["gap_hi"], sign="+"),
     }
 
@@ -142,7 +148,7 @@ def _recoverable_part(summary: pl.DataFrame) -> Part:
             mean = "" if row["mech_q"] is None else f" (mech Q {fmt.number(row['mech_q'])})"
             line[row["regime"]] = fmt.fraction(row["recoverable"], row["cells"]) + mean
         lines.append({key: line[key] for key in ("pool", "cells", "which", "all", *REGIMES) if key in line})
-    return fmt.part(lines, "recoverable cells, and mean mech Q over these")
+    return fmt.part(lines, "recoverable cells, and mean raw mech Q over these")
 
 
 # ---- offsets

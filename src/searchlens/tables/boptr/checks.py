@@ -8,7 +8,16 @@ from searchlens.boptr.cohort import CohortPlan
 from searchlens.boptr.protocol import FEW_QUESTIONS
 from searchlens.catalogue import table
 from searchlens.tables import format as fmt
-from searchlens.tables.boptr._notes import ERROR, VERDICTS, brackets, model_name, reasons, single_pair, verdict_text
+from searchlens.tables.boptr._notes import (
+    ERROR,
+    VERDICTS,
+    brackets,
+    corrected,
+    model_name,
+    reasons,
+    single_pair,
+    verdict_text,
+)
 from searchlens.tables.boptr.context import TableContext
 from searchlens.tables.format import Line, Row
 from searchlens.tables.table import DASH, Table
@@ -170,9 +179,10 @@ def contrasts(context: TableContext) -> Table:
         f"First − second on the cells that both define, AR pool; below 0 the first has the lower error. V2 is"
         f" compared on the cells of other models only: on those of {anchor} V2 is V1. {ERROR}",
         brackets(context.options),
-        "Corrected: without the upward bias of absolute errors and the downward one of a path chosen on the same"
-        " questions, which differ between rows. The columns over models go by this, too: interval with the models"
-        " resampled; p of exact sign flips and of a paired t test over models, each also after Holm over the block.",
+        "Difference: of the raw errors. Corrected: without the upward bias of absolute errors and the downward one of a"
+        " path chosen on the same questions, which differ between rows. The columns over models go by this, too:"
+        " interval with the models resampled; p of exact sign flips and of a paired t test over models, each also"
+        " after Holm over the block.",
         VERDICTS,
         "Differing: cells in which the two predict differently; 0: the same predictions.",
         "Planned: V3 and V5b are compared with the rival that has the lowest mean corrected error on these cells, which"
@@ -190,8 +200,8 @@ def _contrast_line(row: Row) -> Line:
     return {
         "first": row["first"],
         "second": row["second"],
-        "difference": fmt.interval(row["difference"], row["lo"], row["hi"], sign="+"),
-        "corrected": fmt.interval(row["corrected"], row["lo_corrected"], row["hi_corrected"], sign="+"),
+        "difference": fmt.number(row["difference"], sign="+"),
+        "corrected": corrected(row, "+"),
         "over models": over_models,
         "p": fmt.number(row["p"], 3),
         "p (Holm)": fmt.number(row["p_holm"], 3),

@@ -12,12 +12,13 @@ from searchlens.catalogue import table
 from searchlens.tables import format as fmt
 from searchlens.tables.boptr import _means as means_of
 from searchlens.tables.boptr._notes import (
+    CORRECTED,
     ERROR,
     POOLS,
-    UPWARD,
     WILSON,
     brackets,
     contrast_notes,
+    corrected,
     model_name,
     reasons,
     single_pair,
@@ -58,7 +59,9 @@ def frontier(context: TableContext) -> Table:
         f"N*: the smallest budget at which Base on base@rltrain is within τ = {context.options.tau:g} of its last"
         " readout.",
         brackets(context.options),
-        UPWARD,
+        CORRECTED,
+        "Sweeps: no path is chosen again in the draws, so their errors are corrected for the first bias alone, and may"
+        " differ slightly from those of the same row above.",
         means_of.OVERALL_NOTE,
         *means_of.fewer_cells(paper, "micro"),
         _probe_note(context.frames["probe"].row(0, named=True), context.options),
@@ -91,7 +94,7 @@ def _sweep(rows: pl.DataFrame, symbol: str, title: str) -> list[Part]:
     cells: dict[str, str] = {}
     for row in rows.filter(pl.col("tier").str.contains(f" {symbol}=")).iter_rows(named=True):
         prior, setting = row["tier"].rsplit(" ", 1)
-        lines.setdefault(prior, {"row": prior})[setting.replace("=", " = ")] = means_of.error_text(row)
+        lines.setdefault(prior, {"row": prior})[setting.replace("=", " = ")] = corrected(row)
         cells[prior] = fmt.fraction(row["cells"], row["of"])
     complete = {prior: line | {"cells": cells[prior]} for prior, line in lines.items()}
     return [means_of.block(complete, title)] if complete else []
@@ -175,7 +178,7 @@ def _score_lines(summary: pl.DataFrame) -> list[Line]:
 
 @table("aime_large_budget", stage="boptr")
 def aime_large_budget(context: TableContext) -> Table:
-    """The Base envelope and RL at equal budgets, and the budget from which Base has caught up."""
+    """The Base envelope and RL at equal budgets, and the budget from which on Base is never behind."""
     frame, crossing, plan = context.frames["aime_large_budget"], context.frames["crossing"], context.plan
     read = frame.filter(pl.col("b").is_not_null())
     anchor = read.filter(model=plan.anchor_model)
@@ -195,27 +198,33 @@ def aime_large_budget(context: TableContext) -> Table:
             for row in rows.iter_rows(named=True)
         }
         differences.append(_cell(str(model), str(benchmark), str(pool), plan) | by_budget)
+    found = crossing.filter(pl.col("crossing").is_not_null())
     crossings = [
         {
             **_cell(row["model"], row["benchmark"], row["pool"], plan),
-            "k*": fmt.word(row["crossing"]),
-            "median [interval]": _count_interval(row),
+            "k*": str(row["crossing"]),
+            "draws with this k*": fmt.percent(row["share"]),
+            f"k* in {context.options.confidence:.0%} of draws": _budget_range(row),
             "never": fmt.percent(row["never"]),
-            "largest b": fmt.word(row["largest"]),
+            "first tie": str(row["tie"]),
+            "draws with this tie": fmt.percent(row["tie_share"]),
+            "largest b": str(row["largest"]),
         }
-        for row in crossing.filter(pl.col("reason").ne_missing("no_expanded_pool")).iter_rows(named=True)
+        for row in found.iter_rows(named=True)
     ]
     notes = [
         "Proportions in %. Envelope: the largest Base pass rate over the pool at any n ≤ b, reached by the policy"
         f" shown; difference: envelope − RL. {WILSON} Brackets of a difference: paired bootstrap over questions at"
         " these points. A maximum over a pool is biased upwards, and no interval here allows for that.",
-        "k*: the smallest budget at which Base is at or above RL, though it may fall behind again; the share of"
-        " bootstrap draws with this k*, the envelope taken again in each, is the last column of the anchor's block.",
-        *reasons(frame, crossing),
+        "k*: the budget from which on Base is never behind RL, up to the largest one compared. First tie: the smallest"
+        " budget at which Base is at or above RL, though it may fall behind again. Shares of bootstrap draws, the"
+        " envelope taken again in each; never: draws in which Base is behind at the largest budget.",
+        *_without_crossing(crossing, plan),
+        *reasons(frame, crossing.filter(pl.col("reason").ne_missing("no_difference"))),
     ]
     parts += [
         fmt.part(differences, "envelope − RL at equal budgets, percentage points"),
-        fmt.part(crossings, "crossing budget"),
+        *([fmt.part(crossings, "budget from which on Base is never behind")] if crossings else []),
     ]
     return Table(fmt.stacked(curves=frame, crossing=crossing), parts, notes)
 
@@ -233,8 +242,32 @@ def _budget_line(row: Row) -> Line:
         "difference": fmt.percent(row["difference"], row["lo"], row["hi"], "+"),
         "overlap": fmt.tick(row["overlap"]),
         "draws with k* = b": fmt.percent(row["crossing_share"]),
+        "draws with first tie at b": fmt.percent(row["tie_share"]),
     }
 
 
-def _count_interval(row: Row) -> str:
-    return DASH if row["median"] is None else f"{row['median']} [{fmt.word(row['lo'])}, {fmt.word(row['hi'])}]"
+def _budget_range(row: Row) -> str:
+    return DASH if row["median"] is None and row["lo"] is None else f"{fmt.word(row['lo'])} to {row['hi'] or 'never'}"
+
+
+def _without_crossing(crossing: pl.DataFrame, plan: CohortPlan) -> list[str]:
+    """The cells that have no row among the crossings, and why."""
+
+    def names(rows: pl.DataFrame) -> str:
+        cells = rows.select("model", "benchmark", "pool", "never").iter_rows()
+        return "; ".join(
+            f"{model_name(plan, model)}, {plan.title(benchmark)}, {POOLS[pool]}"
+            + ("" if never is None else f" (in {fmt.percent(never)}% of draws)")
+            for model, benchmark, pool, never in cells
+        )
+
+    equal, behind = (
+        crossing.filter(reason="no_difference"),
+        crossing.filter(pl.col("crossing").is_null(), pl.col("reason").is_null()),
+    )
+    notes = []
+    if behind.height:
+        notes.append(f"No k*, since Base is behind RL at the largest budget: {names(behind)}.")
+    if equal.height:
+        notes.append(f"No k*, since both solve equally many questions at every budget: {names(equal)}.")
+    return notes

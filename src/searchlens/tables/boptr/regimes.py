@@ -9,7 +9,15 @@ import polars as pl
 from searchlens.boptr.cohort import CohortPlan
 from searchlens.catalogue import table
 from searchlens.tables import format as fmt
-from searchlens.tables.boptr._notes import ERROR, PATHS_OF_ALPHA, brackets, model_name, reasons
+from searchlens.tables.boptr._notes import (
+    CORRECTED_SIZE,
+    ERROR,
+    PATHS_OF_ALPHA,
+    brackets,
+    corrected,
+    model_name,
+    reasons,
+)
 from searchlens.tables.boptr.context import TableContext
 from searchlens.tables.format import Line, Row
 from searchlens.tables.table import DASH, Table
@@ -109,10 +117,11 @@ def beta_sensitivity(context: TableContext) -> Table:
         line |= {f"N̂(b) on {plan.title(d)}": fmt.word(rows[d]["path"]) for d in floor if d in rows}
         for benchmark, row in rows.items():
             title = "mean" if benchmark is None else plan.title(benchmark)
-            line[title] = fmt.interval(row["error"], row["lo"], row["hi"], sign=sign)
+            line[title] = corrected(row, sign)
         lines.append(line)
     notes = [
         f"{plan.anchor_model}; only the columns of floor benchmarks can differ. {ERROR}",
+        CORRECTED_SIZE,
         brackets(context.options),
         *_overlap_note(frame, plan),
         "The two-regime row is a counterfactual, not an adopted rule.",
@@ -128,11 +137,11 @@ def _overlap_note(frame: pl.DataFrame, plan: CohortPlan) -> list[str]:
     if row["error"] is None or row["benchmark"] is None:
         return ["No floor benchmark was sampled: the maps are the same."]
     overlap = "overlap" if row["overlap"] else "do not overlap"
-    zero = "contains 0" if row["lo"] <= 0 <= row["hi"] else "excludes 0"
-    return [
-        f"The interval of three − two on {plan.title(row['benchmark'])} {zero}; the Wilson intervals of the two paths"
-        f" {overlap} at every budget."
-    ]
+    difference = f"three − two on {plan.title(row['benchmark'])}"
+    if row["lo_corrected"] is None:
+        return [f"Both maps predict the same: {difference} is 0."]
+    zero = "contains 0" if row["lo_corrected"] <= 0 <= row["hi_corrected"] else "excludes 0"
+    return [f"The interval of {difference} {zero}; the Wilson intervals of the two paths {overlap} at every budget."]
 
 
 # ---- scales

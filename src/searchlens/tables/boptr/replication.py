@@ -7,7 +7,7 @@ import polars as pl
 from searchlens.boptr.cohort import CohortPlan
 from searchlens.catalogue import table
 from searchlens.tables import format as fmt
-from searchlens.tables.boptr._notes import ERROR, READINGS, brackets, model_name, reasons
+from searchlens.tables.boptr._notes import CORRECTED_SIZE, ERROR, READINGS, brackets, corrected, model_name, reasons
 from searchlens.tables.boptr.context import TableContext
 from searchlens.tables.format import Line, Row
 from searchlens.tables.table import Table
@@ -21,7 +21,7 @@ def seed_replication(context: TableContext) -> Table:
     for (reading, batch), rows in frame.group_by("reading", "batch", maintain_order=True):
         line = {"reading": READINGS[str(reading)], "batch": fmt.word(batch)}
         for row in rows.iter_rows(named=True):
-            line[_title(row["benchmark"], plan)] = fmt.interval(row["error"], row["lo"], row["hi"])
+            line[_title(row["benchmark"], plan)] = corrected(row)
         lines.append(line)
     means: list[Line] = []
     for (reading,), rows in summary.group_by("reading", maintain_order=True):
@@ -32,6 +32,7 @@ def seed_replication(context: TableContext) -> Table:
     notes = [
         f"H5 of {plan.anchor_model} on batches that differ in the seed of Base's samples alone; RL is the same"
         f" curve. {ERROR}",
+        f"{CORRECTED_SIZE} Means over batches are raw.",
         brackets(context.options),
         "Fixed π̂: policy of the main batch; full rule: selected again on each. Mean: over benchmarks within the batch;"
         " ±: standard deviation over batches (ddof 1).",
@@ -40,7 +41,7 @@ def seed_replication(context: TableContext) -> Table:
     ]
     parts = [
         fmt.part(lines, "every batch", fmt.changes([line["reading"] for line in lines])),
-        fmt.part(means, "mean ± sd over batches"),
+        fmt.part(means, "mean ± sd over batches, raw"),
     ]
     return Table(fmt.stacked(batches=frame, summary=summary), parts, notes)
 

@@ -10,17 +10,19 @@ from collections.abc import Mapping
 import polars as pl
 
 from searchlens.boptr.cohort import CohortPlan
+from searchlens.boptr.inference import ERROR_COLUMNS
 from searchlens.boptr.options import REGIMES
 from searchlens.catalogue import table
 from searchlens.tables import format as fmt
 from searchlens.tables.boptr import _means as means_of
 from searchlens.tables.boptr._notes import (
+    CORRECTED,
     ERROR,
     READINGS,
     RIVALS,
-    UPWARD,
     brackets,
     contrast_notes,
+    corrected,
     heading,
     model_name,
     reasons,
@@ -60,7 +62,7 @@ def horizontal(context: TableContext) -> Table:
     notes = [
         f"Rows: what predicts the RL curve of {plan.anchor_model} on the benchmark. {ERROR}",
         brackets(options),
-        UPWARD,
+        CORRECTED,
         "matched mean: over the benchmarks that every row but V5b and the rivals defines; a mean is over those of its"
         " cells in which the row is defined (column cells).",
         "H6 and H7 read the RL curve that they are scored on: ceilings, not comparators.",
@@ -92,7 +94,7 @@ def _with_h5_lines(lines: dict[str, Line], added: Mapping[str, Line]) -> dict[st
 def _replication_lines(context: TableContext, fitted: Mapping[str, str]) -> dict[str, Line]:
     lines = {}
     for (reading,), group in context.frames["seed_summary"].group_by("reading", maintain_order=True):
-        line = {"row": f"→ replication, {READINGS[str(reading)]}"}
+        line = {"row": f"→ replication, {READINGS[str(reading)]}, raw"}
         for row in group.iter_rows(named=True):
             line[fitted.get(row["benchmark"], "mean")] = fmt.spread(row["mean"], row["sd"])
         lines[f"replication {reading}"] = line
@@ -116,7 +118,7 @@ def _beyond_line(context: TableContext, fitted: Mapping[str, str]) -> dict[str, 
     for row in context.frames["extension"].filter(model=plan.anchor_model).iter_rows(named=True):
         title = "mean" if row["benchmark"] is None else fitted.get(row["benchmark"])
         if title:
-            line[title] = fmt.interval(row["error"], row["lo"], row["hi"])
+            line[title] = corrected(row)
     return {"beyond": line}
 
 
@@ -130,7 +132,7 @@ def _null_part(nulls: pl.DataFrame, rows: pl.DataFrame) -> list[Part]:
         {"pairing": title} | {row["tier"]: fmt.number(row[name], digits) for row in shown.iter_rows(named=True)}
         for name, (title, digits) in statistics.items()
     ]
-    return [fmt.part(lines, "mismatched null: every Base against another model's RL")]
+    return [fmt.part(lines, "mismatched null: every Base against another model's RL, raw errors")]
 
 
 def _null_note(nulls: pl.DataFrame) -> list[str]:
@@ -168,9 +170,7 @@ def _horizontal_data(context: TableContext, means: pl.DataFrame) -> pl.DataFrame
         pl.lit("frozen rule beyond B").alias("label"),
         "model",
         pl.col("benchmark").fill_null("mean").alias("column"),
-        "error",
-        "lo",
-        "hi",
+        *ERROR_COLUMNS,
         "budgets",
         "path",
         "reason",
@@ -205,7 +205,7 @@ def vertical(context: TableContext) -> Table:
     notes = [
         f"Rows: what predicts the RL curves of a model; columns: mean over its fitted benchmarks. {ERROR}",
         brackets(context.options),
-        UPWARD,
+        CORRECTED,
         means_of.OVERALL_NOTE,
         "V1 reads the RL curve that it is scored on. V2 uses the anchor's own path on the same benchmark, which is not"
         " δ = 0; V2 δ=0 is.",
@@ -244,7 +244,7 @@ def decomposition(context: TableContext) -> Table:
     notes = [
         f"Rows: ways of transfer, over the fitted cells. {ERROR}",
         brackets(context.options),
-        UPWARD,
+        CORRECTED,
         means_of.OVERALL_NOTE,
         *means_of.fewer_cells(paper, "micro"),
         "From V2 δ=0 to V3: the value of the offset. From V3 to V1: what the formula costs; V1 is fitted to the curve"
@@ -279,7 +279,7 @@ def ablation(context: TableContext) -> Table:
     notes = [
         f"Rows: variants of the rule, mean over the fitted cells of a regime. {ERROR}",
         brackets(context.options),
-        UPWARD,
+        CORRECTED,
         "A1: RL default policy in place of π̂. A2: δ = 0 (as V2-δ0). A3: N = b. The selector is run again in A2 and A3."
         " Oracles read the curve that they are scored on.",
         *means_of.fewer_cells(paper, "all cells"),
@@ -312,6 +312,7 @@ def coverage_models(context: TableContext) -> Table:
     notes = [
         f"Columns: new models, mean over their fitted benchmarks; they fit nothing but their own δ (V3). {ERROR}",
         brackets(context.options),
+        CORRECTED,
         "V5b is defined where the model's Base belongs to a fitted one; δ := 0 needs no calibration.",
         *unchanged,
         *reasons(rows),
@@ -337,9 +338,10 @@ def coverage_heldout(context: TableContext) -> Table:
     notes = [
         f"Cells: V3, regimes assigned beforehand, nothing fitted on these benchmarks. {ERROR}",
         brackets(options),
-        f"†: above {options.criterion:g} pp, the limit set beforehand for the mean of a benchmark."
-        " Means, oracle and limit are of the fitted models. The oracle (R1 fit of the same cells) reads the curve that"
-        " it is scored on.",
+        CORRECTED,
+        "In parentheses the raw error, to which the limit set beforehand for the mean of a benchmark applies; †: above"
+        f" that limit, {options.criterion:g} pp. The gap is raw. Means, oracle and limit are of the fitted models. The"
+        " oracle (R1 fit of the same cells) reads the curve that it is scored on.",
         *_beyond_note(criteria, plan),
         *single_pair(plan),
         *reasons(cells),
@@ -348,7 +350,7 @@ def coverage_heldout(context: TableContext) -> Table:
 
 
 def _heldout_data(cells: pl.DataFrame, means: pl.DataFrame, criteria: pl.DataFrame) -> pl.DataFrame:
-    values = ["error", "lo", "hi", "corrected", "reason"]
+    values = [*ERROR_COLUMNS, "reason"]
     return fmt.stacked(
         cells=cells.select("exponents", "model", "group", "benchmark", "regime", "rl", "path", "policy", *values),
         means=means.select("exponents", "tier", "rl", "column", pl.col("cells").alias("defined"), "of", *values),
@@ -400,9 +402,11 @@ def _heldout_part(
 
 
 def _limited(row: Row, limit: float) -> str:
-    """An error with its interval; a dagger marks one above the limit."""
-    mark = "†" if row["error"] is not None and row["error"] > limit else ""
-    return fmt.interval(row["error"], row["lo"], row["hi"]).replace(" ", f"{mark} ", 1)
+    """A corrected error with its interval, and the raw one, with a dagger if it is above the limit."""
+    if row["error"] is None:
+        return DASH
+    mark = "†" if row["error"] > limit else ""
+    return f"{corrected(row)} ({fmt.number(row['error'])}{mark})"
 
 
 def _beyond_note(criteria: pl.DataFrame, plan: CohortPlan) -> list[str]:
@@ -431,6 +435,7 @@ def rule_variants(context: TableContext) -> Table:
     notes = [
         f"Lower block: mean over the fitted cells of a regime. {ERROR}",
         brackets(context.options),
+        CORRECTED,
         "Each variant is measured at two levels of information: an offset from each model's own pair, or the anchor's"
         " scale alone. Oracles read the curve that they are scored on; v8-H has no formula and is not evaluated.",
         "v6 and v7 have no formula in print: docs/rule-variants.md defines the ones that are measured here.",

@@ -1,0 +1,192 @@
+"""What is published beside an estimate is its own interval: it contains the estimate, and it has a width.
+
+Asked of every table and figure of simulated studies, by the names of columns, so that a new table is asked, too.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import replace
+
+import polars as pl
+import pytest
+
+import figure_data
+import planted_landscapes
+import readings_data
+from searchlens import catalogue
+from searchlens.boptr.cohort import Benchmark, Cohort
+from searchlens.boptr.study import study
+from searchlens.figures.boptr.context import FigureContext
+from searchlens.figures.context import Curves, Labels, PairContext
+from searchlens.figures.context import StudyContext as FigureStudyContext
+from searchlens.simulate import simulate
+from searchlens.tables.build import build
+from searchlens.tables.study import Cell, StudyContext
+from searchlens.tables.table import Table
+from test_boptr_tables import BENCHMARKS, MODELS, OPTIONS, boptr_tables, design
+from test_figures import prefill_of
+from test_tables import SPENT, costs
+
+ESTIMATES = {
+    "lo": (
+        "crossing",
+        "mech_anchor",
+        "mech_q",
+        "mean_signed",
+        "difference",
+        "estimate",
+        "value",
+        "error",
+        "gap",
+        "beta",
+        "rl",
+    ),
+    "lo_corrected": ("corrected",),
+    "lo_models": ("corrected",),
+    "recovery_lo": ("recovery_gap",),
+    "crossing_lo": ("crossing",),
+    "alpha_lo": ("alpha", "alpha_q"),
+}
+"""Lower end to its estimate, the first of these columns that the row has; of any other ``x_lo`` it is ``x``."""
+OWN = {
+    "regime_betas": {"lo": ("beta",)},
+    "beta_robustness": {"lo": ("beta",)},
+    "recovery": {"lo": ("target",)},
+    "budget_equivalents": {"lo": ("n",), "band_lo": ("n",)},
+}
+"""The same for single tables and figures."""
+EXACT = {"x_lo"}
+"""Numbers of samples and tokens in these studies, which are known."""
+NUMBER = r"[+\u2212]?(?:\d+(?:\.\d+)?|∞)"
+PRINTED = re.compile(rf"({NUMBER})\u2020? \[({NUMBER}), ({NUMBER})\]")
+SLACK = 1e-6
+"""Columns of single precision."""
+
+
+def frames_of(tables: dict[str, Table]) -> Iterator[tuple[str, pl.DataFrame]]:
+    """Each table's CSV."""
+    yield from ((name, table.data) for name, table in tables.items())
+
+
+def wrong(name: str, frame: pl.DataFrame) -> list[str]:
+    """Lower ends whose estimate lies outside, and intervals without a width; budgets are whole numbers and may agree.
+
+    ``lo`` to ``hi`` beside a corrected value is the paper's percentile interval of the raw one. It is not printed.
+    """
+    found = []
+    numeric = [column for column, kind in frame.schema.items() if kind.is_numeric()]
+    lows = [column for column in numeric if re.fullmatch(r"lo|lo_.*|.*_lo", column)]
+    for lo in lows:
+        hi = "hi" + lo[2:] if lo.startswith("lo") else lo[:-2] + "hi"
+        if lo in EXACT or lo == "lo_reselected" or (lo == "lo" and "lo_corrected" in lows):
+            continue
+        names = OWN.get(name, {}).get(lo) or ESTIMATES.get(lo) or (lo[:-3],)
+        present = [column for column in names if column in frame.columns]
+        assert present, f"{name}: no estimate is known for {lo}"
+        rows = frame.select(estimate=pl.coalesce(present), lo=lo, hi=hi).drop_nulls()
+        outside = (pl.col("estimate") < pl.col("lo") - SLACK) | (pl.col("estimate") > pl.col("hi") + SLACK)
+        empty = pl.lit(value=False) if rows.schema["lo"].is_integer() else pl.col("lo") >= pl.col("hi")
+        found += [f"{name}: {row}" for row in rows.filter(outside | empty).rows()]
+    return found
+
+
+def value(text: str) -> float:
+    return float(text.replace("\N{MINUS SIGN}", "-").replace("∞", "inf"))
+
+
+def wrong_in_print(tables: dict[str, Table]) -> list[str]:
+    """Printed estimates outside of the brackets that follow them."""
+    found = []
+    for name, table in tables.items():
+        cells = [cell for part in table.parts for row in part.text.rows() for cell in row]
+        for text in (*cells, *table.notes):
+            for estimate, lo, hi in PRINTED.findall(text):
+                if not value(lo) <= value(estimate) <= value(hi):
+                    found.append(f"{name}: {text}")
+    return found
+
+
+def nothing_differs() -> Cohort:
+    """Base and RL solve the same questions, none on the floor: every draw repeats the sample."""
+    curve, none = (20, 30, 40, 45, 50), (0, 0, 0, 0, 0)
+    roles = {"math": Benchmark(regime="math"), "aime": Benchmark(regime="floor"), "gpqa": Benchmark(regime="nonmath")}
+    default, other = planted_landscapes.DEFAULT, "temp_0.3"
+    cells = {
+        ("m", "math"): ({default: curve, other: curve}, curve),
+        ("m", "aime"): ({default: none, other: none}, none),
+        ("m", "gpqa"): ({default: (60,) * 5, other: (60,) * 5}, (60,) * 5),
+    }
+    return planted_landscapes.cohort(cells, roles)
+
+
+@pytest.fixture(scope="module", params=["seed 1", "seed 2", "nothing differs"])
+def cohort(request: pytest.FixtureRequest) -> tuple[dict[str, pl.DataFrame], Cohort]:
+    sampled = request.param != "nothing differs"
+    found = simulate(design(MODELS, BENCHMARKS), int(request.param[-1])) if sampled else nothing_differs()
+    return study(found, replace(OPTIONS, draws=40, reselect=40)), found
+
+
+@pytest.fixture(scope="module", params=[(60, 0.2), (30, -12.0)], ids=["usual", "nothing solved"])
+def cell(request: pytest.FixtureRequest) -> figure_data.Cell:
+    questions, ability = request.param
+    return figure_data.cell(questions, names=(*figure_data.PAPER24[::4], figure_data.DEFAULT), ability=ability)
+
+
+def test_tables_of_boptr(cohort: tuple[dict[str, pl.DataFrame], Cohort]) -> None:
+    """Corrected errors, differences, rates and exponents, where questions differ and where none does."""
+    frames, found = cohort
+    tables = boptr_tables(frames, found.plan)
+    assert [text for name, frame in frames_of(tables) for text in wrong(name, frame)] == []
+    assert wrong_in_print(tables) == []
+
+
+def test_figures_of_boptr(cohort: tuple[dict[str, pl.DataFrame], Cohort]) -> None:
+    """The CSV beside each figure."""
+    frames, found = cohort
+    context = FigureContext(frames=frames, plan=found.plan)
+    numbers = {name: figure_data.numbers(name, context) for name in catalogue.declared("figure", stage="boptr")}
+    assert [text for name, frame in numbers.items() for text in wrong(name, frame)] == []
+
+
+def test_tables_of_a_study(cell: figure_data.Cell) -> None:
+    """Readouts, gaps and recovery gaps, those of questions that nobody solves included."""
+    recovery = (cell.same_policy, cell.counts, cell.support, cell.path)
+    widths = pl.DataFrame(
+        schema={"checkpoint": str, "benchmark": str, "metric": str, "readout": str, "questions": int}
+        | {"budget": int, "half_width": float}
+    )
+    context = StudyContext(
+        default_policy=figure_data.DEFAULT,
+        cells=[Cell("pair", "math", *recovery)],
+        points={("base", "math"): cell.base, ("rl", "math"): cell.rl},
+        widths=widths,
+        costs=costs(),
+        models={"base": "Base", "rl": "RL"},
+        spent={"base": SPENT},
+        made={"versions": {"polars": "2.0"}, "commit": "", "config": "abc", "host": "n1", "finished": "today"},
+        readings=readings_data.frames(),
+    )
+    tables = build(catalogue.declared("table", stage="study"), context)
+    assert [text for name, frame in frames_of(tables) for text in wrong(name, frame)] == []
+    assert wrong_in_print(tables) == []
+
+
+@pytest.mark.parametrize("readout", ["prefix", "expected"])
+def test_figures_of_a_pair_and_of_a_study(cell: figure_data.Cell, readout: str) -> None:
+    """Under both readouts, since that of all samples has intervals from draws."""
+    labels = Labels(pair="pair", benchmark="math", questions=60, readout=readout)
+    of_pair = PairContext(labels=labels, prefill=prefill_of(cell), **vars(cell))
+    of_study = FigureStudyContext([Curves(labels, cell.base, cell.rl)])
+    for stage, context in (("pair", of_pair), ("study", of_study)):
+        for name in catalogue.declared("figure", stage=stage):
+            assert wrong(name, figure_data.numbers(name, context)) == []
+
+
+def test_the_question_is_answered() -> None:
+    """An estimate outside, and an interval without a width, are found; so is one in print."""
+    frame = pl.DataFrame({"value": [0.5, 0.0, 0.5], "lo": [0.6, 0.0, 0.4], "hi": [0.7, 0.0, 0.6]})
+    assert len(wrong("a table", frame)) == 2
+    part = Table(frame, [], ["m: 1.00 [1.10, 1.20]", "m: \u22121.00 [\u22122.00, 1.20]"])
+    assert wrong_in_print({"a table": part}) == ["a table: m: 1.00 [1.10, 1.20]"]
