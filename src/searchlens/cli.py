@@ -330,6 +330,8 @@ def _check(args: argparse.Namespace) -> None:
         print(f"not ready to run: {reason}")
     if grid.without_boptr:
         print(f"BOPTR is left out: {grid.without_boptr}")
+    else:
+        print(f"BOPTR is fitted on {'/'.join(grid.anchor)}")
 
 
 def _schema(_: argparse.Namespace) -> None:
