@@ -9,8 +9,9 @@ from pathlib import Path
 import polars as pl
 import pytest
 
+import planted_landscapes as planted
 from searchlens import catalogue
-from searchlens.boptr.cohort import CohortPlan
+from searchlens.boptr.cohort import Benchmark, CohortPlan
 from searchlens.boptr.options import BoptrOptions
 from searchlens.boptr.rule import REASONS
 from searchlens.boptr.study import study
@@ -335,3 +336,23 @@ def test_exponents_are_drawn_together() -> None:
     """Neighbours of the grid make a range, and a gap in it stays visible."""
     assert regimes.ranges([0.0, 0.1, 0.2, 0.7]) == "0–0.2, 0.7"
     assert regimes.ranges([1.2]) == "1.2" and regimes.ranges(None) == DASH
+
+
+def test_what_rests_on_nothing_is_left_out(alone: dict[str, Table]) -> None:
+    """One pair leaves no model out, and a floor on which nobody solves anything has no crossing: a sentence says so."""
+    assert alone["v4"].text.columns == ["(no rows)"]
+    assert any(note.startswith("Nothing is printed: too few models") for note in alone["v4"].notes)
+    none, solved = (0,) * 5, (20, 30, 40, 45, 50)
+    cells = {("m", name): ({planted.DEFAULT: curve}, curve) for name, curve in (("math", solved), ("aime", none))}
+    found = planted.cohort(cells, {"math": Benchmark(regime="math"), "aime": Benchmark(regime="floor")})
+    table = boptr_tables(study(found, OPTIONS), found.plan)["aime_large_budget"]
+    assert not [part.title for part in table.parts if "never behind" in part.title]
+    assert "No k*, since both solve equally many questions at every budget: m (anchor), aime, AR pool." in table.notes
+
+
+def test_decisions_say_how_many_questions_they_rest_on(made: dict[str, Table]) -> None:
+    """A verdict without its number of questions, policy and readout cannot be weighed."""
+    decided = made["signatures"].parts[1].text
+    assert set(decided["questions"]) == {"40"}
+    assert "prefix readout" in made["signatures"].notes[0]
+    assert "termination gain (T@4)" in decided.columns

@@ -14,7 +14,6 @@ import pytest
 
 import figure_data
 import planted_landscapes
-import readings_data
 from searchlens import catalogue
 from searchlens.boptr.cohort import Benchmark, Cohort
 from searchlens.boptr.study import study
@@ -23,11 +22,11 @@ from searchlens.figures.context import Curves, Labels, PairContext
 from searchlens.figures.context import StudyContext as FigureStudyContext
 from searchlens.simulate import simulate
 from searchlens.tables.build import build
-from searchlens.tables.study import Cell, StudyContext
+from searchlens.tables.study import Cell
 from searchlens.tables.table import Table
 from test_boptr_tables import BENCHMARKS, MODELS, OPTIONS, boptr_tables, design
 from test_figures import prefill_of
-from test_tables import SPENT, costs
+from test_tables import study_context
 
 ESTIMATES = {
     "lo": (
@@ -153,21 +152,7 @@ def test_figures_of_boptr(cohort: tuple[dict[str, pl.DataFrame], Cohort]) -> Non
 def test_tables_of_a_study(cell: figure_data.Cell) -> None:
     """Readouts, gaps and recovery gaps, those of questions that nobody solves included."""
     recovery = (cell.same_policy, cell.counts, cell.support, cell.path)
-    widths = pl.DataFrame(
-        schema={"checkpoint": str, "benchmark": str, "metric": str, "readout": str, "questions": int}
-        | {"budget": int, "half_width": float}
-    )
-    context = StudyContext(
-        default_policy=figure_data.DEFAULT,
-        cells=[Cell("pair", "math", *recovery)],
-        points={("base", "math"): cell.base, ("rl", "math"): cell.rl},
-        widths=widths,
-        costs=costs(),
-        models={"base": "Base", "rl": "RL"},
-        spent={"base": SPENT},
-        made={"versions": {"polars": "2.0"}, "commit": "", "config": "abc", "host": "n1", "finished": "today"},
-        readings=readings_data.frames(),
-    )
+    context = study_context(cell, [Cell("pair", "math", *recovery)])
     tables = build(catalogue.declared("table", stage="study"), context)
     assert [text for name, frame in frames_of(tables) for text in wrong(name, frame)] == []
     assert wrong_in_print(tables) == []

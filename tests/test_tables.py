@@ -60,6 +60,11 @@ def cells(frames: figure_data.Cell) -> list[Cell]:
 
 @pytest.fixture(scope="module")
 def context(frames: figure_data.Cell, cells: list[Cell]) -> StudyContext:
+    return study_context(frames, cells)
+
+
+def study_context(frames: figure_data.Cell, cells: list[Cell]) -> StudyContext:
+    """A study of one pair, sampled on one benchmark."""
     widths = pl.DataFrame(
         {
             "checkpoint": ["base"] * 4,

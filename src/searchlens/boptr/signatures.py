@@ -3,8 +3,9 @@
 Base and RL are compared under the RL default policy, cell by cell. ``signatures`` has one record per cell, signature
 and metric:
 
-model, benchmark, signature
-    The cell; ``low_budget_gain``, ``base_recovery``, ``concentration_gain`` or ``termination_gain``.
+model, benchmark, questions, signature
+    The cell, with the number of its questions; ``low_budget_gain``, ``base_recovery``, ``concentration_gain`` or
+    ``termination_gain``.
 metric, budget
     P, Q, Q/P or T at a budget; ``stopped`` and ``valid`` are rates per sample and have no budget.
 decides
@@ -42,7 +43,9 @@ from searchlens.boptr.rule import Reason, Rule
 from searchlens.boptr.view import View
 from searchlens.uncertainty import Interval, Resamples, quantiles, with_width
 
-SCHEMA = schema("model benchmark signature metric budget decides base rl estimate lo hi decision detail reason")
+SCHEMA = schema(
+    "model benchmark questions signature metric budget decides base rl estimate lo hi decision detail reason"
+)
 PATTERNS = {
     "low_budget_gain": ("Low-budget RL gain", "pass@k, SC", "Sampling efficiency improves."),
     "base_recovery": ("Base high-budget recovery", "pass@k", "Diversity/support remains in base."),
@@ -88,11 +91,16 @@ def signatures(rule: Rule, boot: View) -> pl.DataFrame:
     is undecided.
     """
     records = [
-        {"model": model, "benchmark": benchmark, **columns}
+        {"model": model, "benchmark": benchmark, "questions": _questions(rule, benchmark), **columns}
         for model, benchmark in study_cells(rule.plan)
         for columns in _cell(rule, boot, model, benchmark)
     ]
     return pl.DataFrame(records, SCHEMA).with_columns(pl.col("lo", "hi").fill_nan(None))
+
+
+def _questions(rule: Rule, benchmark: str) -> int | None:
+    """Number of questions of a benchmark; None if nothing was sampled on it."""
+    return int(rule.view.total(benchmark)) if benchmark in rule.view.weights else None
 
 
 _FIRST = _Quantity("low_budget_gain", "P", 1, decides=True)

@@ -126,7 +126,7 @@ def v4(context: TableContext) -> Table:
     titles = {"cohort": "", "without": f", without {', '.join(context.options.mu_without)}"}
     parts = [
         part
-        for mu in summary["mu"].unique(maintain_order=True)
+        for mu in summary.drop_nulls("loo_pseudo_r2")["mu"].unique(maintain_order=True)
         for part in (
             fmt.part(_feature_lines(features.filter(mu=mu)), f"features, top by |r|{titles[mu]}"),
             fmt.part(_score_lines(summary.filter(mu=mu)), f"score of the chosen features, and its null{titles[mu]}"),
@@ -139,6 +139,9 @@ def v4(context: TableContext) -> Table:
         f" each fold. Null: {context.options.v4_shuffles} shuffles of ln α_math over the models, chosen again in each.",
         *reasons(features, summary),
     ]
+    if not parts:
+        parts, models = [fmt.part([])], summary["models"].max() or 0
+        notes[:2] = [f"Nothing is printed: too few models have a pair of their own to leave one out ({models})."]
     data = fmt.stacked(features=features, scores=summary, null=context.frames["v4_null"])
     return Table(data, parts, notes)
 
