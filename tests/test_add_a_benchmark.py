@@ -78,7 +78,8 @@ def test_a_family_with_fields_of_its_own_and_one_moved_into_the_package(checkout
         f"{families.read_text()}\n\nfrom searchlens.benchmarks.questions import Question\n\n"
         + declared.replace("def capitals(file):\n    return choices.read(file)\n", converted)
     )
-    (checkout / "data/capitals.jsonl").write_text('{"country": "France", "capital": "A"}\n' * 2)
+    rows = ('{"country": "France", "capital": "A"}\n', '{"country": "Italy", "capital": "B"}\n')
+    (checkout / "data/capitals.jsonl").write_text("".join(rows))
     code = (
         "from pathlib import Path\nfrom searchlens import benchmarks\n"
         "print([q.gold for q in benchmarks.load(Path('data/capitals.jsonl'), family='capitals')])"
@@ -87,4 +88,4 @@ def test_a_family_with_fields_of_its_own_and_one_moved_into_the_package(checkout
     output = subprocess.run(
         [sys.executable, "-c", code], cwd=checkout, env=environment, capture_output=True, text=True, check=True
     ).stdout
-    assert output == "['A', 'A']\n"
+    assert output == "['A', 'B']\n"

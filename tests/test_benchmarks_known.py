@@ -11,6 +11,7 @@ import os
 import random
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -435,6 +436,36 @@ def test_a_wrong_gold_is_named_by_its_question(tmp_path: Path, known_amc: Path) 
         f"{path}: 1 of 40 golds is not the known one:\n  question 23 (amc23-0023): gold '480'"
     )
     assert read(path, "amc23")[22].gold == "480"
+
+
+def test_a_question_that_is_there_twice_is_refused(tmp_path: Path, known_amc: Path) -> None:
+    """The number of rows is right and every gold is known, but a question is missing."""
+    rows = amc(40)
+    rows[39] = {**rows[0], "question": rows[0]["question"].replace(" ", "  ")}
+    path = written(tmp_path, rows)
+    with pytest.raises(InputError) as error:
+        benchmarks.load(path, family="amc23")
+    assert error.value.message == (
+        f"{path}: question 40 repeats question 1 (amc23-0001); every question of AMC23 is there once"
+    )
+    assert "check: false" in error.value.hint
+    assert len(read(path, "amc23")) == 40
+
+
+def test_published_files_that_repeat_questions_must_have_them_all(
+    tmp_path: Path, known_amc: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rows = [*amc(39), amc(1)[0]]
+    trusted = written(tmp_path, rows, "trusted.jsonl")
+    options = dict(catalogue.declared("family")["amc23"].options)
+    declared = catalogue.declared("family")
+    repeating = replace(declared["amc23"], options={**options, "repeats": True})
+    monkeypatch.setattr(catalogue, "declared", lambda *_, **__: {**declared, "amc23": repeating})
+    digests.main(["amc23", str(trusted)])
+    assert benchmarks.read([trusted], "amc23").checked == 40
+    rows[5] = rows[6]
+    with pytest.raises(InputError, match="1 questions of AMC23 are missing, and others repeat"):
+        benchmarks.load(written(tmp_path, rows), family="amc23")
 
 
 def test_golds_are_known_whatever_the_order_spacing_and_layout(tmp_path: Path, known_amc: Path) -> None:

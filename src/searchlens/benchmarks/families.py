@@ -165,6 +165,7 @@ def tinymmlu(file: BenchmarkFile) -> list[Row]:
     licence="MIT (MMLU)",
     hub="TIGER-Lab/MMLU-STEM",
     sizes={3153: "the hub; the paper's", 3018: "Qwen2.5-Math and DeepSeek-Math harnesses, 18 subjects"},
+    repeats=True,
 )
 def mmlu_stem(file: BenchmarkFile) -> list[Row]:
     """Hendrycks et al. 2021."""
@@ -181,6 +182,7 @@ def mmlu_stem(file: BenchmarkFile) -> list[Row]:
     split="train",
     config="simplelr_qwen_gsm8k_level1",
     shuffled=True,
+    repeats=True,
 )
 def rltrain_easy(file: BenchmarkFile) -> list[Row]:
     """Zeng et al. 2025."""
@@ -197,6 +199,7 @@ def rltrain_easy(file: BenchmarkFile) -> list[Row]:
     split="train",
     config="simplelr_qwen_level1to4",
     shuffled=True,
+    repeats=True,
 )
 def rltrain_medium(file: BenchmarkFile) -> list[Row]:
     """Zeng et al. 2025."""
@@ -214,6 +217,7 @@ def rltrain_medium(file: BenchmarkFile) -> list[Row]:
     config="simplelr_qwen_level3to5",
     sizes={8523: "the released file"},
     shuffled=True,
+    repeats=True,
 )
 def rltrain_hard(file: BenchmarkFile) -> list[Row]:
     """Zeng et al. 2025."""

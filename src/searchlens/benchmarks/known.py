@@ -60,6 +60,9 @@ class KnownBenchmark:
     shuffled : bool
         Questions are ordered by their hashes, so that the first N of a large set are a fair sample whatever the order
         of its file. Ids still count the rows of the file.
+    repeats : bool
+        Published files hold some questions more than once. Of other benchmarks a file with a repeated question is
+        refused.
     """
 
     name: str
@@ -75,6 +78,7 @@ class KnownBenchmark:
     sizes: Mapping[int, str] = field(default_factory=dict)
     parts: tuple[str, ...] = ()
     shuffled: bool = False
+    repeats: bool = False
 
     @property
     def splits(self) -> list[HubSplit]:

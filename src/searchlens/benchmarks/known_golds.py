@@ -18,7 +18,7 @@ from searchlens.benchmarks.rows import Row
 
 
 class GoldCheck(NamedTuple):
-    """Result of comparing golds with the known ones.
+    """Result of comparing questions and golds with the known ones.
 
     Attributes
     ----------
@@ -26,10 +26,16 @@ class GoldCheck(NamedTuple):
         Number of rows whose wording is known.
     wrong : list of int
         Positions, from 0, of the rows among these that have another gold.
+    repeated : list of (int, int)
+        Positions of the rows with the wording of an earlier row, each with the position of the earlier one.
+    absent : int
+        Number of known wordings that no row has.
     """
 
     known: int
     wrong: list[int]
+    repeated: list[tuple[int, int]]
+    absent: int
 
 
 def _plain(wording: str) -> str:
@@ -64,8 +70,12 @@ def known_golds(family: str) -> dict[str, set[str]]:
 
 
 def check(family: str, rows: Sequence[Row]) -> GoldCheck:
-    """Compare the golds of rows with the known ones."""
+    """Compare rows with the known questions and golds."""
     golds = known_golds(family)
     digests = [line_of(row.wording, row.answer) for row in rows]
     known = [(position, digest) for position, digest in enumerate(digests) if digest[0] in golds]
-    return GoldCheck(len(known), [position for position, (question, gold) in known if gold not in golds[question]])
+    wrong = [position for position, (question, gold) in known if gold not in golds[question]]
+    first: dict[str, int] = {}
+    earlier = [first.setdefault(question, position) for position, (question, _) in enumerate(digests)]
+    repeated = [(position, place) for position, place in enumerate(earlier) if place != position]
+    return GoldCheck(len(known), wrong, repeated, len(golds.keys() - {question for question, _ in digests}))

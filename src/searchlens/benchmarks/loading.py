@@ -67,7 +67,7 @@ def load(
     family : str
         One of ``family_names()``.
     check : bool
-        Refuse a known benchmark that has another number of rows, or other golds, than are known.
+        Refuse a known benchmark that has another number of rows or other golds than are known, or a question twice.
 
     Raises
     ------
@@ -165,6 +165,11 @@ def _check(shown: str, family: str, count: int, rows: Sequence[Row]) -> int:
         sizes = "; ".join(f"{size} ({source})" for size, source in known.sizes.items())
         raise InputError(f"{shown} has {count} questions; {known.title} has {sizes}", hint)
     golds = known_golds.check(family, rows)
+    if golds.repeated and not known.repeats:
+        named = [f"question {i + 1} repeats question {j + 1} ({rows[j].question.id})" for i, j in golds.repeated]
+        raise InputError(f"{shown}: {_listed(named)}; every question of {known.title} is there once", hint)
+    if known.repeats and golds.known == len(rows) and golds.absent:
+        raise InputError(f"{shown}: {golds.absent} questions of {known.title} are missing, and others repeat", hint)
     if golds.wrong:
         named = [f"question {i + 1} ({rows[i].question.id}): gold {rows[i].question.gold!r}" for i in golds.wrong]
         what = "is not the known one" if len(named) == 1 else "are not the known ones"
@@ -174,6 +179,11 @@ def _check(shown: str, family: str, count: int, rows: Sequence[Row]) -> int:
             f"{shown}: {len(named)} of {golds.known} golds {what}:\n{lines}{more}", f"correct the file; or, {hint}"
         )
     return golds.known
+
+
+def _listed(lines: Sequence[str]) -> str:
+    """The first three, and how many more there are."""
+    return ", ".join(lines[:3]) + (f" and {len(lines) - 3} more" if len(lines) > 3 else "")
 
 
 def _check_hash(shown: str, contents: Sequence[_Content], expected: str) -> None:

@@ -30,7 +30,8 @@ class BenchmarkSpec(Section):
     """Hash of the file's bytes, of several files in a row. A file with another hash is refused; otherwise everything
     would be sampled again without notice."""
     check: bool = True
-    """Refuse a known benchmark if its number of rows or its golds differ from the published ones."""
+    """Refuse a known benchmark if its number of rows or its golds differ from the published ones, or if a question is
+    there twice."""
     grader: Name
     """Name of a grader: one of docs/grading.md, such as ``math`` for boxed answers or ``choice`` for letters, or one
     that a file of ``extensions`` declares."""
