@@ -138,7 +138,7 @@ def test_a_wrong_row_is_named_with_its_line(path: Path, line: Any, expected: str
 @pytest.mark.parametrize(
     ("rows", "expected"),
     [
-        ([*GOOD, "", row("three", 0)], [":6: question 'three' is not in the benchmark"]),
+        ([*GOOD, "", row("three", 0)], [":6: question 'three' is not in the benchmark; its ids are like 'one', 'two'"]),
         ([*GOOD, GOOD[0]], [":5: sample 0 of question 'two' occurs already on line 1"]),
         (GOOD[:3], [": question 'one': sample 1 is missing; every question needs samples 0 to 1"]),
         (

@@ -20,6 +20,7 @@ from searchlens.arguments import renamed_options
 from searchlens.errors import InputError, JobError, JobStoppedError
 from searchlens.grid import Grid, needs, require_known
 from searchlens.store import snapshots
+from searchlens.store.files import require_writable
 from searchlens.store.hashing import file_sha256, fingerprint
 from searchlens.store.layout import Layout
 from searchlens.store.provenance import config_fingerprint
@@ -181,6 +182,9 @@ def _cohort(args: argparse.Namespace, landscapes: Path) -> tuple[CohortPlan, Bop
     from searchlens.boptr.options import DEFAULTS
     from searchlens.stages._cohort import cohort_of, options_of
 
+    if not landscapes.is_dir():
+        found = "a file" if landscapes.exists() else "nothing"
+        raise InputError(f"{landscapes}: must be a folder of landscapes, found {found}")
     plan = read_plan(landscapes / PLAN_FILE) if (landscapes / PLAN_FILE).exists() else None
     if plan and not (args.snapshot or args.config or Path("config").exists()):
         return plan, DEFAULTS, ""
@@ -324,6 +328,7 @@ def _fingerprint(args: argparse.Namespace) -> None:
 
 def _check(args: argparse.Namespace) -> None:
     grid = _grid(args)
+    require_writable(grid.layout.results)
     grid.check()
     print(f"configuration is valid: {len(grid.cells)} cells, {len(grid.pair_cells)} pairs x benchmarks")
     for reason in grid.refusals():
@@ -426,8 +431,14 @@ def _add_stages(command: _Commands) -> None:
     _threads_option(sub)
 
 
+def _positive(text: str) -> int:
+    if not text.isascii() or not text.isdigit() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"{text!r}; allowed: a whole number >= 1")
+    return int(text)
+
+
 def _threads_option(sub: argparse.ArgumentParser) -> None:
-    sub.add_argument("--threads", type=int, default=1, metavar="N", help="CPU threads or processes (default: 1)")
+    sub.add_argument("--threads", type=_positive, default=1, metavar="N", help="CPU threads or processes (default: 1)")
 
 
 def _folder_option(sub: argparse.ArgumentParser) -> None:

@@ -401,7 +401,20 @@ def _between_models(means: Mapping[tuple[str, str], Floats], common: float) -> f
 
 
 def report(design: Design, components: Components, gap: float, alpha: float = 0.05, contrasts: int = 1) -> str:
-    """Power of a design, and the sizes that would raise it to 80% and 90%, as text."""
+    """Power of a design, and the sizes that would raise it to 80% and 90%, as text.
+
+    Raises
+    ------
+    InputError
+        The gap is not a finite number above 0, the level is not between 0 and 1, or there is no contrast.
+    """
+    for name, value, fits, allowed in (
+        ("gap", gap, 0 < gap < math.inf, "a finite number > 0"),
+        ("alpha", alpha, 0 < alpha < 1, "a number > 0, < 1"),
+        ("contrasts", contrasts, contrasts >= 1, "a whole number >= 1"),
+    ):
+        if not fits:
+            raise InputError(f"{name}: {value}; allowed: {allowed}")
     sizes = "+".join(map(str, design.questions))
     lines = [
         f"gap {gap:g} pp, {design.models} models, {sizes} questions, {design.seeds} seed(s), "

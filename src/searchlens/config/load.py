@@ -39,6 +39,8 @@ _MESSAGES = {
 }
 """Pydantic's kinds of errors whose own messages speak of Python or JSON types."""
 
+_KINDS = {list: "list", str: "text", int: "number", float: "number", bool: "truth value"}
+
 _NUMBERS = {
     *("int_type", "int_from_float", "float_type", "finite_number"),
     *("greater_than", "greater_than_equal", "less_than", "less_than_equal"),
@@ -75,18 +77,21 @@ def _content(path: Path) -> Mapping[str, Any]:
     try:
         text = path.read_text("utf-8")
         content = yaml.safe_load(text)
+        repeated = list(_repeated_in(text))
     except OSError as error:
         raise InputError(f"cannot read {path}: {error.strerror}", "run from the folder that holds config/") from None
     except UnicodeDecodeError as error:
         raise InputError(
             f"{path} is not text in UTF-8: byte {error.start + 1} is {error.object[error.start]:#x}"
         ) from None
+    except RecursionError:
+        raise InputError(f"{path}: an alias stands inside of what it names, or mappings are too deep") from None
     except yaml.YAMLError as error:
         raise InputError(f"{path} is not YAML: {error}") from None
     if not isinstance(content, Mapping):
-        found = "nothing" if content is None else f"a {type(content).__name__}"
+        found = "nothing" if content is None else f"a {_KINDS.get(type(content), 'single value')}"
         raise InputError(f"{path} must be a mapping of keys, found {found}", "config/README.md explains every key")
-    if errors := [f"{path}, line {line}: {key} is already in line {first}" for key, first, line in _repeated_in(text)]:
+    if errors := [f"{path}, line {line}: {key} is already in line {first}" for key, first, line in repeated]:
         raise _refusal(errors)
     return content
 
@@ -120,8 +125,11 @@ def validate(raw: Mapping[str, Any], files: Mapping[str, Mapping[str, Any]] | No
     try:  # by way of JSON, because strict dataclasses accept neither mappings nor lists of Python
         config = Config.model_validate_json(json.dumps(raw))
     except ValidationError as error:
-        raise _refusal([_message(item) for item in error.errors()], files) from None
-    catalogue.use(config.extensions)
+        raise _refusal([_with_file(_message(item), files or {}, _key(item)) for item in error.errors()]) from None
+    try:
+        catalogue.use(config.extensions)
+    except InputError as error:
+        raise InputError(_with_file(error.message, files or {}), error.hint) from None
     if errors := [line for section in _CHECKED for line in section.errors(config)]:
         raise _refusal(errors, files)
     return benchmarks.with_regimes(config)
@@ -178,9 +186,14 @@ def _refusal(errors: Iterable[str], files: Mapping[str, Mapping[str, Any]] | Non
     )
 
 
-def _with_file(line: str, files: Mapping[str, Mapping[str, Any]]) -> str:
-    """A message behind the file that sets the keys with which it begins; of several, the one that is merged last."""
-    depths = {path: _depth(line, content) for path, content in files.items()}
+def _key(item: Any) -> str:
+    """The key about which pydantic has an error, as a message begins with it."""
+    return ".".join(str(part) for part in item["loc"] if part != "[key]") + ":"
+
+
+def _with_file(line: str, files: Mapping[str, Mapping[str, Any]], key: str = "") -> str:
+    """A message behind the file that sets its key, by default what it begins with; of several, the file merged last."""
+    depths = {path: _depth(key or line, content) for path, content in files.items()}
     path = max(reversed(depths), key=depths.__getitem__, default="")
     return f"{path}: {line}" if depths.get(path) else line
 

@@ -35,6 +35,12 @@ def errors(config: Config) -> Iterator[str]:
     sampled = [] if study.sample == "all" else study.sample
     drawn = [] if study.figures == "all" else study.figures
     cells = [f"{pair}/{benchmark}" for pair in study.pairs for benchmark in study.benchmarks]
+    lists = {f"study.{key}": getattr(study, key) for key in ("pairs", "benchmarks", "sample", "figures")}
+    lists |= {f"pools.{pool}": names for pool, names in config.pools.items()} | {"references": config.references}
+    for where, names in lists.items():
+        repeated = [] if names == "all" else [name for name in names if names.count(name) > 1]
+        for name in dict.fromkeys(repeated):
+            yield f"{where}: {name!r} is there more than once"
     for key, names, known in (
         ("pairs", study.pairs, list(config.pairs)),
         ("benchmarks", study.benchmarks, list(config.benchmarks)),

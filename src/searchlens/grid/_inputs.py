@@ -49,13 +49,16 @@ class Inputs(StudyGrid):
         """The questions of a benchmark that this configuration uses, read once."""
         if name not in self._questions:
             spec = self.benchmark(name)
-            self._questions[name] = benchmarks.load(
-                self.question_files(name),
-                expected_sha256=spec["sha256"],
-                limit=spec["questions"],
-                family=spec["family"],
-                check=spec["check"],
-            )
+            try:
+                self._questions[name] = benchmarks.load(
+                    self.question_files(name),
+                    expected_sha256=spec["sha256"],
+                    limit=spec["questions"],
+                    family=spec["family"],
+                    check=spec["check"],
+                )
+            except InputError as error:
+                raise InputError(f"benchmarks.{name}: {error.message}", error.hint) from None
         return self._questions[name]
 
     def dataset_sources(self, name: str) -> list[pins.Source]:
@@ -186,7 +189,10 @@ class Inputs(StudyGrid):
             pin = self.lock.get(source)
             return pin.fingerprint if pin else f"not pinned: {source}"
         folder = self.root / spec["path"]
-        files = weight_files(folder)
+        try:
+            files = weight_files(folder)
+        except InputError as error:
+            raise InputError(f"checkpoints.{checkpoint}.path: {error.message}", error.hint) from None
         if spec["sha256"] is None and sum(path.stat().st_size for path in files) > FINGERPRINT_LIMIT:
             raise InputError(
                 f"checkpoint {checkpoint!r} is too large to hash at every start",

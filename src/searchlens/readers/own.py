@@ -191,7 +191,8 @@ def _mismatches(rows: Rows, questions: Sequence[Question]) -> Errors:
     for line, row in rows:
         question = by_id.get(row["question"])
         if question is None:
-            errors.append((line, f"question {_shown(row['question'])} is not in the benchmark"))
+            ids = f"its ids are like {_shown(questions[0].id)}, {_shown(questions[-1].id)}"
+            errors.append((line, f"question {_shown(row['question'])} is not in the benchmark; {ids}"))
         elif "gold" in row and _gold_text(row["gold"]) != question.gold:
             errors.append((line, f"gold {_shown(row['gold'])} is not the benchmark's, {_shown(question.gold)}"))
     return errors

@@ -101,9 +101,11 @@ def replace_text(target: Path, text: str) -> None:
 
 
 def read_json(path: Path) -> Any:
-    """Read a JSON file; an ``InputError`` that names the file if it is damaged."""
+    """Read a JSON file; an ``InputError`` that names the file if it cannot be read or is damaged."""
     try:
         return json.loads(path.read_text())
+    except OSError as error:
+        raise InputError(f"cannot read {path}: {error.strerror}") from None
     except (ValueError, UnicodeDecodeError) as error:
         raise InputError(
             f"{path} is damaged: {error}", "`searchlens verify` lists all damaged files; delete this file and run again"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Mapping
 from pathlib import Path
@@ -55,10 +54,13 @@ def read(path: Path) -> dict[str, Any]:
     Raises
     ------
     InputError
-        There is no such snapshot.
+        There is no such snapshot, or it holds no configuration.
     """
     if not path.exists():
         raise InputError(
             f"{path} does not exist", "the configuration changed since this run was planned; start the run again"
         )
-    return dict(json.loads(path.read_text()))
+    content = files.read_json(path)
+    if not isinstance(content, dict) or "study" not in content:
+        raise InputError(f"{path} is no snapshot of a configuration", "`searchlens snapshot` writes one")
+    return content
