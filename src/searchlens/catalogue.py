@@ -46,7 +46,7 @@ HOMES = {
 
 LANDSCAPE_FRAMES = ("points", "hits", "classes", "votes")
 RECOVERY_FRAMES = ("same_policy", "counts", "support", "near_match", "path", "geometry")
-READING_FRAMES = ("equivalents",)
+READING_FRAMES = ("equivalents", "exponents", "exponent_profiles", "joint_exponents")
 BOPTR_FRAMES = (
     *("errors", "means", "contrasts", "nulls", "blocks", "regime_betas", "beta_stability", "beta_sensitivity"),
     *("percell", "qchannel", "q_summary", "formula_same", "identified_scale", "identified_set", "offsets"),

@@ -15,6 +15,8 @@ class ReadingsSection:
 
     draws: Draws = 2000
     """Bootstrap draws over questions."""
+    exponent_draws: Draws = 200
+    """Draws of the least-error fit of alpha and beta, each of which searches all policies again."""
 
 
 @dataclass(frozen=True, kw_only=True)

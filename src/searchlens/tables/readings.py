@@ -45,3 +45,60 @@ def _equivalent(row: Row) -> str:
         return f"above {row['pool']} [{low}, ...]"
     high = ("≥" if row["hi_open"] else "") + f"{row['hi']:.1f}"
     return f"{row['n']:.1f} [{low}, {high}]"
+
+
+@table("exponents", stage="study")
+def exponents(context: StudyContext) -> Table:
+    """Which exponents of N = alpha b^beta the samples allow, of each pair and of all pairs together."""
+    data = context.readings["exponents"]
+    pairs = [
+        {
+            "benchmark": row["benchmark"],
+            "pair": row["pair"],
+            "policy": row["policy"],
+            "set of β": _set(row),
+            "p": f"{row['p']:.3f}",
+            "misfit": f"{100 * row['misfit']:.2f}",
+            "at": f"{row['best_policy']}, α = {2 ** row['log2_alpha']:.2f}, β = {row['beta']:.2f}",
+            "β, least error": f"{row['beta_l1']:.2f} [{row['beta_l1_lo']:.2f}, {row['beta_l1_hi']:.2f}]",
+        }
+        for row in data.sort("benchmark", "policy", maintain_order=True).rows(named=True)
+    ]
+    notes = [
+        "Set: every β for which some α, and under `any` some policy of Base, is not rejected by the Anderson-Rubin test"
+        f" at the configured level; N is continuous, without rounding. {READOUT_NOTE}",
+        "Empty: no power law fits at this level, whatever β. Misfit: how far the best law is off, mean over b in"
+        " percentage points. A set as wide as the grid, 0 to 1.6, says that β is not identified.",
+        "p: largest p-value of any law, found at the policy, α and β beside it. Least error: of the mean over b, with"
+        " percentiles over draws of questions that choose policy, α and β again.",
+    ]
+    rules = fmt.changes([line["benchmark"] for line in pairs])
+    return Table(data, [Part(fmt.text_frame(pairs, missing=""), rule_before=rules)], notes)
+
+
+@table("joint_exponents", stage="study")
+def joint_exponents(context: StudyContext) -> Table:
+    """Which exponents all pairs of a benchmark may have in common, and all but one."""
+    data = context.readings["joint_exponents"]
+    lines = [
+        {
+            "benchmark": row["benchmark"],
+            "policy": row["policy"],
+            "pairs": str(row["pairs"]),
+            "left out": row["left_out"] or "",
+            "common β": "empty" if row["empty"] else f"{row['beta_lo']:.2f} to {row['beta_hi']:.2f}",
+        }
+        for row in data.rows(named=True)
+    ]
+    notes = [
+        "Common β: rejected by no pair at its share of the level (Bonferroni), which holds although pairs share"
+        " questions and some share a Base. Empty: no exponent is common to these pairs. Sets of single pairs: table `exponents`.",
+    ]
+    keys = [(line["benchmark"], line["policy"]) for line in lines]
+    return Table(data, [Part(fmt.text_frame(lines, missing=""), rule_before=fmt.changes(keys))], notes)
+
+
+def _set(row: Row) -> str:
+    if not row["testable"]:
+        return "not testable"
+    return "empty" if row["empty"] else f"{row['beta_lo']:.2f} to {row['beta_hi']:.2f}"

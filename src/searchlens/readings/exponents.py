@@ -1,0 +1,280 @@
+"""Which exponents the samples allow: confidence sets for alpha and beta of N_base = alpha * b^beta, without rounding.
+
+If the law holds for a policy of Base, the moments g_i(b) = P_base,i(2^x_b) - P_rl,i(b), x_b = log2 alpha + beta log2 b,
+have mean 0 over questions at every b. The Anderson-Rubin statistic J = g' V^-1 g, V the covariance of the mean over
+questions, tests that at one (policy, alpha, beta) at a time; the set holds all that are not rejected. It stays valid
+where the exponent is hardly identified: there it is wide. It may also be empty: then no power law fits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import polars as pl
+from scipy import stats
+
+from searchlens.readings.pool import Pool
+from searchlens.uncertainty import Floats
+
+RIDGE = 1e-7
+"""Added to the diagonal of V: moments without any variance, as where every question is solved, stay invertible."""
+FEWEST, FEWEST_SHARE = 20, 1 / 12
+"""A moment is left out if it rests on fewer than this many questions (``effective``) and on less than this share of
+them. Such a moment is skewed, as where RL and Base leave two or three questions unsolved, and the test would reject too
+often."""
+LARGEST = 16
+"""Samples of Base up to which the law is read under any policy: the smallest pool of the paper's protocol."""
+
+
+@dataclass(frozen=True, eq=False)
+class Lattice:
+    """The grid of (log2 alpha, beta), alpha the slower index, and the positions x_b that each gives.
+
+    Attributes
+    ----------
+    log2_alpha, beta : ndarray, shape (alphas,) and (betas,)
+    """
+
+    log2_alpha: Floats
+    beta: Floats
+
+    def weights(self, budgets: Sequence[int], largest: int) -> Floats:
+        """Weights of P(1), ..., P(largest) that interpolate it, linearly in log2 k, at 2^x_b, clipped to the pool.
+
+        Returns
+        -------
+        ndarray, shape (alphas * betas, budgets, largest)
+        """
+        at = self.log2_alpha[:, None, None] + self.beta[None, :, None] * np.log2(budgets)
+        x = np.clip(at.reshape(-1, len(budgets)), 0, np.log2(largest))
+        below = np.clip(np.floor(2**x + 1e-9).astype(int), 1, max(1, largest - 1))
+        share = (x - np.log2(below)) / np.log2((below + 1) / below) if largest > 1 else np.zeros_like(x)
+        weights = np.zeros((*x.shape, largest))
+        np.put_along_axis(weights, below[..., None] - 1, (1 - share)[..., None], axis=2)
+        if largest > 1:
+            np.put_along_axis(weights, below[..., None], share[..., None], axis=2)
+        return weights
+
+
+GRID = Lattice(np.arange(-20, 101) / 20, np.arange(81) / 50)
+"""log2 alpha from -1 to 5 by 0.05, beta from 0 to 1.6 by 0.02."""
+
+COARSE = Lattice(np.arange(-10, 51) / 10, np.arange(29) / 20)
+"""Of the point estimate: log2 alpha from -1 to 5 by 0.1, beta from 0 to 1.4 by 0.05."""
+
+
+@dataclass(frozen=True, eq=False)
+class Test:
+    """The law under one policy, tested at every point of a lattice.
+
+    Attributes
+    ----------
+    policy : str
+    j : ndarray, shape (alphas, betas)
+        Non-negative.
+    moments : ndarray of int, shape (alphas, betas)
+        Budgets b that were used, from 0.
+    log_p : ndarray, shape (alphas, betas)
+        Logarithm of the p-value; 0 where no moment could be used, so that nothing is rejected there.
+    misfit : ndarray, shape (alphas, betas)
+        Mean over b of the absolute mean moment: how far the law is off, a proportion.
+    """
+
+    policy: str
+    j: Floats
+    moments: npt.NDArray[np.int64]
+    log_p: Floats
+    misfit: Floats
+
+
+def test(base: Pool, rl: Pool, budgets: Sequence[int], *, grid: Lattice = GRID, largest: int = LARGEST) -> Test:
+    """Test the law under one policy, at every point of a lattice.
+
+    Parameters
+    ----------
+    base, rl : Pool
+        On the same questions, of which there are more than budgets.
+    budgets : sequence of int
+        b, at most RL's pool.
+    grid : Lattice
+    largest : int
+        The law is read up to this many samples of Base, or up to its pool if that is smaller.
+
+    Notes
+    -----
+    Mean and covariance of the moments at every (alpha, beta) follow from the mean and covariance of P_base at
+    1, ..., ``largest`` and of P_rl, because the interpolation is linear. J is referred to Hotelling's T-squared, that
+    is to F with as many degrees of freedom as moments, rather than to chi square: V is estimated from the questions.
+    validation/exponents.py measures the size of the test.
+
+    References
+    ----------
+    Anderson and Rubin (1949), Ann. Math. Stat. 20, 46-63; Stock and Wright (2000), Econometrica 68, 1055-1096;
+    Hotelling (1931), Ann. Math. Stat. 2, 360-378.
+    """
+    top, size = min(largest, base.samples), len(budgets)
+    ours, theirs = base.solved(range(1, top + 1)), rl.solved(budgets)
+    curves, questions = np.concatenate([ours, theirs], axis=1), len(ours)
+    at_base = grid.weights(budgets, top)
+    minus = np.broadcast_to(-np.eye(size), (len(at_base), size, size))
+    combine = np.concatenate([at_base, minus], axis=2)
+    moments = combine @ curves.mean(axis=0)
+    variance = combine @ np.cov(curves.T) @ combine.transpose(0, 2, 1) / questions
+    used = _usable(ours, theirs, at_base)
+    variance *= used[:, :, None] & used[:, None, :]
+    variance += np.eye(size) * np.where(used, RIDGE, 1)[:, None, :]
+    kept = np.where(used, moments, 0)
+    j = (kept * np.linalg.solve(variance, kept[..., None])[..., 0]).sum(axis=1)
+    count = used.sum(axis=1)
+    shape = (len(grid.log2_alpha), len(grid.beta))
+    log_p = _log_p(j, count, questions)
+    misfit = np.abs(moments).mean(axis=1)
+    return Test(base.policy, j.reshape(shape), count.reshape(shape), log_p.reshape(shape), misfit.reshape(shape))
+
+
+def _usable(ours: Floats, theirs: Floats, at_base: Floats) -> npt.NDArray[np.bool_]:
+    """Whether the moments rest on enough questions, shape (pairs, budgets).
+
+    A moment between two budgets of Base is as good as the worse of them.
+    """
+    fewest = min(FEWEST, FEWEST_SHARE * len(ours))
+    enough = np.stack([effective(ours - column[:, None]) for column in theirs.T]) >= fewest
+    lacking = ((at_base > 0) & ~enough).any(axis=2)
+    return np.logical_not(lacking)
+
+
+def effective(values: Floats) -> Floats:
+    """Number of questions on which the mean of each column rests: (sum g^2)^2 / sum g^4.
+
+    All of them if the values are alike in size; the number that are not 0 if few are; 0 if all are 0.
+    """
+    squares = values**2
+    fourth = (squares**2).sum(axis=0)
+    number: Floats = np.divide(squares.sum(axis=0) ** 2, fourth, out=np.zeros_like(fourth), where=fourth > 0)
+    return number
+
+
+def _log_p(j: Floats, moments: npt.NDArray[np.int64], questions: int) -> Floats:
+    count = np.maximum(moments, 1)
+    ratio = j * (questions - count) / (count * (questions - 1))
+    log_p: Floats = np.where(moments > 0, stats.f.logsf(ratio, count, questions - count), 0.0)
+    return log_p
+
+
+def least_error(base: Sequence[Pool], rl: Pool, budgets: Sequence[int], weights: Floats) -> tuple[Floats, Floats]:
+    """log2 alpha and beta of the least mean absolute error over b, of any of these policies, in each draw.
+
+    Parameters
+    ----------
+    base : sequence of Pool
+    rl : Pool
+    budgets : sequence of int
+    weights : ndarray, shape (questions, draws)
+        How often each question counts.
+
+    Returns
+    -------
+    log2_alpha, beta : ndarray, shape (draws,)
+    """
+    grid = COARSE
+    target = rl.solved(budgets).T @ weights / len(weights)
+    least = np.full(weights.shape[1], np.inf)
+    chosen = np.zeros(weights.shape[1], int)
+    for pool in base:
+        top = min(LARGEST, pool.samples)
+        curve = pool.solved(range(1, top + 1)).T @ weights / len(weights)
+        at_base = grid.weights(budgets, top)
+        error = np.zeros((len(at_base), weights.shape[1]))
+        for b, row in enumerate(target):
+            gap = at_base[:, b] @ curve - row
+            error += np.abs(gap, out=gap)
+        best = error.argmin(axis=0)
+        value = error[best, np.arange(len(best))]
+        chosen, least = np.where(value < least, best, chosen), np.minimum(value, least)
+    return grid.log2_alpha[chosen // len(grid.beta)], grid.beta[chosen % len(grid.beta)]
+
+
+EXPONENTS = pl.Schema(
+    {
+        **dict.fromkeys(("empty", "testable"), pl.Boolean()),
+        **dict.fromkeys(("beta_lo", "beta_hi", "p", "j"), pl.Float64()),
+        "moments": pl.UInt32(),
+        "best_policy": pl.String(),
+        **dict.fromkeys(("log2_alpha", "beta", "misfit"), pl.Float64()),
+        **dict.fromkeys(("beta_l1", "beta_l1_lo", "beta_l1_hi", "log2_alpha_l1"), pl.Float64()),
+    }
+)
+"""``beta_lo`` to ``beta_hi``: hull of the betas in the set; null if it is ``empty``. ``p``, ``j``, ``moments``,
+``best_policy``, ``log2_alpha`` and ``beta``: where p is largest. ``testable``: whether any moment could be used there.
+``misfit``: the least of any law. The columns ``l1``: least mean absolute error, percentiles over draws that choose
+again."""
+
+
+def profile(tests: Sequence[Test]) -> Floats:
+    """Largest p-value at each beta, over alpha and policies; shape (betas,)."""
+    largest: Floats = np.exp(np.max([test.log_p.max(axis=0) for test in tests], axis=0))
+    return largest
+
+
+def exponent_set(tests: Sequence[Test], level: float) -> dict[str, object]:
+    """The set of betas that are not rejected, and the best point of all policies: columns of ``EXPONENTS``."""
+    best = max(tests, key=lambda test: float(test.log_p.max()))
+    at = np.unravel_index(best.log_p.argmax(), best.log_p.shape)
+    inside = GRID.beta[profile(tests) >= 1 - level]
+    return {
+        "empty": not len(inside),
+        "testable": bool(best.moments[at]),
+        "beta_lo": float(inside.min()) if len(inside) else None,
+        "beta_hi": float(inside.max()) if len(inside) else None,
+        "p": float(np.exp(best.log_p[at])),
+        "j": float(best.j[at]),
+        "moments": int(best.moments[at]),
+        "best_policy": best.policy,
+        "log2_alpha": float(GRID.log2_alpha[at[0]]),
+        "beta": float(GRID.beta[at[1]]),
+        "misfit": min(float(test.misfit.min()) for test in tests),
+    }
+
+
+JOINT = pl.Schema(
+    {
+        "left_out": pl.String(),
+        "pairs": pl.UInt32(),
+        "empty": pl.Boolean(),
+        **dict.fromkeys(("beta_lo", "beta_hi"), pl.Float64()),
+    }
+)
+
+
+def joint_sets(profiles: Mapping[str, Floats], level: float) -> pl.DataFrame:
+    """Betas that one exponent common to several pairs may have: of all pairs, then without each of them.
+
+    Parameters
+    ----------
+    profiles : mapping of str to ndarray, shape (betas,)
+        Pair to ``profile`` of its tests, on the same benchmark.
+    level : float
+        Nominal coverage, in (0, 1).
+
+    Returns
+    -------
+    polars.DataFrame
+        ``JOINT``; ``left_out`` is null for all pairs. Of one pair only that row.
+
+    Notes
+    -----
+    A beta is in the set if no pair rejects it at (1 - level) / pairs (Bonferroni). That holds for any dependence
+    between pairs, which share questions and sometimes a Base.
+    """
+    groups = [(None, list(profiles)), *((name, [other for other in profiles if other != name]) for name in profiles)]
+    records: list[dict[str, object]] = []
+    for left_out, members in groups[: None if len(profiles) > 1 else 1]:
+        least = np.min([profiles[name] for name in members], axis=0)
+        inside = GRID.beta[least >= (1 - level) / len(members)]
+        lo, hi = (float(inside.min()), float(inside.max())) if len(inside) else (None, None)
+        count = {"left_out": left_out, "pairs": len(members), "empty": not len(inside)}
+        records.append({**count, "beta_lo": lo, "beta_hi": hi})
+    return pl.DataFrame(records, JOINT)

@@ -1,0 +1,91 @@
+"""Confidence sets of the exponents: valid where the law holds, empty where it does not, wide where nothing is known."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from searchlens.readings import exponents
+from searchlens.readings.exponents import GRID, Lattice, effective, exponent_set, joint_sets, least_error, profile
+from searchlens.readings.pool import Pool
+
+BUDGETS = (1, 2, 4, 8, 16)
+
+
+def pool(correct: np.ndarray, samples: int, name: str = "default") -> Pool:
+    questions = np.arange(len(correct), dtype=np.uint32)
+    return Pool(name, samples, questions, correct, np.full(len(correct), samples), np.array([""] * len(correct)))
+
+
+def world(seed: int, questions: int = 400) -> tuple[np.ndarray, np.random.Generator]:
+    rng = np.random.default_rng(seed)
+    return rng.beta(0.8, 2.5, questions), rng
+
+
+def test_statistic_is_that_of_the_moments_written_out() -> None:
+    """Means and covariances of all laws at once equal those of the moments of one law."""
+    difficulty, rng = world(0)
+    base, rl = pool(rng.binomial(16, difficulty), 16), pool(rng.binomial(64, difficulty), 64)
+    grid = Lattice(np.array([0.3]), np.array([0.7]))
+    found = exponents.test(base, rl, BUDGETS, grid=grid)
+    x = np.clip(0.3 + 0.7 * np.log2(BUDGETS), 0, 4)
+    below = np.minimum(np.floor(2**x + 1e-9).astype(int), 15)
+    share = (x - np.log2(below)) / np.log2((below + 1) / below)
+    ours = (1 - share) * base.solved(below) + share * base.solved(below + 1)
+    moments = ours - rl.solved(BUDGETS)
+    variance = np.cov(moments.T) / len(moments) + 1e-7 * np.eye(5)
+    j = moments.mean(axis=0) @ np.linalg.solve(variance, moments.mean(axis=0))
+    assert found.j[0, 0] == pytest.approx(j, rel=1e-6)
+    assert found.moments[0, 0] == 5
+    assert np.exp(found.log_p[0, 0]) == pytest.approx(stats.f.sf(j * 395 / (5 * 399), 5, 395), rel=1e-6)
+
+
+def test_a_model_that_is_its_own_base_has_exponent_one() -> None:
+    """RL equal to Base: beta = 1 is in the set, and 0.8 and 1.2 are not."""
+    for seed in range(3):
+        difficulty, rng = world(seed)
+        base, rl = pool(rng.binomial(32, difficulty), 32), pool(rng.binomial(64, difficulty), 64)
+        allowed = profile([exponents.test(base, rl, BUDGETS)]) >= 0.01
+        assert allowed[GRID.beta == 1.0].all()
+        assert not allowed[np.isclose(GRID.beta, 0.6)].any() and not allowed[np.isclose(GRID.beta, 1.4)].any()
+
+
+def test_a_ceiling_is_no_power_law() -> None:
+    """RL that solves half of the questions at even odds and the others never: N* rises, then stands still."""
+    difficulty, rng = world(4)
+    base = pool(rng.binomial(32, difficulty), 32)
+    rl = pool(np.where(difficulty > np.median(difficulty), rng.binomial(64, 0.5, len(difficulty)), 0), 64)
+    tested = exponents.test(base, rl, BUDGETS)
+    assert exponent_set([tested], 0.95)["empty"]
+    assert tested.misfit.min() > 0.005
+
+
+def test_few_questions_say_nothing() -> None:
+    """A handful of unsolved questions cannot identify an exponent: nothing is rejected, and that is said."""
+    correct = np.full(60, 16)
+    correct[0] = 0
+    found = exponent_set([exponents.test(pool(correct, 16), pool(correct, 16), BUDGETS)], 0.95)
+    assert not found["testable"]
+    assert (found["beta_lo"], found["beta_hi"]) == (0.0, pytest.approx(1.6))
+
+
+def test_effective_number_of_questions() -> None:
+    columns = np.stack([np.ones(10), np.eye(10)[0], np.zeros(10)], axis=1)
+    assert effective(columns).tolist() == [10, 1, 0]
+
+
+def test_least_error_finds_the_law_that_made_the_curves() -> None:
+    difficulty = np.random.default_rng(1).beta(0.8, 2.5, 4000)
+    rng = np.random.default_rng(2)
+    base, rl = pool(rng.binomial(64, difficulty), 64), pool(rng.binomial(64, 1 - (1 - difficulty) ** 2), 64)
+    log2_alpha, beta = least_error([base], rl, (1, 2, 4, 8), np.ones((4000, 1), np.float32))
+    assert (log2_alpha[0], beta[0]) == (pytest.approx(1, abs=0.15), pytest.approx(1, abs=0.05))
+
+
+def test_the_joint_set_is_what_no_pair_rejects_at_its_share() -> None:
+    profiles = {"a": np.where(GRID.beta < 1, 0.5, 0.03), "b": np.where(GRID.beta > 0.5, 0.5, 0.0)}
+    rows = joint_sets(profiles, 0.95).to_dicts()
+    assert [row["left_out"] for row in rows] == [None, "a", "b"]
+    assert (rows[0]["beta_lo"], rows[0]["beta_hi"]) == (pytest.approx(0.52), pytest.approx(1.6)), "0.03 is above 0.025"
+    assert rows[2]["beta_hi"] == pytest.approx(0.98), "alone, a rejects 0.03"
