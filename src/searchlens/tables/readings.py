@@ -92,7 +92,7 @@ def joint_exponents(context: StudyContext) -> Table:
     ]
     notes = [
         "Common β: rejected by no pair at its share of the level (Bonferroni), which holds although pairs share"
-        " questions and some share a Base. Empty: no exponent is common to these pairs. Sets of single pairs: table `exponents`.",
+        " questions and some share a Base. Empty: there is no such exponent. Single pairs: table `exponents`.",
     ]
     keys = [(line["benchmark"], line["policy"]) for line in lines]
     return Table(data, [Part(fmt.text_frame(lines, missing=""), rule_before=fmt.changes(keys))], notes)
