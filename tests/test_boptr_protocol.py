@@ -14,6 +14,7 @@ from searchlens.boptr.evaluate import Constants, Key
 from searchlens.boptr.protocol import FLAG_NAMES, checklist, protocol_flags, rate_difference, require_same_pool
 from searchlens.boptr.study import CONTRASTS
 from searchlens.errors import InputError
+from searchlens.schemas.columns import HEALTH
 from searchlens.uncertainty import wilson
 from small_cohort import DEFAULT, Rate, cohort, dense_landscape, hits, views
 
@@ -63,6 +64,32 @@ def test_truncation_is_what_did_not_stop() -> None:
     assert found["truncation"]["difference"] == pytest.approx(0.3)
     assert found["truncation"]["lo"] == pytest.approx(-found["extraction"]["hi"])  # type: ignore[operator]
     assert found["truncation"]["severity"] == "attention"
+
+
+@pytest.mark.parametrize(
+    ("stopped", "valid", "flagged"),
+    [
+        ((0.1, 0.09, 0.11), (0.9, 0.89, 0.91), {"truncation"}),
+        ((0.9, 0.89, 0.91), (0.0, 0.0, 0.01), {"extraction"}),
+        ((0.9, 0.89, 0.91), (0.3, 0.29, 0.31), set()),
+    ],
+)
+def test_a_level_needs_attention_even_if_both_sides_have_it(stopped: Rate, valid: Rate, flagged: set[str]) -> None:
+    """Both at 90% truncated or both without answers is no difference, and no comparison either."""
+    side = dense_landscape({DEFAULT: [hits(10, N), hits(20, N)]}, rates={"stopped": stopped, "valid": valid})
+    found = flags(side, side)
+    names = {name for name in ("truncation", "extraction") if found[name]["severity"] == "attention"}
+    assert names == flagged
+
+
+def test_a_cell_that_is_not_interpretable_is_flagged_with_its_reason() -> None:
+    counts = dict.fromkeys(HEALTH.names(), 0) | {"policy": None, "samples": 640, "stopped": 640, "questions": N}
+    silent, fine = (pl.DataFrame([counts | {"answered": n, "whole_answered": n}], HEALTH) for n in (0, 600))
+    found = flags(replace(healthy(), health=fine), replace(healthy(), health=silent))["health"]
+    assert (found["severity"], found["base"], found["rl"]) == ("attention", 600 / 640, 0.0)
+    assert found["detail"] == "RL: 0% of 640 samples have an answer (template? token limit? grader?)"
+    unknown = flags(healthy(), replace(healthy(), health=fine))["health"]
+    assert (unknown["severity"], unknown["reason"]) == (None, "no_rates")
 
 
 def test_lengths_differ_by_their_ratio_in_either_direction() -> None:

@@ -183,6 +183,19 @@ def test_recorded_samples_are_said(name: str, inputs: PairContext) -> None:
     assert not any("recorded" in text for text in unsaid)
 
 
+@pytest.mark.parametrize("name", NAMES)
+def test_what_cannot_be_interpreted_is_not_drawn(name: str, inputs: PairContext) -> None:
+    """No curve, count or "inside" of samples without answers; the numbers stay in the CSV."""
+    warning = "RL: 0% of 7,700 samples have an answer (template? token limit? grader?)"
+    figure, table = drawn(name, inputs, replace(LABELS, warning=warning))
+    check_layout(figure)
+    said = [text.get_text().replace("\n", " ") for text in texts(figure)]
+    assert f"not interpretable. {warning}" in said
+    assert not any("inside" in text for text in said)
+    assert not any(axes.lines or axes.collections for axes in figure.axes)
+    assert table.equals(drawn(name, inputs)[1])
+
+
 def test_same_policy_lines_draw_the_gaps(inputs: PairContext) -> None:
     """Each of the 24 lines, the band of the default and the counts with both denominators show the table's numbers."""
     figure, table = drawn("same_policy_lines", inputs)

@@ -14,13 +14,17 @@ CAPTIONS = sorted(REPORT.rglob("*.rst"))
 
 
 @pytest.mark.parametrize("path", CAPTIONS, ids=lambda path: path.stem)
-def test_caption_renders(path: Path) -> None:
+def test_caption_renders(path: Path, tmp_path: Path) -> None:
     """A caption that names an unknown wildcard or is malformed fails here, not at the end of a study."""
+    (tmp_path / "tables").mkdir()
+    (tmp_path / "tables/health.md").write_text("| checkpoint | health |\n|---|---|\n| toy-base | 0% — of all |\n")
+    files = [SimpleNamespace(path=tmp_path / "tables/health.csv"), SimpleNamespace(path="tables/intervals.csv")]
     wildcards = SimpleNamespace(pair="micro", benchmark="math")
     template = jinja2.Environment(undefined=jinja2.StrictUndefined).from_string(path.read_text())
-    text = template.render(snakemake=SimpleNamespace(wildcards=wildcards))
+    text = template.render(snakemake=SimpleNamespace(wildcards=wildcards), files=files)
     strict = {"halt_level": 2, "report_level": 2}
-    assert docutils.core.publish_string(text, writer="html5", settings_overrides=strict)
+    page = docutils.core.publish_string(text, writer="html5", settings_overrides=strict)
+    assert ("| toy-base | 0% — of all |" in page.decode()) == (path.stem == "workflow"), "the first page has the health"
 
 
 @pytest.mark.parametrize("kind", ["table", "figure"])

@@ -78,7 +78,15 @@ def test_same_policy_counts_over_24_and_over_23_policies():
     base = made({(p, n): ahead.get(p, 49) if n == 8 else 10 for p in policies for n in (1, 8)})
     rl = made({(p, n): 50 for p in policies for n in (1, 8)})
     counts = prefix(gaps.counts(gaps.same_policy(base, rl, OPTIONS), OPTIONS))
-    assert counts.drop("metric", "readout").rows() == [(1, 0, 24, 0, 23), (8, 3, 24, 2, 23)]
+    assert counts.drop("metric", "readout").rows() == [(1, 0, 24, 0, 23, 0, 0), (8, 3, 24, 2, 23, 0, 0)]
+
+
+def test_policies_under_which_both_models_solve_nothing_are_counted_apart():
+    """0 against 0 is a tie, and counts as ahead as in the paper, but nobody can tell what it says."""
+    base = made({("a", 1): 0, ("b", 1): 0, ("c", 1): 3, (RL, 1): 0})
+    rl = made({("a", 1): 0, ("b", 1): 2, ("c", 1): 3, (RL, 1): 0})
+    (row,) = prefix(gaps.counts(gaps.same_policy(base, rl, OPTIONS), OPTIONS)).rows(named=True)
+    assert (row["ahead"], row["policies"], row["both_zero"], row["both_zero_without_default"]) == (3, 4, 2, 1)
 
 
 def test_same_policy_gap_is_base_minus_rl_where_both_exist():

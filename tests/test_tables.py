@@ -28,8 +28,8 @@ from searchlens.tables import format as fmt
 from searchlens.tables.boptr import regimes
 from searchlens.tables.build import build
 from searchlens.tables.format import minus
-from searchlens.tables.study import Cell, StudyContext, recovery_summary, udf_cost
-from searchlens.tables.table import Table, escape, latex, write
+from searchlens.tables.study import Cell, StudyContext, recovery_summary, same_policy_counts, udf_cost
+from searchlens.tables.table import DASH, Table, escape, latex, write
 
 AR = "autoregressive"
 SPENT = {
@@ -220,11 +220,43 @@ def test_summary_tells_pools_apart(every: dict[str, Table], context: StudyContex
     """What searches on Base reach is not comparable with what sampling reaches: the row says which it is."""
     plain = every["recovery_summary"]
     assert set(plain.text["pool"]) == {"AR"}
-    assert not any(note.startswith("Pool: ") for note in plain.notes)
     mixed = recovery_summary(replace(context, cells=[cells[0], replace(cells[1], searched=True)]))
     assert mixed.data["pool"].to_list() == ["ar", "ar", "full", "full"]
     assert mixed.text["pool"].to_list() == ["AR", "AR", "full", "full"]
-    assert any(note.startswith("Pool: ") for note in mixed.notes)
+    sized = recovery_summary(replace(context, cells=[replace(cells[0], policies=24)]))
+    assert sized.text["pool"].to_list() == ["AR, 24"] * 2
+    assert any(note.startswith("Pool: ") for note in sized.notes)
+
+
+def test_no_verdict_is_printed_where_nothing_can_be_interpreted(context: StudyContext, cells: list[Cell]) -> None:
+    """The numbers stay in the CSV; the printed line has neither counts nor gaps."""
+    broken = replace(context, cells=[replace(cells[0], warning="RL: 0% of 8 samples have an answer"), cells[1]])
+    table, fine = recovery_summary(broken), recovery_summary(context)
+    assert table.data.drop("warning").equals(fine.data.drop("warning"))
+    assert table.text["inside"].to_list()[:2] == ["not interpretable"] * 2
+    assert set(table.text.select(pl.exclude("pair", "benchmark", "pool", "metric", "inside")).row(0)) == {DASH}
+    assert table.text[2:].equals(fine.text[2:])
+    counts = same_policy_counts(broken).text
+    assert set(counts.filter(benchmark=cells[0].benchmark)["16"]) == {DASH}
+    assert DASH not in counts.filter(benchmark=cells[1].benchmark)["16"].to_list()
+
+
+def test_ties_at_nothing_are_no_verdict(frames: figure_data.Cell, context: StudyContext) -> None:
+    """Budgets at which neither model solves any question are neither inside nor ahead."""
+    first = pl.col("budget") == 1
+    nothing = pl.when(first).then(0.0).otherwise
+    support = frames.support.with_columns(
+        rl=nothing(pl.col("rl")), envelope=nothing(pl.col("envelope")), inside=first | pl.col("inside")
+    )
+    counts = frames.counts.with_columns(
+        pl.when(first).then(pl.col("policies")).otherwise(column).alias(column) for column in ("ahead", "both_zero")
+    )
+    cell = Cell("a", "b", frames.same_policy, counts, support, frames.path)
+    table = recovery_summary(replace(context, cells=[cell]))
+    row, line = table.data.row(0, named=True), table.text.row(0, named=True)
+    assert row["both_zero"] == 1
+    assert line["inside"] == f"{row['inside'] - 1}/{row['budgets'] - 1}"
+    assert line["ahead at 1"] == "0/0"
 
 
 def test_no_percentage_is_minus_zero(context: StudyContext, cells: list[Cell]) -> None:

@@ -44,7 +44,7 @@ HOMES = {
 }
 """Kind of thing to the package of searchlens whose files declare it."""
 
-LANDSCAPE_FRAMES = ("points", "hits", "classes", "votes")
+LANDSCAPE_FRAMES = ("points", "hits", "classes", "votes", "health")
 RECOVERY_FRAMES = ("same_policy", "counts", "support", "near_match", "path", "geometry")
 READING_FRAMES = ("equivalents", "exponents", "exponent_profiles", "joint_exponents")
 BOPTR_FRAMES = (

@@ -28,6 +28,7 @@ from searchlens.store.provenance import config_fingerprint
 if TYPE_CHECKING:
     from searchlens.boptr.cohort import CohortPlan
     from searchlens.boptr.options import BoptrOptions
+    from searchlens.health.options import HealthOptions
 
 log = logging.getLogger("searchlens")
 
@@ -74,6 +75,8 @@ def _score(args: argparse.Namespace) -> None:
         Path(args.output),
         fingerprint=config_fingerprint(grid.config),
         threads=args.threads,
+        limits=_limits(args),
+        default_policy=grid.config["default_policy"],
     )
 
 
@@ -158,11 +161,24 @@ def _boptr(args: argparse.Namespace) -> None:
     landscapes, output = Path(args.folder), Layout(Path(args.output))
     plan, options, fingerprint = _cohort(args, landscapes)
     options = replace(options, draws=args.draws or options.draws)
-    boptr(plan, options, landscapes, output, fingerprint=fingerprint)
+    boptr(plan, options, landscapes, output, limits=_limits(args), fingerprint=fingerprint)
     if not args.frames_only:
         from searchlens.stages.transfer import transfer
 
         transfer(plan, options, landscapes, output, fingerprint=fingerprint, figures=args.figures)
+
+
+def _limits(args: argparse.Namespace) -> HealthOptions:
+    """Limits of the health check: the configured ones, or the defaults where there is no configuration."""
+    from searchlens.health.options import DEFAULTS, HealthOptions
+
+    if not _configured(args):
+        return DEFAULTS
+    return HealthOptions(**_grid(args).config["health"])
+
+
+def _configured(args: argparse.Namespace) -> bool:
+    return bool(args.snapshot or args.config or Path("config").exists())
 
 
 def _transfer(args: argparse.Namespace) -> None:
@@ -186,7 +202,7 @@ def _cohort(args: argparse.Namespace, landscapes: Path) -> tuple[CohortPlan, Bop
         found = "a file" if landscapes.exists() else "nothing"
         raise InputError(f"{landscapes}: must be a folder of landscapes, found {found}")
     plan = read_plan(landscapes / PLAN_FILE) if (landscapes / PLAN_FILE).exists() else None
-    if plan and not (args.snapshot or args.config or Path("config").exists()):
+    if plan and not _configured(args):
         return plan, DEFAULTS, ""
     grid = _grid(args)
     if plan is None and grid.without_boptr:
@@ -214,7 +230,7 @@ def _status(args: argparse.Namespace) -> None:
 def _benchmarks(args: argparse.Namespace) -> None:
     from searchlens.benchmarks.listing import listing
 
-    if not (args.snapshot or args.config or Path("config").exists()):
+    if not _configured(args):
         print(listing({}, lambda _: []))
         return
     grid = _grid(args)
@@ -268,7 +284,10 @@ def _import(args: argparse.Namespace) -> None:
     from searchlens.stages.importing import import_samples
 
     grid = _grid(args)
-    shard = import_samples(grid, Path(args.file), args.pair, args.role, args.benchmark, args.policy, args.grader)
+    imported = import_samples(grid, Path(args.file), args.pair, args.role, args.benchmark, args.policy, args.grader)
+    shard = imported.shard
+    print("".join(f"{line}\n" for line in imported.examples), end="")
+    print(f"{imported.health}; {imported.health.shares}")
     print(f"imported {shard.sidecar['rows']} samples from {args.file} into {shard.path}; run snakemake as usual")
 
 

@@ -1,7 +1,7 @@
 """Operating points: every (policy, budget) read from one pool of samples, as prefixes and as expectations.
 
 REQUIRED INPUTS: graded samples of the cell.
-OUTPUTS: results/landscape/<checkpoint>/<benchmark>/{points,hits,classes,votes}.parquet
+OUTPUTS: results/landscape/<checkpoint>/<benchmark>/{points,hits,classes,votes,health}.parquet
 """
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal
@@ -233,6 +233,8 @@ class DenseLandscape:
         Policy to mean generated tokens per sample; NaN if unknown.
     rates : polars.DataFrame
         policy, metric (``valid`` or ``stopped``), value, lo, hi: expected rates per sample with 95% intervals.
+    health : polars.DataFrame or None
+        ``schemas.columns.HEALTH``; None if it was not recorded.
     """
 
     questions: npt.NDArray[np.uint32]
@@ -240,6 +242,7 @@ class DenseLandscape:
     credit: dict[str, npt.NDArray[np.float32]]
     tokens: dict[str, float]
     rates: pl.DataFrame
+    health: pl.DataFrame | None = None
 
     @cached_property
     def policies(self) -> tuple[str, ...]:
@@ -401,9 +404,10 @@ def read_cohort(folder: Path, plan: CohortPlan, without: Sequence[str] = ()) -> 
 
 def _read(place: Path, without: Sequence[str]) -> DenseLandscape:
     try:
-        return dense_landscape(
-            Landscape(*(pl.read_parquet(place / f"{name}.parquet") for name in ("points", "hits"))), without
-        )
+        landscape = Landscape(*(pl.read_parquet(place / f"{name}.parquet") for name in ("points", "hits")))
+        health = place / "health.parquet"
+        counts = pl.read_parquet(health) if health.exists() else None
+        return replace(dense_landscape(landscape, without), health=counts)
     except (PolarsError, OSError, InputError) as error:
         reason = error.message if isinstance(error, InputError) else str(error).splitlines()[0]
         raise InputError(f"landscape {place} cannot be read: {reason}", "make it again from its scores") from None

@@ -6,7 +6,8 @@ model, benchmark
     The cell.
 flag
     Under the RL default policy: ``truncation`` (share of samples that hit the token limit), ``extraction`` (share with
-    an answer that can be read), ``length`` (mean generated tokens per sample). Of the readouts: ``all_or_nothing``
+    an answer that can be read), ``length`` (mean generated tokens per sample). Of all samples: ``health`` (share with
+    an answer, and whether the cell is interpretable, ``searchlens.health``). Of the readouts: ``all_or_nothing``
     (mean P over all points of a side is 0 or 1), ``constant_rl_curve`` (the RL curve is the same at all budgets),
     ``constant_base_pool`` (all policies of Base are equal at every budget), ``few_questions``.
 base, rl
@@ -15,6 +16,8 @@ difference, lo, hi
     RL minus Base with its interval; null for flags without one.
 severity
     ``ok``, ``undecided`` or ``attention``; null if undefined.
+detail
+    Flag ``health``: what is wrong, else null.
 reason
     Why the flag is undefined (a code of ``rule.REASONS``), else null.
 
@@ -35,6 +38,8 @@ from searchlens.boptr.columns import schema
 from searchlens.boptr.evaluate import Key, has_expanded_pool
 from searchlens.boptr.rule import Reason, Rule
 from searchlens.errors import InputError
+from searchlens.health.judgement import judge, of_pair
+from searchlens.health.options import DEFAULTS, HealthOptions
 from searchlens.uncertainty import Interval, with_width
 
 FEW_QUESTIONS = 30
@@ -44,7 +49,7 @@ MAIN = "V3"
 BASELINES = ("H1", "H2", "mean RL", "Base+gain", "low temp")
 TRANSFER_KINDS = ("rule", "copy", "frontier")
 
-FLAGS = schema("model benchmark flag base rl difference lo hi severity reason")
+FLAGS = schema("model benchmark flag base rl difference lo hi severity reason detail")
 CHECKLIST = schema("item claim check status detail")
 
 
@@ -119,39 +124,42 @@ def require_same_pool(a: Key, b: Key) -> None:
 # ---- flags
 
 
-def protocol_flags(rule: Rule) -> pl.DataFrame:
+def protocol_flags(rule: Rule, limits: HealthOptions = DEFAULTS) -> pl.DataFrame:
     """Cells in which Base and RL did not answer under the same conditions, or in which nothing can be decided.
 
     Parameters
     ----------
     rule : Rule
         On the sample view. Options ``protocol_margin`` and ``length_ratio``.
+    limits : HealthOptions
+        Levels: a rate of either side that is beyond its limit needs attention, however little the two sides differ.
 
     Returns
     -------
     polars.DataFrame
         See the module. A rate gets ``attention`` if the interval of its difference lies wholly outside [-margin,
-        margin], ``ok`` if it lies inside, otherwise ``undecided``. The rates of the two sides are treated as
-        independent.
+        margin], or if either side is beyond its limit; ``ok`` if the interval lies inside, otherwise ``undecided``. The
+        rates of the two sides are treated as independent.
     """
     rows = [
         {"model": model, "benchmark": benchmark, **row}
         for model, benchmark in study_cells(rule.plan)
-        for row in _cell_flags(rule, model, benchmark)
+        for row in _cell_flags(rule, limits, model, benchmark)
     ]
     return pl.DataFrame(rows, FLAGS)
 
 
-def _cell_flags(rule: Rule, model: str, benchmark: str) -> Iterator[dict[str, Any]]:
+def _cell_flags(rule: Rule, limits: HealthOptions, model: str, benchmark: str) -> Iterator[dict[str, Any]]:
     base, rl = rule.view.cohort.base(model, benchmark), rule.view.cohort.rl(model, benchmark)
     cell = rule.cell(model, benchmark)
     if isinstance(cell, Reason) or base is None or rl is None:
         reason = cell.code if isinstance(cell, Reason) else None
         yield from ({"flag": flag, "reason": reason} for flag in FLAG_NAMES)
         return
-    yield _rate_flag(rule, "truncation", "stopped", base, rl)
-    yield _rate_flag(rule, "extraction", "valid", base, rl)
+    yield _rate_flag(rule, limits, "truncation", "stopped", base, rl)
+    yield _rate_flag(rule, limits, "extraction", "valid", base, rl)
     yield _length_flag(rule, base, rl)
+    yield _health_flag(rule, limits, base, rl)
     total = rule.view.total(benchmark)
     P, R = cell[0].P[..., 0] / total, cell[1][:, 0] / total
     sides = (float(P.mean()), float(R.mean()))
@@ -166,6 +174,7 @@ FLAG_NAMES = (
     "truncation",
     "extraction",
     "length",
+    "health",
     "all_or_nothing",
     "constant_rl_curve",
     "constant_base_pool",
@@ -177,7 +186,9 @@ def _flag(flag: str, base: float | None, rl: float | None, *, attention: bool) -
     return {"flag": flag, "base": base, "rl": rl, "severity": "attention" if attention else "ok"}
 
 
-def _rate_flag(rule: Rule, flag: str, metric: str, base: DenseLandscape, rl: DenseLandscape) -> dict[str, Any]:
+def _rate_flag(
+    rule: Rule, limits: HealthOptions, flag: str, metric: str, base: DenseLandscape, rl: DenseLandscape
+) -> dict[str, Any]:
     default, margin = rule.plan.default_policy, rule.options.protocol_margin
     if default not in base.policies:
         return {"flag": flag, "reason": "policy_missing"}
@@ -187,7 +198,10 @@ def _rate_flag(rule: Rule, flag: str, metric: str, base: DenseLandscape, rl: Den
     if flag == "truncation":
         of_base, of_rl = _complement(of_base), _complement(of_rl)
     difference, lo, hi = rate_difference(of_rl, of_base)
-    severity = "attention" if lo > margin or hi < -margin else "ok" if -margin <= lo and hi <= margin else "undecided"
+    sides = (of_base[0], of_rl[0])
+    beyond = max(sides) > limits.truncated if flag == "truncation" else min(sides) < limits.answered
+    apart = lo > margin or hi < -margin
+    severity = "attention" if apart or beyond else "ok" if -margin <= lo and hi <= margin else "undecided"
     values = {"base": of_base[0], "rl": of_rl[0], "difference": difference, "lo": lo, "hi": hi}
     return {"flag": flag, **values, "severity": severity}
 
@@ -207,6 +221,16 @@ def _length_flag(rule: Rule, base: DenseLandscape, rl: DenseLandscape) -> dict[s
     ratio = max(of_base, of_rl) / min(of_base, of_rl)
     flag = _flag("length", of_base, of_rl, attention=ratio >= rule.options.length_ratio)
     return {**flag, "difference": of_rl - of_base}
+
+
+def _health_flag(rule: Rule, limits: HealthOptions, base: DenseLandscape, rl: DenseLandscape) -> dict[str, Any]:
+    if base.health is None or rl.health is None:
+        return {"flag": "health", "reason": "no_rates"}
+    sides = {"Base": base.health, "RL": rl.health}
+    judged = {name: judge(counts, rule.plan.default_policy, limits) for name, counts in sides.items()}
+    of_base, of_rl = (side.counts["answered"] / side.counts["samples"] for side in judged.values())
+    warning = of_pair(judged)
+    return {**_flag("health", of_base, of_rl, attention=bool(warning)), "detail": warning or None}
 
 
 # ---- the checklist

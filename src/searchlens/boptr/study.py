@@ -31,6 +31,7 @@ from searchlens.boptr.rows import ROWS, Row
 from searchlens.boptr.signatures import signature_table, signatures
 from searchlens.boptr.variants import VARIANT_ROWS, variant_heads, variant_scales, variant_table
 from searchlens.boptr.view import View, bootstrap_view
+from searchlens.health.options import DEFAULTS, HealthOptions
 
 PAPER, OWN, WITHOUT = Constants(), Constants("own"), Constants("paper", "without")
 MAIN_ROWS = (*ROWS, *V5B_ROWS, *FRONTIER_ROWS, TWO_REGIMES)
@@ -68,7 +69,7 @@ PLANNED_CONTRASTS = (
 counts these alone."""
 
 
-def study(cohort: Cohort, options: BoptrOptions) -> dict[str, pl.DataFrame]:
+def study(cohort: Cohort, options: BoptrOptions, limits: HealthOptions = DEFAULTS) -> dict[str, pl.DataFrame]:
     """Every frame of the analysis.
 
     Parameters
@@ -76,6 +77,8 @@ def study(cohort: Cohort, options: BoptrOptions) -> dict[str, pl.DataFrame]:
     cohort : Cohort
         Only the anchor's own pair is required; numbers that need anything else that is missing have a reason.
     options : BoptrOptions
+    limits : HealthOptions
+        Of the flag ``health`` among the protocol flags.
 
     Returns
     -------
@@ -95,7 +98,7 @@ def study(cohort: Cohort, options: BoptrOptions) -> dict[str, pl.DataFrame]:
         "means": _means(evaluation, plan, options, sets),
         "contrasts": contests,
         "nulls": nulls(cohort, options),
-        **_single_tables(evaluation, boot, errors, contests),
+        **_single_tables(evaluation, boot, errors, contests, limits),
     }
 
 
@@ -109,10 +112,10 @@ def _means(evaluation: Evaluation, plan: CohortPlan, options: BoptrOptions, sets
 
 
 def _single_tables(
-    evaluation: Evaluation, boot: View, errors: pl.DataFrame, contrasts: pl.DataFrame
+    evaluation: Evaluation, boot: View, errors: pl.DataFrame, contrasts: pl.DataFrame, limits: HealthOptions
 ) -> dict[str, pl.DataFrame]:
     rule, linear = evaluation.rules[PAPER], _linear_probes(evaluation)
-    flags = protocol_flags(rule)
+    flags = protocol_flags(rule, limits)
     batches, patterns, channel = seed_replication(rule, boot), signatures(rule, boot), q_channel(rule, boot)
     unvoted = channel.filter("diagnostic")["benchmark"].unique().to_list()
     return {

@@ -16,6 +16,8 @@ from typing import Any, Literal, get_args
 
 from searchlens.commands.plan import PlanLine, StoredShards, plan, read_store, sum_hours
 from searchlens.grid import Grid, JobPool
+from searchlens.health.judgement import Health
+from searchlens.stages.health import cell_health
 from searchlens.store import layout
 from searchlens.store.ranges import Shard, gpu_seconds
 
@@ -104,6 +106,16 @@ def status(grid: Grid, stored: StoredShards | None = None, now: float | None = N
     return [_cell(grid, cell, stored[cell], lines[cell], now) for cell in stored]
 
 
+def health(grid: Grid) -> dict[tuple[str, str], Health]:
+    """The health of every cell that has a landscape, sampled or not."""
+    folders = {cell: grid.layout.landscape(*cell) for cell in grid.cells}
+    return {
+        cell: cell_health(folder, grid.config["default_policy"], grid.config["health"])
+        for cell, folder in folders.items()
+        if grid.layout.landscape_frame(*cell, "health").exists()
+    }
+
+
 def _cell(
     grid: Grid, cell: tuple[str, str], shards: Mapping[str, Iterable[Shard]], lines: list[PlanLine], now: float
 ) -> CellStatus:
@@ -171,6 +183,7 @@ def show(grid: Grid) -> None:
     print(f"{len(cells)} cells: {counts}; {', '.join(stages)}")
     print(f"spent: {_spent(cells)}")
     print(f"to go: {_to_go(cells)}")
+    _show_health(grid)
     pools = [pool for cell in cells for pool in cell.pools]
     for pool in (pool for pool in pools if pool.state == "running"):
         print(f"running: {_where(pool)}: {pool.record['drawn']:,} of {pool.record['total']:,} samples")
@@ -178,6 +191,16 @@ def show(grid: Grid) -> None:
         print(f"failed: {_where(pool)}\n  {'; '.join(pool.record['message'].splitlines())}")
         exists = (grid.root / pool.log).exists()
         print(f"  log: {pool.log}" if exists else f"  log: none at {pool.log}; look for a log of the scheduler")
+
+
+def _show_health(grid: Grid) -> None:
+    judged = health(grid)
+    levels = Counter(cell.level for cell in judged.values())
+    if judged:
+        print(f"health: {', '.join(f'{count} {level}' for level, count in levels.items())}")
+    for (checkpoint, benchmark), cell in judged.items():
+        if cell.reason:
+            print(f"  {checkpoint}/{benchmark}: {cell}")
 
 
 def _show_cells(cells: list[CellStatus]) -> None:

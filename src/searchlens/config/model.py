@@ -13,6 +13,7 @@ from searchlens.config.pairs import PairSpec
 from searchlens.config.policies import PolicySpec
 from searchlens.config.study import StudySpec
 from searchlens.equivalence.options import EquivalenceOptions
+from searchlens.health.options import HealthOptions
 from searchlens.landscape.options import LandscapeSection
 from searchlens.readings.options import ReadingsSection
 from searchlens.recovery.options import RecoverySection
@@ -64,6 +65,7 @@ class Config(Section):
     recovery: RecoverySection = RecoverySection()
     readings: ReadingsSection = ReadingsSection()
     boptr: BoptrOptions = BoptrOptions()
+    health: HealthOptions = HealthOptions()
     equivalence: EquivalenceOptions | None = None
     """Comparison with other implementations; null: none."""
     cost: CostSpec = CostSpec()

@@ -17,6 +17,8 @@ from searchlens.figures import style
 def draw(figure: Declaration, context: Any) -> tuple[Figure, pl.DataFrame]:
     """One figure, and the numbers that it shows.
 
+    The figures of a pair that is not interpretable say so in place of their panels, since every panel is a comparison.
+
     Parameters
     ----------
     figure : Declaration
@@ -31,6 +33,8 @@ def draw(figure: Declaration, context: Any) -> tuple[Figure, pl.DataFrame]:
     numbers, module = definition(figure)(context), load(figure)
     if not hasattr(module, "draw"):
         raise InputError(f"figure {figure.name!r}: {figure.path} has no function draw(numbers, context)")
+    if figure.options["stage"] == "pair" and context.labels.warning:
+        return style.not_interpretable(context.labels), numbers
     return module.draw(numbers, context), numbers
 
 

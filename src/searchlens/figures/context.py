@@ -42,6 +42,8 @@ class Labels:
         The configured policies by name. Any other name must spell its policy, or counts as a search of unknown kind.
     parameters : float or None
         Number of parameters of either model of the pair; None if it is unknown.
+    warning : str
+        Why the comparison is not interpretable; empty if it is.
     """
 
     pair: str
@@ -56,6 +58,7 @@ class Labels:
     confidence: float = 0.95
     policies: PolicyByName = field(default_factory=dict)
     parameters: float | None = None
+    warning: str = ""
 
     @property
     def title(self) -> str:

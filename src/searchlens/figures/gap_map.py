@@ -15,7 +15,7 @@ from matplotlib.transforms import ScaledTranslation
 from searchlens import catalogue
 from searchlens.figures import style
 from searchlens.figures.context import Labels, PairContext
-from searchlens.figures.same_policy_lines import COUNTS, NOTHING_SHARED
+from searchlens.figures.same_policy_lines import COUNTS, NOTHING_SHARED, tallies
 from searchlens.frames import by_policy, pick
 from searchlens.policies import kinds
 from searchlens.policies.kinds import PolicyByName
@@ -102,9 +102,8 @@ def _cells(axes: Axes, rows: pl.DataFrame, limit: float) -> None:
 
 
 def _strip(axes: Axes, rows: pl.DataFrame) -> None:
-    tally = rows.select("budget", *COUNTS).unique(maintain_order=True).sort("budget")
-    for x, (_, ahead, of, ahead_rest, of_rest) in enumerate(tally.iter_rows()):
-        for y, text in zip(STRIP_ROWS, (f"{ahead}/{of}", f"{ahead_rest}/{of_rest}"), strict=True):
+    for x, (_, *ahead) in enumerate(tallies(rows)):
+        for y, text in zip(STRIP_ROWS, ahead, strict=True):
             axes.text(x, y, text, ha="center", va="center_baseline", fontsize=7)
     axes.axhline(-0.65, color=style.MUTED, linewidth=0.6)
 

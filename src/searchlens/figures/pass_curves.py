@@ -62,6 +62,7 @@ def draw(numbers: pl.DataFrame, context: StudyContext) -> Figure:
                 axes.set_axis_off()
                 continue
             _panel(axes, cell)
+            _warn(axes, pair, name, context)
             if tight:
                 axes.set_title("\n".join(_panel_title(cell, name in untitled, numbers)), fontsize=7)
                 untitled.discard(name)
@@ -103,6 +104,14 @@ def _panel(axes: Axes, cell: pl.DataFrame) -> None:
         axes.axhline(value, color=style.BASE_COLOUR, linestyle=DOTS, zorder=2, gid="Base greedy")
     axes.set_facecolor("white" if cell["source"][0] == "sampled" else "#F4F4F4")
     style.budget_axis(axes, cell["budget"], "")
+
+
+def _warn(axes: Axes, pair: str, name: str, context: StudyContext) -> None:
+    warned = any(
+        cell.labels.warning for cell in context.cells if (cell.labels.pair, cell.labels.benchmark) == (pair, name)
+    )
+    if warned:
+        axes.text(0.5, 0.9, "not interpretable", transform=axes.transAxes, ha="center", va="top", color=style.RL_COLOUR)
 
 
 def _legend(figure: Figure, numbers: pl.DataFrame, labels: Labels) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import polars as pl
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
@@ -12,7 +14,10 @@ from searchlens.figures import style
 from searchlens.figures.context import Labels, PairContext
 from searchlens.frames import by_policy, pick
 
-COUNTS = ("ahead", "policies", "ahead_without_default", "policies_without_default")
+COUNTS = (
+    *("ahead", "policies", "both_zero"),
+    *("ahead_without_default", "policies_without_default", "both_zero_without_default"),
+)
 NOTHING_SHARED = "no policy was sampled from both models"
 LANE = 0.12  # of one doubling of the budget, between the families at the right end
 
@@ -79,10 +84,15 @@ def _count_strip(axes: Axes, numbers: pl.DataFrame) -> None:
         color=style.MUTED,
         fontsize=7,
     )
-    for budget, ahead, of, ahead_rest, of_rest in (
-        numbers.select("budget", *COUNTS).unique(maintain_order=True).iter_rows()
-    ):
-        axes.text(budget, 0.5, f"{ahead}/{of}\n{ahead_rest}/{of_rest}", ha="center", va="center", fontsize=7)
+    for budget, *ahead in tallies(numbers):
+        axes.text(budget, 0.5, "\n".join(ahead), ha="center", va="center", fontsize=7)
+
+
+def tallies(numbers: pl.DataFrame) -> Iterator[tuple[int, str, str]]:
+    """Budget, policies with Base ahead of those under which either solves any question, and without the default."""
+    counts = numbers.select("budget", *COUNTS).unique(maintain_order=True).sort("budget")
+    for budget, ahead, of, zero, ahead_rest, of_rest, zero_rest in counts.iter_rows():
+        yield budget, f"{ahead - zero}/{of - zero}", f"{ahead_rest - zero_rest}/{of_rest - zero_rest}"
 
 
 def _legend(figure: Figure, numbers: pl.DataFrame, labels: Labels) -> None:

@@ -173,6 +173,14 @@ def no_readouts(labels: Labels) -> Figure:
     return figure
 
 
+@styled()
+def not_interpretable(labels: Labels) -> Figure:
+    """A figure that says why the samples of a pair must not be compared."""
+    figure = new_figure(COLUMN, 2.0, labels.title, labels.source)
+    say(figure.subplots(), f"not interpretable. {labels.warning}")
+    return figure
+
+
 def budget_axis(axes: Axes, budgets: Iterable[int], label: str = "budget N (samples per question)") -> None:
     """Make x a logarithmic axis of base 2 with a labelled tick at each budget."""
     ticks = sorted(set(budgets))

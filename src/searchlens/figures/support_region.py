@@ -77,10 +77,17 @@ def draw(numbers: pl.DataFrame, context: PairContext) -> Figure:
     axes.set_ylabel("questions solved (%)")
     _gaps(below, region)
     style.budget_axis(below, region["budget"])
-    inside = f"inside the region at {region['inside'].cast(pl.UInt32).sum()} of {region.height} budgets (filled)"
-    below.set_title(inside, color=style.MUTED, fontsize=7)
+    below.set_title(_inside(region, numbers), color=style.MUTED, fontsize=7)
     _legend(figure, numbers, labels)
     return figure
+
+
+def _inside(region: pl.DataFrame, numbers: pl.DataFrame) -> str:
+    """At how many budgets RL is inside, of those at which either model solves any question, and of which pool."""
+    decided = region.filter(pl.max_horizontal("rl", "envelope").fill_null(1) > 0)
+    policies = numbers.filter(pl.col("layer").is_in(list(CURVES)))["policy"].n_unique()
+    inside = decided["inside"].cast(pl.UInt32).sum()
+    return f"inside the region of {policies} policies at {inside} of {decided.height} budgets (filled)"
 
 
 def _region(axes: Axes, region: pl.DataFrame) -> None:

@@ -28,12 +28,14 @@ SAMPLES = pl.Schema(
         "generated": pl.UInt32(),
         "stopped": pl.Boolean(),
         "score": pl.Float32(),
+        "finish": pl.String(),
     }
 )
 """Input of ``score_samples``. ``question`` is an id. ``run`` numbers the searches; the candidates of a search are
 consecutive. ``score`` is the evaluator's; for most policies it is the mean natural log-probability under the raw model.
 ``tokens`` counts the tokens of the sample. ``generated`` counts the tokens that its whole run drew; it is given on the
-first sample of the run and is 0 on the others. Score and token counts are null if unknown."""
+first sample of the run and is 0 on the others. Score and token counts are null if unknown. ``finish`` is passed on: the
+recorded end of the text; null, or no such column, if it is unknown."""
 
 _SLICE = 50_000
 """Samples whose texts are Python strings at the same time."""
@@ -128,7 +130,8 @@ def score_samples(
     """
     grader = grading.grader(kind)
     order = list(policies) if policies is not None else samples["policy"].unique(maintain_order=True).to_list()
-    samples = samples.select(SAMPLES.names()).cast(SAMPLES)
+    recorded = samples if "finish" in samples.columns else samples.with_columns(finish=pl.lit(None, pl.String))
+    samples = recorded.select(SAMPLES.names()).cast(SAMPLES)
     _check(samples, questions, order)
     answers = samples.drop("text").with_columns(_extract(samples, grader))
     rows = answers.join(_references(questions, grader), on="question")

@@ -241,6 +241,8 @@ class Figures:
     default_policy : str
     epsilon, support_q, confidence : float
         Options ``recovery.epsilon``, ``recovery.support_q`` and ``landscape.confidence``: the legends state them.
+    health : mapping
+        Section ``health``.
     """
 
     cell: PairCell
@@ -251,6 +253,7 @@ class Figures:
     epsilon: float
     support_q: float
     confidence: float
+    health: Mapping[str, Any]
 
 
 def figures(grid: Grid, pair: str, benchmark: str) -> Figures:
@@ -266,6 +269,7 @@ def figures(grid: Grid, pair: str, benchmark: str) -> Figures:
         config["recovery"]["epsilon"],
         config["recovery"]["support_q"],
         config["landscape"]["confidence"],
+        config["health"],
     )
 
 
@@ -296,6 +300,7 @@ class Overview:
     epsilon: float
     support_q: float
     confidence: float
+    health: Mapping[str, Any]
 
 
 def overview(grid: Grid) -> Overview:
@@ -308,6 +313,7 @@ def overview(grid: Grid) -> Overview:
         config["recovery"]["epsilon"],
         config["recovery"]["support_q"],
         config["landscape"]["confidence"],
+        config["health"],
     )
 
 
@@ -327,6 +333,8 @@ class Tables:
         Name of each checkpoint in the cost table.
     sources : tuple of str
         ``sampled``, ``imported`` or ``recorded``, for each of ``cells``.
+    health : mapping
+        Section ``health``.
     """
 
     cells: tuple[CellSamples, ...]
@@ -336,6 +344,7 @@ class Tables:
     references: tuple[str, ...]
     models: Mapping[str, str]
     sources: tuple[str, ...]
+    health: Mapping[str, Any]
 
 
 def tables(grid: Grid) -> Tables:
@@ -349,6 +358,7 @@ def tables(grid: Grid) -> Tables:
         tuple(config["references"]),
         _model_names(grid),
         tuple(grid.source(*cell) for cell in grid.cells),
+        config["health"],
     )
 
 
@@ -457,11 +467,11 @@ def readings(grid: Grid) -> Readings:
 
 
 def boptr(grid: Grid) -> dict[str, Any]:
-    """The cohort (``cohort``) and the options (``options``) of BOPTR."""
+    """The cohort (``cohort``) and options (``options``) of BOPTR, and the limits of the health check (``health``)."""
     cohort = grid.cohort_plan()
     specs = (item for benchmark in cohort["benchmarks"] for item in _specs(grid, benchmark).items())
     policies = {name: spec for name, spec in specs if spec}
-    return {"cohort": cohort | {"policies": policies}, "options": grid.config["boptr"]}
+    return {"cohort": cohort | {"policies": policies}, "options": grid.config["boptr"], "health": grid.config["health"]}
 
 
 def equivalence(grid: Grid) -> dict[str, Any]:

@@ -271,7 +271,7 @@ def _frame(rows: Rows, questions: Sequence[Question]) -> pl.DataFrame:
         "n_tokens": [_n_tokens(row) for row in ordered],
         "mean_logprob": [_mean(row.get("logprob")) for row in ordered],
         "score": [_mean(row.get("logprob")) for row in ordered],
-        "finish": [row.get("finish", "stop") for row in ordered],
+        "finish": [row.get("finish") for row in ordered],
         "generated": [_n_tokens(row) for row in ordered],
         "requests": [1] * len(ordered),
         "details": [None] * len(ordered),

@@ -66,15 +66,19 @@ def counts(same: pl.DataFrame, options: RecoveryOptions = DEFAULTS) -> pl.DataFr
     Returns
     -------
     polars.DataFrame
-        ``schemas.columns.COUNTS``. A tie counts as ahead. The paper prints counts over 24 policies (with the default)
-        and draws a figure over 23 (without).
+        ``schemas.columns.COUNTS``. A tie counts as ahead, as in the paper, also that of two models that solve nothing:
+        ``both_zero`` is the number of those, and no verdict should count them. The paper prints counts over 24 policies
+        (with the default) and draws a figure over 23 (without).
     """
     ahead, other = pl.col("gap") >= -ROUNDING, pl.col("policy") != options.default_policy
+    nothing = pl.max_horizontal("base", "rl") <= ROUNDING
     grouped = same.group_by("metric", "readout", "budget", maintain_order=True).agg(
         ahead=ahead.sum(),
         policies=pl.len(),
         ahead_without_default=(ahead & other).sum(),
         policies_without_default=other.sum(),
+        both_zero=nothing.sum(),
+        both_zero_without_default=(nothing & other).sum(),
     )
     order = [pl.col("metric"), pl.col("readout") == "expected", pl.col("budget")]
     return grouped.sort(order).cast(COUNTS)

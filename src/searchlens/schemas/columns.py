@@ -30,10 +30,30 @@ GRADED = pl.Schema(
         "extraction": pl.String(),
         "plain": pl.Int32(),
         "checks": pl.String(),
+        "finish": pl.String(),
     }
 )
 """What scoring writes: what the landscape needs, and how the grader came to it. ``extraction`` is a value of
 ``grading.base.How``: ``kept`` and ``withdrawn`` are the texts that end in an open box behind a closed one."""
+
+HEALTH = pl.Schema(
+    {
+        "policy": pl.String(),
+        "samples": pl.UInt32(),
+        "answered": pl.UInt32(),
+        "stopped": pl.UInt32(),
+        "truncated": pl.UInt32(),
+        "unknown_end": pl.UInt32(),
+        "whole_answered": pl.UInt32(),
+        "unknown": pl.UInt32(),
+        "failed": pl.UInt32(),
+        "kept": pl.UInt32(),
+        "withdrawn": pl.UInt32(),
+        "questions": pl.UInt32(),
+        "unsolved": pl.UInt32(),
+    }
+)
+"""How the samples of a cell ended, all policies together (``policy`` is null) and each policy; null: not recorded."""
 
 VOTES = pl.Schema(
     {
@@ -94,6 +114,8 @@ COUNTS = pl.Schema(
         "policies": pl.UInt32(),
         "ahead_without_default": pl.UInt32(),
         "policies_without_default": pl.UInt32(),
+        "both_zero": pl.UInt32(),
+        "both_zero_without_default": pl.UInt32(),
     }
 )
 

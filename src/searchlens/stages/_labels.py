@@ -6,15 +6,20 @@ from typing import TYPE_CHECKING
 
 from searchlens.figures.context import Labels
 from searchlens.policies import kinds
+from searchlens.stages.health import pair_warning
 
 if TYPE_CHECKING:
     import polars as pl
 
     from searchlens.grid import needs
+    from searchlens.store.layout import Layout
 
 
-def figure_labels(study: needs.Figures | needs.Overview, cell: needs.PairCell, points: pl.DataFrame) -> Labels:
+def figure_labels(
+    study: needs.Figures | needs.Overview, cell: needs.PairCell, points: pl.DataFrame, layout: Layout
+) -> Labels:
     """Titles and legends of the figures of a pair on a benchmark; ``points`` are those of its Base landscape."""
+    base, rl = (layout.landscape(checkpoint, cell.benchmark) for checkpoint in (cell.base, cell.rl))
     return Labels(
         pair=cell.pair,
         benchmark=cell.title,
@@ -26,4 +31,5 @@ def figure_labels(study: needs.Figures | needs.Overview, cell: needs.PairCell, p
         confidence=study.confidence,
         policies=kinds.from_specs(cell.policies),
         parameters=cell.parameters,
+        warning=pair_warning(base, rl, study.default_policy, study.health),
     )

@@ -8,6 +8,7 @@ from pathlib import Path
 from searchlens.boptr.cohort import CohortPlan, read_cohort
 from searchlens.boptr.options import BoptrOptions
 from searchlens.boptr.study import study
+from searchlens.health.options import DEFAULTS, HealthOptions
 from searchlens.stages._frames import landscape_costs, write_frame
 from searchlens.store import provenance
 from searchlens.store.layout import SIGNATURE, Layout
@@ -15,7 +16,15 @@ from searchlens.store.layout import SIGNATURE, Layout
 log = logging.getLogger(__name__)
 
 
-def boptr(plan: CohortPlan, options: BoptrOptions, landscapes: Path, output: Layout, *, fingerprint: str = "") -> None:
+def boptr(
+    plan: CohortPlan,
+    options: BoptrOptions,
+    landscapes: Path,
+    output: Layout,
+    *,
+    limits: HealthOptions = DEFAULTS,
+    fingerprint: str = "",
+) -> None:
     """Fit the rule on the anchor, transfer it to every other cell, and score it.
 
     Parameters
@@ -26,6 +35,8 @@ def boptr(plan: CohortPlan, options: BoptrOptions, landscapes: Path, output: Lay
         Folder of landscapes; it need not belong to a study.
     output : Layout
         Gets one Parquet file per frame.
+    limits : HealthOptions
+        From where on a cell is flagged as not interpretable.
     fingerprint : str
         Of the configuration, for the provenance; empty if there is none.
 
@@ -38,7 +49,7 @@ def boptr(plan: CohortPlan, options: BoptrOptions, landscapes: Path, output: Lay
     log.info(
         "%d landscapes of %d models on %d benchmarks", len(cohort.landscapes), len(plan.models), len(plan.benchmarks)
     )
-    for name, frame in study(cohort, options).items():
+    for name, frame in study(cohort, options, limits).items():
         write_frame(frame, output.boptr_frame(name))
     folders = [path.parent for path in sorted(landscapes.glob(f"*/*/{SIGNATURE}"))]
     spent = provenance.together(landscape_costs(folders))

@@ -41,7 +41,7 @@ def figures(study: needs.Figures, layout: Layout, output: Path) -> None:
         read_points(layout.landscape(checkpoint, cell.benchmark), study.budgets) for checkpoint in (cell.base, cell.rl)
     )
     tokens = costs.prefill({"Base": study.base, "RL": study.rl}, layout)
-    labels = figure_labels(study, cell, base)
+    labels = figure_labels(study, cell, base, layout)
     context = PairContext.read(labels, base, rl, tokens, layout.recovery(cell.pair, cell.benchmark))
     paths = build.write(loaded("figure", stage="pair"), context, output)
     log.info("%s/%s: %d files of figures in %s", cell.pair, cell.benchmark, len(paths), output)

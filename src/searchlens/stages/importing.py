@@ -7,13 +7,19 @@ import re
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
+
+import polars as pl
 
 from searchlens import grading
 from searchlens.benchmarks import Question, asked_hash, dumps
 from searchlens.errors import InputError
 from searchlens.grid import Import
-from searchlens.readers.own import read_samples
+from searchlens.health.counts import of_graded
+from searchlens.health.examples import examples
+from searchlens.health.judgement import Health, judge
+from searchlens.health.options import HealthOptions
+from searchlens.readers.own import ImportedSamples, read_samples
 from searchlens.store import files, shards
 from searchlens.store.hashing import digest, file_sha256
 from searchlens.store.ranges import Shard
@@ -22,7 +28,15 @@ if TYPE_CHECKING:
     from searchlens.grid import Grid
 
 
-def import_samples(grid: Grid, path: Path, pair: str, role: str, benchmark: str, policy: str, grader: str) -> Shard:
+class Imported(NamedTuple):
+    """The shard of imported samples, their health before any answer is judged, and texts if they are unhealthy."""
+
+    shard: Shard
+    health: Health
+    examples: list[str]
+
+
+def import_samples(grid: Grid, path: Path, pair: str, role: str, benchmark: str, policy: str, grader: str) -> Imported:
     """Put samples into the store and register them.
 
     Parameters
@@ -65,10 +79,28 @@ def import_samples(grid: Grid, path: Path, pair: str, role: str, benchmark: str,
         provenance=shards.Provenance(0.0, "unknown", 0, "imported"),
     )
     kind = grid.benchmark(benchmark)["grader"] if is_known else grader
+    checked = _check(imported, kind, policy, HealthOptions(**grid.config["health"]))
     record = Import(pair, role, checkpoint, benchmark, policy, key, imported.samples, kind, questions_path)
     target = grid.layout.import_record(benchmark, pair, role, policy)
     files.replace_text(target, json.dumps(asdict(record), indent=1, sort_keys=True))
-    return shard
+    return Imported(shard, *checked)
+
+
+def _check(imported: ImportedSamples, grader: str, policy: str, limits: HealthOptions) -> tuple[Health, list[str]]:
+    """How the samples ended, and whether answers are found in them."""
+    extract, ids = grading.grader(grader).extract, [question.id for question in imported.questions]
+    texts = imported.frame.select(pl.lit(policy).alias("policy"), "question", "sample", "text", "finish")
+    stopped = texts["finish"].fill_null("stop") == "stop"
+    found = [extract(text, ended) for text, ended in zip(texts["text"], stopped, strict=True)]
+    graded = texts.with_columns(
+        pl.col("question").replace_strict(ids, range(len(ids)), return_dtype=pl.UInt32),
+        answer=pl.Series([-1 if one.answer is None else 0 for one in found], dtype=pl.Int32),
+        extraction=pl.Series([one.how for one in found], dtype=pl.String),
+        stopped=stopped,
+        correct=pl.lit(None, pl.Boolean),
+    )
+    health = judge(of_graded(graded), limits=limits)
+    return health, examples(graded, texts, ids) if health.reason else []
 
 
 def _require_name(what: str, name: str) -> None:

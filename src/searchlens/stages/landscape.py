@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import polars as pl
 
+from searchlens.health.counts import of_classes, of_graded
 from searchlens.landscape.classes import answer_classes, recorded_classes
 from searchlens.landscape.expand import expand
 from searchlens.landscape.options import LandscapeOptions
@@ -28,11 +29,12 @@ log = logging.getLogger(__name__)
 
 
 class _Computed(NamedTuple):
-    """A landscape, its answer classes, votes and grader, and the cost of its samples (None if there is no record)."""
+    """A landscape, its answer classes, votes, health and grader, and the cost of its samples (None: no record)."""
 
     landscape: Landscape
     classes: pl.DataFrame
     votes: pl.DataFrame
+    health: pl.DataFrame
     judge: Judge
     spent: dict[str, Any] | None
 
@@ -46,8 +48,8 @@ def landscape(cell: needs.Landscape, scores: Path, output: Path, fingerprint: st
     scores : Path
         Graded samples (``.parquet``) or compact readouts.
     output : Path
-        Folder; gets ``points.parquet``, ``hits.parquet``, ``classes.parquet``, ``votes.parquet``, which is empty if
-        the graded samples have no plain strings, and ``grader.json``.
+        Folder; gets ``points.parquet``, ``hits.parquet``, ``classes.parquet``, ``health.parquet``, ``votes.parquet``,
+        which is empty if the graded samples have no plain strings, and ``grader.json``.
     fingerprint : str
         Of the configuration, for the provenance.
     made_from : str, optional
@@ -58,6 +60,7 @@ def landscape(cell: needs.Landscape, scores: Path, output: Path, fingerprint: st
     write_frame(computed.landscape.hits, output / "hits.parquet")
     write_frame(computed.classes, output / "classes.parquet")
     write_frame(computed.votes, output / "votes.parquet")
+    write_frame(computed.health, output / "health.parquet")
     judges.write(computed.judge, output)
     provenance.sign(output / SIGNATURE, fingerprint, computed.spent, made_from=made_from)
     if computed.votes.height:
@@ -90,6 +93,7 @@ def _from_scores(cell: needs.Landscape, scores: Path) -> _Computed:
         computed,
         answer_classes(graded),
         VOTES.to_frame() if votes is None else votes,
+        of_graded(graded),
         judge,
         read_sampling_cost(signature),
     )
@@ -100,4 +104,5 @@ def _from_readouts(cell: needs.Landscape, path: Path) -> _Computed:
     computed, votes = expand(compact, options=options_of(cell), smallest=dict(cell.smallest_budgets))
     spent = provenance.spent(chain.from_iterable(readouts.sidecars(compact).values()))
     judge = judges.of(read_json(readouts_sidecar(path)), cell.grader)
-    return _Computed(computed, recorded_classes(compact), votes, judge, spent)
+    classes = recorded_classes(compact)
+    return _Computed(computed, classes, votes, of_classes(classes, computed.points), judge, spent)

@@ -38,5 +38,5 @@ def overview(study: needs.Overview, layout: Layout, output: Path) -> None:
             read_points(layout.landscape(checkpoint, cell.benchmark), study.budgets)
             for checkpoint in (cell.base, cell.rl)
         )
-        curves.append(Curves(figure_labels(study, cell, base), base, rl))
+        curves.append(Curves(figure_labels(study, cell, base, layout), base, rl))
     build.write(loaded("figure", stage="study"), StudyContext(curves), output)

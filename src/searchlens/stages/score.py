@@ -13,6 +13,10 @@ from searchlens import grading
 from searchlens.benchmarks import Question
 from searchlens.errors import InputError
 from searchlens.grading.score import score_samples
+from searchlens.health.counts import of_graded
+from searchlens.health.examples import examples
+from searchlens.health.judgement import judge
+from searchlens.health.options import DEFAULTS, HealthOptions
 from searchlens.stages import costs
 from searchlens.stages._frames import write_frame
 from searchlens.store import provenance, shards
@@ -37,8 +41,10 @@ def score(
     *,
     fingerprint: str,
     threads: int = 1,
+    limits: HealthOptions = DEFAULTS,
+    default_policy: str = "",
 ) -> None:
-    """Grade the samples of one cell.
+    """Grade the samples of one cell, and log its health, with some of its texts unless all is well.
 
     Parameters
     ----------
@@ -55,13 +61,17 @@ def score(
         Of the configuration, for the provenance.
     threads : int
         Processes of the grader.
+    limits : HealthOptions
+        They decide what is logged, and nothing that is written.
+    default_policy : str
+        Judged by itself, too.
 
     Raises
     ------
     InputError
         There are no samples, or a shard cannot be used.
     """
-    samples = _read_samples(cell, layout, manifests)
+    samples = read_samples(cell, layout, manifests)
     scored = score_samples(
         samples,
         questions,
@@ -72,12 +82,18 @@ def score(
         workers=threads,
     )
     write_frame(scored.scores, output)
-    judge = Judge(cell.grader, grading.grader(cell.grader).version)
-    provenance.sign(output.with_suffix(".json"), fingerprint, costs.spent(cell.samples, layout), grader=judge.entry)
-    log.info("%s/%s: %s", cell.samples.checkpoint, cell.samples.benchmark, scored.summary)
+    grader = Judge(cell.grader, grading.grader(cell.grader).version)
+    provenance.sign(output.with_suffix(".json"), fingerprint, costs.spent(cell.samples, layout), grader=grader.entry)
+    name = f"{cell.samples.checkpoint}/{cell.samples.benchmark}"
+    health = judge(of_graded(scored.scores), default_policy, limits)
+    log.info("%s: %s", name, scored.summary)
+    if health.reason:
+        shown = examples(scored.scores, samples, [question.id for question in questions])
+        log.warning("%s: some of its texts:\n%s", name, "\n".join(shown))
+    log.log(logging.INFO if health.level == "ok" else logging.WARNING, "%s: %s; %s", name, health, health.shares)
 
 
-def _read_samples(cell: needs.Score, layout: Layout, manifests: Iterable[Path]) -> pl.DataFrame:
+def read_samples(cell: needs.Score, layout: Layout, manifests: Iterable[Path]) -> pl.DataFrame:
     """Samples of the cell under the name of each policy, sampled ones first."""
     where = (cell.samples.checkpoint, cell.samples.benchmark)
     names = {stream.id: stream.policies for stream in cell.samples.streams}
@@ -113,7 +129,8 @@ def _named(samples: pl.DataFrame, names: Iterable[str]) -> list[pl.DataFrame]:
         "text",
         tokens=pl.col("n_tokens"),
         generated=pl.col("generated"),
-        stopped=pl.col("finish") == "stop",
+        stopped=pl.col("finish").fill_null("stop") == "stop",
         score=pl.col("score"),
+        finish=pl.col("finish"),
     )
     return [columns.select(pl.lit(name).alias("policy"), pl.all()) for name in names]

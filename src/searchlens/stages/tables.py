@@ -8,9 +8,11 @@ from typing import TYPE_CHECKING
 import polars as pl
 
 from searchlens.catalogue import READING_FRAMES, loaded, titles
+from searchlens.health.judgement import Health, of_pair
 from searchlens.policies import kinds
 from searchlens.stages import costs
 from searchlens.stages._frames import read_frame, read_points
+from searchlens.stages.health import cell_health
 from searchlens.store import judges, provenance
 from searchlens.store.layout import Layout
 from searchlens.tables.build import build
@@ -22,6 +24,7 @@ if TYPE_CHECKING:
     from searchlens.grid import needs
 
 Points = Mapping[tuple[str, str], pl.DataFrame]
+Healths = Mapping[tuple[str, str], Health]
 
 
 def tables(study: needs.Tables, layout: Layout, output: Layout, *, fingerprint: str) -> None:
@@ -46,11 +49,14 @@ def tables(study: needs.Tables, layout: Layout, output: Layout, *, fingerprint: 
         (cell.checkpoint, cell.benchmark): read_points(layout.landscape(cell.checkpoint, cell.benchmark), study.budgets)
         for cell in study.cells
     }
+    health = {key: cell_health(layout.landscape(*key), study.default_policy, study.health) for key in points}
     spent = costs.spent_by_checkpoint(study.cells, layout)
     judged = {cell: judges.read(layout.landscape(*cell)) for cell in points}
+    cells = [_cell(cell, points, health, layout, study.references) for cell in study.pair_cells]
+    broken = [f"Not interpretable: {cell.pair}/{cell.benchmark}. {cell.warning}." for cell in cells if cell.warning]
     context = StudyContext(
         default_policy=study.default_policy,
-        cells=[_cell(cell, points, layout) for cell in study.pair_cells],
+        cells=cells,
         points=points,
         widths=half_widths(points, study.references),
         costs=costs.costs(study.cells, layout),
@@ -61,21 +67,31 @@ def tables(study: needs.Tables, layout: Layout, output: Layout, *, fingerprint: 
         sources=dict(zip(points, study.sources, strict=True)),
         judges=judged,
         without_costs=costs.without_costs(study.cells, layout),
-        notes=mixed_versions(judged),
+        health=health,
+        notes=[*broken, *mixed_versions(judged)],
     )
     for name, table in build(loaded("table", stage="study"), context).items():
         write(table, output.table(name, "csv").with_suffix(""))
         provenance.sign(output.table(name, "json"), fingerprint, provenance.together(spent.values()))
 
 
-def _cell(cell: needs.PairCell, points: Points, layout: Layout) -> Cell:
+def _cell(cell: needs.PairCell, points: Points, health: Healths, layout: Layout, references: Iterable[str]) -> Cell:
     frames = {
         name: read_frame(layout.recovery_frame(cell.pair, cell.benchmark, name), "recovery")
         for name in ("same_policy", "counts", "support", "path")
     }
     configured = kinds.from_specs(cell.policies)
-    names = points[cell.base, cell.benchmark]["policy"].unique()
-    return Cell(cell.pair, cell.benchmark, **frames, searched=any(kinds.is_search(name, configured) for name in names))
+    base = points[cell.base, cell.benchmark].filter(~pl.col("policy").is_in(list(references)))
+    names = base["policy"].unique()
+    return Cell(
+        cell.pair,
+        cell.benchmark,
+        **frames,
+        searched=any(kinds.is_search(name, configured) for name in names),
+        policies=len(names),
+        questions=int(base["questions"][0]),
+        warning=of_pair({side: health[name, cell.benchmark] for side, name in (("Base", cell.base), ("RL", cell.rl))}),
+    )
 
 
 def half_widths(points: Points, without: Iterable[str] = ()) -> pl.DataFrame:

@@ -94,7 +94,7 @@ class Layout:
         return landscape_folder(self.landscapes, checkpoint, benchmark)
 
     def landscape_frame(self, checkpoint: str, benchmark: str, frame: str) -> Path:
-        """One frame of a landscape: ``points``, ``hits`` or ``votes``."""
+        """One frame of a landscape (``catalogue.LANDSCAPE_FRAMES``)."""
         return self.landscape(checkpoint, benchmark) / f"{frame}.parquet"
 
     def recovery(self, pair: str, benchmark: str) -> Path:

@@ -14,10 +14,11 @@ import polars as pl
 
 from searchlens.catalogue import table, titles
 from searchlens.frames import by_policy, pick
+from searchlens.health.judgement import Health
 from searchlens.store.judges import Judge
 from searchlens.tables import format as fmt
 from searchlens.tables.format import Line, Row
-from searchlens.tables.table import Part, Table
+from searchlens.tables.table import DASH, Part, Table
 
 READOUT = "prefix"
 """The readout that is printed where a table has one."""
@@ -34,6 +35,10 @@ class Cell:
     same_policy, counts, support, path : DataFrame
     searched : bool
         Whether Base was also sampled under searches.
+    policies, questions : int or None
+        Number of Base's policies, which are the pool of the support region, and of questions.
+    warning : str
+        Why the cell is not interpretable; empty if it is.
     """
 
     pair: str
@@ -43,6 +48,9 @@ class Cell:
     support: pl.DataFrame
     path: pl.DataFrame
     searched: bool = False
+    policies: int | None = None
+    questions: int | None = None
+    warning: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -78,6 +86,8 @@ class StudyContext:
         Checkpoint and benchmark to the grader of the cell.
     without_costs : int
         Number of cells that were recorded without what their samples cost.
+    health : mapping of (str, str) to Health
+        Checkpoint and benchmark to the health of the cell.
     notes : sequence of str
         Sentences under every table.
     """
@@ -94,6 +104,7 @@ class StudyContext:
     judges: Mapping[tuple[str, str], Judge]
     without_costs: int = 0
     readings: Mapping[str, pl.DataFrame] = field(default_factory=dict)
+    health: Mapping[tuple[str, str], Health] = field(default_factory=dict)
     notes: Sequence[str] = ()
 
 
@@ -172,20 +183,30 @@ def same_policy_counts(context: StudyContext) -> Table:
     """How many policies have Base at or above RL, over all shared ones and over those without the RL default."""
     data = pl.concat(_named(cell, cell.counts) for cell in context.cells)
     keys = ["pair", "benchmark", "metric", "readout"]
+    broken = _broken(context)
     lines = []
     for names, rows in data.group_by(*keys, maintain_order=True):
         line = dict(zip(keys, map(str, names), strict=True))
-        lines.append(line | {str(row["budget"]): _count(row) for row in rows.sort("budget").iter_rows(named=True)})
+        cells = {str(row["budget"]): _count(row) for row in rows.sort("budget").iter_rows(named=True)}
+        lines.append(line | (dict.fromkeys(cells, DASH) if names[:2] in broken else cells))
     notes = [
-        "Policies under which Base solves at least as many questions as RL, of those that both were sampled under; a"
-        f" column per number of samples N. In parentheses without RL's default policy. {_readouts_note()}",
+        "Policies under which Base solves at least as many questions as RL, of those that both were sampled under and"
+        " under which either solves any; a column per number of samples N. In parentheses without RL's default policy."
+        f" {_readouts_note()}",
     ]
     return Table(data, [_part(lines, "pair", "benchmark")], notes)
 
 
+def _broken(context: StudyContext) -> set[tuple[str, str]]:
+    """Pair and benchmark of the cells on which there is no verdict."""
+    return {(cell.pair, cell.benchmark) for cell in context.cells if cell.warning}
+
+
 def _count(row: Row) -> str:
-    without_default = f"{row['ahead_without_default']}/{row['policies_without_default']}"
-    return f"{row['ahead']}/{row['policies']} ({without_default})"
+    """Policies with Base ahead, of those under which either model solves any question."""
+    ends = [(row[f"ahead{end}"], row[f"policies{end}"], row[f"both_zero{end}"]) for end in ("", "_without_default")]
+    (every, without_default) = (f"{ahead - nothing}/{policies - nothing}" for ahead, policies, nothing in ends)
+    return f"{every} ({without_default})"
 
 
 def _named(cell: Cell, frame: pl.DataFrame) -> pl.DataFrame:
@@ -197,7 +218,8 @@ def _named(cell: Cell, frame: pl.DataFrame) -> pl.DataFrame:
 POOLS = {"ar": "AR", "full": "full"}
 SUMMARY_NOTES = (
     "Gap at N: Base − RL under RL's default policy, percentage points (pp); ahead: policies under which Base solves at"
-    " least as many questions as RL; inside: RL budgets at which RL lies in Base's support region.",
+    " least as many questions as RL, of those under which either solves any; inside: RL budgets at which RL lies in"
+    " Base's support region, of those at which either solves any.",
     "Recovery gap: RL − the best of Base under any policy with at most b samples, pp, at the budget b where it is"
     " largest: at or below 0 Base reaches RL at every b. The interval does not allow for the choice of b.",
     "Closest, monotone N: samples of Base at the points of either path, one per RL budget.",
@@ -206,8 +228,8 @@ SUMMARY_NOTES = (
     " chosen.",
 )
 POOL_NOTE = (
-    "Pool: AR, Base under autoregressive policies alone; full, under searches too. Inside, recovery gap and paths"
-    " are over the pool, so rows of different pools are not to be compared."
+    "Pool: number of Base's policies; AR, autoregressive ones alone; full, searches too. Inside, recovery gap and paths"
+    " are over the pool, and a larger pool reaches more, so rows of different pools are not to be compared."
 )
 
 
@@ -224,8 +246,9 @@ def recovery_summary(context: StudyContext) -> Table:
         for metric in _metrics()
         if metric in cell.support["metric"]
     ]
-    data = pl.DataFrame(rows, infer_schema_length=None)
-    notes = [*SUMMARY_NOTES, *([POOL_NOTE] if any(cell.searched for cell in context.cells) else [])]
+    known = {"base_policies": pl.UInt32(), "questions": pl.UInt32(), "warning": pl.String()}
+    data = pl.DataFrame(rows, schema_overrides=known, infer_schema_length=None)
+    notes = [*SUMMARY_NOTES, POOL_NOTE]
     return Table(data, [_part([_summary_line(row) for row in data.rows(named=True)], "pair", "benchmark")], notes)
 
 
@@ -234,14 +257,19 @@ def _summary(cell: Cell, metric: str, default_policy: str) -> dict[str, object]:
     support = pick(cell.support, **chosen).sort("gap", descending=True, nulls_last=True, maintain_order=True)
     pool = "full" if cell.searched else "ar"
     row: dict[str, object] = {"pair": cell.pair, "benchmark": cell.benchmark, "pool": pool, "metric": metric}
+    row |= {"base_policies": cell.policies, "questions": cell.questions}
     budgets = sorted(support["budget"].to_list())
     for which, budget in (("first", budgets[0]), ("last", budgets[-1])):
         at = {**chosen, "budget": budget}
         gap, lo, hi = _first(pick(cell.same_policy, **at, policy=default_policy), "gap", "lo", "hi")
-        ahead, policies = _first(pick(cell.counts, **at), "ahead", "policies")
+        ahead, policies, nothing = _first(pick(cell.counts, **at), "ahead", "policies", "both_zero")
         row |= {f"{which}_budget": budget, f"gap_{which}": gap, f"gap_{which}_lo": lo, f"gap_{which}_hi": hi}
-        row |= {f"ahead_{which}": ahead, f"policies_{which}": policies}
+        row |= {f"ahead_{which}": ahead, f"policies_{which}": policies, f"both_zero_{which}": nothing}
     row |= {"inside": support["inside"].cast(pl.UInt32).sum(), "budgets": support.height}
+    row |= {
+        "both_zero": support.filter("inside", pl.max_horizontal("rl", "envelope") == 0).height,
+        "warning": cell.warning or None,
+    }
     widest = _first(support, "budget", "gap", "gap_lo", "gap_hi")
     row |= dict(zip(("recovery_budget", "recovery_gap", "recovery_lo", "recovery_hi"), widest, strict=True))
     for kind in ("closest", "monotone"):
@@ -257,18 +285,25 @@ def _first(frame: pl.DataFrame, *columns: str) -> tuple[Any, ...]:
 
 
 def _summary_line(row: Row) -> Line:
-    line = {"pair": row["pair"], "benchmark": row["benchmark"], "pool": POOLS[row["pool"]]}
+    pool = POOLS[row["pool"]]
+    line = {"pair": row["pair"], "benchmark": row["benchmark"]}
+    line["pool"] = pool if row["base_policies"] is None else f"{pool}, {row['base_policies']}"
     line["metric"] = _metrics()[row["metric"]]
     for which in ("first", "last"):
         gap = (row[f"gap_{which}"], row[f"gap_{which}_lo"], row[f"gap_{which}_hi"])
-        ahead, policies = row[f"ahead_{which}"], row[f"policies_{which}"]
+        ahead, policies, nothing = (row[f"{key}_{which}"] for key in ("ahead", "policies", "both_zero"))
         line[f"gap at {row[f'{which}_budget']}"] = _percent(*gap, sign="+")
-        line[f"ahead at {row[f'{which}_budget']}"] = "" if policies is None else f"{ahead}/{policies}"
-    line["inside"] = f"{row['inside']}/{row['budgets']}"
+        line[f"ahead at {row[f'{which}_budget']}"] = (
+            "" if policies is None else f"{ahead - nothing}/{policies - nothing}"
+        )
+    line["inside"] = f"{row['inside'] - row['both_zero']}/{row['budgets'] - row['both_zero']}"
     widest = _percent(row["recovery_gap"], row["recovery_lo"], row["recovery_hi"], sign="+")
     line["largest recovery gap"] = f"{widest} at {row['recovery_budget']}" if widest else ""
     for kind in ("closest", "monotone"):
         line[f"{kind} N"] = " ".join(step.rsplit(" ", 1)[-1] for step in row[kind].split("; "))
+    if row["warning"]:
+        names = {key: line[key] for key in ("pair", "benchmark", "pool", "metric")}
+        return dict.fromkeys(line, DASH) | names | {"inside": "not interpretable"}
     return line
 
 
@@ -277,6 +312,7 @@ def recovery_paths(context: StudyContext) -> Table:
     """One row per step of each path: the RL budget, the Base operating point chosen for it, and the residual."""
     columns = ["pair", "benchmark", "metric", "kind", "target_budget", "target", "policy", "budget", "value", "error"]
     data, metrics = pl.concat(_named(cell, cell.path) for cell in context.cells).select(columns), _metrics()
+    broken = _broken(context)
     lines = [
         {
             "pair": row["pair"],
@@ -291,6 +327,7 @@ def recovery_paths(context: StudyContext) -> Table:
             "residual": _percent(row["error"], sign="+"),
         }
         for row in data.iter_rows(named=True)
+        if (row["pair"], row["benchmark"]) not in broken
     ]
     notes = [
         "Questions solved in %. Closest: at each RL budget the Base point that solves nearest as many; monotone: the"

@@ -122,7 +122,9 @@ def protocol_flags(context: TableContext) -> Table:
         " Rates and ranges of readouts in %.",
         f"Attention: the interval of RL − Base lies wholly outside ±{fmt.percent(options.protocol_margin)} points, or"
         f" the longer mean length is at least {options.length_ratio:g} times the other; undecided: it crosses the"
-        " margin.",
+        " margin. However little they differ, a rate of either side needs attention beyond the limits of the section"
+        " health of the configuration.",
+        "Health: share of all samples with an answer; attention: the cell is not interpretable, see the table health.",
         "All or nothing: one side solves no question at any point, or every one; constant RL curve: the same at every"
         f" budget; constant base pool: no budget at which two policies differ; few questions: below {FEW_QUESTIONS}.",
         *reasons(frame),

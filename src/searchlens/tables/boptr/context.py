@@ -37,6 +37,9 @@ class TableContext:
 
     @property
     def notes(self) -> Sequence[str]:
-        """The warnings, and where the samples come from, unless this study sampled them itself."""
+        """The warnings, cells that are not interpretable, and where samples come from that this study did not draw."""
+        flags = self.frames["protocol_flags"].filter(flag="health", severity="attention")
+        cells = [f"{row['model']}/{row['benchmark']} ({row['detail']})" for row in flags.iter_rows(named=True)]
+        broken = (f"Not interpretable, but part of every mean here: {', '.join(cells)}.",) if cells else ()
         source = () if self.plan.source == "sampled" else (f"From {self.plan.source} samples.",)
-        return (*self.warnings, *source)
+        return (*self.warnings, *broken, *source)

@@ -1,0 +1,102 @@
+"""Counts of how the samples of a cell ended and whether they state an answer (``schemas.columns.HEALTH``)."""
+
+from __future__ import annotations
+
+import polars as pl
+
+from searchlens.schemas.columns import HEALTH
+
+
+def of_graded(graded: pl.DataFrame) -> pl.DataFrame:
+    """Counts of graded samples.
+
+    Parameters
+    ----------
+    graded : DataFrame
+        ``schemas.columns.GRADED``, or at least ``SCORES``. ``correct`` may be null: not judged.
+
+    Returns
+    -------
+    DataFrame
+        ``schemas.columns.HEALTH``: first the row of all policies together, then one for each policy. What the columns
+        of the samples do not say is null, never 0.
+    """
+    marked = graded.select("policy", "question", "correct", **_marks(graded.columns))
+    solved = marked.group_by("policy", "question", maintain_order=True).agg(pl.col("correct").any(ignore_nulls=False))
+    return pl.concat([_row(marked, solved, None), *_by_policy(marked, solved)])
+
+
+def of_classes(classes: pl.DataFrame, points: pl.DataFrame) -> pl.DataFrame:
+    """Counts of a cell that is read from compact readouts, as far as these have them.
+
+    Parameters
+    ----------
+    classes : DataFrame
+        ``schemas.columns.CLASSES``: the answer classes of the cell.
+    points : DataFrame
+        ``schemas.columns.POINTS``, for the share of samples that stopped.
+
+    Returns
+    -------
+    DataFrame
+        As of ``of_graded``. Compact readouts do not say why a sample did not stop, nor which answers were not judged:
+        ``truncated`` is all that did not stop, and the columns that they do not have are null.
+    """
+    shares = points.filter(metric="stopped", readout="expected").group_by("policy").agg(pl.col("value").last())
+    counted = classes.group_by("policy", maintain_order=True).agg(
+        pl.col("samples").sum(),
+        pl.col("answered").sum(),
+        questions=pl.col("question").n_unique(),
+        unsolved=(pl.col("correct") == 0).sum(),
+    )
+    rows = counted.join(shares, on="policy", how="left", maintain_order="left").with_columns(
+        stopped=(pl.col("value") * pl.col("samples")).round()
+    )
+    rows = rows.with_columns(truncated=pl.col("samples") - pl.col("stopped"))
+    sums = rows.select(_sum(name) for name in ("samples", "answered", "stopped", "truncated"))
+    solved = classes.select("policy", "question", correct=pl.col("correct") > 0)
+    total = {"policy": None, **sums.row(0, named=True), **_questions(solved)}
+    known = [name for name in HEALTH.names() if name in rows.columns]
+    return pl.DataFrame([total, *rows.select(known).iter_rows(named=True)], HEALTH, strict=False)
+
+
+def _marks(columns: list[str]) -> dict[str, pl.Expr]:
+    """What is counted, as a Boolean for each sample; null throughout if the samples do not say it."""
+    answered, nothing = pl.col("answer") >= 0, pl.lit(None, pl.Boolean)
+    unknown_end = pl.col("finish").is_null() if "finish" in columns else nothing
+    failed = pl.col("finish") == "failed" if "finish" in columns else pl.col("score") == float("-inf")
+    no_end, not_failed = unknown_end.fill_null(False), ~failed.fill_null(False)
+    stopped, truncated = pl.col("stopped") & ~no_end, ~pl.col("stopped") & not_failed
+    return {
+        "answered": answered,
+        "stopped": stopped,
+        "truncated": truncated,
+        "unknown_end": unknown_end,
+        "whole_answered": (stopped | no_end) & answered,
+        "unknown": pl.col("unknown") if "unknown" in columns else nothing,
+        "failed": failed.fill_null(False) if "finish" in columns else failed,
+        "kept": pl.col("extraction") == "kept" if "extraction" in columns else nothing,
+        "withdrawn": pl.col("extraction") == "withdrawn" if "extraction" in columns else nothing,
+    }
+
+
+def _by_policy(marked: pl.DataFrame, solved: pl.DataFrame) -> list[pl.DataFrame]:
+    names = marked["policy"].unique(maintain_order=True)
+    return [_row(marked.filter(policy=name), solved.filter(policy=name), name) for name in names]
+
+
+def _row(marked: pl.DataFrame, solved: pl.DataFrame, policy: str | None) -> pl.DataFrame:
+    counted = [name for name in HEALTH.names() if name in marked.columns and name != "policy"]
+    sums = marked.select(_sum(name) for name in counted).row(0, named=True)
+    return pl.DataFrame([{"policy": policy, "samples": marked.height, **sums, **_questions(solved)}], HEALTH)
+
+
+def _sum(column: str) -> pl.Expr:
+    """The sum; null if a value is unknown."""
+    return pl.when(~pl.col(column).is_null().any()).then(pl.col(column).sum()).alias(column)
+
+
+def _questions(solved: pl.DataFrame) -> dict[str, int | None]:
+    """Number of questions, and of those that no sample solves."""
+    by_question = solved.group_by("question").agg(unsolved=~pl.col("correct").any(ignore_nulls=False))
+    return {"questions": by_question.height, **by_question.select(unsolved=_sum("unsolved")).row(0, named=True)}

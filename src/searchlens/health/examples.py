@@ -1,0 +1,49 @@
+"""Some texts of a cell that is not interpretable, for people to see what is wrong."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import polars as pl
+
+EXAMPLES = 5
+SHOWN = 100
+"""Characters of the end of a text that are shown."""
+
+
+def examples(graded: pl.DataFrame, texts: pl.DataFrame, questions: Sequence[str]) -> list[str]:
+    """Five samples without an answer, one line for each.
+
+    Parameters
+    ----------
+    graded : DataFrame
+        ``schemas.columns.GRADED`` of a cell.
+    texts : DataFrame
+        Samples of the cell: policy, question (an id), sample, text.
+    questions : sequence of str
+        Ids of the questions, in the order of the benchmark.
+
+    Returns
+    -------
+    list of str
+        Question, sample, finish and the end of the text. They are spread over the cell. If every sample has an answer,
+        samples with an unknown verdict are shown, if there are any.
+    """
+    without = graded.filter(pl.col("answer") < 0)
+    rows = without if without.height else graded.filter(pl.col("unknown"))
+    if rows.is_empty():
+        return []
+    chosen = rows[sorted({i * (rows.height - 1) // (EXAMPLES - 1) for i in range(EXAMPLES)})]
+    chosen = chosen.select("policy", "sample", "finish", question=pl.Series(questions).gather(chosen["question"]))
+    shown = chosen.join(texts, on=["policy", "question", "sample"], how="left", maintain_order="left")
+    return [
+        line(row["question"], row["sample"], row["finish"], row["text"], row["policy"])
+        for row in shown.iter_rows(named=True)
+    ]
+
+
+def line(question: str, sample: int, finish: str | None, text: str, policy: str) -> str:
+    """One sample as a line of ASCII and what else can be printed, line breaks escaped."""
+    end = text[-SHOWN:]
+    cut = "…" if len(text) > SHOWN else ""
+    return f"  {policy}, question {question}, sample {sample}, finish {finish or 'unknown'}: {cut}{end!r}"

@@ -1,0 +1,242 @@
+"""A broken run says so: wrong template, token limit or grader, and searches that failed, are named and never read."""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import pytest
+
+from run_stages import figures_cell, landscape_cell, recovery_cell, score_cell
+from searchlens.commands.status import show
+from searchlens.commands.summary import summarise
+from searchlens.grid import Grid, needs
+from searchlens.health.counts import of_classes, of_graded
+from searchlens.health.examples import examples
+from searchlens.health.judgement import Health, judge
+from searchlens.health.options import DEFAULTS
+from searchlens.landscape.classes import answer_classes
+from searchlens.landscape.points import operating_points
+from searchlens.schemas.columns import GRADED, HEALTH, SCORES
+from searchlens.stages.importing import import_samples
+from searchlens.stages.readings import readings
+from searchlens.stages.tables import tables
+from searchlens.store.provenance import config_fingerprint
+
+Make = Callable[[dict[str, Any]], Grid]
+DEFAULT = "topp0.95_t1.0"
+
+
+def graded(*groups: tuple[int, dict[str, Any]], policy: str = DEFAULT) -> pl.DataFrame:
+    """Samples of 10 questions in turn; each group is a number of samples and what they differ in from right ones."""
+    right = {"correct": True, "answer": 0, "stopped": True, "finish": "stop", "finished": True, "unknown": False}
+    rows = [{**right, "extraction": "boxed", "score": -1.0, **more} for count, more in groups for _ in range(count)]
+    keys = [{"policy": policy, "question": i % 10, "sample": i // 10, "run": i // 10} for i in range(len(rows))]
+    return pl.DataFrame([{**key, **row} for key, row in zip(keys, rows, strict=True)], GRADED)
+
+
+RIGHT: dict[str, Any] = {}
+SILENT = {"correct": False, "answer": -1, "finished": False, "extraction": "none"}
+CUT = {"stopped": False, "finish": "length", "finished": False}
+FAILED = {**SILENT, **CUT, "finish": "failed", "score": float("-inf")}
+
+
+def health(*groups: tuple[int, dict[str, Any]], **limits: float) -> Health:
+    return judge(of_graded(graded(*groups)), DEFAULT, replace(DEFAULTS, **limits))
+
+
+# ---- counts
+
+
+def test_every_kind_of_sample_is_counted_once() -> None:
+    unjudged, withdrawn = {"correct": False, "unknown": True}, {**SILENT, "extraction": "withdrawn"}
+    unknown_end = {"finish": None}
+    counts = of_graded(
+        graded(
+            (2, RIGHT), (3, CUT), (4, {**CUT, **SILENT}), (1, FAILED), (5, unjudged), (2, withdrawn), (3, unknown_end)
+        )
+    )
+    expected = {
+        "samples": 20,
+        "answered": 2 + 3 + 5 + 3,
+        "stopped": 2 + 5 + 2,
+        "truncated": 7,
+        "unknown_end": 3,
+        "whole_answered": 2 + 5 + 3,
+        "unknown": 5,
+        "failed": 1,
+        "kept": 0,
+        "withdrawn": 2,
+        "questions": 10,
+    }
+    rows = counts.drop("unsolved").rows(named=True)
+    assert rows == [{"policy": None, **expected}, {"policy": DEFAULT, **expected}]
+    assert counts["unsolved"][0] == 2, "right samples are of the questions 0 to 4 and 7 to 9"
+
+
+def test_policies_are_counted_apart_and_questions_once() -> None:
+    counts = of_graded(pl.concat([graded((10, RIGHT)), graded((20, SILENT), policy="hot")]))
+    assert counts.select("policy", "samples", "answered", "unsolved").rows() == [
+        (None, 30, 10, 0),
+        (DEFAULT, 10, 10, 0),
+        ("hot", 20, 0, 10),
+    ]
+
+
+def test_what_was_not_recorded_is_unknown_and_never_none() -> None:
+    """Samples that were graded elsewhere have no column for it; compact readouts have answers and stops."""
+    scores = graded((30, RIGHT), (20, {**CUT, **SILENT})).select(SCORES.names())
+    row = of_graded(scores).row(0, named=True)
+    assert {name for name, count in row.items() if count is None} == {
+        "policy",
+        "unknown_end",
+        "unknown",
+        "kept",
+        "withdrawn",
+    }
+    landscape = operating_points(scores, budgets=[1, 4])
+    compact = of_classes(answer_classes(scores), landscape.points)
+    assert compact.schema == HEALTH
+    both = ("samples", "answered", "stopped", "truncated", "questions", "unsolved")
+    assert compact.select(both).row(0) == tuple(row[name] for name in both)
+    assert compact.drop("policy", *both).row(0) == (None,) * 6
+    assert "unknown verdicts unknown" in judge(compact, DEFAULT).shares
+
+
+# ---- judgements
+
+
+def test_a_healthy_cell_has_no_remark() -> None:
+    """As in the micro zoo: nine in ten samples have an answer, some are cut off, some questions stay unsolved."""
+    found = health((90, RIGHT), (5, {**CUT, **SILENT}), (5, SILENT))
+    assert (found.level, found.reason) == ("ok", "")
+
+
+def test_a_weak_base_model_is_not_called_broken() -> None:
+    """Few answers are what a Base model may give; that most of its finished texts have none is said."""
+    found = health((15, RIGHT), (45, {**CUT, **SILENT}), (40, SILENT))
+    assert found.broken == ()
+    assert found.remarks == ("73% of 55 finished texts have no answer (template? grader?)",)
+
+
+@pytest.mark.parametrize(
+    ("groups", "says"),
+    [
+        ([(8, SILENT)], "0% of 8 samples have an answer (template? token limit? grader?)"),
+        ([(9, RIGHT), (91, {**CUT, **SILENT})], "9% of 100 samples have an answer"),
+        ([(10, {**CUT}), (10, RIGHT), (80, SILENT)], "11% of 90 finished texts have an answer (template? grader?)"),
+        ([(70, RIGHT), (30, {"unknown": True})], "the verdict of 30% of 100 answers is unknown"),
+    ],
+)
+def test_a_cell_beyond_a_limit_is_not_interpretable(groups: list[tuple[int, dict[str, Any]]], says: str) -> None:
+    found = health(*groups)
+    assert found.level == "not interpretable"
+    assert says in found.reason
+
+
+@pytest.mark.parametrize(
+    ("groups", "says"),
+    [
+        ([(10, RIGHT), (90, CUT)], "90% of 100 samples were cut off"),
+        ([(90, RIGHT), (10, FAILED)], f"searches failed: {DEFAULT} (10%)"),
+        ([(100, {"correct": False})], "no sample solves any of 10 questions (golds? grader?)"),
+    ],
+)
+def test_what_a_reader_must_know_is_said(groups: list[tuple[int, dict[str, Any]]], says: str) -> None:
+    found = health(*groups)
+    assert found.level == "attention"
+    assert says in found.reason
+
+
+def test_the_default_policy_is_judged_by_itself() -> None:
+    """Its curve is the target: that of RL says nothing if only the other policies were answered."""
+    frame = pl.concat([graded((100, RIGHT), policy="cold"), graded((10, SILENT))])
+    found = judge(of_graded(frame), DEFAULT)
+    assert found.broken == (f"0% of 10 samples have an answer (template? token limit? grader?), under {DEFAULT}",)
+    assert judge(of_graded(frame), "cold").level == "ok"
+
+
+def test_limits_are_options() -> None:
+    groups = [(15, RIGHT), (85, {**CUT, **SILENT})]
+    assert health(*groups, truncated=0.9).level == "ok"
+    assert health(*groups, answered=0.16).level == "not interpretable"
+
+
+def test_five_texts_are_shown_with_their_ends() -> None:
+    frame = graded((10, RIGHT), (20, {**CUT, **SILENT}))
+    texts = frame.select(
+        "policy", "sample", question=pl.format("q{}", "question"), text=pl.lit("x" * 200 + "\nno \\boxed{")
+    )
+    shown = examples(frame, texts, [f"q{i}" for i in range(10)])
+    assert len(shown) == 5
+    assert shown[0].startswith(f"  {DEFAULT}, question q0, sample 1, finish length: …'xx")
+    assert shown[-1].startswith(f"  {DEFAULT}, question q9, sample 2, ")
+    assert all(line.endswith("\\nno \\\\boxed{'") for line in shown)
+
+
+# ---- a study whose samples have no answer
+
+
+def bring(grid: Grid, folder: Path, role: str, text: str) -> None:
+    path = folder / f"{role}.jsonl"
+    rows = [{"question": f"q{q}", "sample": s, "text": text, "gold": "A"} for q in range(40) for s in range(16)]
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    imported = import_samples(grid, path, "mine", role, "own", DEFAULT, "choice")
+    assert (imported.health.level == "ok") == ("boxed" in text), "said at once, before anything is graded"
+    assert len(imported.examples) == (0 if "boxed" in text else 5)
+
+
+def analysed(raw: dict[str, Any], make_grid: Make, folder: Path, texts: dict[str, str]) -> Grid:
+    """Everything up to the tables and figures of a study of imported samples."""
+    raw |= {"study": {"pairs": [], "benchmarks": []}, "samples": 16, "budgets": [1, 4, 16], "landscape": {"draws": 100}}
+    for role, text in texts.items():
+        bring(make_grid(raw), folder, role, text)
+    grid = make_grid(raw)
+    for cell in grid.cells:
+        score_cell(grid, *cell, [], grid.scores(*cell))
+        landscape_cell(grid, "own", grid.scores(*cell), grid.layout.landscape(*cell))
+    base, rl = (grid.layout.landscape(f"mine-{role}", "own") for role in ("base", "rl"))
+    recovery_cell(grid, base, rl, grid.layout.recovery("mine", "own"))
+    readings(needs.readings(grid), grid.layout, fingerprint=config_fingerprint(grid.config))
+    tables(needs.tables(grid), grid.layout, grid.layout, fingerprint=config_fingerprint(grid.config))
+    return grid
+
+
+def test_a_study_without_answers_is_never_read(
+    raw: dict[str, Any],
+    make_grid: Make,
+    tmp_path: Path,
+    caplog: pytest.LogCaptureFixture,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """640 texts a side that state nothing: 0 of 40 questions against 0 is neither a tie nor inside."""
+    with caplog.at_level(logging.INFO):
+        grid = analysed(raw, make_grid, tmp_path, dict.fromkeys(("base", "rl"), "Hard to say.\nMaybe B?"))
+    warned = [record.message for record in caplog.records if record.levelno == logging.WARNING]
+    assert any("mine-base/own: not interpretable: 0% of 640 samples have an answer" in text for text in warned)
+    said = summarise(grid)
+    assert "inside" not in said and "+0.0" not in said
+    assert (
+        "mine/own: not interpretable. Base: 0% of 640 samples have an answer (template? token limit? grader?)" in said
+    )
+    assert said.count(r"finish unknown: 'Hard to say.\nMaybe B?'") == 2 * 5
+    assert said.endswith("0 of 2 cells are healthy; see docs/troubleshooting.md")
+    show(grid)
+    assert "  mine-rl/own: not interpretable: 0% of 640 samples" in capsys.readouterr().out
+    for name in ("recovery_summary", "same_policy_counts", "health"):
+        assert "Not interpretable: mine/own. Base: 0% of 640" in grid.layout.table(name, "md").read_text()
+    figures_cell(grid, "mine", "own", tmp_path / "figures")
+    assert pl.read_csv(tmp_path / "figures/support_region_P.csv").filter(layer="support").height == 3
+
+
+def test_a_study_with_answers_is_read(raw: dict[str, Any], make_grid: Make, tmp_path: Path) -> None:
+    """The summary names the size of the pool that "inside" rests on."""
+    grid = analysed(raw, make_grid, tmp_path, {"base": r"\boxed{A}", "rl": r"\boxed{A}"})
+    said = summarise(grid)
+    assert "RL inside Base's support at 3/3 budgets (Base: 1 policies, 40 questions, imported)" in said
+    assert said.endswith("2 of 2 cells are healthy")
