@@ -373,6 +373,9 @@ def test_a_wrong_key_stops_planning_before_anything_starts(folder: Folder) -> No
     assert done.returncode == 1
     assert "'sample' is unknown; did you mean 'samples'?" in done.stderr + done.stdout
     del folder.config["sample"]
+    (folder.path / "overlay.yaml").write_text("samples: -3\n")
+    done = folder.snakemake("-n", "--configfile", "overlay.yaml", check=False)
+    assert "overlay.yaml: samples: must be an integer, >= 1" in done.stderr + done.stdout
     folder.save()
 
 

@@ -39,7 +39,9 @@ def require_cluster():
 def load_grid():
     """The grid of the merged configuration; wrong input ends planning with its own message."""
     try:
-        files = settings.read(workflow.configfiles)
+        overlays = [str(path) for path in workflow.overwrite_configfiles]  # merged last, although listed first
+        ours = [str(path) for path in workflow.configfiles if str(path) not in overlays]
+        files = settings.read([*ours, *overlays])
         grid = Grid(settings.plain(settings.validate(config, files)))
         require_writable(grid.layout.results)
         grid.check()
