@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ from searchlens.commands import pin
 from searchlens.errors import InputError
 from searchlens.generate import generate
 from searchlens.grid import Grid, pins
+from searchlens.grid.roofline import Shape
 from searchlens.store.hashing import fingerprint
 
 REPO = "org/toy"
@@ -92,6 +94,27 @@ def test_pinning_again_keeps_the_commit_until_an_update_is_asked_for(
     assert lock.path.read_bytes() == before
     assert pin.pin(lock, [SOURCE], pin.Cache(), update=True)[SOURCE].commit == LATER
     assert f"was {COMMIT}" in capsys.readouterr().out
+
+
+def test_a_pin_keeps_the_shape_and_an_older_lock_gets_it_at_the_same_commit(cache: Path, tmp_path: Path) -> None:
+    """All jobs of a run must price a checkpoint alike, whether or not its files are on their node."""
+    shape = Shape(2, 64, 128, 4, 2, 16, 100, True)
+    content = {**asdict(shape), "architectures": ["LlamaForCausalLM"]}
+    config = cache / "models--org--toy/snapshots" / COMMIT / "config.json"
+    config.unlink()
+    config.write_text(json.dumps(content))
+    path = tmp_path / "lock.json"
+    pin.pin(pins.Lock.read(path), [SOURCE], pin.Cache())
+    assert pins.Lock.read(path)[SOURCE].shape == shape
+    older = json.loads(path.read_text())
+    del older["models"][SOURCE.key]["shape"]
+    path.write_text(json.dumps(older))
+    lock = pins.Lock.read(path)
+    assert lock[SOURCE].shape is None
+    fingerprint = lock[SOURCE].fingerprint
+    pin.pin(lock, [SOURCE], pin.Cache())
+    assert pins.Lock.read(path)[SOURCE].shape == shape
+    assert (pins.Lock.read(path)[SOURCE].commit, pins.Lock.read(path)[SOURCE].fingerprint) == (COMMIT, fingerprint)
 
 
 def test_what_cannot_be_pinned_is_named_and_the_rest_is_pinned(cache: Path, tmp_path: Path) -> None:

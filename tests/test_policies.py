@@ -109,7 +109,10 @@ def test_planning_reads_every_controller_without_numpy() -> None:
     """The planner resolves all policies several times per job; arrays are needed only once a search runs."""
     code = (
         "import sys; from searchlens import policies; from searchlens.policies.components import names\n"
-        "for name in names('controller'): policies.from_spec('mine', {'controller': name}).expected_tokens(100, 200)\n"
+        "from searchlens.policies.texts import Texts\n"
+        "texts = Texts.of_mean(100, 200, 0.7)\n"
+        "for name in names('controller'):\n"
+        "    assert policies.from_spec('it', {'controller': name}).expected_tokens(texts) is not None\n"
         "print(sorted({'numpy', 'polars', 'pydantic', 'scipy', 'torch'} & set(sys.modules)))"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

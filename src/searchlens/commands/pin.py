@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -22,8 +23,10 @@ from searchlens.grid.pins import (
     check,
     checked_commit,
     missing_files,
+    shape_of,
     snapshot,
 )
+from searchlens.grid.roofline import Shape
 from searchlens.store.hashing import file_sha256
 
 
@@ -31,7 +34,11 @@ class Registry(Protocol):
     """A place that knows the commits and files of sources: the hub, or its cache."""
 
     def resolve(self, source: Source) -> Pin:
-        """The commit of the source's revision and its files in use. Raises InputError if they are not known."""
+        """The commit of the source's revision, its files in use, and its shape. Raises InputError if not known."""
+        ...
+
+    def shape(self, source: Source, commit: str) -> Shape | None:
+        """The shape of a checkpoint at a commit; None if it is not understood. Raises InputError if it is not there."""
         ...
 
 
@@ -48,7 +55,18 @@ class Hub:
             )
             commit = checked_commit(str(info.sha))
             entries = {entry.rfilename: entry for entry in info.siblings or ()}
-            return Pin(commit, {name: _file(source, commit, entries[name]) for name in source.in_use(entries)})
+            files = {name: _file(source, commit, entries[name]) for name in source.in_use(entries)}
+        return Pin(commit, files, self.shape(source, commit))
+
+    def shape(self, source: Source, commit: str) -> Shape | None:
+        """Read ``config.json``, which is small."""
+        if source.kind != "model":
+            return None
+        from huggingface_hub import hf_hub_download
+
+        with _hub_errors(source):
+            path = hf_hub_download(source.repo, "config.json", revision=commit, cache_dir=cache_folder())
+        return shape_of(Path(path).parent)
 
     def fetch(self, source: Source, pin: Pin) -> Path:
         """Download the files of a pinned source that are missing in the cache.
@@ -129,7 +147,13 @@ class Cache:
                 "download it, or set HF_HOME to the folder that has it",
             )
         names = source.in_use(path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file())
-        return Pin(commit, {name: File((folder / name).stat().st_size, file_sha256(folder / name)) for name in names})
+        files = {name: File((folder / name).stat().st_size, file_sha256(folder / name)) for name in names}
+        return Pin(commit, files, self.shape(source, commit))
+
+    def shape(self, source: Source, commit: str) -> Shape | None:
+        """Read ``config.json``, if the cache has it."""
+        folder = cached_repository(source) / "snapshots" / commit
+        return shape_of(folder) if source.kind == "model" else None
 
 
 def fetch(lock: Lock, sources: Iterable[Source], hash_of: Callable[[Path], str]) -> None:
@@ -154,6 +178,14 @@ def _describe(pin: Pin) -> str:
     return f"{len(pin.files)} file{'s' * (len(pin.files) > 1)}, {size}"
 
 
+def _later_shape(source: Source, old: Pin, registry: Registry) -> Shape | None:
+    """The shape of a checkpoint that was pinned without it; None if it cannot be read now."""
+    try:
+        return registry.shape(source, old.commit)
+    except InputError:
+        return None
+
+
 def pin(lock: Lock, sources: Iterable[Source], registry: Registry, *, update: bool = False) -> Lock:
     """Pin sources that are not pinned yet, write the lock file, and print one line per source.
 
@@ -175,6 +207,9 @@ def pin(lock: Lock, sources: Iterable[Source], registry: Registry, *, update: bo
     for source in sources:
         old = lock.get(source)
         if old and not update:
+            shape = old.shape or _later_shape(source, old, registry)
+            if shape != old.shape:
+                new[source] = replace(old, shape=shape)
             print(f"{source}: {old.commit} (already pinned)")
             continue
         try:

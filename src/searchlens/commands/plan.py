@@ -1,9 +1,9 @@
 """`searchlens plan`: the samples that a run would draw, by policy, and their estimated cost.
 
 The mean number of tokens is that of samples in the store. If there are none, it is an assumption by regime
-(``cost.tokens_per_sample``), and for searches the number that their controller draws on average for a text of that
-length. Time is tokens over a throughput: that of the checkpoint's samples on GPUs, or a measured one
-(``cost.throughput``) scaled by the number of parameters. The assumptions of an estimate are printed with it.
+(``cost.tokens_per_sample``), and for searches the number that their controller draws on average for texts of that
+length. Time is tokens over a speed: that of the checkpoint's samples on GPUs, or the one that ``grid.cost`` expects.
+The assumptions of an estimate are printed with it.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from itertools import groupby
 
 from searchlens import policies
 from searchlens.grid import Generation, Grid
-from searchlens.grid.cost import Length, Speed, assumed_length, assumed_speed
+from searchlens.grid.cost import Length, Speed, assumed_length, assumed_speed, texts, tokens_per_run
 from searchlens.store.ranges import Shard, gpu_seconds, shards_of, uncovered
 
 
@@ -85,25 +85,28 @@ def _tokens_per_sample(grid: Grid, benchmark: str, generation: Generation, shard
     present = [shard for shard in shards if shard.present]
     if rows := _total(present, "rows"):
         return _total(present, "generated") / rows
-    policy = policies.from_spec(generation.id, generation.spec["policy"])
-    limit = int(grid.config["benchmarks"][benchmark]["max_tokens"])
-    return policy.expected_tokens(t.tokens, limit) / policy.width
+    policy = _policy(generation)
+    return tokens_per_run(policy, texts(grid.config, benchmark, t)) / policy.width
+
+
+def _policy(generation: Generation) -> policies.Policy:
+    return policies.from_spec(generation.id, generation.spec["policy"])
 
 
 ENOUGH_SECONDS = 60.0
 """Minimum GPU time of a checkpoint's samples for measuring its speed; with less, the start of the engine dominates."""
 
 
-def speed(grid: Grid, stored: StoredShards, checkpoint: str) -> Speed | None:
-    """Speed of a checkpoint: of its samples on GPUs, or else the one estimated from the configuration."""
-    present = [
-        shard for cell in stored if cell[0] == checkpoint for shards in stored[cell].values() for shard in shards
-    ]
+def speed(grid: Grid, stored: StoredShards, cell: tuple[str, str]) -> Speed | None:
+    """Speed on a cell: that of the checkpoint's samples on GPUs, or else the one estimated from the configuration."""
+    checkpoint, benchmark = cell
+    present = [shard for other in stored if other[0] == checkpoint for s in stored[other].values() for shard in s]
     seconds = sum(gpu_seconds(shard.sidecar) for shard in present)
     if seconds < ENOUGH_SECONDS:
-        return assumed_speed(grid.config, checkpoint)
+        expected = texts(grid.config, benchmark, _length(grid, stored, cell))
+        return assumed_speed(grid.config, checkpoint, grid.shape(checkpoint), expected)
     drawn = sum(shard.sidecar["generated"] for shard in present if gpu_seconds(shard.sidecar))
-    return Speed(drawn / seconds, f"{drawn / seconds:,.0f} tokens/s: samples of {checkpoint} that are there")
+    return Speed(drawn / seconds, f"{drawn / seconds:,.0f} tokens/s", f"samples of {checkpoint} that are there")
 
 
 # ---- the plan
@@ -119,10 +122,9 @@ def plan(grid: Grid, stored: StoredShards | None = None) -> Iterator[PlanLine]:
         ``read_store(grid)``, if the caller has read it already.
     """
     stored = read_store(grid) if stored is None else stored
-    paces = {checkpoint: speed(grid, stored, checkpoint) for checkpoint in dict.fromkeys(c for c, _ in stored)}
     for cell in stored:
         checkpoint, benchmark = cell
-        length, pace, questions = _length(grid, stored, cell), paces[checkpoint], grid.count(benchmark)
+        length, pace, questions = _length(grid, stored, cell), speed(grid, stored, cell), grid.count(benchmark)
         for generation in grid.generations(*cell):
             shards = stored[cell][generation.id]
             missing = sum(stop - start for start, stop in uncovered(shards, generation.samples))
@@ -140,14 +142,37 @@ def assumptions(grid: Grid, stored: StoredShards | None = None) -> list[str]:
     sources = dict.fromkeys(_length(grid, stored, cell).source for cell in stored)
     if source := grid.config["cost"]["source"]:
         sources[source] = None
-    for pace in filter(None, (speed(grid, stored, name) for name in checkpoints)):
-        sources[f"{pace.source}; other sizes in proportion, batch full, start-up not counted"] = None
+    speeds = _speeds(grid, stored)
+    sources.update(dict.fromkeys(f"{', '.join(names)}: {pace.source}" for pace, names in speeds.items()))
+    sources.update(dict.fromkeys(f"{pace.measured}; batch full, start-up not counted" for pace in speeds))
+    if names := _without_formula(grid, stored):
+        sources[f"tokens unknown, a text for each candidate is assumed: controller {', '.join(names)}"] = None
     if absent := [f"{name} {grid.count(name)}" for name in benchmarks if grid.absent(name)]:
         sources[f"questions are missing here; their published numbers are assumed: {', '.join(absent)}"] = None
     models = filter(None, (grid.checkpoint_source(name) for name in checkpoints))
     if unpinned := [model.key for model in dict.fromkeys(models) if not grid.lock.get(model)]:
         sources[f"checkpoints are not pinned, ids are placeholders: {', '.join(unpinned)}"] = None
     return list(sources)
+
+
+def _speeds(grid: Grid, stored: StoredShards) -> dict[Speed, dict[str, None]]:
+    """The speeds of all cells, each with the checkpoints that have it."""
+    names: dict[Speed, dict[str, None]] = {}
+    for cell in stored:
+        if pace := speed(grid, stored, cell):
+            names.setdefault(pace, {})[cell[0]] = None
+    return names
+
+
+def _without_formula(grid: Grid, stored: StoredShards) -> list[str]:
+    """Controllers that do not say how many tokens they draw, each once."""
+    names: dict[str, None] = {}
+    for cell in stored:
+        expected = texts(grid.config, cell[1], _length(grid, stored, cell))
+        for policy in map(_policy, grid.generations(*cell)):
+            if policy.expected_tokens(expected) is None:
+                names[policy.controller.name] = None
+    return list(names)
 
 
 def show_plan(grid: Grid, *, by_policy: bool = False) -> None:

@@ -30,6 +30,27 @@ class VllmSpec(Section):
     """Run without CUDA graphs: a faster start, slower steps. On a CPU this is always so."""
 
 
+class ShapeSpec(Section):
+    """The shape of a dense transformer, by the names of its ``config.json``."""
+
+    num_hidden_layers: Positive
+    """Layers."""
+    hidden_size: Positive
+    """Width of a layer."""
+    intermediate_size: Positive
+    """Width of the gated product of a layer."""
+    num_attention_heads: Positive
+    """Heads of queries."""
+    num_key_value_heads: Positive
+    """Heads of keys and values."""
+    head_dim: Positive
+    """Width of a head."""
+    vocab_size: Positive
+    """Tokens of the vocabulary."""
+    tie_word_embeddings: bool
+    """Whether input and output share one embedding."""
+
+
 class CheckpointSpec(Section):
     """One set of weights."""
 
@@ -63,6 +84,9 @@ class CheckpointSpec(Section):
     max_rows: Positive | None = None
     """Largest number of samples decoded at once; null: what suits the device."""
     vllm: VllmSpec = VllmSpec()
+    shape: ShapeSpec | None = None
+    """Shape of the network, by which ``cost`` estimates speed until the checkpoint is pinned or its folder is there;
+    null: then guessed from ``parameters`` of the pair. Changes no sample."""
 
 
 def errors(config: Config) -> Iterator[str]:

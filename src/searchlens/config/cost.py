@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Annotated
+
+from pydantic import Field
+
 from searchlens.boptr.options import Regime
 from searchlens.config.base import Section
+from searchlens.grid.roofline import GpuName
 from searchlens.schemas.options import Quantity
+
+if TYPE_CHECKING:
+    from searchlens.config.model import Config
 
 
 class ThroughputSpec(Section):
-    """How fast one model was sampled on one GPU."""
+    """How fast one model was sampled, on an engine or device whose limit is not known."""
 
     parameters: Quantity
     """Number of parameters of that model; a larger model is assumed to be slower in proportion."""
@@ -18,6 +27,17 @@ class ThroughputSpec(Section):
     """Engine, device and conditions of the measurement; printed with every estimate."""
 
 
+class EfficiencySpec(Section):
+    """How near vLLM came to the limit of a GPU, measured."""
+
+    gpu: GpuName
+    """The GPU that it was measured on."""
+    share: Annotated[float, Field(ge=0.001, le=1)]
+    """Tokens per second over the limit of that GPU for that model (``searchlens.grid.roofline``)."""
+    source: str
+    """Version of the engine, model and conditions of the measurement; printed with every estimate."""
+
+
 class CostSpec(Section):
     """What ``searchlens plan`` and ``target_minutes`` assume before anything has been sampled."""
 
@@ -25,5 +45,27 @@ class CostSpec(Section):
     """Mean tokens of a sample, by regime; half of ``max_tokens`` for a regime that is not listed."""
     source: str = ""
     """Where ``tokens_per_sample`` comes from; printed with every estimate."""
+    spread: Annotated[float, Field(ge=0, le=3)] = 0.6
+    """Standard deviation of the logarithm of the lengths. Power sampling draws more of long texts, and long texts fill
+    the memory. The default is the mean of the micro zoo, where it is 0.54 to 0.76 at temperature 1."""
+    tokens_per_thought: Quantity | None = None
+    """Mean tokens of a thought, for searches over thoughts; null: half of the limit that a policy sets for one."""
+    distinct_thoughts: Annotated[float, Field(ge=0, le=1)] = 1.0
+    """Probability that a further thought after the same path is a new one: near 1 for paragraphs, 0.3 for the short
+    lines of the micro zoo, of which there are few."""
+    prompt_tokens: Quantity = 150
+    """Mean tokens of a prompt, whose keys and values stay in memory."""
+    gpu: GpuName | None = None
+    """GPU of the jobs whose checkpoint has ``engine: vllm`` and ``device: cuda``: their speed is its limit times
+    ``efficiency``. null: ``throughput`` is used for them, too."""
+    efficiency: list[EfficiencySpec] = []
+    """Measured shares of the limit; the first that was measured on ``gpu`` counts, or else the first."""
     throughput: list[ThroughputSpec] = []
-    """Measured speeds. A model is estimated from the one nearest in log size; empty: no GPU-hours are estimated."""
+    """Measured speeds of other jobs. A model is estimated from the one nearest in log size; empty: no hours are
+    estimated."""
+
+
+def errors(config: Config) -> Iterator[str]:
+    """Mistakes in this section."""
+    if config.cost.gpu and not config.cost.efficiency:
+        yield f"cost.gpu: {config.cost.gpu} needs a measured share of its limit under cost.efficiency (found none)"

@@ -11,6 +11,7 @@ from searchlens import benchmarks
 from searchlens.errors import InputError
 from searchlens.grid import pins
 from searchlens.grid._study import StudyGrid
+from searchlens.grid.roofline import Shape
 from searchlens.store.hashing import fingerprint, weight_files
 
 FINGERPRINT_LIMIT = 256 * 2**20
@@ -28,6 +29,7 @@ class Inputs(StudyGrid):
         self._absent: dict[str, str] = {}
         self._hashes: dict[tuple[Hash, str], str] = {}
         self._fingerprints: dict[str, str] = {}
+        self._shapes: dict[str, Shape | None] = {}
 
     @cached_property
     def lock(self) -> pins.Lock:
@@ -167,6 +169,18 @@ class Inputs(StudyGrid):
                 f"restore the files, or update checkpoints.{checkpoint}.sha256 if the change is meant",
             )
         return folder
+
+    def shape(self, checkpoint: str) -> Shape | None:
+        """The shape of a checkpoint: pinned, of its folder, or declared; None if it is unknown.
+
+        Prices of a run are made of it, so it comes from files that all jobs of the run have, and never from a download.
+        """
+        if checkpoint not in self._shapes:
+            source, declared = self.checkpoint_source(checkpoint), self.config["checkpoints"][checkpoint]["shape"]
+            pin = self.lock.get(source) if source else None
+            found = pin.shape if pin else None if source else pins.shape_of(self.checkpoint_folder(checkpoint))
+            self._shapes[checkpoint] = found or (Shape(**declared) if declared else None)
+        return self._shapes[checkpoint]
 
     def fingerprint(self, checkpoint: str) -> str:
         """The fingerprint of a checkpoint: pinned, declared, or computed if the checkpoint is small.

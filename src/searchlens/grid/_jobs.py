@@ -20,6 +20,7 @@ from searchlens.grid import cost
 from searchlens.grid._inputs import Inputs
 from searchlens.grid._records import Generation, JobPool
 from searchlens.policies import kinds
+from searchlens.policies.texts import Texts
 from searchlens.store.hashing import digest, file_sha256
 from searchlens.store.layout import parse_manifest
 
@@ -35,7 +36,8 @@ class Jobs(Inputs):
         self._policies = {name: policies.from_spec(name, spec) for name, spec in config["policies"].items()}
         self._generations: dict[tuple[str, str], tuple[Generation, ...]] = {}
         self._pools: dict[tuple[str, str], tuple[JobPool, ...]] = {}
-        self._speeds: dict[str, cost.Speed | None] = {}
+        self._tokens: dict[tuple[str, str], float] = {}
+        self._paces: dict[tuple[str, str], tuple[Texts, cost.Speed | None]] = {}
 
     # ---- policies
 
@@ -159,17 +161,25 @@ class Jobs(Inputs):
 
     def _minutes(self, checkpoint: str, benchmark: str, generation: Generation) -> float | None:
         """Expected wall time of a range of samples on the GPUs of its checkpoint; None if no speed is known."""
-        if checkpoint not in self._speeds:
-            self._speeds[checkpoint] = cost.assumed_speed(self.config, checkpoint)
-        pace = self._speeds[checkpoint]
+        texts, pace = self._pace(checkpoint, benchmark)
         if pace is None:
             return None
-        policy = self._policies[generation.policies[0]]
-        limit, length = self.config["benchmarks"][benchmark]["max_tokens"], cost.assumed_length(self.config, benchmark)
-        each = policy.expected_tokens(length.tokens, limit) / policy.width
+        name = generation.policies[0]
+        if (name, benchmark) not in self._tokens:
+            policy = self._policies[name]
+            self._tokens[name, benchmark] = cost.tokens_per_run(policy, texts) / policy.width
+        each = self._tokens[name, benchmark]
         tokens = (generation.samples - generation.start) * self.count(benchmark) * each
         gpus = self.config["checkpoints"][checkpoint]["vllm"]["tensor_parallel"]
         return float(tokens / (pace.tokens_per_second * gpus) / 60)
+
+    def _pace(self, checkpoint: str, benchmark: str) -> tuple[Texts, cost.Speed | None]:
+        """The texts of a cell and the speed of its checkpoint on them, both assumed."""
+        if (checkpoint, benchmark) not in self._paces:
+            texts = cost.texts(self.config, benchmark, cost.assumed_length(self.config, benchmark))
+            speed = cost.assumed_speed(self.config, checkpoint, self.shape(checkpoint), texts)
+            self._paces[checkpoint, benchmark] = texts, speed
+        return self._paces[checkpoint, benchmark]
 
     def find_pool(self, checkpoint: str, benchmark: str, manifest: str) -> JobPool:
         """The pool that a manifest's file name stands for.

@@ -1,6 +1,6 @@
-"""The expected cost of sampling before anything was sampled: tokens by policy, speed by size of the model.
+"""The expected cost of sampling before anything was sampled: tokens of a policy, speed of a checkpoint.
 
-It depends on the configuration alone, so that every job of a run cuts cells into the same pools.
+It depends on the configuration and the lock file alone, so that every job of a run cuts cells into the same pools.
 Standard library only, because the planner imports it.
 """
 
@@ -10,6 +10,16 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
+
+from searchlens.grid.roofline import GPUS, Shape, limit
+from searchlens.policies import Policy
+from searchlens.policies.texts import Texts
+
+DEFAULT_ROWS = 1024
+"""Rows that vLLM decodes together on a GPU where ``max_rows`` is not set (``engines.vllm``)."""
+
+
+# ---- tokens
 
 
 @dataclass(frozen=True)
@@ -36,6 +46,25 @@ def assumed_length(config: Mapping[str, Any], benchmark: str) -> Length:
     return Length(spec["max_tokens"] / 2, "half of max_tokens a sample")
 
 
+def texts(config: Mapping[str, Any], benchmark: str, length: Length) -> Texts:
+    """The texts of a benchmark, if they have a mean length, by the other assumptions of section ``cost``."""
+    assumed, most = config["cost"], int(config["benchmarks"][benchmark]["max_tokens"])
+    mean = min(length.tokens, most)
+    return Texts.of_mean(mean, most, assumed["spread"], assumed["tokens_per_thought"], assumed["distinct_thoughts"])
+
+
+def tokens_per_run(policy: Policy, texts: Texts) -> float:
+    """Tokens that one run of a policy draws on average, returned or not.
+
+    By the formula of its controller; one that has none is taken to draw a text for each candidate.
+    """
+    known = policy.expected_tokens(texts)
+    return policy.width * texts.mean if known is None else known
+
+
+# ---- speed
+
+
 @dataclass(frozen=True)
 class Speed:
     """Throughput of a checkpoint.
@@ -43,23 +72,80 @@ class Speed:
     Attributes
     ----------
     tokens_per_second : float
-        On one GPU.
+        On each GPU that it uses, all rows together.
     source : str
-        The measurement it is scaled from.
+        How it comes about, for people.
+    measured : str
+        The measurement that it is made from.
     """
 
     tokens_per_second: float
     source: str
+    measured: str
 
 
-def assumed_speed(config: Mapping[str, Any], checkpoint: str) -> Speed | None:
-    """Estimated from the measured model that is nearest in size; None if the size or measurements are missing."""
-    measured, size = config["cost"]["throughput"], _parameters(config, checkpoint)
+def assumed_speed(config: Mapping[str, Any], checkpoint: str, shape: Shape | None, texts: Texts) -> Speed | None:
+    """The speed of a checkpoint before it was sampled.
+
+    On vLLM and a GPU: the limit of ``cost.gpu`` (``roofline.limit``) times the share of it that was measured. Otherwise
+    that of the measured model nearest in size, in proportion.
+
+    Parameters
+    ----------
+    config : mapping
+    checkpoint : str
+    shape : Shape or None
+        None: unknown; it is then guessed from the number of parameters of the pair.
+    texts : Texts
+
+    Returns
+    -------
+    Speed or None
+        None if the size, or what it would be estimated from, is missing.
+    """
+    spec, gpu = config["checkpoints"][checkpoint], config["cost"]["gpu"]
+    size = _parameters(config, checkpoint)
+    if gpu is None or spec["engine"] != "vllm" or spec["device"] != "cuda":
+        return _scaled(config, size)
+    if shape is None and size is None:
+        return None
+    return _share_of_limit(config, spec, shape or Shape.guess(float(size or 0)), texts, guessed=shape is None)
+
+
+def _share_of_limit(
+    config: Mapping[str, Any], spec: Mapping[str, Any], shape: Shape, texts: Texts, *, guessed: bool
+) -> Speed:
+    assumed, gpus, name = config["cost"], int(spec["vllm"]["tensor_parallel"]), config["cost"]["gpu"]
+    context = min(assumed["prompt_tokens"] + texts.running, spec["vllm"]["max_model_len"] or math.inf)
+    bound = limit(
+        shape,
+        GPUS[name].times(gpus),
+        spec["max_rows"] or DEFAULT_ROWS,
+        context,
+        dtype=spec["dtype"],
+        quantization=spec["quantization"],
+        utilization=spec["vllm"]["gpu_memory_utilization"],
+    )
+    measured = next((item for item in assumed["efficiency"] if item["gpu"] == name), assumed["efficiency"][0])
+    of_all, share = bound.tokens_per_second * measured["share"], measured["share"]
+    source = (
+        f"{of_all:,.0f} tokens/s, {share:g} of the limit {bound.tokens_per_second:,.0f} of {gpus} {name}:"
+        f" {bound.rows:,} rows (bound by {bound.rows_bound_by}) of {bound.context:,.0f} tokens"
+    )
+    if guessed:
+        source += "; architecture unknown, shape guessed from the number of parameters"
+    elsewhere = "" if measured["gpu"] == name else f"; assumed to be the same on {name}"
+    return Speed(of_all / gpus, source, f"{share:g} of the limit: {measured['source']}{elsewhere}")
+
+
+def _scaled(config: Mapping[str, Any], size: float | None) -> Speed | None:
+    measured = config["cost"]["throughput"]
     if not measured or size is None:
         return None
     nearest = min(measured, key=lambda model: abs(math.log(model["parameters"] / size)))
     scaled = nearest["tokens_per_second"] * nearest["parameters"] / size
-    return Speed(scaled, f"{nearest['tokens_per_second']:,.0f} tokens/s: {nearest['source']}")
+    source = f"{scaled:,.0f} tokens/s, in proportion to the number of parameters"
+    return Speed(scaled, source, f"{nearest['tokens_per_second']:,.0f} tokens/s: {nearest['source']}")
 
 
 def _parameters(config: Mapping[str, Any], checkpoint: str) -> float | None:

@@ -13,7 +13,7 @@ import json
 import os
 import re
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any, Literal
@@ -21,6 +21,7 @@ from typing import Any, Literal
 from searchlens.benchmarks import HubSplit
 from searchlens.benchmarks.hub import select
 from searchlens.errors import InputError
+from searchlens.grid.roofline import Shape
 from searchlens.store import files
 from searchlens.store.files import read_json
 from searchlens.store.hashing import WEIGHT_FILES, digest, file_sha256, fingerprint_of
@@ -121,10 +122,14 @@ class Pin:
         40 hexadecimal digits.
     files : mapping of str to File
         By path inside the repository, in alphabetical order.
+    shape : Shape or None
+        Of a checkpoint, for estimates of its cost; None for an architecture that is not known, a dataset, or a lock
+        file that was written before shapes were kept.
     """
 
     commit: str
     files: Mapping[str, File]
+    shape: Shape | None = field(default=None, compare=False)
 
     @property
     def size(self) -> int:
@@ -176,7 +181,9 @@ class Lock:
                 )
             pins = {
                 (kind, key): Pin(
-                    checked_commit(pin["commit"]), {name: File(**file) for name, file in pin["files"].items()}
+                    checked_commit(pin["commit"]),
+                    {name: File(**file) for name, file in pin["files"].items()},
+                    Shape(**pin["shape"]) if pin.get("shape") else None,
                 )
                 for kind in ("model", "dataset")
                 for key, pin in content[f"{kind}s"].items()
@@ -208,7 +215,7 @@ class Lock:
             content[f"{kind}s"][key] = {
                 "commit": pin.commit,
                 "files": {name: asdict(file) for name, file in sorted(pin.files.items())},
-            }
+            } | ({"shape": asdict(pin.shape)} if pin.shape else {})
         files.replace_text(self.path, json.dumps(content, indent=1) + "\n")
 
 
@@ -217,6 +224,15 @@ def checked_commit(text: str) -> str:
     if not COMMIT.fullmatch(text):
         raise ValueError(f"commit {text!r} is not 40 hexadecimal digits")
     return text
+
+
+def shape_of(folder: Path) -> Shape | None:
+    """The shape in the ``config.json`` of a checkpoint's folder; None if there is none, or it is not understood."""
+    try:
+        content = json.loads((folder / "config.json").read_bytes())
+    except (OSError, ValueError):
+        return None
+    return Shape.read(content) if isinstance(content, dict) else None
 
 
 # ---- where files are

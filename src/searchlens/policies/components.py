@@ -25,6 +25,7 @@ from searchlens.errors import InputError
 
 if TYPE_CHECKING:
     from searchlens.policies.policy import Policy
+    from searchlens.policies.texts import Texts
     from searchlens.search.task import Evaluator, Search, Task
 
 Value = float | int | str
@@ -177,19 +178,17 @@ class Controller(Component, ABC):
         del policy
         return False
 
-    def expected_tokens(self, policy: Policy, length: float, limit: int) -> float:
-        """Tokens that one run draws on average; rollouts of evaluators are not counted.
+    def expected_tokens(self, policy: Policy, texts: Texts) -> float | None:
+        """Tokens that one run draws on average, without rollouts of evaluators; None: unknown, for want of a formula.
 
         Parameters
         ----------
         policy : Policy
-        length : float
-            T, mean tokens of a text, > 0.
-        limit : int
-            Most tokens of a text.
+        texts : Texts
+            What the texts of the cell are like.
         """
-        del limit
-        return length * self.candidates(policy)
+        del policy, texts
+        return None
 
     @abstractmethod
     def search(self, task: Task, policy: Policy, evaluator: Evaluator) -> Search:
@@ -285,11 +284,6 @@ class Thought(Component):
 
     delimiter: str = text("\n\n")
     max_tokens: int = whole(128)
-
-    def expected(self, length: float) -> tuple[float, int]:
-        """Mean tokens of a thought, half of their limit m, and thoughts of a text of mean length T."""
-        tokens = min(self.max_tokens, length) / 2
-        return tokens, math.ceil(length / tokens)
 
 
 TRANSITIONS: Mapping[str, type[Component]] = {

@@ -18,11 +18,14 @@ import re
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields
 from functools import cache
-from typing import Any, TypeVar, get_type_hints
+from typing import TYPE_CHECKING, Any, TypeVar, get_type_hints
 
 from searchlens.engines.base import Sampling
 from searchlens.errors import InputError
 from searchlens.policies.components import Component, Controller, Thought, autoregressive, component, composition
+
+if TYPE_CHECKING:
+    from searchlens.policies.texts import Texts
 
 FILTERS = {"minp": "min_p", "typical": "typical_p", "topk": "top_k", "topp": "top_p"}
 PENALTIES = {"rep": "repetition_penalty", "freq": "frequency_penalty", "pres": "presence_penalty"}
@@ -99,9 +102,9 @@ class Policy:
         """Whether every run is the same, so that one is enough."""
         return self.controller.is_deterministic(self)
 
-    def expected_tokens(self, length: float, limit: int) -> float:
-        """Tokens that one run draws on average, if texts have a mean length and at most ``limit`` tokens."""
-        return self.controller.expected_tokens(self, length, limit)
+    def expected_tokens(self, texts: Texts) -> float | None:
+        """Tokens that one run draws on average; None if the controller has no formula for them."""
+        return self.controller.expected_tokens(self, texts)
 
     @property
     def family(self) -> str:

@@ -9,6 +9,7 @@ from searchlens.catalogue import controller
 from searchlens.policies import Controller, Policy
 
 if TYPE_CHECKING:
+    from searchlens.policies.texts import Texts
     from searchlens.search.task import Evaluator, Search, Task
 
 
@@ -24,6 +25,11 @@ class Autoregressive(Controller):
     def is_deterministic(self, policy: Policy) -> bool:
         """Greedy sampling is."""
         return policy.local.temperature == 0
+
+    def expected_tokens(self, policy: Policy, texts: Texts) -> float:
+        """T."""
+        del policy
+        return texts.mean
 
     def search(self, task: Task, policy: Policy, evaluator: Evaluator) -> Search:
         """One candidate."""

@@ -23,6 +23,7 @@ from searchlens.errors import InputError
 from searchlens.policies import Controller, Policy, number, whole
 
 if TYPE_CHECKING:
+    from searchlens.policies.texts import Texts
     from searchlens.search.task import Candidate, Evaluator, Search, Task
 
 _RAW = Sampling(temperature=1.0)
@@ -58,6 +59,11 @@ class TokenBeam(Controller):
             raise InputError(
                 "controller beam reads the model's own probabilities; a local policy has no effect", "leave out local"
             )
+
+    def expected_tokens(self, policy: Policy, texts: Texts) -> float:
+        """The beam goes on until the longer of two texts ends: its paths are alike, and the first end is not enough."""
+        del policy
+        return self.width * texts.longest(min(self.width, 2))
 
     def vocabulary_limits(self, policy: Policy, drawable: int, stop_ids: Sequence[int]) -> Mapping[str, int]:
         """Each path needs its share of the K continuations."""

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from searchlens.engines.base import Completion, FinishReason
+    from searchlens.policies.texts import Texts
     from searchlens.search.task import Ask, Evaluator, Search, Task, Trace
 
 WORDS = ("answer", "conclusion")
@@ -88,11 +89,10 @@ class EntropyTree(Controller):
         del stop_ids
         return {"children_per_position": drawable - 1} if policy.component(Branch).children == "distinct" else {}
 
-    def expected_tokens(self, policy: Policy, length: float, limit: int) -> float:
+    def expected_tokens(self, policy: Policy, texts: Texts) -> float:
         """Every branch redraws half of a text."""
-        del limit
         branches = self.positions * policy.component(Rounds).rounds * self.children_per_position
-        return self.roots * length * (1 + branches / 2)
+        return self.roots * texts.mean * (1 + branches / 2)
 
     def search(self, task: Task, policy: Policy, evaluator: Evaluator) -> Search:
         """All branches of a round are requested at once.

@@ -32,6 +32,7 @@ from searchlens.policies.components import Iterations, Thought, require_draws
 from searchlens.search.thoughts import Path, Thoughts, distinct
 
 if TYPE_CHECKING:
+    from searchlens.policies.texts import Texts
     from searchlens.search.task import Ask, Evaluator, Search, Task, Trace
 
 Descent = list["Node"]
@@ -59,13 +60,32 @@ class MonteCarloTreeSearch(Controller):
         """At temperature 0 all children of a node are alike."""
         require_draws(policy)
 
-    def expected_tokens(self, policy: Policy, length: float, limit: int) -> float:
-        """Thoughts and half of a text per iteration, until the tree of T / m levels has no node left to expand."""
-        del limit
-        thought, levels = policy.component(Thought).expected(length)
-        nodes = sum(float(self.children) ** level for level in range(levels))
-        iterations = float(policy.component(Iterations).iterations)
-        return min(iterations, nodes) * (self.children * thought + length / 2)
+    def expected_tokens(self, policy: Policy, texts: Texts) -> float:
+        """``children`` thoughts for each leaf that is expanded, and a rollout of T tokens if the best of them goes on.
+
+        An iteration takes one open leaf. An ended one costs nothing more; an unended one is expanded, its best child
+        stays a leaf unless it has ended, and each of the others is a new leaf if it is a new thought. So the leaves
+        are a branching process, which the iterations follow until none is left.
+        """
+        thought, unended = texts.thoughts(policy.component(Thought).max_tokens)
+        others = _binomial(self.children - 1, texts.distinct)
+        more = (self.children - 1) * texts.distinct
+        gains: dict[int, float] = {}  # leaves gained by an expansion, with their probabilities
+        for extra, chance in enumerate(others):
+            for best, share in ((1, unended), (0, 1 - unended)):
+                gains[extra + best] = gains.get(extra + best, 0.0) + chance * share
+        is_unended, expanded, leaves = 1.0, 0.0, {1: 1.0}
+        for left in range(policy.component(Iterations).iterations, 0, -1):
+            expanded += is_unended * sum(leaves.values())
+            after: dict[int, float] = {}
+            for count, chance in leaves.items():
+                for gain, share in ((0, 1 - is_unended), *((n, is_unended * p) for n, p in gains.items())):
+                    open_now = min(count - 1 + gain, left)  # no more can be taken
+                    if open_now:
+                        after[open_now] = after.get(open_now, 0.0) + chance * share
+            leaves = after
+            is_unended = unended * (1 + more) / (unended + more) if unended else 0.0
+        return expanded * (self.children * thought + unended * texts.mean)
 
     def search(self, task: Task, policy: Policy, evaluator: Evaluator) -> Search:
         """The rollouts, best first, equal ones in the order of iterations.
@@ -228,6 +248,11 @@ def back_propagate(descents: Sequence[Descent], values: Sequence[float]) -> None
         for node in reversed(nodes):
             node.total += value
             node.is_open = any(child.is_open for child in node.children) if node.children else not node.path.is_finished
+
+
+def _binomial(trials: int, chance: float) -> list[float]:
+    """Probabilities of 0 to ``trials`` successes."""
+    return [math.comb(trials, n) * chance**n * (1 - chance) ** (trials - n) for n in range(trials + 1)]
 
 
 def scaled(scores: Sequence[float]) -> list[float]:

@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from searchlens.engines.base import Completion
+    from searchlens.policies.texts import Texts
     from searchlens.search.task import Ask, Evaluator, Search, Task, Trace
 
 
@@ -62,16 +63,23 @@ class PowerSampling(Controller):
         """A proposal at temperature 0 is the text itself."""
         require_draws(policy)
 
-    def expected_tokens(self, policy: Policy, length: float, limit: int) -> float:
-        """``T + N (B n (n + 1) / 4 + T / 2)``, or the paper's ``N T^2 / (4 B)`` for many blocks.
+    def expected_tokens(self, policy: Policy, texts: Texts) -> float:
+        """Mean of ``T + N (B n (n + 1) / 2 + n + r (T + 1)) / 2`` over the lengths T.
 
-        There are N steps in each of the n = floor(T / B) blocks of B tokens that a text fills, and in the last one;
-        each redraws half of the present text.
+        There are N steps in each of the n blocks of B tokens that a text fills without ending, and in the block in
+        which it ends; each redraws half of the present text. In mode ``exact`` a text that ended before the last block
+        takes the steps of that block, too (r = 2).
         """
         schedule = policy.component(Blocks)
-        block = math.ceil(limit / schedule.blocks)
-        filled = int(length // block)
-        return length + schedule.steps * (block * filled * (filled + 1) / 4 + length / 2)
+        block = math.ceil(texts.limit / schedule.blocks)
+        last = math.ceil(texts.limit / block) - 1
+
+        def drawn(length: float) -> float:
+            filled = min(int(length // block), last)
+            visits = 2 if self.mode == "exact" and filled < last else 1
+            return length + schedule.steps / 2 * (block * filled * (filled + 1) / 2 + filled + visits * (length + 1))
+
+        return sum(map(drawn, texts.lengths)) / len(texts.lengths)
 
     def search(self, task: Task, policy: Policy, evaluator: Evaluator) -> Search:
         """One candidate; its details are ``proposed``, the steps taken, and ``accepted``.

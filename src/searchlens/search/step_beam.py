@@ -27,6 +27,7 @@ from searchlens.policies.components import BreadthFirst, require_draws
 from searchlens.search.thoughts import Growth, Path, Thoughts, distinct
 
 if TYPE_CHECKING:
+    from searchlens.policies.texts import Texts
     from searchlens.search.task import Ask, Evaluator, Search, Task
 
 
@@ -55,6 +56,11 @@ class StepBeam(Controller):
         require_draws(policy)
         if self.width % self.expand:
             raise InputError(f"width {self.width} is no multiple of expand {self.expand}")
+
+    def expected_tokens(self, policy: Policy, texts: Texts) -> float:
+        """``width`` thoughts a level until the longest of the paths that are kept has ended; a subtree keeps one."""
+        del policy
+        return self.width * texts.longest(1 if self.diverse == "yes" else self.width // self.expand)
 
     def search(self, task: Task, policy: Policy, evaluator: Evaluator) -> Search:
         """``width`` candidates."""

@@ -21,6 +21,7 @@ from searchlens.policies.components import BreadthFirst, Thought, require_draws
 from searchlens.search.thoughts import Thoughts, distinct
 
 if TYPE_CHECKING:
+    from searchlens.policies.texts import Texts
     from searchlens.search.task import Evaluator, Search, Task
 
 
@@ -45,13 +46,21 @@ class ThoughtTree(Controller):
         """At temperature 0 all children of a path are alike."""
         require_draws(policy)
 
-    def expected_tokens(self, policy: Policy, length: float, limit: int) -> float:
-        """A level draws ``children`` thoughts after each of at most ``width`` paths, then all paths are completed."""
-        del limit
-        thought, levels = policy.component(Thought).expected(length)
-        depth = min(policy.component(BreadthFirst).depth, levels)
-        thoughts = sum(self.children * min(float(self.width), float(self.children) ** level) for level in range(depth))
-        return thoughts * thought + self.width * (levels - depth) * thought
+    def expected_tokens(self, policy: Policy, texts: Texts) -> float:
+        """A level draws ``children`` thoughts after each path that goes on; after the last, paths run to their ends.
+
+        Of the thoughts that are new, a share ends its text; ended and unended paths keep the ``width`` places in
+        proportion to their numbers.
+        """
+        thought, unended = texts.thoughts(policy.component(Thought).max_tokens)
+        new = 1 + (self.children - 1) * texts.distinct
+        ended, going, drawn = 0.0, 1.0, 0.0
+        for _ in range(policy.component(BreadthFirst).depth):
+            drawn += self.children * going * thought
+            ended, going = ended + going * new * (1 - unended), going * new * unended
+            kept = min(1.0, self.width / (ended + going))
+            ended, going = kept * ended, kept * going
+        return drawn + going * texts.mean
 
     def search(self, task: Task, policy: Policy, evaluator: Evaluator) -> Search:
         """``width`` candidates."""
