@@ -1,11 +1,12 @@
 """Tokens per second of vLLM under our driver: the autoregressive pool and every controller against raw vLLM.
 
-    python -P perf/vllm.py [--shape 7b] [--requests 2048] [--searches 1280] [--rows 1024] [--json out.json]
+    python -P perf/vllm.py [--shape 7b] [--gpu H200] [--rows 1024] [--only pool power] [--json out.json]
 
 Weights are random, in the shape of Qwen2.5, so texts mean nothing and never stop by themselves. Everything that decides
 speed is scripted instead: prompts of 150 tokens, 16 searches or samples of each; the length of each text is drawn from
 a lognormal law cut at ``CAP``, scaled to a mean of 645 tokens; power sampling accepts with probability .657; a thought
-has 48 tokens. Each line is one complete run, including its tail:
+has 48 tokens. Each line is one complete run, including its tail. With eight requests for each row, the default and the
+least for a line of the pool, about nine tenths of its tokens come while the rows are full; with fewer the tail decides.
 
 ``raw``            ``LLM.generate`` on the requests of the autoregressive pool, with log-probabilities, in a process of
                    its own that imports nothing of searchlens
@@ -16,8 +17,9 @@ has 48 tokens. Each line is one complete run, including its tail:
 ``power, alone``   one chain at a time, as published implementations do
 
 ``running`` is the mean number of samples that draw a token together, ``reused`` the share of prompt and prefix tokens
-from the prefix cache. The anchor cell of the paper is extrapolated from these rates: 24 policies x 16 x 500 texts on
-two models, and the eight expanded runs of 16 x 500 texts with the blocks and steps of ``config/policies.yaml``.
+from the prefix cache, ``of limit`` tokens per second over the roofline of the GPU (``searchlens.grid.roofline``) for
+full rows and these lengths: the number that ``cost.efficiency`` keeps. At the end the anchor cell of the paper, with
+the tokens that ``searchlens plan`` counts, at the measured rates.
 """
 
 from __future__ import annotations
@@ -31,16 +33,19 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from searchlens import policies
+from searchlens import config, policies
 from searchlens.engines.base import Completion, Engine, Request
 from searchlens.engines.vllm import VllmEngine
+from searchlens.grid import Grid, cost
+from searchlens.grid.roofline import GPUS, Limit, Shape, limit
+from searchlens.policies.texts import Texts
 from searchlens.search import power
 from searchlens.search.driver import Failure, Usage, run, start
 from searchlens.search.task import Search, Task
@@ -86,6 +91,8 @@ SHAPES = {
     | {"num_key_value_heads": 2, "vocab_size": 1024, "tie_word_embeddings": True},
 }
 PAPER_HOURS = 460.58
+REQUESTS_A_ROW, SEARCHES_A_ROW = 8, 4
+ARCHITECTURE = {"architectures": ["Qwen2ForCausalLM"], "model_type": "qwen2", "max_position_embeddings": 32768}
 
 
 @dataclass(frozen=True)
@@ -99,6 +106,7 @@ class Line:
     seconds: float
     running: float
     reused: float
+    of_limit: float = math.nan
 
     @property
     def rate(self) -> float:
@@ -246,13 +254,13 @@ def ours(folder: str, args: argparse.Namespace) -> Iterator[Line]:
     vocab = SHAPES[args.shape]["vocab_size"]
     driven("warm-up", pool(64, vocab)[:64], engine, group=1)
     power.acceptance = lambda *_: ACCEPTANCE  # type: ignore[assignment]
-    most = args.searches
+    chains = args.searches
     # Wide searches draw more tokens each, so there are fewer of them.
     count = {
-        "entropy_tree": most // 2,
-        "thought_tree": most // 16,
-        "mcts": most // 2,
-        "step_beam": most // 4,
+        "entropy_tree": chains // 2,
+        "thought_tree": chains // 16,
+        "mcts": chains // 2,
+        "step_beam": chains // 4,
         "beam": 16,
     }
     runs: dict[str, Callable[[], Line]] = {
@@ -269,6 +277,10 @@ def ours(folder: str, args: argparse.Namespace) -> Iterator[Line]:
     engine.close()
 
 
+def _compared(line: Line, bound: Limit) -> Line:
+    return replace(line, of_limit=line.rate / bound.tokens_per_second)
+
+
 def show(lines: Sequence[Line]) -> None:
     """Print one line, compared with the pool and with raw vLLM."""
     line, rates = lines[-1], {each.name: each.rate for each in lines}
@@ -276,29 +288,45 @@ def show(lines: Sequence[Line]) -> None:
         f"{line.name:13} {line.requests:8} {line.generated:9} {line.returned:9} {line.seconds:7.1f} {line.rate:9,.0f} "
         f"{line.returned / line.seconds:9,.0f} {line.running:7.0f} {line.reused:6.2f} "
         f"{line.rate / rates['pool'] if 'pool' in rates else math.nan:7.2f} "
-        f"{line.rate / rates['raw'] if 'raw' in rates else math.nan:6.2f}",
+        f"{line.rate / rates['raw'] if 'raw' in rates else math.nan:6.2f} {line.of_limit:8.2f}",
         flush=True,
     )
 
 
-def extrapolate(lines: Sequence[Line], questions: int = 500, samples: int = 16) -> None:
-    """Print GPU-hours of the paper's anchor cell at the measured rates."""
-    line_by_name = {line.name: line for line in lines}
-    texts = questions * samples
-    blocks, steps = 16, 10
-    chain = MEAN + steps * (MEAN * (blocks + 1) / 4 + blocks / 2)
-    tokens_by_name = {"pool": 2 * len(POOL) * texts * MEAN, "power": 3 * texts * chain}
-    for name, runs in {"entropy_tree": 1, "mcts": 2, "thought_tree": 2}.items():
-        if name in line_by_name:
-            tokens_by_name[name] = runs * texts * MEAN * line_by_name[name].generated / line_by_name[name].returned
-    total = 0.0
+def most(args: argparse.Namespace) -> Limit:
+    """The roofline of the GPU for full rows, and texts with the lengths of the pool."""
+    shape = Shape.read(ARCHITECTURE | SHAPES[args.shape])
+    assert shape is not None, "the architecture is a known one"
+    context = PROMPT + Texts.of(lengths(args.requests), CAP).running
+    return limit(shape, GPUS[args.gpu], args.rows, context, dtype=args.dtype)
+
+
+def anchor_tokens() -> dict[str, float]:
+    """Tokens to draw of the paper's anchor cell on both models, by controller: those of ``searchlens plan``."""
+    root = Path(__file__).parents[1]
+    paper = config.plain(config.load([*(root / name for name in config.DEFAULT_FILES), root / "config/paper.yaml"]))
+    grid, anchor = Grid(paper, root), paper["boptr"]["anchor"]
+    benchmark, pair = anchor["benchmark"], paper["pairs"][anchor["pair"]]
+    texts = cost.texts(paper, benchmark, cost.assumed_length(paper, benchmark))
+    tokens: dict[str, float] = {}
+    for checkpoint in (pair["base"], pair["rl"]):
+        for generation in grid.generations(checkpoint, benchmark):
+            policy = policies.from_spec("it", generation.spec["policy"])
+            runs = generation.samples * grid.count(benchmark) / policy.width
+            name = {"autoregressive": "pool"}.get(policy.controller.name, policy.controller.name)
+            tokens[name] = tokens.get(name, 0.0) + runs * cost.tokens_per_run(policy, texts)
+    return tokens
+
+
+def extrapolate(lines: Sequence[Line]) -> None:
+    """Print GPU-hours of the paper's anchor cell at the measured rates; a controller without a line is left out."""
+    rates, total = {line.name: line.rate for line in lines}, 0.0
     print("\nanchor cell: million tokens to draw, GPU-hours")
-    for name, tokens in tokens_by_name.items():
-        if name in line_by_name:
-            hours = tokens / line_by_name[name].rate / 3600
-            total += hours
-            print(f"{name:13} {tokens / 1e6:9.1f} {hours:7.2f}")
-    print(f"{'in all':13} {'':9} {total:7.2f}   (the paper: {PAPER_HOURS})")
+    for name, tokens in anchor_tokens().items():
+        hours = tokens / rates[name] / 3600 if name in rates else math.nan
+        total += 0.0 if math.isnan(hours) else hours
+        print(f"{name:13} {tokens / 1e6:9.1f} {hours:7.2f}")
+    print(f"{'measured':13} {'':9} {total:7.2f}   (the paper: {PAPER_HOURS})")
 
 
 def main() -> None:
@@ -308,14 +336,21 @@ def main() -> None:
     parser.add_argument("--device", choices=["cuda", "cpu"], default="cuda")
     parser.add_argument("--dtype", default="bfloat16")
     parser.add_argument("--rows", type=int, default=1024)
-    parser.add_argument("--requests", type=int, default=2048, help="of the autoregressive pool")
-    parser.add_argument("--searches", type=int, default=1280, help="chains of power sampling; wider searches are fewer")
+    parser.add_argument("--gpu", choices=GPUS, default="H200", help="the one that this runs on, for its limit")
+    parser.add_argument("--requests", type=int, help=f"of the pool; default and least: {REQUESTS_A_ROW} x rows")
+    parser.add_argument(
+        "--searches", type=int, help=f"chains of power sampling, {SEARCHES_A_ROW} x rows; wider searches are fewer"
+    )
     parser.add_argument("--only", nargs="+", help="names of lines, in this order; raw goes first")
     parser.add_argument("--json", type=Path, help="write the lines here, too")
     parser.add_argument("--baseline", metavar="FOLDER", help=argparse.SUPPRESS)  # the process that runs raw vLLM
     args = parser.parse_args()
     if not sys.flags.safe_path:
         parser.error("run it by python -P: otherwise this file takes the place of the package vllm")
+    args.requests = args.requests or REQUESTS_A_ROW * args.rows
+    args.searches = args.searches or SEARCHES_A_ROW * args.rows
+    if args.requests < REQUESTS_A_ROW * args.rows:
+        parser.error(f"--requests {args.requests}: {args.rows} rows need at least {REQUESTS_A_ROW * args.rows}")
     if args.baseline:
         Path(args.baseline, "raw.json").write_text(json.dumps(asdict(raw(args.baseline, args))))
         return
@@ -323,21 +358,26 @@ def main() -> None:
     print(
         f"{'run':13} {'requests':>8} {'generated':>9} {'returned':>9} {'seconds':>7} {'tok/s':>9} {'ret/s':>9}", end=" "
     )
-    print(f"{'running':>7} {'reused':>6} {'of pool':>7} {'of raw':>6}", flush=True)
+    print(f"{'running':>7} {'reused':>6} {'of pool':>7} {'of raw':>6} {'of limit':>8}", flush=True)
+    bound = most(args)
     lines: list[Line] = []
     with tempfile.TemporaryDirectory() as folder:
-        config = {"architectures": ["Qwen2ForCausalLM"], "model_type": "qwen2", "max_position_embeddings": 32768}
-        Path(folder, "config.json").write_text(json.dumps(config | SHAPES[args.shape] | {"torch_dtype": args.dtype}))
+        shape = ARCHITECTURE | SHAPES[args.shape] | {"torch_dtype": args.dtype}
+        Path(folder, "config.json").write_text(json.dumps(shape))
         if not args.only or "raw" in args.only:
             command = [sys.executable, "-P", __file__, *sys.argv[1:], "--baseline", folder]
             subprocess.run(command, stdout=subprocess.DEVNULL, check=True)
-            lines.append(Line(**json.loads(Path(folder, "raw.json").read_text())))
+            lines.append(_compared(Line(**json.loads(Path(folder, "raw.json").read_text())), bound))
             show(lines)
         for line in ours(folder, args):
-            lines.append(line)
+            lines.append(_compared(line, bound))
             show(lines)
             if args.json:
                 args.json.write_text(json.dumps([asdict(each) for each in lines], indent=1))
+    print(
+        f"limit: {bound.tokens_per_second:,.0f} tokens/s of one {args.gpu}: {bound.rows} rows (bound by"
+        f" {bound.rows_bound_by}) of {bound.context:.0f} tokens"
+    )
     extrapolate(lines)
 
 

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import argparse
+import importlib.util
 import json
+import sys
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -13,7 +16,7 @@ import polars as pl
 import pytest
 import yaml
 
-from searchlens import policies
+from searchlens import config, policies
 from searchlens.commands.plan import assumptions, plan, read_store, show_plan, speed
 from searchlens.config.cost import CostSpec
 from searchlens.engines.base import Completion, Request
@@ -276,3 +279,19 @@ def test_a_search_costs_what_it_draws_and_not_what_it_returns(
     sidecar = shard.path.with_suffix(".json")
     sidecar.write_text(json.dumps({**shard.sidecar, "generated": 100 * shard.sidecar["rows"]}))
     assert next(iter(plan(make_grid(priced)))).tokens == 6 * 2 * 100
+
+
+def test_the_benchmark_on_gpus_counts_what_the_plan_counts() -> None:
+    """One formula for the tokens of a search: GPU-hours of perf/vllm.py and of the plan differ by the speed alone."""
+    spec = importlib.util.spec_from_file_location("perf_vllm", ROOT / "perf/vllm.py")
+    assert spec and spec.loader
+    perf = importlib.util.module_from_spec(spec)
+    sys.modules["perf_vllm"] = perf  # dataclasses look their module up
+    spec.loader.exec_module(perf)
+    paper = config.plain(config.load([*config.DEFAULT_FILES, ROOT / "config/paper.yaml"]))
+    paper["study"] = {**paper["study"], "pairs": ["qwen2.5-7b"], "benchmarks": ["math500"]}
+    cells = {("qwen2.5-7b-base", "math500"), ("qwen2.5-7b-rl", "math500")}
+    lines = [line for line in plan(Grid(paper, ROOT)) if (line.checkpoint, line.benchmark) in cells]
+    assert sum(perf.anchor_tokens().values()) == pytest.approx(sum(line.tokens for line in lines))
+    args = argparse.Namespace(shape="7b", gpu="H200", rows=1024, requests=8192, dtype="bfloat16")
+    assert perf.most(args).tokens_per_second == pytest.approx(44_300, rel=0.01)
