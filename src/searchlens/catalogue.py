@@ -145,8 +145,15 @@ def declared(kind: str, **options: Any) -> dict[str, Declaration]:
     InputError
         Two files declare the same name, an option is not a literal, or a table or figure has no valid stage.
     """
+    known = _declared(kind, tuple(extensions()))
+    return {name: item for name, item in known.items() if options.items() <= item.options.items()}
+
+
+@cache
+def _declared(kind: str, extra: tuple[tuple[str, Path], ...]) -> Mapping[str, Declaration]:
+    """All declarations of a kind by name; a planner asks for them thousands of times."""
     by_name: dict[str, Declaration] = {}
-    for module, path in [*_modules(HOMES[kind]), *extensions()]:
+    for module, path in [*_modules(HOMES[kind]), *extra]:
         for declaration in _declarations(module, path):
             name = declaration.name
             if declaration.kind != kind:
@@ -155,7 +162,7 @@ def declared(kind: str, **options: Any) -> dict[str, Declaration]:
             if name in by_name:
                 raise InputError(f"{kind} {name!r} is declared twice: in {by_name[name].path} and in {path}")
             by_name[name] = declaration
-    return {name: item for name, item in by_name.items() if options.items() <= item.options.items()}
+    return by_name
 
 
 def _require_stage(declaration: Declaration) -> None:
