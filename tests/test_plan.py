@@ -120,15 +120,19 @@ THOUGHTS = {
 BEAMS = {
     ("micro", "math"): {"step_beam_b4": 199.0, "beam_b4": 167.5},
     ("micro", "aime"): {"step_beam_b4": 358.2, "beam_b4": 333.0},
+    ("micro", "gpqa"): {"step_beam_b4": 299.5, "beam_b4": 305.1},
     ("anchor", "math"): {"step_beam_b4": 197.2, "beam_b4": 166.1},
+    ("anchor", "aime"): {"step_beam_b4": 388.1, "beam_b4": 366.2},
+    ("anchor", "gpqa"): {"step_beam_b4": 339.5, "beam_b4": 387.0},
 }
 """Tokens that a beam drew, mean of 60 to 100 questions; the recorded studies have none."""
 FAR = {
     ("micro", "aime"): {"power_topp0.9_t0.7", "mcts16_t0.7", "step_beam_b4"},
-    ("micro", "gpqa"): {"power_t0.25", "power_t0.5", "power_topp0.9_t0.7", "mcts16_t0.7"},
-    ("anchor", "gpqa"): {"power_t0.5"},
+    ("micro", "gpqa"): {"power_t0.25", "power_t0.5", "power_topp0.9_t0.7", "mcts16_t0.7", "step_beam_b4", "beam_b4"},
+    ("anchor", "aime"): {"step_beam_b4"},
+    ("anchor", "gpqa"): {"power_t0.5", "step_beam_b4", "beam_b4"},
 }
-"""Where an estimate is further off than 15%: most where the loops of micro GPQA are longer than its plain samples."""
+"""Where an estimate is further off than 15%: most on GPQA, where what a search prefers loops to the limit."""
 SEARCH = "^(power|mcts|thought|entropy)"
 
 
@@ -148,11 +152,11 @@ def recorded(side: str, benchmark: str) -> dict[str, float]:
 
 @pytest.mark.parametrize(("side", "benchmark"), THOUGHTS)
 def test_estimates_agree_with_what_searches_drew(side: str, benchmark: str) -> None:
-    """Within 15% from the mean length of plain samples: all eight recorded searches, and the two beams."""
+    """From the mean length of plain samples within 15%, but for ``FAR``: eight recorded searches, and two beams."""
     tokens = recorded(side, benchmark)
     searches = {name: drew for name, drew in tokens.items() if not name.startswith("temp")}
-    searches |= BEAMS.get((side, benchmark), {})
-    assert len(searches) >= 8
+    searches |= BEAMS[side, benchmark]
+    assert len(searches) == 10
     limit = 192 if (side, benchmark) == ("anchor", "gpqa") else LIMITS[benchmark]
     specs = yaml.safe_load((ROOT / "config/policies.yaml").read_text())["policies"]
     far = set()
