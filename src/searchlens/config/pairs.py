@@ -34,8 +34,8 @@ class PairSpec(Section):
     group: Group = "upper"
     """Cohort of BOPTR. Parameters are fitted to upper and lower pairs; a new pair is only predicted."""
     parameters: Quantity | None = None
-    """Number of parameters: the size feature of V4, and the size by which ``cost`` estimates speed where the shape of the
-    network does not."""
+    """Number of parameters: the size feature of V4, and the size by which ``cost`` estimates speed where the shape of
+    the network does not."""
     rltrain: Name | None = None
     """Benchmark of role ``rltrain`` with questions of this pair's own RL-training split; null: the only one there
     is."""

@@ -13,7 +13,6 @@ Standard library only, because the planner imports it.
 
 from __future__ import annotations
 
-import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import Field, dataclass, field, fields
