@@ -452,7 +452,7 @@ def _pair(cell: figure_data.Cell) -> PairContext:
 
 def _study(cell: figure_data.Cell) -> StudyContext:
     widths = pl.DataFrame({"checkpoint": "base", "benchmark": "sums", "half_width": [0.04, 0.06]})
-    frames = (cell.same_policy, cell.counts, cell.support, cell.path)
+    frames = (cell.same_policy, cell.counts, cell.support, cell.path, cell.near_match)
     return StudyContext(
         default_policy=figure_data.DEFAULT,
         cells=[Cell("toy", "Sums", *frames)],

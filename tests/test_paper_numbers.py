@@ -9,20 +9,24 @@ import re
 from dataclasses import asdict, astuple, fields
 from decimal import ROUND_HALF_UP, Decimal
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import polars as pl
 import pytest
 
+from searchlens.boptr.consistency import means_within_batches, seed_summary
+from searchlens.boptr.evaluate import Constants, Evaluation, Key, Score
 from searchlens.boptr.fit import alpha_grid, beta_grid, boundary_distance, budget_path, lattice
 from searchlens.boptr.inference import common
-from searchlens.boptr.means import How, cell_weights
+from searchlens.boptr.means import Column, How, Scope, cell_weights, grid, means_frame
 from searchlens.boptr.offsets import loo_score
 from searchlens.boptr.options import DEFAULTS, REGIMES, BoptrOptions
-from searchlens.boptr.rows import Curve, mech
+from searchlens.boptr.rows import ROWS, Curve, mech
 from searchlens.boptr.rule import LN2, mean_log_alpha
 from searchlens.landscape.options import LandscapeSection
 from searchlens.recovery.options import RecoverySection
+from searchlens.tables.study import udf_cost
 from searchlens.uncertainty import wilson
 
 FOLDER = Path(__file__).parent / "data" / "paper"
@@ -493,6 +497,91 @@ def test_v4_scores_are_those_of_the_training_mean():
     mute = loo_score(np.ones((1, len(y))), y[:, None], DEFAULTS.ridge)[0]
     assert mute == pytest.approx(1 - (6 / 5) ** 2)
     assert table("v4")["loo_r2"].to_numpy() == pytest.approx(mute, abs=0.07)
+
+
+# ---- the same numbers, through the functions that make our tables
+
+
+@pytest.mark.parametrize("reading", ["fixed_pi", "full_rule"])
+def test_seed_summary_gives_the_printed_means_and_deviations(reading):
+    """From the printed errors of single seeds: every benchmark, and the mean over benchmarks within a seed."""
+    rows = table("seeds").filter(reading=reading)
+    cells = rows.filter(pl.col("seed42").is_not_null())
+    errors = cells.unpivot(["seed42", "seed123", "seed20240"], index="benchmark", variable_name="batch")
+    frame = errors.select(pl.lit(reading).alias("reading"), "benchmark", "batch", error="value", corrected="value")
+    whole = means_within_batches(frame).filter(reading=reading)
+    summary = seed_summary(pl.concat([frame, whole], how="diagonal_relaxed"))
+    found = {row["benchmark"]: row for row in summary.rows(named=True)}
+    for printed in rows.rows(named=True):
+        ours = found["mean" if printed["benchmark"] == "mean_of_4" else printed["benchmark"]]
+        assert ours["batches"] == 3
+        assert ours["mean"] == pytest.approx(printed["mean"], abs=HALF_UNIT)
+        assert ours["sd"] == pytest.approx(printed["sd"], abs=SLIP)
+
+
+def test_means_frame_gives_the_printed_held_out_means():
+    """From the printed cells: the mean of every benchmark, of every model, and of all."""
+    printed = {row["model"]: row for row in table("held_out").rows(named=True)}
+    scores = {
+        Key(Constants(), "V3", "ar", model, benchmark): exact_score(printed[model][benchmark])
+        for model, benchmark in itertools.product(MODELS, HELD_OUT)
+    }
+    columns = [
+        *(Column(benchmark, grid(MODELS, [benchmark])) for benchmark in HELD_OUT),
+        *(Column(model, grid([model], HELD_OUT)) for model in MODELS),
+        Column("all cells", grid(MODELS, HELD_OUT)),
+    ]
+    scope = Scope("held out", tuple(row for row in ROWS if row.key == "V3"), tuple(columns))
+    frame = means_frame(Evaluation(scores, {}, {}), [scope], [Constants()], 0.95).filter(pool="ar")
+    found = dict(frame.select("column", "error").iter_rows())
+    wanted = {benchmark: printed["mean"][benchmark] for benchmark in HELD_OUT} | {"all cells": printed["mean"]["mean"]}
+    wanted |= {model: printed[model]["mean"] for model in MODELS}
+    assert found == pytest.approx(wanted, abs=HALF_UNIT)
+
+
+def exact_score(error):
+    """An error without uncertainty, as a score."""
+    draws = np.full(4, error, np.float32)
+    return Score(Curve(np.zeros((5, 1), np.float32)), error, draws, None, draws, 60)
+
+
+def test_the_cost_table_adds_up_as_printed():
+    """GPU-hours are wall-hours of two GPUs; the printed total holds the sums of its rows, up to a slip of .01."""
+    rows = {row["channel"]: row for row in table("costs").rows(named=True)}
+    channels = {"AR-Base": "AR-Base (24 policies)", "AR-RL": "AR-RL (24 policies)", "search": "Expanded base (dedup)"}
+    shards = [
+        shard
+        for channel, name in channels.items()
+        for shard in shards_of(channel, rows[name]["runs"], rows[name]["wall_h"], rows[name]["tokens_M"])
+    ]
+    context = SimpleNamespace(costs=pl.DataFrame(shards), models={"base": "Base", "rl": "RL"}, without_costs=0)
+    data = {row["channel"]: row for row in udf_cost(context).data.rows(named=True)}
+    for ours, name in (("AR-Base", channels["AR-Base"]), ("AR-RL", channels["AR-RL"]), ("total", "Anchor-cell total")):
+        assert data[ours]["runs"] == rows[name]["runs"]
+        assert data[ours]["wall_h"] == pytest.approx(rows[name]["wall_h"], abs=SLIP)
+        assert data[ours]["gpu_h"] == pytest.approx(rows[name]["gpu_h"], abs=2 * SLIP)
+        assert data[ours]["returned_M"] == pytest.approx(rows[name]["tokens_M"], abs=0.1 + 1e-9)
+
+
+def shards_of(channel, runs, wall_h, tokens_m):
+    """One shard per run of a channel, equal parts of its time and tokens, on two GPUs."""
+    for run in range(runs):
+        yield {
+            "checkpoint": "rl" if channel == "AR-RL" else "base",
+            "benchmark": "math",
+            "policy": f"{channel} {run}",
+            "controller": "tree" if channel == "search" else "autoregressive",
+            "rows": 8000,
+            "tokens": 1e6 * tokens_m / runs,
+            "generated": 1e6 * tokens_m / runs,
+            "requests": 8000,
+            "prefilled": 1.0,
+            "reused": 1.0,
+            "mean_running": 100.0,
+            "wall_seconds": 3600 * wall_h / runs,
+            "device": "cuda",
+            "device_count": 2,
+        }
 
 
 # ---- contradictions that docs/reading-the-paper.md reports

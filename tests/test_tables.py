@@ -28,6 +28,7 @@ from searchlens.tables import format as fmt
 from searchlens.tables.boptr import regimes
 from searchlens.tables.build import build
 from searchlens.tables.format import minus
+from searchlens.tables.objects import recovery_objects
 from searchlens.tables.study import Cell, StudyContext, recovery_summary, same_policy_counts, udf_cost
 from searchlens.tables.table import DASH, Table, escape, latex, write
 
@@ -54,7 +55,7 @@ def frames() -> figure_data.Cell:
 
 @pytest.fixture(scope="module")
 def cells(frames: figure_data.Cell) -> list[Cell]:
-    recovery = (frames.same_policy, frames.counts, frames.support, frames.path)
+    recovery = (frames.same_policy, frames.counts, frames.support, frames.path, frames.near_match)
     return [Cell("micro-1m", benchmark, *recovery) for benchmark in ("Micro math", "Micro_AIME & more")]
 
 
@@ -203,14 +204,18 @@ def test_summary_takes_the_widest_gap(every: dict[str, Table], frames: figure_da
 
 def test_summary_without_matches(frames: figure_data.Cell, context: StudyContext) -> None:
     """A cell where Base never comes close has no path; the row says so by being empty there."""
-    cell = Cell("micro-1m", "math", frames.same_policy, frames.counts, frames.support, frames.path.clear())
+    cell = Cell(
+        "micro-1m", "math", frames.same_policy, frames.counts, frames.support, frames.path.clear(), frames.near_match
+    )
     table = recovery_summary(replace(context, cells=[cell]))
     assert table.text["closest N"].to_list() == ["", ""]
 
 
 def test_summary_of_models_that_share_nothing(frames: figure_data.Cell, context: StudyContext) -> None:
     """Without a shared policy there is no gap to report; the recovery gap still stands."""
-    cell = Cell("a", "b", frames.same_policy.clear(), frames.counts.clear(), frames.support, frames.path)
+    cell = Cell(
+        "a", "b", frames.same_policy.clear(), frames.counts.clear(), frames.support, frames.path, frames.near_match
+    )
     text = recovery_summary(replace(context, cells=[cell])).text
     assert text["gap at 1"].to_list() == text["ahead at 16"].to_list() == ["", ""]
     assert all(text["largest recovery gap"].to_list())
@@ -251,7 +256,7 @@ def test_ties_at_nothing_are_no_verdict(frames: figure_data.Cell, context: Study
     counts = frames.counts.with_columns(
         pl.when(first).then(pl.col("policies")).otherwise(column).alias(column) for column in ("ahead", "both_zero")
     )
-    cell = Cell("a", "b", frames.same_policy, counts, support, frames.path)
+    cell = Cell("a", "b", frames.same_policy, counts, support, frames.path, frames.near_match)
     table = recovery_summary(replace(context, cells=[cell]))
     row, line = table.data.row(0, named=True), table.text.row(0, named=True)
     assert row["both_zero"] == 1
@@ -412,3 +417,21 @@ def test_costs_that_were_not_recorded_are_empty_and_not_zero(context: StudyConte
     assert some.data.equals(udf_cost(context).data)
     assert "1 cell was recorded without its costs, which are not in this table." in some.notes
     assert not any("without their costs" in note for note in udf_cost(context).notes)
+
+
+def test_recovery_objects_count_what_the_frames_say(frames: figure_data.Cell, context: StudyContext) -> None:
+    """The paper's four rows; two equal cells have twice the budgets of one, and the same largest gap and residual."""
+    table = recovery_objects(context)
+    rows = {row["object"]: row for row in table.data.rows(named=True)}
+    assert list(rows) == ["envelope", "near-match set", "smooth path", "frozen rule"]
+    chosen = {"metric": "P", "readout": "prefix"}
+    gaps = frames.support.filter(**chosen)["gap"]
+    assert (rows["envelope"]["budgets"], rows["envelope"]["reached"]) == (2 * len(gaps), 2 * (gaps <= 0).sum())
+    assert rows["envelope"]["value"] == gaps.max()
+    matches = [frames.near_match.filter(metric="P", target_budget=b).height for b in figure_data.BUDGETS]
+    assert rows["near-match set"]["reached"] == 2 * sum(count > 0 for count in matches)
+    assert rows["near-match set"]["value"] == sorted(matches)[2]
+    residuals = frames.path.filter(metric="P", kind="monotone")["error"].abs()
+    assert rows["smooth path"]["value"] == pytest.approx(residuals.mean())
+    assert rows["frozen rule"]["value"] is None and table.text["in this study"][3] == DASH
+    assert f"{100 * rows['smooth path']['value']:.1f} pp" in table.text["in this study"][2]

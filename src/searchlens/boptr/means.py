@@ -136,6 +136,7 @@ def _values(score: Score, confidence: float) -> dict[str, Any]:
     """The columns ``_VALUES`` of a score."""
     values = ErrorDraws(score.fixed, score.corrected, score.questions).columns(confidence)
     ends = (None, None) if score.reselected is None else inference.interval(score.reselected, confidence)
+    values["error"] = score.error  # draws are of single precision
     return values | {"lo_reselected": inference.defined(ends[0]), "hi_reselected": inference.defined(ends[1])}
 
 

@@ -78,7 +78,7 @@ def tables(study: needs.Tables, layout: Layout, output: Layout, *, fingerprint: 
 def _cell(cell: needs.PairCell, points: Points, health: Healths, layout: Layout, references: Iterable[str]) -> Cell:
     frames = {
         name: read_frame(layout.recovery_frame(cell.pair, cell.benchmark, name), "recovery")
-        for name in ("same_policy", "counts", "support", "path")
+        for name in ("same_policy", "counts", "support", "path", "near_match")
     }
     configured = kinds.from_specs(cell.policies)
     base = points[cell.base, cell.benchmark].filter(~pl.col("policy").is_in(list(references)))

@@ -32,7 +32,7 @@ class Cell:
     Attributes
     ----------
     pair, benchmark : str
-    same_policy, counts, support, path : DataFrame
+    same_policy, counts, support, path, near_match : DataFrame
     searched : bool
         Whether Base was also sampled under searches.
     policies, questions : int or None
@@ -47,6 +47,7 @@ class Cell:
     counts: pl.DataFrame
     support: pl.DataFrame
     path: pl.DataFrame
+    near_match: pl.DataFrame
     searched: bool = False
     policies: int | None = None
     questions: int | None = None

@@ -140,7 +140,7 @@ def v4(context: TableContext) -> Table:
         *reasons(features, summary),
     ]
     if not parts:
-        parts, models = [fmt.part([])], summary["models"].max() or 0
+        parts, models = [fmt.part([])], max(summary["models"].to_list(), default=0)
         notes[:2] = [f"Nothing is printed: too few models have a pair of their own to leave one out ({models})."]
     data = fmt.stacked(features=features, scores=summary, null=context.frames["v4_null"])
     return Table(data, parts, notes)
