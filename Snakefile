@@ -5,8 +5,9 @@
     snakemake --profile slurm                     on a cluster
     snakemake results/landscape/<checkpoint>/<benchmark>/points.parquet     one cell
 
-Stages, one file each under workflow/rules/, in this order: generate, score, landscape, recovery; readouts (with
-recoveries), which replaces these for recorded cells; readings, figures, overview, tables, boptr (with transfer), equivalence.
+Stages, one file each under workflow/rules/, in this order: generate, score, agreement, landscape, recovery;
+readouts (with recoveries), which replaces these for recorded cells; readings, figures, overview, tables, boptr (with
+transfer), equivalence.
 """
 
 from snakemake.utils import min_version
@@ -25,6 +26,7 @@ include: "workflow/rules/common.smk"
 include: "workflow/rules/outputs.smk"
 include: "workflow/rules/generate.smk"
 include: "workflow/rules/score.smk"
+include: "workflow/rules/agreement.smk"
 include: "workflow/rules/landscape.smk"
 include: "workflow/rules/recovery.smk"
 
@@ -82,6 +84,7 @@ rule all:
         [path for cell in GRID.pair_cells for path in recovery_files(*cell)],
         [path for cell in GRID.cells for path in landscape_files(*cell)],
         [path for cell in GRID.cells if cell not in GRID.readouts for path in score_files(*cell)],
+        [OUT.agreement(*cell) for cell in GRID.agreement_cells],
         [path for cell in GRID.cells for path in GRID.manifests(*cell)],
 
 

@@ -20,9 +20,11 @@ from run_stages import landscape_cell, recovery_cell
 from searchlens import catalogue
 from searchlens.boptr.options import BoptrOptions
 from searchlens.grid import Grid, needs
+from searchlens.schemas.columns import AGREEMENT
 from searchlens.simulate import small_design
 from searchlens.simulate import write as simulate
 from searchlens.stages import source
+from searchlens.stages._frames import write_frame
 from searchlens.stages.readings import readings
 from searchlens.stages.record import record
 from searchlens.store.layout import Layout
@@ -31,7 +33,18 @@ from test_equivalence import grid as compared_grid
 TESTS = Path(__file__).parent
 PACKAGE = TESTS.parent / "src/searchlens"
 STAGES = (
-    *("score", "landscape", "recovery", "readouts", "recoveries", "readings", "figures", "overview", "tables"),
+    *(
+        "score",
+        "agreement",
+        "landscape",
+        "recovery",
+        "readouts",
+        "recoveries",
+        "readings",
+        "figures",
+        "overview",
+        "tables",
+    ),
     *("boptr", "transfer"),
     "equivalence",
 )
@@ -123,6 +136,7 @@ def study(
     for checkpoint, benchmark in sampled.cells:
         folder = layout.landscape(checkpoint, benchmark)
         landscape_cell(sampled, benchmark, sampled.scores(checkpoint, benchmark), folder)
+        write_frame(AGREEMENT.to_frame(), layout.agreement(checkpoint, benchmark))
     base, rl = (layout.landscape(checkpoint, "sums") for checkpoint in ("toy-base", "toy-rl"))
     recovery_cell(sampled, base, rl, layout.recovery("toy", "sums"))
     readings(needs.readings(sampled), layout, **signed)
@@ -136,6 +150,11 @@ def study(
             {},
             [needs.score(sampled, *cell), sampled.questions("sums"), layout, manifests, tmp_path / "s"],
             signed,
+        ),
+        "agreement": (
+            {},
+            [needs.agreement(sampled, *cell), sampled.questions("sums"), layout, manifests, tmp_path / "a"],
+            {},
         ),
         "landscape": ({}, [needs.landscape(sampled, "sums"), sampled.scores(*cell), tmp_path / "l"], signed),
         "recovery": ({}, [needs.recovery(sampled, "sums"), base, rl, tmp_path / "r"], signed),

@@ -23,8 +23,10 @@ from run_stages import prefill
 from searchlens import catalogue
 from searchlens.figures.boptr import parameters
 from searchlens.grid import Grid, needs
+from searchlens.schemas.columns import AGREEMENT
 from searchlens.store.judges import Judge
 from searchlens.tables import format as fmt
+from searchlens.tables.agreement import grader_agreement
 from searchlens.tables.boptr import regimes
 from searchlens.tables.build import build
 from searchlens.tables.format import minus
@@ -86,6 +88,7 @@ def study_context(frames: figure_data.Cell, cells: list[Cell]) -> StudyContext:
         models={"base": "Base", "rl": "RL"},
         spent={"base": SPENT},
         sources={("base", "math"): "sampled", ("rl", "math"): "recorded"},
+        agreement={("base", "math"): judged_twice(), ("rl", "math"): "no texts: read from recorded readouts"},
         judges={("base", "math"): Judge("math", "math-9"), ("rl", "math"): Judge("math")},
         made={"versions": {"polars": "2.0"}, "commit": "", "config": "abc", "host": "n1", "finished": "today"},
         readings=readings_data.frames(),
@@ -95,6 +98,15 @@ def study_context(frames: figure_data.Cell, cells: list[Cell]) -> StudyContext:
 @pytest.fixture(scope="module")
 def every(context: StudyContext) -> dict[str, Table]:
     return build(catalogue.declared("table", stage="study"), context)
+
+
+def judged_twice() -> pl.DataFrame:
+    """Every class once, but two that both graders accept; two samples without an answer."""
+    verdicts = ["right right", "right right", "wrong none", "right wrong", "none right", "unknown wrong"]
+    names = ("ours", "math_verify")
+    rows = [dict(zip(names, pair.split(), strict=True)) | {"sample": i} for i, pair in enumerate(verdicts)]
+    given = {"policy": "temp_0.3", "question": "q1", "gold": "1", "answer": "one|1", "text": "so 1"}
+    return pl.DataFrame([given | row for row in rows]).select(AGREEMENT.names()).cast(AGREEMENT)
 
 
 def costs() -> pl.DataFrame:
@@ -138,7 +150,10 @@ def test_examples_of_docstrings(module: ModuleType) -> None:
 
 def test_files_read_back(every: dict[str, Table], tmp_path: Path) -> None:
     """The CSV loses nothing, and every LaTeX row has as many cells as the heading."""
-    for name, table in every.items():
+    blocks = [
+        (name, replace(table, parts=[replace(part, title="")])) for name, table in every.items() for part in table.parts
+    ]
+    for name, table in blocks:
         csv, tex, md = write(table, tmp_path / name)
         assert pl.read_csv(csv, schema=table.data.schema).equals(table.data, null_equal=True), name
         lines = [line for line in tex.read_text().splitlines() if line.endswith(r"\\")]
@@ -435,3 +450,21 @@ def test_recovery_objects_count_what_the_frames_say(frames: figure_data.Cell, co
     assert rows["smooth path"]["value"] == pytest.approx(residuals.mean())
     assert rows["frozen rule"]["value"] is None and table.text["in this study"][3] == DASH
     assert f"{100 * rows['smooth path']['value']:.1f} pp" in table.text["in this study"][2]
+
+
+def test_disagreements_of_two_graders_are_counted_by_class(every: dict[str, Table]) -> None:
+    made = every["grader_agreement"]
+    counted, none = made.data.rows(named=True)
+    classes = ("both_right", "both_wrong", "only_ours", "only_math_verify")
+    assert [counted[name] for name in ("samples", *classes)] == [6, 2, 2, 1, 1]
+    assert [counted[name] for name in ("no_answer_ours", "no_answer_math_verify", "unknown")] == [1, 1, 1]
+    assert (counted["disagree"], counted["reason"]) == (pytest.approx(1 / 3), None)
+    assert (counted["lo"], counted["hi"]) == (pytest.approx(0.0968, abs=1e-4), pytest.approx(0.7000, abs=1e-4))
+    assert (none["samples"], none["disagree"]) == (None, None)
+    assert made.parts[0].text["samples"].to_list() == ["6", "no texts: read from recorded readouts"]
+    assert made.parts[1].text.select("question", "sample").rows() == [("q1", "3"), ("q1", "4")]
+
+
+def test_no_samples_disagree_by_no_share(context: StudyContext) -> None:
+    made = grader_agreement(replace(context, agreement={("base", "math"): judged_twice().clear()}))
+    assert made.data.select("samples", "disagree", "lo", "hi").row(0) == (0, None, None, None)

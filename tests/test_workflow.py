@@ -146,6 +146,7 @@ def test_a_landscape_that_comes_out_as_it_was_runs_nothing_again(folder: Folder)
         ("figures/pass_curves.pdf", "overview"),
         ("tables/intervals.tex", "tables"),
         ("tables/udf_cost.md", "tables"),
+        ("agreement/micro-1m-rl/math.parquet", "agreement"),
         ("recovery/micro-1m/math/provenance.json", "recovery"),
     ],
 )
@@ -163,7 +164,10 @@ def test_any_output_that_is_deleted_is_made_again(folder: Folder, output: str, r
     [
         ("tables/format.py", {"tables"}),
         ("figures/style.py", {"figures", "overview"}),
-        ("grading/math.py", {"score", "landscape", "recovery", "figures", "overview", "tables"}),
+        (
+            "grading/math.py",
+            {"score", "agreement", "landscape", "recovery", "readings", "figures", "overview", "tables"},
+        ),
         ("grid/cost.py", set()),
         ("engines/transformers.py", set()),
     ],

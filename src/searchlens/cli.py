@@ -80,6 +80,18 @@ def _score(args: argparse.Namespace) -> None:
     )
 
 
+def _agreement(args: argparse.Namespace) -> None:
+    from searchlens.stages.agreement import agreement
+
+    grid = _grid(args)
+    cell = _cell(grid, args)
+    if reason := grid.without_agreement(*cell):
+        raise InputError(f"{'/'.join(cell)} has no samples to judge again: {reason}")
+    manifests = [Path(path) for path in args.manifests]
+    study = needs.agreement(grid, *cell)
+    agreement(study, grid.questions(cell[1]), grid.layout, manifests, Path(args.output), threads=args.threads)
+
+
 def _landscape(args: argparse.Namespace) -> None:
     from searchlens.stages.landscape import landscape
 
@@ -411,6 +423,11 @@ def _add_stages(command: _Commands) -> None:
     sub.add_argument("--manifest", default="", help="manifest of one pool; default: every pool of the cell")
     _threads_option(sub)
     sub = command("score", _score, "grade the samples of one cell")
+    _cell_options(sub)
+    _threads_option(sub)
+    sub.add_argument("--output", required=True, help="Parquet file")
+    sub.add_argument("manifests", nargs="*", help="the cell's manifests")
+    sub = command("agreement", _agreement, "judge some graded samples of one cell by math-verify alone, too")
     _cell_options(sub)
     _threads_option(sub)
     sub.add_argument("--output", required=True, help="Parquet file")

@@ -11,6 +11,7 @@ rule tables:
         [path for cell in GRID.pair_cells for path in recovery_frames(*cell)],
         [path for cell in GRID.cells for path in landscape_content(*cell)],
         [OUT.readings_frame(frame) for frame in READING_FRAMES],
+        [OUT.agreement(*cell) for cell in GRID.agreement_cells],
         [path for cell in GRID.cells for path in GRID.manifests(*cell)],
     output:
         list(tables("study", category="Study")),

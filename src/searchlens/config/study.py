@@ -27,6 +27,9 @@ class StudySpec(Section):
     with readouts there is read from them and not sampled, unless ``sample`` lists its benchmark; null: no folder."""
     figures: list[Annotated[str, Field(pattern=r"^[^/]+/[^/]+$")]] | Literal["all"] = "all"
     """``<pair>/<benchmark>`` of the cells with figures of their own; tables and overview figures show all cells."""
+    agreement: Annotated[int, Field(ge=0, le=1_000_000)] = 200
+    """Graded samples of each cell with a mathematical grader that math-verify alone judges, too, chosen at random
+    (table ``grader_agreement``); 0: none."""
 
 
 def errors(config: Config) -> Iterator[str]:

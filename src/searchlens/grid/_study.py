@@ -131,6 +131,20 @@ class StudyGrid:
             return "imported"
         return "sampled" if self.is_sampled(checkpoint, benchmark) else "recorded"
 
+    def without_agreement(self, checkpoint: str, benchmark: str) -> str:
+        """Why no samples of a cell are judged by math-verify, too; empty if some are."""
+        grader = self.benchmark(benchmark)["grader"]
+        if not catalogue.declared("grader")[grader].options.get("mathematical"):
+            return f"math-verify does not apply to the grader {grader}"
+        if self.source(checkpoint, benchmark) == "recorded":
+            return "no texts: read from recorded readouts"
+        return "" if self.config["study"]["agreement"] else "study.agreement is 0"
+
+    @cached_property
+    def agreement_cells(self) -> tuple[tuple[str, str], ...]:
+        """(checkpoint, benchmark) of which some samples are judged by math-verify, too."""
+        return tuple(cell for cell in self.cells if not self.without_agreement(*cell))
+
     def least_direct(self, cells: Iterable[tuple[str, str]]) -> str:
         """The least direct source of some cells."""
         sources = {self.source(*cell) for cell in cells}

@@ -102,6 +102,28 @@ def score(grid: Grid, checkpoint: str, benchmark: str) -> Score:
 
 
 @dataclass(frozen=True)
+class Agreement:
+    """Parameters of judging some samples of a cell a second time.
+
+    Attributes
+    ----------
+    score : Score
+    size : int
+        Number of samples.
+    seed : int
+    """
+
+    score: Score
+    size: int
+    seed: int
+
+
+def agreement(grid: Grid, checkpoint: str, benchmark: str) -> Agreement:
+    """Parameters of judging some samples of a cell a second time."""
+    return Agreement(score(grid, checkpoint, benchmark), grid.config["study"]["agreement"], grid.config["seed"])
+
+
+@dataclass(frozen=True)
 class Landscape:
     """Parameters of the landscape of a cell.
 
@@ -335,6 +357,8 @@ class Tables:
         ``sampled``, ``imported`` or ``recorded``, for each of ``cells``.
     health : mapping
         Section ``health``.
+    without_agreement : tuple of str
+        For each of ``cells``, why no samples are judged by two graders; empty if some are.
     """
 
     cells: tuple[CellSamples, ...]
@@ -345,6 +369,7 @@ class Tables:
     models: Mapping[str, str]
     sources: tuple[str, ...]
     health: Mapping[str, Any]
+    without_agreement: tuple[str, ...]
 
 
 def tables(grid: Grid) -> Tables:
@@ -359,6 +384,7 @@ def tables(grid: Grid) -> Tables:
         _model_names(grid),
         tuple(grid.source(*cell) for cell in grid.cells),
         config["health"],
+        tuple(grid.without_agreement(*cell) for cell in grid.cells),
     )
 
 

@@ -163,3 +163,18 @@ GEOMETRY = pl.Schema(
         **{coordinate: pl.Float64() for coordinate in COORDINATES},
     }
 )
+
+AGREEMENT = pl.Schema(
+    {
+        "policy": pl.String(),
+        "question": pl.String(),
+        "sample": pl.UInt32(),
+        "gold": pl.String(),
+        "answer": pl.String(),
+        "ours": pl.String(),
+        "math_verify": pl.String(),
+        "text": pl.String(),
+    }
+)
+"""Samples that were judged twice: the question's id, the answer that our grader found, two verdicts (``right``,
+``wrong``, ``none``: no answer found, ``unknown``: a limit was reached), and the end of the text."""

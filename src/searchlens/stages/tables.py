@@ -66,6 +66,10 @@ def tables(study: needs.Tables, layout: Layout, output: Layout, *, fingerprint: 
         readings={name: read_frame(layout.readings_frame(name), "readings") for name in READING_FRAMES},
         sources=dict(zip(points, study.sources, strict=True)),
         judges=judged,
+        agreement={
+            cell: reason or read_frame(layout.agreement(*cell), "agreement")
+            for cell, reason in zip(points, study.without_agreement, strict=True)
+        },
         without_costs=costs.without_costs(study.cells, layout),
         health=health,
         notes=[*broken, *mixed_versions(judged)],

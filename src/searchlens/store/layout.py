@@ -24,7 +24,7 @@ GRADER = "grader.json"
 
 READOUTS_SUFFIX = ".arrow.xz"
 
-DERIVED = ("verdicts", "scores", "landscape", "recovery", "readings", "boptr")
+DERIVED = ("verdicts", "scores", "agreement", "landscape", "recovery", "readings", "boptr")
 """Folders of Parquet files that are computed from samples."""
 
 POOL_PATTERN = r"pool-[0-9a-f]{8}"
@@ -79,6 +79,10 @@ class Layout:
     def scores(self, checkpoint: str, benchmark: str) -> Path:
         """Graded samples of a cell."""
         return self.results / "scores" / checkpoint / f"{benchmark}.parquet"
+
+    def agreement(self, checkpoint: str, benchmark: str) -> Path:
+        """Samples of a cell that were judged by two graders."""
+        return self.results / "agreement" / checkpoint / f"{benchmark}.parquet"
 
     def verdicts(self, benchmark: str) -> Path:
         """Folder with the verdicts on all answers to a benchmark that were graded so far."""

@@ -85,6 +85,9 @@ class StudyContext:
         Checkpoint and benchmark to ``sampled``, ``imported`` or ``recorded``.
     judges : mapping of (str, str) to Judge
         Checkpoint and benchmark to the grader of the cell.
+    agreement : mapping of (str, str) to DataFrame or str
+        Checkpoint and benchmark to the samples that were judged by two graders (``schemas.columns.AGREEMENT``), or why
+        there are none.
     without_costs : int
         Number of cells that were recorded without what their samples cost.
     health : mapping of (str, str) to Health
@@ -103,6 +106,7 @@ class StudyContext:
     made: Mapping[str, Any]
     sources: Mapping[tuple[str, str], str]
     judges: Mapping[tuple[str, str], Judge]
+    agreement: Mapping[tuple[str, str], pl.DataFrame | str]
     without_costs: int = 0
     readings: Mapping[str, pl.DataFrame] = field(default_factory=dict)
     health: Mapping[tuple[str, str], Health] = field(default_factory=dict)

@@ -1,0 +1,89 @@
+"""Two graders on the same samples: what is drawn, what both say, and which cells have none."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import pytest
+
+from searchlens import catalogue
+from searchlens.grading import GradedPair, processes
+from searchlens.grid import Grid, needs
+from searchlens.schemas.columns import AGREEMENT
+from searchlens.stages.agreement import agreement
+from searchlens.stages.record import record
+
+CELL = ("toy-base", "sums")
+Make = Callable[[Mapping[str, Any]], Grid]
+
+
+def drawn(grid: Grid, output: Path) -> pl.DataFrame:
+    agreement(needs.agreement(grid, *CELL), grid.questions("sums"), grid.layout, grid.manifests(*CELL), output)
+    return pl.read_parquet(output)
+
+
+def of_size(raw: dict[str, Any], make_grid: Make, size: int, **changes: Any) -> Grid:
+    return make_grid({**raw, **changes, "study": {**raw["study"], "agreement": size}})
+
+
+def test_a_sample_is_judged_by_both_and_drawn_by_the_seed(
+    raw: dict[str, Any], make_grid: Make, sampled: Grid, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Odd samples are right, all others hold another answer; the second grader sees gold and whole text."""
+    seen: list[GradedPair] = []
+
+    def judge(_module: str, pairs: list[GradedPair], *_: Any) -> list[str | None]:
+        seen.extend(pairs)
+        return [None, *["none"] * (len(pairs) - 1)]
+
+    monkeypatch.setattr(processes, "judge", judge)
+    grid = of_size(raw, make_grid, 6)
+    found = drawn(grid, tmp_path / "a.parquet")
+    assert (found.schema, found.height) == (AGREEMENT, 6)
+    assert found["ours"].to_list() == ["right" if sample % 2 else "wrong" for sample in found["sample"]]
+    assert found["math_verify"].to_list() == ["unknown", *["none"] * 5]
+    answers = [gold if sample % 2 else "x" for gold, sample in found.select("gold", "sample").iter_rows()]
+    assert found["answer"].to_list() == answers
+    assert seen == [
+        GradedPair(gold, f"\\boxed{{{answer}}}") for gold, answer in zip(found["gold"], answers, strict=True)
+    ]
+    assert drawn(grid, tmp_path / "b.parquet").equals(found)
+    everything = drawn(of_size(raw, make_grid, 10_000), tmp_path / "c.parquet")
+    assert everything.select("policy", "question", "sample").is_unique().all()
+    assert everything.height == pl.read_parquet(sampled.scores(*CELL)).height > 6
+    other = needs.agreement(grid, *CELL)
+    assert needs.hash_of(other) != needs.hash_of(needs.agreement(of_size(raw, make_grid, 7), *CELL))
+
+
+def test_math_verify_alone_finds_answers_by_its_own_rules() -> None:
+    texts = {
+        r"so \boxed{\frac{1}{2}}": "right",
+        "so $x = 0.5$": "right",
+        "the answer is 3": "wrong",
+        "no idea at all": "none",
+    }
+    pairs = [GradedPair(r"\frac{1}{2}", text) for text in texts]
+    found = processes.judge("searchlens.grading.math_verify_alone", pairs, processes.DEFAULT, 1)
+    assert found == list(texts.values())
+
+
+def test_cells_that_math_verify_cannot_judge_say_why(
+    raw: dict[str, Any], make_grid: Make, sampled: Grid, tmp_path: Path
+) -> None:
+    assert sampled.agreement_cells == sampled.cells
+    assert of_size(raw, make_grid, 0).without_agreement(*CELL) == "study.agreement is 0"
+    raw["benchmarks"]["sums"]["grader"] = "choice"
+    assert make_grid(raw).without_agreement(*CELL) == "math-verify does not apply to the grader choice"
+    raw["benchmarks"]["sums"]["grader"] = "math"
+    record(sampled, tmp_path / "kept")
+    kept = make_grid({**raw, "study": {**raw["study"], "readouts": "kept", "sample": []}})
+    assert kept.without_agreement(*CELL) == "no texts: read from recorded readouts"
+    assert kept.agreement_cells == ()
+
+
+def test_graders_of_choices_and_instructions_have_no_counterpart() -> None:
+    mathematical = {name for name, item in catalogue.declared("grader").items() if item.options.get("mathematical")}
+    assert mathematical == {"math", "simplerl", "simplerl-units"}
