@@ -16,7 +16,7 @@ import pytest
 from run_stages import cohort_plan
 from searchlens.boptr.cohort import Benchmark, Model
 from searchlens.errors import InputError
-from searchlens.grid import Grid
+from searchlens.grid import Grid, needs
 from searchlens.stages.importing import import_samples
 from searchlens.store.ranges import missing_ranges
 
@@ -364,3 +364,34 @@ def test_a_study_without_boptr_says_why(
     found = make_grid(changed(raw, where, value)).without_boptr
     assert says in found
     assert bool(found) == bool(says)
+
+
+@pytest.mark.parametrize(
+    "unused",
+    [
+        {"checkpoints": {"other": {"path": "absent", "vllm": {"tensor_parallel": 4}, "dtype": "float16"}}},
+        {"checkpoints": {"other": {"hub": "not/pinned", "engine": "vllm", "device": "cuda"}}},
+        {"checkpoints": {"other": {"path": "absent"}}, "pairs": {"others": {"base": "other", "rl": "other"}}},
+        {"benchmarks": {"other": {"path": "absent.jsonl", "grader": "ifeval", "max_tokens": 9, "pool": "three"}}},
+        {
+            "benchmarks": {"other": {"path": "absent.jsonl", "grader": "math", "max_tokens": 9, "pool": "three"}},
+            "boptr": {"q_beta": {"other": 0.7}},
+        },
+        {"pools": {"other": ["temp_0.5"]}},
+    ],
+    ids=["engine", "hub", "pair", "benchmark", "q_beta", "pool"],
+)
+def test_what_a_study_does_not_use_neither_refuses_it_nor_runs_it_again(
+    raw: dict[str, Any], make_grid: Callable[[dict[str, Any]], Grid], unused: dict[str, dict[str, Any]]
+) -> None:
+    def tracked(grid: Grid) -> list[str]:
+        grid.check()
+        cells = [needs.score(grid, *cell) for cell in grid.cells]
+        benchmarks = [stage(grid, "sums") for stage in (needs.landscape, needs.recovery)]
+        whole = [stage(grid) for stage in (needs.readings, needs.overview, needs.tables, needs.boptr)]
+        return [needs.hash_of(value) for value in (*cells, *benchmarks, *whole)]
+
+    raw["benchmarks"]["sums"]["regime"] = "math"
+    before = tracked(make_grid(raw))
+    more = {section: {**raw.get(section, {}), **entries} for section, entries in unused.items()}
+    assert tracked(make_grid({**raw, **more})) == before

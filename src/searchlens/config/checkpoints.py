@@ -99,8 +99,8 @@ def errors(config: Config) -> Iterator[str]:
             yield f"{where}.sha256: goes with path only; the hashes of {checkpoint.hub} are in {config.lock}"
         if checkpoint.template not in prompts.TEMPLATES:
             yield unknown(f"{where}.template", checkpoint.template, prompts.TEMPLATES)
-        yield from _engine_errors(where, checkpoint)
         if _is_studied(config, name):
+            yield from _engine_errors(where, checkpoint)
             yield from _length_errors(config, name, checkpoint)
 
 

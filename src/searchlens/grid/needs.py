@@ -497,7 +497,13 @@ def boptr(grid: Grid) -> dict[str, Any]:
     cohort = grid.cohort_plan()
     specs = (item for benchmark in cohort["benchmarks"] for item in _specs(grid, benchmark).items())
     policies = {name: spec for name, spec in specs if spec}
-    return {"cohort": cohort | {"policies": policies}, "options": grid.config["boptr"], "health": grid.config["health"]}
+    options = grid.config["boptr"]
+    q_beta = {name: beta for name, beta in options["q_beta"].items() if name in cohort["benchmarks"]}
+    return {
+        "cohort": cohort | {"policies": policies},
+        "options": options | {"q_beta": q_beta},
+        "health": grid.config["health"],
+    }
 
 
 def equivalence(grid: Grid) -> dict[str, Any]:
