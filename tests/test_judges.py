@@ -8,6 +8,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 
+import polars as pl
 import pytest
 
 from run_stages import analyse, landscape_cell, recovery_cell
@@ -108,5 +109,6 @@ def test_versions_of_different_graders_are_no_mixture() -> None:
 
 def test_boptr_repeats_the_warning_under_its_tables() -> None:
     plan = SimpleNamespace(source="recorded")
-    context = TableContext({}, cast(CohortPlan, plan), BoptrOptions(), ["Not to be compared."])
+    flags = pl.DataFrame(schema=dict.fromkeys(("flag", "severity", "model", "benchmark", "detail"), pl.String))
+    context = TableContext({"protocol_flags": flags}, cast(CohortPlan, plan), BoptrOptions(), ["Not to be compared."])
     assert context.notes == ("Not to be compared.", "From recorded samples.")
