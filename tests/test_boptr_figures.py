@@ -357,6 +357,17 @@ def test_crossing_curves_and_shares(case: FigureContext) -> None:
         assert [x[0] for x, _ in lines(above, "crossing")] == [k for k in [found["crossing"]] if k]
 
 
+@pytest.mark.parametrize(("crossing", "tie", "says"), [(128, 64, "from k* = 128"), (None, 64, "behind at b = 256")])
+def test_title_of_a_crossing_names_the_tie(single: FigureContext, crossing: int | None, tie: int, says: str) -> None:
+    """Headline and first tie stand in the title and fit the panel, with the widest numbers."""
+    k, first = pl.lit(crossing, pl.UInt32), pl.lit(tie, pl.UInt32)
+    frame = single.frames["crossing"].with_columns(crossing=k, tie=first, share=1.0, never=1.0)
+    doctored = frame.with_columns(largest=pl.lit(256, pl.UInt32))
+    figure, _ = draw("crossing", replace(single, frames={**single.frames, "crossing": doctored}))
+    check_layout(figure)
+    assert says in words(figure) and f"tie at {tie}" in words(figure)
+
+
 # ---- schematics
 
 

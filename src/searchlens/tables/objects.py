@@ -51,8 +51,8 @@ def recovery_objects(context: StudyContext) -> Table:
     schema = dict.fromkeys(("object", *WORDS), pl.String()) | dict.fromkeys(("cells", "budgets", "reached"), pl.Int64())
     data = pl.DataFrame(rows, schema | {"value": pl.Float64()})
     notes = [
-        f"Last column: pass@k, {READOUT} readout, over {len(cells)} interpretable cells (pair, benchmark), budgets"
-        " of the RL curve. Every number is of the pool that the cell was sampled with; table recovery_summary has the"
+        f"Last column: pass@k, {READOUT} readout, over the budgets of {len(cells)} interpretable cells"
+        " (pair, benchmark). Every number is of the pool that the cell was sampled with; table recovery_summary has the"
         " cells one by one. Envelope and near-match set choose among many points on the same questions, which favours"
         " them.",
         "Smooth path: here the path of least error whose N never falls; the power law with one policy is in table"

@@ -73,9 +73,9 @@ def draw(numbers: pl.DataFrame, context: FigureContext) -> Figure:
 
 def _verdict(row: Mapping[str, Any]) -> str:
     if row["crossing"] is None:
-        tie = f", first tie at {row['tie']}" if row["tie"] else ""
-        return f"Base is behind at b = {row['largest']}, so there is no k* ({row['never']:.0%} of draws){tie}"
-    return f"never behind from k* = {row['crossing']} on ({row['share']:.0%} of draws), first tie at {row['tie']}"
+        tie = f", tie at {row['tie']}" if row["tie"] else ""
+        return f"no k*: behind at b = {row['largest']} ({row['never']:.0%} of draws){tie}"
+    return f"never behind from k* = {row['crossing']} ({row['share']:.0%} of draws), tie at {row['tie']}"
 
 
 def _curves(axes: Axes, rows: pl.DataFrame) -> None:
