@@ -1,0 +1,81 @@
+"""Tables of answers and of phrasings that the graders have to get right, in ``tests/data``.
+
+``answers.jsonl``: golds of all kinds, each with right answers in other spellings and with wrong answers that are nearly
+right. ``phrasings.jsonl``: ends of texts as evaluation harnesses ask for them or as models write them, with the answer
+that they state under ``math`` and under ``choice`` (null: none; ``-``: not a text for this grader).
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from searchlens.grading import GradedPair
+from searchlens.grading.choice import Choice
+from searchlens.grading.math import Math
+
+DATA = Path(__file__).parent / "data"
+ANSWERS: list[dict[str, Any]] = [json.loads(line) for line in (DATA / "answers.jsonl").read_text().splitlines()]
+PHRASINGS: list[dict[str, Any]] = [json.loads(line) for line in (DATA / "phrasings.jsonl").read_text().splitlines()]
+CASES = [
+    (group["kind"], GradedPair(group["gold"], answer), side == "right")
+    for group in ANSWERS
+    for side in ("right", "wrong")
+    for answer in group[side]
+]
+MISJUDGED: dict[str, int] = {
+    "base": 2,
+    "constant": 1,
+    "e-notation": 5,
+    "expression": 1,
+    "integer": 1,
+    "interval": 2,
+    "list": 6,
+    "matrix": 7,
+    "money": 5,
+    "other": 5,
+    "percent": 1,
+    "ratio": 1,
+    "set": 1,
+    "text": 1,
+    "thousands": 14,
+    "tuple": 1,
+    "vector": 17,
+}
+"""Answers of each kind that are not judged as the table says."""
+MISREAD = {"math": 31, "choice": 24}
+"""Phrasings whose answer is not found, or found where there is none."""
+
+
+@pytest.fixture(scope="module")
+def misjudged() -> list[tuple[str, GradedPair]]:
+    """Judged in one go: starting workers takes longer than judging."""
+    verdicts = Math().grade([pair for _, pair, _ in CASES], workers=2)
+    return [
+        (kind, pair)
+        for (kind, pair, right), verdict in zip(CASES, verdicts, strict=True)
+        if verdict.correct is not right
+    ]
+
+
+def test_the_table_is_large_and_has_as_many_wrong_answers_as_right_ones() -> None:
+    right = sum(right for _, _, right in CASES)
+    assert len(CASES) == len(set(CASES)) >= 400
+    assert 0.4 < right / len(CASES) < 0.6
+
+
+@pytest.mark.parametrize("kind", sorted({kind for kind, _, _ in CASES}))
+def test_answers_are_judged_as_the_table_says(misjudged: list[tuple[str, GradedPair]], kind: str) -> None:
+    found = [pair for other, pair in misjudged if other == kind]
+    assert len(found) == MISJUDGED.get(kind, 0), found
+
+
+@pytest.mark.parametrize("kind", ["math", "choice"])
+def test_answers_are_found_where_models_write_them(kind: str) -> None:
+    grader = {"math": Math(), "choice": Choice()}[kind]
+    asked = [(row["text"], row[kind]) for row in PHRASINGS if row[kind] != "-"]
+    wrong = [(text, answer) for text, answer in asked if grader.extract(text, stopped=True).answer != answer]
+    assert len(wrong) == MISREAD[kind], wrong
