@@ -25,8 +25,8 @@ from searchlens.grading import NO_ANSWER, Extraction, GradedPair, Grader, Verdic
 from searchlens.grading import math as math_grader
 from searchlens.grading.base import How
 from searchlens.grading.checklist import Checklist
-from searchlens.grading.choice import Choice
-from searchlens.grading.math import Math
+from searchlens.grading.choice import Choice, ChoiceNarrow
+from searchlens.grading.math import Math, MathNarrow
 from searchlens.grading.processes import Limits
 from searchlens.grading.size import oversized
 
@@ -79,7 +79,10 @@ def test_a_cut_text_may_have_a_box_and_a_box_wins_even_when_it_is_not_closed() -
         ("Final Answer: \\( x = 2 \\).\nThank you.", "x = 2"),
         ("the answer is 7\nQuestion: what is 8?", "7"),
         ("The answer is", None),
-        ("The answer is:\n5", None),  # the next line may be anything
+        ("The answer is:\n5", "5"),
+        ("The answer is:\n" + "we go on and on " * 9, None),  # a long line is no answer
+        ("The answer is $5 per day and $8 in all.", "$5 per day and $8 in all"),  # no formula between two prices
+        (r"\(5\) is more than \(4\)", None),
         ("we get 5 = 5", None),  # the last equation in sight is not stated as an answer
         ("answers: 5", None),
         ("The answer is " + "7" * 600, None),
@@ -127,6 +130,38 @@ def test_an_open_box_keeps_or_withdraws_a_letter_too() -> None:
     assert CHOICE.extract(r"\boxed{45} so \boxed{4", stopped=False) == NO_ANSWER
 
 
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("The answer is 5.", Extraction("5", "fallback")),
+        ("**Answer:** 3.5 and so on. Really", Extraction("3.5 and so on", "fallback")),
+        (r"The answer is \(x\).", Extraction("x", "fallback")),
+        (r"\boxed{1} and \boxed{2}", Extraction("2", "boxed")),
+        (r"\boxed{5} so \boxed{5", Extraction(None, "withdrawn")),
+        (r"\boxed{5} so \boxed{6", Extraction(None, "withdrawn")),
+        (r"\boxed{5", NO_ANSWER),
+        (r"\boxed 5", NO_ANSWER),
+        (r"\fbox{5}", NO_ANSWER),
+        ("The answer is:\n5", NO_ANSWER),
+        ("ANSWER: 5", NO_ANSWER),
+        ("**Final Answer**: 5", NO_ANSWER),
+        ("#### 5", NO_ANSWER),
+        ("5", NO_ANSWER),
+    ],
+)
+def test_the_narrow_rule_finds_what_it_always_found_and_searches_go_by_it(text: str, expected: Extraction) -> None:
+    """Searches draw tokens by what they read: a text of an id must not be drawn in two ways."""
+    assert MathNarrow().extract(text, stopped=True) == MATH.guide(text, stopped=True) == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "letter"),
+    [("The answer is (C).", "C"), (r"\boxed{\text{C}}", "C"), ("ANSWER: C", None), ("(C)", None), ("I choose C", None)],
+)
+def test_the_narrow_rule_for_letters(text: str, letter: str | None) -> None:
+    assert ChoiceNarrow().extract(text, stopped=True).answer == CHOICE.guide(text, stopped=True).answer == letter
+
+
 def test_an_oversized_box_is_no_answer() -> None:
     assert MATH.extract(rf"\boxed{{{'1,' * 256}}}", stopped=True).answer == "1," * 256
     assert MATH.extract(rf"\boxed{{{'1,' * 257}}}", stopped=True) == NO_ANSWER
@@ -135,9 +170,23 @@ def test_an_oversized_box_is_no_answer() -> None:
 
 def test_extraction_is_linear_in_hostile_texts() -> None:
     started = time.monotonic()
-    for text in (r"\boxed{" * 30_000, r"\boxedx" * 30_000, r"\boxed{" + "{" * 300_000, "answer is " * 30_000):
-        assert "7" not in (MATH.extract(text, stopped=True).answer or "")
-        assert CHOICE.extract(text, stopped=True) == NO_ANSWER
+    parts = (
+        r"\boxed{",
+        r"\boxedx",
+        "answer is ",
+        "answer\n",
+        "answer is (",
+        "answer is $",
+        "#",
+        "$",
+        "*",
+        "I choose ",
+        "(",
+    )
+    for text in (*(part * 30_000 for part in parts), r"\boxed{" + "{" * 300_000, "answer:" + " \n" * 30_000):
+        for grader in (MATH, CHOICE):
+            assert "7" not in (grader.extract(text, stopped=True).answer or "")
+            assert "7" not in (grader.guide(text, stopped=True).answer or "")
     assert time.monotonic() - started < 3
 
 
@@ -396,6 +445,55 @@ def test_answers_of_one_normal_form_have_one_verdict_by_math_verify() -> None:
     assert [texts for texts, one, other in zip(same, outcomes[::2], outcomes[1::2], strict=True) if one != other] == []
 
 
+ENTRY = st.one_of(st.integers(-9, 20).map(str), st.sampled_from([r"\frac{1}{2}", "-1/5", "x", "2y", "100", "345"]))
+SPACE = st.sampled_from(["", " ", "  ", "\n"])
+SHAPES = {
+    "pmatrix": ("&", r"\begin{pmatrix}", r"\end{pmatrix}"),
+    "bmatrix": ("&", r"\begin{bmatrix}", r"\end{bmatrix}"),
+    "array": ("&", r"\left(\begin{array}{ccc}", r"\end{array}\right)"),
+    "cases": ("&", r"\begin{cases}", r"\end{cases}"),
+    "aligned": ("&=", r"\begin{aligned}", r"\end{aligned}"),
+    "point": (",", "(", ")"),
+}
+
+
+@st.composite
+def table_pairs(draw: st.DrawFn) -> tuple[str, str]:
+    """Two tables of one shape in different spacing, with the same cells, the same in another order, or one changed."""
+    kind = draw(st.sampled_from(sorted(SHAPES)))
+    columns = 2 if kind == "aligned" else draw(st.integers(2 if kind == "point" else 1, 3))
+    rows = 1 if kind == "point" else draw(st.integers(2, 3))
+    cells = [draw(ENTRY) for _ in range(rows * columns)]
+    other = draw(st.sampled_from([cells, cells, cells[::-1], [*cells[:-1], "7"]]))
+    return written(draw, kind, cells, columns), written(draw, kind, other, columns)
+
+
+def written(draw: st.DrawFn, kind: str, cells: list[str], columns: int) -> str:
+    between, begin, end = SHAPES[kind]
+    spaced = [f"{draw(SPACE)}{cell}{draw(SPACE)}" for cell in cells]
+    lines = [between.join(spaced[i : i + columns]) for i in range(0, len(spaced), columns)]
+    return begin + r"\\".join(lines) + end
+
+
+def test_cleaning_tables_never_changes_what_math_verify_says() -> None:
+    """Rows are separated by two backslashes, of which the second, with a space behind it, is no spacing command."""
+    raw = [GradedPair(*pair) for pair in drawn(table_pairs(), 120)]
+    cleaned = [GradedPair(*map(math_grader.clean, pair)) for pair in raw]
+    before, after = (processes.judge("searchlens.grading.equality", pairs, Limits(5.0), 2) for pairs in (raw, cleaned))
+    assert {True, False} <= set(before)
+    assert [pair for pair, one, other in zip(raw, before, after, strict=True) if one != other] == []
+
+
+LISTS = ["100, 200", "1, 234", "32, 349", "1 , 234, 567", r"10,\ 100", r"3,\,141"]
+
+
+@pytest.mark.parametrize("text", LISTS)
+def test_a_list_never_equals_an_integer(text: str) -> None:
+    digits = re.sub(r"\D", "", text)
+    pairs = [(text, digits), (digits, text), (text, f"{int(digits):,}"), (f"{int(digits):,}", text)]
+    assert [verdict.correct for verdict in MATH.grade([GradedPair(*pair) for pair in pairs])] == [False] * 4
+
+
 PARSED = """
 import json, sys
 from sympy import srepr
@@ -546,7 +644,7 @@ def test_a_question_without_checks_is_refused() -> None:
 def test_every_grader_has_a_version_of_its_own() -> None:
     kinds = catalogue.declared("grader")
     versions = {grading.grader(kind).version for kind in kinds}
-    assert len(versions) == len(kinds) == 6
+    assert len(versions) == len(kinds) == 8
     assert "math-verify-" in MATH.version
 
 
@@ -566,10 +664,12 @@ def test_versions_by_which_verdicts_are_stored_stay_what_they_were() -> None:
     """A changed version would judge every answer of every study again."""
     starts = {kind: grading.grader(kind).version.split("/")[0] for kind in catalogue.declared("grader")}
     assert starts == {
-        "choice": "choice-2",
+        "choice": "choice-3",
+        "choice-narrow": "choice-3-narrow",
         "ifeval": "ifeval-1",
         "instructions": "instructions-1",
-        "math": "math-3",
+        "math": "math-4",
+        "math-narrow": "math-4-narrow",
         "simplerl": "simplerl-1",
         "simplerl-units": "simplerl-1-units",
     }
@@ -577,7 +677,12 @@ def test_versions_by_which_verdicts_are_stored_stay_what_they_were() -> None:
 
 def test_only_instructions_cannot_be_voted_on_and_formulas_are_mathematical() -> None:
     assert [kind for kind in catalogue.declared("grader") if not grading.votes(kind)] == ["instructions", "ifeval"]
-    assert list(catalogue.declared("grader", mathematical=True)) == ["math", "simplerl", "simplerl-units"]
+    assert list(catalogue.declared("grader", mathematical=True)) == [
+        "math",
+        "math-narrow",
+        "simplerl",
+        "simplerl-units",
+    ]
 
 
 def test_a_grader_without_a_version_has_the_hash_of_its_file() -> None:
@@ -594,6 +699,6 @@ def test_a_grader_without_a_version_has_the_hash_of_its_file() -> None:
 def test_an_unknown_kind_lists_the_known_ones() -> None:
     with pytest.raises(
         InputError,
-        match="grader 'essay' is unknown; known: choice, ifeval, instructions, math, simplerl, simplerl-units",
+        match="grader 'essay' is unknown; known: choice, choice-narrow, ifeval, instructions, math, math-narrow, sim",
     ):
         grading.grader("essay")

@@ -9,6 +9,7 @@ import re
 from math import isnan
 from typing import Any
 
+from searchlens.benchmarks import scientific
 from searchlens.benchmarks.boxed import last_boxed
 from searchlens.benchmarks.questions import Question
 from searchlens.benchmarks.rows import BenchmarkFile, Layout, RawRow, Row, RowError, layout_of, tags_of, text_of, value
@@ -40,8 +41,6 @@ _TEMPLATES = (
     re.compile(r"Question:\n(?P<question>.*)\nAnswer:\nLet's think step by step\.", re.DOTALL),
 )
 """Templates in which SimpleRL and SimpleRL-Zoo store the questions of their training prompts."""
-
-_SCIENTIFIC = re.compile(r"([+-]?(?:\d+\.?\d*|\.\d+))[eE]([+-]?\d{1,4})")
 
 
 def read(file: BenchmarkFile, *, integer: bool = False, without_gold: bool = False) -> list[Row]:
@@ -123,8 +122,7 @@ def gold_text(content: Any, boxed: bool = False, *, multiple: bool = False) -> s
 
 
 def _readable(text: str) -> str:
-    if match := _SCIENTIFIC.fullmatch(text):
-        return rf"{match[1]} \times 10^{{{int(match[2])}}}"
+    text = scientific.in_latex(text)
     text = re.sub(r"\bnp\.(?=[a-z])", r"\\", text)
     return re.sub(r"(?<=\d)\.(?=/\d)", "", text)
 

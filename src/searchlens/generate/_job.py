@@ -69,7 +69,7 @@ class Job:
         text = self.prompter.text(tokens)
         end = self.prompter.end(tokens, text)
         stopped = end is not None or (bool(tokens) and tokens[-1] in self.prompter.stop_ids)
-        return self._grader.extract(end.text if end else text, stopped).answer
+        return self._grader.guide(end.text if end else text, stopped).answer
 
     def length(self, tokens: Sequence[int]) -> int | None:
         """Return the number of tokens up to the end of the first stop text, None if the text contains none."""

@@ -104,6 +104,14 @@ class Grader(ABC):
     def extract(self, text: str, stopped: bool) -> Extraction:
         """The answer in the text of a sample; ``stopped`` is False if the token limit cut the text off."""
 
+    def guide(self, text: str, stopped: bool) -> Extraction:
+        """The answer that a search reads from a text, by default that of ``extract``.
+
+        A search draws tokens by what it reads. A grader that learns to find more answers keeps its earlier rule here;
+        otherwise samples of one id would be drawn in two ways.
+        """
+        return self.extract(text, stopped)
+
     @abstractmethod
     def grade(self, pairs: Sequence[GradedPair], *, workers: int | None = None) -> list[Verdict]:
         """One verdict per pair, in order.

@@ -18,7 +18,8 @@ os.environ["MPMATH_NOGMPY"] = "1"
 from antlr4.atn.PredictionMode import PredictionMode
 from latex2sympy2_extended.latex2sympy2 import PSParser, _Latex2Sympy
 from math_verify import grader, parse, verify
-from sympy import Expr, Integer, Poly, PolynomialError, simplify
+from sympy import And, Expr, FiniteSet, Integer, Interval, Poly, PolynomialError, Union, oo, simplify
+from sympy.core.relational import Relational
 
 _create_parser = _Latex2Sympy.create_parser
 
@@ -89,7 +90,8 @@ def _simplified(difference: Any) -> Any:
     if isinstance(difference, Expr):
         if not difference.free_symbols:
             value = difference.evalf(15)
-            if value.is_number and abs(value) > 1e-6:
+            # Decimals that cancel leave their rounding error, which grows with them.
+            if value.is_number and abs(value) > 1e-6 * max([1, *(abs(term.evalf(3)) for term in difference.args)]):
                 return value
         elif (polynomial := _polynomial(difference)) is not None:
             return Integer(0 if polynomial.is_zero else 1)
@@ -115,11 +117,23 @@ def parsed(text: str) -> tuple[Any, ...]:
 
 def _same(gold: Any, answer: Any) -> bool:
     try:
-        return bool(verify(gold, answer, timeout_seconds=None, raise_on_error=True))
+        return bool(verify(gold, answer, timeout_seconds=None, raise_on_error=True)) or _same_range(gold, answer)
     except MemoryError:
         raise
     except Exception:  # the two cannot be compared
         return False
+
+
+def _same_range(gold: Any, answer: Any) -> bool:
+    """Whether inequalities in one variable describe the interval, or union of intervals, that the gold answer is. Two
+    finite numbers in round brackets may be a point, so that inequalities do not count for them.
+    """
+    if not isinstance(gold, Interval | Union) or (isinstance(gold, Interval) and gold.is_open and gold.measure != oo):
+        return False
+    parts = answer.args if isinstance(answer, FiniteSet) else (answer,)
+    if not all(isinstance(part, Relational | And) for part in parts):
+        return False
+    return bool(Union(*(part.as_set() for part in parts)) == gold)
 
 
 def judge(gold: str, answer: str) -> bool:

@@ -1,9 +1,10 @@
-r"""Grader ``math``: the last ``\boxed{...}``, compared by math-verify.
+r"""Graders ``math`` and ``math-narrow``: the last ``\boxed{...}``, compared by math-verify.
 
-Without a box, a finished text may say "The answer is 5" or "Answer: 5"; the last such sentence counts. The last
-equation of a text, which math-verify would take, is not an answer. Two answers with the same normal form are accepted
-at once. Two plain numbers that clearly differ, and two different words, are rejected at once. Everything else goes to
-math-verify, gold first because its comparison is not symmetric, in worker processes that are killed at their limits.
+Without a box, a finished text may say "The answer is 5" or "**Final Answer**: 5"; the last such place counts
+(``grading.finding``). The last equation of a text, which math-verify would take, is not an answer. Two answers with the
+same normal form are accepted at once. Two plain numbers that clearly differ, and two different words, are rejected at
+once. Everything else goes to math-verify, gold first because its comparison is not symmetric, in worker processes that
+are killed at their limits.
 """
 
 from __future__ import annotations
@@ -15,32 +16,39 @@ from fractions import Fraction
 from functools import lru_cache
 from importlib import metadata
 
+from searchlens.benchmarks import scientific
 from searchlens.catalogue import grader
 from searchlens.grading import processes
 from searchlens.grading.base import MAX_ANSWER, NO_ANSWER, Extraction, GradedPair, Grader, Verdict
-from searchlens.grading.finding import in_box
+from searchlens.grading.finding import closing_sentence, in_box, in_closed_box, in_words, statement
 from searchlens.grading.rewriting import Rewriting
 
-_LIBRARIES = ("math-verify", "latex2sympy2-extended", "sympy")
+
+def _version(rules: str) -> str:
+    libraries = ("math-verify", "latex2sympy2-extended", "sympy")
+    return "/".join([rules, *(f"{name}-{metadata.version(name)}" for name in libraries)])
 
 
 @grader("math", mathematical=True)
 @dataclass(frozen=True)
 class Math(Grader):
-    """Boxed answers by math-verify."""
+    """Boxed and stated answers by math-verify."""
 
     limits: processes.Limits = processes.DEFAULT
 
-    version = "math-3/" + "/".join(f"{name}-{metadata.version(name)}" for name in _LIBRARIES)
+    version = _version("math-4")
 
     def extract(self, text: str, stopped: bool) -> Extraction:
-        """The content of the last box, or what a finished text without a box calls its answer; no answer if it is empty
-        or longer than ``MAX_ANSWER``.
-        """
-        if box := in_box(text):
+        """The content of the last box or boxes, or what a finished text without a box calls its answer."""
+        if box := in_box(text, stopped=stopped):
             return box
-        sentence = _closing_sentence(text) if stopped else ""
-        return Extraction(sentence, "fallback") if sentence and len(sentence) <= MAX_ANSWER else NO_ANSWER
+        return in_words(statement(text)) if stopped else NO_ANSWER
+
+    def guide(self, text: str, stopped: bool) -> Extraction:
+        """By the narrow rule."""
+        if box := in_closed_box(text):
+            return box
+        return in_words(closing_sentence(text)) if stopped else NO_ANSWER
 
     def grade(self, pairs: Sequence[GradedPair], *, workers: int | None = None) -> list[Verdict]:
         """Judge pairs; worker processes start only if a pair needs math-verify, which parses each gold once per worker
@@ -53,41 +61,59 @@ class Math(Grader):
         return [Verdict(correct, form.answer) for correct, form in zip(outcomes, forms, strict=True)]
 
 
-# ---- extraction
+@grader("math-narrow", mathematical=True)
+class MathNarrow(Math):
+    """Finds answers by the narrow rule."""
 
-_LAST_SENTENCE = re.compile(r".*\b[Aa]nswer(?: is\b|:)[ :*]*", re.DOTALL)
-_DOLLARS = re.compile(r"\$+([^$]+)\$+|\\[(\[](.+?)\\[)\]]")
-_END = re.compile(r"\.(?=\s|$)|\*\*")
-
-
-def _closing_sentence(text: str) -> str:
-    """The text after the last "answer is" on its line: the formula that it begins with, or all up to a full stop."""
-    opening = _LAST_SENTENCE.match(text)
-    rest = text[opening.end() :].split("\n", maxsplit=1)[0].strip() if opening else ""
-    if formula := _DOLLARS.match(rest):
-        return (formula[1] or formula[2]).strip()
-    return _END.split(rest, maxsplit=1)[0].strip()
+    version = _version("math-4-narrow")
+    extract = Math.guide
 
 
 # ---- normal form
 
+_OPERATORS = "and|or|mod|pi|plus|minus|times|over|to|by|if|when|where|for|in|half|squared|cubed|percent"
+_SCALES = "dozen|hundred|thousand|million|billion|trillion"
+
+
+def _fraction(match: re.Match[str]) -> str:
+    """A repeating decimal (digits before the point, digits behind it, repeated digits) as a fraction."""
+    whole, once, again = match[1], match[2], match[3]
+    nines = 10 ** len(again) - 1
+    value = Fraction(int(f"0{whole}{once}") * nines + int(again), nines * 10 ** len(once))
+    return rf"\frac{{{value.numerator}}}{{{value.denominator}}}"
+
+
 _clean = Rewriting(
     (r"\\(?:left|right)\s*\.", ""),
-    (r"\\!|\\?\$", ""),
-    (r"\\[,;:]|\\\s|(?<!\\)~", " "),
+    (r"\\[bB]igg?[lrm]?(?![A-Za-z])", ""),
+    (r"\\!|\\?\$|[€£]", ""),
+    (r"\\\\\s*\[\s*-?[\d.]+\s*(?:pt|em|ex|mm|cm|in)\s*\]", r"\\\\ "),
+    (r"(?<=\d)\\[,;:](?=\d{3}(?!\d))", ""),
+    # A pair of backslashes ends a row of a matrix, so that the second one does not begin a command.
+    (r"(\\\\|\\~)|\\[,;:]|\\\s|~", lambda match: match[1] or " "),
+    (r"\\[hv]?phantom\s*\{[^{}]*\}", ""),
+    (r"\\(?:boldsymbol|bm|pmb)\s*(?:\{([^{}]*)\}|(\\[A-Za-z]+|\w))", r"\1\2"),
+    (r"\\varnothing(?![A-Za-z])", r"\\emptyset"),
+    (r"(?<=[\w)}])\*\*(-?\d+|[A-Za-z])(?!\w)", r"^{\1}"),
+    (r"(\d*)\.(\d*)\\(?:overline|bar)\s*\{(\d+)\}", _fraction),
     (r"(?<=\d)\s*(?:\^\s*\{?\s*\\(?:circ|degree)\s*\}?|\\degree|°)\s*$", ""),
     (r"(?<![.\s])\s*\.?\s*$", ""),
     (r"^\s+", ""),
-    # math-verify would read 4.5e33 as 4.5 times e times 33.
-    (r"^([+-]?\d+(?:\.\d*)?)[eE](?:\+|(-))?0*(\d{1,4})$", r"\1 \\times 10^{\2\3}"),
+    (rf"(?i)^([+-]?[\d,]*\.?\d+)\s+(?!.*\b(?:{_OPERATORS}|{_SCALES})\b)[a-z]{{3,}}(?:\s+[a-z]+){{0,3}}$", r"\1"),
+    (r"^([+-]?\d+)\s+(\d+)/(\d+)$", r"\1\\frac{\2}{\3}"),
+    (r"^\](?=[^\[\]()]*,[^\[\]()]*[\[\])]$)", "("),  # ]0,1[ is (0,1)
+    (r"(?<=[^\[\]()])\[$", ")"),
 )
+_SPACED_COMMA = re.compile(r"(?<=\d)(?:\s*,\s+|\s+,\s*)(?=\d{3}(?!\d))")
 _rewrite = Rewriting(
     (r"\\(?:left|right)(?![A-Za-z])", ""),
-    (r"\\[dt]frac", r"\\frac"),
+    (r"\\[dtc]frac", r"\\frac"),
     (r"\\(?:text|textbf|textrm|textit|mathrm|mathbf|mbox)\s*\{([^{}]*)\}", r"\1"),
     (r"\\%", "%"),
     (r"−", "-"),
-    (r"(?<=\d)\{?,\}?(?=\d{3}(?!\d))", ","),
+    (r"(?<=\d)\{,\}(?=\d{3}(?!\d))", ","),
+    # "1, 234" is a list, "1,234" a number; in brackets both are lists.
+    (r"^[^(\[{]*$", lambda match: _SPACED_COMMA.sub(",\x00", match[0])),
     (r"\\frac\s*(\d)\s*(\d)", r"\\frac{\1}{\2}"),
     (r"\\sqrt\s*(\d)", r"\\sqrt{\1}"),
     (r"(?<=\d)\s+(?=\d)", "\x00"),  # "1 1/2" is not "11/2"
@@ -97,21 +123,28 @@ _rewrite = Rewriting(
 _INTEGER = re.compile(r"[+-]?(?:\d+|\d{1,3}(?:,\d{3})+)", re.ASCII)
 _DECIMAL = re.compile(r"[+-]?(?:\d+\.\d*|\.\d+)", re.ASCII)
 _RATIO = re.compile(r"([+-]?)(?:\\frac\{([+-]?\d+)\}\{(\d+)\}|(\d+)/(\d+))", re.ASCII)
+_MIXED = re.compile(r"([+-]?)(\d+)\\frac\{(\d+)\}\{(\d+)\}", re.ASCII)
+_SCIENTIFIC = re.compile(
+    r"([+-]?(?:\d+(?:\.\d*)?|\.\d+))\\(?:times|cdot)10\^(?:\{([+-]?\d{1,2})\}|(\d{1,2}))", re.ASCII
+)
 _PLAIN = re.compile(r"-?\d+(?:/[1-9]\d*)?", re.ASCII)
-_WORD = re.compile(r"[A-Za-z]{4,}")
+_WORD = re.compile(r"[A-Za-z]{4,}|(?i:yes|no|odd)")
+_PARTS = re.compile(r"\d+(?:\.\d+)?(?::\d+(?:\.\d+)?){2,}", re.ASCII)
+_IN_BASE = re.compile(r"(\d+)_\{?(\d+)\}?", re.ASCII)
 
 
 def clean(answer: str) -> str:
     """An answer without what does not belong to it and what math-verify misreads: white space and spacing commands,
-    currency signs, invisible delimiters, a degree sign or full stop at the end, the e of 4.5e33.
+    currency signs, sizes of brackets, invisible delimiters, a degree sign, full stop or plain unit at the end, the e of
+    4.5e33. Rows and columns of matrices stay.
     """
-    return _clean(answer)
+    return scientific.in_latex(_clean(answer))
 
 
 def normalise(cleaned: str) -> str:
     r"""The normal form of a clean answer: no spaces, no sizes of brackets and fractions, no text commands; plain
-    integers, decimals and fractions as reduced fractions (``1/2``); words in lower case. Equal normal forms mean equal
-    answers. Different normal forms decide nothing.
+    integers, decimals, fractions, mixed numbers and powers of ten as reduced fractions (``1/2``); words in lower case.
+    Equal normal forms mean equal answers. Different normal forms decide nothing.
     """
     answer = _rewrite(cleaned)
     number = _number(answer)
@@ -128,6 +161,11 @@ def _number(text: str) -> Fraction | None:
     if (match := _RATIO.fullmatch(text)) and int(match[3] or match[5]):
         ratio = Fraction(int(match[2] or match[4]), int(match[3] or match[5]))
         return -ratio if match[1] == "-" else ratio
+    if (match := _MIXED.fullmatch(text)) and int(match[3]) < int(match[4]):
+        mixed = int(match[2]) + Fraction(int(match[3]), int(match[4]))
+        return -mixed if match[1] == "-" else mixed
+    if match := _SCIENTIFIC.fullmatch(text):
+        return Fraction(match[1]) * Fraction(10) ** int(match[2] or match[3])
     return None
 
 
@@ -148,7 +186,35 @@ def decide(gold: str, answer: str) -> bool | None:
         apart = abs(numbers[0] - numbers[1]) > _CLEARLY and max(map(abs, numbers)) < _PRECISE
         return False if apart else None
     # math-verify reads a bare word as a product of letters, for which "seat" equals "east".
-    return False if _WORD.fullmatch(gold) and _WORD.fullmatch(answer) else None
+    if _WORD.fullmatch(gold) and _WORD.fullmatch(answer):
+        return False
+    return _decide_notation(gold, answer)
+
+
+def _decide_notation(gold: str, answer: str) -> bool | None:
+    """Compare percentages, ratios of three and more parts, and numerals with a base; None for anything else.
+
+    A percentage also equals the number without the sign, whichever of the two has it.
+    """
+    if gold.endswith("%") or answer.endswith("%"):
+        return _same_share(gold, answer) or None
+    if _PARTS.fullmatch(gold) and _PARTS.fullmatch(answer):
+        parts, others = ([Fraction(part) for part in text.split(":")] for text in (gold, answer))
+        return [part * sum(others) for part in parts] == [other * sum(parts) for other in others]
+    if (numeral := _IN_BASE.fullmatch(gold)) and (other := _IN_BASE.fullmatch(answer)):
+        return numeral.groups() == other.groups()
+    return None
+
+
+def _same_share(gold: str, answer: str) -> bool:
+    """Whether percentages are equal, or a percentage and a number: 12.5% equals 12.5 and 0.125."""
+    ours, theirs = (_number(text.removesuffix("%")) for text in (gold, answer))
+    if ours is None or theirs is None:
+        return False
+    if gold.endswith("%") and answer.endswith("%"):
+        return ours == theirs
+    share, number = (ours, theirs) if gold.endswith("%") else (theirs, ours)
+    return number in (share, share / 100)
 
 
 _clean_gold = lru_cache(maxsize=1024)(clean)
