@@ -169,7 +169,7 @@ def test_an_oversized_box_is_no_answer() -> None:
 
 
 def test_extraction_is_linear_in_hostile_texts() -> None:
-    started = time.monotonic()
+    started = time.process_time()
     parts = (
         r"\boxed{",
         r"\boxedx",
@@ -187,7 +187,7 @@ def test_extraction_is_linear_in_hostile_texts() -> None:
         for grader in (MATH, CHOICE):
             assert "7" not in (grader.extract(text, stopped=True).answer or "")
             assert "7" not in (grader.guide(text, stopped=True).answer or "")
-    assert time.monotonic() - started < 3
+    assert time.process_time() - started < 10  # quadratic time would be minutes
 
 
 @pytest.mark.parametrize(
@@ -275,6 +275,9 @@ EQUAL = [
     (r"-2 \times 10^{-7}", "$-2e-07$"),
     ("4500", "4.5e3"),
     ("2e", "2e"),
+    (r"(3,\infty)", "x > 3"),
+    (r"(-\infty,-1)\cup(1,\infty)", r"x<-1 \text{ or } x>1"),
+    ("5", r"\(5\)"),
 ]
 UNEQUAL = [
     ("5", "6"),
@@ -289,6 +292,12 @@ UNEQUAL = [
     ("5", "abc"),
     (r"4.5 \times 10^{33}", "4.5e32"),
     (r"4.5 \times 10^{33}", "4.5e-33"),
+    (r"4.6 \times 10^{-24}", r"2.6 \times 10^{-24}"),  # not both 0, as rounded to six decimals
+    (r"1.3 \times 10^{-27}", r"1.3 \times 16^{-27}"),
+    (r"\frac{1}{3} E_{1}+\frac{2}{3} E_{2}", r"\frac{1}{1} E_{1}+\frac{2}{3} E_{4}"),  # not both the 2/3 inside
+    ("10\\%", "1000"),
+    ("(1,2)", "1<x<2"),  # may be a point
+    (r"(3,\infty)", r"x \ge 3"),
 ]
 
 

@@ -71,7 +71,7 @@ _TUPLE = re.compile(r"(\(|\\left\()\s*([^()\[\]]*,[^()\[\]]*?)\s*(\\right\)|\))"
 
 def spellings(gold: str) -> set[str]:
     """The gold in other words: what a model may write for it."""
-    found = {f" {gold} ", f"${gold}$", f"{gold}.", rf"\({gold}\)", gold.replace(r"\frac", r"\dfrac")}
+    found = {f" {gold} ", f"${gold}$", f"{gold}.", gold.replace(r"\frac", r"\dfrac")}
     found |= {_BRACKETS.sub("", gold), re.sub(r"\s*(,(?!\s*\d{3})|\\\\|&|=|\+)\s*", r"\1", gold)}
     found |= {re.sub(r"\s*(\\\\|&|=|\+)\s*", r" \1 ", gold)}
     if _INTEGER.fullmatch(gold):

@@ -108,20 +108,35 @@ def _polynomial(expression: Any) -> Any:
 
 @lru_cache(maxsize=512)
 def parsed(text: str) -> tuple[Any, ...]:
-    """The expressions that an answer can be read as, best first; empty if it cannot be parsed."""
+    """The expressions that an answer can be read as, best first; empty if it cannot be parsed.
+
+    Only the whole answer is read: of an expression that it does not know, math-verify would take a number inside.
+    """
     try:
-        return tuple(parse(f"\\boxed{{{text}}}", parsing_timeout=None, raise_on_error=True))
+        box = f"\\boxed{{{text}}}"
+        return tuple(parse(box, extraction_mode="first_match", parsing_timeout=None, raise_on_error=True))
     except Exception:  # sympy and the parser raise nearly any class
         return ()
 
 
 def _same(gold: Any, answer: Any) -> bool:
     try:
-        return bool(verify(gold, answer, timeout_seconds=None, raise_on_error=True)) or _same_range(gold, answer)
+        if verify(gold, answer, timeout_seconds=None, raise_on_error=True):
+            return not _tiny_and_apart(gold, answer)
+        return _same_range(gold, answer)
     except MemoryError:
         raise
     except Exception:  # the two cannot be compared
         return False
+
+
+def _tiny_and_apart(gold: Any, answer: Any) -> bool:
+    """Whether two different numbers are so small that math-verify, which rounds to six decimals, takes both for 0."""
+    if not (isinstance(gold, Expr) and isinstance(answer, Expr)) or gold.free_symbols or answer.free_symbols:
+        return False
+    values = [reading.evalf(15) for reading in (gold, answer)]
+    size = max(abs(value) for value in values)
+    return bool(0 < size < 1e-4 and abs(values[0] - values[1]) > 1e-6 * size)
 
 
 def _same_range(gold: Any, answer: Any) -> bool:

@@ -87,10 +87,13 @@ _clean = Rewriting(
     (r"\\(?:left|right)\s*\.", ""),
     (r"\\[bB]igg?[lrm]?(?![A-Za-z])", ""),
     (r"\\!|\\?\$|[€£]", ""),
+    (r"^\s*\\\((.*)\\\)\s*$", r"\1"),
     (r"\\\\\s*\[\s*-?[\d.]+\s*(?:pt|em|ex|mm|cm|in)\s*\]", r"\\\\ "),
     (r"(?<=\d)\\[,;:](?=\d{3}(?!\d))", ""),
     # A pair of backslashes ends a row of a matrix, so that the second one does not begin a command.
     (r"(\\\\|\\~)|\\[,;:]|\\\s|~", lambda match: match[1] or " "),
+    (r",(?=\s*\\\\)", ""),  # at the end of a row of cases
+    (r"(?i)(?<=\d)\s*(?:\\text\s*\{\s*percent\s*\}|percent)\s*\.?\s*$", r"\\%"),
     (r"\\[hv]?phantom\s*\{[^{}]*\}", ""),
     (r"\\(?:boldsymbol|bm|pmb)\s*(?:\{([^{}]*)\}|(\\[A-Za-z]+|\w))", r"\1\2"),
     (r"\\varnothing(?![A-Za-z])", r"\\emptyset"),
