@@ -54,6 +54,7 @@ OWN = {
     "beta_robustness": {"lo": ("beta",)},
     "recovery": {"lo": ("target",)},
     "budget_equivalents": {"lo": ("n",), "band_lo": ("n",)},
+    "grader_agreement": {"lo": ("disagree",)},
 }
 """The same for single tables and figures."""
 SETS = {("joint_exponents", "beta_lo")}
@@ -85,7 +86,7 @@ def wrong(name: str, frame: pl.DataFrame) -> list[str]:
             continue
         names = OWN.get(name, {}).get(lo) or ESTIMATES.get(lo) or (lo[:-3],)
         present = [column for column in names if column in frame.columns]
-        assert present, f"{name}: no estimate is known for {lo}"
+        assert present, f"{name}: add the estimate of {lo} to OWN"
         rows = frame.select(estimate=pl.coalesce(present), lo=lo, hi=hi).drop_nulls()
         outside = (pl.col("estimate") < pl.col("lo") - SLACK) | (pl.col("estimate") > pl.col("hi") + SLACK)
         empty = pl.lit(value=False) if rows.schema["lo"].is_integer() else pl.col("lo") >= pl.col("hi")
