@@ -190,7 +190,7 @@ def test_the_example_of_the_contributors_guide_works(tmp_path: Path, monkeypatch
     (tmp_path / "long.py").write_text(section.partition("```python\n")[2].partition("```")[0])
     (tmp_path / "study.yaml").write_text(f"extensions: [{tmp_path}/long.py]\nlandscape: {{draws: 100}}\n")
     oracle.frame(_pools(1, ("temp_0.5", "greedy"))).write_parquet(tmp_path / "scores.parquet")
-    inputs = ["--config", f"{tmp_path}/study.yaml", "--benchmark", "math500", "--scores", f"{tmp_path}/scores.parquet"]
+    inputs = ["--config", f"{tmp_path}/study.yaml", "--benchmark", "math", "--scores", f"{tmp_path}/scores.parquet"]
     assert main(["landscape", *inputs, "--output", str(tmp_path)]) == 0
     rows = pl.read_parquet(tmp_path / "points.parquet").filter(metric="long")
     assert (rows.height, rows.select("value", "lo", "hi").null_count().row(0)) == (2 * 3 * 2, (0, 0, 0))
@@ -462,6 +462,8 @@ def _study(cell: figure_data.Cell) -> StudyContext:
         models={},
         spent={},
         made={},
+        sources={},
+        judges={},
     )
 
 
