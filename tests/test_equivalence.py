@@ -19,6 +19,7 @@ transformers = pytest.importorskip("transformers")
 
 from plain_draws import one_by_one, plain_draw  # noqa: E402
 from searchlens import catalogue, config  # noqa: E402
+from searchlens.benchmarks import prompts  # noqa: E402
 from searchlens.cli import main  # noqa: E402
 from searchlens.engines.base import Sampling  # noqa: E402
 from searchlens.equivalence import laws, local, searches  # noqa: E402
@@ -162,6 +163,33 @@ def test_beams_are_those_of_transformers(subject: Subject) -> None:
     assert rows["same texts"].value == 1.0
     assert rows["largest difference of scores of equal texts"].value < 1e-4
     assert rows["same texts"].n == 8
+
+
+@pytest.fixture
+def stopping(monkeypatch: pytest.MonkeyPatch) -> Subject:
+    """The same comparison under a template with stop texts that the micro model often writes."""
+    zoo = prompts.TEMPLATES["zoo"]
+    stops = prompts.PromptFamily(zoo.math, zoo.turn, stop_texts=("=", "so"), check_every=5)
+    monkeypatch.setitem(prompts.TEMPLATES, "zoo", stops)
+    return Subject.of(grid(), 1)
+
+
+def test_comparisons_hold_with_stop_texts(stopping: Subject) -> None:
+    """Every kind of policy ends at stop texts as its reference does; without them the micro model would go on."""
+    chosen = {name: from_spec(name, POLICIES[name]) for name in ("power", "tree", "mcts", "thoughts", "step_beam")}
+    rows = [
+        *searches.compare(stopping, chosen),
+        *searches.compare_beam(stopping, "beam", from_spec("beam", POLICIES["beam"])),
+        *local.compare(stopping, "topp0.9_t1.0", from_spec("topp0.9_t1.0", None)),
+    ]
+    assert all(row.holds for row in rows)
+    assert {row.value for row in rows if row.statistic == "same texts"} == {1.0}
+    read, stops = stopping.job.prompter.text, ("=", "so")
+    for name, policy in [*chosen.items(), ("beam", from_spec("beam", POLICIES["beam"]))]:
+        found = stopping.search([(policy, task) for task in stopping.tasks(policy)])
+        texts = [one.tokens.tolist() for candidates in found for one in candidates]
+        assert any(stop in read(text) for stop in stops for text in texts), name
+        assert not any(stop in read(text[:-1]) for stop in stops for text in texts), name
 
 
 def test_running_together_changes_no_search() -> None:

@@ -16,7 +16,7 @@ GOLDEN = {
     "recorded": ("124164b8c7b0", "44136fa355b3"),
     "zoo": ("a25829ad622d", "1a813b17a4ff"),
     "vllm": ("07597064eca2", "975f7ceec65a"),
-    "paper": ("f27f9aacd0f3", "55b971eb427b"),
+    "paper": ("6d5ecf22a85a", "01087d4d9573"),
 }
 """Digest of all ids, names and sample counts, and of all pools; of config/paper.yaml with nothing pinned.
 
@@ -37,6 +37,9 @@ def test_every_id_and_pool_of_a_shipped_study_stays(name: str, monkeypatch: pyte
         for cell in grid.cells
         if grid.source(*cell) == "sampled"
     }
+    for g in (g for cell in grid.cells for g in grid.streams(*cell)):
+        searches = g.spec["policy"]["controller"]["name"] != "autoregressive"
+        assert ("stop texts" in g.spec.get("versions", {})) == (searches and "stop_texts" in g.spec["template"])
     assert (digest(ids), digest(pools)) == GOLDEN[name]
 
 

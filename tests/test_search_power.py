@@ -22,6 +22,7 @@ from searchlens.policies import Component, Policy, from_spec
 from searchlens.policies.components import Blocks
 from searchlens.search.driver import Failure, Result, run, start
 from searchlens.search.power import PowerSampling, log_weights
+from searchlens.search.stops import ended
 from searchlens.search.task import Candidate, Scoring, Task, Trace
 
 Text = tuple[int, ...]
@@ -34,10 +35,12 @@ SAMPLERS: dict[str, Callable[[float], Sampling]] = {
     "plain": lambda _: Sampling(1.0),
     "top-p": lambda _: Sampling(0.5, top_p=0.85),
 }
-# Chosen among random ones: the target is far from every sampler and spread over lengths 2 to 4; and one whose target,
-# lengths 1 and 2, has so little entropy that a total variation can be told from fewer chains.
+# Chosen among random ones: the target is far from every sampler and spread over lengths 2 to 4; one whose target,
+# lengths 1 and 2, has so little entropy that a total variation can be told from fewer chains; and one whose law of
+# answers, which end at a stop text, is far from that of whole texts.
 SPREAD = ToyModel.random(19, vocab_size=3, scale=1.5, eos=-0.5)
 SHORT = ToyModel.random(2, vocab_size=3, scale=0.7)
+STOPPING = ToyModel.random(18, vocab_size=3, scale=0.7)
 
 
 def power(sampler: str, mode: str = "exact", alpha: float = 2.0, blocks: int = 2, steps: int = 10) -> Policy:
@@ -59,14 +62,29 @@ class Total:
         yield []
 
 
+def letters(text: Sequence[int]) -> str:
+    return "".join("$ab"[token] for token in text)
+
+
+def stopped(stop: str) -> Callable[[Text], bool]:
+    return lambda text: bool(stop) and stop in letters(text)
+
+
 def chains(
-    model: ToyModel, policy: Policy, count: int, limit: int = LIMIT, stop_ids: Text = (EOS,)
+    model: ToyModel,
+    policy: Policy,
+    count: int,
+    limit: int = LIMIT,
+    stop_ids: Text = (EOS,),
+    stop: str = "",
+    check_every: int = 0,
 ) -> tuple[list[Candidate], ToyEngine]:
     """Where many chains end, in the order of their seeds; and the engine that they ran on."""
-    engine = ToyEngine(model)
-    tasks = [Task(PROMPT, seed, limit, stop_ids, (), decode=str, answer=tuple) for seed in range(count)]
+    engine, stops = ToyEngine(model), (stop,) if stop else ()
+    tasks = [Task(PROMPT, seed, limit, stop_ids, (), letters, tuple, check_every, stops) for seed in range(count)]
+    searches = ((task.seed, ended(task, policy.controller.search(task, policy, Total()))) for task in tasks)
     ends: dict[int, Candidate] = {}
-    for seed, outcome in run(((task.seed, policy.controller.search(task, policy, Total())) for task in tasks), engine):
+    for seed, outcome in run(searches, engine):
         assert isinstance(outcome, Result), outcome
         (ends[seed],) = outcome.candidates
     return [ends[task.seed] for task in tasks], engine
@@ -90,10 +108,10 @@ def noise(law: Law, count: int) -> float:
     return 0.5 * sum(math.sqrt(2 * p * (1 - p) / (math.pi * count)) for p in law.values())
 
 
-def target(model: ToyModel, policy: Policy, limit: int = LIMIT, stop_ids: Text = (EOS,)) -> Law:
+def target(model: ToyModel, policy: Policy, limit: int = LIMIT, stop_ids: Text = (EOS,), stop: str = "") -> Law:
     """p^alpha over the texts that the local policy can draw."""
-    p = enumerate_texts(model, PROMPT, limit, stop_ids)
-    drawn = enumerate_texts(model, PROMPT, limit, stop_ids, policy.local)
+    p = enumerate_texts(model, PROMPT, limit, stop_ids, stopped=stopped(stop))
+    drawn = enumerate_texts(model, PROMPT, limit, stop_ids, policy.local, stopped(stop))
     weight = {text: p[text] ** policy.component(PowerSampling).alpha for text in drawn}
     return {text: weight[text] / sum(weight.values()) for text in weight}
 
@@ -116,12 +134,14 @@ def acceptance(old: Weights, new: Weights, cut: int, mode: str) -> float:
     return min(1.0, math.exp(sum(new[cut:]) - sum(old[cut:])) * len(old) / len(new))
 
 
-def exact_law(model: ToyModel, policy: Policy) -> Law:
+def exact_law(model: ToyModel, policy: Policy, stop: str = "") -> Law:
     """Law of the text that a chain of two blocks ends with, by summing over all that can happen."""
-    steps, mode = policy.component(Blocks).steps, policy.component(PowerSampling).mode
+    steps, mode, has_stop = policy.component(Blocks).steps, policy.component(PowerSampling).mode, stopped(stop)
 
     def rest(start: Text, most: int) -> Law:
-        drawn = enumerate_texts(model, (*PROMPT, *start), most - len(start), sampling=policy.local)
+        drawn = enumerate_texts(
+            model, (*PROMPT, *start), most - len(start), (EOS,), policy.local, lambda text: has_stop((*start, *text))
+        )
         return {(*start, *suffix): q for suffix, q in drawn.items()}
 
     def after_steps(law: Law, most: int) -> Law:
@@ -140,28 +160,29 @@ def exact_law(model: ToyModel, policy: Policy) -> Law:
 
     size = LIMIT // 2
     first = after_steps(rest((), size), size)
-    ended = {text: chance for text, chance in first.items() if text[-1] == EOS}
+    over = {text: chance for text, chance in first.items() if text[-1] == EOS or has_stop(text)}
     begun: Law = defaultdict(float)
-    for text in first.keys() - ended:
+    for text in first.keys() - over:
         for longer, q in rest(text, len(text) + size).items():
             begun[longer] += first[text] * q
     if mode == "exact":
-        return after_steps({**begun, **ended}, LIMIT)
+        return after_steps({**begun, **over}, LIMIT)
     second = after_steps(begun, LIMIT)
-    return {**second, **{text: second[text] + chance for text, chance in ended.items()}}
+    return {**second, **{text: second[text] + chance for text, chance in over.items()}}
 
 
+@pytest.mark.parametrize("stop", ["", "ba"])
 @pytest.mark.parametrize("sampler", SAMPLERS)
 @pytest.mark.parametrize("mode", ["exact", "reference"])
-def test_chains_follow_the_law_of_their_procedure(mode: str, sampler: str) -> None:
+def test_chains_follow_the_law_of_their_procedure(mode: str, sampler: str, stop: str) -> None:
     """After few steps, so that the law still shows where a chain began; chi-square, rare texts in one cell."""
     policy = power(sampler, mode, steps=3)
-    ends, _ = chains(SPREAD, policy, 800)
-    law = exact_law(SPREAD, policy)
+    ends, _ = chains(SPREAD, policy, 800, stop=stop)
+    law = exact_law(SPREAD, policy, stop)
     counts = Counter(map(text_of, ends))
     assert counts.keys() <= {text for text, chance in law.items() if chance > 0}
     often = sorted((text for text in law if law[text] * len(ends) >= 5), key=law.__getitem__)
-    assert len(often) >= 5
+    assert len(often) >= (4 if stop else 5)
     cells = often[1:]
     rare = law.keys() - cells
     observed = [*(counts[text] for text in cells), sum(counts[text] for text in rare)]
@@ -179,6 +200,30 @@ def test_exact_tends_to_the_target_and_reference_away(sampler: str) -> None:
     assert 0.3 < biased[0] < biased[1]
 
 
+@pytest.mark.parametrize("stop", ["a", "b", "ba"])
+@pytest.mark.parametrize("sampler", SAMPLERS)
+def test_exact_tends_to_the_target_over_texts_that_end_at_a_stop_text(sampler: str, stop: str) -> None:
+    """No noise here. The chain over longer texts, cut afterwards, has another law."""
+    policy = power(sampler, steps=40)
+    goal = target(SPREAD, policy, stop=stop)
+    assert sum(chance for text, chance in goal.items() if stopped(stop)(text)) > 0.05
+    assert distance(exact_law(SPREAD, policy, stop), goal) < 1e-4
+
+
+@pytest.mark.parametrize(("alpha", "check_every"), [(2.0, 0), (4.0, 1)])
+def test_the_answers_of_exact_chains_have_the_target_law(alpha: float, check_every: int) -> None:
+    """3000 chains are 0.005 from p^alpha over answers by chance alone; texts that are cut afterwards are far away."""
+    policy = power("at 1/alpha", alpha=alpha, steps=3)
+    goal = target(STOPPING, policy, stop="b")
+    ends, _ = chains(STOPPING, policy, 3000, stop="b", check_every=check_every)
+    assert noise(goal, len(ends)) < 0.006
+    assert distance(frequencies(ends), goal) <= 0.01
+    cut: Law = defaultdict(float)
+    for text, chance in target(STOPPING, policy).items():
+        cut[text[: text.index(2) + 1] if 2 in text else text] += chance
+    assert distance(cut, goal) > 0.25
+
+
 @pytest.mark.parametrize("sampler", SAMPLERS)
 def test_total_variation_to_the_target(sampler: str) -> None:
     """1200 chains of 16 steps are 0.011 from the target by chance alone; the sampler itself is more than 0.3 away."""
@@ -190,19 +235,22 @@ def test_total_variation_to_the_target(sampler: str) -> None:
     assert distance(frequencies(ends), goal) <= 0.02
 
 
+@pytest.mark.parametrize("stop", ["", "ba"])
 @pytest.mark.parametrize("sampler", SAMPLERS)
 @pytest.mark.parametrize("mode", ["exact", "reference"])
 @pytest.mark.parametrize(("limit", "blocks", "steps"), [(4, 2, 5), (7, 3, 4), (5, 4, 3), (5, 1, 6), (6, 2, 0)])
-def test_same_tokens_as_one_chain_at_a_time(limit: int, blocks: int, steps: int, mode: str, sampler: str) -> None:
+def test_same_tokens_as_one_chain_at_a_time(
+    limit: int, blocks: int, steps: int, mode: str, sampler: str, stop: str
+) -> None:
     """Against a plain implementation that shares the seeds alone; blocks that fit unevenly, or not all."""
     policy = power(sampler, mode, blocks=blocks, steps=steps)
-    ends, _ = chains(SPREAD, policy, 20, limit)
+    ends, _ = chains(SPREAD, policy, 20, limit, stop=stop)
     for seed, end in enumerate(ends):
-        task = Task(PROMPT, seed, limit, (EOS,), (), decode=str, answer=tuple)
+        task = Task(PROMPT, seed, limit, (EOS,), (), letters, tuple, stop_texts=(stop,) if stop else ())
         plain = plain_draw(SPREAD, PROMPT, policy.local)
         text, accepted = one_by_one(reference.chain(task, policy), plain)
         assert (text_of(end), end.details["accepted"]) == (reference.ids(text), accepted)
-        assert end.finish == ("stop" if end.tokens[-1] == EOS else "length")
+        assert end.finish == ("stop" if end.tokens[-1] == EOS or stopped(stop)(text_of(end)) else "length")
 
 
 def test_without_ends_the_modes_are_one_chain_and_it_tends_to_the_target() -> None:

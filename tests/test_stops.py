@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from zlib import crc32
@@ -12,14 +13,19 @@ import polars as pl
 import pytest
 from tokenizers import Tokenizer
 
-from searchlens import config, policies
+from searchlens import catalogue, config, policies
 from searchlens.benchmarks import prompts
-from searchlens.engines.base import Completion, FinishReason, Request
+from searchlens.engines.base import Completion, FinishReason, Request, Sampling
+from searchlens.equivalence.explicit import EOS, ToyEngine, ToyModel
 from searchlens.generate import generate
-from searchlens.generate._stops import cut, end
+from searchlens.generate._stops import cut
 from searchlens.grid import Grid
-from searchlens.search.driver import start
-from searchlens.search.task import Candidate, Task
+from searchlens.policies import Controller, Policy, from_spec
+from searchlens.policies.components import composition
+from searchlens.search.driver import Result, run, start
+from searchlens.search.evaluators import SelfEvaluation, Verifier
+from searchlens.search.stops import end, ended
+from searchlens.search.task import EMPTY, Ask, Candidate, Evaluator, Search, Task, Trace
 from searchlens.store.ranges import shards_of
 from searchlens.store.shards import read
 
@@ -106,12 +112,8 @@ class Script:
 
 
 def drawn(text: str, check_every: int, max_tokens: int = 40) -> tuple[Candidate, Script]:
-    def length(tokens: Sequence[int]) -> int | None:
-        ending = end(tokens, letters(tokens), STOPS, letters)
-        return ending.length if ending else None
-
     script = Script(text)
-    task = Task((1,), 7, max_tokens, (ord("$"),), (), letters, lambda _: None, check_every, length)
+    task = Task((1,), 7, max_tokens, (ord("$"),), (), letters, lambda _: None, check_every, STOPS)
     controller = start(task, policies.parse("temp_0.7"))
     asks = next(controller)
     while True:
@@ -138,6 +140,170 @@ def test_looking_more_often_changes_what_is_drawn_and_not_what_is_kept(
     assert sum(min(ask.max_tokens, whole - len(ask.prefix)) for ask in script.requests) == min(looked, whole)
     assert len({ask.seed for ask in script.requests}) == len(script.requests)
     assert script.requests[0].seed == 7
+
+
+# Every controller, on a language model that writes one of five letters at a time, and whose answers end at "ab".
+
+LIMIT, STEP = 18, 4
+
+
+def small(tokens: Sequence[int]) -> str:
+    return "".join("$abc."[token] for token in tokens)
+
+
+def answer(tokens: Sequence[int]) -> str | None:
+    """The last letter but one; what comes after a stop text must not be read."""
+    assert "ab" not in small(tokens[:-1])
+    return small(tokens)[-2:-1] or None
+
+
+def small_task(seed: int, check_every: int) -> Task:
+    tokens = {"?": (4,), "yes": (1,), "no": (2,)}
+    return Task((2, 3), seed, LIMIT, (EOS,), (STEP,), small, answer, check_every, ("ab",), tokens.__getitem__)
+
+
+def small_model(seed: int) -> ToyModel:
+    """Random, but that an "a" is often followed by a "b", and that few texts end with the stop token."""
+    model = ToyModel.random(seed, vocab_size=5, eos=-2.0)
+    model.logits[:, 1, 2] += 2
+    return model
+
+
+class Watched(ToyEngine):
+    """Keeps what it drew."""
+
+    def __init__(self, model: ToyModel) -> None:
+        super().__init__(model)
+        self.drawn: list[tuple[Request, Completion]] = []
+
+    def _run(self, requests: Sequence[Request]) -> list[Completion]:
+        completions = super()._run(requests)
+        self.drawn += zip(requests, completions, strict=True)
+        return completions
+
+
+class Longest(Controller):
+    """The example of CONTRIBUTING.md, which says nothing of stop texts."""
+
+    def search(self, task: Task, policy: Policy, evaluator: Evaluator) -> Search:
+        replies = yield [task.request(task.empty, policy.local, task.seed_of(i)) for i in range(4)]
+        longest = max(replies, key=lambda reply: len(reply.tokens))
+        return [task.empty.extend(longest, longest.finish).candidate(len(longest.tokens))]
+
+
+VARIANTS: dict[str, dict[str, Any]] = {
+    "beam": {"name": "beam", "width": 2},
+    "published power": {"name": "power", "mode": "reference"},
+    "dvts": {"name": "step_beam", "diverse": "yes"},
+}
+
+
+def small_policy(name: str, evaluator: str | None = None) -> Policy:
+    spec: dict[str, Any] = {"controller": VARIANTS.get(name, {"name": name})}
+    controller = spec["controller"]["name"]
+    if controller == "longest":
+        return replace(policies.parse("temp_1.0"), controller=Longest("longest"))
+    if evaluator:
+        spec["evaluator"] = evaluator
+    if "branch" in composition(controller)["transition"]:
+        spec["transition"] = {"name": "branch", "gap": 1}
+    if "thought" in composition(controller)["transition"]:
+        spec["transition"] = {"name": "thought", "max_tokens": 5}
+    return from_spec("a search", spec)
+
+
+CASES = [
+    (name, evaluator)
+    for name in catalogue.declared("controller")
+    for evaluator in composition(name)["evaluator"]
+    if evaluator not in ("verifier", "self_evaluation")  # which are not made from a specification alone
+]
+
+
+@pytest.mark.parametrize("check_every", [0, 1, 4])
+@pytest.mark.parametrize(
+    ("name", "evaluator"), [*CASES, ("longest", None), ("dvts", "mean_logprob"), ("published power", "mean_logprob")]
+)
+def test_every_controller_ends_texts_at_the_first_stop_text(name: str, evaluator: str | None, check_every: int) -> None:
+    """No candidate is longer than ``task.length`` says, and little is drawn after a stop text."""
+    policy, stopped = small_policy(name, evaluator), 0
+    for seed in range(4):
+        engine, task = Watched(small_model(seed)), small_task(seed, check_every)
+        ((_, outcome),) = run([(0, start(task, policy))], engine)
+        assert isinstance(outcome, Result), outcome
+        for one in outcome.candidates:
+            tokens = one.tokens.tolist()
+            length = task.length(tokens)
+            assert length in (None, len(tokens))
+            assert one.finish == ("stop" if length or tokens[-1] == EOS else "length")
+            assert len(one.logprobs) == len(one.sampling_logprobs) == len(tokens)
+            stopped += length is not None
+        for request, completion in engine.drawn:
+            assert task.length(request.prefix) is None, "it went on after a stop text"
+            tokens = [*request.prefix, *completion.tokens.tolist()]
+            if check_every and (length := task.length(tokens)) is not None:
+                assert len(tokens) - length < check_every
+            assert not check_every or request.max_tokens <= check_every
+    assert stopped
+
+
+def test_evaluators_read_an_answer_and_nothing_of_its_stop_text() -> None:
+    """The verifier sees the text that is stored; the model is asked after the last token before the stop text."""
+    task, sampling = small_task(0, 0), Sampling(1.0)
+    logprobs = np.zeros(4, np.float32)
+    path = Trace(np.array([3, 3, 1, 2], np.int32), logprobs, logprobs, finish="stop")
+    heard: list[str] = []
+
+    def scorer(_: str, texts: Sequence[str]) -> list[float]:
+        heard.extend(texts)
+        return [0.0] * len(texts)
+
+    scoring = Verifier(scorer, "mine")(task, [path, EMPTY], sampling, ())
+    (call,) = next(scoring)
+    call.function()  # type: ignore[union-attr]
+    assert heard == ["cc", ""]
+    (request,) = next(SelfEvaluation("?", "yes", "no", 2)(task, [path], sampling, ("key",)))
+    assert request.prefix == (3, 3, 4)  # type: ignore[union-attr]
+
+
+def test_pieces_are_one_completion() -> None:
+    """Measures and likely tokens of all pieces come together, and requests that are no answer are left alone."""
+    task, engine = small_task(1, 4), Watched(ToyModel.random(5, vocab_size=5, eos=-9.0))
+    other = Request((1,), Sampling(1.0), 3, LIMIT, (EOS,))
+    look = Request(task.prompt, Sampling(1.0), 3, 9, ())
+    received: list[Completion] = []
+
+    def search() -> Search:
+        asks: list[Ask] = [task.request(EMPTY, Sampling(1.0), 5, measures=True, top=2), other, look]
+        received.extend((yield asks))
+        return []
+
+    list(run([(0, ended(task, search()))], engine))
+    pieces = [reply for request, reply in engine.drawn if request.measures]
+    assert len(pieces) > 1
+    first, n = received[0], len(received[0].tokens)
+    for name in ("tokens", "logprobs", "sampling_logprobs", "entropies", "certainties", "top_tokens", "top_logprobs"):
+        whole = np.concatenate([getattr(piece, name) for piece in pieces])
+        np.testing.assert_array_equal(getattr(first, name), whole[:n])
+    assert [len(reply.tokens) for reply in received[1:]] == [LIMIT, 9]
+
+
+def test_a_request_that_fails_is_raised_in_the_search() -> None:
+    """A controller that can do without a reply goes on."""
+    task = small_task(0, 4)
+
+    def search() -> Search:
+        try:
+            yield [task.request(EMPTY, Sampling(1.0), 5)]
+        except RuntimeError:
+            yield []
+        return []
+
+    asking = ended(task, search())
+    next(asking)
+    assert asking.throw(RuntimeError("no memory")) == []
+    with pytest.raises(StopIteration):
+        asking.send([])
 
 
 def sampled(folder: Path, monkeypatch: pytest.MonkeyPatch, stops: tuple[str, ...], check_every: int) -> pl.DataFrame:

@@ -7,7 +7,7 @@ with exact ones.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -63,16 +63,18 @@ def enumerate_texts(
     max_tokens: int,
     stop_ids: tuple[int, ...] = (EOS,),
     sampling: Sampling = PLAIN,
+    stopped: Callable[[tuple[int, ...]], bool] = lambda _: False,
 ) -> dict[tuple[int, ...], float]:
     """Every text that ``sampling`` can draw after the prompt, with its probability, in lexicographic order.
 
-    A text ends with its first stop token or after ``max_tokens`` tokens. Plain sampling gives p, other sampling gives
+    A text ends with its first stop token, with the first token after which it is ``stopped`` by a stop text, or after
+    ``max_tokens`` tokens. Plain sampling gives p, other sampling gives
     its q. The probabilities sum to 1.
     """
     texts: dict[tuple[int, ...], float] = {}
 
     def grow(text: tuple[int, ...], probability: float) -> None:
-        if len(text) == max_tokens or (text and text[-1] in stop_ids):
+        if len(text) == max_tokens or (text and (text[-1] in stop_ids or stopped(text))):
             texts[text] = probability
             return
         logits = model.next((*prompt, *text)).astype(np.float64)

@@ -83,8 +83,27 @@ def search(task: Task, policy: Policy, score: Score) -> PlainSearch:
     return sorted(texts, key=lambda text: -score(text))
 
 
+Drawing = Generator[Continuation, Text, Text]
+"""Yields one continuation, and returns the text that it leads to."""
+
+
+def _drawn(task: Task, text: Text, seed: int, stop_ids: Ids, max_tokens: int) -> Drawing:
+    """``text`` followed by what is drawn, up to the token that completes a stop text."""
+    for token in (yield Continuation(text, seed, stop_ids, max_tokens)):
+        text = (*text, token)
+        if _stopped(task, text):
+            break
+    return text
+
+
+def _stopped(task: Task, text: Text) -> bool:
+    if text and text[-1].id in task.stop_ids:
+        return True
+    return bool(task.stop_texts) and any(stop in task.decode(ids(text)) for stop in task.stop_texts)
+
+
 def _over(task: Task, text: Text) -> bool:
-    return len(text) == task.max_tokens or (bool(text) and text[-1].id in task.stop_ids)
+    return len(text) == task.max_tokens or _stopped(task, text)
 
 
 # ---- power sampling
@@ -108,19 +127,19 @@ def chain(task: Task, policy: Policy) -> Generator[Continuation, Text, tuple[Tex
     accepted = 0
     for block in range(math.ceil(task.max_tokens / size)):
         limit = min((block + 1) * size, task.max_tokens)
-        ended = bool(text) and text[-1].id in task.stop_ids
+        ended = _stopped(task, text)
         if ended and (not exact or limit < task.max_tokens):
             continue
         if not ended:
             room = min(size, task.max_tokens - len(text))
-            text += yield Continuation(text, task.seed_of("extend", block), task.stop_ids, room)
+            text = yield from _drawn(task, text, task.seed_of("extend", block), task.stop_ids, room)
         chance = generator(task.seed, "power", block)
         for step in range(schedule.steps):
             place, level = chance.random(2)
             cut = math.floor(place * len(text))
             longest = limit if exact else len(text)
             seed = task.seed_of("propose", block, step)
-            new = text[:cut] + (yield Continuation(text[:cut], seed, task.stop_ids, longest - cut))
+            new = yield from _drawn(task, text[:cut], seed, task.stop_ids, longest - cut)
             if level < acceptance(text, new, cut, p.alpha, exact):
                 text, accepted = new, accepted + 1
     return text, accepted
@@ -156,12 +175,11 @@ def _tree(task: Task, policy: Policy, root: int) -> Generator[Continuation, Text
     """The leaves of one root: its own text, then the new leaves of each round."""
     p, branch = policy.component(EntropyTree), policy.component(Branch)
 
-    def end(path: Ids, text: Text) -> Generator[Continuation, Text, Text]:
+    def end(path: Ids, text: Text) -> Drawing:
         if _over(task, text):
             return text
-        return text + (
-            yield Continuation(text, task.seed_of("tree", *path), task.stop_ids, task.max_tokens - len(text))
-        )
+        room = task.max_tokens - len(text)
+        return (yield from _drawn(task, text, task.seed_of("tree", *path), task.stop_ids, room))
 
     chains: list[tuple[Ids, int, Text]] = [((root,), 0, (yield from end((root,), ())))]
     leaves, forks = [[chains[0][2]]], list[Ids]()
@@ -221,23 +239,23 @@ def thought_tree(task: Task, policy: Policy, score: Score) -> PlainSearch:
         for text, place in states:
             for child in range(0 if _over(task, text) else p.children):
                 here = (*place, child)
-                thought = text + (yield _thought(task, policy, text, here))
+                thought = yield from _thought(task, policy, text, here)
                 if ids(thought) not in [ids(other) for other, _ in new]:
                     new.append((thought, here))
         states = sorted(new, key=lambda state: -score(state[0]))[: p.width]
     ends = []
     for text, place in states:
-        ends.append(text if _over(task, text) else text + (yield _end(task, text, place)))
+        ends.append(text if _over(task, text) else (yield from _end(task, text, place)))
     return ends
 
 
-def _thought(task: Task, policy: Policy, text: Text, place: Ids) -> Continuation:
+def _thought(task: Task, policy: Policy, text: Text, place: Ids) -> Drawing:
     room = min(policy.component(Thought).max_tokens, task.max_tokens - len(text))
-    return Continuation(text, task.seed_of("thought", *place), (*task.step_ids, *task.stop_ids), room)
+    return _drawn(task, text, task.seed_of("thought", *place), (*task.step_ids, *task.stop_ids), room)
 
 
-def _end(task: Task, text: Text, place: Ids, number: int = 0) -> Continuation:
-    return Continuation(text, task.seed_of("end", *place, number), task.stop_ids, task.max_tokens - len(text))
+def _end(task: Task, text: Text, place: Ids, number: int = 0) -> Drawing:
+    return _drawn(task, text, task.seed_of("end", *place, number), task.stop_ids, task.max_tokens - len(text))
 
 
 # ---- beams over thoughts
@@ -261,7 +279,7 @@ def _beam(task: Task, policy: Policy, score: Score) -> PlainSearch:
         copies = (active * n)[:n]
         grown: dict[Ids, tuple[Text, Ids]] = {}
         for text, here in _numbered(copies):
-            new = text + (yield _thought(task, policy, text, here))
+            new = yield from _thought(task, policy, text, here)
             grown.setdefault(ids(new), (new, here))
         completed += [text for text, _ in grown.values() if _over(task, text)]
         unfinished = [beam for beam in grown.values() if not _over(task, beam[0])]
@@ -269,7 +287,7 @@ def _beam(task: Task, policy: Policy, score: Score) -> PlainSearch:
         if not active:
             return completed
     for text, (*place, number) in _numbered((active * n)[:n]):
-        completed.append(text + (yield _end(task, text, tuple(place), number)))
+        completed.append((yield from _end(task, text, tuple(place), number)))
     return completed
 
 
@@ -287,20 +305,21 @@ def _subtrees(task: Task, policy: Policy, score: Score) -> PlainSearch:
         text: Text = ()
         place: Ids = (subtree,)
         for _ in range(policy.component(BreadthFirst).depth):
-            children: list[Text] = []
+            children = list[Text]()
             for i in range(p.expand):
-                new = yield _thought(task, policy, text, (*place, i))
-                children.append(text + new)
+                child = yield from _thought(task, policy, text, (*place, i))
+                children.append(child)
             best = max(range(p.expand), key=lambda i: score(children[i]))
             if _over(task, children[best]):
                 for i, child in enumerate(children):
-                    emitted.append(child if _over(task, child) else child + (yield _end(task, child, (*place, i))))
+                    end = child if _over(task, child) else (yield from _end(task, child, (*place, i)))
+                    emitted.append(end)
                 break
             text, place = children[best], (*place, best)
         else:
             for i in range(p.expand):
-                new = yield _end(task, text, place, i)
-                emitted.append(text + new)
+                end = yield from _end(task, text, place, i)
+                emitted.append(end)
     return emitted
 
 
@@ -351,7 +370,7 @@ class MonteCarlo:
                     path.append(max(priors, key=priors.__getitem__))
             for path in self.descents:
                 text, place = self.states[path[-1]]
-                end = text if self._complete(path[-1]) else text + (yield _end(self.task, text, place))
+                end = text if self._complete(path[-1]) else (yield from _end(self.task, text, place))
                 self.simulations.append((path, end))
             self.descents = []
         return [text for _, text in self.simulations]
@@ -366,11 +385,11 @@ class MonteCarlo:
         text, place = self.states[state]
         weights: dict[Ids, float] = {}
         for child in range(self.policy.component(MonteCarloTreeSearch).children):
-            new = yield _thought(self.task, self.policy, text, (*place, child))
-            next_state = (*state, *ids(new))
+            new = yield from _thought(self.task, self.policy, text, (*place, child))
+            next_state = ids(new)
             if next_state not in weights:
-                weights[next_state] = math.exp(mean(new))
-                self.states[next_state] = text + new, (*place, child)
+                weights[next_state] = math.exp(mean(new[len(text) :]))
+                self.states[next_state] = new, (*place, child)
         self.priors[state] = {key: weight / sum(weights.values()) for key, weight in weights.items()}
 
     def _complete(self, state: Ids) -> bool:

@@ -80,6 +80,7 @@ def compare_beam(subject: Subject, name: str, policy: Policy) -> list[Comparison
         length_penalty=policy.component(TokenBeam).length_penalty,
         early_stopping=False,
         output_scores=True,
+        stopping_criteria=_stop_texts(subject, max(map(len, prompts))),
     )
     theirs = chunks(subject.completions(output.sequences, prompts), width)
     scores = output.sequences_scores.view(-1, width).tolist()
@@ -105,6 +106,20 @@ def compare_beam(subject: Subject, name: str, policy: Policy) -> list[Comparison
         ),
         _accuracy(subject, name, TRANSFORMERS, ours, theirs),
     ]
+
+
+def _stop_texts(subject: Subject, start: int) -> Any:
+    """Criteria by which transformers ends texts, which begin at ``start``, at stop texts; none if there are none."""
+    import torch
+    from transformers import StoppingCriteriaList
+
+    def has_stop(rows: Any, scores: Any, **_: Any) -> Any:
+        del scores
+        texts = subject.job.prompter.decode(rows[:, start:].tolist())
+        return torch.tensor([any(stop in text for stop in stops) for text in texts], device=rows.device)
+
+    stops = subject.job.prompter.template.stop_texts
+    return StoppingCriteriaList([has_stop] if stops else [])
 
 
 def _same(name: str, other: str, ours: Texts, theirs: Texts, least: float) -> ComparisonRow:

@@ -79,7 +79,10 @@ class Subject:
         torch.cuda.empty_cache()
 
     def tasks(self, policy: Policy, sample: int = 0, stream: str = "equivalence") -> list[Task]:
-        """One task for every question; the seeds differ from those of the study's samples, and between streams."""
+        """One task for every question; the seeds differ from those of the study's samples, and between streams.
+
+        Texts are drawn at once, not in pieces that look for stop texts, because the references draw them so.
+        """
         job = self.job
         step_ids = job.step_ids(policy.delimiter)
         stop_ids = job.prompter.stop_ids
@@ -92,6 +95,7 @@ class Subject:
                 step_ids,
                 job.prompter.text,
                 job.answer,
+                stop_texts=job.prompter.template.stop_texts,
             )
             for prompt, question in zip(job.prompts[: self.count], job.questions, strict=False)
         ]
@@ -190,12 +194,16 @@ class Subject:
 
     def completions(self, sequences: Any, prompts: Sequence[Ids]) -> list[Ids]:
         """The texts that ``generate`` wrote after the prompts, without the padding after their ends."""
-        start, stops = max(map(len, prompts)), self.job.prompter.stop_ids
-        texts = []
-        for row in sequences[:, start:].tolist():
-            end = next((place + 1 for place, token in enumerate(row) if token in stops), len(row))
-            texts.append(tuple(row[:end]))
-        return texts
+        start = max(map(len, prompts))
+        return [self.up_to_end(row) for row in sequences[:, start:].tolist()]
+
+    def up_to_end(self, tokens: Sequence[int]) -> Ids:
+        """Tokens up to the first stop token, or the one that completes the first stop text."""
+        prompter = self.job.prompter
+        end = next((place + 1 for place, token in enumerate(tokens) if token in prompter.stop_ids), len(tokens))
+        text = tuple(tokens[:end])
+        stopped = prompter.end(text, prompter.text(text))
+        return text[: stopped.length] if stopped else text
 
 
 def texts_of(candidates: Sequence[Candidate]) -> list[Ids]:

@@ -97,7 +97,7 @@ def compare(grid: Grid, threads: int) -> list[Match]:
     ours = [texts_of(candidates)[0] for candidates in results]
     drawable = [token for token in range(subject.engine.vocab_size) if token != subject.pad]
     subject.close()
-    theirs = sample_with_vllm(subject.job, runs, drawable)
+    theirs = [subject.up_to_end(text) for text in sample_with_vllm(subject.job, runs, drawable)]
     parts = zip(STRATEGIES, chunks(ours, subject.count), chunks(theirs, subject.count), strict=True)
     return [compare_texts(subject, *part) for part in parts]
 

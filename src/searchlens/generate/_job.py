@@ -71,13 +71,6 @@ class Job:
         stopped = end is not None or (bool(tokens) and tokens[-1] in self.prompter.stop_ids)
         return self._grader.guide(end.text if end else text, stopped).answer
 
-    def length(self, tokens: Sequence[int]) -> int | None:
-        """Return the number of tokens up to the end of the first stop text, None if the text contains none."""
-        if not self.prompter.template.stop_texts:
-            return None  # without decoding: to decode every sample twice would be a third of the host's work
-        end = self.prompter.end(tokens, self.prompter.text(tokens))
-        return end.length if end else None
-
     @cached_property
     def engine(self) -> Engine:
         """The engine, with the checkpoint loaded. Weights and prompts are checked before.

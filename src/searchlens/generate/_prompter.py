@@ -10,9 +10,9 @@ from tokenizers import Tokenizer
 from searchlens.benchmarks import Question
 from searchlens.benchmarks.prompts import Template
 from searchlens.errors import InputError
-from searchlens.generate._stops import End, end
 from searchlens.policies import Policy
 from searchlens.search.evaluators import SelfEvaluation, evaluator
+from searchlens.search.stops import End, end
 from searchlens.store.files import read_json
 
 

@@ -172,7 +172,7 @@ class _RunningChunk:
             prompter.text,
             job.answer,
             prompter.template.check_every,
-            job.length,
+            prompter.template.stop_texts,
             prompter.spell,
         )
         return start(task, self.policy)

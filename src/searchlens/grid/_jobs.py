@@ -25,7 +25,9 @@ from searchlens.store.hashing import digest, file_sha256
 from searchlens.store.layout import parse_manifest
 
 GENERATION_VERSION = 1
-"""Raise it by hand after a change that makes the same request give other tokens: every study is then sampled again."""
+"""Raise it by hand after a change that makes the same request give other tokens: every study is then sampled again.
+
+A change of one controller or evaluator raises its ``version``."""
 
 
 class Jobs(Inputs):
@@ -89,6 +91,8 @@ class Jobs(Inputs):
         for name in dict.fromkeys([*self.pool_policies(benchmark), *self.config["references"], *searches]):
             policy = self._policies[name]
             spec = {**shared, **self._policy_specs[name]}  # one object for all cells: there may be thousands
+            if versions := _versions(policy, self.template(checkpoint, benchmark)):
+                spec["versions"] = versions
             key = digest(spec, 12)
             names = (*generations[key].policies, name) if key in generations else (name,)
             samples = policy.width if policy.deterministic else max(self.samples(benchmark, each) for each in names)
@@ -197,6 +201,15 @@ class Jobs(Inputs):
             f"{manifest}: {checkpoint}/{benchmark} has no such pool",
             "the configuration changed since this run was planned; start the run again",
         )
+
+
+def _versions(policy: policies.Policy, template: prompts.Template) -> dict[str, int]:
+    """Versions of what decides the tokens of a policy, by name, where they are not the first."""
+    parts = (policy.controller, policy.evaluator, policy.transition, policy.scheduler)
+    versions = {part.name: part.version for part in parts}
+    if template.stop_texts:
+        versions["stop texts"] = policy.controller.stops_version
+    return {name: version for name, version in versions.items() if version > 1}
 
 
 def _policy_spec(policy: policies.Policy) -> dict[str, Any]:

@@ -106,7 +106,12 @@ class Component:
     ----------
     name : str
         As configured, for example ``mcts``.
+    version : int
+        Raised by hand when a change of the component makes searches draw other tokens. From 2 on it is a part of the
+        generation ids, so that the samples of its policies are drawn again, and no others.
     """
+
+    version: ClassVar[int] = 1
 
     name: str
 
@@ -163,9 +168,12 @@ class Controller(Component, ABC):
     prefixes : bool
         Whether the first n candidates of a run are what a run of n candidates would give. If not, as for beams, samples
         are read by whole runs only.
+    stops_version : int
+        Like ``version``, for changes that matter only under prompt templates with stop texts. 2: searches end there.
     """
 
     prefixes: ClassVar[bool] = True
+    stops_version: ClassVar[int] = 2
 
     def candidates(self, policy: Policy) -> int:
         """Candidates that one run returns. More than one are no independent draws."""

@@ -2,10 +2,11 @@
 
 The rule is that of transformers' ``generate(num_beams=width, num_return_sequences=width, early_stopping=False)``. At
 every step the best K continuations of all live beams are taken, K = width * max(2, 1 + number of stop tokens), so that
-``width`` of them go on, however many end. Those among the first ``width`` that end with a stop token, or all of them at
-the last token allowed, become hypotheses, with the score ``sum log p / length**length_penalty`` over generated tokens,
-the stop token included; the ``width`` best hypotheses are kept. The search ends when there are ``width`` and the best
-live beam, scored at its present length, is not better than the worst of them.
+``width`` of them go on, however many end with stop tokens (more may end with stop texts; then fewer go on). Those among
+the first ``width`` that end with a stop token or stop text, or all of them at the last token allowed, become
+hypotheses, with the score ``sum log p / length**length_penalty`` over generated tokens, the stop token included; the
+``width`` best hypotheses are kept. The search ends when there are ``width`` and the best live beam, scored at its
+present length, is not better than the worst of them.
 
 If K exceeds the vocabulary, transformers fills up a beam with copies; this refuses.
 """
@@ -85,14 +86,14 @@ class TokenBeam(Controller):
         def score(beam: _Beam) -> float:
             return float(beam.total / len(beam.tokens) ** self.length_penalty)
 
-        for length in range(1, task.max_tokens + 1):
+        for _ in range(task.max_tokens):
             replies = yield [Request(task.prompt, _RAW, task.seed, 1, (), prefix=beam.tokens, top=k) for beam in live]
             best = _continued(live, replies, k)
-            is_last = length == task.max_tokens
-            ended = [beam for beam in best[: self.width] if is_last or beam.tokens[-1] in task.stop_ids]
+            finishes = [task.finish(beam.tokens) for beam in best]
+            ended = [beam for beam, finish in zip(best[: self.width], finishes, strict=False) if finish]
             hypotheses = sorted(hypotheses + ended, key=score, reverse=True)[: self.width]
-            live = [beam for beam in best if beam.tokens[-1] not in task.stop_ids][: self.width]
-            if len(hypotheses) == self.width and score(live[0]) <= score(hypotheses[-1]):
+            live = [beam for beam, finish in zip(best, finishes, strict=True) if finish != "stop"][: self.width]
+            if len(hypotheses) == self.width and (not live or score(live[0]) <= score(hypotheses[-1])):
                 break
         return [_candidate(task, beam, score(beam)) for beam in hypotheses]
 
@@ -147,6 +148,6 @@ def _candidate(task: Task, beam: _Beam, score: float) -> Candidate:
         tokens=np.array(beam.tokens, np.int32),
         logprobs=np.array(beam.logprobs, np.float32),
         sampling_logprobs=np.zeros(len(beam.tokens), np.float32),
-        finish="stop" if beam.tokens[-1] in task.stop_ids else "length",
+        finish="length",
     )
-    return task.empty.extend(drawn, drawn.finish).candidate(score)
+    return task.extend(task.empty, drawn).candidate(score)

@@ -18,6 +18,7 @@ from searchlens.errors import InputError
 from searchlens.policies import Policy
 from searchlens.search.admission import Admission
 from searchlens.search.evaluators import evaluator
+from searchlens.search.stops import ended
 from searchlens.search.task import Ask, Call, Candidate, Search, Task
 
 _THREADS = 16  # calls that run at the same time; they wait for a network, not for a processor
@@ -25,8 +26,8 @@ _LIVE = 4096  # searches alive at once: enough to fill an engine, few enough to 
 
 
 def start(task: Task, policy: Policy) -> Search:
-    """The search of a policy on one task, with the policy's evaluator; ``run`` drives it."""
-    return policy.controller.search(task, policy, evaluator(policy.evaluator))
+    """The search of a policy on one task, with the policy's evaluator, up to stop texts; ``run`` drives it."""
+    return ended(task, policy.controller.search(task, policy, evaluator(policy.evaluator)))
 
 
 @dataclass(frozen=True, slots=True)

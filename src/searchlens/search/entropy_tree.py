@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
 
-    from searchlens.engines.base import Completion, FinishReason
+    from searchlens.engines.base import Completion
     from searchlens.policies.texts import Texts
     from searchlens.search.task import Ask, Evaluator, Search, Task, Trace
 
@@ -135,7 +135,7 @@ class EntropyTree(Controller):
             if node.trace.finish is None
         ]
         replies = iter((yield asks) if asks else [])
-        return [node if node.trace.finish else node.drawn(next(replies)) for node in nodes]
+        return [node if node.trace.finish else node.drawn(task, next(replies)) for node in nodes]
 
     def _branches(self, task: Task, policy: Policy, tree: Sequence[_Node]) -> Iterator[_Node]:
         """The branches of one round and tree, not yet drawn."""
@@ -194,9 +194,9 @@ class _Node:
     trace: Trace
     reply: Completion | None = None
 
-    def drawn(self, reply: Completion) -> _Node:
+    def drawn(self, task: Task, reply: Completion) -> _Node:
         """The node with its text drawn to the end."""
-        return replace(self, trace=self.trace.extend(reply, reply.finish), reply=reply)
+        return replace(self, trace=task.extend(self.trace, reply), reply=reply)
 
     def measured(self, position: int) -> tuple[Completion, int]:
         """The completion that holds a position after the first own token, and its place there."""
@@ -257,8 +257,4 @@ def _alternatives(node: _Node, t: int, children: int) -> list[int]:
 def _forced(task: Task, node: _Node, t: int, rank: int) -> Trace:
     """The text of ``node`` before ``t``, then the token of that rank; it was not drawn, so its log q is 0."""
     reply, i = node.measured(t)
-    assert reply.top_tokens is not None
-    finish: FinishReason | None = "length" if t + 1 == task.max_tokens else None
-    if reply.top_tokens[i, rank] in task.stop_ids:
-        finish = "stop"
-    return node.trace.cut(t).force(reply, i, rank, finish)
+    return task.force(node.trace.cut(t), reply, i, rank)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import urllib.request
+from bisect import bisect_right
 from collections import Counter, defaultdict
 from collections.abc import Callable, Generator, Hashable, Mapping, Sequence
 from dataclasses import dataclass
@@ -151,10 +152,10 @@ class AnswerAgreement:
 class SelfEvaluation:
     """Asks the model: ``p(right) / (p(right) + p(wrong))`` of the token after path and question, in [0, 1].
 
-    One request of one token for each path, finished or not; a stop token at its end is left out, because the question
-    continues the text. The probabilities are those of the raw model, whatever the local policy. An answer that is not
-    among the ``top`` most likely tokens is taken to be as likely as the last of them, which is an upper bound; if
-    neither is among them, the score is 1/2.
+    One request of one token for each path, finished or not; a stop token or stop text at its end is left out, because
+    the question continues the text. The probabilities are those of the raw model, whatever the local policy. An answer
+    that is not among the ``top`` most likely tokens is taken to be as likely as the last of them, which is an upper
+    bound; if neither is among them, the score is 1/2.
 
     Attributes
     ----------
@@ -235,7 +236,7 @@ class SelfEvaluation:
 
 @dataclass(slots=True)
 class Verifier:
-    """Asks an external scorer, which sees unfinished paths as they are.
+    """Asks an external scorer, which sees unfinished paths as they are, and finished ones up to their stop text.
 
     Attributes
     ----------
@@ -260,7 +261,7 @@ class Verifier:
             The scorer did not return one finite number for each path.
         """
         del sampling, key
-        texts = [task.decode(trace.prefix) for trace in traces]
+        texts = [task.text(trace.prefix) for trace in traces]
         (scores,) = yield [Call(partial(self.scorer, task.decode(task.prompt), texts))]
         return self._checked(scores, len(texts))
 
@@ -325,14 +326,19 @@ def _completed(
     replies = yield [task.request(traces[i], sampling, task.seed_of(*key, "rollout", i, n)) for i, n in draws]
     texts: list[list[Trace]] = [[] if trace.finish is None else [trace] for trace in traces]
     for (i, _), reply in zip(draws, replies, strict=True):
-        texts[i].append(traces[i].extend(reply, reply.finish))
+        texts[i].append(task.extend(traces[i], reply))
     return texts
 
 
 def _without_stop(task: Task, trace: Trace) -> tuple[int, ...]:
-    """The tokens of a path without a stop token at its end."""
+    """The tokens of a path before the stop token or stop text at its end."""
     tokens = trace.prefix
-    return tokens[:-1] if tokens and tokens[-1] in task.stop_ids else tokens
+    if tokens and tokens[-1] in task.stop_ids:
+        return tokens[:-1]
+    if task.length(tokens) is None:
+        return tokens
+    said = len(task.text(tokens))
+    return tokens[: bisect_right(range(len(tokens)), said, key=lambda n: len(task.decode(tokens[:n]))) - 1]
 
 
 def _share(reply: Completion, right: int, wrong: int) -> float:

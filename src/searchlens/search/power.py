@@ -92,7 +92,7 @@ class PowerSampling(Controller):
         def draw(start: Trace, limit: int, *key: str | int) -> Generator[list[Ask], list[Completion], Trace]:
             tokens, seed = limit - len(start.tokens), task.seed_of(*key)
             (done,) = yield [task.request(start, policy.local, seed, tokens, measures=evaluator.measures)]
-            return start.extend(done, "stop" if done.finish == "stop" else None)
+            return task.extend(start, done)
 
         text, proposed, accepted = task.empty, 0, 0
         for block, limit in enumerate([*range(length, task.max_tokens, length), task.max_tokens]):

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Generator, Hashable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
 import numpy as np
@@ -18,6 +18,7 @@ import numpy.typing as npt
 
 from searchlens import seeds
 from searchlens.engines.base import Completion, FinishReason, Request, Sampling
+from searchlens.search import stops
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,10 +42,9 @@ class Task:
     answer : callable
         Token ids to the final answer that they state, as a class that equal answers share, or None.
     check_every : int
-        A text that is drawn to its end is searched for a stop text after every ``check_every`` tokens; 0: only at its
-        end.
-    length : callable
-        Token ids to how many of them come before a stop text; None if there is no stop text.
+        A continuation is searched for a stop text after every ``check_every`` tokens; 0: only at its end.
+    stop_texts : tuple of str
+        Texts that end a candidate which contains one of them.
     encode : callable
         Text to the token ids that spell it, with nothing added around them.
     """
@@ -57,7 +57,7 @@ class Task:
     decode: Callable[[Sequence[int]], str]
     answer: Callable[[Sequence[int]], Hashable | None]
     check_every: int = 0
-    length: Callable[[Sequence[int]], int | None] = lambda _: None
+    stop_texts: tuple[str, ...] = ()
     encode: Callable[[str], tuple[int, ...]] = lambda _: ()
 
     def seed_of(self, *key: str | int) -> int:
@@ -67,6 +67,50 @@ class Task:
     def generator(self, *key: str | int) -> np.random.Generator:
         """Random numbers of this run that draw no token, such as cut points of a chain."""
         return seeds.generator(self.seed, *key)
+
+    def length(self, tokens: Sequence[int]) -> int | None:
+        """Number of tokens up to the one that completes the first stop text; None if there is no stop text."""
+        end = self._end(tokens)
+        return end.length if end else None
+
+    def text(self, tokens: Sequence[int]) -> str:
+        """What an answer says: the text of its tokens, up to a stop text."""
+        end = self._end(tokens)
+        return end.text if end else self.decode(tokens)
+
+    def _end(self, tokens: Sequence[int]) -> stops.End | None:
+        if not self.stop_texts:
+            return None  # without decoding, which takes as long as the text is
+        return stops.end(tokens, self.decode(tokens), self.stop_texts, self.decode)
+
+    def finish(self, tokens: Sequence[int]) -> FinishReason | None:
+        """How a text has ended, at a stop token, a stop text or the limit; None if it can go on."""
+        return "stop" if self.length(tokens) is not None else self._finish_by_token(tokens)
+
+    def _finish_by_token(self, tokens: Sequence[int]) -> FinishReason | None:
+        if tokens and tokens[-1] in self.stop_ids:
+            return "stop"
+        return "length" if len(tokens) == self.max_tokens else None
+
+    def extend(self, path: Trace, completion: Completion) -> Trace:
+        """A path followed by what was drawn for it, cut where a stop text ends it; ``finish`` says how it has ended."""
+        longer = path.extend(completion, None)
+        tokens = longer.prefix
+        if (length := self.length(tokens)) is not None:
+            return replace(longer.cut(length), finish="stop")
+        return replace(longer, finish=self._finish_by_token(tokens))
+
+    def force(self, path: Trace, reply: Completion, position: int, rank: int) -> Trace:
+        """A path followed by one of the most likely tokens at a position of a reply, which was not drawn."""
+        assert reply.top_tokens is not None and reply.top_logprobs is not None, "the engine was asked for them"
+        token = Completion(
+            tokens=reply.top_tokens[position, rank : rank + 1],
+            logprobs=reply.top_logprobs[position, rank : rank + 1],
+            sampling_logprobs=np.zeros(1, np.float32),
+            finish="length",
+            certainties=None if reply.certainties is None else reply.certainties[position : position + 1],
+        )
+        return self.extend(path, token)
 
     @property
     def empty(self) -> Trace:
@@ -155,18 +199,6 @@ class Trace:
             certainties,
             finish,
         )
-
-    def force(self, reply: Completion, position: int, rank: int, finish: FinishReason | None) -> Trace:
-        """The path followed by one of the most likely tokens at a position of a reply, which was not drawn."""
-        assert reply.top_tokens is not None and reply.top_logprobs is not None, "the engine was asked for them"
-        token = Completion(
-            tokens=reply.top_tokens[position, rank : rank + 1],
-            logprobs=reply.top_logprobs[position, rank : rank + 1],
-            sampling_logprobs=np.zeros(1, np.float32),
-            finish=finish or "length",
-            certainties=None if reply.certainties is None else reply.certainties[position : position + 1],
-        )
-        return self.extend(token, finish)
 
     def candidate(self, score: float, details: Mapping[str, float] | None = None) -> Candidate:
         """The finished path as an answer.

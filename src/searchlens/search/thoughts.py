@@ -1,7 +1,7 @@
 """The transition "thought": paths that grow by a thought at a time, which is text up to the step delimiter.
 
 What the searches over thoughts share. A thought that reaches its own limit of tokens goes on in the next one. A path
-ends with a token that ends a text, or with the last token that a candidate may have.
+ends with a token that ends a text, a stop text, or the last token that a candidate may have.
 """
 
 from __future__ import annotations
@@ -16,7 +16,6 @@ from searchlens.policies import Policy
 from searchlens.policies.components import Thought
 
 if TYPE_CHECKING:
-    from searchlens.engines.base import Completion
     from searchlens.search.task import Ask, Evaluator, Search, Task, Trace
 
 
@@ -119,15 +118,9 @@ class Thoughts:
             for parent, place in zip(parents, places, strict=True)
         ]
         return [
-            Path(self._extended(parent.trace, reply), place)
+            Path(self.task.extend(parent.trace, reply), place)
             for parent, place, reply in zip(parents, places, replies, strict=True)
         ]
-
-    def _extended(self, trace: Trace, reply: Completion) -> Trace:
-        if reply.tokens[-1] in self.task.stop_ids:
-            return trace.extend(reply, "stop")
-        is_full = len(trace.tokens) + len(reply.tokens) == self.task.max_tokens
-        return trace.extend(reply, "length" if is_full else None)
 
 
 def distinct(paths: Sequence[Path]) -> list[Path]:
