@@ -180,6 +180,15 @@ def test_answer_agreement_of_finished_paths_is_their_share_of_the_vote() -> None
     assert score(scoring, lambda asks: asks) == [0.5, 0.25, 0.5, 0.0]
 
 
+def test_paths_that_agree_equally_have_equal_scores_to_the_last_digit() -> None:
+    """The same answers in another order, which rounding would tell apart; a search takes the better of two paths."""
+    said = [2, 3, 3, 1, 1, 1, 1, 1, 1, 1]
+    orders = (said, said[::-1], said[3:] + said[:3])
+    replies = [ended([token, EOS], [-1.0, -1.0]) for order in orders for token in order]
+    found = score(build("answer_agreement", rollouts=10)(TASK, [EMPTY] * 3, LOCAL, KEY), lambda _: replies)
+    assert found == [0.54] * 3
+
+
 def test_rollouts_of_a_model_have_the_utility_that_enumeration_gives() -> None:
     """The mean of many rollouts is the expectation over the texts that the local policy can draw."""
     from searchlens.equivalence.explicit import PLAIN, enumerate_texts

@@ -165,7 +165,7 @@ def test_parallel_leaves_are_asked_for_at_once() -> None:
 
 
 def test_uct_and_puct() -> None:
-    parent, child = Node(Path(EMPTY), visits=10), Node(Path(EMPTY), prior=0.25, visits=4, total=2.0)
+    parent, child = Node(Path(EMPTY), visits=10), Node(Path(EMPTY), prior=0.25, visits=4, values=[1.0, 1.0, 0.0])
     assert Rule("uct", 1.4)(parent, child) == pytest.approx(0.5 + 1.4 * 0.758715, abs=1e-5)  # sqrt(2.302585 / 4)
     assert Rule("uct", 0.0)(parent, child) == 0.5
     assert Rule("uct", 1.4)(parent, Node(Path(EMPTY))) == math.inf
@@ -177,6 +177,37 @@ def test_uct_and_puct() -> None:
 def test_scores_are_scaled_to_their_range() -> None:
     assert scaled([-30.0, -10.0, -25.0]) == [0.0, 1.0, 0.25]
     assert scaled([7.0, 7.0]) == [0.5, 0.5]
+    assert scaled([-1.0, -1.00000002, -1.0]) == [0.5, 0.5, 0.5]
+    assert scaled([-1.0, -1.001]) == [1.0, 0.0]
+
+
+@dataclass
+class Noisy(Scorer):
+    """The same scores, each off by up to a millionth, as if their last digits depended on the batch."""
+
+    noise: Any = None
+
+    def __call__(self, task: Task, traces: Sequence[Trace], sampling: Sampling, key: tuple[str | int, ...]) -> Scoring:
+        scores = yield from Scorer.__call__(self, task, traces, sampling, key)
+        return [score + self.noise.uniform(-1e-6, 1e-6) for score in scores]
+
+
+@pytest.mark.parametrize("of", [lambda text: 3.0, lambda text: float(text[0] == 1), taste], ids=str)
+@pytest.mark.parametrize("compares", [False, True])
+@pytest.mark.parametrize("setting", SETTINGS, ids=str)
+def test_the_last_digits_of_scores_move_no_tree(
+    setting: dict[str, Any], compares: bool, of: Callable[[tuple[int, ...]], float]
+) -> None:
+    """Rollouts of one score, of two, and of many; texts that are found again are scored again where paths compare."""
+    policy = make_policy(**setting)
+    for seed in range(3):
+        model, task = ToyModel.random(seed, 5, 1.5, eos=-1.0), make_task(seed)
+        clean = Scorer(of, compares=compares)
+        found(task, policy, ToyEngine(model), clean)
+        for again in range(2):
+            noisy = Noisy(of, compares=compares, noise=generator("noise", seed, again))
+            found(task, policy, ToyEngine(model), noisy)
+            assert noisy.seen == clean.seen
 
 
 class Script:
@@ -240,7 +271,8 @@ def test_visits_follow_puct() -> None:
 
 
 def hand_tree() -> tuple[Node, Node, Node]:
-    better, worse = Node(Path(EMPTY, (0,)), 0.5, visits=2, total=1.8), Node(Path(EMPTY, (1,)), 0.5, visits=2, total=1.6)
+    better = Node(Path(EMPTY, (0,)), 0.5, visits=2, values=[0.9, 0.9])
+    worse = Node(Path(EMPTY, (1,)), 0.5, visits=2, values=[0.8, 0.8])
     return Node(Path(EMPTY), children=[better, worse], visits=4), better, worse
 
 
@@ -262,7 +294,7 @@ def test_a_leaf_under_way_is_not_chosen_again_until_it_returns() -> None:
     assert [nodes[-1] for nodes in under_way] == [better, worse]
     assert not root.is_open
     back_propagate(under_way, [1.0, 0.0])
-    assert root.is_open and (better.total, worse.total, root.total) == (1.0, 0.0, 1.0)
+    assert root.is_open and (better.values, worse.values, root.values) == ([1.0], [0.0], [1.0, 0.0])
 
 
 def test_a_fully_explored_tree_ends_early_and_each_end_counts_once() -> None:

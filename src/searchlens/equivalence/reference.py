@@ -407,11 +407,15 @@ class MonteCarlo:
         return sum(state in path for path in [*(path for path, _ in self.simulations), *self.descents])
 
     def _value(self, state: Ids) -> float:
-        rewards = [self.score(text) for _, text in self.simulations]
-        here = [self.score(text) for path, text in self.simulations if state in path]
+        rewards = [self.score(self._first(text)) for _, text in self.simulations]
+        here = [self.score(self._first(text)) for path, text in self.simulations if state in path]
         low, high = min(rewards, default=0), max(rewards, default=0)
-        unit = [(reward - low) / (high - low) if high > low else 0.5 for reward in here]
-        return sum(unit) / self._visits(state) if unit else 0.0
+        unit = [(reward - low) / (high - low) if high - low >= 1e-4 else 0.5 for reward in here]
+        return math.fsum(unit) / self._visits(state) if unit else 0.0
+
+    def _first(self, text: Text) -> Text:
+        """The first simulated text of the same tokens, whose probabilities may differ in their last digits."""
+        return next(other for _, other in self.simulations if ids(other) == ids(text))
 
     def _choose(self, state: Ids) -> Ids:
         p = self.policy.component(MonteCarloTreeSearch)

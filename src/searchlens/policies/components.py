@@ -225,6 +225,8 @@ class RolloutUtility(Component):
 class AnswerAgreement(Component):
     """Parameters of ``search.evaluators.AnswerAgreement``."""
 
+    version: ClassVar[int] = 2  # 1 told scores apart that differ in the order of a sum alone
+
     rollouts: int = whole(4)
 
 

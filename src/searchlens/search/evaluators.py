@@ -12,6 +12,7 @@ from bisect import bisect_right
 from collections import Counter, defaultdict
 from collections.abc import Callable, Generator, Hashable, Mapping, Sequence
 from dataclasses import dataclass
+from fractions import Fraction
 from functools import partial
 from http.client import HTTPException
 from numbers import Real
@@ -141,11 +142,11 @@ class AnswerAgreement:
         """Score the paths by ``rollouts`` requests for each unfinished one."""
         completions = yield from _completed(task, traces, sampling, key, self.rollouts)
         shares = [_shares(task, of_path) for of_path in completions]
-        mean_share: dict[Hashable, float] = defaultdict(float)
+        mean_share: dict[Hashable, Fraction] = defaultdict(Fraction)
         for of_path in shares:
             for answer, share in of_path.items():
                 mean_share[answer] += share / len(shares)
-        return [sum((share * mean_share[answer] for answer, share in of_path.items()), 0.0) for of_path in shares]
+        return [float(sum(share * mean_share[answer] for answer, share in of_path.items())) for of_path in shares]
 
 
 @dataclass(slots=True)
@@ -354,10 +355,10 @@ def _utility(task: Task, text: Trace) -> float:
     return float(np.exp(mean_logprob(text))) if task.answer(text.prefix) is not None else 0.0
 
 
-def _shares(task: Task, texts: Sequence[Trace]) -> dict[Hashable, float]:
-    """Share of the texts that state each answer."""
+def _shares(task: Task, texts: Sequence[Trace]) -> dict[Hashable, Fraction]:
+    """Share of the texts that state each answer; exact, so that equal scores are equal to the last digit."""
     answers = Counter(task.answer(text.prefix) for text in texts)
-    return {answer: count / len(texts) for answer, count in answers.items() if answer is not None}
+    return {answer: Fraction(count, len(texts)) for answer, count in answers.items() if answer is not None}
 
 
 _EVALUATORS: Mapping[str, Callable[..., Evaluator]] = {

@@ -5,8 +5,10 @@ its end (the rollout), and propagates the score of the rollout back to the root.
 
 - An evaluator that compares paths scores all rollouts so far in one call, others the new ones. All scores so far are
   scaled to [0, 1] by the lowest and the highest, because likelihoods have no natural range (MuZero does so with mean
-  values; Schrittwieser et al. 2020). While all are equal they count 1/2. A rollout is a finished path, so evaluators
-  draw none of their own.
+  values; Schrittwieser et al. 2020). While they are within ``SAME`` they are equal and count 1/2. A rollout is a
+  finished path, so evaluators draw none of their own.
+- A text has one score, the first that it was given. The last digits of a score depend on what shares the engine's
+  batch; stretched to [0, 1], they would decide where the search goes.
 - A child that was never visited comes first in UCT and has value 0 in PUCT, as in MuZero. Ties go to the higher prior,
   then to the child that was drawn first.
 - Priors are proportional to the geometric mean probability of a thought's tokens under the raw model.
@@ -24,7 +26,7 @@ import math
 from collections.abc import Generator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import cycle, islice
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from searchlens.catalogue import controller
 from searchlens.policies import Controller, Policy, choice, number, whole
@@ -35,6 +37,8 @@ if TYPE_CHECKING:
     from searchlens.policies.texts import Texts
     from searchlens.search.task import Ask, Evaluator, Search, Task, Trace
 
+SAME = 1e-4
+"""Scores of a smaller range count as equal."""
 Descent = list["Node"]
 """Nodes from the root to the one whose rollout ends an iteration."""
 
@@ -46,6 +50,8 @@ class MonteCarloTreeSearch(Controller):
 
     An iteration asks for at most ``children + 1`` continuations, and gives one candidate.
     """
+
+    version: ClassVar[int] = 2  # 1 told scores apart that differ in their last digits alone
 
     select: str = choice("puct", "uct")
     exploration: float = number(1.0, at_least=0, at_most=1000)
@@ -128,8 +134,8 @@ class Node:
         Empty until it is expanded.
     visits : int
         Descents through this node, those under way included.
-    total : float
-        Sum of their scaled values; those under way have 0.
+    values : list of float
+        Their scaled scores; those under way have none, which counts as 0.
     is_open : bool
         Whether a descent may end here or below.
     """
@@ -138,13 +144,13 @@ class Node:
     prior: float = 1.0
     children: list[Node] = field(default_factory=list)
     visits: int = 0
-    total: float = 0.0
+    values: list[float] = field(default_factory=list)
     is_open: bool = True
 
     @property
     def value(self) -> float:
-        """Mean over its visits, in [0, 1]; 0 without any."""
-        return self.total / self.visits if self.visits else 0.0
+        """Mean over its visits, in [0, 1]; 0 without any. The order of the values does not change its last digit."""
+        return math.fsum(self.values) / self.visits if self.visits else 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -236,17 +242,19 @@ def evaluate(
     earlier = [] if thoughts.evaluator.compares else scores
     key = ("rollouts", len(rollouts))
     new = yield from thoughts.evaluator(thoughts.task, rollouts[len(earlier) :], thoughts.policy.local, key)
-    return earlier + thoughts.finite(new)
+    first: dict[bytes, float] = {}
+    given = zip(rollouts, earlier + thoughts.finite(new), strict=True)
+    return [first.setdefault(rollout.tokens.tobytes(), score) for rollout, score in given]
 
 
 def back_propagate(descents: Sequence[Descent], values: Sequence[float]) -> None:
-    """Give every node the sum of the values of all descents through it; no descent is under way after that."""
+    """Give every node the values of all descents through it; no descent is under way after that."""
     for nodes in descents:
         for node in nodes:
-            node.total = 0.0
+            node.values = []
     for nodes, value in zip(descents, values, strict=True):
         for node in reversed(nodes):
-            node.total += value
+            node.values.append(value)
             node.is_open = any(child.is_open for child in node.children) if node.children else not node.path.is_finished
 
 
@@ -256,8 +264,8 @@ def _binomial(trials: int, chance: float) -> list[float]:
 
 
 def scaled(scores: Sequence[float]) -> list[float]:
-    """Finite scores between 0 (the lowest) and 1 (the highest); 1/2 if all are equal."""
+    """Finite scores between 0 (the lowest) and 1 (the highest); 1/2 if all are within ``SAME``."""
     lowest, highest = min(scores), max(scores)
-    if lowest == highest:
+    if highest - lowest < SAME:
         return [0.5] * len(scores)
     return [(score - lowest) / (highest - lowest) for score in scores]
