@@ -8,6 +8,7 @@ seed into tokens.
 from __future__ import annotations
 
 import importlib.util
+import shutil
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -17,6 +18,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from searchlens import catalogue
 from searchlens.engines.base import Completion, Engine, Request, Sampling, complete
 from searchlens.equivalence import filters as oracle
 from searchlens.errors import InputError
@@ -355,6 +357,24 @@ def test_bad_request(engine: Engine, change: dict[str, Any], message: str) -> No
     with pytest.raises(InputError, match=message):
         engine.add(17, replace(Request(PROMPT, TEMPERATURE, 0, 5, ()), **change))
     assert list(engine.step()) == []
+
+
+@pytest.mark.parametrize("controller", catalogue.declared("controller"))
+@pytest.mark.parametrize("make", [embedded, vllm], ids=lambda make: make.__name__)
+def test_weights_that_are_not_numbers_are_named(
+    make: Callable[[Path], Engine], controller: str, folder: Path, tmp_path: Path
+) -> None:
+    """One weight of NaN ends the run with the first token of any search; no text of token 0 comes out of it."""
+    broken = transformers.AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32)
+    with torch.no_grad():
+        broken.model.layers[1].mlp.down_proj.weight[0, 0] = torch.nan
+    shutil.copytree(folder, tmp_path / "broken")
+    broken.save_pretrained(tmp_path / "broken")
+    engine = make(tmp_path / "broken")
+    task = Task((BOS, 20), seed=1, max_tokens=24, stop_ids=(EOS,), step_ids=STEPS, decode=str, answer=tuple)
+    with pytest.raises(Exception, match="look for NaN in the model's logits"):
+        list(run([(0, start(task, from_spec("a search", {"controller": controller})))], engine))
+    engine.close()
 
 
 def searched(controller: str) -> Policy:

@@ -463,6 +463,8 @@ def good(tokens: Sequence[int] = (7, 8), **other: Any) -> Candidate:
         ([good(), replace(good(), tokens=[7, 8])], r"a candidate with tokens \[7, 8\], no array of ids"),
         ([good(), good(logprobs=np.zeros(1))], r"a candidate of 2 tokens with logprobs of shape \(1,\)"),
         ([good(), good(score=float("nan"))], "a candidate with score nan"),
+        ([good(), good(logprobs=np.array([-1, np.nan]))], "a candidate with logprobs that are not numbers"),
+        ([good(sampling_logprobs=np.array([np.nan, 0])), good()], "with sampling_logprobs that are not numbers"),
     ],
 )
 def test_a_controller_that_returns_no_samples_fails_its_run_alone(

@@ -13,7 +13,7 @@ import pytest
 from scipy.stats import chisquare
 
 from plain_draws import one_by_one, plain_draw
-from searchlens.engines.base import Sampling
+from searchlens.engines.base import Completion, Request, Sampling
 from searchlens.equivalence import reference
 from searchlens.equivalence.explicit import EOS, ToyEngine, ToyModel, enumerate_texts
 from searchlens.equivalence.filters import distribution
@@ -299,7 +299,8 @@ def test_what_ended_goes_to_the_last_block() -> None:
     certain = ToyModel.random(0, vocab_size=3, eos=50.0)
     (end,), engine = chains(certain, power("plain", blocks=8, steps=3), 1, 16)
     assert [request.max_tokens for request in engine.requests] == [2] * 4 + [16] * 3
-    assert (text_of(end), end.details) == ((EOS,), {"proposed": 6, "accepted": 6})
+    details = {"proposed": 6, "accepted": 6, "changed": 0, "proposal_tokens": 1.0}
+    assert (text_of(end), end.details) == ((EOS,), {**details, "log_weight_before": 0.0, "log_weight_after": 0.0})
     (_,), engine = chains(certain, power("plain", "reference", blocks=8, steps=3), 1, 16)
     assert [request.max_tokens for request in engine.requests] == [2, 1, 1, 1]
 
@@ -340,6 +341,20 @@ def test_an_evaluator_without_a_number_fails_the_sample() -> None:
     ((_, outcome),) = run([(0, policy.controller.search(task, policy, Lost()))], ToyEngine(SPREAD))
     assert isinstance(outcome, Failure)
     assert "nan" in outcome.reason
+
+
+@pytest.mark.parametrize("mode", ["exact", "reference"])
+def test_a_ratio_that_is_not_a_number_fails_the_sample(mode: str) -> None:
+    """It is never accepted, whatever arithmetic says of comparisons with it."""
+
+    class Broken(ToyEngine):
+        def _run(self, requests: Sequence[Request]) -> list[Completion]:
+            return [replace(reply, sampling_logprobs=reply.logprobs * np.nan) for reply in super()._run(requests)]
+
+    task = Task(PROMPT, 5, 6, (EOS,), (), decode=str, answer=tuple)
+    ((_, outcome),) = run([(0, start(task, power("plain", mode)))], Broken(SPREAD))
+    assert isinstance(outcome, Failure)
+    assert outcome.reason == "ValueError: the acceptance ratio of a proposal is not a number"
 
 
 @pytest.mark.parametrize(

@@ -131,9 +131,17 @@ class Rows:
         return Rows(*(_stack(getattr(self, field.name), getattr(other, field.name)) for field in fields(self)))
 
     def record(self, draw: sampler.Draw) -> list[tuple[int, Completion]]:
-        """Append one token to each living row; return the completions of rows that finish with it."""
+        """Append one token to each living row; return the completions of rows that finish with it.
+
+        Raises
+        ------
+        RuntimeError
+            The model's logits are not numbers.
+        """
         state = self.state
         (tokens, logprobs, sampling_logprobs), measures, top_tokens, top_logprobs = _to_host(draw)
+        if np.isnan((logprobs + sampling_logprobs)[state["alive"]]).any():
+            raise RuntimeError("log-probabilities are not numbers: look for NaN in the model's logits")
         column = state["length"] - state["prefix_length"]
         for selected, target, values in (
             (state["measures"], self.measures, measures),

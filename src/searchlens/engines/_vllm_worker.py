@@ -391,8 +391,16 @@ class LedgerSampler(Sampler):  # type: ignore[misc]
         )
 
     def _log_q(self, tokens: Tensor, sampling_metadata: SamplingMetadata) -> Tensor:
-        """Return the log-probability of the drawn tokens under q, 0 for greedy rows."""
+        """Return the log-probability of the drawn tokens under q, 0 for greedy rows.
+
+        Raises
+        ------
+        RuntimeError
+            vLLM drew at random without handing back the filtered logits.
+        """
         if self._filtered is None:
+            if not sampling_metadata.all_greedy:
+                raise RuntimeError("vLLM's sampler kept no filtered logits of random draws, so log q is unknown")
             return torch.zeros_like(tokens, dtype=torch.float32)
         log_q = self._log_p(self._filtered, tokens)
         if not sampling_metadata.all_random:

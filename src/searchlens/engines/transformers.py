@@ -177,6 +177,8 @@ class TransformersEngine:
         ------
         EngineMemoryError
             The device is out of memory.
+        RuntimeError
+            The model's logits are not numbers.
         """
         finished: list[tuple[int, Completion]] = []
         try:

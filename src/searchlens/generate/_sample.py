@@ -252,6 +252,8 @@ def _candidate_flaw(candidate: Candidate, vocab_size: int) -> str | None:
     for name in ("logprobs", "sampling_logprobs"):
         if np.shape(getattr(candidate, name)) != tokens.shape:
             return f"a candidate of {len(tokens)} tokens with {name} of shape {np.shape(getattr(candidate, name))}"
+        if np.isnan(getattr(candidate, name)).any():
+            return f"a candidate with {name} that are not numbers"
     if not math.isfinite(candidate.score):
         return f"a candidate with score {candidate.score}"
     return None

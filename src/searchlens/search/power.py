@@ -82,9 +82,17 @@ class PowerSampling(Controller):
         return sum(map(drawn, texts.lengths)) / len(texts.lengths)
 
     def search(self, task: Task, policy: Policy, evaluator: Evaluator) -> Search:
-        """One candidate; its details are ``proposed``, the steps taken, and ``accepted``.
+        """One candidate; its details tell how far the chain has moved.
 
-        An accepted step changed to the proposal, or drew the same text again.
+        ``proposed`` and ``accepted`` are numbers of steps; an accepted step changed to the proposal (``changed``), or
+        drew the same text again. ``proposal_tokens`` is the mean length of the texts proposed. ``log_weight_before``
+        and ``log_weight_after`` are ``alpha log p - log q``, in nats, of the text before the first step and after the
+        last step of the last block that the chain stepped in. Without steps, only ``proposed`` and ``accepted``.
+
+        Raises
+        ------
+        ValueError
+            A ratio or the score is not a number.
         """
         schedule, exact = policy.component(Blocks), self.mode == "exact"
         length = -(-task.max_tokens // schedule.blocks)
@@ -94,31 +102,79 @@ class PowerSampling(Controller):
             (done,) = yield [task.request(start, policy.local, seed, tokens, measures=evaluator.measures)]
             return task.extend(start, done)
 
-        text, proposed, accepted = task.empty, 0, 0
+        text, moves = task.empty, _Moves(self.alpha)
         for block, limit in enumerate([*range(length, task.max_tokens, length), task.max_tokens]):
             if text.finish and not (exact and limit == task.max_tokens):
                 continue
             if not text.finish:
                 text = yield from draw(text, min(len(text.tokens) + length, task.max_tokens), "extend", block)
+            moves.begin(text)
             chances = task.generator("power", block).random((schedule.steps, 2)).tolist()
             for step, (place, level) in enumerate(chances):
                 cut = int(place * len(text.tokens))
                 longest = limit if exact else len(text.tokens)
                 rival = yield from draw(text.cut(cut), longest, "propose", block, step)
-                proposed += 1
-                if level < acceptance(text, rival, cut, self.alpha, exact):
-                    text, accepted = rival, accepted + 1
+                is_accepted = level < acceptance(text, rival, cut, self.alpha, exact)
+                moves.add(text, rival, is_accepted)
+                text = rival if is_accepted else text
         text = replace(text, finish=text.finish or "length")
         (score,) = yield from evaluator(task, [text], policy.local, ("score",))
-        return [text.candidate(score, {"proposed": proposed, "accepted": accepted})]
+        return [text.candidate(score, moves.details(text))]
+
+
+@dataclass(slots=True)
+class _Moves:
+    """How a chain moves; the details of its candidate."""
+
+    alpha: float
+    before: float = 0.0
+    proposed: int = 0
+    accepted: int = 0
+    changed: int = 0
+    tokens: int = 0
+
+    def begin(self, text: Trace) -> None:
+        """The steps of a block begin with ``text``."""
+        self.before = self._weight(text)
+
+    def add(self, text: Trace, rival: Trace, is_accepted: bool) -> None:
+        """A step from ``text``, which may have changed to ``rival``."""
+        self.proposed += 1
+        self.tokens += len(rival.tokens)
+        self.accepted += is_accepted
+        self.changed += is_accepted and text.prefix != rival.prefix
+
+    def details(self, text: Trace) -> dict[str, float]:
+        """The chain ended with ``text``."""
+        details: dict[str, float] = {"proposed": self.proposed, "accepted": self.accepted}
+        if not self.proposed:
+            return details
+        return {
+            **details,
+            "changed": self.changed,
+            "proposal_tokens": self.tokens / self.proposed,
+            "log_weight_before": self.before,
+            "log_weight_after": self._weight(text),
+        }
+
+    def _weight(self, text: Trace) -> float:
+        return float(log_weights(text, self.alpha).sum())
 
 
 def acceptance(old: Trace, new: Trace, cut: int, alpha: float, exact: bool) -> float:
-    """Metropolis-Hastings probability of changing from ``old`` to ``new``, which agree up to ``cut``; in [0, 1]."""
+    """Metropolis-Hastings probability of changing from ``old`` to ``new``, which agree up to ``cut``; in [0, 1].
+
+    Raises
+    ------
+    ValueError
+        The ratio is not a number.
+    """
     n_old, n_new = len(old.tokens), len(new.tokens)
     end = n_old if exact else n_new
     gained = log_weights(new, alpha)[cut:].sum() - log_weights(old, alpha)[cut:end].sum()
     log_ratio = float(gained) + (math.log(n_old / n_new) if exact else 0.0)
+    if math.isnan(log_ratio):
+        raise ValueError("the acceptance ratio of a proposal is not a number")
     return math.exp(min(0.0, log_ratio))
 
 
