@@ -364,7 +364,7 @@ def test_power_sampling_has_lines_of_its_own(name: str, searched: PairContext) -
         points = searched.base.filter(policy=sampler, metric="P", readout="prefix").sort("budget")
         assert lines(axes, sampler) == [(points["budget"].to_list(), (points["value"] * 100).to_list())]
     assert set(table.filter(layer="power")["policy"]) == {"power_t0.25", "power_topp0.9_t0.7"}
-    assert any(text.startswith("power sampling") for text in legend_texts(figure))
+    assert "power (exact)" in legend_texts(figure)
 
 
 def test_support_region_marks_where_a_search_holds_the_edge(searched: PairContext) -> None:

@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 import numpy as np
+import numpy.typing as npt
 import pytest
 from scipy.stats import chisquare
 
@@ -134,9 +135,26 @@ def acceptance(old: Weights, new: Weights, cut: int, mode: str) -> float:
     return min(1.0, math.exp(sum(new[cut:]) - sum(old[cut:])) * len(old) / len(new))
 
 
+def transitions(
+    model: ToyModel, policy: Policy, texts: Sequence[Text], rest: Callable[[Text, int], Law]
+) -> npt.NDArray[np.float64]:
+    """Chances of one step of a block; ``rest`` has the law of proposals after a beginning, given the present length."""
+    number = {text: i for i, text in enumerate(texts)}
+    weight = [weights(model, policy, text) for text in texts]
+    kernel = np.zeros((len(texts), len(texts)))
+    for i, old in enumerate(texts):
+        for cut in range(len(old)):
+            for new, q in rest(old[:cut], len(old)).items():
+                accepted = acceptance(weight[i], weight[number[new]], cut, policy.component(PowerSampling).mode)
+                kernel[i, number[new]] += q * accepted / len(old)
+                kernel[i, i] += q * (1 - accepted) / len(old)
+    return kernel
+
+
 def exact_law(model: ToyModel, policy: Policy, stop: str = "") -> Law:
     """Law of the text that a chain of two blocks ends with, by summing over all that can happen."""
-    steps, mode, has_stop = policy.component(Blocks).steps, policy.component(PowerSampling).mode, stopped(stop)
+    steps, exact = policy.component(Blocks).steps, policy.component(PowerSampling).mode == "exact"
+    has_stop = stopped(stop)
 
     def rest(start: Text, most: int) -> Law:
         drawn = enumerate_texts(
@@ -146,15 +164,7 @@ def exact_law(model: ToyModel, policy: Policy, stop: str = "") -> Law:
 
     def after_steps(law: Law, most: int) -> Law:
         texts = sorted({text for n in range(1, most + 1) for text in rest((), n)})
-        number = {text: i for i, text in enumerate(texts)}
-        weight = [weights(model, policy, text) for text in texts]
-        kernel = np.zeros((len(texts), len(texts)))
-        for i, old in enumerate(texts):
-            for cut in range(len(old)):
-                for new, q in rest(old[:cut], most if mode == "exact" else len(old)).items():
-                    accepted = acceptance(weight[i], weight[number[new]], cut, mode)
-                    kernel[i, number[new]] += q * accepted / len(old)
-                    kernel[i, i] += q * (1 - accepted) / len(old)
+        kernel = transitions(model, policy, texts, lambda start, longest: rest(start, most if exact else longest))
         start = np.array([law.get(text, 0.0) for text in texts])
         return dict(zip(texts, start @ np.linalg.matrix_power(kernel, steps), strict=True))
 
@@ -165,7 +175,7 @@ def exact_law(model: ToyModel, policy: Policy, stop: str = "") -> Law:
     for text in first.keys() - over:
         for longer, q in rest(text, len(text) + size).items():
             begun[longer] += first[text] * q
-    if mode == "exact":
+    if exact:
         return after_steps({**begun, **over}, LIMIT)
     second = after_steps(begun, LIMIT)
     return {**second, **{text: second[text] + chance for text, chance in over.items()}}
@@ -283,6 +293,42 @@ def test_everything_is_accepted_where_the_sampler_is_the_target(mode: str, stop_
     assert all(end.details["accepted"] == end.details["proposed"] > 0 for end in ends)
 
 
+def test_details_tell_a_chain_that_has_not_mixed() -> None:
+    """Of chains that are .31 from their target after 40 steps, most steps are accepted, and the log weight
+    still rises in the second half of the block; after 4,000 steps it does not. Both as the exact transitions say."""
+    model, policy = ToyModel.random(24, vocab_size=3, scale=1.5), power("at 1/alpha", alpha=4.0, blocks=1, steps=40)
+
+    def rest(start: Text, _: int) -> Law:
+        drawn = enumerate_texts(model, (*PROMPT, *start), LIMIT - len(start), sampling=policy.local)
+        return {(*start, *suffix): q for suffix, q in drawn.items()}
+
+    first = rest((), 0)
+    texts = sorted(first)
+    kernel, start = transitions(model, policy, texts, rest), np.array([first[text] for text in texts])
+    weight = np.array([sum(weights(model, policy, text)) for text in texts])
+
+    def expected(steps: int) -> float:
+        return float(start @ np.linalg.matrix_power(kernel, steps) @ weight)
+
+    goal = target(model, policy)
+    after = start @ np.linalg.matrix_power(kernel, 40)
+    assert distance(dict(zip(texts, after, strict=True)), goal) > 0.3
+    assert abs(expected(4000) - expected(2000)) < 1e-4
+
+    ends, _ = chains(model, policy, 150)
+    recorded = {key: np.array([end.details[key] for end in ends]) for key in ends[0].details}
+    rise = recorded["log_weight_after"] - recorded["log_weight_half"]
+    error = rise.std(ddof=1) / math.sqrt(len(ends))
+    assert rise.mean() > 4 * error
+    assert rise.mean() == pytest.approx(expected(40) - expected(20), abs=3 * error)
+    for key, steps in (("before", 0), ("half", 20), ("after", 40)):
+        values = recorded[f"log_weight_{key}"]
+        assert values.mean() == pytest.approx(expected(steps), abs=3 * values.std() / math.sqrt(len(ends)))
+    assert (recorded["changed"] < recorded["accepted"]).any()
+    assert (recorded["changed"] <= recorded["accepted"]).all()
+    assert recorded["accepted"].mean() > 0.5 * 40
+
+
 def test_tokens_drawn() -> None:
     """On average T + N (T (K + 1) / 4 + K / 2): a cut leaves 1 to L_k tokens, each equally often."""
     blocks, steps, length, count = 4, 5, 3, 200
@@ -300,7 +346,8 @@ def test_what_ended_goes_to_the_last_block() -> None:
     (end,), engine = chains(certain, power("plain", blocks=8, steps=3), 1, 16)
     assert [request.max_tokens for request in engine.requests] == [2] * 4 + [16] * 3
     details = {"proposed": 6, "accepted": 6, "changed": 0, "proposal_tokens": 1.0}
-    assert (text_of(end), end.details) == ((EOS,), {**details, "log_weight_before": 0.0, "log_weight_after": 0.0})
+    still = dict.fromkeys(("log_weight_before", "log_weight_half", "log_weight_after"), 0.0)
+    assert (text_of(end), end.details) == ((EOS,), details | still)
     (_,), engine = chains(certain, power("plain", "reference", blocks=8, steps=3), 1, 16)
     assert [request.max_tokens for request in engine.requests] == [2, 1, 1, 1]
 

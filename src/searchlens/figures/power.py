@@ -21,6 +21,13 @@ def policies(names: Iterable[str], configured: PolicyByName) -> list[str]:
     return [name for name in kinds.ordered(names, configured) if kinds.controller(name, configured) == "power"]
 
 
+def label(names: Iterable[str], configured: PolicyByName) -> str:
+    """Words of the legend, with the modes of the policies; only the mode ``reference`` is the published procedure."""
+    controllers = [policy.controller for name in names if (policy := kinds.policy_of(name, configured))]
+    modes = sorted({str(controller.parameters["mode"]) for controller in controllers})
+    return f"power ({', '.join(modes)})"
+
+
 def curves(points: pl.DataFrame, budgets: pl.Series, labels: Labels) -> pl.DataFrame:
     """Policy, budget and value of every policy that samples from a power, at some budgets."""
     rows = pick(points, **labels.curve)

@@ -162,5 +162,6 @@ def _legend(figure: Figure, numbers: pl.DataFrame, labels: Labels) -> None:
         handles.append(Line2D([], [], label=f"{kind} path", **_mark(kind, marker)))
     handles.append(Patch(color=style.CURVE_COLOUR, label="residual"))
     if "power" in numbers["layer"]:
-        handles.append(Line2D([], [], label="power sampling", **power.LINE))
+        samplers = pick(numbers, layer="power")["policy"]
+        handles.append(Line2D([], [], label=power.label(samplers, labels.policies), **power.LINE))
     figure.legend(handles=handles, loc="outside lower center", ncols=(len(handles) + 1) // 2)

@@ -151,7 +151,8 @@ def _legend(figure: Figure, numbers: pl.DataFrame, labels: Labels) -> None:
     if "search" in layers:
         handles.append(Line2D([], [], **CURVES["search"], label="each other search"))
     if "power" in layers:
-        handles.append(Line2D([], [], **CURVES["power"], label="power sampling"))
+        samplers = pick(numbers, layer="power")["policy"]
+        handles.append(Line2D([], [], **CURVES["power"], label=power.label(samplers, labels.policies)))
     if "greedy" in layers:
         handles.append(Line2D([], [], **GREEDY_LINE, label="Base greedy"))
     figure.legend(handles=handles, loc="outside lower center", ncols=2)

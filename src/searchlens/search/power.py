@@ -85,9 +85,10 @@ class PowerSampling(Controller):
         """One candidate; its details tell how far the chain has moved.
 
         ``proposed`` and ``accepted`` are numbers of steps; an accepted step changed to the proposal (``changed``), or
-        drew the same text again. ``proposal_tokens`` is the mean length of the texts proposed. ``log_weight_before``
-        and ``log_weight_after`` are ``alpha log p - log q``, in nats, of the text before the first step and after the
-        last step of the last block that the chain stepped in. Without steps, only ``proposed`` and ``accepted``.
+        drew the same text again. ``proposal_tokens`` is the mean length of the texts proposed. ``log_weight_before``,
+        ``log_weight_half`` and ``log_weight_after`` are ``alpha log p - log q``, in nats, of the text before the first
+        step, after half of the steps and after all steps of the last block that the chain stepped in. Without steps,
+        only ``proposed`` and ``accepted``.
 
         Raises
         ------
@@ -108,7 +109,7 @@ class PowerSampling(Controller):
                 continue
             if not text.finish:
                 text = yield from draw(text, min(len(text.tokens) + length, task.max_tokens), "extend", block)
-            moves.begin(text)
+            moves.begin(text, schedule.steps)
             chances = task.generator("power", block).random((schedule.steps, 2)).tolist()
             for step, (place, level) in enumerate(chances):
                 cut = int(place * len(text.tokens))
@@ -128,17 +129,21 @@ class _Moves:
 
     alpha: float
     before: float = 0.0
+    half: float = 0.0
+    halfway: int = 0
     proposed: int = 0
     accepted: int = 0
     changed: int = 0
     tokens: int = 0
 
-    def begin(self, text: Trace) -> None:
+    def begin(self, text: Trace, steps: int) -> None:
         """The steps of a block begin with ``text``."""
-        self.before = self._weight(text)
+        self.before, self.halfway = self._weight(text), self.proposed + steps // 2
 
     def add(self, text: Trace, rival: Trace, is_accepted: bool) -> None:
         """A step from ``text``, which may have changed to ``rival``."""
+        if self.proposed == self.halfway:
+            self.half = self._weight(text)
         self.proposed += 1
         self.tokens += len(rival.tokens)
         self.accepted += is_accepted
@@ -154,6 +159,7 @@ class _Moves:
             "changed": self.changed,
             "proposal_tokens": self.tokens / self.proposed,
             "log_weight_before": self.before,
+            "log_weight_half": self.half,
             "log_weight_after": self._weight(text),
         }
 
