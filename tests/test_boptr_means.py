@@ -17,7 +17,7 @@ from searchlens.boptr.means import Column, Scope, average, errors_frame, grid, m
 from searchlens.boptr.options import BoptrOptions
 from searchlens.boptr.rows import ROWS, Curve, Row
 from searchlens.boptr.rule import Reason
-from searchlens.boptr.study import contrasts, scopes
+from searchlens.boptr.study import contrasts, decided, scopes
 from searchlens.errors import InputError
 
 PAPER, OWN = Constants(), Constants("own")
@@ -253,7 +253,7 @@ def test_new_models_have_their_own_means() -> None:
 def contrast(
     rows: Mapping[str | tuple[str, str], CellErrors], scope: str = "cohort"
 ) -> dict[tuple[str, str], dict[str, Any]]:
-    frame = contrasts(scores(rows), PLAN, PAPER, BoptrOptions(draws=50), QUESTIONS).filter(scope=scope)
+    frame = decided(contrasts(scores(rows), PLAN, PAPER, BoptrOptions(draws=50), QUESTIONS), 0.95).filter(scope=scope)
     return {(row["first"], row["second"]): row for row in frame.iter_rows(named=True)}
 
 
@@ -278,7 +278,7 @@ def test_contrasts_are_on_common_cells_alone() -> None:
     assert (row["lo"], row["hi"]) == pytest.approx((2, 2))
     assert row["verdict"] == "second lower"
     assert row["p"] == pytest.approx(2 / 4)
-    assert row["p_t"] == pytest.approx(stats.ttest_1samp([3, 1], 0).pvalue)
+    assert row["p_both"] == pytest.approx(stats.ttest_1samp([3, 1], 0).pvalue)
     assert row["questions"] == 560, "of math and floor, each once"
 
 
@@ -311,7 +311,7 @@ def test_contrasts_on_the_anchor_are_of_its_cells() -> None:
     assert row["difference"] == pytest.approx(-1)
     assert (row["models"], row["cells"], row["verdict"]) == (1, 3, "first lower")
     assert (row["p"], row["p_holm"], row["lo_models"]) == (None, None, None)
-    assert (row["p_t"], row["p_t_holm"], row["verdict_models"]) == (None, None, None)
+    assert (row["p_both"], row["p_both_holm"], row["verdict_models"]) == (None, None, None)
 
 
 def test_verdict_over_models_is_its_own() -> None:
@@ -320,7 +320,7 @@ def test_verdict_over_models_is_its_own() -> None:
     def verdicts(gaps: tuple[float, float, float]) -> tuple[object, ...]:
         other = {(model, "math"): 5.0 + gap for model, gap in zip("abc", gaps, strict=True)}
         row = contrast({"V3": dict.fromkeys(other, 5.0), "V1": other})["V1", "V3"]
-        assert row["p_t_holm"] == pytest.approx(stats.ttest_1samp(gaps, 0).pvalue, rel=1e-4), "the only comparison"
+        assert row["p_both_holm"] == pytest.approx(stats.ttest_1samp(gaps, 0).pvalue, rel=1e-4), "the only comparison"
         return row["verdict"], row["verdict_models"]
 
     assert verdicts((1.0, 1.1, 0.9)) == ("second lower", "second lower")

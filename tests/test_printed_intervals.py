@@ -44,6 +44,7 @@ ESTIMATES = {
     ),
     "lo_corrected": ("corrected",),
     "lo_models": ("corrected",),
+    "lo_both": ("corrected",),
     "recovery_lo": ("recovery_gap",),
     "crossing_lo": ("crossing",),
     "alpha_lo": ("alpha", "alpha_q"),

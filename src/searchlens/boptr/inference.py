@@ -7,14 +7,15 @@ the bootstrap over questions takes the measured models as given, the tests over 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 from scipy.special import erf
-from scipy.stats import ttest_1samp
+from scipy.stats import t as student
 from statsmodels.stats.multitest import multipletests
 
 from searchlens.seeds import resampler
@@ -274,36 +275,74 @@ def sign_flip_test(differences: npt.ArrayLike, flips: int = 100_000, seed: int =
     return float((1 + (np.abs(signs @ values) >= observed).sum()) / (1 + flips))
 
 
-def paired_t_test(differences: npt.ArrayLike) -> float:
-    """Two-sided t test that the mean over models is zero.
+class OverBoth(NamedTuple):
+    """A mean over models, for other models and other questions of the same kinds.
+
+    Attributes
+    ----------
+    lo, hi : float
+        Interval around the mean.
+    p : float
+        Two-sided, that the mean is zero.
+    spread : float
+        Standard deviation between models that noise of questions and samples does not explain; 0 if it explains all.
+    """
+
+    lo: float
+    hi: float
+    p: float
+    spread: float
+
+
+def over_both(differences: Sequence[npt.ArrayLike], confidence: float = 0.95) -> OverBoth:
+    """Mean over models if both the models and the questions could have been others.
 
     Parameters
     ----------
-    differences : array_like, shape (models,)
-        One number per model in percentage points, as for ``sign_flip_test``.
+    differences : sequence of array_like, shape (1 + draws,)
+        One entry per model, percentage points: its difference in the sample, then in the draws of one bootstrap over
+        questions that the models share.
+    confidence : float
+        Nominal coverage, in (0, 1).
 
     Returns
     -------
-    float
-        The p-value. 1 if all differences are zero. NaN with fewer than two models, if a difference is NaN, and if all
-        differences are one number other than zero, whose spread between models is then unknown. Numbers within
-        ``SAME`` of each other count as one.
+    OverBoth
+        All NaN with fewer than two models, if a number is NaN, and if all differences are one number other than zero,
+        whose spread between models is then unknown (numbers within ``SAME`` count as one). If all are zero p is 1 and
+        the interval has no width.
 
     Notes
     -----
-    Exact for normal differences that are independent between models. Unlike sign flips it can reach any p-value with
-    few models; ``docs/power.md`` has its error rates for differences that are not normal.
+    Hierarchical model with crossed effects: d_m = mu + u_m + e_m, u_m the effect of the pair, e_m the noise of
+    questions and decoding. Pairs share questions, so that e_m and e_m' covary; the draws give their covariances. With
+    S^2 the variance of d_m over models and C the mean covariance of two models over draws,
+    Var(mean) = S^2 / M + max(0, C): the first term holds the spread of pairs and the noise of each, the second what
+    all share. The interval is Student's, with degrees of freedom after Satterthwaite, M - 1 if C is 0. Then it is the
+    paired t test over models. ``spread`` is sqrt(S^2 - mean noise variance + C), if that is positive.
 
     References
     ----------
-    Student (1908), Biometrika 6, 1-25.
+    Owen (2007), Ann. Appl. Stat. 1, 386-411 (crossed random effects); Satterthwaite (1946), Biometrics Bull. 2,
+    110-114.
     """
     values = np.asarray(differences, float)
+    unknown = OverBoth(*[float("nan")] * 4)
     if len(values) < 2 or np.isnan(values).any():
-        return float("nan")
-    if np.ptp(values) <= SAME:
-        return 1.0 if abs(values.mean()) <= SAME else float("nan")
-    return float(ttest_1samp(values, 0.0).pvalue)
+        return unknown
+    sample, models = values[:, 0], len(values)
+    mean = float(sample.mean())
+    if np.ptp(sample) <= SAME:
+        return OverBoth(mean, mean, 1.0, 0.0) if abs(mean) <= SAME else unknown
+    covariance = np.cov(values[:, 1:]) if values.shape[1] > 2 else np.zeros((models, models))
+    noise = float(np.trace(covariance)) / models
+    shared = float(covariance.sum() - np.trace(covariance)) / (models * (models - 1))
+    between = float(sample.var(ddof=1))
+    variance = between / models + max(0.0, shared)
+    freedom = (models - 1) * (variance / (between / models)) ** 2
+    reach = float(student.ppf((1 + confidence) / 2, freedom)) * math.sqrt(variance)
+    p = 2 * float(student.sf(abs(mean) / math.sqrt(variance), freedom))
+    return OverBoth(mean - reach, mean + reach, p, math.sqrt(max(0.0, between - noise + shared)))
 
 
 def model_bootstrap(
@@ -399,8 +438,10 @@ class Contrast:
     lo, hi : float
         Interval of the paired bootstrap over questions, the models taken as given. NaN if the difference is 0 in every
         draw, as it is if both rows predict the same: then there is nothing to be uncertain about.
-    p, p_t : float
-        Of the sign-flip test and of the t test over models.
+    p : float
+        Of the sign-flip test over models.
+    both : OverBoth
+        Over models and questions.
     models, cells : int
         Number in common.
     differing : int
@@ -411,7 +452,7 @@ class Contrast:
     lo: float
     hi: float
     p: float
-    p_t: float
+    both: OverBoth
     models: int
     cells: int
     differing: int
@@ -435,7 +476,7 @@ def contrast(a: Errors, b: Errors, confidence: float = 0.95, kind: Kind = "perce
     first, second = common(a, b)
     if not first:
         nan = float("nan")
-        return Contrast(nan, nan, nan, nan, nan, models=0, cells=0, differing=0)
+        return Contrast(nan, nan, nan, nan, OverBoth(nan, nan, nan, nan), models=0, cells=0, differing=0)
     gaps = {cell: first[cell] - second[cell] for cell in first}
     models = by_model(gaps)
     draws, of_models = macro(gaps), [gap[0] for gap in models.values()]
@@ -447,7 +488,7 @@ def contrast(a: Errors, b: Errors, confidence: float = 0.95, kind: Kind = "perce
         lo=lo,
         hi=hi,
         p=sign_flip_test(of_models),
-        p_t=paired_t_test(of_models),
+        both=over_both(list(models.values()), confidence),
         models=len(models),
         cells=len(gaps),
         differing=sum(abs(float(gap[0])) > _EQUAL for gap in gaps.values()),

@@ -295,7 +295,7 @@ def _no_prediction(contrasts: pl.DataFrame) -> _Item:
     claim = "no exact prediction of performance after RL without a strong baseline"
     check = (
         f"{MAIN} has a lower corrected error than every baseline and rival, on common cells: over questions beyond the"
-        " interval, and over models by a paired t test"
+        " interval, and over models and questions together"
     )
     rows = contrasts.filter(
         pl.col("first").is_in(BASELINES), scope="cohort", exponents="paper", second=MAIN

@@ -92,7 +92,8 @@ def study(cohort: Cohort, options: BoptrOptions, limits: HealthOptions = DEFAULT
     sets = [constants for constants in evaluation.rules if constants.mu == "cohort"]
     errors = errors_frame(evaluation, plan, rows, options.confidence)
     questions = {benchmark: len(landscape.questions) for (_, benchmark), landscape in cohort.landscapes.items()}
-    contests = pl.concat([contrasts(evaluation, plan, constants, options, questions) for constants in sets])
+    compared = [contrasts(evaluation, plan, constants, options, questions) for constants in sets]
+    contests = decided(pl.concat(compared), options.confidence)
     return {
         "errors": errors,
         "means": _means(evaluation, plan, options, sets),
@@ -243,20 +244,21 @@ def _by_model(plan: CohortPlan, fitted: Sequence[str]) -> list[Column]:
 
 CONTRASTS = schema(
     "exponents scope first second difference lo hi corrected lo_corrected hi_corrected lo_models hi_models p p_holm "
-    "p_t p_t_holm models cells questions differing verdict verdict_models reason"
+    "lo_both hi_both spread p_both p_both_holm models cells questions differing verdict verdict_models reason"
 )
 """``difference``: first minus second on their common cells, AR pool, percentage points; ``lo`` to ``hi``: paired
 bootstrap over questions with the paths fixed, the models taken as given, null if both predict the same. ``corrected``,
 ``lo_corrected`` and ``hi_corrected``: the same of the corrected errors (``evaluate.Score``), because the biases differ
 between rows, most of all between an oracle and a rule. All that follows is computed from these: ``lo_models`` to
-``hi_models``, models resampled; ``p`` and ``p_t``, sign flips and paired t test over models; ``p_holm`` and
-``p_t_holm``, after Holm's correction over the scope. ``questions``: number of questions on the benchmarks of the common
-``cells``. ``differing``: number of these cells in which the two predict differently.
+``hi_models``, models resampled; ``p``, sign flips over models; ``lo_both`` to ``hi_both``, ``p_both`` and ``spread``,
+over models and questions together (``inference.over_both``); ``p_holm`` and ``p_both_holm``, after Holm's correction
+over all comparisons of the scope, those of the models' own exponents included. ``questions``: number of questions on
+the benchmarks of the common ``cells``. ``differing``: number of these cells in which the two predict differently.
 
 There are two verdicts, because a row may be better for these models and still not for models at large. ``verdict`` is
 over questions, the models given: whether ``lo_corrected`` to ``hi_corrected`` excludes 0. ``verdict_models`` is over
-models: ``not shown``, unless ``p_t_holm`` is at most 1 - ``confidence``; null with a single model. It goes by the t
-test, because with seven models no sign flip passes Holm's correction over more than three comparisons."""
+models: ``not shown``, unless ``p_both_holm`` is at most 1 - ``confidence``; null with a single model. It does not go by
+sign flips, because with seven models none passes Holm's correction over more than three comparisons."""
 
 
 def contrasts(
@@ -320,12 +322,23 @@ def _contrasts(
         sides = [_scores(evaluation, constants, name, cells) for name in (first, second)]
         names = {"exponents": constants.exponents, "scope": scope, "first": first, "second": second}
         records.append(names | _contrast(sides[0], sides[1], options, questions))
-    frame = pl.DataFrame(records, CONTRASTS)
-    frame = frame.with_columns(
-        pl.Series(f"{p}_holm", inference.holm(frame[p].to_numpy()), nan_to_null=True) for p in ("p", "p_t")
-    )
+    return pl.DataFrame(records, CONTRASTS)
+
+
+def decided(frame: pl.DataFrame, confidence: float) -> pl.DataFrame:
+    """``contrasts`` of every set of exponents, with p-values after Holm and the verdict over models.
+
+    Each scope is corrected as a whole, over all exponents, because its comparisons are read together.
+    """
+    parts = [
+        part.with_columns(
+            pl.Series(f"{p}_holm", inference.holm(part[p].to_numpy()), nan_to_null=True) for p in ("p", "p_both")
+        )
+        for part in frame.with_row_index("row").partition_by("scope")
+    ]
+    frame = pl.concat(parts).sort("row").drop("row")
     lower = pl.when(pl.col("corrected") < 0).then(pl.lit("first lower")).otherwise(pl.lit("second lower"))
-    shown = pl.col("p_t_holm") <= 1 - options.confidence
+    shown = pl.col("p_both_holm") <= 1 - confidence
     over_models = pl.when(shown).then(lower).otherwise(pl.lit("not shown"))
     return frame.with_columns(verdict_models=pl.when(pl.col("models") > 1).then(over_models))
 
@@ -367,7 +380,8 @@ def _contrast(
         )
         columns |= {
             "p": corrected.p,
-            "p_t": None if math.isnan(corrected.p_t) else corrected.p_t,
+            **{f"{name}_both": inference.defined(getattr(corrected.both, name)) for name in ("lo", "hi", "p")},
+            "spread": inference.defined(corrected.both.spread),
             "lo_models": low,
             "hi_models": high,
         }

@@ -31,9 +31,9 @@ CORRECTED_SIZE = (
     f" {_RAW}"
 )
 VERDICTS = (
-    "Over questions: by the corrected interval, these models taken as given. Over models: by a paired t test, p after"
-    " Holm's correction over all comparisons of the block; not shown is no sign that the rows are alike. One"
-    " model says nothing of others."
+    "Over questions: by the corrected interval, these models taken as given. Over models: if models"
+    " and questions could both have been others (crossed effects), p after Holm's correction over all comparisons of"
+    " the scope; not shown is no sign that the rows are alike. One model says nothing of others."
 )
 PATHS_OF_ALPHA = "Brackets after α: the interval of α that gives the same path N̂(b)."
 
@@ -107,11 +107,11 @@ def verdict_text(contrast: Row) -> str:
 
 
 def over_models(contrast: Row) -> str:
-    """The verdict over models, such as ``over models: not shown (p = 0.31 by t test, models: 7)``."""
+    """The verdict over models, such as ``over models: not shown (p = 0.31, models: 7)``."""
     if contrast["verdict_models"] is None:
         return "one model"
-    p = "p unknown" if contrast["p_t_holm"] is None else f"p = {fmt.number(contrast['p_t_holm'], 3)}"
-    return f"over models: {_lower(contrast, 'verdict_models')} ({p} by t test, models: {contrast['models']})"
+    p = "p unknown" if contrast["p_both_holm"] is None else f"p = {fmt.number(contrast['p_both_holm'], 3)}"
+    return f"over models: {_lower(contrast, 'verdict_models')} ({p}, models: {contrast['models']})"
 
 
 def _lower(contrast: Row, verdict: str) -> str:

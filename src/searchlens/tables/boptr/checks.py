@@ -183,8 +183,9 @@ def contrasts(context: TableContext) -> Table:
         brackets(context.options),
         "Difference: of the raw errors. Corrected: without the upward bias of absolute errors and the downward one of a"
         " path chosen on the same questions, which differ between rows. The columns over models go by this, too:"
-        " interval with the models resampled; p of exact sign flips and of a paired t test over models, each also"
-        " after Holm over the block.",
+        " interval and p of the mean over models if models and questions could both have been others, and p of exact"
+        " sign flips, which seven models can never bring below .016; Holm over the comparisons of a scope together."
+        " Spread: between models, beyond what questions and samples explain.",
         VERDICTS,
         "Differing: cells in which the two predict differently; 0: the same predictions.",
         "Planned: V3 and V5b are compared with the rival that has the lowest mean corrected error on these cells, which"
@@ -197,18 +198,19 @@ def contrasts(context: TableContext) -> Table:
 
 def _contrast_line(row: Row) -> Line:
     over_models = DASH
-    if row["lo_models"] is not None:
-        over_models = f"[{fmt.number(row['lo_models'], sign='+')}, {fmt.number(row['hi_models'], sign='+')}]"
+    if row["lo_both"] is not None:
+        over_models = f"[{fmt.number(row['lo_both'], sign='+')}, {fmt.number(row['hi_both'], sign='+')}]"
     return {
         "first": row["first"],
         "second": row["second"],
         "difference": fmt.number(row["difference"], sign="+"),
         "corrected": corrected(row, "+"),
         "over models": over_models,
-        "p": fmt.number(row["p"], 3),
-        "p (Holm)": fmt.number(row["p_holm"], 3),
-        "p (t)": fmt.number(row["p_t"], 3),
-        "p (t, Holm)": fmt.number(row["p_t_holm"], 3),
+        "spread": fmt.number(row["spread"]),
+        "p": fmt.number(row["p_both"], 3),
+        "p (Holm)": fmt.number(row["p_both_holm"], 3),
+        "flips": fmt.number(row["p"], 3),
+        "flips (Holm)": fmt.number(row["p_holm"], 3),
         "models": str(row["models"]),
         "cells": str(row["cells"]),
         "questions": str(row["questions"]),
