@@ -176,6 +176,7 @@ def samples_of(cell: Cell) -> tuple[tuple[Question, ...], pl.DataFrame]:
         tokens=pl.lit(200),
         generated=pl.lit(200),
         stopped=pl.lit(value=True),
+        finish=pl.lit("stop"),
         score=pl.lit(-0.5),
     )
     return questions_of(golds), frame.cast(dict(SAMPLES))
