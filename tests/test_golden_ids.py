@@ -46,5 +46,17 @@ def test_every_id_and_pool_of_a_shipped_study_stays(name: str, monkeypatch: pyte
     assert (digest(ids), digest(pools)) == GOLDEN[name]
 
 
+@pytest.mark.parametrize("names", [("recorded",), ("zoo", "zoo-tables")])
+def test_committed_readouts_are_those_of_the_shipped_studies(
+    names: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A study refuses readouts of other streams than the configured ones; this would be noticed only when it is run."""
+    monkeypatch.chdir(Path(__file__).parents[1])
+    files = [*config.DEFAULT_FILES, *(f"config/{name}.yaml" for name in names)]
+    grid = Grid(config.plain(config.load(files)) | {"results": "no-results"})
+    assert {grid.source(*cell) for cell in grid.cells} == {"recorded"}
+    grid.check()
+
+
 def digest(content: object) -> str:
     return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:12]
