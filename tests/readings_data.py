@@ -25,5 +25,6 @@ def frames() -> dict[str, pl.DataFrame]:
         rl = 1 - (1 - base) ** 2
         policies = ("temp_0.5", "topp0.95_t1.0")
         sides = ({name: pool(name, 16, side, rng) for name in policies} for side in (base, rl))
-        cells.append(PairPools("micro-1m", benchmark, *sides))
+        options = np.full(60, 4) if "AIME" in benchmark else None
+        cells.append(PairPools("micro-1m", benchmark, *sides, options))
     return read_study(cells, ReadingsOptions(draws=100))

@@ -46,7 +46,10 @@ HOMES = {
 
 LANDSCAPE_FRAMES = ("points", "hits", "classes", "votes", "health")
 RECOVERY_FRAMES = ("same_policy", "counts", "support", "near_match", "path", "geometry")
-READING_FRAMES = ("equivalents", "exponents", "exponent_profiles", "joint_exponents")
+READING_FRAMES = (
+    *("equivalents", "exponents", "exponent_profiles", "joint_exponents"),
+    *("support", "support_changes", "measures", "variance", "extrapolated"),
+)
 BOPTR_FRAMES = (
     *("errors", "means", "contrasts", "nulls", "blocks", "regime_betas", "beta_stability", "beta_sensitivity"),
     *("percell", "qchannel", "q_summary", "formula_same", "identified_scale", "identified_set", "offsets"),

@@ -9,6 +9,13 @@ rule readings:
     """Read every pair on every benchmark."""
     input:
         [path for p, b in GRID.pair_cells for c in GRID.pairs[p].values() for path in landscape_content(c, b)],
+        [
+            path
+            for cell in GRID.pair_cells
+            for role in ("base", "rl")
+            for checkpoint in needs.batches(GRID, *cell, role)
+            for path in landscape_content(checkpoint, cell[1])
+        ],
     output:
         [OUT.readings_frame(frame) for frame in READING_FRAMES],
         OUT.readings / SIGNATURE,

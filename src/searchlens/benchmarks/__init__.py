@@ -5,6 +5,7 @@ any of the formats and layouts in which it circulates. Importing this package ne
 every planning step imports it; reading a Parquet file needs pyarrow.
 """
 
+from searchlens.benchmarks.choices import options
 from searchlens.benchmarks.known import (
     OWN,
     HubSplit,
@@ -35,6 +36,7 @@ __all__ = [
     "known_benchmark",
     "known_benchmarks",
     "load",
+    "options",
     "read",
     "read_rows",
 ]

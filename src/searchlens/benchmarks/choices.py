@@ -8,6 +8,7 @@ position of a row nor the number of questions in use changes the order.
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Sequence
 from math import isnan
 from typing import Any
@@ -16,6 +17,8 @@ from searchlens.benchmarks.questions import Question
 from searchlens.benchmarks.rows import BenchmarkFile, Layout, RawRow, Row, RowError, layout_of, tags_of, text_of, value
 
 LETTERS = "ABCDEFGHIJ"
+_MARKS = tuple(re.compile(rf"{before}\(?([A-J])[).:](?=\s)", re.MULTILINE) for before in (r"^", r"(?<!\w)"))
+"""A letter before a choice, such as ``A) ``, ``(A) `` or ``A. ``: at the beginning of a line, or anywhere."""
 
 _SEPARATE = ("right", "wrong_1", "wrong_2", "wrong_3")
 LAYOUTS = (
@@ -86,6 +89,31 @@ def _position(gold: Any) -> int | None:
     if len(text) != 1:
         return None
     return int(text) if text.isdecimal() else LETTERS.index(text) if text in LETTERS else None
+
+
+def options(question: Question) -> int:
+    """Number of lettered choices that a question lists; 0 if it lists none, or its gold is none of them.
+
+    >>> options(Question("1", "Which is even? (A) 3 (B) 4 (C) 5", "B"))
+    3
+    >>> options(Question("2", "Points A: and B: are 3 apart. How far is C?", "7"))
+    0
+
+    Notes
+    -----
+    Choices that begin a line count alone, if there are any: their texts may hold letters, too, such as E. coli.
+    """
+    counts = (_run(mark.findall(question.text)) for mark in _MARKS)
+    count = next((count for count in counts if count > 1), 0)
+    return count if question.gold and question.gold in LETTERS[:count] else 0
+
+
+def _run(letters: Sequence[str]) -> int:
+    """How far these letters run A, B, C and so on, whatever stands in between."""
+    count = 0
+    for letter in letters:
+        count += letter == LETTERS[count : count + 1]
+    return count
 
 
 def permutation(question: str, choices: Sequence[str]) -> list[int]:

@@ -14,6 +14,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from searchlens.benchmarks import options
 from searchlens.grid._grid import Grid
 from searchlens.grid._study import ROLES
 
@@ -461,6 +462,11 @@ class Readings:
     Attributes
     ----------
     cells : tuple of PairCell
+    batches : tuple of mapping
+        For each of ``cells``, role to the checkpoints that are the same weights sampled again with other seeds.
+    choices : mapping
+        Benchmark to the number of lettered options of each question, 0 for an open one. Benchmarks without any, or
+        whose questions are absent, are left out.
     references : tuple of str
         Policies that are not compared.
     default_policy : str
@@ -472,6 +478,8 @@ class Readings:
     """
 
     cells: tuple[PairCell, ...]
+    batches: tuple[Mapping[str, tuple[str, ...]], ...]
+    choices: Mapping[str, tuple[int, ...]]
     references: tuple[str, ...]
     default_policy: str
     options: Mapping[str, Any]
@@ -482,14 +490,28 @@ class Readings:
 def readings(grid: Grid) -> Readings:
     """Parameters of the readings of all samples."""
     config = grid.config
+    choices = {benchmark: _choices(grid, benchmark) for benchmark in dict.fromkeys(b for _, b in grid.pair_cells)}
     return Readings(
         tuple(_pair_cell(grid, *cell) for cell in grid.pair_cells),
+        tuple({role: batches(grid, *cell, role) for role in ROLES} for cell in grid.pair_cells),
+        {benchmark: numbers for benchmark, numbers in choices.items() if any(numbers)},
         tuple(config["references"]),
         config["default_policy"],
         config["readings"],
         config["seed"],
         config["landscape"]["confidence"],
     )
+
+
+def batches(grid: Grid, pair: str, benchmark: str, role: str) -> tuple[str, ...]:
+    """Checkpoints that are one side of a pair, sampled again on a benchmark with other seeds."""
+    repeats = grid.config["pairs"].get(pair, {}).get("batches", {}).values()
+    cells = set(grid.cells)
+    return tuple(batch[role] for batch in repeats if (batch[role], benchmark) in cells)
+
+
+def _choices(grid: Grid, benchmark: str) -> tuple[int, ...]:
+    return () if grid.absent(benchmark) else tuple(map(options, grid.questions(benchmark)))
 
 
 def boptr(grid: Grid) -> dict[str, Any]:

@@ -2,17 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+import math
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
+from typing import Any
+from zlib import crc32
 
 import numpy as np
 import polars as pl
 
+from searchlens.readings import answers, coverage, guessing
 from searchlens.readings.equivalents import equivalents, summary
 from searchlens.readings.exponents import EXPONENTS, GRID, exponent_set, joint_sets, least_error, profile, test
+from searchlens.readings.extrapolation import EXTRAPOLATED, extrapolated, judged
+from searchlens.readings.measures import BASE, DIFFERENCE, MEASURES, RL, compared
 from searchlens.readings.options import ReadingsOptions
-from searchlens.readings.pool import Pool
-from searchlens.uncertainty import Resamples
+from searchlens.readings.pool import Ints, Pool
+from searchlens.readings.support import CHANGES, SUPPORT, support
+from searchlens.readings.variance import VARIANCE, beats, parts
+from searchlens.uncertainty import Floats, Resamples
 
 BEST, ANY = "best", "any"
 """In place of a policy: the one of Base that solves most at each number of samples; whichever fits."""
@@ -29,12 +38,19 @@ class PairPools:
     pair, benchmark : str
     base, rl : mapping of str to Pool
         By policy, reference policies such as greedy left out.
+    options : ndarray of int, shape (questions,), optional
+        Lettered options of each question, 0 for an open one; None if no question has any.
+    base_batches, rl_batches : sequence of mapping, optional
+        The same checkpoints, sampled again with other seeds.
     """
 
     pair: str
     benchmark: str
     base: Mapping[str, Pool]
     rl: Mapping[str, Pool]
+    options: Ints | None = None
+    base_batches: Sequence[Mapping[str, Pool]] = ()
+    rl_batches: Sequence[Mapping[str, Pool]] = ()
 
 
 Frames = dict[str, pl.DataFrame]
@@ -56,7 +72,11 @@ def read_study(cells: Iterable[PairPools], options: ReadingsOptions) -> Frames:
             for name, frame in read(cell, options).items():
                 parts.setdefault(name, []).append(_named(cell, frame))
     frames = {name: pl.concat(each) for name, each in parts.items()}
-    return {**frames, "joint_exponents": joint(frames["exponent_profiles"], options)}
+    return {
+        **frames,
+        "joint_exponents": joint(frames["exponent_profiles"], options),
+        "extrapolated": judged(frames["extrapolated"], options.confidence),
+    }
 
 
 def _named(cell: PairPools, frame: pl.DataFrame) -> pl.DataFrame:
@@ -66,7 +86,7 @@ def _named(cell: PairPools, frame: pl.DataFrame) -> pl.DataFrame:
 def budget_equivalents(cell: PairPools, options: ReadingsOptions) -> Frames:
     """N*(b) under every policy of Base, and under the best."""
     rl = cell.rl[options.default_policy]
-    resamples = Resamples.draw(len(rl.questions), options.draws, options.seed)
+    resamples = _draws(cell, options)
     policies: dict[str, Sequence[Pool]] = {name: [pool] for name, pool in cell.base.items()}
     parts = []
     for name, pools in {**policies, BEST: list(cell.base.values())}.items():
@@ -116,5 +136,95 @@ def joint(profiles: pl.DataFrame, options: ReadingsOptions) -> pl.DataFrame:
     return pl.concat(parts)
 
 
-READINGS: Sequence[Reading] = (budget_equivalents, exponents)
+def supports(cell: PairPools, options: ReadingsOptions) -> Frames:
+    """What RL keeps, loses and adds of the questions that Base solves, under the default policy."""
+    sides = _default(cell, options)
+    if sides is None:
+        return {"support": pl.DataFrame(schema=SUPPORT), "support_changes": pl.DataFrame(schema=CHANGES)}
+    draws = _draws(cell, options)
+    found, changes = support(*sides, draws, right=options.support_right, confidence=options.confidence)
+    return {"support": found, "support_changes": changes}
+
+
+def measures(cell: PairPools, options: ReadingsOptions) -> Frames:
+    """pass@k, Cover@tau, G-Pass@k, pass^k, guessing and entropies of both sides under the default policy."""
+    sides = _default(cell, options)
+    if sides is None:
+        return {"measures": pl.DataFrame(schema=MEASURES)}
+    draws, level = _draws(cell, options), options.confidence
+    found = [
+        compared(measure, read(sides[0]), read(sides[1]), draws, level, **named)
+        for measure, read, named in _means(cell, options, min(pool.samples for pool in sides))
+    ]
+    value, lo, hi = beats(*sides, draws, level)
+    again = {"measure": "P(RL beats Base)", "k": 1, "side": DIFFERENCE, "value": value, "lo": lo, "hi": hi}
+    last = pl.DataFrame([again], MEASURES).with_columns(pl.selectors.float().fill_nan(None))
+    return {"measures": pl.concat([*found, last])}
+
+
+def _means(
+    cell: PairPools, options: ReadingsOptions, smallest: int
+) -> Iterator[tuple[str, Callable[[Pool], Floats], dict[str, Any]]]:
+    """Each measure that is a mean over questions: its name, how a pool is read, and arguments of ``compared``."""
+    ks, taus = powers_of_two(smallest), list(options.cover_tau)
+    yield "pass@k", lambda pool: pool.solved(ks), {"ks": ks}
+    yield "Cover@tau", lambda pool: coverage.cover(pool, taus), {"taus": taus}
+    levels = sorted({*options.g_pass_tau, 1.0})
+    for k in (k for k in options.g_pass_k if k <= smallest):
+        yield "G-Pass@k", partial(coverage.g_pass, k=k, taus=levels), {"ks": [k] * len(levels), "taus": levels}
+        yield "mG-Pass@k", partial(coverage.mg_pass, k=k), {"ks": [k]}
+    if cell.options is not None:
+        guess = guessing.chance(cell.options)
+        read = [k for k in options.corrected_k if k <= smallest]
+        yield "guess null", lambda _: guessing.null(guess, options.null_k), {"ks": list(options.null_k)}
+        yield "guess-corrected pass@k", lambda pool: guessing.corrected(pool, guess, read), {"ks": read}
+    for i, name in enumerate(("entropy", "entropy, Miller-Madow")):
+        yield name, partial(_entropy, i), {"most": math.log(smallest + 1)}
+
+
+def _entropy(column: int, pool: Pool) -> Floats:
+    return answers.entropy(pool)[:, [column]]
+
+
+def variances(cell: PairPools, options: ReadingsOptions) -> Frames:
+    """Parts of the variance of pass@1 of both sides under the default policy."""
+    name, draws = options.default_policy, _draws(cell, options)
+    sides = ((BASE, cell.base, cell.base_batches), (RL, cell.rl, cell.rl_batches))
+    found = [
+        parts(
+            side,
+            pools[name],
+            draws,
+            batches=[batch[name] for batch in batches if name in batch],
+            confidence=options.confidence,
+        )
+        for side, pools, batches in sides
+        if name in pools
+    ]
+    return {"variance": pl.concat([pl.DataFrame(schema=VARIANCE), *found])}
+
+
+def extrapolations(cell: PairPools, options: ReadingsOptions) -> Frames:
+    """pass@k beyond the pools of both sides under the default policy, with trials of how often that is right."""
+    name = options.default_policy
+    seed = crc32(f"{options.seed} {cell.pair} {cell.benchmark}".encode())
+    found = [
+        extrapolated(side, pools[name], trials=options.extrapolation_trials, seed=seed, confidence=options.confidence)
+        for side, pools in ((BASE, cell.base), (RL, cell.rl))
+        if name in pools
+    ]
+    return {"extrapolated": pl.concat([pl.DataFrame(schema=EXTRAPOLATED), *found])}
+
+
+def _default(cell: PairPools, options: ReadingsOptions) -> tuple[Pool, Pool] | None:
+    """Base and RL under the default policy; None if Base has no samples under it."""
+    name = options.default_policy
+    return (cell.base[name], cell.rl[name]) if name in cell.base else None
+
+
+def _draws(cell: PairPools, options: ReadingsOptions) -> Resamples:
+    return Resamples.draw(len(cell.rl[options.default_policy].questions), options.draws, options.seed)
+
+
+READINGS: Sequence[Reading] = (budget_equivalents, exponents, supports, measures, variances, extrapolations)
 """Each makes the rows of its frames for one pair on one benchmark."""

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+import numpy as np
 import polars as pl
 
 from searchlens.readings.options import ReadingsOptions
-from searchlens.readings.pool import Pool, read_pools
+from searchlens.readings.pool import Ints, Pool, read_pools
 from searchlens.readings.study import PairPools, read_study
 from searchlens.stages._frames import landscape_costs, read_frame, write_frame
 from searchlens.store import provenance
@@ -39,17 +41,34 @@ def readings(study: needs.Readings, layout: Layout, *, fingerprint: str) -> None
     options = ReadingsOptions(
         **study.options, default_policy=study.default_policy, seed=study.seed, confidence=study.confidence
     )
-    sides = dict.fromkeys((side, cell.benchmark) for cell in study.cells for side in (cell.base, cell.rl))
+    plans = list(zip(study.cells, study.batches, strict=True))
+    sides = dict.fromkeys(
+        (side, cell.benchmark)
+        for cell, batches in plans
+        for side in (cell.base, cell.rl, *batches["base"], *batches["rl"])
+    )
     pools = {side: _read(layout, *side, study.references) for side in sides}
     cells = (
-        PairPools(cell.pair, cell.benchmark, pools[cell.base, cell.benchmark], pools[cell.rl, cell.benchmark])
-        for cell in study.cells
+        PairPools(
+            cell.pair,
+            cell.benchmark,
+            pools[cell.base, cell.benchmark],
+            pools[cell.rl, cell.benchmark],
+            _options(study.choices.get(cell.benchmark), pools[cell.rl, cell.benchmark][study.default_policy]),
+            *([pools[batch, cell.benchmark] for batch in batches[role]] for role in ("base", "rl")),
+        )
+        for cell, batches in plans
     )
     for name, frame in read_study(cells, options).items():
         write_frame(frame, layout.readings_frame(name))
     spent = landscape_costs([layout.landscape(*side) for side in sides])
     provenance.sign(layout.readings / SIGNATURE, fingerprint, provenance.together(spent))
     log.info("readings of %d pairs on benchmarks", len(study.cells))
+
+
+def _options(choices: Sequence[int] | None, pool: Pool) -> Ints | None:
+    """Options of the questions of a pool; None if the benchmark has none."""
+    return None if choices is None else np.array(choices)[pool.questions]
 
 
 def _read(layout: Layout, checkpoint: str, benchmark: str, references: tuple[str, ...]) -> dict[str, Pool]:

@@ -188,7 +188,7 @@ def same_policy_counts(context: StudyContext) -> Table:
     """How many policies have Base at or above RL, over all shared ones and over those without the RL default."""
     data = pl.concat(_named(cell, cell.counts) for cell in context.cells)
     keys = ["pair", "benchmark", "metric", "readout"]
-    broken = _broken(context)
+    broken = broken_cells(context)
     lines = []
     for names, rows in data.group_by(*keys, maintain_order=True):
         line = dict(zip(keys, map(str, names), strict=True))
@@ -202,7 +202,7 @@ def same_policy_counts(context: StudyContext) -> Table:
     return Table(data, [_part(lines, "pair", "benchmark")], notes)
 
 
-def _broken(context: StudyContext) -> set[tuple[str, str]]:
+def broken_cells(context: StudyContext) -> set[tuple[str, str]]:
     """Pair and benchmark of the cells on which there is no verdict."""
     return {(cell.pair, cell.benchmark) for cell in context.cells if cell.warning}
 
@@ -317,7 +317,7 @@ def recovery_paths(context: StudyContext) -> Table:
     """One row per step of each path: the RL budget, the Base operating point chosen for it, and the residual."""
     columns = ["pair", "benchmark", "metric", "kind", "target_budget", "target", "policy", "budget", "value", "error"]
     data, metrics = pl.concat(_named(cell, cell.path) for cell in context.cells).select(columns), _metrics()
-    broken = _broken(context)
+    broken = broken_cells(context)
     lines = [
         {
             "pair": row["pair"],

@@ -1,0 +1,111 @@
+"""How reliably questions are solved: Cover@tau, G-Pass@k, mG-Pass@k and pass^k.
+
+pass@k asks whether any of k samples is right. These ask how many of them are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from scipy import stats
+
+from searchlens.readings.pool import Pool
+from searchlens.uncertainty import Floats
+
+SLACK = 1e-9
+"""A share of samples that misses its threshold by less meets it: 0.05 of 20 samples is 1 sample."""
+
+
+def cover(pool: Pool, taus: Sequence[float]) -> Floats:
+    """Cover@tau: whether at least a share tau of a question's samples is right.
+
+    Parameters
+    ----------
+    pool : Pool
+    taus : sequence of float
+        Each in (0, 1].
+
+    Returns
+    -------
+    ndarray, shape (questions, taus)
+        0 or 1. The mean over questions is the share that is solved reliably.
+
+    Notes
+    -----
+    The share c / n stands for the chance of a right answer; with few samples it is noisy, and a tau below 1 / n asks
+    for one right sample. pass@k is the integral of Cover@tau times k (1 - tau)^(k - 1) over tau.
+
+    References
+    ----------
+    arXiv:2510.08325 (2025).
+    """
+    return (pool.correct[:, None] >= _whole(taus, pool.samples)).astype(float)
+
+
+def g_pass(pool: Pool, k: int, taus: Sequence[float]) -> Floats:
+    """G-Pass@k at tau: probability that at least ceil(tau k) of k samples are right, the mean over all k-subsets.
+
+    Parameters
+    ----------
+    pool : Pool
+    k : int
+        In [1, n].
+    taus : sequence of float
+        Each in (0, 1]. tau = 1 is pass^k, C(c, k) / C(n, k): all of k samples are right; a tau of 1 / k or less is
+        pass@k.
+
+    Returns
+    -------
+    ndarray, shape (questions, taus)
+
+    References
+    ----------
+    Liu et al. (2024), arXiv:2412.13147; Yao et al. (2024), arXiv:2406.12045 (pass^k).
+    """
+    _check(pool, k)
+    return _at_least(pool, k, _whole(taus, k))
+
+
+def mg_pass(pool: Pool, k: int) -> Floats:
+    """mG-Pass@k: twice the integral of G-Pass@k over tau from 0.5 to 1, as (2 / k) times the sum over i of G-Pass@k at
+    tau = i / k, i from ceil(k / 2) + 1 to k.
+
+    Parameters
+    ----------
+    pool : Pool
+    k : int
+        In [2, n]: with one sample the sum has no term.
+
+    Returns
+    -------
+    ndarray, shape (questions, 1)
+        From 0 to 1 - 1 / k for odd k, to 1 for even k.
+
+    References
+    ----------
+    Liu et al. (2024), arXiv:2412.13147.
+    """
+    _check(pool, k)
+    if k < 2:
+        raise ValueError("mG-Pass@k needs k of at least 2")
+    terms = np.arange(-(-k // 2) + 1, k + 1, dtype=float)
+    total: Floats = 2 / k * _at_least(pool, k, terms).sum(axis=1, keepdims=True)
+    return total
+
+
+def _at_least(pool: Pool, k: int, right: Floats) -> Floats:
+    counts = np.arange(pool.samples + 1)[:, None]
+    return np.asarray(stats.hypergeom.sf(right[None, :] - 1, pool.samples, counts, k))[pool.correct]
+
+
+def _whole(taus: Sequence[float], samples: int) -> Floats:
+    """Right samples that a share of ``samples`` asks for."""
+    if not all(0 < tau <= 1 for tau in taus):
+        raise ValueError(f"thresholds {list(taus)} are not all in (0, 1]")
+    return np.ceil(np.asarray(taus) * samples - SLACK)
+
+
+def _check(pool: Pool, k: int) -> None:
+    if not 1 <= k <= pool.samples:
+        raise ValueError(f"k = {k} is not in [1, {pool.samples}]")

@@ -1,0 +1,64 @@
+"""What guessing among lettered options alone would solve, and pass@k corrected for it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+from searchlens.readings.pool import Pool
+from searchlens.uncertainty import Floats
+
+
+def chance(options: npt.ArrayLike) -> Floats:
+    """Probability g that a guess is right: 1 / options; 0 for a question without options.
+
+    Parameters
+    ----------
+    options : array_like of int, shape (questions,)
+        0 for an open question, otherwise at least 2.
+
+    >>> chance([4, 8, 0]).tolist()
+    [0.25, 0.125, 0.0]
+    """
+    number = np.asarray(options, float)
+    found: Floats = np.divide(1.0, number, out=np.zeros_like(number), where=number > 0)
+    return found
+
+
+def null(guess: Floats, budgets: Sequence[int]) -> Floats:
+    """pass@k of guessing alone, 1 - (1 - g)^k; shape (questions, budgets)."""
+    return np.asarray(1 - (1 - guess[:, None]) ** np.asarray(budgets))
+
+
+def corrected(pool: Pool, guess: Floats, budgets: Sequence[int]) -> Floats:
+    """pass@k without what guessing adds: 1 - [C(n - c, k) / C(n, k)] / (1 - g)^k.
+
+    Parameters
+    ----------
+    pool : Pool
+    guess : ndarray, shape (questions,)
+        g of each question, below 1.
+    budgets : sequence of int
+        k, each in [1, n].
+
+    Returns
+    -------
+    ndarray, shape (questions, budgets)
+        Also negative: a question that is solved less often than by guessing is not cut at 0, so that means stay
+        unbiased. A question with g = 0 has its plain pass@k.
+
+    Notes
+    -----
+    Unbiased if a sample either knows the answer, with some probability, or else guesses evenly: then it is wrong with
+    probability (1 - known) (1 - g), and the result is the pass@k of knowing. Where a model avoids or prefers wrong
+    options, it is not. The divisor (1 - g)^k makes it useless at large k: of four options it is 0.32 at k = 4 and 0.01
+    at k = 16.
+
+    References
+    ----------
+    The correction for guessing of multiple-choice tests (Lord and Novick 1968, Statistical Theories of Mental Test
+    Scores), applied to the probability that all of k samples are wrong.
+    """
+    return np.asarray(1 - (1 - pool.solved(budgets)) / (1 - guess[:, None]) ** np.asarray(budgets))

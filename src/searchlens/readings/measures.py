@@ -1,0 +1,79 @@
+"""Numbers of both sides of a pair and of their difference, with paired intervals: rows of frame ``measures``."""
+
+from __future__ import annotations
+
+import numpy as np
+import polars as pl
+
+from searchlens.uncertainty import Floats, Interval, Resamples, with_width
+
+BASE, RL, DIFFERENCE = "Base", "RL", "RL - Base"
+
+MEASURES = pl.Schema(
+    {
+        "measure": pl.String(),
+        "k": pl.UInt32(),
+        "tau": pl.Float64(),
+        "side": pl.String(),
+        **dict.fromkeys(("value", "lo", "hi"), pl.Float64()),
+    }
+)
+"""``k`` and ``tau`` are null for a measure that has none."""
+
+
+def compared(
+    measure: str,
+    base: Floats,
+    rl: Floats,
+    resamples: Resamples,
+    confidence: float,
+    *,
+    most: float = 1.0,
+    ks: list[int] | None = None,
+    taus: list[float] | None = None,
+) -> pl.DataFrame:
+    """Means over questions of Base, of RL, and of their difference.
+
+    Parameters
+    ----------
+    measure : str
+    base, rl : ndarray, shape (questions, columns)
+        In the same unit. A column that contains NaN is not known: its rows have no value.
+    resamples : Resamples
+        Over the questions; both sides of a question are drawn together.
+    confidence : float
+        Nominal coverage, in (0, 1).
+    most : float
+        Largest possible value of a question, the smallest being 0: the width of an interval where all questions agree.
+    ks, taus : list, one for each column, optional
+
+    Returns
+    -------
+    polars.DataFrame
+        ``MEASURES``, three rows for each column: percentile bootstrap, never without a width.
+    """
+    values = np.concatenate([base, rl, rl - base], axis=1)
+    means, columns = values.mean(axis=0), base.shape[1]
+    limits = (-most, most)
+    lo, hi = with_width(means, resamples.interval(values, confidence), len(values), confidence, limits)
+    return frame(measure, means.reshape(3, columns), Interval(lo.reshape(3, -1), hi.reshape(3, -1)), ks=ks, taus=taus)
+
+
+def frame(
+    measure: str, values: Floats, ends: Interval, *, ks: list[int] | None = None, taus: list[float] | None = None
+) -> pl.DataFrame:
+    """Rows of Base, RL and their difference, from arrays of shape (3, columns); NaN is null."""
+    records = [
+        {
+            "measure": measure,
+            "k": ks[column] if ks else None,
+            "tau": taus[column] if taus else None,
+            "side": side,
+            "value": float(values[i, column]),
+            "lo": float(ends.lo[i, column]),
+            "hi": float(ends.hi[i, column]),
+        }
+        for column in range(values.shape[1])
+        for i, side in enumerate((BASE, RL, DIFFERENCE))
+    ]
+    return pl.DataFrame(records, MEASURES).with_columns(pl.col("value", "lo", "hi").fill_nan(None))

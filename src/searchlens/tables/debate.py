@@ -1,0 +1,122 @@
+"""The readings of the debate on whether RL adds to its Base, side by side.
+
+Nothing is estimated here: every number is one of the frames of readings.
+"""
+
+from __future__ import annotations
+
+import polars as pl
+
+from searchlens.catalogue import table
+from searchlens.frames import pick
+from searchlens.readings.measures import BASE, DIFFERENCE, RL
+from searchlens.tables import format as fmt
+from searchlens.tables.format import Line, Row
+from searchlens.tables.readings import BRACKETS, BROKEN, READOUT_NOTE, equivalent, exponents_allowed, noted
+from searchlens.tables.study import StudyContext, broken_cells
+from searchlens.tables.table import DASH, Part, Table
+
+BUDGETS = (1, 16)
+TAUS = (0.5, 0.9)
+CORRECTED = (1, 4)
+GUESSED = 0.5
+"""Share of questions that guessing solves from which on pass@k says little."""
+WIDE = 1.0
+"""Width of a set of exponents from which on the exponent is not identified."""
+
+
+@table("debate", stage="study")
+def debate(context: StudyContext) -> Table:
+    """The readings of the debate side by side, under the default policy, with what these data cannot say."""
+    names, broken = ["pair", "benchmark"], broken_cells(context)
+    cells = (
+        context.readings["measures"].select(names).unique(maintain_order=True).sort("benchmark", maintain_order=True)
+    )
+    rows = [_row(context, pair, benchmark) for pair, benchmark in cells.iter_rows()]
+    data = pl.DataFrame(rows, infer_schema_length=None).with_columns(pl.col(pl.Null).cast(pl.Float64))
+    lines = [_line(row, (row["pair"], row["benchmark"]) in broken) for row in rows]
+    notes = [
+        "pass@k: Base → RL in %; N*: samples of Base that solve as much as 1 and 16 of RL; support: questions kept,"
+        " shrunk and expanded (table `support`); Cover and corrected: RL − Base in percentage points, of questions"
+        " solved with at least that share of samples, and of pass@k without guessing; RL beats Base: in a second run on"
+        " the same questions; β: the set of exponents that the samples allow under the default policy.",
+        "pass@1 and Cover@0.9 say how reliably a side solves; pass@16, N* and support what it can reach with these"
+        " samples, not with more; guess-corrected numbers hold if a sample knows or guesses evenly; P(RL beats Base) is"
+        " of these questions and these two models. None says what another training run would give.",
+        f"Cannot say: what these samples leave open in a row. {BRACKETS} {READOUT_NOTE}",
+    ]
+    rules = fmt.changes([line["benchmark"] for line in lines])
+    return Table(data, [Part(fmt.text_frame(lines, missing=""), rule_before=rules)], noted(notes, context))
+
+
+def _row(context: StudyContext, pair: str, benchmark: str) -> dict[str, object]:
+    """All numbers of a pair on a benchmark, null where there is none."""
+    frames, cell = context.readings, {"pair": pair, "benchmark": benchmark}
+    measures = pick(frames["measures"], **cell)
+    row: dict[str, object] = dict(cell)
+    for k in BUDGETS:
+        row |= {f"pass{k}_{side.lower()}": _value(measures, "pass@k", side, k=k)["value"] for side in (BASE, RL)}
+        at = pick(frames["equivalents"], **cell, policy=context.default_policy, budget=k)
+        found = at.row(0, named=True) if at.height else {}
+        row |= {f"n{k}_{name}": found.get(name) for name in ("state", "n", "lo", "hi", "lo_open", "hi_open", "pool")}
+    support = pick(frames["support"], **cell)
+    row |= support.drop("pair", "benchmark").row(0, named=True) if support.height else {}
+    for tau in TAUS:
+        row |= {f"cover{tau}_{end}": value for end, value in _value(measures, "Cover@tau", DIFFERENCE, tau=tau).items()}
+    for k in CORRECTED:
+        corrected = _value(measures, "guess-corrected pass@k", DIFFERENCE, k=k)
+        row |= {f"corrected{k}_{end}": value for end, value in corrected.items()}
+    row["guess_null16"] = _value(measures, "guess null", BASE, k=16)["value"]
+    row |= {f"rerun_{end}": value for end, value in _value(measures, "P(RL beats Base)", DIFFERENCE).items()}
+    law = pick(frames["exponents"], **cell, policy=context.default_policy)
+    found = law.row(0, named=True) if law.height else {}
+    return row | {name: found.get(name) for name in ("testable", "empty", "beta_lo", "beta_hi", "p", "misfit")}
+
+
+def _value(measures: pl.DataFrame, measure: str, side: str, **keys: float) -> dict[str, float | None]:
+    """Value and interval of one measure; None if the study does not have it."""
+    rows = pick(measures, measure=measure, side=side)
+    for key, value in keys.items():
+        rows = rows.filter((pl.col(key) - value).abs() < 1e-9)
+    return rows.select("value", "lo", "hi").row(0, named=True) if rows.height else dict.fromkeys(("value", "lo", "hi"))
+
+
+def _line(row: Row, broken: bool) -> Line:
+    line = {"benchmark": row["benchmark"], "pair": row["pair"]}
+    shown = {f"pass@{k}": f"{fmt.percent(row[f'pass{k}_base'])} → {fmt.percent(row[f'pass{k}_rl'])}" for k in BUDGETS}
+    for k in BUDGETS:
+        at = {name.removeprefix(f"n{k}_"): value for name, value in row.items() if name.startswith(f"n{k}_")}
+        shown[f"N*({k})"] = equivalent(at) if at["state"] else DASH
+    shown["kept, shrunk, expanded"] = ", ".join(fmt.word(row.get(name)) for name in ("kept", "shrunk", "expanded"))
+    shown |= {f"Cover@{tau}": _difference(row, f"cover{tau}") for tau in TAUS}
+    shown |= {f"corrected at {k}": _difference(row, f"corrected{k}") for k in CORRECTED}
+    shown["RL beats Base"] = fmt.interval(row["rerun_value"], row["rerun_lo"], row["rerun_hi"])
+    shown["β"] = DASH if row["empty"] is None else exponents_allowed(row)
+    shown["cannot say"] = "; ".join(_limits(row))
+    return line | (dict.fromkeys(shown, DASH) | {"cannot say": BROKEN} if broken else shown)
+
+
+def _difference(row: Row, name: str) -> str:
+    value, lo, hi = (row[f"{name}_{end}"] for end in ("value", "lo", "hi"))
+    return fmt.percent(value, lo, hi, "+")
+
+
+def _limits(row: Row) -> list[str]:
+    """What these data cannot say of a row, in words."""
+    found = []
+    null = row["guess_null16"]
+    if null is not None and null >= GUESSED:
+        found.append(f"pass@16: guessing alone solves {fmt.percent(null)}%")
+    if row["n16_state"] == "above":
+        found.append(f"N*(16): beyond the {row['n16_pool']} samples of Base")
+    if row.get("expanded") and not row["expanded_significant"]:
+        found.append("expansion: no question is significant")
+    if row["empty"]:
+        found.append("β: no power law fits")
+    elif row["testable"] is False:
+        found.append("β: too few questions")
+    elif row["beta_lo"] is not None and row["beta_hi"] - row["beta_lo"] >= WIDE:
+        found.append("β: not identified")
+    if row["rerun_lo"] is not None and row["rerun_lo"] < 0.95 and row["rerun_hi"] > 0.05:
+        found.append("which side wins a second run")
+    return found
