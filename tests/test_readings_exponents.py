@@ -41,6 +41,18 @@ def test_statistic_is_that_of_the_moments_written_out() -> None:
     assert np.exp(found.log_p[0, 0]) == pytest.approx(stats.f.sf(j * 395 / (5 * 399), 5, 395), rel=1e-6)
 
 
+def test_points_of_the_lattice_with_the_same_law_share_their_result() -> None:
+    """Laws that are clipped to the pool are computed once; each point still has the weights of its own x_b."""
+    weights, law = GRID.weights(BUDGETS, 16)
+    assert len(weights) < len(law) == 121 * 81
+    positions = np.log2(np.arange(1, 17))
+    for alpha, beta in ((0, 0), (20, 50), (37, 41), (120, 80)):
+        x = np.clip(GRID.log2_alpha[alpha] + GRID.beta[beta] * np.log2(BUDGETS), 0, 4)
+        found = weights[law[alpha * 81 + beta]]
+        assert np.allclose(found.sum(axis=1), 1)
+        assert np.allclose(found @ positions, x)
+
+
 def test_a_model_that_is_its_own_base_has_exponent_one() -> None:
     """RL equal to Base: beta = 1 is in the set, and 0.8 and 1.2 are not."""
     for seed in range(3):

@@ -10,11 +10,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 
 import numpy as np
 import numpy.typing as npt
 import polars as pl
-from scipy import stats
+from scipy import special
 
 from searchlens.readings.pool import Pool
 from searchlens.uncertainty import Floats
@@ -41,22 +42,32 @@ class Lattice:
     log2_alpha: Floats
     beta: Floats
 
-    def weights(self, budgets: Sequence[int], largest: int) -> Floats:
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Numbers of alphas and betas."""
+        return len(self.log2_alpha), len(self.beta)
+
+    @cache  # noqa: B019  (two lattices live as long as the module)
+    def weights(self, budgets: tuple[int, ...], largest: int) -> tuple[Floats, npt.NDArray[np.intp]]:
         """Weights of P(1), ..., P(largest) that interpolate it, linearly in log2 k, at 2^x_b, clipped to the pool.
 
         Returns
         -------
-        ndarray, shape (alphas * betas, budgets, largest)
+        weights : ndarray, shape (laws, budgets, largest)
+            Of the laws that differ: many points of the lattice have the same x_b, clipped to the pool.
+        law : ndarray of int, shape (alphas * betas,)
+            Which law each point has.
         """
         at = self.log2_alpha[:, None, None] + self.beta[None, :, None] * np.log2(budgets)
-        x = np.clip(at.reshape(-1, len(budgets)), 0, np.log2(largest))
+        clipped = np.clip(at.reshape(-1, len(budgets)), 0, np.log2(largest))
+        x, law = np.unique(clipped, axis=0, return_inverse=True)
         below = np.clip(np.floor(2**x + 1e-9).astype(int), 1, max(1, largest - 1))
         share = (x - np.log2(below)) / np.log2((below + 1) / below) if largest > 1 else np.zeros_like(x)
         weights = np.zeros((*x.shape, largest))
         np.put_along_axis(weights, below[..., None] - 1, (1 - share)[..., None], axis=2)
         if largest > 1:
             np.put_along_axis(weights, below[..., None], share[..., None], axis=2)
-        return weights
+        return weights, law.ravel()
 
 
 GRID = Lattice(np.arange(-20, 101) / 20, np.arange(81) / 50)
@@ -118,21 +129,28 @@ def test(base: Pool, rl: Pool, budgets: Sequence[int], *, grid: Lattice = GRID, 
     top, size = min(largest, base.samples), len(budgets)
     ours, theirs = base.solved(range(1, top + 1)), rl.solved(budgets)
     curves, questions = np.concatenate([ours, theirs], axis=1), len(ours)
-    at_base = grid.weights(budgets, top)
+    at_base, law = grid.weights(tuple(budgets), top)
     minus = np.broadcast_to(-np.eye(size), (len(at_base), size, size))
     combine = np.concatenate([at_base, minus], axis=2)
     moments = combine @ curves.mean(axis=0)
-    variance = combine @ np.cov(curves.T) @ combine.transpose(0, 2, 1) / questions
+    half = (combine.reshape(-1, top + size) @ np.cov(curves.T)).reshape(combine.shape)
+    variance = half @ combine.transpose(0, 2, 1) / questions
     used = _usable(ours, theirs, at_base)
     variance *= used[:, :, None] & used[:, None, :]
     variance += np.eye(size) * np.where(used, RIDGE, 1)[:, None, :]
     kept = np.where(used, moments, 0)
     j = (kept * np.linalg.solve(variance, kept[..., None])[..., 0]).sum(axis=1)
     count = used.sum(axis=1)
-    shape = (len(grid.log2_alpha), len(grid.beta))
     log_p = _log_p(j, count, questions)
     misfit = np.abs(moments).mean(axis=1)
-    return Test(base.policy, j.reshape(shape), count.reshape(shape), log_p.reshape(shape), misfit.reshape(shape))
+    shape = grid.shape
+    return Test(
+        base.policy,
+        j[law].reshape(shape),
+        count[law].reshape(shape),
+        log_p[law].reshape(shape),
+        misfit[law].reshape(shape),
+    )
 
 
 def _usable(ours: Floats, theirs: Floats, at_base: Floats) -> npt.NDArray[np.bool_]:
@@ -142,6 +160,8 @@ def _usable(ours: Floats, theirs: Floats, at_base: Floats) -> npt.NDArray[np.boo
     """
     fewest = min(FEWEST, FEWEST_SHARE * len(ours))
     enough = np.stack([effective(ours - column[:, None]) for column in theirs.T]) >= fewest
+    if enough.all():
+        return np.ones(at_base.shape[:2], bool)
     lacking = ((at_base > 0) & ~enough).any(axis=2)
     return np.logical_not(lacking)
 
@@ -160,7 +180,9 @@ def effective(values: Floats) -> Floats:
 def _log_p(j: Floats, moments: npt.NDArray[np.int64], questions: int) -> Floats:
     count = np.maximum(moments, 1)
     ratio = j * (questions - count) / (count * (questions - 1))
-    log_p: Floats = np.where(moments > 0, stats.f.logsf(ratio, count, questions - count), 0.0)
+    with np.errstate(divide="ignore"):
+        tail = np.log(special.fdtrc(count, questions - count, np.maximum(ratio, 0)))
+    log_p: Floats = np.where(moments > 0, tail, 0.0)
     return log_p
 
 
@@ -186,11 +208,12 @@ def least_error(base: Sequence[Pool], rl: Pool, budgets: Sequence[int], weights:
     for pool in base:
         top = min(LARGEST, pool.samples)
         curve = pool.solved(range(1, top + 1)).T @ weights / len(weights)
-        at_base = grid.weights(budgets, top)
+        at_base, law = grid.weights(tuple(budgets), top)
         error = np.zeros((len(at_base), weights.shape[1]))
         for b, row in enumerate(target):
             gap = at_base[:, b] @ curve - row
             error += np.abs(gap, out=gap)
+        error = error[law]
         best = error.argmin(axis=0)
         value = error[best, np.arange(len(best))]
         chosen, least = np.where(value < least, best, chosen), np.minimum(value, least)

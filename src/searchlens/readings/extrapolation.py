@@ -156,14 +156,16 @@ def extrapolated(side: str, pool: Pool, *, trials: int, seed: int, confidence: f
     -------
     polars.DataFrame
         ``EXTRAPOLATED``, a row for each of ``MODELS``: ``inside`` of ``trials`` intervals contain the share of
-        questions that the whole pool solves; ``trial_error`` is the mean of predicted minus that. A trial whose
-        counts determine no fit counts as not inside and has no error. Empty for a pool that is too small.
+        questions that the whole pool solves, give or take half a question, since it is a whole number of questions;
+        ``trial_error`` is the mean of predicted minus found. A trial whose counts determine no fit is not inside and
+        has no error. Empty for a pool that is too small.
     """
     few = pool.samples // REACH
     if few < 2:
         return pl.DataFrame(schema=EXTRAPOLATED)
     rng = np.random.default_rng(seed)
     count, truth = len(pool.correct), float((pool.correct > 0).mean())
+    half = 0.5 / count
     chosen = pool.correct[rng.integers(0, count, (trials, count))]
     drawn = rng.hypergeometric(chosen, pool.samples - chosen, few)
     records = []
@@ -182,7 +184,7 @@ def extrapolated(side: str, pool: Pool, *, trials: int, seed: int, confidence: f
                 "hi": hi,
                 "trial_samples": few,
                 "trials": trials,
-                "inside": sum(low <= truth <= high for _, low, high in tried),
+                "inside": sum(low - half <= truth <= high + half for _, low, high in tried),
                 "trial_error": float(errors[np.isfinite(errors)].mean()) if np.isfinite(errors).any() else None,
             }
         )
