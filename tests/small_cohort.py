@@ -56,9 +56,9 @@ def cohort(
     models = models or {"m": Model(base="base", rl="rl")}
     benchmarks = benchmarks or {"math": Benchmark(regime="math")}
     plan = CohortPlan(next(iter(models)), next(iter(benchmarks)), models, benchmarks, DEFAULT, budgets)
-    return Cohort(plan, dict(landscapes))
+    return Cohort(plan, dict(landscapes), "prefix")
 
 
 def views(found: Cohort, draws: int = 2000, **options: object) -> tuple[Rule, View]:
     """The rule on the sample, and bootstrap draws."""
-    return Rule(sample_view(found), BoptrOptions(**options)), bootstrap_view(found, draws, 42)  # type: ignore[arg-type]
+    return Rule(sample_view(found), BoptrOptions(readout="prefix", **options)), bootstrap_view(found, draws, 42)  # type: ignore[arg-type]

@@ -24,6 +24,7 @@ from searchlens.boptr.cohort import (
     read_plan,
     write_plan,
 )
+from searchlens.boptr.options import Readout
 from searchlens.boptr.rows import At, same_policy
 from searchlens.boptr.rule import Reason, Rule
 from searchlens.boptr.view import sample_view
@@ -221,7 +222,7 @@ def rewrite(place: Path, change: Callable[[pl.DataFrame], pl.DataFrame]) -> None
 
 def test_folder_holds_what_its_samples_say(written: Path) -> None:
     """Every readout of P, and tokens, counted from the graded samples, question by question."""
-    found = read(written)
+    found = read(written, readout="prefix")
     cells = {(cell.checkpoint, cell.benchmark): cell for cell in DESIGN.cells()}
     assert found.landscapes.keys() == cells.keys()
     for key, cell in cells.items():
@@ -236,13 +237,15 @@ def test_folder_holds_what_its_samples_say(written: Path) -> None:
             assert landscape.tokens[name] == pytest.approx(own["tokens"].cast(pl.Float64).mean())
 
 
-def test_folder_is_the_cohort_in_memory(written: Path) -> None:
-    disk, memory = read(written), simulate(DESIGN, SEED)
-    assert disk.plan == memory.plan
+@pytest.mark.parametrize("readout", ["expected", "prefix"])
+def test_folder_is_the_cohort_in_memory(written: Path, readout: Readout) -> None:
+    disk, memory = read(written, readout=readout), simulate(DESIGN, SEED, readout)
+    assert (disk.plan, disk.readout) == (memory.plan, memory.readout)
     assert disk.landscapes.keys() == memory.landscapes.keys()
     for key, ours in disk.landscapes.items():
         theirs = memory.landscapes[key]
         assert list(ours.points.items()) == list(theirs.points.items())
+        assert ours.votes_fall == theirs.votes_fall
         for metric in "PQT":
             np.testing.assert_array_equal(ours.credit[metric], theirs.credit[metric])
 
@@ -257,11 +260,14 @@ def test_cells_are_those_of_the_model_and_its_side(written: Path) -> None:
     assert Cohort(lonely, found.landscapes).rl("x", MATH) is None
 
 
-def test_values_are_means_over_questions_in_the_order_asked(written: Path) -> None:
-    landscape = read(written).landscapes[f"{ANCHOR}-base", MATH]
+@pytest.mark.parametrize("readout", ["expected", "prefix"])
+def test_values_are_means_over_questions_in_the_order_asked(written: Path, readout: Readout) -> None:
+    """Each metric from its column; T always from the prefix one."""
+    landscape = read(written, readout=readout).landscapes[f"{ANCHOR}-base", MATH]
     hits = pl.read_parquet(written / f"{ANCHOR}-base" / MATH / "hits.parquet").filter(policy="temp_0.5")
     for metric in "PQT":
-        expected = [hits.filter(budget=n)[metric].cast(pl.Float64).mean() for n in (8, 1)]
+        name = f"{metric}_expected" if readout == "expected" and metric != "T" else metric
+        expected = [hits.filter(budget=n)[name].cast(pl.Float64).mean() for n in (8, 1)]
         assert landscape.values(metric, "temp_0.5", (8, 1)).tolist() == pytest.approx(expected)
 
 

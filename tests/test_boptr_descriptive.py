@@ -15,7 +15,7 @@ POOL = {DEFAULT: (6, 12, 24, 30, 30), "temp_0.3": (18, 21, 24, 27, 33)}
 
 def frame(**options):
     cells = {("a", "math"): (POOL, [9] * 5), ("a", "mmlu"): (POOL, None), ("b", "math"): (POOL, [9] * 5)}
-    return descriptive(views(cohort(cells, BENCHMARKS), **options)[0])
+    return descriptive(*views(cohort(cells, BENCHMARKS), **options))
 
 
 def test_default_curve_with_wilson_intervals():

@@ -8,7 +8,7 @@ import numpy as np
 import polars as pl
 import pytest
 
-from searchlens.boptr.cohort import Benchmark, Cohort, CohortPlan, DenseLandscape, Model
+from searchlens.boptr.cohort import Benchmark, Cohort, CohortPlan, DenseLandscape, Model, votes_fall
 from searchlens.boptr.options import BoptrOptions
 from searchlens.boptr.q_channel import q_channel, q_policy, q_summary
 from searchlens.boptr.rule import Rule
@@ -29,7 +29,9 @@ def _dense_landscape(curves: Curves) -> DenseLandscape:
         for metric, i in (("P", 0), ("Q", 1), ("T", 0))
     }
     points = {(name, n): i for i, (name, n) in enumerate((name, n) for name in curves for n in BUDGETS)}
-    return DenseLandscape(np.arange(N, dtype=np.uint32), points, credit, dict.fromkeys(curves, 100.0), pl.DataFrame())
+    falls = votes_fall(points, credit["Q"])
+    tokens = dict.fromkeys(curves, 100.0)
+    return DenseLandscape(np.arange(N, dtype=np.uint32), points, credit, tokens, pl.DataFrame(), votes_fall=falls)
 
 
 def _cohort(base: Curves, rl: Sequence[int], **more: tuple[Curves, Sequence[int]]) -> Cohort:

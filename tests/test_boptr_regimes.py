@@ -11,11 +11,12 @@ from searchlens.boptr.regimes import (
     TWO_REGIMES,
     beta_sensitivity,
     beta_stability,
+    overlap,
     regime_betas,
     two_regimes,
-    wilson_overlap,
 )
 from searchlens.boptr.rows import At, boptr, strict
+from searchlens.uncertainty import wilson
 
 MATH = {"math": Benchmark(regime="math")}
 STUDY = {
@@ -182,5 +183,5 @@ def test_difference_is_three_minus_two_with_its_paired_interval():
 
 def test_overlap_must_hold_at_every_budget():
     """Wilson at 60 questions: 3 and 5 overlap, 5 and 50 do not; a single budget apart is apart."""
-    assert wilson_overlap(np.array([3, 5]), np.array([5, 5]), 60, 0.95)
-    assert not wilson_overlap(np.array([3, 5]), np.array([5, 50]), 60, 0.95)
+    assert overlap(wilson([3, 5], 60), wilson([5, 5], 60))
+    assert not overlap(wilson([3, 5], 60), wilson([5, 50], 60))

@@ -345,14 +345,14 @@ def test_what_rests_on_nothing_is_left_out(alone: dict[str, Table]) -> None:
     none, solved = (0,) * 5, (20, 30, 40, 45, 50)
     cells = {("m", name): ({planted.DEFAULT: curve}, curve) for name, curve in (("math", solved), ("aime", none))}
     found = planted.cohort(cells, {"math": Benchmark(regime="math"), "aime": Benchmark(regime="floor")})
-    table = boptr_tables(study(found, OPTIONS), found.plan)["aime_large_budget"]
+    table = boptr_tables(study(found, replace(OPTIONS, readout="prefix")), found.plan)["aime_large_budget"]
     assert not [part.title for part in table.parts if "never behind" in part.title]
     assert "No k*, since both solve equally many questions at every budget: m (anchor), aime, AR pool." in table.notes
 
 
 def test_decisions_say_how_many_questions_they_rest_on(made: dict[str, Table]) -> None:
-    """A verdict without its number of questions, policy and readout cannot be weighed."""
+    """A verdict without its number of questions and its policy cannot be weighed."""
     decided = made["signatures"].parts[1].text
     assert set(decided["questions"]) == {"40"}
-    assert "prefix readout" in made["signatures"].notes[0]
+    assert "topp0.95_t1.0" in made["signatures"].notes[0]
     assert "termination gain (T@4)" in decided.columns

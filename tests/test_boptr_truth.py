@@ -21,7 +21,7 @@ from searchlens.boptr.options import BoptrOptions
 from searchlens.boptr.protocol import checklist, protocol_flags
 from searchlens.boptr.rows import ROWS, At, Row, calibrated, smooth
 from searchlens.boptr.rule import Path, Reason, Rule
-from searchlens.boptr.study import contrasts
+from searchlens.boptr.study import contrasts, decided
 from searchlens.boptr.view import sample_view
 from searchlens.simulate import Design, Mode, Truth, fitted_design, simulate, small_design
 
@@ -56,7 +56,7 @@ def rows(*keys: str) -> tuple[Row, ...]:
 @cache
 def planted(questions: int, seed: int = 1) -> tuple[Truth, Rule]:
     design = study_of("planted", MODELS, questions, (MATH, "gpqa"), policies=APART)
-    return Truth(design, 0), Rule(sample_view(simulate(design, seed)))
+    return Truth(design, 0), Rule(sample_view(simulate(design, seed, "prefix")))
 
 
 def fits(truth: Truth, rule: Rule) -> Iterator[tuple[dict[str, object], list[int], str, float]]:
@@ -127,7 +127,7 @@ SEVEN = tuple(fitted_design().models)
 
 def p_value(design: Design, seed: int, permutations: int, row: str = "V3") -> tuple[float, int]:
     """p of the true pairing, and the number of pairings."""
-    cohort = simulate(design, seed)
+    cohort = simulate(design, seed, "prefix")
     task = Task(Constants(), rows(row), tuple(design.benchmarks))
     _, means = mismatched(cohort, BoptrOptions(permutations=permutations), task)
     return permutation_p(means[row]), len(means[row])
@@ -188,7 +188,8 @@ def test_a_study_without_a_law_says_that_the_same_policy_is_better() -> None:
         assert isinstance(law, Path)
         assert law.budget[:, 0].tolist() != [0, 1, 2, 3, 4]
         assert truth.mech_p(model, MATH, [(truth.design.default_policy, n) for n in truth.design.budgets]) == 0
-    rows = contrasts(found, rule.plan, Constants(), options)
+    questions = dict.fromkeys(truth.design.benchmarks, 400)
+    rows = decided(contrasts(found, rule.plan, Constants(), options, questions), options.confidence)
     verdicts = dict(rows.filter(scope="cohort", second="V3").select("first", "verdict").iter_rows())
     assert verdicts["H2"] == verdicts["A3"] == "first lower"
     assert verdicts["mean RL"] == "second lower"

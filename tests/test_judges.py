@@ -111,4 +111,4 @@ def test_boptr_repeats_the_warning_under_its_tables() -> None:
     plan = SimpleNamespace(source="recorded")
     flags = pl.DataFrame(schema=dict.fromkeys(("flag", "severity", "model", "benchmark", "detail"), pl.String))
     context = TableContext({"protocol_flags": flags}, cast(CohortPlan, plan), BoptrOptions(), ["Not to be compared."])
-    assert context.notes == ("Not to be compared.", "From recorded samples.")
+    assert context.notes[1:] == ("Not to be compared.", "From recorded samples.")

@@ -128,7 +128,7 @@ def nothing_differs() -> Cohort:
 def cohort(request: pytest.FixtureRequest) -> tuple[dict[str, pl.DataFrame], Cohort]:
     sampled = request.param != "nothing differs"
     found = simulate(design(MODELS, BENCHMARKS), int(request.param[-1])) if sampled else nothing_differs()
-    return study(found, replace(OPTIONS, draws=40, reselect=40)), found
+    return study(found, replace(OPTIONS, draws=40, reselect=40, readout=found.readout)), found
 
 
 @pytest.fixture(scope="module", params=[(60, 0.2), (30, -12.0)], ids=["usual", "nothing solved"])
@@ -140,7 +140,7 @@ def cell(request: pytest.FixtureRequest) -> figure_data.Cell:
 def test_tables_of_boptr(cohort: tuple[dict[str, pl.DataFrame], Cohort]) -> None:
     """Corrected errors, differences, rates and exponents, where questions differ and where none does."""
     frames, found = cohort
-    tables = boptr_tables(frames, found.plan)
+    tables = boptr_tables(frames, found.plan, replace(OPTIONS, readout=found.readout))
     assert [text for name, frame in frames_of(tables) for text in wrong(name, frame)] == []
     assert wrong_in_print(tables) == []
 

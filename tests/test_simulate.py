@@ -93,7 +93,7 @@ def test_draws_depend_on_names_alone(mode: Mode) -> None:
 def test_a_larger_pool_continues_the_smaller() -> None:
     design = small_design()
     longer = replace(design, extension={MATH: 64})
-    ours, theirs = simulate(design, 1).base(ANCHOR, MATH), simulate(longer, 1).base(ANCHOR, MATH)
+    ours, theirs = (simulate(each, 1, "prefix").base(ANCHOR, MATH) for each in (design, longer))
     assert ours is not None
     assert theirs is not None
     for metric in ("P", "Q", "T"):
@@ -106,7 +106,7 @@ def test_a_larger_pool_continues_the_smaller() -> None:
 def test_samples_converge_to_the_truth(mode: Mode) -> None:
     """Means over 8,000 questions lie within 4.5 standard errors of the population, both sides, every budget."""
     design = large(mode)
-    cohort, truth = simulate(design, 5), Truth(design, 5)
+    cohort, truth = simulate(design, 5, "prefix"), Truth(design, 5)
     for side, landscape in (("base", cohort.base(ANCHOR, MATH)), ("rl", cohort.rl(ANCHOR, MATH))):
         assert landscape is not None
         expected = truth.P(ANCHOR, side, MATH, design.policies, design.budgets)  # type: ignore[arg-type]
@@ -138,7 +138,7 @@ def test_planted_hits_of_a_question_are_those_of_so_many_base_samples(
     design = large("planted", planted=law)
     model = replace(design.models[ANCHOR], delta=0.0)
     design = replace(design, models={ANCHOR: model})
-    rl = simulate(design, 2).rl(ANCHOR, MATH)
+    rl = simulate(design, 2, "prefix").rl(ANCHOR, MATH)
     assert rl is not None
     found = rl.values("P", DEFAULT, design.budgets)
     expected = Truth(design, 2).P(ANCHOR, "base", MATH, [DEFAULT], path)[0]
@@ -182,7 +182,7 @@ def test_unrelated_rl_shares_no_question_difficulty_with_its_base() -> None:
     """Correlation over 8,000 questions of single-sample hits: none there, clear under the transform."""
 
     def correlation(mode: Mode) -> float:
-        cohort = simulate(large(mode), 7)
+        cohort = simulate(large(mode), 7, "prefix")
         sides = [cohort.base(ANCHOR, MATH), cohort.rl(ANCHOR, MATH)]
         hits = [side.block("P", [DEFAULT], [1])[0, 0] for side in sides if side is not None]
         return float(np.corrcoef(*hits)[0, 1])

@@ -60,7 +60,7 @@ FITS: Mapping[str, tuple[Exponents, Callable[[Rule, At], Prediction]]] = {
 
 def one_cohort(truth: Truth, seed: int) -> Iterator[Row]:
     """Each fit in each cell, compared with what was planted."""
-    rule = Rule(sample_view(simulate(truth.design, seed)), BoptrOptions())
+    rule = Rule(sample_view(simulate(truth.design, seed, "prefix")), BoptrOptions(readout="prefix"))
     rules: dict[Exponents, Rule] = {"paper": rule, "own": rule.with_constants("own")}
     for place, law in truth.record()["planted"]["cells"].items():
         at = At(*place.split("/"))

@@ -5,7 +5,7 @@
 Simulated cohorts (four fitted benchmarks, seven models, mode ``transform``) are analysed like real ones. The estimand
 of a number is the error of the path that the rule chose in that cohort, in the population of questions and samples
 (``Truth.mech_p``); of a mean, the mean of these errors. Two intervals are checked: ``percentile``, the paper's, with
-the path fixed, and ``corrected``.
+the path fixed, and ``corrected``. ``--readout`` is that of paths and errors; the true errors are the same for both.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from searchlens.boptr.cohort import CohortPlan
 from searchlens.boptr.evaluate import Constants, Evaluation, Task, evaluate
 from searchlens.boptr.inference import interval
 from searchlens.boptr.means import Column, average, grid
-from searchlens.boptr.options import BoptrOptions
+from searchlens.boptr.options import BoptrOptions, Readout
 from searchlens.boptr.rows import ROWS
 from searchlens.boptr.rule import Path as BudgetPath
 from searchlens.simulate import Truth, fitted_design, simulate
@@ -65,11 +65,11 @@ def columns(plan: CohortPlan) -> list[Column]:
     return [*cells, *means, Column("macro", grid(models, fitted), "macro"), Column("micro", grid(models, fitted))]
 
 
-def one_cohort(seed: int, draws: int) -> list[dict[str, object]]:
+def one_cohort(seed: int, draws: int, readout: Readout) -> list[dict[str, object]]:
     """Every number of one cohort: its true error and whether each interval contains it."""
-    cohort = simulate(fitted_design("transform"), seed)
+    cohort = simulate(fitted_design("transform"), seed, readout)
     rows = tuple(row for row in ROWS if row.key in ROW_KEYS)
-    options = BoptrOptions(draws=draws, reselect=draws, seed=seed)
+    options = BoptrOptions(draws=draws, reselect=draws, seed=seed, readout=readout)
     evaluation = evaluate(cohort, options, [Task(Constants(), rows, tuple(cohort.plan.with_role("fitted")))])
     truth = dict(true_errors(evaluation))
     records = []
@@ -139,11 +139,13 @@ def main() -> None:
     parser.add_argument("--first", type=int, default=10_000, help="first seed")
     parser.add_argument("--draws", type=int, default=400)
     parser.add_argument("--processes", type=int, default=os.cpu_count())
+    parser.add_argument("--readout", choices=("expected", "prefix"), default="expected")
     parser.add_argument("--output", type=Path, default=Path("docs/coverage.csv"))
     args = parser.parse_args()
     seeds, started, rows = range(args.first, args.first + args.cohorts), time.monotonic(), []
+    one = functools.partial(one_cohort, draws=args.draws, readout=args.readout)
     with multiprocessing.get_context("spawn").Pool(args.processes) as pool:
-        for records in pool.imap_unordered(functools.partial(one_cohort, draws=args.draws), seeds):
+        for records in pool.imap_unordered(one, seeds):
             rows += records
             done = len(rows) // len(records)
             if done % 25 == 0:

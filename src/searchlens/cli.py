@@ -172,7 +172,7 @@ def _boptr(args: argparse.Namespace) -> None:
         raise InputError(f"--draws: {args.draws}; allowed: 100 or more")
     landscapes, output = Path(args.folder), Layout(Path(args.output))
     plan, options, fingerprint = _cohort(args, landscapes)
-    options = replace(options, draws=args.draws or options.draws)
+    options = replace(options, draws=args.draws or options.draws, readout=args.readout or options.readout)
     boptr(plan, options, landscapes, output, limits=_limits(args), fingerprint=fingerprint)
     if not args.frames_only:
         from searchlens.stages.transfer import transfer
@@ -194,10 +194,13 @@ def _configured(args: argparse.Namespace) -> bool:
 
 
 def _transfer(args: argparse.Namespace) -> None:
+    from dataclasses import replace
+
     from searchlens.stages.transfer import transfer
 
     landscapes = Path(args.folder)
     plan, options, fingerprint = _cohort(args, landscapes)
+    options = replace(options, readout=args.readout or options.readout)
     transfer(plan, options, landscapes, Layout(Path(args.output)), fingerprint=fingerprint, figures=args.figures)
 
 
@@ -488,6 +491,11 @@ def _results_option(sub: argparse.ArgumentParser) -> None:
 def _cohort_options(sub: argparse.ArgumentParser) -> None:
     sub.add_argument("folder", metavar="FOLDER", help="folder of landscapes; a cohort.yaml in it describes them")
     _results_option(sub)
+    sub.add_argument(
+        "--readout",
+        choices=("expected", "prefix"),
+        help="instead of boptr.readout; prefix: the tables in the paper's reading",
+    )
     sub.add_argument(
         "--figures", action=argparse.BooleanOptionalAction, default=True, help="draw figures as well (default: yes)"
     )

@@ -11,6 +11,7 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, Literal
 
@@ -22,7 +23,7 @@ from polars.exceptions import PolarsError
 from pydantic import ConfigDict, TypeAdapter, ValidationError
 from pydantic.dataclasses import dataclass as checked_dataclass
 
-from searchlens.boptr.options import Group, Regime, Role
+from searchlens.boptr.options import Group, Readout, Regime, Role
 from searchlens.errors import InputError
 from searchlens.landscape.points import Landscape
 from searchlens.policies import kinds
@@ -33,7 +34,7 @@ from searchlens.uncertainty import Floats
 
 Source = Literal["sampled", "imported", "recorded", "simulated"]
 CREDITS = ("P", "Q", "T")
-"""Metrics that BOPTR reads, all in their prefix readout."""
+"""Metrics that BOPTR reads; ``column`` says in which readout."""
 PLAN_FILE = "cohort.yaml"
 _DESCRIBED = "docs/data.md describes it"
 
@@ -227,14 +228,16 @@ class DenseLandscape:
     points : dict
         (policy, budget) to its row in ``credit``, policies in the order of the pool.
     credit : dict
-        ``P``, ``Q``, ``T``: arrays of float32, shape (points, questions), prefix readouts in [0, 1]. T is NaN where
-        token counts are unknown.
+        ``P``, ``Q``, ``T``: arrays of float32, shape (points, questions), in [0, 1]: P and Q in the readout of the
+        cohort, T always in its prefix readout. T is NaN where token counts are unknown.
     tokens : dict
         Policy to mean generated tokens per sample; NaN if unknown.
     rates : polars.DataFrame
         policy, metric (``valid`` or ``stopped``), value, lo, hi: expected rates per sample with 95% intervals.
     health : polars.DataFrame or None
         ``schemas.columns.HEALTH``; None if it was not recorded.
+    votes_fall : bool
+        Whether ``votes_fall`` is true of the prefix readout of Q.
     """
 
     questions: npt.NDArray[np.uint32]
@@ -243,6 +246,7 @@ class DenseLandscape:
     tokens: dict[str, float]
     rates: pl.DataFrame
     health: pl.DataFrame | None = None
+    votes_fall: bool = False
 
     @cached_property
     def policies(self) -> tuple[str, ...]:
@@ -271,7 +275,26 @@ class DenseLandscape:
         return mean
 
 
-def dense_landscape(landscape: Landscape, without: Sequence[str] = ()) -> DenseLandscape:
+def column(metric: str, readout: Readout) -> str:
+    """The column of ``hits.parquet`` that holds a metric of ``CREDITS``."""
+    return f"{metric}_expected" if readout == "expected" and metric != "T" else metric
+
+
+def votes_fall(points: Mapping[tuple[str, int], int], Q: npt.NDArray[np.float32]) -> bool:
+    """Whether any policy loses any question with a larger budget: a vote has overruled a right answer.
+
+    Parameters
+    ----------
+    points : mapping
+        (policy, budget) to its row, in the order of rows; budgets of a policy increasing.
+    Q : ndarray, shape (points, questions)
+        Prefix readouts: an expectation may fall or not, with a vote and without.
+    """
+    same_policy = np.array([before == after for (before, _), (after, _) in pairwise(points)], bool)
+    return bool((np.diff(Q, axis=0)[same_policy] < 0).any())
+
+
+def dense_landscape(landscape: Landscape, without: Sequence[str] = (), readout: Readout = "expected") -> DenseLandscape:
     """A landscape as arrays.
 
     Parameters
@@ -279,24 +302,37 @@ def dense_landscape(landscape: Landscape, without: Sequence[str] = ()) -> DenseL
     landscape : Landscape
     without : sequence of str
         Policies to leave out: references such as greedy, which are part of no pool.
+    readout : {"expected", "prefix"}
+        Of P and Q. A point without an expectation, such as a search at a budget that is no whole number of runs, is
+        left out under ``expected``.
 
     Raises
     ------
     InputError
-        There are no readouts, or a question is missing at some operating point.
+        There are no readouts, a question is missing at some operating point, or an expected vote is unknown.
     """
     hits = landscape.hits.filter(~pl.col("policy").is_in(list(without)))
+    solved = column("P", readout)
+    if readout == "expected":
+        hits = hits.filter(pl.col(solved).is_not_null().any().over("policy", "budget"))
     questions = np.unique(hits["question"].to_numpy())
     if not len(questions):
         raise InputError("a landscape has no readouts", "was it made from scores without rows?")
     points, row = _points(hits)
-    column = np.searchsorted(questions, hits["question"].to_numpy())
-    credit = {metric: np.full((len(points), len(questions)), np.nan, np.float32) for metric in CREDITS}
-    for metric in CREDITS:
-        credit[metric][row, column] = hits[metric].cast(pl.Float32).to_numpy()
+    place = np.searchsorted(questions, hits["question"].to_numpy())
+
+    def dense(name: str) -> npt.NDArray[np.float32]:
+        credit = np.full((len(points), len(questions)), np.nan, np.float32)
+        credit[row, place] = hits[name].cast(pl.Float32).to_numpy()
+        return credit
+
+    credit = {metric: dense(column(metric, readout)) for metric in CREDITS}
     _require_every_question(points, credit["P"])
+    if readout == "expected":
+        _require_votes(points, credit["Q"])
     names = list(dict.fromkeys(policy for policy, _ in points))
-    return DenseLandscape(questions, points, credit, *_tokens_and_rates(landscape.points, names))
+    tokens, rates = _tokens_and_rates(landscape.points, names)
+    return DenseLandscape(questions, points, credit, tokens, rates, votes_fall=votes_fall(points, dense("Q")))
 
 
 def _points(hits: pl.DataFrame) -> tuple[dict[tuple[str, int], int], npt.NDArray[np.int64]]:
@@ -319,6 +355,15 @@ def _require_every_question(points: Mapping[tuple[str, int], int], solved: npt.N
             )
 
 
+def _require_votes(points: Mapping[tuple[str, int], int], votes: npt.NDArray[np.float32]) -> None:
+    for (name, n), row in points.items():
+        if np.isnan(votes[row]).any():
+            raise InputError(
+                f"landscape: {name!r} at budget {n} has no expected self-consistency",
+                "pools of more than 512 samples have none: sample fewer, or set boptr.readout: prefix",
+            )
+
+
 def _tokens_and_rates(points: pl.DataFrame, names: Sequence[str]) -> tuple[dict[str, float], pl.DataFrame]:
     """Mean tokens per sample and rates per sample of each policy, both read at its smallest budget."""
     expected = points.filter(pl.col("readout") == "expected", pl.col("policy").is_in(names))
@@ -338,6 +383,8 @@ class Cohort:
     plan : CohortPlan
     landscapes : dict
         (checkpoint, benchmark) to its landscape, for everything that was sampled.
+    readout : {"expected", "prefix"}
+        Of P and Q in all landscapes.
 
     Raises
     ------
@@ -347,6 +394,7 @@ class Cohort:
 
     plan: CohortPlan
     landscapes: dict[tuple[str, str], DenseLandscape]
+    readout: Readout = "expected"
 
     def __post_init__(self) -> None:
         """Check the anchor and the questions."""
@@ -378,7 +426,7 @@ class Cohort:
         return self.landscapes.get((checkpoint, benchmark)) if checkpoint else None
 
 
-def read_cohort(folder: Path, plan: CohortPlan, without: Sequence[str] = ()) -> Cohort:
+def read_cohort(folder: Path, plan: CohortPlan, without: Sequence[str] = (), readout: Readout = "expected") -> Cohort:
     """Read ``<folder>/<checkpoint>/<benchmark>/{hits,points}.parquet`` for everything that the plan names.
 
     Parameters
@@ -388,6 +436,8 @@ def read_cohort(folder: Path, plan: CohortPlan, without: Sequence[str] = ()) -> 
     plan : CohortPlan
     without : sequence of str
         Policies to leave out: references, which are part of no pool.
+    readout : {"expected", "prefix"}
+        Of P and Q.
 
     Raises
     ------
@@ -398,16 +448,16 @@ def read_cohort(folder: Path, plan: CohortPlan, without: Sequence[str] = ()) -> 
     for checkpoint, benchmark in plan.cells:
         place = folder / checkpoint / benchmark
         if any((place / f"{name}.parquet").exists() for name in ("hits", "points")):
-            landscapes[checkpoint, benchmark] = _read(place, without)
-    return Cohort(plan, landscapes)
+            landscapes[checkpoint, benchmark] = _read(place, without, readout)
+    return Cohort(plan, landscapes, readout)
 
 
-def _read(place: Path, without: Sequence[str]) -> DenseLandscape:
+def _read(place: Path, without: Sequence[str], readout: Readout) -> DenseLandscape:
     try:
         landscape = Landscape(*(pl.read_parquet(place / f"{name}.parquet") for name in ("points", "hits")))
         health = place / "health.parquet"
         counts = pl.read_parquet(health) if health.exists() else None
-        return replace(dense_landscape(landscape, without), health=counts)
+        return replace(dense_landscape(landscape, without, readout), health=counts)
     except (PolarsError, OSError, InputError) as error:
         reason = error.message if isinstance(error, InputError) else str(error).splitlines()[0]
         raise InputError(f"landscape {place} cannot be read: {reason}", "make it again from its scores") from None

@@ -1,7 +1,7 @@
 """Benchmarks without an RL side: what Base reaches on them.
 
-``descriptive`` has a record per model, benchmark and budget: the ``value`` of the default policy with a Wilson
-interval. Columns that belong to the whole cell are repeated in each of its records.
+``descriptive`` has a record per model, benchmark and budget: the ``value`` of the default policy with its
+interval (``points.readout_interval``). Columns that belong to the whole cell are repeated in each of its records.
 """
 
 from __future__ import annotations
@@ -10,10 +10,12 @@ from typing import Any
 
 import polars as pl
 
+from searchlens.boptr import fit
 from searchlens.boptr.columns import schema
 from searchlens.boptr.knee import knee
+from searchlens.boptr.points import point_counts, readout_interval
 from searchlens.boptr.rule import Reason, Rule
-from searchlens.uncertainty import wilson
+from searchlens.boptr.view import View
 
 DESCRIPTIVE = schema("model benchmark questions b value lo hi p_max policy headroom knee reason")
 """Proportions. ``p_max``: the largest P at max(B) in the AR pool, reached by ``policy`` (the first one of the pool).
@@ -21,13 +23,15 @@ DESCRIPTIVE = schema("model benchmark questions b value lo hi p_max policy headr
 option ``tau`` of its value at max(B)."""
 
 
-def descriptive(rule: Rule) -> pl.DataFrame:
+def descriptive(rule: Rule, boot: View) -> pl.DataFrame:
     """Base on the descriptive benchmarks.
 
     Parameters
     ----------
     rule : Rule
         On the sample.
+    boot : View
+        Bootstrap draws of the same cohort.
 
     Returns
     -------
@@ -38,23 +42,26 @@ def descriptive(rule: Rule) -> pl.DataFrame:
     records: list[dict[str, Any]] = []
     for model in rule.plan.models:
         for benchmark in rule.plan.with_role("descriptive"):
-            cell = _cell(rule, model, benchmark)
+            cell = _cell(rule, boot, model, benchmark)
             by_budget = [{"reason": cell.code}] if isinstance(cell, Reason) else cell
             records += [{"model": model, "benchmark": benchmark, **columns} for columns in by_budget]
     return pl.DataFrame(records, DESCRIPTIVE)
 
 
-def _cell(rule: Rule, model: str, benchmark: str) -> list[dict[str, Any]] | Reason:
+def _cell(rule: Rule, boot: View, model: str, benchmark: str) -> list[dict[str, Any]] | Reason:
     base, options, default = rule.view.base(model, benchmark), rule.options, rule.plan.default_policy
     if base is None:
         return Reason("no_base")
     if default not in base.index:
         return Reason("policy_missing")
     total = rule.view.total(benchmark)
-    counts = base.P[base.index[default], :, 0]
-    values, ends = counts.astype(float) / total, wilson(counts, total, options.confidence)
+    values = base.P[base.index[default], :, 0].astype(float) / total
+    landscape = rule.view.cohort.base(model, benchmark)
+    assert landscape is not None
+    counts = point_counts(boot, landscape, benchmark, [(default, b) for b in rule.plan.budgets])
+    ends = readout_interval(boot, counts, benchmark, options.confidence)
     members = base.autoregressive
-    best = members[base.P[members, -1, 0].argmax()]
+    best = members[fit.first_least(-base.P[members, -1, 0])]
     p_max = float(base.P[best, -1, 0]) / total
     of_cell = {
         "questions": int(total),

@@ -28,12 +28,12 @@ from searchlens.boptr.points import (
     difference_interval,
     point_counts,
     point_errors,
+    readout_interval,
 )
 from searchlens.boptr.rows import At, Predict, boptr
 from searchlens.boptr.rule import Path, PoolName, Reason, Rule
 from searchlens.boptr.view import Counts, View
 from searchlens.policies.kinds import is_search
-from searchlens.uncertainty import wilson
 
 POOLS: tuple[PoolName, ...] = ("ar", "full")
 
@@ -48,10 +48,10 @@ LARGE_BUDGET = schema(
     n=pl.UInt32,
 )
 """Proportions. ``envelope``: the largest P of the pool up to budget b, attained by ``policy`` at ``n`` <= b. It and
-``rl`` have Wilson intervals; ``overlap``: whether these meet. ``difference``: envelope minus RL, with a paired
-bootstrap interval (``lo``, ``hi``) at these two points. A maximum over a pool is biased upwards, which no interval here
-takes into account. ``crossing_share`` and ``tie_share``: share of the bootstrap draws whose k* and whose first tie is
-b, with the envelope of each draw."""
+``rl`` have the intervals of ``points.readout_interval``; ``overlap``: whether these meet. ``difference``: envelope
+minus RL, with a paired bootstrap interval (``lo``, ``hi``) at these two points. A maximum over a pool is biased
+upwards, which no interval here takes into account. ``crossing_share`` and ``tie_share``: share of the bootstrap draws
+whose k* and whose first tie is b, with the envelope of each draw."""
 
 CROSSING = schema(
     "model benchmark pool crossing share median lo hi never tie tie_share largest reason",
@@ -273,8 +273,8 @@ class _Comparison:
         """The point that attains E(b) in the sample; ties to the smaller budget, then to the earlier policy."""
         points = [(policy, n) for policy, sampled in self.pool.items() for n in sampled if n <= b]
         points.sort(key=lambda point: point[1])
-        solved = [self.base.credit["P"][self.base.points[point]].sum(dtype=float) for point in points]
-        return points[int(np.argmax(solved))]
+        solved = np.array([self.base.credit["P"][self.base.points[point]].sum(dtype=float) for point in points])
+        return points[int(fit.first_least(-solved))]
 
     def at(self, boot: View, i: int, confidence: float) -> dict[str, Any]:
         """The comparison at one budget."""
@@ -282,7 +282,7 @@ class _Comparison:
         total = boot.total(self.benchmark)
         base = point_counts(boot, self.base, self.benchmark, [(policy, n)])[0]
         rl = boot.count(self.rl, self.benchmark, "P", self.default, [self.budgets[i]])[0]
-        ends = wilson([base[0], rl[0]], total, confidence)
+        ends = readout_interval(boot, np.stack([base, rl]), self.benchmark, confidence)
         lo, hi = difference_interval((base - rl) / total, total, confidence, limits=(-1.0, 1.0))
         return {
             "questions": int(total),

@@ -32,7 +32,7 @@ class Fingerprint:
     p_max, p0 : ndarray
         Pass rates, in [0, 1].
     u : ndarray
-        Sampling-headroom prior; NaN if P_max < P_0, which does not occur in prefix readouts.
+        Sampling-headroom prior; NaN if P_max < P_0, which does not occur: no readout of P falls with the budget.
     log2_n_star : ndarray
         Saturation knee, in [0, log2 max(B)].
     """

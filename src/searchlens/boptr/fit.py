@@ -1,7 +1,8 @@
 """Fits of N(b) = round_B(alpha b^beta) to an RL curve: grids, rounding, ties and what a fit identifies.
 
 All readouts have a last axis of draws, so one implementation fits the sample and every bootstrap draw. Readouts are
-*counts* of questions, so equal errors are exactly equal. Budgets are powers of two from 1, and the position of a budget
+sums over questions, not proportions: prefix readouts are whole counts, so their equal errors are exactly equal; sums of
+expectations are equal within ``SAME``. Budgets are powers of two from 1, and the position of a budget
 n on the budget axis is log2 n.
 """
 
@@ -25,10 +26,12 @@ GUARD = 1e-9
 """Added before rounding. Exact halves occur on the grids (alpha = 2^(k/5), beta in steps of 0.1); they must go up even
 if the floating-point value lies just below."""
 SAME = 1e-3
-"""Sums of counts (float32) that differ by at most this are tied: more than rounding errors, less than real differences.
-"""
+"""Questions. Sums (float32) that differ by at most this are tied. It is more than rounding errors, some 1e-4 in sums of
+1000 questions. Between counts there is no difference as small; between expectations one says nothing, since one sample
+that turns out otherwise changes an expectation by more."""
 CLOSE = 1e-4
-"""The same for sums of interpolated counts (float64)."""
+"""The same for sums of interpolated readouts (float64), among fits that are tied already: with the same policy they are
+computed from the same numbers, so that only the rounding of these sums is left."""
 
 
 def alpha_grid(low: int = -10, high: int = 20) -> Floats:
@@ -194,6 +197,12 @@ class Fit:
     error: Floats
 
 
+def first_least(values: Array) -> Ints:
+    """Index along the first axis of the first of all values that are tied for the least (``SAME``)."""
+    first: Ints = (values <= values.min(axis=0) + SAME).argmax(axis=0)
+    return first
+
+
 def errors(P: Array, R: Array) -> Array:
     """|P(pi, n) - R(b)| for every target budget, shape (policies, budgets, target budgets, draws)."""
     # Budgets come first in memory, because ``path_errors`` adds point by point.
@@ -273,7 +282,7 @@ def fit_free(P: Array, R: Array, grid: Lattice, ties: Ties = "interpolated", bet
     pair, _ = _settled(tied, ties, grid, beta_g, interpolated_error)
     path = grid.paths[grid.path[pair]].T
     at = np.arange(path.shape[1])
-    policy = np.stack([error[:, path[b], b, at].argmin(axis=0) for b in range(len(path))])
+    policy = np.stack([first_least(error[:, path[b], b, at]) for b in range(len(path))])
     return Fit(grid.alpha[pair], grid.beta[pair], policy, path, best / P.shape[1])
 
 

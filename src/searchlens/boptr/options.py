@@ -26,6 +26,7 @@ REGIMES: tuple[Regime, ...] = ("math", "nonmath", "floor")
 Role = Literal["fitted", "held_out", "descriptive", "rltrain"]
 Group = Literal["upper", "lower", "new"]
 Ties = Literal["interpolated", "first", "last", "median"]
+Readout = Literal["expected", "prefix"]
 
 LN2 = math.log(2)
 
@@ -69,6 +70,10 @@ class BoptrOptions:
 
     anchor: Anchor = Anchor()
     """The anchor of the study; a ``cohort.yaml`` names its own."""
+    readout: Readout = "expected"
+    """How P and Q are read at n samples a question. expected: the exact mean over all subsets of n samples of the pool,
+    whatever their order; prefix: the first n samples, as in the paper. A path is chosen and its error measured by the
+    same one. First finish (T) always is prefix: compact readouts hold no other."""
     beta: Beta = Beta()
     """Frozen exponents; the exponents fitted to the cohort are reported next to them."""
     alpha_low: Annotated[int, Ge(-100), Le(100)] = -10

@@ -14,7 +14,7 @@ from searchlens.boptr.cohort import DenseLandscape
 from searchlens.boptr.inference import ErrorDraws
 from searchlens.boptr.rule import Path, Rule
 from searchlens.boptr.view import Counts, Readouts, View
-from searchlens.uncertainty import Floats, with_width
+from searchlens.uncertainty import Floats, Interval, quantiles, wilson, with_width
 
 Point = tuple[str, int]
 """Policy and budget."""
@@ -80,6 +80,31 @@ def difference_interval(
     """
     ends = with_width(draws[0], inference.interval(draws, confidence), questions, confidence, limits)
     return inference.defined(ends.lo), inference.defined(ends.hi)
+
+
+def readout_interval(boot: View, counts: Counts, benchmark: str, confidence: float) -> Interval:
+    """Intervals of single readouts, as proportions.
+
+    Parameters
+    ----------
+    boot : View
+        Bootstrap draws.
+    counts : ndarray, shape (points, draws)
+        Solved questions at each point, from this view (``point_counts``).
+    benchmark : str
+    confidence : float
+
+    Returns
+    -------
+    Interval
+        Of each point. Prefix readouts are counts and have Wilson intervals. Expected ones are means of shares, and have
+        percentiles of the bootstrap over questions, with a width where no draw differs (``uncertainty.with_width``).
+    """
+    total = boot.total(benchmark)
+    if boot.cohort.readout == "prefix":
+        return wilson(counts[:, 0], total, confidence)
+    shares = counts.astype(float) / total
+    return with_width(shares[:, 0], quantiles(shares[:, 1:], confidence), total, confidence, (0.0, 1.0))
 
 
 def budgets_text(points: Sequence[Point]) -> str:

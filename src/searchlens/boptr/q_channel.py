@@ -94,13 +94,13 @@ def q_policy(base: Readouts, total: float, options: BoptrOptions) -> Ints:
 def voteless(cohort: Cohort, benchmark: str) -> bool:
     """Whether a benchmark has no vote, so that Q is the correctness of the first valid sample.
 
-    This is inferred from the readouts of all checkpoints. Without a vote Q never falls: with more samples a first valid
-    one may appear, but not change. A vote overrules some correct first samples. False if no question is solved at all.
+    This is inferred from the prefix readouts of all checkpoints, whatever readout is used otherwise. Without a vote Q
+    never falls: with more samples a first valid one may appear, but not change. A vote overrules some correct first
+    samples. False if no question is solved at all.
     """
-    budgets = cohort.plan.budgets
     landscapes = [landscape for (_, name), landscape in cohort.landscapes.items() if name == benchmark]
-    votes = [landscape.block("Q", landscape.complete(budgets), budgets) for landscape in landscapes]
-    return any(vote.any() for vote in votes) and all((np.diff(vote, axis=1) >= 0).all() for vote in votes)
+    solved = any(landscape.credit["Q"].any() for landscape in landscapes)
+    return solved and not any(landscape.votes_fall for landscape in landscapes)
 
 
 def q_channel(rule: Rule, boot: View) -> pl.DataFrame:
@@ -237,8 +237,8 @@ def _recovered(rule: Rule, boot: View, model: str, benchmark: str, pool: PoolNam
     assert not isinstance(curves, Reason)
     base, target = curves
     budgets, members, options = rule.plan.budgets, base.pool(pool), rule.options
-    at, n = divmod(int(base.Q[members, :, 0].argmax()), len(budgets))
-    policy, best = members[at], int(target[:, 0].argmax())
+    at, n = divmod(int(fit.first_least(-base.Q[members, :, 0].ravel())), len(budgets))
+    policy, best = members[at], int(fit.first_least(-target[:, 0]))
     gap = float(target[best, 0] - base.Q[policy, n, 0])
     allowed = options.q_tolerance * rule.view.total(benchmark) + fit.SAME
     reached, on_draws = _on_draws(boot, model, benchmark, base.policies[policy], [budgets[n]])

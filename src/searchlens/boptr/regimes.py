@@ -27,11 +27,18 @@ from searchlens.boptr import fit, inference
 from searchlens.boptr.columns import schema
 from searchlens.boptr.fit import Array, Fit, Ints, Lattice
 from searchlens.boptr.inference import ErrorDraws
-from searchlens.boptr.points import Point, budgets_text, operating_points, point_counts, point_errors
+from searchlens.boptr.points import (
+    Point,
+    budgets_text,
+    operating_points,
+    point_counts,
+    point_errors,
+    readout_interval,
+)
 from searchlens.boptr.rows import At, Prediction, Row, boptr, path_text
 from searchlens.boptr.rule import Path, Reason, Rule
 from searchlens.boptr.view import Readouts, View, bootstrap_view
-from searchlens.uncertainty import Floats, wilson
+from searchlens.uncertainty import Floats, Interval
 
 Constraint = Literal["R0", "R1", "R2"]
 CONSTRAINTS: tuple[Constraint, ...] = ("R0", "R1", "R2")
@@ -52,7 +59,8 @@ BETA_SENSITIVITY = schema(
 )
 """Percentage points, as ``means.ERRORS`` but corrected for the bias of absolute values alone; benchmark null: the mean
 over the fitted benchmarks. Records with ``map`` ``three - two`` hold paired differences of errors, without an interval
-if both maps predict the same, and whether the Wilson intervals of the two paths' readouts overlap at every budget."""
+if both maps predict the same, and whether the intervals of the two paths' readouts (``points.readout_interval``)
+overlap at every budget."""
 
 
 # ---- the exponents of single cells
@@ -270,8 +278,8 @@ def _differences(
         equal = (a.policy, a.path) == (b.policy, b.path)
         same &= equal
         if rule.regime(d) == "floor":
-            overlap = wilson_overlap(a.counts, b.counts, rule.view.total(d), confidence)
-            yield {"benchmark": d, **_difference(gaps[-1], confidence, same=equal), "overlap": overlap}
+            columns = _difference(gaps[-1], confidence, same=equal)
+            yield {"benchmark": d, **columns, "overlap": overlap(a.ends, b.ends)}
     if gaps:
         yield _difference(ErrorDraws.mean(gaps), confidence, same=same)
 
@@ -281,19 +289,18 @@ def _difference(gap: ErrorDraws, confidence: float, *, same: bool) -> dict[str, 
     return {name: columns[name] for name in ("error", "corrected")} if same else columns
 
 
-def wilson_overlap(first: Array, second: Array, total: float, confidence: float) -> bool:
-    """Whether the Wilson intervals of two readouts (counts out of ``total``) overlap at every budget."""
-    a, b = wilson(first, total, confidence), wilson(second, total, confidence)
-    return bool(np.all((a.lo <= b.hi) & (b.lo <= a.hi)))
+def overlap(first: Interval, second: Interval) -> bool:
+    """Whether intervals overlap at every budget."""
+    return bool(np.all((first.lo <= second.hi) & (second.lo <= first.hi)))
 
 
 @dataclass(frozen=True, eq=False)
 class _Cell:
-    """A path of the sample: its policy and budgets, their counts in the sample and the error in every draw."""
+    """A path of the sample: its policy and budgets, the intervals of its readouts and the error in every draw."""
 
     policy: str
     path: str
-    counts: Array
+    ends: Interval
     errors: ErrorDraws
 
 
@@ -311,9 +318,10 @@ def _mapped(rule: Rule, boot: View, model: str, which: str) -> Iterator[tuple[st
         points = operating_points(rule, cell[0], path)
         landscape = rule.view.cohort.base(model, benchmark)
         assert landscape is not None
-        counts = point_counts(rule.view, landscape, benchmark, points)[:, 0]
+        counts = point_counts(boot, landscape, benchmark, points)
+        ends = readout_interval(boot, counts, benchmark, rule.options.confidence)
         errors = point_errors(boot, model, benchmark, points, rule.plan.budgets)
-        yield benchmark, _Cell(points[0][0], path_text(path, tuple(rule.plan.budgets)), counts, errors)
+        yield benchmark, _Cell(points[0][0], path_text(path, tuple(rule.plan.budgets)), ends, errors)
 
 
 def _described(cell: _Cell | Reason, confidence: float) -> dict[str, Any]:

@@ -12,6 +12,7 @@ from typing import Literal
 
 import numpy as np
 
+from searchlens.boptr import fit
 from searchlens.boptr.fit import Ints
 from searchlens.boptr.rule import Path, PoolName, Reason, Rule
 from searchlens.boptr.view import Counts, Readouts
@@ -130,10 +131,8 @@ def base_greedy(rule: Rule, at: At) -> Prediction:
         return _literal_greedy(rule, at)
     if rule.options.h1 == "argmax_same_b":
         members = base.pool("ar")
-        chosen = members[
-            np.broadcast_to(base.P[members], (len(members), base.P.shape[1], rule.view.draws)).argmax(axis=0)
-        ]
-        return Path(chosen, _same_budgets(rule))
+        budget = _same_budgets(rule)
+        return Path(np.broadcast_to(members[fit.first_least(-base.P[members])], budget.shape), budget)
     temperature = temperatures(base.policies, rule.plan.configured)
     if not temperature:
         return Reason("policy_missing")
@@ -187,7 +186,7 @@ def _two_d_oracle(rule: Rule, at: At) -> Prediction:
     base, target = cell
     members = base.pool(at.pool)
     points = base.P[members].transpose(1, 0, 2).reshape(-1, 1, base.P.shape[2])
-    nearest = np.abs(points - target).argmin(axis=0)
+    nearest = fit.first_least(np.abs(points - target))
     budget, policy = np.divmod(nearest, len(members))
     return Path(*np.broadcast_arrays(members[policy], budget))
 
@@ -203,7 +202,7 @@ def _one_d_oracle(rule: Rule, at: At) -> Prediction:
         return cell
     base, target = cell
     members = base.pool(at.pool)
-    policy = members[np.abs(base.P[members] - target).argmin(axis=0)]
+    policy = members[fit.first_least(np.abs(base.P[members] - target))]
     return Path(policy, np.repeat(np.arange(rule.view.levels)[:, None], policy.shape[1], axis=1))
 
 
@@ -307,7 +306,7 @@ def low_temperature(rule: Rule, at: At) -> Prediction:
     candidates = [base.index[name] for name in temperatures(base.policies, rule.plan.configured)]
     if not candidates:
         return Reason("policy_missing")
-    chosen = np.array(candidates)[base.P[candidates, 0].argmax(axis=0)]
+    chosen = np.array(candidates)[fit.first_least(-base.P[candidates, 0])]
     budget = _same_budgets(rule)
     return Path(np.broadcast_to(chosen, budget.shape), budget)
 

@@ -243,6 +243,8 @@ class Rule:
             for model in self._sampled(benchmark):
                 betas, error = self._by_beta(model, benchmark)
                 total = total + error / self.view.total(benchmark)
+        # Exponents that lead every cell to the same path have the same sum to the bit, in either readout. Under prefix
+        # other paths may have equal counts, whose sums differ by the rounding of float64.
         tied = total <= total.min(axis=0) + 1e-9
         distance = np.round(np.abs(betas - constant), 9)[:, None]
         chosen: Floats = betas[np.where(tied, distance, np.inf).argmin(axis=0)]

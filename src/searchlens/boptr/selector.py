@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from searchlens.boptr.fit import Array, Ints
+from searchlens.boptr.fit import SAME, Array, Ints
 from searchlens.boptr.options import BoptrOptions
 from searchlens.boptr.view import Counts, Readouts
 from searchlens.uncertainty import Floats
@@ -178,18 +178,22 @@ def integer_rank(values: Counts, among: Counts) -> Array:
 
 
 def zscore(values: Counts, among: Counts) -> Array:
-    """Values in standard deviations of the pool from its mean; 0 if the pool is constant."""
+    """Values in standard deviations of the pool from its mean; 0 if the pool is constant (within ``SAME``)."""
     centre, spread = among.mean(axis=0), among.std(axis=0)
-    scaled: Array = np.where(spread > 0, (values - centre) / np.where(spread > 0, spread, 1), 0)
+    scaled: Array = np.where(spread > SAME, (values - centre) / np.where(spread > SAME, spread, 1), 0)
     return scaled.astype(np.float32)
 
 
 def _below(values: Counts, among: Counts) -> Array:
-    """Number of policies of the pool below each value; ties count one half, the policy itself not at all."""
+    """Number of policies of the pool below each value; ties count one half, the policy itself not at all.
+
+    Values within ``SAME`` are tied. Otherwise the ranks of P - Q at one sample, where P = Q, would be those of rounding
+    errors in expectations.
+    """
     twice = np.zeros(values.shape, np.int16)
     for other in among:
-        twice += values > other
-        twice += values >= other
+        twice += values > other + np.float32(SAME)
+        twice += values >= other - np.float32(SAME)
     return np.float32(0.5) * (twice - np.int16(1)).clip(0)
 
 

@@ -23,7 +23,7 @@ from searchlens.boptr.frontier import FRONTIER_ROWS, probe, sweep_rows
 from searchlens.boptr.identification import formula_same, identified_scale, identified_set
 from searchlens.boptr.means import Cell, Column, Scope, errors_frame, grid, means_frame
 from searchlens.boptr.offsets import V5B_ROWS, offsets, v4
-from searchlens.boptr.options import REGIMES, BoptrOptions
+from searchlens.boptr.options import REGIMES, BoptrOptions, Readout
 from searchlens.boptr.protocol import checklist, protocol_flags, require_same_pool
 from searchlens.boptr.q_channel import q_channel, q_summary
 from searchlens.boptr.regimes import TWO_REGIMES, beta_sensitivity, beta_stability, regime_betas
@@ -84,7 +84,14 @@ def study(cohort: Cohort, options: BoptrOptions, limits: HealthOptions = DEFAULT
     -------
     dict of str to polars.DataFrame
         The frames ``catalogue.BOPTR_FRAMES``, in that order.
+
+    Raises
+    ------
+    ValueError
+        The cohort was not read in the readout of the options, which tables and figures name.
     """
+    if cohort.readout != options.readout:
+        raise ValueError(f"the cohort holds the readout {cohort.readout!r}, the options name {options.readout!r}")
     plan = cohort.plan
     evaluation = evaluate(cohort, options, _tasks(plan, options))
     rows = {row.key: row for row in (*MAIN_ROWS, *sweep_rows(options), *VARIANT_ROWS)}
@@ -94,13 +101,26 @@ def study(cohort: Cohort, options: BoptrOptions, limits: HealthOptions = DEFAULT
     questions = {benchmark: len(landscape.questions) for (_, benchmark), landscape in cohort.landscapes.items()}
     compared = [contrasts(evaluation, plan, constants, options, questions) for constants in sets]
     contests = decided(pl.concat(compared), options.confidence)
-    return {
+    frames = {
         "errors": errors,
         "means": _means(evaluation, plan, options, sets),
         "contrasts": contests,
         "nulls": nulls(cohort, options),
         **_single_tables(evaluation, boot, errors, contests, limits),
     }
+    return {name: frame if name in UNREAD else _labelled(frame, options.readout) for name, frame in frames.items()}
+
+
+UNREAD = ("blocks", "signature_table", "protocol_flags", "checklist", "rule_variants", "variant_scales")
+"""Frames without a label of the readout: words, rates, counts. In ``variant_scales`` the column says P or Q."""
+
+
+def _labelled(frame: pl.DataFrame, readout: Readout) -> pl.DataFrame:
+    """The frame with a last column ``readout``; T always is prefix, and rates are no readouts of n samples."""
+    label = pl.lit(readout)
+    if "signature" in frame.columns:
+        label = pl.when(metric="T").then(pl.lit("prefix")).when(pl.col("budget").is_not_null()).then(label)
+    return frame.with_columns(label.alias("readout"))
 
 
 def _means(evaluation: Evaluation, plan: CohortPlan, options: BoptrOptions, sets: Sequence[Constants]) -> pl.DataFrame:
@@ -139,7 +159,7 @@ def _single_tables(
         "seed_replication": batches,
         "seed_summary": seed_summary(batches),
         "readout_consistency": readout_consistency(rule, boot),
-        "descriptive": descriptive(rule),
+        "descriptive": descriptive(rule, boot),
         "signatures": patterns,
         "signature_table": signature_table(patterns),
         "protocol_flags": flags,

@@ -4,7 +4,9 @@ Every statistic is computed for all draws at once. So one implementation of the 
 over questions (each draw resamples questions) and the mismatched null (each draw pairs every Base with the RL of some
 model).
 
-Readouts are counts of questions, weighted by the draw, rather than proportions: equal counts are exactly equal.
+Readouts are sums over questions, weighted by the draw, rather than proportions. In prefix readouts these are counts of
+solved questions, and equal counts are exactly equal; in expected ones they are expected counts, equal within
+``fit.SAME``.
 """
 
 from __future__ import annotations
@@ -40,7 +42,8 @@ class Readouts:
     controllers : tuple of str
         Name of each policy's controller. Every policy is in the full pool, autoregressive ones also in the AR pool.
     P, Q : ndarray of float32, shape (policies, budgets, draws)
-        Weighted counts of solved questions. The last axis has length 1 if all draws are equal.
+        Weighted counts of solved questions, expected ones under that readout. The last axis has length 1 if all draws
+        are equal.
     tokens : ndarray, shape (policies,)
         Mean generated tokens per sample; NaN if unknown.
     """

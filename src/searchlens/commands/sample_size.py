@@ -303,7 +303,7 @@ def landscape_contributions(
     for name in (first, second):
         if name not in row_by_key:
             raise InputError(f"there is no row {name!r}; allowed: {', '.join(row_by_key)}")
-    rule = Rule(sample_view(read_cohort(folder, plan)), options)
+    rule = Rule(sample_view(read_cohort(folder, plan, readout=options.readout)), options)
     contributions = row_contributions(rule, row_by_key[first], row_by_key[second])
     if contributions.is_empty():
         raise InputError(

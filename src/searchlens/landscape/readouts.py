@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations, islice
 from typing import Any, Literal
@@ -161,17 +161,19 @@ def prefix(pool: SamplePool, budgets: Sequence[int], options: LandscapeOptions) 
     return values
 
 
-def expected(pool: SamplePool, budgets: Sequence[int], options: LandscapeOptions) -> dict[str, Floats]:
-    """Means over all n-subsets of the pool, for all metrics with an expectation except affine ones.
+def expected(
+    pool: SamplePool, budgets: Sequence[int], options: LandscapeOptions, only: Collection[str] = ()
+) -> dict[str, Floats]:
+    """Means over all n-subsets of the pool, for all metrics with an expectation except affine ones, or for some.
 
     The order of the samples does not matter, and ties share their credit.
 
     Candidates of one search are not independent. For them the mean is over runs: of the first n candidates of one run,
     or of all candidates of several whole runs. It is NaN for a budget beyond one run that is not a multiple of the
     width of a run, and for a budget with more than ``MOST_SUBSETS`` subsets of runs. A last run with fewer candidates
-    is left out.
+    is left out. ``only``: metrics to compute, none of them derived; empty: all.
     """
-    known = _with_expectation(metrics())
+    known = [metric for metric in _with_expectation(metrics()) if not only or metric.name in only]
     if pool.width > 1:
         parts = [_mean_over_runs(known, pool, n, options) for n in budgets]
         return {name: np.concatenate([part[name] for part in parts], axis=1) for name in parts[0]}

@@ -9,10 +9,11 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from searchlens.boptr.cohort import CREDITS, Cohort, DenseLandscape
+from searchlens.boptr.cohort import CREDITS, Cohort, DenseLandscape, votes_fall
+from searchlens.boptr.options import Readout
 from searchlens.landscape.options import LandscapeOptions
 from searchlens.landscape.pool import SamplePool
-from searchlens.landscape.readouts import prefix
+from searchlens.landscape.readouts import expected, prefix
 from searchlens.seeds import generator
 from searchlens.simulate._answers import CUT_SHARE, Answers, native, question_latents, under
 from searchlens.simulate._design import Cell, Design, SimBenchmark, budgets_of
@@ -52,7 +53,7 @@ class Drawn(NamedTuple):
     tokens: Lengths
 
 
-def simulate(design: Design, seed: int) -> Cohort:
+def simulate(design: Design, seed: int, readout: Readout = "expected") -> Cohort:
     """Draw a whole study in memory.
 
     Parameters
@@ -61,6 +62,8 @@ def simulate(design: Design, seed: int) -> Cohort:
     seed : int
         Of questions, models' skill and samples. The draws of a cell depend on the seed and on names (checkpoint,
         benchmark, policy), but not on the rest of the design.
+    readout : {"expected", "prefix"}
+        Of P and Q. In mode ``planted`` RL equals Base along the law's path under ``prefix`` alone.
 
     Returns
     -------
@@ -68,29 +71,36 @@ def simulate(design: Design, seed: int) -> Cohort:
         Equal to the one that ``boptr.cohort.read_cohort`` reads from the folder that ``write`` makes of the same
         arguments.
     """
-    landscapes = {(cell.checkpoint, cell.benchmark): dense_landscape(design, seed, cell) for cell in design.cells()}
-    return Cohort(design.plan(), landscapes)
+    landscapes = {
+        (cell.checkpoint, cell.benchmark): dense_landscape(design, seed, cell, readout) for cell in design.cells()
+    }
+    return Cohort(design.plan(), landscapes, readout)
 
 
-def dense_landscape(design: Design, seed: int, cell: Cell) -> DenseLandscape:
+def dense_landscape(design: Design, seed: int, cell: Cell, readout: Readout = "expected") -> DenseLandscape:
     """The landscape of one cell."""
     item = design.benchmarks[cell.benchmark]
     points: dict[tuple[str, int], int] = {}
-    credit: dict[str, list[npt.NDArray[np.float32]]] = {metric: [] for metric in CREDITS}
+    credit: dict[str, list[npt.NDArray[np.float32]]] = {metric: [] for metric in (*CREDITS, "prefix Q")}
     tokens: dict[str, float] = {}
     rates = []
     for drawn in draw(design, seed, cell):
         pool = _pool(drawn, item)
         budgets = budgets_of(design, pool.samples)
-        values = prefix(pool, budgets, OPTIONS)
+        first = prefix(pool, budgets, OPTIONS)
+        values = {**first, "prefix Q": first["Q"]}
+        if readout == "expected":
+            values |= expected(pool, budgets, OPTIONS, only=("P", "Q"))
         for name in pool.policies:
             points |= {(name, n): len(points) + i for i, n in enumerate(budgets)}
-        for metric in CREDITS:
-            credit[metric].append(_points_first(values[metric], len(pool.policies)))
+        for metric, parts in credit.items():
+            parts.append(_points_first(values[metric], len(pool.policies)))
         tokens |= dict(zip(pool.policies, _per_policy(pool.tokens, pool).mean(axis=1).tolist(), strict=True))
         rates.append(_rates(pool))
     stacked = {metric: np.concatenate(parts) for metric, parts in credit.items()}
-    return DenseLandscape(np.arange(item.questions, dtype=np.uint32), points, stacked, tokens, pl.concat(rates))
+    falls = votes_fall(points, stacked.pop("prefix Q"))
+    questions = np.arange(item.questions, dtype=np.uint32)
+    return DenseLandscape(questions, points, stacked, tokens, pl.concat(rates), votes_fall=falls)
 
 
 def draw(design: Design, seed: int, cell: Cell) -> list[Drawn]:

@@ -45,7 +45,7 @@ def boptr(
     InputError
         The anchor was not sampled, or a landscape is damaged. Nothing was written.
     """
-    cohort = read_cohort(landscapes, plan)
+    cohort = read_cohort(landscapes, plan, readout=options.readout)
     log.info(
         "%d landscapes of %d models on %d benchmarks", len(cohort.landscapes), len(plan.models), len(plan.benchmarks)
     )

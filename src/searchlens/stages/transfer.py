@@ -7,6 +7,7 @@ from pathlib import Path
 from searchlens.boptr.cohort import CohortPlan
 from searchlens.boptr.options import BoptrOptions
 from searchlens.catalogue import BOPTR_FRAMES, loaded
+from searchlens.errors import InputError
 from searchlens.figures import build as figures_of
 from searchlens.figures.boptr.context import FigureContext
 from searchlens.stages._frames import read_frame, read_sampling_cost
@@ -45,9 +46,16 @@ def transfer(
     Raises
     ------
     InputError
-        A frame is missing: BOPTR was not fitted here.
+        A frame is missing: BOPTR was not fitted here. Or the frames hold another readout than the options name.
     """
     frames = {name: read_frame(output.boptr_frame(name), "boptr") for name in BOPTR_FRAMES}
+    read = frames["errors"].get_column("readout", default=None)
+    if read is None or set(read) - {options.readout}:
+        found = "no readout" if read is None else f"the readout {read[0]}"
+        raise InputError(
+            f"{output.boptr}: the frames name {found}, boptr.readout is {options.readout}",
+            f"run `searchlens boptr` again, or give --readout {'expected' if read is None else read[0]}",
+        )
     spent = read_sampling_cost(output.boptr / SIGNATURE)
     judged = {cell: judges.read(landscape_folder(landscapes, *cell)) for cell in plan.cells}
     context = TableContext(frames, plan, options, mixed_versions(judged))
@@ -55,5 +63,5 @@ def transfer(
         write(table, output.table(name, "csv").with_suffix(""))
         provenance.sign(output.table(name, "json"), fingerprint, spent)
     if figures:
-        drawn = FigureContext(frames=frames, plan=plan, confidence=options.confidence)
+        drawn = FigureContext(frames=frames, plan=plan, confidence=options.confidence, readout=options.readout)
         figures_of.write(loaded("figure", stage="boptr"), drawn, output.boptr_figure("any", "svg").parent)

@@ -9,6 +9,7 @@ import polars as pl
 from matplotlib.figure import Figure
 
 from searchlens.boptr.cohort import CohortPlan
+from searchlens.boptr.options import Readout
 from searchlens.figures import style
 
 
@@ -24,15 +25,18 @@ class FigureContext:
         Its ``source`` is said in the figure unless the samples were drawn in this study.
     confidence : float
         Level of the intervals in the frames, in (0, 1).
+    readout : {"expected", "prefix"}
+        The option ``boptr.readout`` of the analysis; every figure of its numbers names it.
     """
 
     frames: Mapping[str, pl.DataFrame]
     plan: CohortPlan
     confidence: float = 0.95
+    readout: Readout = "expected"
 
     def new_figure(self, width: float, height: float, first: str, second: str) -> Figure:
-        """An empty figure with a title of two lines; sizes in inches."""
-        return style.new_figure(width, height, f"{first}\n{second}", self.plan.source)
+        """An empty figure with a title of two lines, the readout in the first; sizes in inches."""
+        return style.new_figure(width, height, f"{first} ({self.readout} readouts)\n{second}", self.plan.source)
 
     @property
     def cohort(self) -> str:
@@ -44,3 +48,8 @@ class FigureContext:
     def interval(self) -> str:
         """For example ``95% interval``."""
         return f"{self.confidence:.0%} interval"
+
+    @property
+    def bands(self) -> str:
+        """What the intervals of single readouts are, for example ``95% Wilson bands``."""
+        return f"{self.confidence:.0%} {'Wilson' if self.readout == 'prefix' else 'bootstrap'} bands"

@@ -120,7 +120,7 @@ def _handles(context: FigureContext) -> list[Line2D | Patch]:
         Patch(
             color=style.MUTED,
             alpha=0.2,
-            label=f"{context.confidence:.0%} Wilson bands; none corrects for taking the best",
+            label=f"{context.bands}; none corrects for taking the best",
         ),
         Line2D(
             [],

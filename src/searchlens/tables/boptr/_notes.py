@@ -16,7 +16,6 @@ from searchlens.tables.table import DASH
 POOLS = {"ar": "AR pool", "full": "full pool"}
 READINGS = {"fixed_pi": "fixed π̂", "full_rule": "full rule"}
 
-WILSON = "Brackets of a single readout: Wilson."
 ERROR = (
     "Errors: mean over budgets b of |predicted − RL pass@b|, RL under its default policy, in percentage points (pp)."
 )
@@ -67,6 +66,12 @@ def corrected(row: Row, sign: str = "") -> str:
 
 
 # ---- notes
+
+
+def single_readouts(options: BoptrOptions) -> str:
+    """What the intervals of single readouts are."""
+    kind = "Wilson" if options.readout == "prefix" else "bootstrap over questions"
+    return f"Brackets of a single readout: {kind}."
 
 
 def brackets(options: BoptrOptions) -> str:

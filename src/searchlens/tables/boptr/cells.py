@@ -13,12 +13,12 @@ from searchlens.tables.boptr._notes import (
     ERROR,
     PATHS_OF_ALPHA,
     POOLS,
-    WILSON,
     brackets,
     corrected,
     model_name,
     reasons,
     single_pair,
+    single_readouts,
 )
 from searchlens.tables.boptr.context import TableContext
 from searchlens.tables.format import Line, Row
@@ -204,9 +204,9 @@ def descriptive(context: TableContext) -> Table:
         line |= {"P_max": fmt.percent(first["p_max"]), "reached by": fmt.word(first["policy"])}
         lines.append(line | {"headroom": fmt.percent(first["headroom"]), "N*": fmt.number(first["knee"], 1)})
     notes = [
-        f"Base pass@b under {plan.default_policy}, in %. {WILSON} P_max: best AR policy at the largest budget;"
-        f" N*: smallest budget within {fmt.percent(context.options.tau)} points of the value there. No RL was sampled"
-        " on these benchmarks: nothing is predicted.",
+        f"Base pass@b under {plan.default_policy}, in %. {single_readouts(context.options)} P_max: best AR policy at"
+        f" the largest budget; N*: smallest budget within {fmt.percent(context.options.tau)} points of the value there."
+        " No RL was sampled on these benchmarks: nothing is predicted.",
         *([] if frame.height else ["The cohort has no descriptive benchmark."]),
         *reasons(frame),
     ]

@@ -54,7 +54,7 @@ def signatures(context: TableContext) -> Table:
         line = _cell(str(model), str(benchmark), plan) | {"questions": fmt.word(rows["questions"][0])}
         cell_lines.append(line | {_signature(row): _decision(row) for row in rows.iter_rows(named=True)})
     notes = [
-        f"RL and Base under one policy, {plan.default_policy}, prefix readout (the first b samples)."
+        f"RL and Base under one policy, {plan.default_policy}. T, the first finish, is read from the first b samples."
         " Each decision stands before its estimate: RL − Base in percentage points, Base − RL for the recovery; yes:"
         " the interval lies above 0, no: below, undecided: it contains 0. Recovery: reached, undecided where RL led at"
         " b = 1; level, undecided where it did not. A termination gain needs both of its columns.",

@@ -8,7 +8,13 @@ from dataclasses import dataclass
 import polars as pl
 
 from searchlens.boptr.cohort import CohortPlan
-from searchlens.boptr.options import BoptrOptions
+from searchlens.boptr.options import BoptrOptions, Readout
+
+READOUTS: dict[Readout, str] = {
+    "expected": "Readout expected: pass@n (P) and self-consistency (Q) are exact means over all subsets of n of a"
+    " question's samples, whatever their order. A search without such a mean at some budget is left out.",
+    "prefix": "Readout prefix: pass@n (P) and self-consistency (Q) are those of the first n samples, as in the paper.",
+}
 
 
 @dataclass(frozen=True)
@@ -37,9 +43,11 @@ class TableContext:
 
     @property
     def notes(self) -> Sequence[str]:
-        """The warnings, cells that are not interpretable, and where samples come from that this study did not draw."""
+        """The readout, the warnings, cells that are not interpretable, and where samples come from that were not drawn
+        by this study.
+        """
         flags = self.frames["protocol_flags"].filter(flag="health", severity="attention")
         cells = [f"{row['model']}/{row['benchmark']} ({row['detail']})" for row in flags.iter_rows(named=True)]
         broken = (f"Not interpretable, but part of every mean here: {', '.join(cells)}.",) if cells else ()
         source = () if self.plan.source == "sampled" else (f"From {self.plan.source} samples.",)
-        return (*self.warnings, *broken, *source)
+        return (READOUTS[self.options.readout], *self.warnings, *broken, *source)

@@ -15,13 +15,13 @@ from searchlens.tables.boptr._notes import (
     CORRECTED,
     ERROR,
     POOLS,
-    WILSON,
     brackets,
     contrast_notes,
     corrected,
     model_name,
     reasons,
     single_pair,
+    single_readouts,
 )
 from searchlens.tables.boptr.context import TableContext
 from searchlens.tables.format import NO, YES, Line, Row
@@ -217,8 +217,9 @@ def aime_large_budget(context: TableContext) -> Table:
     ]
     notes = [
         "Proportions in %. Envelope: the largest Base pass rate over the pool at any n ≤ b, reached by the policy"
-        f" shown; difference: envelope − RL. {WILSON} Brackets of a difference: paired bootstrap over questions at"
-        " these points. A maximum over a pool is biased upwards, and no interval here allows for that.",
+        f" shown; difference: envelope − RL. {single_readouts(context.options)} Brackets of a difference: paired"
+        " bootstrap over questions at these points. A maximum over a pool is biased upwards, and no interval here"
+        " allows for that.",
         "k*: the budget from which on Base is never behind RL, up to the largest one compared. First tie: the smallest"
         " budget at which Base is at or above RL, though it may fall behind again. Shares of bootstrap draws, the"
         " envelope taken again in each; never: draws in which Base is behind at the largest budget.",

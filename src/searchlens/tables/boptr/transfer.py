@@ -438,7 +438,8 @@ def rule_variants(context: TableContext) -> Table:
         CORRECTED,
         "Each variant is measured at two levels of information: an offset from each model's own pair, or the anchor's"
         " scale alone. Oracles read the curve that they are scored on; v8-H has no formula and is not evaluated.",
-        "v6 and v7 have no formula in print: docs/rule-variants.md defines the ones that are measured here.",
+        "v6 and v7 have no formula in print: docs/rule-variants.md defines the ones that are measured here. The first"
+        " finish (T) that they choose policies by is read from the first n samples.",
         *means_of.pool_note(rows),
         *single_pair(context.plan),
         *reasons(rows),
