@@ -86,4 +86,4 @@ def test_cells_that_math_verify_cannot_judge_say_why(
 
 def test_graders_of_choices_and_instructions_have_no_counterpart() -> None:
     mathematical = {name for name, item in catalogue.declared("grader").items() if item.options.get("mathematical")}
-    assert mathematical == {"math", "simplerl", "simplerl-units"}
+    assert mathematical == {"math", "math-narrow", "simplerl", "simplerl-units"}

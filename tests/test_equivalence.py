@@ -275,8 +275,8 @@ def test_the_table_says_what_does_not_hold() -> None:
     [
         ({"policies": ["temp_x"]}, "equivalence.policies: policy name 'temp_x' is malformed"),
         ({"policies": []}, "equivalence.policies: List should have at least 1 item"),
-        ({"questions": -1}, "equivalence.questions: Input should be greater than or equal to 0"),
-        ({"identical": 1.5}, "equivalence.identical: Input should be less than or equal to 1"),
+        ({"questions": -1}, "equivalence.questions: must be an integer, >= 0"),
+        ({"identical": 1.5}, "equivalence.identical: must be a number, >= 0, <= 1"),
     ],
 )
 def test_a_wrong_section_is_refused(changes: dict[str, Any], says: str) -> None:

@@ -464,6 +464,7 @@ def _study(cell: figure_data.Cell) -> StudyContext:
         made={},
         sources={},
         judges={},
+        agreement={},
     )
 
 

@@ -79,7 +79,17 @@ def test_the_table_of_the_report(tmp_path: Path) -> None:
     spent = {"base": provenance.spent([sidecar(commit=commit, host="n1", version="1.2")])}
     nothing = pl.DataFrame()
     context = StudyContext(
-        default_policy="", cells=(), points={}, widths=nothing, costs=nothing, models={}, spent=spent, made=made
+        default_policy="",
+        cells=(),
+        points={},
+        widths=nothing,
+        costs=nothing,
+        models={},
+        spent=spent,
+        made=made,
+        sources={},
+        judges={},
+        agreement={},
     )
     table = provenance_table(context)
     row = table.data.row(0, named=True)
