@@ -15,9 +15,9 @@ from polars.testing import assert_frame_equal
 
 import planted_landscapes as planted
 from figure_data import draw
-from searchlens import catalogue
+from searchlens import catalogue, cli
 from searchlens.boptr import selector
-from searchlens.boptr.cohort import Benchmark, Cohort, dense_landscape
+from searchlens.boptr.cohort import PLAN_FILE, Benchmark, Cohort, dense_landscape, write_plan
 from searchlens.boptr.options import BoptrOptions, Readout
 from searchlens.boptr.points import readout_interval
 from searchlens.boptr.q_channel import voteless
@@ -244,3 +244,18 @@ def test_the_papers_configuration_reads_prefixes_and_others_do_not() -> None:
     folder = Path(__file__).parents[1] / "config"
     assert yaml.safe_load((folder / "paper.yaml").read_text())["boptr"]["readout"] == "prefix"
     assert BoptrOptions().readout == "expected"
+
+
+@pytest.mark.parametrize("command", ["boptr", "transfer"])
+def test_the_command_line_asks_for_any_readout(command: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One command for the paper's reading of any folder of landscapes; without the option it is the configured one."""
+    monkeypatch.chdir(tmp_path)  # no configuration here
+    write_plan(design().plan(), tmp_path / "landscapes" / PLAN_FILE)
+    asked: list[Readout] = []
+    monkeypatch.setattr(
+        f"searchlens.stages.{command}.{command}", lambda _, given, *__, **___: asked.append(given.readout)
+    )
+    monkeypatch.setattr("searchlens.stages.transfer.transfer", lambda _, given, *__, **___: asked.append(given.readout))
+    for more in ([], ["--readout", "prefix"]):
+        assert cli.main([command, "landscapes", "--output", "out", *more]) == 0
+    assert [asked[0], asked[-1]] == ["expected", "prefix"]
