@@ -23,6 +23,7 @@ from matplotlib.figure import Figure
 from matplotlib.text import Text
 
 import figure_data
+import readings_data
 from figure_data import draw, write
 from searchlens import catalogue, policies
 from searchlens.figures import style
@@ -483,9 +484,37 @@ def test_pass_curves_panels(cell: figure_data.Cell, tmp_path: Path) -> None:
     assert "sampled here" in first.get_title(loc="left")
     assert "recorded" in second.get_title(loc="left") and "recorded" in last.get_title(loc="left")
     assert not missing.axison
-    written = write("study", StudyContext([Curves(here, cell.base, cell.rl)]), tmp_path)
-    assert {path.name for path in written} == {f"pass_curves.{suffix}" for suffix in catalogue.FIGURE_FORMATS}
+    written = write("study", StudyContext([Curves(here, cell.base, cell.rl)], readings_data.frames()), tmp_path)
+    drawn = itertools.product(catalogue.declared("figure", stage="study"), catalogue.FIGURE_FORMATS)
+    assert {path.name for path in written} == {f"{name}.{suffix}" for name, suffix in drawn}
     assert all(path.stat().st_size for path in written)
+
+
+@pytest.mark.parametrize("warning", ["", "RL: 0% of 8 samples have an answer"])
+def test_readings_of_a_study(warning: str, cell: figure_data.Cell) -> None:
+    """Lines are the numbers of the CSV; a pair that is not interpretable has words in their place."""
+    frames = readings_data.frames()
+    labels = [replace(LABELS, benchmark=name, warning=warning) for name in ("Micro math", "Micro_AIME & more")]
+    context = StudyContext([Curves(each, cell.base, cell.rl) for each in labels], frames)
+    for name, gid in (("budget_equivalents", "N*"), ("exponent_sets", "p")):
+        figure, numbers = draw(name, context)
+        check_layout(figure)
+        said = [text.get_text() for text in texts(figure)]
+        if warning:
+            assert not lines(figure.axes[0], gid)
+            assert sum("interpretable" in text for text in said) >= 2
+            continue
+        (drawn,) = lines(figure.axes[0], gid)
+        rows = numbers.filter(pl.col("benchmark") == "Micro math")
+        if name == "budget_equivalents":
+            known = rows.filter(state="within")
+            assert drawn == (known["budget"].to_list(), known["n"].to_list())
+            assert rows["law"].drop_nulls().is_between(1, 16).all()
+        else:
+            assert drawn[0] == rows["beta"].to_list()
+            assert drawn[1] == pytest.approx((0.75 * rows["p"]).to_list())
+            (inside,) = lines(figure.axes[0], "set")
+            assert inside[0] == rows.filter(pl.col("p") >= 0.05)["beta"].to_list()
 
 
 @pytest.mark.parametrize("others", ["recorded", "sampled"])

@@ -14,6 +14,7 @@ import pytest
 
 import figure_data
 import planted_landscapes
+import readings_data
 from searchlens import catalogue
 from searchlens.boptr.cohort import Benchmark, Cohort
 from searchlens.boptr.study import study
@@ -58,7 +59,7 @@ OWN = {
     "grader_agreement": {"lo": ("disagree",)},
 }
 """The same for single tables and figures."""
-SETS = {("joint_exponents", "beta_lo")}
+SETS = {("joint_exponents", "beta_lo"), ("debate", "beta_lo")}
 """Sets of exponents that were not rejected, without an estimate."""
 EXACT = {"x_lo"}
 """Numbers of samples and tokens in these studies, which are known."""
@@ -167,7 +168,7 @@ def test_figures_of_a_pair_and_of_a_study(cell: figure_data.Cell, readout: str) 
     """Under both readouts, since that of all samples has intervals from draws."""
     labels = Labels(pair="pair", benchmark="math", questions=60, readout=readout)
     of_pair = PairContext(labels=labels, prefill=prefill_of(cell), **vars(cell))
-    of_study = FigureStudyContext([Curves(labels, cell.base, cell.rl)])
+    of_study = FigureStudyContext([Curves(labels, cell.base, cell.rl)], readings_data.frames())
     for stage, context in (("pair", of_pair), ("study", of_study)):
         for name in catalogue.declared("figure", stage=stage):
             assert wrong(name, figure_data.numbers(name, context)) == []

@@ -72,7 +72,7 @@ def test_debate_has_a_row_per_pair_and_benchmark(context: StudyContext) -> None:
         & (pl.col("budget") == 1),
         named=True,
     )
-    assert (row["n1_n"], row["n1_lo"]) == (at["n"], at["lo"])
+    assert (row["n1"], row["n1_lo"]) == (at["n"], at["lo"])
 
 
 def extrapolated(inside: int, value: float | None = 0.9) -> pl.DataFrame:

@@ -1,6 +1,6 @@
 """Figures of the whole study.
 
-REQUIRED INPUTS: every landscape of a pair.
+REQUIRED INPUTS: every landscape of a pair, and the readings.
 OUTPUTS: results/figures/<figure>.{svg,pdf,png,csv}
 """
 
@@ -9,6 +9,7 @@ rule overview:
     """Draw Base and RL of every pair on every benchmark."""
     input:
         [path for p, b in GRID.pair_cells for c in GRID.pairs[p].values() for path in landscape_content(c, b)],
+        [OUT.readings_frame(frame) for frame in READING_FRAMES],
     output:
         list(figures("study", OUT.study_figure, category="Study")),
     log:

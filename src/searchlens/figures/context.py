@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Literal
@@ -134,11 +134,25 @@ class Curves:
 
 @dataclass(frozen=True)
 class StudyContext:
-    """What the figures of a study are made from: every pair on every benchmark, in the order of the panels."""
+    """What the figures of a study are made from.
+
+    Attributes
+    ----------
+    cells : sequence of Curves
+        Every pair on every benchmark, in the order of the panels.
+    readings : mapping of str to DataFrame
+        ``catalogue.READING_FRAMES``, with the titles of benchmarks as in the labels.
+    """
 
     cells: Sequence[Curves]
+    readings: Mapping[str, pl.DataFrame] = field(default_factory=dict)
 
     @property
     def labels(self) -> Labels:
         """The labels of the first cell, for what all cells share: metric, default policy and level of intervals."""
         return self.cells[0].labels
+
+    @property
+    def broken(self) -> set[tuple[str, str]]:
+        """Pair and benchmark of the cells that are not interpretable."""
+        return {(cell.labels.pair, cell.labels.benchmark) for cell in self.cells if cell.labels.warning}

@@ -107,10 +107,7 @@ def _panel(axes: Axes, cell: pl.DataFrame) -> None:
 
 
 def _warn(axes: Axes, pair: str, name: str, context: StudyContext) -> None:
-    warned = any(
-        cell.labels.warning for cell in context.cells if (cell.labels.pair, cell.labels.benchmark) == (pair, name)
-    )
-    if warned:
+    if (pair, name) in context.broken:
         axes.text(0.5, 0.9, "not interpretable", transform=axes.transAxes, ha="center", va="top", color=style.RL_COLOUR)
 
 

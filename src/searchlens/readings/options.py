@@ -9,6 +9,9 @@ from annotated_types import Ge, Gt, Le
 
 from searchlens.schemas.options import STRICT, Draws, Positive
 
+BEST, ANY = "best", "any"
+"""In place of a policy in frames: the one of Base that solves most at each number of samples; whichever fits."""
+
 Threshold = Annotated[float, Gt(0), Le(1)]
 Several = Annotated[int, Ge(2), Le(1_000_000_000)]
 

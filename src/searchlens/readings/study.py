@@ -17,14 +17,12 @@ from searchlens.readings.equivalents import equivalents, summary
 from searchlens.readings.exponents import EXPONENTS, GRID, exponent_set, joint_sets, least_error, profile, test
 from searchlens.readings.extrapolation import EXTRAPOLATED, extrapolated, judged
 from searchlens.readings.measures import BASE, DIFFERENCE, MEASURES, RL, compared
-from searchlens.readings.options import ReadingsOptions
+from searchlens.readings.options import ANY, BEST, ReadingsOptions
 from searchlens.readings.pool import Ints, Pool
 from searchlens.readings.support import CHANGES, SUPPORT, support
 from searchlens.readings.variance import VARIANCE, beats, parts
 from searchlens.uncertainty import Floats, Resamples
 
-BEST, ANY = "best", "any"
-"""In place of a policy: the one of Base that solves most at each number of samples; whichever fits."""
 LAW_BUDGETS = (1, 2, 4, 8, 16)
 """b at which the law is tested: B of the paper."""
 

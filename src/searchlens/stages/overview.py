@@ -5,10 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from searchlens.catalogue import loaded
+import polars as pl
+
+from searchlens.catalogue import READING_FRAMES, loaded
 from searchlens.figures import build
 from searchlens.figures.context import Curves, StudyContext
-from searchlens.stages._frames import read_points
+from searchlens.stages._frames import read_frame, read_points
 from searchlens.stages._labels import figure_labels
 from searchlens.store.layout import Layout
 
@@ -23,14 +25,14 @@ def overview(study: needs.Overview, layout: Layout, output: Path) -> None:
     ----------
     study : needs.Overview
     layout : Layout
-        Results folder with the landscapes.
+        Results folder with the landscapes and the readings.
     output : Path
         Folder.
 
     Raises
     ------
     InputError
-        A landscape is missing.
+        A landscape or the readings are missing.
     """
     curves = []
     for cell in study.cells:
@@ -39,4 +41,9 @@ def overview(study: needs.Overview, layout: Layout, output: Path) -> None:
             for checkpoint in (cell.base, cell.rl)
         )
         curves.append(Curves(figure_labels(study, cell, base, layout), base, rl))
-    build.write(loaded("figure", stage="study"), StudyContext(curves), output)
+    titles = {cell.benchmark: cell.title for cell in study.cells}
+    readings = {
+        name: read_frame(layout.readings_frame(name), "readings").with_columns(pl.col("benchmark").replace(titles))
+        for name in READING_FRAMES
+    }
+    build.write(loaded("figure", stage="study"), StudyContext(curves, readings), output)

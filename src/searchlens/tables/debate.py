@@ -19,6 +19,8 @@ from searchlens.tables.table import DASH, Part, Table
 BUDGETS = (1, 16)
 TAUS = (0.5, 0.9)
 CORRECTED = (1, 4)
+EQUIVALENT = ("state", "lo", "hi", "lo_open", "hi_open", "pool")
+"""Columns of frame ``equivalents`` beside N* itself."""
 GUESSED = 0.5
 """Share of questions that guessing solves from which on pass@k says little."""
 WIDE = 1.0
@@ -58,19 +60,22 @@ def _row(context: StudyContext, pair: str, benchmark: str) -> dict[str, object]:
         row |= {f"pass{k}_{side.lower()}": _value(measures, "pass@k", side, k=k)["value"] for side in (BASE, RL)}
         at = pick(frames["equivalents"], **cell, policy=context.default_policy, budget=k)
         found = at.row(0, named=True) if at.height else {}
-        row |= {f"n{k}_{name}": found.get(name) for name in ("state", "n", "lo", "hi", "lo_open", "hi_open", "pool")}
+        row |= {f"n{k}": found.get("n"), **{f"n{k}_{name}": found.get(name) for name in EQUIVALENT}}
     support = pick(frames["support"], **cell)
     row |= support.drop("pair", "benchmark").row(0, named=True) if support.height else {}
     for tau in TAUS:
-        row |= {f"cover{tau}_{end}": value for end, value in _value(measures, "Cover@tau", DIFFERENCE, tau=tau).items()}
+        row |= _named(f"cover{tau}", _value(measures, "Cover@tau", DIFFERENCE, tau=tau))
     for k in CORRECTED:
-        corrected = _value(measures, "guess-corrected pass@k", DIFFERENCE, k=k)
-        row |= {f"corrected{k}_{end}": value for end, value in corrected.items()}
+        row |= _named(f"corrected{k}", _value(measures, "guess-corrected pass@k", DIFFERENCE, k=k))
     row["guess_null16"] = _value(measures, "guess null", BASE, k=16)["value"]
-    row |= {f"rerun_{end}": value for end, value in _value(measures, "P(RL beats Base)", DIFFERENCE).items()}
+    row |= _named("rerun", _value(measures, "P(RL beats Base)", DIFFERENCE))
     law = pick(frames["exponents"], **cell, policy=context.default_policy)
     found = law.row(0, named=True) if law.height else {}
     return row | {name: found.get(name) for name in ("testable", "empty", "beta_lo", "beta_hi", "p", "misfit")}
+
+
+def _named(name: str, found: dict[str, float | None]) -> dict[str, float | None]:
+    return {name: found["value"], f"{name}_lo": found["lo"], f"{name}_hi": found["hi"]}
 
 
 def _value(measures: pl.DataFrame, measure: str, side: str, **keys: float) -> dict[str, float | None]:
@@ -85,20 +90,19 @@ def _line(row: Row, broken: bool) -> Line:
     line = {"benchmark": row["benchmark"], "pair": row["pair"]}
     shown = {f"pass@{k}": f"{fmt.percent(row[f'pass{k}_base'])} → {fmt.percent(row[f'pass{k}_rl'])}" for k in BUDGETS}
     for k in BUDGETS:
-        at = {name.removeprefix(f"n{k}_"): value for name, value in row.items() if name.startswith(f"n{k}_")}
+        at = {"n": row[f"n{k}"], **{name: row[f"n{k}_{name}"] for name in EQUIVALENT}}
         shown[f"N*({k})"] = equivalent(at) if at["state"] else DASH
     shown["kept, shrunk, expanded"] = ", ".join(fmt.word(row.get(name)) for name in ("kept", "shrunk", "expanded"))
     shown |= {f"Cover@{tau}": _difference(row, f"cover{tau}") for tau in TAUS}
     shown |= {f"corrected at {k}": _difference(row, f"corrected{k}") for k in CORRECTED}
-    shown["RL beats Base"] = fmt.interval(row["rerun_value"], row["rerun_lo"], row["rerun_hi"])
+    shown["RL beats Base"] = fmt.interval(row["rerun"], row["rerun_lo"], row["rerun_hi"])
     shown["β"] = DASH if row["empty"] is None else exponents_allowed(row)
     shown["cannot say"] = "; ".join(_limits(row))
     return line | (dict.fromkeys(shown, DASH) | {"cannot say": BROKEN} if broken else shown)
 
 
 def _difference(row: Row, name: str) -> str:
-    value, lo, hi = (row[f"{name}_{end}"] for end in ("value", "lo", "hi"))
-    return fmt.percent(value, lo, hi, "+")
+    return fmt.percent(row[name], row[f"{name}_lo"], row[f"{name}_hi"], "+")
 
 
 def _limits(row: Row) -> list[str]:

@@ -9,12 +9,12 @@ import polars as pl
 
 from searchlens.catalogue import table
 from searchlens.readings.measures import DIFFERENCE
+from searchlens.readings.options import BEST
 from searchlens.tables import format as fmt
 from searchlens.tables.format import Row
 from searchlens.tables.study import LEVEL, StudyContext, broken_cells
 from searchlens.tables.table import DASH, Part, Table
 
-BEST = "best"
 BROKEN = "not interpretable"
 BROKEN_NOTE = (
     "A dash in place of numbers: the health check calls a side of the pair not interpretable (table `health`)."

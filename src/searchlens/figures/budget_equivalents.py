@@ -1,0 +1,112 @@
+"""N*(b): how many samples of Base equal b samples of RL, with the power law that comes nearest."""
+
+from __future__ import annotations
+
+import numpy as np
+import polars as pl
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
+
+from searchlens import catalogue
+from searchlens.figures import style
+from searchlens.figures.context import StudyContext
+from searchlens.frames import pick
+from searchlens.readings.exponents import LARGEST
+
+LAW = (0, (4, 1.5))
+SECOND_LINE = "grey numbers: local exponent, first → last"
+COLUMNS = ["pair", "benchmark", "budget", "state", "n", "band_lo", "band_hi", "pool", "slope"]
+
+
+@catalogue.figure("budget_equivalents", stage="study")
+def numbers(context: StudyContext) -> pl.DataFrame:
+    """One row per pair, benchmark and budget of RL.
+
+    ``law`` is the N of the law of least error, where it lies in the samples to which it was fitted.
+    """
+    policy = context.labels.default_policy
+    laws = pick(context.readings["exponents"], policy=policy).select("pair", "benchmark", "log2_alpha_l1", "beta_l1")
+    rows = pick(context.readings["equivalents"], policy=policy).select(COLUMNS)
+    joined = rows.join(laws, on=["pair", "benchmark"], how="left", maintain_order="left")
+    law = 2 ** pl.col("log2_alpha_l1") * pl.col("budget").cast(pl.Float64) ** pl.col("beta_l1")
+    fitted = (pl.col("budget") <= LARGEST) & law.is_between(
+        1, pl.min_horizontal("pool", pl.lit(LARGEST)), closed="left"
+    )
+    return joined.select(*COLUMNS, alpha=2 ** pl.col("log2_alpha_l1"), beta="beta_l1", law=pl.when(fitted).then(law))
+
+
+@style.styled()
+def draw(numbers: pl.DataFrame, context: StudyContext) -> Figure:
+    """Draw what ``numbers`` returned: a row per pair, a column per benchmark."""
+    labels = context.labels
+    pairs, names = (numbers[column].unique(maintain_order=True).to_list() for column in ("pair", "benchmark"))
+    title = f"Samples of Base that equal b samples of RL, policy {labels.default_policy}"
+    width = max(style.COLUMN, min(style.PAGE, 0.7 + 1.6 * len(names)))
+    figure = style.new_figure(width, 1.3 + 0.95 * max(len(pairs), 2), f"{title}\n{SECOND_LINE}", "sampled")
+    grid = figure.subplots(len(pairs), len(names), squeeze=False, sharex=True, sharey=True)
+    top = float(max(numbers["pool"].to_list() + numbers["budget"].to_list()))
+    for row, pair in zip(grid, pairs, strict=True):
+        for axes, name in zip(row, names, strict=True):
+            cell = pick(numbers, pair=pair, benchmark=name)
+            _axes(axes, numbers["budget"].unique().to_list(), top)
+            if pair == pairs[0]:
+                axes.set_title(name, fontsize=7)
+            if (pair, name) in context.broken:
+                axes.text(
+                    0.5, 0.5, "not\ninterpretable", transform=axes.transAxes, ha="center", va="center", fontsize=7
+                )
+            elif cell.height:
+                _panel(axes, cell)
+        row[0].set_ylabel(pair)
+    for axes in grid[-1]:
+        axes.set_xlabel("samples of RL, b")
+    figure.supylabel("samples of Base, N*(b)", fontsize=7.5)
+    _legend(figure, f"N*(b), joint {labels.band}")
+    return figure
+
+
+def _axes(axes: Axes, budgets: list[int], top: float) -> None:
+    """Logarithms of base 2 on both axes, and the line of equal samples."""
+    style.budget_axis(axes, budgets, "")
+    axes.xaxis.set_major_locator(FixedLocator([b for b in sorted(budgets) if round(np.log2(b)) % 2 == 0]))
+    axes.set_yscale("log", base=2)
+    axes.set_ylim(2**-0.6, top * 2**0.6)
+    axes.yaxis.set_major_locator(FixedLocator([float(4**i) for i in range(int(np.log2(top) / 2) + 1)]))
+    axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:.0f}"))
+    axes.yaxis.set_minor_locator(NullLocator())
+    axes.plot([1, top], [1, top], color=style.CURVE_COLOUR, linewidth=0.6, zorder=1)
+
+
+def _panel(axes: Axes, cell: pl.DataFrame) -> None:
+    known = pick(cell, state="within").sort("budget")
+    budgets = known["budget"].to_list()
+    axes.fill_between(
+        budgets, known["band_lo"].to_list(), known["band_hi"].to_list(), color=style.BASE_COLOUR, alpha=0.2, linewidth=0
+    )
+    axes.plot(budgets, known["n"].to_list(), color=style.BASE_COLOUR, marker="o", markersize=2.5, zorder=3, gid="N*")
+    law = cell.drop_nulls("law").sort("budget")
+    axes.plot(
+        law["budget"].to_list(), law["law"].to_list(), color=style.RL_COLOUR, linestyle=LAW, zorder=2.5, gid="law"
+    )
+    for state, marker, height in (("above", "^", cell["pool"][0]), ("below", "v", 1)):
+        outside = pick(cell, state=state)["budget"].to_list()
+        axes.plot(
+            outside, [height] * len(outside), linestyle="", marker=marker, markersize=3, color=style.MUTED, gid=state
+        )
+    slopes = cell.sort("budget")["slope"].drop_nulls().to_list()
+    if slopes:
+        shown = f"{slopes[0]:.2f} → {slopes[-1]:.2f}" if len(slopes) > 1 else f"{slopes[0]:.2f}"
+        axes.text(0.97, 0.06, shown, transform=axes.transAxes, ha="right", fontsize=7, color=style.MUTED)
+
+
+def _legend(figure: Figure, curve: str) -> None:
+    handles = [
+        Line2D([], [], color=style.BASE_COLOUR, marker="o", markersize=2.5, label=curve),
+        Line2D([], [], color=style.RL_COLOUR, linestyle=LAW, label="α b^β of least error"),
+        Line2D([], [], color=style.CURVE_COLOUR, linewidth=0.6, label="equal samples"),
+        Line2D([], [], color=style.MUTED, marker="^", markersize=3, linestyle="", label="beyond Base's pool"),
+        Line2D([], [], color=style.MUTED, marker="v", markersize=3, linestyle="", label="below 1"),
+    ]
+    figure.legend(handles=handles, loc="outside lower center", ncols=2)

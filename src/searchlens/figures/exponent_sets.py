@@ -1,0 +1,93 @@
+"""Which exponents the samples allow: the p-value of each beta, one line per pair, with the confidence sets marked."""
+
+from __future__ import annotations
+
+import polars as pl
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+from matplotlib.patches import Patch
+
+from searchlens import catalogue
+from searchlens.figures import style
+from searchlens.figures.context import StudyContext
+from searchlens.frames import pick
+from searchlens.readings.options import ANY
+
+ACROSS = 3
+HEIGHT = 0.75
+"""Of a p-value of 1, in rows."""
+REFERENCE = (0.8, 1.0)
+"""Exponents with a thin line: that of the paper, and that of RL equal to Base."""
+
+
+@catalogue.figure("exponent_sets", stage="study")
+def numbers(context: StudyContext) -> pl.DataFrame:
+    """One row per pair, benchmark and beta: the largest p-value of any law with it, and whether it is in the set."""
+    rows = pick(context.readings["exponent_profiles"], policy=ANY)
+    known = pick(context.readings["exponents"], policy=ANY).select("pair", "benchmark", "testable", "empty")
+    joined = rows.join(known, on=["pair", "benchmark"], how="left", maintain_order="left")
+    inside = pl.col("p") >= 1 - context.labels.confidence
+    return joined.select("pair", "benchmark", "beta", "p", inside=inside, testable="testable", empty="empty")
+
+
+@style.styled()
+def draw(numbers: pl.DataFrame, context: StudyContext) -> Figure:
+    """Draw what ``numbers`` returned: a panel per benchmark, in it a line per pair."""
+    pairs, names = (numbers[column].unique(maintain_order=True).to_list() for column in ("pair", "benchmark"))
+    across = min(ACROSS, len(names))
+    down = -(-len(names) // across)
+    title = "Exponents β of N = α b^β that the samples allow\nany policy of Base, any α"
+    width = style.COLUMN if across == 1 else style.PAGE
+    figure = style.new_figure(width, 1.2 + down * (0.5 + 0.17 * len(pairs)), title, "sampled")
+    grid = figure.subplots(down, across, squeeze=False, sharey=True)
+    for axes in grid.flat[len(names) :]:
+        axes.set_axis_off()
+    for axes, name in zip(grid.flat, names, strict=False):
+        axes.set_title(name, fontsize=7)
+        for value in REFERENCE:
+            axes.axvline(value, color=style.REGION_COLOUR, linewidth=0.8, zorder=0)
+        for place, pair in enumerate(pairs):
+            _ridge(
+                axes, len(pairs) - 1 - place, pick(numbers, pair=pair, benchmark=name), (pair, name) in context.broken
+            )
+        axes.set_ylim(-0.35, len(pairs) - 0.05)
+        axes.set_yticks(range(len(pairs)), pairs[::-1])
+        axes.set_xlim(*numbers.select(low=pl.col("beta").min(), high=pl.col("beta").max()).row(0))
+        axes.set_xlabel("exponent β")
+        axes.tick_params(axis="y", length=0)
+    level = f"{context.labels.confidence:.0%} set"
+    handles = [
+        Patch(color=style.BASE_COLOUR, label=level),
+        Line2D([], [], color=style.ENVELOPE_COLOUR, linewidth=0.7, label="p-value, 0 to 1 in each row"),
+        Line2D([], [], color=style.REGION_COLOUR, linewidth=0.8, label="β = 0.8 and 1"),
+    ]
+    figure.legend(handles=handles, loc="outside lower center", ncols=3)
+    return figure
+
+
+def _ridge(axes: Axes, row: int, cell: pl.DataFrame, broken: bool) -> None:
+    """The p-values as a curve above its row; the set as a bar on the row, or in words why there is none."""
+    if cell.is_empty():
+        return
+    words = "not interpretable" if broken else "" if cell["testable"][0] else "not testable"
+    words = words or ("empty" if cell["empty"][0] else "")
+    betas = cell["beta"].to_list()
+    if not broken and cell["testable"][0]:
+        heights = [row + HEIGHT * p for p in cell["p"]]
+        axes.plot(betas, heights, color=style.ENVELOPE_COLOUR, linewidth=0.7, zorder=3, gid="p")
+        axes.fill_between(
+            betas, row, heights, where=cell["inside"].to_list(), color=style.BASE_COLOUR, alpha=0.3, linewidth=0
+        )
+        inside = cell["beta"].filter(cell["inside"]).to_list()
+        axes.plot(
+            inside,
+            [row - 0.1] * len(inside),
+            linestyle="",
+            marker="s",
+            markersize=2,
+            color=style.BASE_COLOUR,
+            gid="set",
+        )
+    if words:
+        axes.text(betas[-1], row + 0.1, words + " ", ha="right", va="bottom", fontsize=7, color=style.MUTED)
