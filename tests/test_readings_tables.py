@@ -9,7 +9,6 @@ import polars as pl
 import pytest
 
 import figure_data
-import readings_data
 from searchlens.readings.extrapolation import EXTRAPOLATED, judged
 from searchlens.tables.debate import debate
 from searchlens.tables.readings import coverage, exponents, extrapolation, guessing, joint_exponents, support, variance
@@ -83,7 +82,7 @@ def extrapolated(inside: int, value: float | None = 0.9) -> pl.DataFrame:
 
 
 def printed(context: StudyContext, *rows: pl.DataFrame) -> tuple[list[str], int]:
-    frames = {**readings_data.frames(), "extrapolated": judged(pl.concat(rows), 0.95)}
+    frames = {**context.readings, "extrapolated": judged(pl.concat(rows), 0.95)}
     measured, shown = extrapolation(replace(context, readings=frames)).parts
     return measured.text.to_series(-1).to_list(), shown.text.filter(pl.nth(0) == "micro-1m").height
 

@@ -23,6 +23,8 @@ from searchlens.readings.support import CHANGES, SUPPORT, support
 from searchlens.readings.variance import VARIANCE, beats, parts
 from searchlens.uncertainty import Floats, Resamples
 
+GUESS_NULL = "guess null"
+"""The measure that is of the questions alone, the same for both sides."""
 LAW_BUDGETS = (1, 2, 4, 8, 16)
 """b at which the law is tested: B of the paper."""
 
@@ -156,8 +158,9 @@ def measures(cell: PairPools, options: ReadingsOptions) -> Frames:
     ]
     value, lo, hi = beats(*sides, draws, level)
     again = {"measure": "P(RL beats Base)", "k": 1, "side": DIFFERENCE, "value": value, "lo": lo, "hi": hi}
+    known = pl.concat(found).filter((pl.col("measure") != GUESS_NULL) | (pl.col("side") != DIFFERENCE))
     last = pl.DataFrame([again], MEASURES).with_columns(pl.selectors.float().fill_nan(None))
-    return {"measures": pl.concat([*found, last])}
+    return {"measures": pl.concat([known, last])}
 
 
 def _means(
@@ -174,7 +177,7 @@ def _means(
     if cell.options is not None:
         guess = guessing.chance(cell.options)
         read = [k for k in options.corrected_k if k <= smallest]
-        yield "guess null", lambda _: guessing.null(guess, options.null_k), {"ks": list(options.null_k)}
+        yield GUESS_NULL, lambda _: guessing.null(guess, options.null_k), {"ks": list(options.null_k)}
         yield "guess-corrected pass@k", lambda pool: guessing.corrected(pool, guess, read), {"ks": read}
     for i, name in enumerate(("entropy", "entropy, Miller-Madow")):
         yield name, partial(_entropy, i), {"most": math.log(smallest + 1)}
