@@ -8,8 +8,8 @@ from itertools import combinations
 import numpy as np
 import pytest
 
-from searchlens.readings.equivalents import equivalents, inverse, knots, summary
-from searchlens.readings.pool import Pool
+from searchlens.readings.equivalents import equivalents, inverse, summary
+from searchlens.readings.pool import Pool, knots
 from searchlens.uncertainty import Resamples
 
 DRAWS = Resamples.draw(40, 200, 1)
@@ -52,9 +52,19 @@ def test_inverse_says_on_which_side_of_the_curve_a_target_lies() -> None:
     assert found.ravel().tolist() == pytest.approx([-math.inf, 0.0, 0.5, 1.0, 2.5, math.inf, math.inf])
 
 
-def test_knots_are_dense_quarters_of_octaves() -> None:
+def test_knots_are_quarters_of_octaves_and_the_pool() -> None:
     assert knots(1) == [1]
-    assert knots(64)[:6] == [1, 2, 3, 4, 5, 6] and knots(64)[-3:] == [45, 54, 64]
+    assert knots(64) == pytest.approx([2 ** (j / 4) for j in range(25)])
+    assert knots(10)[-2:] == pytest.approx([2**3.25, 10])
+
+
+def test_a_model_worth_one_and_a_half_samples_is_found_to_be_worth_that() -> None:
+    """On hard questions pass@1.5 is not halfway between pass@1 and pass@2 in log2 k: that would give 1.41."""
+    hard = np.random.default_rng(4).beta(0.5, 12, 40_000)
+    rng = np.random.default_rng(5)
+    base, rl = (pool(rng.binomial(64, p), 64) for p in (hard, 1 - (1 - hard) ** 1.5))
+    read = equivalents([base], rl, [1, 2, 4], Resamples.draw(40_000, 1, 0))
+    assert 2 ** read.log2_n[:, 0] == pytest.approx([1.5, 3, 6], rel=0.015)
 
 
 def test_summary_states_what_the_pool_cannot_show() -> None:

@@ -30,9 +30,9 @@ def test_statistic_is_that_of_the_moments_written_out() -> None:
     grid = Lattice(np.array([0.3]), np.array([0.7]))
     found = exponents.test(base, rl, BUDGETS, grid=grid)
     x = np.clip(0.3 + 0.7 * np.log2(BUDGETS), 0, 4)
-    below = np.minimum(np.floor(2**x + 1e-9).astype(int), 15)
-    share = (x - np.log2(below)) / np.log2((below + 1) / below)
-    ours = (1 - share) * base.solved(below) + share * base.solved(below + 1)
+    below = np.floor(4 * x)
+    share = 4 * x - below
+    ours = (1 - share) * base.solved(2 ** (below / 4)) + share * base.solved(2 ** np.minimum((below + 1) / 4, 4))
     moments = ours - rl.solved(BUDGETS)
     variance = np.cov(moments.T) / len(moments) + 1e-7 * np.eye(5)
     j = moments.mean(axis=0) @ np.linalg.solve(variance, moments.mean(axis=0))

@@ -1,8 +1,8 @@
 """Budget equivalents: how many samples of Base equal b samples of RL.
 
-N*(b) is the number of samples at which pass@k of Base equals pass@b of RL. It is continuous: log2 k is interpolated
-linearly in pass@k between the budgets of ``knots``. Both curves are exact expectations over subsets of the pool, so no
-sample is left out and their order does not matter.
+N*(b) is the number of samples at which pass@k of Base equals pass@b of RL. It is continuous: pass@k is read at real k
+(``landscape.subsets.missed``), four times an octave, and log2 k is interpolated linearly in pass@k between these
+``knots``. Both curves are means over subsets of the pool, so no sample is left out and their order does not matter.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from searchlens.readings.pool import Pool
+from searchlens.readings.pool import Pool, knots
 from searchlens.uncertainty import Floats, Resamples
 
 Bools = npt.NDArray[np.bool_]
@@ -31,16 +31,6 @@ EQUIVALENTS = pl.Schema(
         **dict.fromkeys(("slope", "slope_lo", "slope_hi"), pl.Float64()),
     }
 )
-
-
-def knots(largest: int) -> list[int]:
-    """Budgets between which N* is interpolated: round(2^(j / 4)) up to ``largest``, and ``largest`` itself.
-
-    >>> knots(10)
-    [1, 2, 3, 4, 5, 6, 7, 8, 10]
-    """
-    quarters = (round(2 ** (j / 4)) for j in range(math.floor(4 * math.log2(largest)) + 1))
-    return sorted({*quarters, largest})
 
 
 @dataclass(frozen=True, eq=False)

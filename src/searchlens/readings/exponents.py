@@ -17,7 +17,7 @@ import numpy.typing as npt
 import polars as pl
 from scipy import special
 
-from searchlens.readings.pool import Pool
+from searchlens.readings.pool import Pool, knots
 from searchlens.uncertainty import Floats
 
 RIDGE = 1e-7
@@ -26,6 +26,8 @@ FEWEST, FEWEST_SHARE = 20, 1 / 12
 """A moment is left out if it rests on fewer than this many questions (``effective``) and on less than this share of
 them. Such a moment is skewed, as where RL and Base leave two or three questions unsolved, and the test would reject too
 often."""
+DIGITS = 9
+"""To which positions are rounded, so that one on a knot takes that knot alone."""
 LARGEST = 16
 """Samples of Base up to which the law is read under any policy: the smallest pool of the paper's protocol."""
 
@@ -49,24 +51,26 @@ class Lattice:
 
     @cache  # noqa: B019  (two lattices live as long as the module)
     def weights(self, budgets: tuple[int, ...], largest: int) -> tuple[Floats, npt.NDArray[np.intp]]:
-        """Weights of P(1), ..., P(largest) that interpolate it, linearly in log2 k, at 2^x_b, clipped to the pool.
+        """Weights of P at the ``knots`` that interpolate it, linearly in log2 k, at 2^x_b, clipped to the pool.
 
         Returns
         -------
-        weights : ndarray, shape (laws, budgets, largest)
+        weights : ndarray, shape (laws, budgets, knots)
             Of the laws that differ: many points of the lattice have the same x_b, clipped to the pool.
         law : ndarray of int, shape (alphas * betas,)
             Which law each point has.
         """
         at = self.log2_alpha[:, None, None] + self.beta[None, :, None] * np.log2(budgets)
-        clipped = np.clip(at.reshape(-1, len(budgets)), 0, np.log2(largest))
-        x, law = np.unique(clipped, axis=0, return_inverse=True)
-        below = np.clip(np.floor(2**x + 1e-9).astype(int), 1, max(1, largest - 1))
-        share = (x - np.log2(below)) / np.log2((below + 1) / below) if largest > 1 else np.zeros_like(x)
-        weights = np.zeros((*x.shape, largest))
-        np.put_along_axis(weights, below[..., None] - 1, (1 - share)[..., None], axis=2)
-        if largest > 1:
-            np.put_along_axis(weights, below[..., None], share[..., None], axis=2)
+        position = np.log2(knots(largest))
+        clipped = np.clip(at.reshape(-1, len(budgets)), 0, position[-1])
+        x, law = np.unique(clipped.round(DIGITS), axis=0, return_inverse=True)
+        weights = np.zeros((*x.shape, len(position)))
+        if largest == 1:
+            return weights + 1, law.ravel()
+        above = np.maximum(np.searchsorted(position, x - 10.0**-DIGITS), 1)
+        share = ((x - position[above - 1]) / (position[above] - position[above - 1])).round(DIGITS)
+        np.put_along_axis(weights, above[..., None] - 1, (1 - share)[..., None], axis=2)
+        np.put_along_axis(weights, above[..., None], share[..., None], axis=2)
         return weights, law.ravel()
 
 
@@ -116,8 +120,8 @@ def test(base: Pool, rl: Pool, budgets: Sequence[int], *, grid: Lattice = GRID, 
 
     Notes
     -----
-    Mean and covariance of the moments at every (alpha, beta) follow from the mean and covariance of P_base at
-    1, ..., ``largest`` and of P_rl, because the interpolation is linear. J is referred to Hotelling's T-squared, that
+    Mean and covariance of the moments at every (alpha, beta) follow from the mean and covariance of P_base at the
+    knots and of P_rl, because the interpolation is linear. J is referred to Hotelling's T-squared, that
     is to F with as many degrees of freedom as moments, rather than to chi square: V is estimated from the questions.
     validation/exponents.py measures the size of the test.
 
@@ -127,13 +131,13 @@ def test(base: Pool, rl: Pool, budgets: Sequence[int], *, grid: Lattice = GRID, 
     Hotelling (1931), Ann. Math. Stat. 2, 360-378.
     """
     top, size = min(largest, base.samples), len(budgets)
-    ours, theirs = base.solved(range(1, top + 1)), rl.solved(budgets)
+    ours, theirs = base.solved(knots(top)), rl.solved(budgets)
     curves, questions = np.concatenate([ours, theirs], axis=1), len(ours)
     at_base, law = grid.weights(tuple(budgets), top)
     minus = np.broadcast_to(-np.eye(size), (len(at_base), size, size))
     combine = np.concatenate([at_base, minus], axis=2)
     moments = combine @ curves.mean(axis=0)
-    half = (combine.reshape(-1, top + size) @ np.cov(curves.T)).reshape(combine.shape)
+    half = (combine.reshape(-1, combine.shape[2]) @ np.cov(curves.T)).reshape(combine.shape)
     variance = half @ combine.transpose(0, 2, 1) / questions
     used = _usable(ours, theirs, at_base)
     variance *= used[:, :, None] & used[:, None, :]
@@ -207,7 +211,7 @@ def least_error(base: Sequence[Pool], rl: Pool, budgets: Sequence[int], weights:
     chosen = np.zeros(weights.shape[1], int)
     for pool in base:
         top = min(LARGEST, pool.samples)
-        curve = pool.solved(range(1, top + 1)).T @ weights / len(weights)
+        curve = pool.solved(knots(top)).T @ weights / len(weights)
         at_base, law = grid.weights(tuple(budgets), top)
         error = np.zeros((len(at_base), weights.shape[1]))
         for b, row in enumerate(target):
