@@ -24,6 +24,7 @@ from searchlens.simulate import (
     Truth,
     fitted_design,
     paper_design,
+    power_law,
     simulate,
     small_design,
     write,
@@ -70,7 +71,7 @@ def test_same_seed_same_study_another_seed_another() -> None:
     assert not same_cohort(simulate(design, 1), simulate(design, 2))
 
 
-@pytest.mark.parametrize("mode", ["transform", "unrelated", "planted"])
+@pytest.mark.parametrize("mode", ["transform", "unrelated", "planted", "ceiling"])
 def test_draws_depend_on_names_alone(mode: Mode) -> None:
     """Another benchmark, model, policy or batch in the design leaves every other cell as it was."""
     design = small_design(mode)
@@ -102,7 +103,7 @@ def test_a_larger_pool_continues_the_smaller() -> None:
     assert theirs.complete((1, 2, 4, 8, 16, 32, 64)) == design.policies
 
 
-@pytest.mark.parametrize("mode", ["transform", "planted", "unrelated", "equal"])
+@pytest.mark.parametrize("mode", ["transform", "planted", "continuous", "ceiling", "unrelated", "equal"])
 def test_samples_converge_to_the_truth(mode: Mode) -> None:
     """Means over 8,000 questions lie within 4.5 standard errors of the population, both sides, every budget."""
     design = large(mode)
@@ -166,6 +167,35 @@ def test_planted_paths_are_those_of_the_rule() -> None:
     for cell in cells.values():
         path = [cell["path"][str(b)] for b in design.budgets]
         assert path == list(budget_path(cell["alpha"], cell["beta"], design.budgets))
+
+
+@pytest.mark.parametrize(("alpha", "beta"), [(2.0, 0.5), (3.0, 0.2), (1.5, 1.0), (2.0, 0.0)])
+def test_a_power_law_holds_for_every_question(alpha: float, beta: float) -> None:
+    """The chance that b samples of RL all fail is that of alpha b^beta samples of Base, for every real b."""
+    rng = np.random.default_rng(1)
+    for p in (0.0, 0.01, 0.3, 0.9):
+        q = power_law(np.full(200_000, p), alpha, beta, rng.random(200_000), rng.exponential(size=200_000))
+        for b in (1, 2.5, 16):
+            failed = (1 - q) ** b
+            error = failed.std() / np.sqrt(200_000) + 1e-12
+            assert abs(failed.mean() - (1 - p) ** (alpha * b**beta)) < 4 * error
+
+
+def test_truth_of_the_continuous_law_is_not_rounded() -> None:
+    """N*(b) is alpha b^beta; under a ceiling the curve is its multiple, and N* stays below a limit."""
+    law = Planted({"math": np.log(2.6)}, {"math": 0.6}, policy=DEFAULT, ceiling=0.8)
+    truths = {mode: Truth(large(mode, planted=law), 1) for mode in ("continuous", "ceiling")}  # type: ignore[arg-type]
+    alpha = 2.6 * np.exp(truths["continuous"].design.models[ANCHOR].delta)
+    budgets = (1, 2, 4, 8, 16)
+    exact = truths["continuous"].equivalent(ANCHOR, MATH, DEFAULT, budgets)
+    assert exact == pytest.approx([alpha * b**0.6 for b in budgets])
+    rl = [truth.P(ANCHOR, "rl", MATH, [DEFAULT], budgets)[0] for truth in truths.values()]
+    assert rl[1] == pytest.approx(0.8 * rl[0])
+    reached = truths["ceiling"].equivalent(ANCHOR, MATH, DEFAULT, [1, 10**6, 10**9])
+    assert reached[0] < reached[1] < 1.1 * reached[2] < 20
+    record = truths["ceiling"].record()["planted"]
+    assert record["ceiling"] == 0.8
+    assert record["cells"][f"{ANCHOR}/{MATH}"] == {"alpha": pytest.approx(alpha), "beta": 0.6, "policy": DEFAULT}
 
 
 def test_equal_means_no_error_and_independent_samples() -> None:
@@ -267,6 +297,10 @@ def test_designs_that_cannot_be_sampled_are_refused() -> None:
         replace(design, mode="nonsense")  # type: ignore[arg-type]
     with pytest.raises(InputError, match="no mu or no beta for nonmath"):
         replace(design, mode="planted", planted=Planted({"math": 0.0}, {"math": 0.6}))
+    with pytest.raises(InputError, match="at most 1"):
+        replace(design, mode="continuous", planted=Planted({"math": 0, "nonmath": 0}, {"math": 1.1, "nonmath": 1}))
+    with pytest.raises(InputError, match="ceiling"):
+        Planted({"math": 0.0}, {"math": 0.1}, ceiling=0.0)
     with pytest.raises(InputError, match="at least 0"):
         Planted({"math": 0.0}, {"math": -0.1})
     with pytest.raises(InputError, match="default policy"):

@@ -535,7 +535,7 @@ def _add_tools(command: _Commands) -> None:
     sub = command("simulate", _simulate, "write a simulated study of known truth (docs/simulation.md)")
     sub.add_argument("--seed", type=int, required=True, help="seed of all random numbers")
     _folder_option(sub)
-    modes = ("transform", "planted", "unrelated", "equal")
+    modes = ("transform", "planted", "continuous", "ceiling", "unrelated", "equal")
     sub.add_argument(
         "--mode", choices=modes, default="transform", help="how RL is derived from Base (default: transform)"
     )

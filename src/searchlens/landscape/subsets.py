@@ -29,7 +29,7 @@ def missed(samples: int, budgets: Sequence[float] | Ints) -> Floats:
     Notes
     -----
     For whole n its mean over samples is (1 - p)^n. For any other n in [1, N] it is nearly the binomial series of
-    (1 - p)^n up to p^N, which is at most 0.0014 off for N = 16 and 0.0003 for N = 64.
+    (1 - p)^n up to p^N, which is at most 0.0016 off for N = 16 and 0.0003 for N = 64.
 
     References
     ----------

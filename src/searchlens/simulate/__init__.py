@@ -18,6 +18,7 @@ from searchlens.simulate._design import (
 from searchlens.simulate._disk import write
 from searchlens.simulate._draw import simulate
 from searchlens.simulate._effects import PolicyEffect
+from searchlens.simulate._law import power_law
 from searchlens.simulate._paper import PAPER24, fitted_design, paper_design, small_design
 from searchlens.simulate._truth import Truth
 
@@ -36,6 +37,7 @@ __all__ = [
     "Truth",
     "fitted_design",
     "paper_design",
+    "power_law",
     "simulate",
     "small_design",
     "write",

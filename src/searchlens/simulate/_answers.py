@@ -9,7 +9,7 @@ import numpy as np
 from scipy.special import expit, log_softmax, softmax
 
 from searchlens.seeds import generator
-from searchlens.simulate._design import BaseModel, Cell, Design, RLEffect, SimBenchmark
+from searchlens.simulate._design import CONTINUOUS, BaseModel, Cell, Design, RLEffect, SimBenchmark
 from searchlens.simulate._effects import PolicyEffect
 from searchlens.uncertainty import Floats
 
@@ -87,9 +87,9 @@ def rl_answers(base: Answers, effect: RLEffect, transfer: float) -> Answers:
 
 
 def native(design: Design, seed: int, cell: Cell, questions: Latents) -> Answers:
-    """Answers of the checkpoint of a cell; in modes ``planted`` and ``equal`` those of its Base also for RL."""
+    """Answers of the checkpoint of a cell; where RL follows from Base's samples or is Base, those of its Base."""
     model, benchmark = design.models[cell.model], design.benchmarks[cell.benchmark]
-    if cell.side == "base" or design.mode in ("planted", "equal"):
+    if cell.side == "base" or design.mode in ("planted", *CONTINUOUS, "equal"):
         return base_answers(design.bases[model.base], benchmark, questions)
     if design.mode == "transform":
         base = base_answers(design.bases[model.base], benchmark, questions)

@@ -11,7 +11,9 @@ from searchlens.boptr.options import Group, Regime, Role
 from searchlens.errors import InputError
 from searchlens.simulate._effects import PolicyEffect, autoregressive
 
-Mode = Literal["transform", "planted", "unrelated", "equal"]
+Mode = Literal["transform", "planted", "continuous", "ceiling", "unrelated", "equal"]
+CONTINUOUS: tuple[Mode, ...] = ("continuous", "ceiling")
+"""Modes in which RL follows from the probabilities of Base by a law without rounding."""
 Side = Literal["base", "rl"]
 BASE_ONLY: tuple[Role, ...] = ("descriptive", "rltrain")
 """Benchmarks of these roles have no RL side."""
@@ -75,7 +77,7 @@ class SimModel:
     effect : RLEffect
         Used in mode ``transform``.
     delta : float
-        Planted delta_m, used in mode ``planted``.
+        Planted delta_m, used in modes ``planted``, ``continuous`` and ``ceiling``.
     """
 
     base: str
@@ -129,30 +131,38 @@ class SimBenchmark:
 
 @dataclass(frozen=True)
 class Planted:
-    """The law that holds exactly in mode ``planted``: P_RL(pi_0, b) = P_Base(pi, N(b)), N(b) = round_B(alpha b^beta).
+    """The law that holds exactly: P_RL(pi_0, b) = P_Base(pi, N(b)).
+
+    N(b) = round_B(alpha b^beta) in mode ``planted`` and alpha b^beta in mode ``continuous``; in mode ``ceiling`` P_RL
+    is that of ``continuous`` times ``ceiling``.
 
     Attributes
     ----------
     mu, beta : mapping
-        Per regime; alpha = exp(mu + delta_m). beta is at least 0.
+        Per regime; alpha = exp(mu + delta_m). beta is at least 0, and at most 1 in modes ``continuous``, ``ceiling``.
     policy : str
         pi, unless ``policies`` has another one for the cell.
     policies : mapping
         (model, benchmark) to pi.
+    ceiling : float
+        Share of questions that RL can solve at all, whatever their difficulty; in (0, 1].
 
     Raises
     ------
     InputError
-        An exponent is negative: no stream of samples has a path that goes back.
+        The ceiling is out of range, or an exponent is negative: no stream of samples has a path that goes back.
     """
 
     mu: Mapping[Regime, float]
     beta: Mapping[Regime, float]
     policy: str = "topp0.8_t0.9"
     policies: Mapping[tuple[str, str], str] = field(default_factory=dict)
+    ceiling: float = 0.75
 
     def __post_init__(self) -> None:
-        """Check the exponents."""
+        """Check exponents and ceiling."""
+        if not 0 < self.ceiling <= 1:
+            raise InputError(f"ceiling: {self.ceiling}; a share of questions must be above 0 and at most 1")
         if min(self.beta.values()) < 0:
             raise InputError(f"beta: {dict(self.beta)}; a planted exponent must be at least 0")
 
@@ -210,10 +220,10 @@ class Design:
         Cells that were not sampled.
     shared : float
         Share of the variance of question difficulty that all models have in common, in [0, 1].
-    mode : {"transform", "planted", "unrelated", "equal"}
+    mode : {"transform", "planted", "continuous", "ceiling", "unrelated", "equal"}
         How RL relates to Base.
     planted : Planted
-        Used in mode ``planted``.
+        Used in modes ``planted``, ``continuous`` and ``ceiling``.
     strangers : Strangers
         Used in mode ``unrelated``.
 
@@ -221,7 +231,7 @@ class Design:
     ------
     InputError
         A name is unknown, the pool is smaller than the largest budget, or the planted law has no constants for a
-        regime.
+        regime, or an exponent above 1 where RL follows from Base without rounding.
     """
 
     bases: Mapping[str, BaseModel]
@@ -255,8 +265,10 @@ class Design:
             raise InputError(f"policies: the default policy {self.default_policy} is not among them")
         regimes = {item.regime for item in self.benchmarks.values() if item.role not in BASE_ONLY}
         lawless = regimes - (self.planted.mu.keys() & self.planted.beta.keys())
-        if self.mode == "planted" and lawless:
+        if self.mode in ("planted", *CONTINUOUS) and lawless:
             raise InputError(f"planted: no mu or no beta for {', '.join(sorted(lawless))}")
+        if self.mode in CONTINUOUS and max(self.planted.beta[regime] for regime in regimes) > 1:
+            raise InputError(f"beta: {dict(self.planted.beta)}; mode {self.mode} needs exponents of at most 1")
 
     def plan(self) -> CohortPlan:
         """The cohort plan of this study."""

@@ -16,10 +16,10 @@ from searchlens.landscape.pool import SamplePool
 from searchlens.landscape.readouts import expected, prefix
 from searchlens.seeds import generator
 from searchlens.simulate._answers import CUT_SHARE, Answers, native, question_latents, under
-from searchlens.simulate._design import Cell, Design, SimBenchmark, budgets_of
+from searchlens.simulate._design import CONTINUOUS, Cell, Design, SimBenchmark, budgets_of
 from searchlens.simulate._effects import PolicyEffect
-from searchlens.simulate._law import groups, planted_path, planted_policy
-from searchlens.uncertainty import Resamples
+from searchlens.simulate._law import groups, planted_path, planted_policy, planted_shares
+from searchlens.uncertainty import Floats, Resamples
 
 OPTIONS = LandscapeOptions()
 """Votes, first finish and intervals are read as by default in a study."""
@@ -121,32 +121,33 @@ def _draw(design: Design, seed: int, cell: Cell, answers: Answers, policies: tup
         stream = generator("simulate", seed, "samples", cell.checkpoint, cell.benchmark, policy)
         uniform[:, :, i] = stream.random((samples, 2, item.questions), dtype=np.float32)
     effects = [design.effect(cell.benchmark, _sampled_as(design, cell, policy)) for policy in policies]
-    outcomes = _outcomes(uniform[:, 0], answers, effects)
+    outcomes = _outcomes(uniform[:, 0], [_shares(design, seed, cell, answers, effect) for effect in effects])
     if cell.side == "rl" and design.mode == "planted":
         outcomes = _regrouped(outcomes, groups(planted_path(design, cell), samples))
     return Drawn(policies, outcomes, _tokens(uniform[:, 1], outcomes, design, cell, effects))
 
 
 def _sampled_as(design: Design, cell: Cell, policy: str) -> str:
-    if cell.side == "rl" and design.mode == "planted":
+    if cell.side == "rl" and design.mode in ("planted", *CONTINUOUS):
         return planted_policy(design, cell.model, cell.benchmark, policy)
     return policy
 
 
-def _outcomes(uniform: Lengths, answers: Answers, effects: Sequence[PolicyEffect]) -> Outcomes:
-    thresholds = np.stack([_thresholds(answers, effect) for effect in effects], axis=1).astype(np.float32)
+def _outcomes(uniform: Lengths, shares: Sequence[Floats]) -> Outcomes:
+    thresholds = np.stack([share.cumsum(axis=0) for share in shares], axis=1).astype(np.float32)
     outcomes = np.zeros(uniform.shape, np.uint8)
     for threshold in thresholds:
         outcomes += uniform >= threshold
     return outcomes
 
 
-def _thresholds(answers: Answers, effect: PolicyEffect) -> npt.NDArray[np.float64]:
-    """Upper ends of the outcomes' shares of [0, 1), all but the last; shape (outcomes - 1, questions)."""
+def _shares(design: Design, seed: int, cell: Cell, answers: Answers, effect: PolicyEffect) -> Floats:
+    """Probabilities of all outcomes but the last, shape (outcomes - 1, questions)."""
     p, invalid = under(answers, effect)
     shares = np.vstack([p.T, invalid * (1 - CUT_SHARE)])
-    ends: npt.NDArray[np.float64] = shares.cumsum(axis=0)
-    return ends
+    if cell.side == "rl" and design.mode in CONTINUOUS:
+        return planted_shares(design, seed, cell, shares)
+    return shares
 
 
 def _regrouped(outcomes: Outcomes, members: Sequence[Sequence[int]]) -> Outcomes:

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
 import numpy as np
+from scipy.optimize import brentq
 from scipy.special import ndtri
 from scipy.stats import qmc
 
 from searchlens.errors import InputError
 from searchlens.simulate._answers import Latents, native, under
-from searchlens.simulate._design import BASE_ONLY, Cell, Design, Side, checkpoint
-from searchlens.simulate._law import planted_path, planted_policy
+from searchlens.simulate._design import BASE_ONLY, CONTINUOUS, Cell, Design, Side, checkpoint
+from searchlens.simulate._law import planted_constants, planted_path, planted_policy
 from searchlens.uncertainty import Floats
 
 POPULATION = 2**15
@@ -35,10 +36,10 @@ class Truth:
 
     design: Design
     seed: int
-    _curves: dict[tuple[Cell, str, int], float] = field(default_factory=dict, repr=False)
+    _curves: dict[tuple[Cell, str, float], float] = field(default_factory=dict, repr=False)
 
     def P(  # noqa: N802
-        self, model: str, side: Side, benchmark: str, policies: Sequence[str], budgets: Sequence[int]
+        self, model: str, side: Side, benchmark: str, policies: Sequence[str], budgets: Sequence[float]
     ) -> Floats:
         """Expected pass@n, over samples and questions.
 
@@ -48,8 +49,8 @@ class Truth:
         side : {"base", "rl"}
         benchmark : str
         policies : sequence of str
-        budgets : sequence of int
-            n >= 1; for RL in mode ``planted`` only budgets of the cell.
+        budgets : sequence of float
+            n > 0, where it is no whole number by 1 - (1 - p)^n; for RL in mode ``planted`` only budgets of the cell.
 
         Returns
         -------
@@ -67,10 +68,39 @@ class Truth:
             if missing:
                 raise InputError(f"budgets: no law is planted at {missing}; {benchmark} has {sorted(path)}")
             policies = [planted_policy(self.design, model, benchmark, name) for name in policies]
-            return self.P(model, "base", benchmark, policies, [path[n] for n in budgets])
+            return self.P(model, "base", benchmark, policies, [path[int(n)] for n in budgets])
+        if side == "rl" and self.design.mode in CONTINUOUS:
+            alpha, beta = planted_constants(self.design, cell)
+            policies = [planted_policy(self.design, model, benchmark, name) for name in policies]
+            reached = self.P(model, "base", benchmark, policies, [alpha * n**beta for n in budgets])
+            return reached * (self.design.planted.ceiling if self.design.mode == "ceiling" else 1)
         self._compute(cell, policies, budgets)
         curves = [[self._curves[cell, name, n] for n in budgets] for name in policies]
         return np.array(curves).reshape(len(policies), len(budgets))
+
+    def equivalent(self, model: str, benchmark: str, policy: str, budgets: Sequence[int]) -> Floats:
+        """N*(b): the real number of samples at which Base solves as much as RL with b of the default policy.
+
+        Parameters
+        ----------
+        model, benchmark : str
+        policy : str
+            Of Base.
+        budgets : sequence of int
+
+        Returns
+        -------
+        ndarray, shape (budgets,)
+            Within 2^-20 to 2^40; inf where Base never solves as much.
+        """
+        targets = self.P(model, "rl", benchmark, [self.design.default_policy], budgets)[0]
+        ((_, log_wrong),) = self._log_wrong(self._cell(model, "base", benchmark), [policy])
+
+        def excess(log2_n: float, target: float) -> float:
+            return float(-np.expm1(2**log2_n * log_wrong).mean() - target)
+
+        found = [brentq(excess, -20, 40, (target,)) if excess(40, target) > 0 else np.inf for target in targets]
+        return np.exp2(found)
 
     def mech_p(self, model: str, benchmark: str, path: Sequence[tuple[str, int]]) -> float:
         """True error of a path: 100 mean_b |P_Base(pi_b, N_b) - P_RL(b)|, in percentage points.
@@ -102,7 +132,7 @@ class Truth:
             "budgets": list(design.budgets),
             "models": {name: asdict(model) for name, model in design.models.items()},
             "population": curves,
-            "planted": self._planted() if design.mode == "planted" else None,
+            "planted": self._planted() if design.mode in ("planted", *CONTINUOUS) else None,
         }
 
     def _record(self, model: str, side: Side, benchmark: str) -> list[float]:
@@ -111,18 +141,19 @@ class Truth:
     def _planted(self) -> dict[str, Any]:
         design, law = self.design, self.design.planted
         cells = {}
-        for model, spec in design.models.items():
+        for model in design.models:
             for benchmark, item in design.benchmarks.items():
                 if item.role in BASE_ONLY or (model, benchmark) in design.missing:
                     continue
-                path = planted_path(design, self._cell(model, "rl", benchmark))
-                cells[f"{model}/{benchmark}"] = {
-                    "alpha": float(np.exp(law.mu[item.regime] + spec.delta)),
-                    "beta": law.beta[item.regime],
-                    "policy": planted_policy(design, model, benchmark, design.default_policy),
-                    "path": {str(b): n for b, n in path.items()},
-                }
-        return {"mu": dict(law.mu), "beta": dict(law.beta), "cells": cells}
+                cell = self._cell(model, "rl", benchmark)
+                alpha, beta = planted_constants(design, cell)
+                policy = planted_policy(design, model, benchmark, design.default_policy)
+                cells[f"{model}/{benchmark}"] = {"alpha": alpha, "beta": beta, "policy": policy}
+                if design.mode == "planted":
+                    path = {str(b): n for b, n in planted_path(design, cell).items()}
+                    cells[f"{model}/{benchmark}"]["path"] = path
+        ceiling = law.ceiling if design.mode == "ceiling" else 1
+        return {"mu": dict(law.mu), "beta": dict(law.beta), "ceiling": ceiling, "cells": cells}
 
     def _cell(self, model: str, side: Side, benchmark: str) -> Cell:
         design = self.design
@@ -131,18 +162,19 @@ class Truth:
         name = design.models[model].base if side == "base" else model
         return Cell(checkpoint(name, side), model, side, benchmark)
 
-    def _compute(self, cell: Cell, policies: Sequence[str], budgets: Sequence[int]) -> None:
+    def _compute(self, cell: Cell, policies: Sequence[str], budgets: Sequence[float]) -> None:
         """Compute the mean over questions of 1 - (1 - p)^n at the points that have none yet."""
         missing = {name for name in policies if any((cell, name, n) not in self._curves for n in budgets)}
-        if not missing:
-            return
-        population = _population(self.design.benchmarks[cell.benchmark].wrong)
-        answers = native(self.design, self.seed, cell, population)
-        for name in missing:
-            p, _ = under(answers, self.design.effect(cell.benchmark, name))
-            log_wrong = np.log1p(-p[:, 0])
+        for name, log_wrong in self._log_wrong(cell, missing) if missing else ():
             for n in {*budgets, *self.design.budgets}:
                 self._curves[cell, name, n] = float(-np.expm1(n * log_wrong).mean())
+
+    def _log_wrong(self, cell: Cell, policies: Iterable[str]) -> Iterator[tuple[str, Floats]]:
+        """Policies, each with log(1 - p) of every question of the population."""
+        answers = native(self.design, self.seed, cell, _population(self.design.benchmarks[cell.benchmark].wrong))
+        for policy in policies:
+            p, _ = under(answers, self.design.effect(cell.benchmark, policy))
+            yield policy, np.log1p(-p[:, 0])
 
 
 @functools.cache
