@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
+from dataclasses import replace
 from itertools import combinations
+from typing import Any
 
 import numpy as np
 import pytest
 
+from searchlens.landscape.classes import answer_classes
 from searchlens.readings.equivalents import equivalents, inverse, summary
-from searchlens.readings.pool import Pool, knots
+from searchlens.readings.pool import Pool, knots, read_pools
+from searchlens.simulate import Mode, Truth, power_law, small_design
+from searchlens.simulate._disk import scores
 from searchlens.uncertainty import Resamples
 
 DRAWS = Resamples.draw(40, 200, 1)
@@ -42,8 +48,8 @@ def test_equal_pools_are_worth_the_same_number_of_samples() -> None:
 def test_the_best_of_several_policies_needs_no_more_samples_than_any() -> None:
     rng = np.random.default_rng(1)
     policies, rl = [pool(drawn(rng, 16), 16) for _ in range(3)], pool(drawn(rng, 16), 16)
-    alone = [equivalents([one], rl, [1, 2, 4], DRAWS).log2_n for one in policies]
-    assert (equivalents(policies, rl, [1, 2, 4], DRAWS).log2_n <= np.min(alone, axis=0) + 1e-12).all()
+    alone = [equivalents([one], rl, [1, 2, 4], DRAWS).log2_n[:, 0] for one in policies]
+    assert (equivalents(policies, rl, [1, 2, 4], DRAWS).log2_n[:, 0] <= np.min(alone, axis=0) + 1e-12).all()
 
 
 def test_inverse_says_on_which_side_of_the_curve_a_target_lies() -> None:
@@ -97,3 +103,57 @@ def test_a_model_worth_two_samples_is_found_to_be_worth_two() -> None:
         rows = summary(equivalents([base], rl, [1, 2, 4], resamples), 0.95).rows(named=True)
         covered.append([row["lo"] <= 2 * row["budget"] <= row["hi"] for row in rows])
     assert (np.mean(covered, axis=0) > 0.87).all()
+
+
+def covered(rows: list[dict[str, Any]], truth: Sequence[float]) -> list[bool]:
+    """Whether the intervals contain these numbers; an open end contains everything beyond it."""
+    return [
+        (row["lo_open"] or row["lo"] <= n) and (row["hi_open"] or n <= row["hi"])
+        for row, n in zip(rows, truth, strict=True)
+    ]
+
+
+@pytest.mark.parametrize(("alpha", "beta"), [(2.0, 0.5), (1.4, 0.8)])
+def test_intervals_contain_the_samples_of_a_law_without_rounding(alpha: float, beta: float) -> None:
+    """Coverage where N*(b) = alpha b^beta for every b, at few questions and samples."""
+    found = []
+    for world in range(60):
+        rng = np.random.default_rng(300 + world)
+        difficulty = rng.beta(0.6, 1.5, 100)
+        rl = power_law(difficulty, alpha, beta, rng.random(100), rng.exponential(size=100))
+        pools = pool(rng.binomial(16, difficulty), 16), pool(rng.binomial(16, rl), 16)
+        read = equivalents([pools[0]], pools[1], [1, 2, 4, 8], Resamples.draw(100, 200, world))
+        found.append(covered(summary(read, 0.95).to_dicts(), [alpha * b**beta for b in (1, 2, 4, 8)]))
+    assert (np.mean(found, axis=0) > 0.87).all()
+
+
+def test_the_best_of_equal_policies_is_not_taken_for_better_than_they_are() -> None:
+    """The largest of 12 noisy curves is too high; percentiles of such largest curves hardly ever contain the truth."""
+    found = []
+    for world in range(30):
+        rng = np.random.default_rng(world)
+        difficulty = rng.beta(0.6, 1.5, 100)
+        policies = [pool(rng.binomial(16, difficulty), 16) for _ in range(12)]
+        rl = pool(rng.binomial(16, 1 - (1 - difficulty) ** 2), 16)
+        rows = summary(equivalents(policies, rl, [1, 2, 4], Resamples.draw(100, 200, world)), 0.95).to_dicts()
+        found.append(covered(rows, [2, 4, 8]))
+    assert (np.mean(found, axis=0) > 0.8).all()
+
+
+@pytest.mark.parametrize("mode", ["continuous", "ceiling"])
+def test_a_simulated_study_has_the_samples_that_its_truth_names(mode: Mode) -> None:
+    """From graded samples to N*(b), with 6,000 questions, against the population."""
+    whole = small_design(mode)
+    model, policy = "qwen25_7b", whole.default_policy
+    design = replace(
+        whole,
+        models={model: whole.models[model]},
+        benchmarks={"math500": replace(whole.benchmarks["math500"], questions=6000)},
+        policies=(policy,),
+        planted=replace(whole.planted, policy=policy, ceiling=0.95),
+        samples=32,
+    )
+    sides = [read_pools(answer_classes(scores(design, 3, cell)), {})[policy] for cell in design.cells()]
+    read = equivalents([sides[0]], sides[1], [1, 2, 4, 8, 16], Resamples.draw(6000, 1, 0))
+    truth = Truth(design, 3).equivalent(model, "math500", policy, [1, 2, 4, 8, 16])
+    assert 2 ** read.log2_n[:, 0] == pytest.approx(truth, rel=0.08)

@@ -9,6 +9,7 @@ from scipy import stats
 from searchlens.readings import exponents
 from searchlens.readings.exponents import GRID, Lattice, effective, exponent_set, joint_sets, least_error, profile
 from searchlens.readings.pool import Pool
+from searchlens.simulate import power_law
 
 BUDGETS = (1, 2, 4, 8, 16)
 
@@ -34,7 +35,7 @@ def test_statistic_is_that_of_the_moments_written_out() -> None:
     share = 4 * x - below
     ours = (1 - share) * base.solved(2 ** (below / 4)) + share * base.solved(2 ** np.minimum((below + 1) / 4, 4))
     moments = ours - rl.solved(BUDGETS)
-    variance = np.cov(moments.T) / len(moments) + 1e-7 * np.eye(5)
+    variance = (np.cov(moments.T) + 1e-5 * np.eye(5)) / len(moments)
     j = moments.mean(axis=0) @ np.linalg.solve(variance, moments.mean(axis=0))
     assert found.j[0, 0] == pytest.approx(j, rel=1e-6)
     assert found.moments[0, 0] == 5
@@ -101,3 +102,26 @@ def test_the_joint_set_is_what_no_pair_rejects_at_its_share() -> None:
     assert [row["left_out"] for row in rows] == [None, "a", "b"]
     assert (rows[0]["beta_lo"], rows[0]["beta_hi"]) == (pytest.approx(0.52), pytest.approx(1.6)), "0.03 is above 0.025"
     assert rows[2]["beta_hi"] == pytest.approx(0.98), "alone, a rejects 0.03"
+
+
+def test_the_set_contains_the_law_that_made_rl() -> None:
+    """Where the law holds without rounding, (alpha, beta) is rejected in about 5% of worlds; at most 6 of 60 here."""
+    grid, rejected = Lattice(np.array([0.6]), np.array([0.8])), 0
+    for seed in range(60):
+        difficulty, rng = world(1000 + seed, 200)
+        rl = power_law(difficulty, 2**0.6, 0.8, rng.random(200), rng.exponential(size=200))
+        tested = exponents.test(
+            pool(rng.binomial(16, difficulty), 16), pool(rng.binomial(64, rl), 64), BUDGETS, grid=grid
+        )
+        rejected += int(tested.log_p[0, 0] < np.log(0.05))
+    assert rejected <= 6
+
+
+def test_the_set_is_empty_where_rl_loses_questions() -> None:
+    """RL solves 75% of what 3 b^0.8 samples of Base solve: 500 questions are enough to say that no power law fits."""
+    for seed in range(5):
+        difficulty, rng = world(2000 + seed, 500)
+        law = power_law(difficulty, 3, 0.8, rng.random(500), rng.exponential(size=500))
+        rl = np.where(rng.random(500) < 0.75, law, 0)
+        tested = exponents.test(pool(rng.binomial(16, difficulty), 16), pool(rng.binomial(64, rl), 64), BUDGETS)
+        assert exponent_set([tested], 0.95)["empty"]

@@ -20,8 +20,11 @@ from scipy import special
 from searchlens.readings.pool import Pool, knots
 from searchlens.uncertainty import Floats
 
-RIDGE = 1e-7
-"""Added to the diagonal of V: moments without any variance, as where every question is solved, stay invertible."""
+RIDGE = 1e-5
+"""Added to the variance over questions of every moment, so that V stays invertible where every question is solved.
+
+Neighbouring moments are so alike that the least variance of a combination of them is about 3e-5. With more than that
+the test rejects too seldom, with far less too often where few questions decide (docs/validation.md)."""
 FEWEST, FEWEST_SHARE = 20, 1 / 12
 """A moment is left out if it rests on fewer than this many questions (``effective``) and on less than this share of
 them. Such a moment is skewed, as where RL and Base leave two or three questions unsolved, and the test would reject too
@@ -138,12 +141,12 @@ def test(base: Pool, rl: Pool, budgets: Sequence[int], *, grid: Lattice = GRID, 
     combine = np.concatenate([at_base, minus], axis=2)
     moments = combine @ curves.mean(axis=0)
     half = (combine.reshape(-1, combine.shape[2]) @ np.cov(curves.T)).reshape(combine.shape)
-    variance = half @ combine.transpose(0, 2, 1) / questions
+    variance = half @ combine.transpose(0, 2, 1)
     used = _usable(ours, theirs, at_base)
     variance *= used[:, :, None] & used[:, None, :]
     variance += np.eye(size) * np.where(used, RIDGE, 1)[:, None, :]
     kept = np.where(used, moments, 0)
-    j = (kept * np.linalg.solve(variance, kept[..., None])[..., 0]).sum(axis=1)
+    j = questions * (kept * np.linalg.solve(variance, kept[..., None])[..., 0]).sum(axis=1)
     count = used.sum(axis=1)
     log_p = _log_p(j, count, questions)
     misfit = np.abs(moments).mean(axis=1)

@@ -1,0 +1,211 @@
+"""Do intervals and bands of budget equivalents contain the true N*(b), and do exponent sets tell a law from a ceiling?
+
+    python validation/equivalents.py --worlds 500 --output docs/equivalents.csv
+
+Worlds follow laws without rounding (``simulate.power_law``), so that N*(b) = alpha b^beta is known for every b, or a
+law with a ceiling, where N*(b) follows from the two curves.
+
+* ``interval``: questions of the zoo's anchor, as in exponents.py, or drawn from a Beta distribution; 64 or 16 samples.
+* ``best``: the upper edge of 24 policies, whose log-odds are spread evenly over ``SPREADS``; ``plain`` takes the
+  largest curve of each draw, ``directional`` is ``readings.equivalents.upper_edge``.
+* ``exponents``: share of worlds with an empty set, and with a set that contains the true alpha and beta.
+
+One record per experiment, case, number of questions, b (0: none) and quantity.
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+import zlib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import polars as pl
+from exponents import LEVEL, pool, population
+from scipy.optimize import brentq
+from scipy.special import expit, logit
+
+from searchlens.readings.equivalents import Equivalents, equivalents, inverse, summary
+from searchlens.readings.exponents import GRID, exponent_set, profile, test
+from searchlens.readings.pool import Pool, knots
+from searchlens.simulate import power_law
+from searchlens.uncertainty import Floats, Resamples
+
+POLICIES = 24
+SPREADS = {"24 equal policies": 0.0, "24 policies, 0.15 logits": 0.15, "24 policies, 0.6 logits": 0.6}
+DRAWS = 500
+Record = tuple[str, str, int, int, str, float, int]
+COLUMNS = ("experiment", "case", "questions", "budget", "quantity", "value", "worlds")
+
+
+class Law(NamedTuple):
+    """RL solves a share ``ceiling`` of what alpha b^beta samples of Base solve."""
+
+    alpha: float
+    beta: float
+    ceiling: float = 1.0
+
+    def rl(self, solved: Floats, rng: np.random.Generator) -> Floats:
+        """Probabilities of RL."""
+        count = len(solved)
+        right = power_law(solved, self.alpha, self.beta, rng.random(count), rng.exponential(size=count))
+        return np.where(rng.random(count) < self.ceiling, right, 0)
+
+    def equivalent(self, solved: Floats, budget: int) -> float:
+        """N*(b) in the population of these questions."""
+
+        def curve(n: float) -> float:
+            return float(1 - ((1 - solved) ** n).mean())
+
+        target = self.ceiling * curve(self.alpha * budget**self.beta)
+        return float(2 ** brentq(lambda x: curve(2**x) - target, -20, 30))
+
+
+LAWS = {
+    "RL is Base": Law(1, 1),
+    "1.5 b^0.8": Law(1.5, 0.8),
+    "2 b^0.5": Law(2, 0.5),
+    "ceiling": Law(3, 0.8, 0.75),
+}
+
+
+class World(NamedTuple):
+    """Whether the truth is covered, by budget; of the band, at all budgets at once."""
+
+    covered: list[bool]
+    band: bool
+    error: list[float]
+    length: list[float]
+
+
+def judge(read: Equivalents, truth: list[float]) -> World:
+    """Intervals against the truth; an open end contains everything beyond it."""
+    rows = summary(read, LEVEL).to_dicts()
+    covered, band = [], True
+    for row, true in zip(rows, truth, strict=True):
+        covered.append((row["lo_open"] or row["lo"] <= true) and (row["hi_open"] or true <= row["hi"]))
+        if row["n"] is not None:
+            low, high = row["band_lo"], row["band_hi"]
+            band &= (low <= 1 or low <= true) and (high >= read.largest or true <= high)
+    end = np.log2(read.largest)
+    error = (np.clip(read.log2_n[:, 0], 0, end) - np.clip(np.log2(truth), 0, end)).tolist()
+    return World(covered, band, error, [float(np.log2(row["hi"] / row["lo"])) for row in rows])
+
+
+def records(experiment: str, case: str, questions: int, budgets: list[int], worlds: list[World]) -> Iterator[Record]:
+    """Coverage and length by budget, and coverage of the band."""
+    columns = {"coverage": "covered", "error of log2 N": "error", "length in log2": "length"}
+    for quantity, name in columns.items():
+        means = np.mean([getattr(world, name) for world in worlds], axis=0)
+        for budget, mean in zip(budgets, means, strict=True):
+            yield experiment, case, questions, budget, quantity, float(mean), len(worlds)
+    yield experiment, case, questions, 0, "band", float(np.mean([world.band for world in worlds])), len(worlds)
+
+
+# ---- one policy
+
+
+def intervals(worlds: int) -> Iterator[Record]:
+    """Intervals of N*(b) under one policy."""
+    beta = np.random.default_rng(0).beta(0.6, 1.5, 4000)
+    shapes = {
+        "math": (population("anchor", "math"), 500, 64),
+        "gpqa": (population("anchor", "gpqa"), 198, 64),
+        "Beta(.6, 1.5)": (beta, 60, 16),
+    }
+    for shape, (solved, questions, samples) in shapes.items():
+        budgets = [2**i for i in range(samples.bit_length() - 1)]
+        for name, law in LAWS.items():
+            truth = [law.equivalent(solved, b) for b in budgets]
+            found = []
+            for seed in range(worlds):
+                rng = np.random.default_rng([seed, zlib.crc32(f"{shape}/{name}".encode())])
+                p = solved[rng.integers(0, len(solved), questions)]
+                base, rl = pool(p, samples, rng), pool(law.rl(p, rng), samples, rng)
+                found.append(judge(equivalents([base], rl, budgets, Resamples.draw(questions, DRAWS, seed)), truth))
+            yield from records("interval", f"{shape}, {name}", questions, budgets, found)
+
+
+# ---- the best of many policies
+
+
+def plain(base: list[Pool], rl: Pool, budgets: list[int], resamples: Resamples) -> Equivalents:
+    """The largest curve of each draw."""
+    ks = knots(base[0].samples)
+    weights = np.concatenate([np.ones((resamples.questions, 1)), resamples.weights], axis=1) / resamples.questions
+    curve = np.max([one.solved(ks).T @ weights for one in base], axis=0)
+    return Equivalents(tuple(budgets), base[0].samples, inverse(curve, np.log2(ks), rl.solved(budgets).T @ weights))
+
+
+def best(worlds: int) -> Iterator[Record]:
+    """The upper edge of policies of which RL is the best of two samples of the best."""
+    hardest = np.random.default_rng(0).beta(0.6, 1.5, 4000)
+    budgets, law = [1, 2, 4], Law(2, 1)
+    for name, spread in SPREADS.items():
+        for questions in (60, 200, 500):
+            found: dict[str, list[World]] = {"plain": [], "directional": []}
+            for seed in range(worlds):
+                rng = np.random.default_rng([seed, questions])
+                p = hardest[rng.integers(0, len(hardest), questions)]
+                sides = [pool(expit(logit(p) + shift), 16, rng) for shift in np.linspace(-spread, 0, POLICIES)]
+                rl, draws = pool(law.rl(p, rng), 16, rng), Resamples.draw(questions, DRAWS, seed)
+                truth = [2.0 * b for b in budgets]
+                found["plain"].append(judge(plain(sides, rl, budgets, draws), truth))
+                found["directional"].append(judge(equivalents(sides, rl, budgets, draws), truth))
+            for kind, each in found.items():
+                yield from records("best", f"{name}, {kind}", questions, budgets, each)
+
+
+# ---- exponents
+
+
+def laws(worlds: int) -> Iterator[Record]:
+    """Exponent sets of one policy, 16 samples of Base and 64 of RL."""
+    hardest = np.random.default_rng(0).beta(0.6, 1.5, 4000)
+    budgets = (1, 2, 4, 8, 16)
+    for name, law in {"1.5 b^0.8": Law(2**0.6, 0.8), "2 b^0.5": Law(2, 0.5), "ceiling": LAWS["ceiling"]}.items():
+        at = np.abs(GRID.log2_alpha - np.log2(law.alpha)).argmin(), np.abs(GRID.beta - law.beta).argmin()
+        for questions in (60, 200, 500, 1000, 2000):
+            found = []
+            for seed in range(worlds):
+                rng = np.random.default_rng([seed, questions])
+                p = hardest[rng.integers(0, len(hardest), questions)]
+                tested = test(pool(p, 16, rng), pool(law.rl(p, rng), 64, rng), budgets)
+                inside = GRID.beta[profile([tested]) >= 1 - LEVEL]
+                one = {
+                    "empty": exponent_set([tested], LEVEL)["empty"],
+                    "width of beta": np.ptp(inside) if len(inside) else 0,
+                }
+                if law.ceiling == 1:
+                    one["alpha and beta covered"] = np.exp(tested.log_p[at]) >= 1 - LEVEL
+                found.append(one)
+            for quantity, value in pl.DataFrame(found).cast(pl.Float64).mean().row(0, named=True).items():
+                yield "exponents", name, questions, 0, quantity, value, worlds
+
+
+def main() -> None:
+    """Run the experiments and write one table."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--worlds", type=int, default=500, help="worlds of experiment interval")
+    parser.add_argument("--others", type=int, default=300, help="worlds of the other experiments")
+    parser.add_argument("--only", nargs="*", default=["interval", "best", "exponents"])
+    parser.add_argument("--output", type=Path, required=True)
+    args = parser.parse_args()
+    rows: list[Record] = []
+    for name, experiment, worlds in (
+        ("interval", intervals, args.worlds),
+        ("best", best, args.others),
+        ("exponents", laws, args.others),
+    ):
+        if name in args.only:
+            started = time.monotonic()
+            rows += experiment(worlds)
+            print(f"{name}: {time.monotonic() - started:.0f} s", flush=True)
+    pl.DataFrame(rows, COLUMNS, orient="row").write_csv(args.output, float_precision=4)
+
+
+if __name__ == "__main__":
+    main()
