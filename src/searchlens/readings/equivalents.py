@@ -163,10 +163,11 @@ def summary(read: Equivalents, confidence: float) -> pl.DataFrame:
 
     Notes
     -----
-    ``lo`` to ``hi``: percentiles of the bootstrap over questions, pointwise. ``band_lo`` to ``band_hi``: a band that
-    contains all N*(b) of the sample at once with the nominal coverage, from the largest studentised deviation of
-    log2 N* over b (sup-t). ``slope``: log2 N*(2b) - log2 N*(b), or the same over log2 of the step between two budgets;
-    a power law has the same slope, beta, everywhere.
+    ``lo`` to ``hi``: percentiles of the bootstrap over questions, pointwise, and the estimate, which percentiles of the
+    best of several policies may leave out because it is optimistic (``upper_edge``). ``band_lo`` to ``band_hi``: a band
+    that contains N*(b) at all budgets within the pool at once with the nominal coverage, from the largest studentised
+    deviation of log2 N* over b (sup-t). ``slope``: log2 N*(2b) - log2 N*(b), or the same over log2 of the step between
+    two budgets; a power law has the same slope, beta, everywhere. validation/equivalents.py measures the coverage.
 
     References
     ----------
@@ -177,6 +178,7 @@ def summary(read: Equivalents, confidence: float) -> pl.DataFrame:
     sample, resampled = draws[:, 0], draws[:, 1:]
     outside = np.where(np.isneginf(read.log2_n[:, 0]), "below", np.where(np.isposinf(read.log2_n[:, 0]), "above", ""))
     low, high = np.quantile(resampled, [(1 - confidence) / 2, (1 + confidence) / 2], axis=1)
+    low, high = np.minimum(low, sample), np.maximum(high, sample)
     reach = _simultaneous(sample, resampled, outside == "", confidence)
     records = []
     for i, budget in enumerate(read.budgets):
