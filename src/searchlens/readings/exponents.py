@@ -25,7 +25,7 @@ RIDGE = 1e-5
 
 Neighbouring moments are so alike that the least variance of a combination of them is about 3e-5. With more than that
 the test rejects too seldom, with far less too often where few questions decide (docs/validation.md)."""
-FEWEST, FEWEST_SHARE = 20, 1 / 12
+FEWEST, FEWEST_SHARE = 20, 1 / 10
 """A moment is left out if it rests on fewer than this many questions (``effective``) and on less than this share of
 them. Such a moment is skewed, as where RL and Base leave two or three questions unsolved, and the test would reject too
 often."""
