@@ -10,9 +10,10 @@ from typing import Any
 
 import numpy as np
 import pytest
+from scipy import stats
 
 from searchlens.landscape.classes import answer_classes
-from searchlens.readings.equivalents import equivalents, inverse, summary
+from searchlens.readings.equivalents import equivalents, inverse, summary, tails
 from searchlens.readings.pool import Pool, knots, read_pools
 from searchlens.simulate import Mode, Truth, power_law, small_design
 from searchlens.simulate._disk import scores
@@ -157,3 +158,14 @@ def test_a_simulated_study_has_the_samples_that_its_truth_names(mode: Mode) -> N
     read = equivalents([sides[0]], sides[1], [1, 2, 4, 8, 16], Resamples.draw(6000, 1, 0))
     truth = Truth(design, 3).equivalent(model, "math500", policy, [1, 2, 4, 8, 16])
     assert 2 ** read.log2_n[:, 0] == pytest.approx(truth, rel=0.08)
+
+
+def test_intervals_are_wider_where_few_questions_decide() -> None:
+    """Student's quantile of that many questions in place of the normal one; with many there is no difference."""
+    share = tails(0.95, np.array([1.0, 2.0, 6.0, 1e9]))
+    assert share[0] == share[1] < share[2] < share[3]
+    assert share[2:] == pytest.approx([stats.norm.cdf(stats.t.ppf(0.025, 5) * np.sqrt(1.2)), 0.025], rel=1e-5)
+    solved = np.full(200, 64)
+    solved[:3] = 20
+    few = equivalents([pool(solved, 64)], pool(np.where(solved == 20, 30, 64), 64), [1], Resamples.draw(200, 200, 0))
+    assert few.questions == pytest.approx([3])

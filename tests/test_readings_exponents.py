@@ -7,8 +7,8 @@ import pytest
 from scipy import stats
 
 from searchlens.readings import exponents
-from searchlens.readings.exponents import GRID, Lattice, effective, exponent_set, joint_sets, least_error, profile
-from searchlens.readings.pool import Pool
+from searchlens.readings.exponents import GRID, Lattice, exponent_set, joint_sets, least_error, profile
+from searchlens.readings.pool import Pool, effective, knots
 from searchlens.simulate import power_law
 
 BUDGETS = (1, 2, 4, 8, 16)
@@ -46,7 +46,7 @@ def test_points_of_the_lattice_with_the_same_law_share_their_result() -> None:
     """Laws that are clipped to the pool are computed once; each point still has the weights of its own x_b."""
     weights, law = GRID.weights(BUDGETS, 16)
     assert len(weights) < len(law) == 121 * 81
-    positions = np.log2(np.arange(1, 17))
+    positions = np.log2(knots(16))
     for alpha, beta in ((0, 0), (20, 50), (37, 41), (120, 80)):
         x = np.clip(GRID.log2_alpha[alpha] + GRID.beta[beta] * np.log2(BUDGETS), 0, 4)
         found = weights[law[alpha * 81 + beta]]

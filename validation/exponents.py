@@ -15,6 +15,7 @@ and the samples of an RL model of known law (``LAWS``) for each of them.
 from __future__ import annotations
 
 import argparse
+import functools
 import time
 import zlib
 from collections.abc import Iterator
@@ -55,11 +56,6 @@ class Law(NamedTuple):
         draws = rng.random(len(solved)), rng.exponential(size=len(solved))
         return pool(power_law(solved, 2**self.log2_alpha, self.beta, *draws), self.samples, rng)
 
-    @property
-    def lattice(self) -> Lattice:
-        """Every alpha of the grid at the true beta and ``STEP`` below and above it."""
-        return Lattice(GRID.log2_alpha, np.array([self.beta - STEP, self.beta, self.beta + STEP]))
-
 
 LAWS = {
     "RL is Base": Law(0.0, 1.0, 64, (1, 2, 4, 8, 16)),
@@ -67,6 +63,12 @@ LAWS = {
     "2 b^0.5": Law(1.0, 0.5, 64, (1, 2, 4, 8, 16)),
     "1.5 b^0.8": Law(0.6, 0.8, 64, (1, 2, 4, 8, 16)),
 }
+
+
+@functools.cache
+def lattice(beta: float) -> Lattice:
+    """Every alpha of the grid at the true beta and ``STEP`` below and above it."""
+    return Lattice(GRID.log2_alpha, np.array([beta - STEP, beta, beta + STEP]))
 
 
 def pool(solved: Floats, samples: int, rng: np.random.Generator) -> Pool:
@@ -88,7 +90,8 @@ def world(bases: list[Floats], law: Law, rng: np.random.Generator) -> dict[str, 
     """One draw of the questions and all samples: shares over Bases, and the joint set."""
     chosen = rng.integers(0, len(bases[0]), len(bases[0]))
     tests = [
-        test(pool(p[chosen], SAMPLES, rng), law.draw(p[chosen], rng), law.budgets, grid=law.lattice) for p in bases
+        test(pool(p[chosen], SAMPLES, rng), law.draw(p[chosen], rng), law.budgets, grid=lattice(law.beta))
+        for p in bases
     ]
     at = int(np.abs(GRID.log2_alpha - law.log2_alpha).argmin())
     profiles = np.array([profile([one]) for one in tests])

@@ -14,8 +14,9 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 import polars as pl
+from scipy import special
 
-from searchlens.readings.pool import Pool, knots
+from searchlens.readings.pool import Pool, effective, knots
 from searchlens.uncertainty import Floats, Resamples
 
 Bools = npt.NDArray[np.bool_]
@@ -46,11 +47,17 @@ class Equivalents:
     log2_n : ndarray, shape (budgets, 1 + draws)
         log2 N*(b), the sample first. -inf: Base solves more with one sample than RL with b. inf: RL solves at least
         as much with b as Base with its whole pool.
+    lower : ndarray, same shape
+        The draws whose percentiles are lower ends; of one policy the same.
+    questions : ndarray, shape (budgets,)
+        Number of questions on which N*(b) rests: ``effective`` of Base at N* minus RL at b.
     """
 
     budgets: tuple[int, ...]
     largest: int
     log2_n: Floats
+    lower: Floats
+    questions: Floats
 
 
 def equivalents(base: Sequence[Pool], rl: Pool, budgets: Sequence[int], resamples: Resamples) -> Equivalents:
@@ -72,10 +79,18 @@ def equivalents(base: Sequence[Pool], rl: Pool, budgets: Sequence[int], resample
     weights = np.concatenate([np.ones((resamples.questions, 1), np.float32), resamples.weights], axis=1)
     target = rl.solved(budgets).T @ weights / resamples.questions
     curves = np.stack([pool.solved(ks).T @ weights / resamples.questions for pool in base])
-    if len(base) == 1:
-        return Equivalents(tuple(budgets), largest, inverse(curves[0], np.log2(ks), target))
-    mirrored = 2 * target[:, :1] - target
-    return Equivalents(tuple(budgets), largest, inverse(upper_edge(curves, len(rl.questions)), np.log2(ks), mirrored))
+    leading = np.take_along_axis(curves, curves[..., :1].argmax(axis=0)[None], axis=0)[0]
+    lower = log2_n = inverse(np.maximum.accumulate(leading, axis=0), np.log2(ks), target)
+    if len(base) > 1:
+        log2_n = inverse(upper_edge(curves, resamples.questions), np.log2(ks), 2 * target[:, :1] - target)
+    at = np.exp2(np.clip(log2_n[:, 0], 0, math.log2(largest)))
+    return Equivalents(tuple(budgets), largest, log2_n, lower, _support(base, rl, at, budgets))
+
+
+def _support(base: Sequence[Pool], rl: Pool, at: Floats, budgets: Sequence[int]) -> Floats:
+    solved = np.stack([pool.solved(at.tolist()) for pool in base])
+    best = solved.mean(axis=1).argmax(axis=0)
+    return effective(solved[best, :, np.arange(len(best))].T - rl.solved(budgets))
 
 
 def upper_edge(curves: Floats, questions: int) -> Floats:
@@ -100,6 +115,8 @@ def upper_edge(curves: Floats, questions: int) -> Floats:
     that again: plain percentiles miss on one side. The largest has a derivative only in directions: that of the largest
     among those policies that may be the best. The draws are mirrored at the sample (basic bootstrap), so that their
     percentiles move away from the optimism instead of doubling it; what they are compared with must be mirrored, too.
+    Where policies differ by a few standard errors, these draws allow for too much optimism. So they give upper ends of
+    N* alone; lower ends come from draws of the policy that is the best of the sample.
 
     References
     ----------
@@ -163,11 +180,11 @@ def summary(read: Equivalents, confidence: float) -> pl.DataFrame:
 
     Notes
     -----
-    ``lo`` to ``hi``: percentiles of the bootstrap over questions, pointwise, and the estimate, which percentiles of the
-    best of several policies may leave out because it is optimistic (``upper_edge``). ``band_lo`` to ``band_hi``: a band
-    that contains N*(b) at all budgets within the pool at once with the nominal coverage, from the largest studentised
-    deviation of log2 N* over b (sup-t). ``slope``: log2 N*(2b) - log2 N*(b), or the same over log2 of the step between
-    two budgets; a power law has the same slope, beta, everywhere. validation/equivalents.py measures the coverage.
+    ``lo`` to ``hi``: expanded percentiles (``tails``) of the bootstrap over questions, pointwise. Of several policies
+    the upper end allows for the optimism of the best (``upper_edge``). ``band_lo`` to ``band_hi``: a band that contains
+    N*(b) at all budgets within the pool at once with the nominal coverage, from the largest studentised deviation of
+    log2 N* over b (sup-t), expanded as much. ``slope``: log2 N*(2b) - log2 N*(b), or the same over log2 of the step
+    between two budgets; a power law has the same slope, beta, everywhere. validation/equivalents.py measures the coverage.
 
     References
     ----------
@@ -177,9 +194,11 @@ def summary(read: Equivalents, confidence: float) -> pl.DataFrame:
     draws = np.clip(read.log2_n, 0, end)
     sample, resampled = draws[:, 0], draws[:, 1:]
     outside = np.where(np.isneginf(read.log2_n[:, 0]), "below", np.where(np.isposinf(read.log2_n[:, 0]), "above", ""))
-    low, high = np.quantile(resampled, [(1 - confidence) / 2, (1 + confidence) / 2], axis=1)
-    low, high = np.minimum(low, sample), np.maximum(high, sample)
+    share = tails(confidence, read.questions)
+    low = np.minimum(_quantiles(np.clip(read.lower[:, 1:], 0, end), share), sample)
+    high = np.maximum(_quantiles(resampled, 1 - share), sample)
     reach = _simultaneous(sample, resampled, outside == "", confidence)
+    reach *= special.ndtri(share) / special.ndtri((1 - confidence) / 2)
     records = []
     for i, budget in enumerate(read.budgets):
         known = not outside[i]
@@ -199,6 +218,34 @@ def summary(read: Equivalents, confidence: float) -> pl.DataFrame:
             }
         )
     return pl.DataFrame(records, EQUIVALENTS)
+
+
+def tails(confidence: float, questions: Floats) -> Floats:
+    """Share of draws below an interval, such that it has the nominal coverage also where few questions decide.
+
+    Parameters
+    ----------
+    confidence : float
+        In (0, 1).
+    questions : ndarray
+        Number of questions on which each number rests; at least 2 are assumed.
+
+    Returns
+    -------
+    ndarray
+        Below (1 - confidence) / 2: the normal probability of Student's quantile times sqrt(m / (m - 1)).
+
+    References
+    ----------
+    Hesterberg (2015), Am. Stat. 69, 371-386 (expanded percentile interval).
+    """
+    m = np.maximum(questions, 2)
+    share: Floats = special.ndtr(special.stdtrit(m - 1, (1 - confidence) / 2) * np.sqrt(m / (m - 1)))
+    return share
+
+
+def _quantiles(rows: Floats, shares: Floats) -> Floats:
+    return np.array([np.quantile(row, share) for row, share in zip(rows, shares, strict=True)])
 
 
 def _simultaneous(sample: Floats, resampled: Floats, within: Bools, confidence: float) -> Floats:
@@ -222,7 +269,8 @@ def _slope(read: Equivalents, i: int, confidence: float) -> dict[str, float | No
         slopes = (read.log2_n[i + 1] - read.log2_n[i]) / step
     if not np.isfinite(slopes[0]):
         return dict.fromkeys(keys)
+    tail = tails(confidence, read.questions[i : i + 2]).min()
     known = slopes[1:][np.isfinite(slopes[1:])]
     enough = len(known) >= confidence * (len(slopes) - 1)
-    ends = np.quantile(known, [(1 - confidence) / 2, (1 + confidence) / 2]) if enough else (None, None)
+    ends = np.quantile(known, [tail, 1 - tail]) if enough else (None, None)
     return dict(zip(keys, (float(slopes[0]), *(None if end is None else float(end) for end in ends)), strict=True))

@@ -17,7 +17,7 @@ import numpy.typing as npt
 import polars as pl
 from scipy import special
 
-from searchlens.readings.pool import Pool, knots
+from searchlens.readings.pool import Pool, effective, knots
 from searchlens.uncertainty import Floats
 
 RIDGE = 1e-5
@@ -171,17 +171,6 @@ def _usable(ours: Floats, theirs: Floats, at_base: Floats) -> npt.NDArray[np.boo
         return np.ones(at_base.shape[:2], bool)
     lacking = ((at_base > 0) & ~enough).any(axis=2)
     return np.logical_not(lacking)
-
-
-def effective(values: Floats) -> Floats:
-    """Number of questions on which the mean of each column rests: (sum g^2)^2 / sum g^4.
-
-    All of them if the values are alike in size; the number that are not 0 if few are; 0 if all are 0.
-    """
-    squares = values**2
-    fourth = (squares**2).sum(axis=0)
-    number: Floats = np.divide(squares.sum(axis=0) ** 2, fourth, out=np.zeros_like(fourth), where=fourth > 0)
-    return number
 
 
 def _log_p(j: Floats, moments: npt.NDArray[np.int64], questions: int) -> Floats:

@@ -95,6 +95,17 @@ def knots(largest: int) -> list[float]:
     return [*(k for k in quarters if k < largest), largest]
 
 
+def effective(values: Floats) -> Floats:
+    """Number of questions on which the mean of each column rests: (sum g^2)^2 / sum g^4.
+
+    All of them if the values are alike in size; the number that are not 0 if few are; 0 if all are 0.
+    """
+    squares = values**2
+    fourth = (squares**2).sum(axis=0)
+    number: Floats = np.divide(squares.sum(axis=0) ** 2, fourth, out=np.zeros_like(fourth), where=fourth > 0)
+    return number
+
+
 def read_pools(classes: pl.DataFrame, tokens: dict[str, float]) -> dict[str, Pool]:
     """The pools of one landscape whose samples are independent, by policy.
 
