@@ -184,7 +184,7 @@ def summary(read: Equivalents, confidence: float) -> pl.DataFrame:
     the upper end allows for the optimism of the best (``upper_edge``). ``band_lo`` to ``band_hi``: a band that contains
     N*(b) at all budgets within the pool at once with the nominal coverage, from the largest studentised deviation of
     log2 N* over b (sup-t), expanded as much. ``slope``: log2 N*(2b) - log2 N*(b), or the same over log2 of the step
-    between two budgets; a power law has the same slope, beta, everywhere. validation/equivalents.py measures the coverage.
+    between two budgets; a power law has the same slope, beta, everywhere. Coverage: validation/equivalents.py.
 
     References
     ----------
