@@ -281,10 +281,11 @@ def test_disk_is_memory(tmp_path: Path) -> None:
     assert record["planted"]["cells"][f"{ANCHOR}/{MATH}"]["alpha"] == pytest.approx(2.639, abs=1e-3)
 
 
-def test_command_line_writes_a_small_study(tmp_path: Path) -> None:
-    assert cli.main(["simulate", "--seed", "1", "--output", str(tmp_path), "--size", "small", "--mode", "equal"]) == 0
+@pytest.mark.parametrize("mode", ["equal", "ceiling"])
+def test_command_line_writes_a_small_study(tmp_path: Path, mode: Mode) -> None:
+    assert cli.main(["simulate", "--seed", "1", "--output", str(tmp_path), "--size", "small", "--mode", mode]) == 0
     cohort = read_cohort(tmp_path, read_plan(tmp_path / PLAN_FILE))
-    assert same_cohort(cohort, simulate(small_design("equal"), 1))
+    assert same_cohort(cohort, simulate(small_design(mode), 1))
 
 
 def test_designs_that_cannot_be_sampled_are_refused() -> None:
