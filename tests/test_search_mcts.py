@@ -192,7 +192,9 @@ class Noisy(Scorer):
         return [score + self.noise.uniform(-1e-6, 1e-6) for score in scores]
 
 
-@pytest.mark.parametrize("of", [lambda text: 3.0, lambda text: float(text[0] == 1), taste], ids=str)
+@pytest.mark.parametrize(
+    "of", [lambda text: 3.0, lambda text: float(text[0] == 1), taste], ids=["constant", "first", "taste"]
+)
 @pytest.mark.parametrize("compares", [False, True])
 @pytest.mark.parametrize("setting", SETTINGS, ids=str)
 def test_the_last_digits_of_scores_move_no_tree(
