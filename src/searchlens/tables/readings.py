@@ -40,8 +40,9 @@ def budget_equivalents(context: StudyContext) -> Table:
         " Base solves more; above n: RL solves at least as much as Base with its whole pool of n.",
         "Best: at each N the policy of Base that solves most, chosen on the same questions, which makes its N* too"
         f" small. {READOUT_NOTE}",
-        "Brackets: bootstrap over questions at the configured level, pointwise, wider where few questions decide; ≤ or"
-        " ≥ where an end lies outside of what the pool can show. The CSV also has simultaneous bands, local exponents, ratios of tokens.",
+        "Brackets: bootstrap over questions at the configured level, pointwise, wider where few of them decide; ≤ or ≥"
+        " where an end lies outside of what the pool can show. The CSV also has simultaneous bands, local exponents and"
+        " ratios of tokens.",
     ]
     return Table(data, [Part(fmt.text_frame(lines, missing=""), rule_before=fmt.changes(keys))], noted(notes, context))
 
