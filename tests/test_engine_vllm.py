@@ -17,7 +17,7 @@ import pytest
 
 from searchlens.engines import _vllm_request as vllm_request
 from searchlens.engines import vllm as engine_module
-from searchlens.engines.base import EngineMemoryError, Request, RequestError, Sampling
+from searchlens.engines.base import EngineMemoryError, Given, Request, RequestError, Sampling
 from searchlens.engines.vllm import VllmEngine
 from searchlens.errors import InputError
 
@@ -38,7 +38,20 @@ from vllm.v1.sample.logits_processor import BatchUpdate, MoveDirectionality  # n
 
 from searchlens.engines import _vllm_worker as worker  # noqa: E402
 from searchlens.equivalence import filters as oracle  # noqa: E402
-from test_engine_contract import BOS, EOS, FILTERS, PAD, PROMPT, TEMPERATURE, VOCAB, finish, save, various  # noqa: E402
+from test_engine_contract import (  # noqa: E402
+    BOS,
+    EOS,
+    FILTERS,
+    PAD,
+    PROMPT,
+    TEMPERATURE,
+    VOCAB,
+    check_bfloat16,
+    finish,
+    given_texts,
+    save,
+    various,
+)
 
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
 WIDE = VOCAB + 10
@@ -113,6 +126,27 @@ class TestRunning:
             )
             assert done.top_tokens is not None
             assert done.top_tokens.tolist() == np.argsort(-log_p, 1)[:, :4].tolist()
+
+    def test_given_texts_are_scored_without_rows_that_are_no_tokens(self, engine: VllmEngine, wide: Path) -> None:
+        """The raw log-softmax over the tokens, for the tokens that vLLM scores as a prompt and for the last one."""
+        model = reference(wide)
+        texts = [Given(PROMPT, (30, 5, 40)), *given_texts(30)]
+        for text, scored in zip(texts, engine.score(texts), strict=True):
+            logits = logits_of(model, text.prompt, list(text.tokens))
+            log_p = logits - np.log(np.exp(logits).sum(1, keepdims=True))
+            np.testing.assert_allclose(scored, log_p[np.arange(len(text.tokens)), text.tokens], atol=1e-4)
+
+    def test_text_that_vllm_refuses_is_an_error_and_the_engine_stays_usable(
+        self, engine: VllmEngine, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        def refusing(*_: Any) -> Any:
+            raise ValueError("no")
+
+        with monkeypatch.context() as patch:
+            patch.setattr(engine._engine, "add_request", refusing)
+            with pytest.raises(RequestError, match=r"vLLM refuses the request \(no\)"):
+                engine.score(given_texts(10))
+        assert len(engine.score([Given(PROMPT, (30, 31))])[0]) == 2
 
     def test_request_that_vllm_refuses_fails_alone(self, engine: VllmEngine, monkeypatch: pytest.MonkeyPatch) -> None:
         """Its slot is free again. Versions refuse different things; here, stop tokens out of range."""
@@ -255,7 +289,14 @@ def test_fields_of_a_row_are_sent_in_their_order() -> None:
     sampling = Sampling(0.5, typical_p=0.6, repetition_penalty=1.5, frequency_penalty=0.25, presence_penalty=0.75)
     request = Request((1, 2, 3), sampling, 0, 5, (), measures=True)
     row = np.array(tuple(vllm_request.worker_row(request, 7)), vllm_request.WORKER_ROW)
-    assert row.item() == (7, True, 0.6, 1.5, 0.25, 0.75, 3)
+    assert row.item() == (7, True, 0.6, 1.5, 0.25, 0.75, 3, vllm_request.NOT_GIVEN)
+    assert vllm_request.worker_row(request, 7, 42)[-1] == 42
+
+
+def test_scores_in_bfloat16(folder: Path) -> None:
+    engine = VllmEngine(folder, **{**START, "dtype": "bfloat16"})
+    check_bfloat16(engine, folder)
+    engine.close()
 
 
 @on_cpu

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from searchlens.engines.base import Request
+from searchlens.engines.base import Given, Request
 from searchlens.errors import InputError
 
 _TOKENIZER_FILES = ("tokenizer.json", "tokenizer_config.json", "tokenizer.model", "vocab.json")
@@ -42,28 +42,51 @@ class Bounds:
             If the prompt is empty, prompt or prefix have a token id that does not exist, the prompt has more than one
             BOS, prompt, prefix and ``max_tokens`` do not fit together, or ``top`` is more than the vocabulary.
         """
-        self._check_tokens(request_id, request)
+        where = f"Request {request_id}"
+        self._check_prompt(where, request.prompt)
+        self._check_ids(where, "prefix", request.prefix)
+        if not 0 <= request.top <= self.drawable:
+            raise InputError(f"{where}: top is {request.top}; allowed is 0 to {self.drawable}, the vocabulary")
         self._check_length(request_id, request)
 
-    def _check_tokens(self, request_id: int, request: Request) -> None:
-        if not request.prompt:
-            raise InputError(f"Request {request_id}: the prompt is empty")
-        for name, tokens in (("prompt", request.prompt), ("prefix", request.prefix)):
-            if tokens and (min(tokens) < 0 or max(tokens) >= self.vocab_size):
-                raise InputError(
-                    f"Request {request_id}: the {name} has token id {min(tokens) if min(tokens) < 0 else max(tokens)}, "
-                    f"but ids go from 0 to {self.vocab_size - 1}",
-                    "Use the tokenizer of this model.",
-                )
-        if self.bos_id is not None and request.prompt.count(self.bos_id) > 1:
+    def check_given(self, number: int, text: Given) -> None:
+        """Refuse a text that cannot be scored.
+
+        Raises
+        ------
+        InputError
+            If prompt or text are empty or have a token id that does not exist, the prompt has more than one BOS, or
+            they do not fit together.
+        """
+        where = f"Text {number}"
+        self._check_prompt(where, text.prompt)
+        self._check_ids(where, "text", text.tokens)
+        if not text.tokens:
+            raise InputError(f"{where}: it has no tokens after its prompt")
+        needed = len(text.prompt) + len(text.tokens)
+        if needed > self.max_model_len:
             raise InputError(
-                f"Request {request_id}: the prompt has the BOS token {self.bos_id} "
-                f"{request.prompt.count(self.bos_id)} times",
+                f"{where}: {len(text.prompt)} prompt tokens and {len(text.tokens)} given tokens need {needed} tokens, "
+                f"the limit is {self.max_model_len}",
+                "Leave the text out; neither prompts nor texts are cut.",
+            )
+
+    def _check_prompt(self, where: str, prompt: tuple[int, ...]) -> None:
+        if not prompt:
+            raise InputError(f"{where}: the prompt is empty")
+        self._check_ids(where, "prompt", prompt)
+        if self.bos_id is not None and prompt.count(self.bos_id) > 1:
+            raise InputError(
+                f"{where}: the prompt has the BOS token {self.bos_id} {prompt.count(self.bos_id)} times",
                 "A template that writes BOS must be tokenised without special tokens.",
             )
-        if not 0 <= request.top <= self.drawable:
+
+    def _check_ids(self, where: str, name: str, tokens: tuple[int, ...]) -> None:
+        if tokens and (min(tokens) < 0 or max(tokens) >= self.vocab_size):
             raise InputError(
-                f"Request {request_id}: top is {request.top}; allowed is 0 to {self.drawable}, the vocabulary"
+                f"{where}: the {name} has token id {min(tokens) if min(tokens) < 0 else max(tokens)}, "
+                f"but ids go from 0 to {self.vocab_size - 1}",
+                "Use the tokenizer of this model.",
             )
 
     def _check_length(self, request_id: int, request: Request) -> None:

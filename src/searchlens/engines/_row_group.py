@@ -175,7 +175,7 @@ class RowGroup:
         rows: npt.NDArray[np.int64],
         lengths: npt.NDArray[np.int64],
         tokens: Sequence[Tokens],
-    ) -> None:
+    ) -> Tensor:
         """Run private tokens of some rows through the model and store their keys and values.
 
         Parameters
@@ -186,6 +186,11 @@ class RowGroup:
             The number of the prompt, the row, and how many private tokens of the row are stored already.
         tokens : sequence of token ids
             The tokens that follow, at least one for each row.
+
+        Returns
+        -------
+        tensor, shape (tokens, hidden)
+            Final hidden states of these tokens, one row after the other.
         """
         batch = PaddedBatch(np.array([len(sequence) for sequence in tokens]), self._cache.device)
         position = lengths[batch.sequence] + batch.position
@@ -203,7 +208,7 @@ class RowGroup:
             return batch.attend(queries, keys, values, mask)
 
         positions = prompts.lengths(prompt_numbers)[batch.sequence] + position
-        model.forward(self._tensor(flatten(tokens)), self._tensor(positions), attend)
+        return model.forward(self._tensor(flatten(tokens)), self._tensor(positions), attend)
 
     def _visible(
         self,

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from searchlens.engines.base import Completion, Request, RequestError
+from searchlens.engines.base import Completion, Given, Request, RequestError, Sampling
 from searchlens.errors import InputError
 
 if TYPE_CHECKING:
@@ -26,9 +26,11 @@ WORKER_ROW = np.dtype(
         ("frequency", "f4"),
         ("presence", "f4"),
         ("generated", "i8"),  # position of the first token that counts as generated
+        ("given", "i8"),  # the token whose log p is recorded in place of the drawn one's; NOT_GIVEN: none
     ]
 )
 """What the worker knows of a request, next to vLLM's own parameters."""
+NOT_GIVEN = -1
 LEDGER_COLUMNS = 4
 """Numbers in the ledger per token: log p, log q, entropy and self-certainty; float32, in nats."""
 
@@ -105,7 +107,39 @@ def _stop_ids(ids: tuple[int, ...]) -> _StopIds:
     return _StopIds(ids)
 
 
-def worker_row(request: Request, slot: int) -> list[float]:
+def scoring(text: Given) -> tuple[Request, SamplingParams]:
+    """Return the request that scores a text, and its parameters.
+
+    vLLM returns log p of the tokens of a prompt, so that all tokens of the text but the last go there. The last one is
+    the ``given`` token of the only draw, because a prompt must leave room for one token, and the text may fill it.
+    vLLM computes such a prompt as a whole: it reads no cached prefix, whose tokens would have no log p.
+    """
+    request = Request(text.prompt, Sampling(0.0), 0, 1, (), prefix=text.tokens[:-1])
+    params = sampling_params(0, request)
+    params.prompt_logprobs = 0  # of the prompt's own tokens alone
+    params.skip_reading_prefix_cache = True
+    return request, params
+
+
+def given_logprobs(text: Given, output: Any, last: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
+    """Return log p of each token of a text: from vLLM's numbers of the prompt, and the ledger's of the last token.
+
+    Raises
+    ------
+    RuntimeError
+        vLLM returned other tokens than were given, or the model's logits are not numbers.
+    """
+    flat, count = output.prompt_logprobs, len(text.tokens) - 1
+    begin = len(flat.token_ids) - count
+    if tuple(flat.token_ids[begin:]) != text.tokens[:-1]:
+        raise RuntimeError("vLLM returned log-probabilities of other tokens than were given")
+    values = np.append(np.array(flat.logprobs[begin:], np.float32), last)
+    if np.isnan(values).any():
+        raise RuntimeError("log-probabilities are not numbers: look for NaN in the model's logits")
+    return values
+
+
+def worker_row(request: Request, slot: int, given: int = NOT_GIVEN) -> list[float]:
     """Return the fields of ``WORKER_ROW``. A greedy request has no filters, so its typical-p is 1."""
     sampling = request.sampling
     return [
@@ -116,6 +150,7 @@ def worker_row(request: Request, slot: int) -> list[float]:
         sampling.frequency_penalty,
         sampling.presence_penalty,
         len(request.prompt),
+        given,
     ]
 
 

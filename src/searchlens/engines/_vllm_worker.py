@@ -31,7 +31,7 @@ from vllm.v1.sample.ops.topk_topp_sampler import TopKTopPSampler
 from vllm.v1.sample.sampler import Sampler
 
 from searchlens.engines import sampler
-from searchlens.engines._vllm_request import EXTRA_ARG, LEDGER_COLUMNS, WORKER_ROW
+from searchlens.engines._vllm_request import EXTRA_ARG, LEDGER_COLUMNS, NOT_GIVEN, WORKER_ROW
 
 _GREEDY = 1e-5  # vLLM draws greedily at temperatures below
 _ROWS_AT_ONCE = 128  # rows that penalties and typical-p process together: they copy logits several times, 80 MB a copy
@@ -167,12 +167,16 @@ class BatchParameters:
     typical_p : tuple of tensors, or None
         Rows that use typical-p, and its values, shape (n, 1).
     penalties : PenaltyRows or None
+    given : int64 tensor, shape (rows,), or None
+        Tokens whose log p is recorded in place of the drawn ones', ``NOT_GIVEN`` in rows without one; None if no row
+        has one.
     """
 
     slots: npt.NDArray[np.int64]
     measures: bool
     typical_p: tuple[Tensor, Tensor] | None
     penalties: PenaltyRows | None
+    given: Tensor | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -198,7 +202,7 @@ class BatchRows(LogitsProcessor):  # type: ignore[misc]
 
     def __init__(self, runner: Any, slots: int) -> None:
         self._runner = runner
-        self._empty = np.array((slots, False, 1, 1, 0, 0, 0), WORKER_ROW)  # with a slot that no request has
+        self._empty = np.array((slots, False, 1, 1, 0, 0, 0, NOT_GIVEN), WORKER_ROW)  # with a slot that no request has
         self._rows = np.full(runner.max_num_reqs, self._empty, WORKER_ROW)
         self._tokens: Tensor | None = None  # (slots, positions), once a request uses a penalty
         self._ends: Tensor | None = None  # in this step: how many tokens each row with a penalty has
@@ -285,6 +289,7 @@ class BatchRows(LogitsProcessor):  # type: ignore[misc]
                 if typical_p.size
                 else None,
                 penalties=_penalty_rows(rows, penalties, device) if penalties.size else None,
+                given=_send(rows["given"].copy(), device) if (rows["given"] != NOT_GIVEN).any() else None,
             )
         return self._parameters
 
@@ -368,7 +373,9 @@ class LedgerSampler(Sampler):  # type: ignore[misc]
         parameters = self._batch.parameters()
         log_q = self._log_q(tokens, sampling_metadata)
         measures = self._measures(raw, self._drawable) if parameters.measures else (torch.zeros_like(log_q),) * 2
-        values = torch.stack((self._log_p(raw, tokens), log_q, *measures), 1)
+        given = parameters.given
+        scored = tokens if given is None else torch.where(given == NOT_GIVEN, tokens, given)
+        values = torch.stack((self._log_p(raw, scored), log_q, *measures), 1)
         self._ledger.write(parameters.slots, self._batch.positions(), values)
         return output
 
@@ -378,6 +385,13 @@ class LedgerSampler(Sampler):  # type: ignore[misc]
         """Draw, and keep the filtered logits; there are none if every row is greedy."""
         tokens, self._filtered = super().sample(logits, sampling_metadata, logprobs_mode_override)
         return tokens, None
+
+    def compute_logprobs(self, logits: Tensor) -> Tensor:
+        """Return log p of every token, float32. vLLM calls it with the logits of the tokens of a prompt, too."""
+        if len(self._masked):
+            logits.index_fill_(-1, self._masked, -torch.inf)
+        log_p: Tensor = super().compute_logprobs(logits)
+        return log_p
 
     @staticmethod
     def gather_logprobs(logprobs: Tensor, num_logprobs: int, token_ids: Tensor) -> LogprobsTensors:

@@ -99,6 +99,22 @@ class Request:
 
 
 @dataclass(frozen=True, slots=True)
+class Given:
+    """A text to be scored instead of drawn.
+
+    Attributes
+    ----------
+    prompt : tuple of int
+        Token ids, at least one, as in a ``Request``.
+    tokens : tuple of int
+        Token ids of the text after it, at least one, those that end it included.
+    """
+
+    prompt: tuple[int, ...]
+    tokens: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Completion:
     """The result of one request.
 
@@ -185,6 +201,32 @@ class Engine(Protocol):
 
     def step(self) -> Sequence[tuple[int, Completion | RequestError]]:
         """Decode; return the requests that finished or failed, possibly none while others are running."""
+        ...
+
+    def score(self, texts: Sequence[Given]) -> list[npt.NDArray[np.float32]]:
+        """Return natural log p of every token of given texts, under the model's raw distribution.
+
+        The same distribution as in ``Completion.logprobs``: temperature 1, no penalty, no filter, and a pad token that
+        does not end a text has log p = -inf. Nothing is drawn. Only while no request is left.
+
+        Parameters
+        ----------
+        texts : sequence of Given
+            In any order; texts with equal prompts may share its computation.
+
+        Returns
+        -------
+        list of float32 arrays, shape (tokens of the text,)
+            In the order of the texts.
+
+        Raises
+        ------
+        InputError
+            A text is empty, does not fit into ``max_model_len`` together with its prompt, or has a token id that does
+            not exist. Nothing was computed then.
+        RuntimeError
+            Requests are waiting or running, or the model's logits are not numbers.
+        """
         ...
 
     def close(self) -> None:

@@ -28,7 +28,7 @@ from searchlens.engines._queue import Queue
 from searchlens.engines._ragged import Tokens, token_index
 from searchlens.engines._row_group import RowGroup, attend, plan_merges
 from searchlens.engines._rows import Rows
-from searchlens.engines.base import Completion, EngineMemoryError, Request
+from searchlens.engines.base import Completion, EngineMemoryError, Given, Request
 from searchlens.errors import InputError
 
 DType = Literal["float32", "bfloat16"]
@@ -51,6 +51,9 @@ _CUDA_CACHE = 0.05  # fraction of the device
 # Prompt tokens in one forward pass. More tokens use the device better and take more memory.
 _CPU_PREFILL = 2048
 _CUDA_PREFILL = 32768
+
+# Rows of logits that are computed together when texts are scored.
+_SCORED_LOGITS = 512  # 300 MB with a vocabulary of 150,000, in float32
 
 # Cells (rows x columns) of padding that merging two row groups may add. Each group costs every step some kernel
 # launches, and padding costs it reading masked cells; launches weigh more on CUDA.
@@ -145,8 +148,7 @@ class TransformersEngine:
         RuntimeError
             Requests are waiting or running.
         """
-        if self._queue or self._rows.alive.any():
-            raise RuntimeError("the engine is not idle: its cache can be cleared only when no request waits or runs")
+        self._require_idle("its cache can be cleared")
         self._reset()
 
     def add(self, request_id: int, request: Request) -> None:
@@ -193,16 +195,62 @@ class TransformersEngine:
             raise EngineMemoryError(" ".join(str(error).split()), self.max_rows) from error
         return finished
 
+    @torch.inference_mode()
+    def score(self, texts: Sequence[Given]) -> list[npt.NDArray[np.float32]]:
+        """Return natural log p of every token of given texts, under the model's raw distribution.
+
+        Texts of similar length go through the model together, and prompts are taken from the prefix cache.
+
+        Parameters
+        ----------
+        texts : sequence of Given
+
+        Returns
+        -------
+        list of float32 arrays, shape (tokens of the text,)
+
+        Raises
+        ------
+        InputError
+            If prompt or text are empty or have a token id that does not exist, the prompt has more than one BOS, or
+            they do not fit together.
+        RuntimeError
+            Requests are waiting or running, or the model's logits are not numbers.
+        EngineMemoryError
+            The device is out of memory.
+        """
+        self._require_idle("texts can be scored")
+        for number, text in enumerate(texts):
+            self._bounds.check_given(number, text)
+        lengths = [len(text.prompt) + len(text.tokens) for text in texts]
+        order = sorted(range(len(texts)), key=lengths.__getitem__)
+        scores: dict[int, npt.NDArray[np.float32]] = {}
+        try:
+            for part in _parts(order, [lengths[number] for number in order], self._prefill_tokens):
+                scores.update(zip(part, self._score([texts[number] for number in part]), strict=True))
+        except torch.OutOfMemoryError as error:
+            raise EngineMemoryError(" ".join(str(error).split()), self.max_rows) from error
+        finally:
+            self._drop_rows()
+        return [scores[number] for number in range(len(texts))]
+
     def close(self) -> None:
         """Drop all requests and the weights; the engine cannot be used afterwards."""
         self._reset()
         del self._model
 
+    def _require_idle(self, what: str) -> None:
+        if self._queue or self._rows.alive.any():
+            raise RuntimeError(f"the engine is not idle: {what} only when no request waits or runs")
+
     def _reset(self) -> None:
-        model = self._model
         self._queue = Queue()
         self._caches_rows = False  # whether finished rows are cached: once a request has continued an earlier text
         self._cache.clear()
+        self._drop_rows()
+
+    def _drop_rows(self) -> None:
+        model = self._model
         self._prompts = Prompts(model.shape, model.device, model.dtype)
         self._groups: list[RowGroup] = []  # longest first; the rows of the batch are theirs, one group after the other
         self._rows = Rows.of(())
@@ -391,12 +439,54 @@ class TransformersEngine:
         self, rows: Rows, sampling: sampler.SamplingBatch, hidden: Tensor, uniforms: Tensor
     ) -> tuple[list[tuple[int, Completion]], Tensor]:
         """Draw and record one token per row; return the completions of rows that finish, and the tokens."""
+        draw = sampler.draw(self._logits(hidden), sampling, uniforms)
+        return rows.record(draw), draw.tokens
+
+    def _logits(self, hidden: Tensor) -> Tensor:
+        """Return logits without the columns that are never drawn."""
         logits = self._model.logits(hidden)
         logits[:, self.vocab_size :] = -torch.inf
         if self.pad_id is not None:
             logits[:, self.pad_id] = -torch.inf
-        draw = sampler.draw(logits, sampling, uniforms)
-        return rows.record(draw), draw.tokens
+        return logits
+
+    # ---- score
+
+    def _score(self, texts: Sequence[Given]) -> list[npt.NDArray[np.float32]]:
+        """Return log p of every token of texts that fit into one forward pass.
+
+        The first token follows from the last hidden state of the prompt, each later one from the token before it.
+        """
+        self._drop_rows()
+        prompts = [text.prompt for text in texts]
+        self._prefill_prompts(prompts)
+        numbers = self._prompts.numbers(prompts)
+        parts = [self._log_p(self._prompts.hidden(numbers), [text.tokens[0] for text in texts])]
+        longer = [row for row, text in enumerate(texts) if len(text.tokens) > 1]
+        if longer:
+            fed = [texts[row].tokens[:-1] for row in longer]
+            lengths = np.array([len(tokens) for tokens in fed])
+            group = RowGroup.allocate(self._model.shape, lengths, self._model.device, self._model.dtype)
+            rows = np.arange(len(longer))
+            hidden = group.prefill(self._model, self._prompts, numbers[longer], rows, np.zeros_like(rows), fed)
+            parts.append(self._log_p(hidden, [token for row in longer for token in texts[row].tokens[1:]]))
+        first, *rest = parts
+        counts = np.array([len(text.tokens) - 1 for text in texts])
+        later = np.split(rest[0] if rest else first[:0], np.cumsum(counts)[:-1])
+        return [np.concatenate((first[row : row + 1], later[row])) for row in range(len(texts))]
+
+    def _log_p(self, hidden: Tensor, tokens: Sequence[int]) -> npt.NDArray[np.float32]:
+        """Return log p of one token after each hidden state."""
+        wanted = torch.tensor(tokens, dtype=torch.int64, device=hidden.device)[:, None]
+        parts = []
+        for begin in range(0, len(wanted), _SCORED_LOGITS):
+            part = slice(begin, begin + _SCORED_LOGITS)
+            logits = self._logits(hidden[part])
+            parts.append(logits.gather(1, wanted[part]).squeeze(1) - logits.logsumexp(1))
+        log_p: npt.NDArray[np.float32] = torch.cat(parts).cpu().numpy()
+        if np.isnan(log_p).any():
+            raise RuntimeError("log-probabilities are not numbers: look for NaN in the model's logits")
+        return log_p
 
 
 def _runs(lengths: npt.NDArray[np.int64], max_masked: int) -> Iterator[tuple[int, int]]:

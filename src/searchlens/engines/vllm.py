@@ -21,17 +21,21 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
+import numpy.typing as npt
 
 from searchlens.engines._checks import Bounds, at_most, load_tokenizer, special_ids
 from searchlens.engines._vllm_request import (
     EXTRA_ARG,
     LEDGER_COLUMNS,
+    NOT_GIVEN,
     completion,
+    given_logprobs,
     refusals,
     sampling_params,
+    scoring,
     worker_row,
 )
-from searchlens.engines.base import Completion, EngineMemoryError, Request, RequestError
+from searchlens.engines.base import Completion, EngineMemoryError, Given, Request, RequestError
 from searchlens.errors import InputError
 
 if TYPE_CHECKING:
@@ -170,7 +174,7 @@ class VllmEngine:
         drawable = self.vocab_size - len(masked)
         self._bounds = Bounds(self.vocab_size, drawable, self.max_model_len, self.bos_id)
         self._engine.collective_rpc("searchlens_start", args=(slots, self.vocab_size, masked))
-        self._queue: list[tuple[int, int, int, Request, SamplingParams]] = []
+        self._queue: list[tuple[int, int, int, Request, SamplingParams, int]] = []
         self._arrivals = 0
         self._running: dict[str, tuple[int, Request, int]] = {}  # vLLM's id to request id, request and slot
         self._free_slots = list(range(slots))
@@ -183,8 +187,7 @@ class VllmEngine:
         RuntimeError
             Requests are waiting or running.
         """
-        if self._queue or self._running:
-            raise RuntimeError("the engine is not idle: its cache can be cleared only when no request waits or runs")
+        self._require_idle("its cache can be cleared")
         self._engine.reset_prefix_cache()
 
     def add(self, request_id: int, request: Request) -> None:
@@ -204,9 +207,7 @@ class VllmEngine:
             cannot draw in this way.
         """
         self._bounds.check(request_id, request)
-        params = sampling_params(request_id, request)
-        heappush(self._queue, (request.priority, self._arrivals, request_id, request, params))
-        self._arrivals += 1
+        self._enqueue(request_id, request, sampling_params(request_id, request), NOT_GIVEN)
 
     def step(self) -> list[tuple[int, Completion | RequestError]]:
         """Decode until at least one request finishes; return the finished ones, nothing if no request is left.
@@ -219,14 +220,66 @@ class VllmEngine:
         finished: list[tuple[int, Completion | RequestError]] = []
         while not finished and (self._queue or self._running):
             finished += self._admit()
-            finished += self._finish(self._advance() if self._running else [])
+            ended = self._ended(self._advance() if self._running else [])
+            finished += [(request_id, completion(request, output, part)) for request_id, request, output, part in ended]
         return finished
+
+    def score(self, texts: Sequence[Given]) -> list[npt.NDArray[np.float32]]:
+        """Return natural log p of every token of given texts, under the model's raw distribution.
+
+        Parameters
+        ----------
+        texts : sequence of Given
+
+        Returns
+        -------
+        list of float32 arrays, shape (tokens of the text,)
+
+        Raises
+        ------
+        InputError
+            If prompt or text are empty or have a token id that does not exist, the prompt has more than one BOS, or
+            they do not fit together.
+        RuntimeError
+            Requests are waiting or running, or the model's logits are not numbers.
+        RequestError
+            vLLM refused or gave up a text; the others were computed.
+        EngineMemoryError
+            The device is out of memory.
+        """
+        self._require_idle("texts can be scored")
+        for number, text in enumerate(texts):
+            self._bounds.check_given(number, text)
+        for number, text in enumerate(texts):
+            request, params = scoring(text)
+            self._enqueue(number, request, params, text.tokens[-1])
+        scores: dict[int, npt.NDArray[np.float32]] = {}
+        failures: list[RequestError] = []
+        while self._queue or self._running:
+            failures += [error for _, error in self._admit()]
+            for number, request, output, part in self._ended(self._advance() if self._running else []):
+                done = completion(request, output, part)
+                if isinstance(done, RequestError):
+                    failures.append(done)
+                else:
+                    scores[number] = given_logprobs(texts[number], output, done.logprobs)
+        if failures:
+            raise failures[0]
+        return [scores[number] for number in range(len(texts))]
 
     def close(self) -> None:
         """Drop all requests and the weights; the engine cannot be used afterwards."""
         shut_down(self._engine)
         del self._engine
         release_memory()
+
+    def _require_idle(self, what: str) -> None:
+        if self._queue or self._running:
+            raise RuntimeError(f"the engine is not idle: {what} only when no request waits or runs")
+
+    def _enqueue(self, request_id: int, request: Request, params: SamplingParams, given: int) -> None:
+        heappush(self._queue, (request.priority, self._arrivals, request_id, request, params, given))
+        self._arrivals += 1
 
     def _start(self, **arguments: Any) -> Any:
         from vllm import LLMEngine
@@ -281,9 +334,9 @@ class VllmEngine:
         """Give requests to vLLM while there are free slots; return the ones that it refuses."""
         refused = []
         while self._queue and self._free_slots:
-            _, arrival, request_id, request, params = heappop(self._queue)
+            _, arrival, request_id, request, params, given = heappop(self._queue)
             slot = self._free_slots.pop()
-            params.extra_args = {EXTRA_ARG: worker_row(request, slot)}
+            params.extra_args = {EXTRA_ARG: worker_row(request, slot, given)}
             prompt = {"prompt_token_ids": [*request.prompt, *request.prefix]}
             try:
                 self._engine.add_request(str(arrival), prompt, params)
@@ -294,8 +347,8 @@ class VllmEngine:
                 self._running[str(arrival)] = request_id, request, slot
         return refused
 
-    def _finish(self, outputs: Sequence[Any]) -> list[tuple[int, Completion | RequestError]]:
-        """Return the completions of finished requests, with their numbers from the ledger."""
+    def _ended(self, outputs: Sequence[Any]) -> list[tuple[int, Request, Any, npt.NDArray[np.float32]]]:
+        """Return id, request, output and ledger of the finished requests."""
         finished = [(*self._running.pop(output.request_id), output) for output in outputs if output.finished]
         if not finished:
             return []
@@ -305,7 +358,7 @@ class VllmEngine:
         self._free_slots += slots
         parts = np.split(np.frombuffer(ledger, np.float32).reshape(-1, LEDGER_COLUMNS), np.cumsum(lengths)[:-1])
         return [
-            (request_id, completion(request, output, part))
+            (request_id, request, output, part)
             for (request_id, request, _, output), part in zip(finished, parts, strict=True)
         ]
 
