@@ -6,7 +6,7 @@
     snakemake results/landscape/<checkpoint>/<benchmark>/points.parquet     one cell
 
 Stages, one file each under workflow/rules/, in this order: generate, score, agreement, landscape, recovery;
-readouts (with recoveries), which replaces these for recorded cells; readings, figures, overview, tables, boptr (with
+readouts (with recoveries), which replaces these for recorded cells; likelihood, readings, figures, overview, tables, boptr (with
 transfer), equivalence.
 """
 
@@ -34,6 +34,11 @@ include: "workflow/rules/recovery.smk"
 if GRID.readouts:
 
     include: "workflow/rules/readouts.smk"
+
+
+if GRID.likelihood_cells:
+
+    include: "workflow/rules/likelihood.smk"
 
 
 if GRID.pair_cells:
@@ -85,6 +90,7 @@ rule all:
         [path for cell in GRID.cells for path in landscape_files(*cell)],
         [path for cell in GRID.cells if cell not in GRID.readouts for path in score_files(*cell)],
         [OUT.agreement(*cell) for cell in GRID.agreement_cells],
+        [path for cell in GRID.likelihood_cells for path in likelihood_files(*cell)],
         [path for cell in GRID.cells for path in GRID.manifests(*cell)],
 
 

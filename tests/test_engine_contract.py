@@ -408,8 +408,8 @@ def test_given_texts_are_scored_as_by_a_forward_pass(engine: Engine, model: Any)
 def check_bfloat16(engine: Engine, folder: Path) -> None:
     """Scores of a bfloat16 engine, against a float32 forward pass with weights of the same values.
 
-    They are as far from it as the bfloat16 forward pass of transformers is (for this model 0.05 in the root mean square,
-    0.4 at most), and not off to one side.
+    They are as far from it as the bfloat16 forward pass of transformers is (for this model 0.05 in the root mean
+    square, 0.4 at most), and not off to one side.
     """
     half = transformers.AutoModelForCausalLM.from_pretrained(folder, dtype=torch.bfloat16).eval()
     exact = transformers.AutoModelForCausalLM.from_pretrained(folder, dtype=torch.bfloat16).float().eval()

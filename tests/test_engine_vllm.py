@@ -270,7 +270,7 @@ def test_rows_are_followed_through_all_their_moves() -> None:
     batch, expected = worker.BatchRows(runner, 99), dict.fromkeys(range(size), 99)
     for slot in range(300):
         removed, added, source, target = (int(number) for number in rng.integers(size, size=4))
-        row = [slot, False, 1.0, 1.0, 0.0, 0.0, 1]
+        row = [slot, False, 1.0, 1.0, 0.0, 0.0, 1, vllm_request.NOT_GIVEN]
         new = (added, SimpleNamespace(extra_args={vllm_request.EXTRA_ARG: row}), [1, 2], [])
         direction = (MoveDirectionality.SWAP, MoveDirectionality.UNIDIRECTIONAL)[slot % 2]
         moved = [(source, target, direction)] if source != target else []

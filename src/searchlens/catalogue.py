@@ -50,6 +50,7 @@ READING_FRAMES = (
     *("equivalents", "exponents", "exponent_profiles", "joint_exponents"),
     *("support", "support_changes", "measures", "variance", "extrapolated"),
 )
+LIKELIHOOD_FRAMES = ("texts", "summary")
 BOPTR_FRAMES = (
     *("errors", "means", "contrasts", "nulls", "blocks", "regime_betas", "beta_stability", "beta_sensitivity"),
     *("percell", "qchannel", "q_summary", "formula_same", "identified_scale", "identified_set", "offsets"),
@@ -58,9 +59,12 @@ BOPTR_FRAMES = (
     *("protocol_flags", "checklist", "rule_variants", "variant_scales", "variant_heads", "held_out_criterion"),
 )
 
-STAGES = {"table": ("study", "boptr", "equivalence", "equivalence_vllm"), "figure": ("pair", "study", "boptr")}
+STAGES = {
+    "table": ("study", "likelihood", "boptr", "equivalence", "equivalence_vllm"),
+    "figure": ("pair", "study", "boptr"),
+}
 """The stages that build tables and figures: ``pair`` is one pair on one benchmark, ``equivalence_vllm`` the part of the
-comparison that needs vLLM."""
+comparison that needs vLLM, ``likelihood`` the tables of a study that scores texts under both sides."""
 
 TABLE_FORMATS = ("csv", "md", "tex")
 FIGURE_FORMATS = ("svg", "pdf", "png", "csv")

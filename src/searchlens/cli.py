@@ -122,6 +122,18 @@ def _readings(args: argparse.Namespace) -> None:
     readings(needs.readings(grid), grid.layout, fingerprint=config_fingerprint(grid.config))
 
 
+def _likelihood(args: argparse.Namespace) -> None:
+    grid = _grid(args)
+    cell = (args.pair, args.benchmark)
+    require_known("/".join(cell), ["/".join(each) for each in grid.pair_cells], "pair and benchmark")
+    if reason := grid.without_likelihood(*cell):
+        raise InputError(f"{'/'.join(cell)}: no texts are scored under both sides: {reason}")
+    from searchlens.stages.likelihood import likelihood
+
+    study, fingerprint = needs.likelihood(grid, *cell), config_fingerprint(grid.config)
+    likelihood(grid, study, Path(args.output), fingerprint=fingerprint, threads=args.threads)
+
+
 def _recoveries(args: argparse.Namespace) -> None:
     from searchlens.stages.recoveries import recoveries
 
@@ -449,6 +461,11 @@ def _add_stages(command: _Commands) -> None:
     sub = command("recoveries", _recoveries, "compare the landscapes of all recorded pairs")
     _threads_option(sub)
     command("readings", _readings, "read all samples of every pair: what RL's curve is worth in samples of Base")
+    sub = command("likelihood", _likelihood, "score the texts of each side of a pair under the other side, too")
+    sub.add_argument("--pair", required=True, help="key of pairs")
+    sub.add_argument("--benchmark", required=True, help="key of benchmarks")
+    _folder_option(sub)
+    _threads_option(sub)
     sub = command("figures", _figures, "draw the figures of one pair on one benchmark")
     sub.add_argument("--pair", required=True, help="key of pairs")
     sub.add_argument("--benchmark", required=True, help="key of benchmarks")

@@ -7,6 +7,7 @@ from searchlens import config as settings
 from searchlens.catalogue import (
     BOPTR_FRAMES,
     LANDSCAPE_FRAMES,
+    LIKELIHOOD_FRAMES,
     READING_FRAMES,
     RECOVERY_FRAMES,
 )
@@ -103,6 +104,12 @@ def recovery_files(pair, benchmark):
     return [*recovery_frames(pair, benchmark), OUT.recovery(pair, benchmark) / SIGNATURE]
 
 
+def likelihood_files(pair, benchmark):
+    """Every file of the cross-likelihoods of one pair, or their pattern."""
+    frames = [OUT.likelihood_frame(pair, benchmark, frame) for frame in LIKELIHOOD_FRAMES]
+    return [*frames, OUT.likelihood(pair, benchmark) / SIGNATURE]
+
+
 def score_files(checkpoint, benchmark):
     """Every file of the scores of one cell, or their pattern."""
     scores = OUT.scores(checkpoint, benchmark)
@@ -127,6 +134,11 @@ def get_pool(wildcards):
 def get_sampling_gpus(wildcards):
     """The checkpoint's GPUs if anything of the pool is missing in the store; none otherwise."""
     return GRID.gpus(wildcards.checkpoint) if any(GRID.missing(get_pool(wildcards))) else 0
+
+
+def get_pair_gpus(wildcards):
+    """The GPUs of a pair's checkpoints, which are loaded one after the other."""
+    return max(GRID.gpus(checkpoint) for checkpoint in GRID.pairs[wildcards.pair].values())
 
 
 def get_gres(count):

@@ -12,9 +12,11 @@ rule tables:
         [path for cell in GRID.cells for path in landscape_content(*cell)],
         [OUT.readings_frame(frame) for frame in READING_FRAMES],
         [OUT.agreement(*cell) for cell in GRID.agreement_cells],
+        [OUT.likelihood_frame(*cell, "summary") for cell in GRID.likelihood_cells],
         [path for cell in GRID.cells for path in GRID.manifests(*cell)],
     output:
         list(tables("study", category="Study")),
+        list(tables("likelihood", category="Study")) if GRID.likelihood_cells else [],
     log:
         layout.log("tables"),
     # It takes seconds, less than a cluster needs to start a job and to report its end.

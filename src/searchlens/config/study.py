@@ -13,6 +13,15 @@ if TYPE_CHECKING:
     from searchlens.config.model import Config
 
 
+class LikelihoodSpec(Section):
+    """How many texts are scored under both sides of a pair."""
+
+    questions: Annotated[int, Field(ge=1)] = 100
+    """Of each benchmark, counted from the first; all of them if it has fewer."""
+    samples: Annotated[int, Field(ge=1)] = 16
+    """Of each question and side, the first of the stream; all of them if it has fewer."""
+
+
 class StudySpec(Section):
     """What a run does."""
 
@@ -30,6 +39,9 @@ class StudySpec(Section):
     agreement: Annotated[int, Field(ge=0, le=1_000_000)] = 200
     """Graded samples of each cell with a mathematical grader that math-verify alone judges, too, chosen at random
     (table ``grader_agreement``); 0: none."""
+    likelihood: LikelihoodSpec | None = None
+    """Score texts of each side of a pair under the other side, too (table ``cross_likelihood``): of the policy that
+    draws at temperature 1 without filters. It loads the weights of both checkpoints. null: none."""
 
 
 def errors(config: Config) -> Iterator[str]:

@@ -118,6 +118,11 @@ class Job:
 
     def restart(self, max_rows: int) -> None:
         """Close the engine, if it was started; the next one decodes at most ``max_rows`` rows together."""
+        self.close()
+        self.max_rows = max_rows
+
+    def close(self) -> None:
+        """Close the engine, if it was started, and free the device."""
         import torch
 
         if "engine" in self.__dict__:
@@ -125,7 +130,6 @@ class Job:
             del self.engine
         gc.collect()  # objects in reference cycles would keep the device's memory in use
         torch.cuda.empty_cache()
-        self.max_rows = max_rows
 
     @cached_property
     def hardware(self) -> shards.Provenance:

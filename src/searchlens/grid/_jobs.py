@@ -55,6 +55,25 @@ class Jobs(Inputs):
         """Names in the pool of a configured benchmark, in order, references left out."""
         return list(self.config["pools"][self.config["benchmarks"][benchmark]["pool"]])
 
+    def plain_policy(self, benchmark: str) -> str | None:
+        """The first policy of a configured benchmark that draws at temperature 1, without filters or a search."""
+        names = [*self.pool_policies(benchmark), *self.config["references"]]
+        return next((name for name in names if self._policies[name].is_plain), None)
+
+    def without_likelihood(self, pair: str, benchmark: str) -> str:
+        """Why no texts of a pair are scored under both sides; empty if some are."""
+        if self.config["study"]["likelihood"] is None:
+            return "study.likelihood is null"
+        for checkpoint in self.pairs[pair].values():
+            if (source := self.source(checkpoint, benchmark)) != "sampled":
+                return f"no tokens of {checkpoint}: its samples are {source}"
+        return "" if self.plain_policy(benchmark) else "no policy draws at temperature 1 without filters"
+
+    @cached_property
+    def likelihood_cells(self) -> tuple[tuple[str, str], ...]:
+        """(pair, benchmark) of which texts are scored under both sides."""
+        return tuple(cell for cell in self.pair_cells if not self.without_likelihood(*cell))
+
     def search_policies(self, benchmark: str) -> list[str]:
         """Names of the expanded policies of a configured benchmark, in order; sampled on Base alone."""
         searches = self.config["benchmarks"][benchmark]["searches"]

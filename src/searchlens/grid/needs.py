@@ -360,6 +360,8 @@ class Tables:
         Section ``health``.
     without_agreement : tuple of str
         For each of ``cells``, why no samples are judged by two graders; empty if some are.
+    without_likelihood : tuple of str
+        For each of ``pair_cells``, why no texts are scored under both sides; empty if some are.
     """
 
     cells: tuple[CellSamples, ...]
@@ -371,6 +373,7 @@ class Tables:
     sources: tuple[str, ...]
     health: Mapping[str, Any]
     without_agreement: tuple[str, ...]
+    without_likelihood: tuple[str, ...]
 
 
 def tables(grid: Grid) -> Tables:
@@ -386,6 +389,7 @@ def tables(grid: Grid) -> Tables:
         tuple(grid.source(*cell) for cell in grid.cells),
         config["health"],
         tuple(grid.without_agreement(*cell) for cell in grid.cells),
+        tuple(grid.without_likelihood(*cell) for cell in grid.pair_cells),
     )
 
 
@@ -512,6 +516,73 @@ def batches(grid: Grid, pair: str, benchmark: str, role: str) -> tuple[str, ...]
 
 def _choices(grid: Grid, benchmark: str) -> tuple[int, ...]:
     return () if grid.absent(benchmark) else tuple(map(options, grid.questions(benchmark)))
+
+
+@dataclass(frozen=True)
+class LikelihoodSide:
+    """One side of a pair: its checkpoint, the stream of its texts, and their policy."""
+
+    checkpoint: str
+    stream: str
+    policy: str
+
+
+@dataclass(frozen=True)
+class Likelihood:
+    """Parameters of scoring texts of a pair on a benchmark under both sides.
+
+    Attributes
+    ----------
+    pair, benchmark : str
+    base, rl : LikelihoodSide
+        The id of a stream depends on weights, questions, template and policy.
+    questions, samples : int
+        How many of them, counted from the first.
+    confidence : float
+        Option ``landscape.confidence``.
+    draws : int
+        Option ``readings.draws``.
+    seed : int
+    """
+
+    pair: str
+    benchmark: str
+    base: LikelihoodSide
+    rl: LikelihoodSide
+    questions: int
+    samples: int
+    confidence: float
+    draws: int
+    seed: int
+
+    @property
+    def sides(self) -> dict[str, LikelihoodSide]:
+        """Both sides by name, Base first."""
+        return {"base": self.base, "rl": self.rl}
+
+
+def likelihood(grid: Grid, pair: str, benchmark: str) -> Likelihood:
+    """Parameters of scoring texts of one of ``Grid.likelihood_cells`` under both sides."""
+    config, section = grid.config, grid.config["study"]["likelihood"]
+    policy = grid.plain_policy(benchmark)
+    assert policy is not None, "not one of likelihood_cells"
+    sides = []
+    for role in ROLES:
+        checkpoint = grid.pairs[pair][role]
+        (stream,) = (g for g in grid.generations(checkpoint, benchmark) if policy in g.policies)
+        sides.append((LikelihoodSide(checkpoint, stream.id, policy), stream.samples))
+    (base, _), (rl, _) = sides
+    return Likelihood(
+        pair,
+        benchmark,
+        base,
+        rl,
+        min(section["questions"], grid.count(benchmark)),
+        min(section["samples"], *(samples for _, samples in sides)),
+        config["landscape"]["confidence"],
+        config["readings"]["draws"],
+        config["seed"],
+    )
 
 
 def boptr(grid: Grid) -> dict[str, Any]:

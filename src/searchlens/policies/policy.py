@@ -69,6 +69,11 @@ class Policy:
         """The five components in the paper's order."""
         return (self.local, self.controller, self.evaluator, self.transition, self.scheduler)
 
+    @property
+    def is_plain(self) -> bool:
+        """Whether its texts are draws from the model itself: temperature 1, no filter, no penalty, no search."""
+        return self.local == _NEUTRAL and self.controller == autoregressive()
+
     def component(self, kind: type[Kind]) -> Kind:
         """The component of a class, such as ``policy.component(Thought).max_tokens``.
 

@@ -36,6 +36,19 @@ GRADED = pl.Schema(
 """What scoring writes: what the landscape needs, and how the grader came to it. ``extraction`` is a value of
 ``grading.base.How``: ``kept`` and ``withdrawn`` are the texts that end in an open box behind a closed one."""
 
+SCORED_TEXTS = pl.Schema(
+    {
+        "question": pl.UInt32(),
+        "sample": pl.UInt32(),
+        "side": pl.String(),
+        "tokens": pl.UInt32(),
+        "logp_base": pl.Float64(),
+        "logp_rl": pl.Float64(),
+        "right": pl.Boolean(),
+    }
+)
+"""Texts of both sides of a pair with their natural log p under both checkpoints. ``side`` drew the text: base or rl."""
+
 HEALTH = pl.Schema(
     {
         "policy": pl.String(),

@@ -17,6 +17,7 @@ from searchlens.store import judges, provenance
 from searchlens.store.layout import Layout
 from searchlens.tables.build import build
 from searchlens.tables.graders import mixed_versions
+from searchlens.tables.likelihood import Likelihoods
 from searchlens.tables.study import Cell, StudyContext
 from searchlens.tables.table import write
 
@@ -74,9 +75,24 @@ def tables(study: needs.Tables, layout: Layout, output: Layout, *, fingerprint: 
         health=health,
         notes=[*broken, *mixed_versions(judged)],
     )
-    for name, table in build(loaded("table", stage="study"), context).items():
+    made = build(loaded("table", stage="study"), context)
+    if not all(study.without_likelihood):
+        made |= build(loaded("table", stage="likelihood"), _likelihoods(study, layout))
+    for name, table in made.items():
         write(table, output.table(name, "csv").with_suffix(""))
         provenance.sign(output.table(name, "json"), fingerprint, provenance.together(spent.values()))
+
+
+def _likelihoods(study: needs.Tables, layout: Layout) -> Likelihoods:
+    reasons = {
+        (cell.pair, cell.benchmark): reason
+        for cell, reason in zip(study.pair_cells, study.without_likelihood, strict=True)
+    }
+    frames = {
+        cell: reason or read_frame(layout.likelihood_frame(*cell, "summary"), "likelihood")
+        for cell, reason in reasons.items()
+    }
+    return Likelihoods(frames)
 
 
 def _cell(cell: needs.PairCell, points: Points, health: Healths, layout: Layout, references: Iterable[str]) -> Cell:

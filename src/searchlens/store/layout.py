@@ -24,7 +24,7 @@ GRADER = "grader.json"
 
 READOUTS_SUFFIX = ".arrow.xz"
 
-DERIVED = ("verdicts", "scores", "agreement", "landscape", "recovery", "readings", "boptr")
+DERIVED = ("verdicts", "scores", "agreement", "landscape", "recovery", "readings", "likelihood", "boptr")
 """Folders of Parquet files that are computed from samples."""
 
 POOL_PATTERN = r"pool-[0-9a-f]{8}"
@@ -117,6 +117,14 @@ class Layout:
     def readings_frame(self, frame: str) -> Path:
         """One frame of readings."""
         return self.readings / f"{frame}.parquet"
+
+    def likelihood(self, pair: str, benchmark: str) -> Path:
+        """Folder with the cross-likelihoods of a pair on a benchmark."""
+        return self.results / "likelihood" / pair / benchmark
+
+    def likelihood_frame(self, pair: str, benchmark: str, frame: str) -> Path:
+        """One frame of cross-likelihoods (``catalogue.LIKELIHOOD_FRAMES``)."""
+        return self.likelihood(pair, benchmark) / f"{frame}.parquet"
 
     @property
     def boptr(self) -> Path:
