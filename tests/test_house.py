@@ -35,6 +35,7 @@ NEVER = {
     "figures": {"tables", "grid", "config", "recovery", "stages", "commands"},
     "simulate": {"grid", "config", "tables", "figures", "stages", "commands"},
     "equivalence": {"tables", "figures", "boptr", "stages", "commands"},
+    "likelihood": {"tables", "figures", "boptr", "config", "stages", "commands"},
     "readers": {"grid", "config", "stages", "commands", "generate"},
     "zoo": {"boptr", "figures", "tables", "grid", "stages"},
     "stages": {"cli", "commands", "config", "generate"},

@@ -29,6 +29,8 @@ from searchlens.stages.readings import readings
 from searchlens.stages.record import record
 from searchlens.store.layout import Layout
 from test_equivalence import grid as compared_grid
+from test_likelihood import drawn as drawn_pair
+from test_likelihood import study as pair_study
 
 TESTS = Path(__file__).parent
 PACKAGE = TESTS.parent / "src/searchlens"
@@ -47,6 +49,7 @@ STAGES = (
     ),
     *("boptr", "transfer"),
     "equivalence",
+    "likelihood",
 )
 
 EDIT = """
@@ -206,3 +209,11 @@ def test_the_comparison_loads_what_was_derived(tmp_path: Path) -> None:
     config = dict(compared_grid(policies=["greedy"], questions=2, draws=100).config)
     given = (config, [Layout(tmp_path / "results")], {"fingerprint": "0" * 12})
     assert loaded_by("equivalence", given, tmp_path) <= closure("equivalence")
+
+
+def test_scoring_under_both_sides_loads_what_was_derived(tmp_path: Path) -> None:
+    """As the comparison, it is given a grid."""
+    pytest.importorskip("torch")
+    grid = drawn_pair(pair_study(tmp_path / "results"))
+    given = (dict(grid.config), [needs.likelihood(grid, "micro", "math"), tmp_path / "out"], {"fingerprint": "0" * 12})
+    assert loaded_by("likelihood", given, tmp_path) <= closure("likelihood")

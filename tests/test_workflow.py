@@ -211,6 +211,18 @@ def test_a_regime_brings_boptr_and_a_batch_is_sampled_for_it(folder: Folder) -> 
     folder.save()
 
 
+def test_texts_are_scored_under_both_sides_if_a_policy_draws_from_the_model_itself(folder: Folder) -> None:
+    folder.config["study"]["likelihood"] = {"questions": 4, "samples": 2}
+    folder.save()
+    assert "likelihood" not in folder.planned(), "temperature 0.6"
+    folder.config["policies"]["mine"]["local"]["temperature"] = 1.0
+    folder.save()
+    planned = folder.planned()
+    assert (planned["likelihood"], planned["tables"]) == (1, 1)
+    folder.config = study()
+    folder.save()
+
+
 def test_samples_follow_the_documented_schema_and_were_really_generated(folder: Folder) -> None:
     path = next(iter(folder.shards()))
     samples = pl.read_parquet(folder.path / path)

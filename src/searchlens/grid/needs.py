@@ -534,8 +534,8 @@ class Likelihood:
     Attributes
     ----------
     pair, benchmark : str
-    base, rl : LikelihoodSide
-        The id of a stream depends on weights, questions, template and policy.
+    sides : mapping of str to LikelihoodSide
+        ``base``, then ``rl``. The id of a stream depends on weights, questions, template and policy.
     questions, samples : int
         How many of them, counted from the first.
     confidence : float
@@ -547,18 +547,12 @@ class Likelihood:
 
     pair: str
     benchmark: str
-    base: LikelihoodSide
-    rl: LikelihoodSide
+    sides: Mapping[str, LikelihoodSide]
     questions: int
     samples: int
     confidence: float
     draws: int
     seed: int
-
-    @property
-    def sides(self) -> dict[str, LikelihoodSide]:
-        """Both sides by name, Base first."""
-        return {"base": self.base, "rl": self.rl}
 
 
 def likelihood(grid: Grid, pair: str, benchmark: str) -> Likelihood:
@@ -566,19 +560,18 @@ def likelihood(grid: Grid, pair: str, benchmark: str) -> Likelihood:
     config, section = grid.config, grid.config["study"]["likelihood"]
     policy = grid.plain_policy(benchmark)
     assert policy is not None, "not one of likelihood_cells"
-    sides = []
+    sides, samples = {}, [section["samples"]]
     for role in ROLES:
         checkpoint = grid.pairs[pair][role]
         (stream,) = (g for g in grid.generations(checkpoint, benchmark) if policy in g.policies)
-        sides.append((LikelihoodSide(checkpoint, stream.id, policy), stream.samples))
-    (base, _), (rl, _) = sides
+        sides[role] = LikelihoodSide(checkpoint, stream.id, policy)
+        samples.append(stream.samples)
     return Likelihood(
         pair,
         benchmark,
-        base,
-        rl,
+        sides,
         min(section["questions"], grid.count(benchmark)),
-        min(section["samples"], *(samples for _, samples in sides)),
+        min(samples),
         config["landscape"]["confidence"],
         config["readings"]["draws"],
         config["seed"],
