@@ -65,6 +65,8 @@ report: "workflow/report/workflow.rst"
 onstart:
     require_ready()
     snapshots.save(GRID.config)
+    for reason in GRID.without_likelihoods:
+        print(f"No cross-likelihoods of {reason}.")
     if GRID.without_boptr:
         print(f"BOPTR is left out: {GRID.without_boptr}.")
 

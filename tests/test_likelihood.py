@@ -255,6 +255,8 @@ def test_cells_without_texts_to_score_say_why(
     raw["references"] = ["greedy"]
     kept = make_grid({**raw, "study": {**section, "readouts": "kept", "sample": []}})
     assert kept.without_likelihood("toy", "sums") == "no tokens of toy-base: its samples are recorded"
+    assert kept.without_likelihoods == ["toy/sums: no tokens of toy-base: its samples are recorded"]
+    assert sampled.without_likelihoods == []
     study_file = tmp_path / "study.yaml"
     study_file.write_text("{}")
     cell = ["--pair", "micro-1m", "--benchmark", "math", "--output", str(tmp_path / "out")]

@@ -74,6 +74,14 @@ class Jobs(Inputs):
         """(pair, benchmark) of which texts are scored under both sides."""
         return tuple(cell for cell in self.pair_cells if not self.without_likelihood(*cell))
 
+    @property
+    def without_likelihoods(self) -> list[str]:
+        """Pair and benchmark of cells without texts to score although the study asks for them, with the reasons."""
+        if self.config["study"]["likelihood"] is None:
+            return []
+        reasons = {cell: self.without_likelihood(*cell) for cell in self.pair_cells}
+        return [f"{'/'.join(cell)}: {reason}" for cell, reason in reasons.items() if reason]
+
     def search_policies(self, benchmark: str) -> list[str]:
         """Names of the expanded policies of a configured benchmark, in order; sampled on Base alone."""
         searches = self.config["benchmarks"][benchmark]["searches"]
