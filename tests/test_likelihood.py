@@ -13,7 +13,8 @@ import pytest
 from run_stages import score_cell
 from searchlens import catalogue, config
 from searchlens.cli import main
-from searchlens.errors import InputError
+from searchlens.engines.base import EngineMemoryError
+from searchlens.errors import InputError, JobError
 from searchlens.generate import generate
 from searchlens.grid import Grid, needs
 from searchlens.likelihood.summary import QUANTILES, summary
@@ -237,6 +238,20 @@ def test_two_tokenizers_are_refused(tmp_path: Path) -> None:
     changed = study(tmp_path / "results", checkpoints={**grid.config["checkpoints"], "rl": {"path": str(other)}})
     with pytest.raises(InputError, match=r"token .* is '=' to base and 'equals' to rl"):
         likelihood(changed, cell, tmp_path, fingerprint="0" * 12)
+
+
+def test_a_device_without_memory_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("torch")
+    from searchlens.engines.transformers import TransformersEngine
+
+    def full(*_: Any) -> Any:
+        raise EngineMemoryError("CUDA out of memory", 16)
+
+    grid = drawn(study(tmp_path / "results"))
+    monkeypatch.setattr(TransformersEngine, "score", full)
+    with pytest.raises(JobError, match=r"base ran out of memory while scoring texts of math: CUDA out of memory"):
+        scored(grid, tmp_path)
+    assert not (tmp_path / "texts.parquet").exists()
 
 
 def test_cells_without_texts_to_score_say_why(

@@ -60,7 +60,7 @@ BOPTR_FRAMES = (
 )
 
 STAGES = {
-    "table": ("study", "likelihood", "boptr", "equivalence", "equivalence_vllm"),
+    "table": ("study", "boptr", "equivalence", "equivalence_vllm", "likelihood"),
     "figure": ("pair", "study", "boptr"),
 }
 """The stages that build tables and figures: ``pair`` is one pair on one benchmark, ``equivalence_vllm`` the part of the

@@ -77,8 +77,13 @@ def _scores(job: Job, texts: pl.DataFrame) -> pl.Series:
     try:
         each = job.engine.score([Given(job.prompts[question], tokens) for question, tokens in distinct])
     except EngineMemoryError as error:
-        memory = f"the engine ran out of memory while scoring texts of {job.pool.benchmark}: {error}"
-        raise JobError(memory, f"lower checkpoints.{job.pool.checkpoint}.vllm.gpu_memory_utilization") from None
+        lower = f"lower checkpoints.{job.pool.checkpoint}.vllm.gpu_memory_utilization"
+        raise JobError(
+            f"{job.pool.checkpoint} ran out of memory while scoring texts of {job.pool.benchmark}: {error}",
+            lower
+            if job.spec["engine"] == "vllm"
+            else "use a device with more memory; nothing that was sampled is lost",
+        ) from None
     finally:
         job.close()
     totals = {key: float(np.sum(logprobs, dtype=np.float64)) for key, logprobs in zip(distinct, each, strict=True)}

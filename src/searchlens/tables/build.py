@@ -26,8 +26,8 @@ def build(tables: Mapping[str, Declaration], context: Context) -> dict[str, Tabl
     tables : mapping of str to Declaration
         Such as ``catalogue.declared("table", stage="study")``, those of extensions included.
     context : Context
-        The class that the tables of the stage take: ``study.StudyContext``, ``boptr.context.TableContext`` or
-        ``equivalence.Comparisons``.
+        The class that the tables of the stage take: ``study.StudyContext``, ``boptr.context.TableContext``,
+        ``equivalence.Comparisons`` or ``likelihood.Likelihoods``.
     """
     made = {name: definition(declaration)(context) for name, declaration in tables.items()}
     return {name: replace(table, notes=(*table.notes, *context.notes)) for name, table in made.items()}
