@@ -88,9 +88,10 @@ def test_power_sampling_draws_what_its_formula_says(mode: str, length: int) -> N
             tokens = min(request.max_tokens, length - len(request.prefix))
             total += tokens
             finish = "stop" if len(request.prefix) + tokens == length < 3072 else "length"
-            zeros = np.zeros(tokens, np.float32)
+            zeros, text = np.zeros(tokens, np.float32), np.ones(tokens, np.int32)
+            text[-1] = finish != "stop"  # token 0 ends the text
             try:
-                (request,) = search.send([Completion(np.ones(tokens, np.int32), zeros, zeros, finish)])
+                (request,) = search.send([Completion(text, zeros, zeros, finish)])
             except StopIteration:
                 return total
 

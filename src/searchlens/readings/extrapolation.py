@@ -10,6 +10,7 @@ from scipy import optimize, special
 from scipy.stats import norm
 
 from searchlens.readings.pool import Ints, Pool
+from searchlens.seeds import resampler
 from searchlens.uncertainty import Floats
 
 EXTRAPOLATED = pl.Schema(
@@ -163,8 +164,8 @@ def extrapolated(side: str, pool: Pool, *, trials: int, seed: int, confidence: f
     few = pool.samples // REACH
     if few < 2:
         return pl.DataFrame(schema=EXTRAPOLATED)
-    rng = np.random.default_rng(seed)
     count, truth = len(pool.correct), float((pool.correct > 0).mean())
+    rng = resampler(seed, count, trials)
     half = 0.5 / count
     chosen = pool.correct[rng.integers(0, count, (trials, count))]
     drawn = rng.hypergeometric(chosen, pool.samples - chosen, few)
