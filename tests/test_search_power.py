@@ -14,7 +14,7 @@ import pytest
 from scipy.stats import chisquare
 
 from plain_draws import one_by_one, plain_draw
-from searchlens.engines.base import Completion, Request, Sampling
+from searchlens.engines.base import Completion, Given, Request, Sampling
 from searchlens.equivalence import reference
 from searchlens.equivalence.explicit import EOS, ToyEngine, ToyModel, enumerate_texts
 from searchlens.equivalence.filters import distribution
@@ -420,3 +420,11 @@ def test_refused_when_it_is_read(spec: dict[str, object], message: str) -> None:
     """Without draws that differ there is nothing to accept; alpha <= 0 is no target."""
     with pytest.raises(InputError, match=re.escape(message)):
         from_spec("a search", {"controller": "power", **spec})
+
+
+def test_the_enumerable_model_scores_texts_as_it_enumerates_them() -> None:
+    """Log p of the tokens of a text adds up to that of the text."""
+    model = ToyModel.random(4, vocab_size=4)
+    texts = enumerate_texts(model, (1, 2), 3)
+    scores = ToyEngine(model).score([Given((1, 2), text) for text in texts])
+    assert [float(np.exp(score.sum())) for score in scores] == pytest.approx(list(texts.values()), rel=1e-5)

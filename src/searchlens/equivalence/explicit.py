@@ -17,7 +17,7 @@ import numpy.typing as npt
 import torch
 
 from searchlens.engines import sampler
-from searchlens.engines.base import Completion, Request, Sampling
+from searchlens.engines.base import Completion, Given, Request, Sampling
 from searchlens.equivalence.filters import distribution
 from searchlens.errors import InputError
 from searchlens.seeds import generator, uniform
@@ -137,6 +137,16 @@ class ToyEngine:
         self.generated += sum(len(completion.tokens) for completion in completions)
         finished = [(request_id, completion) for (request_id, _), completion in zip(batch, completions, strict=True)]
         return sorted(finished, key=lambda entry: len(entry[1].tokens))
+
+    def score(self, texts: Sequence[Given]) -> list[npt.NDArray[np.float32]]:
+        """Exact log p of every token of given texts."""
+        scores = []
+        for text in texts:
+            known = np.array((EOS, *text.prompt, *text.tokens))
+            before, last, token = known[:-2], known[1:-1], known[2:]
+            log_p = self.model.logprobs[before, last, token]
+            scores.append(log_p[-len(text.tokens) :].astype(np.float32))
+        return scores
 
     def _run(self, requests: Sequence[Request]) -> list[Completion]:
         """Decode together until the last row has ended; tokens after the end of a row are dropped."""
