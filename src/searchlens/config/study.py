@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 from pydantic import Field
 
 from searchlens.config.base import Name, Section, unknown
+from searchlens.schemas.options import Positive
 
 if TYPE_CHECKING:
     from searchlens.config.model import Config
@@ -16,9 +17,9 @@ if TYPE_CHECKING:
 class LikelihoodSpec(Section):
     """How many texts are scored under both sides of a pair."""
 
-    questions: Annotated[int, Field(ge=1)] = 100
+    questions: Positive = 100
     """Of each benchmark, counted from the first; all of them if it has fewer."""
-    samples: Annotated[int, Field(ge=1)] = 16
+    samples: Positive = 16
     """Of each question and side, the first of the stream; all of them if it has fewer."""
 
 
