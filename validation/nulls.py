@@ -31,7 +31,7 @@ from searchlens.boptr.options import BoptrOptions
 from searchlens.boptr.protocol import BASELINES, checklist, protocol_flags
 from searchlens.boptr.rows import ROWS, Row
 from searchlens.boptr.rule import Path as BudgetPath
-from searchlens.boptr.study import contrasts
+from searchlens.boptr.study import contrasts, decided
 from searchlens.simulate import Design, Mode, Truth, fitted_design, simulate, small_design
 
 PAPER, OWN = Constants(), Constants("own")
@@ -135,15 +135,16 @@ def verdicts(mode: Mode, cohorts: int, first: int, draws: int) -> Iterator[Recor
         fitted = tuple(cohort.plan.with_role("fitted"))
         evaluation = evaluate(cohort, options, [Task(constants, rows, fitted) for constants in (PAPER, OWN)])
         paths += chosen(evaluation, truth)
-        parts = [contrasts(evaluation, cohort.plan, constants, options) for constants in (PAPER, OWN)]
-        contests.append(pl.concat(parts))
+        questions = {benchmark: len(landscape.questions) for (_, benchmark), landscape in cohort.landscapes.items()}
+        parts = [contrasts(evaluation, cohort.plan, constants, options, questions) for constants in (PAPER, OWN)]
+        contests.append(decided(pl.concat(parts), options.confidence))
         rule, row_by_key = evaluation.rules[PAPER], {row.key: row for row in rows}
         errors = errors_frame(evaluation, cohort.plan, row_by_key, options.confidence)
         details.append(checklist(rule, errors, protocol_flags(rule), contests[-1])["detail"][1])
     table = pl.DataFrame(paths).group_by("case", "tier", maintain_order=True).mean()
     for mean in table.iter_rows(named=True):
         yield from ((mode, mean["case"], mean["tier"], name, mean[name], cohorts) for name in table.columns[2:])
-    for case, row, verdict, share in (*decided(pl.concat(contests)), *unbeaten(details)):
+    for case, row, verdict, share in (*verdict_shares(pl.concat(contests)), *unbeaten(details)):
         yield mode, case, row, verdict, share, cohorts
 
 
@@ -169,7 +170,7 @@ def chosen(evaluation: Evaluation, truth: Truth) -> Iterator[dict[str, object]]:
         }
 
 
-def decided(contests: pl.DataFrame) -> Iterator[tuple[str, str, str, float]]:
+def verdict_shares(contests: pl.DataFrame) -> Iterator[tuple[str, str, str, float]]:
     """How often each contrast had each verdict."""
     judged = contests.filter(pl.col("verdict").is_not_null(), second="V3", scope="cohort")
     for (exponents, row), part in judged.group_by("exponents", "first", maintain_order=True):

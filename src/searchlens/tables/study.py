@@ -222,6 +222,7 @@ def _named(cell: Cell, frame: pl.DataFrame) -> pl.DataFrame:
 
 POOLS = {"ar": "AR", "full": "full"}
 SUMMARY_NOTES = (
+    f"All numbers: {READOUT} readout.",
     "Gap at N: Base − RL under RL's default policy, percentage points (pp); ahead: policies under which Base solves at"
     " least as many questions as RL, of those under which either solves any; inside: RL budgets at which RL lies in"
     " Base's support region, of those at which either solves any.",
@@ -335,7 +336,7 @@ def recovery_paths(context: StudyContext) -> Table:
         if (row["pair"], row["benchmark"]) not in broken
     ]
     notes = [
-        "Questions solved in %. Closest: at each RL budget the Base point that solves nearest as many; monotone: the"
+        f"Questions solved in %, {READOUT} readout. Closest: the Base point that solves nearest as many; monotone: the"
         " path of least error whose N never falls. Residual: Base − RL, percentage points.",
     ]
     return Table(data, [_part(lines, "pair", "benchmark", "metric", "path")], notes)
