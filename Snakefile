@@ -1,6 +1,6 @@
 """searchlens: from checkpoints and questions to tables, figures and a report.
 
-    snakemake                                     the study of config/, on this machine
+    snakemake                                     the study of config/, on this machine; config/own.yaml is merged last
     snakemake --configfile config/demo.yaml       the same at laptop size
     snakemake --profile slurm                     on a cluster
     snakemake results/landscape/<checkpoint>/<benchmark>/points.parquet     one cell
@@ -10,6 +10,9 @@ readouts (with recoveries), which replaces these for recorded cells; likelihood,
 transfer), equivalence.
 """
 
+from pathlib import Path
+
+from searchlens.config import OWN_FILE
 from snakemake.utils import min_version
 
 min_version("9.20")
@@ -20,6 +23,11 @@ configfile: "config/models.yaml"
 configfile: "config/benchmarks.yaml"
 configfile: "config/policies.yaml"
 configfile: "config/boptr.yaml"
+
+
+if Path(OWN_FILE).exists():
+
+    configfile: OWN_FILE
 
 
 include: "workflow/rules/common.smk"

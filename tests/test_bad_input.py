@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -144,7 +145,7 @@ def content(folder: Path) -> dict[str, bytes]:
 def refused(folder: Path, arguments: list[str], says: str, capsys: pytest.CaptureFixture[str]) -> None:
     before = content(folder)
     assert main(arguments) == 2
-    said = capsys.readouterr().err
+    said = re.sub(r"\Astudy: .*\n", "", capsys.readouterr().err)  # which files the study was read from
     assert said.startswith("searchlens: error: ")
     assert says in said
     assert "Traceback" not in said
@@ -187,4 +188,17 @@ def test_a_file_that_does_not_set_the_wrong_key_is_not_blamed(folder: Path, caps
     (folder / "mine.yaml").write_text("study: {smple: all}\n")
     (folder / "yours.yaml").write_text(json.dumps({"study": {"pairs": ["micro-1m"]}}))
     says = "mine.yaml: study: 'smple' is unknown; did you mean 'sample'?"
-    refused(folder, ["check", "--config", "mine.yaml", "yours.yaml"], says, capsys)
+    refused(folder, ["check", "--config", "mine.yaml", "--config", "yours.yaml"], says, capsys)
+
+
+@pytest.mark.parametrize("command", [["check"], ["verify"], ["boptr"]])
+def test_a_second_file_after_one_config_is_refused(
+    folder: Path, command: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It would be taken for another argument, such as the folder of `verify`."""
+    arguments = [*command, "--config", "mine.yaml", "yours.yaml", "--output", "results"]
+    refused(folder, arguments, "Hint: --config mine.yaml --config yours.yaml", capsys)
+
+
+def test_a_study_folder_that_is_not_there_is_refused(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    refused(folder, ["-C", "nowhere", "check"], "-C: nowhere is not a folder", capsys)

@@ -1,7 +1,8 @@
 """`searchlens`: one subcommand per stage, usable without Snakemake, and tools for studies and their samples.
 
-Stages read the configuration either from YAML files (``--config``, merged over the defaults) or from the snapshot that
-a Snakemake run saved when it started (``--snapshot``), so that later edits of the files do not change the run.
+Stages read the configuration either from YAML files (those of the study's folder, and ``--config`` merged over them)
+or from the snapshot that a Snakemake run saved when it started (``--snapshot``), so that later edits of the files do
+not change the run. The folder is the present one, or ``-C``, or the environment variable ``SEARCHLENS_STUDY``.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ import logging
 import os
 import sys
 from collections.abc import Callable, Sequence
-from contextlib import suppress
+from contextlib import AbstractContextManager, chdir, nullcontext, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -32,11 +33,17 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("searchlens")
 
+STUDY_VARIABLE = "SEARCHLENS_STUDY"
+"""Environment variable that names the folder of a study, as option ``-C`` does."""
+
 
 def _grid(args: argparse.Namespace) -> Grid:
     if args.snapshot:
         return Grid(snapshots.read(Path(args.snapshot)))
-    return Grid(config.plain(config.load([*config.DEFAULT_FILES, *args.config])))
+    grid = Grid(config.plain(config.load(config.files(args.config))))
+    if overlays := config.overlays(args.config):
+        print(f"study: {', '.join(overlays)}; results: {grid.layout.results}", file=sys.stderr)
+    return grid
 
 
 def _cell(grid: Grid, args: argparse.Namespace) -> tuple[str, str]:
@@ -420,13 +427,25 @@ class _Commands:
 
     def __call__(self, name: str, run: Callable[[argparse.Namespace], None], text: str) -> argparse.ArgumentParser:
         sub = self._parsers.add_parser(name, help=text, description=text, allow_abbrev=False)
-        sub.add_argument("--config", nargs="*", default=[], metavar="YAML", help="merged over config/*.yaml")
+        sub.add_argument(
+            "--config",
+            action="append",
+            default=[],
+            metavar="YAML",
+            help="a file merged over those of the study's folder; may be repeated",
+        )
+        _study_option(sub, argparse.SUPPRESS)  # a default here would overwrite a folder named before the command
         snapshot = os.environ.get(snapshots.VARIABLE, "")
         sub.add_argument(
             "--snapshot", default=snapshot, metavar="JSON", help="snapshot of a run, instead of YAML files"
         )
         sub.set_defaults(run=run)
         return sub
+
+
+def _study_option(parser: argparse.ArgumentParser, default: str) -> None:
+    text = f"folder of the study, as if the command were run in it (default: ${STUDY_VARIABLE}, or the present folder)"
+    parser.add_argument("-C", dest="study", metavar="DIR", default=default, help=text)
 
 
 def _cell_options(sub: argparse.ArgumentParser) -> None:
@@ -600,10 +619,32 @@ def _add_power(command: _Commands) -> None:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="searchlens", description=__doc__.splitlines()[0])
     parser.add_argument("--version", action="version", version=__version__)
+    _study_option(parser, "")
     commands = _Commands(parser)
     _add_stages(commands)
     _add_tools(commands)
     return parser
+
+
+def _require_one_file_each(argv: Sequence[str]) -> None:
+    """Refuse a second file after one ``--config``, which would be read as another argument."""
+    for option, first, second in zip(argv, argv[1:], argv[2:], strict=False):
+        if option == "--config" and second.endswith((".yaml", ".yml")):
+            raise InputError(f"--config takes one file, found {first} {second}", f"--config {first} --config {second}")
+
+
+def _in_study(args: argparse.Namespace) -> AbstractContextManager[object]:
+    """The folder of the study as the present one while a command runs.
+
+    A job that has a snapshot already runs in its study's folder, so the environment variable does not move it.
+    """
+    folder = args.study or ("" if args.snapshot else os.environ.get(STUDY_VARIABLE, ""))
+    if not folder:
+        return nullcontext()
+    if not Path(folder).is_dir():
+        named_by = "-C" if args.study else STUDY_VARIABLE
+        raise InputError(f"{named_by}: {folder} is not a folder", f"`searchlens init {folder}` makes one")
+    return chdir(folder)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -618,8 +659,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     logging.basicConfig(format="%(asctime)s %(message)s", datefmt="%H:%M:%S", stream=sys.stderr)
     log.setLevel(logging.INFO)  # of searchlens alone; messages of libraries below a warning are not shown
     try:
+        _require_one_file_each(sys.argv[1:] if argv is None else argv)
         args = _parser().parse_args(argv)
-        args.run(args)
+        with _in_study(args):
+            args.run(args)
     except InputError as error:
         _print_error(f"error: {error}")
         return 2

@@ -6,8 +6,21 @@ than one section. The JSON schema under ``workflow/schemas/`` and ``config/READM
 schema``); a test fails when they disagree.
 """
 
-from searchlens.config.load import DEFAULT_FILES, load, merge, plain, read, validate
+from searchlens.config.load import DEFAULT_FILES, OWN_FILE, files, load, merge, overlays, plain, read, validate
 from searchlens.config.model import Config
 from searchlens.config.schema import schema, schema_text
 
-__all__ = ["DEFAULT_FILES", "Config", "load", "merge", "plain", "read", "schema", "schema_text", "validate"]
+__all__ = [
+    "DEFAULT_FILES",
+    "OWN_FILE",
+    "Config",
+    "files",
+    "load",
+    "merge",
+    "overlays",
+    "plain",
+    "read",
+    "schema",
+    "schema_text",
+    "validate",
+]

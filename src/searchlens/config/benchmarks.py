@@ -22,7 +22,7 @@ class BenchmarkSpec(Section):
     """How the questions are read. jsonl: one question per line; or a known benchmark, in any layout in which it is
     distributed (``searchlens benchmarks`` lists them; docs/add-a-benchmark.md)."""
     path: str | list[str] | None = None
-    """File relative to the working directory, or folder as on the hub; a list for a benchmark in several parts. Null:
+    """File relative to the study's folder, or folder as on the hub; a list for a benchmark in several parts. Null:
     the family's dataset on the Hugging Face hub, at the commit in the lock file."""
     revision: str = "main"
     """Branch, tag or commit of the family's dataset that ``searchlens pin`` looks up."""

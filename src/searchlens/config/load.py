@@ -27,6 +27,9 @@ DEFAULT_FILES = (
     "config/boptr.yaml",
 )
 
+OWN_FILE = "config/own.yaml"
+"""A study's own settings, merged over the default files wherever the file exists (``searchlens init`` writes one)."""
+
 _CHECKED = (model, study, checkpoints, pairs, benchmarks, policies, boptr, equivalence, cost)
 
 _MESSAGES = {
@@ -62,6 +65,17 @@ def load(paths: Sequence[str | Path]) -> Config:
     return validate(reduce(merge, files.values(), {}), files)
 
 
+def files(extra: Iterable[str] = ()) -> list[str]:
+    """The files of the study in the present folder, in the order in which they are merged; ``extra`` ones last."""
+    return [*DEFAULT_FILES, *overlays(extra)]
+
+
+def overlays(extra: Iterable[str] = ()) -> list[str]:
+    """What is merged over the default files: ``OWN_FILE`` if it exists, and ``extra``, each once."""
+    own = [OWN_FILE] if Path(OWN_FILE).exists() else []
+    return list(dict.fromkeys([*own, *extra]))
+
+
 def read(paths: Iterable[str | Path]) -> dict[str, Mapping[str, Any]]:
     """Content of each YAML file, by its path.
 
@@ -79,7 +93,9 @@ def _content(path: Path) -> Mapping[str, Any]:
         content = yaml.safe_load(text)
         repeated = list(_repeated_in(text))
     except OSError as error:
-        raise InputError(f"cannot read {path}: {error.strerror}", "run from the folder that holds config/") from None
+        raise InputError(
+            f"cannot read {path}: {error.strerror}", "run in the study's folder, or name it: -C DIR"
+        ) from None
     except UnicodeDecodeError as error:
         raise InputError(
             f"{path} is not text in UTF-8: byte {error.start + 1} is {error.object[error.start]:#x}"
