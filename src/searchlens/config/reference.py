@@ -17,10 +17,10 @@ README = Path("config/README.md")
 _INTRODUCTION = """# Configuration
 
 Five files, merged in this order: `config.yaml` (what a run does, and how its samples are read), `models.yaml`,
-`benchmarks.yaml`, `policies.yaml`, `boptr.yaml`. Overlays are merged over them, mapping by mapping: first `own.yaml`, if the
-folder has it, then the files that are named, as in `snakemake --configfile config/demo.yaml` or `searchlens check --config
-config/demo.yaml`. Paths are relative to the folder that holds `config/`. `searchlens check` validates everything and
-reports all errors at once.
+`benchmarks.yaml`, `policies.yaml`, `boptr.yaml`. Overlays are merged over them, mapping by mapping: first `own.yaml`,
+if the folder has it, then the files that are named, as in `snakemake --configfile config/demo.yaml` or
+`searchlens check --config config/demo.yaml`. Paths are relative to the folder that holds `config/`. `searchlens check`
+validates everything and reports all errors at once.
 
 Whatever decides the samples (weights, engine family and type, questions, template, policy, seed, token limit) is hashed
 into a generation id. Changing such a key makes new samples where it applies, and changing it back finds the old ones;
