@@ -1,6 +1,6 @@
-"""The parts of a study by name: metrics, tables, figures, controllers, graders, benchmark families, and frames.
+"""The parts of a study by name: metrics, tables, figures, controllers, graders, benchmark families, readers, and frames.
 
-Each of the first six is declared where it is written, with a decorator of this module::
+Each of the first seven is declared where it is written, with a decorator of this module::
 
     @table("blocks", stage="boptr")
     def blocks(context: TableContext) -> Table: ...
@@ -41,6 +41,7 @@ HOMES = {
     "controller": "search",
     "grader": "grading",
     "family": "benchmarks",
+    "reader": "readers",
 }
 """Kind of thing to the package of searchlens whose files declare it."""
 
@@ -97,6 +98,7 @@ figure = _declares("figure")
 controller = _declares("controller")
 grader = _declares("grader")
 family = _declares("family")
+reader = _declares("reader")
 
 
 # ---- declarations

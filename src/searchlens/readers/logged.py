@@ -1,0 +1,135 @@
+"""What every reader yields: samples as another tool recorded them, before they are matched, checked or stored.
+
+A reader knows one format of files and nothing of studies, benchmarks or the store. What a format does not say stays
+unsaid (None, ``unknown``, an absent sampling parameter): nobody here guesses.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal, Protocol
+
+Finish = Literal["stop", "length", "failed", "unknown"]
+"""How a text ended: by the model, by a limit of tokens, by an error of the request, or the format does not say."""
+
+
+@dataclass(frozen=True, slots=True)
+class Stream:
+    """What all samples share that one model drew for one benchmark with one set of sampling parameters.
+
+    Attributes
+    ----------
+    model : str
+        As the log names it; empty if it does not.
+    task : str
+        Benchmark or task, as the log names it; empty if it does not.
+    asked : mapping
+        Sampling parameters as found, under the names of ``policies.Sampling`` where they have one (``temperature``,
+        ``top_p``, ``top_k``, ``min_p``, ``max_tokens``, ``seed``, ...). Absent ones stay absent.
+    made_by : str
+        Harness and version, as far as the log says.
+    """
+
+    model: str = ""
+    task: str = ""
+    asked: Mapping[str, Any] = field(default_factory=dict)
+    made_by: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Document:
+    """A question as the log has it.
+
+    Attributes
+    ----------
+    id : str, int or None
+        The document's own id; an index of a row only if ``is_index``.
+    is_index : bool
+        The id is a position in some file, which need not be the order of another copy of the benchmark.
+    prompt : str or None
+        What was asked, as bare as the log has it.
+    is_templated : bool
+        Instructions, worked examples or a chat template stand around the question.
+    choices : tuple of str
+        In the log's order; empty for open questions.
+    gold : tuple of str
+        Right answers; empty if the log has none. A letter refers to ``choices``.
+    """
+
+    id: str | int | None = None
+    is_index: bool = False
+    prompt: str | None = None
+    is_templated: bool = False
+    choices: tuple[str, ...] = ()
+    gold: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What a scorer of the harness said of one sample: a value in [0, 1] or None, and the answer that it took."""
+
+    value: float | None
+    answer: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class LoggedSample:
+    """One sample of a log.
+
+    Attributes
+    ----------
+    stream : Stream
+    document : Document
+    sample : int
+        Position in the stream of this document's samples, from 0, by the rule of the format.
+    text : str or None
+        What the model wrote, with reasoning that the format keeps apart put before it; None if only verdicts are kept.
+    place : str
+        File, and line or member, for messages.
+    finish : Finish
+    tokens : tuple of int, int or None
+        Generated tokens of this sample alone: their ids, or their number.
+    logprobs : tuple of float, float or None
+        Natural log-probabilities under the raw model: one per token, or their mean.
+    verdicts : mapping
+        Scorer to its verdict on this sample. A verdict on all samples of a document is not one.
+    """
+
+    stream: Stream
+    document: Document
+    sample: int
+    text: str | None
+    place: str
+    finish: Finish = "unknown"
+    tokens: tuple[int, ...] | int | None = None
+    logprobs: tuple[float, ...] | float | None = None
+    verdicts: Mapping[str, Verdict] = field(default_factory=dict)
+
+
+class Reader(Protocol):
+    """Reads one format. Declared with ``catalogue.reader``, one file each."""
+
+    def files(self, path: Path) -> list[Path]:
+        """Files of this format: the path itself, or those in a folder. Empty if it is another format.
+
+        Decided from names and first bytes alone; compressed files are recognised by ``readers.opening``.
+        """
+
+    def read(self, files: Sequence[Path], wishes: Mapping[str, str]) -> Iterator[LoggedSample]:
+        """The samples, one after the other, without holding a file in memory.
+
+        Parameters
+        ----------
+        files : sequence of Path
+            Of one model's run, or of several; in an order that does not matter.
+        wishes : mapping
+            What the user says that a format leaves open, by the name of the option (``date``, ``requests``, ``right``,
+            ``partial``).
+
+        Raises
+        ------
+        InputError
+            A file cannot be used; the message names the file, the line or member, and what to do.
+        """

@@ -1,0 +1,66 @@
+"""Opens files of samples, compressed or not, as told by their first bytes and not by their names."""
+
+from __future__ import annotations
+
+import gzip
+import io
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO, Literal
+
+import pyarrow as pa
+
+from searchlens.errors import InputError
+
+Kind = Literal["gzip", "zstd", "zip", "parquet", "text"]
+
+_MAGIC: dict[bytes, Kind] = {
+    b"\x1f\x8b": "gzip",
+    b"\x28\xb5\x2f\xfd": "zstd",
+    b"PK\x03\x04": "zip",
+    b"PK\x05\x06": "zip",
+    b"PAR1": "parquet",
+}
+
+
+def kind(path: Path) -> Kind:
+    """What a file is, by its first bytes.
+
+    Raises
+    ------
+    InputError
+        The file cannot be read.
+    """
+    try:
+        with path.open("rb") as file:
+            head = file.read(4)
+    except OSError as error:
+        raise InputError(f"cannot read {path}: {error.strerror}") from None
+    return next((name for magic, name in _MAGIC.items() if head.startswith(magic)), "text")
+
+
+@contextmanager
+def opened(path: Path) -> Iterator[IO[bytes]]:
+    """The bytes of a file, decompressed while they are read.
+
+    Raises
+    ------
+    InputError
+        The file cannot be read, or its compressed content ends early or is damaged.
+    """
+    compression = kind(path)
+    try:
+        if compression == "gzip":
+            with gzip.open(path) as file:
+                yield io.BufferedReader(file)  # type: ignore[arg-type]
+        elif compression == "zstd":
+            with pa.CompressedInputStream(pa.OSFile(str(path)), "zstd") as stream:
+                yield io.BufferedReader(stream, 1 << 20)
+        else:
+            with path.open("rb") as file:
+                yield file
+    except (EOFError, gzip.BadGzipFile, pa.ArrowException) as error:
+        raise InputError(f"{path} is damaged: {error}", "copy it again; nothing was imported") from None
+    except OSError as error:
+        raise InputError(f"cannot read {path}: {error.strerror or error}", "nothing was imported") from None
