@@ -1,4 +1,4 @@
-"""The parts of a study by name: metrics, tables, figures, controllers, graders, benchmark families, readers, and frames.
+"""The parts of a study by name: metrics, tables, figures, controllers, graders, benchmark families, readers, frames.
 
 Each of the first seven is declared where it is written, with a decorator of this module::
 
