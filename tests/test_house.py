@@ -40,6 +40,7 @@ NEVER = {
     "zoo": {"boptr", "figures", "tables", "grid", "stages"},
     "stages": {"cli", "commands", "config", "generate"},
     "commands": {"cli", "config"},
+    "api": {"cli", "commands", "config", "generate", "engines", "search", "figures", "zoo"},
 }
 """Package to what it must not import when it runs: arrows that would point upwards, or past a seam."""
 

@@ -11,7 +11,7 @@ Standard library only (and modules that import nothing else), because the Snakef
 """
 
 from searchlens.grid._grid import Grid
-from searchlens.grid._inputs import FINGERPRINT_LIMIT
+from searchlens.grid._inputs import FINGERPRINT_LIMIT, Inputs
 from searchlens.grid._jobs import GENERATION_VERSION
 from searchlens.grid._records import Generation, Import, JobPool
 from searchlens.grid._study import ROLES, SOURCES, require_known
@@ -24,6 +24,7 @@ __all__ = [
     "Generation",
     "Grid",
     "Import",
+    "Inputs",
     "JobPool",
     "require_known",
 ]

@@ -128,6 +128,7 @@ def parts(
 def _parts(means: Floats, questions: int, samples: int) -> Floats:
     """Parts of questions and of decoding, shape (2, draws), from means of p, p^2 and p (1 - p)."""
     share, square, noise = means
+    noise = np.maximum(noise, 0)  # a draw of questions without noise may round below 0
     with np.errstate(invalid="ignore", divide="ignore"):
         spread = (square - share**2) * np.float64(questions) / (questions - 1)
     return np.stack([np.maximum(spread - noise / samples, 0), noise / samples]) / questions

@@ -196,8 +196,10 @@ def _damaged(path: Path, why: str) -> InputError:
     return InputError(f"shard {path} cannot be used: {why}", hint)
 
 
-def read(shard: Shard, generation_id: str, columns: Iterable[str] | None = None) -> pl.DataFrame:
-    """Samples of one shard, checked against its sidecar and its id.
+def read(
+    shard: Shard, generation_id: str, columns: Iterable[str] | None = None, question: str | None = None
+) -> pl.DataFrame:
+    """Samples of one shard, checked against its sidecar and its id; of one question alone if its id is given.
 
     Raises
     ------
@@ -213,7 +215,7 @@ def read(shard: Shard, generation_id: str, columns: Iterable[str] | None = None)
         raise _damaged(shard.path, "its sha256 is not the one in its sidecar (bytes were changed)")
     try:
         metadata = pl.read_parquet_metadata(shard.path)
-        samples = pl.read_parquet(shard.path, columns=list(columns) if columns else None)
+        samples = _rows(shard.path, columns, question)
     except (PolarsError, OSError) as error:
         raise _damaged(shard.path, f"it is not readable Parquet ({str(error).splitlines()[0]})") from None
     if metadata.get("searchlens.generation") != generation_id:
@@ -226,15 +228,21 @@ def read(shard: Shard, generation_id: str, columns: Iterable[str] | None = None)
             shard.path,
             f"its schema version is {metadata.get('searchlens.schema')!r}, this searchlens reads {SCHEMA_VERSION}",
         )
-    if samples.height != shard.sidecar["rows"]:
+    if question is None and samples.height != shard.sidecar["rows"]:
         raise _damaged(shard.path, f"it has {samples.height} rows, its sidecar says {shard.sidecar['rows']}")
     return samples
 
 
+def _rows(path: Path, columns: Iterable[str] | None, question: str | None) -> pl.DataFrame:
+    rows = pl.scan_parquet(path)
+    rows = rows if question is None else rows.filter(pl.col("question") == question)
+    return (rows.select(list(columns)) if columns else rows).collect()
+
+
 def read_generation(
-    folder: Path, generation_id: str, samples: int, columns: Iterable[str] | None = None
+    folder: Path, generation_id: str, samples: int, columns: Iterable[str] | None = None, question: str | None = None
 ) -> pl.DataFrame:
-    """Samples [0, samples) of one generation, from all shards that they need.
+    """Samples [0, samples) of one generation, from all shards that they need; of one question if its id is given.
 
     Raises
     ------
@@ -245,7 +253,9 @@ def read_generation(
         raise InputError(f"{folder} has no samples {missing}", "run snakemake again: it samples the missing ones")
     names = list(columns) if columns else None
     parts = [
-        read(shard, generation_id, names) for shard in shards_of(folder) if shard.present and shard.start < samples
+        read(shard, generation_id, names, question)
+        for shard in shards_of(folder)
+        if shard.present and shard.start < samples
     ]
     return (
         pl.concat(parts)

@@ -9,6 +9,7 @@ import polars as pl
 
 from searchlens.catalogue import table
 from searchlens.frames import pick
+from searchlens.readings import limits
 from searchlens.readings.measures import BASE, DIFFERENCE, RL
 from searchlens.tables import format as fmt
 from searchlens.tables.format import Line, Row
@@ -21,10 +22,6 @@ TAUS = (0.5, 0.9)
 CORRECTED = (1, 4)
 EQUIVALENT = ("state", "lo", "hi", "lo_open", "hi_open", "pool")
 """Columns of frame ``equivalents`` beside N* itself."""
-GUESSED = 0.5
-"""Share of questions that guessing solves from which on pass@k says little."""
-WIDE = 1.0
-"""Width of a set of exponents from which on the exponent is not identified."""
 
 
 @table("debate", stage="study")
@@ -109,18 +106,14 @@ def _limits(row: Row) -> list[str]:
     """What these data cannot say of a row, in words."""
     found = []
     null = row["guess_null16"]
-    if null is not None and null >= GUESSED:
+    if null is not None and null >= limits.GUESSED:
         found.append(f"pass@16: guessing alone solves {fmt.percent(null)}%")
     if row["n16_state"] == "above":
         found.append(f"N*(16): beyond the {row['n16_pool']} samples of Base")
     if row.get("expanded") and not row["expanded_significant"]:
         found.append("expansion: no question is significant")
-    if row["empty"]:
-        found.append("β: no power law fits")
-    elif row["testable"] is False:
-        found.append("β: too few questions")
-    elif row["beta_lo"] is not None and row["beta_hi"] - row["beta_lo"] >= WIDE:
-        found.append("β: not identified")
-    if row["rerun_lo"] is not None and row["rerun_lo"] < 0.95 and row["rerun_hi"] > 0.05:
+    if open_exponents := limits.of_exponents(row):
+        found.append(f"β: {open_exponents}")
+    if limits.undecided(row["rerun_lo"], row["rerun_hi"]):
         found.append("which side wins a second run")
     return found

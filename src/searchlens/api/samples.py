@@ -1,0 +1,247 @@
+"""The texts of a cell, joined with their verdicts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import polars as pl
+
+from searchlens import grading
+from searchlens.errors import InputError
+from searchlens.grid import require_known
+from searchlens.store import judges, shards
+from searchlens.store.files import read_json
+from searchlens.store.frames import read_frame
+from searchlens.store.layout import Layout
+from searchlens.store.ranges import shards_of
+
+SAMPLES = pl.Schema(
+    {
+        "policy": pl.String(),
+        "question": pl.UInt32(),
+        "id": pl.String(),
+        "sample": pl.UInt32(),
+        "run": pl.UInt32(),
+        "text": pl.String(),
+        "correct": pl.Boolean(),
+        "answer": pl.String(),
+        "answer_class": pl.Int32(),
+        "extraction": pl.String(),
+        "unknown": pl.Boolean(),
+        "tokens": pl.UInt32(),
+        "logprob": pl.Float64(),
+        "score": pl.Float32(),
+        "finish": pl.String(),
+    }
+)
+"""``question`` is the position in the benchmark, ``id`` its id. ``answer`` is what the grader finds in the text, null
+if there is none; ``answer_class`` and ``unknown`` are ``answer`` and ``unknown`` of the scores. ``tokens`` counts them;
+``logprob`` is the natural log-probability of the whole text under the raw model."""
+
+_LISTS = {"token_ids": "tokens", "logprobs": "logprobs", "sampling_logprobs": "sampling_logprobs"}
+_VERDICT = ("correct", "answer_class", "extraction", "unknown")
+_KEY = ["policy", "question", "sample"]
+
+Stream = tuple[str, int]
+"""Generation id and samples of each question."""
+
+
+@dataclass(frozen=True)
+class Place:
+    """A cell, and where its samples come from.
+
+    Attributes
+    ----------
+    layout : Layout
+    checkpoint, benchmark : str
+    source : str
+        ``Study.source``.
+    grader : str
+        The configured one.
+    """
+
+    layout: Layout
+    checkpoint: str
+    benchmark: str
+    source: str
+    grader: str
+
+    @property
+    def name(self) -> str:
+        """As messages name it."""
+        return f"{self.checkpoint}/{self.benchmark}"
+
+    def folder(self, generation_id: str) -> Path:
+        """Folder of one stream."""
+        return self.layout.generation(self.checkpoint, self.benchmark, generation_id)
+
+    @property
+    def scores(self) -> Path:
+        """File of the graded samples."""
+        return self.layout.scores(self.checkpoint, self.benchmark)
+
+
+def streams(place: Place, imports: Iterable[tuple[str, str, int]] = ()) -> dict[str, list[Stream]]:
+    """Streams of a cell by policy, the newest first: more than one if the study was changed and sampled again.
+
+    Parameters
+    ----------
+    place : Place
+    imports : iterable of (policy, id, samples)
+    """
+    found: dict[str, dict[str, int]] = {}
+    manifests = place.layout.every(place.layout.manifest(place.checkpoint, place.benchmark, "pool-*"))
+    for path in sorted(manifests, key=lambda path: path.stat().st_mtime_ns, reverse=True):
+        for entry in read_json(path)["generations"]:
+            for policy in entry["policies"]:
+                ids = found.setdefault(policy, {})
+                ids[entry["id"]] = max(entry["samples"], ids.get(entry["id"], 0))
+    for policy, key, count in imports:
+        found.setdefault(policy, {})[key] = count
+    return {policy: list(ids.items()) for policy, ids in found.items()}
+
+
+def read(
+    place: Place,
+    imports: Sequence[tuple[str, str, int]],
+    policy: str | None,
+    question: int | str | None,
+    *,
+    tokens: bool = False,
+) -> pl.DataFrame:
+    """The samples of a cell (``Study.samples``).
+
+    Raises
+    ------
+    InputError
+        There are none here, a name is unknown, or the scores are of other samples.
+    """
+    known = streams(place, imports)
+    if not known:
+        raise InputError(*_why_none(place))
+    names = [require_known(policy, known, f"policy of {place.name}")] if policy is not None else list(known)
+    graded = read_frame(place.scores, "score") if place.scores.exists() else None
+    parts = [_of_policy(place, name, known[name], question, graded, tokens) for name in names]
+    found = pl.concat(parts)
+    return _with_answers(found, place).select(*SAMPLES.names(), *(_LISTS if tokens else ()))
+
+
+def _why_none(place: Place) -> tuple[str, str]:
+    if place.source == "recorded":
+        return (
+            f"{place.name} has no texts: it was read from compact readouts, which keep only how many samples gave each"
+            " answer",
+            "Study.classes has these counts; to see texts, sample the benchmark (study.sample)",
+        )
+    folder = place.layout.manifest(place.checkpoint, place.benchmark, "*").parent
+    return (
+        f"{place.name} has no samples here: {folder} has no manifest",
+        "run snakemake first; of a copy, copy `manifests` and `generations`, too",
+    )
+
+
+def _of_policy(
+    place: Place,
+    policy: str,
+    candidates: Sequence[Stream],
+    question: int | str | None,
+    graded: pl.DataFrame | None,
+    tokens: bool,
+) -> pl.DataFrame:
+    verdicts = None if graded is None else graded.filter(pl.col("policy") == policy)
+    stream = _stream(place, candidates, verdicts)
+    ids = question_ids(place, stream[0])
+    asked = None if question is None else _id(question, ids, place)
+    columns = ("question", "sample", "run", "text", "n_tokens", "score", "finish", "logprobs")
+    wanted = (*columns, "tokens", "sampling_logprobs") if tokens else columns
+    rows = shards.read_generation(place.folder(stream[0]), *stream, wanted, asked)
+    texts = rows.select(
+        pl.lit(policy).alias("policy"),
+        pl.col("question").replace_strict(ids, range(len(ids)), return_dtype=pl.UInt32),
+        pl.col("question").alias("id"),
+        "sample",
+        "run",
+        "text",
+        pl.col("n_tokens").alias("tokens"),
+        pl.when(pl.col("logprobs").is_not_null())
+        .then(pl.col("logprobs").cast(pl.List(pl.Float64)).list.sum())
+        .alias("logprob"),
+        "score",
+        "finish",
+        *(pl.col(column).alias(name) for name, column in _LISTS.items() if tokens),
+    )
+    if verdicts is None or not verdicts.height:
+        return texts.with_columns(pl.lit(None, SAMPLES[name]).alias(name) for name in _VERDICT)
+    chosen = _verdicts(verdicts)
+    joined = texts.join(chosen, on=_KEY, how="left", maintain_order="left")
+    if _mismatches(joined):
+        raise InputError(
+            f"{place.scores} is of other samples of {policy} than those in {place.folder(stream[0])}",
+            f"run `searchlens score` or snakemake again: it grades {place.name} anew",
+        )
+    return joined.drop("graded_tokens")
+
+
+def _verdicts(graded: pl.DataFrame) -> pl.DataFrame:
+    """Verdicts of scores; those that were graded elsewhere have fewer columns."""
+    optional = [
+        pl.col(name) if name in graded.columns else pl.lit(None, SAMPLES[name]).alias(name)
+        for name in ("extraction", "unknown")
+    ]
+    return graded.select(
+        *_KEY, "correct", pl.col("answer").alias("answer_class"), *optional, pl.col("tokens").alias("graded_tokens")
+    )
+
+
+def _mismatches(joined: pl.DataFrame) -> bool:
+    return bool((joined["correct"].is_null() | (joined["tokens"] != joined["graded_tokens"])).any())
+
+
+def _stream(place: Place, candidates: Sequence[Stream], verdicts: pl.DataFrame | None) -> Stream:
+    """The stream that was graded; without scores, the newest."""
+    there = [stream for stream in candidates if shards_of(place.folder(stream[0]))]
+    if not there:
+        where = place.folder(candidates[0][0])
+        raise InputError(f"{where} has no samples", "of a copy, copy `generations`, too; otherwise run snakemake again")
+    if verdicts is None or not verdicts.height:
+        return there[0]
+    return next((stream for stream in there if len(there) == 1 or _agrees(place, stream, verdicts)), there[0])
+
+
+def _agrees(place: Place, stream: Stream, verdicts: pl.DataFrame) -> bool:
+    """Whether the lengths of all graded samples are those of a stream."""
+    ids = question_ids(place, stream[0])
+    rows = shards.read_generation(place.folder(stream[0]), *stream, ("question", "sample", "n_tokens"))
+    position = pl.col("question").replace_strict(ids, range(len(ids)), return_dtype=pl.UInt32)
+    texts = rows.select(position, "sample", "n_tokens")
+    joined = verdicts.join(texts, on=["question", "sample"], how="left")
+    return bool((joined["tokens"] == joined["n_tokens"]).all()) and joined["n_tokens"].null_count() == 0
+
+
+def question_ids(place: Place, generation_id: str) -> list[str]:
+    """Ids of the questions of a stream in the order of the benchmark, which is that of its shards."""
+    first = next(shard for shard in shards_of(place.folder(generation_id)) if shard.path.exists())
+    return pl.read_parquet(first.path, columns=["question"])["question"].unique(maintain_order=True).to_list()
+
+
+def _id(question: int | str, ids: Sequence[str], place: Place) -> str:
+    if isinstance(question, int) and 0 <= question < len(ids):
+        return ids[question]
+    if isinstance(question, str) and question in ids:
+        return question
+    raise InputError(f"{place.name} has no question {question!r}; it has {len(ids)}: 0 to {len(ids) - 1}, or an id")
+
+
+def _with_answers(rows: pl.DataFrame, place: Place) -> pl.DataFrame:
+    """The answers that the grader finds in the texts; null throughout if there is no such grader here."""
+    signature = place.scores.with_suffix(".json")
+    entries: Mapping[str, object] = read_json(signature) if signature.exists() else {}
+    try:
+        extract = grading.grader(judges.of(entries, place.grader).name).extract
+    except InputError:
+        return rows.with_columns(answer=pl.lit(None, pl.String))
+    stopped = (rows["finish"].fill_null("stop") == "stop").to_list()
+    answers = [extract(text, end).answer for text, end in zip(rows["text"].to_list(), stopped, strict=True)]
+    return rows.with_columns(answer=pl.Series(answers, dtype=pl.String))

@@ -1,0 +1,461 @@
+"""A results folder as an object: the frames, questions and samples of a study, without its configuration files."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+
+from searchlens import catalogue
+from searchlens.api import faces, samples
+from searchlens.benchmarks import OWN, known_benchmark
+from searchlens.errors import InputError
+from searchlens.grid import Inputs, require_known
+from searchlens.health.judgement import Health
+from searchlens.stages.health import cell_health
+from searchlens.store import snapshots
+from searchlens.store.frames import read_frame
+from searchlens.store.layout import RESULTS_FOLDERS, Layout
+
+EXPECTED = "expected"
+"""The readout of gaps: means over all subsets of the samples, which do not depend on their order."""
+
+
+@dataclass(frozen=True)
+class StudyQuestion:
+    """A question of a benchmark.
+
+    Attributes
+    ----------
+    index : int
+        Position in the benchmark, from 0: column ``question`` of most frames.
+    id : str
+    text, gold : str
+        Not part of the ``repr``, so that no question is shown by accident. ``gold`` is empty if checks decide.
+    tags : mapping
+        Such as level and subject.
+    withheld : str
+        Why ``searchlens show`` does not show texts of this benchmark; empty if it does.
+    """
+
+    index: int
+    id: str
+    text: str = field(repr=False)
+    gold: str = field(repr=False)
+    tags: Mapping[str, Any]
+    withheld: str = ""
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Study:
+    """The results of one study; made by ``searchlens.open``. Nothing is written, and no file is read before it is used.
+
+    Attributes
+    ----------
+    results : Path
+        The folder.
+    root : Path
+        Where relative paths of the configuration start: files of questions, compact readouts.
+    config : mapping
+        The configuration of the newest run (config/README.md), as plain types.
+    fingerprint : str
+        Of the configuration, 12 hexadecimal digits.
+
+    Notes
+    -----
+    Every method that returns a frame returns a ``polars.DataFrame``; docs/data.md describes its columns. A file that is
+    not there is an ``InputError`` that names the file and the stage that makes it. Where a checkpoint, pair or
+    benchmark is left out, rows of all of them that are there follow one another.
+    """
+
+    results: Path
+    root: Path
+    config: Mapping[str, Any]
+    fingerprint: str
+
+    # ---- what there is
+
+    @property
+    def layout(self) -> Layout:
+        """Paths of all files."""
+        return Layout(self.results)
+
+    @cached_property
+    def _inputs(self) -> Inputs:
+        present = [
+            name for name in self.config["extensions"] if not name.endswith(".py") or (self.root / name).exists()
+        ]
+        here = {"results": str(self.results.absolute()), "extensions": present}
+        return _MovedInputs({**self.config, **here}, self.root)
+
+    @property
+    def default_policy(self) -> str:
+        """pi_0, under which RL is read."""
+        return str(self.config["default_policy"])
+
+    @property
+    def sides(self) -> tuple[tuple[str, str, str, str], ...]:
+        """(pair, benchmark, Base checkpoint, RL checkpoint) of every pair on every benchmark."""
+        pairs = self._inputs.pairs
+        return tuple((pair, b, pairs[pair]["base"], pairs[pair]["rl"]) for pair, b in self._inputs.pair_cells)
+
+    def source(self, checkpoint: str, benchmark: str) -> str:
+        """Where the samples of a cell come from: ``sampled``, ``imported``, or ``recorded`` (counts alone)."""
+        named = self._inputs.source(checkpoint, benchmark)
+        study = self.config["study"]
+        may_be_recorded = study["readouts"] and (study["sample"] == "all" or benchmark not in study["sample"])
+        stored = self.layout.every(self.layout.manifest(checkpoint, benchmark, "pool-*"))
+        return "recorded" if named == "sampled" and may_be_recorded and not stored else named
+
+    def health(self, checkpoint: str, benchmark: str) -> Health:
+        """Whether a cell is interpretable, and why not (docs/troubleshooting.md)."""
+        folder = self.layout.landscape(*self._cell(checkpoint, benchmark))
+        return cell_health(folder, self.default_policy, self.config["health"])
+
+    @property
+    def cells(self) -> pl.DataFrame:
+        """One row for each checkpoint on each benchmark.
+
+        Returns
+        -------
+        DataFrame
+            checkpoint, benchmark, source, questions, policies, samples (of a question, most under any policy), health.
+            The last four are null while the cell has no landscape.
+        """
+        columns = {"questions": pl.UInt32, "policies": pl.UInt32, "samples": pl.UInt32, "health": pl.String}
+        schema = {"checkpoint": pl.String, "benchmark": pl.String, "source": pl.String, **columns}
+        return pl.DataFrame([self._cell_row(*cell) for cell in self._inputs.cells], schema)
+
+    def _cell_row(self, checkpoint: str, benchmark: str) -> dict[str, object]:
+        row = {"checkpoint": checkpoint, "benchmark": benchmark, "source": self.source(checkpoint, benchmark)}
+        if not self.layout.landscape_frame(checkpoint, benchmark, "classes").exists():
+            return {**row, **dict.fromkeys(("questions", "policies", "samples", "health"))}
+        classes = self.classes(checkpoint, benchmark)
+        counts = {name: classes[column].n_unique() for name, column in _COUNTED.items()}
+        return {**row, **counts, "samples": classes["samples"].max(), "health": self._level(checkpoint, benchmark)}
+
+    def _level(self, checkpoint: str, benchmark: str) -> str | None:
+        known = self.layout.landscape_frame(checkpoint, benchmark, "health").exists()
+        return self.health(checkpoint, benchmark).level if known else None
+
+    @property
+    def pairs(self) -> pl.DataFrame:
+        """One row for each pair on each benchmark: pair, benchmark, base, rl (their checkpoints), health (the worse).
+
+        ``health`` is null while a side has no landscape.
+        """
+        rows = [(*side, self._pair_level(*side[1:])) for side in self.sides]
+        return pl.DataFrame(rows, dict.fromkeys(("pair", "benchmark", "base", "rl", "health"), pl.String), orient="row")
+
+    def _pair_level(self, benchmark: str, base: str, rl: str) -> str | None:
+        levels = [self._level(side, benchmark) for side in (base, rl)]
+        order = ("not interpretable", "attention", "ok")
+        return None if None in levels else next(level for level in order if level in levels)
+
+    def gaps(self, budgets: Sequence[int] = (1, 16)) -> pl.DataFrame:
+        """Base minus RL under the default policy, pass@k, at some budgets.
+
+        Parameters
+        ----------
+        budgets : sequence of int
+            Numbers of samples k. Those above the largest one of the study become it.
+
+        Returns
+        -------
+        DataFrame
+            pair, benchmark, budget, base, rl, gap, lo, hi: proportions; the interval is a paired bootstrap over
+            questions. A pair without a recovery analysis, or without Base samples of the default policy, has no rows.
+        """
+        largest = max(self.config["budgets"])
+        wanted = list(dict.fromkeys(min(budget, largest) for budget in budgets))
+        rows = self._stacked(
+            lambda pair, name: self.layout.recovery_frame(pair, name, "same_policy"),
+            "recovery",
+            ("pair", "benchmark"),
+            None,
+            None,
+        )
+        chosen = rows.filter(
+            pl.col("metric") == "P",
+            pl.col("readout") == EXPECTED,
+            pl.col("policy") == self.default_policy,
+            pl.col("budget").is_in(wanted),
+        )
+        return chosen.select("pair", "benchmark", "budget", "base", "rl", "gap", "lo", "hi")
+
+    # ---- frames
+
+    def points(self, checkpoint: str | None = None, benchmark: str | None = None) -> pl.DataFrame:
+        """Operating points, one row for each policy, budget, metric and readout, after checkpoint and benchmark."""
+        return self._landscape("points", checkpoint, benchmark)
+
+    def hits(self, checkpoint: str | None = None, benchmark: str | None = None) -> pl.DataFrame:
+        """What each question is at each operating point: solved or not (prefix), and with which probability."""
+        return self._landscape("hits", checkpoint, benchmark)
+
+    def classes(self, checkpoint: str | None = None, benchmark: str | None = None) -> pl.DataFrame:
+        """How many samples gave each answer to each question, under each policy."""
+        return self._landscape("classes", checkpoint, benchmark)
+
+    def scores(self, checkpoint: str | None = None, benchmark: str | None = None) -> pl.DataFrame:
+        """Graded samples, without their texts (``samples`` has both). Recorded cells have none."""
+        return self._stacked(self.layout.scores, "score", ("checkpoint", "benchmark"), checkpoint, benchmark)
+
+    def agreement(self, checkpoint: str | None = None, benchmark: str | None = None) -> pl.DataFrame:
+        """Samples that were judged by two graders."""
+        return self._stacked(self.layout.agreement, "agreement", ("checkpoint", "benchmark"), checkpoint, benchmark)
+
+    def recovery(self, pair: str | None = None, benchmark: str | None = None, frame: str = "support") -> pl.DataFrame:
+        """Is RL inside of Base's landscape? One of the frames of the recovery stage (``catalogue.RECOVERY_FRAMES``)."""
+        require_known(frame, catalogue.RECOVERY_FRAMES, "frame")
+        return self._stacked(
+            lambda first, second: self.layout.recovery_frame(first, second, frame),
+            "recovery",
+            ("pair", "benchmark"),
+            pair,
+            benchmark,
+        )
+
+    def paths(self, pair: str | None = None, benchmark: str | None = None) -> pl.DataFrame:
+        """Operating points of Base that match RL's curve, budget by budget (frame ``path`` of ``recovery``)."""
+        return self.recovery(pair, benchmark, "path")
+
+    def readings(self, frame: str = "measures") -> pl.DataFrame:
+        """One of the frames of the readings of all samples (``catalogue.READING_FRAMES``, docs/readings.md)."""
+        require_known(frame, catalogue.READING_FRAMES, "frame")
+        return read_frame(self.layout.readings_frame(frame), "readings")
+
+    def boptr(self, frame: str) -> pl.DataFrame:
+        """One of the frames of BOPTR (``catalogue.BOPTR_FRAMES``)."""
+        require_known(frame, catalogue.BOPTR_FRAMES, "frame")
+        return read_frame(self.layout.boptr_frame(frame), "boptr")
+
+    def table(self, name: str) -> pl.DataFrame:
+        """The data of one table, its CSV file.
+
+        Raises
+        ------
+        InputError
+            There is no such table; the message lists those that are there.
+        """
+        path = self.layout.table(name, "csv")
+        if not path.exists():
+            declared = catalogue.declared("table")
+            there = [each.stem for each in self.layout.every(self.layout.table("*", "csv"))]
+            if name not in declared:
+                raise InputError(f"table {name!r} is unknown; in {path.parent} are: {', '.join(there) or '(none)'}")
+            stage = _COMMANDS.get(declared[name].options["stage"], "tables")
+            raise InputError(f"{path} does not exist", f"run snakemake first; its stage `{stage}` makes this file")
+        return pl.read_csv(path, infer_schema_length=None)
+
+    def _landscape(self, frame: str, checkpoint: str | None, benchmark: str | None) -> pl.DataFrame:
+        return self._stacked(
+            lambda first, second: self.layout.landscape_frame(first, second, frame),
+            "landscape",
+            ("checkpoint", "benchmark"),
+            checkpoint,
+            benchmark,
+        )
+
+    def _stacked(
+        self,
+        path_of: Callable[[str, str], Path],
+        stage: str,
+        keys: tuple[str, str],
+        first: str | None,
+        second: str | None,
+    ) -> pl.DataFrame:
+        """The frames of one cell, or of all that are there, with what each is of in the first two columns."""
+        known = self._inputs.cells if keys[0] == "checkpoint" else self._inputs.pair_cells
+        for name, key, position in ((first, keys[0], 0), (second, keys[1], 1)):
+            if name is not None:
+                require_known(name, {cell[position] for cell in known}, key)
+        chosen = [cell for cell in known if first in (None, cell[0]) and second in (None, cell[1])]
+        if not chosen:
+            what = " and ".join(f"{key} {name}" for key, name in zip(keys, (first, second), strict=True) if name)
+            raise InputError(f"this study has no cell of {what or 'any kind'}")
+        there = [cell for cell in chosen if path_of(*cell).exists()] or chosen[:1]
+        parts = [
+            read_frame(path_of(*cell), stage).select(*map(_literal, cell, keys), pl.all())
+            for cell in (there if None in (first, second) else chosen)
+        ]
+        return pl.concat(parts, how="diagonal")
+
+    def _cell(self, checkpoint: str, benchmark: str) -> tuple[str, str]:
+        require_known(checkpoint, {cell[0] for cell in self._inputs.cells}, "checkpoint")
+        require_known(benchmark, {cell[1] for cell in self._inputs.cells if cell[0] == checkpoint}, "benchmark")
+        return checkpoint, benchmark
+
+    # ---- questions and samples
+
+    def withheld(self, benchmark: str) -> str:
+        """Why texts of a benchmark are not to be shown in plain text; empty if they may be."""
+        family = self._inputs.benchmark(benchmark)["family"]
+        known = None if family == OWN else known_benchmark(family)
+        if known is None or not (known.gated or any(split.gated for split in known.splits)):
+            return ""
+        return f"{known.title} is gated ({known.licence}): its terms ask that no example be shown in plain text"
+
+    def questions(self, benchmark: str) -> tuple[StudyQuestion, ...]:
+        """All questions of a benchmark, in order.
+
+        Raises
+        ------
+        InputError
+            Their file is not here; ``searchlens.open(results, root=...)`` says where relative paths start.
+        """
+        require_known(benchmark, {name for _, name in self._inputs.cells}, "benchmark")
+        if absent := self._inputs.absent(benchmark):
+            raise InputError(absent, _ROOT)
+        try:
+            found = self._inputs.questions(benchmark)
+        except InputError as error:
+            raise InputError(error.message, error.hint or _ROOT) from None
+        reason = self.withheld(benchmark)
+        return tuple(
+            StudyQuestion(i, one.id, one.text, one.gold, dict(one.tags), reason) for i, one in enumerate(found)
+        )
+
+    def question(self, benchmark: str, which: int | str) -> StudyQuestion:
+        """One question, by its position from 0 or by its id.
+
+        Raises
+        ------
+        InputError
+            There is no such question, or the file of the questions is not here.
+        """
+        known = self.questions(benchmark)
+        for each in known:
+            if which in (each.index, each.id):
+                return each
+        raise InputError(f"{benchmark} has no question {which!r}; it has {len(known)}: 0 to {len(known) - 1}, or an id")
+
+    def samples(
+        self,
+        checkpoint: str,
+        benchmark: str,
+        policy: str | None = None,
+        question: int | str | None = None,
+        *,
+        tokens: bool = False,
+    ) -> pl.DataFrame:
+        """Texts of a cell with their verdicts; without a policy or a question, of all of them.
+
+        Parameters
+        ----------
+        checkpoint, benchmark : str
+        policy : str, optional
+        question : int or str, optional
+            Position from 0, or id. With it, only rows of this question are read from the files.
+        tokens : bool
+            Also the lists ``token_ids``, ``logprobs`` and ``sampling_logprobs``, which are large.
+
+        Returns
+        -------
+        DataFrame
+            ``api.samples.SAMPLES``, and the lists. Verdicts are null if the cell was not graded yet; log-probabilities
+            are null for imported samples without them.
+
+        Raises
+        ------
+        InputError
+            The cell has no samples here: it was recorded as counts, or its files were not copied. Or its scores are of
+            other samples than those in the store.
+        """
+        cell = self._cell(checkpoint, benchmark)
+        imports = [(item.policy, item.id, item.samples) for item in self._inputs.imported(*cell)]
+        place = samples.Place(self.layout, *cell, self.source(*cell), self._inputs.benchmark(benchmark)["grader"])
+        return samples.read(place, imports, policy, question, tokens=tokens)
+
+    # ---- faces
+
+    def __repr__(self) -> str:
+        pairs = dict.fromkeys(pair for pair, *_ in self.sides)
+        names = dict.fromkeys(name for _, name in self._inputs.cells)
+        return f"Study({str(self.results)!r}: pairs {', '.join(pairs)}; benchmarks {', '.join(names)})"
+
+    def _repr_html_(self) -> str:
+        known = self.layout.every(self.layout.recovery_frame("*", "*", "same_policy"))
+        return faces.study(str(self.results), self.fingerprint, self.cells, self.pairs, self.gaps() if known else None)
+
+
+_COUNTED = {"questions": "question", "policies": "policy"}
+_COMMANDS = {"boptr": "transfer", "equivalence": "equivalence", "equivalence_vllm": "equivalence"}
+"""Stage of a table to the command that makes it, if that is not ``tables``."""
+_ROOT = "put the file there; or say where relative paths start: searchlens.open(results, root=...)"
+
+
+class _MovedInputs(Inputs):
+    """Questions of a study whose folder may have been moved: those that came with imports lie inside of it."""
+
+    def question_files(self, name: str) -> list[Path]:
+        here = self.layout.imported_questions(name)
+        return [here] if name not in self.config["benchmarks"] and here.exists() else super().question_files(name)
+
+
+def _literal(value: str, name: str) -> pl.Expr:
+    return pl.lit(value).alias(name)
+
+
+def open_study(
+    results: str | os.PathLike[str] = "results", *, root: str | os.PathLike[str] | None = None, config: str = ""
+) -> Study:
+    """Open a results folder, made here or copied from elsewhere. It is public as ``searchlens.open``.
+
+    Parameters
+    ----------
+    results : path
+    root : path, optional
+        Where relative paths of the configuration start, such as those of question files. By default the folder in which
+        the study ran, as far as the place of ``results`` tells, or else the one above ``results``.
+    config : str, optional
+        Fingerprint of one of the configurations in the folder; by default the one that was written last.
+
+    Returns
+    -------
+    Study
+
+    Raises
+    ------
+    InputError
+        There is no such folder, or it has no configuration.
+    """
+    layout = Layout(Path(results))
+    if not layout.is_results_folder():
+        found = f"has none of {', '.join(RESULTS_FOLDERS)}" if layout.results.is_dir() else "does not exist"
+        raise InputError(f"{layout.results} is not a results folder: it {found}", "give the folder that a run wrote")
+    stored = layout.snapshots()
+    if not stored:
+        raise InputError(
+            f"{layout.snapshot('*').parent} has no configuration of a run",
+            "copy it with the results; or write it with `searchlens snapshot`",
+        )
+    if config:
+        require_known(config, {path.stem for path in stored}, "configuration")
+    chosen = layout.snapshot(config) if config else max(stored, key=lambda path: (path.stat().st_mtime_ns, path.name))
+    content = snapshots.read(chosen)
+    if missing := [key for key in _NEEDED if key not in content]:
+        raise InputError(
+            f"{chosen} has no {', '.join(missing)}: another version of searchlens wrote it",
+            "run `searchlens snapshot` with the configuration of the study",
+        )
+    start = Path(root) if root is not None else _start(layout.results, Path(content["results"]))
+    return Study(layout.results, start, content, chosen.stem)
+
+
+_NEEDED = ("budgets", "default_policy", "extensions", "health", "pairs", "study")
+
+
+def _start(results: Path, named: Path) -> Path:
+    """Where relative paths start, by the name that the configuration has for the results folder."""
+    if named.is_absolute():
+        return Path()
+    if results.parts == named.parts:
+        return Path()
+    here, parts = results.absolute(), named.parts
+    return Path(*here.parts[: -len(parts)]) if here.parts[-len(parts) :] == parts else here.parent

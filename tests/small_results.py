@@ -1,0 +1,116 @@
+"""A finished study of two sides that differ, in a folder of its own: sums of our own, with samples written by hand."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+
+from run_stages import landscape_cell, recovery_cell, score_cell
+from searchlens import config
+from searchlens.grid import Grid, needs
+from searchlens.schemas.columns import AGREEMENT
+from searchlens.stages.readings import readings
+from searchlens.stages.tables import tables
+from searchlens.store import shards, snapshots
+from searchlens.store.frames import write_frame
+from searchlens.store.provenance import config_fingerprint
+
+DEFAULT = "topp0.95_t1.0"
+HOSTILE = "\x1b[31mred\x1b[0m \u202eevil"
+"""A terminal would turn red, and write backwards."""
+RIGHT: Mapping[str, Mapping[str, int]] = {
+    "toy-base": {"q0": 4, "q1": 2, "q2": 1, "q3": 0, "q4": 1, "q5": 0},
+    "toy-rl": {"q0": 4, "q1": 4, "q2": 3, "q3": 2, "q4": 0, "q5": 0},
+}
+"""Right samples of 4, under every policy: RL alone solves q3, Base alone q4, neither q5."""
+
+
+def texts(grid: Grid, checkpoint: str, benchmark: str, samples: int) -> pl.DataFrame:
+    """The first samples of a question are right; the others say 99, or are cut off."""
+    keys = [(q, s) for q in grid.questions(benchmark) for s in range(samples)]
+    right = RIGHT[checkpoint]
+    length = [3 if checkpoint == "toy-base" else 4] * len(keys)
+    return pl.DataFrame(
+        {
+            "question": [q.id for q, _ in keys],
+            "sample": [s for _, s in keys],
+            "run": [s for _, s in keys],
+            "text": [f"{HOSTILE} so it is \\boxed{{{q.gold if s < right[q.id] else 99}}}" for q, s in keys],
+            "tokens": [list(range(n)) for n in length],
+            "logprobs": [[-0.25] * n for n in length],
+            "sampling_logprobs": [[-0.5] * n for n in length],
+            "n_tokens": length,
+            "mean_logprob": [-0.25] * len(keys),
+            "score": [-0.25] * len(keys),
+            "finish": ["length" if s == samples - 1 and s >= right[q.id] else "stop" for q, s in keys],
+            "generated": length,
+            "requests": [1] * len(keys),
+            "details": [None] * len(keys),
+        },
+        schema=shards.SAMPLES,
+    )
+
+
+def sample(grid: Grid, checkpoint: str, benchmark: str) -> None:
+    """Put all samples of a cell into the store, with their manifest, and grade them."""
+    entries = []
+    for generation in grid.generations(checkpoint, benchmark):
+        shards.publish(
+            grid.folder(checkpoint, benchmark, generation.id),
+            0,
+            generation.samples,
+            texts(grid, checkpoint, benchmark, generation.samples),
+            generation_id=generation.id,
+            policies=generation.policies,
+            provenance=shards.Provenance(1.5, "cpu", 1, "test"),
+        )
+        entry = {"id": generation.id, "samples": generation.samples, "spec": generation.spec}
+        entries.append({**entry, "policies": list(generation.policies)})
+    (manifest,) = grid.manifests(checkpoint, benchmark)
+    manifest.parent.mkdir(parents=True, exist_ok=True)
+    manifest.write_text(json.dumps({"checkpoint": checkpoint, "benchmark": benchmark, "generations": entries}))
+    score_cell(grid, checkpoint, benchmark, [manifest], grid.scores(checkpoint, benchmark))
+
+
+def finish(raw: dict[str, Any], root: Path) -> Path:
+    """Sample, grade and analyse a study in a folder; returns its results."""
+    settings = {"landscape": {"draws": 100}, "readings": {"draws": 100, "extrapolation_trials": 2}, "equivalence": None}
+    with inside(root):
+        grid = Grid(config.plain(config.validate({**raw, **settings})))
+        for cell in grid.cells:
+            sample(grid, *cell)
+        analyse(grid)
+        snapshots.save(grid.config)
+    return root / "results"
+
+
+def analyse(grid: Grid) -> None:
+    """Every stage behind the scores, and one sample on which two graders disagree."""
+    layout = grid.layout
+    for checkpoint, benchmark in grid.cells:
+        landscape_cell(grid, benchmark, grid.scores(checkpoint, benchmark), layout.landscape(checkpoint, benchmark))
+        row = (DEFAULT, "q1", 0, "3", "3", "right", "wrong", "so it is 3")
+        write_frame(pl.DataFrame([row], AGREEMENT, orient="row"), layout.agreement(checkpoint, benchmark))
+    for pair, benchmark in grid.pair_cells:
+        sides = [layout.landscape(grid.pairs[pair][role], benchmark) for role in ("base", "rl")]
+        recovery_cell(grid, *sides, layout.recovery(pair, benchmark))
+    fingerprint = config_fingerprint(grid.config)
+    readings(needs.readings(grid), layout, fingerprint=fingerprint)
+    tables(needs.tables(grid), layout, layout, fingerprint=fingerprint)
+
+
+@contextmanager
+def inside(folder: Path) -> Iterator[None]:
+    """Work in a folder for a while."""
+    before = Path.cwd()
+    os.chdir(folder)
+    try:
+        yield
+    finally:
+        os.chdir(before)
