@@ -85,7 +85,8 @@ class LoggedSample:
     sample : int
         Position in the stream of this document's samples, from 0, by the rule of the format.
     text : str or None
-        What the model wrote, with reasoning that the format keeps apart put before it; None if only verdicts are kept.
+        What the model wrote, with reasoning that the format keeps apart put before it; None if only verdicts are kept,
+        or if the request failed and left no text.
     place : str
         File, and line or member, for messages.
     finish : Finish
@@ -95,6 +96,12 @@ class LoggedSample:
         Natural log-probabilities under the raw model: one per token, or their mean.
     verdicts : mapping
         Scorer to its verdict on this sample. A verdict on all samples of a document is not one.
+    document_verdicts : mapping
+        Scorer to its verdict on all samples of the document together (pass@k, a vote, a mean); the same with each.
+    numbers : mapping
+        Name to a number on this sample that is no verdict, in its own unit: a reward, the score of a reward model.
+    is_finish_inferred : bool
+        The format does not say how the text ended; it has as many tokens as its limit allows.
     """
 
     stream: Stream
@@ -106,10 +113,53 @@ class LoggedSample:
     tokens: tuple[int, ...] | int | None = None
     logprobs: tuple[float, ...] | float | None = None
     verdicts: Mapping[str, Verdict] = field(default_factory=dict)
+    document_verdicts: Mapping[str, Verdict] = field(default_factory=dict)
+    numbers: Mapping[str, float] = field(default_factory=dict)
+    is_finish_inferred: bool = False
+
+
+class Notes:
+    """What a reader did or found that is no error, but that whoever imports should know: one line for each kind.
+
+    A reader adds to them while it reads, so they are complete when the last sample has come.
+    """
+
+    def __init__(self) -> None:
+        self._counts: dict[str, int] = {}
+        self._places: dict[str, str] = {}
+
+    def add(self, what: str, place: str = "") -> None:
+        """Note something once more.
+
+        Parameters
+        ----------
+        what : str
+            Its kind, as a sentence without anything that differs from place to place.
+        place : str, optional
+            File, and line or member; that of the first time is kept.
+        """
+        self._counts[what] = self._counts.get(what, 0) + 1
+        self._places.setdefault(what, place)
+
+    @property
+    def lines(self) -> list[str]:
+        """One line for each kind, in the order of their first time, with how often and where first."""
+        return [self._line(what, count) for what, count in self._counts.items()]
+
+    def _line(self, what: str, count: int) -> str:
+        place = self._places[what]
+        times = f"{count:,} times" if count > 1 else ""
+        first = f"first in {place}" if place and count > 1 else place
+        aside = ", ".join(part for part in (times, first) if part)
+        return f"{what} ({aside})" if aside else what
 
 
 class Reader(Protocol):
-    """Reads one format. Declared with ``catalogue.reader``, one file each."""
+    """Reads one format. Declared with ``catalogue.reader``, one file each, as a class that is made without arguments.
+
+    The decorator states ``title``, ``versions`` (from which the reader was made), ``ran`` (whether it was tried on
+    files that the package itself wrote) and ``wishes`` (names of the options that it understands).
+    """
 
     def files(self, path: Path) -> list[Path]:
         """Files of this format: the path itself, or those in a folder. Empty if it is another format.
@@ -117,7 +167,7 @@ class Reader(Protocol):
         Decided from names and first bytes alone; compressed files are recognised by ``readers.opening``.
         """
 
-    def read(self, files: Sequence[Path], wishes: Mapping[str, str]) -> Iterator[LoggedSample]:
+    def read(self, files: Sequence[Path], wishes: Mapping[str, str], notes: Notes) -> Iterator[LoggedSample]:
         """The samples, one after the other, without holding a file in memory.
 
         Parameters
@@ -127,6 +177,8 @@ class Reader(Protocol):
         wishes : mapping
             What the user says that a format leaves open, by the name of the option (``date``, ``requests``, ``right``,
             ``partial``).
+        notes : Notes
+            Where the reader says what it left out, chose or could not know.
 
         Raises
         ------
