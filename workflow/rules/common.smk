@@ -61,10 +61,12 @@ def require_ready():
 
 
 require_cluster()
+# The folder of these rules; the Snakefile may lie elsewhere and include them.
+WORKFLOW = Path(workflow.current_basedir.get_path_or_uri(secret_free=True)).parent
 GRID = load_grid()
 OUT = GRID.layout
 snapshots.export(GRID.config)
-snapshots.export_code(Path(workflow.basedir, "workflow", "bin"))
+snapshots.export_code(WORKFLOW / "bin")
 
 
 wildcard_constraints:

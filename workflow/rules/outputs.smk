@@ -22,7 +22,7 @@ def figures(stage, path, **category):
 
 def listed(path, caption, labels, **category):
     """A file in the report, with its caption under workflow/report/ if it has one."""
-    file = Path(workflow.basedir, "workflow", "report", f"{caption}.rst")
+    file = WORKFLOW / "report" / f"{caption}.rst"
     return report(str(path), caption=str(file) if file.exists() else None, labels=labels, **category)
 
 

@@ -7,7 +7,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from searchlens import benchmarks
+from searchlens import benchmarks, project
 from searchlens.errors import InputError
 from searchlens.grid import pins
 from searchlens.grid._study import StudyGrid
@@ -80,7 +80,7 @@ class Inputs(StudyGrid):
         """
         path = self.benchmark(name)["path"]
         if path is not None:
-            return [self.root / each for each in ([path] if isinstance(path, str) else path)]
+            return [project.locate(each, self.root) for each in ([path] if isinstance(path, str) else path)]
         hash_of = pins.Hashes(self.layout.hashes)
         return [pins.check(source, self.lock[source], hash_of) for source in self.dataset_sources(name)]
 
@@ -148,7 +148,7 @@ class Inputs(StudyGrid):
         """
         source = self.checkpoint_source(checkpoint)
         if source is None:
-            return self.root / str(self.config["checkpoints"][checkpoint]["path"])
+            return project.locate(str(self.config["checkpoints"][checkpoint]["path"]), self.root)
         return pins.snapshot(source, self.lock[source])
 
     def checked_folder(self, checkpoint: str) -> Path:
@@ -202,8 +202,8 @@ class Inputs(StudyGrid):
         if source := self.checkpoint_source(checkpoint):
             pin = self.lock.get(source)
             return pin.fingerprint if pin else f"not pinned: {source}"
-        folder = self.root / spec["path"]
         try:
+            folder = self.checkpoint_folder(checkpoint)
             files = weight_files(folder)
         except InputError as error:
             raise InputError(f"checkpoints.{checkpoint}.path: {error.message}", error.hint) from None

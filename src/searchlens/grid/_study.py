@@ -7,7 +7,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from searchlens import benchmarks, catalogue
+from searchlens import benchmarks, catalogue, project
 from searchlens.errors import InputError
 from searchlens.grid._records import Import
 from searchlens.store import layout
@@ -112,7 +112,7 @@ class StudyGrid:
         return {cell: path for cell, path in paths.items() if path.exists()}
 
     def _readouts_path(self, checkpoint: str, benchmark: str) -> Path:
-        return layout.readouts(self.root / self.config["study"]["readouts"], checkpoint, benchmark)
+        return layout.readouts(project.locate(self.config["study"]["readouts"], self.root), checkpoint, benchmark)
 
     @property
     def readout_pairs(self) -> list[tuple[str, str]]:

@@ -7,13 +7,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from searchlens import project
 from searchlens.errors import InputError
 from searchlens.zoo.cohort import COHORT
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerFast
 
-ZOO = Path(__file__).parents[3] / "resources" / "zoo"
 FIRST = "micro-1m"
 """The pair of docs/zoo.md; all others belong to the cohort."""
 
@@ -46,14 +46,15 @@ def load_pair(name: str, folder: Path | None = None, dtype: str = "float32") -> 
     name : str
         ``micro-1m``, or a pair of the cohort such as ``anchor`` or ``orz``.
     folder : Path, optional
-        Folder in which the cohort was made (``--output``); by default that of the repository.
+        Folder in which the cohort was made (``--output``); by default that of the repository; of ``micro-1m`` also the
+        package ``searchlens-zoo``.
     dtype : str
         Type of the weights, as transformers names it.
 
     Raises
     ------
     InputError
-        If there is no such pair, or its weights are not in the folder.
+        If there is no such pair, its weights are not in the folder, or the cohort is asked for without its repository.
 
     Examples
     --------
@@ -66,7 +67,7 @@ def load_pair(name: str, folder: Path | None = None, dtype: str = "float32") -> 
 
     if name != FIRST and name not in COHORT:
         raise InputError(f"there is no pair '{name}' in the zoo", f"the pairs are {', '.join((FIRST, *COHORT))}")
-    root = folder or (ZOO if name == FIRST else ZOO / "cohort")
+    root = folder or (project.zoo() if name == FIRST else project.cohort())
     origin = name if name == FIRST else COHORT[name].base or name
     folders = {"base": root / f"{origin}-base", "rl": root / f"{name}-rl"}
     for missing in (path for path in folders.values() if not path.is_dir()):

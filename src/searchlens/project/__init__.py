@@ -1,0 +1,80 @@
+"""Where the files of the project are that are not Python: the workflow, its configuration and profiles, the micro pair.
+
+In a checkout they lie at its top level. A wheel has copies of them in this folder (``hatch_build.py`` lists which), and
+the micro pair in a wheel of its own, ``searchlens-zoo``, with the package ``searchlens_zoo``.
+
+Standard library only, because the planner imports it.
+"""
+
+from __future__ import annotations
+
+from importlib.util import find_spec
+from pathlib import Path
+
+from searchlens.errors import InputError
+
+TEMPLATES = Path(__file__).parent / "templates"
+"""Files that ``searchlens init`` writes and that the checkout does not have at its top level."""
+
+ZOO_PREFIX = "zoo:"
+"""A path of the configuration that begins so lies in the micro zoo, wherever this is: ``zoo:micro-1m-base``."""
+
+_ZOO_PACKAGE = "searchlens_zoo"
+
+
+def root() -> Path:
+    """Folder that has ``Snakefile``, ``workflow/``, ``config/`` and ``profiles/``."""
+    packaged = Path(__file__).parent
+    return packaged if (packaged / "Snakefile").exists() else packaged.parents[2]
+
+
+def zoo() -> Path:
+    """Folder of the micro pair, its benchmarks and recorded readouts; in a checkout it has the cohort, too.
+
+    Raises
+    ------
+    InputError
+        There is no checkout, and ``searchlens-zoo`` is not installed.
+    """
+    checkout = root() / "resources" / "zoo"
+    if checkout.is_dir():
+        return checkout
+    package = find_spec(_ZOO_PACKAGE)
+    if package is None or not package.submodule_search_locations:
+        raise InputError("the micro pair is not installed", "pip install 'searchlens[zoo]'")
+    return Path(package.submodule_search_locations[0])
+
+
+def cohort() -> Path:
+    """Folder of the cohort of the zoo.
+
+    Raises
+    ------
+    InputError
+        There is no checkout: 39 MB are too much for a wheel.
+    """
+    folder = root() / "resources" / "zoo" / "cohort"
+    if not folder.is_dir():
+        raise InputError(
+            "the cohort of the zoo is in the repository alone, not in the package",
+            "clone the repository, and name its folder resources/zoo/cohort",
+        )
+    return folder
+
+
+def locate(path: str, study: Path = Path()) -> Path:
+    """A path of the configuration: in the micro zoo, or relative to the folder of the study.
+
+    Raises
+    ------
+    InputError
+        A path in the micro zoo, which is not installed.
+    """
+    if not path.startswith(ZOO_PREFIX):
+        return study / path
+    name = Path(path.removeprefix(ZOO_PREFIX))
+    try:
+        folder = cohort().parent if name.parts[:1] == ("cohort",) else zoo()
+    except InputError as error:
+        raise InputError(f"{path}: {error.message}", error.hint) from None
+    return folder / name
