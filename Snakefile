@@ -12,7 +12,7 @@ transfer), equivalence.
 
 from pathlib import Path
 
-from searchlens.config import OWN_FILE
+from searchlens.project import OWN_FILE
 from snakemake.utils import min_version
 
 min_version("9.20")

@@ -10,6 +10,7 @@ from __future__ import annotations
 import argparse
 import logging
 import os
+import shlex
 import sys
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, chdir, nullcontext, suppress
@@ -20,6 +21,7 @@ from searchlens import __version__, config
 from searchlens.arguments import renamed_options
 from searchlens.errors import InputError, JobError, JobStoppedError
 from searchlens.grid import Grid, needs, require_known
+from searchlens.project import OWN_FILE, extras
 from searchlens.store import snapshots
 from searchlens.store.files import require_writable
 from searchlens.store.hashing import file_sha256, fingerprint
@@ -375,6 +377,30 @@ def _fetch(args: argparse.Namespace) -> None:
     fetch(grid.lock, grid.sources(), hash_of)
 
 
+def _init(args: argparse.Namespace) -> None:
+    from searchlens.commands.init import init
+
+    written = init(Path(args.folder), demo=args.demo)
+    print(f"{args.folder} has {', '.join(written)}")
+    if args.demo:
+        print("it holds the demo, on the micro pair; next:")
+    else:
+        print(f"fill in your checkpoints in {Path(args.folder, OWN_FILE)}; next:")
+    place = shlex.quote(args.folder)
+    comments = {"check": "mistakes, and what is missing", "plan": "what it costs", "run": "samples, tables and figures"}
+    for command, comment in comments.items():
+        print(f"  {f'searchlens -C {place} {command}':<{len(place) + 22}}# {comment}")
+
+
+def _run(args: argparse.Namespace) -> None:
+    from searchlens.commands.run import command_of, require_installed, run
+
+    grid = _grid(args)
+    grid.check()  # its messages are clearer than those of a workflow
+    require_installed(grid, here=not args.dry_run and not args.profile)
+    run(command_of(args.targets, args.config, cores=args.cores, profile=args.profile, dry_run=args.dry_run))
+
+
 def _fingerprint(args: argparse.Namespace) -> None:
     print(fingerprint(Path(args.path)))
 
@@ -439,7 +465,7 @@ class _Commands:
         sub.add_argument(
             "--snapshot", default=snapshot, metavar="JSON", help="snapshot of a run, instead of YAML files"
         )
-        sub.set_defaults(run=run)
+        sub.set_defaults(run=run, starts_study=False)
         return sub
 
 
@@ -541,6 +567,15 @@ def _cohort_options(sub: argparse.ArgumentParser) -> None:
 
 
 def _add_tools(command: _Commands) -> None:
+    sub = command("init", _init, "write the folder of a new study: configuration, profiles and Snakefile")
+    sub.add_argument("folder", metavar="DIR")
+    sub.add_argument("--demo", action="store_true", help="the study of the micro pair, ready to run")
+    sub.set_defaults(starts_study=True)
+    sub = command("run", _run, "run the workflow of the study by Snakemake, which resumes what was stopped")
+    sub.add_argument("targets", metavar="TARGET", nargs="*", help="rules or files (default: everything)")
+    sub.add_argument("--cores", default="", metavar="N", help="CPU cores, or all (default: as the profile says)")
+    sub.add_argument("--profile", default="", metavar="FOLDER", help="profile of Snakemake, such as slurm")
+    sub.add_argument("-n", "--dry-run", action="store_true", help="print the jobs, and run none")
     sub = command("plan", _plan, "show finished and missing samples, and their cost in tokens and GPU-hours")
     sub.add_argument("--policies", action="store_true", help="one line per policy with its id, instead of per cell")
     command("status", _status, "show progress: cells done, running, failed and missing; logs of failed jobs")
@@ -636,9 +671,11 @@ def _require_one_file_each(argv: Sequence[str]) -> None:
 def _in_study(args: argparse.Namespace) -> AbstractContextManager[object]:
     """The folder of the study as the present one while a command runs.
 
-    A job that has a snapshot already runs in its study's folder, so the environment variable does not move it.
+    The environment variable moves neither a job that has a snapshot, because that runs in its study's folder already,
+    nor a command that starts a study.
     """
-    folder = args.study or ("" if args.snapshot else os.environ.get(STUDY_VARIABLE, ""))
+    moved = not (args.snapshot or args.starts_study)
+    folder = args.study or (os.environ.get(STUDY_VARIABLE, "") if moved else "")
     if not folder:
         return nullcontext()
     if not Path(folder).is_dir():
@@ -665,6 +702,11 @@ def main(argv: Sequence[str] | None = None) -> int:
             args.run(args)
     except InputError as error:
         _print_error(f"error: {error}")
+        return 2
+    except ModuleNotFoundError as error:
+        if error.name not in extras.EXTRAS:
+            raise
+        _print_error(f"error: {extras.missing(error.name)}")
         return 2
     except JobError as error:
         _print_error(f"error: {error}")

@@ -1,1 +1,1 @@
-"""The micro pair of searchlens as data: weights, benchmarks and recorded readouts. `searchlens.project.zoo` finds it."""
+"""Weights, benchmarks and recorded readouts of the micro pair of searchlens: data alone, no code."""

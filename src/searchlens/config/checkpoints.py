@@ -55,7 +55,8 @@ class CheckpointSpec(Section):
     """One set of weights."""
 
     path: str | None = None
-    """Folder in transformers layout, relative to the study's folder; ``zoo:micro-1m-base`` is in the micro zoo. Give either this or ``hub``."""
+    """Folder in transformers layout, relative to the study's folder; ``zoo:micro-1m-base`` is in the micro zoo. Give
+    either this or ``hub``."""
     sha256: Sha256 | None = None
     """Fingerprint of the folder at ``path`` (``searchlens fingerprint``), checked before anything is generated; null:
     computed at planning time."""

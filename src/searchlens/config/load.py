@@ -18,6 +18,7 @@ from searchlens.config.base import unknown
 from searchlens.config.model import Config
 from searchlens.config.schema import keys_at, number_at
 from searchlens.errors import InputError
+from searchlens.project import OWN_FILE
 
 DEFAULT_FILES = (
     "config/config.yaml",
@@ -26,9 +27,6 @@ DEFAULT_FILES = (
     "config/policies.yaml",
     "config/boptr.yaml",
 )
-
-OWN_FILE = "config/own.yaml"
-"""A study's own settings, merged over the default files wherever the file exists (``searchlens init`` writes one)."""
 
 _CHECKED = (model, study, checkpoints, pairs, benchmarks, policies, boptr, equivalence, cost)
 

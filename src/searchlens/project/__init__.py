@@ -12,9 +12,13 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from searchlens.errors import InputError
+from searchlens.project.extras import missing
 
 TEMPLATES = Path(__file__).parent / "templates"
 """Files that ``searchlens init`` writes and that the checkout does not have at its top level."""
+
+OWN_FILE = "config/own.yaml"
+"""A study's own settings, merged over its other files wherever it exists (``searchlens init`` writes one)."""
 
 ZOO_PREFIX = "zoo:"
 """A path of the configuration that begins so lies in the micro zoo, wherever this is: ``zoo:micro-1m-base``."""
@@ -41,7 +45,7 @@ def zoo() -> Path:
         return checkout
     package = find_spec(_ZOO_PACKAGE)
     if package is None or not package.submodule_search_locations:
-        raise InputError("the micro pair is not installed", "pip install 'searchlens[zoo]'")
+        raise missing(_ZOO_PACKAGE)
     return Path(package.submodule_search_locations[0])
 
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from searchlens import project
 from searchlens.errors import InputError
+from searchlens.project import extras
 from searchlens.zoo.cohort import COHORT
 
 if TYPE_CHECKING:
@@ -54,7 +55,8 @@ def load_pair(name: str, folder: Path | None = None, dtype: str = "float32") -> 
     Raises
     ------
     InputError
-        If there is no such pair, its weights are not in the folder, or the cohort is asked for without its repository.
+        If there is no such pair, its weights are not in the folder, or the cohort is asked for without its
+        repository; or transformers is not installed.
 
     Examples
     --------
@@ -63,8 +65,6 @@ def load_pair(name: str, folder: Path | None = None, dtype: str = "float32") -> 
     >>> pair.tokenizer.decode(pair.rl.generate(**ids, max_new_tokens=40, do_sample=False)[0])[-22:-13]
     'boxed{67}'
     """
-    from transformers import AutoModelForCausalLM, AutoTokenizer  # an optional extra
-
     if name != FIRST and name not in COHORT:
         raise InputError(f"there is no pair '{name}' in the zoo", f"the pairs are {', '.join((FIRST, *COHORT))}")
     root = folder or (project.zoo() if name == FIRST else project.cohort())
@@ -83,5 +83,8 @@ def load_pair(name: str, folder: Path | None = None, dtype: str = "float32") -> 
         }
         files = {key: root / "records" / f"{job}.json" for key, job in jobs.items()}
         record = {key: json.loads(file.read_text(encoding="utf-8")) for key, file in files.items() if file.exists()}
+    extras.require("transformers", "torch")
+    from transformers import AutoModelForCausalLM, AutoTokenizer
+
     models = {side: AutoModelForCausalLM.from_pretrained(path, dtype=dtype).eval() for side, path in folders.items()}
     return LoadedPair(name, models["base"], models["rl"], AutoTokenizer.from_pretrained(folders["rl"]), record)

@@ -1,0 +1,61 @@
+"""`searchlens run`: Snakemake in the folder of a study, with the workflow of this installation."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NoReturn
+
+from searchlens import project
+from searchlens.grid import Grid
+from searchlens.project import extras
+
+
+def command_of(
+    targets: Sequence[str], configs: Sequence[str], *, cores: str = "", profile: str = "", dry_run: bool = False
+) -> list[str]:
+    """The command line of Snakemake.
+
+    Parameters
+    ----------
+    targets : sequence of str
+        Rules or files; none: everything.
+    configs : sequence of str
+        Files that are merged last.
+    cores : str
+        A number or ``all``; empty: as the profile says.
+    profile : str
+        A folder, or its name; empty: only the profile of the study's folder.
+    dry_run : bool
+        Print the jobs, and run none.
+    """
+    own = Path("Snakefile")
+    snakefile = own if own.exists() else project.root() / "Snakefile"
+    options = [*(["--configfile", *configs] if configs else []), *(["--cores", cores] if cores else [])]
+    options += [*(["--profile", profile] if profile else []), *(["--dry-run"] if dry_run else [])]
+    return [sys.executable, "-m", "snakemake", "--snakefile", str(snakefile), *options, "--", *targets]
+
+
+def require_installed(grid: Grid, *, here: bool) -> None:
+    """Check that Snakemake is installed and, for jobs that run here, the libraries that they will need in the end.
+
+    Raises
+    ------
+    InputError
+        One of them is missing; the hint names the extra that brings it.
+    """
+    extras.require("snakemake")
+    if here:
+        sampled = [cell for cell in grid.cells if any(any(grid.missing(pool)) for pool in grid.pools(*cell))]
+        engines = {grid.config["checkpoints"][checkpoint]["engine"] for checkpoint, _ in sampled}
+        extras.require(*(["matplotlib"] if grid.pair_cells else []), *sorted(engines))
+
+
+def run(command: list[str]) -> NoReturn:
+    """Become the process of a command; its jobs find the programs of this installation first."""
+    os.environ["PATH"] = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath)])
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os.execv(command[0], command)

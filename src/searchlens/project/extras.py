@@ -1,0 +1,41 @@
+"""Which extra of the package brings which library, and what is said where one is missing."""
+
+from __future__ import annotations
+
+from importlib.util import find_spec
+
+from searchlens.errors import InputError
+
+EXTRAS = {
+    "snakemake": "run",
+    "matplotlib": "plot",
+    "huggingface_hub": "hub",
+    "searchlens_zoo": "zoo",
+    "torch": "torch",
+    "transformers": "torch",
+    "tokenizers": "torch",
+    "safetensors": "torch",
+    "vllm": "vllm",
+    "nltk": "ifeval",
+    "langdetect": "ifeval",
+    "immutabledict": "ifeval",
+}
+"""Module to the extra that installs it; every other module that is used comes with the package itself."""
+
+
+def missing(module: str) -> InputError:
+    """The error for a module of ``EXTRAS`` that is not installed, with the command that installs it."""
+    return InputError(f"{module} is not installed here", f"pip install 'searchlens[{EXTRAS[module]}]'")
+
+
+def require(*modules: str) -> None:
+    """Check that modules of ``EXTRAS`` can be imported, without importing them.
+
+    Raises
+    ------
+    InputError
+        The first that cannot.
+    """
+    for module in modules:
+        if find_spec(module) is None:
+            raise missing(module)
