@@ -29,6 +29,7 @@ from searchlens.store.layout import Layout
 from searchlens.store.provenance import config_fingerprint
 
 if TYPE_CHECKING:
+    from searchlens.api import Study
     from searchlens.boptr.cohort import CohortPlan
     from searchlens.boptr.options import BoptrOptions
     from searchlens.health.options import HealthOptions
@@ -285,6 +286,34 @@ def _verify(args: argparse.Namespace) -> None:
             f"{counts} checked, {len(report.damaged)} are damaged or missing",
             "run snakemake again: it samples damaged shards again; delete other damaged files first",
         )
+
+
+def _show(args: argparse.Namespace) -> None:
+    import json
+    import shutil
+
+    from searchlens.commands import show, terminal
+
+    wanted = show.Wanted(
+        pair=args.pair,
+        benchmark=args.benchmark,
+        questions=args.question,
+        policies=args.policy,
+        only=args.only,
+        samples=args.samples,
+        limit=args.limit,
+    )
+    found = show.shown(_opened(args, args.folder), wanted)
+    if args.json:
+        print(json.dumps(found, indent=1))
+    else:
+        terminal.page(show.rendered(found, shutil.get_terminal_size().columns, None if args.full else show.LINES))
+
+
+def _opened(args: argparse.Namespace, folder: str) -> Study:
+    from searchlens.api import open_study
+
+    return open_study(folder or _grid(args).layout.results)
 
 
 def _prune(args: argparse.Namespace) -> None:
@@ -584,6 +613,7 @@ def _add_tools(command: _Commands) -> None:
     sub.add_argument(
         "folder", metavar="FOLDER", nargs="?", default="", help="results folder; default: that of the configuration"
     )
+    _add_readers(command)
     sub = command("prune", _prune, "list unused samples and leftovers of killed jobs")
     sub.add_argument("--delete", action="store_true", help="delete them")
     sub = command("rerun", _rerun, "move shards aside, so that the next run samples them again")
@@ -626,6 +656,35 @@ def _add_tools(command: _Commands) -> None:
     command("schema", _schema, "print the JSON schema of the configuration")
     command("snapshot", _snapshot, "write the merged configuration into the results folder")
     command("summary", _summary, "print the main results of the last run")
+
+
+def _add_readers(command: _Commands) -> None:
+    sub = command("show", _show, "show questions with their golds, and the answers of Base and RL side by side")
+    sub.add_argument(
+        "folder", metavar="RESULTS", nargs="?", default="", help="results folder; default: that of the configuration"
+    )
+    sub.add_argument("--pair", default="", help="default: the first one")
+    sub.add_argument("--benchmark", default="", help="default: the first one of the pair")
+    sub.add_argument(
+        "--question", action="append", default=[], metavar="N|ID", help="position from 0, or id; repeatable"
+    )
+    sub.add_argument(
+        "--policy",
+        action="append",
+        default=[],
+        help="repeatable; default: the default policy; all: every policy that both sides have",
+    )
+    sub.add_argument(
+        "--only",
+        choices=("rl-solves", "base-solves", "graders-disagree"),
+        default="",
+        help="questions that RL solves and Base never under these policies, or the other way round, or with a sample on"
+        " which two graders disagree",
+    )
+    sub.add_argument("--samples", type=_positive, default=2, metavar="N", help="of each side (default: 2)")
+    sub.add_argument("--limit", type=_positive, default=5, metavar="N", help="questions (default: 5)")
+    sub.add_argument("--full", action="store_true", help="whole texts, instead of their first and last lines")
+    sub.add_argument("--json", action="store_true", help="write JSON")
 
 
 def _add_power(command: _Commands) -> None:

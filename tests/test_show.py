@@ -1,0 +1,186 @@
+"""`searchlens show`: questions with the answers of both sides, for people and for programs."""
+
+from __future__ import annotations
+
+import json
+import os
+import pty
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import pytest
+
+from searchlens.cli import main
+from searchlens.commands.show import LINES
+from searchlens.commands.terminal import cells, page, printable, shortened, side_by_side, wrapped
+from searchlens.schemas.columns import AGREEMENT
+from small_results import HOSTILE, finish
+
+Show = Callable[..., str]
+
+
+@pytest.fixture
+def results(raw: dict[str, Any], tmp_path: Path) -> Path:
+    return finish(raw, tmp_path)
+
+
+@pytest.fixture
+def show(results: Path, capsys: pytest.CaptureFixture[str]) -> Show:
+    def run(*arguments: str, status: int = 0) -> str:
+        assert main(["show", str(results), *arguments]) == status
+        printed = capsys.readouterr()
+        return printed.err if status else printed.out
+
+    return run
+
+
+def ids(text: str) -> list[str]:
+    return [question["id"] for question in json.loads(text)["questions"]]
+
+
+def test_both_sides_stand_beside_each_other_with_verdicts_and_log_probabilities(
+    show: Show, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "160")
+    lines = show("--question", "q2").splitlines()
+    assert {"question 2 (q2)", "Compute 2+3.", "gold: 5"} <= set(lines)
+    assert any("Base (toy-base): 1 of 4 right" in line and "RL (toy-rl): 3 of 4 right" in line for line in lines)
+    (first,) = [line for line in lines if line.count("sample 0") == 2]
+    assert "sample 0: right, answer 5, log p -0.75, 3 tokens, finish stop" in first
+    assert "sample 0: right, answer 5, log p -1.00, 4 tokens, finish stop" in first
+    assert "\n".join(lines).count("wrong, answer 99") == 2, "the first wrong sample of each side"
+    assert max(map(cells, lines)) <= 160
+
+
+def test_a_narrow_terminal_has_one_side_below_the_other(show: Show, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "50")
+    lines = show("--question", "2").splitlines()
+    assert max(map(cells, lines)) <= 50
+    assert [line for line in lines if "right" in line and "toy-" in line] == [
+        "Base (toy-base): 1 of 4 right",
+        "RL (toy-rl): 3 of 4 right",
+    ]
+
+
+def test_filters_choose_questions_that_one_side_alone_solves(show: Show) -> None:
+    assert ids(show("--json", "--only", "rl-solves")) == ["q3"]
+    assert ids(show("--json", "--only", "base-solves", "--policy", "all")) == ["q4"]
+    assert ids(show("--json")) == ["q0", "q1", "q2", "q3", "q4"]
+    assert json.loads(show("--json"))["matching"] == 6
+    assert "6 questions; the first 2 are shown" in show("--limit", "2")
+
+
+def test_samples_on_which_graders_disagree_are_shown_first(show: Show, results: Path) -> None:
+    """Under the policy that they were drawn under, whichever it is."""
+    row = ("temp_0.5", "q2", 3, "5", "99", "wrong", "right", "so it is 99")
+    pl.DataFrame([row], AGREEMENT, orient="row").write_parquet(results / "agreement/toy-base/sums.parquet")
+    AGREEMENT.to_frame().write_parquet(results / "agreement/toy-rl/sums.parquet")
+    (question,) = json.loads(show("--json", "--only", "graders-disagree", "--samples", "1"))["questions"]
+    (answers,) = question["policies"]
+    assert (question["id"], answers["policy"]) == ("q2", "temp_0.5")
+    (sample,) = answers["base"]["samples"]
+    assert (sample["sample"], sample["verdict"], sample["math_verify"]) == (3, "wrong", "right")
+
+
+def test_nothing_in_a_text_controls_the_terminal(show: Show) -> None:
+    printed = show("--policy", "all")
+    assert printable(HOSTILE) in printed
+    assert not [char for char in printed if char != "\n" and not char.isprintable()]
+
+
+def test_json_is_ascii(show: Show) -> None:
+    printed = show("--json")
+    assert printed.isascii()
+    assert "\x1b" not in printed
+    assert HOSTILE in json.loads(printed)["questions"][0]["policies"][0]["rl"]["samples"][0]["text"]
+
+
+def test_texts_of_a_gated_benchmark_are_not_shown(show: Show, results: Path, tmp_path: Path) -> None:
+    """Only ids, verdicts and lengths: no question, gold, tag or answer, whichever form is asked for."""
+    heads = ("Question", "Correct Answer", "Incorrect Answer 1", "Incorrect Answer 2", "Incorrect Answer 3")
+    rows = [heads, *((f"Secret {i}?", f"right{i}", "no1", "no2", "no3") for i in range(6))]
+    (tmp_path / "own.csv").write_text("".join(",".join(row) + "\n" for row in rows))
+    (path,) = (results / "config").glob("*.json")
+    content = json.loads(path.read_text())
+    content["benchmarks"]["sums"] |= {"family": "gpqa", "path": "own.csv", "check": False, "grader": "choice-narrow"}
+    path.write_text(json.dumps(content))
+    for printed in (show("--policy", "all"), show("--json", "--question", "3"), show("--only", "graders-disagree")):
+        assert not [word for word in ("Secret", "right3", "no1", "boxed", "evil", "order") if word in printed]
+        assert "GPQA-Diamond is gated" in printed
+        assert "sample" in printed
+
+
+def test_a_study_without_questions_or_texts_shows_what_it_has(show: Show, results: Path, tmp_path: Path) -> None:
+    (tmp_path / "sums.jsonl").unlink()
+    printed = show("--question", "q2")
+    assert "the text of the question is not here" in printed
+    assert "1 of 4 right" in printed
+    shutil.rmtree(results / "generations/toy-base")
+    (question,) = json.loads(show("--json", "--question", "2"))["questions"]
+    (answers,) = question["policies"]
+    assert "has no samples" in answers["base"]["reason"]
+    assert (answers["base"]["right"], answers["base"]["of"]) == (1, 4), "counts of the landscape"
+    assert answers["rl"]["samples"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "why"),
+    [
+        (("--question", "q9"), "has no question 'q9'"),
+        (("--pair", "tay"), "known: toy"),
+        (("--policy", "temp_0.4"), "known: greedy"),
+        (("--benchmark", "sum"), "known: sums"),
+    ],
+)
+def test_wrong_names_are_refused(show: Show, arguments: tuple[str, ...], why: str) -> None:
+    assert why in show(*arguments, status=2)
+
+
+def test_a_long_answer_keeps_its_beginning_and_its_end(show: Show) -> None:
+    lines = [str(i) for i in range(100)]
+    found = shortened(lines, LINES)
+    assert len(found) == LINES
+    assert (found[0], found[-1]) == ("0", "99")
+    assert shortened(lines[:LINES], LINES) == lines[:LINES]
+
+
+def test_columns_count_the_cells_of_wide_and_combining_characters() -> None:
+    assert wrapped("数学数学", 4) == ["数学", "数学"]
+    assert wrapped("e\u0301" * 4, 4) == ["e\u0301" * 4]
+    assert wrapped("a" * 7, 3) == ["aaa", "aaa", "a"]
+    assert wrapped("", 5) == [""]
+    assert side_by_side(["数"], ["a", "b"], 4) == ["数   | a", "     | b"]
+
+
+def test_what_could_be_hidden_is_escaped() -> None:
+    assert printable("a\rb\x07\x9b1m\u2066\u200b\ud800\u2028") == r"a\rb\x07\x9b1m\u2066\u200b\ud800\u2028"
+    assert printable("naïve 数 −√2\n\tx") == "naïve 数 −√2\n    x"
+
+
+def test_a_pager_is_used_in_a_terminal_alone(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """A pager that writes what it gets to a file; PAGER may have options, and may name nothing that exists."""
+    target = tmp_path / "paged"
+    code = "from searchlens.commands.terminal import page; page('shown')"
+    environment = {**os.environ, "PAGER": f"tee {target}"}
+    plain = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True)
+    assert plain.stdout == "shown\n"
+    assert not target.exists()
+    leader, follower = pty.openpty()
+    subprocess.run([sys.executable, "-c", code], env=environment, stdout=follower, check=True)
+    assert target.read_text() == "shown\n"
+    subprocess.run([sys.executable, "-c", code], env={**environment, "PAGER": "no-such"}, stdout=follower, check=True)
+    assert os.read(leader, 100).count(b"shown") == 2
+    os.close(leader)
+    os.close(follower)
+
+
+def test_what_the_encoding_does_not_have_is_escaped(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    with (tmp_path / "out").open("w", encoding="ascii") as stream:
+        monkeypatch.setattr(sys, "stdout", stream)
+        page("√2")
+    assert (tmp_path / "out").read_text() == "\\u221a2\n"
