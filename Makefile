@@ -20,7 +20,7 @@ export PATH := $(CURDIR)/.venv/bin:$(PATH)
 export HF_HUB_OFFLINE ?= 1
 export TOKENIZERS_PARALLELISM ?= false
 
-.PHONY: help setup demo test test-vllm test-slurm check format schema zoo zoo-cohort zoo-run zoo-tables perf clean
+.PHONY: help setup demo test test-vllm test-slurm test-wheel check format schema zoo zoo-cohort zoo-run zoo-tables perf clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -60,6 +60,9 @@ $(SLURM_INSTALLED): $(INSTALLED)
 
 test-slurm: $(SLURM_INSTALLED) ## run the cluster tests on a Slurm that they start themselves (as root; half an hour)
 	SEARCHLENS_SLURM=1 .venv/bin/python -m pytest tests/slurm $(PYTEST_FLAGS)
+
+test-wheel: $(INSTALLED) ## build the wheels and the sdist, and use them outside of the checkout
+	.ci/test-wheel
 
 check: $(INSTALLED) ## format and lint: ruff, mypy, snakefmt, snakemake --lint
 	.venv/bin/ruff format --check .

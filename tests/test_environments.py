@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 import subprocess
 import sys
 import tomllib
@@ -81,3 +82,25 @@ def test_the_command_runs_where_only_the_sources_are_known(tmp_path: Path) -> No
     command = [str(ROOT / "workflow/bin/searchlens"), "--version"]
     done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=True)
     assert re.fullmatch(r"\d+\.\d+\.\d+\n", done.stdout)
+
+
+def test_an_installed_package_is_handed_on_without_its_neighbours(tmp_path: Path) -> None:
+    """Another Python's numpy cannot be imported in the environment of a job."""
+    (tmp_path / "site").mkdir()
+    shutil.copytree(ROOT / "src/searchlens", tmp_path / "site/searchlens", ignore=shutil.ignore_patterns("__pycache__"))
+    (tmp_path / "site/numpy").mkdir()
+    code = (
+        "import os; from pathlib import Path; from searchlens.store.snapshots import export_code as e; e(Path('bin'))"
+    )
+    environment = {**os.environ, "PYTHONPATH": str(tmp_path / "site")}
+    done = subprocess.run(
+        [sys.executable, "-c", f"{code}; e(Path('bin')); print(os.environ['PYTHONPATH'])"],
+        cwd=tmp_path,
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    first = Path(done.stdout.split(os.pathsep)[0])
+    assert [path.name for path in first.iterdir()] == ["searchlens"]
+    assert (first / "searchlens").resolve() == tmp_path / "site/searchlens"

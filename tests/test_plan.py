@@ -151,7 +151,10 @@ def recorded(side: str, benchmark: str) -> dict[str, float]:
     }
 
 
-@pytest.mark.parametrize(("side", "benchmark"), THOUGHTS)
+@pytest.mark.parametrize(
+    ("side", "benchmark"),
+    [pytest.param(*cell, marks=pytest.mark.cohort if cell[0] == "anchor" else ()) for cell in THOUGHTS],
+)
 def test_estimates_agree_with_what_searches_drew(side: str, benchmark: str) -> None:
     """From the mean length of plain samples within 15%, but for ``FAR``: eight recorded searches, and two beams."""
     tokens = recorded(side, benchmark)
@@ -171,6 +174,7 @@ def test_estimates_agree_with_what_searches_drew(side: str, benchmark: str) -> N
     assert far == FAR.get((side, benchmark), set())
 
 
+@pytest.mark.cohort
 def test_a_part_of_a_search_tells_the_rest_within_a_twentieth() -> None:
     """Once a search of a cell has a shard, its own mean replaces the estimate; power sampling was recorded in two."""
     kept = readouts.read(layout.readouts(ROOT / "resources/zoo/cohort/readouts", "anchor-base", "zoo-math"))

@@ -261,6 +261,7 @@ def anchor() -> tuple[Pool, Pool]:
     return recorded("anchor-base"), recorded("anchor-rl")
 
 
+@pytest.mark.cohort
 def test_readings_of_the_recorded_anchor(anchor: tuple[Pool, Pool]) -> None:
     """The numbers that a separate short computation from the recorded readouts gives."""
     base, rl = anchor
@@ -275,6 +276,7 @@ def test_readings_of_the_recorded_anchor(anchor: tuple[Pool, Pool]) -> None:
     assert entropies == [2.44, 0.55]
 
 
+@pytest.mark.cohort
 def test_guessing_on_the_recorded_choices() -> None:
     path = COHORT.parent / "benchmarks/gpqa.jsonl"
     guess = guessing.chance([benchmarks.options(question) for question in benchmarks.load(path)])
@@ -294,6 +296,7 @@ def test_guessing_on_the_recorded_choices() -> None:
         ("control-base", "control-rl", 2, 92),
     ],
 )
+@pytest.mark.cohort
 def test_support_of_recorded_pairs(base: str, rl: str, shrunk: int, expanded: int) -> None:
     """Counted without the package: questions of 500 with a right sample of 64 on one side alone."""
     ours, theirs = ({i for i, c in enumerate(recorded(side).correct.tolist()) if c} for side in (base, rl))

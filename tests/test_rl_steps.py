@@ -200,6 +200,7 @@ def test_the_figure_draws_the_table(cohort: Path) -> None:
         assert [c for pair in centres for c in pair] == pytest.approx([e for pair in expected for e in pair])
 
 
+@pytest.mark.cohort
 def test_the_committed_figure_is_of_the_committed_records() -> None:
     """Protects docs/figures/beta_steps: it is drawn from the records as they are, and small."""
     stem = ROOT / "docs" / "figures" / "beta_steps"

@@ -40,6 +40,7 @@ PAPER = {"math": 500, "aime": 60, "gpqa": 198, "ifeval": 541, "amc": 40, "minerv
 LEVELS = measured_levels({cell: -i / 100 for i, cell in enumerate(RANKED)})
 
 
+@pytest.mark.cohort
 def test_benchmarks_have_the_papers_sizes_and_their_files_regenerate(tmp_path: Path) -> None:
     """Protects the nine test sets: the paper's counts, distinct test questions, byte for byte those committed."""
     recipe = COHORT["anchor"].recipe
@@ -429,6 +430,7 @@ def test_thresholds_fail_one_by_one(tmp_path: Path) -> None:
     assert {"spread of ln alpha >= 0.3", "distinct paths >= 4"} <= set(alike)
 
 
+@pytest.mark.cohort
 def test_the_committed_cards_are_of_the_committed_records(tmp_path: Path) -> None:
     """Protects the cards of the cohort: records, thresholds and template give them as they are."""
     folder = ZOO / "cohort"

@@ -43,9 +43,26 @@ def export_code(commands: Path) -> None:
     commands : Path
         Folder with the command ``searchlens`` for such environments; one that is installed goes first.
     """
-    sources = str(Path(__file__).parents[2])
-    os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [sources, os.environ.get("PYTHONPATH")]))
+    os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [str(_sources()), os.environ.get("PYTHONPATH")]))
     os.environ["PATH"] = os.pathsep.join(filter(None, [os.environ.get("PATH"), str(commands)]))
+
+
+def _sources() -> Path:
+    """A folder that has the package and no other one.
+
+    An installed package lies among other packages, which an environment with another Python must not import. So the
+    folder of the run has a link to it.
+    """
+    package = Path(__file__).parents[1]
+    if not (package.parent / "numpy").exists():
+        return package.parent
+    link = Path(".snakemake", "searchlens", package.name).absolute()
+    link.parent.mkdir(parents=True, exist_ok=True)
+    if not link.exists() or link.resolve() != package.resolve():
+        temporary = link.with_name(f".{package.name}.{os.getpid()}")
+        temporary.symlink_to(package)
+        temporary.replace(link)  # another run may do the same at this moment
+    return link.parent
 
 
 def read(path: Path) -> dict[str, Any]:
