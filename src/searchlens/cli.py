@@ -310,6 +310,20 @@ def _show(args: argparse.Namespace) -> None:
         terminal.page(show.rendered(found, shutil.get_terminal_size().columns, None if args.full else show.LINES))
 
 
+def _diff(args: argparse.Namespace) -> None:
+    import json
+
+    from searchlens.api import open_study
+    from searchlens.api.differences import differences
+    from searchlens.commands import diff, terminal
+
+    found = differences(open_study(args.first), open_study(args.second))
+    if args.json:
+        print(json.dumps({"a": args.first, "b": args.second, **found.to_dict()}, indent=1))
+    else:
+        terminal.page(diff.rendered(found, (args.first, args.second), None if args.all else diff.LINES))
+
+
 def _opened(args: argparse.Namespace, folder: str) -> Study:
     from searchlens.api import open_study
 
@@ -613,7 +627,6 @@ def _add_tools(command: _Commands) -> None:
     sub.add_argument(
         "folder", metavar="FOLDER", nargs="?", default="", help="results folder; default: that of the configuration"
     )
-    _add_readers(command)
     sub = command("prune", _prune, "list unused samples and leftovers of killed jobs")
     sub.add_argument("--delete", action="store_true", help="delete them")
     sub = command("rerun", _rerun, "move shards aside, so that the next run samples them again")
@@ -685,6 +698,13 @@ def _add_readers(command: _Commands) -> None:
     sub.add_argument("--limit", type=_positive, default=5, metavar="N", help="questions (default: 5)")
     sub.add_argument("--full", action="store_true", help="whole texts, instead of their first and last lines")
     sub.add_argument("--json", action="store_true", help="write JSON")
+    sub = command(
+        "diff", _diff, "compare two results folders: cells, samples, points, verdicts, readings, with intervals"
+    )
+    sub.add_argument("first", metavar="A", help="results folder, before")
+    sub.add_argument("second", metavar="B", help="results folder, after")
+    sub.add_argument("--all", action="store_true", help="list every change, instead of the largest ones")
+    sub.add_argument("--json", action="store_true", help="write JSON")
 
 
 def _add_power(command: _Commands) -> None:
@@ -717,6 +737,7 @@ def _parser() -> argparse.ArgumentParser:
     commands = _Commands(parser)
     _add_stages(commands)
     _add_tools(commands)
+    _add_readers(commands)
     return parser
 
 

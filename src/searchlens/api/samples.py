@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import polars as pl
 
@@ -92,15 +93,25 @@ def streams(place: Place, imports: Iterable[tuple[str, str, int]] = ()) -> dict[
     imports : iterable of (policy, id, samples)
     """
     found: dict[str, dict[str, int]] = {}
-    manifests = place.layout.every(place.layout.manifest(place.checkpoint, place.benchmark, "pool-*"))
-    for path in sorted(manifests, key=lambda path: path.stat().st_mtime_ns, reverse=True):
-        for entry in read_json(path)["generations"]:
-            for policy in entry["policies"]:
-                ids = found.setdefault(policy, {})
-                ids[entry["id"]] = max(entry["samples"], ids.get(entry["id"], 0))
+    for entry in _entries(place):
+        for policy in entry["policies"]:
+            ids = found.setdefault(policy, {})
+            ids[entry["id"]] = max(entry["samples"], ids.get(entry["id"], 0))
     for policy, key, count in imports:
         found.setdefault(policy, {})[key] = count
     return {policy: list(ids.items()) for policy, ids in found.items()}
+
+
+def asked(place: Place) -> list[str]:
+    """Hashes of the questions that the stored samples were asked, each once."""
+    return list(dict.fromkeys(entry["spec"]["questions"] for entry in _entries(place)))
+
+
+def _entries(place: Place) -> Iterator[dict[str, Any]]:
+    """Entries of the manifests of a cell, those of the newest first."""
+    manifests = place.layout.every(place.layout.manifest(place.checkpoint, place.benchmark, "pool-*"))
+    for path in sorted(manifests, key=lambda path: path.stat().st_mtime_ns, reverse=True):
+        yield from read_json(path)["generations"]
 
 
 def read(

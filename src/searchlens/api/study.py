@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -12,7 +13,8 @@ from typing import Any
 import polars as pl
 
 from searchlens import catalogue
-from searchlens.api import faces, samples
+from searchlens.api import faces
+from searchlens.api import samples as stored
 from searchlens.benchmarks import OWN, known_benchmark
 from searchlens.errors import InputError
 from searchlens.grid import Inputs, require_known
@@ -109,8 +111,8 @@ class Study:
         named = self._inputs.source(checkpoint, benchmark)
         study = self.config["study"]
         may_be_recorded = study["readouts"] and (study["sample"] == "all" or benchmark not in study["sample"])
-        stored = self.layout.every(self.layout.manifest(checkpoint, benchmark, "pool-*"))
-        return "recorded" if named == "sampled" and may_be_recorded and not stored else named
+        sampled = self.layout.every(self.layout.manifest(checkpoint, benchmark, "pool-*"))
+        return "recorded" if named == "sampled" and may_be_recorded and not sampled else named
 
     def health(self, checkpoint: str, benchmark: str) -> Health:
         """Whether a cell is interpretable, and why not (docs/troubleshooting.md)."""
@@ -367,10 +369,31 @@ class Study:
             The cell has no samples here: it was recorded as counts, or its files were not copied. Or its scores are of
             other samples than those in the store.
         """
+        place, imports = self._place(checkpoint, benchmark)
+        return stored.read(place, imports, policy, question, tokens=tokens)
+
+    def streams(self, checkpoint: str, benchmark: str) -> dict[str, tuple[str, int]]:
+        """Policy to the id of its samples and how many of each question there are; empty for a recorded cell.
+
+        The id is a hash of everything that decides the tokens, so that equal ids have equal samples.
+        """
+        found = stored.streams(*self._place(checkpoint, benchmark))
+        return {policy: candidates[0] for policy, candidates in found.items()}
+
+    def asked(self, checkpoint: str, benchmark: str) -> str:
+        """Hash of the questions that a cell was asked, without golds; empty if it is not known here."""
+        place, _ = self._place(checkpoint, benchmark)
+        hashes = stored.asked(place)
+        if not hashes and not self._inputs.absent(benchmark):
+            with suppress(InputError):
+                hashes = [self._inputs.asked_hash(benchmark)]
+        return hashes[0] if len(hashes) == 1 else ""
+
+    def _place(self, checkpoint: str, benchmark: str) -> tuple[stored.Place, list[tuple[str, str, int]]]:
         cell = self._cell(checkpoint, benchmark)
         imports = [(item.policy, item.id, item.samples) for item in self._inputs.imported(*cell)]
-        place = samples.Place(self.layout, *cell, self.source(*cell), self._inputs.benchmark(benchmark)["grader"])
-        return samples.read(place, imports, policy, question, tokens=tokens)
+        grader = self._inputs.benchmark(benchmark)["grader"]
+        return stored.Place(self.layout, *cell, self.source(*cell), grader), imports
 
     # ---- faces
 
@@ -429,15 +452,15 @@ def open_study(
     if not layout.is_results_folder():
         found = f"has none of {', '.join(RESULTS_FOLDERS)}" if layout.results.is_dir() else "does not exist"
         raise InputError(f"{layout.results} is not a results folder: it {found}", "give the folder that a run wrote")
-    stored = layout.snapshots()
-    if not stored:
+    written = layout.snapshots()
+    if not written:
         raise InputError(
             f"{layout.snapshot('*').parent} has no configuration of a run",
             "copy it with the results; or write it with `searchlens snapshot`",
         )
     if config:
-        require_known(config, {path.stem for path in stored}, "configuration")
-    chosen = layout.snapshot(config) if config else max(stored, key=lambda path: (path.stat().st_mtime_ns, path.name))
+        require_known(config, {path.stem for path in written}, "configuration")
+    chosen = layout.snapshot(config) if config else max(written, key=lambda path: (path.stat().st_mtime_ns, path.name))
     content = snapshots.read(chosen)
     if missing := [key for key in _NEEDED if key not in content]:
         raise InputError(

@@ -1,0 +1,438 @@
+"""What changed between two results folders: cells, samples, operating points, verdicts and readings."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import polars as pl
+
+from searchlens.api.study import Study
+from searchlens.errors import InputError
+from searchlens.uncertainty import Floats, Interval, Resamples, with_width
+
+Record = dict[str, Any]
+Cell = tuple[str, str]
+
+EXACT, PAIRED, INDEPENDENT = "exact", "paired", "independent"
+"""How the interval of a difference was made: none is needed, the samples are the same; bootstrap over questions that
+both share; from the two intervals, as if the results had nothing in common, which is too wide if they have."""
+
+SAME = 1e-9
+"""Values that differ by less are equal."""
+DRAWS = 2000
+_POINT = ("policy", "budget", "metric", "readout")
+_EXPECTED = "_expected"
+
+
+@dataclass(frozen=True, eq=False)
+class Differences:
+    """What changed from A to B; differences are B minus A.
+
+    Attributes
+    ----------
+    configuration : list of str
+        Keys whose values differ, such as ``readings.draws``.
+    cells : DataFrame
+        checkpoint, benchmark, change (``added``, ``removed``, ``source``, ``health``), a, b.
+    policies : DataFrame
+        checkpoint, benchmark, policy, change (``added``, ``removed``), of cells that both have.
+    samples : DataFrame
+        checkpoint, benchmark, policy, samples (``same``: equal ids and numbers, ``other``, ``unknown``: counts alone).
+    points : DataFrame
+        checkpoint, benchmark, policy, budget, metric, readout, a, b, difference, lo, hi, interval: points that changed.
+    recoveries : DataFrame
+        pair, benchmark, metric, readout, budget, inside_a, inside_b, and the gaps a and b with their ends: budgets at
+        which RL was inside of Base's landscape and is no longer, or the other way round.
+    readings : DataFrame
+        frame, pair, benchmark, what, a, b, difference, lo, hi, interval: readings that changed.
+    sets : DataFrame
+        pair, benchmark, policy, a_lo, a_hi, b_lo, b_hi: sets of exponents that changed; null ends: empty.
+    compared : dict of str to int
+        How many points, recoveries, readings and sets both have.
+    notes : list of str
+        What could not be compared, and why.
+    """
+
+    configuration: list[str]
+    cells: pl.DataFrame
+    policies: pl.DataFrame
+    samples: pl.DataFrame
+    points: pl.DataFrame
+    recoveries: pl.DataFrame
+    readings: pl.DataFrame
+    sets: pl.DataFrame
+    compared: dict[str, int]
+    notes: list[str]
+
+    @property
+    def frames(self) -> dict[str, pl.DataFrame]:
+        """All frames by name."""
+        names = ("cells", "policies", "samples", "points", "recoveries", "readings", "sets")
+        return {name: getattr(self, name) for name in names}
+
+    def to_dict(self) -> Record:
+        """Everything as plain types, for JSON."""
+        frames = {name: frame.to_dicts() for name, frame in self.frames.items()}
+        return {"configuration": self.configuration, **frames, "compared": self.compared, "notes": self.notes}
+
+
+def differences(a: Study, b: Study) -> Differences:
+    """Compare two results folders.
+
+    Parameters
+    ----------
+    a, b : Study
+        Before and after. What only one of them has is named, what neither has is left out.
+
+    Notes
+    -----
+    A difference of readouts of other samples of the same questions has a paired bootstrap over these, as a gap
+    of recovery has. Where questions differ or values of single questions are not stored, its interval is made
+    from those of A and B (``apart``). Equal generation ids have equal samples: such a difference has no sampling error,
+    and its interval is the difference itself.
+    """
+    notes: list[str] = []
+    cells = [cell for cell in _cells(a) if cell in set(_cells(b))]
+    samples = pl.DataFrame(
+        [row for cell in cells for row in _samples(a, b, cell)],
+        dict.fromkeys(("checkpoint", "benchmark", "policy", "samples"), pl.String),
+        orient="row",
+    )
+    same = set(samples.filter(samples="same").select("checkpoint", "benchmark", "policy").iter_rows())
+    found = [_points(a, b, cell, same, notes) for cell in cells]
+    changed = [frame for frame, _ in found]
+    recoveries, verdicts = _recoveries(a, b, notes)
+    readings, read = _readings(a, b, same, notes)
+    sets, tested = _sets(a, b, notes)
+    return Differences(
+        sorted(_keys(a.config, b.config)),
+        _changed_cells(a, b, cells),
+        _changed_policies(a, b, cells),
+        samples,
+        pl.concat([POINTS.to_frame(), *changed]),
+        recoveries,
+        readings,
+        sets,
+        {"points": sum(count for _, count in found), "recoveries": verdicts, "readings": read, "sets": tested},
+        notes,
+    )
+
+
+def apart(a: Floats, of_a: Interval, b: Floats, of_b: Interval) -> Interval:
+    """Interval of b - a from an interval of each, as if they were independent.
+
+    Parameters
+    ----------
+    a, b : ndarray
+        Estimates, of the same shape.
+    of_a, of_b : Interval
+        Their intervals at the same confidence, which contain them.
+
+    Returns
+    -------
+    Interval
+        NaN where any end is.
+
+    Notes
+    -----
+    The distance from an estimate to an end stands for the spread on that side (MOVER). Where A and B share questions,
+    they are usually alike, and the interval is too wide.
+
+    References
+    ----------
+    Zou and Donner (2008), Stat. Med. 27, 1693-1702.
+    """
+    down = np.sqrt((b - of_b.lo) ** 2 + (of_a.hi - a) ** 2)
+    up = np.sqrt((of_b.hi - b) ** 2 + (a - of_a.lo) ** 2)
+    return Interval(b - a - down, b - a + up)
+
+
+# ---- cells and samples
+
+
+def _cells(study: Study) -> list[Cell]:
+    return list(study.cells.select("checkpoint", "benchmark").iter_rows())
+
+
+def _keys(a: Any, b: Any, place: str = "") -> Iterator[str]:
+    """Keys of a configuration whose values differ, as deep as both are mappings."""
+    if isinstance(a, Mapping) and isinstance(b, Mapping):
+        for key in a.keys() | b.keys():
+            yield from _keys(a.get(key), b.get(key), f"{place}.{key}" if place else str(key))
+    elif a != b and place != "results":
+        yield place
+
+
+def _changed_cells(a: Study, b: Study, both: Sequence[Cell]) -> pl.DataFrame:
+    first, second = (_by_cell(study) for study in (a, b))
+    rows = [(*cell, "added", None, row["source"]) for cell, row in second.items() if cell not in first]
+    rows += [(*cell, "removed", row["source"], None) for cell, row in first.items() if cell not in second]
+    rows += [
+        (*cell, key, first[cell][key], second[cell][key])
+        for cell in both
+        for key in ("source", "health")
+        if first[cell][key] != second[cell][key]
+    ]
+    return pl.DataFrame(rows, dict.fromkeys(("checkpoint", "benchmark", "change", "a", "b"), pl.String), orient="row")
+
+
+def _by_cell(study: Study) -> dict[Cell, Record]:
+    return {(row["checkpoint"], row["benchmark"]): row for row in study.cells.to_dicts()}
+
+
+def _policies(study: Study, cell: Cell) -> list[str]:
+    """Policies of a cell by its landscape, or else by its samples."""
+    with suppress(InputError):
+        return list(study.classes(*cell)["policy"].unique(maintain_order=True))
+    return list(study.streams(*cell))
+
+
+def _changed_policies(a: Study, b: Study, cells: Sequence[Cell]) -> pl.DataFrame:
+    rows = []
+    for cell in cells:
+        first, second = _policies(a, cell), _policies(b, cell)
+        rows += [(*cell, name, "added") for name in second if name not in first]
+        rows += [(*cell, name, "removed") for name in first if name not in second]
+    return pl.DataFrame(rows, dict.fromkeys(("checkpoint", "benchmark", "policy", "change"), pl.String), orient="row")
+
+
+def _samples(a: Study, b: Study, cell: Cell) -> Iterator[tuple[str, ...]]:
+    first, second = a.streams(*cell), b.streams(*cell)
+    for policy in [name for name in _policies(a, cell) if name in _policies(b, cell)]:
+        known = policy in first and policy in second
+        same = "same" if known and first[policy] == second[policy] else "other" if known else "unknown"
+        yield (*cell, policy, same)
+
+
+# ---- operating points
+
+POINTS = pl.Schema(
+    {
+        "checkpoint": pl.String(),
+        "benchmark": pl.String(),
+        "policy": pl.String(),
+        "budget": pl.UInt32(),
+        "metric": pl.String(),
+        "readout": pl.String(),
+        **dict.fromkeys(("a", "b", "difference", "lo", "hi"), pl.Float64()),
+        "interval": pl.String(),
+    }
+)
+
+
+def _points(
+    a: Study, b: Study, cell: Cell, same: set[tuple[str, str, str]], notes: list[str]
+) -> tuple[pl.DataFrame, int]:
+    """The points of a cell that changed, and how many both have."""
+    frames = _both(a, b, lambda study: study.points(*cell), f"points of {'/'.join(cell)}", notes)
+    if frames is None:
+        return POINTS.to_frame(), 0
+    joined = _joined(*frames, ["checkpoint", "benchmark", *_POINT])
+    changed = joined.filter(_differs())
+    if changed.is_empty():
+        return POINTS.to_frame(), joined.height
+    rows = _apart(changed, [(*cell, policy) in same for policy in changed["policy"]])
+    pairable = _same_questions(a, b, cell, notes)
+    if pairable and (rows["interval"] == INDEPENDENT).any():
+        rows = _paired(a, b, cell, rows)
+    return rows.select(POINTS.names()).cast(POINTS), joined.height
+
+
+def _both(
+    a: Study, b: Study, read: Callable[[Study], pl.DataFrame], what: str, notes: list[str]
+) -> tuple[pl.DataFrame, pl.DataFrame] | None:
+    """A frame of both studies; None, and a note, unless both have it."""
+    frames, missing = [], []
+    for name, study in (("A", a), ("B", b)):
+        try:
+            frames.append(read(study))
+        except InputError as error:
+            missing.append(f"{name}: {error.message}")
+    if missing and frames:
+        notes.append(f"{what} were not compared: {missing[0]}")
+    return None if missing else (frames[0], frames[1])
+
+
+def _joined(
+    a: pl.DataFrame, b: pl.DataFrame, keys: list[str], columns: Sequence[str] = ("value", "lo", "hi")
+) -> pl.DataFrame:
+    """Rows that both have: keys, then ``a``, ``a_lo``, ``a_hi``, ``b``, ``b_lo``, ``b_hi``."""
+    parts = [
+        frame.select(*keys, *(pl.col(column).alias(f"{side}{end}") for column, end in zip(columns, _ENDS, strict=True)))
+        for side, frame in (("a", a), ("b", b))
+    ]
+    return parts[0].join(parts[1], on=keys, how="inner", nulls_equal=True, maintain_order="left")
+
+
+_ENDS = ("", "_lo", "_hi")
+
+
+def _differs() -> pl.Expr:
+    known = pl.col("a").is_not_null() & pl.col("b").is_not_null()
+    return (pl.col("a").is_null() != pl.col("b").is_null()) | (known & ((pl.col("a") - pl.col("b")).abs() > SAME))
+
+
+def _apart(rows: pl.DataFrame, same: Sequence[bool]) -> pl.DataFrame:
+    """Differences with exact intervals where samples are the same, and with those of ``apart`` elsewhere."""
+    a, a_lo, a_hi, b, b_lo, b_hi = (rows[side + end].to_numpy() for side in ("a", "b") for end in _ENDS)
+    ends = apart(a, Interval(a_lo, a_hi), b, Interval(b_lo, b_hi))
+    exact = np.array(same, bool)
+    return rows.with_columns(
+        difference=pl.Series(b - a),
+        lo=pl.Series(np.where(exact, b - a, ends.lo)),
+        hi=pl.Series(np.where(exact, b - a, ends.hi)),
+        interval=pl.Series([EXACT if one else INDEPENDENT for one in same], dtype=pl.String),
+    ).with_columns(pl.col("difference", "lo", "hi").fill_nan(None))
+
+
+def _same_questions(a: Study, b: Study, cell: Cell, notes: list[str]) -> bool:
+    first, second = a.asked(*cell), b.asked(*cell)
+    if first and second:
+        return first == second
+    notes.append(f"{'/'.join(cell)}: which questions were asked is not known here; they count as the same")
+    return True
+
+
+def _paired(a: Study, b: Study, cell: Cell, rows: pl.DataFrame) -> pl.DataFrame:
+    """Rows with a paired bootstrap over questions wherever values of single questions are stored."""
+    frames = _both(a, b, lambda study: study.hits(*cell), "", [])
+    if frames is None or set(frames[0]["question"]) != set(frames[1]["question"]):
+        return rows
+    keys = ["policy", "budget", "question"]
+    known = [
+        name
+        for name in frames[0].columns
+        if name in frames[1].columns and name not in (*keys, "checkpoint", "benchmark")
+    ]
+    both = frames[0].select(*keys, *known).join(frames[1].select(*keys, *known), on=keys, suffix="_b").sort(keys)
+    by_point = both.partition_by("policy", "budget", as_dict=True)
+    records = rows.to_dicts()
+    for record in records:
+        column = record["metric"] + (_EXPECTED if record["readout"] == "expected" else "")
+        hits = by_point.get((record["policy"], record["budget"]))
+        if record["interval"] == INDEPENDENT and column in known and hits is not None:
+            record.update(_bootstrap(b, hits, column, record["difference"]))
+    return pl.DataFrame(records, rows.schema)
+
+
+def _bootstrap(study: Study, hits: pl.DataFrame, column: str, difference: float) -> Record:
+    """Ends of a difference, from its values by question; nothing if any is unknown."""
+    values = (hits[f"{column}_b"].cast(pl.Float64) - hits[column].cast(pl.Float64)).to_numpy()
+    if difference is None or not np.isfinite(values).all():
+        return {}
+    confidence = study.config["landscape"]["confidence"]
+    draws = Resamples.draw(len(values), DRAWS, study.config["seed"])
+    ends = draws.interval(values[:, None], confidence)
+    lo, hi = with_width([difference], ends, len(values), confidence)
+    return {"lo": float(lo[0]), "hi": float(hi[0]), "interval": PAIRED}
+
+
+# ---- recoveries and readings
+
+
+def _recoveries(a: Study, b: Study, notes: list[str]) -> tuple[pl.DataFrame, int]:
+    keys = ["pair", "benchmark", "metric", "readout", "budget"]
+    values = {"inside": "inside", "gap": "", "gap_lo": "_lo", "gap_hi": "_hi"}
+    frames = _both(a, b, lambda study: study.recovery(), "recovery analyses", notes)
+    if frames is None:
+        return pl.DataFrame(), 0
+    parts = [
+        frame.select(
+            *keys,
+            *(pl.col(name).alias(f"inside_{side}" if end == "inside" else side + end) for name, end in values.items()),
+        )
+        for side, frame in zip("ab", frames, strict=True)
+    ]
+    joined = parts[0].join(parts[1], on=keys, maintain_order="left")
+    order = [*keys, "inside_a", "inside_b", "a", "a_lo", "a_hi", "b", "b_lo", "b_hi"]
+    return joined.filter(pl.col("inside_a") != pl.col("inside_b")).select(order), joined.height
+
+
+READINGS = pl.Schema(
+    {
+        **dict.fromkeys(("frame", "pair", "benchmark", "what"), pl.String()),
+        **dict.fromkeys(("a", "b", "difference", "lo", "hi"), pl.Float64()),
+        "interval": pl.String(),
+    }
+)
+_NAMED: Mapping[str, tuple[str, ...]] = {
+    "measures": ("measure", "k", "tau", "side"),
+    "equivalents": ("policy", "budget"),
+}
+_COUNTS = ("kept", "shrunk", "expanded", "out")
+
+
+def _readings(a: Study, b: Study, same: set[tuple[str, str, str]], notes: list[str]) -> tuple[pl.DataFrame, int]:
+    """Readings that changed, and how many both have."""
+    exact = _exact_pairs(a, b, same)
+    parts, count = [READINGS.to_frame()], 0
+    for frame in ("measures", "equivalents", "support"):
+        frames = _both(a, b, lambda study, name=frame: _long(study, name), f"readings ({frame})", notes)  # type: ignore[misc]
+        if frames is None:
+            continue
+        joined = _joined(*frames, ["pair", "benchmark", "what"])
+        count += joined.height
+        changed = joined.filter(_differs())
+        rows = _apart(changed, [cell in exact for cell in changed.select("pair", "benchmark").iter_rows()])
+        parts.append(rows.with_columns(frame=pl.lit(frame)).select(READINGS.names()).cast(READINGS))
+    return pl.concat(parts), count
+
+
+def _long(study: Study, frame: str) -> pl.DataFrame:
+    """A frame of readings as pair, benchmark, what, value, lo, hi. An end beyond the pool is null."""
+    rows = study.readings(frame)
+    keys = ["pair", "benchmark", "what"]
+    if frame == "support":
+        return pl.concat(
+            rows.select(
+                "pair",
+                "benchmark",
+                what=pl.lit(name),
+                value=pl.col(name).cast(pl.Float64),
+                lo=f"{name}_lo",
+                hi=f"{name}_hi",
+            )
+            for name in _COUNTS
+        )
+    parts = [
+        pl.when(pl.col(name).is_not_null()).then(pl.format(f"{name} {{}}" if name in _NUMBERS else "{}", name))
+        for name in _NAMED[frame]
+    ]
+    named = rows.with_columns(what=pl.concat_str(parts, separator=", ", ignore_nulls=True))
+    if frame == "equivalents":
+        ends = (pl.when(~pl.col(f"{end}_open")).then(end).alias(end) for end in ("lo", "hi"))
+        return named.select(*keys, pl.col("n").alias("value"), *ends)
+    return named.select(*keys, "value", "lo", "hi")
+
+
+_NUMBERS = ("k", "tau", "budget")
+
+
+def _exact_pairs(a: Study, b: Study, same: set[tuple[str, str, str]]) -> set[Cell]:
+    """Pairs on benchmarks whose both sides have the same samples under every policy."""
+    found = set()
+    for pair, benchmark, *sides in b.sides:
+        cells = [(side, benchmark) for side in sides]
+        if all(cell in _cells(a) for cell in cells) and all(
+            (*cell, policy) in same for cell in cells for policy in {*_policies(a, cell), *_policies(b, cell)}
+        ):
+            found.add((pair, benchmark))
+    return found
+
+
+def _sets(a: Study, b: Study, notes: list[str]) -> tuple[pl.DataFrame, int]:
+    keys = ["pair", "benchmark", "policy"]
+    frames = _both(a, b, lambda study: study.readings("exponents"), "sets of exponents", notes)
+    if frames is None:
+        return pl.DataFrame(), 0
+    parts = [
+        frame.select(*keys, pl.col("beta_lo").alias(f"{side}_lo"), pl.col("beta_hi").alias(f"{side}_hi"))
+        for side, frame in zip("ab", frames, strict=True)
+    ]
+    joined = parts[0].join(parts[1], on=keys, maintain_order="left")
+    moved = pl.any_horizontal(~pl.col(f"a_{end}").eq_missing(pl.col(f"b_{end}")) for end in ("lo", "hi"))
+    return joined.filter(moved), joined.height
