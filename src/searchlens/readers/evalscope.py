@@ -1,0 +1,186 @@
+"""Predictions of EvalScope with their reviews: lines in the order in which requests ended."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from searchlens.catalogue import reader
+from searchlens.errors import InputError
+from searchlens.readers import lines
+from searchlens.readers.fields import (
+    count_of,
+    end_of,
+    golds_of,
+    joined,
+    last_asked,
+    logprobs_of,
+    parameters,
+    parts_of,
+    verdict_or_number,
+)
+from searchlens.readers.folders import beside, candidates, plain_name
+from searchlens.readers.logged import Document, LoggedSample, Notes, Stream, Verdict
+
+_IDS = ("unique_id", "id", "question_id", "problem_id")
+
+
+@dataclass(frozen=True)
+class _Review:
+    group: str | int | None
+    generation: int | None
+    prompt: str | None
+    gold: tuple[str, ...]
+    verdicts: dict[str, Verdict]
+    numbers: dict[str, float]
+
+
+@reader(
+    "evalscope",
+    title="predictions of EvalScope",
+    versions="evalscope fde259d2 (2026-08-22)",
+    ran=False,
+    wishes=("repeats",),
+)
+class EvalscopeReader:
+    """Folders ``predictions/<model>``, with golds and verdicts in ``reviews`` beside them.
+
+    Repeats of a question follow each other: the row with index i is sample i mod k of question i div k, where k is the
+    number of repeats; the reviews say both themselves.
+    """
+
+    def files(self, path: Path) -> list[Path]:
+        """Predictions: the path itself, or all of them in a folder and below it."""
+        return candidates(path, r".+\.jsonl", _is_predictions)
+
+    def read(self, files: Sequence[Path], wishes: Mapping[str, str], notes: Notes) -> Iterator[LoggedSample]:
+        """The samples, file by file; verdicts of a file are in memory, texts are not.
+
+        Raises
+        ------
+        InputError
+            A line is broken, or a configuration is no YAML.
+        """
+        for path in sorted(files):
+            config = _config(path)
+            repeats = count_of(config.get("repeats")) or 1
+            if "repeats" in wishes:
+                repeats = _whole(wishes["repeats"])
+            reviews = _reviews(path, notes)
+            if not reviews:
+                notes.add(f"no reviews, so no golds and no verdicts; each question has {repeats} samples", str(path))
+            asked = parameters(config.get("generation_config"))
+            for number, row in lines.objects(path, notes):
+                place = f"{path}:{number}"
+                lines.required(row, ("index", "model_output"), place, "EvalScope's predictions")
+                stream = Stream(str(row.get("model") or path.parent.name), plain_name(path)[:-6], asked, "EvalScope")
+                yield _sample(row, reviews.get(row["index"]), repeats, stream, place, notes)
+
+
+def _is_predictions(path: Path) -> bool:
+    row = lines.first_object(path)
+    return row is not None and "index" in row and "model_output" in row
+
+
+def _whole(text: str) -> int:
+    if not text.isdecimal() or int(text) < 1:
+        raise InputError(f"repeats is {text!r}; allowed: a whole number, 1 or more")
+    return int(text)
+
+
+def _split(path: Path) -> tuple[Path, Path] | None:
+    """The folder of the run, and the rest of the path behind ``predictions``; None if the file is in no such folder."""
+    parts = path.parts
+    where = next((i for i in range(len(parts) - 1, -1, -1) if parts[i] == "predictions"), None)
+    return None if where is None else (Path(*parts[:where]), Path(*parts[where + 1 :]))
+
+
+def _config(path: Path) -> dict[str, Any]:
+    split = _split(path)
+    for folder in (split[0] / "configs", split[0]) if split else ():
+        for file in sorted(folder.glob("task_config*.yaml")):
+            try:
+                content = yaml.safe_load(file.read_text())
+            except (yaml.YAMLError, UnicodeDecodeError):
+                raise InputError(f"{file} is no YAML", "nothing was imported") from None
+            return content if isinstance(content, dict) else {}
+    return {}
+
+
+def _reviews(path: Path, notes: Notes) -> dict[Any, _Review]:
+    split = _split(path)
+    file = beside(split[0] / "reviews" / split[1]) if split else None
+    if file is None:
+        return {}
+    return {row.get("index"): _review(row) for _, row in lines.objects(file, notes)}
+
+
+def _review(row: lines.Object) -> _Review:
+    judged = row.get("sample_score") or {}
+    score = judged.get("score") or {}
+    status = score.get("status", judged.get("status", "success"))
+    verdicts: dict[str, Verdict] = {}
+    numbers: dict[str, float] = {}
+    for name, value in (score.get("value") or {}).items():
+        if status in ("success", None):
+            verdict_or_number(name, value, verdicts, numbers, score.get("extracted_prediction"))
+        else:
+            verdicts[name] = Verdict(None, score.get("extracted_prediction"))
+    return _Review(
+        group=judged.get("group_id"),
+        generation=count_of(judged.get("generation_index")),
+        prompt=last_asked(row.get("input")) or None,
+        gold=golds_of(row.get("target")),
+        verdicts=verdicts,
+        numbers=numbers,
+    )
+
+
+def _sample(
+    row: lines.Object, review: _Review | None, repeats: int, stream: Stream, place: str, notes: Notes
+) -> LoggedSample:
+    index = row["index"]
+    output = row["model_output"] or {}
+    choices = output.get("choices") or []
+    if len(choices) > 1:
+        notes.add("an answer has several choices; the first was taken", place)
+    group, generation = (review.group, review.generation) if review else (None, None)
+    document = Document(
+        **_identity(row, index // repeats if group is None else group),
+        prompt=(review.prompt if review else None) or last_asked(row.get("messages")),
+        is_templated=True,
+        gold=review.gold if review else (),
+    )
+    sample = index % repeats if generation is None else generation
+    verdicts = review.verdicts if review else {}
+    numbers = review.numbers if review else {}
+    if output.get("error") or not choices:
+        notes.add("a request failed", place)
+        return LoggedSample(stream, document, sample, None, place, "failed", verdicts=verdicts, numbers=numbers)
+    choice = choices[0]
+    content = (choice.get("logprobs") or {}).get("content")
+    logprobs = logprobs_of([token.get("logprob") for token in content]) if content else None
+    tokens = count_of((output.get("usage") or {}).get("output_tokens")) if len(choices) == 1 else None
+    return LoggedSample(
+        stream=stream,
+        document=document,
+        sample=sample,
+        text=joined(*parts_of((choice.get("message") or {}).get("content"))),
+        place=place,
+        finish=end_of(choice.get("stop_reason"), notes, place),
+        tokens=len(logprobs) if tokens is None and logprobs else tokens,
+        logprobs=logprobs if logprobs and tokens in (None, len(logprobs)) else None,
+        verdicts=verdicts,
+        numbers=numbers,
+    )
+
+
+def _identity(row: lines.Object, position: Any) -> dict[str, Any]:
+    """The id in the metadata of the row, else the number of its group, which is a position."""
+    metadata = row.get("metadata")
+    own = next((metadata[key] for key in _IDS if key in metadata), None) if isinstance(metadata, dict) else None
+    return {"id": position, "is_index": True} if own is None else {"id": own, "is_index": False}

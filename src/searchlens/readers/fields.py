@@ -1,0 +1,189 @@
+"""Names and shapes that logs of several tools share: fields of data sets, chats, sampling parameters, verdicts."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from searchlens.readers.ends import finish_of
+from searchlens.readers.logged import Document, Finish, Notes, Verdict
+
+_IDS = ("unique_id", "id", "question_id", "problem_id", "task_id", "uid", "_id", "ID", "Record ID")
+_QUESTIONS = ("problem", "question", "query", "prompt", "Problem", "Question", "input")
+_GOLDS = ("expected_answer", "final_answer", "answer", "gold", "gt", "target", "label", "Answer", "Correct Answer")
+_CHOICES = ("choices", "options")
+
+KEYS = ("id_key", "question_key", "gold_key")
+"""Wishes that name the fields of a data set, where the usual names do not fit."""
+
+_OURS = (
+    *("temperature", "top_p", "top_k", "min_p", "typical_p", "max_tokens", "seed", "n", "stop", "do_sample"),
+    *("repetition_penalty", "frequency_penalty", "presence_penalty", "num_beams"),
+)
+_PARAMETERS = {
+    **{name: name for name in _OURS},
+    **dict.fromkeys(("max_gen_toks", "max_new_tokens", "max_completion_tokens", "tokens_to_generate"), "max_tokens"),
+    **dict.fromkeys(("until", "stop_sequences", "stop_seqs", "stop_phrases"), "stop"),
+    **dict.fromkeys(("num_choices", "num_return_sequences", "num_generations"), "n"),
+    **dict.fromkeys(("random_seed",), "seed"),
+}
+"""Name in some tool to the name here."""
+
+_NOISE = 1e-4
+"""How far above 0 a log-probability may be: rounding of the engine."""
+
+
+# ---- rows of data sets
+
+
+def document_of(row: Mapping[str, Any], wishes: Mapping[str, str], index: int | None = None) -> Document:
+    """The question that a row of a data set holds, by the names of fields that data sets usually have.
+
+    Parameters
+    ----------
+    row : mapping
+    wishes : mapping
+        ``id_key``, ``question_key`` and ``gold_key`` name fields that have other names.
+    index : int, optional
+        Position of the row, which is the id if the row has none of its own.
+    """
+    own_id = _first(row, wishes.get("id_key"), _IDS, (str, int))
+    prompt = _first(row, wishes.get("question_key"), _QUESTIONS, (str,))
+    choices = choices_of(_first(row, None, _CHOICES, (list, dict)))
+    gold = _first(row, wishes.get("gold_key"), _GOLDS, (str, int, float, list))
+    is_index = own_id is None and index is not None
+    return Document(index if is_index else own_id, is_index, prompt, False, choices, golds_of(gold, choices))
+
+
+def _first(row: Mapping[str, Any], wish: str | None, names: Iterable[str], kinds: tuple[type, ...]) -> Any:
+    for name in [wish] if wish else names:
+        value: Any = row
+        for part in [name] if name in row else name.split("."):
+            value = value.get(part) if isinstance(value, Mapping) else None
+        if isinstance(value, kinds) and not isinstance(value, bool) and value != "":
+            return value
+    return None
+
+
+def choices_of(value: Any) -> tuple[str, ...]:
+    """Texts of the choices: of a list of them, or of an object with a list of texts."""
+    texts = value.get("text") if isinstance(value, Mapping) else value
+    return tuple(texts) if isinstance(texts, list) and all(isinstance(text, str) for text in texts) else ()
+
+
+def golds_of(value: Any, choices: Sequence[str] = ()) -> tuple[str, ...]:
+    """Right answers as texts; a whole number among choices is the position of the right one, from 0."""
+    if isinstance(value, list):
+        return tuple(gold for item in value for gold in golds_of(item, choices))
+    if value is None or isinstance(value, bool | Mapping) or value == "":
+        return ()
+    if isinstance(value, int) and choices:
+        return (chr(ord("A") + value),) if 0 <= value < len(choices) else ()
+    return (str(int(value)) if isinstance(value, float) and value.is_integer() else str(value),)
+
+
+# ---- chats
+
+
+def parts_of(content: Any) -> tuple[str, str]:
+    """Reasoning and text of a message's content, which is a string or a list of parts."""
+    if isinstance(content, str):
+        return "", content
+    if not isinstance(content, list):
+        return "", ""
+    parts = [part for part in content if isinstance(part, Mapping)]
+    reasoning = [str(part.get("reasoning") or part.get("summary") or "") for part in parts if _is(part, "reasoning")]
+    texts = [str(part.get("text") or "") for part in parts if _is(part, "text", "output_text", "input_text")]
+    return "".join(reasoning), "".join(texts)
+
+
+def _is(part: Mapping[str, Any], *kinds: str) -> bool:
+    return part.get("type") in kinds
+
+
+def joined(reasoning: str | None, text: str | None) -> str:
+    """What the model wrote: reasoning that was kept apart, as it was written, before the text."""
+    return f"{reasoning}\n\n{text or ''}" if reasoning else text or ""
+
+
+def last_asked(messages: Any) -> str | None:
+    """Text of the last message that the user sent; a prompt that is no chat is returned as it is."""
+    if isinstance(messages, str):
+        return messages
+    if not isinstance(messages, list):
+        return None
+    asked = [message for message in messages if isinstance(message, Mapping) and message.get("role") == "user"]
+    return parts_of(asked[-1].get("content"))[1] if asked else None
+
+
+# ---- numbers
+
+
+def parameters(*found: Any) -> dict[str, Any]:
+    """Sampling parameters under our names; of several mappings, later ones count. What is null is absent.
+
+    ``do_sample: false`` is greedy, whatever the temperature says, so it becomes temperature 0.
+    """
+    asked: dict[str, Any] = {}
+    for mapping in found:
+        if isinstance(mapping, Mapping):
+            asked |= {_PARAMETERS[k]: v for k, v in mapping.items() if k in _PARAMETERS and v is not None}
+    if asked.get("do_sample") is False:
+        asked["temperature"] = 0.0
+    return asked
+
+
+def value_of(value: Any) -> float | None:
+    """A verdict as a number in [0, 1]; None if it is none, among them NaN and rewards outside of [0, 1]."""
+    if isinstance(value, bool):
+        return float(value)
+    if isinstance(value, int | float):
+        return float(value) if 0 <= value <= 1 else None
+    return None
+
+
+def number_of(value: Any) -> float | None:
+    """A finite number, or None."""
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    return float(value) if is_number and math.isfinite(value) else None
+
+
+def verdict_or_number(
+    name: str, value: Any, verdicts: dict[str, Verdict], numbers: dict[str, float], answer: str | None = None
+) -> None:
+    """Put a metric where it belongs: among the verdicts if it lies in [0, 1] or is missing, else among the numbers."""
+    number = number_of(value)
+    if number is not None and not 0 <= number <= 1:
+        numbers[name] = number
+    else:
+        verdicts[name] = Verdict(value_of(value), answer)
+
+
+def logprobs_of(values: Any) -> tuple[float, ...] | None:
+    """Log-probabilities, rounding errors above 0 set to 0; None if there are none, or one of them is no number."""
+    if not isinstance(values, list) or not values:
+        return None
+    try:
+        largest = max(values)
+    except TypeError:
+        return None
+    if not largest <= _NOISE:  # also NaN
+        return None
+    return tuple(values) if largest <= 0 else tuple(min(value, 0.0) for value in values)
+
+
+def count_of(value: Any) -> int | None:
+    """A number of tokens, also if it was written as 5.0; None if it is none."""
+    if isinstance(value, float) and value.is_integer():
+        value = int(value)
+    return value if isinstance(value, int) and not isinstance(value, bool) and value >= 0 else None
+
+
+def end_of(word: Any, notes: Notes, place: str) -> Finish:
+    """What a tool's word for the end of a text means; a word that is not known is ``unknown``, and noted."""
+    finish = finish_of(word) if word is None or isinstance(word, str) else None
+    if finish is None:
+        notes.add(f"{str(word)[:40]!r} is no known end of a text; the end counts as unknown", place)
+        return "unknown"
+    return finish

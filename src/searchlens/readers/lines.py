@@ -1,0 +1,145 @@
+"""JSON lines of other tools' logs: one object a line, read one after the other, with messages that name the line.
+
+Other tools write bare NaN, repeat keys and cut characters in two, so this is more tolerant than the reader of our own
+format.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from functools import lru_cache
+from pathlib import Path
+from typing import Any, cast
+
+from searchlens.errors import InputError
+from searchlens.readers.logged import Notes
+from searchlens.readers.opening import kind, opened
+
+LONGEST = 256 * 2**20
+"""Bytes of the longest line or member that is read: a longer one would fill the memory."""
+
+_BOM = b"\xef\xbb\xbf"
+_LOOKED_AT = 100
+"""Lines that are looked at to find a first object."""
+
+Object = dict[str, Any]
+
+
+def raw(path: Path) -> Iterator[tuple[int, bytes]]:
+    """Number (from 1) and bytes of each line that is not blank; the mark at the beginning of some files is left out.
+
+    Raises
+    ------
+    InputError
+        The file cannot be read, or a line is longer than ``LONGEST``.
+    """
+    with opened(path) as file:
+        number = 0
+        while line := file.readline(LONGEST + 1):
+            number += 1
+            if len(line) > LONGEST:
+                what = f"{path}:{number}: a line of more than {LONGEST // 2**20} MB"
+                raise InputError(what, "is it one JSON object a line? Nothing was imported")
+            if number == 1:
+                line = line.removeprefix(_BOM)
+            if not line.isspace():
+                yield number, line
+
+
+def objects(path: Path, notes: Notes) -> Iterator[tuple[int, Object]]:
+    """Number (from 1) and object of each line that is not blank.
+
+    Raises
+    ------
+    InputError
+        As ``raw`` and ``parsed``.
+    """
+    for number, line in raw(path):
+        yield number, parsed(path, number, line, notes)
+
+
+def parsed(path: Path, number: int, line: bytes, notes: Notes) -> Object:
+    """The object of one line. Escaped halves of characters become U+FFFD, which is noted.
+
+    Raises
+    ------
+    InputError
+        The line is no UTF-8, no JSON, or no object; the message quotes nothing of it.
+    """
+    try:
+        text = str(line, "utf-8")
+        row = json.loads(text)
+    except UnicodeDecodeError as error:
+        raise InputError(f"{path}:{number}: not UTF-8 text (byte {error.start} of the line)") from None
+    except json.JSONDecodeError as error:
+        if not line.endswith(b"\n"):
+            what = f"{path}:{number}: the file ends in the middle of this line (not JSON: {error.msg})"
+            hint = "copy it again, or wait until its run is done; nothing was imported"
+            raise InputError(what, hint) from None
+        what = f"{path}:{number}: not JSON: {error.msg} at column {error.colno}"
+        raise InputError(what, "each line is one JSON object; nothing was imported") from None
+    except RecursionError:
+        raise InputError(f"{path}:{number}: JSON that is nested too deeply") from None
+    if not isinstance(row, dict):
+        what = f"{path}:{number}: {named(row)} instead of a JSON object"
+        raise InputError(what, "each line is one JSON object; nothing was imported")
+    if b"\\ud" in line or b"\\uD" in line:
+        row = whole_characters(row, f"{path}:{number}", notes)
+    return cast("Object", row)
+
+
+def whole_characters(value: Any, place: str, notes: Notes) -> Any:
+    """A JSON value in which halves of characters are replaced by U+FFFD; no text with one could be stored."""
+    text = json.dumps(value, ensure_ascii=False)
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        notes.add("halves of characters were replaced by U+FFFD", place)
+        return json.loads(text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace"))
+    return value
+
+
+def named(value: Any) -> str:
+    """What kind of JSON a value is, for messages."""
+    names = {dict: "an object", list: "a list", str: "a string", bool: "true or false", type(None): "null"}
+    return names.get(type(value), "a number")
+
+
+def required(row: Object, keys: tuple[str, ...], place: str, format_name: str) -> None:
+    """Refuse a row without some keys: a file of several formats, or of another version.
+
+    Raises
+    ------
+    InputError
+        The message names the missing key, those that are there, and the place.
+    """
+    for key in keys:
+        if key not in row:
+            there = ", ".join(list(row)[:8]) or "none"
+            raise InputError(
+                f"{place}: no key {key!r}, which every line of {format_name} has; its keys: {there}",
+                "were files of two formats joined? Nothing was imported",
+            )
+
+
+def first_object(path: Path) -> Object | None:
+    """The first object with any key in a file of lines, to tell its format; None if it is no such file."""
+    status = path.stat()
+    return _first_object(path, status.st_size, status.st_mtime_ns)
+
+
+@lru_cache(maxsize=2)
+def _first_object(path: Path, _size: int, _changed: int) -> Object | None:
+    try:
+        if kind(path) in ("zip", "parquet"):
+            return None
+        for looked_at, (_, line) in enumerate(raw(path)):
+            row = json.loads(line)
+            if not isinstance(row, dict) or looked_at > _LOOKED_AT:
+                return None
+            if row:
+                return row
+    except (InputError, ValueError, RecursionError):
+        pass
+    return None

@@ -1,0 +1,89 @@
+"""Parquet files of other tools' logs: their columns, and their rows batch by batch."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from searchlens.errors import InputError
+from searchlens.readers.opening import kind
+
+_ROWS = 256
+"""Rows that are Python objects at a time."""
+
+
+def columns_of(path: Path) -> tuple[str, ...]:
+    """Names of a Parquet file's columns; none if it is another file, or broken."""
+    status = path.stat()
+    return _columns_of(path, status.st_size, status.st_mtime_ns)
+
+
+@lru_cache(maxsize=64)
+def _columns_of(path: Path, _size: int, _changed: int) -> tuple[str, ...]:
+    try:
+        return tuple(pq.read_schema(path).names) if kind(path) == "parquet" else ()
+    except (pa.ArrowException, OSError, InputError):
+        return ()
+
+
+def batches(path: Path, columns: Sequence[str]) -> Iterator[tuple[int, pa.RecordBatch]]:
+    """Number of the first row (from 0) and rows, a few at a time.
+
+    Parameters
+    ----------
+    path : Path
+    columns : sequence of str
+        Names; ``a.b`` is field b of the struct a. Those that the file does not have are left out.
+
+    Raises
+    ------
+    InputError
+        The file is damaged.
+    """
+    try:
+        with pq.ParquetFile(path) as file:
+            there = {leaf for column in file.schema_arrow for leaf in _leaves(column, "")}
+            first = 0
+            for batch in file.iter_batches(_ROWS, columns=[column for column in columns if column in there]):
+                yield first, batch
+                first += len(batch)
+    except (pa.ArrowException, OSError) as error:
+        raise InputError(f"{path} is damaged: {error}", "copy it again; nothing was imported") from None
+
+
+def _leaves(field: pa.Field, prefix: str) -> Iterator[str]:
+    """Names of a field and of the fields of a struct in it."""
+    name = f"{prefix}{field.name}"
+    yield name
+    if pa.types.is_struct(field.type):
+        for inner in field.type:
+            yield from _leaves(inner, f"{name}.")
+
+
+def lists_of_lists(array: pa.Array) -> list[list[list[Any]]]:
+    """A column of lists of lists of numbers as Python lists; much faster than Arrow's own, which boxes every number."""
+    if not (_is_list(array.type) and _is_list(array.type.value_type)):
+        return [value or [] for value in array.to_pylist()]
+    inner = array.flatten()
+    values = inner.flatten().to_numpy(zero_copy_only=False).tolist()
+    rows = _cut(inner, values)
+    return _cut(array, rows)
+
+
+def _is_list(kind_: pa.DataType) -> bool:
+    return bool(pa.types.is_list(kind_) or pa.types.is_large_list(kind_))
+
+
+def _cut(array: pa.Array, values: list[Any]) -> list[list[Any]]:
+    """Values of a flattened list array, put back into their lists; a null is an empty list."""
+    lengths = [length or 0 for length in array.value_lengths().to_pylist()]
+    cut, start = [], 0
+    for length in lengths:
+        cut.append(values[start : start + length])
+        start += length
+    return cut
