@@ -1,0 +1,342 @@
+"""Logs that lm-evaluation-harness and Inspect wrote themselves (tests/data/make_logs.py), and every trap of them."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import shutil
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from reading import LOGS, numbered, read, samples, written
+from searchlens.errors import InputError
+from searchlens.readers import inspect as inspect_reader
+from searchlens.readers.logged import Notes, Verdict
+
+LM_EVAL = LOGS / "lm_eval/ours__scripted"
+INSPECT = LOGS / "inspect"
+DRAWS = [
+    ("sums/sum-a.json", 0, "Let me add.\n\nIt is \\boxed{2}"),
+    ("sums/sum-a.json", 1, "I say \\boxed{3}"),
+    ("sums/sum-a.json", 2, "Surely \\boxed{2}"),
+    ("sums/sum-b.json", 0, "Let me add.\n\nIt is \\boxed{4}"),
+    ("sums/sum-b.json", 1, "Two and two: \\boxed{4}"),
+    ("sums/sum-b.json", 2, "I say \\boxed{5}"),
+]
+
+
+def of_task(task: str) -> list[Path]:
+    return sorted(LM_EVAL.glob(f"samples_{task}_*.jsonl"))
+
+
+# ---- lm-evaluation-harness
+
+
+def test_two_filters_double_the_rows_but_not_the_samples() -> None:
+    drawn = samples("lm_eval", of_task("sums")[0])
+    assert numbered(drawn) == [("sum-a", 0, "It is \\boxed{2}"), ("sum-b", 0, "It is \\boxed{4}")]
+    assert drawn[0].verdicts == {
+        "exact_match,boxed": Verdict(1.0, "2"),
+        "exact_match,flexible": Verdict(1.0, "2"),
+    }
+    assert drawn[0].document.gold == ("2",)
+    assert drawn[0].document.prompt == "Compute 1+1."
+    assert not drawn[0].document.is_templated
+
+
+def test_the_end_of_a_text_is_unknown_and_model_task_and_version_are_those_of_the_results() -> None:
+    first = samples("lm_eval", of_task("sums")[0])[0]
+    assert (first.finish, first.tokens, first.logprobs) == ("unknown", None, None)
+    assert (first.stream.model, first.stream.task) == ("ours/scripted", "sums")
+    assert first.stream.made_by == "lm_eval 0.4.13"
+    assert first.stream.asked == {
+        "temperature": 0.7,
+        "top_p": 0.95,
+        "max_tokens": 64,
+        "do_sample": True,
+        "stop": ["Question:"],
+    }
+
+
+def test_a_filter_that_judges_repeats_together_judges_no_text() -> None:
+    drawn, notes = read("lm_eval", *of_task("draws"))
+    assert [sample.sample for sample in drawn] == [0, 1, 2, 3, 0, 1, 2, 3]
+    assert all(not sample.verdicts for sample in drawn)
+    assert drawn[0].document_verdicts == {
+        "exact_match,boxed": Verdict(0.0, "3"),
+        "exact_match,vote": Verdict(1.0, "2"),
+    }
+    assert any("judged several texts together" in note for note in notes)
+
+
+def test_do_sample_false_is_greedy_whatever_the_temperature_says() -> None:
+    asked = samples("lm_eval", *of_task("greedy"))[0].stream.asked
+    assert asked["temperature"] == 0.0
+    assert "top_p" not in asked
+
+
+def test_a_task_of_likelihoods_generated_nothing() -> None:
+    with pytest.raises(InputError, match=r"samples_letters.*:1: the task compares log-likelihoods") as error:
+        read("lm_eval", *of_task("letters"))
+    assert "generates" in error.value.hint
+
+
+def test_of_two_dates_the_newest_counts_and_the_others_are_named(tmp_path: Path) -> None:
+    for file in (*of_task("sums"), *LM_EVAL.glob("results_*")):
+        shutil.copy(file, tmp_path)
+    old, new = (file.stem.split("_")[-1] for file in of_task("sums"))
+    drawn, notes = read("lm_eval", tmp_path)
+    assert {new in sample.place for sample in drawn} == {True}
+    assert notes == [f"task 'sums' has several dates; {new} was read, not {old}"]
+    assert {old in sample.place for sample in samples("lm_eval", tmp_path, date=old)} == {True}
+    assert [sample.sample for sample in samples("lm_eval", tmp_path, date="all")] == [0, 0, 1, 1]
+    with pytest.raises(InputError, match=f"no file of date '1999'; found: {old}, {new}"):
+        read("lm_eval", tmp_path, date="1999")
+
+
+def test_files_of_several_tasks_are_several_streams(tmp_path: Path) -> None:
+    for file in (*of_task("draws"), *of_task("greedy")):
+        shutil.copy(file, tmp_path)
+    assert {sample.stream.task for sample in samples("lm_eval", tmp_path)} == {"draws", "greedy"}
+
+
+def lm_row(**more: Any) -> dict[str, Any]:
+    return {
+        "doc_id": 3,
+        "doc": {"question": "1+1?", "solution": "long"},
+        "target": "2",
+        "arguments": {"gen_args_0": {"arg_0": "Shots. 1+1?", "arg_1": {"until": []}}},
+        "resps": [["two"]],
+        "filter": "none",
+        "metrics": [],
+    } | more
+
+
+def test_a_document_without_an_id_has_its_row_as_index_and_an_unknown_question_its_template(tmp_path: Path) -> None:
+    rows = [lm_row(), lm_row(doc_id=4, doc={"a": 1}, target="['x', 'y']"), lm_row(doc_id=5, doc={"n": "v"})]
+    first, second, third = samples("lm_eval", written(tmp_path / "samples_own.jsonl", rows))
+    assert (first.document.id, first.document.is_index) == (3, True)
+    assert (first.document.prompt, first.document.is_templated, first.document.gold) == ("1+1?", False, ("2",))
+    assert (second.document.prompt, second.document.is_templated) == ("Shots. 1+1?", True)
+    assert second.document.gold == ()
+    assert samples("lm_eval", tmp_path / "samples_own.jsonl", id_key="n")[2].document.id == "v"
+    assert third.document.id == 5
+
+
+def test_a_chat_prompt_is_its_last_message_of_the_user(tmp_path: Path) -> None:
+    chat = json.dumps([{"role": "user", "content": "1+1?"}])
+    rows = [lm_row(doc={}, arguments={"gen_args_0": {"arg_0": prompt, "arg_1": {}}}) for prompt in (chat, [chat])]
+    drawn = samples("lm_eval", written(tmp_path / "samples_chat.jsonl", rows))
+    assert [sample.document.prompt for sample in drawn] == ["1+1?", "1+1?"]
+
+
+@pytest.mark.parametrize("suffix", [".gz", ".zst"])
+def test_compressed_lines_read_like_the_others(tmp_path: Path, suffix: str) -> None:
+    plain = of_task("sums")[0]
+    packed = tmp_path / (plain.name + suffix)
+    if suffix == ".gz":
+        packed.write_bytes(gzip.compress(plain.read_bytes()))
+    else:
+        with pa.CompressedOutputStream(pa.OSFile(str(packed), "wb"), "zstd") as file:
+            file.write(plain.read_bytes())
+    assert numbered(samples("lm_eval", tmp_path)) == numbered(samples("lm_eval", plain))
+    whole = packed.read_bytes()
+    packed.write_bytes(whole[: len(whole) // 2])
+    with pytest.raises(InputError, match=r"damaged|the file ends in the middle"):
+        read_forced("lm_eval", packed)
+
+
+def read_forced(name: str, path: Path) -> list[Any]:
+    """Read a file that is too broken to be recognised."""
+    from searchlens import catalogue
+
+    return list(catalogue.find("reader", name)().read([path], {}, Notes()))
+
+
+# ---- Inspect
+
+
+@pytest.mark.parametrize("log", ["draws.eval", "draws.json", "parts/draws.eval"])
+def test_each_shape_of_a_log_gives_the_same_samples(log: str) -> None:
+    """Zstandard members, one JSON object, and samples in parts; ids hold slashes."""
+    drawn = samples("inspect", INSPECT / log)
+    assert numbered(drawn) == DRAWS
+    assert {sample.sample: sample.finish for sample in drawn} == {0: "stop", 1: "length", 2: "stop"}
+    assert {(sample.tokens, sample.logprobs) for sample in drawn} == {(2, (-0.5, -0.25))}
+    last = next(s for s in drawn if s.document.id == "sums/sum-b.json" and s.sample == 2)
+    assert last.verdicts == {"boxed": Verdict(None)}, "NaN is no verdict"
+    wrong = next(s for s in drawn if s.document.id == "sums/sum-a.json" and s.sample == 1)
+    assert wrong.verdicts == {"boxed": Verdict(0.0, "3")}
+    assert last.document.prompt == "Compute 2+2."
+    assert last.document.gold == ("4",)
+    assert last.stream.asked == {"temperature": 0.8, "top_p": 0.9, "max_tokens": 32, "seed": 3}
+    assert last.stream.made_by.startswith("inspect_ai 0.3.")
+
+
+def members(log: Path) -> dict[str, bytes]:
+    """Content of all members of a log."""
+    with log.open("rb") as file:
+        found = inspect_reader._members(log, file)
+        return {n: inspect_reader._unpacked(n, inspect_reader._packed(n, file, i), i) for n, i in found.items()}
+
+
+def archive(path: Path, content: dict[str, bytes]) -> Path:
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as file:
+        for name, value in content.items():
+            file.writestr(name, value)
+    return path
+
+
+def changed(log: Path, member: str, **values: Any) -> bytes:
+    return json.dumps(json.loads(members(log)[member]) | values).encode()
+
+
+def test_members_in_deflate_are_read_and_a_name_that_occurs_twice_counts_as_written_last(tmp_path: Path) -> None:
+    content = members(INSPECT / "draws.eval")
+    log = archive(tmp_path / "log.eval", content)
+    name = "samples/sums/sum-a.json_epoch_1.json"
+    output = {"choices": [{"message": {"content": "again"}, "stop_reason": "stop"}]}
+    with zipfile.ZipFile(log, "a", zipfile.ZIP_DEFLATED) as file, pytest.warns(UserWarning, match="Duplicate"):
+        file.writestr(name, changed(INSPECT / "draws.eval", name, output=output))
+    again = [("sums/sum-a.json", 0, "again"), *DRAWS[1:]]
+    assert numbered(samples("inspect", log)) == again
+
+
+def test_choices_are_samples_of_their_own_and_only_the_first_was_scored() -> None:
+    drawn = samples("inspect", INSPECT / "several.eval")
+    of_a = sorted((s for s in drawn if "sum-a" in str(s.document.id)), key=lambda sample: sample.sample)
+    assert [sample.sample for sample in of_a] == [0, 1, 2, 3]
+    assert [sample.text for sample in of_a][1:] == [
+        "Let me add.\n\nI say \\boxed{3}",
+        "I say \\boxed{3}",
+        "Surely \\boxed{2}",
+    ]
+    assert [bool(sample.verdicts) for sample in of_a] == [True, False, True, False]
+    assert {sample.tokens for sample in of_a} == {None}, "usage is the sum over the choices"
+
+
+def test_a_failed_sample_stays_a_sample_and_ids_that_the_log_made_up_are_positions() -> None:
+    drawn, notes = read("inspect", INSPECT / "failed.eval")
+    assert [(s.document.id, s.document.is_index, s.finish, s.text is None) for s in drawn] == [
+        (1, True, "stop", False),
+        (2, True, "failed", True),
+    ]
+    assert drawn[1].verdicts == {}
+    assert any(note.startswith("a request failed") for note in notes)
+
+
+def test_a_log_of_letters_has_its_choices_in_its_own_order() -> None:
+    (sample,) = samples("inspect", INSPECT / "letters.eval")
+    assert sample.document.choices == ("3", "2")
+    assert sample.document.gold == ("B",)
+    assert sample.text == "ANSWER: B"
+    assert sample.verdicts == {"choice": Verdict(1.0, "B")}
+    assert sample.document.prompt == "Compute 1+1. Which is it?", "the template stands in the messages"
+
+
+def test_a_log_under_way_has_a_journal_alone_and_needs_the_wish_for_it(tmp_path: Path) -> None:
+    content = members(INSPECT / "draws.eval")
+    del content["header.json"], content["samples/sums/sum-b.json_epoch_3.json"]
+    log = archive(tmp_path / "log.eval", content)
+    with pytest.raises(InputError, match=r"is not finished \(status 'started'\); allowed: 'success'"):
+        read("inspect", log)
+    drawn, notes = read("inspect", log, partial="yes")
+    assert numbered(drawn) == DRAWS[:-1]
+    assert any("as far as it goes" in note for note in notes)
+
+
+def relogged(path: Path, epoch: int = 1, **evaluation: Any) -> Path:
+    content = members(INSPECT / "draws.eval")
+    header = json.loads(content["header.json"])
+    header["eval"] |= evaluation
+    kept = {name: value for name, value in content.items() if name.endswith(f"_epoch_{epoch}.json")}
+    header["eval"]["config"]["epochs"] = 1
+    renamed = {
+        name.replace(f"_epoch_{epoch}", "_epoch_1"): json.dumps(json.loads(value) | {"epoch": 1}).encode()
+        for name, value in kept.items()
+    }
+    return archive(path, {**renamed, "header.json": json.dumps(header).encode()})
+
+
+def test_of_retries_the_newest_counts_and_runs_of_their_own_are_joined_by_date(tmp_path: Path) -> None:
+    relogged(tmp_path / "z.eval", 1, created="2026-01-01", task_id="one")
+    relogged(tmp_path / "y.eval", 2, created="2026-01-02", task_id="one")
+    relogged(tmp_path / "x.eval", 3, created="2026-01-03", task_id="two")
+    drawn, notes = read("inspect", tmp_path)
+    assert numbered(drawn) == [(name, number - 1, text) for name, number, text in DRAWS if number > 0]
+    assert any("newer one of the same task id" in note and "z.eval" in note for note in notes)
+    assert any("joined in the order of their dates" in note for note in notes)
+
+
+def test_scores_of_each_kind(tmp_path: Path) -> None:
+    """Edited scores count as they are now; several in one, letters and numbers outside of [0, 1] are told apart."""
+    name = "samples/sums/sum-a.json_epoch_1.json"
+    scores = {
+        "edited": {"value": "I", "answer": "3", "history": [{"value": "C"}]},
+        "half": {"value": "P"},
+        "none": {"value": "N"},
+        "each": {"value": {"style": 0.25, "length": 7}},
+        "yes": {"value": True},
+    }
+    content = members(INSPECT / "draws.eval") | {name: changed(INSPECT / "draws.eval", name, scores=scores)}
+    first = samples("inspect", archive(tmp_path / "log.eval", content))[0]
+    assert {key: verdict.value for key, verdict in first.verdicts.items()} == {
+        "edited": 0.0,
+        "half": 0.5,
+        "none": 0.0,
+        "each.style": 0.25,
+        "yes": 1.0,
+    }
+    assert first.numbers == {"each.length": 7.0}
+
+
+def test_ends_limits_chats_and_attachments(tmp_path: Path) -> None:
+    name = "samples/sums/sum-a.json_epoch_1.json"
+    output = {"choices": [{"message": {"content": "attachment://x"}, "stop_reason": "unknown"}]}
+    chat = [{"role": "system", "content": "Be short."}, {"role": "user", "content": [{"type": "text", "text": "1+1?"}]}]
+    values = {
+        "output": output,
+        "limit": {"type": "token", "limit": 5},
+        "input": chat,
+        "attachments": {"x": "kept apart"},
+    }
+    content = members(INSPECT / "draws.eval") | {name: changed(INSPECT / "draws.eval", name, **values)}
+    first = samples("inspect", archive(tmp_path / "log.eval", content))[0]
+    assert (first.text, first.finish, first.document.prompt) == ("kept apart", "length", "1+1?")
+
+
+def test_a_broken_archive_names_the_file_or_the_member(tmp_path: Path) -> None:
+    whole = (INSPECT / "draws.eval").read_bytes()
+    log = tmp_path / "log.eval"
+    log.write_bytes(whole[:-30])
+    with pytest.raises(InputError, match=r"log\.eval is a zip archive without its end"):
+        read("inspect", log)
+    spoiled = bytearray((archive(log, members(INSPECT / "draws.eval"))).read_bytes())
+    with zipfile.ZipFile(log) as file:
+        info = file.getinfo("samples/sums/sum-a.json_epoch_2.json")
+    start = info.header_offset + 30 + len(info.filename)
+    spoiled[start + 40] ^= 0xFF
+    log.write_bytes(spoiled)
+    with pytest.raises(InputError, match=r"log\.eval, samples/sums/sum-a\.json_epoch_2\.json.*(checksum|damaged)"):
+        read("inspect", log)
+
+
+def test_a_json_log_that_was_cut_off_is_refused(tmp_path: Path) -> None:
+    whole = (INSPECT / "draws.json").read_bytes()
+    log = tmp_path / "log.json"
+    log.write_bytes(whole[: len(whole) * 2 // 3])
+    with pytest.raises(InputError, match=r"log\.json is no whole JSON text"):
+        read("inspect", log)
+
+
+def test_a_json_log_is_read_the_same_a_few_bytes_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Values, escapes and characters of several bytes may lie across the pieces in which a file is read."""
+    from searchlens.readers import json_text
+
+    monkeypatch.setattr(json_text, "_CHUNK", 7)
+    monkeypatch.setattr(json_text.JsonText.__init__, "__defaults__", (7,))
+    assert numbered(samples("inspect", INSPECT / "draws.json")) == DRAWS
