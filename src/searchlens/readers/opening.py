@@ -63,4 +63,6 @@ def opened(path: Path) -> Iterator[IO[bytes]]:
     except (EOFError, gzip.BadGzipFile, pa.ArrowException) as error:
         raise InputError(f"{path} is damaged: {error}", "copy it again; nothing was imported") from None
     except OSError as error:
-        raise InputError(f"cannot read {path}: {error.strerror or error}", "nothing was imported") from None
+        if error.strerror is None:  # of Arrow, which says so where a stream ends early
+            raise InputError(f"{path} is damaged: {error}", "copy it again; nothing was imported") from None
+        raise InputError(f"cannot read {path}: {error.strerror}", "nothing was imported") from None
