@@ -77,6 +77,8 @@ class EvalscopeReader:
             for number, row in lines.objects(path, notes):
                 place = f"{path}:{number}"
                 lines.required(row, ("index", "model_output"), place, "EvalScope's predictions")
+                if not isinstance(row["index"], int):
+                    raise InputError(f"{place}: index is {lines.named(row['index'])}; allowed: a whole number")
                 stream = Stream(str(row.get("model") or path.parent.name), plain_name(path)[:-6], asked, "EvalScope")
                 yield _sample(row, reviews.get(row["index"]), repeats, stream, place, notes)
 

@@ -64,7 +64,7 @@ def _samples(path: Path, notes: Notes) -> Iterator[LoggedSample]:
     library = str((aggregate.get("eval_library") or {}).get("name") or "")
     metric, others = _other_metrics(path, notes)
     streams: dict[tuple[str, str], Stream] = {}
-    counts: dict[str, int] = {}
+    counts: dict[tuple[str, str], int] = {}
     for number, line in lines.raw(path):
         if _metric_of(line) not in (None, metric):
             continue
@@ -96,20 +96,21 @@ def _other_metrics(path: Path, notes: Notes) -> tuple[str | None, Verdicts]:
             continue
         row = lines.parsed(path, number, line, notes)
         sample_id = str(row.get("sample_id"))
-        sample = _own_number(row)
-        if sample is None:
-            sample = counts.get((str(name), sample_id), 0)
-            counts[str(name), sample_id] = sample + 1
+        sample = _first(row, (str(name), sample_id), counts)
         verdicts.setdefault((sample_id, sample), {})[_scorer(row)] = _verdict(row)[0]
     return first, verdicts
 
 
-def _own_number(row: lines.Object) -> int | None:
+def _first(row: lines.Object, name: tuple[str, str], counts: dict[tuple[str, str], int]) -> int:
+    """Number of a line's first text: by its metadata, else after those of the lines with the same metric and id."""
     metadata = row.get("metadata") or {}
-    for key, first in (("sample", 0), ("epoch", 1)):
+    texts = max(len(_texts(row)[0]), 1)
+    for key, start in (("sample", 0), ("epoch", 1)):
         if str(metadata.get(key, "")).isdecimal():
-            return int(metadata[key]) - first
-    return None
+            return (int(metadata[key]) - start) * texts
+    first = counts.get(name, 0)
+    counts[name] = first + texts
+    return first
 
 
 def _scorer(row: lines.Object) -> str:
@@ -128,7 +129,7 @@ def _verdict(row: lines.Object) -> tuple[Verdict, dict[str, float]]:
 def _drawn(
     row: lines.Object,
     stream: Stream,
-    counts: dict[str, int],
+    counts: dict[tuple[str, str], int],
     others: Verdicts,
     library: str,
     place: str,
@@ -141,12 +142,7 @@ def _drawn(
         )
     sample_id = str(row["sample_id"])
     texts, reasonings = _texts(row)
-    first = _own_number(row)
-    if first is None:
-        first = counts.get(sample_id, 0)
-        counts[sample_id] = first + max(len(texts), 1)
-    else:
-        first *= max(len(texts), 1)
+    first = _first(row, ("", sample_id), counts)
     is_filtered = _is_filtered(row, library)
     if is_filtered:
         notes.add("texts were filtered by lm-evaluation-harness; only their verdicts are kept", place)
@@ -156,7 +152,7 @@ def _drawn(
     usage = row.get("token_usage") or {}
     failed = row.get("error")
     for position, text in enumerate(texts or [None]):
-        reasoning = reasonings[position] if len(reasonings) == len(texts) else None
+        reasoning = reasonings[position] if position < len(reasonings) else None
         yield LoggedSample(
             stream=stream,
             document=_document(row, is_filtered),
