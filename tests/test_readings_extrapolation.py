@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import numpy as np
+import polars as pl
 import pytest
 from scipy import integrate, stats
 
-from searchlens.readings.extrapolation import EXTRAPOLATED, MODELS, REACH, extrapolated, fit
+from searchlens.readings.extrapolation import EXTRAPOLATED, MODELS, REACH, extrapolated, fit, judged
 from searchlens.readings.pool import Pool
 
 
@@ -65,6 +66,16 @@ def test_trials_cover_where_the_model_holds_and_fail_where_it_does_not() -> None
     }
     assert shares["good"] >= 0.85
     assert shares["bad"] < 0.5
+
+
+@pytest.mark.parametrize(("samples", "inside", "trusted"), [(64, 95, True), (64, 80, False), (16, 95, False)])
+def test_predictions_are_trusted_where_trials_cover_and_the_pool_is_large_enough(
+    samples: int, inside: int, trusted: bool
+) -> None:
+    """Trials that predict pass@16 from four samples pass for being wide, and say nothing about pass@64 from sixteen."""
+    row = {"model": "beta", "samples": samples, "value": 0.5, "trials": 100, "inside": inside}
+    rows = pl.DataFrame([row], EXTRAPOLATED).with_columns(benchmark=pl.lit("math"))
+    assert judged(rows, 0.95)["trusted"].to_list() == [trusted]
 
 
 def test_a_pool_that_is_too_small_to_try_it_on_has_no_rows() -> None:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import io
+import lzma
 import math
+from dataclasses import replace
 from itertools import combinations
 from pathlib import Path
 
@@ -14,10 +17,12 @@ from scipy import stats
 from searchlens import benchmarks
 from searchlens.benchmarks import Question
 from searchlens.landscape.classes import answer_classes, recorded_classes
+from searchlens.landscape.compact import compact
 from searchlens.readings import answers, coverage, guessing, variance
 from searchlens.readings.measures import compared
 from searchlens.readings.pool import Pool, read_pools
 from searchlens.readings.support import COUNTS, by_chance, epsilon, ratios, support
+from searchlens.schemas.columns import SCORES
 from searchlens.store import readouts
 from searchlens.uncertainty import Resamples
 
@@ -304,3 +309,40 @@ def test_support_of_recorded_pairs(base: str, rl: str, shrunk: int, expanded: in
     row = support(recorded(base), recorded(rl), Resamples.draw(500, 100, 0))[0].row(0, named=True)
     assert (row["shrunk"], row["expanded"]) == (shrunk, expanded)
     assert row["srr"] == pytest.approx(1 - shrunk / len(ours))
+
+
+# ---- luck
+
+
+def test_luck_is_pass_at_k_of_the_samples_that_other_golds_accept() -> None:
+    lucky = replace(pool([4, 0, 1], 4), lucky=np.array([0, 1, 4]))
+    assert np.allclose(guessing.luck(lucky, [1, 2, 4]), [[0, 0, 0], [1 / 4, 1 / 2, 1], [1, 1, 1]])
+    with pytest.raises(ValueError, match="unknown"):
+        guessing.luck(pool([1], 4), [1])
+
+
+def test_lucky_samples_are_counted_and_survive_compact_readouts(tmp_path: Path) -> None:
+    """Counts of a policy whose samples were judged; none of one whose were not. Files without the column are read."""
+    marks = {"judged": [True, False, True, True], "other": [None] * 4}
+    rows = [
+        {"policy": name, "question": i // 2, "sample": i % 2, "run": i % 2, "correct": False, "answer": 1}
+        | {"tokens": 3, "generated": 3, "stopped": True, "score": -0.5, "lucky": mark}
+        for name, column in marks.items()
+        for i, mark in enumerate(column)
+    ]
+    scores = pl.DataFrame(rows, {**SCORES, "lucky": pl.Boolean()})
+    classes = answer_classes(scores)
+    assert classes["lucky"].to_list() == [1, 2, None, None]
+    path = tmp_path / "cell.arrow.xz"
+    kept = compact(scores, None, budgets=[1, 2])
+    readouts.write(kept, {}, path, {})
+    assert recorded_classes(readouts.read(path)).equals(classes)
+    assert {name: pool.lucky is None for name, pool in read_pools(classes, {}).items()} == {
+        "judged": False,
+        "other": True,
+    }
+    older = pl.read_ipc(lzma.decompress(path.read_bytes())).drop("lucky")
+    stream = io.BytesIO()
+    older.write_ipc(stream)
+    path.write_bytes(lzma.compress(stream.getvalue()))
+    assert recorded_classes(readouts.read(path))["lucky"].null_count() == 4

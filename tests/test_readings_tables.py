@@ -52,10 +52,15 @@ def test_a_cell_that_is_not_interpretable_has_no_numbers(
     assert any("health check" in note for note in marked.notes)
 
 
-def test_guessing_has_only_benchmarks_with_options(context: StudyContext) -> None:
-    text = guessing(context).text
-    assert set(text["benchmark"]) == {"Micro_AIME & more"}
-    assert text.filter(measure="guess null", k="1")["Base"][0].startswith("25.0")
+def test_guessing_has_the_null_of_options_and_the_luck_that_was_measured(context: StudyContext) -> None:
+    """Luck of a quarter of the questions is 0, 1, 2 and 3 of 16 samples each; a cell without any says so."""
+    shown, unknown = (part.text for part in guessing(context).parts)
+    assert shown.filter(measure="guess null", k="1")["Base"][0].startswith("25.0")
+    assert set(shown.filter(measure="guess null")["benchmark"]) == {"Micro_AIME & more"}
+    luck = shown.filter(measure="luck", k="1").row(0, named=True)
+    assert luck["benchmark"] == "Micro math" and luck["Base"].startswith("9.4 [")
+    assert shown.filter(measure="pass@k", benchmark="Micro math")["k"].to_list() == ["1", "4", "16"]
+    assert unknown.rows() == [("micro-1m", "Micro_AIME & more", "not recorded")]
 
 
 def test_debate_has_a_row_per_pair_and_benchmark(context: StudyContext) -> None:

@@ -253,3 +253,51 @@ def test_the_first_to_finish_states_an_answer(tmp_path: Path) -> None:
     assert points["value"].to_list() == [1.0]
     graded_elsewhere = scores.select(schemas.SCORES.names())  # does not say: every answer counts
     assert operating_points(graded_elsewhere, budgets=[2]).points.filter(metric="T")["value"].to_list() == [0.0, 0.0]
+
+
+# ---- luck: other questions' golds
+
+
+ARITHMETIC = tuple(Question(str(i), f"{i}+0?", str(i)) for i in range(6))
+
+
+def test_luck_is_the_verdict_of_another_questions_gold(tmp_path: Path) -> None:
+    """Every answer names one question, so exactly one sample of each question is lucky, and never its own answer."""
+    rows = [sample(q.id, i, rf"\boxed{{{i}}}", policy=p) for p in "pr" for q in ARITHMETIC for i in range(6)]
+    scored = score_samples(frame(*rows), ARITHMETIC, "math", tmp_path, luck_policy="p", seed=3)
+    found = scored.scores
+    counts = found.filter(policy="p").group_by("question", maintain_order=True).agg(pl.col("lucky", "correct").sum())
+    assert counts["lucky"].to_list() == [1] * 6
+    assert not found.select((pl.col("lucky") & pl.col("correct")).any()).item()
+    assert found.filter(policy="r")["lucky"].null_count() == 36
+    assert scored.summary.others_graded == 36 - scored.summary.others_reused
+
+
+def test_verdicts_of_other_golds_are_stored_and_change_no_other_column(tmp_path: Path) -> None:
+    rows = frame(*(sample(q.id, i, rf"\boxed{{{i}}}") for q in ARITHMETIC for i in range(3)))
+    first = score_samples(rows, ARITHMETIC, "math", tmp_path, luck_policy="p", seed=3)
+    again = score_samples(rows, ARITHMETIC, "math", tmp_path, luck_policy="p", seed=3)
+    assert again.scores.equals(first.scores)
+    assert (again.summary.others_graded, again.summary.others_reused) == (0, 18)
+    plain = score_samples(rows, ARITHMETIC, "math", tmp_path).scores
+    assert plain["lucky"].null_count() == plain.height
+    assert plain.drop("lucky").equals(first.scores.drop("lucky"))
+
+
+def test_a_question_without_an_answer_is_not_lucky_and_a_single_question_has_no_other(tmp_path: Path) -> None:
+    none = frame(*(sample(q.id, 0, "") for q in ARITHMETIC))
+    assert score_samples(none, ARITHMETIC, "math", tmp_path, luck_policy="p").scores["lucky"].to_list() == [False] * 6
+    alone = frame(sample("one", 0, r"\boxed{2}"))
+    assert score_samples(alone, SUMS[:1], "math", tmp_path, luck_policy="p").scores["lucky"].to_list() == [None]
+
+
+def test_instructions_have_no_luck(tmp_path: Path) -> None:
+    rows = frame(sample("list", 0, "a, b"))
+    scores = score_samples(
+        rows,
+        (*LISTS, Question("other", "List one.", "", {"count": {"n": 1}})),
+        "instructions",
+        tmp_path,
+        luck_policy="p",
+    ).scores
+    assert scores["lucky"].to_list() == [None]

@@ -86,7 +86,6 @@ def _score(args: argparse.Namespace) -> None:
         fingerprint=config_fingerprint(grid.config),
         threads=args.threads,
         limits=_limits(args),
-        default_policy=grid.config["default_policy"],
     )
 
 

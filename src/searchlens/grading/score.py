@@ -12,7 +12,7 @@ import polars as pl
 from searchlens import grading
 from searchlens.benchmarks import Question
 from searchlens.errors import InputError
-from searchlens.grading import Grader
+from searchlens.grading import Grader, luck
 from searchlens.grading.verdicts import Judgements, VerdictStore
 from searchlens.schemas import columns as schemas
 from searchlens.schemas.options import QInstructions
@@ -56,6 +56,8 @@ class Summary:
         Samples that count as not correct because their grader reached a limit.
     pairs_graded, pairs_reused, pairs_unknown : int
         Pairs judged now, pairs read from the table of verdicts, and pairs of both kinds whose verdict is unknown.
+    others_graded, others_reused : int
+        The first two of the pairs of an answer and the gold of another question (``grading.luck``).
     """
 
     samples: int
@@ -67,12 +69,15 @@ class Summary:
     pairs_graded: int
     pairs_reused: int
     pairs_unknown: int
+    others_graded: int = 0
+    others_reused: int = 0
 
     def __str__(self) -> str:
         return (
             f"{self.samples} samples: {self.correct} correct, {self.finished} finished with an answer,"
             f" {self.no_answer} without one, {self.unknown} unknown ({self.pairs_graded} distinct answers graded,"
-            f" {self.pairs_reused} known, {self.pairs_unknown} unknown)"
+            f" {self.pairs_reused} known, {self.pairs_unknown} unknown; with golds of other questions"
+            f" {self.others_graded} graded, {self.others_reused} known)"
         )
 
 
@@ -91,6 +96,8 @@ def score_samples(
     *,
     policies: Sequence[str] | None = None,
     q_instructions: QInstructions = "first_sample",
+    luck_policy: str = "",
+    seed: int = 0,
     workers: int | None = None,
 ) -> ScoredSamples:
     """Grade samples.
@@ -120,6 +127,11 @@ def score_samples(
         Order of the policies in the result; by default the order of their first rows.
     q_instructions : {"first_sample", "verdict_majority"}
         Classes of answers that cannot be equivalent.
+    luck_policy : str, optional
+        Policy whose samples are also graded against the golds of other questions, column ``lucky``: not if answers
+        cannot be equivalent, because then a gold is a list of instructions. Empty: none.
+    seed : int
+        Which other questions.
     workers : int, optional
         Number of worker processes of the grader, >= 1; by default one per core.
 
@@ -134,10 +146,17 @@ def score_samples(
     samples = recorded.select(SAMPLES.names()).cast(SAMPLES)
     _check(samples, questions, order)
     answers = samples.drop("text").with_columns(_extract(samples, grader))
-    rows = answers.join(_references(questions, grader), on="question")
-    judgements = VerdictStore(verdicts).judge(
+    references, store = _references(questions, grader), VerdictStore(verdicts)
+    rows = answers.join(references, on="question")
+    judgements = store.judge(
         grader, rows.filter(pl.col("answer").is_not_null()).select("gold", "answer"), workers=workers
     )
+    against_others = (
+        luck.lucky(rows, references, luck_policy, seed, grader, store, workers=workers)
+        if grading.votes(kind)
+        else luck.none(rows.height)
+    )
+    rows = rows.with_columns(against_others.column)
     rows = rows.join(judgements.verdicts, on=["gold", "answer"], how="left").with_columns(
         valid=pl.col("answer").is_not_null(),
         finished=pl.col("stopped") & pl.col("extraction").is_in(grading.STATED),
@@ -145,7 +164,7 @@ def score_samples(
         correct=pl.col("correct").fill_null(False),
     )
     classes = _voting_classes(rows) if grading.votes(kind) else _separate_classes(rows, q_instructions)
-    summary = _summary(rows, judgements)
+    summary = _summary(rows, judgements, against_others)
     return ScoredSamples(_ordered(classes, order), summary)
 
 
@@ -222,7 +241,7 @@ def _ordered(rows: pl.DataFrame, policies: Sequence[str]) -> pl.DataFrame:
     )
 
 
-def _summary(rows: pl.DataFrame, judgements: Judgements) -> Summary:
+def _summary(rows: pl.DataFrame, judgements: Judgements, others: luck.Lucky) -> Summary:
     extraction = dict(rows.group_by("extraction").len().sort("extraction").iter_rows())
     return Summary(
         samples=rows.height,
@@ -234,4 +253,6 @@ def _summary(rows: pl.DataFrame, judgements: Judgements) -> Summary:
         pairs_graded=judgements.graded,
         pairs_reused=judgements.reused,
         pairs_unknown=judgements.verdicts["correct"].null_count(),
+        others_graded=others.graded,
+        others_reused=others.reused,
     )

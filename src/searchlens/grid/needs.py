@@ -82,6 +82,10 @@ class Score:
         Hash of the questions with their golds: after a correction of a gold, the cell is graded again.
     samples : CellSamples
     imports : tuple of (id, policy, samples)
+    default_policy : str
+        Its samples are also graded against golds of other questions.
+    seed : int
+        Decides which.
     """
 
     grader: str
@@ -89,6 +93,8 @@ class Score:
     golds: str
     samples: CellSamples
     imports: tuple[tuple[str, str, int], ...]
+    default_policy: str
+    seed: int
 
 
 def score(grid: Grid, checkpoint: str, benchmark: str) -> Score:
@@ -99,6 +105,8 @@ def score(grid: Grid, checkpoint: str, benchmark: str) -> Score:
         grid.content_hash(benchmark),
         cell_samples(grid, checkpoint, benchmark),
         tuple((item.id, item.policy, item.samples) for item in grid.imported(checkpoint, benchmark)),
+        grid.config["default_policy"],
+        grid.config["seed"],
     )
 
 

@@ -8,7 +8,7 @@ expectations of B and T of single questions are not stored. docs/data.md describ
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 import numpy.typing as npt
@@ -16,6 +16,7 @@ import polars as pl
 
 from searchlens.errors import InputError
 from searchlens.landscape.class_sizes import to_text
+from searchlens.landscape.classes import lucky_counts
 from searchlens.landscape.options import DEFAULTS, LandscapeOptions
 from searchlens.landscape.points import Landscape, in_order, read, with_budgets
 from searchlens.landscape.pool import SamplePool
@@ -53,16 +54,26 @@ def compact(
         raise InputError(
             f"landscape.ties: {options.ties}; compact readouts store a vote as one bit and need ties: first"
         )
-    parts = []
+    parts, luck = [], _luck(scores)
     for pool, reached in with_budgets(scores, budgets):
         if len(reached) > _MOST_BUDGETS:
             raise InputError(f"budgets: there are {len(reached)}; compact readouts hold at most {_MOST_BUDGETS}")
-        parts.append(_compact_pool(pool, reached, read(pool, reached, options), votes))
+        parts.append(_compact_pool(pool, reached, read(pool, reached, options), votes, luck))
     return in_order(parts, scores["policy"].unique(maintain_order=True).to_list())
 
 
+def _luck(scores: pl.DataFrame) -> dict[str, list[int]]:
+    """Lucky samples of each question, in increasing order of questions, of the policies for which they are known."""
+    known = lucky_counts(scores).drop_nulls().sort("question").group_by("policy").agg("lucky")
+    return dict(known.iter_rows())
+
+
 def _compact_pool(
-    pool: SamplePool, budgets: Sequence[int], landscape: Landscape, votes: pl.DataFrame | None
+    pool: SamplePool,
+    budgets: Sequence[int],
+    landscape: Landscape,
+    votes: pl.DataFrame | None,
+    luck: Mapping[str, list[int]],
 ) -> pl.DataFrame:
     shape = (len(pool.policies), len(pool.questions), len(budgets))
     by_question = landscape.hits.drop("policy", "question", "budget")
@@ -78,6 +89,7 @@ def _compact_pool(
             "question": pool.questions.tolist(),
             **{metric: _bits(credit[metric][i]) for metric in recorded(hits=True)},
             "classes": classes[i].tolist(),
+            "lucky": luck.get(name),
             **{
                 f"{metric}_expected": credit[f"{metric}_expected"][i].ravel().tolist() if pool.width > 1 else None
                 for metric in recorded(compared=True)

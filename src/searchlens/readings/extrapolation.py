@@ -29,6 +29,9 @@ REACH = 4
 """pass@k is extrapolated to so many times the samples; trials predict the whole pool from this part of it."""
 NEAR = 0.02
 """By how much the measured coverage of an extrapolation may differ from the nominal one."""
+SMALLEST = 64
+"""A smaller pool is not extrapolated, whatever its trials say. From 4 of 16 samples intervals are so wide that nearly
+all contain pass@16, but from 16 half of those of a Base miss pass@64 (validation/extrapolation.py)."""
 _BOUNDS = [(-7.0, 9.0), (-7.0, 9.0), (-12.0, 7.0)]
 """Of log a, log b and the logit of the share without any chance."""
 
@@ -206,14 +209,15 @@ def judged(rows: pl.DataFrame, confidence: float) -> pl.DataFrame:
     -------
     polars.DataFrame
         With ``coverage``, the share of all trials on the benchmark, of every pair and side, whose interval contains
-        what the pool solves; and ``trusted``: it differs from ``confidence`` by at most ``NEAR``. Pools that determine
-        no fit do not count; without any other, coverage is null and nothing is trusted.
+        what the pool solves; and ``trusted``: it differs from ``confidence`` by at most ``NEAR``, and the pool has at
+        least ``SMALLEST`` samples. Pools that determine no fit do not count; without any other, coverage is null and
+        nothing is trusted.
     """
     fitted = pl.col("value").is_not_null()
     inside, trials = (pl.col(name).filter(fitted).sum().over("benchmark", "model") for name in ("inside", "trials"))
     share = (inside / trials).fill_nan(None)
     near = ((share - confidence).abs() <= NEAR + 1e-9).fill_null(False)
-    return rows.with_columns(coverage=share, trusted=near)
+    return rows.with_columns(coverage=share, trusted=near & (pl.col("samples") >= SMALLEST))
 
 
 def _read(counts: Ints, samples: int, k: int, inflated: bool, confidence: float) -> tuple[float, float, float]:

@@ -1,4 +1,8 @@
-"""What guessing among lettered options alone would solve, and pass@k corrected for it."""
+"""What guessing alone would solve, and pass@k corrected for it.
+
+For lettered options that follows from their number. For open answers it is measured: ``luck`` is pass@k of the same
+samples, graded against the golds of other questions.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +11,7 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
+from searchlens.landscape.subsets import missed
 from searchlens.readings.pool import Pool
 from searchlens.uncertainty import Floats
 
@@ -30,6 +35,31 @@ def chance(options: npt.ArrayLike) -> Floats:
 def null(guess: Floats, budgets: Sequence[int]) -> Floats:
     """pass@k of guessing alone, 1 - (1 - g)^k; shape (questions, budgets)."""
     return np.asarray(1 - (1 - guess[:, None]) ** np.asarray(budgets))
+
+
+def luck(pool: Pool, budgets: Sequence[int]) -> Floats:
+    """pass@k of the same samples if each question had the gold of another one.
+
+    Parameters
+    ----------
+    pool : Pool
+        With known ``lucky``.
+    budgets : sequence of int
+        k, each in [1, n].
+
+    Returns
+    -------
+    ndarray, shape (questions, budgets)
+        1 - C(n - l, k) / C(n, k), l the lucky samples. Where its mean is near pass@k, pass@k shows no knowledge of the
+        questions, only of what answers are like.
+
+    Notes
+    -----
+    Not to be subtracted from pass@k: a sample that knows the answer does not guess besides.
+    """
+    if pool.lucky is None:
+        raise ValueError(f"lucky samples of {pool.policy} are unknown")
+    return np.asarray(1 - missed(pool.samples, list(budgets))[pool.lucky])
 
 
 def corrected(pool: Pool, guess: Floats, budgets: Sequence[int]) -> Floats:

@@ -35,6 +35,8 @@ class Pool:
         Sizes of the answer classes, as ``9+ 4 1x3`` (docs/data.md).
     tokens : float
         Mean generated tokens per sample; NaN if unknown.
+    lucky : ndarray of int, shape (questions,), optional
+        Samples that the gold of another question would accept; None if unknown.
     """
 
     policy: str
@@ -44,6 +46,7 @@ class Pool:
     answered: Ints
     classes: npt.NDArray[np.str_]
     tokens: float = float("nan")
+    lucky: Ints | None = None
 
     @cached_property
     def sizes(self) -> tuple[Ints, npt.NDArray[np.bool_]]:
@@ -125,6 +128,7 @@ def read_pools(classes: pl.DataFrame, tokens: dict[str, float]) -> dict[str, Poo
     pools = {}
     for (name,), rows in classes.filter(pl.col("width") == 1).group_by("policy", maintain_order=True):
         ordered = rows.sort("question")
+        unknown = ordered["lucky"].null_count() > 0
         pools[str(name)] = Pool(
             policy=str(name),
             samples=int(ordered["samples"][0]),
@@ -133,5 +137,6 @@ def read_pools(classes: pl.DataFrame, tokens: dict[str, float]) -> dict[str, Poo
             answered=ordered["answered"].cast(pl.Int64).to_numpy(),
             classes=ordered["classes"].to_numpy().astype(str),
             tokens=tokens.get(str(name), float("nan")),
+            lucky=None if unknown else ordered["lucky"].cast(pl.Int64).to_numpy(),
         )
     return pools

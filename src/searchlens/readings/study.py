@@ -16,15 +16,13 @@ from searchlens.readings import answers, coverage, guessing
 from searchlens.readings.equivalents import equivalents, summary
 from searchlens.readings.exponents import EXPONENTS, GRID, exponent_set, joint_sets, least_error, profile, test
 from searchlens.readings.extrapolation import EXTRAPOLATED, extrapolated, judged
-from searchlens.readings.measures import BASE, DIFFERENCE, MEASURES, RL, compared
+from searchlens.readings.measures import BASE, DIFFERENCE, GUESS_NULL, LUCK, MEASURES, RL, compared
 from searchlens.readings.options import ANY, BEST, ReadingsOptions
 from searchlens.readings.pool import Ints, Pool
 from searchlens.readings.support import CHANGES, SUPPORT, support
 from searchlens.readings.variance import VARIANCE, beats, parts
 from searchlens.uncertainty import Floats, Resamples
 
-GUESS_NULL = "guess null"
-"""The measure that is of the questions alone, the same for both sides."""
 LAW_BUDGETS = (1, 2, 4, 8, 16)
 """b at which the law is tested: B of the paper."""
 
@@ -179,6 +177,9 @@ def _means(
         read = [k for k in options.corrected_k if k <= smallest]
         yield GUESS_NULL, lambda _: guessing.null(guess, options.null_k), {"ks": list(options.null_k)}
         yield "guess-corrected pass@k", lambda pool: guessing.corrected(pool, guess, read), {"ks": read}
+    if all(side[options.default_policy].lucky is not None for side in (cell.base, cell.rl)):
+        within = [k for k in options.null_k if k <= smallest]
+        yield LUCK, lambda pool: guessing.luck(pool, within), {"ks": within}
     for i, name in enumerate(("entropy", "entropy, Miller-Madow")):
         yield name, partial(_entropy, i), {"most": math.log(smallest + 1)}
 

@@ -31,10 +31,12 @@ GRADED = pl.Schema(
         "plain": pl.Int32(),
         "checks": pl.String(),
         "finish": pl.String(),
+        "lucky": pl.Boolean(),
     }
 )
 """What scoring writes: what the landscape needs, and how the grader came to it. ``extraction`` is a value of
-``grading.base.How``: ``kept`` and ``withdrawn`` are the texts that end in an open box behind a closed one."""
+``grading.base.How``: ``kept`` and ``withdrawn`` are the texts that end in an open box behind a closed one. ``lucky``:
+the gold of another question would accept the answer (``grading.luck``); null if that was not judged."""
 
 SCORED_TEXTS = pl.Schema(
     {
@@ -87,8 +89,10 @@ CLASSES = pl.Schema(
         "correct": pl.UInt32(),
         "answered": pl.UInt32(),
         "classes": pl.String(),
+        "lucky": pl.UInt32(),
     }
 )
+"""``lucky``: samples that the gold of another question would accept; null if that is not known."""
 
 POINTS = pl.Schema(
     {

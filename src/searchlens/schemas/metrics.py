@@ -50,6 +50,7 @@ COMPACT = pl.Schema(
         "question": pl.List(pl.UInt32()),
         **{metric: pl.List(pl.UInt16()) for metric in recorded(hits=True)},
         "classes": pl.List(pl.Categorical()),
+        "lucky": pl.List(pl.UInt32()),
         **{f"{metric}_expected": pl.List(pl.Float32()) for metric in recorded(compared=True)},
         "points": pl.List(pl.Struct(COMPACT_POINT)),
     }

@@ -42,7 +42,6 @@ def score(
     fingerprint: str,
     threads: int = 1,
     limits: HealthOptions = DEFAULTS,
-    default_policy: str = "",
 ) -> None:
     """Grade the samples of one cell, and log its health, with some of its texts unless all is well.
 
@@ -63,8 +62,6 @@ def score(
         Processes of the grader.
     limits : HealthOptions
         They decide what is logged, and nothing that is written.
-    default_policy : str
-        Judged by itself, too.
 
     Raises
     ------
@@ -79,13 +76,15 @@ def score(
         layout.verdicts(cell.samples.benchmark),
         policies=samples["policy"].unique(maintain_order=True).to_list(),
         q_instructions=cell.q_instructions,  # type: ignore[arg-type]
+        luck_policy=cell.default_policy,
+        seed=cell.seed,
         workers=threads,
     )
     write_frame(scored.scores, output)
     grader = Judge(cell.grader, grading.grader(cell.grader).version)
     provenance.sign(output.with_suffix(".json"), fingerprint, costs.spent(cell.samples, layout), grader=grader.entry)
     name = f"{cell.samples.checkpoint}/{cell.samples.benchmark}"
-    health = judge(of_graded(scored.scores), default_policy, limits)
+    health = judge(of_graded(scored.scores), cell.default_policy, limits)
     log.info("%s: %s", name, scored.summary)
     if health.reason:
         shown = examples(scored.scores, samples, [question.id for question in questions])

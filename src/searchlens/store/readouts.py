@@ -91,6 +91,10 @@ def read(path: Path) -> pl.DataFrame:
         raise InputError(
             f"cannot read the compact readouts {path}: {error}", "copy the file again, or delete it to sample the cell"
         ) from None
+    if "lucky" not in frame.columns:  # recorded before luck was
+        frame = frame.with_columns(lucky=pl.lit(None, SCHEMA["lucky"]))
+    if set(frame.columns) == set(SCHEMA):
+        frame = frame.select(SCHEMA.names())
     if frame.schema != SCHEMA:
         raise InputError(
             f"compact readouts {path} were written by another version of searchlens",

@@ -8,7 +8,8 @@ import numpy as np
 import polars as pl
 
 from searchlens.catalogue import table
-from searchlens.readings.measures import DIFFERENCE
+from searchlens.readings.extrapolation import NEAR, SMALLEST
+from searchlens.readings.measures import DIFFERENCE, GUESS_NULL, LUCK
 from searchlens.readings.options import BEST
 from searchlens.tables import format as fmt
 from searchlens.tables.format import Row
@@ -197,20 +198,27 @@ def _nats(value: float | None, lo: float | None, hi: float | None, sign: str = "
 
 @table("guessing", stage="study")
 def guessing(context: StudyContext) -> Table:
-    """What guessing among lettered options would solve, and pass@k of both sides corrected for it."""
-    names = ("guess null", "pass@k", "guess-corrected pass@k")
-    data = context.readings["measures"].filter(pl.col("measure").is_in(names))
-    listed = data.filter(measure="guess null").select("pair", "benchmark", "k").unique()
+    """What guessing alone would solve, and pass@k of both sides: corrected for options, or beside luck."""
+    measures = context.readings["measures"]
+    cells = measures.select("pair", "benchmark").unique(maintain_order=True)
+    data = measures.filter(pl.col("measure").is_in((GUESS_NULL, LUCK, "pass@k", "guess-corrected pass@k")))
+    listed = data.filter(pl.col("measure").is_in((GUESS_NULL, LUCK))).select("pair", "benchmark", "k").unique()
     data = data.join(listed, on=["pair", "benchmark", "k"], how="semi", maintain_order="left")
+    known = measures.filter(measure=LUCK).select("pair", "benchmark").unique()
+    unknown = cells.join(known, on=["pair", "benchmark"], how="anti", maintain_order="left")
+    parts = [_by_measure(data, context, fmt.percent)]
+    if unknown.height:
+        parts.append(Part(fmt.text_frame(unknown.with_columns(luck=pl.lit("not recorded")).to_dicts()), "Luck unknown"))
     notes = [
-        "On benchmarks whose questions list options. Guess null: pass@k of even guessing, 1 −"
+        "Guess null, where questions list options: pass@k of even guessing, 1 −"
         " (1 − g)^k with g = 1 / options. Corrected: 1 − (share of k samples all wrong)"
         " / (1 − g)^k, unbiased if a sample either knows the answer or guesses evenly; it may be negative.",
-        "Where the null is near 100%, pass@k says nothing of the models, and there is no correction that helps. For"
-        " open answers, luck would have to be measured by grading answers against other questions: not recorded.",
+        "Luck: pass@k of the same samples if each question had the gold of another one, drawn by the seed of the study."
+        " Where it or the null is near pass@k, pass@k says little of what the models know.",
+        "Luck needs answers: readouts that were recorded without it lack them, and instructions have none.",
         BRACKETS,
     ]
-    return Table(data, [_by_measure(data, context, fmt.percent)], noted(notes, context))
+    return Table(data, parts, noted(notes, context))
 
 
 def _by_measure(data: pl.DataFrame, context: StudyContext, shown: Callable[..., str], title: str = "") -> Part:
@@ -283,7 +291,7 @@ def extrapolation(context: StudyContext) -> Table:
             "trials": str(part["trials"].sum()),
             "error": fmt.percent(float(np.mean(part["trial_error"].drop_nulls().to_numpy())), sign="+"),
             "coverage": fmt.number(part["coverage"][0]),
-            "": "printed" if part["trusted"][0] else f"not printed: measured coverage {part['coverage'][0]:.2f}",
+            "": _printed(part),
         }
         for names, part in tried.group_by(*keys, maintain_order=True)
     ]
@@ -306,7 +314,8 @@ def extrapolation(context: StudyContext) -> Table:
         " the others; fitted to the counts of right samples by maximum likelihood.",
         "A trial draws questions with replacement and a quarter of the samples of each, and predicts what share of the"
         " questions all samples solve. Error: predicted less found, mean, percentage points. Coverage: share of the"
-        f" intervals {LEVEL} that contain it. An extrapolation is printed only where that is within 0.02 of the level.",
+        f" intervals {LEVEL} that contain it. An extrapolation is printed only where that is within {NEAR} of the"
+        f" level, and from at least {SMALLEST} samples: from fewer, trials pass that predict nothing.",
         "That pass@n is predicted well from n/4 does not show that pass@4n is predicted well from n.",
     ]
     parts = [
@@ -318,3 +327,12 @@ def extrapolation(context: StudyContext) -> Table:
         Part(fmt.text_frame(shown), "pass@k at four times the samples"),
     ]
     return Table(data, parts, noted(notes, context))
+
+
+def _printed(rows: pl.DataFrame) -> str:
+    """Whether extrapolations of one model on one benchmark are printed; if not, why."""
+    if rows["trusted"].any():
+        return "printed"
+    if not (rows["samples"] >= SMALLEST).any():
+        return f"not printed: fewer than {SMALLEST} samples"
+    return f"not printed: measured coverage {rows['coverage'][0]:.2f}"
