@@ -1,6 +1,7 @@
-"""Time and memory of the BOPTR stage on a simulated cohort of the paper's size.
+"""Time and memory of the BOPTR stage on a simulated cohort of the paper's size, and of all stages on a recorded one.
 
     OPENBLAS_NUM_THREADS=1 python perf/boptr.py [--draws 10000] [--loop 50] [--small]
+    OPENBLAS_NUM_THREADS=1 python perf/boptr.py --cohort [--processes 2]
 
 The stage computes all frames of BOPTR, in two separate processes: first with the sample's paths in every bootstrap
 draw, then with every path chosen again in each draw. Goals at 10,000 draws: at most 60 s with fixed paths, at most 5
@@ -11,6 +12,11 @@ landscape, and compute the error of every row along its fixed path. It runs on t
 extrapolated linearly to all of them. It computes errors only: no intervals, no corrected errors, no other table, no
 rows without a path (rivals), no path chosen again. Its errors must equal those of the stage in the same draws.
 
+``--cohort`` measures the recorded cohort of twelve pairs instead (config/zoo.yaml with config/zoo-tables.yaml):
+landscapes from compact readouts, then every frame of BOPTR under both readouts with its configured draws, and every
+frame of readings. Landscapes share the processes; the other three jobs run side by side in them. Goals: at most three
+minutes on two cores, at most 3 GiB in any process.
+
 CPU seconds are summed over threads; wall seconds depend on what else runs on the machine. The stage has its own
 threads: OPENBLAS_NUM_THREADS=1 stops BLAS from adding more.
 """
@@ -19,26 +25,38 @@ from __future__ import annotations
 
 import argparse
 import multiprocessing
+import pathlib
 import resource
+import tempfile
 import time
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
 
 import numpy as np
 
+from searchlens import config as settings
 from searchlens.boptr.cohort import Cohort, DenseLandscape
 from searchlens.boptr.evaluate import Key, Task, evaluate
-from searchlens.boptr.options import BoptrOptions
+from searchlens.boptr.options import BoptrOptions, Readout
 from searchlens.boptr.rows import Blend
 from searchlens.boptr.rule import Path
 from searchlens.boptr.study import MAIN_ROWS, OWN, PAPER, study
 from searchlens.boptr.variants import VARIANT_ROWS
 from searchlens.boptr.view import View, bootstrap_view
+from searchlens.config.load import DEFAULT_FILES
+from searchlens.grid import Grid, needs
 from searchlens.simulate import paper_design, simulate, small_design
+from searchlens.stages._cohort import cohort_of, options_of
+from searchlens.stages.boptr import boptr
+from searchlens.stages.readings import readings
+from searchlens.stages.readouts import readouts
+from searchlens.store.layout import Layout
 from searchlens.uncertainty import Floats
 
 SEED = 1
 GOAL_SECONDS, GOAL_RATIO, GOAL_GIB = 60, 5, 4
+COHORT = (*DEFAULT_FILES, "config/zoo.yaml", "config/zoo-tables.yaml")
+COHORT_SECONDS, COHORT_GIB = 180, 3
 
 
 @dataclass(frozen=True)
@@ -113,12 +131,73 @@ def loop(simulated: Cohort, view: View, visits: dict[Key, Visits]) -> Iterator[d
         yield errors
 
 
+# ---- the recorded cohort
+
+
+def recorded_landscapes(folder: pathlib.Path, processes: int) -> Spent:
+    """Landscapes of every recorded cell."""
+    grid = Grid(settings.plain(settings.load(COHORT)))
+    return measured(lambda: readouts(needs.readouts(grid), Layout(folder), fingerprint="", threads=processes))
+
+
+def recorded_frames(job: str, folder: pathlib.Path) -> Spent:
+    """Frames of ``readings``, or of BOPTR under the readout ``prefix`` or ``expected``."""
+    grid = Grid(settings.plain(settings.load(COHORT)))
+    if job == "readings":
+        return measured(lambda: readings(needs.readings(grid), Layout(folder), fingerprint=""))
+    return measured(lambda: recorded_boptr(grid, folder, job))  # type: ignore[arg-type]
+
+
+def recorded_boptr(grid: Grid, folder: pathlib.Path, readout: Readout) -> None:
+    """The stage ``boptr`` in a results folder of its own."""
+    found = needs.boptr(grid)
+    plan = cohort_of(found)
+    options = replace(options_of(found, plan), readout=readout)
+    boptr(plan, options, Layout(folder).landscapes, Layout(folder / readout))
+
+
+def measured(job: Callable[[], None]) -> Spent:
+    """CPU time and memory with those of processes that the job started."""
+    who = (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)
+    wall, before = time.perf_counter(), [resource.getrusage(each) for each in who]
+    job()
+    after = [resource.getrusage(each) for each in who]
+    cpu = sum(b.ru_utime + b.ru_stime - a.ru_utime - a.ru_stime for a, b in zip(before, after, strict=True))
+    return Spent(time.perf_counter() - wall, cpu, max(each.ru_maxrss for each in after) / 2**20)
+
+
+def recorded(processes: int) -> None:
+    """Measure every stage of the recorded cohort, and say whether the goals are met."""
+    context, jobs = multiprocessing.get_context("spawn"), ("prefix", "expected", "readings")
+    with tempfile.TemporaryDirectory() as name:
+        folder = pathlib.Path(name)
+        start = time.perf_counter()
+        runs = {"landscapes": recorded_landscapes(folder, processes)}
+        with context.Pool(processes, maxtasksperchild=1) as pool:
+            waiting = [pool.apply_async(recorded_frames, (job, folder)) for job in jobs]
+            runs |= dict(zip(jobs, (each.get() for each in waiting), strict=True))
+        wall = time.perf_counter() - start
+    print(f"{'':34}{'wall s':>9}{'CPU s':>9}{'peak GiB':>9}")
+    for job, spent in runs.items():
+        print(f"{job:35}{spent.wall:8.1f}{spent.cpu:9.1f}{spent.peak:9.2f}")
+    total, peak = sum(spent.cpu for spent in runs.values()), max(spent.peak for spent in runs.values())
+    print(f"{'together':35}{wall:8.1f}{total:9.1f}{peak:9.2f}")
+    met = {f"<= {COHORT_SECONDS} s (wall)": wall <= COHORT_SECONDS, f"<= {COHORT_GIB} GiB": peak <= COHORT_GIB}
+    print("goals: " + "; ".join(f"{goal}: {'met' if yes else 'missed'}" for goal, yes in met.items()))
+
+
 def main() -> None:
+    """Measure one of both cohorts."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--draws", type=int, default=10_000)
     parser.add_argument("--loop", type=int, default=50, help="draws of the baseline")
     parser.add_argument("--small", action="store_true", help="two pairs on two benchmarks of 40 questions")
+    parser.add_argument("--cohort", action="store_true", help="all stages of the recorded cohort of twelve pairs")
+    parser.add_argument("--processes", type=int, default=2, help="of --cohort")
     args = parser.parse_args()
+    if args.cohort:
+        recorded(args.processes)
+        return
     with multiprocessing.get_context("spawn").Pool(1, maxtasksperchild=1) as process:
         fixed, reselected = (process.apply(stage, (args.small, args.draws, n)) for n in (0, args.draws))
     options = BoptrOptions(draws=args.draws, reselect=0)
