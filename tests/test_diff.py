@@ -119,6 +119,8 @@ def test_cells_and_policies_that_only_one_has_are_named(
         ("temp_0.8", "added"),
         ("topp0.9_t0.7", "removed"),
     }
+    assert main(["diff", str(results), str(other)]) == 0
+    assert "policies of toy-rl/sums only in A: topp0.9_t0.7\n" in capsys.readouterr().out
     for path in results.glob("config/*.json"):
         content = json.loads(path.read_text())
         content["study"]["benchmarks"] = []

@@ -126,6 +126,10 @@ def test_a_study_without_questions_or_texts_shows_what_it_has(show: Show, result
     assert "has no samples" in answers["base"]["reason"]
     assert (answers["base"]["right"], answers["base"]["of"]) == (1, 4), "counts of the landscape"
     assert answers["rl"]["samples"]
+    shutil.rmtree(results / "generations")
+    (question,) = json.loads(show("--json", "--question", "2"))["questions"]
+    assert (question["index"], question["text"], question["policies"][0]["rl"]["right"]) == (2, None, 3)
+    assert "cannot read" in show("--question", "q2", status=2), "nothing says which question that is"
 
 
 @pytest.mark.parametrize(

@@ -55,8 +55,9 @@ def _cells(found: Differences) -> Iterator[str]:
         cell = f"{row['checkpoint']}/{row['benchmark']}"
         changed = f"{row['change']}: {row['a'] or 'unknown'} -> {row['b'] or 'unknown'}"
         yield f"cell {cell} {words.get(row['change'], changed)}"
-    for row in found.policies.to_dicts():
-        yield f"policy {row['policy']} of {row['checkpoint']}/{row['benchmark']} {words[row['change']]}"
+    keys = ("checkpoint", "benchmark", "change")
+    for (checkpoint, benchmark, change), rows in found.policies.group_by(keys, maintain_order=True):
+        yield f"policies of {checkpoint}/{benchmark} {words[str(change)]}: {', '.join(rows['policy'])}"
 
 
 def _samples(found: Differences) -> str:

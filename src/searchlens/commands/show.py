@@ -162,6 +162,16 @@ def _question(
     withheld, benchmark = study.withheld(side["benchmark"]), side["benchmark"]
     if wanted.only == DISAGREE and not wanted.policies:
         policies = list(dict.fromkeys(row["policy"] for row in disagreeing if row["question"] == which)) or policies
+    found: Record = {"index": None, "id": None, "text": None, "gold": None, "tags": {}, "note": withheld}
+    absent: InputError | None = None
+    try:
+        question = study.question(benchmark, which)
+        which = question.index
+        found |= {"index": question.index, "id": question.id}
+        found |= {} if withheld else {"text": question.text, "gold": question.gold, "tags": dict(question.tags)}
+    except InputError as error:
+        absent = error
+        found["note"] = withheld or f"the text of the question is not here: {error.message}"
     answers: list[Record] = [
         {
             "policy": policy,
@@ -169,18 +179,11 @@ def _question(
         }
         for policy in policies
     ]
-    found: Record = {"index": None, "id": None, "text": None, "gold": None, "tags": {}, "note": withheld}
-    for answer in answers:
-        for role in SIDES:
-            found |= {key: value for key, value in answer[role].pop("question").items() if value is not None}
-    try:
-        question = study.question(benchmark, which)
-        found |= {"index": question.index, "id": question.id}
-        found |= {} if withheld else {"text": question.text, "gold": question.gold, "tags": dict(question.tags)}
-    except InputError as error:
-        if found["id"] is None:
-            raise
-        found["note"] = withheld or f"the text of the question is not here: {error.message}"
+    known = [answer[role].pop("question") for answer in answers for role in SIDES]
+    if absent:
+        if not any(known):
+            raise absent
+        found |= next(filter(None, known))
     return {**found, "policies": answers}
 
 
@@ -199,12 +202,8 @@ def _side(
     try:
         rows = study.samples(checkpoint, benchmark, policy, which)
     except InputError as error:
-        return {
-            **record,
-            **_counts(study, checkpoint, benchmark, policy, which),
-            "reason": error.message,
-            "question": {},
-        }
+        counts = _counts(study, checkpoint, benchmark, policy, which)
+        return {**record, **counts, "reason": error.message, "question": {"index": which} if counts else {}}
     second = {
         row["sample"]: row["math_verify"]
         for row in disagreeing
