@@ -68,13 +68,13 @@ check: $(INSTALLED) ## format and lint: ruff, mypy, snakefmt, snakemake --lint
 	.venv/bin/ruff format --check .
 	.venv/bin/ruff check .
 	.venv/bin/mypy src
-	.venv/bin/snakefmt --check Snakefile workflow/rules
+	.venv/bin/snakefmt --check Snakefile workflow/rules src/searchlens/project/templates/Snakefile
 	.venv/bin/snakemake --lint --quiet all
 
 format: $(INSTALLED) ## format everything
 	.venv/bin/ruff format .
 	.venv/bin/ruff check --fix .
-	.venv/bin/snakefmt Snakefile workflow/rules
+	.venv/bin/snakefmt Snakefile workflow/rules src/searchlens/project/templates/Snakefile
 
 schema: $(INSTALLED) ## generate workflow/schemas/ and config/README.md from the typed configuration
 	.venv/bin/python -m searchlens.config.reference

@@ -33,8 +33,9 @@ class StudySpec(Section):
     sample: list[Name] | Literal["all"] = "all"
     """Benchmarks to sample; the others are read from ``readouts``. all: sample every cell without readouts."""
     readouts: str | None = None
-    """Folder of compact readouts written by ``searchlens record``, as ``<checkpoint>/<benchmark>.arrow.xz``. A cell
-    with readouts there is read from them and not sampled, unless ``sample`` lists its benchmark; null: no folder."""
+    """Folder of compact readouts written by ``searchlens record``, as ``<checkpoint>/<benchmark>.arrow.xz``, such as
+    ``zoo:recorded`` of the micro zoo. A cell with readouts there is read from them and not sampled, unless ``sample``
+    lists its benchmark; null: no folder."""
     figures: list[Annotated[str, Field(pattern=r"^[^/]+/[^/]+$")]] | Literal["all"] = "all"
     """``<pair>/<benchmark>`` of the cells with figures of their own; tables and overview figures show all cells."""
     agreement: Annotated[int, Field(ge=0, le=1_000_000)] = 200
