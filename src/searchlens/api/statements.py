@@ -11,6 +11,7 @@ import polars as pl
 from searchlens.frames import pick
 from searchlens.readings import limits
 from searchlens.readings.exponents import LARGEST
+from searchlens.readings.extrapolation import SMALLEST
 from searchlens.readings.measures import BASE, DIFFERENCE, RL
 from searchlens.tables import format as fmt
 
@@ -219,16 +220,18 @@ def _extrapolation(frames: Frames) -> Statement:
         return Statement("extrapolation", f"{NOT_IDENTIFIED}: too few samples to try it.", "pass@k beyond the samples.")
     trusted = [row for row in rows if row["trusted"]]
     if not trusted:
-        tried = ", ".join(dict.fromkeys(_coverage(row) for row in rows))
-        return Statement(
-            "extrapolation",
-            f"{NOT_IDENTIFIED}: on these samples its intervals are right too seldom or too often ({tried}).",
-            "pass@k beyond the samples.",
-        )
+        return Statement("extrapolation", f"{NOT_IDENTIFIED}: {_untrusted(rows)}.", "pass@k beyond the samples.")
     found = "; ".join(f"{row['side']} solves {_extrapolated(row)} ({row['model']})" for row in trusted)
     return Statement(
         "extrapolation", f"If difficulty is so distributed, {found}.", "anything beyond, and whether it is."
     )
+
+
+def _untrusted(rows: list[dict[str, Any]]) -> str:
+    if all(row["samples"] < SMALLEST for row in rows):
+        return f"fewer than {SMALLEST} samples of each side"
+    tried = ", ".join(dict.fromkeys(_coverage(row) for row in rows))
+    return f"on these samples its intervals are right too seldom or too often ({tried})"
 
 
 def _extrapolated(row: Mapping[str, Any]) -> str:
