@@ -174,6 +174,44 @@ def test_samples_from_elsewhere_are_said(name: str, several: FigureContext) -> N
     assert "recorded" not in words(draw(name, several)[0])
 
 
+def broken(context: FigureContext, *cells: tuple[str, str]) -> FigureContext:
+    """The same analysis, in which some cells are not interpretable."""
+    flags = context.frames["protocol_flags"]
+    rows = [{"model": m, "benchmark": b, "flag": "health", "severity": "attention", "detail": "?"} for m, b in cells]
+    kept = flags.filter(pl.col("flag") != "health")
+    named = pl.concat([kept, pl.DataFrame(rows, flags.schema)])
+    return replace(context, frames={**context.frames, "protocol_flags": named})
+
+
+@pytest.mark.parametrize(
+    ("name", "named"),
+    [
+        ("horizontal", "one/Micro math, one/Micro AIME"),
+        ("vertical", "one/Micro math, one/Micro AIME, three/Micro GPQA"),
+        ("frontier", "one/Micro math, one/Micro AIME, three/Micro GPQA"),
+        ("crossing", "one/Micro AIME"),
+        ("beta_robustness", "one/Micro math, one/Micro AIME"),
+        ("parameters", "one/Micro math"),
+        ("v4_null", "one/Micro math"),
+    ],
+)
+def test_cells_that_are_not_interpretable_are_named_in_the_figures_that_show_them(
+    name: str, named: str, several: FigureContext
+) -> None:
+    """Nobody reads errors of a model that gave no answers without being told; a new model is in few figures."""
+    figure, _ = draw(name, broken(several, ("one", "math"), ("one", "aime"), ("three", "gpqa"), ("nw", "gpqa")))
+    check_layout(figure)
+    assert f"Not interpretable, but in these numbers: {named} (table health)" in words(figure)
+    assert "interpretable" not in words(draw(name, several)[0])
+
+
+def test_many_cells_that_are_not_interpretable_are_counted(several: FigureContext) -> None:
+    cells = [(model, benchmark) for model in ("one", "three", "four") for benchmark in BENCHMARKS]
+    figure, _ = draw("vertical", broken(several, *cells))
+    check_layout(figure)
+    assert "three/Micro GPQA, 3 more (table health)" in words(figure)
+
+
 MISSING = {
     "horizontal": ("no_rltrain", "no_other_models"),
     "vertical": ("no_rltrain",),

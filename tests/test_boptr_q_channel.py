@@ -144,6 +144,7 @@ def test_the_expanded_pool_counts_apart():
     full = _row(frame, pool="full")
     assert full["recoverable"] is True
     assert full["policy"] == "temp_0.7"
+    assert (_row(frame)["policies"], full["policies"], full["questions"]) == (1, 2, N)
     assert _row(frame, "gpqa", "full")["reason"] == "no_expanded_pool"
 
 

@@ -166,7 +166,7 @@ def check_layout(figure: Figure) -> None:
     for legend in figure.legends:
         assert not any(legend.get_window_extent().overlaps(panel) for panel in panels if panel is not None)
     title = figure.get_suptitle().splitlines()
-    assert len(title) == 2
+    assert len(title) == 2 or title[2].startswith("Not interpretable, but in these numbers: ")
     notes = [text.get_window_extent() for text in texts(figure) if text.get_text().startswith("from ")]
     blocks = [text.get_window_extent() for text in texts(figure) if text.get_text() == figure.get_suptitle()]
     second = max(title[1:], key=len)

@@ -233,6 +233,11 @@ def _health_flag(rule: Rule, limits: HealthOptions, base: DenseLandscape, rl: De
     return {**_flag("health", of_base, of_rl, attention=bool(warning)), "detail": warning or None}
 
 
+def broken_cells(flags: pl.DataFrame) -> pl.DataFrame:
+    """The cells of ``protocol_flags`` that are not interpretable: ``model``, ``benchmark``, and why (``detail``)."""
+    return flags.filter(flag="health", severity="attention").select("model", "benchmark", "detail")
+
+
 # ---- the checklist
 
 

@@ -21,6 +21,9 @@ mech_q, lo, hi, corrected, lo_corrected, hi_corrected
 recoverable
     Whether the largest Q_B of the pool is at least the largest Q_RL minus ``q_tolerance``; with ``q_sides: two``,
     whether it is within ``q_tolerance`` of it.
+policies, questions
+    What that rests on: the size of the pool in which Base's largest Q is taken, and the number of questions. The
+    largest of more policies is larger by chance, too, and fewer questions leave more to chance.
 gap, gap_lo, gap_hi
     Largest Q_RL minus largest Q_B, percentage points; paired bootstrap with both points fixed. Both maxima are
     optimistic, because they are chosen on the questions they are measured on; that over the many points of Base more
@@ -59,7 +62,7 @@ POOLS: tuple[PoolName, ...] = ("ar", "full")
 RL_USED = "own cell's Q (description, not transfer)"
 SCHEMA = schema(
     "model group benchmark role regime pool policy beta_q alpha_q alpha_lo alpha_hi path mech_q lo hi corrected "
-    "lo_corrected hi_corrected recoverable gap gap_lo gap_hi diagnostic rl reason",
+    "lo_corrected hi_corrected recoverable policies questions gap gap_lo gap_hi diagnostic rl reason",
     rl=pl.String,
 )
 REFITS = 1000
@@ -247,6 +250,8 @@ def _recovered(rule: Rule, boot: View, model: str, benchmark: str, pool: PoolNam
     lo, hi = difference_interval(scale * (on_draws[best] - reached[0]).astype(float), total, options.confidence)
     return {
         "recoverable": (abs(gap) if options.q_sides == "two" else gap) <= allowed,
+        "policies": len(members),
+        "questions": round(total),
         "gap": scale * gap,
         "gap_lo": lo,
         "gap_hi": hi,

@@ -51,7 +51,8 @@ def draw(numbers: pl.DataFrame, context: FigureContext) -> Figure:
     heights = parts.places(numbers["benchmark"].to_list(), gap=1.0)
     second = "exponents \N{GREEK SMALL LETTER BETA} by benchmark"
     height = 1.75 + 0.2 * (heights[-1] + 1)
-    figure = context.new_figure(style.COLUMN, height, context.plan.anchor_model, second)
+    anchor, benchmarks = context.plan.anchor_model, numbers["benchmark"].unique(maintain_order=True).to_list()
+    figure = context.new_figure(style.COLUMN, height, anchor, second, [anchor], benchmarks)
     axes = figure.subplots()
     for y, row in zip(heights, numbers.iter_rows(named=True), strict=True):
         _row(axes, y, row)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import textwrap
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import polars as pl
@@ -10,7 +11,13 @@ from matplotlib.figure import Figure
 
 from searchlens.boptr.cohort import CohortPlan
 from searchlens.boptr.options import Readout
+from searchlens.boptr.protocol import broken_cells
 from searchlens.figures import style
+
+LETTERS = 15
+"""Letters of a title on an inch."""
+MOST = 6
+"""Cells that a title names."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,9 +41,28 @@ class FigureContext:
     confidence: float = 0.95
     readout: Readout = "expected"
 
-    def new_figure(self, width: float, height: float, first: str, second: str) -> Figure:
-        """An empty figure with a title of two lines, the readout in the first; sizes in inches."""
-        return style.new_figure(width, height, f"{first} ({self.readout} readouts)\n{second}", self.plan.source)
+    def new_figure(
+        self, width: float, height: float, first: str, second: str, models: Sequence[str], benchmarks: Sequence[str]
+    ) -> Figure:
+        """An empty figure with a title of two lines, the readout in the first; sizes in inches.
+
+        Cells of these models on these benchmarks that are not interpretable are named in further lines, for which the
+        figure is higher.
+        """
+        lines = [f"{first} ({self.readout} readouts)", second, *self._broken(width, models, benchmarks)]
+        height += (len(lines) - 2) * 1.2 * style.STYLE["figure.titlesize"] / 72
+        return style.new_figure(width, height, "\n".join(lines), self.plan.source)
+
+    def _broken(self, width: float, models: Sequence[str], benchmarks: Sequence[str]) -> list[str]:
+        rows = broken_cells(self.frames["protocol_flags"]).filter(
+            pl.col("model").is_in(models), pl.col("benchmark").is_in(benchmarks)
+        )
+        if rows.is_empty():
+            return []
+        named = [f"{model}/{self.plan.title(benchmark)}" for model, benchmark, _ in rows.head(MOST).iter_rows()]
+        more = [f"{rows.height - MOST} more"] if rows.height > MOST else []
+        note = f"Not interpretable, but in these numbers: {', '.join([*named, *more])} (table health)"
+        return textwrap.wrap(note, round(LETTERS * width), break_on_hyphens=False)
 
     @property
     def cohort(self) -> str:

@@ -47,13 +47,14 @@ def numbers(context: FigureContext) -> pl.DataFrame:
 def draw(numbers: pl.DataFrame, context: FigureContext) -> Figure:
     """Draw what ``numbers`` returned."""
     cells = list(numbers.group_by("benchmark", "pool", maintain_order=True))
-    second = "the best of Base up to b samples against RL"
+    anchor, second = context.plan.anchor_model, "the best of Base up to b samples against RL"
     if not cells:
-        figure = context.new_figure(style.COLUMN, 1.5, context.plan.anchor_model, second)
+        figure = context.new_figure(style.COLUMN, 1.5, anchor, second, [], [])
         style.say(figure.subplots(), "no benchmark of this cohort is assigned to the floor regime")
         return figure
     bands = (len(cells) + 1) // 2
-    figure = context.new_figure(style.PAGE, 0.9 + 2.9 * bands, context.plan.anchor_model, second)
+    benchmarks = numbers["benchmark"].unique(maintain_order=True).to_list()
+    figure = context.new_figure(style.PAGE, 0.9 + 2.9 * bands, anchor, second, [anchor], benchmarks)
     grid = figure.add_gridspec(2 * bands, 2, height_ratios=[2.6, 1] * bands)
     for i, ((benchmark, pool), rows) in enumerate(cells):
         above = figure.add_subplot(grid[2 * (i // 2), i % 2])

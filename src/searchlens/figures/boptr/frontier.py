@@ -54,7 +54,8 @@ def draw(numbers: pl.DataFrame, context: FigureContext) -> Figure:
     """Draw what ``numbers`` returned."""
     rows = numbers.filter(layer="tier")
     second = "error against the amount of RL information used, mean over matched cells, each model alike"
-    figure = context.new_figure(style.PAGE, 4.1, context.cohort, second)
+    models, benchmarks = context.plan.fitted_models, context.plan.with_role("fitted")
+    figure = context.new_figure(style.PAGE, 4.1, context.cohort, second, models, benchmarks)
     grid = figure.add_gridspec(2, 2, width_ratios=[2.4, 1])
     axes = figure.add_subplot(grid[:, 0])
     heights = parts.places(rows["information"].to_list(), gap=0.9)

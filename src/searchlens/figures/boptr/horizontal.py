@@ -29,9 +29,10 @@ def draw(numbers: pl.DataFrame, context: FigureContext) -> Figure:
     """Draw what ``numbers`` returned."""
     pools = numbers["pool"].unique(maintain_order=True).to_list()
     sizes = [numbers.filter(pool=pool).height for pool in pools]
-    benchmarks = ", ".join(map(context.plan.title, context.plan.with_role("fitted")))
-    second = textwrap.shorten(f"error of predicted RL curves, mean over {benchmarks}", 110, placeholder=" ...")
-    figure = context.new_figure(style.PAGE, 1.9 + 0.19 * sum(sizes), context.plan.anchor_model, second)
+    anchor, benchmarks = context.plan.anchor_model, context.plan.with_role("fitted")
+    titles = ", ".join(map(context.plan.title, benchmarks))
+    second = textwrap.shorten(f"error of predicted RL curves, mean over {titles}", 110, placeholder=" ...")
+    figure = context.new_figure(style.PAGE, 1.9 + 0.19 * sum(sizes), anchor, second, [anchor], benchmarks)
     panels = figure.subplots(len(pools), 1, sharex=True, squeeze=False, height_ratios=[n + 0.8 for n in sizes])[:, 0]
     for axes, pool in zip(panels, pools, strict=True):
         rows = numbers.filter(pool=pool)

@@ -70,10 +70,12 @@ def draw(numbers: pl.DataFrame, context: FigureContext) -> Figure:
     """Draw what ``numbers`` returned."""
     rows = numbers.filter(layer="model")
     heights = parts.places(rows["group"].to_list(), 0.4)
-    benchmark = context.plan.title(context.plan.anchor_benchmark)
-    second = f"scale \N{GREEK SMALL LETTER ALPHA} fitted on {benchmark}, policy that each fit keeps to"
+    benchmark = context.plan.anchor_benchmark
+    title = context.plan.title(benchmark)
+    second = f"scale \N{GREEK SMALL LETTER ALPHA} fitted on {title}, policy that each fit keeps to"
     single = len(context.plan.fitted_models) == 1
-    figure = context.new_figure(style.PAGE, 1.55 + 0.22 * (heights[-1] + 1) + 0.15 * single, _names(context), second)
+    height = 1.55 + 0.22 * (heights[-1] + 1) + 0.15 * single
+    figure = context.new_figure(style.PAGE, height, _names(context), second, rows["model"].to_list(), [benchmark])
     axes, text_axes = figure.subplots(1, 2, sharey=True, width_ratios=[3.1, 2.7])
     limits = _limits(rows)
     _edges(axes, numbers.filter(layer="boundary")["alpha"].to_list(), limits)

@@ -48,11 +48,12 @@ def draw(numbers: pl.DataFrame, context: FigureContext) -> Figure:
     count = best["models"][0]
     models = f"{count} models, each left out in turn" if count > 1 else "1 model"
     second = "ln \N{GREEK SMALL LETTER ALPHA} predicted from Base"
+    cells = context.plan.fitted_models, [context.plan.anchor_benchmark]
     if best["score"].null_count():
-        figure = context.new_figure(style.COLUMN, 1.5, models, second)
+        figure = context.new_figure(style.COLUMN, 1.5, models, second, *cells)
         style.say(figure.subplots(), f"no score: {parts.missing(best['reason'])}", 32)
         return figure
-    figure = context.new_figure(style.COLUMN, 4.1, models, second)
+    figure = context.new_figure(style.COLUMN, 4.1, models, second, *cells)
     panels = figure.subplots(len(SCALES), 1)
     for axes, row in zip(panels, best.iter_rows(named=True), strict=True):
         _panel(axes, numbers.filter(scale=row["scale"]), row)

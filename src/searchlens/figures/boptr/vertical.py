@@ -48,7 +48,7 @@ def draw(numbers: pl.DataFrame, context: FigureContext) -> Figure:
     notes = textwrap.wrap(_notes(numbers), 120)
     size = 1.6 + 0.2 * (max(heights.values()) + 1) + 0.13 * len(notes)
     second = "error of predicted RL curves in every cell, corrected for both biases (percentage points)"
-    figure = context.new_figure(style.PAGE, size, context.cohort, second)
+    figure = context.new_figure(style.PAGE, size, context.cohort, second, models["model"].to_list(), benchmarks)
     tiers = numbers.select("tier", "label").unique(maintain_order=True)
     panels = figure.subplots(1, tiers.height, sharey=True, squeeze=False)[0]
     limit = max([1.0, *numbers["corrected"].drop_nulls()])

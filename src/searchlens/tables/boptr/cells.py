@@ -114,8 +114,9 @@ def qchannel(context: TableContext) -> Table:
         f" N̂(b)) − Q_RL(b)|, pp, raw. α̂ is fitted to the curve that it is scored on: a description, not transfer."
         f" {CORRECTED}",
         f"Recoverable: the largest Q of Base's pool comes within {fmt.percent(options.q_tolerance)} points of RL's"
-        " largest. Gap: largest Q_RL − largest Q_Base, pp; the maximum over a pool is optimistic, and the interval does"
-        " not allow for that.",
+        " largest. Policies and questions: the size of that pool, whose largest Q rises by chance with each policy, and"
+        " of the benchmark. Gap: largest Q_RL − largest Q_Base, pp; the maximum over a pool is optimistic, and the"
+        " interval does not allow for that.",
         "†: no answer of the benchmark is voted on; Q there is the correctness of the first valid sample (diagnostic).",
         PATHS_OF_ALPHA,
         brackets(options),
@@ -130,6 +131,8 @@ def _q_line(row: Row, plan: CohortPlan) -> Line:
         "model": model_name(plan, row["model"]),
         "benchmark": plan.title(row["benchmark"]) + "†" * bool(row["diagnostic"]),
         "recov": fmt.tick(row["recoverable"]),
+        "policies": "" if row["policies"] is None else str(row["policies"]),
+        "questions": "" if row["questions"] is None else str(row["questions"]),
         "β": fmt.number(row["beta_q"], 1),
         "α̂": fmt.interval(row["alpha_q"], row["alpha_lo"], row["alpha_hi"]),
         "π̂": fmt.word(row["policy"]),

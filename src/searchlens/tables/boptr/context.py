@@ -9,6 +9,7 @@ import polars as pl
 
 from searchlens.boptr.cohort import CohortPlan
 from searchlens.boptr.options import BoptrOptions, Readout
+from searchlens.boptr.protocol import broken_cells
 
 READOUTS: dict[Readout, str] = {
     "expected": "Readout expected: pass@n (P) and self-consistency (Q) are exact means over all subsets of n of a"
@@ -46,8 +47,8 @@ class TableContext:
         """The readout, the warnings, cells that are not interpretable, and where samples come from that were not drawn
         by this study.
         """
-        flags = self.frames["protocol_flags"].filter(flag="health", severity="attention")
-        cells = [f"{row['model']}/{row['benchmark']} ({row['detail']})" for row in flags.iter_rows(named=True)]
+        rows = broken_cells(self.frames["protocol_flags"]).iter_rows()
+        cells = [f"{model}/{benchmark} ({detail})" for model, benchmark, detail in rows]
         broken = (f"Not interpretable, but part of every mean here: {', '.join(cells)}.",) if cells else ()
         source = () if self.plan.source == "sampled" else (f"From {self.plan.source} samples.",)
         return (READOUTS[self.options.readout], *self.warnings, *broken, *source)
