@@ -75,6 +75,8 @@ onstart:
     snapshots.save(GRID.config)
     for reason in GRID.without_likelihoods:
         print(f"No cross-likelihoods of {reason}.")
+    for notice in GRID.unknown_wordings:
+        print(f"{notice}.")
     if GRID.without_boptr:
         print(f"BOPTR is left out: {GRID.without_boptr}.")
 

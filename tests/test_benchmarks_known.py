@@ -478,10 +478,49 @@ def test_an_unknown_wording_is_not_checked_until_it_is_learnt(tmp_path: Path, kn
     rows = amc(40)
     rows[3] = {"question": "Say what 3 and twice 6 and one more make, taken together!", "answer": 480}
     path = written(tmp_path, rows)
-    assert benchmarks.read([path], "amc23").checked == 39
+    loaded = benchmarks.read([path], "amc23")
+    assert (loaded.checked, loaded.unknown) == (39, (3,))
     digests.main(["amc23", str(tmp_path / "trusted.jsonl"), str(path)])
     with pytest.raises(InputError, match="question 4 "):
         benchmarks.load(path, family="amc23")
+
+
+def test_questions_in_an_unknown_wording_are_named(tmp_path: Path, known_amc: Path) -> None:
+    """A corrected file loads, but nobody takes its golds for checked ones."""
+    rows = amc(40)
+    for place in (3, 7, 20, 30):
+        rows[place] = {"question": f"Another wording of question {place}?", "answer": 480}
+    path = written(tmp_path, rows)
+    assert benchmarks.read([path], "amc23").notice == (
+        "4 of 40 questions have wordings that are not known, so that their golds are not checked:"
+        " question 4 (amc23-0004), question 8 (amc23-0008), question 21 (amc23-0021) and 1 more"
+    )
+    assert benchmarks.read([path], "amc23", limit=4).notice == (
+        "1 of 4 questions has a wording that is not known, so that its gold is not checked: question 4 (amc23-0004)"
+    )
+    assert benchmarks.read([path], "amc23", limit=3).notice == ""
+    assert benchmarks.read([path], "amc23", check=False).notice == ""
+    spec = {"amc": {"family": "amc23", "sha256": None, "check": True}}
+    assert "36 golds checked, content " in (text := listing.listing(spec, lambda _: [path]))
+    assert "; 4 of 40 questions have wordings that are not known" in text
+
+
+def test_a_family_of_which_nothing_is_known_has_no_notice(tmp_path: Path) -> None:
+    rows = [{**gpqa(1)[0], "Question": f"{i}?"} for i in range(198)]
+    assert benchmarks.read([written(tmp_path, rows)], "gpqa").notice == ""
+
+
+def test_two_wordings_of_one_question_in_one_file_are_refused(tmp_path: Path, known_amc: Path) -> None:
+    """The number of rows is right, every wording and gold is known, but a question is missing."""
+    other = {"question": "Say what 3 and twice 6 and one more make, taken together!", "answer": 16}
+    wordings = written(tmp_path, [other], "other.jsonl")
+    digests.main(["amc23", str(tmp_path / "trusted.jsonl"), str(wordings)])
+    rows = amc(40)
+    rows[39] = other
+    with pytest.raises(InputError, match=r"question 40 repeats question 4 \(amc23-0004\); every question of AMC23"):
+        benchmarks.load(written(tmp_path, rows), family="amc23")
+    rows[39], rows[3] = amc(40)[39], other
+    assert benchmarks.read([written(tmp_path, rows)], "amc23").checked == 40
 
 
 def test_digests_keep_no_plain_row(known_amc: Path) -> None:

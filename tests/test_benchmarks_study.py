@@ -16,10 +16,12 @@ import pytest
 from pyarrow import parquet
 
 from searchlens import config
+from searchlens.cli import main
 from searchlens.commands import pin
 from searchlens.errors import InputError
-from searchlens.grid import Grid
+from searchlens.grid import Grid, needs
 
+ROOT = Path(__file__).parents[1]
 COMMIT = "0123456789" * 4
 Make = Callable[[dict[str, Any]], Grid]
 
@@ -131,3 +133,25 @@ def test_both_years_of_aime_come_from_two_datasets(
         ("aime24-0001", "aime24?", "25"),
         ("aime25-0001", "aime25?", "25"),
     ]
+
+
+def test_check_and_the_plan_of_tables_name_questions_in_an_unknown_wording(
+    raw: dict[str, Any],
+    make_grid: Make,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """Rows that nobody knows load under the name of a known benchmark, but not in silence."""
+    rows = [{"question": f"Made-up question {i}?", "answer": i} for i in range(40)]
+    path = tmp_path / "amc.jsonl"
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    said = "40 of 40 questions have wordings that are not known, so that their golds are not checked: question 1 (amc23"
+    (notice,) = needs.tables(make_grid(known(raw, "amc23", path="amc.jsonl", check=True))).unknown_wordings
+    assert notice.startswith(f"benchmarks.sums: {said}")
+    assert needs.tables(make_grid(known(raw, "amc23", path="amc.jsonl", check=False))).unknown_wordings == ()
+    monkeypatch.chdir(ROOT)
+    study = tmp_path / "study.yaml"
+    study.write_text(f"benchmarks: {{math: {{family: amc23, path: {path}, sha256: null, questions: null}}}}\n")
+    assert main(["check", "--config", str(study)]) == 0
+    assert f"benchmarks.math: {said}" in capsys.readouterr().out

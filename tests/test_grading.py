@@ -677,7 +677,7 @@ def test_versions_by_which_verdicts_are_stored_stay_what_they_were() -> None:
         "choice-narrow": "choice-3-narrow",
         "ifeval": "ifeval-1",
         "instructions": "instructions-1",
-        "math": "math-4",
+        "math": "math-5",
         "math-narrow": "math-4-narrow",
         "simplerl": "simplerl-1",
         "simplerl-units": "simplerl-1-units",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -88,6 +89,16 @@ def test_readouts_of_another_grader_are_refused(kept: Grid) -> None:
     state(kept, CELLS[0], {"name": "choice", "version": "choice-2"})
     with pytest.raises(InputError, match="were judged by the grader choice, not by math"):
         kept.check()
+
+
+def test_every_table_says_which_golds_were_not_checked(kept: Grid) -> None:
+    analyse(kept)
+    readings(needs.readings(kept), kept.layout, fingerprint="0" * 12)
+    study = replace(needs.tables(kept), unknown_wordings=("benchmarks.sums: 1 of 6 questions has a wording",))
+    tables(study, kept.layout, kept.layout, fingerprint="0" * 12)
+    for name in ("health", "provenance", "recovery_summary", "operating_points"):
+        text = kept.layout.table(name, "md").read_text()
+        assert "benchmarks.sums: 1 of 6 questions has a wording." in text, name
 
 
 def test_a_pair_that_was_judged_by_two_versions_is_refused(sampled: Grid, tmp_path: Path) -> None:

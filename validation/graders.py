@@ -2,13 +2,14 @@ r"""How often do grader ``math`` and math-verify by itself judge an answer wrong
 
     python validation/graders.py --benchmarks FOLDER --output docs/graders.csv
 
-Two sets of answers with known truth:
+Three sets of answers with known truth:
 
 * ``table``: ``tests/data/answers.jsonl``, answers of all kinds that we wrote.
-* ``mutated``: the golds of the benchmark files in a folder, each in other spellings, which are right, and with a digit
-  changed, the sign changed, two entries swapped or a row dropped, which is wrong.
+* The golds of each benchmark file in a folder, each in other spellings, which are right, and with a digit changed, the
+  sign changed, two entries swapped or a row dropped, which is wrong.
+* ``texts``: the same golds at the end of texts, as prompts ask for them; so both also have to find the answer.
 
-math-verify gets each answer as ``$...$``, as its documentation shows. Both get the gold first.
+math-verify gets each answer as ``$...$``, as its documentation shows, and each text as it is. Both get the gold first.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from searchlens import benchmarks
+from searchlens.benchmarks.mathematics import gold_text
 from searchlens.grading import GradedPair
 from searchlens.grading.math import Math
 from searchlens.grading.processes import Limits
@@ -33,21 +35,76 @@ TABLE = Path(__file__).parents[1] / "tests" / "data" / "answers.jsonl"
 FILES = {
     "math500": "math500.jsonl",
     "aime24": "aime24.jsonl",
+    "aime25": "aime25.jsonl",
     "amc23": "amc23.jsonl",
     "minerva": "minerva_math.jsonl",
     "olympiadbench": "olympiadbench.jsonl",
+    "rltrain_hard": "rltrain_simplerl_hard_sample.jsonl",
 }
 """Families and files of golds that are formulas, numbers or words."""
 SEED = 1
 BREAK = r" \\ "
+TEXTS = (
+    r"So the result is $\boxed{%s}$.",
+    r"So we get \fbox{%s}.",
+    "So we are done.\nANSWER: $%s$",
+    "**Final Answer**: $%s$",
+    "Final Answer: The final answer is $%s$. I hope it is correct.",
+    "Therefore the answer is\n\\[ %s \\]",
+    "<think>We try it.</think> <answer>$%s$</answer>",
+)
+"""Ends of finished texts, as prompts ask for them."""
 
 
 class Case(NamedTuple):
-    """An answer to a question, and whether it is right."""
+    """An answer to a question, or a text that ends in one, and whether it is right."""
 
     group: str
     pair: GradedPair
     right: bool
+    text: bool = False
+
+
+# ---- golds
+
+
+def golds_of(folder: Path) -> Iterator[tuple[str, list[str]]]:
+    """Golds of the files that the folder has, by family or, of word problems, by file."""
+    for family, name in FILES.items():
+        if (folder / name).exists():
+            yield family, [question.gold for question in benchmarks.load(folder / name, family=family, check=False)]
+    for group, (name, golds) in WORD_PROBLEMS.items():
+        if (folder / name).exists():
+            distinct = sorted(set(golds(folder / name)))
+            yield group, random.Random(SEED).sample(distinct, min(MOST, len(distinct)))
+
+
+def gsm8k(path: Path) -> list[str]:
+    """Golds of GSM8K: what stands behind ``####``, such as ``1,080``."""
+    return [json.loads(line)["answer"].rpartition("####")[2].strip() for line in path.read_text().splitlines()]
+
+
+def svamp(path: Path) -> list[str]:
+    """Golds of SVAMP, which are floats; whole ones as integers."""
+    return [str(gold_text(row["Answer"])) for row in json.loads(path.read_text())]
+
+
+def mawps(path: Path) -> list[str]:
+    """Golds of MAWPS, which are floats; whole ones as integers."""
+    with path.open(newline="") as file:
+        return [str(gold_text(float(row["Answer"]))) for row in csv.DictReader(file)]
+
+
+WORD_PROBLEMS = {
+    "gsm8k_test": ("gsm8k_test.jsonl", gsm8k),
+    "gsm8k_train": ("gsm8k_train.jsonl", gsm8k),
+    "svamp": ("svamp.json", svamp),
+    "mawps_dev": ("mawps_fold0_dev.csv", mawps),
+    "mawps_train": ("mawps_fold0_train.csv", mawps),
+}
+"""Files of word problems, with the functions that read their golds."""
+MOST = 200
+"""Most golds of a file of word problems, drawn at random: they are numbers, nearly all integers."""
 
 
 # ---- cases
@@ -63,7 +120,9 @@ def table_cases() -> Iterator[Case]:
 
 
 _INTEGER = re.compile(r"-?\d{1,15}")
+_THOUSANDS = re.compile(r"-?\d{1,3}(?:,\d{3})+")
 _FRACTION = re.compile(r"(-?)\\d?frac\{(\d+)\}\{(\d+)\}")
+_TOO_SMALL = re.compile(r"\.\d{5,}\Z")  # decimals are compared to six places
 _BRACKETS = re.compile(r"\\left|\\right")
 _MATRIX = re.compile(r"(\\begin\{[pb]matrix\})(.*)(\\end\{[pb]matrix\})", re.DOTALL)
 _TUPLE = re.compile(r"(\(|\\left\()\s*([^()\[\]]*,[^()\[\]]*?)\s*(\\right\)|\))", re.DOTALL)
@@ -77,6 +136,8 @@ def spellings(gold: str) -> set[str]:
     if _INTEGER.fullmatch(gold):
         number = int(gold)
         found |= {f"{number}.0", f"x={number}", f"{number:,}", f"{number:,}".replace(",", "{,}"), rf"\text{{{number}}}"}
+    if _THOUSANDS.fullmatch(gold):
+        found |= {gold.replace(",", ""), gold.replace(",", "{,}"), rf"\${gold}"}
     if fraction := _FRACTION.fullmatch(gold):
         sign, above, below = fraction.groups()
         found |= {f"{sign}{above}/{below}", rf"{sign}\frac{{{2 * int(above)}}}{{{2 * int(below)}}}"}
@@ -88,7 +149,7 @@ def spellings(gold: str) -> set[str]:
 def mutations(gold: str, rng: random.Random) -> set[str]:
     """Wrong answers that differ from the gold in one place."""
     found: set[str] = set()
-    digits = [match.start() for match in re.finditer(r"\d", gold)]
+    digits = [match.start() for match in re.finditer(r"\d", gold) if not _TOO_SMALL.search(gold[: match.start()])]
     for place in rng.sample(digits, min(2, len(digits))):
         found.add(f"{gold[:place]}{(int(gold[place]) + rng.randint(1, 8)) % 10}{gold[place + 1 :]}")
     if (_INTEGER.fullmatch(gold) and int(gold)) or _FRACTION.fullmatch(gold):
@@ -113,19 +174,26 @@ def mutated_cases(family: str, golds: Iterable[str]) -> Iterator[Case]:
             yield from (Case(family, GradedPair(gold, answer), right) for answer in sorted(answers))
 
 
-def golds_of(folder: Path) -> Iterator[tuple[str, list[str]]]:
-    """Golds of the files that the folder has, by family."""
-    for family, name in FILES.items():
-        if (folder / name).exists():
-            yield family, [question.gold for question in benchmarks.load(folder / name, family=family)]
+def text_cases(family: str, golds: Iterable[str]) -> Iterator[Case]:
+    """Texts that end in each distinct gold, and in one of its mutations."""
+    for gold in sorted(set(golds)):
+        wrong = sorted(mutations(gold, random.Random(f"{SEED}/{gold}")))[:1]
+        for answer in (gold, *wrong):
+            pairs = (GradedPair(gold, text % answer) for text in TEXTS)
+            yield from (Case(f"{family}, texts", pair, answer == gold, True) for pair in pairs)
 
 
 # ---- verdicts
 
 
 def ours(cases: list[Case]) -> list[bool]:
-    """Verdicts of grader ``math``; unknown ones count as wrong."""
-    return [bool(verdict.correct) for verdict in Math(Limits(5.0)).grade([case.pair for case in cases])]
+    """Verdicts of grader ``math``; unknown ones and texts without an answer count as wrong."""
+    math = Math(Limits(5.0))
+    answers = [math.extract(case.pair.answer, True).answer if case.text else case.pair.answer for case in cases]
+    stated = [(place, answer) for place, answer in enumerate(answers) if answer is not None]
+    verdicts = math.grade([GradedPair(cases[place].pair.gold, answer) for place, answer in stated])
+    correct = {place for (place, _), verdict in zip(stated, verdicts, strict=True) if verdict.correct}
+    return [place in correct for place in range(len(cases))]
 
 
 def by_itself(cases: list[Case]) -> list[bool]:
@@ -133,7 +201,11 @@ def by_itself(cases: list[Case]) -> list[bool]:
     from math_verify import parse, verify  # noqa: PLC0415 - takes seconds
 
     logging.getLogger("math_verify").setLevel(logging.CRITICAL)
-    return [verify(*(parse(f"${text}$") for text in case.pair)) for case in cases]
+    golds = {gold: parse(f"${gold}$") for gold in {case.pair.gold for case in cases}}
+    return [
+        verify(golds[case.pair.gold], parse(case.pair.answer if case.text else f"${case.pair.answer}$"))
+        for case in cases
+    ]
 
 
 def main() -> None:
@@ -145,7 +217,7 @@ def main() -> None:
     options = parser.parse_args()
     cases = list(table_cases())
     for family, golds in golds_of(options.benchmarks) if options.benchmarks else ():
-        cases += mutated_cases(family, golds)
+        cases += [*mutated_cases(family, golds), *text_cases(family, golds)]
     verdicts = {"math": ours(cases), "math-verify": by_itself(cases)}
     sizes = Counter((case.group, case.right) for case in cases)
     rows = []

@@ -454,6 +454,8 @@ def _check(args: argparse.Namespace) -> None:
     print(f"configuration is valid: {len(grid.cells)} cells, {len(grid.pair_cells)} pairs x benchmarks")
     for reason in grid.refusals():
         print(f"not ready to run: {reason}")
+    for notice in grid.unknown_wordings:
+        print(notice)
     for reason in grid.without_likelihoods:
         print(f"no cross-likelihoods of {reason}")
     if grid.without_boptr:

@@ -51,17 +51,24 @@ def align(trusted: Sequence[Row], other: Sequence[Row]) -> list[tuple[int, Row]]
 def write(family: str, names: Sequence[str]) -> None:
     """Write the digests of a family: the golds of the first file, the wordings of all files."""
     trusted = read_rows([Path(names[0])], family)
-    lines = {line_of(row.wording, row.answer) for row in trusted}
+    lines = {" ".join(line_of(row.wording, row.answer)) for row in trusted}
     for name in names[1:]:
         rows = read_rows([Path(name)], family)
         pairs = align(trusted, rows)
-        lines |= {line_of(rows[position].wording, row.answer) for position, row in pairs}
+        lines |= {_line(rows[position].wording, row) for position, row in pairs}
         differing = [position + 1 for position, row in pairs if _differ(rows[position], row)]
         print(f"{name}: {len(pairs)} of {len(rows)} rows are questions of {names[0]}; other golds in rows {differing}")
     path = golds_file(known_benchmark(family))
     path.parent.mkdir(exist_ok=True)
-    path.write_text("".join(f"{question} {gold}\n" for question, gold in sorted(lines)))
+    path.write_text("".join(f"{line}\n" for line in sorted(lines)))
     print(f"{len(lines)} wordings of {len(trusted)} questions")
+
+
+def _line(wording: str, trusted: Row) -> str:
+    """The line of a wording of a trusted row's question; another wording names the digest of the trusted one."""
+    first, _ = line_of(trusted.wording, trusted.answer)
+    digest, gold = line_of(wording, trusted.answer)
+    return f"{digest} {gold}" if digest == first else f"{digest} {gold} {first}"
 
 
 def _differ(row: Row, trusted: Row) -> bool:

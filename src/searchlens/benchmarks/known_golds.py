@@ -1,8 +1,9 @@
 """Digests of known golds: a file with another gold is noticed, although no row of a benchmark is kept here.
 
 ``golds/<family>.txt``, next to the file that declares the family, has one line per known wording of a question: 12
-hexadecimal digits for the question, 8 for the question with its gold. Several wordings of a question circulate; an
-unknown wording is not checked. ``searchlens.benchmarks.digests`` writes these files.
+hexadecimal digits for the wording, 8 for the wording with its gold, and for a further wording of a question the 12 of
+its first one. Several wordings of a question circulate; the gold of an unknown wording is not checked, and it is named.
+``searchlens.benchmarks.digests`` writes these files.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from __future__ import annotations
 import hashlib
 import unicodedata
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
 
@@ -24,15 +26,19 @@ class GoldCheck(NamedTuple):
     ----------
     known : int
         Number of rows whose wording is known.
+    unknown : list of int
+        Positions, from 0, of the other rows; empty if no wording of the family is known.
     wrong : list of int
-        Positions, from 0, of the rows among these that have another gold.
+        Positions of the rows with a known wording and another gold.
     repeated : list of (int, int)
-        Positions of the rows with the wording of an earlier row, each with the position of the earlier one.
+        Positions of the rows with the question of an earlier row, in the same or another known wording, each with the
+        position of the earlier one.
     absent : int
-        Number of known wordings that no row has.
+        Number of known questions that no row asks.
     """
 
     known: int
+    unknown: list[int]
     wrong: list[int]
     repeated: list[tuple[int, int]]
     absent: int
@@ -58,14 +64,22 @@ def golds_file(benchmark: KnownBenchmark) -> Path:
     return benchmark.file.parent / "golds" / f"{benchmark.name}.txt"
 
 
-def known_golds(family: str) -> dict[str, set[str]]:
-    """Digest of each known question to the digests of it with a right gold; empty if no golds are known."""
-    golds: dict[str, set[str]] = {}
+@dataclass
+class Known:
+    """What is known of one wording: digests of it with a right gold, and the digest of its question's first wording."""
+
+    question: str
+    golds: set[str] = field(default_factory=set)
+
+
+def known_golds(family: str) -> dict[str, Known]:
+    """Digest of each known wording to what is known of it; empty if no golds are known."""
+    golds: dict[str, Known] = {}
     for part in known_benchmark(family).parts or (family,):
         path = golds_file(known_benchmark(part))
         for line in path.read_text().splitlines() if path.exists() else ():
-            question, gold = line.split()
-            golds.setdefault(question, set()).add(gold)
+            wording, gold, *first = line.split()
+            golds.setdefault(wording, Known(first[0] if first else wording)).golds.add(gold)
     return golds
 
 
@@ -74,8 +88,11 @@ def check(family: str, rows: Sequence[Row]) -> GoldCheck:
     golds = known_golds(family)
     digests = [line_of(row.wording, row.answer) for row in rows]
     known = [(position, digest) for position, digest in enumerate(digests) if digest[0] in golds]
-    wrong = [position for position, (question, gold) in known if gold not in golds[question]]
+    unknown = [position for position, (wording, _) in enumerate(digests) if golds and wording not in golds]
+    wrong = [position for position, (wording, gold) in known if gold not in golds[wording].golds]
+    asked = [golds[wording].question if wording in golds else wording for wording, _ in digests]
     first: dict[str, int] = {}
-    earlier = [first.setdefault(question, position) for position, (question, _) in enumerate(digests)]
+    earlier = [first.setdefault(question, position) for position, question in enumerate(asked)]
     repeated = [(position, place) for position, place in enumerate(earlier) if place != position]
-    return GoldCheck(len(known), wrong, repeated, len(golds.keys() - {question for question, _ in digests}))
+    absent = {each.question for each in golds.values()} - set(asked)
+    return GoldCheck(len(known), unknown, wrong, repeated, len(absent))

@@ -81,7 +81,8 @@ def _description(benchmark: LoadedBenchmark) -> str:
     source = f" ({benchmark.source})" if benchmark.source else ""
     without_gold = benchmark.rows - len(benchmark.questions)
     left_out = f", {without_gold} rows without a gold left out" if without_gold else ""
+    notice = f"; {benchmark.notice}" if benchmark.notice else ""
     return (
         f"{len(benchmark.questions)} questions{source}{left_out}, {benchmark.checked} golds checked,"
-        f" content {content_hash(benchmark.questions)[:12]}"
+        f" content {content_hash(benchmark.questions)[:12]}{notice}"
     )

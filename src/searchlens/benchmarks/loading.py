@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from searchlens import catalogue
@@ -29,12 +29,29 @@ class LoadedBenchmark:
         The source that is known to have this number of rows; empty if there is none.
     checked : int
         Number of questions whose gold was compared with the known one.
+    unknown : tuple of int
+        Positions, from 0, of the questions whose wording is not known, so that nothing was compared; empty without the
+        check, and for a family of which no wording is known.
     """
 
     questions: tuple[Question, ...]
     rows: int
     source: str = ""
     checked: int = 0
+    unknown: tuple[int, ...] = ()
+
+    @property
+    def notice(self) -> str:
+        """Which questions have a wording that is not known; empty if none has."""
+        if not self.unknown:
+            return ""
+        named = _listed([f"question {place + 1} ({self.questions[place].id})" for place in self.unknown])
+        what = (
+            "has a wording that is not known, so that its gold is"
+            if len(self.unknown) == 1
+            else ("have wordings that are not known, so that their golds are")
+        )
+        return f"{len(self.unknown)} of {len(self.questions)} questions {what} not checked: {named}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,18 +93,31 @@ def load(
         fewer questions than ``limit``.
     """
     paths = [path] if isinstance(path, Path) else list(path)
-    questions = read(paths, family, expected_sha256=expected_sha256, check=check).questions
-    if limit is not None and not 1 <= limit <= len(questions):
-        raise InputError(
-            f"{_joined(paths)} has {len(questions)} questions, {limit} are asked for", "lower `questions`, or drop it"
-        )
-    return questions[:limit]
+    return read(paths, family, expected_sha256=expected_sha256, limit=limit, check=check).questions
 
 
 def read(
-    paths: Sequence[Path], family: str = OWN, *, expected_sha256: str | None = None, check: bool = True
+    paths: Sequence[Path],
+    family: str = OWN,
+    *,
+    expected_sha256: str | None = None,
+    limit: int | None = None,
+    check: bool = True,
 ) -> LoadedBenchmark:
     """``load`` with the results of the checks."""
+    whole = _read(paths, family, expected_sha256, check)
+    if limit is None:
+        return whole
+    if not 1 <= limit <= len(whole.questions):
+        raise InputError(
+            f"{_joined(paths)} has {len(whole.questions)} questions, {limit} are asked for",
+            "lower `questions`, or drop it",
+        )
+    unknown = tuple(place for place in whole.unknown if place < limit)
+    return replace(whole, questions=whole.questions[:limit], unknown=unknown)
+
+
+def _read(paths: Sequence[Path], family: str, expected_sha256: str | None, check: bool) -> LoadedBenchmark:
     contents = _contents(paths, family)
     if expected_sha256 is not None:
         _check_hash(_joined(paths), contents, expected_sha256)
@@ -97,9 +127,9 @@ def read(
         questions = jsonl.read(contents[0].path, contents[0].content)
         return LoadedBenchmark(questions, len(questions))
     count, rows = _rows(contents)
-    checked = _check(_joined(paths), family, count, rows) if check else 0
+    checked, unknown = _check(_joined(paths), family, count, rows) if check else (0, [])
     source = known_benchmark(family).sizes.get(count, "")
-    return LoadedBenchmark(tuple(row.question for row in rows), count, source, checked)
+    return LoadedBenchmark(tuple(row.question for row in rows), count, source, checked, tuple(unknown))
 
 
 def read_rows(paths: Sequence[Path], family: str) -> list[Row]:
@@ -158,8 +188,10 @@ def _rows(contents: Sequence[_Content]) -> tuple[int, list[Row]]:
     return sum(counts.values()), rows
 
 
-def _check(shown: str, family: str, count: int, rows: Sequence[Row]) -> int:
-    """Number of golds compared; an ``InputError`` if one is wrong, or the number of rows is."""
+def _check(shown: str, family: str, count: int, rows: Sequence[Row]) -> tuple[int, list[int]]:
+    """Number of golds compared, and positions of rows in unknown wordings; an ``InputError`` if a gold is wrong, the
+    number of rows is, or a question is there twice.
+    """
     known, hint = known_benchmark(family), "to use it as it is, set `check: false` for this benchmark"
     if known.sizes and count not in known.sizes:
         sizes = "; ".join(f"{size} ({source})" for size, source in known.sizes.items())
@@ -178,7 +210,7 @@ def _check(shown: str, family: str, count: int, rows: Sequence[Row]) -> int:
         raise InputError(
             f"{shown}: {len(named)} of {golds.known} golds {what}:\n{lines}{more}", f"correct the file; or, {hint}"
         )
-    return golds.known
+    return golds.known, golds.unknown
 
 
 def _listed(lines: Sequence[str]) -> str:

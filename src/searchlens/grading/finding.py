@@ -70,12 +70,16 @@ _EMPHASIS = r"[*_`]*"
 _KEYWORD = re.compile(rf"answer{_EMPHASIS}(?:\s+(?:is|=)(?!\w)|[ \t]*[:：=]|(?=[ \t*_`#]*\n))", re.IGNORECASE)
 _HEADING = re.compile(r"[ \t#>*_`]*(?:(?:the|my)[ \t]+)?(?:(?:final|correct)[ \t]+)?\Z", re.IGNORECASE)
 _LEAD = re.compile(r"[\s:：*_`#]*")
-_HASHES = re.compile(r"####[ \t]*(?=\$?[-+]?\.?\d[\d.,/]*%?[ \t]*(?:\n|\Z)|\$[^$\n]+\$[ \t]*(?:\n|\Z))")
-_FORMULA = re.compile(r"\$+(?![\d.,]+\s+[A-Za-z]{2})([^$]+)\$+|\\\((.+?)\\\)|\\\[(.+?)\\\]", re.DOTALL)
+_INSIDE = r"(?:[^$\\]|\\.)+"
+r"""What stands between dollar signs; in ``$\$18$`` the second one is part of the formula."""
+_HASHES = re.compile(
+    r"####[ \t]*(?=(?:\\?\$)?[-+]?\.?\d[\d.,/]*%?[ \t]*(?:\n|\Z)|\$(?:[^$\\\n]|\\.)+\$[ \t]*(?:\n|\Z))"
+)
+_FORMULA = re.compile(rf"\$+(?![\d.,]+\s+[A-Za-z]{{2}})({_INSIDE})\$+|\\\((.+?)\\\)|\\\[(.+?)\\\]", re.DOTALL)
 _NEXT_FORMULA = re.compile(r"\s*(?:,\s*(?:and\s+)?|and\s+)(?=\$|\\[(\[])")
 _END_OF_ANSWER = re.compile(r"\.(?=\s|$)|\*\*|</|\n")
 _NUMBER = r"[-+]?(?:\d[\d.,/]*\d|\d)%?"
-_ONE_FORMULA = r"\$+[^$]+\$+|\\\((?:(?!\\\)).)+\\\)|\\\[(?:(?!\\\]).)+\\\]"
+_ONE_FORMULA = rf"\$+{_INSIDE}\$+|\\\((?:(?!\\\)).)+\\\)|\\\[(?:(?!\\\]).)+\\\]"
 _ALONE = re.compile(rf"[*\s]*+(?:({_NUMBER})|({_ONE_FORMULA}))\.?[*\s]*+", re.DOTALL)
 _SHORT = 80
 """Longest line without a formula that is an answer behind a keyword on the line before."""

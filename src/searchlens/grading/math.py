@@ -36,7 +36,7 @@ class Math(Grader):
 
     limits: processes.Limits = processes.DEFAULT
 
-    version = _version("math-4")
+    version = _version("math-5")
 
     def extract(self, text: str, stopped: bool) -> Extraction:
         """The content of the last box or boxes, or what a finished text without a box calls its answer."""

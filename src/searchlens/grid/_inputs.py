@@ -25,7 +25,7 @@ class Inputs(StudyGrid):
 
     def __init__(self, config: Mapping[str, Any], root: Path = Path()) -> None:
         super().__init__(config, root)
-        self._questions: dict[str, tuple[benchmarks.Question, ...]] = {}
+        self._loaded: dict[str, benchmarks.LoadedBenchmark] = {}
         self._absent: dict[str, str] = {}
         self._hashes: dict[tuple[Hash, str], str] = {}
         self._fingerprints: dict[str, str] = {}
@@ -49,19 +49,29 @@ class Inputs(StudyGrid):
 
     def questions(self, name: str) -> tuple[benchmarks.Question, ...]:
         """The questions of a benchmark that this configuration uses, read once."""
-        if name not in self._questions:
+        return self._load(name).questions
+
+    def _load(self, name: str) -> benchmarks.LoadedBenchmark:
+        if name not in self._loaded:
             spec = self.benchmark(name)
             try:
-                self._questions[name] = benchmarks.load(
+                self._loaded[name] = benchmarks.read(
                     self.question_files(name),
+                    spec["family"],
                     expected_sha256=spec["sha256"],
                     limit=spec["questions"],
-                    family=spec["family"],
                     check=spec["check"],
                 )
             except InputError as error:
                 raise InputError(f"benchmarks.{name}: {error.message}", error.hint) from None
-        return self._questions[name]
+        return self._loaded[name]
+
+    @property
+    def unknown_wordings(self) -> list[str]:
+        """A sentence for each benchmark of the study some of whose questions are in no known wording."""
+        used = list(dict.fromkeys(benchmark for _, benchmark in self.cells))
+        notices = {name: self._load(name).notice for name in used if not self.absent(name)}
+        return [f"benchmarks.{name}: {notice}" for name, notice in notices.items() if notice]
 
     def dataset_sources(self, name: str) -> list[pins.Source]:
         """The hub datasets of a benchmark, one for each split; none if it has a path."""

@@ -370,6 +370,8 @@ class Tables:
         For each of ``cells``, why no samples are judged by two graders; empty if some are.
     without_likelihood : tuple of str
         For each of ``pair_cells``, why no texts are scored under both sides; empty if some are.
+    unknown_wordings : tuple of str
+        A sentence for each benchmark some of whose questions are in no known wording.
     """
 
     cells: tuple[CellSamples, ...]
@@ -382,6 +384,7 @@ class Tables:
     health: Mapping[str, Any]
     without_agreement: tuple[str, ...]
     without_likelihood: tuple[str, ...]
+    unknown_wordings: tuple[str, ...]
 
 
 def tables(grid: Grid) -> Tables:
@@ -398,6 +401,7 @@ def tables(grid: Grid) -> Tables:
         config["health"],
         tuple(grid.without_agreement(*cell) for cell in grid.cells),
         tuple(grid.without_likelihood(*cell) for cell in grid.pair_cells),
+        tuple(grid.unknown_wordings),
     )
 
 

@@ -73,7 +73,7 @@ def tables(study: needs.Tables, layout: Layout, output: Layout, *, fingerprint: 
         },
         without_costs=costs.without_costs(study.cells, layout),
         health=health,
-        notes=[*broken, *mixed_versions(judged)],
+        notes=[*broken, *mixed_versions(judged), *(f"{notice}." for notice in study.unknown_wordings)],
     )
     made = build(loaded("table", stage="study"), context)
     if not all(study.without_likelihood):
