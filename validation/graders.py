@@ -22,6 +22,7 @@ import random
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
@@ -44,6 +45,8 @@ FILES = {
 """Families and files of golds that are formulas, numbers or words."""
 SEED = 1
 BREAK = r" \\ "
+PATIENCE = 30
+"""Seconds that math-verify may take to read or compare an answer; its default is 5."""
 TEXTS = (
     r"So the result is $\boxed{%s}$.",
     r"So we get \fbox{%s}.",
@@ -201,10 +204,12 @@ def by_itself(cases: list[Case]) -> list[bool]:
     from math_verify import parse, verify  # noqa: PLC0415 - takes seconds
 
     logging.getLogger("math_verify").setLevel(logging.CRITICAL)
-    golds = {gold: parse(f"${gold}$") for gold in {case.pair.gold for case in cases}}
+    read = partial(parse, parsing_timeout=PATIENCE)  # a busy machine must not decide
+    golds = {gold: read(f"${gold}$") for gold in {case.pair.gold for case in cases}}
+    answers = (read(case.pair.answer if case.text else f"${case.pair.answer}$") for case in cases)
     return [
-        verify(golds[case.pair.gold], parse(case.pair.answer if case.text else f"${case.pair.answer}$"))
-        for case in cases
+        verify(golds[case.pair.gold], answer, timeout_seconds=PATIENCE)
+        for case, answer in zip(cases, answers, strict=True)
     ]
 
 
