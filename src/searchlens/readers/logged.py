@@ -30,12 +30,16 @@ class Stream:
         ``top_p``, ``top_k``, ``min_p``, ``max_tokens``, ``seed``, ...). Absent ones stay absent.
     made_by : str
         Harness and version, as far as the log says.
+    policy, role : str
+        Name of the policy, and side of the pair (``base`` or ``rl``), where the log itself says them.
     """
 
     model: str = ""
     task: str = ""
     asked: Mapping[str, Any] = field(default_factory=dict)
     made_by: str = ""
+    policy: str = ""
+    role: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,185 @@
+"""Rows that are sorted by question outside of memory: sorted runs in temporary Arrow files, merged when they are read.
+
+The rows of each pool are collected until they fill the memory that is allowed, then sorted and written as a run. To
+read a pool, all its runs are read side by side, a piece of each at a time.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable, Hashable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import polars as pl
+import pyarrow as pa
+
+MEMORY = 96 * 2**20
+"""Bytes of texts that are held before a run is written, and about those of a piece that is read."""
+
+_PIECE = 2**20
+"""Bytes of one record batch of a run."""
+
+ROW = pl.Schema(
+    {
+        "number": pl.UInt32(),
+        "sample": pl.UInt32(),
+        "text": pl.String(),
+        "tokens": pl.List(pl.Int32()),
+        "logprobs": pl.List(pl.Float32()),
+        "n_tokens": pl.UInt32(),
+        "mean_logprob": pl.Float32(),
+        "finish": pl.String(),
+        "verdicts": pl.String(),
+        "place": pl.String(),
+    }
+)
+"""One sample. ``number`` numbers the questions in the order of their first samples; ``verdicts`` is JSON."""
+
+Positions = npt.NDArray[np.int64]
+
+Rank = Callable[[int], Any]
+"""What the questions are ordered by: number of a question to anything that can be compared."""
+
+
+class Spill:
+    """Rows of several pools.
+
+    Parameters
+    ----------
+    rank : callable
+        Order of the questions in which pools are read; the rank of a number never changes.
+    folder : callable
+        Makes the folder of the temporary files when the first is written; small pools need none.
+    """
+
+    def __init__(self, rank: Rank, folder: Callable[[], Path]) -> None:
+        self._rank = rank
+        self._make = folder
+        self._folder: Path | None = None
+        self._rows: dict[Hashable, list[tuple[Any, ...]]] = {}
+        self._sizes: dict[Hashable, int] = {}
+        self._runs: dict[Hashable, list[Path]] = {}
+        self._held = 0
+
+    def add(self, pool: Hashable, row: tuple[Any, ...], size: int) -> None:
+        """Add a row (the columns of ``ROW``) of about ``size`` bytes."""
+        if pool not in self._rows:
+            self._rows[pool], self._sizes[pool] = [], 0
+        self._rows[pool].append(row)
+        self._sizes[pool] += size
+        self._held += size
+        if self._held > MEMORY:
+            self._flush(max(self._sizes, key=self._sizes.__getitem__))
+
+    def read(self, pool: Hashable, positions: Positions) -> Iterator[pl.DataFrame]:
+        """The rows of a pool in pieces of whole questions, ordered by the questions' rank, then by sample.
+
+        Parameters
+        ----------
+        pool : hashable
+        positions : ndarray of int64
+            Position of each question, by its number, in the order of the ranks.
+        """
+        sources = [_Source(_batches(path), positions) for path in self._runs.get(pool, [])]
+        if self._rows.get(pool):
+            sources.append(_Source(iter([self._sorted(self._rows[pool])]), positions))
+        waiting: list[pl.DataFrame] = []
+        for part in _merged(sources):
+            waiting.append(part)
+            if sum(each.estimated_size() for each in waiting) > MEMORY // 4:
+                yield self._ordered(pl.concat(waiting))
+                waiting = []
+        if waiting:
+            yield self._ordered(pl.concat(waiting))
+
+    def close(self) -> None:
+        """Delete the temporary files."""
+        if self._folder is not None:
+            shutil.rmtree(self._folder, ignore_errors=True)
+
+    def _flush(self, pool: Hashable) -> None:
+        if self._folder is None:
+            self._folder = self._make()
+        path = self._folder / f"{sum(map(len, self._runs.values())):05d}.arrow"
+        rows = self._sorted(self._rows.pop(pool))
+        self._held -= self._sizes.pop(pool)
+        each = max(1, int(rows.height * _PIECE / max(1, rows.estimated_size())))
+        table = rows.to_arrow()
+        with pa.OSFile(str(path), "wb") as file, pa.ipc.new_file(file, table.schema) as writer:
+            writer.write_table(table, max_chunksize=each)
+        self._runs.setdefault(pool, []).append(path)
+
+    def _sorted(self, rows: Sequence[tuple[Any, ...]]) -> pl.DataFrame:
+        columns = dict(zip(ROW.names(), zip(*rows, strict=True), strict=True))
+        series = [pl.Series(name, columns[name], dtype=kind, strict=False) for name, kind in ROW.items()]
+        return self._ordered(pl.DataFrame(series))
+
+    def _ordered(self, rows: pl.DataFrame) -> pl.DataFrame:
+        numbers = sorted(rows["number"].unique().to_list(), key=self._rank)
+        order = pl.col("number").replace_strict(numbers, range(len(numbers)), return_dtype=pl.UInt32)
+        return rows.sort(order, "sample", maintain_order=True)
+
+
+def _batches(path: Path) -> Iterator[pl.DataFrame]:
+    """The record batches of a run; one of them is in memory at a time."""
+    with pa.OSFile(str(path)) as file:
+        reader = pa.ipc.open_file(file)
+        for number in range(reader.num_record_batches):
+            yield pl.DataFrame(pl.from_arrow(reader.get_batch(number)))
+
+
+class _Source:
+    """A sorted run that is being read."""
+
+    def __init__(self, batches: Iterator[pl.DataFrame], positions: Positions) -> None:
+        self._batches = batches
+        self._positions = positions
+        self._rows = pl.DataFrame(schema=ROW)
+        self._places = np.empty(0, np.int64)
+        self.ended = False
+        self.load()
+
+    @property
+    def last(self) -> int:
+        """Position of the last question that was read; the run may have more rows of it."""
+        return int(self._places[-1])
+
+    def load(self) -> None:
+        """Read another batch, if there is one."""
+        batch = next(self._batches, None)
+        if batch is None:
+            self.ended = True
+            return
+        self._rows = pl.concat([self._rows, batch])
+        self._places = self._positions[self._rows["number"].to_numpy()]
+
+    def take(self, edge: int | None) -> pl.DataFrame:
+        """The rows of questions before a position; all rows if there is no edge."""
+        count = len(self._places) if edge is None else int(np.searchsorted(self._places, edge))
+        part, self._rows, self._places = self._rows[:count], self._rows[count:], self._places[count:]
+        if not len(self._places) and not self.ended:
+            self.load()
+        return part
+
+
+def _merged(sources: Sequence[_Source]) -> Iterator[pl.DataFrame]:
+    """The rows of all sources in pieces of whole questions.
+
+    What a source has not read yet is at its last position or behind it, so that everything before the smallest of these
+    positions is complete.
+    """
+    while any(not source.ended for source in sources):
+        edge = min(source.last for source in sources if not source.ended)
+        parts = [part for source in sources if (part := source.take(edge)).height]
+        if parts:
+            yield pl.concat(parts)
+        else:
+            for source in sources:
+                if not source.ended and source.last == edge:
+                    source.load()
+    parts = [part for source in sources if (part := source.take(None)).height]
+    if parts:
+        yield pl.concat(parts)

@@ -1,0 +1,74 @@
+"""Mistakes in files of samples: one line for each kind, with a count and two examples, however many there are."""
+
+from __future__ import annotations
+
+from searchlens.errors import InputError
+
+SHOWN = 10
+"""Largest number of kinds in one message."""
+
+HINT = "docs/import.md describes what is read; nothing was imported"
+
+
+class Problems:
+    """Counts mistakes by kind.
+
+    Parameters
+    ----------
+    hint : str, optional
+        What to do about them, as one sentence.
+    """
+
+    def __init__(self, hint: str = HINT) -> None:
+        self._hint = hint
+        self._counts: dict[str, int] = {}
+        self._examples: dict[str, list[str]] = {}
+
+    def __bool__(self) -> bool:
+        """Whether there are any."""
+        return bool(self._counts)
+
+    def add(self, what: str, place: str = "", found: str = "") -> None:
+        """Count one mistake.
+
+        Parameters
+        ----------
+        what : str
+            Its kind, without anything that belongs to one place alone.
+        place : str
+            File, and line or member.
+        found : str
+            What stands there.
+        """
+        self._counts[what] = self._counts.get(what, 0) + 1
+        examples = self._examples.setdefault(what, [])
+        if len(examples) < 2:
+            examples.append(place + (f" ({found})" if found and place else found))
+
+    @property
+    def lines(self) -> list[str]:
+        """One line for each kind, in the order in which they were found."""
+        return [self._line(what, count) for what, count in self._counts.items()]
+
+    def _line(self, what: str, count: int) -> str:
+        examples = [example for example in self._examples[what] if example]
+        if not examples:
+            return f"{what} ({count} times)" if count > 1 else what
+        if count == 1:
+            return f"{what}: {examples[0]}"
+        more = f" and {count - len(examples)} more" if count > len(examples) else ""
+        return f"{what} ({count} times): {', '.join(examples)}{more}"
+
+    def refuse(self) -> None:
+        """Raise one ``InputError`` if anything was counted."""
+        if not self:
+            return
+        lines = self.lines
+        more = [f"… and {len(lines) - SHOWN} more kinds of mistakes"] if len(lines) > SHOWN else []
+        raise InputError("\n".join([*lines[:SHOWN], *more]), self._hint)
+
+
+def shown(value: object) -> str:
+    """A value as it is quoted in a message: at most 60 characters."""
+    text = repr(value)
+    return text if len(text) <= 60 else text[:57] + "…"

@@ -1,0 +1,178 @@
+"""Rows of a file, one after the other: JSON lines, a JSON list, CSV or Parquet, compressed or not."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import IO, Any, cast
+
+import pyarrow.parquet as pq
+from pyarrow import ArrowInvalid
+
+from searchlens.errors import InputError
+from searchlens.readers.opening import kind, opened
+from searchlens.readers.problems import Problems
+
+LONGEST_LINE = 64 * 2**20
+"""Bytes of the longest line that is read: a longer one is no sample, and would fill the memory."""
+
+_BATCH = 1024
+"""Rows of Parquet that are Python objects at the same time."""
+
+Row = tuple[str, dict[str, Any]]
+"""Place, for messages, and content of a row."""
+
+
+def rows(path: Path, problems: Problems) -> Iterator[Row]:
+    """The rows of a file, without holding it in memory.
+
+    Parameters
+    ----------
+    path : Path
+    problems : Problems
+        Lines that are not rows are counted there and left out.
+
+    Raises
+    ------
+    InputError
+        The file cannot be read, or is an archive.
+    """
+    what = kind(path)
+    if what == "zip":
+        raise InputError(f"{path} is a zip archive, not a file of rows", "unpack it, or name the log that it is")
+    if what == "parquet":
+        yield from _parquet(path)
+        return
+    with opened(path) as file:
+        first = _first_byte(file)
+        if first == b"[":
+            yield from _list(path, file, problems)
+        elif first == b"{" or not _is_csv(path):
+            yield from _lines(path, file, problems)
+        else:
+            yield from _csv(path, file)
+
+
+def first_row(path: Path) -> dict[str, Any] | None:
+    """The first row of a file, to tell what it is; None if it has none that can be read."""
+    try:
+        return next((row for _, row in rows(path, Problems())), None)
+    except InputError:
+        return None
+
+
+def decoder(*, nan: bool = False) -> json.JSONDecoder:
+    """A decoder of JSON that refuses repeated keys and, unless ``nan``, NaN and infinities."""
+    return json.JSONDecoder(object_pairs_hook=_distinct, parse_constant=None if nan else _refuse_constant)
+
+
+def _distinct(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    content = dict(pairs)
+    if len(content) != len(pairs):
+        keys = [key for key, _ in pairs]
+        raise ValueError(f"key {next(key for key in keys if keys.count(key) > 1)!r} occurs twice")
+    return content
+
+
+def _refuse_constant(name: str) -> None:
+    raise ValueError(f"{name} is not JSON")
+
+
+def _first_byte(file: IO[bytes]) -> bytes:
+    """The first byte that is neither a byte order mark nor white space; nothing is taken from the file."""
+    head = cast("io.BufferedReader", file).peek(4096)
+    return head.lstrip(b"\xef\xbb\xbf \t\r\n")[:1]
+
+
+def _is_csv(path: Path) -> bool:
+    return any(suffix in (".csv", ".tsv") for suffix in path.suffixes[-2:])
+
+
+def _lines(path: Path, file: IO[bytes], problems: Problems) -> Iterator[Row]:
+    decode, number = decoder().decode, 0
+    while line := file.readline(LONGEST_LINE + 1):
+        number += 1
+        if len(line) > LONGEST_LINE:
+            limit = LONGEST_LINE // 2**20
+            raise InputError(f"{path}:{number}: a line of more than {limit} MB", "is it one JSON object per line?")
+        if not line.strip():
+            continue
+        place = f"{path}:{number}"
+        try:
+            text = line.decode("utf-8-sig" if number == 1 else "utf-8").strip()
+            row = decode(text)
+            if "\\ud" in text.lower():
+                json.dumps(row, ensure_ascii=False).encode()
+        except UnicodeDecodeError as error:
+            raise InputError(f"{place}: not UTF-8 text (byte {error.start} of the line)") from None
+        except UnicodeEncodeError:
+            problems.add("not JSON text: an escaped surrogate without its partner", place)
+        except json.JSONDecodeError as error:
+            problems.add(f"not JSON: {error.msg}", place, f"column {error.colno}")
+        except (ValueError, RecursionError) as error:
+            problems.add(str(error), place)
+        else:
+            if isinstance(row, dict):
+                yield place, row
+            else:
+                problems.add("must be a JSON object", place, f"found {type(row).__name__}")
+
+
+def _list(path: Path, file: IO[bytes], problems: Problems) -> Iterator[Row]:
+    try:
+        table = decoder().decode(file.read().decode("utf-8-sig").strip())
+    except (ValueError, RecursionError) as error:
+        raise InputError(f"{path}: {error}", "a JSON list of objects, or one JSON object per line") from None
+    for number, row in enumerate(table, start=1):
+        if isinstance(row, dict):
+            yield f"{path}, row {number}", row
+        else:
+            problems.add("must be a JSON object", f"{path}, row {number}", f"found {type(row).__name__}")
+
+
+def _csv(path: Path, file: IO[bytes]) -> Iterator[Row]:
+    text = io.TextIOWrapper(file, encoding="utf-8-sig", newline="")
+    try:
+        reader = csv.DictReader(text, delimiter="\t" if ".tsv" in path.suffixes else ",", restkey="(beyond the head)")
+        for number, row in enumerate(reader, start=1):
+            yield (
+                f"{path}, row {number}",
+                {key: _cell(key, value) for key, value in row.items() if value not in ("", None)},
+            )
+    except UnicodeDecodeError as error:
+        raise InputError(f"{path}: not UTF-8 text (byte {error.start})") from None
+    except csv.Error as error:
+        raise InputError(f"{path}: not comma-separated values: {error}") from None
+    finally:
+        text.detach()
+
+
+_AS_TEXT = ("question", "text", "gold", "prompt", "policy", "role", "model", "finish", "answer")
+"""Columns whose cells are text, even where they look like a number."""
+
+
+def _cell(key: str, value: Any) -> Any:
+    """The cell of a table of text: a number, a list or true, where it reads as one."""
+    if key in _AS_TEXT or not isinstance(value, str):
+        return value
+    try:
+        return json.loads(value.lower() if value in ("True", "False") else value)
+    except ValueError:
+        return value
+
+
+def _parquet(path: Path) -> Iterator[Row]:
+    try:
+        with pq.ParquetFile(path) as file:
+            number = 0
+            for batch in file.iter_batches(_BATCH):
+                for row in batch.to_pylist():
+                    number += 1
+                    yield f"{path}, row {number}", {key: value for key, value in row.items() if value is not None}
+    except (ArrowInvalid, OSError) as error:
+        raise InputError(
+            f"{path} is damaged: {str(error).splitlines()[0]}", "copy it again; nothing was imported"
+        ) from None
