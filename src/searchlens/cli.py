@@ -20,8 +20,8 @@ from typing import TYPE_CHECKING
 from searchlens import __version__, config
 from searchlens.arguments import renamed_options
 from searchlens.errors import InputError, JobError, JobStoppedError
-from searchlens.grid import Grid, needs, require_known
-from searchlens.project import OWN_FILE, extras
+from searchlens.grid import Grid, Import, needs, require_known
+from searchlens.project import IMPORTS_FILE, OWN_FILE, extras
 from searchlens.store import snapshots
 from searchlens.store.files import require_writable
 from searchlens.store.hashing import file_sha256, fingerprint
@@ -359,14 +359,55 @@ def _rerun(args: argparse.Namespace) -> None:
 
 
 def _import(args: argparse.Namespace) -> None:
-    from searchlens.stages.importing import import_samples
+    from searchlens.importing import Choices
+    from searchlens.stages.importing import Request, import_samples
+
+    wishes = {name: getattr(args, name) for name in _WISHES if getattr(args, name)}
+    choices = Choices(
+        role=args.role,
+        base=args.base,
+        rl=args.rl,
+        policy=args.policy,
+        tasks=tuple(args.task),
+        ids=args.ids,
+        failed=args.failed,
+        wishes={name: "yes" if value is True else value for name, value in wishes.items()},
+    )
+    request = Request(
+        pair=args.pair,
+        benchmark=args.benchmark,
+        grader=args.grader,
+        subset=args.subset,
+        choices=choices,
+        is_confirmed=args.yes,
+    )
+    grid = _grid(args)
+    imported = import_samples(grid, [Path(file) for file in args.files], request, is_dry=args.dry_run)
+    print("\n".join(imported.report))
+    if args.dry_run:
+        print("nothing was written (--dry-run)")
+        return
+    for record, shard in zip(imported.records, imported.shards, strict=True):
+        print(f"imported {shard.sidecar['rows']:,} samples as {record.name} into {shard.path}")
+    print(f"next: {_next_command(_grid(args), args, imported.records)}")
+
+
+def _next_command(grid: Grid, args: argparse.Namespace, records: Sequence[Import]) -> str:
+    """What analyses imported samples: the study itself, if they belong to it, or all imports and nothing else."""
+    belonging = {item.name for item in grid.imports}
+    overlays = [] if {record.name for record in records} <= belonging else [IMPORTS_FILE]
+    return " ".join(["searchlens run", *(f"--config {name}" for name in [*args.config, *overlays])])
+
+
+def _imports(args: argparse.Namespace) -> None:
+    from searchlens.commands.imports import listing, remove
 
     grid = _grid(args)
-    imported = import_samples(grid, Path(args.file), args.pair, args.role, args.benchmark, args.policy, args.grader)
-    shard = imported.shard
-    print("".join(f"{line}\n" for line in imported.examples), end="")
-    print(f"{imported.health}; {imported.health.shares}")
-    print(f"imported {shard.sidecar['rows']} samples from {args.file} into {shard.path}; run snakemake as usual")
+    if not args.remove:
+        print(listing(grid))
+        return
+    for path in remove(grid, args.remove):
+        print(path)
 
 
 def _record(args: argparse.Namespace) -> None:
@@ -634,14 +675,7 @@ def _add_tools(command: _Commands) -> None:
     _cell_options(sub)
     sub.add_argument("--policy", default="", help="only this policy")
     renamed_options(sub, {"--model": "--checkpoint"})
-    sub = command("import", _import, "import samples that were drawn elsewhere (docs/import.md)")
-    sub.add_argument("file", metavar="FILE.jsonl")
-    sub.add_argument("--pair", required=True, help="key of pairs, or a new name")
-    sub.add_argument("--role", required=True, choices=("base", "rl"), help="which side of the pair")
-    sub.add_argument("--benchmark", required=True, help="key of benchmarks, or a new name")
-    sub.add_argument("--policy", required=True, help="name of the policy of the samples")
-    sub.add_argument("--grader", default="math", help="grader of a new benchmark (docs/grading.md; default: math)")
-    renamed_options(sub, {"--model": "--pair"})
+    _add_imports(command)
     sub = command("record", _record, "save compact readouts of finished cells, for analysis without samples")
     sub.add_argument(
         "--output",
@@ -706,6 +740,37 @@ def _add_readers(command: _Commands) -> None:
     sub.add_argument("second", metavar="B", help="results folder, after")
     sub.add_argument("--all", action="store_true", help="list every change, instead of the largest ones")
     sub.add_argument("--json", action="store_true", help="write JSON")
+
+
+_WISHES = ("date", "requests", "right", "partial", "custom_id", "logprobs")
+"""Options of ``import`` that say what a format leaves open; a reader gets them by these names."""
+
+
+def _add_imports(command: _Commands) -> None:
+    sub = command("import", _import, "import samples that were drawn elsewhere (docs/import.md)")
+    sub.add_argument("files", metavar="FILE", nargs="+", help="files or folders of one format")
+    sub.add_argument("--pair", required=True, help="key of pairs, or a new name")
+    sub.add_argument("--benchmark", required=True, help="key of benchmarks, or a new name")
+    sub.add_argument("--role", default="", choices=("base", "rl"), help="side of the pair that drew all samples")
+    sub.add_argument("--base", default="", metavar="MODEL", help="Base, as the log names it")
+    sub.add_argument("--rl", default="", metavar="MODEL", help="RL, as the log names it")
+    sub.add_argument("--policy", default="", help="name of the policy; default: what the log says")
+    sub.add_argument("--grader", default="math", help="grader of a new benchmark (docs/grading.md; default: math)")
+    sub.add_argument("--task", action="append", default=[], help="task of the log, if it has several; may be repeated")
+    sub.add_argument("--ids", default="own", choices=("own", "index"), help="index: the log's order is the benchmark's")
+    sub.add_argument("--subset", default="", metavar="NAME", help="new benchmark of the questions that have samples")
+    sub.add_argument("--failed", default="", choices=("drop", "wrong"), help="what to do with failed requests")
+    sub.add_argument("--dry-run", action="store_true", help="show what was found and write nothing")
+    sub.add_argument("--yes", action="store_true", help="import in spite of what was found")
+    sub.add_argument("--date", default="", help="run of the log, if it has several (lm-eval)")
+    sub.add_argument("--requests", default="", metavar="FILE", help="what was asked (batch output)")
+    sub.add_argument("--custom-id", default="", metavar="PATTERN", help="such as {question}#{sample} (batch output)")
+    sub.add_argument("--right", default="", metavar="CONDITION", help="such as 'acc == 1' (rollouts of training)")
+    sub.add_argument("--logprobs", default="", choices=("raw",), help="they are those of the raw model (batch output)")
+    sub.add_argument("--partial", action="store_true", help="read logs of unfinished runs")
+    renamed_options(sub, {"--model": "--pair"})
+    sub = command("imports", _imports, "list imported samples, or take some back")
+    sub.add_argument("--remove", default="", metavar="PAIR/BENCHMARK[/ROLE[/POLICY]]", help="take these back")
 
 
 def _add_power(command: _Commands) -> None:

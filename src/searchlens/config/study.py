@@ -36,6 +36,11 @@ class StudySpec(Section):
     """Folder of compact readouts written by ``searchlens record``, as ``<checkpoint>/<benchmark>.arrow.xz``, such as
     ``zoo:recorded`` of the micro zoo. A cell with readouts there is read from them and not sampled, unless ``sample``
     lists its benchmark; null: no folder."""
+    """Folder of compact readouts written by ``searchlens record``, as ``<checkpoint>/<benchmark>.arrow.xz``. A cell
+    with readouts there is read from them and not sampled, unless ``sample`` lists its benchmark; null: no folder."""
+    imports: Literal["named", "all", "none"] = "named"
+    """Imported samples (docs/import.md) that belong to the study. named: those whose pair or benchmark is listed above;
+    all: everything in the results folder; none: nothing."""
     figures: list[Annotated[str, Field(pattern=r"^[^/]+/[^/]+$")]] | Literal["all"] = "all"
     """``<pair>/<benchmark>`` of the cells with figures of their own; tables and overview figures show all cells."""
     agreement: Annotated[int, Field(ge=0, le=1_000_000)] = 200

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -63,7 +63,23 @@ class JobPool:
 
 @dataclass(frozen=True)
 class Import:
-    """One imported pool of samples (``searchlens import``)."""
+    """One imported pool of samples (``searchlens import``).
+
+    Attributes
+    ----------
+    pair, role, checkpoint, benchmark, policy : str
+        What the samples are of.
+    id : str
+        Of their folder in the store.
+    samples : int
+        Samples per question.
+    grader : str
+        Of the benchmark.
+    questions : str
+        Path of the benchmark's questions.
+    log : mapping
+        Where they came from: files, format, model, sampling parameters as found, and what was chosen or inferred.
+    """
 
     pair: str
     role: str
@@ -74,6 +90,12 @@ class Import:
     samples: int
     grader: str
     questions: str
+    log: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def name(self) -> str:
+        """``pair/benchmark/role/policy``."""
+        return "/".join((self.pair, self.benchmark, self.role, self.policy))
 
     @classmethod
     def read(cls, path: Path) -> Import:

@@ -37,9 +37,19 @@ class StudyGrid:
         catalogue.use(config["extensions"], root)
 
     @cached_property
-    def imports(self) -> tuple[Import, ...]:
+    def every_import(self) -> tuple[Import, ...]:
         """Everything that was imported into this results folder."""
         return tuple(Import.read(path) for path in self.layout.import_records())
+
+    @cached_property
+    def imports(self) -> tuple[Import, ...]:
+        """The imports that belong to this study (``study.imports``)."""
+        study = self.config["study"]
+        which = study.get("imports", "all")  # snapshots of earlier versions do not have it
+        if which == "all":
+            return self.every_import
+        named = [i for i in self.every_import if i.pair in study["pairs"] or i.benchmark in study["benchmarks"]]
+        return tuple(named) if which == "named" else ()
 
     @cached_property
     def pairs(self) -> dict[str, dict[str, str]]:
@@ -92,7 +102,7 @@ class StudyGrid:
         """
         if name in self.config["benchmarks"]:
             return dict(self.config["benchmarks"][name])
-        for item in self.imports:
+        for item in self.every_import:
             if item.benchmark == name:
                 source = {"family": benchmarks.OWN, "path": item.questions, "sha256": None, "check": True}
                 return {**source, "questions": None, "grader": item.grader, "title": name}

@@ -32,11 +32,13 @@ ROW = pl.Schema(
         "n_tokens": pl.UInt32(),
         "mean_logprob": pl.Float32(),
         "finish": pl.String(),
+        "details": pl.String(),
         "verdicts": pl.String(),
         "place": pl.String(),
     }
 )
-"""One sample. ``number`` numbers the questions in the order of their first samples; ``verdicts`` is JSON."""
+"""One sample. ``number`` numbers the questions in the order of their first samples; ``verdicts`` and
+``details`` are JSON or null."""
 
 Positions = npt.NDArray[np.int64]
 

@@ -20,6 +20,9 @@ TEMPLATES = Path(__file__).parent / "templates"
 OWN_FILE = "config/own.yaml"
 """A study's own settings, merged over its other files wherever it exists (``searchlens init`` writes one)."""
 
+IMPORTS_FILE = "config/imports.yaml"
+"""Overlay of a study of all imported samples and nothing else (docs/import.md)."""
+
 ZOO_PREFIX = "zoo:"
 """A path of the configuration that begins so lies in the micro zoo, wherever this is: ``zoo:micro-1m-base``."""
 

@@ -10,7 +10,7 @@ from typing import Any
 from searchlens.catalogue import reader
 from searchlens.errors import InputError
 from searchlens.readers.ends import ENDS, finish_of
-from searchlens.readers.logged import Document, LoggedSample, Stream, Verdict
+from searchlens.readers.logged import Document, LoggedSample, Notes, Stream, Verdict
 from searchlens.readers.opening import kind
 from searchlens.readers.problems import Problems, shown
 from searchlens.readers.rows import first_row, rows
@@ -27,23 +27,19 @@ _NOISE = 1e-4
 """How far above 0 a log-probability may be: rounding of the engine."""
 
 
-@reader("own", title="rows with question, sample and text (docs/import.md)")
+@reader("own", title="rows with question, sample and text", ran=True, wishes=())
 class OwnReader:
     """JSON lines, a JSON list, CSV or Parquet, compressed or not, with the columns of docs/import.md.
 
-    Keys that it does not know are left out, and counted in ``ignored``.
+    Keys that it does not know are left out, and noted.
     """
-
-    def __init__(self) -> None:
-        self.ignored: dict[str, int] = {}
-        """Unknown keys, and on how many rows they stood."""
 
     def files(self, path: Path) -> list[Path]:
         """The file, or those of a folder, whose first row has a question, a sample and a text or a verdict."""
         inside = sorted(entry for entry in path.iterdir() if entry.is_file()) if path.is_dir() else [path]
         return [file for file in inside if _fits(file)]
 
-    def read(self, files: Sequence[Path], wishes: Mapping[str, str]) -> Iterator[LoggedSample]:  # noqa: ARG002
+    def read(self, files: Sequence[Path], wishes: Mapping[str, str], notes: Notes) -> Iterator[LoggedSample]:  # noqa: ARG002
         """The samples of all files; a wrong row is left out here, and refused when all rows were read."""
         problems = Problems()
         streams, documents, partial = _Streams(), _Documents(), _Partial()
@@ -56,7 +52,7 @@ class OwnReader:
                     problems.add(what, place, found)
                     wrong = True
                 for key in row.keys() - _KNOWN:
-                    self.ignored[key] = self.ignored.get(key, 0) + 1
+                    notes.add(f"key {key!r} is not known and was left out", place)
                 if not wrong:
                     sample = _sample(place, row, streams.of(row), documents.of(row))
                     partial.see(sample)

@@ -22,7 +22,7 @@ class Problems:
     def __init__(self, hint: str = HINT) -> None:
         self._hint = hint
         self._counts: dict[str, int] = {}
-        self._examples: dict[str, list[str]] = {}
+        self._examples: dict[str, list[tuple[str, str]]] = {}
 
     def __bool__(self) -> bool:
         """Whether there are any."""
@@ -43,7 +43,14 @@ class Problems:
         self._counts[what] = self._counts.get(what, 0) + 1
         examples = self._examples.setdefault(what, [])
         if len(examples) < 2:
-            examples.append(place + (f" ({found})" if found and place else found))
+            examples.append((place, found))
+
+    def take(self, others: Problems, remark: str = "") -> None:
+        """Add all mistakes of another collection, with a remark behind each kind."""
+        for what, count in others._counts.items():
+            kind = f"{what}; {remark}" if remark else what
+            self._counts[kind] = self._counts.get(kind, 0) + count
+            self._examples.setdefault(kind, []).extend(others._examples[what])
 
     @property
     def lines(self) -> list[str]:
@@ -51,13 +58,13 @@ class Problems:
         return [self._line(what, count) for what, count in self._counts.items()]
 
     def _line(self, what: str, count: int) -> str:
-        examples = [example for example in self._examples[what] if example]
-        if not examples:
-            return f"{what} ({count} times)" if count > 1 else what
+        examples = self._examples[what][:2]
         if count == 1:
-            return f"{what}: {examples[0]}"
-        more = f" and {count - len(examples)} more" if count > len(examples) else ""
-        return f"{what} ({count} times): {', '.join(examples)}{more}"
+            place, found = examples[0]
+            return f"{place}{': ' if place else ''}{what}{', ' if found else ''}{found}"
+        shown = [place + (f" ({found})" if found and place else found) for place, found in examples]
+        more = f" and {count - len(shown):,} more" if count > len(shown) else ""
+        return f"{what} ({count:,} times): {', '.join(filter(None, shown))}{more}"
 
     def refuse(self) -> None:
         """Raise one ``InputError`` if anything was counted."""

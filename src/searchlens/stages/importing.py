@@ -4,103 +4,118 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Sequence
-from dataclasses import asdict
+import shutil
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import polars as pl
+import pyarrow.parquet as pq
 
-from searchlens import grading
-from searchlens.benchmarks import Question, asked_hash, dumps
+from searchlens import grading, importing
+from searchlens.benchmarks import OWN, Question, dumps, known_benchmark
 from searchlens.errors import InputError
 from searchlens.grid import Import
-from searchlens.health.counts import of_graded
-from searchlens.health.examples import examples
-from searchlens.health.judgement import Health, judge
-from searchlens.health.options import HealthOptions
-from searchlens.readers.own import ImportedSamples, read_samples
+from searchlens.importing import RECORDED, Choices, Pool, Reading
+from searchlens.importing.checks import Check, check
+from searchlens.importing.report import report
 from searchlens.store import files, shards
-from searchlens.store.hashing import digest, file_sha256
 from searchlens.store.ranges import Shard
 
 if TYPE_CHECKING:
     from searchlens.grid import Grid
 
 
+@dataclass(frozen=True, kw_only=True)
+class Request:
+    """What is imported as what.
+
+    Attributes
+    ----------
+    pair, benchmark : str
+        What the samples are of; both may be new.
+    grader : str
+        Grader of a new benchmark.
+    subset : str
+        Name of a new benchmark of those questions that have samples; empty: all must have some.
+    choices : Choices
+    is_confirmed : bool
+        Store also what the checks speak against, and policies of which the log does not state everything.
+    """
+
+    pair: str
+    benchmark: str
+    grader: str = "math"
+    subset: str = ""
+    choices: Choices = field(default_factory=Choices)
+    is_confirmed: bool = False
+
+
 class Imported(NamedTuple):
-    """The shard of imported samples, their health before any answer is judged, and texts if they are unhealthy."""
+    """What was stored, or would be: shards and records are empty then."""
 
-    shard: Shard
-    health: Health
-    examples: list[str]
+    records: list[Import]
+    shards: list[Shard]
+    checks: list[Check]
+    report: list[str]
 
 
-def import_samples(grid: Grid, path: Path, pair: str, role: str, benchmark: str, policy: str, grader: str) -> Imported:
+def import_samples(grid: Grid, paths: Sequence[Path], request: Request, *, is_dry: bool = False) -> Imported:
     """Put samples into the store and register them.
 
     Parameters
     ----------
     grid : Grid
-    path : Path
-        File of samples (docs/import.md).
-    pair, role, benchmark, policy : str
-        What the samples are of; ``role`` is ``base`` or ``rl``. Pair and benchmark may be new.
-    grader : str
-        Grader of a new benchmark; it compares with a gold answer.
+    paths : sequence of Path
+        Files or folders of one format (docs/import.md).
+    request : Request
+    is_dry : bool
+        Read and check everything, and write nothing.
 
     Raises
     ------
     InputError
-        A name or a row is wrong, the grader is unknown or needs more than a gold answer, or this configuration samples
-        the policy itself. Nothing was written.
+        A name or a sample is wrong, the grader is unknown or needs more than a gold answer, this configuration samples
+        the policy itself, or what was found is doubtful and not confirmed. Nothing was written.
     """
-    for what, name in (("pair", pair), ("benchmark", benchmark), ("policy", policy)):
+    for what, name in (("pair", request.pair), ("benchmark", request.subset or request.benchmark)):
         _require_name(what, name)
-    checkpoint = grid.config["pairs"].get(pair, {}).get(role, f"{pair}-{role}")
-    if any(policy in generation.policies for generation in grid.generations(checkpoint, benchmark)):
-        raise InputError(
-            f"this configuration samples {checkpoint}/{benchmark} under {policy!r}",
-            "import under another name of the policy",
-        )
-    questions, questions_path, is_known = _questions(grid, benchmark)
-    imported = read_samples(path, questions)
-    key = digest({"imported": file_sha256(path), "questions": asked_hash(imported.questions)}, 12)
-    if not is_known:
-        _require_references(imported.questions, grader)
-        files.replace_text(grid.root / questions_path, dumps(imported.questions))
-    shard = shards.publish(
-        grid.layout.generation(checkpoint, benchmark, key),
-        0,
-        imported.samples,
-        imported.frame,
-        generation_id=key,
-        policies=[policy],
-        provenance=shards.Provenance(0.0, "unknown", 0, "imported"),
-    )
-    kind = grid.benchmark(benchmark)["grader"] if is_known else grader
-    checked = _check(imported, kind, policy, HealthOptions(**grid.config["health"]))
-    record = Import(pair, role, checkpoint, benchmark, policy, key, imported.samples, kind, questions_path)
-    target = grid.layout.import_record(benchmark, pair, role, policy)
-    files.replace_text(target, json.dumps(asdict(record), indent=1, sort_keys=True))
-    return Imported(shard, *checked)
+    known = _known_questions(grid, request.benchmark)
+    grader = grid.benchmark(request.benchmark)["grader"] if known is not None else request.grader
+    grading.grader(grader)
+    choices = replace(request.choices, is_subset=bool(request.subset))
+    quotes = not _is_gated(grid, request.benchmark)
+    with (
+        _temporary(grid, is_dry=is_dry) as folder,
+        importing.read(paths, known, grader, choices, folder=folder, quotes=quotes) as reading,
+    ):
+        pools = [_named(grid, pool, reading, request) for pool in reading.pools]
+        checks = [check(pool, grader, quotes=quotes) for pool in pools]
+        lines = report(reading, pools, checks)
+        if is_dry:
+            return Imported([], [], checks, lines)
+        _require_named(grid, pools, request)
+        _require_sound(pools, checks, request)
+        return _stored(grid, pools, reading, checks, lines, request, grader, is_known=known is not None)
 
 
-def _check(imported: ImportedSamples, grader: str, policy: str, limits: HealthOptions) -> tuple[Health, list[str]]:
-    """How the samples ended, and whether answers are found in them."""
-    extract, ids = grading.grader(grader).extract, [question.id for question in imported.questions]
-    texts = imported.frame.select(pl.lit(policy).alias("policy"), "question", "sample", "text", "finish")
-    stopped = texts["finish"].fill_null("stop") == "stop"
-    found = [extract(text, ended) for text, ended in zip(texts["text"], stopped, strict=True)]
-    graded = texts.with_columns(
-        pl.col("question").replace_strict(ids, range(len(ids)), return_dtype=pl.UInt32),
-        answer=pl.Series([-1 if one.answer is None else 0 for one in found], dtype=pl.Int32),
-        extraction=pl.Series([one.how for one in found], dtype=pl.String),
-        stopped=stopped,
-        correct=pl.lit(None, pl.Boolean),
-    )
-    health = judge(of_graded(graded), limits=limits)
-    return health, examples(graded, texts, ids) if health.reason else []
+# ---- what the samples are of
+
+
+def _known_questions(grid: Grid, benchmark: str) -> Sequence[Question] | None:
+    """Questions of a known benchmark, configured or imported before; None for a new one."""
+    if benchmark in grid.config["benchmarks"] or any(item.benchmark == benchmark for item in grid.every_import):
+        return grid.questions(benchmark)
+    return None
+
+
+def _is_gated(grid: Grid, benchmark: str) -> bool:
+    """Whether the terms of a benchmark forbid to show its rows."""
+    family = grid.config["benchmarks"].get(benchmark, {}).get("family", OWN)
+    return family != OWN and known_benchmark(family).gated
 
 
 def _require_name(what: str, name: str) -> None:
@@ -108,15 +123,196 @@ def _require_name(what: str, name: str) -> None:
         raise InputError(f"{what} {name!r} cannot be a name; allowed: letters, digits, '.', '_' and '-'")
 
 
-def _require_references(questions: Sequence[Question], grader: str) -> None:
-    """An ``InputError`` if there is no such grader, or if it needs more than the questions have."""
-    reference = grading.grader(grader).reference
-    for question in questions:
-        reference(question)
+def _named(grid: Grid, pool: Pool, reading: Reading, request: Request) -> Pool:
+    """A pool, if no other one of this import or of this study has its name."""
+    if pool.policy:
+        _require_name("policy", pool.policy)
+    if pool.role and pool.policy:
+        same = [each for each in reading.pools if (each.role, each.policy) == (pool.role, pool.policy)]
+        if len(same) > 1:
+            raise InputError(
+                f"the files have {len(same)} streams of samples for {pool.role}, {pool.policy}:"
+                f" {'; '.join(_told_apart(same))}",
+                "import them one by one, under other names of the pair or of the policy",
+            )
+        checkpoint = _checkpoint(grid, request, pool)
+        if any(pool.policy in generation.policies for generation in grid.generations(checkpoint, _target(request))):
+            raise InputError(
+                f"this configuration samples {checkpoint}/{_target(request)} under {pool.policy!r}",
+                "import under another name of the policy",
+            )
+    return pool
 
 
-def _questions(grid: Grid, benchmark: str) -> tuple[Sequence[Question] | None, str, bool]:
-    """Questions of a known benchmark (None for a new one), their path, and whether the benchmark is known."""
-    if benchmark in grid.config["benchmarks"] or any(item.benchmark == benchmark for item in grid.imports):
-        return grid.questions(benchmark), grid.benchmark(benchmark)["path"], True
-    return None, str(grid.layout.imported_questions(benchmark).relative_to(grid.root)), False
+def _told_apart(pools: Sequence[Pool]) -> list[str]:
+    """What differs between streams, in words."""
+    shown = []
+    for pool in pools:
+        others = [each.asked for each in pools if each is not pool]
+        differing = {key: value for key, value in pool.asked.items() if any(o.get(key) != value for o in others)}
+        shown.append(f"{pool.stream.model or 'no model'} {differing or ''}".strip())
+    return shown
+
+
+def _target(request: Request) -> str:
+    return request.subset or request.benchmark
+
+
+def _checkpoint(grid: Grid, request: Request, pool: Pool) -> str:
+    return str(grid.config["pairs"].get(request.pair, {}).get(pool.role, f"{request.pair}-{pool.role}"))
+
+
+def _require_named(grid: Grid, pools: Sequence[Pool], request: Request) -> None:
+    """An ``InputError`` if a pool has no side of the pair, or no policy that is certain."""
+    if without := [pool for pool in pools if not pool.role]:
+        models = list(dict.fromkeys(pool.stream.model for pool in pools))
+        if len(models) > 1:
+            named = ", ".join(dict.fromkeys(pool.stream.model or "(no name)" for pool in without))
+            raise InputError(f"no side of the pair is known for {named}", "name the models: --base MODEL --rl MODEL")
+        raise InputError("which side of the pair drew the samples is not known", "--role base, or --role rl")
+    if nameless := [pool for pool in pools if not pool.policy]:
+        whose = ", ".join(f"{pool.stream.model or 'the samples'} ({pool.proposal})" for pool in nameless)
+        raise InputError(f"the policy is not known of {whose}", "--policy NAME, such as temp_1.0 or topp0.95_t0.6")
+    doubtful = [pool for pool in pools if pool.proposal.unstated and not request.choices.policy]
+    if doubtful and not request.is_confirmed:
+        found = "; ".join(dict.fromkeys(str(pool.proposal) for pool in doubtful))
+        raise InputError(
+            f"the log does not state everything that decides the policy: {found}",
+            "where a parameter is absent, a server takes it from the model's generation_config.json; confirm with"
+            f" --policy {doubtful[0].policy}, or name another one" + (", or --yes for all" if len(pools) > 1 else ""),
+        )
+
+
+def _require_sound(pools: Sequence[Pool], checks: Sequence[Check], request: Request) -> None:
+    faults = [f"{pool.policy}: {fault}" for pool, found in zip(pools, checks, strict=True) for fault in found.faults]
+    if faults and not request.is_confirmed:
+        texts = [text for found in checks for text in found.examples]
+        hint = "another --grader (docs/grading.md)? another benchmark? --yes imports it as it is; nothing was imported"
+        raise InputError("\n".join([*faults, *texts[:3]]), hint)
+
+
+# ---- writing
+
+
+@contextmanager
+def _temporary(grid: Grid, *, is_dry: bool) -> Iterator[Any]:
+    """What makes the folder of temporary files: in the store, so that ``prune`` finds what a killed import leaves."""
+    if is_dry:
+        yield None
+        return
+    store = grid.layout.generations
+    absent = [path for path in (store, *store.parents) if not path.exists()]
+
+    def make() -> Path:
+        store.mkdir(parents=True, exist_ok=True)
+        return Path(tempfile.mkdtemp(dir=store, prefix=".import.", suffix=".tmp"))
+
+    try:
+        yield make
+    except BaseException:
+        _remove_empty(absent)
+        raise
+
+
+def _remove_empty(folders: Sequence[Path]) -> None:
+    """Remove folders that are empty, the innermost first."""
+    for folder in folders:
+        if folder.is_dir() and not any(folder.iterdir()):
+            folder.rmdir()
+
+
+def _stored(
+    grid: Grid,
+    pools: Sequence[Pool],
+    reading: Reading,
+    checks: list[Check],
+    lines: list[str],
+    request: Request,
+    grader: str,
+    *,
+    is_known: bool,
+) -> Imported:
+    """Publish all samples, then the questions of a new benchmark, then the records, without which nothing is used."""
+    target = _target(request)
+    path = grid.layout.imported_questions(target)
+    records, published, made = [], [], []
+    try:
+        for pool in pools:
+            folder = grid.layout.generation(_checkpoint(grid, request, pool), target, pool.id)
+            made += [] if folder.exists() else [folder]
+            published.append(_publish(grid, folder, pool))
+            questions = (
+                grid.benchmark(target)["path"] if is_known and not request.subset else str(_relative(grid, path))
+            )
+            records.append(
+                Import(
+                    request.pair,
+                    pool.role,
+                    folder.parts[-3],
+                    target,
+                    pool.policy,
+                    pool.id,
+                    pool.samples,
+                    grader,
+                    questions,
+                    _log(pool, reading),
+                )
+            )
+    except BaseException:
+        for folder in made:
+            shutil.rmtree(folder, ignore_errors=True)
+            _remove_empty([folder.parent, folder.parent.parent])
+        raise
+    if request.subset or not is_known:
+        files.replace_text(path, dumps(reading.questions))
+    for record in records:
+        place = grid.layout.import_record(record.benchmark, record.pair, record.role, record.policy)
+        files.replace_text(place, json.dumps(asdict(record), indent=1, sort_keys=True))
+    return Imported(records, published, checks, lines)
+
+
+def _relative(grid: Grid, path: Path) -> Path:
+    return path.relative_to(grid.root)
+
+
+def _publish(grid: Grid, folder: Path, pool: Pool) -> Shard:
+    shard = shards.publish_frames(
+        folder,
+        0,
+        pool.samples,
+        pool.frames(),
+        generation_id=pool.id,
+        policies=[pool.policy],
+        provenance=shards.Provenance(0.0, "unknown", 0, "imported"),
+    )
+    if pool.tally.scorers:
+        checkpoint, benchmark = folder.parts[-3:-1]
+        files.replace(grid.layout.recorded(checkpoint, benchmark, pool.id), lambda path: _write_recorded(pool, path))
+    return shard
+
+
+def _write_recorded(pool: Pool, path: Path) -> None:
+    schema = pl.DataFrame(schema=RECORDED).to_arrow().schema
+    with pq.ParquetWriter(path, schema, compression="zstd") as writer:
+        for frame in pool.recorded():
+            writer.write_table(frame.to_arrow().cast(schema))
+
+
+def _log(pool: Pool, reading: Reading) -> dict[str, Any]:
+    """Where a pool came from, for its record."""
+    return {
+        "format": reading.format,
+        "files": [str(file) for file in reading.files],
+        "model": pool.stream.model,
+        "task": pool.stream.task,
+        "made_by": pool.stream.made_by,
+        "asked": {key: value for key, value in pool.asked.items() if key != "seed"},
+        "not_stated": list(pool.proposal.unstated),
+        "proposed": pool.proposal.name,
+        "failed": pool.failed,
+        "failed_requests": pool.tally.ends["failed"],
+        "inferred_ends": pool.tally.inferred,
+        "unknown_ends": pool.tally.ends["unknown"],
+        "scorers": list(pool.tally.scorers),
+        "notes": list(reading.notes),
+    }

@@ -74,6 +74,15 @@ class Layout:
         """Questions of a benchmark that came with imported samples."""
         return self.results / "imports" / benchmark / "questions.jsonl"
 
+    def recorded(self, checkpoint: str, benchmark: str, generation_id: str) -> Path:
+        """What the scorers of another harness said of imported samples."""
+        return self.results / "recorded" / checkpoint / benchmark / f"{generation_id}.parquet"
+
+    @property
+    def generations(self) -> Path:
+        """Folder with all samples; temporary files of an import are in it, too."""
+        return self.results / "generations"
+
     # ---- analysis
 
     def scores(self, checkpoint: str, benchmark: str) -> Path:

@@ -12,12 +12,13 @@ import logging
 import os
 import shutil
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 import polars as pl
+import pyarrow.parquet as pq
 from polars.exceptions import PolarsError
 
 from searchlens.errors import InputError
@@ -142,21 +143,90 @@ def publish(
     Shard
     """
     target = folder / shard_name(start, stop)
-    metadata = {
+    metadata = _metadata(start, stop, generation_id)
+    published = _published(target, lambda path: write_parquet(samples, path, metadata), samples.height, metadata)
+    totals = _totals(samples if published is None else published)
+    return _with_sidecar(target, start, stop, totals, generation_id, policies, provenance)
+
+
+def publish_frames(
+    folder: Path,
+    start: int,
+    stop: int,
+    frames: Iterable[pl.DataFrame],
+    *,
+    generation_id: str,
+    policies: Iterable[str],
+    provenance: Provenance,
+) -> Shard:
+    """As ``publish``, of samples that come in pieces, of which one is in memory at a time.
+
+    Parameters
+    ----------
+    frames : iterable of DataFrame
+        Columns of ``SAMPLES``; one after another they have every question once per sample, in benchmark order.
+    """
+    target = folder / shard_name(start, stop)
+    metadata = _metadata(start, stop, generation_id)
+    totals = dict.fromkeys(_totals(pl.DataFrame(schema=SAMPLES)), 0)
+
+    def write(path: Path) -> None:
+        totals.update(dict.fromkeys(totals, 0))  # it is called again if an unusable file was in the way
+        with _writer(path, metadata) as writer:
+            for frame in frames:
+                samples = _ordered(frame)
+                writer.write_table(samples.to_arrow().cast(writer.schema))
+                for name, value in _totals(samples).items():
+                    totals[name] += value
+
+    published = _published(target, write, None, metadata)
+    return _with_sidecar(
+        target, start, stop, totals if published is None else _totals(published), generation_id, policies, provenance
+    )
+
+
+def _metadata(start: int, stop: int, generation_id: str) -> dict[str, str]:
+    return {
         "searchlens.schema": str(SCHEMA_VERSION),
         "searchlens.generation": generation_id,
         "searchlens.range": f"{start}-{stop}",
     }
-    published = _published(target, samples, metadata)
+
+
+def _writer(path: Path, metadata: Mapping[str, str]) -> pq.ParquetWriter:
+    """A writer of the columns, metadata and compression of ``write_parquet``."""
+    schema = pl.DataFrame(schema=SAMPLES).to_arrow().schema.with_metadata(dict(metadata))
+    return pq.ParquetWriter(
+        path, schema, compression="zstd", compression_level=3, use_dictionary=["question", "finish"]
+    )
+
+
+def _totals(samples: pl.DataFrame) -> dict[str, int]:
+    """Rows and sums of the sidecar."""
+    return {
+        "rows": samples.height,
+        "tokens": int(samples["n_tokens"].sum()),
+        "generated": int(samples["generated"].sum()),
+        "requests": int(samples["requests"].sum()),
+    }
+
+
+def _with_sidecar(
+    target: Path,
+    start: int,
+    stop: int,
+    totals: Mapping[str, int],
+    generation_id: str,
+    policies: Iterable[str],
+    provenance: Provenance,
+) -> Shard:
+    """The shard, after its sidecar was published."""
     sidecar = {
         "generation": generation_id,
         "policies": list(policies),
         "start": start,
         "stop": stop,
-        "rows": published.height,
-        "tokens": int(published["n_tokens"].sum()),
-        "generated": int(published["generated"].sum()),
-        "requests": int(published["requests"].sum()),
+        **totals,
         "bytes": target.stat().st_size,
         "mtime_ns": target.stat().st_mtime_ns,
         "sha256": file_sha256(target),
@@ -166,25 +236,28 @@ def publish(
     return Shard(target, start, stop, read_json(target.with_suffix(".json")))
 
 
-def _published(target: Path, samples: pl.DataFrame, metadata: Mapping[str, str]) -> pl.DataFrame:
-    """Publish samples; a usable file that exists already stays and is returned instead.
+def _published(
+    target: Path, write: Callable[[Path], None], height: int | None, metadata: Mapping[str, str]
+) -> pl.DataFrame | None:
+    """Publish samples; a usable file that exists already stays, and its counts are returned instead.
 
     Such a file is from another job that samples the same pool at the same time, or from a job that was killed before it
-    wrote the sidecar.
+    wrote the sidecar. It is usable if it has the same metadata and, where ``height`` is known, as many rows.
     """
-    if files.publish(target, lambda path: write_parquet(samples, path, metadata)):
-        return samples
+    if files.publish(target, write):
+        return None
     try:
-        existing = pl.read_parquet(target)
-        if existing.height == samples.height and metadata.items() <= pl.read_parquet_metadata(target).items():
+        existing = pl.read_parquet(target, columns=["n_tokens", "generated", "requests"])
+        same = height is None or existing.height == height
+        if same and metadata.items() <= pl.read_parquet_metadata(target).items():
             return existing
     except (PolarsError, OSError):
         pass
     aside = target.with_suffix(".unreadable")
     log.warning("%s cannot be used and has no sound sidecar: moved to %s", target, aside.name)
     target.replace(aside)
-    files.publish(target, lambda path: write_parquet(samples, path, metadata))
-    return samples
+    files.publish(target, write)
+    return None
 
 
 def _write_sidecar(path: Path, sidecar: Mapping[str, Any]) -> None:

@@ -1,0 +1,126 @@
+"""What is looked at before anything is stored: have texts answers, and are our verdicts the recorded ones?"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from searchlens import grading
+from searchlens.grading.base import GradedPair
+from searchlens.health.examples import line
+from searchlens.health.judgement import percent
+from searchlens.importing.pools import Pool
+from searchlens.importing.tally import Examined
+
+ANSWERED = 0.80
+"""Smallest share with an answer among the finished texts of a pool."""
+
+AGREEING = 0.90
+"""Smallest share of recorded verdicts that ours agree with."""
+
+FEWEST = 20
+"""Fewest texts or verdicts on which anything is decided."""
+
+SHOWN = 3
+"""Texts that are shown of a pool that fails."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Check:
+    """What was found in the texts that were looked at (``tally.EXAMINED`` of each pool).
+
+    Attributes
+    ----------
+    examined, finished, cut : int
+        Texts, those of them that are not known to be cut off or failed, and those cut off.
+    answered : int
+        Finished texts with an answer.
+    agreeing : dict of str to (int, int)
+        Scorer to the number of its verdicts that ours agree with, and of those that were compared.
+    faults : tuple of str
+        Why the pool should not be stored; empty if nothing speaks against it.
+    examples : tuple of str
+        Some texts, one line each, if there are faults.
+    """
+
+    examined: int
+    finished: int
+    answered: int
+    cut: int
+    agreeing: dict[str, tuple[int, int]] = field(default_factory=dict)
+    faults: tuple[str, ...] = ()
+    examples: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        parts = [f"answers in {percent(self.answered, self.finished)} of finished texts"]
+        parts += [f"cut off {percent(self.cut, self.examined)}"]
+        parts += [f"agrees with {name} on {percent(*both)}" for name, both in self.agreeing.items()]
+        return f"{', '.join(parts)} (of {self.examined:,} texts looked at)"
+
+
+def check(pool: Pool, grader: str, *, quotes: bool = True) -> Check:
+    """Look for answers in some texts of a pool, and grade those that have a recorded verdict.
+
+    Parameters
+    ----------
+    pool : Pool
+    grader : str
+        Grader of the benchmark.
+    quotes : bool
+        Whether texts may be shown; otherwise ids alone are.
+    """
+    examined = [one for one in pool.examined if one.finish != "failed"]
+    extract = grading.grader(grader).extract
+    answers = [extract(one.text, one.finish != "length").answer for one in examined]
+    finished = [(one, answer) for one, answer in zip(examined, answers, strict=True) if one.finish != "length"]
+    silent = [one for one, answer in finished if answer is None]
+    compared = _compared(pool, grader, examined, answers)
+    agreeing = {name: (sum(same for _, same in pairs), len(pairs)) for name, pairs in compared.items() if pairs}
+    faults, shown = [], []
+    if len(finished) >= FEWEST and len(silent) > (1 - ANSWERED) * len(finished):
+        share = percent(len(finished) - len(silent), len(finished))
+        faults.append(f"only {share} of {len(finished):,} finished texts have an answer that {grader} finds")
+        shown += silent
+    for name, (same, count) in agreeing.items():
+        if count >= FEWEST and same < AGREEING * count:
+            faults.append(f"our verdicts agree with {percent(same, count)} of {count:,} recorded by {name}")
+            shown += [one for one, is_same in compared[name] if not is_same]
+    return Check(
+        examined=len(examined),
+        finished=len(finished),
+        answered=len(finished) - len(silent),
+        cut=len(examined) - len(finished),
+        agreeing=agreeing,
+        faults=tuple(faults),
+        examples=tuple(_shown(pool, one, quotes=quotes) for one in shown[:SHOWN]),
+    )
+
+
+def _compared(
+    pool: Pool, grader: str, examined: Sequence[Examined], answers: Sequence[str | None]
+) -> dict[str, list[tuple[Examined, bool]]]:
+    """Scorer to the samples that it judged right or wrong, each with whether our verdict is the same."""
+    judge = grading.grader(grader)
+    wanted = [(one, answer) for one, answer in zip(examined, answers, strict=True) if one.verdicts]
+    pairs = {
+        (one.number, answer): GradedPair(judge.reference(pool.question(one.number)), answer)
+        for one, answer in wanted
+        if answer is not None
+    }
+    order = sorted(set(pairs.values()))
+    verdicts = dict(zip(order, judge.grade(order, workers=1), strict=True)) if order else {}
+    compared: dict[str, list[tuple[Examined, bool]]] = {}
+    for one, answer in wanted:
+        is_right = answer is not None and bool(verdicts[pairs[one.number, answer]].correct)
+        for name, verdict in one.verdicts.items():
+            if verdict.value in (0, 1):
+                compared.setdefault(name, []).append((one, is_right == bool(verdict.value)))
+    return compared
+
+
+def _shown(pool: Pool, one: Examined, *, quotes: bool) -> str:
+    question = pool.question(one.number).id
+    if not quotes:
+        return f"  {pool.policy}, question {question}, sample {one.sample}"
+    finish = None if one.finish == "unknown" else one.finish
+    return line(question, one.sample, finish, one.text, pool.policy or "no name of a policy")
