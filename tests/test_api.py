@@ -19,7 +19,8 @@ from run_stages import analyse as analyse_recorded
 from searchlens.api import study as study_module
 from searchlens.errors import InputError
 from searchlens.grid import Grid
-from searchlens.stages.importing import import_samples
+from searchlens.importing import Choices
+from searchlens.stages.importing import Request, import_samples
 from searchlens.stages.record import record
 from searchlens.store import snapshots
 from small_results import DEFAULT, HOSTILE, RIGHT, finish, inside
@@ -183,6 +184,7 @@ def test_a_recorded_cell_says_that_it_has_counts_only(
 def test_imported_samples_and_their_questions_are_read_from_a_copy(
     results: Path, raw: dict[str, Any], make_grid: Make, tmp_path: Path
 ) -> None:
+    raw["study"]["imports"] = "all"
     rows = [
         {"question": q, "sample": s, "text": f"\\boxed{{{q}}}", "gold": "1", "prompt": f"Say {q}."}
         for q in "12"
@@ -190,7 +192,11 @@ def test_imported_samples_and_their_questions_are_read_from_a_copy(
     ]
     path = tmp_path / "mine.jsonl"
     path.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    import_samples(make_grid(raw), path, "theirs", "base", "own", "any", "math")
+    import_samples(
+        make_grid(raw), [path], Request(pair="theirs", benchmark="own", choices=Choices(role="base", policy="any"))
+    )
+    with inside(tmp_path):
+        snapshots.save(make_grid(raw).config)
     copy = tmp_path / "elsewhere"
     shutil.copytree(results, copy)
     shutil.rmtree(results)

@@ -73,16 +73,22 @@ def samples(**changes: str) -> list[str]:
 GOOD = b'{"question": "q", "sample": 0, "text": "x", "gold": "1"}\n'
 COMMANDS: dict[str, tuple[list[str], bytes | None, str]] = {
     "samples missing": (samples(), None, "cannot read mine: No such file"),
-    "samples empty": (samples(), b"", "mine is empty"),
-    "samples no JSON": (samples(), b"not\n", "mine:1: not JSON"),
-    "samples encoding": (samples(), b"\xff\n", "mine:1: not UTF-8 text"),
-    "samples list": (samples(), b"[1]\n", "mine:1: must be a JSON object, found list"),
+    "samples empty": (samples(), b"", "mine has no format that is known: it is empty"),
+    "samples no JSON": (samples(), b"not\n", "mine has no format that is known: no row of it can be read as JSON"),
+    "samples encoding": (samples(), b"\xff\n", "mine has no format that is known: no row of it can be read"),
+    "samples later encoding": (samples(), GOOD + b"\xff\n", "mine:2: not UTF-8 text"),
+    "samples later no JSON": (samples(), GOOD + b"not\n", "mine:2: not JSON: Expecting value"),
+    "samples list": (samples(), GOOD + b"[1]\n", "mine:2: must be a JSON object, found list"),
     "samples negative": (samples(), GOOD.replace(b"0", b"-1"), "mine:1: 'sample' must be an integer >= 0, found -1"),
     "samples type": (samples(), GOOD.replace(b'"x"', b"3"), "mine:1: 'text' must be a string, found 3"),
-    "samples key": (samples(), GOOD.replace(b"text", b"txt"), "mine:1: key 'txt' is unknown; allowed: "),
+    "samples key": (samples(), GOOD.replace(b"text", b"txt"), "mine:1: key 'text' is missing"),
     "samples grader": (samples(grader="mth"), GOOD, "grader 'mth' is unknown; known: choice"),
     "samples name": (samples(pair="a b"), GOOD, "pair 'a b' cannot be a name; allowed: letters"),
-    "samples ids": (samples(benchmark="math"), GOOD, "mine:1: question 'q' is not in the benchmark; its ids are like"),
+    "samples ids": (
+        samples(benchmark="math"),
+        GOOD,
+        "mine:1: not a question of the benchmark: neither its id nor its text",
+    ),
     "landscapes missing": (["boptr", "mine", "--output", "out"], None, "mine: must be a folder of landscapes"),
     "landscapes file": (
         ["boptr", "mine", "--output", "out"],

@@ -20,10 +20,11 @@ from searchlens.health.counts import of_classes, of_graded
 from searchlens.health.examples import examples
 from searchlens.health.judgement import Health, judge
 from searchlens.health.options import DEFAULTS
+from searchlens.importing import Choices
 from searchlens.landscape.classes import answer_classes
 from searchlens.landscape.points import operating_points
 from searchlens.schemas.columns import GRADED, HEALTH, SCORES
-from searchlens.stages.importing import import_samples
+from searchlens.stages.importing import Request, import_samples
 from searchlens.stages.readings import readings
 from searchlens.stages.tables import tables
 from searchlens.store.provenance import config_fingerprint
@@ -186,14 +187,21 @@ def bring(grid: Grid, folder: Path, role: str, text: str) -> None:
     path = folder / f"{role}.jsonl"
     rows = [{"question": f"q{q}", "sample": s, "text": text, "gold": "A"} for q in range(40) for s in range(16)]
     path.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    imported = import_samples(grid, path, "mine", role, "own", DEFAULT, "choice")
-    assert (imported.health.level == "ok") == ("boxed" in text), "said at once, before anything is graded"
-    assert len(imported.examples) == (0 if "boxed" in text else 5)
+    choices = Choices(role=role, policy=DEFAULT)
+    request = Request(pair="mine", benchmark="own", grader="choice", choices=choices, is_confirmed=True)
+    (check,) = import_samples(grid, [path], request).checks
+    assert (not check.faults) == ("boxed" in text), "said at once, before anything is graded"
+    assert len(check.examples) == (0 if "boxed" in text else 3)
 
 
 def analysed(raw: dict[str, Any], make_grid: Make, folder: Path, texts: dict[str, str]) -> Grid:
     """Everything up to the tables and figures of a study of imported samples."""
-    raw |= {"study": {"pairs": [], "benchmarks": []}, "samples": 16, "budgets": [1, 4, 16], "landscape": {"draws": 100}}
+    raw |= {
+        "study": {"pairs": [], "benchmarks": [], "imports": "all"},
+        "samples": 16,
+        "budgets": [1, 4, 16],
+        "landscape": {"draws": 100},
+    }
     for role, text in texts.items():
         bring(make_grid(raw), folder, role, text)
     grid = make_grid(raw)

@@ -1,22 +1,31 @@
-"""Imported samples: what a good file becomes, and that every wrong one is refused as a whole, with line numbers."""
+"""Imported samples: what good files become, and that every wrong one is refused as a whole, with line numbers."""
 
 from __future__ import annotations
 
+import csv
+import gzip
 import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import polars as pl
 import pytest
 
-from searchlens import benchmarks
+from searchlens import benchmarks, importing
 from searchlens.benchmarks import Question
 from searchlens.errors import InputError
 from searchlens.grading.score import score_samples
-from searchlens.readers.own import ImportedSamples, read_samples
+from searchlens.importing import Choices, Reading, spill
+from searchlens.importing.documents import KnownDocuments
+from searchlens.importing.matching import Match, Matcher, NoMatch
+from searchlens.importing.policies import proposed
+from searchlens.readers.logged import Document
+from searchlens.readers.problems import Problems
 from searchlens.store import shards
 
 SUMS = (Question("one", "1+1?", "2"), Question("two", "2+2?", "4"))
+BASE = Choices(role="base", policy="mine")
 
 
 def row(question: str, sample: int, **more: Any) -> dict[str, Any]:
@@ -31,82 +40,112 @@ def path(tmp_path: Path) -> Path:
     return tmp_path / "samples.jsonl"
 
 
-def imported(path: Path, rows: list[Any], questions: tuple[Question, ...] | None = SUMS) -> ImportedSamples:
+def write(path: Path, rows: Sequence[Any]) -> Path:
     path.write_text("".join((line if isinstance(line, str) else json.dumps(line)) + "\n" for line in rows))
-    return read_samples(path, questions)
+    return path
 
 
-def refusal(path: Path, rows: list[Any], questions: tuple[Question, ...] | None = SUMS) -> list[str]:
+Frame = tuple[Reading, pl.DataFrame]
+
+
+def imported(
+    path: Path, rows: Sequence[Any], questions: Sequence[Question] | None = SUMS, choices: Choices = BASE
+) -> Frame:
+    """What a file of one pool becomes: the reading, and the samples in the columns of the store."""
+    with importing.read([write(path, rows)], questions, "math", choices) as reading:
+        (pool,) = reading.pools
+        return reading, pl.concat(pool.frames())
+
+
+def refusal(
+    path: Path, rows: Sequence[Any], questions: Sequence[Question] | None = SUMS, choices: Choices = BASE
+) -> list[str]:
     """The lines of the one error that a file gives, without the path."""
     with pytest.raises(InputError) as error:
-        imported(path, rows, questions)
+        imported(path, rows, questions, choices)
     assert "nothing was imported" in error.value.hint
     return error.value.message.replace(str(path), "").split("\n")
 
 
+# ---- rows of the project's own format
+
+
 def test_rows_in_any_order_become_the_store_s_columns_in_benchmark_order(path: Path) -> None:
-    pool = imported(path, GOOD)
-    assert pool.frame.schema == shards.SAMPLES
-    assert pool.frame.select("question", "sample").rows() == [("one", 0), ("one", 1), ("two", 0), ("two", 1)]
-    assert (pool.samples, pool.questions) == (2, SUMS)
-    assert pool.frame["finish"].unique().to_list() == [None], "how they ended is unknown"
+    reading, frame = imported(path, GOOD)
+    assert frame.schema == shards.SAMPLES
+    assert frame.select("question", "sample").rows() == [("one", 0), ("one", 1), ("two", 0), ("two", 1)]
+    assert (reading.pools[0].samples, reading.questions) == (2, SUMS)
+    assert frame["finish"].unique().to_list() == [None], "how they ended is unknown"
     unknown = ("tokens", "n_tokens", "logprobs", "mean_logprob", "sampling_logprobs")
-    assert pool.frame.select(pl.col(unknown).is_null().all()).row(0) == (True,) * 5
+    assert frame.select(pl.col(unknown).is_null().all()).row(0) == (True,) * 5
 
 
 def test_token_ids_and_log_probabilities_are_kept_and_summed_up(path: Path) -> None:
-    more = {"tokens": [5, 6, 7], "logprob": [-1, -0.5, 0], "finish": "length"}
-    frame = imported(path, [{**sample, **more} for sample in GOOD]).frame
+    more = {"tokens": [5, 6, 7], "logprob": [-1, -0.5, 0], "finish": "max_tokens"}
+    _, frame = imported(path, [{**sample, **more} for sample in GOOD])
     assert frame["tokens"].to_list() == [[5, 6, 7]] * 4
     assert frame["logprobs"].to_list() == [[-1.0, -0.5, 0.0]] * 4
     assert frame.select("n_tokens", "mean_logprob", "finish").unique().rows() == [(3, -0.5, "length")]
 
 
 def test_counts_and_means_do_without_lists(path: Path) -> None:
-    frame = imported(path, [{**sample, "tokens": 12, "logprob": -0.25} for sample in GOOD]).frame
+    _, frame = imported(path, [{**sample, "tokens": 12, "logprob": -0.25} for sample in GOOD])
     assert frame.select("n_tokens", "mean_logprob", "tokens", "logprobs").unique().rows() == [(12, -0.25, None, None)]
-    only_logprobs = imported(path, [{**sample, "logprob": [-1.0, -2.0]} for sample in GOOD]).frame
+    _, only_logprobs = imported(path, [{**sample, "logprob": [-1.0, -2.0]} for sample in GOOD])
     assert only_logprobs.select("n_tokens", "mean_logprob").unique().rows() == [(2, -1.5)]
 
 
-def test_a_benchmark_of_one_s_own_is_built_from_the_rows(path: Path) -> None:
-    rows = [row("b", 0, gold=4.0, prompt="2+2?"), row("b", 1), row("a", 0, gold="2"), row("a", 1, gold="2")]
-    pool = imported(path, rows, None)
-    assert pool.questions == (Question("a", "a", "2"), Question("b", "2+2?", "4"))
-    assert imported(path, rows[::-1], None).frame.equals(pool.frame)
-    saved = path.with_name("own.jsonl")
-    saved.write_text(benchmarks.dumps(pool.questions))
-    assert benchmarks.load(saved) == pool.questions
+def test_what_other_tools_write_for_whole_numbers_and_certain_tokens_is_read(path: Path) -> None:
+    _, frame = imported(path, [{**sample, "tokens": 5.0, "logprob": 1e-7, "finish": None} for sample in GOOD])
+    assert frame.select("n_tokens", "mean_logprob", "finish").unique().rows() == [(5, 0.0, None)]
 
 
-def test_imported_samples_are_scored_like_our_own(path: Path, tmp_path: Path) -> None:
-    rows = [row("a", 0, gold="0"), row("a", 1), row("a", 2, text="none")]
-    pool = imported(path, rows, None)
-    samples = pool.frame.select(
-        pl.lit("mine").alias("policy"),
-        "question",
-        "sample",
-        "run",
-        "text",
-        pl.col("n_tokens").alias("tokens"),
-        "generated",
-        (pl.col("finish") == "stop").alias("stopped"),
-        "score",
-    )
-    scores = score_samples(samples, pool.questions, "math", tmp_path / "verdicts").scores
-    assert scores.select("correct", "answer", "tokens").rows() == [(True, 0, None), (False, 1, None), (False, -1, None)]
+def test_unknown_keys_are_named_once(path: Path) -> None:
+    reading, _ = imported(path, [{**sample, "seed": 3} for sample in GOOD])
+    assert reading.notes == (f"key 'seed' is not known and was left out (4 times, first in {path}:1)",)
+
+
+def gzipped(path: Path, rows: Sequence[Mapping[str, Any]]) -> None:
+    path.write_bytes(gzip.compress("".join(json.dumps(each) + "\r\n" for each in rows).encode("utf-8-sig")))
+
+
+def tabled(path: Path, rows: Sequence[Mapping[str, Any]]) -> None:
+    pl.DataFrame(rows).write_parquet(path)
+
+
+def comma_separated(path: Path, rows: Sequence[Mapping[str, Any]]) -> None:
+    with path.open("w", newline="") as file:
+        writer = csv.DictWriter(file, rows[0].keys())
+        writer.writeheader()
+        writer.writerows(rows)
+
+
+def listed(path: Path, rows: Sequence[Mapping[str, Any]]) -> None:
+    path.write_text(json.dumps(rows))
+
+
+@pytest.mark.parametrize(
+    ("name", "write_as"),
+    [("a.gz", gzipped), ("a.parquet", tabled), ("a.csv", comma_separated), ("a.json", listed)],
+)
+def test_the_same_samples_in_another_kind_of_file_are_the_same_pool(
+    tmp_path: Path, name: str, write_as: Callable[[Path, Sequence[Mapping[str, Any]]], None]
+) -> None:
+    rows = [{**sample, "tokens": 7, "finish": "stop", "text": "line\nwith, comma"} for sample in GOOD]
+    expected, frame = imported(tmp_path / "plain.jsonl", rows)
+    write_as(tmp_path / name, rows)
+    with importing.read([tmp_path / name], SUMS, "math", BASE) as reading:
+        (pool,) = reading.pools
+        assert pool.id == expected.pools[0].id
+        assert pl.concat(pool.frames()).equals(frame)
 
 
 @pytest.mark.parametrize(
     ("line", "expected"),
     [
-        ('{"question": "one"', ":1: not JSON: Expecting ',' delimiter at column 19"),
+        ('{"question": "one"', ":1: not JSON: Expecting ',' delimiter, column 19"),
         ('["one"]', ":1: must be a JSON object, found list"),
         ({"question": "one", "sample": 0}, ":1: key 'text' is missing"),
-        (
-            row("one", 0, id=3),
-            ":1: key 'id' is unknown; allowed: question, sample, text, tokens, logprob, finish, gold, prompt",
-        ),
         (row("one", -1), ":1: 'sample' must be an integer >= 0, found -1"),
         ({**row("one", 0), "sample": True}, ":1: 'sample' must be an integer >= 0, found True"),
         ({**row("one", 0), "question": 7}, ":1: 'question' must be a question id (a string), found 7"),
@@ -125,70 +164,322 @@ def test_imported_samples_are_scored_like_our_own(path: Path, tmp_path: Path) ->
             ":1: 'logprob' must be a natural log-probability (<= 0) or a list of them, found []",
         ),
         ('{"question": "one", "sample": 0, "text": "", "logprob": -Infinity}', ":1: -Infinity is not JSON"),
-        (row("one", 0, finish="eos"), ":1: 'finish' must be 'stop' or 'length', found 'eos'"),
+        ('{"question": "one", "question": "two", "sample": 0}', ":1: key 'question' occurs twice"),
+        (r'{"question": "one", "sample": 0, "text": "\ud800"}', ":1: not JSON text: an escaped surrogate without its"),
         (row("one", 0, gold=True), ":1: 'gold' must be a string that is not empty, or a number, found True"),
-        (row("one", 0, tokens=[1, 2], logprob=[-1]), ":1: there are 2 tokens but 1 log-probabilities"),
-        (row("one", 0, tokens=2, logprob=[-1]), ":1: there are 2 tokens but 1 log-probabilities"),
+        (row("one", 0, correct=2), ":1: 'correct' must be true, false, or a number from 0 to 1, found 2"),
+        (row("one", 0, role="both"), ":1: 'role' must be 'base' or 'rl', found 'both'"),
+        (row("one", 0, tokens=[1, 2], logprob=[-1]), ":1: as many log-probabilities as tokens are needed, 2 tokens, 1"),
+        (row("one", 0, tokens=2, logprob=[-1]), ":1: as many log-probabilities as tokens are needed, 2 tokens, 1"),
     ],
 )
 def test_a_wrong_row_is_named_with_its_line(path: Path, line: Any, expected: str) -> None:
-    assert refusal(path, [line, *GOOD]) == [expected]
+    (found,) = [each.replace(":5:", ":1:") for each in refusal(path, [*GOOD, line])]
+    assert found.startswith(expected)
+
+
+def test_a_word_for_the_end_that_nobody_knows_is_refused_with_the_known_ones(path: Path) -> None:
+    (found,) = refusal(path, [*GOOD, row("one", 2, finish="sideways")])
+    assert found.startswith(":5: 'finish' must be one of stop, eos, ")
+    assert found.endswith("found 'sideways'")
+
+
+def test_mistakes_are_one_line_for_each_kind_with_two_examples(path: Path) -> None:
+    lines = refusal(path, [*GOOD, *({"question": "one", "sample": i} for i in range(13)), row("one", 3, tokens=-1)])
+    assert lines == [
+        "key 'text' is missing (13 times): :5, :6 and 11 more",
+        ":18: 'tokens' must be a number of tokens or a list of token ids, found -1",
+    ]
+
+
+def test_a_line_that_would_fill_the_memory_is_refused(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("searchlens.readers.rows.LONGEST_LINE", 2**20)
+    write(path, [*GOOD, row("one", 2, text="x" * 2**20)])
+    with pytest.raises(InputError, match=r"samples\.jsonl:5: a line of more than 1 MB"):
+        imported(path, [*GOOD, row("one", 2, text="x" * 2**20)])
+
+
+# ---- what the files are
+
+
+def test_files_of_no_known_format_are_described(tmp_path: Path) -> None:
+    other = write(tmp_path / "other.jsonl", [{"id": 1, "score": 2}])
+    with (
+        pytest.raises(InputError, match=r"other\.jsonl has no format that is known: its first row has the keys id, sc"),
+        importing.read([other], SUMS, "math"),
+    ):
+        pass
+    with (
+        pytest.raises(InputError, match=r"cannot read .*nothing\.jsonl"),
+        importing.read([tmp_path / "nothing.jsonl"], SUMS, "math"),
+    ):
+        pass
+
+
+def test_a_folder_is_read_as_the_files_in_it(tmp_path: Path) -> None:
+    write(tmp_path / "a.jsonl", GOOD[:2])
+    write(tmp_path / "b.jsonl", GOOD[2:])
+    (tmp_path / "notes.txt").write_text("nothing of this")
+    with importing.read([tmp_path], SUMS, "math", BASE) as reading:
+        assert [file.name for file in reading.files] == ["a.jsonl", "b.jsonl"]
+        assert reading.pools[0].samples == 2
+
+
+def test_a_file_twice_is_refused(tmp_path: Path) -> None:
+    files = [write(tmp_path / name, GOOD) for name in ("a.jsonl", "b.jsonl")]
+    with pytest.raises(InputError, match="have the same content"), importing.read(files, SUMS, "math"):
+        pass
+
+
+# ---- samples
 
 
 @pytest.mark.parametrize(
     ("rows", "expected"),
     [
-        ([*GOOD, "", row("three", 0)], [":6: question 'three' is not in the benchmark; its ids are like 'one', 'two'"]),
-        ([*GOOD, GOOD[0]], [":5: sample 0 of question 'two' occurs already on line 1"]),
-        (GOOD[:3], [": question 'one': sample 1 is missing; every question needs samples 0 to 1"]),
-        (
-            [*GOOD, row("one", 4)],
-            [
-                ": question 'one': sample 2 and 1 more are missing; every question needs samples 0 to 4",
-                ": question 'two': sample 2 and 2 more are missing; every question needs samples 0 to 4",
-            ],
-        ),
-        (GOOD[::2], [": question 'one' of the benchmark has no samples"]),
-        ([*GOOD[:3], {**GOOD[3], "gold": "5"}], [":4: gold '5' is not the benchmark's, '2'"]),
+        ([*GOOD, GOOD[0]], "question 'two', sample 0: a sample occurs twice, :1, :5"),
+        (GOOD[:3], "question 'one': every question needs samples 0 to 1; choose --failed drop (as many samples of"),
+        (GOOD[::2], "question 'one': a question of the benchmark has no samples (--subset NAME"),
+        ([*GOOD[:3], {**GOOD[3], "gold": "5"}],
+         ":4: a gold of the log is not the benchmark's, question 'one': '5' in the log, '2' here"),
         ([*GOOD[:3], {**GOOD[3], "tokens": 5}],
-         [":1: key 'tokens' is missing here but given on other lines; give it on all or none"]),
+         ":1: key 'tokens' is missing here but given on other rows; give it on all or none"),
+        ([*GOOD, row("one", 2, finish="error"), row("two", 2)], "question 'one', sample 2: a request failed; choose"),
+        ([*GOOD, row("one", 2**21)], ":5: a sample is numbered above a million, found 2097152"),
     ],
 )  # fmt: skip
-def test_rows_that_do_not_make_a_pool_are_refused(path: Path, rows: list[Any], expected: list[str]) -> None:
-    assert refusal(path, rows) == expected
+def test_rows_that_do_not_make_a_pool_are_refused(path: Path, rows: list[Any], expected: str) -> None:
+    (found,) = refusal(path, rows)
+    assert found.startswith(expected)
+
+
+UNEVEN = [
+    *(row("one", sample) for sample in range(3)),
+    row("two", 0, finish="failed", text=""),
+    row("two", 1),
+    row("two", 2),
+]
+
+
+def test_failed_requests_are_dropped_from_every_question(path: Path) -> None:
+    reading, frame = imported(path, UNEVEN, choices=Choices(failed="drop"))
+    assert reading.pools[0].samples == 2
+    assert frame.select("question", "sample", "text").rows() == [
+        ("one", 0, r"\boxed{0}"),
+        ("one", 1, r"\boxed{1}"),
+        ("two", 0, r"\boxed{1}"),
+        ("two", 1, r"\boxed{2}"),
+    ]
+
+
+def test_failed_and_missing_samples_count_as_wrong_if_one_says_so(path: Path) -> None:
+    reading, frame = imported(path, UNEVEN[:-1], choices=Choices(failed="wrong"))
+    assert reading.pools[0].samples == 3
+    two = frame.filter(question="two")
+    assert two.select("sample", "text", "finish").rows() == [
+        (0, "", "failed"),
+        (1, r"\boxed{1}", None),
+        (2, "", "failed"),
+    ]
+
+
+def test_the_same_texts_under_two_seeds_are_no_draws(path: Path) -> None:
+    texts = {name: f"{name} " * 300 for name in ("one", "two")}
+    rows = [row(name, sample, text=texts[name]) for name in texts for sample in range(2)]
+    rows += [row(name, 2, text=f"other {texts[name]}") for name in texts]
+    (found,) = refusal(path, rows)
+    assert found == "samples 0 and 1 have the same texts in all questions, so they are no two draws"
+    rows[0]["text"] += "."
+    assert imported(path, rows)[0].pools[0].samples == 3
+
+
+def test_short_answers_may_be_equal_by_chance(path: Path) -> None:
+    rows = [row(name, sample, text="4") for name in ("one", "two") for sample in range(3)]
+    assert imported(path, rows)[0].pools[0].samples == 3
+
+
+def test_several_models_and_policies_are_pools_of_their_own(path: Path) -> None:
+    rows = [
+        {**sample, "model": model, "policy": policy, "role": role}
+        for model, role in (("a", "base"), ("b", "rl"))
+        for policy in ("greedy", "temp_1.0")
+        for sample in GOOD
+    ]
+    with importing.read([write(path, rows)], SUMS, "math") as reading:
+        found = [(pool.stream.model, pool.role, pool.policy, pool.samples) for pool in reading.pools]
+    assert found == [(m, r, p, 2) for m, r in (("a", "base"), ("b", "rl")) for p in ("greedy", "temp_1.0")]
+
+
+@pytest.fixture
+def small_memory(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    monkeypatch.setattr(spill, "MEMORY", 20_000)
+    monkeypatch.setattr(spill, "_PIECE", 2_000)
+    yield
+
+
+@pytest.mark.parametrize("questions", [None, "known"])
+def test_a_pool_that_is_sorted_outside_of_memory_is_the_same(
+    path: Path, tmp_path: Path, small_memory: None, monkeypatch: pytest.MonkeyPatch, questions: str | None
+) -> None:
+    names = [f"q{(7 * i) % 50}" for i in range(50)]
+    known = tuple(Question(name, f"{name}?", "1") for name in names) if questions else None
+    rows = [
+        row(name, (sample + i) % 8, text=f"{name} {sample} " * 20, gold="1", tokens=list(range(i % 3 + 1)))
+        for sample in range(8)
+        for i, name in enumerate(names)
+    ]
+    folder = tmp_path / "spilled"
+    folder.mkdir()
+    with importing.read([write(path, rows)], known, "math", BASE, folder=lambda: folder) as reading:
+        assert len(list(folder.iterdir())) > 3, "several runs were written"
+        pieces = list(reading.pools[0].frames())
+        assert len(pieces) > 3
+    assert not folder.exists(), "nothing is left"
+    monkeypatch.setattr(spill, "MEMORY", 2**30)
+    _, whole = imported(path, rows[::-1], known)
+    assert pl.concat(pieces).equals(whole)
+    assert whole["question"].unique(maintain_order=True).to_list() == (names if questions else sorted(names))
+
+
+# ---- a benchmark of one's own
+
+
+def test_a_benchmark_of_one_s_own_is_built_from_the_rows(path: Path) -> None:
+    rows = [row("b", 0, gold=4.0, prompt="2+2?"), row("b", 1), row("a", 0, gold="2"), row("a", 1, gold="2")]
+    reading, frame = imported(path, rows, None)
+    assert reading.questions == (Question("a", "a", "2"), Question("b", "2+2?", "4"))
+    assert imported(path, rows[::-1], None)[1].equals(frame)
+    saved = path.with_name("own.jsonl")
+    saved.write_text(benchmarks.dumps(reading.questions))
+    assert benchmarks.load(saved) == reading.questions
 
 
 @pytest.mark.parametrize(
     ("rows", "expected"),
     [
-        ([row("a", 0)], ":1: question 'a' has no gold on any line; a benchmark of your own needs one"),
-        ([row("a", 0, gold="1"), row("a", 1, gold="2")], ":2: gold '2' differs from '1' on line 1"),
-        ([row("a", 0, gold="1", prompt="p"), row("a", 1, prompt="q")], ":2: prompt 'q' differs from 'p' on line 1"),
+        ([row("a", 0)], ":1: a question has no gold on any row; a benchmark of your own needs one, question 'a'"),
+        ([row("a", 0, gold="1"), row("a", 1, gold="2")],
+         ":2: a gold differs from that of an earlier row, '2', not '1' as in :1"),
+        ([row("a", 0, gold="1", prompt="p"), row("a", 1, prompt="q")],
+         ":2: a prompt differs from that of an earlier row, 'q', not 'p' as in :1"),
         ([row("a", 0, gold="1", prompt="p"), row("b", 0, gold="1", prompt="p")],
-         ":2: questions 'a' and 'b' have the same prompt"),
+         ":2: questions have the same prompt, 'a' and 'b'"),
     ],
 )  # fmt: skip
 def test_rows_that_do_not_make_a_benchmark_are_refused(path: Path, rows: list[Any], expected: str) -> None:
     assert refusal(path, rows, None) == [expected]
 
 
-def test_ten_errors_are_listed_and_the_rest_counted(path: Path) -> None:
-    lines = refusal(path, [{"question": "one", "sample": i} for i in range(13)])
-    assert lines[0] == ":1: key 'text' is missing"
-    assert lines[9] == ":10: key 'text' is missing"
-    assert lines[10:] == ["… and 3 more errors"]
+def test_imported_samples_are_scored_like_our_own(path: Path, tmp_path: Path) -> None:
+    rows = [row("a", 0, gold="0"), row("a", 1), row("a", 2, text="none")]
+    reading, frame = imported(path, rows, None)
+    samples = frame.select(
+        pl.lit("mine").alias("policy"),
+        "question",
+        "sample",
+        "run",
+        "text",
+        pl.col("n_tokens").alias("tokens"),
+        "generated",
+        (pl.col("finish") == "stop").alias("stopped"),
+        "score",
+    )
+    scores = score_samples(samples, reading.questions, "math", tmp_path / "verdicts").scores
+    assert scores.select("correct", "answer", "tokens").rows() == [(True, 0, None), (False, 1, None), (False, -1, None)]
 
 
-def test_a_missing_or_empty_file_is_refused(path: Path) -> None:
-    with pytest.raises(InputError, match=r"cannot read .*samples\.jsonl"):
-        read_samples(path, SUMS)
-    with pytest.raises(InputError, match="is empty"):
-        imported(path, [], SUMS)
+# ---- which question
+
+KNOWN = (
+    Question("k-1", "What is $1+1$?", "2", tags={"source_id": "test/1.json"}),
+    Question("k-2", "What is the sum of all the even divisors of $12$?", "24", tags={"source_id": "test/2.json"}),
+    Question("k-3", "Which is even?\n\nA) three\nB) four\nC) five", "B", tags={"source_id": "test/3.json"}),
+)
 
 
-def test_the_documented_examples_are_accepted(path: Path) -> None:
-    document = Path(__file__).parent.parent / "docs" / "import.md"
-    lines = [line.strip() for line in document.read_text().splitlines() if line.startswith('    {"')]
-    known = (Question("sum-1", "1+1?", "2"), Question("sum-2", "2+2?", "4"))
-    assert imported(path, lines[:4], known).samples == 2
-    assert [question.gold for question in imported(path, lines[4:], None).questions] == ["Paris", "7"]
+@pytest.mark.parametrize(
+    ("document", "expected"),
+    [
+        (Document("k-2"), Match(1, "id", {})),
+        (Document("test/2.json"), Match(1, "id", {})),
+        (Document(17, is_index=True, prompt="  What is  $1+1$? "), Match(0, "text", {})),
+        (Document(prompt="what is 1 + 1"), Match(0, "text", {})),
+        (Document(prompt="Solve. What is the sum of all the even divisors of $12$? Box it.", is_templated=True),
+         Match(1, "containment", {})),
+        (Document("test/3.json", choices=("five", "three", "four")), Match(2, "id", {"A": "C", "B": "A", "C": "B"})),
+        (Document(prompt="Which is even?", choices=("three", "four", "five")), Match(2, "text", {})),
+        (Document("test/3.json"), NoMatch("it has letters, but not the choices that they are of")),
+        (Document("test/3.json", choices=("three", "four", "six")),
+         NoMatch("its choices are not those of the question")),
+        (Document("k-1", prompt="What is the sum of all the even divisors of $12$?"),
+         NoMatch("its id is that of one question, its text that of another")),
+        (Document(1, is_index=True), NoMatch("neither its id nor its text is that of a question of the benchmark")),
+        (Document(prompt="Nothing of this", is_templated=True), NoMatch("its prompt contains no question")),
+    ],
+)  # fmt: skip
+def test_documents_are_found_by_id_text_or_containment(document: Document, expected: object) -> None:
+    assert Matcher(KNOWN).match(document) == expected
+
+
+def test_an_index_counts_only_on_demand() -> None:
+    assert Matcher(KNOWN, "index").match(Document(1, is_index=True)) == Match(1, "index", {})
+    assert isinstance(Matcher(KNOWN, "index").match(Document(3, is_index=True)), NoMatch)
+
+
+@pytest.mark.parametrize(
+    ("document", "says"),
+    [
+        (Document("test/2.json", gold=("48/2",)), []),
+        (Document("test/2.json", gold=(r"The divisors add up to \boxed{24}.",)), []),
+        (Document("test/2.json", gold=("25",)), ["'25' in the log, '24' here"]),
+        (Document("test/3.json", choices=("five", "three", "four"), gold=("C",)), []),
+        (Document("test/3.json", choices=("five", "three", "four"), gold=("four",)), []),
+        (Document("test/3.json", choices=("five", "three", "four"), gold=("A",)), ["'C' in the log, 'B' here"]),
+    ],
+)
+def test_golds_of_the_log_are_compared_by_the_grader(document: Document, says: list[str]) -> None:
+    grader = "choice" if document.choices else "math"
+    documents, problems = KnownDocuments(KNOWN), Problems()
+    documents.locate(document, "log:1")
+    documents.check(problems, grader)
+    assert [line.split(": ")[-1] for line in problems.lines] == says
+
+
+def test_two_documents_that_are_one_question_are_refused() -> None:
+    documents, problems = KnownDocuments(KNOWN), Problems()
+    documents.locate(Document("k-1"), "log:1")
+    documents.locate(Document("test/1.json"), "log:2")
+    documents.check(problems, "math")
+    (line,) = problems.lines
+    assert line == (
+        "question 'k-1': two documents of the log are the same question of the benchmark,"
+        " 'k-1' (log:1) and 'test/1.json' (log:2)"
+    )
+
+
+def test_golds_are_not_quoted_where_terms_forbid_it() -> None:
+    documents, problems = KnownDocuments(KNOWN, quotes=False), Problems()
+    documents.locate(Document("k-1", gold=("7",)), "log:1")
+    documents.check(problems, "math")
+    assert problems.lines == ["log:1: a gold of the log is not the benchmark's, question 'k-1'"]
+
+
+# ---- which policy
+
+
+@pytest.mark.parametrize(
+    ("asked", "name", "unstated"),
+    [
+        ({"temperature": 0}, "greedy", ()),
+        ({"do_sample": False, "temperature": 0.7}, "greedy", ()),
+        ({"temperature": 1.0, "top_p": 1.0, "top_k": -1, "min_p": 0.0, "repetition_penalty": 1.0}, "temp_1.0", ()),
+        ({"temperature": 0.6, "top_p": 0.95}, "topp0.95_t0.6", ("top_k", "min_p", "repetition_penalty")),
+        ({"temperature": 1, "top_k": 20.0, "top_p": None}, "topk20_t1.0", ("top_p", "min_p", "repetition_penalty")),
+        ({"top_p": 0.9}, "", ()),
+        ({"temperature": "hot"}, "", ()),
+    ],
+)
+def test_policies_are_proposed_from_what_was_asked(asked: dict[str, Any], name: str, unstated: tuple[str]) -> None:
+    proposal = proposed(asked)
+    assert (proposal.name, proposal.unstated) == (name, unstated)
+    assert bool(proposal.why) == (not name)

@@ -13,7 +13,8 @@ import pytest
 from run_stages import figures_cell, landscape_cell, recovery_cell, score_cell
 from searchlens.errors import InputError
 from searchlens.grid import Grid
-from searchlens.stages.importing import import_samples
+from searchlens.importing import Choices
+from searchlens.stages.importing import Request, import_samples
 
 DEFAULT = "topp0.95_t1.0"
 Make = Callable[[dict[str, Any]], Grid]
@@ -34,7 +35,9 @@ def bring(
 ) -> None:
     path = tmp_path / f"{role}.jsonl"
     path.write_text("".join(json.dumps(row) + "\n" for row in lines))
-    import_samples(grid, path, "theirs", role, "own", policy, grader)
+    import_samples(
+        grid, [path], Request(pair="theirs", benchmark="own", grader=grader, choices=Choices(role=role, policy=policy))
+    )
 
 
 def test_a_benchmark_of_ones_own_without_tokens_is_compared_like_ours(
@@ -42,6 +45,8 @@ def test_a_benchmark_of_ones_own_without_tokens_is_compared_like_ours(
 ) -> None:
     bring(make_grid(raw), tmp_path, "base", rows(right=1))
     bring(make_grid(raw), tmp_path, "rl", rows(right=3))
+    assert ("theirs", "own") not in make_grid(raw).pair_cells, "a study has only the imports that it names"
+    raw["study"]["imports"] = "all"
     grid = make_grid(raw)
     assert ("theirs", "own") in grid.pair_cells
     for role in ("base", "rl"):
@@ -64,7 +69,7 @@ def test_a_benchmark_of_ones_own_without_tokens_is_compared_like_ours(
 def test_importing_again_replaces_the_pool(raw: dict[str, Any], make_grid: Make, tmp_path: Path) -> None:
     bring(make_grid(raw), tmp_path, "base", rows(right=1))
     bring(make_grid(raw), tmp_path, "base", rows(right=2, samples=8))
-    (item,) = make_grid(raw).imports
+    (item,) = make_grid(raw).every_import
     assert item.samples == 8
 
 
@@ -80,7 +85,7 @@ def test_a_name_that_would_mislead_is_refused(grid: Grid, tmp_path: Path, pair: 
     path = tmp_path / "samples.jsonl"
     path.write_text(json.dumps({"question": "q0", "sample": 0, "text": "1"}) + "\n")
     with pytest.raises(InputError, match=says):
-        import_samples(grid, path, pair, "base", "sums", policy, "math")
+        import_samples(grid, [path], Request(pair=pair, benchmark="sums", choices=Choices(role="base", policy=policy)))
     assert not (grid.layout.results / "imports").exists()
 
 
@@ -100,7 +105,8 @@ def test_rows_that_do_not_fit_the_benchmark_import_nothing(grid: Grid, tmp_path:
     lines = [{"question": q, "sample": 0, "text": "1"} for q in ("q0", "q0", "q99")]
     path.write_text("".join(json.dumps(row) + "\n" for row in lines))
     with pytest.raises(InputError) as error:
-        import_samples(grid, path, "theirs", "base", "sums", DEFAULT, "math")
-    assert "samples.jsonl:2:" in str(error.value)
-    assert "samples.jsonl:3:" in str(error.value)
+        import_samples(
+            grid, [path], Request(pair="theirs", benchmark="sums", choices=Choices(role="base", policy=DEFAULT))
+        )
+    assert "samples.jsonl:3: not a question of the benchmark" in str(error.value)
     assert not grid.layout.results.exists()

@@ -36,8 +36,6 @@ class StudySpec(Section):
     """Folder of compact readouts written by ``searchlens record``, as ``<checkpoint>/<benchmark>.arrow.xz``, such as
     ``zoo:recorded`` of the micro zoo. A cell with readouts there is read from them and not sampled, unless ``sample``
     lists its benchmark; null: no folder."""
-    """Folder of compact readouts written by ``searchlens record``, as ``<checkpoint>/<benchmark>.arrow.xz``. A cell
-    with readouts there is read from them and not sampled, unless ``sample`` lists its benchmark; null: no folder."""
     imports: Literal["named", "all", "none"] = "named"
     """Imported samples (docs/import.md) that belong to the study. named: those whose pair or benchmark is listed above;
     all: everything in the results folder; none: nothing."""

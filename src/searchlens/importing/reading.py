@@ -274,7 +274,8 @@ class _Assembly:
         for tally_present in present:
             for i in range(len(questions)):
                 if i not in tally_present:
-                    self.problems.add("a question of the benchmark has no samples", questions[i].id)
+                    what = "a question of the benchmark has no samples (--subset NAME: import the others alone)"
+                    self.problems.add(what, f"question {questions[i].id!r}")
         return list(range(len(questions)))
 
     def _size(self, key: str) -> int:

@@ -83,6 +83,7 @@ def import_samples(grid: Grid, paths: Sequence[Path], request: Request, *, is_dr
     """
     for what, name in (("pair", request.pair), ("benchmark", request.subset or request.benchmark)):
         _require_name(what, name)
+    _require_free(grid, request, request.choices.role, request.choices.policy)
     known = _known_questions(grid, request.benchmark)
     grader = grid.benchmark(request.benchmark)["grader"] if known is not None else request.grader
     grading.grader(grader)
@@ -92,12 +93,13 @@ def import_samples(grid: Grid, paths: Sequence[Path], request: Request, *, is_dr
         _temporary(grid, is_dry=is_dry) as folder,
         importing.read(paths, known, grader, choices, folder=folder, quotes=quotes) as reading,
     ):
-        pools = [_named(grid, pool, reading, request) for pool in reading.pools]
+        pools = reading.pools
+        _require_distinct(grid, pools, request)
         checks = [check(pool, grader, quotes=quotes) for pool in pools]
         lines = report(reading, pools, checks)
         if is_dry:
             return Imported([], [], checks, lines)
-        _require_named(grid, pools, request)
+        _require_named(pools, request)
         _require_sound(pools, checks, request)
         return _stored(grid, pools, reading, checks, lines, request, grader, is_known=known is not None)
 
@@ -123,25 +125,31 @@ def _require_name(what: str, name: str) -> None:
         raise InputError(f"{what} {name!r} cannot be a name; allowed: letters, digits, '.', '_' and '-'")
 
 
-def _named(grid: Grid, pool: Pool, reading: Reading, request: Request) -> Pool:
-    """A pool, if no other one of this import or of this study has its name."""
-    if pool.policy:
-        _require_name("policy", pool.policy)
-    if pool.role and pool.policy:
-        same = [each for each in reading.pools if (each.role, each.policy) == (pool.role, pool.policy)]
-        if len(same) > 1:
+def _require_free(grid: Grid, request: Request, role: str, policy: str) -> None:
+    """An ``InputError`` if a policy cannot have this name, or this study samples it itself."""
+    if policy:
+        _require_name("policy", policy)
+    if not role or not policy:
+        return
+    checkpoint, benchmark = _checkpoint(grid, request, role), _target(request)
+    if any(policy in generation.policies for generation in grid.generations(checkpoint, benchmark)):
+        raise InputError(
+            f"this configuration samples {checkpoint}/{benchmark} under {policy!r}",
+            "import under another name of the policy",
+        )
+
+
+def _require_distinct(grid: Grid, pools: Sequence[Pool], request: Request) -> None:
+    """An ``InputError`` if a pool has the name of another one of this import, or a name that is not free."""
+    for pool in pools:
+        _require_free(grid, request, pool.role, pool.policy)
+        same = [each for each in pools if (each.role, each.policy) == (pool.role, pool.policy)]
+        if len(same) > 1 and pool.policy:
+            sides = f"{pool.role or 'one side'}, {pool.policy}"
             raise InputError(
-                f"the files have {len(same)} streams of samples for {pool.role}, {pool.policy}:"
-                f" {'; '.join(_told_apart(same))}",
-                "import them one by one, under other names of the pair or of the policy",
+                f"the files have {len(same)} streams of samples for {sides}: {'; '.join(_told_apart(same))}",
+                "name the models: --base MODEL --rl MODEL; or import them one by one, under other names of the policy",
             )
-        checkpoint = _checkpoint(grid, request, pool)
-        if any(pool.policy in generation.policies for generation in grid.generations(checkpoint, _target(request))):
-            raise InputError(
-                f"this configuration samples {checkpoint}/{_target(request)} under {pool.policy!r}",
-                "import under another name of the policy",
-            )
-    return pool
 
 
 def _told_apart(pools: Sequence[Pool]) -> list[str]:
@@ -158,11 +166,11 @@ def _target(request: Request) -> str:
     return request.subset or request.benchmark
 
 
-def _checkpoint(grid: Grid, request: Request, pool: Pool) -> str:
-    return str(grid.config["pairs"].get(request.pair, {}).get(pool.role, f"{request.pair}-{pool.role}"))
+def _checkpoint(grid: Grid, request: Request, role: str) -> str:
+    return str(grid.config["pairs"].get(request.pair, {}).get(role, f"{request.pair}-{role}"))
 
 
-def _require_named(grid: Grid, pools: Sequence[Pool], request: Request) -> None:
+def _require_named(pools: Sequence[Pool], request: Request) -> None:
     """An ``InputError`` if a pool has no side of the pair, or no policy that is certain."""
     if without := [pool for pool in pools if not pool.role]:
         models = list(dict.fromkeys(pool.stream.model for pool in pools))
@@ -238,7 +246,7 @@ def _stored(
     records, published, made = [], [], []
     try:
         for pool in pools:
-            folder = grid.layout.generation(_checkpoint(grid, request, pool), target, pool.id)
+            folder = grid.layout.generation(_checkpoint(grid, request, pool.role), target, pool.id)
             made += [] if folder.exists() else [folder]
             published.append(_publish(grid, folder, pool))
             questions = (
