@@ -16,11 +16,12 @@ ZOO_TABLES := --configfile config/zoo.yaml config/zoo-tables.yaml
 INSTALLED := .venv/.installed
 VLLM_INSTALLED := .venv-vllm/.installed
 SLURM_INSTALLED := .venv/.installed-slurm
+HARNESSES_INSTALLED := .venv-harnesses/.installed
 export PATH := $(CURDIR)/.venv/bin:$(PATH)
 export HF_HUB_OFFLINE ?= 1
 export TOKENIZERS_PARALLELISM ?= false
 
-.PHONY: help setup demo test test-vllm test-slurm test-wheel check format schema zoo zoo-cohort zoo-run zoo-tables perf clean
+.PHONY: help setup demo test test-vllm test-slurm test-harnesses test-wheel check format schema zoo zoo-cohort zoo-run zoo-tables perf clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -63,6 +64,18 @@ test-slurm: $(SLURM_INSTALLED) ## run the cluster tests on a Slurm that they sta
 
 test-wheel: $(INSTALLED) ## build the wheels and the sdist, and use them outside of the checkout
 	.ci/test-wheel
+
+# The packages have many requirements of their own, so they have an environment of their own, which takes minutes to build.
+# Their newest versions are meant: the target finds out when they change what they write.
+$(HARNESSES_INSTALLED):
+	$(PYTHON) -m venv .venv-harnesses
+	.venv-harnesses/bin/pip install --quiet --disable-pip-version-check $(PIP_FLAGS) inspect-ai lm-eval
+	@touch $@
+
+test-harnesses: $(INSTALLED) $(HARNESSES_INSTALLED) ## let Inspect and lm-evaluation-harness write logs with scripted models, and read them
+	rm -rf .venv-harnesses/logs
+	for harness in inspect lm_eval; do .venv-harnesses/bin/python tests/data/make_logs.py $$harness .venv-harnesses/logs; done
+	SEARCHLENS_LOGS=$(CURDIR)/.venv-harnesses/logs .venv/bin/python -m pytest tests/test_readers_harnesses.py $(PYTEST_FLAGS)
 
 check: $(INSTALLED) ## format and lint: ruff, mypy, snakefmt, snakemake --lint
 	.venv/bin/ruff format --check .

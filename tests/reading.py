@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -10,7 +11,8 @@ from typing import Any
 from searchlens import catalogue
 from searchlens.readers.logged import LoggedSample, Notes
 
-LOGS = Path(__file__).parent / "data/logs"
+LOGS = Path(os.environ.get("SEARCHLENS_LOGS") or Path(__file__).parent / "data/logs")
+"""Logs that the harnesses wrote: those that are kept, or those of ``make test-harnesses``."""
 
 
 def written(path: Path, rows: Iterable[Any]) -> Path:

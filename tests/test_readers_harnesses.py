@@ -52,7 +52,7 @@ def test_the_end_of_a_text_is_unknown_and_model_task_and_version_are_those_of_th
     first = samples("lm_eval", of_task("sums")[0])[0]
     assert (first.finish, first.tokens, first.logprobs) == ("unknown", None, None)
     assert (first.stream.model, first.stream.task) == ("ours/scripted", "sums")
-    assert first.stream.made_by == "lm_eval 0.4.13"
+    assert first.stream.made_by.startswith("lm_eval 0.")
     assert first.stream.asked == {
         "temperature": 0.7,
         "top_p": 0.95,

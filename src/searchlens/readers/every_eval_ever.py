@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -17,7 +16,6 @@ from searchlens.readers.logged import Document, LoggedSample, Notes, Stream, Ver
 from searchlens.readers.opening import opened
 
 _REQUIRED = ("evaluation_id", "sample_id", "interaction_type", "input", "evaluation")
-_METRIC = re.compile(rb'"(evaluation_result_id|evaluation_name)": ?"((?:[^"\\]|\\.)*)"')
 _FORMAT = "Every Eval Ever"
 
 Verdicts = dict[tuple[str, int], dict[str, Verdict]]
@@ -79,9 +77,8 @@ def _samples(path: Path, notes: Notes) -> Iterator[LoggedSample]:
 
 def _metric_of(line: bytes) -> str | None:
     """Name of a line's metric without parsing it: the result that it belongs to, else the evaluation."""
-    found = dict(_METRIC.findall(line))
-    name = found.get(b"evaluation_result_id", found.get(b"evaluation_name"))
-    return None if name is None else json.loads(b'"' + name + b'"')
+    name = lines.text_after(line, "evaluation_result_id")
+    return lines.text_after(line, "evaluation_name") if name is None else name
 
 
 def _other_metrics(path: Path, notes: Notes) -> tuple[str | None, Verdicts]:

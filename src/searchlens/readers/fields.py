@@ -57,13 +57,22 @@ def document_of(row: Mapping[str, Any], wishes: Mapping[str, str], index: int | 
 
 
 def _first(row: Mapping[str, Any], wish: str | None, names: Iterable[str], kinds: tuple[type, ...]) -> Any:
-    for name in [wish] if wish else names:
-        value: Any = row
-        for part in [name] if name in row else name.split("."):
-            value = value.get(part) if isinstance(value, Mapping) else None
-        if isinstance(value, kinds) and not isinstance(value, bool) and value != "":
+    if wish:
+        value = _at(row, wish)
+        return value if isinstance(value, kinds) and not isinstance(value, bool) else None
+    for name in names:
+        value = row.get(name)
+        if value is not None and value != "" and isinstance(value, kinds) and value is not True and value is not False:
             return value
     return None
+
+
+def _at(row: Mapping[str, Any], name: str) -> Any:
+    """The value of a field; ``a.b`` is field b of field a, where no field has the whole name."""
+    value: Any = row
+    for part in [name] if name in row else name.split("."):
+        value = value.get(part) if isinstance(value, Mapping) else None
+    return value
 
 
 def choices_of(value: Any) -> tuple[str, ...]:

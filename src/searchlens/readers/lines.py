@@ -84,7 +84,7 @@ def parsed(path: Path, number: int, line: bytes, notes: Notes) -> Object:
     if not isinstance(row, dict):
         what = f"{path}:{number}: {named(row)} instead of a JSON object"
         raise InputError(what, "each line is one JSON object; nothing was imported")
-    if b"\\ud" in line or b"\\uD" in line:
+    if b"\\u" in line and (b"\\ud" in line or b"\\uD" in line):
         row = whole_characters(row, f"{path}:{number}", notes)
     return cast("Object", row)
 
@@ -104,6 +104,24 @@ def named(value: Any) -> str:
     """What kind of JSON a value is, for messages."""
     names = {dict: "an object", list: "a list", str: "a string", bool: "true or false", type(None): "null"}
     return names.get(type(value), "a number")
+
+
+def text_after(line: bytes, key: str) -> str | None:
+    """The string that the last ``key`` of a line has, found without parsing the line; None if there is none.
+
+    Quotes within texts are escaped, so that no text can be taken for a key.
+    """
+    for separator in (b'": "', b'":"'):
+        mark = b'"' + key.encode() + separator
+        start = line.rfind(mark)
+        if start >= 0:
+            start += len(mark)
+            end = line.find(b'"', start)
+            found = line[start:end]
+            if b"\\" in found:
+                return str(json.JSONDecoder().raw_decode(line[start - 1 :].decode())[0])
+            return found.decode()
+    return None
 
 
 def required(row: Object, keys: tuple[str, ...], place: str, format_name: str) -> None:

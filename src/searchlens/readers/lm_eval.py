@@ -19,7 +19,6 @@ from searchlens.readers.opening import opened
 
 _NAME = re.compile(r"samples_(?P<task>.+)_(?P<date>\d{4}-\d\d-\d\dT[\d.:-]+)\.jsonl")
 _REQUIRED = ("doc_id", "doc", "arguments", "resps")
-_FILTER = re.compile(rb'"filter": ?"((?:[^"\\]|\\.)*)"')
 _LONGEST_GOLD = 200
 
 Verdicts = dict[str, Verdict]
@@ -83,7 +82,7 @@ def _read(file: Dated, start: int, wishes: Mapping[str, str], notes: Notes) -> I
     first_filter, later = _later_filters(file.path, notes)
     asked: dict[str, Stream] = {}
     for number, line in lines.raw(file.path):
-        if _filter_of(line) not in (None, first_filter):
+        if lines.text_after(line, "filter") not in (None, first_filter):
             continue
         place = f"{file.path}:{number}"
         row = lines.parsed(file.path, number, line, notes)
@@ -112,18 +111,12 @@ def _read(file: Dated, start: int, wishes: Mapping[str, str], notes: Notes) -> I
             )
 
 
-def _filter_of(line: bytes) -> str | None:
-    """Name of a row's filter, without parsing the row: the last key of this name, since the document comes before."""
-    found = _FILTER.findall(line)
-    return json.loads(b'"' + found[-1] + b'"') if found else None
-
-
 def _later_filters(path: Path, notes: Notes) -> tuple[str | None, dict[Any, tuple[Verdicts, Numbers]]]:
     """The first filter, whose rows are read, and the verdicts of all others by document, which come after them."""
     first: str | None = None
     later: dict[Any, tuple[Verdicts, Numbers]] = {}
     for number, line in lines.raw(path):
-        name = _filter_of(line)
+        name = lines.text_after(line, "filter")
         first = first if first is not None else name
         if name in (None, first):
             continue
