@@ -296,7 +296,7 @@ BROKEN = {
         answer=pl.when(question=3).then(-1).otherwise("answer"),
         correct=pl.when(question=3).then(True).otherwise("correct"),
     ),
-    "stopped is null": lambda s: s.with_columns(stopped=pl.when(question=3).then(None).otherwise("stopped")),
+    "correct is null": lambda s: s.with_columns(correct=pl.when(question=3).then(None).otherwise("stopped")),
 }
 
 

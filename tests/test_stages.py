@@ -66,6 +66,25 @@ def test_a_benchmark_of_ones_own_without_tokens_is_compared_like_ours(
     assert (grid.layout.results / "figures/same_policy_lines_P.svg").exists()
 
 
+def test_without_the_ends_of_texts_no_readout_says_how_they_ended(
+    raw: dict[str, Any], make_grid: Make, tmp_path: Path
+) -> None:
+    raw["study"]["imports"] = "all"
+    lines = [{**row, "tokens": 5} for row in rows(right=1)]
+    bring(make_grid(raw), tmp_path, "base", lines)
+    bring(make_grid(raw), tmp_path, "rl", [{**row, "finish": "stop"} for row in lines])
+    grid = make_grid(raw)
+    for role in ("base", "rl"):
+        cell = (f"theirs-{role}", "own")
+        score_cell(grid, *cell, [], grid.scores(*cell))
+        landscape_cell(grid, "own", grid.scores(*cell), grid.layout.landscape(*cell))
+        points = pl.read_parquet(grid.layout.landscape_frame(*cell, "points"))
+        known = set(points.filter(pl.col("value").is_not_null())["metric"])
+        assert {"P", "Q", "C", "valid"} <= known
+        ends = {"T", "stopped", "truncated"}
+        assert ends & known == (set() if role == "base" else ends)
+
+
 def test_importing_again_replaces_the_pool(raw: dict[str, Any], make_grid: Make, tmp_path: Path) -> None:
     bring(make_grid(raw), tmp_path, "base", rows(right=1))
     bring(make_grid(raw), tmp_path, "base", rows(right=2, samples=8))

@@ -34,7 +34,8 @@ SAMPLES = pl.Schema(
 """Input of ``score_samples``. ``question`` is an id. ``run`` numbers the searches; the candidates of a search are
 consecutive. ``score`` is the evaluator's; for most policies it is the mean natural log-probability under the raw model.
 ``tokens`` counts the tokens of the sample. ``generated`` counts the tokens that its whole run drew; it is given on the
-first sample of the run and is 0 on the others. Score and token counts are null if unknown. ``finish`` is passed on: the
+first sample of the run and is 0 on the others. Score, token counts and ``stopped`` are null if unknown; a
+text of unknown end is read as a finished one. ``finish`` is passed on: the
 recorded end of the text; null, or no such column, if it is unknown."""
 
 _SLICE = 50_000
@@ -111,7 +112,8 @@ def score_samples(
     each sample is its own class, or 0 for a pass and 1 for a fail.
 
     ``finished``: the sample ended by itself and states an answer (``grading.STATED``), which makes it valid for the
-    first-finish readout. ``unknown``: the grader reached a limit. ``checks``: which instructions were followed.
+    first-finish readout; null if it is not known how the sample ended. ``unknown``: the grader reached a limit.
+    ``checks``: which instructions were followed.
 
     Parameters
     ----------
@@ -184,7 +186,7 @@ def _check(samples: pl.DataFrame, questions: Sequence[Question], policies: Seque
 def _extract(samples: pl.DataFrame, grader: Grader) -> list[pl.Series]:
     """Columns ``answer`` and ``extraction``, computed in slices to limit the memory of texts as Python strings."""
     answers, hows = [], []
-    for part in samples.select("text", "stopped").iter_slices(_SLICE):
+    for part in samples.select("text", pl.col("stopped").fill_null(True)).iter_slices(_SLICE):
         extractions = list(map(grader.extract, part["text"].to_list(), part["stopped"].to_list()))
         answers.append(pl.Series([extraction.answer for extraction in extractions], dtype=pl.String))
         hows.append(pl.Series([extraction.how for extraction in extractions], dtype=pl.String))

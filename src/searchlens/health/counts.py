@@ -66,7 +66,8 @@ def _marks(columns: list[str]) -> dict[str, pl.Expr]:
     unknown_end = pl.col("finish").is_null() if "finish" in columns else nothing
     failed = pl.col("finish") == "failed" if "finish" in columns else pl.col("score") == float("-inf")
     no_end, not_failed = unknown_end.fill_null(False), ~failed.fill_null(False)
-    stopped, truncated = pl.col("stopped") & ~no_end, ~pl.col("stopped") & not_failed
+    stopped = pl.col("stopped") & ~no_end
+    truncated = ~pl.col("stopped").fill_null(True) & not_failed
     return {
         "answered": answered,
         "stopped": stopped,

@@ -126,8 +126,8 @@ def valid(pool: SamplePool) -> Bools:
 
 
 @metric("stopped", title="share of samples that ended by a stop token", per_sample="mean", recorded=True)
-def stopped(pool: SamplePool) -> Bools:
-    """Whether the sample ended by itself, before the token limit."""
+def stopped(pool: SamplePool) -> Bools | Floats:
+    """Whether the sample ended by itself, before the token limit; NaN where that is unknown."""
     return pool.stopped
 
 
@@ -140,9 +140,10 @@ def truncated(share: Floats) -> Floats:
 def _finish_key(pool: SamplePool, options: LandscapeOptions) -> Floats:
     """What the first to finish has least of: generated tokens, or nothing (then order decides); inf if unfinished.
 
-    NaN if it is generated tokens and they are unknown.
+    NaN if it is not known how the samples ended, or if it is generated tokens and they are unknown.
     """
     key = pool.tokens if options.first_finish == "shortest" else np.zeros_like(pool.tokens)
+    key = np.where(np.isnan(pool.stopped), np.nan, key)
     return np.where(pool.finished | np.isnan(key), key, np.inf)
 
 

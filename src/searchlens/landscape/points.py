@@ -70,8 +70,9 @@ def operating_points(
     -----
     No valid answer among the n: Q is 0. No stopped valid sample: T is 0. B picks the highest mean log-probability among
     all n samples, valid or not; if any score of a policy is unknown, its B is null, since a value from part of the pool
-    would not be comparable; so are C, and T under ``shortest``, where any token count is unknown. Ties in B and T: the
-    earlier sample under ``prefix``, shared under ``expected``.
+    would not be comparable; so are C, and T under ``shortest``, where any token count is unknown, and ``stopped``,
+    ``truncated`` and T where it is not known how any sample ended. Ties in B and T: the earlier sample under
+    ``prefix``, shared under ``expected``.
 
     The prefix counts of P, Q, B, T have Wilson intervals (with ``ties="fractional"`` Q is no count: ``hits`` is null
     and the interval a bootstrap). All else has percentile bootstrap intervals over questions with shared draws. The

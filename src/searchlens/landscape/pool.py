@@ -19,7 +19,7 @@ Floats = npt.NDArray[np.float64]
 Budgets = Sequence[int] | Ints
 """Numbers of samples n."""
 
-_MAY_BE_UNKNOWN = ("tokens", "generated", "score")
+_MAY_BE_UNKNOWN = ("tokens", "generated", "stopped", "score")
 
 
 @dataclass(frozen=True, eq=False)
@@ -34,9 +34,11 @@ class SamplePool:
         In the order of the scores. Policy i has rows i * questions to (i + 1) * questions.
     questions : ndarray of uint32, shape (questions,)
         Increasing; the same for every policy.
-    correct, valid, stopped, finished : ndarray of bool, shape (policies * questions, samples)
+    correct, valid, finished : ndarray of bool, shape (policies * questions, samples)
         Columns in stream order. Finished samples stopped and state an answer. If the scores do not record this (samples
         graded by others), they are those that stopped with a valid answer.
+    stopped : ndarray of bool, same shape
+        Of float instead, and NaN throughout a policy, where it is not known how some samples ended.
     first : ndarray of int64, same shape
         Column of the earliest sample with the same answer class; undefined where not ``valid``.
     tokens, spent, score : ndarray of float, same shape
@@ -50,7 +52,7 @@ class SamplePool:
     questions: npt.NDArray[np.uint32]
     correct: Bools
     valid: Bools
-    stopped: Bools
+    stopped: Bools | Floats
     finished: Bools
     first: Ints
     tokens: Floats
@@ -174,14 +176,19 @@ def _pool(
         return values.reshape(-1, samples)
 
     answer = dense("answer").astype(np.int64)
-    valid, stopped = answer >= 0, dense("stopped").astype(bool)
+    valid = answer >= 0
+    stopped = float_or_nan("stopped") if part["stopped"].null_count() else dense("stopped").astype(bool)
+    if "finished" in part.columns:
+        finished = part["finished"].fill_null(False).to_numpy().reshape(-1, samples)
+    else:
+        finished = (stopped == 1) & valid
     pool = SamplePool(
         policies=policies,
         questions=questions,
         correct=dense("correct").astype(bool),
         valid=valid,
         stopped=stopped,
-        finished=dense("finished").astype(bool) if "finished" in part.columns else stopped & valid,
+        finished=finished,
         first=first_of_class(answer),
         tokens=float_or_nan("tokens"),
         spent=float_or_nan("generated"),

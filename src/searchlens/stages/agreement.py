@@ -65,7 +65,7 @@ def agreement(
     pairs = [GradedPair(golds[question], text) for question, text in rows.select("question", "text").iter_rows()]
     theirs = processes.judge("searchlens.grading.math_verify_alone", pairs, processes.DEFAULT, threads)
     extract = grading.grader(cell.score.grader).extract
-    answers = [extract(*one).answer for one in rows.select("text", "stopped").iter_rows()]
+    answers = [extract(*one).answer for one in rows.select("text", pl.col("stopped").fill_null(True)).iter_rows()]
     found = rows.with_columns(
         gold=pl.Series([pair.gold for pair in pairs], dtype=pl.String),
         answer=pl.Series(answers, dtype=pl.String),

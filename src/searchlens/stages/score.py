@@ -128,7 +128,7 @@ def _named(samples: pl.DataFrame, names: Iterable[str]) -> list[pl.DataFrame]:
         "text",
         tokens=pl.col("n_tokens"),
         generated=pl.col("generated"),
-        stopped=pl.col("finish").fill_null("stop") == "stop",
+        stopped=pl.col("finish") == "stop",  # null where it is unknown how the text ended
         score=pl.col("score"),
         finish=pl.col("finish"),
     )
