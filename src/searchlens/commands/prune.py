@@ -9,6 +9,7 @@ from pathlib import Path
 
 from searchlens.errors import InputError
 from searchlens.grid import Grid
+from searchlens.store.ranges import shards_of
 
 ABANDONED_SECONDS = 24 * 3600.0
 """Age after which a temporary file counts as abandoned: longer than any job needs to write one."""
@@ -59,12 +60,20 @@ def delete(paths: list[Path]) -> None:
 
 
 def _unused_generations(grid: Grid) -> list[Path]:
-    used, cells = set(), set(grid.cells)
+    """Folders of the cells of the study that it does not use, and imported samples that no record names."""
+    used = {grid.folder(item.checkpoint, item.benchmark, item.id) for item in grid.every_import}
+    cells = set(grid.cells)
     for cell in cells:
         used |= {grid.folder(*cell, generation.id) for generation in grid.streams(*cell)}
-        used |= {grid.folder(*cell, item.id) for item in grid.imported(*cell)}
     folders = grid.layout.every(grid.layout.generation("*", "*", "*"))
-    return [folder for folder in folders if folder.parts[-3:-1] in cells and folder not in used]
+    return [
+        folder for folder in folders if folder not in used and (folder.parts[-3:-1] in cells or _was_imported(folder))
+    ]
+
+
+def _was_imported(folder: Path) -> bool:
+    shards = shards_of(folder)
+    return bool(shards) and all(shard.sidecar.get("engine") == "imported" for shard in shards)
 
 
 def _stale_manifests(grid: Grid) -> list[Path]:

@@ -104,7 +104,7 @@ def _lines(path: Path, file: IO[bytes], problems: Problems) -> Iterator[Row]:
         try:
             text = line.decode("utf-8-sig" if number == 1 else "utf-8").strip()
             row = decode(text)
-            if "\\ud" in text.lower():
+            if b"\\u" in line and "\\ud" in text.lower():
                 json.dumps(row, ensure_ascii=False).encode()
         except UnicodeDecodeError as error:
             raise InputError(f"{place}: not UTF-8 text (byte {error.start} of the line)") from None

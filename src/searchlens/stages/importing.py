@@ -144,8 +144,8 @@ def _require_distinct(grid: Grid, pools: Sequence[Pool], request: Request) -> No
     for pool in pools:
         _require_free(grid, request, pool.role, pool.policy)
         same = [each for each in pools if (each.role, each.policy) == (pool.role, pool.policy)]
-        if len(same) > 1 and pool.policy:
-            sides = f"{pool.role or 'one side'}, {pool.policy}"
+        if len(same) > 1 and pool.role and pool.policy:
+            sides = f"{pool.role}, {pool.policy}"
             raise InputError(
                 f"the files have {len(same)} streams of samples for {sides}: {'; '.join(_told_apart(same))}",
                 "name the models: --base MODEL --rl MODEL; or import them one by one, under other names of the policy",

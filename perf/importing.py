@@ -1,0 +1,102 @@
+"""Time and memory of an import without grading, against plain ``json.loads`` of the same lines.
+
+    python perf/importing.py [--samples 1000000] [--characters 2000] [--questions 1000]
+
+It makes a synthetic file of samples, all questions of one seed after those of the one before. Baseline and import run
+in processes of their own, one after the other, and the largest memory of each is what the kernel says.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import multiprocessing
+import random
+import resource
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from searchlens import importing
+from searchlens.benchmarks import Question
+from searchlens.importing import Choices
+from searchlens.store import shards
+
+
+def write(path: Path, questions: int, samples: int, characters: int) -> None:
+    """Samples of sums, whose texts are words of a fixed list and a box."""
+    rng = random.Random(1)
+    words = [f"word{i}" for i in range(500)]
+    with path.open("w") as file:
+        for sample in range(samples):
+            for question in range(questions):
+                text = " ".join(rng.choices(words, k=characters // 8)) + f"\n\nSo \\boxed{{{question}}}."
+                row = {"question": f"q{question:05d}", "sample": sample, "text": text, "tokens": 500, "finish": "stop"}
+                file.write(json.dumps(row) + "\n")
+
+
+def parse(path: Path, questions: int) -> None:  # noqa: ARG001
+    """The baseline: every line as Python objects, none of them kept."""
+    with path.open("rb") as file:
+        for line in file:
+            json.loads(line)
+
+
+def store(path: Path, questions: int) -> None:
+    """Read, match, check and sort the samples, and publish their shard."""
+    known = [Question(f"q{i:05d}", f"{i} + 0?", str(i)) for i in range(questions)]
+    temporary = path.parent / "spilled"
+    temporary.mkdir()
+    choices = Choices(role="base", policy="temp_1.0")
+    with importing.read([path], known, "math", choices, folder=lambda: temporary) as reading:
+        (pool,) = reading.pools
+        shards.publish_frames(
+            path.parent / "shard",
+            0,
+            pool.samples,
+            pool.frames(),
+            generation_id=pool.id,
+            policies=["temp_1.0"],
+            provenance=shards.Provenance(0.0, "unknown", 0, "imported"),
+        )
+
+
+def measured(work: Callable[[Path, int], None], path: Path, questions: int) -> tuple[float, float, float]:
+    """Wall seconds, CPU seconds and MiB of a function in a process of its own."""
+    context = multiprocessing.get_context("spawn")
+    results = context.Queue()
+    process = context.Process(target=_report, args=(work, path, questions, results))
+    process.start()
+    found: tuple[float, float, float] = results.get()
+    process.join()
+    return found
+
+
+def _report(work: Callable[[Path, int], None], path: Path, questions: int, results: multiprocessing.Queue) -> None:
+    start = time.perf_counter()
+    work(path, questions)
+    wall = time.perf_counter() - start
+    results.put((wall, time.process_time(), resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024))
+
+
+def main() -> None:
+    """Print seconds, memory, and the ratio of import and baseline."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--samples", type=int, default=1_000_000)
+    parser.add_argument("--characters", type=int, default=2000)
+    parser.add_argument("--questions", type=int, default=1000)
+    args = parser.parse_args()
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder, "samples.jsonl")
+        write(path, args.questions, args.samples // args.questions, args.characters)
+        print(f"{args.samples:,} samples, {path.stat().st_size / 2**20:,.0f} MiB of JSON lines")
+        baseline = measured(parse, path, args.questions)
+        whole = measured(store, path, args.questions)
+    for name, (wall, cpu, memory) in {"json.loads of every line": baseline, "import without grading": whole}.items():
+        print(f"{name}: {wall:.1f} s, {cpu:.1f} s of CPU, {memory:.0f} MiB")
+    print(f"the import takes {whole[1] / baseline[1]:.1f} times the CPU of the baseline")
+
+
+if __name__ == "__main__":
+    main()
