@@ -334,7 +334,7 @@ def test_a_job_whose_reader_is_gone_still_ends_by_its_status(monkeypatch: pytest
         def write(self, _: str) -> int:
             raise BrokenPipeError
 
-    monkeypatch.setattr(cli, "_schema", stopped)
+    monkeypatch.setattr("searchlens.cli.tools._schema", stopped)
     monkeypatch.setattr(sys, "stderr", Closed())
     assert cli.main(["schema"]) == 75
 

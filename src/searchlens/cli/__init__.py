@@ -1,0 +1,97 @@
+"""`searchlens`: one subcommand per stage, usable without Snakemake, and tools for studies and their samples.
+
+Stages read the configuration either from YAML files (those of the study's folder, and ``--config`` merged over them)
+or from the snapshot that a Snakemake run saved when it started (``--snapshot``), so that later edits of the files do
+not change the run. The folder is the present one, or ``-C``, or the environment variable ``SEARCHLENS_STUDY``.
+"""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import os
+import sys
+from collections.abc import Sequence
+from contextlib import AbstractContextManager, chdir, nullcontext, suppress
+from pathlib import Path
+
+from searchlens import __version__
+from searchlens.cli import samples, stages, study, tools
+from searchlens.cli.options import STUDY_VARIABLE, Commands, study_option
+from searchlens.errors import InputError, JobError, JobStoppedError
+from searchlens.project import extras
+
+log = logging.getLogger("searchlens")
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="searchlens", description=__doc__.splitlines()[0])
+    parser.add_argument("--version", action="version", version=__version__)
+    study_option(parser, "")
+    commands = Commands(parser)
+    for group in (study, stages, samples, tools):
+        group.add_to(commands)
+    return parser
+
+
+def _require_one_file_each(argv: Sequence[str]) -> None:
+    """Refuse a second file after one ``--config``, which would be read as another argument."""
+    for option, first, second in zip(argv, argv[1:], argv[2:], strict=False):
+        if option == "--config" and second.endswith((".yaml", ".yml")):
+            raise InputError(f"--config takes one file, found {first} {second}", f"--config {first} --config {second}")
+
+
+def _in_study(args: argparse.Namespace) -> AbstractContextManager[object]:
+    """The folder of the study as the present one while a command runs.
+
+    The environment variable moves neither a job that has a snapshot, because that runs in its study's folder already,
+    nor a command that starts a study.
+    """
+    moved = not (args.snapshot or args.starts_study)
+    folder = args.study or (os.environ.get(STUDY_VARIABLE, "") if moved else "")
+    if not folder:
+        return nullcontext()
+    if not Path(folder).is_dir():
+        named_by = "-C" if args.study else STUDY_VARIABLE
+        raise InputError(f"{named_by}: {folder} is not a folder", f"`searchlens init {folder}` makes one")
+    return chdir(folder)
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one subcommand.
+
+    Returns
+    -------
+    int
+        0; 2 for wrong input; 1 for a job that could not finish; 75 for a job that was stopped on request: the same
+        command resumes it. Messages are printed without a traceback.
+    """
+    logging.basicConfig(format="%(asctime)s %(message)s", datefmt="%H:%M:%S", stream=sys.stderr)
+    log.setLevel(logging.INFO)  # of searchlens alone; messages of libraries below a warning are not shown
+    try:
+        _require_one_file_each(sys.argv[1:] if argv is None else argv)
+        args = _parser().parse_args(argv)
+        with _in_study(args):
+            args.run(args)
+    except InputError as error:
+        _print_error(f"error: {error}")
+        return 2
+    except ModuleNotFoundError as error:
+        if error.name not in extras.EXTRAS:
+            raise
+        _print_error(f"error: {extras.missing(error.name)}")
+        return 2
+    except JobError as error:
+        _print_error(f"error: {error}")
+        return 1
+    except JobStoppedError as error:
+        _print_error(str(error))
+        return os.EX_TEMPFAIL
+    except BrokenPipeError:
+        return 0
+    return 0
+
+
+def _print_error(text: str) -> None:
+    with suppress(BrokenPipeError):  # the reading process may have ended first
+        print(f"searchlens: {text}", file=sys.stderr)

@@ -1,0 +1,7 @@
+"""`python -m searchlens.cli`."""
+
+import sys
+
+from searchlens.cli import main
+
+sys.exit(main())

@@ -1,0 +1,83 @@
+"""What the arguments of a command choose: a study, one of its cells, a folder of landscapes."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from searchlens.errors import InputError
+from searchlens.grid import Grid, needs, require_known
+from searchlens.store import snapshots
+from searchlens.store.provenance import config_fingerprint
+
+if TYPE_CHECKING:
+    from searchlens.api import Study
+    from searchlens.boptr.cohort import CohortPlan
+    from searchlens.boptr.options import BoptrOptions
+    from searchlens.health.options import HealthOptions
+
+
+def grid_of(args: argparse.Namespace) -> Grid:
+    """The study that the arguments choose: by files merged over each other, or by the snapshot of a run."""
+    if args.snapshot:
+        return Grid(snapshots.read(Path(args.snapshot)))
+    from searchlens import config  # the workflow's jobs have a snapshot, and need no reader of YAML files
+
+    grid = Grid(config.plain(config.load(config.files(args.config))))
+    if overlays := config.overlays(args.config):
+        print(f"study: {', '.join(overlays)}; results: {grid.layout.results}", file=sys.stderr)
+    return grid
+
+
+def cell_of(grid: Grid, args: argparse.Namespace) -> tuple[str, str]:
+    """The chosen checkpoint and benchmark; an InputError names the known ones."""
+    checkpoints = {checkpoint for checkpoint, _ in grid.cells}
+    names = {benchmark for _, benchmark in grid.cells}
+    checkpoint = require_known(args.checkpoint, checkpoints, "checkpoint")
+    return checkpoint, require_known(args.benchmark, names, "benchmark")
+
+
+def is_configured(args: argparse.Namespace) -> bool:
+    """Whether there is a configuration at all: some commands need none."""
+    return bool(args.snapshot or args.config or Path("config").exists())
+
+
+def limits_of(args: argparse.Namespace) -> HealthOptions:
+    """Limits of the health check: the configured ones, or the defaults where there is no configuration."""
+    from searchlens.health.options import DEFAULTS, HealthOptions
+
+    if not is_configured(args):
+        return DEFAULTS
+    return HealthOptions(**grid_of(args).config["health"])
+
+
+def cohort_of_folder(args: argparse.Namespace, landscapes: Path) -> tuple[CohortPlan, BoptrOptions, str]:
+    """Plan and options of a folder of landscapes, and the fingerprint of the configuration, if there is one.
+
+    A ``cohort.yaml`` in the folder describes the landscapes; without it, the configuration does.
+    """
+    from searchlens.boptr.cohort import PLAN_FILE, read_plan
+    from searchlens.boptr.options import DEFAULTS
+    from searchlens.stages._cohort import cohort_of, options_of
+
+    if not landscapes.is_dir():
+        found = "a file" if landscapes.exists() else "nothing"
+        raise InputError(f"{landscapes}: must be a folder of landscapes, found {found}")
+    plan = read_plan(landscapes / PLAN_FILE) if (landscapes / PLAN_FILE).exists() else None
+    if plan and not is_configured(args):
+        return plan, DEFAULTS, ""
+    grid = grid_of(args)
+    if plan is None and grid.without_boptr:
+        raise InputError(f"BOPTR is left out: {grid.without_boptr}", "config/README.md: boptr.anchor, regime")
+    study = needs.boptr(grid)
+    plan = plan or cohort_of(study)
+    return plan, options_of(study, plan), config_fingerprint(grid.config)
+
+
+def opened(args: argparse.Namespace, folder: str) -> Study:
+    """The results folder of that name, or the configured one, opened for reading."""
+    from searchlens.api import open_study
+
+    return open_study(folder or grid_of(args).layout.results)

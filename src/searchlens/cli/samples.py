@@ -1,0 +1,172 @@
+"""Commands that keep, check and move samples, and bring in those of others."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+from pathlib import Path
+
+from searchlens.arguments import renamed_options
+from searchlens.cli.chosen import cell_of, grid_of
+from searchlens.cli.options import Commands, cell_options
+from searchlens.errors import InputError
+from searchlens.grid import Grid, Import, require_known
+from searchlens.project import IMPORTS_FILE
+
+
+def _import(args: argparse.Namespace) -> None:
+    from searchlens.importing import Choices
+    from searchlens.stages.importing import Request, import_samples
+
+    wishes = {name: getattr(args, name) for name in _WISHES if getattr(args, name)}
+    choices = Choices(
+        role=args.role,
+        base=args.base,
+        rl=args.rl,
+        policy=args.policy,
+        tasks=tuple(args.task),
+        ids=args.ids,
+        failed=args.failed,
+        wishes={name: "yes" if value is True else value for name, value in wishes.items()},
+    )
+    request = Request(
+        pair=args.pair,
+        benchmark=args.benchmark,
+        grader=args.grader,
+        subset=args.subset,
+        choices=choices,
+        is_confirmed=args.yes,
+    )
+    grid = grid_of(args)
+    imported = import_samples(grid, [Path(file) for file in args.files], request, is_dry=args.dry_run)
+    print("\n".join(imported.report))
+    if args.dry_run:
+        print("nothing was written (--dry-run)")
+        return
+    for record, shard in zip(imported.records, imported.shards, strict=True):
+        print(f"imported {shard.sidecar['rows']:,} samples as {record.name} into {shard.path}")
+    print(f"next: {_next_command(grid_of(args), args, imported.records)}")
+
+
+def _next_command(grid: Grid, args: argparse.Namespace, records: Sequence[Import]) -> str:
+    """What analyses imported samples: the study itself, if they belong to it, or all imports and nothing else."""
+    belonging = {item.name for item in grid.imports}
+    overlays = [] if {record.name for record in records} <= belonging else [IMPORTS_FILE]
+    return " ".join(["searchlens run", *(f"--config {name}" for name in [*args.config, *overlays])])
+
+
+def _imports(args: argparse.Namespace) -> None:
+    from searchlens.commands.imports import listing, remove
+
+    grid = grid_of(args)
+    if not args.remove:
+        print(listing(grid))
+        return
+    for path in remove(grid, args.remove):
+        print(path)
+
+
+def _record(args: argparse.Namespace) -> None:
+    from searchlens.stages.record import record
+
+    written, unfinished = record(grid_of(args), Path(args.output))
+    for path in written:
+        print(path)
+    for cell in unfinished:
+        print(f"skipped, because it is not sampled and scored yet: {cell}")
+
+
+def _rerun(args: argparse.Namespace) -> None:
+    from searchlens.commands.rerun import set_cell_aside
+
+    grid = grid_of(args)
+    checkpoint, benchmark = cell_of(grid, args)
+    if args.policy:
+        names = [name for generation in grid.generations(checkpoint, benchmark) for name in generation.policies]
+        require_known(args.policy, names, "policy")
+    shards, moved = set_cell_aside(grid, checkpoint, benchmark, args.policy)
+    for path in moved:
+        print(path)
+    print(f"{len(shards)} shards moved aside; run snakemake as usual: it samples them again")
+
+
+def _verify(args: argparse.Namespace) -> None:
+    from searchlens.commands.verify import verify
+
+    report = verify(Path(args.folder) if args.folder else grid_of(args).layout.results)
+    print("".join(f"{line}\n" for line in [*report.damaged, *report.notes]), end="")
+    counts = f"{report.shards} shards, {report.manifests} manifests and {report.tables} tables"
+    print(f"{counts} checked, {len(report.damaged)} damaged or missing")
+    if report.damaged:
+        raise InputError(
+            f"{counts} checked, {len(report.damaged)} are damaged or missing",
+            "run snakemake again: it samples damaged shards again; delete other damaged files first",
+        )
+
+
+def _prune(args: argparse.Namespace) -> None:
+    from searchlens.commands import prune
+
+    unused = prune.unused(grid_of(args))
+    for path in unused.paths():
+        print(path)
+    if args.delete:
+        prune.delete(unused.paths())
+    verb = "deleted" if args.delete else "would be deleted (add --delete)"
+    print(
+        f"{len(unused.generations)} generation folders, {len(unused.manifests)} manifests and"
+        f" {len(unused.temporary)} temporary files {verb}"
+    )
+
+
+_WISHES = ("date", "requests", "right", "partial", "custom_id", "logprobs")
+"""Options of ``import`` that say what a format leaves open; a reader gets them by these names."""
+
+
+def add_to(command: Commands) -> None:
+    """Add the commands of samples."""
+    _add_imports(command)
+    sub = command("record", _record, "save compact readouts of finished cells, for analysis without samples")
+    sub.add_argument(
+        "--output",
+        required=True,
+        metavar="FOLDER",
+        help="folder of readouts; later studies name it as `study.readouts`",
+    )
+    sub = command("rerun", _rerun, "move shards aside, so that the next run samples them again")
+    cell_options(sub)
+    sub.add_argument("--policy", default="", help="only this policy")
+    renamed_options(sub, {"--model": "--checkpoint"})
+    sub = command("verify", _verify, "check a whole results folder: shards, manifests, tables")
+    sub.add_argument(
+        "folder", metavar="FOLDER", nargs="?", default="", help="results folder; default: that of the configuration"
+    )
+    sub = command("prune", _prune, "list unused samples and leftovers of killed jobs")
+    sub.add_argument("--delete", action="store_true", help="delete them")
+
+
+def _add_imports(command: Commands) -> None:
+    sub = command("import", _import, "import samples that were drawn elsewhere (docs/import.md)")
+    sub.add_argument("files", metavar="FILE", nargs="+", help="files or folders of one format")
+    sub.add_argument("--pair", required=True, help="key of pairs, or a new name")
+    sub.add_argument("--benchmark", required=True, help="key of benchmarks, or a new name")
+    sub.add_argument("--role", default="", choices=("base", "rl"), help="side of the pair that drew all samples")
+    sub.add_argument("--base", default="", metavar="MODEL", help="Base, as the log names it")
+    sub.add_argument("--rl", default="", metavar="MODEL", help="RL, as the log names it")
+    sub.add_argument("--policy", default="", help="name of the policy; default: what the log says")
+    sub.add_argument("--grader", default="math", help="grader of a new benchmark (docs/grading.md; default: math)")
+    sub.add_argument("--task", action="append", default=[], help="task of the log, if it has several; may be repeated")
+    sub.add_argument("--ids", default="own", choices=("own", "index"), help="index: the log's order is the benchmark's")
+    sub.add_argument("--subset", default="", metavar="NAME", help="new benchmark of the questions that have samples")
+    sub.add_argument("--failed", default="", choices=("drop", "wrong"), help="what to do with failed requests")
+    sub.add_argument("--dry-run", action="store_true", help="show what was found and write nothing")
+    sub.add_argument("--yes", action="store_true", help="import in spite of what was found")
+    sub.add_argument("--date", default="", help="run of the log, if it has several (lm-eval)")
+    sub.add_argument("--requests", default="", metavar="FILE", help="what was asked (batch output)")
+    sub.add_argument("--custom-id", default="", metavar="PATTERN", help="such as {question}#{sample} (batch output)")
+    sub.add_argument("--right", default="", metavar="CONDITION", help="such as 'acc == 1' (rollouts of training)")
+    sub.add_argument("--logprobs", default="", choices=("raw",), help="they are those of the raw model (batch output)")
+    sub.add_argument("--partial", action="store_true", help="read logs of unfinished runs")
+    renamed_options(sub, {"--model": "--pair"})
+    sub = command("imports", _imports, "list imported samples, or take some back")
+    sub.add_argument("--remove", default="", metavar="PAIR/BENCHMARK[/ROLE[/POLICY]]", help="take these back")

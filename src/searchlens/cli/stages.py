@@ -1,0 +1,238 @@
+"""One command per stage of a run: the jobs of the workflow, usable without it."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from searchlens.cli.chosen import cell_of, cohort_of_folder, grid_of, limits_of
+from searchlens.cli.options import (
+    Commands,
+    cell_options,
+    cohort_options,
+    folder_option,
+    results_option,
+    threads_option,
+)
+from searchlens.errors import InputError
+from searchlens.grid import needs, require_known
+from searchlens.store import snapshots
+from searchlens.store.layout import Layout
+from searchlens.store.provenance import config_fingerprint
+
+
+def _generate(args: argparse.Namespace) -> None:
+    from searchlens.generate import generate, stop_signals
+
+    grid = grid_of(args)
+    checkpoint, benchmark = cell_of(grid, args)
+    manifests = [Path(args.manifest)] if args.manifest else grid.manifests(checkpoint, benchmark)
+    snapshots.save(grid.config)  # sidecars of shards have its fingerprint
+    with stop_signals(grid.config["grace_seconds"]) as notice:
+        for manifest in manifests:
+            generate(grid, checkpoint, benchmark, manifest, threads=args.threads, notice=notice)
+
+
+def _score(args: argparse.Namespace) -> None:
+    from searchlens.stages.score import score
+
+    grid = grid_of(args)
+    cell = cell_of(grid, args)
+    manifests = [Path(path) for path in args.manifests]
+    score(
+        needs.score(grid, *cell),
+        grid.questions(cell[1]),
+        grid.layout,
+        manifests,
+        Path(args.output),
+        fingerprint=config_fingerprint(grid.config),
+        threads=args.threads,
+        limits=limits_of(args),
+    )
+
+
+def _agreement(args: argparse.Namespace) -> None:
+    from searchlens.stages.agreement import agreement
+
+    grid = grid_of(args)
+    cell = cell_of(grid, args)
+    if reason := grid.without_agreement(*cell):
+        raise InputError(f"{'/'.join(cell)} has no samples to judge again: {reason}")
+    manifests = [Path(path) for path in args.manifests]
+    study = needs.agreement(grid, *cell)
+    agreement(study, grid.questions(cell[1]), grid.layout, manifests, Path(args.output), threads=args.threads)
+
+
+def _landscape(args: argparse.Namespace) -> None:
+    from searchlens.stages.landscape import landscape
+
+    grid = grid_of(args)
+    cell = needs.landscape(grid, args.benchmark)
+    landscape(cell, Path(args.scores), Path(args.output), fingerprint=config_fingerprint(grid.config))
+
+
+def _recovery(args: argparse.Namespace) -> None:
+    from searchlens.stages.recovery import recovery
+
+    grid = grid_of(args)
+    pair = needs.recovery(grid, args.benchmark or Path(args.base).name)
+    recovery(pair, Path(args.base), Path(args.rl), Path(args.output), fingerprint=config_fingerprint(grid.config))
+
+
+def _analyse(args: argparse.Namespace) -> None:
+    from searchlens.stages.readouts import readouts
+
+    grid = grid_of(args)
+    readouts(needs.readouts(grid), grid.layout, fingerprint=config_fingerprint(grid.config), threads=args.threads)
+
+
+def _readings(args: argparse.Namespace) -> None:
+    from searchlens.stages.readings import readings
+
+    grid = grid_of(args)
+    readings(needs.readings(grid), grid.layout, fingerprint=config_fingerprint(grid.config))
+
+
+def _likelihood(args: argparse.Namespace) -> None:
+    grid = grid_of(args)
+    cell = (args.pair, args.benchmark)
+    require_known("/".join(cell), ["/".join(each) for each in grid.pair_cells], "pair and benchmark")
+    if reason := grid.without_likelihood(*cell):
+        raise InputError(f"{'/'.join(cell)}: no texts are scored under both sides: {reason}")
+    from searchlens.stages.likelihood import likelihood
+
+    study, fingerprint = needs.likelihood(grid, *cell), config_fingerprint(grid.config)
+    likelihood(grid, study, Path(args.output), fingerprint=fingerprint, threads=args.threads)
+
+
+def _recoveries(args: argparse.Namespace) -> None:
+    from searchlens.stages.recoveries import recoveries
+
+    grid = grid_of(args)
+    recoveries(needs.recoveries(grid), grid.layout, fingerprint=config_fingerprint(grid.config), threads=args.threads)
+
+
+def _figures(args: argparse.Namespace) -> None:
+    from searchlens.stages.figures import figures
+
+    grid = grid_of(args)
+    require_known(f"{args.pair}/{args.benchmark}", ["/".join(cell) for cell in grid.pair_cells], "pair and benchmark")
+    figures(needs.figures(grid, args.pair, args.benchmark), grid.layout, Path(args.output))
+
+
+def _overview(args: argparse.Namespace) -> None:
+    from searchlens.stages.overview import overview
+
+    grid = grid_of(args)
+    overview(needs.overview(grid), grid.layout, Path(args.output))
+
+
+def _tables(args: argparse.Namespace) -> None:
+    from searchlens.stages.tables import tables
+
+    grid = grid_of(args)
+    tables(needs.tables(grid), grid.layout, Layout(Path(args.output)), fingerprint=config_fingerprint(grid.config))
+
+
+def _equivalence(args: argparse.Namespace) -> None:
+    grid = grid_of(args)
+    if grid.compared is None:
+        raise InputError(
+            "this study has no comparison with references", "set equivalence in the configuration; see config/README.md"
+        )
+    from searchlens.stages.equivalence import equivalence
+
+    output = Layout(Path(args.output))
+    equivalence(grid, output, fingerprint=config_fingerprint(grid.config), threads=args.threads)
+
+
+def _boptr(args: argparse.Namespace) -> None:
+    from dataclasses import replace
+
+    from searchlens.stages.boptr import boptr
+
+    if args.draws is not None and args.draws < 100:
+        raise InputError(f"--draws: {args.draws}; allowed: 100 or more")
+    landscapes, output = Path(args.folder), Layout(Path(args.output))
+    plan, options, fingerprint = cohort_of_folder(args, landscapes)
+    options = replace(options, draws=args.draws or options.draws, readout=args.readout or options.readout)
+    boptr(plan, options, landscapes, output, limits=limits_of(args), fingerprint=fingerprint)
+    if not args.frames_only:
+        from searchlens.stages.transfer import transfer
+
+        transfer(plan, options, landscapes, output, fingerprint=fingerprint, figures=args.figures)
+
+
+def _transfer(args: argparse.Namespace) -> None:
+    from dataclasses import replace
+
+    from searchlens.stages.transfer import transfer
+
+    landscapes = Path(args.folder)
+    plan, options, fingerprint = cohort_of_folder(args, landscapes)
+    options = replace(options, readout=args.readout or options.readout)
+    transfer(plan, options, landscapes, Layout(Path(args.output)), fingerprint=fingerprint, figures=args.figures)
+
+
+def add_to(command: Commands) -> None:
+    """Add the commands of the stages, in the order of a run."""
+    _add_cells(command)
+    _add_studies(command)
+
+
+def _add_cells(command: Commands) -> None:
+    sub = command("generate", _generate, "draw the missing samples of one cell")
+    cell_options(sub)
+    sub.add_argument("--manifest", default="", help="manifest of one pool; default: every pool of the cell")
+    threads_option(sub)
+    sub = command("score", _score, "grade the samples of one cell")
+    cell_options(sub)
+    threads_option(sub)
+    sub.add_argument("--output", required=True, help="Parquet file")
+    sub.add_argument("manifests", nargs="*", help="the cell's manifests")
+    sub = command("agreement", _agreement, "judge some graded samples of one cell by math-verify alone, too")
+    cell_options(sub)
+    threads_option(sub)
+    sub.add_argument("--output", required=True, help="Parquet file")
+    sub.add_argument("manifests", nargs="*", help="the cell's manifests")
+    sub = command("landscape", _landscape, "compute the operating points of one cell")
+    sub.add_argument("--benchmark", required=True, help="key of benchmarks")
+    sub.add_argument("--scores", required=True, help="graded samples, or compact readouts")
+    folder_option(sub)
+    sub = command("recovery", _recovery, "compare the landscapes of a pair: is RL's curve inside Base's landscape?")
+    sub.add_argument("--benchmark", default="", help="key of benchmarks; by default the name of the folder of --base")
+    sub.add_argument("--base", required=True, help="landscape folder of the Base checkpoint")
+    sub.add_argument("--rl", required=True, help="landscape folder of the RL checkpoint")
+    folder_option(sub)
+
+
+def _add_studies(command: Commands) -> None:
+    sub = command("analyse", _analyse, "compute the landscapes of all recorded cells from their compact readouts")
+    threads_option(sub)
+    sub = command("recoveries", _recoveries, "compare the landscapes of all recorded pairs")
+    threads_option(sub)
+    command("readings", _readings, "read all samples of every pair: what RL's curve is worth in samples of Base")
+    sub = command("likelihood", _likelihood, "score the texts of each side of a pair under the other side, too")
+    sub.add_argument("--pair", required=True, help="key of pairs")
+    sub.add_argument("--benchmark", required=True, help="key of benchmarks")
+    folder_option(sub)
+    threads_option(sub)
+    sub = command("figures", _figures, "draw the figures of one pair on one benchmark")
+    sub.add_argument("--pair", required=True, help="key of pairs")
+    sub.add_argument("--benchmark", required=True, help="key of benchmarks")
+    folder_option(sub)
+    sub = command("overview", _overview, "draw the figures of the whole study")
+    folder_option(sub)
+    sub = command("tables", _tables, "write the tables of the whole study")
+    results_option(sub)
+    sub = command("boptr", _boptr, "predict the RL curves from Base: frames, tables and figures of a cohort")
+    cohort_options(sub)
+    sub.add_argument("--draws", type=int, metavar="N", help="bootstrap draws, instead of the configured number")
+    sub.add_argument(
+        "--frames-only", action="store_true", help="write the frames only; `transfer` makes tables and figures"
+    )
+    sub = command("transfer", _transfer, "write the tables and figures of BOPTR from its frames")
+    cohort_options(sub)
+    sub = command("equivalence", _equivalence, "compare policies and searches with independent references")
+    results_option(sub)
+    threads_option(sub)

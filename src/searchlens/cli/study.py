@@ -1,0 +1,169 @@
+"""Commands that start, check, run and read a study."""
+
+from __future__ import annotations
+
+import argparse
+import shlex
+from pathlib import Path
+
+from searchlens.cli.chosen import grid_of, is_configured, opened
+from searchlens.cli.options import Commands, positive
+from searchlens.project import OWN_FILE
+from searchlens.store.files import require_writable
+
+
+def _init(args: argparse.Namespace) -> None:
+    from searchlens.commands.init import init
+
+    written = init(Path(args.folder), demo=args.demo)
+    print(f"{args.folder} has {', '.join(written)}")
+    if args.demo:
+        print("it holds the demo, on the micro pair; next:")
+    else:
+        print(f"fill in your checkpoints in {Path(args.folder, OWN_FILE)}; next:")
+    place = shlex.quote(args.folder)
+    comments = {"check": "mistakes, and what is missing", "plan": "what it costs", "run": "samples, tables and figures"}
+    for command, comment in comments.items():
+        print(f"  {f'searchlens -C {place} {command}':<{len(place) + 22}}# {comment}")
+
+
+def _check(args: argparse.Namespace) -> None:
+    grid = grid_of(args)
+    require_writable(grid.layout.results)
+    grid.check()
+    print(f"configuration is valid: {len(grid.cells)} cells, {len(grid.pair_cells)} pairs x benchmarks")
+    for reason in grid.refusals():
+        print(f"not ready to run: {reason}")
+    for notice in grid.unknown_wordings:
+        print(notice)
+    for reason in grid.without_likelihoods:
+        print(f"no cross-likelihoods of {reason}")
+    if grid.without_boptr:
+        print(f"BOPTR is left out: {grid.without_boptr}")
+    else:
+        print(f"BOPTR is fitted on {'/'.join(grid.anchor)}")
+
+
+def _plan(args: argparse.Namespace) -> None:
+    from searchlens.commands.plan import show_plan
+
+    show_plan(grid_of(args), by_policy=args.policies)
+
+
+def _run(args: argparse.Namespace) -> None:
+    from searchlens.commands.run import command_of, require_installed, run
+
+    grid = grid_of(args)
+    grid.check()  # its messages are clearer than those of a workflow
+    require_installed(grid, here=not args.dry_run and not args.profile)
+    run(command_of(args.targets, args.config, cores=args.cores, profile=args.profile, dry_run=args.dry_run))
+
+
+def _status(args: argparse.Namespace) -> None:
+    from searchlens.commands.status import show
+
+    show(grid_of(args))
+
+
+def _summary(args: argparse.Namespace) -> None:
+    from searchlens.commands.summary import summarise
+
+    print(summarise(grid_of(args)))
+
+
+def _show(args: argparse.Namespace) -> None:
+    import json
+    import shutil
+
+    from searchlens.commands import show, terminal
+
+    wanted = show.Wanted(
+        pair=args.pair,
+        benchmark=args.benchmark,
+        questions=args.question,
+        policies=args.policy,
+        only=args.only,
+        samples=args.samples,
+        limit=args.limit,
+    )
+    found = show.shown(opened(args, args.folder), wanted)
+    if args.json:
+        print(json.dumps(found, indent=1))
+    else:
+        terminal.page(show.rendered(found, shutil.get_terminal_size().columns, None if args.full else show.LINES))
+
+
+def _diff(args: argparse.Namespace) -> None:
+    import json
+
+    from searchlens.api import open_study
+    from searchlens.api.differences import differences
+    from searchlens.commands import diff, terminal
+
+    found = differences(open_study(args.first), open_study(args.second))
+    if args.json:
+        print(json.dumps({"a": args.first, "b": args.second, **found.to_dict()}, indent=1))
+    else:
+        terminal.page(diff.rendered(found, (args.first, args.second), None if args.all else diff.LINES))
+
+
+def _benchmarks(args: argparse.Namespace) -> None:
+    from searchlens.benchmarks.listing import listing
+
+    if not is_configured(args):
+        print(listing({}, lambda _: []))
+        return
+    grid = grid_of(args)
+    print(listing(grid.config["benchmarks"], grid.question_files))
+
+
+def add_to(command: Commands) -> None:
+    """Add the commands of studies."""
+    sub = command("init", _init, "write the folder of a new study: configuration, profiles and Snakefile")
+    sub.add_argument("folder", metavar="DIR")
+    sub.add_argument("--demo", action="store_true", help="the study of the micro pair, ready to run")
+    sub.set_defaults(starts_study=True)
+    command("check", _check, "validate the configuration and everything it names")
+    sub = command("plan", _plan, "show finished and missing samples, and their cost in tokens and GPU-hours")
+    sub.add_argument("--policies", action="store_true", help="one line per policy with its id, instead of per cell")
+    sub = command("run", _run, "run the workflow of the study by Snakemake, which resumes what was stopped")
+    sub.add_argument("targets", metavar="TARGET", nargs="*", help="rules or files (default: everything)")
+    sub.add_argument("--cores", default="", metavar="N", help="CPU cores, or all (default: as the profile says)")
+    sub.add_argument("--profile", default="", metavar="FOLDER", help="profile of Snakemake, such as slurm")
+    sub.add_argument("-n", "--dry-run", action="store_true", help="print the jobs, and run none")
+    command("status", _status, "show progress: cells done, running, failed and missing; logs of failed jobs")
+    command("summary", _summary, "print the main results of the last run")
+    sub = command("show", _show, "show questions with their golds, and the answers of Base and RL side by side")
+    sub.add_argument(
+        "folder", metavar="RESULTS", nargs="?", default="", help="results folder; default: that of the configuration"
+    )
+    sub.add_argument("--pair", default="", help="default: the first one")
+    sub.add_argument("--benchmark", default="", help="default: the first one of the pair")
+    sub.add_argument(
+        "--question", action="append", default=[], metavar="N|ID", help="position from 0, or id; repeatable"
+    )
+    sub.add_argument(
+        "--policy",
+        action="append",
+        default=[],
+        help="repeatable; default: the default policy; all: every policy that both sides have",
+    )
+    sub.add_argument(
+        "--only",
+        choices=("rl-solves", "base-solves", "graders-disagree"),
+        default="",
+        help="questions that RL solves and Base never under these policies, or the other way round, or with a sample on"
+        " which two graders disagree",
+    )
+    sub.add_argument("--samples", type=positive, default=2, metavar="N", help="of each side (default: 2)")
+    sub.add_argument("--limit", type=positive, default=5, metavar="N", help="questions (default: 5)")
+    sub.add_argument("--full", action="store_true", help="whole texts, instead of their first and last lines")
+    sub.add_argument("--json", action="store_true", help="write JSON")
+    sub = command(
+        "diff", _diff, "compare two results folders: cells, samples, points, verdicts, readings, with intervals"
+    )
+    sub.add_argument("first", metavar="A", help="results folder, before")
+    sub.add_argument("second", metavar="B", help="results folder, after")
+    sub.add_argument("--all", action="store_true", help="list every change, instead of the largest ones")
+    sub.add_argument("--json", action="store_true", help="write JSON")
+    command("benchmarks", _benchmarks, "list known benchmarks: licence, size, regime, and files of their questions")

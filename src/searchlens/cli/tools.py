@@ -1,0 +1,120 @@
+"""Commands beside the studies: pins of the hub, power, simulated studies, the schema."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from searchlens.arguments import renamed_options
+from searchlens.cli.chosen import cohort_of_folder, grid_of
+from searchlens.cli.options import Commands, folder_option
+from searchlens.store import snapshots
+from searchlens.store.hashing import file_sha256, fingerprint
+
+
+def _power(args: argparse.Namespace) -> None:
+    from dataclasses import replace
+
+    from searchlens.commands import sample_size
+
+    components = sample_size.TYPICAL
+    if args.folder:
+        source = Path(args.folder)
+        if source.is_dir():
+            plan, options, _ = cohort_of_folder(args, source)
+            contributions = sample_size.landscape_contributions(source, plan, options, *args.rows)
+        else:
+            contributions = sample_size.read_contributions(source)
+        components = sample_size.estimate_components(contributions)
+    names = ("question_sd", "sample_sd", "model_sd", "shared")
+    changes = {name: getattr(args, name) for name in names if getattr(args, name) is not None}
+    design = sample_size.Design(tuple(args.questions), args.models, args.seeds)
+    print(sample_size.report(design, replace(components, **changes), args.gap, args.alpha, args.contrasts))
+
+
+def _pin(args: argparse.Namespace) -> None:
+    from searchlens.commands.pin import Cache, Hub, pin
+
+    grid = grid_of(args)
+    registry = Cache() if args.from_cache else Hub()
+    sources = grid.sources(everything=True)
+    pin(grid.lock, sources, registry, update=args.update)
+    if not sources:
+        print("nothing to pin: the configuration names no checkpoint or dataset of the hub")
+
+
+def _fetch(args: argparse.Namespace) -> None:
+    from searchlens.commands.pin import fetch
+    from searchlens.grid.pins import Hashes
+
+    grid = grid_of(args)
+    hash_of = file_sha256 if args.rehash else Hashes(grid.layout.hashes)
+    fetch(grid.lock, grid.sources(), hash_of)
+
+
+def _fingerprint(args: argparse.Namespace) -> None:
+    print(fingerprint(Path(args.path)))
+
+
+def _simulate(args: argparse.Namespace) -> None:
+    from searchlens.simulate import paper_design, small_design, write
+
+    design = {"paper": paper_design, "small": small_design}[args.size](args.mode)
+    write(design, args.seed, Path(args.output))
+    print(f"{len(design.cells())} landscapes of known truth under {args.output}")
+
+
+def _schema(_: argparse.Namespace) -> None:
+    from searchlens import config
+
+    print(config.schema_text(), end="")
+
+
+def _snapshot(args: argparse.Namespace) -> None:
+    print(snapshots.save(grid_of(args).config))
+
+
+def add_to(command: Commands) -> None:
+    """Add the other tools."""
+    sub = command("pin", _pin, "look up the commit and file hashes of every hub name, and write the lock file")
+    sub.add_argument("--update", action="store_true", help="look up again names that are pinned already")
+    sub.add_argument("--from-cache", action="store_true", help="read the hub cache of this machine instead of the hub")
+    sub = command("fetch", _fetch, "download the pinned files of this study, and compare every byte with the pins")
+    sub.add_argument("--rehash", action="store_true", help="hash all files, also those with a stored hash")
+    sub = command("fingerprint", _fingerprint, "print the fingerprint of a checkpoint folder")
+    sub.add_argument("path", metavar="FOLDER")
+    _add_power(command)
+    sub = command("simulate", _simulate, "write a simulated study of known truth (docs/simulation.md)")
+    sub.add_argument("--seed", type=int, required=True, help="seed of all random numbers")
+    folder_option(sub)
+    modes = ("transform", "planted", "continuous", "ceiling", "unrelated", "equal")
+    sub.add_argument(
+        "--mode", choices=modes, default="transform", help="how RL is derived from Base (default: transform)"
+    )
+    sub.add_argument("--size", choices=("paper", "small"), default="paper", help="size of the cohort (default: paper)")
+    renamed_options(sub, {"--out": "--output"})
+    command("schema", _schema, "print the JSON schema of the configuration")
+    command("snapshot", _snapshot, "write the merged configuration into the results folder")
+
+
+def _add_power(command: Commands) -> None:
+    sub = command("power", _power, "how large a study must be to distinguish two rows of a table (docs/power.md)")
+    sub.add_argument(
+        "folder", metavar="FOLDER", nargs="?", default="", help="landscapes of a study, or a file of contributions"
+    )
+    sub.add_argument("--gap", type=float, required=True, help="difference of mean errors, percentage points")
+    sub.add_argument("--models", type=int, required=True, help="number of models")
+    sub.add_argument("--questions", type=int, nargs="+", required=True, help="number of questions of each benchmark")
+    sub.add_argument("--seeds", type=int, default=1, help="pools of samples that curves are averaged over (default: 1)")
+    sub.add_argument("--alpha", type=float, default=0.05, help="level of the test (default: 0.05)")
+    sub.add_argument("--contrasts", type=int, default=1, help="number of contrasts tested together (default: 1)")
+    sub.add_argument(
+        "--rows",
+        nargs=2,
+        default=["V3", "H4"],
+        metavar="ROW",
+        help="rows whose difference is estimated from the landscapes (default: V3 H4)",
+    )
+    for name in ("question-sd", "sample-sd", "model-sd", "shared"):
+        sub.add_argument(f"--{name}", type=float, help="variance component; default: estimated from FOLDER, or typical")
+    renamed_options(sub, {"--from": "the first argument, FOLDER", "--tiers": "--rows"})
