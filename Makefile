@@ -69,13 +69,15 @@ test-wheel: $(INSTALLED) ## build the wheels and the sdist, and use them outside
 # Their newest versions are meant: the target finds out when they change what they write.
 $(HARNESSES_INSTALLED):
 	$(PYTHON) -m venv .venv-harnesses
-	.venv-harnesses/bin/pip install --quiet --disable-pip-version-check $(PIP_FLAGS) inspect-ai lm-eval
+	.venv-harnesses/bin/pip install --quiet --disable-pip-version-check $(PIP_FLAGS) inspect-ai lm-eval jsonschema
+	.venv-harnesses/bin/pip install --quiet --disable-pip-version-check --no-deps --ignore-requires-python $(PIP_FLAGS) every-eval-ever # its schemas alone
 	@touch $@
 
-test-harnesses: $(INSTALLED) $(HARNESSES_INSTALLED) ## let Inspect and lm-evaluation-harness write logs with scripted models, and read them
+test-harnesses: $(INSTALLED) $(HARNESSES_INSTALLED) ## let Inspect and lm-evaluation-harness write logs that we read, and check our exports; builds .venv-harnesses
 	rm -rf .venv-harnesses/logs
 	for harness in inspect lm_eval; do .venv-harnesses/bin/python tests/data/make_logs.py $$harness .venv-harnesses/logs; done
 	SEARCHLENS_LOGS=$(CURDIR)/.venv-harnesses/logs .venv/bin/python -m pytest tests/test_readers_harnesses.py $(PYTEST_FLAGS)
+	SEARCHLENS_HARNESSES=$(CURDIR)/.venv-harnesses/bin/python .venv/bin/python -m pytest tests/test_exports.py $(PYTEST_FLAGS)
 
 check: $(INSTALLED) ## format and lint: ruff, mypy, snakefmt, snakemake --lint
 	.venv/bin/ruff format --check .

@@ -36,6 +36,7 @@ NEVER = {
     "simulate": {"grid", "config", "tables", "figures", "stages", "commands"},
     "equivalence": {"tables", "figures", "boptr", "stages", "commands"},
     "likelihood": {"tables", "figures", "boptr", "config", "stages", "commands"},
+    "exports": {"grid", "config", "stages", "commands", "generate", "readers", "importing", "landscape"},
     "readers": {"grid", "config", "stages", "commands", "generate"},
     "zoo": {"boptr", "figures", "tables", "grid", "stages"},
     "stages": {"cli", "commands", "config", "generate"},

@@ -71,6 +71,18 @@ def _summary(args: argparse.Namespace) -> None:
     print(summarise(grid_of(args)))
 
 
+def _export(args: argparse.Namespace) -> None:
+    from searchlens.exports import FORMATS, export
+
+    study = opened(args, args.folder)
+    written = export(study, args.to, Path(args.output), args.policy)
+    print(f"{len(written)} files under {args.output}")
+    print(f"not in this format: {FORMATS[args.to][1]}")
+    withheld = {name: why for name in study.cells["benchmark"].unique() if (why := study.withheld(name))}
+    for name, why in withheld.items():
+        print(f"{name}: questions, golds, texts and answers are left out, ids are there: {why}")
+
+
 def _show(args: argparse.Namespace) -> None:
     import json
     import shutil
@@ -133,6 +145,13 @@ def add_to(command: Commands) -> None:
     sub.add_argument("-n", "--dry-run", action="store_true", help="print the jobs, and run none")
     command("status", _status, "show progress: cells done, running, failed and missing; logs of failed jobs")
     command("summary", _summary, "print the main results of the last run")
+    sub = command("export", _export, "write samples and verdicts in the format of another tool (docs/formats.md)")
+    formats = ("inspect", "lm-eval", "every-eval-ever", "jsonl", "parquet", "csv")
+    sub.add_argument("--to", required=True, choices=formats, help="format")
+    sub.add_argument("--policy", action="append", default=[], help="repeatable; default: every policy")
+    sub.add_argument("folder", metavar="RESULTS", help="results folder")
+    sub.add_argument("output", metavar="OUT", help="a new folder")
+
     sub = command("show", _show, "show questions with their golds, and the answers of Base and RL side by side")
     sub.add_argument(
         "folder", metavar="RESULTS", nargs="?", default="", help="results folder; default: that of the configuration"

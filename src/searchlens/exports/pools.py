@@ -1,0 +1,134 @@
+"""What is exported: the samples of one checkpoint on one benchmark under one policy, with their questions."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+
+from searchlens import policies
+from searchlens.api import Study
+from searchlens.errors import InputError
+
+Record = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Pool:
+    """Samples of one policy.
+
+    Attributes
+    ----------
+    checkpoint, benchmark, policy : str
+    asked : mapping
+        Parameters of its local policy under the names of ``Sampling``; empty if only the study knows the policy.
+    max_tokens : int or None
+    grader : str
+    withheld : str
+        Why no question and no text may be exported; empty if they may.
+    fingerprint : str
+        Of the study's configuration.
+    questions : tuple of mapping
+        ``id``, ``prompt`` and ``gold`` in the order of the benchmark; the last two are None if they are withheld.
+    frame : DataFrame
+        As ``Study.samples``, ordered by question, then sample.
+    """
+
+    checkpoint: str
+    benchmark: str
+    policy: str
+    asked: Mapping[str, Any]
+    max_tokens: int | None
+    grader: str
+    withheld: str
+    fingerprint: str
+    questions: tuple[Record, ...]
+    frame: pl.DataFrame
+
+    @property
+    def key(self) -> bytes:
+        """32 bytes that tell this pool from those of other cells, policies and configurations."""
+        names = [self.fingerprint, self.checkpoint, self.benchmark, self.policy]
+        return hashlib.sha256(json.dumps(names).encode()).digest()
+
+    @property
+    def samples(self) -> int:
+        """Largest number of samples of a question."""
+        return int(self.frame["sample"].max() or 0) + 1 if len(self.frame) else 0  # type: ignore[arg-type]
+
+    @property
+    def accuracy(self) -> float | None:
+        """Mean of the verdicts that are known."""
+        mean = self.frame["correct"].cast(pl.Float64).mean()
+        return float(mean) if isinstance(mean, float) else None
+
+    def rows(self) -> Iterator[tuple[Record, Record]]:
+        """Each question with each of its samples; texts and answers are None if they are withheld."""
+        for row in self.frame.iter_rows(named=True):
+            hidden = dict.fromkeys(("text", "answer")) if self.withheld else {}
+            yield self.questions[row["question"]], row | hidden
+
+    def folder(self, out: Path) -> Path:
+        """Where files of this pool alone are written."""
+        folder = out / self.checkpoint / self.benchmark / self.policy
+        folder.mkdir(parents=True, exist_ok=True)
+        return folder
+
+
+def pools(study: Study, only: Collection[str] = ()) -> Iterator[Pool]:
+    """Every policy of every cell that has samples here, one after the other; recorded cells have none.
+
+    Raises
+    ------
+    InputError
+        A cell has none of the policies that are asked for, nor has any other.
+    """
+    known: set[str] = set()
+    for row in study.cells.filter(pl.col("source") != "recorded").iter_rows(named=True):
+        checkpoint, benchmark = row["checkpoint"], row["benchmark"]
+        for policy in study.streams(checkpoint, benchmark):
+            known.add(policy)
+            if not only or policy in only:
+                yield _pool(study, checkpoint, benchmark, policy)
+    if missing := set(only) - known:
+        raise InputError(f"no policy {', '.join(sorted(missing))}; policies with samples: {', '.join(sorted(known))}")
+
+
+def _pool(study: Study, checkpoint: str, benchmark: str, policy: str) -> Pool:
+    withheld = study.withheld(benchmark)
+    questions = tuple(
+        {
+            "id": question.id,
+            "prompt": None if withheld else question.text,
+            "gold": None if withheld else question.gold,
+        }
+        for question in study.questions(benchmark)
+    )
+    settings = study.config["benchmarks"].get(benchmark) or {}
+    frame = study.samples(checkpoint, benchmark, policy).sort("question", "sample")
+    return Pool(
+        checkpoint=checkpoint,
+        benchmark=benchmark,
+        policy=policy,
+        asked=_asked(study, policy),
+        max_tokens=settings.get("max_tokens"),
+        grader=str(settings.get("grader") or "correct"),
+        withheld=withheld,
+        fingerprint=study.fingerprint,
+        questions=questions,
+        frame=frame,
+    )
+
+
+def _asked(study: Study, policy: str) -> dict[str, Any]:
+    """Parameters of a policy that draws tokens one by one; none of a search or of a policy that no name spells."""
+    try:
+        found = policies.from_spec(policy, study.config["policies"].get(policy))
+    except InputError:
+        return {}
+    return asdict(found.local)

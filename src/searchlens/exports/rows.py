@@ -1,0 +1,73 @@
+"""A row for each sample, with the names of our own format of samples (docs/import.md)."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import polars as pl
+
+from searchlens.exports.pools import Pool, Record
+
+LOST = "token ids and log-probabilities of each token; which samples a search returned together"
+
+_SCHEMA = pl.Schema(
+    {
+        "question": pl.String(),
+        "sample": pl.Int64(),
+        "text": pl.String(),
+        "tokens": pl.Int64(),
+        "logprob": pl.Float64(),
+        "finish": pl.String(),
+        "gold": pl.String(),
+        "prompt": pl.String(),
+        "policy": pl.String(),
+        "model": pl.String(),
+        "correct": pl.Boolean(),
+        "answer": pl.String(),
+    }
+)
+"""``logprob`` is the mean over tokens, as in docs/import.md."""
+
+
+def write_jsonl(pool: Pool, out: Path) -> Iterator[Path]:
+    """JSON lines; what is not known is left out."""
+    path = pool.folder(out) / "samples.jsonl"
+    with path.open("w", encoding="utf-8") as file:
+        for row in _rows(pool):
+            file.write(json.dumps({key: value for key, value in row.items() if value is not None}) + "\n")
+    yield path
+
+
+def write_parquet(pool: Pool, out: Path) -> Iterator[Path]:
+    """Parquet."""
+    path = pool.folder(out) / "samples.parquet"
+    pl.DataFrame(list(_rows(pool)), schema=_SCHEMA).write_parquet(path)
+    yield path
+
+
+def write_csv(pool: Pool, out: Path) -> Iterator[Path]:
+    """Comma-separated values."""
+    path = pool.folder(out) / "samples.csv"
+    pl.DataFrame(list(_rows(pool)), schema=_SCHEMA).write_csv(path)
+    yield path
+
+
+def _rows(pool: Pool) -> Iterator[Record]:
+    for question, row in pool.rows():
+        tokens, logprob = row["tokens"], row["logprob"]
+        yield {
+            "question": question["id"],
+            "sample": row["sample"],
+            "text": row["text"],
+            "tokens": tokens,
+            "logprob": logprob / tokens if logprob is not None and tokens else None,
+            "finish": row["finish"],
+            "gold": question["gold"],
+            "prompt": question["prompt"],
+            "policy": pool.policy,
+            "model": pool.checkpoint,
+            "correct": row["correct"],
+            "answer": row["answer"],
+        }
