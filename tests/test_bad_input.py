@@ -82,7 +82,7 @@ COMMANDS: dict[str, tuple[list[str], bytes | None, str]] = {
     "samples negative": (samples(), GOOD.replace(b"0", b"-1"), "mine:1: 'sample' must be an integer >= 0, found -1"),
     "samples type": (samples(), GOOD.replace(b'"x"', b"3"), "mine:1: 'text' must be a string, found 3"),
     "samples key": (samples(), GOOD.replace(b"text", b"txt"), "mine:1: key 'text' is missing"),
-    "samples grader": (samples(grader="mth"), GOOD, "grader 'mth' is unknown; known: choice"),
+    "samples grader": (samples(grader="mth"), GOOD, "grader 'mth' is unknown; did you mean 'math'? Known: choice"),
     "samples name": (samples(pair="a b"), GOOD, "pair 'a b' cannot be a name; allowed: letters"),
     "samples ids": (
         samples(benchmark="math"),
@@ -112,9 +112,9 @@ COMMANDS: dict[str, tuple[list[str], bytes | None, str]] = {
     "checkpoint": (
         ["generate", "--checkpoint", "x", "--benchmark", "math"],
         None,
-        "checkpoint 'x' is unknown; known: ",
+        "checkpoint 'x' is unknown. Known: ",
     ),
-    "cell": (["rerun", "--checkpoint", "micro-1m-rl", "--benchmark", "x"], None, "benchmark 'x' is unknown; known: "),
+    "cell": (["rerun", "--checkpoint", "micro-1m-rl", "--benchmark", "x"], None, "benchmark 'x' is unknown. Known: "),
     "gap": (["power", "--gap", "nan", "--models", "3", "--questions", "4"], None, "gap: nan; allowed: a finite number"),
     "level": (
         ["power", "--gap", "1", "--models", "3", "--questions", "4", "--alpha", "2"],

@@ -121,7 +121,7 @@ def test_more_questions_than_there_are_is_refused(path: Path) -> None:
 
 def test_an_unknown_family_lists_the_known_ones(path: Path) -> None:
     path.write_text(lines(GOOD))
-    with pytest.raises(InputError, match=r"family 'csv' is unknown; known: aime, aime24, .*jsonl"):
+    with pytest.raises(InputError, match=r"family 'csv' is unknown. Known: aime, aime24, .*jsonl"):
         benchmarks.load(path, family="csv")
 
 

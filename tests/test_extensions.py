@@ -428,7 +428,7 @@ def test_a_controller_that_is_declared_wrongly_is_refused(
 
 
 def test_a_controller_is_unknown_without_its_extension(longest: dict[str, Any], make_grid: Callable[..., Grid]) -> None:
-    with pytest.raises(InputError, match="controller 'longest' does not exist; allowed: autoregressive, beam"):
+    with pytest.raises(InputError, match=r"controller 'longest' is unknown\. Known: autoregressive, beam"):
         make_grid(longest | {"extensions": []})
 
 

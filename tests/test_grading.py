@@ -708,6 +708,6 @@ def test_a_grader_without_a_version_has_the_hash_of_its_file() -> None:
 def test_an_unknown_kind_lists_the_known_ones() -> None:
     with pytest.raises(
         InputError,
-        match="grader 'essay' is unknown; known: choice, choice-narrow, ifeval, instructions, math, math-narrow, sim",
+        match=r"grader 'essay' is unknown\. Known: choice, choice-narrow, ifeval, instructions, math, math-narrow, sim",
     ):
         grading.grader("essay")

@@ -186,7 +186,7 @@ def test_candidates_of_a_run(controller: dict[str, object], width: int, smallest
 @pytest.mark.parametrize(
     ("spec", "says"),
     [
-        ({"controller": "annealing"}, "controller 'annealing' does not exist; allowed: autoregressive"),
+        ({"controller": "annealing"}, "controller 'annealing' is unknown. Known: autoregressive"),
         ({"controller": {"alpha": 4}}, "controller has no name"),
         ({"controller": {"name": "power", "alpha": 0}}, "alpha is 0; allowed: a number, >= 0.01"),
         ({"controller": {"name": "power", "mode": "fast"}}, "mode is 'fast'; allowed: one of exact, reference"),

@@ -90,9 +90,12 @@ def test_an_answer_ends_where_the_model_asks_itself_again(name: str, again: str)
 
 
 def test_unknown_names_list_the_known_ones() -> None:
-    with pytest.raises(InputError, match="template 'qwen' is unknown; known: abel, deepseek-math, plain, qwen-boxed"):
+    with pytest.raises(InputError, match=r"template 'qwen' is unknown\. Known: abel, deepseek-math, plain, qwen-boxed"):
         prompts.template("qwen").render("?")
-    with pytest.raises(InputError, match="wording 'letter' is unknown; known: answer-letter, as-is, boxed, boxed-lett"):
+    with pytest.raises(
+        InputError,
+        match=r"wording 'letter' is unknown; did you mean 'boxed-letter'\? Known: answer-letter, as-is, boxed, boxed",
+    ):
         prompts.template("zoo", "letter").render("?")
 
 

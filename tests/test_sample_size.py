@@ -201,7 +201,7 @@ def test_landscapes_of_a_study_give_the_parts_of_its_questions(tmp_path: Path) -
     for (model, benchmark), parts in found.items():
         cell = wanted.filter(model=model, benchmark=benchmark).sort("question")["difference"].to_numpy()
         np.testing.assert_allclose(parts, cell[:, None])
-    with pytest.raises(InputError, match=r"no row 'V9'; allowed: H1, H2,"):
+    with pytest.raises(InputError, match=r"row 'V9' is unknown\. Known: A1, A2,"):
         landscape_contributions(tmp_path, design.plan(), BoptrOptions(), "V9", "H4")
     with pytest.raises(InputError, match="no cell in which both H2 and mean RL choose"):
         landscape_contributions(tmp_path, design.plan(), BoptrOptions(), "H2", "mean RL")

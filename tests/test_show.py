@@ -136,9 +136,9 @@ def test_a_study_without_questions_or_texts_shows_what_it_has(show: Show, result
     ("arguments", "why"),
     [
         (("--question", "q9"), "has no question 'q9'"),
-        (("--pair", "tay"), "known: toy"),
-        (("--policy", "temp_0.4"), "known: greedy"),
-        (("--benchmark", "sum"), "known: sums"),
+        (("--pair", "tay"), "Known: toy"),
+        (("--policy", "temp_0.4"), "Known: greedy"),
+        (("--benchmark", "sum"), "Known: sums"),
     ],
 )
 def test_wrong_names_are_refused(show: Show, arguments: tuple[str, ...], why: str) -> None:

@@ -365,7 +365,7 @@ def test_a_job_asks_for_the_gpus_of_its_model(folder: Folder) -> None:
     [
         (
             ("rerun", "--checkpoint", "micro-2m", "--benchmark", "math"),
-            "checkpoint 'micro-2m' is unknown; known: micro-1m-base, micro-1m-rl",
+            "checkpoint 'micro-2m' is unknown; did you mean 'micro-1m-rl'? Known: micro-1m-base, micro-1m-rl",
         ),
         (("rerun", "--checkpoint", "micro-1m-rl", "--benchmark", "maths"), "benchmark 'maths' is unknown"),
         (

@@ -30,7 +30,7 @@ from types import ModuleType
 from typing import Any, TypeVar
 from zlib import crc32
 
-from searchlens.errors import InputError
+from searchlens.errors import InputError, require_known
 
 PACKAGE = Path(__file__).parent
 
@@ -195,9 +195,7 @@ def find(kind: str, name: str) -> Any:
         The name is unknown; the message lists the known ones.
     """
     declarations = declared(kind)
-    if name not in declarations:
-        raise InputError(f"{kind} {name!r} is unknown; known: {', '.join(sorted(declarations))}")
-    return definition(declarations[name])
+    return definition(declarations[require_known(name, declarations, kind)])
 
 
 def loaded(kind: str, **options: Any) -> dict[str, Declaration]:

@@ -1,5 +1,10 @@
 """Exceptions that are shown to users without a traceback: wrong input, and jobs that could not finish."""
 
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+
 
 class InputError(Exception):
     """Input of the user is wrong or missing.
@@ -43,3 +48,25 @@ class JobStoppedError(RuntimeError):
 
     The command line prints the message, one line, and exits with status 75 (``EX_TEMPFAIL``: try again).
     """
+
+
+def unknown(name: str, known: Iterable[str]) -> str:
+    """What is said of a name that is not among the known ones: the nearest of them, and all of them."""
+    names = sorted(known)
+    close = difflib.get_close_matches(name, names, n=1)
+    hint = f"; did you mean {close[0]!r}?" if close else "."
+    return f"{name!r} is unknown{hint} Known: {', '.join(names) or '(none)'}"
+
+
+def require_known(name: str, known: Iterable[str], what: str) -> str:
+    """``name``, if it is one of the known names.
+
+    Raises
+    ------
+    InputError
+        It is not; the message begins with ``what``, such as ``benchmark``.
+    """
+    names = list(known)
+    if name not in names:
+        raise InputError(f"{what} {unknown(name, names)}")
+    return name

@@ -10,8 +10,7 @@ from typing import Any
 import polars as pl
 
 from searchlens import grading
-from searchlens.errors import InputError
-from searchlens.grid import require_known
+from searchlens.errors import InputError, require_known
 from searchlens.store import judges, shards
 from searchlens.store.files import read_json
 from searchlens.store.frames import read_frame

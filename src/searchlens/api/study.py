@@ -16,8 +16,8 @@ from searchlens import catalogue
 from searchlens.api import faces
 from searchlens.api import samples as stored
 from searchlens.benchmarks import OWN, known_benchmark
-from searchlens.errors import InputError
-from searchlens.grid import Inputs, require_known
+from searchlens.errors import InputError, require_known
+from searchlens.grid import Inputs
 from searchlens.health.judgement import Health
 from searchlens.stages.health import cell_health
 from searchlens.store import snapshots

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from searchlens import catalogue
-from searchlens.errors import InputError
+from searchlens.errors import InputError, unknown
 
 OWN = "jsonl"
 """The family of the project's own format, which is not a known benchmark."""
@@ -108,7 +108,7 @@ def known_benchmark(family: str) -> KnownBenchmark:
     """
     declarations = catalogue.declared("family")
     if family not in declarations:
-        raise InputError(f"benchmark family {family!r} is unknown; known: {', '.join(sorted(family_names()))}")
+        raise InputError(f"benchmark family {unknown(family, family_names())}")
     return _known(declarations[family])
 
 

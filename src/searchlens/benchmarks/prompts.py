@@ -13,7 +13,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from searchlens.errors import InputError
+from searchlens.errors import require_known
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,12 +186,11 @@ def template(name: str, wording: str | None = None, *, recipe_stops: bool = Fals
     InputError
         Unknown name; the message lists the known ones.
     """
-    if name not in TEMPLATES:
-        raise InputError(f"prompt template {name!r} is unknown; known: {', '.join(sorted(TEMPLATES))}")
-    if wording is not None and wording not in WORDINGS:
-        raise InputError(f"wording {wording!r} is unknown; known: {', '.join(sorted(WORDINGS))}")
-    family = TEMPLATES[name]
-    text = family.math if wording is None else family.turn.replace("{question}", WORDINGS[wording])
+    family = TEMPLATES[require_known(name, TEMPLATES, "prompt template")]
+    if wording is None:
+        text = family.math
+    else:
+        text = family.turn.replace("{question}", WORDINGS[require_known(wording, WORDINGS, "wording")])
     if not recipe_stops:
         return Template(text, family.stop_tokens, family.stop_texts, family.check_every)
     return Template(text, family.stop_tokens, (*family.stop_texts, *family.recipe_stops), _OFTEN)

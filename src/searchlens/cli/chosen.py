@@ -7,8 +7,8 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from searchlens.errors import InputError
-from searchlens.grid import Grid, needs, require_known
+from searchlens.errors import InputError, require_known
+from searchlens.grid import Grid, needs
 from searchlens.store import snapshots
 from searchlens.store.provenance import config_fingerprint
 

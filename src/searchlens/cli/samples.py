@@ -9,8 +9,8 @@ from pathlib import Path
 from searchlens.arguments import renamed_options
 from searchlens.cli.chosen import cell_of, grid_of
 from searchlens.cli.options import Commands, cell_options
-from searchlens.errors import InputError
-from searchlens.grid import Grid, Import, require_known
+from searchlens.errors import InputError, require_known
+from searchlens.grid import Grid, Import
 from searchlens.project import IMPORTS_FILE
 
 

@@ -14,8 +14,8 @@ from searchlens.cli.options import (
     results_option,
     threads_option,
 )
-from searchlens.errors import InputError
-from searchlens.grid import needs, require_known
+from searchlens.errors import InputError, require_known
+from searchlens.grid import needs
 from searchlens.store import snapshots
 from searchlens.store.layout import Layout
 from searchlens.store.provenance import config_fingerprint

@@ -25,7 +25,7 @@ from searchlens.boptr.options import BoptrOptions
 from searchlens.boptr.rows import ROWS, At, Curve, Row
 from searchlens.boptr.rule import Reason, Rule
 from searchlens.boptr.view import sample_view
-from searchlens.errors import InputError
+from searchlens.errors import InputError, require_known
 from searchlens.uncertainty import Floats
 
 Free = Literal["models", "questions", "seeds"]
@@ -301,8 +301,7 @@ def landscape_contributions(
     """
     row_by_key = {row.key: row for row in ROWS}
     for name in (first, second):
-        if name not in row_by_key:
-            raise InputError(f"there is no row {name!r}; allowed: {', '.join(row_by_key)}")
+        require_known(name, row_by_key, "row")
     rule = Rule(sample_view(read_cohort(folder, plan, readout=options.readout)), options)
     contributions = row_contributions(rule, row_by_key[first], row_by_key[second])
     if contributions.is_empty():

@@ -10,7 +10,7 @@ import polars as pl
 
 from searchlens.api import InputError, Study
 from searchlens.commands.terminal import BAR, printable, shortened, side_by_side, wrapped
-from searchlens.grid import require_known
+from searchlens.errors import require_known
 
 RL_SOLVES, BASE_SOLVES, DISAGREE = "rl-solves", "base-solves", "graders-disagree"
 FILTERS = (RL_SOLVES, BASE_SOLVES, DISAGREE)

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterable
 from typing import Annotated
 
 from pydantic import BaseModel, ConfigDict, Field
+
+from searchlens import errors
 
 Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$")]
 Sha256 = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
@@ -23,7 +24,4 @@ class Section(BaseModel):
 
 def unknown(where: str, name: str, known: Iterable[str]) -> str:
     """The message about a name that is not among the known ones, with the nearest of them."""
-    names = sorted(known)
-    close = difflib.get_close_matches(name, names, n=1)
-    hint = f"; did you mean {close[0]!r}?" if close else "."
-    return f"{where}: {name!r} is unknown{hint} Known: {', '.join(names) or '(none)'}"
+    return f"{where}: {errors.unknown(name, known)}"

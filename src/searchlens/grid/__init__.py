@@ -14,7 +14,7 @@ from searchlens.grid._grid import Grid
 from searchlens.grid._inputs import FINGERPRINT_LIMIT, Inputs
 from searchlens.grid._jobs import GENERATION_VERSION
 from searchlens.grid._records import Generation, Import, JobPool
-from searchlens.grid._study import ROLES, SOURCES, require_known
+from searchlens.grid._study import ROLES, SOURCES
 
 __all__ = [
     "FINGERPRINT_LIMIT",
@@ -26,5 +26,4 @@ __all__ = [
     "Import",
     "Inputs",
     "JobPool",
-    "require_known",
 ]

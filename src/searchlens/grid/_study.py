@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from searchlens import benchmarks, catalogue, project
-from searchlens.errors import InputError
+from searchlens.errors import InputError, unknown
 from searchlens.grid._records import Import
 from searchlens.store import layout
 from searchlens.store.layout import Layout
@@ -106,7 +106,7 @@ class StudyGrid:
             if item.benchmark == name:
                 source = {"family": benchmarks.OWN, "path": item.questions, "sha256": None, "check": True}
                 return {**source, "questions": None, "grader": item.grader, "title": name}
-        raise InputError(f"benchmark {name!r} is unknown; known: {sorted(self.config['benchmarks'])}")
+        raise InputError(f"benchmark {unknown(name, self.config['benchmarks'])}")
 
     # ---- where samples come from
 
@@ -264,11 +264,3 @@ class StudyGrid:
         """GPUs that a checkpoint's engine runs on."""
         spec = self.config["checkpoints"][checkpoint]
         return int(spec["vllm"]["tensor_parallel"]) if spec["device"] == "cuda" else 0
-
-
-def require_known(name: str, names: Iterable[str], what: str) -> str:
-    """``name`` when it is one of ``names``; otherwise an ``InputError`` that lists them."""
-    allowed = sorted(names)
-    if name not in allowed:
-        raise InputError(f"{what} {name!r} is unknown; known: {', '.join(allowed) or '(none)'}")
-    return name

@@ -20,7 +20,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from searchlens import catalogue
-from searchlens.errors import InputError
+from searchlens.errors import InputError, require_known
 
 if TYPE_CHECKING:
     from searchlens.policies.policy import Policy
@@ -383,9 +383,7 @@ def component(role: str, spec: str | Mapping[str, Any]) -> Component:
     name = values.pop("name", None)
     if name is None:
         raise InputError(f"{role} has no name; allowed: {', '.join(names(role))}")
-    if name not in names(role):
-        raise InputError(f"{role} {name!r} does not exist; allowed: {', '.join(names(role))}")
-    kind = _kind(role, name)
+    kind = _kind(role, require_known(name, names(role), role))
     return kind(name, **_checked(f"{role} {name!r}", kind, values))
 
 
