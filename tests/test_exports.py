@@ -85,6 +85,8 @@ def test_rows_are_those_of_our_own_format(study: Study, tmp_path: Path, to: str)
     found = list(zip(*(column.to_list() for column in columns), strict=True))
     assert found == [row[:4] for row in stored(study, "toy-rl")]
     assert frame["logprob"].to_list() == [-0.25] * len(frame)
+    back = sorted((s.document.id, s.sample, s.text, bool(s.verdicts["correct"].value)) for s in samples("own", path))
+    assert back == found
 
 
 @pytest.mark.parametrize("to", FORMATS)

@@ -119,7 +119,10 @@ def _prune(args: argparse.Namespace) -> None:
     )
 
 
-_WISHES = ("date", "requests", "right", "partial", "custom_id", "logprobs")
+_WISHES = (
+    *("date", "requests", "right", "partial", "custom_id", "logprobs"),
+    *("repeats", "id_key", "question_key", "gold_key"),
+)
 """Options of ``import`` that say what a format leaves open; a reader gets them by these names."""
 
 
@@ -167,6 +170,10 @@ def _add_imports(command: Commands) -> None:
     sub.add_argument("--right", default="", metavar="CONDITION", help="such as 'acc == 1' (rollouts of training)")
     sub.add_argument("--logprobs", default="", choices=("raw",), help="they are those of the raw model (batch output)")
     sub.add_argument("--partial", action="store_true", help="read logs of unfinished runs")
+    sub.add_argument("--repeats", default="", metavar="N", help="samples of each question (EvalScope without reviews)")
+    for part in ("id", "question", "gold"):
+        text = f"field of the log's documents with the {part}, if it has an unusual name (lm-eval, NeMo-Skills)"
+        sub.add_argument(f"--{part}-key", default="", metavar="FIELD", help=text)
     renamed_options(sub, {"--model": "--pair"})
     sub = command("imports", _imports, "list imported samples, or take some back")
     sub.add_argument("--remove", default="", metavar="PAIR/BENCHMARK[/ROLE[/POLICY]]", help="take these back")
