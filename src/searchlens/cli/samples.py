@@ -171,9 +171,9 @@ def _add_imports(command: Commands) -> None:
     sub.add_argument("--logprobs", default="", choices=("raw",), help="they are those of the raw model (batch output)")
     sub.add_argument("--partial", action="store_true", help="read logs of unfinished runs")
     sub.add_argument("--repeats", default="", metavar="N", help="samples of each question (EvalScope without reviews)")
-    for part in ("id", "question", "gold"):
-        text = f"field of the log's documents with the {part}, if it has an unusual name (lm-eval, NeMo-Skills)"
-        sub.add_argument(f"--{part}-key", default="", metavar="FIELD", help=text)
+    text = "field of the log's documents, if it has an unusual name (lm-eval, NeMo-Skills)"
+    for option in ("--id-key", "--question-key", "--gold-key"):
+        sub.add_argument(option, default="", metavar="FIELD", help=text)
     renamed_options(sub, {"--model": "--pair"})
     sub = command("imports", _imports, "list imported samples, or take some back")
     sub.add_argument("--remove", default="", metavar="PAIR/BENCHMARK[/ROLE[/POLICY]]", help="take these back")
