@@ -5,10 +5,13 @@ from __future__ import annotations
 import json
 import shlex
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
+import polars as pl
 import pytest
 
+from run_stages import score_cell
 from searchlens import cli
 from searchlens.commands import prune
 from searchlens.commands.imports import remove
@@ -18,6 +21,7 @@ from searchlens.grid import Grid
 from searchlens.importing import Choices
 from searchlens.stages import importing
 from searchlens.stages.importing import Request, import_samples
+from searchlens.tables.recorded import recorded_agreement, recorded_disagreements
 
 PAGE = Path(__file__).parents[1] / "docs" / "import.md"
 
@@ -87,8 +91,6 @@ def test_verdicts_that_ours_do_not_agree_with_are_shown_first(grid: Grid, tmp_pa
 
 
 def test_recorded_verdicts_are_kept_beside_ours(grid: Grid, tmp_path: Path) -> None:
-    import polars as pl
-
     lines = [{**line, "correct": line["question"] == "q0", "answer": line["question"]} for line in rows()]
     (record,) = import_samples(grid, [write(tmp_path, lines)], request()).records
     found = pl.read_parquet(grid.layout.recorded("theirs-base", "own", record.id))
@@ -97,6 +99,32 @@ def test_recorded_verdicts_are_kept_beside_ours(grid: Grid, tmp_path: Path) -> N
         ("q0", 0, "correct", "q0"),
         ("q0", 1, "correct", "q0"),
     ]
+
+
+@pytest.mark.parametrize("gated", [False, True])
+def test_every_recorded_verdict_is_counted_and_every_disagreement_listed(
+    raw: dict[str, Any], make_grid: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, gated: bool
+) -> None:
+    """25 questions of two samples, of which question 0 alone is right; three planted disagreements, one unscored."""
+    raw["study"]["imports"] = "all"
+    monkeypatch.setattr(importing, "_is_gated", lambda *_: gated)
+    lines = [{**line, "correct": line["question"] == "q0", "answer": "theirs"} for line in rows()]
+    for place, value in ((0, False), (5, True), (7, True)):
+        lines[place]["correct"] = value
+    del lines[9]["correct"], lines[9]["answer"]
+    import_samples(make_grid(raw), [write(tmp_path, lines)], request())
+    grid, cell = make_grid(raw), ("theirs-base", "own")
+    score_cell(grid, *cell, [], grid.scores(*cell))
+    context: Any = SimpleNamespace(recorded={cell: pl.read_parquet(grid.layout.compared(*cell))})
+    (counts,) = recorded_agreement(context).data.rows(named=True)
+    names = {"checkpoint": "theirs-base", "benchmark": "own", "policy": "mine", "scorer": "correct"}
+    assert counts == {
+        **names, "samples": 49, "both_right": 1, "ours_alone": 1, "theirs_alone": 2, "both_wrong": 45, "unscored": 0
+    }  # fmt: skip
+    apart = recorded_disagreements(context).data.select("question", "sample", "gold", "ours", "theirs", "end").rows()
+    expected = [("q0", 0, "0", "0", "theirs", "\\boxed{0} 0"), ("q2", 1, "0", "2", "theirs", "\\boxed{2} 1")]
+    expected.append(("q3", 1, "0", "3", "theirs", "\\boxed{3} 1"))
+    assert apart == [(*each[:2], *((None,) * 4 if gated else each[2:])) for each in expected]
 
 
 def test_two_models_in_one_import_need_their_sides(grid: Grid, tmp_path: Path) -> None:
@@ -128,11 +156,11 @@ def test_an_import_that_breaks_off_leaves_nothing(grid: Grid, tmp_path: Path, mo
     before = everything(tmp_path)
     publish, calls = importing._publish, []
 
-    def breaks(*arguments: Any) -> Any:
+    def breaks(*arguments: Any, **options: Any) -> Any:
         calls.append(arguments)
         if len(calls) == 2:
             raise KeyboardInterrupt
-        return publish(*arguments)
+        return publish(*arguments, **options)
 
     monkeypatch.setattr(importing, "_publish", breaks)
     with pytest.raises(KeyboardInterrupt):

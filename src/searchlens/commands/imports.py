@@ -65,6 +65,7 @@ def _paths(grid: Grid, gone: Sequence[Import], kept: Sequence[Import]) -> list[P
         place = (item.checkpoint, item.benchmark, item.id)
         if place not in places:
             paths += [grid.layout.generation(*place), grid.layout.recorded(*place)]
+            paths.append(grid.layout.compared(item.checkpoint, item.benchmark))
         if item.benchmark not in {other.benchmark for other in kept}:
             paths.append(grid.layout.imported_questions(item.benchmark))
     return paths

@@ -38,6 +38,23 @@ GRADED = pl.Schema(
 ``grading.base.How``: ``kept`` and ``withdrawn`` are the texts that end in an open box behind a closed one. ``lucky``:
 the gold of another question would accept the answer (``grading.luck``); null if that was not judged."""
 
+COMPARED = pl.Schema(
+    {
+        "policy": pl.String(),
+        "question": pl.String(),
+        "sample": pl.UInt32(),
+        "scorer": pl.String(),
+        "value": pl.Float64(),
+        "outcome": pl.String(),
+        "gold": pl.String(),
+        "ours": pl.String(),
+        "theirs": pl.String(),
+        "end": pl.String(),
+    }
+)
+"""Verdicts that came with imported samples, beside ours. ``outcome``: both_right, both_wrong, ours_alone, theirs_alone
+or unscored. Gold, our answer and the end of the text are given where the verdicts differ."""
+
 SCORED_TEXTS = pl.Schema(
     {
         "question": pl.UInt32(),

@@ -248,7 +248,7 @@ def _stored(
         for pool in pools:
             folder = grid.layout.generation(_checkpoint(grid, request, pool.role), target, pool.id)
             made += [] if folder.exists() else [folder]
-            published.append(_publish(grid, folder, pool))
+            published.append(_publish(grid, folder, pool, quotes=not _is_gated(grid, request.benchmark)))
             questions = (
                 grid.benchmark(target)["path"] if is_known and not request.subset else str(_relative(grid, path))
             )
@@ -283,7 +283,7 @@ def _relative(grid: Grid, path: Path) -> Path:
     return path.relative_to(grid.root)
 
 
-def _publish(grid: Grid, folder: Path, pool: Pool) -> Shard:
+def _publish(grid: Grid, folder: Path, pool: Pool, *, quotes: bool) -> Shard:
     shard = shards.publish_frames(
         folder,
         0,
@@ -295,12 +295,16 @@ def _publish(grid: Grid, folder: Path, pool: Pool) -> Shard:
     )
     if pool.tally.scorers:
         checkpoint, benchmark = folder.parts[-3:-1]
-        files.replace(grid.layout.recorded(checkpoint, benchmark, pool.id), lambda path: _write_recorded(pool, path))
+        files.replace(
+            grid.layout.recorded(checkpoint, benchmark, pool.id),
+            lambda path: _write_recorded(pool, path, quotes=quotes),
+        )
     return shard
 
 
-def _write_recorded(pool: Pool, path: Path) -> None:
-    schema = pl.DataFrame(schema=RECORDED).to_arrow().schema
+def _write_recorded(pool: Pool, path: Path, *, quotes: bool) -> None:
+    metadata = {"searchlens.quotes": "yes" if quotes else "no"}
+    schema = pl.DataFrame(schema=RECORDED).to_arrow().schema.with_metadata(metadata)
     with pq.ParquetWriter(path, schema, compression="zstd") as writer:
         for frame in pool.recorded():
             writer.write_table(frame.to_arrow().cast(schema))

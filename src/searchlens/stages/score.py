@@ -19,6 +19,7 @@ from searchlens.health.judgement import judge
 from searchlens.health.options import DEFAULTS, HealthOptions
 from searchlens.stages import costs
 from searchlens.stages._frames import write_frame
+from searchlens.stages._recorded import write_compared
 from searchlens.store import provenance, shards
 from searchlens.store.files import read_json
 from searchlens.store.judges import Judge
@@ -81,6 +82,7 @@ def score(
         workers=threads,
     )
     write_frame(scored.scores, output)
+    write_compared(cell, questions, layout, samples, scored.scores)
     grader = Judge(cell.grader, grading.grader(cell.grader).version)
     provenance.sign(output.with_suffix(".json"), fingerprint, costs.spent(cell.samples, layout), grader=grader.entry)
     name = f"{cell.samples.checkpoint}/{cell.samples.benchmark}"

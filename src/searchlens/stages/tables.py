@@ -71,6 +71,7 @@ def tables(study: needs.Tables, layout: Layout, output: Layout, *, fingerprint: 
             cell: reason or read_frame(layout.agreement(*cell), "agreement")
             for cell, reason in zip(points, study.without_agreement, strict=True)
         },
+        recorded={cell: pl.read_parquet(path) for cell in points if (path := layout.compared(*cell)).exists()},
         without_costs=costs.without_costs(study.cells, layout),
         health=health,
         notes=[*broken, *mixed_versions(judged), *(f"{notice}." for notice in study.unknown_wordings)],

@@ -78,6 +78,10 @@ class Layout:
         """What the scorers of another harness said of imported samples."""
         return self.results / "recorded" / checkpoint / benchmark / f"{generation_id}.parquet"
 
+    def compared(self, checkpoint: str, benchmark: str) -> Path:
+        """The recorded verdicts of a cell beside ours."""
+        return self.results / "recorded" / checkpoint / f"{benchmark}.parquet"
+
     @property
     def generations(self) -> Path:
         """Folder with all samples; temporary files of an import are in it, too."""

@@ -88,6 +88,9 @@ class StudyContext:
     agreement : mapping of (str, str) to DataFrame or str
         Checkpoint and benchmark to the samples that were judged by two graders (``schemas.columns.AGREEMENT``), or why
         there are none.
+    recorded : mapping of (str, str) to DataFrame
+        Checkpoint and benchmark to the verdicts that came with imported samples, beside ours
+        (``schemas.columns.COMPARED``).
     without_costs : int
         Number of cells that were recorded without what their samples cost.
     health : mapping of (str, str) to Health
@@ -107,6 +110,7 @@ class StudyContext:
     sources: Mapping[tuple[str, str], str]
     judges: Mapping[tuple[str, str], Judge]
     agreement: Mapping[tuple[str, str], pl.DataFrame | str]
+    recorded: Mapping[tuple[str, str], pl.DataFrame] = field(default_factory=dict)
     without_costs: int = 0
     readings: Mapping[str, pl.DataFrame] = field(default_factory=dict)
     health: Mapping[tuple[str, str], Health] = field(default_factory=dict)

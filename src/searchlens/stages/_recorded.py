@@ -1,0 +1,98 @@
+"""The verdicts that came with imported samples, beside ours."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import polars as pl
+
+from searchlens import grading
+from searchlens.benchmarks import Question
+from searchlens.schemas.columns import COMPARED
+from searchlens.stages._frames import write_frame
+from searchlens.store.layout import Layout
+
+if TYPE_CHECKING:
+    from searchlens.grid import needs
+
+_END = 300
+"""Characters of the end of a text that are kept of a disagreement."""
+_KEY = ["policy", "question", "sample"]
+
+
+def write_compared(
+    cell: needs.Score, questions: Sequence[Question], layout: Layout, samples: pl.DataFrame, scores: pl.DataFrame
+) -> None:
+    """Write how our verdicts compare with the recorded ones of a cell; an older file is removed if there are none.
+
+    Parameters
+    ----------
+    cell : needs.Score
+    questions : sequence of Question
+    layout : Layout
+    samples : DataFrame
+        Of the cell, as ``stages.score.read_samples`` gives them.
+    scores : DataFrame
+        ``schemas.columns.GRADED``.
+    """
+    where = (cell.samples.checkpoint, cell.samples.benchmark)
+    output = layout.compared(*where)
+    paths = [(layout.recorded(*where, key), policy) for key, policy, _ in cell.imports]
+    parts = [
+        _compared(path, policy, cell.grader, questions, samples, scores) for path, policy in paths if path.exists()
+    ]
+    if parts:
+        write_frame(pl.concat(parts), output)
+    else:
+        output.unlink(missing_ok=True)
+
+
+def _compared(
+    path: Path, policy: str, grader: str, questions: Sequence[Question], samples: pl.DataFrame, scores: pl.DataFrame
+) -> pl.DataFrame:
+    ids = pl.Series([question.id for question in questions])
+    ours = scores.filter(policy=policy).select(
+        "sample", "correct", question=ids.gather(scores.filter(policy=policy)["question"])
+    )
+    both = pl.read_parquet(path).join(ours, on=["question", "sample"], how="left", maintain_order="left")
+    theirs = pl.col("value") == 1
+    outcome = (
+        pl.when(pl.col("value").is_null())
+        .then(pl.lit("unscored"))
+        .when(theirs & pl.col("correct"))
+        .then(pl.lit("both_right"))
+        .when(~theirs & ~pl.col("correct"))
+        .then(pl.lit("both_wrong"))
+        .when(theirs)
+        .then(pl.lit("theirs_alone"))
+        .otherwise(pl.lit("ours_alone"))
+    )
+    named = both.with_columns(policy=pl.lit(policy), outcome=outcome).rename({"answer": "theirs"})
+    if pl.read_parquet_metadata(path).get("searchlens.quotes") == "no":
+        return _with_texts(named.with_columns(theirs=pl.lit(None, pl.String)), _nothing())
+    apart = named.filter(pl.col("outcome").is_in(["ours_alone", "theirs_alone"])).select(_KEY).unique()
+    return _with_texts(named, _texts(apart.join(samples, on=_KEY, how="left"), grader, questions))
+
+
+def _nothing() -> pl.DataFrame:
+    return pl.DataFrame(schema={name: COMPARED[name] for name in (*_KEY, "gold", "ours", "end")})
+
+
+def _with_texts(named: pl.DataFrame, texts: pl.DataFrame) -> pl.DataFrame:
+    joined = named.join(texts.cast({"sample": pl.UInt32()}), on=_KEY, how="left", maintain_order="left")
+    return joined.select(COMPARED.names()).cast(COMPARED)  # type: ignore[arg-type]
+
+
+def _texts(apart: pl.DataFrame, grader: str, questions: Sequence[Question]) -> pl.DataFrame:
+    """Gold, our answer, and the end of the text of samples on which the verdicts differ."""
+    return pl.DataFrame(list(_lines(apart, grader, questions)), schema=_nothing().schema, orient="row")
+
+
+def _lines(apart: pl.DataFrame, grader: str, questions: Sequence[Question]) -> Iterator[tuple[object, ...]]:
+    judge = grading.grader(grader)
+    golds = {question.id: question.gold for question in questions}
+    for row in apart.iter_rows(named=True):
+        answer = judge.extract(row["text"], row["stopped"] is not False).answer
+        yield row["policy"], row["question"], row["sample"], golds[row["question"]], answer, row["text"][-_END:]
