@@ -55,7 +55,7 @@ OWN = {
     "regime_betas": {"lo": ("beta",)},
     "beta_robustness": {"lo": ("beta",)},
     "recovery": {"lo": ("target",)},
-    "budget_equivalents": {"lo": ("n",), "band_lo": ("n",)},
+    "budget_equivalents": {"lo": ("n", "crossing"), "band_lo": ("n",)},
     "grader_agreement": {"lo": ("disagree",)},
 }
 """The same for single tables and figures."""

@@ -13,7 +13,7 @@ import pytest
 from scipy import stats
 
 from searchlens.landscape.classes import answer_classes
-from searchlens.readings.equivalents import equivalents, inverse, summary, tails
+from searchlens.readings.equivalents import equivalents, inverse, joint_confidence, summary, tails
 from searchlens.readings.pool import Pool, knots, read_pools
 from searchlens.simulate import Mode, Truth, power_law, small_design
 from searchlens.simulate._disk import scores
@@ -91,6 +91,38 @@ def test_intervals_contain_the_estimate_and_bands_are_wider() -> None:
     for row in summary(equivalents([base], rl, [1, 2, 4, 8], DRAWS), 0.95).iter_rows(named=True):
         assert row["lo"] <= row["n"] <= row["hi"]
         assert row["band_lo"] <= row["lo"] * 1.05 and row["band_hi"] >= row["hi"] / 1.05
+
+
+def test_bands_contain_the_intervals_and_are_open_only_where_draws_are() -> None:
+    """Few questions decide at the last budgets of small pools; the band must not leave what the draws show there."""
+    wider = 0
+    for seed in range(40):
+        rng = np.random.default_rng(seed)
+        difficulty = rng.beta(12, 18, 60)
+        base, rl = (pool(rng.binomial(16, p), 16) for p in (difficulty, 1 - (1 - difficulty) ** 1.3))
+        read = equivalents([base], rl, [1, 2, 4, 8], Resamples.draw(60, 200, seed))
+        rows = summary(read, 0.95).rows(named=True)
+        draws = np.clip(read.log2_n[:, 1:], 0, 4)
+        for row, each in zip(rows, draws, strict=True):
+            if row["n"] is not None:
+                assert row["band_lo"] <= row["lo"] <= row["n"] <= row["hi"] <= row["band_hi"]
+                low, high = np.log2([row["band_lo"], row["band_hi"]])
+                assert low >= min(each.min(), np.log2(row["n"])) - 1e-9
+                assert high <= max(each.max(), np.log2(row["n"])) + 1e-9
+                wider += row["band_lo"] < row["lo"]
+    assert wider > 40
+
+
+def test_joint_confidence_is_the_share_of_draws_within_all_intervals() -> None:
+    """Of independent places it is near the root of the nominal one, of equal places the nominal one itself."""
+    draws = np.random.default_rng(0).normal(size=(5, 20_000))
+    level = joint_confidence(draws, draws, 0.95)
+    assert level == pytest.approx(0.95 ** (1 / 5), abs=0.003)
+    low, high = np.quantile(draws, [(1 - level) / 2, (1 + level) / 2], axis=1)
+    assert ((low[:, None] <= draws) & (draws <= high[:, None])).all(axis=0).mean() == pytest.approx(0.95, abs=0.003)
+    same = np.repeat(draws[:1], 3, axis=0)
+    assert joint_confidence(same, same, 0.95) == pytest.approx(0.95, abs=0.001)
+    assert joint_confidence(draws[:1], draws[:1], 0.9) == 0.9
 
 
 def test_a_model_worth_two_samples_is_found_to_be_worth_two() -> None:

@@ -74,13 +74,39 @@ def test_a_ceiling_is_no_power_law() -> None:
     assert tested.misfit.min() > 0.005
 
 
-def test_few_questions_say_nothing() -> None:
-    """A handful of unsolved questions cannot identify an exponent: nothing is rejected, and that is said."""
+def saturated() -> exponents.Test:
+    """Base and RL that solve all questions but one."""
     correct = np.full(60, 16)
     correct[0] = 0
-    found = exponent_set([exponents.test(pool(correct, 16), pool(correct, 16), BUDGETS)], 0.95)
-    assert not found["testable"]
-    assert (found["beta_lo"], found["beta_hi"]) == (0.0, pytest.approx(1.6))
+    return exponents.test(pool(correct, 16), pool(correct, 16), BUDGETS)
+
+
+def test_few_questions_say_nothing() -> None:
+    """A handful of unsolved questions cannot identify an exponent: no law is tested, none is accepted or rejected."""
+    found = exponent_set([saturated()], 0.95)
+    assert (found["testable"], found["empty"], found["untested"]) == (False, False, 1.0)
+    assert {found[name] for name in ("beta_lo", "beta_hi", "p", "best_policy")} == {None}
+    assert np.isnan(profile([saturated()])).all()
+
+
+def test_a_policy_that_tests_nothing_adds_nothing_to_the_set_of_any_policy() -> None:
+    """With it among the policies the set is that of the others, not the whole grid."""
+    difficulty, rng = world(0)
+    chosen = difficulty[:60]
+    solved = [pool(rng.binomial(n, chosen), n) for n in (32, 64)]
+    tested = exponents.test(*solved, BUDGETS)
+    alone, with_it = exponent_set([tested], 0.95), exponent_set([tested, saturated()], 0.95)
+    assert alone["beta_lo"] > 0 and alone["beta_hi"] < 1.6
+    assert {name for name in alone if alone[name] != with_it[name]} == {"untested", "misfit"}
+    assert with_it["untested"] == pytest.approx((1 + alone["untested"]) / 2)
+
+
+def test_one_moment_does_not_test_an_exponent() -> None:
+    """With a single budget some alpha fits at every beta, so that a set would be the whole grid whatever the data."""
+    difficulty, rng = world(0)
+    sides = pool(rng.binomial(32, difficulty), 32), pool(rng.binomial(64, difficulty), 64)
+    assert not exponents.test(*sides, BUDGETS[:1]).tested.any()
+    assert exponents.test(*sides, BUDGETS[:2]).tested.any()
 
 
 def test_effective_number_of_questions() -> None:
@@ -102,6 +128,15 @@ def test_the_joint_set_is_what_no_pair_rejects_at_its_share() -> None:
     assert [row["left_out"] for row in rows] == [None, "a", "b"]
     assert (rows[0]["beta_lo"], rows[0]["beta_hi"]) == (pytest.approx(0.52), pytest.approx(1.6)), "0.03 is above 0.025"
     assert rows[2]["beta_hi"] == pytest.approx(0.98), "alone, a rejects 0.03"
+    assert [row["joined"] for row in rows] == [["a", "b"], ["b"], ["a"]]
+
+
+def test_a_pair_that_does_not_test_a_beta_leaves_it_to_the_others() -> None:
+    """It counts neither for nor against; a beta that no pair tests is in no set."""
+    unknown, known = np.full(81, np.nan), np.where(GRID.beta < 1, 0.5, np.nan)
+    rows = joint_sets({"a": unknown, "b": known}, 0.95).to_dicts()
+    assert (rows[0]["beta_lo"], rows[0]["beta_hi"]) == (0.0, pytest.approx(0.98))
+    assert (rows[2]["testable"], rows[2]["empty"], rows[2]["beta_lo"]) == (False, False, None)
 
 
 def test_the_set_contains_the_law_that_made_rl() -> None:

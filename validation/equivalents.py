@@ -6,6 +6,8 @@ Worlds follow laws without rounding (``simulate.power_law``), so that N*(b) = al
 law with a ceiling, where N*(b) follows from the two curves.
 
 * ``interval``: questions of the zoo's anchor, as in exponents.py, or drawn from a Beta distribution; 64 or 16 samples.
+  Also local exponents, the band at all b at once, and the crossing at equal samples and where a sample of RL costs
+  ``EXCHANGE`` samples of Base.
 * ``best``: the upper edge of 24 policies, whose log-odds are spread evenly over ``SPREADS``; ``plain`` takes the
   largest curve of each draw, ``directional`` is ``readings.equivalents.upper_edge``.
 * ``exponents``: share of worlds with an empty set, and with a set that contains the true alpha and beta.
@@ -20,7 +22,7 @@ import time
 import zlib
 from collections.abc import Iterator
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import polars as pl
@@ -28,7 +30,8 @@ from exponents import LEVEL, pool, population
 from scipy.optimize import brentq
 from scipy.special import expit, logit
 
-from searchlens.readings.equivalents import Equivalents, equivalents, inverse, summary
+from searchlens.readings.crossings import crossing
+from searchlens.readings.equivalents import SAME, Equivalents, equivalents, inverse, summary
 from searchlens.readings.exponents import GRID, exponent_set, profile, test
 from searchlens.readings.pool import Pool, knots
 from searchlens.simulate import power_law
@@ -37,6 +40,7 @@ from searchlens.uncertainty import Floats, Resamples
 POLICIES = 24
 SPREADS = {"24 equal policies": 0.0, "24 policies, 0.15 logits": 0.15, "24 policies, 0.6 logits": 0.6}
 DRAWS = 500
+EXCHANGE = 0.7
 Record = tuple[str, str, int, int, str, float, int]
 COLUMNS = ("experiment", "case", "questions", "budget", "quantity", "value", "worlds")
 
@@ -63,6 +67,22 @@ class Law(NamedTuple):
         target = self.ceiling * curve(self.alpha * budget**self.beta)
         return float(2 ** brentq(lambda x: curve(2**x) - target, -20, 30))
 
+    def crossing(self, solved: Floats, exchange: float) -> float:
+        """The b from which on Base solves as much at the same cost: inf if beyond 256 or never, NaN if always."""
+        x = np.linspace(0, 8, 128)  # no point is an exact crossing of these laws
+        ahead = np.array([self.lead(solved, at, exchange) > SAME for at in x])
+        if not ahead.any():
+            return float("nan")
+        last = int(np.flatnonzero(ahead)[-1])
+        if last == len(x) - 1 or self.lead(solved, x[last + 1], exchange) >= 0:  # both solve everything there
+            return float("inf")
+        return float(2 ** brentq(lambda at: self.lead(solved, at, exchange), x[last], x[last + 1]))
+
+    def lead(self, solved: Floats, x: float, exchange: float) -> float:
+        """What RL solves with 2^x samples more than Base at the same cost."""
+        rl = self.ceiling * float(1 - ((1 - solved) ** (self.alpha * 2 ** (x * self.beta))).mean())
+        return rl - float(1 - ((1 - solved) ** (exchange * 2**x)).mean())
+
 
 LAWS = {
     "RL is Base": Law(1, 1),
@@ -73,26 +93,53 @@ LAWS = {
 
 
 class World(NamedTuple):
-    """Whether the truth is covered, by budget; of the band, at all budgets at once."""
+    """Whether the truth is covered, by budget; of the band, at all budgets at once; of slopes, NaN without an interval.
+
+    ``edge``: whether an end of the band is 1 or the pool where that of the interval is not.
+    """
 
     covered: list[bool]
     band: bool
     error: list[float]
     length: list[float]
+    slope: list[float]
+    edge: bool
+
+
+class Crossed(NamedTuple):
+    """Whether the interval of a crossing contains the truth, and whether an end of it is open."""
+
+    covered: bool
+    open: bool
 
 
 def judge(read: Equivalents, truth: list[float]) -> World:
     """Intervals against the truth; an open end contains everything beyond it."""
     rows = summary(read, LEVEL).to_dicts()
-    covered, band = [], True
+    covered, band, slope, edge = [], True, [], False
     for row, true in zip(rows, truth, strict=True):
         covered.append((row["lo_open"] or row["lo"] <= true) and (row["hi_open"] or true <= row["hi"]))
         if row["n"] is not None:
             low, high = row["band_lo"], row["band_hi"]
             band &= (low <= 1 or low <= true) and (high >= read.largest or true <= high)
+            edge |= (low <= 1 and not row["lo_open"]) or (high >= read.largest and not row["hi_open"])
+    for i, row in enumerate(rows[:-1]):
+        true = np.log2(truth[i + 1] / truth[i]) / np.log2(read.budgets[i + 1] / read.budgets[i])
+        known = row["slope_lo"] is not None
+        slope.append(float(row["slope_lo"] <= true <= row["slope_hi"]) if known else float("nan"))
     end = np.log2(read.largest)
     error = (np.clip(read.log2_n[:, 0], 0, end) - np.clip(np.log2(truth), 0, end)).tolist()
-    return World(covered, band, error, [float(np.log2(row["hi"] / row["lo"])) for row in rows])
+    return World(covered, band, error, [float(np.log2(row["hi"] / row["lo"])) for row in rows], slope, edge)
+
+
+def judge_crossing(row: dict[str, Any], true: float) -> Crossed:
+    """The interval of a crossing against the truth; an open end contains everything beyond it."""
+    covered = (row["lo_open"] or row["lo"] <= true) and (row["hi_open"] or true <= row["hi"])
+    if row["state"] == "above":
+        covered = row["lo"] <= true
+    if row["state"] == "below":
+        covered = true <= row["hi"]
+    return Crossed(covered, row["lo_open"] or row["hi_open"])
 
 
 def records(experiment: str, case: str, questions: int, budgets: list[int], worlds: list[World]) -> Iterator[Record]:
@@ -102,7 +149,21 @@ def records(experiment: str, case: str, questions: int, budgets: list[int], worl
         means = np.mean([getattr(world, name) for world in worlds], axis=0)
         for budget, mean in zip(budgets, means, strict=True):
             yield experiment, case, questions, budget, quantity, float(mean), len(worlds)
+    slopes = np.array([world.slope for world in worlds])
+    for i, budget in enumerate(budgets[:-1]):
+        known = slopes[~np.isnan(slopes[:, i]), i]
+        if len(known):
+            yield experiment, case, questions, budget, "slope coverage", float(known.mean()), len(known)
     yield experiment, case, questions, 0, "band", float(np.mean([world.band for world in worlds])), len(worlds)
+    edge = float(np.mean([world.edge for world in worlds]))
+    yield experiment, case, questions, 0, "band open where no interval is", edge, len(worlds)
+
+
+def crossed(case: str, questions: int, exchange: float, worlds: list[Crossed]) -> Iterator[Record]:
+    """Coverage of a crossing, and how often an end of its interval is open."""
+    for quantity in Crossed._fields:
+        mean = float(np.mean([getattr(world, quantity) for world in worlds]))
+        yield "crossing", f"{case}, exchange {exchange}", questions, 0, quantity, mean, len(worlds)
 
 
 # ---- one policy
@@ -120,13 +181,20 @@ def intervals(worlds: int) -> Iterator[Record]:
         budgets = [2**i for i in range(samples.bit_length() - 1)]
         for name, law in LAWS.items():
             truth = [law.equivalent(solved, b) for b in budgets]
-            found = []
+            crossings = {exchange: law.crossing(solved, exchange) for exchange in (1.0, EXCHANGE)}
+            found, met = [], {exchange: [] for exchange, true in crossings.items() if true > 0}
             for seed in range(worlds):
                 rng = np.random.default_rng([seed, zlib.crc32(f"{shape}/{name}".encode())])
                 p = solved[rng.integers(0, len(solved), questions)]
                 base, rl = pool(p, samples, rng), pool(law.rl(p, rng), samples, rng)
-                found.append(judge(equivalents([base], rl, budgets, Resamples.draw(questions, DRAWS, seed)), truth))
+                draws = Resamples.draw(questions, DRAWS, seed)
+                found.append(judge(equivalents([base], rl, budgets, draws), truth))
+                for exchange, each in met.items():
+                    row = crossing(base, rl, draws, LEVEL, exchange=exchange).row(0, named=True)
+                    each.append(judge_crossing(row, crossings[exchange]))
             yield from records("interval", f"{shape}, {name}", questions, budgets, found)
+            for exchange, worlds_met in met.items():
+                yield from crossed(f"{shape}, {name}", questions, exchange, worlds_met)
 
 
 # ---- the best of many policies

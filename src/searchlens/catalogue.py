@@ -48,7 +48,7 @@ HOMES = {
 LANDSCAPE_FRAMES = ("points", "hits", "classes", "votes", "health")
 RECOVERY_FRAMES = ("same_policy", "counts", "support", "near_match", "path", "geometry")
 READING_FRAMES = (
-    *("equivalents", "exponents", "exponent_profiles", "joint_exponents"),
+    *("equivalents", "crossings", "exponents", "exponent_profiles", "joint_exponents"),
     *("support", "support_changes", "measures", "variance", "extrapolated"),
 )
 LIKELIHOOD_FRAMES = ("texts", "summary")

@@ -13,7 +13,7 @@ import yaml
 from pydantic import ValidationError
 
 from searchlens import catalogue
-from searchlens.config import benchmarks, boptr, checkpoints, cost, equivalence, model, pairs, policies, study
+from searchlens.config import benchmarks, boptr, checkpoints, cost, equivalence, model, pairs, policies, readings, study
 from searchlens.config.base import unknown
 from searchlens.config.model import Config
 from searchlens.config.schema import keys_at, number_at
@@ -28,7 +28,7 @@ DEFAULT_FILES = (
     "config/boptr.yaml",
 )
 
-_CHECKED = (model, study, checkpoints, pairs, benchmarks, policies, boptr, equivalence, cost)
+_CHECKED = (model, study, checkpoints, pairs, benchmarks, policies, readings, boptr, equivalence, cost)
 
 _MESSAGES = {
     "missing": "is missing",

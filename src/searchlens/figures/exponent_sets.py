@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 import polars as pl
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
@@ -17,18 +20,23 @@ from searchlens.readings.options import ANY
 ACROSS = 3
 HEIGHT = 0.75
 """Of a p-value of 1, in rows."""
+SHOWN = 0.005
+"""Share of laws that are not tested from which it is printed."""
 REFERENCE = (0.8, 1.0)
 """Exponents with a thin line: that of the paper, and that of RL equal to Base."""
 
 
 @catalogue.figure("exponent_sets", stage="study")
 def numbers(context: StudyContext) -> pl.DataFrame:
-    """One row per pair, benchmark and beta: the largest p-value of any law with it, and whether it is in the set."""
+    """One row per pair, benchmark and beta: the largest p-value of any tested law with it, and whether it is in a set.
+
+    ``p`` is null at a beta with which no law is tested; ``untested`` is the share of all laws that are not.
+    """
     rows = pick(context.readings["exponent_profiles"], policy=ANY)
-    known = pick(context.readings["exponents"], policy=ANY).select("pair", "benchmark", "testable", "empty")
+    known = pick(context.readings["exponents"], policy=ANY).select("pair", "benchmark", "testable", "empty", "untested")
     joined = rows.join(known, on=["pair", "benchmark"], how="left", maintain_order="left")
-    inside = pl.col("p") >= 1 - context.labels.confidence
-    return joined.select("pair", "benchmark", "beta", "p", inside=inside, testable="testable", empty="empty")
+    inside = (pl.col("p") >= 1 - context.labels.confidence).fill_null(value=False)
+    return joined.select("pair", "benchmark", "beta", "p", "testable", "empty", "untested", inside=inside)
 
 
 @style.styled()
@@ -70,11 +78,10 @@ def _ridge(axes: Axes, row: int, cell: pl.DataFrame, broken: bool) -> None:
     """The p-values as a curve above its row; the set as a bar on the row, or in words why there is none."""
     if cell.is_empty():
         return
-    words = "not interpretable" if broken else "" if cell["testable"][0] else "not testable"
-    words = words or ("empty" if cell["empty"][0] else "")
+    words = "not interpretable" if broken else _words(cell.row(0, named=True))
     betas = cell["beta"].to_list()
     if not broken and cell["testable"][0]:
-        heights = [row + HEIGHT * p for p in cell["p"]]
+        heights = [float("nan") if p is None else row + HEIGHT * p for p in cell["p"]]
         axes.plot(betas, heights, color=style.ENVELOPE_COLOUR, linewidth=0.7, zorder=3, gid="p")
         axes.fill_between(
             betas, row, heights, where=cell["inside"].to_list(), color=style.BASE_COLOUR, alpha=0.3, linewidth=0
@@ -91,3 +98,11 @@ def _ridge(axes: Axes, row: int, cell: pl.DataFrame, broken: bool) -> None:
         )
     if words:
         axes.text(betas[-1], row + 0.1, words + " ", ha="right", va="bottom", fontsize=7, color=style.MUTED)
+
+
+def _words(cell: Mapping[str, Any]) -> str:
+    """What the bar of a row does not show: that its set is empty, or how many laws could not be tested."""
+    if not cell["testable"]:
+        return "not testable"
+    untested = f"{cell['untested']:.0%} not tested" if cell["untested"] >= SHOWN else ""
+    return ", ".join(filter(None, ("empty" if cell["empty"] else "", untested)))

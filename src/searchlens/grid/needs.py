@@ -487,7 +487,7 @@ class Readings:
         Policies that are not compared.
     default_policy : str
     options : mapping
-        Section ``readings``.
+        Section ``readings``, with the names of the pairs that are joined in ``joint_pairs``.
     seed : int
     confidence : float
         Option ``landscape.confidence``.
@@ -513,10 +513,18 @@ def readings(grid: Grid) -> Readings:
         {benchmark: numbers for benchmark, numbers in choices.items() if any(numbers)},
         tuple(config["references"]),
         config["default_policy"],
-        config["readings"],
+        {**config["readings"], "joint_pairs": _joint_pairs(grid)},
         config["seed"],
         config["landscape"]["confidence"],
     )
+
+
+def _joint_pairs(grid: Grid) -> tuple[str, ...]:
+    """The pairs of the study of which one exponent is asked."""
+    studied = list(dict.fromkeys(pair for pair, _ in grid.pair_cells))
+    named = grid.config["readings"]["joint_pairs"]
+    fitted = [pair for pair in studied if grid.pairs[pair]["group"] != "new"]
+    return tuple(pair for pair in studied if pair in (named or fitted or studied))
 
 
 def batches(grid: Grid, pair: str, benchmark: str, role: str) -> tuple[str, ...]:

@@ -12,14 +12,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 import polars as pl
-from scipy import special
+from scipy import special, stats
 
 from searchlens.readings.pool import Pool, effective, knots
 from searchlens.uncertainty import Floats, Resamples
-
-Bools = npt.NDArray[np.bool_]
 
 EQUIVALENTS = pl.Schema(
     {
@@ -182,23 +179,30 @@ def summary(read: Equivalents, confidence: float) -> pl.DataFrame:
     -----
     ``lo`` to ``hi``: expanded percentiles (``tails``) of the bootstrap over questions, pointwise. Of several policies
     the upper end allows for the optimism of the best (``upper_edge``). ``band_lo`` to ``band_hi``: a band that contains
-    N*(b) at all budgets within the pool at once with the nominal coverage, from the largest studentised deviation of
-    log2 N* over b (sup-t), expanded as much. ``slope``: log2 N*(2b) - log2 N*(b), or the same over log2 of the step
-    between two budgets; a power law has the same slope, beta, everywhere. Coverage: validation/equivalents.py.
+    N*(b) at all budgets within the pool at once with the nominal coverage. It has percentiles of the same draws as
+    ends, at the share at which that proportion of the draws lies within it at all these budgets (``joint_confidence``),
+    expanded in the same way. So it contains the intervals, and like them it reaches 1 or the pool only if draws do;
+    half-widths in standard deviations of the draws would not, since draws outside of the pool inflate these. ``slope``:
+    log2 N*(2b) - log2 N*(b), or the same over log2 of the step between two budgets; a power law has the same slope,
+    beta, everywhere. Coverage: validation/equivalents.py.
 
     References
     ----------
-    Montiel Olea and Plagborg-Moller (2019), J. Appl. Econometrics 34, 1-17 (sup-t bands).
+    Mandel and Betensky (2008), Comput. Stat. Data Anal. 52, 2158-2165; Montiel Olea and Plagborg-Moller (2019), J.
+    Appl. Econometrics 34, 1-17 (simultaneous bands from quantiles of the bootstrap).
     """
     end = math.log2(read.largest)
     draws = np.clip(read.log2_n, 0, end)
     sample, resampled = draws[:, 0], draws[:, 1:]
     outside = np.where(np.isneginf(read.log2_n[:, 0]), "below", np.where(np.isposinf(read.log2_n[:, 0]), "above", ""))
-    share = tails(confidence, read.questions)
-    low = np.minimum(_quantiles(np.clip(read.lower[:, 1:], 0, end), share), sample)
-    high = np.maximum(_quantiles(resampled, 1 - share), sample)
-    reach = _simultaneous(sample, resampled, outside == "", confidence)
-    reach *= special.ndtri(share) / special.ndtri((1 - confidence) / 2)
+    lower, within = np.clip(read.lower[:, 1:], 0, end), outside == ""
+
+    def ends(level: float) -> tuple[Floats, Floats]:
+        share = tails(level, read.questions)
+        return np.minimum(_quantiles(lower, share), sample), np.maximum(_quantiles(resampled, 1 - share), sample)
+
+    low, high = ends(confidence)
+    band_low, band_high = ends(joint_confidence(lower[within], resampled[within], confidence))
     records = []
     for i, budget in enumerate(read.budgets):
         known = not outside[i]
@@ -211,8 +215,8 @@ def summary(read: Equivalents, confidence: float) -> pl.DataFrame:
                 "hi": float(2 ** high[i]),
                 "lo_open": bool(low[i] <= 0),
                 "hi_open": bool(high[i] >= end),
-                "band_lo": float(2 ** np.clip(sample[i] - reach[i], 0, end)) if known else None,
-                "band_hi": float(2 ** np.clip(sample[i] + reach[i], 0, end)) if known else None,
+                "band_lo": float(2 ** band_low[i]) if known else None,
+                "band_hi": float(2 ** band_high[i]) if known else None,
                 "pool": read.largest,
                 **_slope(read, i, confidence),
             }
@@ -248,15 +252,34 @@ def _quantiles(rows: Floats, shares: Floats) -> Floats:
     return np.array([np.quantile(row, share) for row, share in zip(rows, shares, strict=True)])
 
 
-def _simultaneous(sample: Floats, resampled: Floats, within: Bools, confidence: float) -> Floats:
-    """Half-width of the sup-t band at every budget, in log2."""
-    spread = resampled.std(axis=1, ddof=1)
-    counted = within & (spread > 0)
-    if not counted.any():
-        return np.zeros(len(sample))
-    deviation = np.abs(resampled[counted] - sample[counted, None]) / spread[counted, None]
-    reach: Floats = np.quantile(deviation.max(axis=0), confidence) * spread
-    return reach
+def joint_confidence(lower: Floats, upper: Floats, confidence: float) -> float:
+    """Pointwise level at which equal-tailed percentile intervals contain this share of the draws at all places at once.
+
+    Parameters
+    ----------
+    lower, upper : ndarray, shape (places, draws)
+        Draws of which the lower and the upper ends are percentiles.
+    confidence : float
+        In (0, 1).
+
+    Returns
+    -------
+    float
+        In [confidence, 1); ``confidence`` itself for one place or none.
+
+    Notes
+    -----
+    The depth of a draw at a place is the smaller of two shares: of draws at most as large as its lower value, and of
+    draws at least as large as its upper one. The tail is the quantile of the least depth over places.
+    """
+    if len(lower) < 2:
+        return confidence
+    draws = lower.shape[1]
+    below = stats.rankdata(lower, method="max", axis=1)
+    above = stats.rankdata(-upper, method="max", axis=1)
+    depth = np.minimum(below, above).min(axis=0) / (draws + 1)
+    tail = min(float(np.quantile(depth, 1 - confidence, method="inverted_cdf")), (1 - confidence) / 2)
+    return 1 - 2 * tail
 
 
 def _slope(read: Equivalents, i: int, confidence: float) -> dict[str, float | None]:

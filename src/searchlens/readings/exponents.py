@@ -4,6 +4,9 @@ If the law holds for a policy of Base, the moments g_i(b) = P_base,i(2^x_b) - P_
 have mean 0 over questions at every b. The Anderson-Rubin statistic J = g' V^-1 g, V the covariance of the mean over
 questions, tests that at one (policy, alpha, beta) at a time; the set holds all that are not rejected. It stays valid
 where the exponent is hardly identified: there it is wide. It may also be empty: then no power law fits.
+
+A law is tested only if at least ``FEWEST_MOMENTS`` of its moments rest on enough questions. One that is not tested is
+in no set: nothing speaks against it, but nothing for it either.
 """
 
 from __future__ import annotations
@@ -29,6 +32,8 @@ FEWEST, FEWEST_SHARE = 20, 1 / 10
 """A moment is left out if it rests on fewer than this many questions (``effective``) and on less than this share of
 them. Such a moment is skewed, as where RL and Base leave two or three questions unsolved, and the test would reject too
 often."""
+FEWEST_MOMENTS = 2
+"""A law is tested if so many of its moments are used: with one, some alpha would do for every beta."""
 DIGITS = 9
 """To which positions are rounded, so that one on a knot takes that knot alone."""
 LARGEST = 16
@@ -96,7 +101,7 @@ class Test:
     moments : ndarray of int, shape (alphas, betas)
         Budgets b that were used, from 0.
     log_p : ndarray, shape (alphas, betas)
-        Logarithm of the p-value; 0 where no moment could be used, so that nothing is rejected there.
+        Logarithm of the p-value; NaN where the law is not tested, because too few moments could be used.
     misfit : ndarray, shape (alphas, betas)
         Mean over b of the absolute mean moment: how far the law is off, a proportion.
     """
@@ -106,6 +111,16 @@ class Test:
     moments: npt.NDArray[np.int64]
     log_p: Floats
     misfit: Floats
+
+    @property
+    def tested(self) -> npt.NDArray[np.bool_]:
+        """Whether the law was tested, shape (alphas, betas)."""
+        return self.moments >= FEWEST_MOMENTS
+
+    @property
+    def likely(self) -> Floats:
+        """``log_p``, with -inf in place of NaN."""
+        return np.where(self.tested, self.log_p, -np.inf)
 
 
 def test(base: Pool, rl: Pool, budgets: Sequence[int], *, grid: Lattice = GRID, largest: int = LARGEST) -> Test:
@@ -178,7 +193,7 @@ def _log_p(j: Floats, moments: npt.NDArray[np.int64], questions: int) -> Floats:
     ratio = j * (questions - count) / (count * (questions - 1))
     with np.errstate(divide="ignore"):
         tail = np.log(special.fdtrc(count, questions - count, np.maximum(ratio, 0)))
-    log_p: Floats = np.where(moments > 0, tail, 0.0)
+    log_p: Floats = np.where(moments >= FEWEST_MOMENTS, tail, np.nan)
     return log_p
 
 
@@ -219,42 +234,65 @@ def least_error(base: Sequence[Pool], rl: Pool, budgets: Sequence[int], weights:
 EXPONENTS = pl.Schema(
     {
         **dict.fromkeys(("empty", "testable"), pl.Boolean()),
-        **dict.fromkeys(("beta_lo", "beta_hi", "p", "j"), pl.Float64()),
+        **dict.fromkeys(("untested", "beta_lo", "beta_hi", "p", "j"), pl.Float64()),
         "moments": pl.UInt32(),
         "best_policy": pl.String(),
         **dict.fromkeys(("log2_alpha", "beta", "misfit"), pl.Float64()),
         **dict.fromkeys(("beta_l1", "beta_l1_lo", "beta_l1_hi", "log2_alpha_l1"), pl.Float64()),
     }
 )
-"""``beta_lo`` to ``beta_hi``: hull of the betas in the set; null if it is ``empty``. ``p``, ``j``, ``moments``,
-``best_policy``, ``log2_alpha`` and ``beta``: where p is largest. ``testable``: whether any moment could be used there.
-``misfit``: the least of any law. The columns ``l1``: least mean absolute error, percentiles over draws that choose
-again."""
+"""``beta_lo`` to ``beta_hi``: hull of the betas in the set; null if there are none. ``untested``: share of the laws,
+that is of points of the grid under each policy, that are not tested; ``testable``: whether any is; ``empty``: some are
+tested, and all of these rejected. ``p``, ``j``,
+``moments``, ``best_policy``, ``log2_alpha`` and ``beta``: where p is largest; null if nothing is tested. ``misfit``:
+the least of any law. The columns ``l1``: least mean absolute error, percentiles over draws that choose again."""
 
 
 def profile(tests: Sequence[Test]) -> Floats:
-    """Largest p-value at each beta, over alpha and policies; shape (betas,)."""
-    largest: Floats = np.exp(np.max([test.log_p.max(axis=0) for test in tests], axis=0))
-    return largest
+    """Largest p-value at each beta, over the tested alphas and policies; NaN if none is; shape (betas,)."""
+    largest = np.exp(np.max([test.likely.max(axis=0) for test in tests], axis=0))
+    known = np.any([test.tested.any(axis=0) for test in tests], axis=0)
+    result: Floats = np.where(known, largest, np.nan)
+    return result
 
 
 def exponent_set(tests: Sequence[Test], level: float) -> dict[str, object]:
-    """The set of betas that are not rejected, and the best point of all policies: columns of ``EXPONENTS``."""
-    best = max(tests, key=lambda test: float(test.log_p.max()))
-    at = np.unravel_index(best.log_p.argmax(), best.log_p.shape)
+    """The set of betas that are tested and not rejected, and the best point of all policies: columns of ``EXPONENTS``.
+
+    Parameters
+    ----------
+    tests : sequence of Test
+        One per policy, on the same benchmark.
+    level : float
+        Nominal coverage, in (0, 1).
+
+    Notes
+    -----
+    A beta is in the set if some law with it, of any alpha and policy, is tested and not rejected. If the true law is
+    tested, the set contains its beta with the nominal coverage or more. It need not if the true law is one of those
+    that the samples cannot test: ``untested`` says how many there are.
+    """
     inside = GRID.beta[profile(tests) >= 1 - level]
-    return {
-        "empty": not len(inside),
-        "testable": bool(best.moments[at]),
+    testable = any(bool(test.tested.any()) for test in tests)
+    found: dict[str, object] = {
+        "empty": testable and not len(inside),
+        "testable": testable,
+        "untested": 1 - float(np.mean([test.tested for test in tests])),
         "beta_lo": float(inside.min()) if len(inside) else None,
         "beta_hi": float(inside.max()) if len(inside) else None,
+        "misfit": min(float(test.misfit.min()) for test in tests),
+    }
+    if not testable:
+        return found | dict.fromkeys(("p", "j", "moments", "best_policy", "log2_alpha", "beta"))
+    best = max(tests, key=lambda test: float(test.likely.max()))
+    at = np.unravel_index(best.likely.argmax(), best.likely.shape)
+    return found | {
         "p": float(np.exp(best.log_p[at])),
         "j": float(best.j[at]),
         "moments": int(best.moments[at]),
         "best_policy": best.policy,
         "log2_alpha": float(GRID.log2_alpha[at[0]]),
         "beta": float(GRID.beta[at[1]]),
-        "misfit": min(float(test.misfit.min()) for test in tests),
     }
 
 
@@ -262,10 +300,12 @@ JOINT = pl.Schema(
     {
         "left_out": pl.String(),
         "pairs": pl.UInt32(),
-        "empty": pl.Boolean(),
+        "joined": pl.List(pl.String()),
+        **dict.fromkeys(("empty", "testable"), pl.Boolean()),
         **dict.fromkeys(("beta_lo", "beta_hi"), pl.Float64()),
     }
 )
+"""``joined``: the ``pairs`` in number on which the set rests. ``testable``: whether any of them tests any beta."""
 
 
 def joint_sets(profiles: Mapping[str, Floats], level: float) -> pl.DataFrame:
@@ -285,15 +325,18 @@ def joint_sets(profiles: Mapping[str, Floats], level: float) -> pl.DataFrame:
 
     Notes
     -----
-    A beta is in the set if no pair rejects it at (1 - level) / pairs (Bonferroni). That holds for any dependence
-    between pairs, which share questions and sometimes a Base.
+    A beta is in the set if some pair tests it and no pair rejects it at (1 - level) / pairs (Bonferroni). That holds
+    for any dependence between pairs, which share questions and sometimes a Base.
     """
     groups = [(None, list(profiles)), *((name, [other for other in profiles if other != name]) for name in profiles)]
     records: list[dict[str, object]] = []
     for left_out, members in groups[: None if len(profiles) > 1 else 1]:
-        least = np.min([profiles[name] for name in members], axis=0)
-        inside = GRID.beta[least >= (1 - level) / len(members)]
+        found = np.array([profiles[name] for name in members])
+        untested = np.isnan(found)
+        kept = (untested | (found >= (1 - level) / len(members))).all(axis=0) & ~untested.all(axis=0)
+        inside = GRID.beta[kept]
         lo, hi = (float(inside.min()), float(inside.max())) if len(inside) else (None, None)
-        count = {"left_out": left_out, "pairs": len(members), "empty": not len(inside)}
-        records.append({**count, "beta_lo": lo, "beta_hi": hi})
+        testable = not untested.all()
+        record = {"left_out": left_out, "pairs": len(members), "joined": members, "testable": testable}
+        records.append({**record, "empty": testable and not len(inside), "beta_lo": lo, "beta_hi": hi})
     return pl.DataFrame(records, JOINT)

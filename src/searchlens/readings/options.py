@@ -26,6 +26,9 @@ class ReadingsSection:
     """Bootstrap draws over questions."""
     exponent_draws: Draws = 200
     """Draws of the least-error fit of alpha and beta, each of which searches all policies again."""
+    joint_pairs: tuple[str, ...] = ()
+    """Pairs of which table `joint_exponents` asks for one exponent, if they are studied; empty: those of groups upper
+    and lower, to which BOPTR is fitted, or every pair if there is none."""
     support_right: Positive = 1
     """A question is in the support of a side if at least so many of its samples are right."""
     cover_tau: tuple[Threshold, ...] = (0.05, 0.25, 0.5, 0.75, 0.9)

@@ -13,8 +13,9 @@ import numpy as np
 import polars as pl
 
 from searchlens.readings import answers, coverage, guessing
+from searchlens.readings.crossings import CROSSINGS, crossing
 from searchlens.readings.equivalents import equivalents, summary
-from searchlens.readings.exponents import EXPONENTS, GRID, exponent_set, joint_sets, least_error, profile, test
+from searchlens.readings.exponents import EXPONENTS, GRID, JOINT, exponent_set, joint_sets, least_error, profile, test
 from searchlens.readings.extrapolation import EXTRAPOLATED, extrapolated, judged
 from searchlens.readings.measures import BASE, DIFFERENCE, GUESS_NULL, LUCK, MEASURES, RL, compared
 from searchlens.readings.options import ANY, BEST, ReadingsOptions
@@ -96,6 +97,27 @@ def budget_equivalents(cell: PairPools, options: ReadingsOptions) -> Frames:
     return {"equivalents": pl.concat(parts)}
 
 
+COSTS = ("samples", "tokens")
+"""What is equal at a crossing."""
+
+
+def crossings(cell: PairPools, options: ReadingsOptions) -> Frames:
+    """Where Base overtakes RL at equal cost, both under the default policy."""
+    frame = pl.DataFrame(schema={"cost": pl.String(), **CROSSINGS})
+    sides = _default(cell, options)
+    if sides is None:
+        return {"crossings": frame}
+    base, rl = sides
+    known = math.isfinite(rl.tokens / base.tokens) and rl.tokens > 0 if base.tokens else False
+    exchanges = dict(zip(COSTS, (1.0, rl.tokens / base.tokens), strict=True)) if known else {COSTS[0]: 1.0}
+    draws = _draws(cell, options)
+    found = [
+        crossing(base, rl, draws, options.confidence, exchange=exchange).select(pl.lit(cost).alias("cost"), pl.all())
+        for cost, exchange in exchanges.items()
+    ]
+    return {"crossings": pl.concat([frame, *found])}
+
+
 def powers_of_two(largest: int) -> list[int]:
     """1, 2, 4, ... up to ``largest``."""
     return [2**i for i in range(largest.bit_length()) if 2**i <= largest]
@@ -118,16 +140,18 @@ def exponents(cell: PairPools, options: ReadingsOptions) -> Frames:
             lo, hi = np.quantile(beta[1:], [tail, 1 - tail])
             least = {"beta_l1": beta[0], "beta_l1_lo": lo, "beta_l1_hi": hi, "log2_alpha_l1": log2_alpha[0]}
             records.append({"policy": scope, **found, **least})
-            columns = {"beta": GRID.beta, "p": profile([tests[name] for name in names])}
-            profiles.append(pl.DataFrame(columns).select(pl.lit(scope).alias("policy"), pl.all()))
+            columns = pl.DataFrame({"beta": GRID.beta, "p": profile([tests[name] for name in names])}).fill_nan(None)
+            profiles.append(columns.select(pl.lit(scope).alias("policy"), pl.all()))
     schema = {"policy": pl.String(), **EXPONENTS}
     return {"exponents": pl.DataFrame(records, schema), "exponent_profiles": pl.concat(profiles)}
 
 
 def joint(profiles: pl.DataFrame, options: ReadingsOptions) -> pl.DataFrame:
-    """Sets of one exponent for all pairs of a benchmark."""
-    parts = []
-    for (benchmark, policy), rows in profiles.group_by("benchmark", "policy", maintain_order=True):
+    """Sets of one exponent for several pairs of a benchmark: ``options.joint_pairs``, or all if it is empty."""
+    joined = pl.col("pair").is_in(list(options.joint_pairs)) if options.joint_pairs else pl.lit(value=True)
+    schema = {"benchmark": pl.String(), "policy": pl.String(), **JOINT}
+    parts = [pl.DataFrame(schema=schema)]
+    for (benchmark, policy), rows in profiles.filter(joined).group_by("benchmark", "policy", maintain_order=True):
         by_pair = {str(pair): part["p"].to_numpy() for (pair,), part in rows.group_by("pair", maintain_order=True)}
         keys = (pl.lit(benchmark).alias("benchmark"), pl.lit(policy).alias("policy"))
         parts.append(joint_sets(by_pair, options.confidence).select(*keys, pl.all()))
@@ -228,5 +252,5 @@ def _draws(cell: PairPools, options: ReadingsOptions) -> Resamples:
     return Resamples.draw(len(cell.rl[options.default_policy].questions), options.draws, options.seed)
 
 
-READINGS: Sequence[Reading] = (budget_equivalents, exponents, supports, measures, variances, extrapolations)
+READINGS: Sequence[Reading] = (budget_equivalents, crossings, exponents, supports, measures, variances, extrapolations)
 """Each makes the rows of its frames for one pair on one benchmark."""

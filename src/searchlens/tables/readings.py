@@ -36,6 +36,17 @@ def budget_equivalents(context: StudyContext) -> Table:
         cells = {str(row["budget"]): equivalent(row) for row in rows.sort("budget").rows(named=True)}
         lines.append(line | (dict.fromkeys(cells, DASH) if names[:2] in broken else cells))
     keys = [(line["pair"], line["benchmark"]) for line in lines]
+    crossings = context.readings["crossings"]
+    met = [
+        {
+            "pair": row["pair"],
+            "benchmark": row["benchmark"],
+            "equal": row["cost"],
+            "samples of Base for one of RL": f"{row['exchange']:.2f}",
+            "Base is level from b": BROKEN if (row["pair"], row["benchmark"]) in broken else met_at(row),
+        }
+        for row in crossings.rows(named=True)
+    ]
     notes = [
         "N*: samples of Base that solve as many questions as b samples of RL; a column per b. Below 1: one sample of"
         " Base solves more; above n: RL solves at least as much as Base with its whole pool of n.",
@@ -44,8 +55,27 @@ def budget_equivalents(context: StudyContext) -> Table:
         "Brackets: bootstrap over questions at the configured level, pointwise, wider where few of them decide; ≤ or ≥"
         " where an end lies outside of what the pool can show. The CSV also has simultaneous bands, local exponents and"
         " ratios of tokens.",
+        "Base is level from b: the number of samples of RL from which on RL solves no more questions than Base does"
+        " with as many samples, or with as many tokens as RL generates on average, both under the default policy."
+        " Brackets as above, with half a question to spare; the ratio of tokens is taken as known. An interval with ≥"
+        " has no upper end that the pools can show, as where both sides solve nearly everything.",
     ]
-    return Table(data, [Part(fmt.text_frame(lines, missing=""), rule_before=fmt.changes(keys))], noted(notes, context))
+    parts = [Part(fmt.text_frame(lines, missing=""), "Budget equivalents", fmt.changes(keys))]
+    if met:
+        pairs = [line["pair"] for line in met]
+        parts.append(Part(fmt.text_frame(met, missing=""), "Where Base overtakes RL", fmt.changes(pairs)))
+    return Table(fmt.stacked(equivalents=data, crossings=crossings), parts, noted(notes, context))
+
+
+def met_at(row: Row) -> str:
+    """Where Base overtakes RL, with its interval, such as ``6.1 [5.5, 7.0]``."""
+    low, high = (("≤" if row["lo_open"] else "") + f"{row['lo']:.1f}", f"{row['hi']:.1f}")
+    high = ("≥" if row["hi_open"] else "") + high
+    if row["state"] == "below":
+        return f"{row['first']:.1f} or less [..., {high}]"
+    if row["state"] == "above":
+        return f"above {row['last']:.1f} [{low}, ...]"
+    return f"{row['crossing']:.1f} [{low}, {high}]"
 
 
 def equivalent(row: Row) -> str:
@@ -71,9 +101,10 @@ def exponents(context: StudyContext) -> Table:
             "pair": row["pair"],
             "policy": row["policy"],
             "set of β": exponents_allowed(row),
-            "p": f"{row['p']:.3f}",
+            "not tested": f"{100 * row['untested']:.0f}%",
+            "p": DASH if row["p"] is None else f"{row['p']:.3f}",
             "misfit": f"{100 * row['misfit']:.2f}",
-            "at": f"{row['best_policy']}, α = {2 ** row['log2_alpha']:.2f}, β = {row['beta']:.2f}",
+            "at": _best(row),
             "β, least error": f"{row['beta_l1']:.2f} [{row['beta_l1_lo']:.2f}, {row['beta_l1_hi']:.2f}]",
         }
         for row in data.sort("benchmark", "policy", maintain_order=True).rows(named=True)
@@ -81,8 +112,11 @@ def exponents(context: StudyContext) -> Table:
     notes = [
         "Set: every β for which some α, and under `any` some policy of Base, is not rejected by the Anderson-Rubin test"
         f" at the configured level; N is continuous, without rounding. {READOUT_NOTE}",
-        "Empty: no power law fits at this level, whatever β. Misfit: how far the best law is off, mean over b in"
-        " percentage points. A set as wide as the grid, 0 to 1.6, says that β is not identified.",
+        "Empty: no power law that can be tested fits at this level, whatever β. Misfit: how far the best law is off,"
+        " mean over b in percentage points. A set as wide as the grid, 0 to 1.6, says that β is not identified.",
+        "Not tested: share of the laws of the grid, over all policies, of which fewer than two budgets b rest on enough"
+        " questions, as where both sides solve nearly all of them. They are in no set; nothing rejects them either."
+        " Not testable: that is so of all laws.",
         "p: largest p-value of any law, found at the policy, α and β beside it. Least error: of the mean over b, with"
         " percentiles over draws of questions that choose policy, α and β again.",
     ]
@@ -90,9 +124,15 @@ def exponents(context: StudyContext) -> Table:
     return Table(data, [Part(fmt.text_frame(pairs, missing=""), rule_before=rules)], noted(notes, context))
 
 
+def _best(row: Row) -> str:
+    if row["best_policy"] is None:
+        return DASH
+    return f"{row['best_policy']}, α = {2 ** row['log2_alpha']:.2f}, β = {row['beta']:.2f}"
+
+
 @table("joint_exponents", stage="study")
 def joint_exponents(context: StudyContext) -> Table:
-    """Which exponents all pairs of a benchmark may have in common, and all but one."""
+    """Which exponents the joined pairs of a benchmark may have in common, and all but one."""
     data = context.readings["joint_exponents"]
     broken = broken_cells(context)
     lines = [
@@ -108,14 +148,22 @@ def joint_exponents(context: StudyContext) -> Table:
     notes = [
         "Common β: rejected by no pair at its share of the level (Bonferroni), which holds although pairs share"
         " questions and some share a Base. Empty: there is no such exponent. Single pairs: table `exponents`.",
+        f"Joined (option `readings.joint_pairs`): {_joined(data)}.",
     ]
     keys = [(line["benchmark"], line["policy"]) for line in lines]
     return Table(data, [Part(fmt.text_frame(lines, missing=""), rule_before=fmt.changes(keys))], noted(notes, context))
 
 
+def _joined(data: pl.DataFrame) -> str:
+    names = data.filter(pl.col("left_out").is_null())["joined"].explode().unique(maintain_order=True)
+    return ", ".join(names.to_list()) or "none"
+
+
 def _common(row: Row, broken: set[str]) -> str:
-    if broken - {row["left_out"]}:
+    if broken & set(row["joined"]):
         return BROKEN
+    if not row["testable"]:
+        return "not testable"
     return "empty" if row["empty"] else f"{row['beta_lo']:.2f} to {row['beta_hi']:.2f}"
 
 
