@@ -124,7 +124,7 @@ def test_least_error_finds_the_law_that_made_the_curves() -> None:
 
 def test_the_joint_set_is_what_no_pair_rejects_at_its_share() -> None:
     profiles = {"a": np.where(GRID.beta < 1, 0.5, 0.03), "b": np.where(GRID.beta > 0.5, 0.5, 0.0)}
-    rows = joint_sets(profiles, 0.95).to_dicts()
+    rows = joint_sets(profiles, dict.fromkeys("ab", np.zeros(81, bool)), 0.95).to_dicts()
     assert [row["left_out"] for row in rows] == [None, "a", "b"]
     assert (rows[0]["beta_lo"], rows[0]["beta_hi"]) == (pytest.approx(0.52), pytest.approx(1.6)), "0.03 is above 0.025"
     assert rows[2]["beta_hi"] == pytest.approx(0.98), "alone, a rejects 0.03"
@@ -132,9 +132,15 @@ def test_the_joint_set_is_what_no_pair_rejects_at_its_share() -> None:
 
 
 def test_a_pair_that_does_not_test_a_beta_leaves_it_to_the_others() -> None:
-    """It counts neither for nor against; a beta that no pair tests is in no set."""
+    """It counts neither for nor against; a beta that no pair tests is in no set.
+
+    Nor does a pair reject a beta with which it tests some laws only: one of the others may be the true one.
+    """
     unknown, known = np.full(81, np.nan), np.where(GRID.beta < 1, 0.5, np.nan)
-    rows = joint_sets({"a": unknown, "b": known}, 0.95).to_dicts()
+    rows = joint_sets({"a": unknown, "b": known}, dict.fromkeys("ab", np.ones(81, bool)), 0.95).to_dicts()
+    rejecting = {"a": np.zeros(81), "b": known}
+    half = joint_sets(rejecting, {"a": GRID.beta > 0.5, "b": np.isnan(known)}, 0.95).to_dicts()
+    assert half[0]["beta_lo"] == pytest.approx(0.52) and half[0]["beta_hi"] == pytest.approx(1.6)
     assert (rows[0]["beta_lo"], rows[0]["beta_hi"]) == (0.0, pytest.approx(0.98))
     assert (rows[2]["testable"], rows[2]["empty"], rows[2]["beta_lo"]) == (False, False, None)
 

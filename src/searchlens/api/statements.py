@@ -123,6 +123,8 @@ def _exponents(frames: Frames, policy: str, questions: int) -> Statement:
         return Statement("exponents", f"{NOT_IDENTIFIED}: {questions} questions are too few for a test.", other)
     row = pick(rows, policy=policy).row(0, named=True)
     unknown = limits.of_exponents(row)
+    if not row["testable"]:
+        return Statement("exponents", f"{NOT_IDENTIFIED}: {unknown}.", other)
     if row["empty"]:
         return Statement("exponents", f"No power law N = α b^β, N at most {LARGEST}, fits these samples.", "why not.")
     allowed = f"β from {row['beta_lo']:.2f} to {row['beta_hi']:.2f}"

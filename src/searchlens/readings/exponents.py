@@ -256,6 +256,12 @@ def profile(tests: Sequence[Test]) -> Floats:
     return result
 
 
+def undecided(tests: Sequence[Test]) -> npt.NDArray[np.bool_]:
+    """Whether some law with each beta is not tested, so that the beta cannot be rejected; shape (betas,)."""
+    open_betas: npt.NDArray[np.bool_] = np.any([~test.tested.all(axis=0) for test in tests], axis=0)
+    return open_betas
+
+
 def exponent_set(tests: Sequence[Test], level: float) -> dict[str, object]:
     """The set of betas that are tested and not rejected, and the best point of all policies: columns of ``EXPONENTS``.
 
@@ -308,13 +314,17 @@ JOINT = pl.Schema(
 """``joined``: the ``pairs`` in number on which the set rests. ``testable``: whether any of them tests any beta."""
 
 
-def joint_sets(profiles: Mapping[str, Floats], level: float) -> pl.DataFrame:
+def joint_sets(
+    profiles: Mapping[str, Floats], open_betas: Mapping[str, npt.NDArray[np.bool_]], level: float
+) -> pl.DataFrame:
     """Betas that one exponent common to several pairs may have: of all pairs, then without each of them.
 
     Parameters
     ----------
     profiles : mapping of str to ndarray, shape (betas,)
         Pair to ``profile`` of its tests, on the same benchmark.
+    open_betas : mapping of str to ndarray of bool, shape (betas,)
+        Pair to ``undecided`` of the same tests.
     level : float
         Nominal coverage, in (0, 1).
 
@@ -326,14 +336,16 @@ def joint_sets(profiles: Mapping[str, Floats], level: float) -> pl.DataFrame:
     Notes
     -----
     A beta is in the set if some pair tests it and no pair rejects it at (1 - level) / pairs (Bonferroni). That holds
-    for any dependence between pairs, which share questions and sometimes a Base.
+    for any dependence between pairs, which share questions and sometimes a Base. Unlike in the set of one pair, a beta
+    is rejected only if every law with it is tested: over several pairs the true law of one or the other is often not.
     """
     groups = [(None, list(profiles)), *((name, [other for other in profiles if other != name]) for name in profiles)]
     records: list[dict[str, object]] = []
     for left_out, members in groups[: None if len(profiles) > 1 else 1]:
         found = np.array([profiles[name] for name in members])
         untested = np.isnan(found)
-        kept = (untested | (found >= (1 - level) / len(members))).all(axis=0) & ~untested.all(axis=0)
+        still = np.array([open_betas[name] for name in members])
+        kept = (still | (found >= (1 - level) / len(members))).all(axis=0) & ~untested.all(axis=0)
         inside = GRID.beta[kept]
         lo, hi = (float(inside.min()), float(inside.max())) if len(inside) else (None, None)
         testable = not untested.all()

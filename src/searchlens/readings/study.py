@@ -15,7 +15,17 @@ import polars as pl
 from searchlens.readings import answers, coverage, guessing
 from searchlens.readings.crossings import CROSSINGS, crossing
 from searchlens.readings.equivalents import equivalents, summary
-from searchlens.readings.exponents import EXPONENTS, GRID, JOINT, exponent_set, joint_sets, least_error, profile, test
+from searchlens.readings.exponents import (
+    EXPONENTS,
+    GRID,
+    JOINT,
+    exponent_set,
+    joint_sets,
+    least_error,
+    profile,
+    test,
+    undecided,
+)
 from searchlens.readings.extrapolation import EXTRAPOLATED, extrapolated, judged
 from searchlens.readings.measures import BASE, DIFFERENCE, GUESS_NULL, LUCK, MEASURES, RL, compared
 from searchlens.readings.options import ANY, BEST, ReadingsOptions
@@ -140,7 +150,9 @@ def exponents(cell: PairPools, options: ReadingsOptions) -> Frames:
             lo, hi = np.quantile(beta[1:], [tail, 1 - tail])
             least = {"beta_l1": beta[0], "beta_l1_lo": lo, "beta_l1_hi": hi, "log2_alpha_l1": log2_alpha[0]}
             records.append({"policy": scope, **found, **least})
-            columns = pl.DataFrame({"beta": GRID.beta, "p": profile([tests[name] for name in names])}).fill_nan(None)
+            chosen = [tests[name] for name in names]
+            columns = pl.DataFrame({"beta": GRID.beta, "p": profile(chosen), "undecided": undecided(chosen)})
+            columns = columns.with_columns(pl.col("p").fill_nan(None))
             profiles.append(columns.select(pl.lit(scope).alias("policy"), pl.all()))
     schema = {"policy": pl.String(), **EXPONENTS}
     return {"exponents": pl.DataFrame(records, schema), "exponent_profiles": pl.concat(profiles)}
@@ -153,8 +165,9 @@ def joint(profiles: pl.DataFrame, options: ReadingsOptions) -> pl.DataFrame:
     parts = [pl.DataFrame(schema=schema)]
     for (benchmark, policy), rows in profiles.filter(joined).group_by("benchmark", "policy", maintain_order=True):
         by_pair = {str(pair): part["p"].to_numpy() for (pair,), part in rows.group_by("pair", maintain_order=True)}
+        open_betas = {str(pair): part["undecided"].to_numpy() for (pair,), part in rows.group_by("pair")}
         keys = (pl.lit(benchmark).alias("benchmark"), pl.lit(policy).alias("policy"))
-        parts.append(joint_sets(by_pair, options.confidence).select(*keys, pl.all()))
+        parts.append(joint_sets(by_pair, open_betas, options.confidence).select(*keys, pl.all()))
     return pl.concat(parts)
 
 

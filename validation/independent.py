@@ -1,0 +1,290 @@
+"""Compute the readings again from the recorded readouts, with code of its own, and compare with the frames of a run.
+
+    python validation/independent.py --results results/zoo-tables
+
+It uses numpy, scipy and polars, and nothing of the packages that made the frames: readouts are read as an Arrow table
+in an xz stream, counts taken from the sizes of answer classes, and every number computed from its definition
+(docs/readings.md), by another route than in the library where there is one:
+
+* N*(b) and its slopes under the default policy, support counts with SRR and NDR, Cover@tau, G-Pass@k, pass@k, pass@k
+  corrected for guessing, and the crossing at equal samples, in every cell;
+* sets of exponents, the moments of each law written out question by question: under the default policy in every cell,
+  under any policy in the cells of ``--any`` (two minutes a cell);
+* errors of the rows H2, mean RL and Base+gain in every fitted cell (BOPTR, order-free, raw).
+
+Prints numbers compared, equal and differing. The exit status is 1 if any differ.
+"""
+
+from __future__ import annotations
+
+import argparse
+import io
+import json
+import lzma
+import math
+import re
+import sys
+from collections import Counter
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+from scipy import stats
+
+READOUTS = Path("resources/zoo/cohort/readouts")
+QUESTIONS = Path("resources/zoo/cohort/benchmarks")
+DEFAULT = "topp0.95_t1.0"
+PAIRS = {
+    "anchor": ("anchor-base", "anchor-rl"),
+    "large": ("large-base", "large-rl"),
+    "small": ("small-base", "small-rl"),
+    "math": ("math-base", "math-rl"),
+    "tiny": ("tiny-base", "tiny-rl"),
+    "llama": ("llama-base", "llama-rl"),
+    "mistral": ("mistral-base", "mistral-rl"),
+    "orz": ("anchor-base", "orz-rl"),
+    "oat": ("math-base", "oat-rl"),
+    "dsmath": ("dsmath-base", "dsmath-rl"),
+    "overtrained": ("anchor-base", "overtrained-rl"),
+    "control": ("control-base", "control-rl"),
+}
+FITTED = list(PAIRS)[:7]
+BENCHMARKS = ("math", "aime", "gpqa", "ifeval", "amc", "minerva", "olympiad", "tinymmlu")
+BUDGETS = (1, 2, 4, 8, 16)
+TERM = re.compile(r"(\d+)(\+?)(?:x(\d+))?")
+Counts = dict[str, tuple[np.ndarray, int]]
+"""Policy to the right samples of each question, and the number of samples."""
+
+
+def counts(checkpoint: str, benchmark: str) -> Counts:
+    """Policies with independent samples, greedy left out."""
+    packed = (READOUTS / checkpoint / f"zoo-{benchmark}.arrow.xz").read_bytes()
+    found = {}
+    for row in pl.read_ipc(io.BytesIO(lzma.decompress(packed))).iter_rows(named=True):
+        if row["width"] == 1 and row["policy"] != "greedy":
+            sizes = [TERM.findall(text or "") for text in row["classes"]]
+            right = [sum(int(size) * int(times or 1) for size, plus, times in terms if plus) for terms in sizes]
+            order = np.argsort(row["question"]) if row["question"] else np.arange(len(right))
+            found[row["policy"]] = np.array(right)[order], int(row["samples"])
+    return found
+
+
+def passes(right: np.ndarray, n: int, k: float) -> np.ndarray:
+    """pass@k of each question at real k, from the product over the right samples."""
+    table = np.ones(n + 1)
+    for c in range(1, n + 1):
+        table[c] = table[c - 1] * max(n - k - (c - 1), 0) / (n - (c - 1))
+    return 1 - table[right]
+
+
+def knots(n: int) -> np.ndarray:
+    """Quarters of octaves up to n, and n."""
+    ks = [2 ** (j / 4) for j in range(4 * 20) if 2 ** (j / 4) < n - 1e-9]
+    return np.array([*ks, n])
+
+
+def equivalent(base: tuple[np.ndarray, int], rl: tuple[np.ndarray, int], b: int) -> float:
+    """N*(b); NaN outside of the pool."""
+    ks = knots(base[1])
+    curve = np.array([passes(*base, k).mean() for k in ks])
+    target = passes(*rl, b).mean()
+    if target < curve[0] - 1e-9 or target >= curve[-1] - 1e-9:
+        return math.nan
+    i = max(int(np.argmax(curve >= target - 1e-9)), 1)
+    share = (target - curve[i - 1]) / (curve[i] - curve[i - 1]) if curve[i] > curve[i - 1] else 0
+    return float(ks[i - 1] * (ks[i] / ks[i - 1]) ** min(max(share, 0), 1))
+
+
+# ---- exponents
+
+
+def law_set(base: list[tuple[np.ndarray, int]], rl: tuple[np.ndarray, int]) -> tuple[float, float]:
+    """Hull of the betas of the grid that some tested law of these policies has without being rejected; NaN if none."""
+    inside = np.zeros(81, bool)
+    for right, n in base:
+        inside |= accepted(right, n, rl)
+    betas = np.arange(81) / 50
+    return (float(betas[inside].min()), float(betas[inside].max())) if inside.any() else (math.nan, math.nan)
+
+
+def accepted(right: np.ndarray, n: int, rl: tuple[np.ndarray, int]) -> np.ndarray:
+    """Whether each beta has a tested law under this policy that is not rejected at 5%."""
+    ks = knots(min(n, 16))
+    ours = np.stack([passes(right, n, k) for k in ks])
+    theirs = np.stack([passes(*rl, b) for b in BUDGETS])
+    questions, position = len(right), np.log2(ks)
+    rests = np.array([[_rests_on(one - other) for one in ours] for other in theirs])
+    fits, kept = np.zeros(81, bool), {}
+    for j in range(81):
+        for i in range(121):
+            x = np.clip((i - 20) / 20 + j / 50 * np.log2(BUDGETS), 0, position[-1]).round(9)
+            key = tuple(x)
+            if key not in kept:
+                kept[key] = _p_value(x, position, ours, theirs, rests >= min(20, questions / 10))
+            if kept[key] >= 0.05 - 1e-12:
+                fits[j] = True
+                break
+    return fits
+
+
+def _rests_on(values: np.ndarray) -> float:
+    fourth = (values**4).sum()
+    return float((values**2).sum() ** 2 / fourth) if fourth > 0 else 0.0
+
+
+def _p_value(x: np.ndarray, position: np.ndarray, ours: np.ndarray, theirs: np.ndarray, enough: np.ndarray) -> float:
+    """Of the law at these positions; 0 if it is not tested."""
+    moments = []
+    for i, at in enumerate(x):
+        above = max(int(np.searchsorted(position, at - 1e-9)), 1)
+        share = round((at - position[above - 1]) / (position[above] - position[above - 1]), 9)
+        if all(enough[i, k] for k, weight in ((above - 1, 1 - share), (above, share)) if weight > 0):
+            moments.append((1 - share) * ours[above - 1] + share * ours[above] - theirs[i])
+    m, questions = len(moments), ours.shape[1]
+    if m < 2:
+        return 0.0
+    g = np.array(moments)
+    j = questions * g.mean(axis=1) @ np.linalg.solve(np.cov(g) + 1e-5 * np.eye(m), g.mean(axis=1))
+    return float(stats.f.sf(j * (questions - m) / (m * (questions - 1)), m, questions - m))
+
+
+# ---- comparison
+
+
+class Comparison:
+    """Counts of numbers that are equal and that differ, by kind."""
+
+    def __init__(self, tolerance: float) -> None:
+        self.tolerance = tolerance
+        self.equal: Counter[str] = Counter()
+        self.different: list[str] = []
+
+    def add(self, kind: str, place: str, ours: float, theirs: float | None) -> None:
+        """NaN and None are equal: there is no such number."""
+        other = math.nan if theirs is None else float(theirs)
+        same = math.isnan(ours) and math.isnan(other)
+        if same or math.isclose(ours, other, rel_tol=self.tolerance, abs_tol=self.tolerance):
+            self.equal[kind] += 1
+        else:
+            self.different.append(f"{kind}, {place}: here {ours:.6g}, there {other:.6g}")
+
+
+def options_of(benchmark: str) -> np.ndarray | None:
+    """Number of lettered options of each question, if all have some."""
+    lines = (QUESTIONS / f"{benchmark}.jsonl").read_text(encoding="utf-8").splitlines()
+    numbers = np.array([len(set(re.findall(r"\(([A-Z])\)", line))) for line in map(_text, lines)])
+    return numbers if (numbers > 1).all() else None
+
+
+def _text(line: str) -> str:
+    entry = json.loads(line)
+    return str(next(entry[key] for key in ("question", "problem", "prompt") if key in entry))
+
+
+def compare_cell(
+    found: Comparison, frames: dict[str, pl.DataFrame], pair: str, benchmark: str, base: Counts, rl: Counts
+) -> None:
+    """All readings of a cell but the exponents under any policy."""
+    place, one, two = f"{pair} {benchmark}", base[DEFAULT], rl[DEFAULT]
+    cell = {"pair": pair, "benchmark": f"zoo-{benchmark}"}
+    mine: dict[int, float] = {}
+    for row in frames["equivalents"].filter(policy=DEFAULT, **cell).iter_rows(named=True):
+        mine[row["budget"]] = equivalent(one, two, row["budget"])
+        found.add("N*", f"{place} b = {row['budget']}", mine[row["budget"]], row["n"])
+    for row in frames["equivalents"].filter(policy=DEFAULT, **cell).iter_rows(named=True):
+        if (after := mine.get(2 * row["budget"])) is not None:
+            found.add("slope", f"{place} b = {row['budget']}", math.log2(after / mine[row["budget"]]), row["slope"])
+    has, gains = one[0] > 0, two[0] > 0
+    kept, shrunk, expanded = (int(x.sum()) for x in (has & gains, has & ~gains, ~has & gains))
+    row = frames["support"].filter(**cell).row(0, named=True)
+    numbers = {"kept": kept, "shrunk": shrunk, "expanded": expanded, "out": len(has) - kept - shrunk - expanded}
+    numbers |= {"srr": kept / (kept + shrunk) if kept + shrunk else math.nan}
+    numbers |= {"ndr": expanded / (kept + expanded) if kept + expanded else math.nan}
+    for name, value in numbers.items():
+        found.add("support", f"{place} {name}", value, row[name])
+    choices = options_of(benchmark)
+    for row in frames["measures"].filter(**cell).iter_rows(named=True):
+        if (
+            row["side"] in ("Base", "RL")
+            and (value := measured(row, one if row["side"] == "Base" else two, choices)) is not None
+        ):
+            found.add(row["measure"], f"{place} {row['side']} {row['k']} {row['tau']}", value, row["value"])
+    rows = frames["exponents"].filter(policy=DEFAULT, **cell).iter_rows(named=True)
+    for row in rows:
+        for value, name in zip(law_set([one], two), ("beta_lo", "beta_hi"), strict=True):
+            found.add("set, default policy", f"{place} {name}", value, row[name])
+
+
+def measured(row: dict[str, object], side: tuple[np.ndarray, int], choices: np.ndarray | None) -> float | None:
+    """One measure of one side; None if it is not computed here."""
+    (right, n), k, tau = side, row["k"], row["tau"]
+    if row["measure"] == "pass@k":
+        return float(np.mean([1 - math.comb(n - int(c), int(k)) / math.comb(n, int(k)) for c in right]))
+    if row["measure"] == "Cover@tau":
+        return float((right >= tau * n - 1e-9).mean())
+    if row["measure"] == "G-Pass@k":
+        return float(stats.hypergeom.sf(math.ceil(tau * k - 1e-9) - 1, n, right, k).mean())
+    if row["measure"] == "guess-corrected pass@k" and choices is not None:
+        missed = np.array([math.comb(n - int(c), int(k)) / math.comb(n, int(k)) for c in right])
+        return float((1 - missed / (1 - 1 / choices) ** k).mean())
+    return None
+
+
+def compare_rows(found: Comparison, errors: pl.DataFrame, benchmark: str) -> None:
+    """Errors of three rows of BOPTR in the fitted cells of a benchmark."""
+    curves = {}
+    for pair in FITTED:
+        sides = [counts(name, benchmark)[DEFAULT] for name in PAIRS[pair]]
+        curves[pair] = [np.array([passes(*side, b).mean() for b in BUDGETS]) for side in sides]
+    for pair, (base, rl) in curves.items():
+        others = [curves[name] for name in FITTED if name != pair]
+        predicted = {
+            "H2": base,
+            "mean RL": np.mean([one[1] for one in others], axis=0),
+            "Base+gain": np.clip(base + np.mean([one[1] - one[0] for one in others], axis=0), 0, 1),
+        }
+        for row, curve in predicted.items():
+            theirs = errors.filter(model=pair, benchmark=f"zoo-{benchmark}", tier=row)
+            for value in theirs["error"].drop_nulls().to_list()[:1]:
+                found.add(f"error of {row}", f"{pair} {benchmark}", float(100 * np.abs(curve - rl).mean()), value)
+
+
+def main() -> None:
+    """Compare everything and print what differs."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--results", type=Path, default=Path("results/zoo-tables"))
+    parser.add_argument("--any", nargs="*", default=["anchor/gpqa", "overtrained/math"], help="<pair>/<benchmark>")
+    parser.add_argument("--tolerance", type=float, default=1e-5, help="relative and absolute")
+    args = parser.parse_args()
+    names = ("equivalents", "support", "measures", "exponents")
+    frames = {name: pl.read_parquet(args.results / "readings" / f"{name}.parquet") for name in names}
+    errors = pl.read_parquet(args.results / "boptr" / "errors.parquet")
+    found = Comparison(args.tolerance)
+    for benchmark in BENCHMARKS:
+        for pair, (base, rl) in PAIRS.items():
+            sides = counts(base, benchmark), counts(rl, benchmark)
+            compare_cell(found, frames, pair, benchmark, *sides)
+            if f"{pair}/{benchmark}" in args.any:
+                row = frames["exponents"].row(
+                    by_predicate=(pl.col("pair") == pair)
+                    & (pl.col("benchmark") == f"zoo-{benchmark}")
+                    & (pl.col("policy") == "any"),
+                    named=True,
+                )
+                for value, name in zip(
+                    law_set(list(sides[0].values()), sides[1][DEFAULT]), ("beta_lo", "beta_hi"), strict=True
+                ):
+                    found.add("set, any policy", f"{pair} {benchmark} {name}", value, row[name])
+        if benchmark in BENCHMARKS[:4]:
+            compare_rows(found, errors, benchmark)
+        print(f"{benchmark}: {found.equal.total()} equal, {len(found.different)} differ", flush=True)
+    for kind in sorted({*found.equal, *(text.split(",")[0] for text in found.different)}):
+        print(f"{kind}: {found.equal[kind]} equal")
+    equal, differ = found.equal.total(), len(found.different)
+    print(f"{equal + differ} compared, {equal} equal, {differ} differ")
+    print("\n".join(found.different[:50]))
+    sys.exit(bool(found.different))
+
+
+if __name__ == "__main__":
+    main()
