@@ -126,7 +126,8 @@ def _exponents(frames: Frames, policy: str, questions: int) -> Statement:
     if not row["testable"]:
         return Statement("exponents", f"{NOT_IDENTIFIED}: {unknown}.", other)
     if row["empty"]:
-        return Statement("exponents", f"No power law N = α b^β, N at most {LARGEST}, fits these samples.", "why not.")
+        can = f"No power law N = α b^β, N at most {LARGEST}, that these samples can test fits them."
+        return Statement("exponents", can, "why not.")
     allowed = f"β from {row['beta_lo']:.2f} to {row['beta_hi']:.2f}"
     if unknown:
         reason = "" if unknown == NOT_IDENTIFIED else f"{unknown}; "

@@ -22,7 +22,7 @@ def of_exponents(row: Mapping[str, Any]) -> str:
         ``empty``, ``testable``, ``beta_lo`` and ``beta_hi`` of ``readings.exponents.EXPONENTS``, or None.
     """
     if row["empty"]:
-        return "no power law fits"
+        return "no power law that was tested fits"
     if row["testable"] is False:
         return "too few questions"
     if row["beta_lo"] is not None and row["beta_hi"] - row["beta_lo"] >= WIDE:
