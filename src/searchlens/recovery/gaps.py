@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
@@ -112,15 +113,20 @@ def support(base: Landscape, rl: Landscape, options: RecoveryOptions = DEFAULTS)
         Paired bootstrap with the envelope's operating point held fixed, as the paper holds its paths. Right for that
         point, too low for the gap. Has no width where RL and that point agree on every question.
     ``corrected`` (default)
-        The same, with two allowances. The upper end is moved up by ``optimism``; the lower end stays, since the true
-        bias may be zero where policies tie. And both ends are at least as far from the gap as the upper end of the
-        Wilson interval of 0 out of N questions, N the number of questions: draws only repeat differences that occurred
-        in the sample. So the interval contains the gap, and has a width even where RL and Base agree on every
-        question.
+        Directional bootstrap: a draw changes the envelope by the largest change of any point that may be the best, and
+        the basic interval, the gap minus the quantiles of its change, removes the optimism instead of doubling it. A
+        point may be the best if it lies behind the sample's best by at most sqrt(log N) standard errors of their
+        difference, N the number of questions. Both ends are at least as far from the gap as the upper end of the Wilson
+        interval of 0 out of N: draws only repeat differences that occurred in the sample. So the interval contains the
+        gap, and has a width even where RL and Base agree on every question.
     ``reselected``
         The envelope is chosen again in each draw: twice in all, in the pool and in the draw, which doubles the bias.
 
     Measured coverage of the true gap: docs/validation.md, "Interval of the recovery gap".
+
+    References
+    ----------
+    Fang and Santos (2019), Rev. Econ. Stud. 86, 377-412, arXiv:1404.3763 (bootstrap of the largest of several means).
     """
     rows = [row for metric, readout in compared(base, rl) for row in _support(base, rl, metric, readout, options)]
     columns = ("low", "gap_lo", "gap_hi", "rl_lo", "rl_hi")
@@ -153,7 +159,7 @@ def _envelope(
     heights = base.values[members]
     best = int(np.round(heights, 9).argmax())
     height = float(heights[best])
-    gap = _gap_interval(base.credit[members[best]], drawn[members[best]], drawn[members].max(axis=0), rl, options)
+    gap = _gap_interval(base.credit[members], drawn[members], best, rl, options)
     return {
         "envelope": height,
         "envelope_policy": reach[best][1],
@@ -172,23 +178,36 @@ class _Gap(NamedTuple):
     optimism: float
 
 
-def _gap_interval(best: Floats, drawn: Floats, highest: Floats, rl: Floats, options: RecoveryOptions) -> _Gap:
+def _gap_interval(credit: Floats, drawn: Floats, best: int, rl: Floats, options: RecoveryOptions) -> _Gap:
     """Interval of mean(rl) minus the envelope.
 
-    ``best`` is the credit of the envelope's point, shape (questions,); ``drawn`` its mean in each draw, ``highest`` the
-    envelope chosen in each draw, shape (draws,).
+    ``credit`` of the points within reach, shape (points, questions); ``drawn``: their means in each draw, shape
+    (points, draws); ``best``: the envelope's point.
     """
-    resamples = Resamples.draw(len(rl), options.draws, options.seed)
-    optimism = float((highest - drawn).mean())
-    if options.envelope_interval == "reselected" and len(rl) > 1:
-        lo, hi = quantiles(resamples.means(rl[:, None]) - highest, options.confidence)
+    questions = len(rl)
+    resamples = Resamples.draw(questions, options.draws, options.seed)
+    optimism = float((drawn.max(axis=0) - drawn[best]).mean())
+    if options.envelope_interval == "reselected" and questions > 1:
+        lo, hi = quantiles(resamples.means(rl[:, None]) - drawn.max(axis=0), options.confidence)
         return _Gap(float(lo[0]), float(hi[0]), optimism)
-    difference = (rl - best)[:, None]
-    lo, hi = resamples.interval(difference, options.confidence)
-    if options.envelope_interval == "corrected":
-        gap, least = difference.mean(), unseen(len(rl), options.confidence)
-        lo, hi = np.minimum(lo, gap - least).clip(-1), (np.maximum(hi, gap + least) + optimism).clip(None, 1)
+    if options.envelope_interval == "corrected" and questions > 1:
+        height = credit.mean(axis=1)
+        change = resamples.means(rl[:, None])[0] - rl.mean() - _envelope_change(height, drawn, best, questions)
+        gap, least = rl.mean() - height[best], unseen(questions, options.confidence)
+        low, high = quantiles(change[None], options.confidence)
+        lo, hi = np.minimum(gap - high, gap - least).clip(-1), np.maximum(gap - low, gap + least).clip(None, 1)
+        return _Gap(float(lo[0]), float(hi[0]), optimism)
+    lo, hi = resamples.interval((rl - credit[best])[:, None], options.confidence)
     return _Gap(float(lo[0]), float(hi[0]), optimism)
+
+
+def _envelope_change(height: Floats, drawn: Floats, best: int, questions: int) -> Floats:
+    """Change of the envelope in each draw: the largest of the points that may be the best, shape (draws,)."""
+    change = drawn - height[:, None]
+    error = (change[best] - change).std(axis=1, ddof=1) if change.shape[1] > 1 else np.zeros(len(change))
+    may_be_best = height[best] - height <= math.sqrt(math.log(questions)) * error
+    largest: Floats = change[may_be_best].max(axis=0)
+    return largest
 
 
 def _resamples(curves: Curves, options: RecoveryOptions) -> Resamples:
