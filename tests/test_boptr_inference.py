@@ -10,8 +10,10 @@ from searchlens.boptr.inference import (
     common,
     contrast,
     corrected,
+    freedom,
     holm,
     interval,
+    iterated,
     macro,
     model_bootstrap,
     over_both,
@@ -132,6 +134,48 @@ def test_refitted_error_undoes_the_choice_of_the_best_looking_path() -> None:
     assert np.mean(plain) - truth < -1.4
     # Resampling knows the differences between paths only from the sample, where they look larger: half of it stays.
     assert -0.8 < np.mean(corrected_for) - truth < 0
+
+
+@pytest.mark.parametrize(("truth", "paths", "left"), [(8.0, 10, 0.65), (0.0, 1, 0.85)], ids=["chosen", "at zero"])
+def test_second_level_of_draws_removes_bias_that_the_first_leaves(truth: float, paths: int, left: float) -> None:
+    """The best-looking of ten paths that are equally wrong, and one that is right."""
+    generator, first, second = rng(5), [], []
+    for _ in range(400):
+        seen = truth + generator.standard_normal(paths)
+        draws = seen[:, None] + generator.standard_normal((paths, 400))
+        below = draws + generator.standard_normal((paths, 400))
+        at = np.arange(400)
+        best, nested = np.abs(draws).argmin(axis=0), np.abs(below).argmin(axis=0)
+        shift = np.abs(seen)[best] - np.abs(draws[best, at])
+        lower = np.abs(draws[nested, at]) - np.abs(below[nested, at])
+        found = iterated(np.abs(seen).min(), shift, lower, np.abs(draws[best, at]), np.abs(seen)[best])
+        assert found.shape == (401,) and found[1:].mean() == pytest.approx(found[0])
+        first.append(np.abs(seen).min() + shift.mean())
+        second.append(found[0])
+    assert abs(np.mean(second) - truth) < left * abs(np.mean(first) - truth)
+
+
+def test_iterated_error_of_degenerate_draws() -> None:
+    """No draw chose a path; nothing below the first level; nothing varies."""
+    none, zero = np.full(5, np.nan), np.zeros(5)
+    assert np.isnan(iterated(3.0, none, none, none, none)).all()
+    assert iterated(3.0, zero + 1, none, zero, zero).tolist() == [4.0] * 6
+    assert iterated(3.0, zero, zero, zero, zero).tolist() == [3.0] * 6
+
+
+def test_freedom_counts_the_questions_that_vary() -> None:
+    """Normal values: about n; one question that differs: 2; equal values: 1; never above n - 1."""
+    assert 700 < freedom(rng(1).standard_normal(1000)) <= 999
+    assert freedom(np.eye(60)[0]) == pytest.approx(2, abs=0.2)
+    assert freedom(np.full(60, 3.0)) == freedom(np.array([1.0, 2.0])) == 1
+    assert freedom(np.tile([-1.0, 1.0], 30)) == 59
+
+
+def test_interval_with_few_degrees_of_freedom_is_wider() -> None:
+    draws = np.concatenate([[0.0], rng(3).standard_normal(20_000)])
+    wide, plain = interval(draws, 0.95, "centred", 4.0), interval(draws, 0.95, "centred")
+    assert (plain.hi, wide.hi) == (pytest.approx(1.96, abs=0.05), pytest.approx(2.78, abs=0.1))
+    assert wide.lo == pytest.approx(-wide.hi)
 
 
 def test_refitted_error_of_a_path_that_no_draw_changes_is_the_corrected_one() -> None:

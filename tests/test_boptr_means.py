@@ -80,7 +80,7 @@ def test_intervals_are_those_of_the_mean_draw_by_draw() -> None:
     lo, hi = np.quantile([15 - 4, 15 - 2, 15 + 2, 15 + 4], [0.25, 0.75])
     assert (row["error"], row["lo"], row["hi"]) == pytest.approx((15, lo, hi))
     assert (row["lo_reselected"], row["hi_reselected"]) == pytest.approx((lo + 0.5, hi + 0.5))
-    assert (row["corrected"], row["lo_corrected"], row["hi_corrected"]) == pytest.approx((15.25, lo + 0.25, hi + 0.25))
+    assert (row["corrected"], row["lo_corrected"], row["hi_corrected"]) == pytest.approx((15.25, 15.25 - 3, 15.25 + 3))
 
 
 def test_opposite_draws_cancel() -> None:

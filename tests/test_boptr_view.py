@@ -15,7 +15,7 @@ from searchlens.boptr.cohort import Benchmark, Cohort, DenseLandscape, Model
 from searchlens.boptr.evaluate import has_expanded_pool
 from searchlens.boptr.rows import temperatures
 from searchlens.boptr.rule import Rule
-from searchlens.boptr.view import View, bootstrap_view, pairing_view, sample_view
+from searchlens.boptr.view import View, bootstrap_view, nested_view, pairing_view, sample_view
 from small_cohort import DEFAULT, cohort, dense_landscape, hits
 
 TWO = {"m": Model("m-base", "m-rl"), "n": Model("n-base", "n-rl")}
@@ -40,6 +40,22 @@ def study() -> Cohort:
     }
     landscapes["m-rl", "math"] = landscapes["n-base", "math"]
     return cohort(landscapes, TWO, STUDY)
+
+
+# ---- draws from draws
+
+
+def test_draw_from_a_draw_takes_its_questions() -> None:
+    """As many, only those of its parent, twice as scattered as the parent, and the same for the same seed."""
+    parent = bootstrap_view(study(), 300, 5)
+    nested = nested_view(parent, 5)
+    for name, of_parent in parent.weights.items():
+        weights = nested.weights[name]
+        assert weights.shape == of_parent.shape and (weights[:, 0] == 1).all()
+        assert (weights.sum(axis=0) == QUESTIONS).all() and (weights[of_parent == 0] == 0).all()
+        assert weights[:, 1:].var() / of_parent[:, 1:].var() == pytest.approx(2, abs=0.1)
+        np.testing.assert_array_equal(weights, nested_view(parent, 5).weights[name])
+    assert not np.array_equal(nested.weights["math"], nested.weights["gpqa"])
 
 
 # ---- the sample

@@ -143,7 +143,7 @@ def test_support_without_base_points():
 
 
 def test_envelope_intervals():
-    """Three intervals: point held fixed, the largest change of any that may be the best, or chosen again in each draw."""
+    """Three intervals: point held fixed, the largest change of those that may be the best, or chosen again."""
     rng = np.random.default_rng(3)
     rows = {p: rng.random(90) < 0.5 for p in "abcdef"}
     target = rng.random(90) < 0.6
@@ -166,7 +166,7 @@ def test_envelope_intervals():
     change = drawn - height[:, None]
     behind = height[best] - height
     near = behind <= np.sqrt(np.log(90)) * (change[best] - change).std(axis=1, ddof=1)
-    assert 1 < near.sum()
+    assert near.sum() > 1
     moved = resamples.means(target[:, None])[0] - target.mean() - change[near].max(axis=0)
     gap, ends = found["corrected"]["gap"], np.quantile(moved, [0.975, 0.025])
     assert (found["corrected"]["gap_lo"], found["corrected"]["gap_hi"]) == (

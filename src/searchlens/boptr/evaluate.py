@@ -9,10 +9,12 @@ small, and downwards where the path was chosen on the questions that it is score
 from __future__ import annotations
 
 import gc
+import math
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -22,7 +24,7 @@ from searchlens.boptr.cohort import Cohort
 from searchlens.boptr.options import BoptrOptions
 from searchlens.boptr.rows import At, Blend, Curve, Prediction, Row, mech
 from searchlens.boptr.rule import Exponents, Path, PoolName, Reason, Rule, content_key
-from searchlens.boptr.view import View, bootstrap_view, pairing_view, sample_view
+from searchlens.boptr.view import View, bootstrap_view, nested_view, pairing_view, sample_view
 from searchlens.policies.kinds import is_search
 from searchlens.progress import Progress
 from searchlens.uncertainty import Floats
@@ -31,6 +33,8 @@ Draws = npt.NDArray[np.float32]
 
 CHUNK = 2000
 """Draws for which paths are chosen again at a time: more take fewer passes and more memory (2000: 1.8 GiB)."""
+NESTED = 2000
+"""Draws from draws, at most."""
 
 
 @dataclass(frozen=True)
@@ -83,10 +87,13 @@ class Score:
         The error in the sample, then in the bootstrap draws, by either reading. ``reselected`` is None if the number is
         undefined in some draw, or with option ``reselect`` 0.
     corrected : ndarray of float32, shape (1 + draws,)
-        The same draws without the biases: ``inference.refitted`` if paths were chosen again, otherwise
-        ``inference.corrected``, which removes the first bias only.
+        The error without the biases, then with noise: ``inference.iterated`` if paths were chosen again, otherwise
+        ``inference.corrected``, which removes the first bias only. With fewer draws chosen again than drawn the noise
+        is that of the sample's path.
     questions : float
         Number of questions of the cell; of a mean over cells the smallest.
+    freedom : float
+        Degrees of freedom of the variance of the error (``inference.freedom``); infinite for curves without paths.
     """
 
     prediction: Path | Curve
@@ -95,6 +102,7 @@ class Score:
     reselected: Draws | None
     corrected: Draws
     questions: float
+    freedom: float = math.inf
 
 
 @dataclass(frozen=True, eq=False)
@@ -170,20 +178,58 @@ def evaluate(cohort: Cohort, options: BoptrOptions, tasks: Sequence[Task]) -> Ev
     rows = {row.key: row for task in tasks for row in task.rows}
     fixed = _fixed(bootstrap_view(cohort, options.draws, options.seed), defined, rules, rows)
     again = [task for task in tasks if task.reselect]
-    reselected = _reselected(cohort, options, again) if options.reselect else {}
+    noise = {key: on_draws.noise for key, on_draws in fixed.items()}
+    reselected = _reselected(cohort, options, again, noise) if options.reselect else {}
+    nested = _nested(cohort, options, again) if options.reselect else {}
     scores: dict[Key, Score] = {}
-    # Numbers that share both arrays share the result. The arrays outlive this loop, so their ids stay distinct.
-    refitted: dict[tuple[int, int], Draws] = {}
+    # Numbers that share their arrays share the result. The arrays outlive this loop, so their ids stay distinct.
+    iterated: dict[tuple[int, int], Draws] = {}
     for key, prediction in defined.items():
-        error, corrected = fixed[key]
-        in_draw, in_sample = reselected.get(key, (None, None))
-        if in_draw is not None and in_sample is not None:
-            arrays = id(corrected), id(in_draw)
-            if arrays not in refitted:
-                refitted[arrays] = inference.refitted(corrected, error, in_draw, in_sample).astype(np.float32)
-            corrected = refitted[arrays]
-        scores[key] = Score(prediction, float(error[0]), error, in_draw, corrected, sample.total(key.benchmark))
+        of, chosen = fixed[key], reselected.get(key)
+        corrected = of.corrected
+        if chosen is not None and chosen.in_sample is not None:
+            arrays = id(corrected), id(chosen)
+            if arrays not in iterated:
+                iterated[arrays] = _iterated(of, chosen, nested.get(key))
+            corrected = iterated[arrays]
+        in_draw = None if chosen is None else chosen.in_draw
+        questions = sample.total(key.benchmark)
+        scores[key] = Score(prediction, float(of.error[0]), of.error, in_draw, corrected, questions, of.freedom)
     return Evaluation(scores, reasons, rules)
+
+
+class _OnDraws(NamedTuple):
+    """A number on bootstrap draws, its path held fixed: ``noise`` is the standard error of the gap at each budget."""
+
+    error: Draws
+    corrected: Draws
+    noise: Floats
+    freedom: float
+
+
+class _Chosen(NamedTuple):
+    """Errors of each draw's own path: plain ones in that draw and in the sample, and both ``inference.folded``.
+
+    Of a curve without paths only the first is known.
+    """
+
+    in_draw: Draws
+    in_sample: Draws | None = None
+    folded_in_draw: Draws | None = None
+    folded_in_sample: Draws | None = None
+
+
+def _iterated(fixed: _OnDraws, chosen: _Chosen, nested: float | None) -> Draws:
+    """``inference.iterated``; with too few draws chosen again the noise is that of the sample's path."""
+    assert chosen.in_sample is not None and chosen.folded_in_draw is not None and chosen.folded_in_sample is not None
+    shift = (chosen.in_sample - chosen.in_draw)[1:].astype(float)
+    inside, outside = chosen.folded_in_draw[1:], chosen.folded_in_sample[1:]
+    below = np.nan if nested is None else nested
+    found = inference.iterated(float(fixed.error[0]), shift, [below], inside, outside)
+    if len(chosen.in_draw) < len(fixed.error):
+        drawn = fixed.corrected[1:].astype(float)
+        found = found[0] + np.concatenate([[0.0], drawn - drawn.mean()])
+    return found.astype(np.float32)
 
 
 # ---- predictions
@@ -231,8 +277,8 @@ def _prediction(rule: Rule, row: Row, key: Key) -> Prediction:
 
 def _fixed(
     view: View, predictions: Mapping[Key, Path | Curve], rules: Mapping[Constants, Rule], rows: Mapping[str, Row]
-) -> dict[Key, tuple[Draws, Draws]]:
-    """Errors and corrected errors of every number, cell by cell in parallel."""
+) -> dict[Key, _OnDraws]:
+    """Every number on the draws, cell by cell in parallel."""
     cells: dict[tuple[str, str], dict[Key, Path | Curve]] = {}
     for key, prediction in predictions.items():
         cells.setdefault(key.at.cell, {})[key] = prediction
@@ -248,7 +294,7 @@ def _fixed_cell(
     predictions: Mapping[Key, Path | Curve],
     rules: Mapping[Constants, Rule],
     rows: Mapping[str, Row],
-) -> dict[Key, tuple[Draws, Draws]]:
+) -> dict[Key, _OnDraws]:
     """The numbers of one cell. Only points that a path visits are counted; curves are predicted again in each draw."""
     view = on_draws.view
     landscape, target = view.cohort.base(*cell), view.target(*cell)
@@ -256,7 +302,7 @@ def _fixed_cell(
     percent = np.float32(100 / view.total(cell[1]))
     visited: dict[tuple[str, int], int] = {}
     visits: dict[Key, tuple[tuple[int, ...], ...]] = {}
-    errors: dict[Key, tuple[Draws, Draws]] = {}
+    errors: dict[Key, _OnDraws] = {}
     for key, prediction in predictions.items():
         paths = _paths(prediction)
         if paths:
@@ -267,9 +313,15 @@ def _fixed_cell(
         else:
             curve = rows[key.row].predict(key.constants.rule(on_draws), key.at)
             assert isinstance(curve, Curve)
-            errors[key] = _both((curve.counts - target) * percent)
-    counts = landscape.credit["P"][[landscape.points[point] for point in visited]] @ view.weights[cell[1]]
-    of_paths = {places: _both(_gaps(counts, target, places) * percent) for places in set(visits.values())}
+            errors[key] = _on_draws((curve.counts - target) * percent, len(target), range(len(target)), math.inf)
+    credit = landscape.credit["P"][[landscape.points[point] for point in visited]]
+    goal = _target_credit(view, *cell)
+    counts = credit @ view.weights[cell[1]]
+    of_paths = {}
+    for places in set(visits.values()):
+        gaps, at = _gaps(counts, target, places) * percent, _counted(places)
+        signed = np.sign(gaps[:, :1]) * _gaps(credit, goal, places)
+        of_paths[places] = _on_draws(gaps, len(target), at, inference.freedom(signed.mean(axis=0)))
     return errors | {key: of_paths[places] for key, places in visits.items()}
 
 
@@ -291,22 +343,39 @@ def _steps(rule: Rule, key: Key, path: Path) -> list[tuple[str, int] | None]:
 
 def _gaps(counts: Draws, target: Draws, places: tuple[tuple[int, ...], ...]) -> Draws:
     """Mean of several paths minus the target, at the budgets that are not left out (-1)."""
-    at = [b for b, point in enumerate(places[0]) if point >= 0]
+    at = _counted(places)
     curves: list[Draws] = [counts[[place[b] for b in at]] for place in places]
     gaps: Draws = sum(curves[1:], curves[0]) / np.float32(len(curves)) - target[at]
     return gaps
 
 
-def _both(gaps: Draws) -> tuple[Draws, Draws]:
-    """Errors and corrected errors."""
-    return np.abs(gaps).mean(axis=0), inference.corrected(gaps).astype(np.float32)
+def _counted(places: tuple[tuple[int, ...], ...]) -> list[int]:
+    """Budgets that are not left out."""
+    return [b for b, point in enumerate(places[0]) if point >= 0]
+
+
+def _target_credit(view: View, model: str, benchmark: str) -> Draws:
+    """RL's credit of each question under the default policy, shape (budgets, questions)."""
+    landscape, plan = view.cohort.rl(model, benchmark), view.plan
+    assert landscape is not None
+    return landscape.credit["P"][[landscape.points[plan.default_policy, budget] for budget in plan.budgets]]
+
+
+def _on_draws(gaps: Draws, levels: int, at: Sequence[int], freedom: float) -> _OnDraws:
+    """Errors from signed gaps at the budgets ``at`` of ``levels``."""
+    noise = np.zeros(levels)
+    if gaps.shape[1] > 2:
+        noise[list(at)] = gaps[:, 1:].std(axis=1, ddof=1)
+    return _OnDraws(np.abs(gaps).mean(axis=0), inference.corrected(gaps).astype(np.float32), noise, freedom)
 
 
 # ---- paths chosen again in every draw
 
 
-def _reselected(cohort: Cohort, options: BoptrOptions, tasks: Sequence[Task]) -> dict[Key, tuple[Draws, Draws | None]]:
-    """Errors of each draw's own path, in that draw and in the sample (None for curves without paths).
+def _reselected(
+    cohort: Cohort, options: BoptrOptions, tasks: Sequence[Task], noise: Mapping[Key, Floats]
+) -> dict[Key, _Chosen]:
+    """Errors of each draw's own path, in that draw and in the sample.
 
     A number that is undefined in some draw is left out.
     """
@@ -315,15 +384,15 @@ def _reselected(cohort: Cohort, options: BoptrOptions, tasks: Sequence[Task]) ->
     chunks = []
     for start in range(0, draws, CHUNK):
         view = bootstrap_view(cohort, options.draws, options.seed, start, min(start + CHUNK, draws))
-        chunks.append(_errors(view, _predictions(view, tasks, _rules(view, options, tasks))))
+        chunks.append(_errors(view, _predictions(view, tasks, _rules(view, options, tasks)), noise))
         gc.collect()  # rules of one view refer to each other in a circle and hold all arrays of their draws
         progress.add(min(CHUNK, draws - progress.done))
     complete = {key: [chunk[key] for chunk in chunks] for key in chunks[0] if all(key in chunk for chunk in chunks)}
     # Numbers that share their arrays in every chunk share the joined ones. ``chunks`` keeps all of them alive.
     arrays = {key: tuple(map(id, parts)) for key, parts in complete.items()}
     distinct = {arrays[key]: parts for key, parts in complete.items()}
-    joined = {ids: tuple(map(_joined, zip(*parts, strict=True))) for ids, parts in distinct.items()}
-    return {key: joined[ids] for key, ids in arrays.items()}  # type: ignore[misc]
+    joined = {ids: _Chosen(*map(_joined, zip(*parts, strict=True))) for ids, parts in distinct.items()}  # type: ignore[arg-type]
+    return {key: joined[ids] for key, ids in arrays.items()}
 
 
 def _joined(chunks: Sequence[Draws | None]) -> Draws | None:
@@ -332,35 +401,74 @@ def _joined(chunks: Sequence[Draws | None]) -> Draws | None:
     return np.concatenate([arrays[0], *(a[1:] for a in arrays[1:])]) if len(arrays) == len(chunks) else None
 
 
-def _errors(view: View, predictions: Iterable[tuple[Key, Prediction]]) -> dict[Key, tuple[Draws, Draws | None]]:
+def _errors(
+    view: View, predictions: Iterable[tuple[Key, Prediction]], noise: Mapping[Key, Floats]
+) -> dict[Key, _Chosen]:
     """Errors of predictions that are made on this view, one after another: all paths at once would take gigabytes."""
-    by_content: dict[tuple[str, str, bytes], tuple[Draws, Draws | None]] = {}
+    by_content: dict[tuple[str, str, bytes], _Chosen] = {}
     errors = {}
     for key, prediction in predictions:
-        if isinstance(prediction, Reason):
+        if isinstance(prediction, Reason) or key not in noise:
             continue
         content = (key.model, key.benchmark, _content(prediction))
         if content not in by_content:
-            by_content[content] = _mech(view, key, prediction), _in_sample(view, key, prediction)
+            by_content[content] = _chosen(view, key, prediction, noise[key])
         errors[key] = by_content[content]
     return errors
 
 
-def _in_sample(view: View, key: Key, prediction: Path | Curve) -> Draws | None:
-    """Errors of each draw's path in the sample."""
+def _chosen(view: View, key: Key, prediction: Path | Curve, noise: Floats) -> _Chosen:
+    in_draw, paths = _mech(view, key, prediction), _paths(prediction)
+    if not paths:
+        return _Chosen(in_draw)
+    gaps = _path_gaps(view, key, paths, np.arange(view.draws))
+    in_sample = _path_gaps(view, key, paths, np.zeros(view.draws, int))
+    folded = [inference.folded(side, noise, paths[0].skip).astype(np.float32) for side in (gaps, in_sample)]
+    return _Chosen(in_draw, _mean_size(in_sample, paths[0]), *folded)
+
+
+def _path_gaps(view: View, key: Key, paths: Sequence[Path], at: npt.NDArray[np.int64]) -> Floats:
+    """Signed gaps of each draw's path in the draws ``at``, percentage points, shape (budgets, draws)."""
     base, target = view.base(key.model, key.benchmark), view.target(key.model, key.benchmark)
     assert base is not None and target is not None
-    paths = _paths(prediction)
-    if not paths:
-        return None
-    gap = np.mean([base.P[path.policy, path.budget, 0] for path in paths], axis=0) - target[:, :1]
-    size, skip = np.abs(gap), paths[0].skip
-    if skip is None:
-        mean = size.sum(axis=0) / np.float64(len(size))
-    else:
-        counted = ~np.broadcast_to(skip, gap.shape)
-        mean = (size * counted).sum(axis=0) / counted.sum(axis=0)
-    return np.asarray(100 * mean / view.total(key.benchmark), np.float32)
+    goal = np.broadcast_to(target, (len(target), view.draws))[:, at]
+    last = base.P.shape[2] - 1
+    curves = [base.P[path.policy, path.budget, np.minimum(at, last)] for path in paths]
+    return np.asarray(100 * (np.mean(curves, axis=0) - goal) / view.total(key.benchmark), float)
+
+
+def _mean_size(gaps: Floats, path: Path) -> Draws:
+    """Mean |gap| over the budgets that a path does not leave out."""
+    size = np.abs(gaps)
+    if path.skip is None:
+        return np.asarray(size.sum(axis=0) / np.float64(len(size)), np.float32)
+    counted = ~np.broadcast_to(path.skip, gaps.shape)
+    return np.asarray((size * counted).sum(axis=0) / counted.sum(axis=0), np.float32)
+
+
+def _nested(cohort: Cohort, options: BoptrOptions, tasks: Sequence[Task]) -> dict[Key, float]:
+    """Mean of (error in a draw - error in a draw from it) of the path that is chosen on the second.
+
+    At most ``NESTED`` draws, which is enough for a mean. Numbers without paths, and those undefined in some draw, are
+    left out.
+    """
+    draws = min(options.reselect, options.draws, NESTED)
+    parent = bootstrap_view(cohort, options.draws, options.seed, 0, draws)
+    view = nested_view(parent, options.seed)
+    means: dict[Key, float] = {}
+    by_content: dict[tuple[str, str, bytes], float] = {}
+    for key, prediction in _predictions(view, tasks, _rules(view, options, tasks)):
+        if isinstance(prediction, Reason) or not _paths(prediction):
+            continue
+        content = (key.model, key.benchmark, _content(prediction))
+        if content not in by_content:
+            paths, each = _paths(prediction), np.arange(view.draws)
+            inside, outside = (_mean_size(_path_gaps(side, key, paths, each), paths[0]) for side in (view, parent))
+            difference = (outside - inside)[1:].astype(float)
+            by_content[content] = float(difference[~np.isnan(difference)].mean()) if difference.size else math.nan
+        means[key] = by_content[content]
+    gc.collect()
+    return means
 
 
 def _content(prediction: Path | Curve) -> bytes:

@@ -14,7 +14,7 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-from scipy.special import erf
+from scipy.special import erf, ndtr, stdtrit
 from scipy.stats import t as student
 from statsmodels.stats.multitest import multipletests
 
@@ -149,7 +149,88 @@ def refitted(fixed: npt.ArrayLike, plain: npt.ArrayLike, in_draw: npt.ArrayLike,
     return np.asarray(draws + defined.mean())
 
 
-def interval(draws: npt.ArrayLike, confidence: float = 0.95, kind: Kind = "percentile") -> Interval:
+def iterated(
+    error: float, shift: npt.ArrayLike, nested: npt.ArrayLike, in_draw: npt.ArrayLike, in_sample: npt.ArrayLike
+) -> Floats:
+    """Error of a path that was chosen on the same questions, without its biases, and draws of its noise.
+
+    Parameters
+    ----------
+    error : float
+        Plain error of the sample's path in the sample.
+    shift : array_like, shape (draws,)
+        Plain error of the path that each draw chose: in the sample minus in that draw.
+    nested : array_like, shape (n,)
+        The same one level below: of the path that a draw from a draw chose, in that draw minus in the draw from it.
+    in_draw, in_sample : array_like, shape (draws,)
+        Errors of each draw's path in that draw and in the sample, corrected for absolute values (``folded``).
+
+    Returns
+    -------
+    ndarray, shape (1 + draws,)
+        The estimate, then the estimate plus noise. NaN in ``shift``, ``nested`` and the errors is left out.
+
+    Notes
+    -----
+    The bias of the plain error, absolute values and choice together, is estimated by that in the draws, -mean(shift).
+    Draws know the truth only from the sample, where paths differ more than in truth and few errors are small. So they
+    show too little of both biases, and draws from draws show even less: -mean(nested). What is lost from the first to
+    the second level is added to the first (iterated bootstrap). One draw from each draw is enough for a mean. The noise
+    is that of a draw's error around the error of its own path in the sample: the estimand is the error of the path that
+    was chosen, whichever it is.
+
+    References
+    ----------
+    Davison and Hinkley (1997), Bootstrap Methods and their Application, section 3.9; Hall and Martin (1988), Biometrika
+    75, 661-671.
+    """
+    first, second = np.asarray(shift, float), np.asarray(nested, float)
+    noise = np.asarray(in_draw, float) - np.asarray(in_sample, float)
+    if np.isnan(first).all():
+        return np.full(1 + len(first), np.nan)
+    estimate = error + 2 * np.nanmean(first) - (np.nanmean(second) if not np.isnan(second).all() else np.nanmean(first))
+    around = np.nan_to_num(noise - np.nanmean(noise)) if not np.isnan(noise).all() else np.zeros(len(noise))
+    return np.concatenate([[estimate], estimate + around])
+
+
+def folded(differences: npt.ArrayLike, error: npt.ArrayLike, skip: npt.ArrayLike | None = None) -> Floats:
+    """``corrected`` for differences, shape (budgets, draws), whose standard errors, shape (budgets,), are known."""
+    size = np.abs(np.asarray(differences, float))
+    unbiased = _debiased(size, np.broadcast_to(np.asarray(error, float)[:, None], size.shape))
+    counted = np.ones(size.shape) if skip is None else ~np.broadcast_to(np.asarray(skip, bool), size.shape)
+    with np.errstate(invalid="ignore"):
+        return np.asarray((unbiased * counted).sum(axis=0) / counted.sum(axis=0))
+
+
+def freedom(values: npt.ArrayLike) -> float:
+    """Degrees of freedom of the variance of a mean over questions, by its kurtosis.
+
+    Parameters
+    ----------
+    values : array_like, shape (questions,)
+
+    Returns
+    -------
+    float
+        2 n m / (n - m) with m = (sum of squares)^2 / (sum of fourth powers) of the centred values: about n if they are
+        normal, few if few questions differ from the rest. From 1 to n - 1; 1 if nothing varies.
+
+    References
+    ----------
+    Satterthwaite (1946), Biometrics Bull. 2, 110-114; the variance of a sample variance is (kurtosis - 1) / n.
+    """
+    x = np.asarray(values, float)
+    squares = (x - x.mean()) ** 2
+    n, fourth = len(x), (squares**2).sum()
+    if n < 3 or fourth <= 0:
+        return 1.0
+    m = squares.sum() ** 2 / fourth
+    return float(np.clip(2 * n * m / (n - m) if m < n else n - 1, 1, n - 1))
+
+
+def interval(
+    draws: npt.ArrayLike, confidence: float = 0.95, kind: Kind = "percentile", freedom: float = math.inf
+) -> Interval:
     """Interval of a row from its bootstrap draws.
 
     Parameters
@@ -160,8 +241,11 @@ def interval(draws: npt.ArrayLike, confidence: float = 0.95, kind: Kind = "perce
         Nominal coverage, in (0, 1).
     kind : {"percentile", "centred"}
         ``percentile``: quantiles of the draws, as in the paper; for absolute errors they lie too high and may exclude
-        the point. ``centred``: the same quantiles, shifted by the point minus the mean of the draws, and moved up or
-        down to the point should they exclude it; for ``corrected`` errors.
+        the point. ``centred``: the point give or take a quantile of the distance of draws from their mean, for
+        ``corrected`` errors. Unlike quantiles on either side it is not short where the estimate is near 0.
+    freedom : float
+        Degrees of freedom of the variance (``freedom``), at least 1. The ``centred`` interval has the tails that
+        Student's quantile has as a normal one.
 
     Returns
     -------
@@ -174,11 +258,13 @@ def interval(draws: npt.ArrayLike, confidence: float = 0.95, kind: Kind = "perce
     if drawn.shape[-1] < 2:
         return Interval(np.full(point.shape, np.nan), np.full(point.shape, np.nan))
     tail = (1 - confidence) / 2
-    lo, hi = np.quantile(drawn, [tail, 1 - tail], axis=-1)
     if kind == "percentile":
+        lo, hi = np.quantile(drawn, [tail, 1 - tail], axis=-1)
         return Interval(lo, hi)
-    shift = point - drawn.mean(axis=-1)
-    return Interval(np.minimum(lo + shift, point), np.maximum(hi + shift, point))
+    if math.isfinite(freedom):
+        tail = float(ndtr(stdtrit(max(freedom, 1), tail)))
+    half = np.quantile(np.abs(drawn - drawn.mean(axis=-1, keepdims=True)), 1 - 2 * tail, axis=-1)
+    return Interval(point - half, point + half)
 
 
 @dataclass(frozen=True, eq=False)
@@ -192,11 +278,14 @@ class ErrorDraws:
         draws may differ.
     questions : float
         Number of questions behind the error; of a mean over cells the smallest.
+    freedom : float
+        Degrees of freedom of its variance (``freedom``); infinite if unknown.
     """
 
     plain: npt.NDArray[np.floating]
     corrected: npt.NDArray[np.floating]
     questions: float
+    freedom: float = math.inf
 
     @staticmethod
     def of(gaps: npt.ArrayLike, questions: float) -> ErrorDraws:
@@ -221,10 +310,12 @@ class ErrorDraws:
         """Columns ``error``, ``lo``, ``hi``, ``corrected``, ``lo_corrected`` and ``hi_corrected`` of a frame.
 
         ``lo`` to ``hi`` is the paper's percentile interval, which may exclude ``error``. ``lo_corrected`` to
-        ``hi_corrected`` contains ``corrected`` and has a width (``uncertainty.with_width``, also for ``limits``).
+        ``hi_corrected`` contains ``corrected``, has a width (``uncertainty.with_width``) and is cut at ``limits``,
+        which only ``corrected`` may exceed.
         """
-        centred = interval(self.corrected, confidence, "centred")
-        ends = with_width(self.corrected[0], centred, self.questions, confidence, limits)
+        centred = interval(self.corrected, confidence, "centred", self.freedom)
+        within = Interval(*(np.clip(end, *limits) for end in centred))
+        ends = with_width(self.corrected[0], within, self.questions, confidence, limits)
         values = (self.plain[0], *interval(self.plain, confidence), self.corrected[0], *ends)
         return {name: defined(value) for name, value in zip(ERROR_COLUMNS, values, strict=True)}
 

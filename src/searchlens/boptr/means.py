@@ -114,6 +114,9 @@ def average(scores: Sequence[Score], cells: Sequence[Cell], how: How) -> Score:
 
     reselected = [score.reselected for score in scores if score.reselected is not None]
     shortest = min(len(score.corrected) for score in scores)
+    variances = weights**2 * np.array(
+        [score.corrected[1:].var() if len(score.corrected) > 1 else 0 for score in scores]
+    )
     return Score(
         scores[0].prediction,
         float(weights @ np.array([score.error for score in scores])),
@@ -121,7 +124,14 @@ def average(scores: Sequence[Score], cells: Sequence[Cell], how: How) -> Score:
         mean(reselected) if len(reselected) == len(scores) else None,
         mean([score.corrected[:shortest] for score in scores]),
         min(score.questions for score in scores),
+        _freedom(variances, np.array([score.freedom for score in scores])),
     )
+
+
+def _freedom(variances: Floats, freedom: Floats) -> float:
+    """Degrees of freedom of a sum of variances (Welch and Satterthwaite)."""
+    total = float((variances**2 / freedom).sum())
+    return float(variances.sum() ** 2 / total) if total > 0 else float(freedom.min())
 
 
 def cell_weights(cells: Sequence[Cell], how: How) -> Floats:
@@ -134,7 +144,7 @@ def cell_weights(cells: Sequence[Cell], how: How) -> Floats:
 
 def _values(score: Score, confidence: float) -> dict[str, Any]:
     """The columns ``_VALUES`` of a score."""
-    values = ErrorDraws(score.fixed, score.corrected, score.questions).columns(confidence)
+    values = ErrorDraws(score.fixed, score.corrected, score.questions, score.freedom).columns(confidence)
     ends = (None, None) if score.reselected is None else inference.interval(score.reselected, confidence)
     values["error"] = score.error  # draws are of single precision
     return values | {"lo_reselected": inference.defined(ends[0]), "hi_reselected": inference.defined(ends[1])}

@@ -71,7 +71,7 @@ class Readouts:
 
 @dataclass(frozen=True, eq=False)
 class View:
-    """The readouts of a cohort on one axis of draws; made by ``sample_view``, ``bootstrap_view`` or ``pairing_view``.
+    """The readouts of a cohort on one axis of draws; made by ``sample_view`` and its like below.
 
     Attributes
     ----------
@@ -197,6 +197,35 @@ def bootstrap_view(cohort: Cohort, draws: int, seed: int, start: int = 0, stop: 
         drawn = Resamples.draw(n, draws, seed + 7919 * order.index(name)).weights[:, start:stop]
         weights[name] = np.concatenate([np.ones((n, 1), np.float32), drawn], axis=1)
     return View(cohort, next(iter(weights.values())).shape[1], weights)
+
+
+def nested_view(parent: View, seed: int) -> View:
+    """A draw from every draw: the sample, then one resample of each resample of another view.
+
+    Parameters
+    ----------
+    parent : View
+        Made by ``bootstrap_view``.
+    seed : int
+        Non-negative.
+
+    Returns
+    -------
+    View
+        Draw i takes as many questions as draw i of the parent, from the questions of that draw. It is to that draw as
+        that draw is to the sample. It depends on the seed and on the parent's draws alone.
+    """
+    weights, order = {}, list(parent.plan.benchmarks)
+    for name, of_parent in parent.weights.items():
+        n = len(of_parent)
+        rng = resampler(seed, n, parent.draws, order.index(name), _NESTED)
+        drawn = rng.multinomial(n, of_parent[:, 1:].T.astype(float) / n).T
+        weights[name] = np.concatenate([of_parent[:, :1], drawn], axis=1).astype(np.float32)
+    return View(parent.cohort, parent.draws, weights)
+
+
+_NESTED = 2
+"""Keeps the generator of nested draws apart from those of other resampling."""
 
 
 def pairing_view(cohort: Cohort, permutations: int, seed: int) -> View:
