@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 import polars as pl
 
 from searchlens.landscape.points import Landscape
@@ -113,12 +113,13 @@ def support(base: Landscape, rl: Landscape, options: RecoveryOptions = DEFAULTS)
         Paired bootstrap with the envelope's operating point held fixed, as the paper holds its paths. Right for that
         point, too low for the gap. Has no width where RL and that point agree on every question.
     ``corrected`` (default)
-        Directional bootstrap: a draw changes the envelope by the largest change of any point that may be the best, and
-        the basic interval, the gap minus the quantiles of its change, removes the optimism instead of doubling it. A
-        point may be the best if it lies behind the sample's best by at most sqrt(log N) standard errors of their
-        difference, N the number of questions. Both ends are at least as far from the gap as the upper end of the Wilson
-        interval of 0 out of N: draws only repeat differences that occurred in the sample. So the interval contains the
-        gap, and has a width even where RL and Base agree on every question.
+        The lower end is that of ``fixed``. The upper end is a basic one, the gap minus a quantile of its change in the
+        draws, which removes the optimism instead of doubling it; the envelope changes in a world in which the points of
+        each budget are shrunk to their mean by the share of their variance that noise explains. Policies that only
+        noise tells apart are equal there, so that all of them compete for the envelope, and policies that differ stay
+        apart. Both ends are at least as far from the gap as the upper end of the Wilson interval of 0 out of N
+        questions: draws only repeat differences that occurred in the sample. So the interval contains the gap, and has
+        a width even where RL and Base agree on every question.
     ``reselected``
         The envelope is chosen again in each draw: twice in all, in the pool and in the draw, which doubles the bias.
 
@@ -126,7 +127,8 @@ def support(base: Landscape, rl: Landscape, options: RecoveryOptions = DEFAULTS)
 
     References
     ----------
-    Fang and Santos (2019), Rev. Econ. Stud. 86, 377-412, arXiv:1404.3763 (bootstrap of the largest of several means).
+    Fang and Santos (2019), Rev. Econ. Stud. 86, 377-412, arXiv:1404.3763 (why draws of a largest mean are biased);
+    Efron and Morris (1973), J. Am. Stat. Assoc. 68, 117-130 (shrinkage).
     """
     rows = [row for metric, readout in compared(base, rl) for row in _support(base, rl, metric, readout, options)]
     columns = ("low", "gap_lo", "gap_hi", "rl_lo", "rl_hi")
@@ -159,7 +161,7 @@ def _envelope(
     heights = base.values[members]
     best = int(np.round(heights, 9).argmax())
     height = float(heights[best])
-    gap = _gap_interval(base.credit[members], drawn[members], best, rl, options)
+    gap = _gap_interval(base.credit[members], drawn[members], [n for n, _, _ in reach], best, rl, options)
     return {
         "envelope": height,
         "envelope_policy": reach[best][1],
@@ -178,7 +180,9 @@ class _Gap(NamedTuple):
     optimism: float
 
 
-def _gap_interval(credit: Floats, drawn: Floats, best: int, rl: Floats, options: RecoveryOptions) -> _Gap:
+def _gap_interval(
+    credit: Floats, drawn: Floats, budgets: Sequence[int], best: int, rl: Floats, options: RecoveryOptions
+) -> _Gap:
     """Interval of mean(rl) minus the envelope.
 
     ``credit`` of the points within reach, shape (points, questions); ``drawn``: their means in each draw, shape
@@ -190,24 +194,29 @@ def _gap_interval(credit: Floats, drawn: Floats, best: int, rl: Floats, options:
     if options.envelope_interval == "reselected" and questions > 1:
         lo, hi = quantiles(resamples.means(rl[:, None]) - drawn.max(axis=0), options.confidence)
         return _Gap(float(lo[0]), float(hi[0]), optimism)
+    lo, hi = resamples.interval((rl - credit[best])[:, None], options.confidence)
     if options.envelope_interval == "corrected" and questions > 1:
         height = credit.mean(axis=1)
-        change = resamples.means(rl[:, None])[0] - rl.mean() - _envelope_change(height, drawn, best, questions)
+        change = drawn - height[:, None]
+        shrunk = _shrunk(height, change, np.asarray(budgets))
+        moved = resamples.means(rl[:, None]) - rl.mean() - ((shrunk[:, None] + change).max(axis=0) - shrunk.max())
         gap, least = rl.mean() - height[best], unseen(questions, options.confidence)
-        low, high = quantiles(change[None], options.confidence)
-        lo, hi = np.minimum(gap - high, gap - least).clip(-1), np.maximum(gap - low, gap + least).clip(None, 1)
-        return _Gap(float(lo[0]), float(hi[0]), optimism)
-    lo, hi = resamples.interval((rl - credit[best])[:, None], options.confidence)
+        lo = np.minimum(lo, gap - least).clip(-1)
+        hi = np.maximum(gap - quantiles(moved, options.confidence).lo, gap + least).clip(None, 1)
     return _Gap(float(lo[0]), float(hi[0]), optimism)
 
 
-def _envelope_change(height: Floats, drawn: Floats, best: int, questions: int) -> Floats:
-    """Change of the envelope in each draw: the largest of the points that may be the best, shape (draws,)."""
-    change = drawn - height[:, None]
-    error = (change[best] - change).std(axis=1, ddof=1) if change.shape[1] > 1 else np.zeros(len(change))
-    may_be_best = height[best] - height <= math.sqrt(math.log(questions)) * error
-    largest: Floats = change[may_be_best].max(axis=0)
-    return largest
+def _shrunk(height: Floats, change: Floats, budgets: npt.NDArray[np.int64]) -> Floats:
+    """Points of each budget shrunk to their mean: by the noise variance over their whole variance, at most entirely."""
+    shrunk = height.copy()
+    for budget in np.unique(budgets):
+        at = budgets == budget
+        spread = height[at] - height[at].mean()
+        noise = float(((change[at] - change[at].mean(axis=0)) ** 2).mean(axis=1).sum())
+        total = float((spread**2).sum())
+        kept = max(0.0, 1 - noise / total) if total > 0 else 0.0
+        shrunk[at] = height[at].mean() + kept * spread
+    return shrunk
 
 
 def _resamples(curves: Curves, options: RecoveryOptions) -> Resamples:
