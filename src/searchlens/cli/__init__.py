@@ -17,21 +17,24 @@ from pathlib import Path
 
 from searchlens import __version__
 from searchlens.cli import samples, stages, study, tools
-from searchlens.cli.options import STUDY_VARIABLE, Commands, study_option
+from searchlens.cli.options import STUDY_VARIABLE, Commands, CommandsParser, common_options
 from searchlens.errors import InputError, JobError, JobStoppedError
 from searchlens.project import extras
 
 log = logging.getLogger("searchlens")
 
 
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="searchlens", description=__doc__.splitlines()[0])
-    parser.add_argument("--version", action="version", version=__version__)
-    study_option(parser, "")
-    commands = Commands(parser)
+def parser() -> CommandsParser:
+    """All commands with their options."""
+    every = CommandsParser(
+        prog="searchlens", description="How much of what RL gained did Base have already, if one searches it well?"
+    )
+    every.add_argument("--version", action="version", version=__version__, help="print the version")
+    common_options(every)
+    commands = Commands(every)
     for group in (study, stages, samples, tools):
         group.add_to(commands)
-    return parser
+    return every
 
 
 def _require_one_file_each(argv: Sequence[str]) -> None:
@@ -57,6 +60,13 @@ def _in_study(args: argparse.Namespace) -> AbstractContextManager[object]:
     return chdir(folder)
 
 
+def _set_level(level: int) -> None:
+    """What is logged: from ``level`` on; of libraries warnings alone, unless ``level`` is the lowest."""
+    log.setLevel(level)
+    if level == logging.DEBUG:
+        logging.getLogger().setLevel(logging.INFO)
+
+
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one subcommand.
 
@@ -67,10 +77,15 @@ def main(argv: Sequence[str] | None = None) -> int:
         command resumes it. Messages are printed without a traceback.
     """
     logging.basicConfig(format="%(asctime)s %(message)s", datefmt="%H:%M:%S", stream=sys.stderr)
-    log.setLevel(logging.INFO)  # of searchlens alone; messages of libraries below a warning are not shown
+    log.setLevel(logging.INFO)
     try:
         _require_one_file_each(sys.argv[1:] if argv is None else argv)
-        args = _parser().parse_args(argv)
+        every = parser()
+        args = every.parse_args(argv)
+        if args.command is None:
+            every.print_help()
+            return 0
+        _set_level(args.level)
         with _in_study(args):
             args.run(args)
     except InputError as error:

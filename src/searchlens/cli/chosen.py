@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import logging
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -26,7 +27,8 @@ def grid_of(args: argparse.Namespace) -> Grid:
     from searchlens import config  # the workflow's jobs have a snapshot, and need no reader of YAML files
 
     grid = Grid(config.plain(config.load(config.files(args.config))))
-    if overlays := config.overlays(args.config):
+    overlays = config.overlays(args.config)
+    if overlays and args.level < logging.WARNING:
         print(f"study: {', '.join(overlays)}; results: {grid.layout.results}", file=sys.stderr)
     return grid
 

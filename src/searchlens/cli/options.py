@@ -3,51 +3,165 @@
 from __future__ import annotations
 
 import argparse
+import logging
 import os
 from collections.abc import Callable
+from typing import Any
 
 from searchlens.arguments import renamed_options
+from searchlens.errors import unknown
 from searchlens.store import snapshots
 
 STUDY_VARIABLE = "SEARCHLENS_STUDY"
 """Environment variable that names the folder of a study, as option ``-C`` does."""
 
+Run = Callable[[argparse.Namespace], None]
+"""What a command does."""
+
+
+class Parser(argparse.ArgumentParser):
+    """A parser of commands or of one command: no abbreviations, and the nearest name for an unknown one."""
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(allow_abbrev=False, **options)
+
+    def _check_value(self, action: argparse.Action, value: Any) -> None:
+        if action.choices is not None and value not in action.choices:
+            raise argparse.ArgumentError(action, unknown(str(value), map(str, action.choices)))
+
+
+class CommandsParser(Parser):
+    """The parser of all commands. Its help lists them in groups, with one line each."""
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(usage="searchlens [-C DIR] [--quiet | --verbose] COMMAND ...", **options)
+        self.groups: dict[str, dict[str, str]] = {}
+
+    def format_help(self) -> str:
+        """Usage, options, and the commands by group."""
+        formatter = self._get_formatter()
+        formatter.add_usage(self.usage, self._actions, self._mutually_exclusive_groups)
+        formatter.add_text(self.description)
+        formatter.start_section("options")
+        formatter.add_arguments(self._get_optional_actions())
+        formatter.end_section()
+        listed = [
+            f"{title}:\n" + "".join(f"  {name:<12} {text}\n" for name, text in commands.items())
+            for title, commands in self.groups.items()
+        ]
+        return "\n".join([formatter.format_help(), *listed, "searchlens COMMAND --help says more.\n"])
+
 
 class Commands:
-    """Adds subcommands, each with the options that choose its configuration."""
+    """Adds commands to groups, each with the options that choose its configuration.
 
-    def __init__(self, parser: argparse.ArgumentParser) -> None:
-        self._parsers = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
+    Parameters
+    ----------
+    parser : CommandsParser
+    """
 
-    def __call__(self, name: str, run: Callable[[argparse.Namespace], None], text: str) -> argparse.ArgumentParser:
-        """Add one command."""
-        sub = self._parsers.add_parser(name, help=text, description=text, allow_abbrev=False)
-        sub.add_argument(
-            "--config",
-            action="append",
-            default=[],
-            metavar="YAML",
-            help="a file merged over those of the study's folder; may be repeated",
-        )
-        study_option(sub, argparse.SUPPRESS)  # a default here would overwrite a folder named before the command
-        snapshot = os.environ.get(snapshots.VARIABLE, "")
-        sub.add_argument(
-            "--snapshot", default=snapshot, metavar="JSON", help="snapshot of a run, instead of YAML files"
-        )
+    def __init__(self, parser: CommandsParser) -> None:
+        self._parser = parser
+        self._added = parser.add_subparsers(dest="command", metavar="COMMAND", parser_class=Parser)
+        self._group: dict[str, str] = {}
+        self._of_stages = False
+
+    def group(self, title: str, *, of_stages: bool = False) -> None:
+        """Begin a group: the commands that are added next belong to it.
+
+        The workflow starts stages with the snapshot of a run. Other commands take a snapshot, too, but do not say so.
+        """
+        self._group = self._parser.groups.setdefault(title, {})
+        self._of_stages = of_stages
+
+    def __call__(self, name: str, run: Run, text: str, *, is_configured: bool = True) -> argparse.ArgumentParser:
+        """Add one command.
+
+        Parameters
+        ----------
+        name, text : str
+            ``text`` is its line in the help, of at most 65 characters.
+        run : callable
+        is_configured : bool
+            It reads the configuration.
+        """
+        self._group[name] = text
+        sub = self._added.add_parser(name, help=text, description=f"{text[0].upper()}{text[1:]}.")
+        common = sub.add_argument_group("options of most commands")
+        if is_configured:
+            _configuration_options(common, names_snapshot=self._of_stages)
+        common_options(common, argparse.SUPPRESS)  # a default here would overwrite what stands before the command
         sub.set_defaults(run=run, starts_study=False)
+        if not is_configured:
+            sub.set_defaults(config=[], snapshot="")
         return sub
 
 
-def study_option(parser: argparse.ArgumentParser, default: str) -> None:
-    """``-C``, before a command and after it."""
+def _configuration_options(group: argparse._ArgumentGroup, *, names_snapshot: bool) -> None:
+    group.add_argument(
+        "--config",
+        action="append",
+        default=[],
+        metavar="YAML",
+        help="a file merged over those of the study's folder; may be repeated",
+    )
+    text = "snapshot of a run, instead of YAML files" if names_snapshot else argparse.SUPPRESS
+    snapshot = os.environ.get(snapshots.VARIABLE, "")
+    group.add_argument("--snapshot", default=snapshot, metavar="JSON", help=text)
+
+
+def common_options(group: argparse._ActionsContainer, default: Any = None) -> None:
+    """What stands before a command or after it: ``-C``, ``--quiet`` and ``--verbose``.
+
+    Parameters
+    ----------
+    group : ArgumentParser or group of one
+    default : optional
+        Value of an option that is not there; None: that of the option itself.
+    """
     text = f"folder of the study, as if the command were run in it (default: ${STUDY_VARIABLE}, or the present folder)"
-    parser.add_argument("-C", dest="study", metavar="DIR", default=default, help=text)
+    group.add_argument("-C", dest="study", metavar="DIR", default="" if default is None else default, help=text)
+    either = group.add_mutually_exclusive_group()
+    level = logging.INFO if default is None else default
+    either.add_argument(
+        "--quiet",
+        dest="level",
+        action="store_const",
+        const=logging.WARNING,
+        default=level,
+        help="results, warnings and errors alone: no progress",
+    )
+    either.add_argument(
+        "--verbose",
+        dest="level",
+        action="store_const",
+        const=logging.DEBUG,
+        default=level,
+        help="messages of libraries, too",
+    )
+
+
+def json_option(sub: argparse.ArgumentParser) -> None:
+    """``--json``: the answer for programs."""
+    sub.add_argument("--json", action="store_true", help="print the answer as JSON")
 
 
 def cell_options(sub: argparse.ArgumentParser) -> None:
     """Checkpoint and benchmark of one cell."""
-    sub.add_argument("--checkpoint", required=True, help="key of checkpoints")
-    sub.add_argument("--benchmark", required=True, help="key of benchmarks")
+    sub.add_argument("--checkpoint", required=True, metavar="NAME", help="key of checkpoints")
+    renamed_options(sub, {"--model": "--checkpoint"})
+    benchmark_option(sub)
+
+
+def pair_option(sub: argparse.ArgumentParser) -> None:
+    """A pair of the configuration."""
+    sub.add_argument("--pair", required=True, metavar="NAME", help="key of pairs")
+    renamed_options(sub, {"--model": "--pair"})
+
+
+def benchmark_option(sub: argparse.ArgumentParser) -> None:
+    """A benchmark of the configuration."""
+    sub.add_argument("--benchmark", required=True, metavar="NAME", help="key of benchmarks")
 
 
 def positive(text: str) -> int:
@@ -65,11 +179,13 @@ def threads_option(sub: argparse.ArgumentParser) -> None:
 def folder_option(sub: argparse.ArgumentParser) -> None:
     """Folder of output files."""
     sub.add_argument("--output", required=True, metavar="FOLDER", help="folder of the output files")
+    renamed_options(sub, {"--out": "--output"})
 
 
 def results_option(sub: argparse.ArgumentParser) -> None:
     """Results folder that a stage writes into."""
     sub.add_argument("--output", required=True, metavar="RESULTS", help="results folder")
+    renamed_options(sub, {"--out": "--output"})
 
 
 def cohort_options(sub: argparse.ArgumentParser) -> None:
@@ -84,4 +200,4 @@ def cohort_options(sub: argparse.ArgumentParser) -> None:
     sub.add_argument(
         "--figures", action=argparse.BooleanOptionalAction, default=True, help="draw figures as well (default: yes)"
     )
-    renamed_options(sub, {"--landscape": "the first argument, FOLDER", "--out": "--output"})
+    renamed_options(sub, {"--landscape": "the first argument, FOLDER"})

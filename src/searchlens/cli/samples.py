@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from searchlens.arguments import renamed_options
-from searchlens.cli.chosen import cell_of, grid_of
+from searchlens.cli.chosen import cell_of, grid_of, opened
 from searchlens.cli.options import Commands, cell_options
 from searchlens.errors import InputError, require_known
 from searchlens.grid import Grid, Import
@@ -64,6 +64,18 @@ def _imports(args: argparse.Namespace) -> None:
         return
     for path in remove(grid, args.remove):
         print(path)
+
+
+def _export(args: argparse.Namespace) -> None:
+    from searchlens.exports import FORMATS, export
+
+    study = opened(args, args.folder)
+    written = export(study, args.to, Path(args.output), args.policy)
+    print(f"{len(written)} files under {args.output}")
+    print(f"not in this format: {FORMATS[args.to][1]}")
+    withheld = {name: why for name in study.cells["benchmark"].unique() if (why := study.withheld(name))}
+    for name, why in withheld.items():
+        print(f"{name}: questions, golds, texts and answers are left out, ids are there: {why}")
 
 
 def _record(args: argparse.Namespace) -> None:
@@ -128,47 +140,71 @@ _WISHES = (
 
 def add_to(command: Commands) -> None:
     """Add the commands of samples."""
+    command.group("samples")
     _add_imports(command)
-    sub = command("record", _record, "save compact readouts of finished cells, for analysis without samples")
+    sub = command("export", _export, "write samples and verdicts for another tool (docs/formats.md)")
+    formats = ("inspect", "lm-eval", "every-eval-ever", "jsonl", "parquet", "csv")
+    sub.add_argument("--to", required=True, choices=formats, help="format of the files")
+    sub.add_argument(
+        "--policy", action="append", default=[], metavar="NAME", help="a policy; may be repeated; default: all"
+    )
+    sub.add_argument("folder", metavar="RESULTS", help="results folder")
+    sub.add_argument("output", metavar="OUT", help="folder that does not exist yet")
+    sub = command("record", _record, "save compact readouts of finished cells, without their texts")
     sub.add_argument(
         "--output",
         required=True,
         metavar="FOLDER",
         help="folder of readouts; later studies name it as `study.readouts`",
     )
+    renamed_options(sub, {"--out": "--output"})
     sub = command("rerun", _rerun, "move shards aside, so that the next run samples them again")
     cell_options(sub)
-    sub.add_argument("--policy", default="", help="only this policy")
-    renamed_options(sub, {"--model": "--checkpoint"})
+    sub.add_argument("--policy", default="", metavar="NAME", help="move samples of this policy alone")
     sub = command("verify", _verify, "check a whole results folder: shards, manifests, tables")
     sub.add_argument(
         "folder", metavar="FOLDER", nargs="?", default="", help="results folder; default: that of the configuration"
     )
     sub = command("prune", _prune, "list unused samples and leftovers of killed jobs")
-    sub.add_argument("--delete", action="store_true", help="delete them")
+    sub.add_argument("--delete", action="store_true", help="delete them, instead of listing them")
 
 
 def _add_imports(command: Commands) -> None:
     sub = command("import", _import, "import samples that were drawn elsewhere (docs/import.md)")
     sub.add_argument("files", metavar="FILE", nargs="+", help="files or folders of one format")
-    sub.add_argument("--pair", required=True, help="key of pairs, or a new name")
-    sub.add_argument("--benchmark", required=True, help="key of benchmarks, or a new name")
+    sub.add_argument("--pair", required=True, metavar="NAME", help="key of pairs, or a new name")
+    sub.add_argument("--benchmark", required=True, metavar="NAME", help="key of benchmarks, or a new name")
     sub.add_argument("--role", default="", choices=("base", "rl"), help="side of the pair that drew all samples")
     sub.add_argument("--base", default="", metavar="MODEL", help="Base, as the log names it")
     sub.add_argument("--rl", default="", metavar="MODEL", help="RL, as the log names it")
-    sub.add_argument("--policy", default="", help="name of the policy; default: what the log says")
-    sub.add_argument("--grader", default="math", help="grader of a new benchmark (docs/grading.md; default: math)")
-    sub.add_argument("--task", action="append", default=[], help="task of the log, if it has several; may be repeated")
-    sub.add_argument("--ids", default="own", choices=("own", "index"), help="index: the log's order is the benchmark's")
+    sub.add_argument("--policy", default="", metavar="NAME", help="name of the policy; default: what the log says")
+    sub.add_argument(
+        "--grader", default="math", metavar="NAME", help="grader of a new benchmark (docs/grading.md; default: math)"
+    )
+    sub.add_argument(
+        "--task",
+        action="append",
+        default=[],
+        metavar="NAME",
+        help="task of the log, if it has several; may be repeated",
+    )
+    sub.add_argument(
+        "--ids",
+        default="own",
+        choices=("own", "index"),
+        help="how the log names questions; index: by their order in the benchmark (default: own)",
+    )
     sub.add_argument("--subset", default="", metavar="NAME", help="new benchmark of the questions that have samples")
     sub.add_argument("--failed", default="", choices=("drop", "wrong"), help="what to do with failed requests")
     sub.add_argument("--dry-run", action="store_true", help="show what was found and write nothing")
     sub.add_argument("--yes", action="store_true", help="import in spite of what was found")
-    sub.add_argument("--date", default="", help="run of the log, if it has several (lm-eval)")
+    sub.add_argument("--date", default="", metavar="NAME", help="run of the log, if it has several (lm-eval)")
     sub.add_argument("--requests", default="", metavar="FILE", help="what was asked (batch output)")
     sub.add_argument("--custom-id", default="", metavar="PATTERN", help="such as {question}#{sample} (batch output)")
     sub.add_argument("--right", default="", metavar="CONDITION", help="such as 'acc == 1' (rollouts of training)")
-    sub.add_argument("--logprobs", default="", choices=("raw",), help="they are those of the raw model (batch output)")
+    sub.add_argument(
+        "--logprobs", default="", choices=("raw",), help="log-probabilities are those of the raw model (batch output)"
+    )
     sub.add_argument("--partial", action="store_true", help="read logs of unfinished runs")
     sub.add_argument("--repeats", default="", metavar="N", help="samples of each question (EvalScope without reviews)")
     text = "field of the log's documents, if it has an unusual name (lm-eval, NeMo-Skills)"
@@ -176,4 +212,4 @@ def _add_imports(command: Commands) -> None:
         sub.add_argument(option, default="", metavar="FIELD", help=text)
     renamed_options(sub, {"--model": "--pair"})
     sub = command("imports", _imports, "list imported samples, or take some back")
-    sub.add_argument("--remove", default="", metavar="PAIR/BENCHMARK[/ROLE[/POLICY]]", help="take these back")
+    sub.add_argument("--remove", default="", metavar="PAIR/BENCHMARK[/ROLE[/POLICY]]", help="take these samples back")

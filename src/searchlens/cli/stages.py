@@ -8,9 +8,11 @@ from pathlib import Path
 from searchlens.cli.chosen import cell_of, cohort_of_folder, grid_of, limits_of
 from searchlens.cli.options import (
     Commands,
+    benchmark_option,
     cell_options,
     cohort_options,
     folder_option,
+    pair_option,
     results_option,
     threads_option,
 )
@@ -176,6 +178,7 @@ def _transfer(args: argparse.Namespace) -> None:
 
 def add_to(command: Commands) -> None:
     """Add the commands of the stages, in the order of a run."""
+    command.group("stages (the jobs of a run, usable without it)", of_stages=True)
     _add_cells(command)
     _add_studies(command)
 
@@ -183,49 +186,57 @@ def add_to(command: Commands) -> None:
 def _add_cells(command: Commands) -> None:
     sub = command("generate", _generate, "draw the missing samples of one cell")
     cell_options(sub)
-    sub.add_argument("--manifest", default="", help="manifest of one pool; default: every pool of the cell")
+    sub.add_argument(
+        "--manifest", default="", metavar="FILE", help="manifest of one pool; default: every pool of the cell"
+    )
     threads_option(sub)
     sub = command("score", _score, "grade the samples of one cell")
     cell_options(sub)
     threads_option(sub)
-    sub.add_argument("--output", required=True, help="Parquet file")
-    sub.add_argument("manifests", nargs="*", help="the cell's manifests")
-    sub = command("agreement", _agreement, "judge some graded samples of one cell by math-verify alone, too")
+    sub.add_argument("--output", required=True, metavar="FILE", help="Parquet file to write")
+    sub.add_argument("manifests", nargs="*", metavar="MANIFEST", help="the cell's manifests")
+    sub = command("agreement", _agreement, "judge some samples of one cell by math-verify alone, too")
     cell_options(sub)
     threads_option(sub)
-    sub.add_argument("--output", required=True, help="Parquet file")
-    sub.add_argument("manifests", nargs="*", help="the cell's manifests")
+    sub.add_argument("--output", required=True, metavar="FILE", help="Parquet file to write")
+    sub.add_argument("manifests", nargs="*", metavar="MANIFEST", help="the cell's manifests")
     sub = command("landscape", _landscape, "compute the operating points of one cell")
-    sub.add_argument("--benchmark", required=True, help="key of benchmarks")
-    sub.add_argument("--scores", required=True, help="graded samples, or compact readouts")
+    benchmark_option(sub)
+    sub.add_argument("--scores", required=True, metavar="FILE", help="graded samples, or compact readouts")
     folder_option(sub)
-    sub = command("recovery", _recovery, "compare the landscapes of a pair: is RL's curve inside Base's landscape?")
-    sub.add_argument("--benchmark", default="", help="key of benchmarks; by default the name of the folder of --base")
-    sub.add_argument("--base", required=True, help="landscape folder of the Base checkpoint")
-    sub.add_argument("--rl", required=True, help="landscape folder of the RL checkpoint")
+    sub = command("recovery", _recovery, "compare Base and RL of a pair: is RL's curve inside Base's?")
+    sub.add_argument(
+        "--benchmark", default="", metavar="NAME", help="key of benchmarks; by default the name of the folder of --base"
+    )
+    sub.add_argument("--base", required=True, metavar="FOLDER", help="landscape folder of the Base checkpoint")
+    sub.add_argument("--rl", required=True, metavar="FOLDER", help="landscape folder of the RL checkpoint")
     folder_option(sub)
 
 
 def _add_studies(command: Commands) -> None:
-    sub = command("analyse", _analyse, "compute the landscapes of all recorded cells from their compact readouts")
+    sub = command("analyse", _analyse, "compute the landscapes of all recorded cells")
     threads_option(sub)
     sub = command("recoveries", _recoveries, "compare the landscapes of all recorded pairs")
     threads_option(sub)
-    command("readings", _readings, "read all samples of every pair: what RL's curve is worth in samples of Base")
-    sub = command("likelihood", _likelihood, "score the texts of each side of a pair under the other side, too")
-    sub.add_argument("--pair", required=True, help="key of pairs")
-    sub.add_argument("--benchmark", required=True, help="key of benchmarks")
+    command(
+        "readings",
+        _readings,
+        "read what RL's curve is worth in samples of Base, for every pair",
+    )
+    sub = command("likelihood", _likelihood, "score the texts of each side of a pair under the other, too")
+    pair_option(sub)
+    benchmark_option(sub)
     folder_option(sub)
     threads_option(sub)
     sub = command("figures", _figures, "draw the figures of one pair on one benchmark")
-    sub.add_argument("--pair", required=True, help="key of pairs")
-    sub.add_argument("--benchmark", required=True, help="key of benchmarks")
+    pair_option(sub)
+    benchmark_option(sub)
     folder_option(sub)
     sub = command("overview", _overview, "draw the figures of the whole study")
     folder_option(sub)
     sub = command("tables", _tables, "write the tables of the whole study")
     results_option(sub)
-    sub = command("boptr", _boptr, "predict the RL curves from Base: frames, tables and figures of a cohort")
+    sub = command("boptr", _boptr, "predict the RL curves of a cohort from Base (BOPTR)")
     cohort_options(sub)
     sub.add_argument("--draws", type=int, metavar="N", help="bootstrap draws, instead of the configured number")
     sub.add_argument(

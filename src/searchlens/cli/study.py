@@ -7,7 +7,7 @@ import shlex
 from pathlib import Path
 
 from searchlens.cli.chosen import grid_of, is_configured, opened
-from searchlens.cli.options import Commands, positive
+from searchlens.cli.options import Commands, json_option, positive
 from searchlens.project import OWN_FILE
 from searchlens.store.files import require_writable
 
@@ -71,18 +71,6 @@ def _summary(args: argparse.Namespace) -> None:
     print(summarise(grid_of(args)))
 
 
-def _export(args: argparse.Namespace) -> None:
-    from searchlens.exports import FORMATS, export
-
-    study = opened(args, args.folder)
-    written = export(study, args.to, Path(args.output), args.policy)
-    print(f"{len(written)} files under {args.output}")
-    print(f"not in this format: {FORMATS[args.to][1]}")
-    withheld = {name: why for name in study.cells["benchmark"].unique() if (why := study.withheld(name))}
-    for name, why in withheld.items():
-        print(f"{name}: questions, golds, texts and answers are left out, ids are there: {why}")
-
-
 def _show(args: argparse.Namespace) -> None:
     import json
     import shutil
@@ -131,41 +119,44 @@ def _benchmarks(args: argparse.Namespace) -> None:
 
 def add_to(command: Commands) -> None:
     """Add the commands of studies."""
-    sub = command("init", _init, "write the folder of a new study: configuration, profiles and Snakefile")
-    sub.add_argument("folder", metavar="DIR")
+    command.group("a study")
+    sub = command(
+        "init", _init, "write the folder of a new study, with a configuration to fill in", is_configured=False
+    )
+    sub.add_argument("folder", metavar="DIR", help="folder that does not have a study yet")
     sub.add_argument("--demo", action="store_true", help="the study of the micro pair, ready to run")
     sub.set_defaults(starts_study=True)
     command("check", _check, "validate the configuration and everything it names")
-    sub = command("plan", _plan, "show finished and missing samples, and their cost in tokens and GPU-hours")
+    sub = command("plan", _plan, "show which samples are missing, and what they cost")
     sub.add_argument("--policies", action="store_true", help="one line per policy with its id, instead of per cell")
-    sub = command("run", _run, "run the workflow of the study by Snakemake, which resumes what was stopped")
+    sub = command("run", _run, "run the study by Snakemake, or resume it")
     sub.add_argument("targets", metavar="TARGET", nargs="*", help="rules or files (default: everything)")
     sub.add_argument("--cores", default="", metavar="N", help="CPU cores, or all (default: as the profile says)")
     sub.add_argument("--profile", default="", metavar="FOLDER", help="profile of Snakemake, such as slurm")
     sub.add_argument("-n", "--dry-run", action="store_true", help="print the jobs, and run none")
-    command("status", _status, "show progress: cells done, running, failed and missing; logs of failed jobs")
+    command("status", _status, "show progress, running and failed jobs, and their logs")
     command("summary", _summary, "print the main results of the last run")
-    sub = command("export", _export, "write samples and verdicts in the format of another tool (docs/formats.md)")
-    formats = ("inspect", "lm-eval", "every-eval-ever", "jsonl", "parquet", "csv")
-    sub.add_argument("--to", required=True, choices=formats, help="format")
-    sub.add_argument("--policy", action="append", default=[], help="repeatable; default: every policy")
-    sub.add_argument("folder", metavar="RESULTS", help="results folder")
-    sub.add_argument("output", metavar="OUT", help="a new folder")
-
-    sub = command("show", _show, "show questions with their golds, and the answers of Base and RL side by side")
+    sub = command("show", _show, "show questions with the answers of Base and RL side by side")
     sub.add_argument(
         "folder", metavar="RESULTS", nargs="?", default="", help="results folder; default: that of the configuration"
     )
-    sub.add_argument("--pair", default="", help="default: the first one")
-    sub.add_argument("--benchmark", default="", help="default: the first one of the pair")
+    sub.add_argument("--pair", default="", metavar="NAME", help="key of pairs; default: the first one")
     sub.add_argument(
-        "--question", action="append", default=[], metavar="N|ID", help="position from 0, or id; repeatable"
+        "--benchmark", default="", metavar="NAME", help="key of benchmarks; default: the first one of the pair"
+    )
+    sub.add_argument(
+        "--question",
+        action="append",
+        default=[],
+        metavar="N|ID",
+        help="position of a question, from 0, or its id; may be repeated",
     )
     sub.add_argument(
         "--policy",
         action="append",
         default=[],
-        help="repeatable; default: the default policy; all: every policy that both sides have",
+        metavar="NAME",
+        help="a policy; may be repeated; default: the default policy; all: every policy that both sides have",
     )
     sub.add_argument(
         "--only",
@@ -174,15 +165,13 @@ def add_to(command: Commands) -> None:
         help="questions that RL solves and Base never under these policies, or the other way round, or with a sample on"
         " which two graders disagree",
     )
-    sub.add_argument("--samples", type=positive, default=2, metavar="N", help="of each side (default: 2)")
-    sub.add_argument("--limit", type=positive, default=5, metavar="N", help="questions (default: 5)")
+    sub.add_argument("--samples", type=positive, default=2, metavar="N", help="samples of each side (default: 2)")
+    sub.add_argument("--limit", type=positive, default=5, metavar="N", help="number of questions (default: 5)")
     sub.add_argument("--full", action="store_true", help="whole texts, instead of their first and last lines")
-    sub.add_argument("--json", action="store_true", help="write JSON")
-    sub = command(
-        "diff", _diff, "compare two results folders: cells, samples, points, verdicts, readings, with intervals"
-    )
+    json_option(sub)
+    sub = command("diff", _diff, "compare two results folders: what changed, with intervals", is_configured=False)
     sub.add_argument("first", metavar="A", help="results folder, before")
     sub.add_argument("second", metavar="B", help="results folder, after")
     sub.add_argument("--all", action="store_true", help="list every change, instead of the largest ones")
-    sub.add_argument("--json", action="store_true", help="write JSON")
-    command("benchmarks", _benchmarks, "list known benchmarks: licence, size, regime, and files of their questions")
+    json_option(sub)
+    command("benchmarks", _benchmarks, "list known benchmarks, and which of their questions are here")

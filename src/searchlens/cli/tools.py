@@ -76,38 +76,48 @@ def _snapshot(args: argparse.Namespace) -> None:
 
 def add_to(command: Commands) -> None:
     """Add the other tools."""
-    sub = command("pin", _pin, "look up the commit and file hashes of every hub name, and write the lock file")
+    command.group("tools")
+    sub = command("pin", _pin, "write the lock file: commit and hashes of every name of the hub")
     sub.add_argument("--update", action="store_true", help="look up again names that are pinned already")
     sub.add_argument("--from-cache", action="store_true", help="read the hub cache of this machine instead of the hub")
-    sub = command("fetch", _fetch, "download the pinned files of this study, and compare every byte with the pins")
+    sub = command("fetch", _fetch, "download the pinned files, and compare every byte with the pins")
     sub.add_argument("--rehash", action="store_true", help="hash all files, also those with a stored hash")
-    sub = command("fingerprint", _fingerprint, "print the fingerprint of a checkpoint folder")
-    sub.add_argument("path", metavar="FOLDER")
+    sub = command("fingerprint", _fingerprint, "print the fingerprint of a checkpoint folder", is_configured=False)
+    sub.add_argument("path", metavar="FOLDER", help="folder of a checkpoint")
     _add_power(command)
-    sub = command("simulate", _simulate, "write a simulated study of known truth (docs/simulation.md)")
-    sub.add_argument("--seed", type=int, required=True, help="seed of all random numbers")
+    sub = command(
+        "simulate", _simulate, "write a simulated study of known truth (docs/simulation.md)", is_configured=False
+    )
+    sub.add_argument("--seed", type=int, required=True, metavar="N", help="seed of all random numbers")
     folder_option(sub)
     modes = ("transform", "planted", "continuous", "ceiling", "unrelated", "equal")
     sub.add_argument(
         "--mode", choices=modes, default="transform", help="how RL is derived from Base (default: transform)"
     )
     sub.add_argument("--size", choices=("paper", "small"), default="paper", help="size of the cohort (default: paper)")
-    renamed_options(sub, {"--out": "--output"})
-    command("schema", _schema, "print the JSON schema of the configuration")
+    command("schema", _schema, "print the JSON schema of the configuration", is_configured=False)
     command("snapshot", _snapshot, "write the merged configuration into the results folder")
 
 
 def _add_power(command: Commands) -> None:
-    sub = command("power", _power, "how large a study must be to distinguish two rows of a table (docs/power.md)")
+    sub = command("power", _power, "say how large a study must be (docs/power.md)")
     sub.add_argument(
         "folder", metavar="FOLDER", nargs="?", default="", help="landscapes of a study, or a file of contributions"
     )
-    sub.add_argument("--gap", type=float, required=True, help="difference of mean errors, percentage points")
-    sub.add_argument("--models", type=int, required=True, help="number of models")
-    sub.add_argument("--questions", type=int, nargs="+", required=True, help="number of questions of each benchmark")
-    sub.add_argument("--seeds", type=int, default=1, help="pools of samples that curves are averaged over (default: 1)")
-    sub.add_argument("--alpha", type=float, default=0.05, help="level of the test (default: 0.05)")
-    sub.add_argument("--contrasts", type=int, default=1, help="number of contrasts tested together (default: 1)")
+    sub.add_argument(
+        "--gap", type=float, metavar="X", required=True, help="difference of mean errors, percentage points"
+    )
+    sub.add_argument("--models", type=int, metavar="N", required=True, help="number of models")
+    sub.add_argument(
+        "--questions", type=int, metavar="N", nargs="+", required=True, help="number of questions of each benchmark"
+    )
+    sub.add_argument(
+        "--seeds", type=int, metavar="N", default=1, help="pools of samples that curves are averaged over (default: 1)"
+    )
+    sub.add_argument("--alpha", type=float, metavar="P", default=0.05, help="level of the test (default: 0.05)")
+    sub.add_argument(
+        "--contrasts", type=int, metavar="N", default=1, help="number of contrasts tested together (default: 1)"
+    )
     sub.add_argument(
         "--rows",
         nargs=2,
@@ -116,5 +126,7 @@ def _add_power(command: Commands) -> None:
         help="rows whose difference is estimated from the landscapes (default: V3 H4)",
     )
     for name in ("question-sd", "sample-sd", "model-sd", "shared"):
-        sub.add_argument(f"--{name}", type=float, help="variance component; default: estimated from FOLDER, or typical")
+        sub.add_argument(
+            f"--{name}", type=float, metavar="X", help="variance component; default: estimated from FOLDER, or typical"
+        )
     renamed_options(sub, {"--from": "the first argument, FOLDER", "--tiers": "--rows"})
