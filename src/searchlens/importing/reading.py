@@ -214,6 +214,10 @@ class _Assembly:
         tally = self.tallies[key]
         tally.add(located.number, located.name, sample, text, finish, n_tokens)
         tally.inferred += is_inferred
+        for scorer in sample.document_verdicts:
+            self.notes.add(
+                f"verdicts of {scorer} are on all samples of a document together, and are not kept", sample.place
+            )
         tokens = list(sample.tokens) if isinstance(sample.tokens, tuple) else None
         logprobs = list(sample.logprobs) if isinstance(sample.logprobs, tuple) else None
         row = (
