@@ -45,6 +45,10 @@ def _import(args: argparse.Namespace) -> None:
         return
     for record, shard in zip(imported.records, imported.shards, strict=True):
         print(f"imported {shard.sidecar['rows']:,} samples as {record.name} into {shard.path}")
+    default = grid.config["default_policy"]
+    if default not in {record.policy for record in imported.records}:
+        names = ", ".join(dict.fromkeys(record.policy for record in imported.records))
+        print(f"a pair needs samples of the default policy, {default}; to use others, set default_policy: {names}")
     print(f"next: {_next_command(grid_of(args), args, imported.records)}")
 
 
