@@ -17,7 +17,7 @@ from searchlens.commands import prune
 from searchlens.commands.imports import remove
 from searchlens.commands.init import init
 from searchlens.errors import InputError
-from searchlens.grid import Grid
+from searchlens.grid import Grid, needs
 from searchlens.importing import Choices
 from searchlens.stages import importing
 from searchlens.stages.importing import Request, import_samples
@@ -136,6 +136,15 @@ def test_two_models_in_one_import_need_their_sides(grid: Grid, tmp_path: Path) -
     sides = {"role": "", "base": "small", "rl": "large"}
     records = import_samples(grid, [path], request(choices=sides)).records
     assert [(record.role, record.log["model"]) for record in records] == [("base", "small"), ("rl", "large")]
+
+
+def test_an_imported_pair_is_read_like_a_configured_one(raw: dict[str, Any], make_grid: Any, tmp_path: Path) -> None:
+    raw["study"] = {"pairs": [], "benchmarks": [], "imports": "all"}
+    lines = [{**line, "role": role} for role in ("base", "rl") for line in rows()]
+    import_samples(make_grid(raw), [write(tmp_path, lines)], request(choices={"role": ""}))
+    found = needs.readings(make_grid(raw))
+    assert [(cell.pair, cell.benchmark) for cell in found.cells] == [("theirs", "own")]
+    assert found.options["joint_pairs"] == ("theirs",)
 
 
 def test_some_questions_become_a_benchmark_of_their_own(grid: Grid, tmp_path: Path) -> None:
