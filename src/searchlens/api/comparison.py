@@ -43,8 +43,8 @@ class Comparison:
     confidence : float
         Nominal coverage of all intervals, which are over questions.
     measures : DataFrame
-        pass@k, Cover@tau, G-Pass@k, guessing, entropies and P(RL beats Base): measure, k, tau, side (``Base``, ``RL``,
-        ``RL - Base``), value, lo, hi.
+        pass@k, Cover@tau, G-Pass@k, guessing, luck, entropies and P(RL beats Base): measure, k, tau, side (``Base``,
+        ``RL``, ``RL - Base``), value, lo, hi.
     equivalents : DataFrame
         N*(b): samples of Base that solve as much as b of RL, one row for each b and policy of Base.
     exponents, exponent_profiles : DataFrame
@@ -115,6 +115,7 @@ def compare(
     classes: Both | None = None,
     tokens: Both | None = None,
     choices: npt.ArrayLike | None = None,
+    lucky: Both | None = None,
     confidence: float = 0.95,
     draws: int = 2000,
     seed: int = 0,
@@ -137,6 +138,9 @@ def compare(
         Tokens of each sample, or their mean, for the ratio of tokens at equal pass@k. Of a mapping, a mapping.
     choices : int or array_like of int, shape (questions,), optional
         Lettered options of the questions, 0 for an open one. Without it, nothing is said about guessing.
+    lucky : (base, rl), optional
+        Whether each sample would be right if its question had the gold of another one: booleans of the shape of
+        ``base`` and ``rl``, or with ``samples`` counts. Of a mapping, a mapping. Without it, nothing is said of luck.
     confidence : float
         Nominal coverage of intervals, in (0, 1).
     draws : int
@@ -174,10 +178,19 @@ def compare(
             raise InputError(why, "give the same questions to both")
     first = next(iter(right))
     ours = {
-        name: _pool(name, array, _part(classes, 0, name, base), _part(tokens, 0, name, base))
+        name: _pool(
+            name,
+            array,
+            _part(classes, 0, name, base),
+            _part(tokens, 0, name, base),
+            _lucky(f"lucky[0] of {named[name]}", _part(lucky, 0, name, base), of_base, array.shape),
+        )
         for name, array in right.items()
     }
-    target = _pool(first, theirs, None if classes is None else classes[1], None if tokens is None else tokens[1])
+    of_other = _lucky("lucky[1]", None if lucky is None else lucky[1], of_rl, theirs.shape)
+    target = _pool(
+        first, theirs, None if classes is None else classes[1], None if tokens is None else tokens[1], of_other
+    )
     options = ReadingsOptions(draws=draws, default_policy=first, seed=seed, confidence=confidence)
     cell = PairPools("pair", "benchmark", ours, {first: target}, _choices(choices, len(theirs)))
     frames = _frames(cell, options, with_classes=classes is not None)
@@ -223,16 +236,27 @@ def _part(given: Both | None, side: int, name: str, base: object) -> Any:
     if given is None:
         return None
     if len(given) != 2:
-        raise InputError(f"classes and tokens are pairs, of base and of rl; found {len(given)} parts")
+        raise InputError(f"classes, tokens and lucky are pairs, of base and of rl; found {len(given)} parts")
     part = given[side]
     if not isinstance(base, Mapping):
         return part
     if not isinstance(part, Mapping) or name not in part:
-        raise InputError(f"base has policies: give classes and tokens of {name!r}, too, by its name")
+        raise InputError(f"base has policies: give classes, tokens and lucky of {name!r}, too, by its name")
     return part[name]
 
 
-def _pool(name: str, right: npt.NDArray[np.bool_], classes: Any, tokens: Any) -> Pool:
+def _lucky(name: str, given: Any, samples: int | None, shape: tuple[int, ...]) -> npt.NDArray[np.bool_] | None:
+    if given is None:
+        return None
+    array = _right(name, given, samples)
+    if array.shape != shape:
+        raise InputError(f"{name} has shape {array.shape}; allowed: {shape}, one value for each sample")
+    return array
+
+
+def _pool(
+    name: str, right: npt.NDArray[np.bool_], classes: Any, tokens: Any, lucky: npt.NDArray[np.bool_] | None
+) -> Pool:
     """Samples as the readings take them."""
     questions, samples = right.shape
     answer = np.where(right, 0, 1) if classes is None else _classes(right, classes)
@@ -246,10 +270,11 @@ def _pool(name: str, right: npt.NDArray[np.bool_], classes: Any, tokens: Any) ->
             "answer": answer.ravel(),
         }
     ).with_columns(tokens=None, generated=None, stopped=True, score=None)
+    guessed = pl.Series("lucky", [None] * right.size if lucky is None else lucky.ravel(), pl.Boolean)
     mean = float("nan") if tokens is None else float(np.mean(np.asarray(tokens, float)))
     if mean <= 0:
         raise InputError(f"tokens have the mean {mean}; allowed: above 0")
-    return read_pools(answer_classes(scores.cast(SCORES)), {name: mean})[name]
+    return read_pools(answer_classes(scores.cast(SCORES).with_columns(guessed)), {name: mean})[name]
 
 
 def _classes(right: npt.NDArray[np.bool_], given: Any) -> Ints:

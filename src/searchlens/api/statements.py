@@ -12,7 +12,7 @@ from searchlens.frames import pick
 from searchlens.readings import limits
 from searchlens.readings.exponents import LARGEST
 from searchlens.readings.extrapolation import SMALLEST
-from searchlens.readings.measures import BASE, DIFFERENCE, RL
+from searchlens.readings.measures import BASE, DIFFERENCE, LUCK, RL
 from searchlens.tables import format as fmt
 
 NOT_IDENTIFIED = "not identified"
@@ -65,6 +65,7 @@ def statements(frames: Frames, *, questions: int, policy: str) -> tuple[Statemen
         _support(frames),
         _reliability(frames),
         _guessing(frames),
+        _luck(frames),
         _entropy(frames),
         _winner(frames),
         _variance(frames),
@@ -178,6 +179,19 @@ def _guessing(frames: Frames) -> Statement:
     return Statement(
         "guessing", f"Without guessing, RL − Base is {found}.", _sentence([*parts, "whether models guess evenly"])
     )
+
+
+def _luck(frames: Frames) -> Statement:
+    sides = {side: _rows(frames, LUCK, side) for side in (BASE, RL)}
+    if not sides[BASE]:
+        can = f"{NOT_IDENTIFIED}: no verdicts against golds of other questions were given."
+        return Statement("luck", can, "how often answers are right without knowing the question.")
+    parts = [
+        f"{fmt.percent(one['value'])}% of questions (Base) and {fmt.percent(two['value'])}% (RL) at {one['k']}"
+        for one, two in zip(sides[BASE], sides[RL], strict=True)
+    ]
+    can = f"With golds of other questions the same samples solve {'; '.join(parts)}."
+    return Statement("luck", can, "which of the right answers were guessed.")
 
 
 def _entropy(frames: Frames) -> Statement:

@@ -16,7 +16,7 @@ from contextlib import AbstractContextManager, chdir, nullcontext, suppress
 from pathlib import Path
 
 from searchlens import __version__
-from searchlens.cli import samples, stages, study, tools
+from searchlens.cli import compare, samples, stages, study, tools
 from searchlens.cli.options import STUDY_VARIABLE, Commands, CommandsParser, common_options
 from searchlens.errors import InputError, JobError, JobStoppedError
 from searchlens.project import extras
@@ -32,7 +32,7 @@ def parser() -> CommandsParser:
     every.add_argument("--version", action="version", version=__version__, help="print the version")
     common_options(every)
     commands = Commands(every)
-    for group in (study, stages, samples, tools):
+    for group in (study, stages, compare, samples, tools):
         group.add_to(commands)
     return every
 

@@ -142,12 +142,69 @@ def score_samples(
     InputError
         Unknown grader; a sample of an unknown question or policy; a sample that occurs twice.
     """
-    grader = grading.grader(kind)
-    order = list(policies) if policies is not None else samples["policy"].unique(maintain_order=True).to_list()
+    answers = found_answers(samples, kind)
+    return score_answers(
+        answers,
+        questions,
+        kind,
+        verdicts,
+        policies=policies,
+        q_instructions=q_instructions,
+        luck_policy=luck_policy,
+        seed=seed,
+        workers=workers,
+    )
+
+
+def found_answers(samples: pl.DataFrame, kind: str) -> pl.DataFrame:
+    """The answers in samples, which take little memory: some samples after others can be read so.
+
+    Parameters
+    ----------
+    samples : DataFrame
+        Columns of ``SAMPLES``, in any order; other columns are ignored.
+    kind : str
+        Name of a grader.
+
+    Returns
+    -------
+    DataFrame
+        ``SAMPLES`` without ``text``, with ``answer`` (null if there is none) and ``extraction``; rows in order.
+    """
     recorded = samples if "finish" in samples.columns else samples.with_columns(finish=pl.lit(None, pl.String))
-    samples = recorded.select(SAMPLES.names()).cast(SAMPLES)
-    _check(samples, questions, order)
-    answers = samples.drop("text").with_columns(_extract(samples, grader))
+    whole = recorded.select(SAMPLES.names()).cast(SAMPLES)
+    return whole.drop("text").with_columns(_extract(whole, grading.grader(kind)))
+
+
+def score_answers(
+    answers: pl.DataFrame,
+    questions: Sequence[Question],
+    kind: str,
+    verdicts: Path,
+    *,
+    policies: Sequence[str] | None = None,
+    q_instructions: QInstructions = "first_sample",
+    luck_policy: str = "",
+    seed: int = 0,
+    workers: int | None = None,
+) -> ScoredSamples:
+    """Grade samples by the answers that were found in them.
+
+    Parameters
+    ----------
+    answers : DataFrame
+        Of ``found_answers``.
+    questions, kind, verdicts, policies, q_instructions, luck_policy, seed, workers
+        As of ``score_samples``.
+
+    Raises
+    ------
+    InputError
+        As of ``score_samples``.
+    """
+    grader = grading.grader(kind)
+    order = list(policies) if policies is not None else answers["policy"].unique(maintain_order=True).to_list()
+    _check(answers, questions, order)
     references, store = _references(questions, grader), VerdictStore(verdicts)
     rows = answers.join(references, on="question")
     judgements = store.judge(

@@ -67,9 +67,13 @@ class VerdictStore:
     ----------
     folder : Path
         ``results/verdicts/<benchmark>``. It need not exist.
+    batch : int, optional
+        Pairs judged before they are written, by default ``BATCH``. Each batch starts processes, so a table that nobody
+        keeps has large ones.
     """
 
     folder: Path
+    batch: int | None = None
 
     def judge(self, grader: Grader, pairs: pl.DataFrame, *, workers: int | None = None) -> Judgements:
         """Verdicts of all pairs; only pairs without a verdict in the table are judged.
@@ -91,8 +95,11 @@ class VerdictStore:
         table = VerdictTable(self.folder, grader.version, distinct)
         missing = _rotated(table.missing(distinct))
         graded = 0
-        for start in range(0, missing.height, BATCH):
-            batch = table.missing(missing.slice(start, BATCH))  # another job may have judged some of them meanwhile
+        size = self.batch or BATCH
+        for start in range(0, missing.height, size):
+            batch = table.missing(
+                missing.slice(start, size)
+            )  # another job may have judged some of them meanwhile
             if not batch.is_empty():
                 graded += self._judge_batch(grader, batch, workers)
         verdicts = distinct.join(table.verdicts(), left_on=_STORED, right_on=PAIR, how="inner").drop(_STORED)

@@ -159,9 +159,19 @@ class KnownDocuments:
 
 
 class OwnDocuments:
-    """Documents that define a benchmark of their own, ordered by id, so that the order of lines does not matter."""
+    """Documents that define a benchmark of their own, ordered by id, so that the order of lines does not matter.
 
-    def __init__(self) -> None:
+    Parameters
+    ----------
+    needs_golds : bool
+        Whether a question without a gold is a mistake; otherwise its gold is empty.
+    quotes : bool
+        Whether messages may quote golds and prompts; otherwise they name places alone.
+    """
+
+    def __init__(self, *, needs_golds: bool = True, quotes: bool = True) -> None:
+        self._needs_golds = needs_golds
+        self._quotes = quotes
         self.notes: list[str] = []
         self._numbers: dict[str, int] = {}
         self._names: list[str] = []
@@ -202,11 +212,8 @@ class OwnDocuments:
                 continue
             first, where = known.setdefault(name, (content, place))
             if first != content:
-                self._wrong.add(
-                    f"a {key} differs from that of an earlier row",
-                    place,
-                    f"{shown(content)}, not {shown(first)} as in {where}",
-                )
+                found = f"{shown(content)}, not {shown(first)} as in {where}" if self._quotes else f"as in {where}"
+                self._wrong.add(f"a {key} differs from that of an earlier row", place, found)
 
     def rank(self, number: int) -> str:
         """The order of ids."""
@@ -234,7 +241,7 @@ class OwnDocuments:
         """Questions without a gold or with another one's text, golds and prompts that differ, and a wrong grader."""
         problems.take(self._wrong)
         for name, number in self._numbers.items():
-            if name not in self._golds:
+            if name not in self._golds and self._needs_golds:
                 what = "a question has no gold on any row; a benchmark of your own needs one"
                 problems.add(what, self._places[number], f"question {shown(name)}")
         first: dict[str, str] = {}

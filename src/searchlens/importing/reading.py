@@ -102,6 +102,7 @@ def read(
     *,
     folder: Callable[[], Path] | None = None,
     quotes: bool = True,
+    needs_golds: bool = True,
 ) -> Iterator[Reading]:
     """Read files of samples, and match and check them. Nothing is stored.
 
@@ -119,6 +120,8 @@ def read(
         the system.
     quotes : bool
         Whether messages may quote golds and texts; the terms of some benchmarks forbid it.
+    needs_golds : bool
+        Whether documents that define a benchmark must have golds; otherwise those of some may be empty.
 
     Yields
     ------
@@ -132,7 +135,11 @@ def read(
     """
     chosen = recognised(paths)
     _refuse_twice(chosen.files)
-    documents = KnownDocuments(questions, choices.ids, quotes=quotes) if questions is not None else OwnDocuments()
+    documents: Documents
+    if questions is None:
+        documents = OwnDocuments(needs_golds=needs_golds, quotes=quotes)
+    else:
+        documents = KnownDocuments(questions, choices.ids, quotes=quotes)
     spill = Spill(documents.rank, folder or (lambda: Path(tempfile.mkdtemp(prefix="searchlens-"))))
     try:
         yield _Assembly(chosen, documents, spill, grader, choices).reading()

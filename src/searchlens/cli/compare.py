@@ -1,0 +1,110 @@
+"""The command that needs no study: two sides' logs to all readings."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import shutil
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from searchlens.benchmarks import OWN, Question, known_benchmark
+from searchlens.cli.chosen import grid_of, is_configured
+from searchlens.cli.options import Commands, json_option, positive
+from searchlens.errors import InputError, require_known
+from searchlens.store.files import replace_text
+
+_WISHES = ("date", "partial", "repeats", "id_key", "question_key", "gold_key")
+"""Options that say what a format leaves open; a reader gets them by these names."""
+
+
+class _Known(NamedTuple):
+    """A benchmark of a study: questions, grader, and why its texts are not to be quoted."""
+
+    questions: Sequence[Question] | None = None
+    grader: str = ""
+    withheld: str = ""
+
+
+def _compare(args: argparse.Namespace) -> None:
+    from searchlens.commands import compare, terminal
+    from searchlens.comparing import Wishes, compare_logs, page
+
+    if args.html and not Path(args.html).absolute().parent.is_dir():
+        raise InputError(f"--html {args.html}: there is no folder {Path(args.html).parent}")
+    known = _known_benchmark(args)
+    log = {name: getattr(args, name) for name in _WISHES if getattr(args, name)}
+    wishes = Wishes(
+        grader=args.grader or known.grader,
+        questions=known.questions,
+        models=(args.base_model, args.rl_model),
+        tasks=tuple(args.task),
+        failed=args.failed,
+        log={name: "yes" if value is True else value for name, value in log.items()},
+        withheld=known.withheld or ("--no-texts" if args.no_texts else ""),
+        every_text=args.all_graders,
+        seed=args.seed,
+        workers=args.threads,
+    )
+    found = compare_logs([Path(path) for path in args.base], [Path(path) for path in args.against], wishes)
+    if args.html:
+        replace_text(Path(args.html), page(found))
+    if args.json:
+        print(json.dumps(found.to_dict(), indent=1))
+    else:
+        terminal.page(compare.rendered(found, shutil.get_terminal_size().columns))
+
+
+def _known_benchmark(args: argparse.Namespace) -> _Known:
+    if not args.benchmark:
+        return _Known()
+    if not is_configured(args):
+        raise InputError(
+            f"--benchmark {args.benchmark}: there is no configuration here",
+            "name the folder of a study that has the benchmark: -C DIR; or leave --benchmark out: the logs have golds",
+        )
+    grid = grid_of(args)
+    name = require_known(args.benchmark, grid.config["benchmarks"], "benchmark")
+    benchmark = grid.benchmark(name)
+    known = None if benchmark["family"] == OWN else known_benchmark(benchmark["family"])
+    is_gated = known is not None and (known.gated or any(split.gated for split in known.splits))
+    withheld = f"{known.title} is gated ({known.licence})" if known and is_gated else ""
+    return _Known(grid.questions(name), benchmark["grader"], withheld)
+
+
+def _seed(text: str) -> int:
+    if not text.isascii() or not text.isdigit():
+        raise argparse.ArgumentTypeError(f"{text!r}; allowed: a whole number >= 0")
+    return int(text)
+
+
+def add_to(command: Commands) -> None:
+    """Add the command."""
+    command.group("logs of other tools")
+    sub = command("compare", _compare, "compare Base and RL from their log files: all readings at once")
+    sub.add_argument("base", metavar="BASE", nargs="+", help="files or folders with samples of Base")
+    sub.add_argument("--against", metavar="RL", nargs="+", required=True, help="files or folders with samples of RL")
+    sub.add_argument("--html", default="", metavar="FILE", help="write a page for others to read")
+    json_option(sub)
+    text = "grader of docs/grading.md, or recorded: the logs' verdicts (default: math or choice, by the golds)"
+    sub.add_argument("--grader", default="", metavar="NAME", help=text)
+    text = "key of benchmarks of a study (-C DIR), whose golds count"
+    sub.add_argument("--benchmark", default="", metavar="NAME", help=text)
+    text = "task of the logs, if they have several; may be repeated"
+    sub.add_argument("--task", action="append", default=[], metavar="NAME", help=text)
+    sub.add_argument("--base-model", default="", metavar="NAME", help="model of Base, if its files have several")
+    sub.add_argument("--rl-model", default="", metavar="NAME", help="model of RL, if its files have several")
+    sub.add_argument("--failed", default="", choices=("drop", "wrong"), help="what to do with failed requests")
+    sub.add_argument("--date", default="", metavar="NAME", help="run of the logs, if they have several (lm-eval)")
+    sub.add_argument("--partial", action="store_true", help="read logs of unfinished runs")
+    sub.add_argument("--repeats", default="", metavar="N", help="samples of each question (EvalScope without reviews)")
+    text = "field of the logs' documents, if it has an unusual name (lm-eval, NeMo-Skills)"
+    for option in ("--id-key", "--question-key", "--gold-key"):
+        sub.add_argument(option, default="", metavar="FIELD", help=text)
+    sub.add_argument("--all-graders", action="store_true", help="let math-verify judge all texts, not 2,000 of them")
+    sub.add_argument("--no-texts", action="store_true", help="quote no text on the page")
+    sub.add_argument("--seed", type=_seed, default=0, metavar="N", help="seed of all that is drawn (default: 0)")
+    cores = len(os.sched_getaffinity(0))
+    sub.add_argument("--threads", type=positive, default=cores, metavar="N", help="processes (default: all cores)")

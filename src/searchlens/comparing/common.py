@@ -1,0 +1,175 @@
+"""Which questions of the two sides are the same: by text, by containment in a prompt, or by id."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+
+from searchlens.benchmarks import Question
+from searchlens.comparing.sides import BASE
+from searchlens.errors import InputError
+from searchlens.importing.matching import Match, Matcher, differing_golds
+from searchlens.importing.texts import choices, plain, stem
+from searchlens.readers.logged import Document
+
+SHOWN = 3
+"""Ids that a message names."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Common:
+    """The questions of both sides.
+
+    Attributes
+    ----------
+    base, rl : tuple of Question
+        Row by row the same question, as each side has it: ids, order of choices and letter of the gold may differ.
+    how : mapping of str to int
+        How many were matched by text, containment or id.
+    only_base, only_rl : tuple of str
+        Ids of questions that the other side does not have.
+    other_golds : tuple of str
+        Ids, on the side of Base, of questions that were left out because the two sides have other golds.
+    """
+
+    base: tuple[Question, ...]
+    rl: tuple[Question, ...]
+    how: dict[str, int] = field(default_factory=dict)
+    only_base: tuple[str, ...] = ()
+    only_rl: tuple[str, ...] = ()
+    other_golds: tuple[str, ...] = ()
+
+    def __len__(self) -> int:
+        return len(self.base)
+
+    def of(self, role: str) -> tuple[Question, ...]:
+        """The questions as one side has them."""
+        return self.base if role == BASE else self.rl
+
+    @property
+    def notes(self) -> list[str]:
+        """What was left out, in words."""
+        left_out = {
+            "only Base has samples of": self.only_base,
+            "only RL has samples of": self.only_rl,
+            "Base and RL have other golds of": self.other_golds,
+        }
+        return [
+            f"{why} {len(ids):,} question{'s' * (len(ids) > 1)}, left out: {_some(ids)}"
+            for why, ids in left_out.items()
+            if ids
+        ]
+
+
+Found = dict[int, tuple[int, str, dict[str, str]]]
+"""Position of a question of RL to that of Base, how it was found, and letters of RL's choices to those of Base."""
+
+
+def common(base: Sequence[Question], rl: Sequence[Question], grader: str) -> Common:
+    """The questions that both sides have.
+
+    Parameters
+    ----------
+    base, rl : sequence of Question
+        As the logs have them. An empty gold is taken from the other side.
+    grader : str
+        By which golds are compared; empty: they are not.
+
+    Raises
+    ------
+    InputError
+        No question is on both sides, or all have other golds.
+    """
+    found = _pairs(base, rl)
+    if not found:
+        raise InputError(
+            f"no question is on both sides: of {len(base):,} of Base and {len(rl):,} of RL, ids are like"
+            f" {base[0].id!r} and {rl[0].id!r}",
+            "are both logs of the same benchmark? --task TASK chooses one where a log has several",
+        )
+    wrong = set(differing_golds(base, _golds(rl, found), grader)) if grader else set()
+    differing = {i for i, _ in wrong}
+    kept = sorted((i, j) for j, (i, _, _) in found.items() if i not in differing)
+    if not kept:
+        raise InputError(
+            f"Base and RL have other golds of all {len(found):,} common questions",
+            "--benchmark NAME takes the golds of a configured benchmark; --grader recorded the verdicts of the logs",
+        )
+    pairs = [_completed(base[i], rl[j], found[j][2]) for i, j in kept]
+    matched = {i for i, _, _ in found.values()}
+    return Common(
+        base=tuple(one for one, _ in pairs),
+        rl=tuple(other for _, other in pairs),
+        how=dict(Counter(found[j][1] for _, j in kept)),
+        only_base=tuple(question.id for i, question in enumerate(base) if i not in matched),
+        only_rl=tuple(question.id for j, question in enumerate(rl) if j not in found),
+        other_golds=tuple(base[i].id for i in sorted(differing)),
+    )
+
+
+def _pairs(base: Sequence[Question], rl: Sequence[Question]) -> Found:
+    found: Found = {}
+    taken: set[int] = set()
+
+    def take(j: int, i: int, how: str, letters: dict[str, str]) -> None:
+        if j not in found and i not in taken:
+            found[j] = (i, how, letters)
+            taken.add(i)
+
+    here, there = Matcher(base), Matcher(rl)
+    for templated in (False, True):
+        for j, question in enumerate(rl):
+            if j not in found and (match := _matched(here, question, is_templated=templated)):
+                take(j, match.number, match.how, dict(match.letters))
+        for i, question in enumerate(base if templated else ()):
+            if i not in taken and (match := _matched(there, question, is_templated=True)):
+                take(match.number, i, match.how, {theirs: ours for ours, theirs in match.letters.items()})
+    for j, i in _by_id(base, rl, found, taken):
+        take(j, i, "id", {})
+    return found
+
+
+def _matched(matcher: Matcher, question: Question, *, is_templated: bool) -> Match | None:
+    if not _has_text(question):
+        return None
+    options = choices(question)
+    for text in dict.fromkeys((question.text, stem(question))):
+        match = matcher.match(Document(prompt=text, choices=options, is_templated=is_templated))
+        if isinstance(match, Match):
+            return match
+    return None
+
+
+def _by_id(base: Sequence[Question], rl: Sequence[Question], found: Found, taken: set[int]) -> list[tuple[int, int]]:
+    """Questions of equal ids, of which one side has no text, or all have equal golds in spite of other prompts."""
+    places = {question.id: i for i, question in enumerate(base) if i not in taken}
+    pairs = [(j, places[question.id]) for j, question in enumerate(rl) if j not in found and question.id in places]
+    without = [(j, i) for j, i in pairs if not (_has_text(base[i]) and _has_text(rl[j]))]
+    worded = [(j, i) for j, i in pairs if (j, i) not in set(without)]
+    same = all(base[i].gold and plain(base[i].gold) == plain(rl[j].gold) for j, i in worded)
+    return [*without, *(worded if same else [])]
+
+
+def _has_text(question: Question) -> bool:
+    return bool(question.text) and question.text != question.id
+
+
+def _golds(rl: Sequence[Question], found: Found) -> list[tuple[int, str]]:
+    """Golds of RL in the letters of Base."""
+    return [(i, letters.get(rl[j].gold, rl[j].gold)) for j, (i, _, letters) in found.items() if rl[j].gold]
+
+
+def _completed(base: Question, rl: Question, letters: dict[str, str]) -> tuple[Question, Question]:
+    """Both questions, a missing gold taken from the other one."""
+    theirs = {ours: there for there, ours in letters.items()}
+    if not base.gold:
+        base = replace(base, gold=letters.get(rl.gold, rl.gold))
+    if not rl.gold:
+        rl = replace(rl, gold=theirs.get(base.gold, base.gold))
+    return base, rl
+
+
+def _some(ids: Sequence[str]) -> str:
+    more = f" and {len(ids) - SHOWN:,} more" if len(ids) > SHOWN else ""
+    return ", ".join(ids[:SHOWN]) + more

@@ -1,0 +1,175 @@
+"""What was found in the logs of two sides, and what it can and cannot say, in sentences. Nothing is estimated here."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from searchlens.api import Comparison, Statement
+from searchlens.comparing.common import Common
+from searchlens.comparing.judging import RECORDED
+from searchlens.comparing.opinions import Opinions
+from searchlens.health.judgement import Health, percent
+from searchlens.tables import format as fmt
+
+DOUBTFUL = 0.95
+"""Share of samples on which two graders agree below which their disagreement is named among what cannot be said."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class SideFound:
+    """The samples of one side.
+
+    Attributes
+    ----------
+    title : str
+        ``Base`` or ``RL``.
+    model : str
+        As the log names it; empty if it does not.
+    policies : tuple of str
+        As the log says them; the first is compared one to one.
+    unstated : tuple of str
+        Parameters of the first policy that the log does not give.
+    format : str
+        Name of the reader.
+    files, questions, samples : int
+        Files, questions in them, and samples of each question.
+    tokens : float or None
+        Mean of a sample; None if unknown.
+    health : Health
+        Of the samples of the common questions.
+    counts : mapping
+        ``schemas.columns.HEALTH`` of all policies together.
+    notes : tuple of str
+        What was chosen or left out while reading.
+    """
+
+    title: str
+    model: str
+    policies: tuple[str, ...]
+    unstated: tuple[str, ...]
+    format: str
+    files: int
+    questions: int
+    samples: int
+    tokens: float | None
+    health: Health
+    counts: Mapping[str, Any]
+    notes: tuple[str, ...]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Everything as plain types."""
+        return {
+            "model": self.model,
+            "policies": list(self.policies),
+            "not_stated": list(self.unstated),
+            "format": self.format,
+            "files": self.files,
+            "questions": self.questions,
+            "samples": self.samples,
+            "mean_tokens": self.tokens,
+            "health": {"level": self.health.level, "reason": self.health.reason, **self.counts},
+            "notes": list(self.notes),
+        }
+
+
+@dataclass(frozen=True, kw_only=True)
+class LogComparison:
+    """Everything that was found.
+
+    Attributes
+    ----------
+    comparison : Comparison
+        The readings.
+    sides : (SideFound, SideFound)
+        Base and RL.
+    grader : str
+        Name of the grader, or ``recorded``.
+    common : Common
+        The questions.
+    opinions : Opinions
+        What other graders say.
+    notes : tuple of str
+        What was left out or chosen for both sides.
+    withheld : str
+        Why no text may be quoted; empty if texts may be.
+    """
+
+    comparison: Comparison
+    sides: tuple[SideFound, ...]
+    grader: str
+    common: Common
+    opinions: Opinions
+    notes: tuple[str, ...]
+    withheld: str
+
+    @property
+    def statements(self) -> tuple[Statement, ...]:
+        """What each reading can and cannot say: those of the readings, then of the verdicts and of the samples."""
+        return (*self.comparison.statements, self._graders(), self._health())
+
+    def to_dict(self) -> dict[str, Any]:
+        """Everything as plain types, for JSON. Texts are left out."""
+        base, rl = self.sides
+        return {
+            "base": base.to_dict(),
+            "rl": rl.to_dict(),
+            "grader": self.grader,
+            "matched": {
+                "questions": len(self.common),
+                **{f"by_{how}": number for how, number in self.common.how.items()},
+                "only_base": list(self.common.only_base),
+                "only_rl": list(self.common.only_rl),
+                "other_golds": list(self.common.other_golds),
+                "ids": [question.id for question in self.common.base],
+            },
+            "graders": self.opinions.agreeing.to_dicts(),
+            "notes": list(self.notes),
+            "withheld": self.withheld,
+            **self.comparison.to_dict(),
+            "says": [statement.to_dict() for statement in self.statements],
+        }
+
+    def _graders(self) -> Statement:
+        rows = self.opinions.agreeing.to_dicts()
+        if self.grader == RECORDED:
+            return Statement(
+                "graders",
+                "not identified: the verdicts are those of the logs; no text was graded again.",
+                "whether another grader would judge alike.",
+            )
+        if not rows:
+            return Statement(
+                "graders",
+                f"not identified: no other grader applies to answers that {self.grader} reads.",
+                "whether another grader would judge alike.",
+            )
+        found = "; ".join(
+            f"{row['grader']} on {fmt.percent(row['share'], row['lo'], row['hi'])}% of {row['compared']:,} samples"
+            f" ({row['side']})"
+            for row in rows
+        )
+        doubtful = [f"{row['grader']}, {row['side']}" for row in rows if row["share"] < DOUBTFUL]
+        open_parts = [f"readings closer than the graders' disagreement ({'; '.join(doubtful)})"] if doubtful else []
+        return Statement(
+            "graders", f"{self.grader} agrees with {found}.", "; ".join([*open_parts, "which grader is right"]) + "."
+        )
+
+    def _health(self) -> Statement:
+        parts, broken = [], []
+        for side in self.sides:
+            counts = side.counts
+            of = counts["samples"]
+            shares = [
+                f"answers in {percent(counts['answered'], of)}",
+                f"{percent(counts['truncated'], of)} cut off",
+                f"unknown end of {percent(counts['unknown_end'], of)}",
+            ]
+            parts.append(f"{side.title}: {', '.join(shares)} of {of:,} samples")
+            broken += [f"{side.title} is {side.health}"] if side.health.level != "ok" else []
+        unknown = [side.title for side in self.sides if side.counts["unknown_end"]]
+        cannot = [f"whether texts of {' and '.join(unknown)} were cut off"] if unknown else []
+        cannot += broken
+        last = "whether a longer token limit or another prompt would change the answers"
+        return Statement("health", "; ".join(parts) + ".", "; ".join([*cannot, last]) + ".")

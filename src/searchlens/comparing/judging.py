@@ -1,0 +1,318 @@
+"""Right and wrong samples of the common questions: by a grader, or as the logs recorded them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import polars as pl
+
+from searchlens import grading
+from searchlens.benchmarks import Question
+from searchlens.comparing.common import Common
+from searchlens.comparing.sides import BASE, RL, Side
+from searchlens.errors import InputError
+from searchlens.grading.luck import other_golds
+from searchlens.grading.score import found_answers, score_answers
+from searchlens.grading.verdicts import VerdictStore
+from searchlens.health.counts import of_graded
+from searchlens.importing import Pool
+from searchlens.schemas.columns import GRADED
+
+RECORDED = "recorded"
+"""What is chosen in place of a grader: the verdicts of the logs."""
+CHOICE, MATH = "choice", "math"
+
+Bools = npt.NDArray[np.bool_]
+See = Callable[[str, pl.DataFrame], None]
+"""Is shown the role of a side and rows with question, sample, text and stopped, as they are read."""
+
+_LETTER = re.compile(r"\(?[A-J]\)?")
+_LONGEST_GOLD = 100
+"""Characters from which on a gold may be a solution that ends in the answer."""
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Judged:
+    """The samples of one pool on the common questions.
+
+    Attributes
+    ----------
+    scores : DataFrame
+        ``schemas.columns.GRADED``; ``question`` is the position among the common ones. Of recorded verdicts, columns
+        that they do not say are null.
+    samples : int
+        Of each question.
+    """
+
+    scores: pl.DataFrame
+    samples: int
+
+    @property
+    def right(self) -> Bools:
+        """Shape (questions, samples)."""
+        return self._array("correct")
+
+    @property
+    def lucky(self) -> Bools | None:
+        """Shape (questions, samples); None if it was not judged."""
+        return None if self.scores["lucky"].null_count() else self._array("lucky")
+
+    @property
+    def classes(self) -> npt.NDArray[np.int64] | None:
+        """Classes of answers, shape (questions, samples); None if the verdicts come without answers."""
+        return None if self.scores["answer"].null_count() else self._array("answer").astype(np.int64)
+
+    @property
+    def tokens(self) -> float | None:
+        """Mean tokens of a sample; None if unknown or 0."""
+        return self.scores["tokens"].cast(pl.Float64).mean() or None  # type: ignore[return-value]
+
+    @property
+    def health(self) -> pl.DataFrame:
+        """``schemas.columns.HEALTH``."""
+        return of_graded(self.scores)
+
+    def _array(self, column: str) -> npt.NDArray[Any]:
+        ordered = self.scores.sort("question", "sample")[column]
+        return ordered.to_numpy().reshape(-1, self.samples)
+
+
+# ---- which grader
+
+
+def chosen_grader(wish: str, base: Side, rl: Side) -> str:
+    """The grader of the user's choice, or the one that golds and texts allow.
+
+    Parameters
+    ----------
+    wish : str
+        Name of a grader, ``recorded``, or empty.
+    base, rl : Side
+
+    Returns
+    -------
+    str
+        ``choice`` if all golds are letters, otherwise ``math``; ``recorded`` if texts or golds are missing.
+
+    Raises
+    ------
+    InputError
+        Unknown grader, one that needs what the logs do not have, or neither golds nor verdicts.
+    """
+    pools = [*base.pools.values(), *rl.pools.values()]
+    golds = {role: [q.gold for q in side.reading.questions if q.gold] for role, side in ((BASE, base), (RL, rl))}
+    textless = [pool.stream.model or "the samples" for pool in pools if not pool.has_texts]
+    if wish and wish != RECORDED:
+        grading.grader(wish)
+        if textless:
+            raise InputError(f"{textless[0]}: the log has no texts to grade", "--grader recorded takes its verdicts")
+        return wish
+    known = max(golds.values(), key=len)
+    if not wish and known and not textless:
+        return CHOICE if all(_LETTER.fullmatch(gold.strip()) for gold in known) else MATH
+    if any(not pool.tally.scorers for pool in pools):
+        missing = "texts" if textless else "golds"
+        raise InputError(
+            f"the logs have no {missing} to grade with, and no verdicts of their own on both sides",
+            "--benchmark NAME takes the golds of a configured benchmark",
+        )
+    return RECORDED
+
+
+def plain_golds(questions: Sequence[Question], grader: str) -> tuple[Question, ...]:
+    """The questions with short golds: of a solution that ends in the answer, the answer.
+
+    Parameters
+    ----------
+    questions : sequence of Question
+    grader : str
+        Only golds of a mathematical one are looked at.
+    """
+    if grader != MATH:
+        return tuple(questions)
+    return tuple(replace(question, gold=_answer_of(question.gold)) for question in questions)
+
+
+def _answer_of(gold: str) -> str:
+    if not ("####" in gold or "\\boxed" in gold or "\n" in gold or len(gold) > _LONGEST_GOLD):
+        return gold
+    return grading.grader(MATH).extract(gold, True).answer or gold
+
+
+# ---- by a grader
+
+
+def graded(
+    sides: Sequence[Side], common: Common, grader: str, verdicts: Path, *, seed: int, workers: int, see: See
+) -> dict[str, dict[str, Judged]]:
+    """Judge the samples of both sides.
+
+    Parameters
+    ----------
+    sides : sequence of Side
+    common : Common
+    grader : str
+    verdicts : Path
+        Folder for distinct pairs of gold and answer, which may be new.
+    seed : int
+        Of the golds of other questions.
+    workers : int
+        Processes, >= 1.
+    see : callable
+        Is shown the texts of the first pool of each side.
+
+    Returns
+    -------
+    dict
+        Role to policy to its samples.
+    """
+    answers = {side.role: _answers(side, common.of(side.role), grader, see) for side in sides}
+    _judge_all(answers, common, grader, verdicts, seed=seed, workers=workers)
+    found: dict[str, dict[str, Judged]] = {}
+    for side in sides:
+        scored = score_answers(
+            answers[side.role],
+            common.of(side.role),
+            grader,
+            verdicts,
+            policies=list(side.pools),
+            luck_policy=next(iter(side.pools)),
+            seed=seed,
+            workers=workers,
+        ).scores
+        found[side.role] = {
+            name: Judged(scores=scored.filter(policy=name), samples=pool.samples) for name, pool in side.pools.items()
+        }
+    return found
+
+
+def _answers(side: Side, questions: Sequence[Question], grader: str, see: See) -> pl.DataFrame:
+    """The answers of all pools, found while their texts are read once."""
+    parts = []
+    for name, pool in side.pools.items():
+        for rows in _rows(pool, name, questions):
+            if pool is side.first:
+                see(side.role, rows)
+            parts.append(found_answers(rows, grader))
+    return pl.concat(parts)
+
+
+def _judge_all(
+    answers: Mapping[str, pl.DataFrame], common: Common, grader: str, verdicts: Path, *, seed: int, workers: int
+) -> None:
+    """Judge every pair of both sides at once, also with golds of other questions: processes start only once."""
+    judge, pairs = grading.grader(grader), []
+    for role, rows in answers.items():
+        questions = common.of(role)
+        golds = pl.DataFrame(
+            {"question": [question.id for question in questions], "gold": [judge.reference(one) for one in questions]}
+        )
+        distinct = rows.filter(pl.col("answer").is_not_null()).select("question", "answer").unique()
+        pairs.append(distinct.join(golds, on="question").select("gold", "answer"))
+        if grading.votes(grader) and len(questions) > 1:
+            pairs.append(distinct.join(other_golds(golds, seed), on="question").select("answer", gold="other"))
+    distinct = pl.concat([part.select("gold", "answer") for part in pairs])
+    VerdictStore(verdicts, batch=max(1, distinct.height)).judge(judge, distinct, workers=workers)
+
+
+def _rows(pool: Pool, name: str, questions: Sequence[Question]) -> Iterator[pl.DataFrame]:
+    """The samples of some questions as ``grading.score.SAMPLES``."""
+    ids = pl.Series([question.id for question in questions])
+    for part in pool.frames():
+        yield part.filter(pl.col("question").is_in(ids.implode())).select(
+            pl.lit(name).alias("policy"),
+            "question",
+            "sample",
+            "run",
+            "text",
+            pl.col("n_tokens").alias("tokens"),
+            "generated",
+            (pl.col("finish").fill_null("stop") == "stop").alias("stopped"),
+            "score",
+            "finish",
+        )
+
+
+# ---- as recorded
+
+
+def recorded(sides: Sequence[Side], common: Common) -> tuple[dict[str, dict[str, Judged]], list[str]]:
+    """The verdicts of the logs, and which scorer gave them.
+
+    Raises
+    ------
+    InputError
+        A sample has no verdict that is right or wrong.
+    """
+    found: dict[str, dict[str, Judged]] = {}
+    notes: dict[str, None] = {}
+    for side in sides:
+        questions = common.of(side.role)
+        found[side.role] = {}
+        for name, pool in side.pools.items():
+            scorer = _scorer(side, pool)
+            others = [each for each in pool.tally.scorers if each != scorer]
+            instead = f", not of {', '.join(others)}" if others else ""
+            notes.setdefault(f"verdicts of {side.title} are those of {scorer}{instead}")
+            judged = Judged(scores=_as_recorded(pool, name, questions, scorer), samples=pool.samples)
+            if judged.scores["correct"].null_count():
+                raise InputError(
+                    f"{side.title}: {judged.scores['correct'].null_count():,} of {judged.scores.height:,} samples have"
+                    f" no verdict of {scorer} that is right (1) or wrong (0)",
+                    "grade the texts instead: --grader math or choice",
+                )
+            found[side.role][name] = judged
+    return found, list(notes)
+
+
+def _scorer(side: Side, pool: Pool) -> str:
+    scorer = next(iter(pool.tally.scorers), None)
+    if scorer is None:
+        raise InputError(f"{side.title}: the log has no verdicts of its own on single samples", "--grader math")
+    return scorer
+
+
+def verdicts_of(pool: Pool, questions: Sequence[Question]) -> pl.DataFrame:
+    """Recorded verdicts on some questions: ``question`` (position), ``sample``, ``scorer``, ``value``, ``answer``."""
+    places = pl.DataFrame(
+        {"question": [question.id for question in questions], "position": range(len(questions))},
+        schema={"question": pl.String(), "position": pl.UInt32()},
+    )
+    parts = [part.join(places, on="question").drop("question") for part in pool.recorded()]
+    schema = {"position": pl.UInt32(), "sample": pl.UInt32(), "scorer": pl.String(), "value": pl.Float64()}
+    empty = pl.DataFrame(schema={**schema, "answer": pl.String()})
+    return pl.concat([empty, *(part.select(empty.columns) for part in parts)]).rename({"position": "question"})
+
+
+def _as_recorded(pool: Pool, name: str, questions: Sequence[Question], scorer: str) -> pl.DataFrame:
+    said = verdicts_of(pool, questions).filter(scorer=scorer).unique(["question", "sample"], keep="first")
+    kept = ("question", "sample", "run", "tokens", "generated", "stopped", "score", "finish")
+    ends = pl.concat([rows.select(kept) for rows in _rows(pool, name, questions)])
+    places = pl.DataFrame(
+        {"id": [question.id for question in questions], "position": range(len(questions))},
+        schema={"id": pl.String(), "position": pl.UInt32()},
+    )
+    rows = ends.join(places, left_on="question", right_on="id").drop("question").rename({"position": "question"})
+    rows = rows.join(said, on=["question", "sample"], how="left").with_columns(
+        correct=pl.when(pl.col("finish") == "failed")
+        .then(False)
+        .when(pl.col("value").is_in([0.0, 1.0]))
+        .then(pl.col("value") == 1),
+    )
+    answers = _answer_classes(rows)
+    unknown = {column: pl.lit(None) for column in GRADED.names() if column not in (*rows.columns, "answer", "policy")}
+    return answers.with_columns(policy=pl.lit(name), **unknown).select(GRADED.names()).cast(GRADED)
+
+
+def _answer_classes(rows: pl.DataFrame) -> pl.DataFrame:
+    """Class 0 for right answers, the others numbered by their texts; null throughout if no verdict has an answer."""
+    if rows["answer"].is_null().all():
+        return rows.with_columns(answer=pl.lit(None, pl.Int32))
+    wrong = pl.when(~pl.col("correct")).then(pl.col("answer")).rank("dense").over("question").cast(pl.Int32)
+    return rows.with_columns(answer=pl.when("correct").then(0).otherwise(wrong).fill_null(-1))

@@ -1,0 +1,253 @@
+"""From the log files of two sides to everything that is found in them. What is written lies in a temporary folder."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from searchlens import grading, importing
+from searchlens.api import Comparison, compare
+from searchlens.benchmarks import Question, known_benchmarks, options
+from searchlens.comparing.common import Common, common
+from searchlens.comparing.found import LogComparison, SideFound
+from searchlens.comparing.judging import CHOICE, MATH, RECORDED, Judged, chosen_grader, graded, plain_golds, recorded
+from searchlens.comparing.opinions import SecondJudge, opinions
+from searchlens.comparing.sides import BASE, RL, Side, base_and_rl
+from searchlens.errors import InputError
+from searchlens.health.judgement import judge
+from searchlens.importing import Choices
+from searchlens.importing.reading import Failed
+
+
+@dataclass(frozen=True, kw_only=True)
+class Wishes:
+    """What the user may decide.
+
+    Attributes
+    ----------
+    grader : str
+        Name of a grader, or ``recorded``: the verdicts of the logs. Empty: chosen by the golds.
+    questions : sequence of Question, optional
+        A benchmark that is known: its golds count. Without it, the logs define one.
+    models : (str, str)
+        Models of Base and RL, as the logs name them, where files have several.
+    tasks : tuple of str
+        Tasks of the logs to read, where they have several.
+    failed : {"", "drop", "wrong"}
+        As of ``importing.Choices``.
+    log : mapping
+        What a format leaves open: ``wishes`` of ``importing.Choices``.
+    withheld : str
+        Why no text may be quoted; empty: decided by the names of files and tasks.
+    every_text : bool
+        Other graders judge all texts, not only some.
+    seed : int
+        Of everything that is drawn.
+    draws : int
+        Bootstrap draws over questions.
+    confidence : float
+        Nominal coverage of intervals, in (0, 1).
+    workers : int
+        Processes of graders, >= 1.
+    """
+
+    grader: str = ""
+    questions: Sequence[Question] | None = None
+    models: tuple[str, str] = ("", "")
+    tasks: tuple[str, ...] = ()
+    failed: Failed = ""
+    log: Mapping[str, str] = field(default_factory=dict)
+    withheld: str = ""
+    every_text: bool = False
+    seed: int = 0
+    draws: int = 2000
+    confidence: float = 0.95
+    workers: int = 1
+
+
+def compare_logs(base: Sequence[Path], rl: Sequence[Path], wishes: Wishes = Wishes()) -> LogComparison:
+    """Read, match and grade the samples of both sides, and read what they say.
+
+    Parameters
+    ----------
+    base, rl : sequence of Path
+        Files or folders of each side, in any format that is read (docs/import.md); the two formats may differ.
+    wishes : Wishes
+
+    Raises
+    ------
+    InputError
+        Files cannot be read, the sides have no question in common, or nothing can be graded.
+    """
+    if wishes.grader and wishes.grader != RECORDED:
+        grading.grader(wishes.grader)
+    withheld = wishes.withheld or _gated(map(str, [*base, *rl, *wishes.tasks]))
+    with tempfile.TemporaryDirectory(prefix="searchlens-compare-") as place:
+        number = count()
+
+        def folder() -> Path:
+            made = Path(place, f"rows-{next(number)}")
+            made.mkdir()
+            return made
+
+        def read(paths: Sequence[Path], role: str) -> Any:
+            choices = Choices(
+                tasks=wishes.tasks, failed=wishes.failed, is_subset=wishes.questions is not None, wishes=wishes.log
+            )
+            reader = importing.read(
+                paths,
+                wishes.questions,
+                _for_reading(wishes),
+                choices,
+                folder=folder,
+                quotes=not withheld,
+                needs_golds=False,
+            )
+            return _SideReading(role, reader)
+
+        with read(base, BASE) as ours, read(rl, RL) as theirs:
+            sides = base_and_rl(ours, theirs, wishes.models)
+            tasks = [pool.stream.task for side in sides for pool in side.pools.values()]
+            return _found(sides, wishes, Path(place, "pairs"), withheld or _gated(tasks))
+
+
+class _SideReading:
+    """A reading whose mistakes name the side."""
+
+    def __init__(self, role: str, reader: Any) -> None:
+        self._title = {BASE: "Base", RL: "RL"}[role]
+        self._reader = reader
+
+    def __enter__(self) -> importing.Reading:
+        try:
+            return self._reader.__enter__()  # type: ignore[no-any-return]
+        except InputError as error:
+            hint = (error.hint or "").replace("nothing was imported", "nothing was compared")
+            raise InputError(f"{self._title}: {error.message}", hint) from None
+
+    def __exit__(self, *error: object) -> None:
+        self._reader.__exit__(*error)
+
+
+def _for_reading(wishes: Wishes) -> str:
+    """The grader by which golds are compared while a known benchmark is read."""
+    return wishes.grader if wishes.grader not in ("", RECORDED) else MATH
+
+
+def _gated(names: Any) -> str:
+    """Why texts are not to be quoted, if a name of a file or task has that of a gated benchmark; empty if none does."""
+    small = [name.lower() for name in names]
+    for known in known_benchmarks().values():
+        if known.gated and any(known.name in name for name in small):
+            return f"{known.title} is gated ({known.licence})"
+    return ""
+
+
+def _found(sides: tuple[Side, Side], wishes: Wishes, verdicts: Path, withheld: str) -> LogComparison:
+    grader = chosen_grader(wishes.grader, *sides)
+    is_recorded = grader == RECORDED
+    known = [plain_golds(side.reading.questions, grader) for side in sides]
+    both = common(known[0], known[1], "" if is_recorded else grader)
+    notes = list(both.notes)
+    if is_recorded:
+        judged, more = recorded(sides, both)
+        notes += more
+        second = None
+    else:
+        if missing := [question.id for question in both.base if not question.gold and not question.checks]:
+            raise InputError(
+                f"{len(missing):,} questions have no gold on either side, such as {missing[0]!r}",
+                "--benchmark NAME takes the golds of a configured benchmark; --grader recorded the logs' verdicts",
+            )
+        second = SecondJudge(
+            sides, both, grader, seed=wishes.seed, everything=wishes.every_text, workers=wishes.workers
+        )
+        judged = graded(sides, both, grader, verdicts, seed=wishes.seed, workers=wishes.workers, see=second.see)
+    firsts = {side.role: judged[side.role][next(iter(side.pools))] for side in sides}
+    nothing = SecondJudge(sides, both, CHOICE, seed=wishes.seed, everything=False, workers=1)
+    agreement = opinions(
+        sides,
+        both,
+        firsts,
+        (second or nothing).verdicts(),
+        is_recorded=is_recorded,
+        seed=wishes.seed,
+        confidence=wishes.confidence,
+    )
+    if sides[0].first.tally.content == sides[1].first.tally.content:
+        notes.append("both sides have the same samples: every difference is 0 by construction")
+    return LogComparison(
+        comparison=_compared(judged, firsts, both, wishes),
+        sides=tuple(_side(side, judged[side.role]) for side in sides),
+        grader=grader,
+        common=both,
+        opinions=agreement,
+        notes=tuple(notes),
+        withheld=withheld,
+    )
+
+
+def _side(side: Side, judged: Mapping[str, Judged]) -> SideFound:
+    name = next(iter(side.pools))
+    pool, counts = side.first, judged[name].health
+    notes = list(side.reading.notes)
+    if pool.failed == "drop":
+        notes.append(f"kept the first {pool.samples:,} samples of each question that did not fail")
+    if pool.failed == "wrong":
+        notes.append("failed and missing samples count as wrong")
+    return SideFound(
+        title=side.title,
+        model=side.model,
+        policies=tuple(side.pools),
+        unstated=pool.proposal.unstated,
+        format=side.reading.format,
+        files=len(side.reading.files),
+        questions=len(side.reading.questions),
+        samples=pool.samples,
+        tokens=judged[name].tokens,
+        health=judge(counts),
+        counts=counts.row(0, named=True),
+        notes=tuple(notes),
+    )
+
+
+def _compared(
+    judged: Mapping[str, Mapping[str, Judged]], firsts: Mapping[str, Judged], both: Common, wishes: Wishes
+) -> Comparison:
+    base, rl = judged[BASE], firsts[RL]
+    several = len(base) > 1
+    pools = [*base.values(), rl]
+
+    def pair(name: str, known: Sequence[Any]) -> Any:
+        """What each pool has, if all have it: of Base by policy, if it has several."""
+        if any(value is None for value in known):
+            return None
+        ours = {policy: getattr(pool, name) for policy, pool in base.items()}
+        return (ours if several else ours[next(iter(ours))], getattr(rl, name))
+
+    right = {policy: pool.right for policy, pool in base.items()}
+    first = next(iter(right))
+    lucky: Any = None
+    if firsts[BASE].lucky is not None and rl.lucky is not None:
+        lucky = (firsts[BASE].lucky, rl.lucky)
+    if lucky and several:  # other policies of Base were not judged, and their luck is not read
+        unread = {policy: np.zeros_like(array) for policy, array in right.items()}
+        lucky = ({**unread, first: lucky[0]}, lucky[1])
+    letters = np.array([options(question) for question in both.base])
+    return compare(
+        right if several else right[first],
+        rl.right,
+        classes=pair("classes", [pool.classes for pool in pools]),
+        tokens=pair("tokens", [pool.tokens for pool in pools]),
+        choices=letters if letters.any() else None,
+        lucky=lucky,
+        confidence=wishes.confidence,
+        draws=wishes.draws,
+        seed=wishes.seed,
+    )

@@ -1,0 +1,275 @@
+"""What was found as small tables of text, the same ones for the terminal and the page."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import polars as pl
+
+from searchlens.comparing.found import LogComparison
+from searchlens.readings.measures import BASE, DIFFERENCE, GUESS_NULL, LUCK, RL
+from searchlens.tables import format as fmt
+
+CORRECTED = "guess-corrected pass@k"
+CHANGED = 20
+"""Questions that changed sides that are listed."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Section:
+    """A small table.
+
+    Attributes
+    ----------
+    title : str
+    heads : tuple of str
+    rows : tuple of tuple of str
+        Empty: there is nothing, and ``note`` says why.
+    note : str
+        One sentence on how to read it; may be empty.
+    """
+
+    title: str
+    heads: tuple[str, ...] = ()
+    rows: tuple[tuple[str, ...], ...] = ()
+    note: str = ""
+
+
+def sections(found: LogComparison) -> list[Section]:
+    """All tables, in the order in which they are shown."""
+    level = f"{found.comparison.confidence:.0%}"
+    return [
+        _samples(found),
+        _pass_at_k(found, level),
+        _equivalents(found),
+        _support(found),
+        _changes(found),
+        _cover(found),
+        _guessing(found),
+        _extrapolated(found),
+        _graders(found),
+    ]
+
+
+def _samples(found: LogComparison) -> Section:
+    rows = []
+    for side in found.sides:
+        counts, of = side.counts, side.counts["samples"]
+        rows.append(
+            (
+                side.title,
+                side.model or "(no name)",
+                ", ".join(side.policies),
+                f"{side.samples:,}",
+                *(_share(counts[name], of) for name in ("answered", "truncated", "unknown_end", "failed")),
+                str(side.health),
+            )
+        )
+    count = len(found.common)
+    heads = ("side", "model", "policy", "samples", "answered", "cut off", "unknown end", "failed", "health")
+    return Section(
+        title=f"Samples: {count:,} common question{'s' * (count != 1)}, grader {found.grader}",
+        heads=heads,
+        rows=tuple(rows),
+        note="Samples are of each question; shares are of all samples of the common questions.",
+    )
+
+
+def _share(part: int | None, whole: int) -> str:
+    return "unknown" if part is None else f"{100 * part / whole:.1f}%"
+
+
+def _pass_at_k(found: LogComparison, level: str) -> Section:
+    lucky = {(row["k"], row["side"]): row for row in _measure(found, LUCK)}
+    sides = _sides(found, "pass@k")
+    rows = []
+    for k, by_side in sides.items():
+        line = [str(k), *(_percent(by_side[side]) for side in (BASE, RL)), _percent(by_side[DIFFERENCE], "+")]
+        line += [fmt.percent(lucky[k, side]["value"]) if (k, side) in lucky else "" for side in (BASE, RL)]
+        rows.append(tuple(line if lucky else line[:4]))
+    heads: tuple[str, ...] = ("k", "Base", "RL", "RL − Base")
+    note = f"Percent of questions, with {level} intervals over questions."
+    if lucky:
+        heads = (*heads, "luck of Base", "luck of RL")
+        note += " Luck: the same samples, with golds of other questions."
+    return Section(title="pass@k", heads=heads, rows=tuple(rows), note=note)
+
+
+def _equivalents(found: LogComparison) -> Section:
+    frame = found.comparison.equivalents
+    several = frame["policy"].n_unique() > 1
+    rows = []
+    for row in frame.to_dicts():
+        line = [str(row["budget"]), _equivalent(row), fmt.number(row["token_ratio"])]
+        rows.append(tuple([row["policy"], *line] if several else line))
+    heads: tuple[str, ...] = ("samples of RL", "samples of Base", "tokens of Base / RL")
+    if all(row["token_ratio"] is None for row in frame.to_dicts()):
+        rows, heads = [row[:-1] for row in rows], heads[:-1]
+    return Section(
+        title="Budget equivalents",
+        heads=("policy", *heads) if several else heads,
+        rows=tuple(rows),
+        note="How many samples of Base solve as much as so many of RL.",
+    )
+
+
+def _equivalent(row: dict[str, Any]) -> str:
+    if row["state"] == "within":
+        hi = f"{fmt.number(row['hi'], 1)}{' or more' if row['hi_open'] else ''}" if row["hi"] is not None else "—"
+        return f"{fmt.number(row['n'], 1)} [{fmt.number(row['lo'], 1)}, {hi}]"
+    return "below 1" if row["state"] == "below" else f"more than all {row['pool']}"
+
+
+def _support(found: LogComparison) -> Section:
+    row = found.comparison.support.row(0, named=True)
+    words = {
+        "kept": "kept: both solve",
+        "shrunk": "shrunk: Base alone",
+        "expanded": "expanded: RL alone",
+        "out": "neither",
+    }
+    rows = [
+        (
+            word,
+            fmt.interval(row[name], row[f"{name}_lo"], row[f"{name}_hi"], 0),
+            str(row.get(f"{name}_significant", "")),
+            fmt.number(row[f"{name}_null"], 1) if f"{name}_null" in row else "",
+        )
+        for name, word in words.items()
+    ]
+    missed = max(row["base_epsilon"], row["rl_epsilon"])
+    return Section(
+        title="Support: questions with a right sample",
+        heads=("", "questions", "significant", "expected by chance"),
+        rows=tuple(rows),
+        note=f"A chance of a right answer below {missed:.3f} may have been missed.",
+    )
+
+
+def _changes(found: LogComparison) -> Section:
+    changed = found.comparison.support_changes.sort("p")
+    rows = [
+        (
+            found.common.base[row["question"]].id,
+            row["change"],
+            fmt.fraction(row["base"], found.comparison.base_samples),
+            fmt.fraction(row["rl"], found.comparison.rl_samples),
+            f"{row['p_holm']:.2g}",
+        )
+        for row in changed.head(CHANGED).to_dicts()
+    ]
+    more = f" {changed.height - CHANGED:,} more are in --json." if changed.height > CHANGED else ""
+    return Section(
+        title="Questions that one side alone solves",
+        heads=("question", "change", "right of Base", "right of RL", "p (Holm)"),
+        rows=tuple(rows),
+        note=(f"Those with the smallest p first.{more}") if rows else "There are none.",
+    )
+
+
+def _cover(found: LogComparison) -> Section:
+    rows = []
+    by_tau: dict[float, dict[str, dict[str, Any]]] = {}
+    for row in _measure(found, "Cover@tau"):
+        by_tau.setdefault(row["tau"], {})[row["side"]] = row
+    for tau, sides in by_tau.items():
+        rows.append((f"{tau:g}", _percent(sides[BASE]), _percent(sides[RL]), _percent(sides[DIFFERENCE], "+")))
+    return Section(
+        title="Cover@τ",
+        heads=("τ", "Base", "RL", "RL − Base"),
+        rows=tuple(rows),
+        note="Percent of questions of which at least a share τ of the samples is right.",
+    )
+
+
+def _guessing(found: LogComparison) -> Section:
+    sides = _sides(found, CORRECTED)
+    if not sides:
+        return Section(
+            title="Corrected for guessing",
+            note="No question has lettered options; the luck of open answers stands beside pass@k.",
+        )
+    nulls = {row["k"]: row["value"] for row in _measure(found, GUESS_NULL) if row["side"] == BASE}
+    rows = [
+        (
+            str(k),
+            *(_percent(line[side]) for side in (BASE, RL)),
+            _percent(line[DIFFERENCE], "+"),
+            fmt.percent(nulls.get(k)),
+        )
+        for k, line in sides.items()
+    ]
+    return Section(
+        title="Corrected for guessing",
+        heads=("k", "Base", "RL", "RL − Base", "guessing alone"),
+        rows=tuple(rows),
+        note="pass@k without what guessing among the lettered options adds, in percent.",
+    )
+
+
+def _extrapolated(found: LogComparison) -> Section:
+    rows = [
+        (
+            row["side"],
+            row["model"],
+            str(row["k"]),
+            fmt.percent(row["value"], row["lo"], row["hi"]),
+            fmt.number(row["coverage"]),
+            "yes" if row["trusted"] else "no",
+        )
+        for row in found.comparison.extrapolated.to_dicts()
+    ]
+    return Section(
+        title="pass@k beyond the samples",
+        heads=("side", "difficulty", "k", "pass@k", "right in trials", "to be trusted"),
+        rows=tuple(rows),
+        note="Trials predict the known pool from a quarter of it." if rows else "There are too few samples to try it.",
+    )
+
+
+def _graders(found: LogComparison) -> Section:
+    rows = [
+        (
+            row["side"],
+            row["grader"],
+            f"{row['compared']:,}",
+            fmt.percent(row["share"], row["lo"], row["hi"]),
+            f"{row['ours_alone']:,}",
+            f"{row['theirs_alone']:,}",
+        )
+        for row in found.opinions.agreeing.to_dicts()
+    ]
+    return Section(
+        title="Other graders on the same samples",
+        heads=("side", "grader", "samples", "agree", f"right by {found.grader} alone", "by the other alone"),
+        rows=tuple(rows),
+        note="Percent of the samples that were compared." if rows else "No other grader applies.",
+    )
+
+
+def _measure(found: LogComparison, name: str) -> list[dict[str, Any]]:
+    return found.comparison.measures.filter(pl.col("measure") == name).to_dicts()
+
+
+def _sides(found: LogComparison, name: str) -> dict[int, dict[str, dict[str, Any]]]:
+    by_k: dict[int, dict[str, dict[str, Any]]] = {}
+    for row in _measure(found, name):
+        by_k.setdefault(row["k"], {})[row["side"]] = row
+    return by_k
+
+
+def _percent(row: dict[str, Any], sign: str = "") -> str:
+    return fmt.percent(row["value"], row["lo"], row["hi"], sign)
+
+
+def remarks(found: LogComparison) -> Iterator[str]:
+    """What was left out or chosen, one line each."""
+    yield from found.notes
+    for side in found.sides:
+        if side.unstated:
+            yield f"{side.title}: the log does not state {', '.join(side.unstated)}"
+        yield from (f"{side.title}: {note}" for note in side.notes)
+    if found.withheld:
+        yield f"no text is quoted: {found.withheld}"
