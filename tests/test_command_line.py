@@ -25,7 +25,7 @@ def test_the_command_alone_lists_every_command_once_with_one_line(capsys: pytest
     assert all(len(line) <= 80 for line in said.splitlines())
     listed = [line.split()[0] for line in said.split("a study:")[1].splitlines() if line.startswith("  ")]
     assert sorted(listed) == sorted(COMMANDS)
-    assert [title.split()[0] for title in PARSER.groups] == ["a", "stages", "samples", "tools"]
+    assert [title.split()[0] for title in PARSER.groups] == ["a", "stages", "logs", "samples", "tools"]
 
 
 @pytest.mark.parametrize("name", sorted(COMMANDS))

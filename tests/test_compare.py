@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import re
+import shlex
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
@@ -300,6 +302,26 @@ def test_other_benchmarks_have_no_common_question(tmp_path: Path) -> None:
     (other / "rows.jsonl").write_text(json.dumps(row) + "\n")
     with pytest.raises(InputError, match="no question is on both sides"):
         compared(own(tmp_path / "base", BASE), other)
+
+
+def test_every_example_of_the_page_runs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """docs/compare.md: its commands run, and what it shows is what they print."""
+    lm_eval(tmp_path / "logs/base", BASE)
+    lm_eval(tmp_path / "logs/rl", RL)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COLUMNS", "110")
+    text = (Path(__file__).parents[1] / "docs/compare.md").read_text()
+    blocks = re.findall(r"^```(\w+)\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
+    commands = [line for kind, block in blocks if kind == "bash" for line in block.splitlines()]
+    assert len(commands) == 3
+    for command in commands:
+        cli.main(shlex.split(command.partition(" > ")[0])[1:])
+    printed = capsys.readouterr().out
+    shown = [line for kind, block in blocks if kind == "text" for line in block.splitlines()]
+    assert [line for line in shown if line not in printed] == []
+    assert (tmp_path / "page.html").exists()
 
 
 @pytest.mark.usefixtures("no_second_judge")

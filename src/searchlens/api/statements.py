@@ -18,6 +18,7 @@ from searchlens.tables import format as fmt
 NOT_IDENTIFIED = "not identified"
 Frames = Mapping[str, pl.DataFrame]
 _TAU = 0.5
+_ROUNDING = 1e-9
 _PRINTED = (1, 16)
 """Numbers of samples that sentences name; of fewer samples, the largest number there is."""
 
@@ -82,6 +83,11 @@ def _difference(row: Mapping[str, Any]) -> str:
     return f"{fmt.percent(row['value'], row['lo'], row['hi'], '+')} points"
 
 
+def _is_open(row: Mapping[str, Any]) -> bool:
+    """Whether the sign of a difference is open; an end that is 0 but for rounding is 0."""
+    return row["lo"] is None or (row["lo"] <= _ROUNDING and row["hi"] >= -_ROUNDING)
+
+
 def _named(rows: list[dict[str, Any]], key: str = "k") -> list[dict[str, Any]]:
     """The rows at the numbers of samples that sentences name."""
     largest = max(row[key] for row in rows)
@@ -93,7 +99,7 @@ def _pass_at_k(frames: Frames) -> Statement:
     rows = _rows(frames, "pass@k")
     shown = _named(rows)
     found = ", ".join(f"{_difference(row)} at {row['k']}" for row in shown)
-    undecided = [str(row["k"]) for row in shown if row["lo"] is None or row["lo"] <= 0 <= row["hi"]]
+    undecided = [str(row["k"]) for row in shown if _is_open(row)]
     sign = f"which side solves more at {' and '.join(undecided)} samples; " if undecided else ""
     more = f"anything beyond {rows[-1]['k']} samples, or about another training run."
     return Statement("pass@k", f"RL − Base is {found}.", f"{sign}{more}")
@@ -154,7 +160,7 @@ def _support(frames: Frames) -> Statement:
 def _reliability(frames: Frames) -> Statement:
     rows = [row for row in _rows(frames, "Cover@tau") if abs(row["tau"] - _TAU) < 1e-9]
     can = f"Of questions solved in at least half of the samples, RL − Base is {_difference(rows[0])}."
-    open_sign = rows[0]["lo"] is None or rows[0]["lo"] <= 0 <= rows[0]["hi"]
+    open_sign = _is_open(rows[0])
     return Statement(
         "reliability",
         can,

@@ -97,9 +97,7 @@ class VerdictStore:
         graded = 0
         size = self.batch or BATCH
         for start in range(0, missing.height, size):
-            batch = table.missing(
-                missing.slice(start, size)
-            )  # another job may have judged some of them meanwhile
+            batch = table.missing(missing.slice(start, size))  # another job may have judged some of them meanwhile
             if not batch.is_empty():
                 graded += self._judge_batch(grader, batch, workers)
         verdicts = distinct.join(table.verdicts(), left_on=_STORED, right_on=PAIR, how="inner").drop(_STORED)
