@@ -390,7 +390,9 @@ def test_no_error_quotes_a_row(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="has 3 questions; GPQA-Diamond has 198") as error:
         benchmarks.load(path, family="gpqa")
     assert SECRET not in str(error.value)
-    text = listing.listing({"gpqa": {"family": "gpqa", "sha256": None, "check": True}}, lambda _: [path])
+    text = listing.rendered(
+        listing.answer({"gpqa": {"family": "gpqa", "sha256": None, "check": True}}, lambda _: [path])
+    )
     assert "REFUSED" in text
     assert SECRET not in text
 
@@ -501,7 +503,7 @@ def test_questions_in_an_unknown_wording_are_named(tmp_path: Path, known_amc: Pa
     assert benchmarks.read([path], "amc23", limit=3).notice == ""
     assert benchmarks.read([path], "amc23", check=False).notice == ""
     spec = {"amc": {"family": "amc23", "sha256": None, "check": True}}
-    assert "36 golds checked, content " in (text := listing.listing(spec, lambda _: [path]))
+    assert "36 golds checked, content " in (text := listing.rendered(listing.answer(spec, lambda _: [path])))
     assert "; 4 of 40 questions have wordings that are not known" in text
 
 
@@ -655,7 +657,7 @@ def test_the_listing_says_what_lies_where(tmp_path: Path, known_amc: Path) -> No
             "math": "math500",
         }.items()
     }
-    lines = listing.listing(configured, paths_of).split("\n")
+    lines = listing.rendered(listing.answer(configured, paths_of)).split("\n")
     assert "amc.jsonl, 1 file: 40 questions (AMC 12 of 2023" in next(line for line in lines if "amc: " in line)
     assert any("amc: " in line and "40 golds checked, content " in line for line in lines)
     assert any("few: REFUSED: " in line and "AMC23 has 40" in line for line in lines)

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import argparse
+import json
 import logging
 import subprocess
 import sys
+from pathlib import Path
+from typing import Any
 
 import pytest
 
 from searchlens import cli
 from searchlens.cli.options import CommandsParser
 
+ROOT = Path(__file__).parents[1]
 PARSER: CommandsParser = cli.parser()
 COMMANDS: dict[str, argparse.ArgumentParser] = next(
     dict(action.choices) for action in PARSER._actions if isinstance(action, argparse._SubParsersAction)
@@ -74,3 +78,67 @@ def test_a_job_loads_no_reader_of_yaml_before_it_needs_one() -> None:
     code = "import sys, searchlens.cli; print(*sorted({'pydantic', 'yaml', 'polars', 'numpy'} & set(sys.modules)))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == ""
+
+
+@pytest.fixture
+def study(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder with a configuration of its own, of which nothing was run."""
+    for name in ("config", "resources"):
+        (tmp_path / name).symlink_to(ROOT / name)
+    (tmp_path / "mine.yaml").write_text("results: results/mine\nstudy: {benchmarks: [math]}\nequivalence: null\n")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("SEARCHLENS_SNAPSHOT", raising=False)
+    return tmp_path
+
+
+@pytest.mark.parametrize(
+    ("name", "keys", "says"),
+    [
+        ("check", {"cells": 2, "missing": []}, "{cells} cells"),
+        ("plan", {"to_make": 58, "without_boptr": ""}, "{to_make} to make, about {tokens:,} tokens"),
+        ("status", {"scored": 0, "failed": []}, "{scored} scored"),
+        ("benchmarks", {}, "gpqa"),
+    ],
+)
+def test_programs_read_the_numbers_that_people_read(
+    study: Path, name: str, keys: dict[str, Any], says: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Both writers have the same answer, and only the answer is on the standard output."""
+    command = [name, "--config", "mine.yaml"]
+    assert cli.main([*command, "--json"]) == 0
+    written = capsys.readouterr()
+    found = json.loads(written.out)
+    assert {key: found[key] for key in keys} == keys
+    assert written.err == "study: mine.yaml; results: results/mine\n"
+    assert cli.main([*command, "--quiet"]) == 0
+    written = capsys.readouterr()
+    assert says.format(**found) in written.out
+    assert written.err == ""
+
+
+def test_the_summary_names_the_command_that_makes_its_tables(study: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["summary", "-C", str(study), "--config", "mine.yaml"]) == 2
+    assert f"Hint: `searchlens -C {study} run --config mine.yaml` makes it" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("command", "stage"),
+    [
+        (["figures", "--pair", "micro-1m", "--benchmark", "math", "--output", "x"], "landscape"),
+        (["landscape", "--benchmark", "math", "--scores", "nowhere.parquet", "--output", "x"], "score"),
+        (["recovery", "--benchmark", "math", "--base", "nowhere", "--rl", "nowhere", "--output", "x"], "landscape"),
+        (["overview", "--output", "x"], "landscape"),
+        (["tables", "--output", "x"], "landscape"),
+        (["readings"], "landscape"),
+        (["agreement", "--checkpoint", "micro-1m-base", "--benchmark", "math", "--output", "x"], "score"),
+        (["transfer", "results", "--output", "x"], "boptr"),
+    ],
+)
+def test_a_stage_without_its_input_names_the_stage_before(
+    study: Path, command: list[str], stage: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (study / "results").mkdir()
+    assert cli.main([*command, "--config", "mine.yaml"]) == 2
+    said = capsys.readouterr().err
+    assert f"Hint: run `searchlens {stage}` or snakemake first" in said
+    assert said.count("study:") == 1

@@ -347,7 +347,7 @@ def test_the_configuration_accepts_a_family_of_an_extension(declare: Declare, ra
     declare(CAPITALS)
     raw["extensions"] = [path for path, _ in catalogue.extensions()]
     assert config.validate(raw).benchmarks["sums"].family == "capitals"
-    assert "capitals" in listing.listing({}, lambda _: [])
+    assert "capitals" in listing.rendered(listing.answer({}, lambda _: []))
     raw["benchmarks"]["sums"]["path"] = None
     with pytest.raises(InputError, match=r"benchmarks\.sums\.path: needed"):
         config.validate(raw)

@@ -13,8 +13,7 @@ import polars as pl
 import pytest
 
 from run_stages import figures_cell, landscape_cell, recovery_cell, score_cell
-from searchlens.commands.status import show
-from searchlens.commands.summary import summarise
+from searchlens.commands import status, summary
 from searchlens.grid import Grid, needs
 from searchlens.health.counts import of_classes, of_graded
 from searchlens.health.examples import examples
@@ -227,15 +226,14 @@ def test_a_study_without_answers_is_never_read(
         grid = analysed(raw, make_grid, tmp_path, dict.fromkeys(("base", "rl"), "Hard to say.\nMaybe B?"))
     warned = [record.message for record in caplog.records if record.levelno == logging.WARNING]
     assert any("mine-base/own: not interpretable: 0% of 640 samples have an answer" in text for text in warned)
-    said = summarise(grid)
+    said = summary.rendered(summary.answer(grid))
     assert "inside" not in said and "+0.0" not in said
     assert (
         "mine/own: not interpretable. Base: 0% of 640 samples have an answer (template? token limit? grader?)" in said
     )
     assert said.count(r"finish unknown: 'Hard to say.\nMaybe B?'") == 2 * 5
     assert said.endswith("0 of 2 cells are healthy; see docs/troubleshooting.md")
-    show(grid)
-    assert "  mine-rl/own: not interpretable: 0% of 640 samples" in capsys.readouterr().out
+    assert "  mine-rl/own: not interpretable: 0% of 640 samples" in status.rendered(status.answer(grid))
     for name in ("recovery_summary", "same_policy_counts", "health"):
         assert "Not interpretable: mine/own. Base: 0% of 640" in grid.layout.table(name, "md").read_text()
     figures_cell(grid, "mine", "own", tmp_path / "figures")
@@ -245,6 +243,10 @@ def test_a_study_without_answers_is_never_read(
 def test_a_study_with_answers_is_read(raw: dict[str, Any], make_grid: Make, tmp_path: Path) -> None:
     """The summary names the size of the pool that "inside" rests on."""
     grid = analysed(raw, make_grid, tmp_path, {"base": r"\boxed{A}", "rl": r"\boxed{A}"})
-    said = summarise(grid)
+    found = summary.answer(grid)
+    (pair,) = json.loads(json.dumps(found))["pairs"]
+    assert (pair["inside"], pair["budgets"], pair["both_zero"], pair["source"]) == (3, 3, 0, "imported")
+    assert [(gap["budget"], gap["gap"]) for gap in pair["gaps"]] == [(1, 0.0), (16, 0.0)]
+    said = summary.rendered(found)
     assert "RL inside Base's support at 3/3 budgets (Base: 1 policies, 40 questions, imported)" in said
     assert said.endswith("2 of 2 cells are healthy")

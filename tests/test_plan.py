@@ -17,7 +17,7 @@ import pytest
 import yaml
 
 from searchlens import config, policies
-from searchlens.commands.plan import assumptions, plan, read_store, show_plan, speed
+from searchlens.commands.plan import answer, assumptions, plan, read_store, rendered, speed
 from searchlens.config.cost import CostSpec
 from searchlens.engines.base import Completion, Request
 from searchlens.grid import Grid
@@ -222,15 +222,13 @@ def priced(raw: dict[str, Any]) -> dict[str, Any]:
     return raw
 
 
-def test_tokens_and_hours_of_a_fresh_study(
-    priced: dict[str, Any], make_grid: Make, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_tokens_and_hours_of_a_fresh_study(priced: dict[str, Any], make_grid: Make) -> None:
     """Six questions; three policies with four samples and greedy with one, of five tokens; 500 tokens a second."""
     lines = list(plan(make_grid(priced)))
     assert [line.tokens for line in lines] == 2 * ([6 * 4 * 5] * 3 + [6 * 5])
     assert lines[0].hours == pytest.approx(6 * 4 * 5 / 500 / 3600)
-    show_plan(make_grid(priced))
-    said = capsys.readouterr().out
+    found = answer(make_grid(priced))
+    said = rendered(found)
     assert "8 generations, 8 to make, about 780 tokens and 0.0 GPU-hours" in said
     assert [line.split()[:4] for line in said.splitlines() if "/sums" in line] == [
         ["toy-base/sums", "4", "4", "390"],
@@ -239,8 +237,7 @@ def test_tokens_and_hours_of_a_fresh_study(
     assert "math benchmarks: 5 tokens a sample" in said
     assert "a guess" in said
     assert "1,000 tokens/s: the small one" in said
-    show_plan(make_grid(priced), by_policy=True)
-    assert "topp0.95_t1.0" in capsys.readouterr().out
+    assert "topp0.95_t1.0" in rendered(found, by_policy=True)
 
 
 def test_speed_is_that_of_the_nearest_size_in_proportion(priced: dict[str, Any], make_grid: Make) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from searchlens.commands.status import SILENT_SECONDS, show, status
+from searchlens.commands.status import SILENT_SECONDS, answer, rendered, status
 from searchlens.errors import JobError
 from searchlens.generate import Notice, generate
 from searchlens.grid import Grid
@@ -59,7 +59,7 @@ def test_a_running_job_is_seen_while_it_holds_its_lock(study: dict[str, Any], ma
 
 
 def test_a_failed_job_says_why_and_where_its_log_is(
-    study: dict[str, Any], make_grid: Make, start: Start, capsys: pytest.CaptureFixture[str], tmp_path: Path
+    study: dict[str, Any], make_grid: Make, start: Start, tmp_path: Path
 ) -> None:
     grid = make_grid(study)
     start(Scripted(dies=OSError("the device fell off"), at=30), Scripted())
@@ -67,12 +67,10 @@ def test_a_failed_job_says_why_and_where_its_log_is(
         sample(grid)
     (pool,) = grid.pools(*CELL)
     log = Path("logs/generate") / CELL[0] / CELL[1] / f"{pool.name}.log"
-    show(grid)
-    assert f"log: none at {log}" in capsys.readouterr().out
+    assert f"log: none at {log}" in rendered(answer(grid))
     (tmp_path / log).parent.mkdir(parents=True)
     (tmp_path / log).touch()
-    show(grid)
-    said = capsys.readouterr().out
+    said = rendered(answer(grid)) + "\n"
     assert "2 cells: 0 done, 0 running, 1 failed, 1 missing; 0 scored, 0 landscapes" in said
     assert f"failed: toy-base/sums {pool.name} on " in said
     assert "JobError: the engine died: OSError: the device fell off; Hint:" in said
@@ -123,9 +121,7 @@ def test_one_running_job_makes_a_running_cell(study: dict[str, Any], make_grid: 
     assert base(grid).state == "running"
 
 
-def test_what_was_spent_and_what_is_to_go(
-    study: dict[str, Any], make_grid: Make, publish: Callable[..., Any], capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_what_was_spent_and_what_is_to_go(study: dict[str, Any], make_grid: Make, publish: Callable[..., Any]) -> None:
     """24 samples of three tokens on two GPUs in an hour: 72 tokens; as many are left for each of the other cells."""
     study["pairs"]["toy"]["parameters"] = 1e9
     grid = make_grid(study)
@@ -138,5 +134,4 @@ def test_what_was_spent_and_what_is_to_go(
     assert (cell.generated, cell.gpu_hours, cell.hours, cell.drawn) == (72, 2, 1, 24)
     assert cell.remaining_tokens == (24 + 24 + 6) * 3
     assert cell.remaining_hours == pytest.approx(cell.remaining_tokens / (72 / 2)), "at the speed of the others"
-    show(grid)
-    assert "spent: 72 tokens, 2.00 GPU-hours, 1.00 hours of sampling" in capsys.readouterr().out
+    assert "spent: 72 tokens, 2.00 GPU-hours, 1.00 hours of sampling" in rendered(answer(grid))

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from searchlens.benchmarks.known import OWN, KnownBenchmark, known_benchmarks
+from searchlens.benchmarks.known import OWN, known_benchmarks
 from searchlens.benchmarks.loading import LoadedBenchmark, files_at, read
 from searchlens.benchmarks.questions import content_hash
 from searchlens.errors import InputError
@@ -17,8 +17,8 @@ Configured = Mapping[str, Mapping[str, Any]]
 PathsOf = Callable[[str], Sequence[Path]]
 
 
-def listing(configured: Configured, paths_of: PathsOf) -> str:
-    """The known benchmarks as a table; under each one its configured files and its dataset on the hub.
+def answer(configured: Configured, paths_of: PathsOf) -> dict[str, Any]:
+    """The known benchmarks, each with its configured files and its datasets on the hub.
 
     Parameters
     ----------
@@ -26,13 +26,39 @@ def listing(configured: Configured, paths_of: PathsOf) -> str:
         ``benchmarks`` of a configuration.
     paths_of : callable
         Name of a configured benchmark to its files and folders; raises InputError if they are not available.
+
+    Returns
+    -------
+    dict
+        ``known``, and under ``own`` the configured benchmarks in the project's own format. ``configured`` of a
+        benchmark maps the names in the configuration to what is there, in words.
     """
-    known = list(known_benchmarks().values())
-    head, *table = _aligned([HEAD, *(_cells(benchmark) for benchmark in known)])
+    return {
+        "known": [
+            {
+                "family": benchmark.name,
+                "title": benchmark.title,
+                "questions": list(benchmark.sizes),
+                **{key: getattr(benchmark, key) for key in HEAD[3:]},
+                "hub": [
+                    {key: getattr(split, key) for key in ("id", "config", "split", "gated")}
+                    for split in benchmark.splits
+                ],
+                "configured": _files(benchmark.name, configured, paths_of),
+            }
+            for benchmark in known_benchmarks().values()
+        ],
+        "own": _files(OWN, configured, paths_of),
+    }
+
+
+def rendered(found: Mapping[str, Any]) -> str:
+    """The known benchmarks as a table; under each one its configured files and its datasets on the hub."""
+    head, *table = _aligned([HEAD, *map(_cells, found["known"])])
     lines = [head]
-    for benchmark, row in zip(known, table, strict=True):
-        lines += [row, *_files(benchmark.name, configured, paths_of), _on_hub(benchmark)]
-    if own := _files(OWN, configured, paths_of):
+    for benchmark, row in zip(found["known"], table, strict=True):
+        lines += [row, *_file_lines(benchmark["configured"]), _on_hub(benchmark["hub"])]
+    if own := _file_lines(found["own"]):
         lines += [f"{OWN} (the project's own format)", *own]
     return "\n".join(lines)
 
@@ -42,23 +68,24 @@ def _aligned(rows: Sequence[Sequence[str]]) -> list[str]:
     return ["  ".join(text.ljust(width) for text, width in zip(row, widths, strict=True)).rstrip() for row in rows]
 
 
-def _cells(benchmark: KnownBenchmark) -> tuple[str, ...]:
-    sizes = " or ".join(str(size) for size in benchmark.sizes) or "not known"
-    return benchmark.name, benchmark.title, sizes, benchmark.regime, benchmark.grader, benchmark.licence
+def _cells(benchmark: Mapping[str, Any]) -> list[str]:
+    sizes = " or ".join(map(str, benchmark["questions"])) or "not known"
+    return [sizes if key == "questions" else benchmark[key] for key in HEAD]
 
 
-def _on_hub(benchmark: KnownBenchmark) -> str:
-    splits = benchmark.splits
-    shown = ", ".join(f"{split.id}{f' {split.config}' if split.config else ''} ({split.split})" for split in splits)
-    gated = "; gated, give your own file" if any(split.gated for split in splits) else ""
+def _on_hub(splits: Sequence[Mapping[str, Any]]) -> str:
+    shown = ", ".join(" ".join(filter(None, (one["id"], one["config"], f"({one['split']})"))) for one in splits)
+    gated = "; gated, give your own file" if any(one["gated"] for one in splits) else ""
     return f"    on the hub: {shown or 'no'}{gated}"
 
 
-def _files(family: str, configured: Configured, paths_of: PathsOf) -> list[str]:
-    """A line for each configured benchmark of a family."""
-    return [
-        f"    {name}: {_state(name, spec, paths_of)}" for name, spec in configured.items() if spec["family"] == family
-    ]
+def _files(family: str, configured: Configured, paths_of: PathsOf) -> dict[str, str]:
+    """What is there of each configured benchmark of a family."""
+    return {name: _state(name, spec, paths_of) for name, spec in configured.items() if spec["family"] == family}
+
+
+def _file_lines(states: Mapping[str, str]) -> list[str]:
+    return [f"    {name}: {state}" for name, state in states.items()]
 
 
 def _state(name: str, spec: Mapping[str, Any], paths_of: PathsOf) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import logging
+import shlex
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -28,9 +29,17 @@ def grid_of(args: argparse.Namespace) -> Grid:
 
     grid = Grid(config.plain(config.load(config.files(args.config))))
     overlays = config.overlays(args.config)
-    if overlays and args.level < logging.WARNING:
+    if overlays and args.level < logging.WARNING and not args.is_named:
+        args.is_named = True  # once for each command
         print(f"study: {', '.join(overlays)}; results: {grid.layout.results}", file=sys.stderr)
     return grid
+
+
+def run_command(args: argparse.Namespace, *overlays: str) -> str:
+    """The command line that runs the chosen study, with more files merged over it."""
+    place = ["-C", args.study] if args.study else []
+    files = [part for name in [*args.config, *overlays] for part in ("--config", name)]
+    return shlex.join(["searchlens", *place, "run", *files])
 
 
 def cell_of(grid: Grid, args: argparse.Namespace) -> tuple[str, str]:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import argparse
+import json
 import logging
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from searchlens.arguments import renamed_options
@@ -91,7 +92,7 @@ class Commands:
         if is_configured:
             _configuration_options(common, names_snapshot=self._of_stages)
         common_options(common, argparse.SUPPRESS)  # a default here would overwrite what stands before the command
-        sub.set_defaults(run=run, starts_study=False)
+        sub.set_defaults(run=run, starts_study=False, is_named=False)
         if not is_configured:
             sub.set_defaults(config=[], snapshot="")
         return sub
@@ -144,6 +145,11 @@ def common_options(group: argparse._ActionsContainer, default: Any = None) -> No
 def json_option(sub: argparse.ArgumentParser) -> None:
     """``--json``: the answer for programs."""
     sub.add_argument("--json", action="store_true", help="print the answer as JSON")
+
+
+def put(args: argparse.Namespace, answer: Mapping[str, Any], rendered: Callable[[Mapping[str, Any]], str]) -> None:
+    """Print an answer: as JSON, or as the text that ``rendered`` makes of it."""
+    print(json.dumps(answer, indent=1) if args.json else rendered(answer))
 
 
 def cell_options(sub: argparse.ArgumentParser) -> None:

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from searchlens.arguments import renamed_options
-from searchlens.cli.chosen import cell_of, grid_of, opened
-from searchlens.cli.options import Commands, cell_options
+from searchlens.cli.chosen import cell_of, grid_of, opened, run_command
+from searchlens.cli.options import Commands, cell_options, json_option, put
 from searchlens.errors import InputError, require_known
 from searchlens.grid import Grid, Import
 from searchlens.project import IMPORTS_FILE
@@ -56,7 +56,7 @@ def _next_command(grid: Grid, args: argparse.Namespace, records: Sequence[Import
     """What analyses imported samples: the study itself, if they belong to it, or all imports and nothing else."""
     belonging = {item.name for item in grid.imports}
     overlays = [] if {record.name for record in records} <= belonging else [IMPORTS_FILE]
-    return " ".join(["searchlens run", *(f"--config {name}" for name in [*args.config, *overlays])])
+    return run_command(args, *overlays)
 
 
 def _imports(args: argparse.Namespace) -> None:
@@ -107,16 +107,16 @@ def _rerun(args: argparse.Namespace) -> None:
 
 
 def _verify(args: argparse.Namespace) -> None:
-    from searchlens.commands.verify import verify
+    from dataclasses import asdict
+
+    from searchlens.commands.verify import rendered, verify
 
     report = verify(Path(args.folder) if args.folder else grid_of(args).layout.results)
-    print("".join(f"{line}\n" for line in [*report.damaged, *report.notes]), end="")
-    counts = f"{report.shards} shards, {report.manifests} manifests and {report.tables} tables"
-    print(f"{counts} checked, {len(report.damaged)} damaged or missing")
+    put(args, asdict(report), lambda _: rendered(report))
     if report.damaged:
         raise InputError(
-            f"{counts} checked, {len(report.damaged)} are damaged or missing",
-            "run snakemake again: it samples damaged shards again; delete other damaged files first",
+            f"{report.counts}, {len(report.damaged)} are damaged or missing",
+            f"`{run_command(args)}` samples damaged shards again; delete other damaged files first",
         )
 
 
@@ -169,6 +169,7 @@ def add_to(command: Commands) -> None:
     sub.add_argument(
         "folder", metavar="FOLDER", nargs="?", default="", help="results folder; default: that of the configuration"
     )
+    json_option(sub)
     sub = command("prune", _prune, "list unused samples and leftovers of killed jobs")
     sub.add_argument("--delete", action="store_true", help="delete them, instead of listing them")
 

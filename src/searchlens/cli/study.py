@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import argparse
 import shlex
+from functools import partial
 from pathlib import Path
 
-from searchlens.cli.chosen import grid_of, is_configured, opened
-from searchlens.cli.options import Commands, json_option, positive
+from searchlens.cli.chosen import grid_of, is_configured, opened, run_command
+from searchlens.cli.options import Commands, json_option, positive, put
 from searchlens.project import OWN_FILE
-from searchlens.store.files import require_writable
 
 
 def _init(args: argparse.Namespace) -> None:
@@ -28,26 +28,15 @@ def _init(args: argparse.Namespace) -> None:
 
 
 def _check(args: argparse.Namespace) -> None:
-    grid = grid_of(args)
-    require_writable(grid.layout.results)
-    grid.check()
-    print(f"configuration is valid: {len(grid.cells)} cells, {len(grid.pair_cells)} pairs x benchmarks")
-    for reason in grid.refusals():
-        print(f"not ready to run: {reason}")
-    for notice in grid.unknown_wordings:
-        print(notice)
-    for reason in grid.without_likelihoods:
-        print(f"no cross-likelihoods of {reason}")
-    if grid.without_boptr:
-        print(f"BOPTR is left out: {grid.without_boptr}")
-    else:
-        print(f"BOPTR is fitted on {'/'.join(grid.anchor)}")
+    from searchlens.commands import check
+
+    put(args, check.answer(grid_of(args)), check.rendered)
 
 
 def _plan(args: argparse.Namespace) -> None:
-    from searchlens.commands.plan import show_plan
+    from searchlens.commands import plan
 
-    show_plan(grid_of(args), by_policy=args.policies)
+    put(args, plan.answer(grid_of(args)), partial(plan.rendered, by_policy=args.policies))
 
 
 def _run(args: argparse.Namespace) -> None:
@@ -60,15 +49,15 @@ def _run(args: argparse.Namespace) -> None:
 
 
 def _status(args: argparse.Namespace) -> None:
-    from searchlens.commands.status import show
+    from searchlens.commands import status
 
-    show(grid_of(args))
+    put(args, status.answer(grid_of(args)), status.rendered)
 
 
 def _summary(args: argparse.Namespace) -> None:
-    from searchlens.commands.summary import summarise
+    from searchlens.commands import summary
 
-    print(summarise(grid_of(args)))
+    put(args, summary.answer(grid_of(args), run_command(args)), summary.rendered)
 
 
 def _show(args: argparse.Namespace) -> None:
@@ -108,13 +97,11 @@ def _diff(args: argparse.Namespace) -> None:
 
 
 def _benchmarks(args: argparse.Namespace) -> None:
-    from searchlens.benchmarks.listing import listing
+    from searchlens.benchmarks import listing
 
-    if not is_configured(args):
-        print(listing({}, lambda _: []))
-        return
-    grid = grid_of(args)
-    print(listing(grid.config["benchmarks"], grid.question_files))
+    grid = grid_of(args) if is_configured(args) else None
+    found = listing.answer(grid.config["benchmarks"], grid.question_files) if grid else listing.answer({}, lambda _: [])
+    put(args, found, listing.rendered)
 
 
 def add_to(command: Commands) -> None:
@@ -126,16 +113,17 @@ def add_to(command: Commands) -> None:
     sub.add_argument("folder", metavar="DIR", help="folder that does not have a study yet")
     sub.add_argument("--demo", action="store_true", help="the study of the micro pair, ready to run")
     sub.set_defaults(starts_study=True)
-    command("check", _check, "validate the configuration and everything it names")
+    json_option(command("check", _check, "validate the configuration and everything it names"))
     sub = command("plan", _plan, "show which samples are missing, and what they cost")
     sub.add_argument("--policies", action="store_true", help="one line per policy with its id, instead of per cell")
+    json_option(sub)
     sub = command("run", _run, "run the study by Snakemake, or resume it")
     sub.add_argument("targets", metavar="TARGET", nargs="*", help="rules or files (default: everything)")
     sub.add_argument("--cores", default="", metavar="N", help="CPU cores, or all (default: as the profile says)")
     sub.add_argument("--profile", default="", metavar="FOLDER", help="profile of Snakemake, such as slurm")
     sub.add_argument("-n", "--dry-run", action="store_true", help="print the jobs, and run none")
-    command("status", _status, "show progress, running and failed jobs, and their logs")
-    command("summary", _summary, "print the main results of the last run")
+    json_option(command("status", _status, "show progress, running and failed jobs, and their logs"))
+    json_option(command("summary", _summary, "print the main results of the last run"))
     sub = command("show", _show, "show questions with the answers of Base and RL side by side")
     sub.add_argument(
         "folder", metavar="RESULTS", nargs="?", default="", help="results folder; default: that of the configuration"
@@ -174,4 +162,4 @@ def add_to(command: Commands) -> None:
     sub.add_argument("second", metavar="B", help="results folder, after")
     sub.add_argument("--all", action="store_true", help="list every change, instead of the largest ones")
     json_option(sub)
-    command("benchmarks", _benchmarks, "list known benchmarks, and which of their questions are here")
+    json_option(command("benchmarks", _benchmarks, "list known benchmarks, and which of their questions are here"))

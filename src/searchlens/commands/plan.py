@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
+from typing import Any
 
 from searchlens import policies
 from searchlens.grid import Generation, Grid
@@ -175,28 +176,73 @@ def _without_formula(grid: Grid, stored: StoredShards) -> list[str]:
     return list(names)
 
 
-def show_plan(grid: Grid, *, by_policy: bool = False) -> None:
-    """Print the plan as a table with totals and assumptions.
+def answer(grid: Grid) -> dict[str, Any]:
+    """The plan with totals and assumptions.
 
-    Parameters
-    ----------
-    grid : Grid
-    by_policy : bool
-        One line for each policy of each cell, instead of one for each cell.
+    Returns
+    -------
+    dict
+        ``cells``: of each its generations and their totals. ``generations`` and ``to_make`` count, ``tokens`` and
+        ``gpu_hours`` add up what is still to draw. ``gpu_hours`` is None where it cannot be estimated.
     """
     stored = read_store(grid)
     lines = list(plan(grid, stored))
-    _show_policies(lines) if by_policy else _show_cells(lines)
-    todo = [line for line in lines if line.missing]
-    hours = sum_hours(lines)
-    print(
-        f"{len(lines)} generations, {len(todo)} to make, about {sum(line.tokens for line in lines):,} tokens"
-        + (f" and {hours:,.1f} GPU-hours" if hours is not None else "")
-    )
-    if todo:
-        print("\n".join(["estimated from:", *(f"  {line}" for line in assumptions(grid, stored))]))
-    if grid.without_boptr:
-        print(f"BOPTR is left out: {grid.without_boptr}")
+    return {
+        "cells": [
+            {"checkpoint": checkpoint, "benchmark": benchmark, **_totals(cell), "policies": [*map(_line, cell)]}
+            for (checkpoint, benchmark), cell in _by_cell(lines)
+        ],
+        **_totals(lines),
+        "estimated_from": assumptions(grid, stored) if any(line.missing for line in lines) else [],
+        "without_boptr": grid.without_boptr,
+    }
+
+
+def _by_cell(lines: Iterable[PlanLine]) -> Iterator[tuple[tuple[str, str], list[PlanLine]]]:
+    for cell, group in groupby(lines, key=lambda line: (line.checkpoint, line.benchmark)):
+        yield cell, list(group)
+
+
+def _totals(lines: Sequence[PlanLine]) -> dict[str, Any]:
+    return {
+        "generations": len(lines),
+        "to_make": sum(bool(line.missing) for line in lines),
+        "tokens": sum(line.tokens for line in lines),
+        "gpu_hours": sum_hours(lines),
+    }
+
+
+def _line(line: PlanLine) -> dict[str, Any]:
+    return {
+        "names": list(line.generation.policies),
+        "id": line.generation.id,
+        "state": line.state,
+        "missing": line.missing,
+        "damaged": line.damaged,
+        "tokens": line.tokens,
+        "gpu_hours": line.hours,
+    }
+
+
+def rendered(found: Mapping[str, Any], *, by_policy: bool = False) -> str:
+    """The plan as a table with totals and assumptions.
+
+    Parameters
+    ----------
+    found : mapping
+        ``answer``.
+    by_policy : bool
+        One line for each policy of each cell, instead of one for each cell.
+    """
+    lines = _policy_lines(found["cells"]) if by_policy else _cell_lines(found["cells"])
+    hours = "" if found["gpu_hours"] is None else f" and {found['gpu_hours']:,.1f} GPU-hours"
+    counts = f"{found['generations']} generations, {found['to_make']} to make"
+    lines.append(f"{counts}, about {found['tokens']:,} tokens{hours}")
+    if found["estimated_from"]:
+        lines += ["estimated from:", *(f"  {line}" for line in found["estimated_from"])]
+    if found["without_boptr"]:
+        lines.append(f"BOPTR is left out: {found['without_boptr']}")
+    return "\n".join(lines)
 
 
 def sum_hours(lines: Sequence[PlanLine]) -> float | None:
@@ -209,21 +255,27 @@ def _format(hours: float | None) -> str:
     return "" if hours is None else f"{hours:,.2f}"
 
 
-def _show_policies(lines: list[PlanLine]) -> None:
-    width = max([len("cell"), *(len(f"{line.checkpoint}/{line.benchmark}") for line in lines)])
-    names = max([len("policy"), *(len(", ".join(line.generation.policies)) for line in lines)])
-    print(f"{'cell':{width}}  {'policy':{names}}  {'id':12}  {'state':9}  {'tokens to draw':>14}  {'GPU-hours':>9}")
-    for line in lines:
-        cell, policy = f"{line.checkpoint}/{line.benchmark}", ", ".join(line.generation.policies)
-        cost = f"{line.tokens if line.missing else '':>14}  {_format(line.hours) if line.missing else '':>9}"
-        print(f"{cell:{width}}  {policy:{names}}  {line.generation.id}  {line.state:9}  {cost}".rstrip())
+def _name(cell: Mapping[str, Any]) -> str:
+    return f"{cell['checkpoint']}/{cell['benchmark']}"
 
 
-def _show_cells(lines: list[PlanLine]) -> None:
-    width = max([len("cell"), *(len(f"{line.checkpoint}/{line.benchmark}") for line in lines)])
-    print(f"{'cell':{width}}  {'policies':>8}  {'to make':>7}  {'tokens to draw':>16}  {'GPU-hours':>9}")
-    for (checkpoint, benchmark), group in groupby(lines, key=lambda line: (line.checkpoint, line.benchmark)):
-        cell = list(group)
-        counts = f"{len(cell):>8}  {sum(bool(line.missing) for line in cell):>7}"
-        cost = f"{sum(line.tokens for line in cell):>16,}  {_format(sum_hours(cell)):>9}"
-        print(f"{f'{checkpoint}/{benchmark}':{width}}  {counts}  {cost}".rstrip())
+def _policy_lines(cells: Sequence[Mapping[str, Any]]) -> list[str]:
+    rows = [(_name(cell), ", ".join(policy["names"]), policy) for cell in cells for policy in cell["policies"]]
+    width = max([len("cell"), *(len(cell) for cell, _, _ in rows)])
+    names = max([len("policy"), *(len(policy) for _, policy, _ in rows)])
+    lines = [f"{'cell':{width}}  {'policy':{names}}  {'id':12}  {'state':9}  {'tokens to draw':>14}  {'GPU-hours':>9}"]
+    for cell, policy, line in rows:
+        todo = line["missing"]
+        cost = f"{line['tokens'] if todo else '':>14}  {_format(line['gpu_hours']) if todo else '':>9}"
+        lines.append(f"{cell:{width}}  {policy:{names}}  {line['id']}  {line['state']:9}  {cost}".rstrip())
+    return lines
+
+
+def _cell_lines(cells: Sequence[Mapping[str, Any]]) -> list[str]:
+    width = max([len("cell"), *(len(_name(cell)) for cell in cells)])
+    lines = [f"{'cell':{width}}  {'policies':>8}  {'to make':>7}  {'tokens to draw':>16}  {'GPU-hours':>9}"]
+    for cell in cells:
+        counts = f"{cell['generations']:>8}  {cell['to_make']:>7}"
+        cost = f"{cell['tokens']:>16,}  {_format(cell['gpu_hours']):>9}"
+        lines.append(f"{_name(cell):{width}}  {counts}  {cost}".rstrip())
+    return lines

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import time
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, get_args
@@ -164,71 +164,118 @@ def _read_job_record(path: Path) -> dict[str, Any]:
         return {}
 
 
-# ---- for people
+# ---- the answer
 
 
-def show(grid: Grid) -> None:
-    """Print cells, totals, and failed jobs with their logs."""
+def answer(grid: Grid) -> dict[str, Any]:
+    """Progress of the whole study.
+
+    Returns
+    -------
+    dict
+        ``cells``, their ``states``, what was ``spent`` on them and what is ``to_go``; ``health`` of cells that have a
+        landscape; ``running`` and ``failed`` jobs. ``gpu_hours`` is None where it cannot be estimated.
+    """
     cells = status(grid)
-    _show_cells(cells)
     states = Counter(cell.state for cell in cells)
-    counts = ", ".join(f"{states[state]} {state}" for state in get_args(State))
-    stages = [
-        f"{sum(path(cell).exists() for cell in cells)} {stage}"
-        for stage, path in (
-            ("scored", lambda cell: grid.scores(cell.checkpoint, cell.benchmark)),
-            ("landscapes", lambda cell: grid.layout.landscape_frame(cell.checkpoint, cell.benchmark, "hits")),
-        )
-    ]
-    print(f"{len(cells)} cells: {counts}; {', '.join(stages)}")
-    print(f"spent: {_spent(cells)}")
-    print(f"to go: {_to_go(cells)}")
-    _show_health(grid)
+    names = [(cell.checkpoint, cell.benchmark) for cell in cells]
     pools = [pool for cell in cells for pool in cell.pools]
-    for pool in (pool for pool in pools if pool.state == "running"):
-        print(f"running: {_where(pool)}: {pool.record['drawn']:,} of {pool.record['total']:,} samples")
-    for pool in (pool for pool in pools if pool.state == "failed"):
-        print(f"failed: {_where(pool)}\n  {'; '.join(pool.record['message'].splitlines())}")
-        exists = (grid.root / pool.log).exists()
-        print(f"  log: {pool.log}" if exists else f"  log: none at {pool.log}; look for a log of the scheduler")
+    return {
+        "cells": [_line(cell) for cell in cells],
+        "states": {state: states[state] for state in get_args(State)},
+        "scored": sum(grid.scores(*cell).exists() for cell in names),
+        "landscapes": sum(grid.layout.landscape_frame(*cell, "hits").exists() for cell in names),
+        "spent": {
+            "tokens": sum(cell.generated for cell in cells),
+            "gpu_hours": sum(cell.gpu_hours for cell in cells),
+            "hours": sum(cell.hours for cell in cells),
+        },
+        "to_go": {
+            "tokens": sum(cell.remaining_tokens for cell in cells),
+            "gpu_hours": _sum([cell.remaining_hours for cell in cells]),
+        },
+        "health": [
+            {"checkpoint": checkpoint, "benchmark": benchmark, "level": found.level, "reason": found.reason}
+            for (checkpoint, benchmark), found in health(grid).items()
+        ],
+        **{state: [_job(grid, pool) for pool in pools if pool.state == state] for state in ("running", "failed")},
+    }
 
 
-def _show_health(grid: Grid) -> None:
-    judged = health(grid)
-    levels = Counter(cell.level for cell in judged.values())
-    if judged:
-        print(f"health: {', '.join(f'{count} {level}' for level, count in levels.items())}")
-    for (checkpoint, benchmark), cell in judged.items():
-        if cell.reason:
-            print(f"  {checkpoint}/{benchmark}: {cell}")
+def _sum(hours: Sequence[float | None]) -> float | None:
+    known = [one for one in hours if one is not None]
+    return sum(known) if len(known) == len(hours) else None
 
 
-def _show_cells(cells: list[CellStatus]) -> None:
-    width = max([len("cell"), *(len(f"{cell.checkpoint}/{cell.benchmark}") for cell in cells)])
-    print(f"{'cell':{width}}  {'state':7}  {'samples drawn':>23}  {'tokens':>15}  {'GPU-hours':>9}  {'to go':>9}")
+def _line(cell: CellStatus) -> dict[str, Any]:
+    return {
+        "checkpoint": cell.checkpoint,
+        "benchmark": cell.benchmark,
+        "state": cell.state,
+        "drawn": cell.drawn,
+        "wanted": cell.wanted,
+        "tokens": cell.generated,
+        "gpu_hours": cell.gpu_hours,
+        "hours": cell.hours,
+        "remaining_tokens": cell.remaining_tokens,
+        "remaining_gpu_hours": cell.remaining_hours,
+    }
+
+
+def _job(grid: Grid, job: PoolStatus) -> dict[str, Any]:
+    keys = ("host", "slurm_job", "started", "drawn", "total")
+    return {
+        "checkpoint": job.pool.checkpoint,
+        "benchmark": job.pool.benchmark,
+        "pool": job.pool.name,
+        **{key: job.record[key] for key in keys},
+        "message": job.record.get("message", ""),
+        "log": str(job.log),
+        "has_log": (grid.root / job.log).exists(),
+    }
+
+
+def rendered(found: Mapping[str, Any]) -> str:
+    """Cells, totals, health, and failed jobs with their logs, as text."""
+    spent, to_go = found["spent"], found["to_go"]
+    counts = ", ".join(f"{count} {state}" for state, count in found["states"].items())
+    hours = "" if to_go["gpu_hours"] is None else f" and {to_go['gpu_hours']:,.1f} GPU-hours"
+    lines = [
+        *_cell_lines(found["cells"]),
+        f"{len(found['cells'])} cells: {counts}; {found['scored']} scored, {found['landscapes']} landscapes",
+        f"spent: {spent['tokens']:,} tokens, {spent['gpu_hours']:,.2f} GPU-hours,"
+        f" {spent['hours']:,.2f} hours of sampling",
+        f"to go: about {to_go['tokens']:,} tokens{hours}",
+        *_health_lines(found["health"]),
+    ]
+    lines += [f"running: {_where(job)}: {job['drawn']:,} of {job['total']:,} samples" for job in found["running"]]
+    for job in found["failed"]:
+        none = f"none at {job['log']}; look for a log of the scheduler"
+        lines += [f"failed: {_where(job)}", f"  {'; '.join(job['message'].splitlines())}"]
+        lines.append(f"  log: {job['log'] if job['has_log'] else none}")
+    return "\n".join(lines)
+
+
+def _health_lines(cells: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+    levels = Counter(cell["level"] for cell in cells)
+    if cells:
+        yield f"health: {', '.join(f'{count} {level}' for level, count in levels.items())}"
     for cell in cells:
-        drawn = f"{cell.drawn:,} of {cell.wanted:,}"
-        hours = "" if cell.remaining_hours is None else f"{cell.remaining_hours:,.2f}"
-        name = f"{cell.checkpoint}/{cell.benchmark}"
-        line = (
-            f"{name:{width}}  {cell.state:7}  {drawn:>23}  {cell.generated:>15,}  {cell.gpu_hours:>9,.2f}  {hours:>9}"
-        )
-        print(line.rstrip())
+        if cell["reason"]:
+            yield f"  {cell['checkpoint']}/{cell['benchmark']}: {cell['level']}: {cell['reason']}"
 
 
-def _spent(cells: list[CellStatus]) -> str:
-    tokens, hours = sum(cell.generated for cell in cells), sum(cell.hours for cell in cells)
-    return f"{tokens:,} tokens, {sum(cell.gpu_hours for cell in cells):,.2f} GPU-hours, {hours:,.2f} hours of sampling"
+def _cell_lines(cells: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+    names = [f"{cell['checkpoint']}/{cell['benchmark']}" for cell in cells]
+    width = max([len("cell"), *map(len, names)])
+    yield f"{'cell':{width}}  {'state':7}  {'samples drawn':>23}  {'tokens':>15}  {'GPU-hours':>9}  {'to go':>9}"
+    for name, cell in zip(names, cells, strict=True):
+        drawn = f"{cell['drawn']:,} of {cell['wanted']:,}"
+        hours = "" if cell["remaining_gpu_hours"] is None else f"{cell['remaining_gpu_hours']:,.2f}"
+        spent = f"{cell['tokens']:>15,}  {cell['gpu_hours']:>9,.2f}"
+        yield f"{name:{width}}  {cell['state']:7}  {drawn:>23}  {spent}  {hours:>9}".rstrip()
 
 
-def _to_go(cells: list[CellStatus]) -> str:
-    hours = [cell.remaining_hours for cell in cells]
-    tokens = f"about {sum(cell.remaining_tokens for cell in cells):,} tokens"
-    estimates = [estimate for estimate in hours if estimate is not None]
-    return f"{tokens} and {sum(estimates):,.1f} GPU-hours" if len(estimates) == len(hours) else tokens
-
-
-def _where(status: PoolStatus) -> str:
-    pool, record = status.pool, status.record
-    job = f", Slurm job {record['slurm_job']}" if record["slurm_job"] else ""
-    return f"{pool.checkpoint}/{pool.benchmark} {pool.name} on {record['host']}{job}, since {record['started']}"
+def _where(job: Mapping[str, Any]) -> str:
+    slurm = f", Slurm job {job['slurm_job']}" if job["slurm_job"] else ""
+    return f"{job['checkpoint']}/{job['benchmark']} {job['pool']} on {job['host']}{slurm}, since {job['started']}"

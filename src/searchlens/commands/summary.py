@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Mapping
 from typing import Any
 
 import polars as pl
@@ -12,69 +12,112 @@ from searchlens.errors import InputError
 from searchlens.grid import Grid, needs
 from searchlens.health.examples import examples
 from searchlens.stages.score import read_samples
+from searchlens.store.frames import read_frame
 
 
-def summarise(grid: Grid) -> str:
-    """One line per pair and benchmark, the half-widths of the intervals, and the health of every cell.
+def answer(grid: Grid, run: str = "searchlens run") -> dict[str, Any]:
+    """The pairs, the half-widths of the intervals, and the health of every cell.
 
-    A pair that is not interpretable on a benchmark has no numbers here, but some of its texts.
+    Parameters
+    ----------
+    grid : Grid
+    run : str, optional
+        The command that makes the tables of this study; an error names it.
+
+    Returns
+    -------
+    dict
+        Proportions in [0, 1], as in the tables. A pair that is not interpretable on a benchmark has a ``warning`` and
+        no numbers, and its cells have some of their texts.
 
     Raises
     ------
     InputError
-        The study has no tables yet.
+        A table of the study is missing.
     """
-    path = grid.layout.table("recovery_summary", "csv")
-    if not path.exists():
-        raise InputError(f"{path} does not exist", "run snakemake first, with the same --configfile")
-    rows = pl.read_csv(path).filter(pl.col("metric") == "P")
-    widths = pl.read_csv(grid.layout.table("intervals", "csv"))
-    widths = widths.filter(pl.col("metric") == "P", pl.col("readout") == "prefix")
-    default = grid.config["default_policy"]
-    head = f"Base - RL under {default}, {titles('metric')['P']}, in percentage points (95% interval):"
+    rows = _table(grid, "recovery_summary", run).filter(pl.col("metric") == "P")
+    widths = _table(grid, "intervals", run).filter(pl.col("metric") == "P", pl.col("readout") == "prefix")
     by_benchmark = widths.group_by("benchmark", maintain_order=True).agg(pl.col("half_width").median())
-    halves = ", ".join(f"{name} {100 * width:.1f}" for name, width in by_benchmark.iter_rows())
-    lines = [_line(grid, row) for row in rows.iter_rows(named=True)]
-    return "\n".join([head, *lines, f"median half-width of the 95% intervals, in points: {halves}", *_health(grid)])
+    cells = _table(grid, "health", run)
+    unhealthy = cells.filter(pl.col("health") != "ok").select(cells.columns[:4])
+    return {
+        "policy": grid.config["default_policy"],
+        "pairs": [_pair(grid, row) for row in rows.iter_rows(named=True)],
+        "half_widths": dict(by_benchmark.iter_rows()),
+        "cells": cells.height,
+        "healthy": cells.height - unhealthy.height,
+        "health": [
+            dict(zip(("checkpoint", "benchmark", "level", "reason"), row, strict=True))
+            | {"texts": _texts(grid, *row[:2])}
+            for row in unhealthy.iter_rows()
+        ],
+    }
 
 
-def _health(grid: Grid) -> Iterator[str]:
-    """What is wrong with any cell, with some of its texts."""
-    cells = pl.read_csv(grid.layout.table("health", "csv"))
-    unhealthy = cells.filter(pl.col("health") != "ok")
-    for checkpoint, benchmark, level, reason in unhealthy.select(cells.columns[:4]).iter_rows():
-        yield f"{checkpoint}/{benchmark}: {level}: {reason}"
-        yield from _texts(grid, checkpoint, benchmark)
-    ok = f"{cells.height - unhealthy.height} of {cells.height} cells are healthy"
-    yield f"{ok}; see docs/troubleshooting.md" if unhealthy.height else ok
+def _table(grid: Grid, name: str, run: str) -> pl.DataFrame:
+    path = grid.layout.table(name, "csv")
+    if not path.exists():
+        raise InputError(f"{path} does not exist", f"`{run}` makes it")
+    return pl.read_csv(path)
+
+
+def _pair(grid: Grid, row: Mapping[str, Any]) -> dict[str, Any]:
+    """One pair on one benchmark, with its gaps at the smallest and the largest budget, if it has any."""
+    sides = ((checkpoint, row["benchmark"]) for checkpoint in grid.pairs[row["pair"]].values())
+    is_read = not row["warning"] and row["gap_first"] is not None
+    keys = ("inside", "budgets", "both_zero", "base_policies", "questions")
+    return {
+        "pair": row["pair"],
+        "benchmark": row["benchmark"],
+        "warning": row["warning"] or "",
+        "gaps": [_gap(row, which) for which in ("first", "last")] if is_read else [],
+        **{key: row[key] if is_read else None for key in keys},
+        "source": grid.least_direct(sides),
+    }
+
+
+def _gap(row: Mapping[str, Any], which: str) -> dict[str, Any]:
+    ends = [row[f"gap_{which}_{end}"] for end in ("lo", "hi")]
+    return {"budget": row[f"{which}_budget"], "gap": row[f"gap_{which}"], "interval": ends}
 
 
 def _texts(grid: Grid, checkpoint: str, benchmark: str) -> list[str]:
     if not grid.scores(checkpoint, benchmark).exists():
         return ["  no texts are stored here"]
     texts = read_samples(needs.score(grid, checkpoint, benchmark), grid.layout, grid.manifests(checkpoint, benchmark))
-    graded = pl.read_parquet(grid.scores(checkpoint, benchmark))
+    graded = read_frame(grid.scores(checkpoint, benchmark), "score")
     return examples(graded, texts, [question.id for question in grid.questions(benchmark)])
 
 
-def _line(grid: Grid, row: dict[str, Any]) -> str:
-    pair, benchmark = row["pair"], row["benchmark"]
-    cell = f"{pair}/{benchmark}"
-    if row["warning"]:
-        return f"  {cell}: not interpretable. {row['warning']}"
-    if row["gap_first"] is None:
-        return f"  {cell}: {grid.config['default_policy']} was not sampled from both models"
-    gaps = "   ".join(
-        f"N={row[f'{which}_budget']}: {_points(row[f'gap_{which}']):+6.1f}"
-        f" [{_points(row[f'gap_{which}_lo']):+.1f}, {_points(row[f'gap_{which}_hi']):+.1f}]"
-        for which in ("first", "last")
-    )
-    source = grid.least_direct((checkpoint, benchmark) for checkpoint in grid.pairs[pair].values())
-    pool = f"{row['base_policies']} policies, {row['questions']} questions, {source}"
-    return f"  {cell:20} {gaps}   {_inside(row)} (Base: {pool})"
+def rendered(found: Mapping[str, Any]) -> str:
+    """One line per pair and benchmark, the half-widths of the intervals, and what is wrong with any cell."""
+    head = f"Base - RL under {found['policy']}, {titles('metric')['P']}, in percentage points (95% interval):"
+    halves = ", ".join(f"{name} {100 * width:.1f}" for name, width in found["half_widths"].items())
+    lines = [head, *(_pair_line(pair, found["policy"]) for pair in found["pairs"])]
+    lines.append(f"median half-width of the 95% intervals, in points: {halves}")
+    for cell in found["health"]:
+        lines += [f"{cell['checkpoint']}/{cell['benchmark']}: {cell['level']}: {cell['reason']}", *cell["texts"]]
+    ok = f"{found['healthy']} of {found['cells']} cells are healthy"
+    return "\n".join([*lines, f"{ok}; see docs/troubleshooting.md" if found["health"] else ok])
 
 
-def _inside(row: dict[str, Any]) -> str:
+def _pair_line(pair: Mapping[str, Any], policy: str) -> str:
+    cell = f"{pair['pair']}/{pair['benchmark']}"
+    if pair["warning"]:
+        return f"  {cell}: not interpretable. {pair['warning']}"
+    if not pair["gaps"]:
+        return f"  {cell}: {policy} was not sampled from both models"
+    gaps = "   ".join(map(_gap_text, pair["gaps"]))
+    pool = f"{pair['base_policies']} policies, {pair['questions']} questions, {pair['source']}"
+    return f"  {cell:20} {gaps}   {_inside(pair)} (Base: {pool})"
+
+
+def _gap_text(one: Mapping[str, Any]) -> str:
+    low, high = (f"{_points(end):+.1f}" for end in one["interval"])
+    return f"N={one['budget']}: {_points(one['gap']):+6.1f} [{low}, {high}]"
+
+
+def _inside(row: Mapping[str, Any]) -> str:
     """At how many budgets RL is inside, of those at which either model solves any question."""
     decided = row["budgets"] - row["both_zero"]
     if not decided:

@@ -41,6 +41,16 @@ class Verified:
     damaged: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
 
+    @property
+    def counts(self) -> str:
+        """What was checked, in words."""
+        return f"{self.shards} shards, {self.manifests} manifests and {self.tables} tables checked"
+
+
+def rendered(report: Verified) -> str:
+    """A line for each damaged or unfinished file, and the counts."""
+    return "\n".join([*report.damaged, *report.notes, f"{report.counts}, {len(report.damaged)} damaged or missing"])
+
 
 def verify(results: Path) -> Verified:
     """Check everything in a results folder; every shard is hashed and read.

@@ -11,6 +11,7 @@ import polars as pl
 
 from searchlens.catalogue import titles
 from searchlens.policies.kinds import PolicyByName
+from searchlens.store.frames import read_frame
 
 Source = Literal["sampled", "imported", "recorded", "simulated"]
 
@@ -115,7 +116,7 @@ class PairContext:
     ) -> PairContext:
         """With the frames of a recovery folder."""
         names = ("same_policy", "counts", "support", "near_match", "path")
-        frames = {name: pl.read_parquet(recovery / f"{name}.parquet") for name in names}
+        frames = {name: read_frame(recovery / f"{name}.parquet", "recovery") for name in names}
         return cls(labels=labels, base=base, rl=rl, prefill=prefill, **frames)
 
     def with_metric(self, metric: str) -> PairContext:

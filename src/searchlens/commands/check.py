@@ -1,0 +1,47 @@
+"""`searchlens check`: a valid configuration, what is missing for a run of it, and what will be left out."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from searchlens.grid import Grid
+from searchlens.store.files import require_writable
+
+
+def answer(grid: Grid) -> dict[str, Any]:
+    """Check the study, and count its cells.
+
+    Returns
+    -------
+    dict
+        ``missing``: why it is not ready to run. ``anchor``: the pair and benchmark on which BOPTR is fitted, or empty,
+        and then ``without_boptr`` says why.
+
+    Raises
+    ------
+    InputError
+        The configuration names something that does not exist or does not fit, or nothing can be written.
+    """
+    require_writable(grid.layout.results)
+    grid.check()
+    return {
+        "cells": len(grid.cells),
+        "pair_cells": len(grid.pair_cells),
+        "missing": list(grid.refusals()),
+        "unknown_wordings": list(grid.unknown_wordings),
+        "without_likelihoods": list(grid.without_likelihoods),
+        "anchor": "" if grid.without_boptr else "/".join(grid.anchor),
+        "without_boptr": grid.without_boptr,
+    }
+
+
+def rendered(found: Mapping[str, Any]) -> str:
+    """The answer as text."""
+    lines = [f"configuration is valid: {found['cells']} cells, {found['pair_cells']} pairs x benchmarks"]
+    lines += [f"not ready to run: {reason}" for reason in found["missing"]]
+    lines += found["unknown_wordings"]
+    lines += [f"no cross-likelihoods of {reason}" for reason in found["without_likelihoods"]]
+    if found["without_boptr"]:
+        return "\n".join([*lines, f"BOPTR is left out: {found['without_boptr']}"])
+    return "\n".join([*lines, f"BOPTR is fitted on {found['anchor']}"])
