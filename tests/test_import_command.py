@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import shlex
+import shutil
+import subprocess
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -40,7 +42,13 @@ def test_the_page_runs_as_printed(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     commands = [shlex.split(line)[1:] for line in blocks if line.startswith("searchlens ") and "FILE" not in line]
     printed = {}
     for arguments in commands:
-        if arguments[0] != "run":
+        if arguments[0] == "run":
+            dry = ["searchlens", *arguments, "-n"]
+            plan = subprocess.run(
+                dry, check=False, capture_output=True, text=True, cwd=shutil.copytree(study, tmp_path / "dry")
+            )
+            assert plan.returncode == 0, f"every stage of an imported study can be planned: {plan.stderr}"
+        else:
             assert cli.main(arguments) == 0, capsys.readouterr().err
             printed[" ".join(arguments)] = capsys.readouterr().out
         if "--dry-run" in arguments:
@@ -52,6 +60,17 @@ def test_the_page_runs_as_printed(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     assert len(listed.splitlines()) == 2
     assert "0 generations, 0 to make" in plan, "a study of imports samples nothing"
     assert everything(study) == before, "taken back, nothing is left"
+
+
+def test_the_default_policy_of_an_imported_study_is_one_that_rl_has(grid: Grid, tmp_path: Path) -> None:
+    """A study of imports reads its RL curve under a policy that was imported, or says so before anything runs."""
+    for role in ("base", "rl"):
+        import_samples(grid, [write(tmp_path, rows(), f"{role}.jsonl")], request(choices={"role": role}))
+    study = {**grid.config["study"], "pairs": [], "benchmarks": [], "imports": "all"}
+    config = {**grid.config, "study": study, "default_policy": None}
+    assert Grid(config, grid.root).config["default_policy"] == "mine"
+    with pytest.raises(InputError, match="the RL side of theirs/own has samples of mine"):
+        Grid({**config, "default_policy": "temp_1.0"}, grid.root).check()
 
 
 def rows(**more: Any) -> list[dict[str, Any]]:

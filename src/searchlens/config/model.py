@@ -31,8 +31,9 @@ class Config(Section):
     """Samples per question: the largest budget. A larger number extends the streams; samples that exist are kept."""
     budgets: list[Positive] = [1, 2, 4, 8, 16]
     """B, the allowed budgets, in increasing order."""
-    default_policy: str = "topp0.95_t1.0"
-    """pi_0, the policy of the RL target curve."""
+    default_policy: str | None = "topp0.95_t1.0"
+    """pi_0, the policy of the RL target curve. null, for imported samples: a policy that the RL side of every pair has
+    on every benchmark; topp0.95_t1.0, if it is among several, else the first by name."""
     target_minutes: Quantity = 120
     """Wall time that a generation job should take by the estimates of ``cost``, without its engine's start. Policies of
     a cell are packed into jobs of up to this time, and a longer policy is split. Without a measured speed a cell is one

@@ -51,7 +51,10 @@ def errors(config: Config) -> Iterator[str]:
         except InputError as error:
             yield f"policies.{name}: {error.message}"
     lists = {f"pools.{pool}": names for pool, names in config.pools.items()}
-    lists |= {"references": config.references, "default_policy": [config.default_policy]}
+    lists |= {
+        "references": config.references,
+        "default_policy": [config.default_policy] if config.default_policy else [],
+    }
     for where, names in lists.items():
         for name in names:
             if name not in config.policies:

@@ -120,6 +120,20 @@ class Grid(Jobs):
             self.generations(checkpoint, benchmark)
             if self.source(checkpoint, benchmark) == "recorded":
                 self._check_recorded(checkpoint, benchmark)
+        for pair, benchmark in self.pair_cells:
+            if self.source(self.pairs[pair]["rl"], benchmark) == "imported":
+                self._check_imported(pair, benchmark)
+
+    def _check_imported(self, pair: str, benchmark: str) -> None:
+        checkpoint, default = self.pairs[pair]["rl"], self.config["default_policy"]
+        drawn = {name for generation in self.generations(checkpoint, benchmark) for name in generation.policies}
+        names = drawn | {item.policy for item in self.imported(checkpoint, benchmark)}
+        if default not in names:
+            found = ", ".join(sorted(names))
+            raise InputError(
+                f"default_policy: {default}, but the RL side of {pair}/{benchmark} has samples of {found}",
+                "name the policy that is RL's default there, or null for one that all imported RL samples have",
+            )
 
     def readouts_from(self, checkpoint: str, benchmark: str) -> dict[str, str]:
         """Hashes of everything that the compact readouts of a cell depend on: samples, golds and options of reading."""

@@ -15,6 +15,9 @@ from searchlens.store.layout import Layout
 
 ROLES = ("base", "rl")
 
+PAPER_DEFAULT = "topp0.95_t1.0"
+"""The paper's default policy, pi_0."""
+
 SOURCES = ("recorded", "imported", "sampled")
 """From the least direct to the most direct."""
 
@@ -35,6 +38,17 @@ class StudyGrid:
         self.root = root
         self.layout = Layout(root / config["results"])
         catalogue.use(config["extensions"], root)
+        if config["default_policy"] is None:
+            self.config = {**config, "default_policy": self._shared_policy()}
+
+    def _shared_policy(self) -> str:
+        """A policy that the RL side of every imported cell has; the paper's default where there is none."""
+        sides: dict[tuple[str, str], set[str]] = {}
+        for item in self.imports:
+            if item.role == "rl":
+                sides.setdefault((item.checkpoint, item.benchmark), set()).add(item.policy)
+        shared = set.intersection(*sides.values()) if sides else set()
+        return PAPER_DEFAULT if PAPER_DEFAULT in shared else min(shared, default=PAPER_DEFAULT)
 
     @cached_property
     def every_import(self) -> tuple[Import, ...]:
@@ -182,7 +196,7 @@ class StudyGrid:
     def anchor(self) -> tuple[str, str]:
         """(pair, benchmark) on which the rule is fitted: by default the first; empty names if the study has none."""
         anchor, specs = self.config["boptr"]["anchor"], self.config["benchmarks"]
-        pairs = (name for name, roles in self.pairs.items() if set(roles) == set(ROLES) and self._is_fitted(name))
+        pairs = (name for name, roles in self.pairs.items() if set(roles) == set(ROLES) and self.is_fitted(name))
         benchmarks = (
             name
             for name in self.config["study"]["benchmarks"]
@@ -190,7 +204,7 @@ class StudyGrid:
         )
         return anchor["pair"] or next(pairs, ""), anchor["benchmark"] or next(benchmarks, "")
 
-    def _is_fitted(self, pair: str) -> bool:
+    def is_fitted(self, pair: str) -> bool:
         """Whether parameters of BOPTR are fitted to a pair, rather than only applied to it."""
         return pair not in self.config["pairs"] or self.config["pairs"][pair]["group"] != "new"
 

@@ -523,7 +523,7 @@ def _joint_pairs(grid: Grid) -> tuple[str, ...]:
     """The pairs of the study of which one exponent is asked."""
     studied = list(dict.fromkeys(pair for pair, _ in grid.pair_cells))
     named = grid.config["readings"]["joint_pairs"]
-    fitted = [pair for pair in studied if grid.config["pairs"].get(pair, {}).get("group") != "new"]
+    fitted = [pair for pair in studied if grid.is_fitted(pair)]
     return tuple(pair for pair in studied if pair in (named or fitted or studied))
 
 
