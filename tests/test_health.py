@@ -177,6 +177,8 @@ def test_five_texts_are_shown_with_their_ends() -> None:
     assert shown[0].startswith(f"  {DEFAULT}, question q0, sample 1, finish length: …'xx")
     assert shown[-1].startswith(f"  {DEFAULT}, question q9, sample 2, ")
     assert all(line.endswith("\\nno \\\\boxed{'") for line in shown)
+    withheld = examples(frame, texts, [f"q{i}" for i in range(10)], quotes=False)
+    assert len(withheld) == 5 and not any("xx" in line for line in withheld), "of gated benchmarks, ids alone"
 
 
 # ---- a study whose samples have no answer

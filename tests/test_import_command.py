@@ -126,7 +126,7 @@ def test_every_recorded_verdict_is_counted_and_every_disagreement_listed(
 ) -> None:
     """25 questions of two samples, of which question 0 alone is right; three planted disagreements, one unscored."""
     raw["study"]["imports"] = "all"
-    monkeypatch.setattr(importing, "_is_gated", lambda *_: gated)
+    monkeypatch.setattr(Grid, "is_gated", lambda *_: gated)
     lines = [{**line, "correct": line["question"] == "q0", "answer": "theirs"} for line in rows()]
     for place, value in ((0, False), (5, True), (7, True)):
         lines[place]["correct"] = value

@@ -50,6 +50,7 @@ def _score(args: argparse.Namespace) -> None:
         fingerprint=config_fingerprint(grid.config),
         threads=args.threads,
         limits=limits_of(args),
+        quotes=not grid.is_gated(cell[1]),
     )
 
 

@@ -86,7 +86,8 @@ def _texts(grid: Grid, checkpoint: str, benchmark: str) -> list[str]:
         return ["  no texts are stored here"]
     texts = read_samples(needs.score(grid, checkpoint, benchmark), grid.layout, grid.manifests(checkpoint, benchmark))
     graded = read_frame(grid.scores(checkpoint, benchmark), "score")
-    return examples(graded, texts, [question.id for question in grid.questions(benchmark)])
+    ids = [question.id for question in grid.questions(benchmark)]
+    return examples(graded, texts, ids, quotes=not grid.is_gated(benchmark))
 
 
 def rendered(found: Mapping[str, Any]) -> str:

@@ -122,6 +122,11 @@ class StudyGrid:
                 return {**source, "questions": None, "grader": item.grader, "title": name}
         raise InputError(f"benchmark {unknown(name, self.config['benchmarks'])}")
 
+    def is_gated(self, benchmark: str) -> bool:
+        """Whether the terms of a benchmark forbid to show its rows; texts of models may quote them."""
+        family = self.config["benchmarks"].get(benchmark, {}).get("family", benchmarks.OWN)
+        return family != benchmarks.OWN and benchmarks.known_benchmark(family).gated
+
     # ---- where samples come from
 
     @cached_property

@@ -11,7 +11,7 @@ SHOWN = 100
 """Characters of the end of a text that are shown."""
 
 
-def examples(graded: pl.DataFrame, texts: pl.DataFrame, questions: Sequence[str]) -> list[str]:
+def examples(graded: pl.DataFrame, texts: pl.DataFrame, questions: Sequence[str], *, quotes: bool = True) -> list[str]:
     """Five samples without an answer, one line for each.
 
     Parameters
@@ -22,6 +22,8 @@ def examples(graded: pl.DataFrame, texts: pl.DataFrame, questions: Sequence[str]
         Samples of the cell: policy, question (an id), sample, text.
     questions : sequence of str
         Ids of the questions, in the order of the benchmark.
+    quotes : bool
+        Whether texts may be shown; the terms of gated benchmarks forbid it.
 
     Returns
     -------
@@ -37,13 +39,16 @@ def examples(graded: pl.DataFrame, texts: pl.DataFrame, questions: Sequence[str]
     chosen = chosen.select("policy", "sample", "finish", question=pl.Series(questions).gather(chosen["question"]))
     shown = chosen.join(texts, on=["policy", "question", "sample"], how="left", maintain_order="left")
     return [
-        line(row["question"], row["sample"], row["finish"], row["text"], row["policy"])
+        line(row["question"], row["sample"], row["finish"], row["text"] if quotes else None, row["policy"])
         for row in shown.iter_rows(named=True)
     ]
 
 
-def line(question: str, sample: int, finish: str | None, text: str, policy: str) -> str:
-    """One sample as a line of ASCII and what else can be printed, line breaks escaped."""
+def line(question: str, sample: int, finish: str | None, text: str | None, policy: str) -> str:
+    """One sample as a line of ASCII and what else can be printed, line breaks escaped; ids alone without a text."""
+    head = f"  {policy}, question {question}, sample {sample}, finish {finish or 'unknown'}"
+    if text is None:
+        return f"{head}: not shown, the benchmark is gated"
     end = text[-SHOWN:]
     cut = "…" if len(text) > SHOWN else ""
-    return f"  {policy}, question {question}, sample {sample}, finish {finish or 'unknown'}: {cut}{end!r}"
+    return f"{head}: {cut}{end!r}"

@@ -120,7 +120,5 @@ def _compared(
 
 def _shown(pool: Pool, one: Examined, *, quotes: bool) -> str:
     question = pool.question(one.number).id
-    if not quotes:
-        return f"  {pool.policy}, question {question}, sample {one.sample}"
     finish = None if one.finish == "unknown" else one.finish
-    return line(question, one.sample, finish, one.text, pool.policy or "no name of a policy")
+    return line(question, one.sample, finish, one.text if quotes else None, pool.policy or "no name of a policy")

@@ -16,7 +16,7 @@ import polars as pl
 import pyarrow.parquet as pq
 
 from searchlens import grading, importing
-from searchlens.benchmarks import OWN, Question, dumps, known_benchmark
+from searchlens.benchmarks import Question, dumps
 from searchlens.errors import InputError
 from searchlens.grid import Import
 from searchlens.importing import RECORDED, Choices, Pool, Reading
@@ -88,7 +88,7 @@ def import_samples(grid: Grid, paths: Sequence[Path], request: Request, *, is_dr
     grader = grid.benchmark(request.benchmark)["grader"] if known is not None else request.grader
     grading.grader(grader)
     choices = replace(request.choices, is_subset=bool(request.subset))
-    quotes = not _is_gated(grid, request.benchmark)
+    quotes = not grid.is_gated(request.benchmark)
     with (
         _temporary(grid, is_dry=is_dry) as folder,
         importing.read(paths, known, grader, choices, folder=folder, quotes=quotes) as reading,
@@ -112,12 +112,6 @@ def _known_questions(grid: Grid, benchmark: str) -> Sequence[Question] | None:
     if benchmark in grid.config["benchmarks"] or any(item.benchmark == benchmark for item in grid.every_import):
         return grid.questions(benchmark)
     return None
-
-
-def _is_gated(grid: Grid, benchmark: str) -> bool:
-    """Whether the terms of a benchmark forbid to show its rows."""
-    family = grid.config["benchmarks"].get(benchmark, {}).get("family", OWN)
-    return family != OWN and known_benchmark(family).gated
 
 
 def _require_name(what: str, name: str) -> None:
@@ -248,7 +242,7 @@ def _stored(
         for pool in pools:
             folder = grid.layout.generation(_checkpoint(grid, request, pool.role), target, pool.id)
             made += [] if folder.exists() else [folder]
-            published.append(_publish(grid, folder, pool, quotes=not _is_gated(grid, request.benchmark)))
+            published.append(_publish(grid, folder, pool, quotes=not grid.is_gated(request.benchmark)))
             questions = (
                 grid.benchmark(target)["path"] if is_known and not request.subset else str(_relative(grid, path))
             )

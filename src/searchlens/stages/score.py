@@ -43,6 +43,7 @@ def score(
     fingerprint: str,
     threads: int = 1,
     limits: HealthOptions = DEFAULTS,
+    quotes: bool = True,
 ) -> None:
     """Grade the samples of one cell, and log its health, with some of its texts unless all is well.
 
@@ -63,6 +64,8 @@ def score(
         Processes of the grader.
     limits : HealthOptions
         They decide what is logged, and nothing that is written.
+    quotes : bool
+        Whether the log may show texts; the terms of gated benchmarks forbid it.
 
     Raises
     ------
@@ -89,7 +92,7 @@ def score(
     health = judge(of_graded(scored.scores), cell.default_policy, limits)
     log.info("%s: %s", name, scored.summary)
     if health.reason:
-        shown = examples(scored.scores, samples, [question.id for question in questions])
+        shown = examples(scored.scores, samples, [question.id for question in questions], quotes=quotes)
         log.warning("%s: some of its texts:\n%s", name, "\n".join(shown))
     log.log(logging.INFO if health.level == "ok" else logging.WARNING, "%s: %s; %s", name, health, health.shares)
 
