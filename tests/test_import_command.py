@@ -55,7 +55,7 @@ def test_the_page_runs_as_printed(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
             assert everything(study) == before
     dry, stored, listed, plan, _ = printed.values()
     assert "questions: 2 (2 new)" in dry and "nothing was written" in dry
-    assert "imported 4 samples as mine/capitals/rl/topp0.95_t1.0" in stored
+    assert "imported 4 samples as mine/capitals/rl/temp_1.0" in stored
     assert stored.splitlines()[-1] == "next: searchlens run --config config/imports.yaml"
     assert len(listed.splitlines()) == 2
     assert "0 generations, 0 to make" in plan, "a study of imports samples nothing"

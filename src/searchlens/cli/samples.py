@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from searchlens.arguments import renamed_options
@@ -45,18 +45,20 @@ def _import(args: argparse.Namespace) -> None:
         return
     for record, shard in zip(imported.records, imported.shards, strict=True):
         print(f"imported {shard.sidecar['rows']:,} samples as {record.name} into {shard.path}")
-    default = grid.config["default_policy"]
-    if default not in {record.policy for record in imported.records}:
-        names = ", ".join(dict.fromkeys(record.policy for record in imported.records))
-        print(f"a pair needs samples of the default policy, {default}; to use others, set default_policy: {names}")
-    print(f"next: {_next_command(grid_of(args), args, imported.records)}")
+    for line in _next_steps(grid_of(args), args, imported.records):
+        print(line)
 
 
-def _next_command(grid: Grid, args: argparse.Namespace, records: Sequence[Import]) -> str:
+def _next_steps(grid: Grid, args: argparse.Namespace, records: Sequence[Import]) -> Iterator[str]:
     """What analyses imported samples: the study itself, if they belong to it, or all imports and nothing else."""
-    belonging = {item.name for item in grid.imports}
-    overlays = [] if {record.name for record in records} <= belonging else [IMPORTS_FILE]
-    return run_command(args, *overlays)
+    belonging, policies = {item.name for item in grid.imports}, {record.policy for record in records}
+    if not {record.name for record in records} <= belonging:
+        yield f"next: {run_command(args, IMPORTS_FILE)}"
+        return
+    if (default := grid.config["default_policy"]) not in policies:
+        others = ", ".join(sorted(policies))
+        yield f"RL is read under the study's default policy, {default}; to read another, set default_policy: {others}"
+    yield f"next: {run_command(args)}"
 
 
 def _imports(args: argparse.Namespace) -> None:
