@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import logging
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -17,9 +18,7 @@ from searchlens.cli.options import CommandsParser
 
 ROOT = Path(__file__).parents[1]
 PARSER: CommandsParser = cli.parser()
-COMMANDS: dict[str, argparse.ArgumentParser] = next(
-    dict(action.choices) for action in PARSER._actions if isinstance(action, argparse._SubParsersAction)
-)
+COMMANDS = PARSER.commands
 STAGES = next(set(names) for title, names in PARSER.groups.items() if title.startswith("stages"))
 
 
@@ -142,3 +141,23 @@ def test_a_stage_without_its_input_names_the_stage_before(
     said = capsys.readouterr().err
     assert f"Hint: run `searchlens {stage}` or snakemake first" in said
     assert said.count("study:") == 1
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh"])
+def test_a_shell_completes_commands_and_options(shell: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """The shell itself reads what is printed, if it is installed here."""
+    pytest.importorskip("shtab")
+    assert cli.main(["completion", shell]) == 0
+    script = capsys.readouterr().out
+    assert all(name in script for name in ("searchlens", "recoveries", "--checkpoint", "--snapshot"))
+    assert "--landscape" not in script, "an option that was renamed"
+    if program := shutil.which(shell):
+        subprocess.run([program, "-n", "-c", script], check=True, capture_output=True)
+
+
+def test_completion_without_its_library_names_the_extra(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setitem(sys.modules, "shtab", None)
+    assert cli.main(["completion", "bash"]) == 2
+    assert "Hint: pip install 'searchlens[completion]'" in capsys.readouterr().err

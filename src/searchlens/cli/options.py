@@ -6,7 +6,7 @@ import argparse
 import json
 import logging
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from searchlens.arguments import renamed_options
@@ -37,6 +37,12 @@ class CommandsParser(Parser):
     def __init__(self, **options: Any) -> None:
         super().__init__(usage="searchlens [-C DIR] [--quiet | --verbose] COMMAND ...", **options)
         self.groups: dict[str, dict[str, str]] = {}
+        self.commands: dict[str, argparse.ArgumentParser] = {}
+
+    def arguments(self) -> Iterator[argparse.Action]:
+        """Every argument of every command, and those that stand before a command."""
+        for parser in (self, *self.commands.values()):
+            yield from parser._actions
 
     def format_help(self) -> str:
         """Usage, options, and the commands by group."""
@@ -88,6 +94,7 @@ class Commands:
         """
         self._group[name] = text
         sub = self._added.add_parser(name, help=text, description=f"{text[0].upper()}{text[1:]}.")
+        self._parser.commands[name] = sub
         common = sub.add_argument_group("options of most commands")
         if is_configured:
             _configuration_options(common, names_snapshot=self._of_stages)

@@ -74,6 +74,20 @@ def _snapshot(args: argparse.Namespace) -> None:
     print(snapshots.save(grid_of(args).config))
 
 
+def _completion(args: argparse.Namespace) -> None:
+    import shtab
+
+    from searchlens import cli
+
+    every = cli.parser()
+    for action in every.arguments():
+        if action.metavar in ("DIR", "FOLDER", "RESULTS"):
+            action.complete = shtab.DIRECTORY  # type: ignore[attr-defined]
+        elif action.metavar in ("FILE", "YAML", "JSON", "MANIFEST"):
+            action.complete = shtab.FILE  # type: ignore[attr-defined]
+    print(shtab.complete(every, args.shell))
+
+
 def add_to(command: Commands) -> None:
     """Add the other tools."""
     command.group("tools")
@@ -95,6 +109,9 @@ def add_to(command: Commands) -> None:
         "--mode", choices=modes, default="transform", help="how RL is derived from Base (default: transform)"
     )
     sub.add_argument("--size", choices=("paper", "small"), default="paper", help="size of the cohort (default: paper)")
+    text = "print what completes commands and options in a shell"
+    sub = command("completion", _completion, text, is_configured=False)
+    sub.add_argument("shell", choices=("bash", "zsh"), help="name of the shell")
     command("schema", _schema, "print the JSON schema of the configuration", is_configured=False)
     command("snapshot", _snapshot, "write the merged configuration into the results folder")
 

@@ -10,6 +10,7 @@ EXTRAS = {
     "snakemake": "run",
     "matplotlib": "plot",
     "huggingface_hub": "hub",
+    "shtab": "completion",
     "searchlens_zoo": "zoo",
     "torch": "torch",
     "transformers": "torch",
