@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from searchlens import cli
+from searchlens.benchmarks import Question
 from searchlens.comparing import LogComparison, Wishes, compare_logs, page
 from searchlens.errors import InputError
 
@@ -322,6 +323,27 @@ def test_every_example_of_the_page_runs(
     shown = [line for kind, block in blocks if kind == "text" for line in block.splitlines()]
     assert [line for line in shown if line not in printed] == []
     assert (tmp_path / "page.html").exists()
+
+
+@pytest.mark.usefixtures("no_second_judge")
+def test_golds_of_a_known_benchmark_count(tmp_path: Path) -> None:
+    """Its questions decide, whatever the logs call them; other documents are left out and noted."""
+    known = [Question(f"known-{i}", q["text"], q["gold"]) for i, q in enumerate(questions(3))]
+    found = compared(lm_eval(tmp_path / "base", BASE), own(tmp_path / "rl", RL), questions=known)
+    assert [question.id for question in found.common.base] == ["known-0", "known-1", "known-2"]
+    assert value(found, "pass@k", "Base", 1) == pytest.approx(sum(BASE[:3]) / 12)
+    assert any("not a question of the benchmark" in note for side in found.sides for note in side.notes)
+    other = [Question("z", "What is the capital of Peru?", "Lima")]
+    with pytest.raises(InputError, match="no question of the benchmark has samples"):
+        compared(tmp_path / "base", tmp_path / "rl", questions=other)
+
+
+def test_a_benchmark_needs_a_configuration(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert cli.main(["compare", "a", "--against", "b", "--benchmark", "math"]) == 2
+    assert "there is no configuration here" in capsys.readouterr().err
 
 
 @pytest.mark.usefixtures("no_second_judge")

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from itertools import count
 from pathlib import Path
@@ -18,11 +19,12 @@ from searchlens.comparing.common import Common, common
 from searchlens.comparing.found import LogComparison, SideFound
 from searchlens.comparing.judging import CHOICE, MATH, RECORDED, Judged, chosen_grader, graded, plain_golds, recorded
 from searchlens.comparing.opinions import SecondJudge, opinions
-from searchlens.comparing.sides import BASE, RL, Side, base_and_rl
+from searchlens.comparing.sides import BASE, RL, TITLES, Side, base_and_rl
 from searchlens.errors import InputError
 from searchlens.health.judgement import judge
 from searchlens.importing import Choices
 from searchlens.importing.reading import Failed
+from searchlens.readers import recognised
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -88,7 +90,7 @@ def compare_logs(base: Sequence[Path], rl: Sequence[Path], wishes: Wishes = Wish
     if wishes.grader and wishes.grader != RECORDED:
         grading.grader(wishes.grader)
     withheld = wishes.withheld or _gated(map(str, [*base, *rl, *wishes.tasks]))
-    with tempfile.TemporaryDirectory(prefix="searchlens-compare-") as place:
+    with tempfile.TemporaryDirectory(prefix="searchlens-compare-") as place, ExitStack() as stack:
         number = count()
 
         def folder() -> Path:
@@ -96,43 +98,40 @@ def compare_logs(base: Sequence[Path], rl: Sequence[Path], wishes: Wishes = Wish
             made.mkdir()
             return made
 
-        def read(paths: Sequence[Path], role: str) -> Any:
-            choices = Choices(
-                tasks=wishes.tasks, failed=wishes.failed, is_subset=wishes.questions is not None, wishes=wishes.log
-            )
-            reader = importing.read(
-                paths,
-                wishes.questions,
-                _for_reading(wishes),
-                choices,
-                folder=folder,
-                quotes=not withheld,
-                needs_golds=False,
-            )
-            return _SideReading(role, reader)
+        choices = Choices(
+            tasks=wishes.tasks, failed=wishes.failed, is_subset=wishes.questions is not None, wishes=wishes.log
+        )
 
-        with read(base, BASE) as ours, read(rl, RL) as theirs:
-            sides = base_and_rl(ours, theirs, wishes.models)
-            tasks = [pool.stream.task for side in sides for pool in side.pools.values()]
-            return _found(sides, wishes, Path(place, "pairs"), withheld or _gated(tasks))
+        def read(paths: Sequence[Path], role: str) -> importing.Reading:
+            with _named(role):
+                return stack.enter_context(
+                    importing.read(
+                        paths,
+                        wishes.questions,
+                        _for_reading(wishes),
+                        choices,
+                        folder=folder,
+                        quotes=not withheld,
+                        needs_golds=False,
+                    )
+                )
+
+        for paths, role in ((base, BASE), (rl, RL)):  # before anything is read, which takes time
+            with _named(role):
+                recognised(paths)
+        sides = base_and_rl(read(base, BASE), read(rl, RL), wishes.models)
+        tasks = [pool.stream.task for side in sides for pool in side.pools.values()]
+        return _found(sides, wishes, Path(place, "pairs"), withheld or _gated(tasks))
 
 
-class _SideReading:
-    """A reading whose mistakes name the side."""
-
-    def __init__(self, role: str, reader: Any) -> None:
-        self._title = {BASE: "Base", RL: "RL"}[role]
-        self._reader = reader
-
-    def __enter__(self) -> importing.Reading:
-        try:
-            return self._reader.__enter__()  # type: ignore[no-any-return]
-        except InputError as error:
-            hint = (error.hint or "").replace("nothing was imported", "nothing was compared")
-            raise InputError(f"{self._title}: {error.message}", hint) from None
-
-    def __exit__(self, *error: object) -> None:
-        self._reader.__exit__(*error)
+@contextmanager
+def _named(role: str) -> Iterator[None]:
+    """Mistakes in files name the side."""
+    try:
+        yield
+    except InputError as error:
+        hint = (error.hint or "").replace("nothing was imported", "nothing was compared")
+        raise InputError(f"{TITLES[role]}: {error.message}", hint) from None
 
 
 def _for_reading(wishes: Wishes) -> str:
@@ -140,7 +139,7 @@ def _for_reading(wishes: Wishes) -> str:
     return wishes.grader if wishes.grader not in ("", RECORDED) else MATH
 
 
-def _gated(names: Any) -> str:
+def _gated(names: Iterable[str]) -> str:
     """Why texts are not to be quoted, if a name of a file or task has that of a gated benchmark; empty if none does."""
     small = [name.lower() for name in names]
     for known in known_benchmarks().values():

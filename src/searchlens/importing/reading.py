@@ -185,6 +185,9 @@ class _Assembly:
             self.problems.add("no samples", ", ".join(map(str, self.chosen.files)))
         self.documents.check(self.problems, self.grader, is_subset=self.choices.is_subset)
         self.problems.refuse()
+        if not all(tally.count for tally in self.tallies.values()):
+            files = ", ".join(map(str, self.chosen.files))
+            raise InputError("\n".join(["no question of the benchmark has samples", *self.documents.notes]), files)
         questions = self.documents.questions
         covered = self._check_coverage(questions)
         sizes = {key: self._size(key) for key in self.tallies}

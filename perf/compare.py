@@ -1,0 +1,108 @@
+"""Time of `searchlens compare`: two folders of logs to all readings, and what of it is reading and grading alone.
+
+    python perf/compare.py [--questions 500] [--samples 64]
+
+Two models with texts of 1.5 kB, as lm-evaluation-harness writes them; a third of the golds are integers, a third
+fractions and a third roots. The baseline in the same run is the least that any program must do: parse the JSON, find
+the answers, and judge each distinct pair of gold and answer once, in the same processes. Goal: at most 60 s on 2 cores.
+Processor seconds are those of all processes; wall seconds depend on the load of the machine.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ctypes
+import json
+import os
+import random
+import resource
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+from searchlens.grading import GradedPair, grader
+
+WORDS = ("consider", "the", "equation", "then", "we", "simplify", "both", "sides", "and", "obtain", "that")
+GOAL = 60
+_SUBREAPER = 36
+"""``PR_SET_CHILD_SUBREAPER``: processes whose parent ended become ours, so that their time is counted."""
+
+
+def answer_of(kind: int, number: int) -> str:
+    """An integer, a fraction or a root."""
+    return [str(number), rf"\frac{{{number + 1}}}{{{number + 2}}}", rf"{number + 1}\sqrt{{{number + 2}}}"][kind % 3]
+
+
+def write(folder: Path, questions: int, samples: int, lift: int) -> Path:
+    """Logs of one model; ``lift`` times the chances of a right answer of one sample."""
+    folder.mkdir()
+    chances, rng = random.Random(0), random.Random(lift)
+    with (folder / "samples_sums_2026-01-01T00-00-00.000000.jsonl").open("w") as file:
+        for i in range(questions):
+            chance = 1 - (1 - chances.betavariate(0.4, 1.0)) ** lift
+            gold = answer_of(i, i)
+            texts = []
+            for _ in range(samples):
+                is_right = rng.random() < chance
+                answer = gold if is_right else answer_of(i, i + 1 + min(int(rng.expovariate(0.3)), 40))
+                end = rf" so the answer is \boxed{{{answer}}}." if rng.random() < 0.95 else ""
+                texts.append(" ".join(rng.choices(WORDS, k=270)) + end)
+            doc = {"question": f"What is the value of number {i}?", "answer": gold}
+            request = {"arg_0": doc["question"], "arg_1": {"do_sample": True, "temperature": 1.0, "top_p": 1.0}}
+            row = {"doc_id": i, "doc": doc, "target": gold, "arguments": {"gen_args_0": request}, "resps": [texts]}
+            file.write(json.dumps({**row, "filtered_resps": texts[:1], "filter": "none", "metrics": []}) + "\n")
+    return folder
+
+
+def measured(command: list[str]) -> tuple[float, float]:
+    """Wall and processor seconds of a command with all processes that it started."""
+    before, start = resource.getrusage(resource.RUSAGE_CHILDREN), time.monotonic()
+    subprocess.run(command, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    wall = time.monotonic() - start
+    while True:  # what the command left behind: the server of its worker processes
+        try:
+            os.wait()
+        except ChildProcessError:
+            break
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return wall, after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+
+
+def baseline(folders: list[Path]) -> None:
+    """Parse, find answers, and judge each distinct pair once."""
+    judge, pairs = grader("math"), set()
+    for folder in folders:
+        for path in folder.iterdir():
+            for line in path.read_text().splitlines():
+                row = json.loads(line)
+                answers = {judge.extract(text, True).answer for text in row["resps"][0]}
+                pairs |= {GradedPair(row["target"], answer) for answer in answers if answer is not None}
+    judge.grade(sorted(pairs), workers=len(os.sched_getaffinity(0)))
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--questions", type=int, default=500)
+    parser.add_argument("--samples", type=int, default=64)
+    parser.add_argument("--baseline", nargs=2, type=Path, help=argparse.SUPPRESS)
+    args = parser.parse_args()
+    if args.baseline:
+        baseline(args.baseline)
+        return
+    ctypes.CDLL(None).prctl(_SUBREAPER, 1, 0, 0, 0)
+    with tempfile.TemporaryDirectory() as place:
+        folders = [write(Path(place, name), args.questions, args.samples, lift) for name, lift in (("a", 1), ("b", 2))]
+        names = [str(folder) for folder in folders]
+        least = measured([sys.executable, __file__, "--baseline", *names])
+        ours = measured([sys.executable, "-m", "searchlens.cli", "compare", names[0], "--against", names[1], "--json"])
+    print(f"{args.questions} questions x {args.samples} samples x 2 models, {len(os.sched_getaffinity(0))} cores")
+    for title, (wall, cpu) in (("reading and grading alone", least), ("searchlens compare", ours)):
+        print(f"{title:<26} {wall:6.1f} s wall, {cpu:6.1f} s of processors")
+    print(f"{'ratio':<26} {ours[0] / least[0]:6.1f}        {ours[1] / least[1]:6.1f}")
+    print(f"goal: at most {GOAL} s on idle cores, which is {GOAL * len(os.sched_getaffinity(0))} s of processors")
+
+
+if __name__ == "__main__":
+    main()
