@@ -226,6 +226,16 @@ def test_command_prints_what_would_suffice(capsys: pytest.CaptureFixture[str]) -
     assert "80%" in text and "90%" in text
 
 
+def test_what_no_number_of_questions_reaches_is_said_in_words(capsys: pytest.CaptureFixture[str]) -> None:
+    """Models differ by three points: neither questions nor seeds make up for that."""
+    arguments = "power --gap 1 --models 3 --questions 50 --model-sd 3"
+    assert main(arguments.split()) == 0
+    text = capsys.readouterr().out
+    for name in ("questions", "seeds"):
+        assert f"-: 4,096 times as many {name} do not reach 80% or 90%\n" in text
+    assert "never" not in text and "times as many models" not in text
+
+
 def test_command_reads_components_from_a_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     rng = np.random.default_rng(7)
     rows = [

@@ -423,11 +423,18 @@ def report(design: Design, components: Components, gap: float, alpha: float = 0.
         "",
         f"{'target':8}{'models':>10}  {'questions':<28}{'seeds':>8}",
     ]
+    never: dict[str, list[str]] = {}
     for target in (0.8, 0.9):
         models = required(design, components, gap, target, "models", alpha, contrasts)
         questions = required(design, components, gap, target, "questions", alpha, contrasts)
         seeds = required(design, components, gap, target, "seeds", alpha, contrasts)
-        more = "+".join(map(str, questions.questions)) if questions else "not enough"
-        cells = (models.models if models else "never"), more, (seeds.seeds if seeds else "never")
-        lines.append(f"{target:<8.0%}{cells[0]:>10}  {cells[1]:<28}{cells[2]:>8}")
+        cells = {
+            "models": str(models.models) if models else "-",
+            "questions": "+".join(map(str, questions.questions)) if questions else "-",
+            "seeds": str(seeds.seeds) if seeds else "-",
+        }
+        lines.append(f"{target:<8.0%}{cells['models']:>10}  {cells['questions']:<28}{cells['seeds']:>8}")
+        for name in (name for name, cell in cells.items() if cell == "-"):
+            never.setdefault(name, []).append(f"{target:.0%}")
+    lines += [f"-: {LARGEST:,} times as many {name} do not reach {' or '.join(goals)}" for name, goals in never.items()]
     return "\n".join(lines)

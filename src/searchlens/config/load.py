@@ -188,7 +188,9 @@ def _yaml_hint(item: Any) -> str:
     if not (match := _POWER_OF_TEN.fullmatch(item["input"])):
         return ""
     digits, sign, exponent = match.groups()
-    return f", a text in YAML; write {digits if '.' in digits else digits + '.0'}e{sign or '+'}{exponent}"
+    written, value = f"{digits if '.' in digits else digits + '.0'}e{sign or '+'}{exponent}", float(item["input"])
+    plain = f" or {value:.0f}" if value.is_integer() and abs(value) < 1e16 else ""
+    return f", a text in YAML; write {written}{plain}"
 
 
 def _refusal(errors: Iterable[str], files: Mapping[str, Mapping[str, Any]] | None = None) -> InputError:
