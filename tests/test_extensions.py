@@ -199,7 +199,10 @@ def test_the_example_of_the_contributors_guide_works(tmp_path: Path, monkeypatch
 @pytest.mark.parametrize(
     ("declaration", "complaint"),
     [
-        ('@metric("x", per_sampel="mean")\ndef x(pool): ...', "unknown option 'per_sampel'; allowed: title"),
+        (
+            '@metric("x", per_sampel="mean")\ndef x(pool): ...',
+            "option 'per_sampel' is unknown; did you mean 'per_sample'",
+        ),
         ('@metric("x", of=("P", "D"))\ndef x(p, d): ...', "of='D'"),
         ('@metric("x", affine=True)\ndef x(p): ...', "affine=True needs one metric in of"),
         (
@@ -413,7 +416,11 @@ def test_an_edited_controller_is_sampled_again(longest: dict[str, Any], make_gri
         ("whole(4)", "4", "controller 'longest': parameter draws has no range"),
         ("Longest(Controller)", "Longest", "controller 'longest' is no dataclass that inherits from"),
         ("@dataclass(frozen=True)", "", "controller 'longest' is no dataclass that inherits from"),
-        ("transitions", "transition", "controller 'longest' has unknown option 'transition'; allowed: evaluators"),
+        (
+            "transitions",
+            "transition",
+            "controller 'longest': option 'transition' is unknown; did you mean 'transitions'",
+        ),
         ('"append"', '"apend"', r"transitions is \('apend',\); allowed: a tuple of append"),
         ('("append",)', '"append"', "transitions is 'append'; allowed: a tuple of append"),
     ],

@@ -211,7 +211,7 @@ def test_removing_an_import_leaves_the_others(grid: Grid, tmp_path: Path) -> Non
     before = everything(tmp_path)
     import_samples(Grid(grid.config, grid.root), [path], request(choices={"policy": "other"}))
     again = Grid(grid.config, grid.root)
-    with pytest.raises(InputError, match="no import is named 'theirs'; imported: theirs/own/base/mine, theirs/own"):
+    with pytest.raises(InputError, match=r"import 'theirs' is unknown\. Known: theirs/own/base/mine, theirs/own"):
         remove(again, "theirs")
     remove(again, "theirs/own/base/other")
     assert everything(tmp_path) == before, "both have the same samples, which stay as long as one needs them"

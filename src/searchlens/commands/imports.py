@@ -6,7 +6,7 @@ import shutil
 from collections.abc import Sequence
 from pathlib import Path
 
-from searchlens.errors import InputError
+from searchlens.errors import InputError, unknown
 from searchlens.grid import Grid, Import
 
 
@@ -45,9 +45,9 @@ def remove(grid: Grid, name: str) -> list[Path]:
     wanted = name.strip("/").split("/")
     gone = [item for item in grid.every_import if len(wanted) >= 2 and item.name.split("/")[: len(wanted)] == wanted]
     if not gone:
-        known = ", ".join(item.name for item in grid.every_import) or "(none)"
         raise InputError(
-            f"no import is named {name!r}; imported: {known}", "PAIR/BENCHMARK, or PAIR/BENCHMARK/ROLE/POLICY"
+            f"import {unknown(name, (item.name for item in grid.every_import))}",
+            "PAIR/BENCHMARK, or PAIR/BENCHMARK/ROLE/POLICY",
         )
     kept = [item for item in grid.every_import if item not in gone]
     paths = [path for path in dict.fromkeys(_paths(grid, gone, kept)) if path.exists()]

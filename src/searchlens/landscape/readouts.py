@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from searchlens import catalogue
-from searchlens.errors import InputError
+from searchlens.errors import InputError, require_known
 from searchlens.landscape.options import LandscapeOptions
 from searchlens.landscape.pool import Floats, Ints, SamplePool, first_of_class
 
@@ -138,10 +138,9 @@ def metrics() -> list[Metric]:
 
 def _metric(declaration: catalogue.Declaration) -> Metric:
     options = {"title": declaration.name, **declaration.options}
-    unknown = sorted(set(options) - set(Metric.__dataclass_fields__))
-    if unknown:
-        allowed = ", ".join(name for name in Metric.__dataclass_fields__ if name not in ("name", "definition"))
-        raise InputError(f"metric {declaration.name!r}: unknown option {unknown[0]!r}; allowed: {allowed}")
+    allowed = set(Metric.__dataclass_fields__) - {"name", "definition"}
+    for option in options:
+        require_known(option, allowed, f"metric {declaration.name!r}: option")
     return Metric(name=declaration.name, definition=catalogue.definition(declaration), **options)
 
 

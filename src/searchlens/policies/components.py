@@ -404,11 +404,7 @@ def composition(controller: str) -> dict[str, tuple[str, ...]]:
     options = catalogue.declared("controller")[controller].options
     allowed = {}
     for option, value in {**_COMPOSITION, **options}.items():
-        role = option.removesuffix("s")
-        if option not in _COMPOSITION:
-            raise InputError(
-                f"controller {controller!r} has unknown option {option!r}; allowed: {', '.join(_COMPOSITION)}"
-            )
+        role = require_known(option, _COMPOSITION, f"controller {controller!r}: option").removesuffix("s")
         if not isinstance(value, tuple) or not value or not set(value) <= set(names(role)):
             raise InputError(
                 f"controller {controller!r}: {option} is {value!r}; allowed: a tuple of {', '.join(names(role))}"
@@ -438,10 +434,8 @@ def _controller(name: str) -> type[Controller]:
 def _checked(where: str, kind: type[Component], values: Mapping[str, Any]) -> dict[str, Value]:
     """The values, if each belongs to a parameter and is in its range."""
     parameters = {item.name: item for item in _fields(kind)}
-    unknown = sorted(set(values) - set(parameters))
-    if unknown:
-        raise InputError(f"{where} has unknown parameters {unknown}; allowed: {sorted(parameters) or 'none'}")
     for key, value in values.items():
+        require_known(key, parameters, f"{where}: parameter")
         allowed: Range = parameters[key].metadata["range"]
         if not allowed.fits(value):
             raise InputError(f"{where}: {key} is {value!r}; allowed: {allowed.text}")

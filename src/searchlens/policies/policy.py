@@ -21,7 +21,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Any, TypeVar, get_type_hints
 
 from searchlens.engines.base import Sampling
-from searchlens.errors import InputError
+from searchlens.errors import InputError, require_known
 from searchlens.policies.components import Component, Controller, Thought, autoregressive, component, composition
 
 if TYPE_CHECKING:
@@ -281,6 +281,5 @@ def _composed(spec: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _refuse_unknown(where: str, spec: Mapping[str, Any], allowed: set[str]) -> None:
-    unknown = sorted(set(spec) - allowed)
-    if unknown:
-        raise InputError(f"policy {where!r} has unknown keys {unknown}; allowed: {sorted(allowed)}")
+    for key in spec:
+        require_known(key, allowed, f"policy {where!r}: key")
