@@ -35,6 +35,7 @@ def test_the_command_alone_lists_every_command_once_with_one_line(capsys: pytest
 def test_every_argument_has_a_sentence_and_no_empty_default(name: str) -> None:
     """Nor are options of stages in the help of other commands."""
     said = COMMANDS[name].format_help()
+    assert said.startswith(f"usage: searchlens {name} ")
     shown = [action for action in COMMANDS[name]._actions if action.help != argparse.SUPPRESS]
     assert all(action.help and len(action.help.split()) > 1 for action in shown)
     assert not any(f"(default: {empty})" in said for empty in ("None", "[]", ""))

@@ -69,7 +69,7 @@ class Commands:
 
     def __init__(self, parser: CommandsParser) -> None:
         self._parser = parser
-        self._added = parser.add_subparsers(dest="command", metavar="COMMAND", parser_class=Parser)
+        self._added = parser.add_subparsers(dest="command", metavar="COMMAND", prog=parser.prog, parser_class=Parser)
         self._group: dict[str, str] = {}
         self._of_stages = False
 
