@@ -57,12 +57,13 @@ def own(folder: Path, right: tuple[int, ...], size: int = 4, **more: Any) -> Pat
     return folder
 
 
-def lm_eval(folder: Path, right: tuple[int, ...], size: int = 4, task: str = "sums") -> Path:
+def lm_eval(folder: Path, right: tuple[int, ...], size: int = 4, task: str = "sums", limit: int = 64) -> Path:
     """A folder as lm-evaluation-harness writes it: other ids, and the question in a template."""
     folder.mkdir(parents=True)
     rows = []
     for i, (q, texts) in enumerate(zip(questions(len(right)), samples_of(right, size), strict=True)):
-        request = {"arg_0": f"Q: {q['text']}\nA:", "arg_1": {"temperature": 1.0, "top_p": 1.0, "do_sample": True}}
+        asked = {"temperature": 1.0, "top_p": 1.0, "do_sample": True, "max_gen_toks": limit}
+        request = {"arg_0": f"Q: {q['text']}\nA:", "arg_1": asked}
         doc = {"question": q["text"], "answer": q["gold"]}
         row = {"doc_id": i, "doc": doc, "target": q["gold"], "arguments": {"gen_args_0": request}, "resps": [texts]}
         rows.append({**row, "filtered_resps": texts[:1], "filter": "none", "metrics": []})
@@ -323,6 +324,15 @@ def test_every_example_of_the_page_runs(
     shown = [line for kind, block in blocks if kind == "text" for line in block.splitlines()]
     assert [line for line in shown if line not in printed] == []
     assert (tmp_path / "page.html").exists()
+
+
+@pytest.mark.usefixtures("no_second_judge")
+def test_what_was_asked_otherwise_is_noted(tmp_path: Path) -> None:
+    """A difference between the models may be one between their limits of tokens."""
+    found = compared(lm_eval(tmp_path / "base", BASE), lm_eval(tmp_path / "rl", RL, limit=2048))
+    assert "Base and RL were sampled differently: max_tokens 64 and 2048" in found.notes
+    same = compared(tmp_path / "base", lm_eval(tmp_path / "again", RL))
+    assert not [note for note in same.notes if "sampled" in note]
 
 
 @pytest.mark.usefixtures("no_second_judge")

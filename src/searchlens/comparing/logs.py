@@ -89,7 +89,11 @@ def compare_logs(base: Sequence[Path], rl: Sequence[Path], wishes: Wishes = Wish
     """
     if wishes.grader and wishes.grader != RECORDED:
         grading.grader(wishes.grader)
-    withheld = wishes.withheld or _gated(map(str, [*base, *rl, *wishes.tasks]))
+    files = []
+    for paths, role in ((base, BASE), (rl, RL)):  # before anything is read, which takes time
+        with _named(role):
+            files += recognised(paths).files
+    withheld = wishes.withheld or _gated(map(str, [*files, *wishes.tasks]))
     with tempfile.TemporaryDirectory(prefix="searchlens-compare-") as place, ExitStack() as stack:
         number = count()
 
@@ -116,9 +120,6 @@ def compare_logs(base: Sequence[Path], rl: Sequence[Path], wishes: Wishes = Wish
                     )
                 )
 
-        for paths, role in ((base, BASE), (rl, RL)):  # before anything is read, which takes time
-            with _named(role):
-                recognised(paths)
         sides = base_and_rl(read(base, BASE), read(rl, RL), wishes.models)
         tasks = [pool.stream.task for side in sides for pool in side.pools.values()]
         return _found(sides, wishes, Path(place, "pairs"), withheld or _gated(tasks))
@@ -153,7 +154,7 @@ def _found(sides: tuple[Side, Side], wishes: Wishes, verdicts: Path, withheld: s
     is_recorded = grader == RECORDED
     known = [plain_golds(side.reading.questions, grader) for side in sides]
     both = common(known[0], known[1], "" if is_recorded else grader)
-    notes = list(both.notes)
+    notes = [*both.notes, *_differences(*sides)]
     if is_recorded:
         judged, more = recorded(sides, both)
         notes += more
@@ -190,6 +191,26 @@ def _found(sides: tuple[Side, Side], wishes: Wishes, verdicts: Path, withheld: s
         notes=tuple(notes),
         withheld=withheld,
     )
+
+
+def _differences(base: Side, rl: Side) -> Iterator[str]:
+    """What was asked otherwise of the two models, so that their difference need not be that of training."""
+    ours, theirs = base.first.asked, rl.first.asked
+    keys = [key for key in {**ours, **theirs} if key not in _OF_RUNS and ours.get(key) != theirs.get(key)]
+    if keys:
+        said = ", ".join(f"{key} {_said(ours.get(key))} and {_said(theirs.get(key))}" for key in keys)
+        yield f"Base and RL were sampled differently: {said}"
+    names = [next(iter(side.pools)) for side in (base, rl)]
+    if not keys and names[0] != names[1]:
+        yield f"Base was sampled under {names[0]}, RL under {names[1]}"
+
+
+def _said(value: object) -> str:
+    return "not stated" if value is None else str(value)
+
+
+_OF_RUNS = ("seed", "n")
+"""Sampling parameters that differ from run to run."""
 
 
 def _side(side: Side, judged: Mapping[str, Judged]) -> SideFound:
