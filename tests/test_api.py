@@ -392,3 +392,16 @@ def test_wrong_arrays_are_refused(arguments: tuple[Any, ...], why: str) -> None:
     *sides, options = arguments if isinstance(arguments[-1], dict) and len(arguments) == 3 else (*arguments, {})
     with pytest.raises(InputError, match=why):
         searchlens.compare(*sides, **options)
+
+
+def test_luck_is_read_from_verdicts_against_other_golds() -> None:
+    """One of two questions has one lucky sample of four: half of 1/4 at one sample."""
+    lucky = [[True, False, False, False], [False] * 4]
+    base = [[True, True, False, False], [False] * 4]
+    found = searchlens.compare(base, base, lucky=(lucky, lucky), draws=100)
+    assert found.measures.filter(measure="luck", side="Base", k=1)["value"].item() == 0.125
+    assert {each.reading: each.can for each in found.statements}["luck"].startswith("With golds of other questions")
+    counts = searchlens.compare([2, 0], [2, 0], samples=4, lucky=([1, 0], [1, 0]), draws=100)
+    assert counts.measures.filter(measure="luck", side="RL", k=4)["value"].item() == 0.5
+    with pytest.raises(InputError, match=r"lucky\[1\] has shape"):
+        searchlens.compare(base, base, lucky=(lucky, [[True], [False]]), draws=100)

@@ -327,6 +327,21 @@ def test_every_example_of_the_page_runs(
 
 
 @pytest.mark.usefixtures("no_second_judge")
+def test_base_may_have_several_policies_and_rl_one(tmp_path: Path) -> None:
+    """The policy of RL is compared one to one, wherever it stands; all of them count for the best."""
+    base = own(tmp_path / "base", BASE, policy="greedy")
+    rl = own(tmp_path / "rl", RL, policy="temp_1.0")
+    lines = (rl / "rows.jsonl").read_text()
+    (base / "more.jsonl").write_text(lines)
+    found = compared(base, rl)
+    assert found.sides[0].policies == ("temp_1.0", "greedy")
+    assert value(found, "pass@k", "RL - Base", 1) == 0
+    assert set(found.comparison.equivalents["policy"]) >= {"temp_1.0", "greedy"}
+    with pytest.raises(InputError, match="RL has samples of 2 policies: greedy, temp_1.0"):
+        compared(rl, base)
+
+
+@pytest.mark.usefixtures("no_second_judge")
 def test_what_was_asked_otherwise_is_noted(tmp_path: Path) -> None:
     """A difference between the models may be one between their limits of tokens."""
     found = compared(lm_eval(tmp_path / "base", BASE), lm_eval(tmp_path / "rl", RL, limit=2048))
