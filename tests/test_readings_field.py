@@ -19,7 +19,7 @@ from searchlens.benchmarks import Question
 from searchlens.landscape.classes import answer_classes, recorded_classes
 from searchlens.landscape.compact import compact
 from searchlens.readings import answers, coverage, guessing, variance
-from searchlens.readings.measures import compared
+from searchlens.readings.measures import DIFFERENCE, compared
 from searchlens.readings.pool import Pool, read_pools
 from searchlens.readings.support import COUNTS, by_chance, epsilon, ratios, support
 from searchlens.schemas.columns import SCORES
@@ -346,3 +346,12 @@ def test_lucky_samples_are_counted_and_survive_compact_readouts(tmp_path: Path) 
     older.write_ipc(stream)
     path.write_bytes(lzma.compress(stream.getvalue()))
     assert recorded_classes(readouts.read(path))["lucky"].null_count() == 4
+
+
+def test_a_share_that_all_questions_agree_on_is_never_below_none() -> None:
+    """Where no question has an exception, an interval of a side stays in [0, 1], one of the difference in [-1, 1]."""
+    none = np.zeros((2, 1))
+    rows = compared("cover", none, none, Resamples.draw(2, 50), 0.95)
+    sides, difference = rows.filter(pl.col("side") != DIFFERENCE), rows.filter(side=DIFFERENCE)
+    assert sides["lo"].to_list() == [0.0, 0.0] and (sides["hi"] > 0.5).all()
+    assert difference["lo"].item() == -difference["hi"].item() < -0.5

@@ -56,9 +56,14 @@ def compared(
     """
     values = np.concatenate([base, rl, rl - base], axis=1)
     means, columns = values.mean(axis=0), base.shape[1]
-    limits = (-most, most)
-    lo, hi = with_width(means, resamples.interval(values, confidence), len(values), confidence, limits)
-    return frame(measure, means.reshape(3, columns), Interval(lo.reshape(3, -1), hi.reshape(3, -1)), ks=ks, taus=taus)
+    lo, hi = (ends.reshape(3, columns) for ends in resamples.interval(values, confidence))
+    means = means.reshape(3, columns)
+    limits = [(0.0, most), (0.0, most), (-most, most)]
+    ends = [
+        with_width(mean, Interval(*pair), len(values), confidence, limit)
+        for mean, *pair, limit in zip(means, lo, hi, limits, strict=True)
+    ]
+    return frame(measure, means, Interval(*map(np.stack, zip(*ends, strict=True))), ks=ks, taus=taus)
 
 
 def frame(
