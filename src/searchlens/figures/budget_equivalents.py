@@ -16,6 +16,8 @@ from searchlens.frames import pick
 from searchlens.readings.exponents import LARGEST
 
 LAW = (0, (4, 1.5))
+CROWDED = 4
+"""Columns beyond which every other tick is left out."""
 SECOND_LINE = "grey numbers: local exponent, first → last"
 COLUMNS = ["pair", "benchmark", "budget", "state", "n", "band_lo", "band_hi", "pool", "slope"]
 
@@ -50,7 +52,7 @@ def draw(numbers: pl.DataFrame, context: StudyContext) -> Figure:
     for row, pair in zip(grid, pairs, strict=True):
         for axes, name in zip(row, names, strict=True):
             cell = pick(numbers, pair=pair, benchmark=name)
-            _axes(axes, numbers["budget"].unique().to_list(), top)
+            _axes(axes, numbers["budget"].unique().to_list(), top, step=4 if len(names) > CROWDED else 2)
             if pair == pairs[0]:
                 axes.set_title(name, fontsize=7)
             if (pair, name) in context.broken:
@@ -60,17 +62,16 @@ def draw(numbers: pl.DataFrame, context: StudyContext) -> Figure:
             elif cell.height:
                 _panel(axes, cell)
         row[0].set_ylabel(pair)
-    for axes in grid[-1]:
-        axes.set_xlabel("samples of RL, b")
+    grid[-1][(len(names) - 1) // 2].set_xlabel("samples of RL, b")  # once: every panel has the same axis
     figure.supylabel("samples of Base, N*(b)", fontsize=7.5)
     _legend(figure, f"N*(b), joint {labels.band}")
     return figure
 
 
-def _axes(axes: Axes, budgets: list[int], top: float) -> None:
-    """Logarithms of base 2 on both axes, and the line of equal samples."""
+def _axes(axes: Axes, budgets: list[int], top: float, step: int) -> None:
+    """Logarithms of base 2 on both axes, ticks ``step`` doublings apart, and the line of equal samples."""
     style.budget_axis(axes, budgets, "")
-    axes.xaxis.set_major_locator(FixedLocator([b for b in sorted(budgets) if round(np.log2(b)) % 2 == 0]))
+    axes.xaxis.set_major_locator(FixedLocator([b for b in sorted(budgets) if round(np.log2(b)) % step == 0]))
     axes.set_yscale("log", base=2)
     axes.set_ylim(2**-0.6, top * 2**0.6)
     axes.yaxis.set_major_locator(FixedLocator([float(4**i) for i in range(int(np.log2(top) / 2) + 1)]))
@@ -98,7 +99,7 @@ def _panel(axes: Axes, cell: pl.DataFrame) -> None:
     slopes = cell.sort("budget")["slope"].drop_nulls().to_list()
     if slopes:
         shown = f"{slopes[0]:.2f} → {slopes[-1]:.2f}" if len(slopes) > 1 else f"{slopes[0]:.2f}"
-        axes.text(0.97, 0.06, shown, transform=axes.transAxes, ha="right", fontsize=7, color=style.MUTED)
+        axes.text(0.04, 0.86, shown, transform=axes.transAxes, ha="left", fontsize=7, color=style.MUTED)
 
 
 def _legend(figure: Figure, curve: str) -> None:

@@ -97,7 +97,8 @@ def _ridge(axes: Axes, row: int, cell: pl.DataFrame, broken: bool) -> None:
             gid="set",
         )
     if words:
-        axes.text(betas[-1], row + 0.1, words + " ", ha="right", va="bottom", fontsize=7, color=style.MUTED)
+        beside = axes.get_yaxis_transform()
+        axes.text(1.02, row, words, transform=beside, ha="left", va="bottom", fontsize=7, color=style.MUTED)
 
 
 def _words(cell: Mapping[str, Any]) -> str:
