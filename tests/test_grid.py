@@ -17,7 +17,8 @@ from run_stages import cohort_plan
 from searchlens.boptr.cohort import Benchmark, Model
 from searchlens.errors import InputError
 from searchlens.grid import Grid, needs
-from searchlens.stages.importing import import_samples
+from searchlens.importing import Choices
+from searchlens.stages.importing import Request, import_samples
 from searchlens.store.ranges import missing_ranges
 
 CELL = ("toy-base", "sums")
@@ -305,11 +306,13 @@ def test_a_study_may_leave_out_the_split_that_a_pair_was_trained_on(
 def test_imported_pairs_are_in_the_cohort(raw: dict[str, Any], make_grid: Make, tmp_path: Path) -> None:
     """As pairs of the upper cohort; one without its Base side cannot be predicted from anything."""
     repeated(raw)
-    rows = [{"question": q.id, "sample": 0, "text": q.gold} for q in make_grid(raw).questions("sums")]
+    questions = make_grid(raw).questions("sums")
+    rows = [{"question": q.id, "sample": 0, "text": f"\\boxed{{{q.gold}}}"} for q in questions]
     path = tmp_path / "theirs.jsonl"
     path.write_text("".join(json.dumps(row) + "\n" for row in rows))
     for pair, role in (("theirs", "base"), ("theirs", "rl"), ("half", "rl")):
-        import_samples(make_grid(raw), path, pair, role, "sums", "topp0.95_t1.0", "math")
+        choices = Choices(role=role, policy="topp0.95_t1.0")
+        import_samples(make_grid(raw), [path], Request(pair=pair, benchmark="sums", choices=choices))
     plan = cohort_plan(make_grid(raw))
     assert list(plan.models) == ["toy", "theirs"]
     assert plan.models["theirs"] == Model("theirs-base", "theirs-rl")
