@@ -6,8 +6,8 @@ It uses numpy, scipy and polars, and nothing of the packages that made the frame
 in an xz stream, counts taken from the sizes of answer classes, and every number computed from its definition
 (docs/readings.md), by another route than in the library where there is one:
 
-* N*(b) and its slopes under the default policy, support counts with SRR and NDR, Cover@tau, G-Pass@k, pass@k, and pass@k
-  corrected for guessing, in every cell;
+* N*(b) and its slopes under the default policy, support counts with SRR and NDR, Cover@tau, G-Pass@k, pass@k, and
+  pass@k corrected for guessing, in every cell;
 * sets of exponents, the moments of each law written out question by question: under the default policy in every cell,
   under any policy in the cells of ``--any`` (two minutes a cell);
 * errors of the rows H2, mean RL and Base+gain in every fitted cell (BOPTR, order-free, raw).
