@@ -156,7 +156,8 @@ def _refuse_twice(files: Sequence[Path]) -> None:
         seen: dict[str, Path] = {}
         for file in same if len(same) > 1 else ():
             if (first := seen.setdefault(file_sha256(file), file)) != file:
-                raise InputError(f"{first} and {file} have the same content", "name each file once")
+                hint = "name each file once, and of a folder with equal runs the files of one"
+                raise InputError(f"{first} and {file} have the same content", hint)
 
 
 class _Assembly:
