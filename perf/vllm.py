@@ -253,7 +253,7 @@ def ours(folder: str, args: argparse.Namespace) -> Iterator[Line]:
     )
     vocab = SHAPES[args.shape]["vocab_size"]
     driven("warm-up", pool(64, vocab)[:64], engine, group=1)
-    power.acceptance = lambda *_: ACCEPTANCE  # type: ignore[assignment]
+    power.log_ratio = lambda *_: math.log(ACCEPTANCE)  # type: ignore[assignment]
     chains = args.searches
     # Wide searches draw more tokens each, so there are fewer of them.
     count = {

@@ -381,7 +381,7 @@ def test_verifier_over_http_sees_question_and_texts_alone(server: Callable[..., 
     assert found == [1.0, 0.5, -2.0, 0.0]
     assert heard == [{"prompt": "3 2", "texts": ["3 1", "2 0", "3 3 2 2 2 2", ""]}]
     known = {"prompt", "seed", "max_tokens", "stop_ids", "step_ids", "decode", "answer"}
-    assert {field.name for field in fields(Task)} == known | {"check_every", "stop_texts", "encode"}
+    assert {field.name for field in fields(Task)} == known | {"check_every", "stop_texts", "encode", "note"}
 
 
 @pytest.mark.parametrize(

@@ -212,3 +212,40 @@ AGREEMENT = pl.Schema(
 )
 """Samples that were judged twice: the question's id, the answer that our grader found, two verdicts (``right``,
 ``wrong``, ``none``: no answer found, ``unknown``: a limit was reached), and the end of the text."""
+
+TRACES = pl.Schema(
+    {
+        "question": pl.UInt32(),
+        "id": pl.String(),
+        "run": pl.UInt32(),
+        "row": pl.UInt32(),
+        "step": pl.UInt32(),
+        "kind": pl.String(),
+        "node": pl.UInt32(),
+        "parent": pl.UInt32(),
+        "start": pl.UInt32(),
+        "text": pl.String(),
+        "tokens": pl.List(pl.Int32()),
+        "logp": pl.List(pl.Float32()),
+        "logq": pl.List(pl.Float32()),
+        "finish": pl.String(),
+        "score": pl.Float64(),
+        "rank": pl.UInt32(),
+        "entropy": pl.Float64(),
+        "prior": pl.Float64(),
+        "visits": pl.UInt32(),
+        "value": pl.Float64(),
+        "log_ratio": pl.Float64(),
+        "uniform": pl.Float64(),
+        "accepted": pl.Boolean(),
+        "chosen": pl.Boolean(),
+        "same_as": pl.UInt32(),
+        "sample": pl.UInt32(),
+        "nodes": pl.List(pl.UInt32()),
+        "scores": pl.List(pl.Float64()),
+        "requests": pl.UInt32(),
+        "generated": pl.UInt32(),
+        "detail": pl.String(),
+    }
+)
+"""What searches did, as ``search.recorder`` records it; docs/data.md says what a column means in each kind of row."""

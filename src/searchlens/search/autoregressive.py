@@ -33,5 +33,7 @@ class Autoregressive(Controller):
         """One candidate."""
         (reply,) = yield [task.request(task.empty, policy.local, task.seed, measures=evaluator.measures)]
         text = task.empty.extend(reply, reply.finish)
+        task.note("node", node=("text",), start=0, path=text, step=0)
         (score,) = yield from evaluator(task, [text], policy.local, ("score",))
+        task.note("scored", nodes=[("text",)], scores=[score], step=0)
         return [text.candidate(score)]

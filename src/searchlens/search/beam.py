@@ -86,13 +86,28 @@ class TokenBeam(Controller):
         def score(beam: _Beam) -> float:
             return float(beam.total / len(beam.tokens) ** self.length_penalty)
 
-        for _ in range(task.max_tokens):
+        for step in range(task.max_tokens):
             replies = yield [Request(task.prompt, _RAW, task.seed, 1, (), prefix=beam.tokens, top=k) for beam in live]
             best = _continued(live, replies, k)
             finishes = [task.finish(beam.tokens) for beam in best]
             ended = [beam for beam, finish in zip(best[: self.width], finishes, strict=False) if finish]
             hypotheses = sorted(hypotheses + ended, key=score, reverse=True)[: self.width]
             live = [beam for beam, finish in zip(best, finishes, strict=True) if finish != "stop"][: self.width]
+            chosen, kept = {beam.name for beam in live}, {beam.name for beam in [*ended, *live]}
+            for beam, finish in zip(best, finishes, strict=True):
+                if beam.name in kept:
+                    task.note(
+                        "node",
+                        node=beam.name,
+                        parent=beam.parent,
+                        start=step,
+                        tokens=beam.tokens[-1:],
+                        logp=beam.logprobs[-1:],
+                        finish=finish,
+                        step=step,
+                        score=score(beam),
+                        chosen=beam.name in chosen,
+                    )
             if len(hypotheses) == self.width and (not live or score(live[0]) <= score(hypotheses[-1])):
                 break
         return [_candidate(task, beam, score(beam)) for beam in hypotheses]
@@ -114,14 +129,19 @@ class _Beam:
         Of each token, under the raw model.
     total : float
         Their sum.
+    name, parent : tuple of int
+        Its length and place among the best of that length; those of the text that it extends.
     """
 
     tokens: tuple[int, ...] = ()
     logprobs: tuple[float, ...] = ()
     total: float = 0.0
+    name: tuple[int, ...] = ()
+    parent: tuple[int, ...] = ()
 
-    def extend(self, token: int, logprob: float) -> _Beam:
-        return _Beam((*self.tokens, token), (*self.logprobs, logprob), self.total + logprob)
+    def extend(self, token: int, logprob: float, place: int) -> _Beam:
+        tokens = (*self.tokens, token)
+        return _Beam(tokens, (*self.logprobs, logprob), self.total + logprob, (len(tokens), place), self.name)
 
 
 def _continued(live: list[_Beam], replies: list[Completion], k: int) -> list[_Beam]:
@@ -138,7 +158,7 @@ def _continued(live: list[_Beam], replies: list[Completion], k: int) -> list[_Be
             )
         scored += [(beam.total + logprob, beam, token, logprob) for token, logprob in possible]
     scored.sort(key=lambda item: item[0], reverse=True)
-    return [beam.extend(token, logprob) for _, beam, token, logprob in scored[:k]]
+    return [beam.extend(token, logprob, place) for place, (_, beam, token, logprob) in enumerate(scored[:k])]
 
 
 def _candidate(task: Task, beam: _Beam, score: float) -> Candidate:

@@ -107,16 +107,20 @@ class EntropyTree(Controller):
         rounds = policy.component(Rounds).rounds
         roots = [_Node((root,), 0, task.empty) for root in range(self.roots)]
         nodes = yield from self._draw(task, policy, roots, measures=True)
+        _note(task, nodes, 0)
         for done in range(1, rounds + 1):
             trees = [[node for node in nodes if node.path[0] == root.path[0]] for root in roots]
             branches = [branch for tree in trees for branch in self._branches(task, policy, tree)]
-            nodes += yield from self._draw(task, policy, branches, measures=done < rounds or evaluator.measures)
+            leaves = yield from self._draw(task, policy, branches, measures=done < rounds or evaluator.measures)
+            _note(task, leaves, done)
+            nodes += leaves
         traces = [node.trace for node in nodes]
         scores = yield from evaluator(task, traces, policy.local, ("leaves",))
-        leaves = [trace.candidate(score) for trace, score in zip(traces, scores, strict=True)]
-        leaves.sort(key=lambda leaf: -leaf.score)
-        best, *others = islice(cycle(leaves), policy.width)
-        return [replace(best, details={"found": len(leaves)}), *others]
+        task.note("scored", nodes=[node.path for node in nodes], scores=scores, step=rounds)
+        candidates = [trace.candidate(score) for trace, score in zip(traces, scores, strict=True)]
+        candidates.sort(key=lambda candidate: -candidate.score)
+        best, *others = islice(cycle(candidates), policy.width)
+        return [replace(best, details={"found": len(candidates)}), *others]
 
     def _draw(
         self, task: Task, policy: Policy, nodes: Sequence[_Node], *, measures: bool
@@ -141,19 +145,23 @@ class EntropyTree(Controller):
         """The branches of one round and tree, not yet drawn."""
         transition, children = policy.component(Branch), self.children_per_position
         for node, t in self._positions(task, transition, tree):
+            ranks: list[int | None] = [None] * children
             if transition.children == "distinct":
-                traces = [_forced(task, node, t, rank) for rank in _alternatives(node, t, children)]
-            else:
-                traces = [node.trace.cut(t)] * children
-            for child, trace in enumerate(traces):
-                yield _Node((*node.path, t, child), t, trace)
+                ranks = [*_alternatives(node, t, children)]
+            for child, rank in enumerate(ranks):
+                trace = node.trace.cut(t) if rank is None else _forced(task, node, t, rank)
+                yield _Node((*node.path, t, child), t, trace, entropy=node.entropy_at(t), rank=rank, parent=node.path)
 
     def _positions(self, task: Task, transition: Branch, tree: Sequence[_Node]) -> list[tuple[_Node, int]]:
         """Where a tree branches next: the highest entropy first, equal ones in order of creation, then of position."""
         import numpy as np  # not above: the planner imports this file
 
         drawn = [node for node in tree if node.reply is not None]
-        unmasked = [node.entropies[: _stated(task, node, transition.mask) - node.start - 1] for node in drawn]
+        stated = [_stated(task, node, transition.mask) for node in drawn]
+        if transition.mask != "none":
+            for node, length in zip(drawn, stated, strict=True):
+                task.note("node", node=node.path, masked_from=length)
+        unmasked = [node.entropies[: length - node.start - 1] for node, length in zip(drawn, stated, strict=True)]
         entropies = np.concatenate(unmasked)
         owners = np.repeat(np.arange(len(drawn)), [len(part) for part in unmasked])
         places = np.concatenate(
@@ -187,12 +195,21 @@ class _Node:
         From the start of the text; before it is drawn only what it is drawn after.
     reply : Completion or None
         What was drawn for it; None if a forced first token ended the text.
+    parent : tuple of int or None
+        ``path`` of the node that it branches from; None of a root.
+    entropy : float or None
+        Of the parent's position ``start``, in nats.
+    rank : int or None
+        Of its first own token among the most likely ones there, the first is 0; None if it was drawn.
     """
 
     path: tuple[int, ...]
     start: int
     trace: Trace
     reply: Completion | None = None
+    parent: tuple[int, ...] | None = None
+    entropy: float | None = None
+    rank: int | None = None
 
     def drawn(self, task: Task, reply: Completion) -> _Node:
         """The node with its text drawn to the end."""
@@ -209,6 +226,27 @@ class _Node:
         reply, first = self.measured(self.start + 1)
         assert reply.entropies is not None
         return reply.entropies[first:]
+
+    def entropy_at(self, position: int) -> float:
+        """Of one position after its first own token, in nats."""
+        reply, place = self.measured(position)
+        assert reply.entropies is not None
+        return float(reply.entropies[place])
+
+
+def _note(task: Task, nodes: Sequence[_Node], step: int) -> None:
+    """Note drawn nodes, which were branched in round ``step``."""
+    for node in nodes:
+        task.note(
+            "node",
+            node=node.path,
+            parent=node.parent,
+            start=node.start,
+            path=node.trace,
+            step=step,
+            entropy=node.entropy,
+            rank=node.rank,
+        )
 
 
 def _stated(task: Task, node: _Node, mask: str) -> int:

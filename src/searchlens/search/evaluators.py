@@ -111,7 +111,11 @@ class RolloutUtility:
     def __call__(self, task: Task, traces: Sequence[Trace], sampling: Sampling, key: tuple[str | int, ...]) -> Scoring:
         """Score the paths by ``rollouts`` requests for each unfinished one."""
         completions = yield from _completed(task, traces, sampling, key, self.rollouts)
-        return [float(np.mean([_utility(task, text) for text in of_path])) for of_path in completions]
+        utilities = [[_utility(task, text) for text in of_path] for of_path in completions]
+        scores = [float(np.mean(of_path)) for of_path in utilities]
+        for trace, score, of_path in zip(traces, scores, utilities, strict=True):
+            task.note("judged", path=trace, score=score, utilities=of_path)
+        return scores
 
 
 @dataclass(slots=True)
@@ -146,7 +150,12 @@ class AnswerAgreement:
         for of_path in shares:
             for answer, share in of_path.items():
                 mean_share[answer] += share / len(shares)
-        return [float(sum(share * mean_share[answer] for answer, share in of_path.items())) for of_path in shares]
+        scores = [float(sum(share * mean_share[answer] for answer, share in of_path.items())) for of_path in shares]
+        for trace, score, of_path in zip(traces, scores, shares, strict=True):
+            task.note(
+                "judged", path=trace, score=score, shares={str(answer): float(p) for answer, p in of_path.items()}
+            )
+        return scores
 
 
 @dataclass(slots=True)
@@ -204,7 +213,11 @@ class SelfEvaluation:
             )
             for i, trace in enumerate(traces)
         ]
-        return [_share(reply, right, wrong) for reply in replies]
+        logs = [_log_answers(reply, right, wrong) for reply in replies]
+        scores = [_share(*of_path) for of_path in logs]
+        for trace, score, (log_right, log_wrong) in zip(traces, scores, logs, strict=True):
+            task.note("judged", path=trace, score=score, log_right=log_right, log_wrong=log_wrong)
+        return scores
 
     def spelled(
         self, encode: Callable[[str], tuple[int, ...]], where: str = "evaluator self_evaluation"
@@ -263,8 +276,11 @@ class Verifier:
         """
         del sampling, key
         texts = [task.text(trace.prefix) for trace in traces]
-        (scores,) = yield [Call(partial(self.scorer, task.decode(task.prompt), texts))]
-        return self._checked(scores, len(texts))
+        (reply,) = yield [Call(partial(self.scorer, task.decode(task.prompt), texts))]
+        scores = self._checked(reply, len(texts))
+        for trace, score in zip(traces, scores, strict=True):
+            task.note("judged", path=trace, score=score, verifier=self.name)
+        return scores
 
     def _checked(self, reply: Any, texts: int) -> list[float]:
         try:
@@ -326,8 +342,10 @@ def _completed(
     draws = [(i, rollout) for i in unfinished for rollout in range(rollouts)]
     replies = yield [task.request(traces[i], sampling, task.seed_of(*key, "rollout", i, n)) for i, n in draws]
     texts: list[list[Trace]] = [[] if trace.finish is None else [trace] for trace in traces]
-    for (i, _), reply in zip(draws, replies, strict=True):
-        texts[i].append(task.extend(traces[i], reply))
+    for (i, n), reply in zip(draws, replies, strict=True):
+        text = task.extend(traces[i], reply)
+        task.note("rollout", node=(*key, i, n), of=traces[i], start=len(traces[i].tokens), path=text)
+        texts[i].append(text)
     return texts
 
 
@@ -342,12 +360,16 @@ def _without_stop(task: Task, trace: Trace) -> tuple[int, ...]:
     return tokens[: bisect_right(range(len(tokens)), said, key=lambda n: len(task.decode(tokens[:n]))) - 1]
 
 
-def _share(reply: Completion, right: int, wrong: int) -> float:
-    """p(right) / (p(right) + p(wrong)) at the first position."""
+def _log_answers(reply: Completion, right: int, wrong: int) -> tuple[float, float]:
+    """Natural log p of both answers at the first position."""
     assert reply.top_tokens is not None and reply.top_logprobs is not None, "the engine was asked for them"
     logprobs = reply.top_logprobs[0].tolist()
     listed = dict(zip(reply.top_tokens[0].tolist(), logprobs, strict=True))
-    log_right, log_wrong = (listed.get(token, logprobs[-1]) for token in (right, wrong))
+    return listed.get(right, logprobs[-1]), listed.get(wrong, logprobs[-1])
+
+
+def _share(log_right: float, log_wrong: float) -> float:
+    """p(right) / (p(right) + p(wrong))."""
     return float(np.exp(log_right - np.logaddexp(log_right, log_wrong)))
 
 

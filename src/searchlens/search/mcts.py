@@ -31,7 +31,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from searchlens.catalogue import controller
 from searchlens.policies import Controller, Policy, choice, number, whole
 from searchlens.policies.components import Iterations, Thought, require_draws
-from searchlens.search.thoughts import Path, Thoughts, distinct
+from searchlens.search.thoughts import Growth, Path, Thoughts
 
 if TYPE_CHECKING:
     from searchlens.policies.texts import Texts
@@ -106,15 +106,25 @@ class MonteCarloTreeSearch(Controller):
         thoughts, rule = Thoughts(task, policy, evaluator), Rule(self.select, self.exploration)
         root, iterations = Node(thoughts.root()), policy.component(Iterations).iterations
         descents: list[Descent] = []
+        ends: list[Path] = []
         rollouts: list[Trace] = []
         scores: list[float] = []
+        waves = 0
         while len(rollouts) < iterations and root.is_open:
+            waves += 1
             wave = select(root, rule, min(self.parallel, iterations - len(rollouts)))
-            yield from expand(wave, rule, thoughts, self.children)
-            rollouts += yield from simulate(wave, thoughts)
+            yield from expand(wave, rule, thoughts, self.children, waves)
+            new = yield from simulate(wave, thoughts, waves)
+            ends += new
+            rollouts += [path.trace for path in new]
             descents += wave
             scores = yield from evaluate(rollouts, scores, thoughts)
             back_propagate(descents, scaled(scores))
+            for nodes, path in zip(wave, new, strict=True):
+                task.note("iteration", node=path.name, nodes=[node.path.name for node in nodes], step=waves)
+            first = 0 if evaluator.compares else len(ends) - len(new)
+            task.note("scored", nodes=[path.name for path in ends[first:]], scores=scores[first:], step=waves)
+        note_visits(root, task)
         candidates = [rollout.candidate(score) for rollout, score in zip(rollouts, scores, strict=True)]
         candidates.sort(key=lambda candidate: -candidate.score)
         best, *others = islice(cycle(candidates), iterations)
@@ -205,14 +215,16 @@ def descend(root: Node, rule: Rule) -> Descent:
 
 
 def expand(
-    descents: Sequence[Descent], rule: Rule, thoughts: Thoughts, children: int
+    descents: Sequence[Descent], rule: Rule, thoughts: Thoughts, children: int, step: int = 0
 ) -> Generator[list[Ask], list[Any], None]:
     """Give every unfinished leaf its children, all drawn at once, and let its descent go on to the best of them."""
     leaves = [nodes[-1] for nodes in descents if not nodes[-1].path.is_finished]
-    drawn = iter((yield from thoughts.think([leaf.path for leaf in leaves for _ in range(children)])))
+    drawn = iter((yield from thoughts.think([leaf.path for leaf in leaves for _ in range(children)], step)))
     for leaf in leaves:
-        paths = distinct(list(islice(drawn, children)))
+        paths = thoughts.distinct(list(islice(drawn, children)))
         leaf.children = [Node(path, prior) for path, prior in zip(paths, _priors(leaf.path, paths), strict=True)]
+        for child in leaf.children:
+            thoughts.task.note("node", node=child.path.name, prior=child.prior)
     for nodes in descents:
         if nodes[-1].children:
             nodes.append(rule.best_child(nodes[-1]))
@@ -229,10 +241,9 @@ def _priors(parent: Path, children: Sequence[Path]) -> list[float]:
     return [float(weight) for weight in weights / weights.sum()]
 
 
-def simulate(descents: Sequence[Descent], thoughts: Thoughts) -> Generator[list[Ask], list[Any], list[Trace]]:
+def simulate(descents: Sequence[Descent], thoughts: Thoughts, step: int = 0) -> Growth:
     """The rollouts: the path at the end of each descent, drawn to its end."""
-    ends = yield from thoughts.complete([nodes[-1].path for nodes in descents])
-    return [path.trace for path in ends]
+    return (yield from thoughts.complete([nodes[-1].path for nodes in descents], step))
 
 
 def evaluate(
@@ -256,6 +267,15 @@ def back_propagate(descents: Sequence[Descent], values: Sequence[float]) -> None
         for node in reversed(nodes):
             node.values.append(value)
             node.is_open = any(child.is_open for child in node.children) if node.children else not node.path.is_finished
+
+
+def note_visits(root: Node, task: Task) -> None:
+    """Note the statistics of every node of a tree."""
+    nodes = [root]
+    while nodes:
+        node = nodes.pop()
+        task.note("node", node=node.path.name, visits=node.visits, value=node.value, is_open=node.is_open)
+        nodes += node.children
 
 
 def _binomial(trials: int, chance: float) -> list[float]:

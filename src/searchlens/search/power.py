@@ -104,22 +104,42 @@ class PowerSampling(Controller):
             return task.extend(start, done)
 
         text, moves = task.empty, _Moves(self.alpha)
+        node: tuple[int, ...] | None = None  # of the recorded chain, whose end is ``text``
+        events = 0
         for block, limit in enumerate([*range(length, task.max_tokens, length), task.max_tokens]):
             if text.finish and not (exact and limit == task.max_tokens):
                 continue
             if not text.finish:
-                text = yield from draw(text, min(len(text.tokens) + length, task.max_tokens), "extend", block)
+                start = len(text.tokens)
+                text = yield from draw(text, min(start + length, task.max_tokens), "extend", block)
+                task.note("node", node=(block,), parent=node, start=start, path=text, step=events, block=block)
+                node, events = (block,), events + 1
             moves.begin(text, schedule.steps)
             chances = task.generator("power", block).random((schedule.steps, 2)).tolist()
             for step, (place, level) in enumerate(chances):
                 cut = int(place * len(text.tokens))
                 longest = limit if exact else len(text.tokens)
                 rival = yield from draw(text.cut(cut), longest, "propose", block, step)
-                is_accepted = level < acceptance(text, rival, cut, self.alpha, exact)
+                ratio = log_ratio(text, rival, cut, self.alpha, exact)
+                is_accepted = level < math.exp(min(0.0, ratio))
                 moves.add(text, rival, is_accepted)
-                text = rival if is_accepted else text
+                task.note(
+                    "node",
+                    node=(block, step),
+                    parent=node,
+                    start=cut,
+                    path=rival,
+                    step=events,
+                    accepted=is_accepted,
+                    log_ratio=ratio,
+                    uniform=level,
+                    block=block,
+                )
+                events += 1
+                text, node = (rival, (block, step)) if is_accepted else (text, node)
         text = replace(text, finish=text.finish or "length")
         (score,) = yield from evaluator(task, [text], policy.local, ("score",))
+        task.note("scored", nodes=[node], scores=[score], step=max(0, events - 1))
         return [text.candidate(score, moves.details(text))]
 
 
@@ -167,8 +187,10 @@ class _Moves:
         return float(log_weights(text, self.alpha).sum())
 
 
-def acceptance(old: Trace, new: Trace, cut: int, alpha: float, exact: bool) -> float:
-    """Metropolis-Hastings probability of changing from ``old`` to ``new``, which agree up to ``cut``; in [0, 1].
+def log_ratio(old: Trace, new: Trace, cut: int, alpha: float, exact: bool) -> float:
+    """Metropolis-Hastings ratio of changing from ``old`` to ``new``, which agree up to ``cut``, in nats.
+
+    The change is accepted with probability ``min(1, exp(log_ratio))``.
 
     Raises
     ------
@@ -178,10 +200,10 @@ def acceptance(old: Trace, new: Trace, cut: int, alpha: float, exact: bool) -> f
     n_old, n_new = len(old.tokens), len(new.tokens)
     end = n_old if exact else n_new
     gained = log_weights(new, alpha)[cut:].sum() - log_weights(old, alpha)[cut:end].sum()
-    log_ratio = float(gained) + (math.log(n_old / n_new) if exact else 0.0)
-    if math.isnan(log_ratio):
+    ratio = float(gained) + (math.log(n_old / n_new) if exact else 0.0)
+    if math.isnan(ratio):
         raise ValueError("the acceptance ratio of a proposal is not a number")
-    return math.exp(min(0.0, log_ratio))
+    return ratio
 
 
 def log_weights(trace: Trace, alpha: float) -> npt.NDArray[np.float64]:

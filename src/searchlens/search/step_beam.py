@@ -24,7 +24,7 @@ from searchlens.catalogue import controller
 from searchlens.errors import InputError
 from searchlens.policies import Controller, Policy, choice, whole
 from searchlens.policies.components import BreadthFirst, require_draws
-from searchlens.search.thoughts import Growth, Path, Thoughts, distinct
+from searchlens.search.thoughts import Growth, Path, Thoughts
 
 if TYPE_CHECKING:
     from searchlens.policies.texts import Texts
@@ -66,19 +66,21 @@ class StepBeam(Controller):
         """``width`` candidates."""
         tree, depth = Thoughts(task, policy, evaluator), policy.component(BreadthFirst).depth
         paths = yield from self._subtrees(tree, depth) if self.diverse == "yes" else self._beam(tree, depth)
-        return (yield from tree.answers(paths))
+        return (yield from tree.answers(paths, depth + 1))
 
     def _beam(self, tree: Thoughts, depth: int) -> Growth:
         """All paths of a beam that have ended."""
         beam, ended = [tree.root()], list[Path]()
         for level in range(depth):
-            new = yield from tree.think(list(islice(cycle(beam), self.width)))
-            ranked = yield from tree.ranked(distinct(new), ("level", level))
-            ended += [path for path in ranked if path.is_finished]
+            new = yield from tree.think(list(islice(cycle(beam), self.width)), level + 1)
+            ranked = yield from tree.ranked(tree.distinct(new), ("level", level), level + 1)
+            new_ended = [path for path in ranked if path.is_finished]
+            ended += new_ended
             beam = [path for path in ranked if not path.is_finished][: self.width // self.expand]
+            tree.note_chosen(ranked, new_ended + beam, level + 1)
             if not beam:
                 return ended
-        return ended + (yield from tree.complete(list(islice(cycle(beam), self.width))))
+        return ended + (yield from tree.complete(list(islice(cycle(beam), self.width)), depth + 1))
 
     def _subtrees(self, tree: Thoughts, depth: int) -> Growth:
         """The last children of all subtrees."""
@@ -90,11 +92,13 @@ class StepBeam(Controller):
         """The last children of a subtree, all at their ends."""
         best = root
         for level in range(depth):
-            children = yield from tree.think([best] * self.expand)
-            best = (yield from tree.ranked(children, ("level", *root.place, level)))[0]
+            children = yield from tree.think([best] * self.expand, level + 1)
+            ranked = yield from tree.ranked(children, ("level", *root.place, level), level + 1)
+            best = ranked[0]
+            tree.note_chosen(ranked, [best], level + 1)
             if best.is_finished:
-                return (yield from tree.complete(children))
-        return (yield from tree.complete([best] * self.expand))
+                return (yield from tree.complete(children, depth + 1))
+        return (yield from tree.complete([best] * self.expand, depth + 1))
 
 
 def _together(growths: Sequence[Growth]) -> Generator[list[Ask], list[Any], list[list[Path]]]:

@@ -21,6 +21,10 @@ from searchlens.engines.base import Completion, FinishReason, Request, Sampling
 from searchlens.search import stops
 
 
+def unrecorded(kind: str, **values: Any) -> None:
+    """Forget a note: the searches of most runs are not recorded."""
+
+
 @dataclass(frozen=True, slots=True)
 class Task:
     """What a policy may know of one run: the question and limits, never the gold answer.
@@ -47,6 +51,9 @@ class Task:
         Texts that end a candidate which contains one of them.
     encode : callable
         Text to the token ids that spell it, with nothing added around them.
+    note : callable
+        Called by controllers and evaluators with what they did, as ``note(kind, **values)``; ``recorder`` says with
+        what. It returns nothing, so that no search depends on whether it is recorded.
     """
 
     prompt: tuple[int, ...]
@@ -59,6 +66,7 @@ class Task:
     check_every: int = 0
     stop_texts: tuple[str, ...] = ()
     encode: Callable[[str], tuple[int, ...]] = lambda _: ()
+    note: Callable[..., None] = unrecorded
 
     def seed_of(self, *key: str | int) -> int:
         """Seed of the request at a place in the search, such as ``("thought", 0, 2)``."""

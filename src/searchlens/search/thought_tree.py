@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 from searchlens.catalogue import controller
 from searchlens.policies import Controller, Policy, whole
 from searchlens.policies.components import BreadthFirst, Thought, require_draws
-from searchlens.search.thoughts import Thoughts, distinct
+from searchlens.search.thoughts import Thoughts
 
 if TYPE_CHECKING:
     from searchlens.policies.texts import Texts
@@ -65,13 +65,14 @@ class ThoughtTree(Controller):
     def search(self, task: Task, policy: Policy, evaluator: Evaluator) -> Search:
         """``width`` candidates."""
         tree = Thoughts(task, policy, evaluator)
-        paths = [tree.root()]
-        for level in range(policy.component(BreadthFirst).depth):
+        paths, depth = [tree.root()], policy.component(BreadthFirst).depth
+        for level in range(depth):
             finished = [path for path in paths if path.is_finished]
             parents = [path for path in paths if not path.is_finished for _ in range(self.children)]
             if not parents:
                 break
-            new = yield from tree.think(parents)
-            ranked = yield from tree.ranked(distinct([*finished, *new]), ("level", level))
+            new = yield from tree.think(parents, level + 1)
+            ranked = yield from tree.ranked(tree.distinct([*finished, *new]), ("level", level), level + 1)
             paths = ranked[: self.width]
-        return (yield from tree.answers((yield from tree.complete(paths))))
+            tree.note_chosen(ranked, paths, level + 1)
+        return (yield from tree.answers((yield from tree.complete(paths, depth + 1)), depth + 1))

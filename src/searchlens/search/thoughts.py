@@ -29,10 +29,18 @@ class Path:
     place : tuple of int
         Which child of which child of the root it is. Seeds come from it, so that a thought depends on its parents
         alone and not on what else was searched.
+    stage : str
+        How it grew from its parent: by a "thought", or to its "end"; empty for a root.
     """
 
     trace: Trace
     place: tuple[int, ...] = ()
+    stage: str = ""
+
+    @property
+    def name(self) -> tuple[str | int, ...]:
+        """What tells it from all other nodes of its run."""
+        return (self.stage, *self.place)
 
     @property
     def is_finished(self) -> bool:
@@ -62,20 +70,34 @@ class Thoughts:
 
     def root(self, *place: int) -> Path:
         """The empty path; several trees of a run need different places."""
-        return Path(self.task.empty, place)
+        root = Path(self.task.empty, place)
+        self.task.note("node", node=root.name, start=0, path=root.trace, step=0)
+        return root
 
-    def think(self, parents: Sequence[Path]) -> Growth:
-        """Draw one thought after each of ``parents``, all unfinished; one that occurs n times gets n children."""
+    def think(self, parents: Sequence[Path], step: int = 0) -> Growth:
+        """Draw one thought after each of ``parents``, all unfinished; one that occurs n times gets n children.
+
+        ``step`` is what a record of the search says of them.
+        """
         limit = self.policy.component(Thought).max_tokens
-        return self._grow("thought", parents, limit, self.task.step_ids)
+        return self._grow("thought", parents, limit, step, self.task.step_ids)
 
-    def complete(self, paths: Sequence[Path]) -> Growth:
+    def complete(self, paths: Sequence[Path], step: int = 0) -> Growth:
         """Run every unfinished path to its end, once for each time that it occurs; keep the order."""
         unfinished = [path for path in paths if not path.is_finished]
-        ends = iter((yield from self._grow("end", unfinished, self.task.max_tokens)))
+        ends = iter((yield from self._grow("end", unfinished, self.task.max_tokens, step)))
         return [path if path.is_finished else next(ends) for path in paths]
 
-    def ranked(self, paths: Sequence[Path], key: tuple[str | int, ...]) -> Growth:
+    def distinct(self, paths: Sequence[Path]) -> list[Path]:
+        """The first of the paths that have the same tokens."""
+        first: dict[bytes, Path] = {}
+        for path in paths:
+            same = first.setdefault(path.trace.tokens.tobytes(), path)
+            if same is not path:
+                self.task.note("node", node=path.name, same_as=same.name, chosen=False)
+        return list(first.values())
+
+    def ranked(self, paths: Sequence[Path], key: tuple[str | int, ...], step: int = 0) -> Growth:
         """The paths, best first, equal ones in the order given.
 
         Raises
@@ -83,19 +105,27 @@ class Thoughts:
         ValueError
             A score is not a finite number.
         """
-        scored = yield from self._scored(paths, key)
+        scored = yield from self._scored(paths, key, step)
         return [path for path, _ in scored]
 
-    def answers(self, paths: Sequence[Path]) -> Search:
+    def note_chosen(self, ranked: Sequence[Path], chosen: Sequence[Path], step: int) -> None:
+        """Note which of the ranked paths are kept."""
+        names = {path.name for path in chosen}
+        for path in ranked:
+            self.task.note("node", node=path.name, chosen=path.name in names)
+        self.task.note("chosen", nodes=[path.name for path in chosen], step=step)
+
+    def answers(self, paths: Sequence[Path], step: int = 0) -> Search:
         """The best ``policy.width`` of finished paths, best first, repeated from the best on if there are fewer."""
-        scored = yield from self._scored(paths, ("answers",))
+        scored = yield from self._scored(paths, ("answers",), step)
         candidates = [path.trace.candidate(score) for path, score in scored]
         return [candidates[i % len(candidates)] for i in range(self.policy.width)]
 
     def _scored(
-        self, paths: Sequence[Path], key: tuple[str | int, ...]
+        self, paths: Sequence[Path], key: tuple[str | int, ...], step: int
     ) -> Generator[list[Ask], list[Any], list[tuple[Path, float]]]:
         scores = yield from self.evaluator(self.task, [path.trace for path in paths], self.policy.local, key)
+        self.task.note("scored", nodes=[path.name for path in paths], scores=scores, step=step)
         return sorted(zip(paths, self.finite(scores), strict=True), key=lambda pair: -pair[1])
 
     def finite(self, scores: list[float]) -> list[float]:
@@ -104,7 +134,9 @@ class Thoughts:
             raise ValueError(f"the evaluator {self.policy.evaluator.name} gave scores {scores}")
         return scores
 
-    def _grow(self, stage: str, parents: Sequence[Path], limit: int, step_ids: tuple[int, ...] = ()) -> Growth:
+    def _grow(
+        self, stage: str, parents: Sequence[Path], limit: int, step: int, step_ids: tuple[int, ...] = ()
+    ) -> Growth:
         places = _new_places(parents)
         replies = yield [
             self.task.request(
@@ -117,18 +149,15 @@ class Thoughts:
             )
             for parent, place in zip(parents, places, strict=True)
         ]
-        return [
-            Path(self.task.extend(parent.trace, reply), place)
+        grown = [
+            Path(self.task.extend(parent.trace, reply), place, stage)
             for parent, place, reply in zip(parents, places, replies, strict=True)
         ]
-
-
-def distinct(paths: Sequence[Path]) -> list[Path]:
-    """The first of the paths that have the same tokens."""
-    first: dict[bytes, Path] = {}
-    for path in paths:
-        first.setdefault(path.trace.tokens.tobytes(), path)
-    return list(first.values())
+        for parent, path in zip(parents, grown, strict=True):
+            start = len(parent.trace.tokens)
+            kind = "node" if stage == "thought" else "end"
+            self.task.note(kind, node=path.name, parent=parent.name, start=start, path=path.trace, step=step)
+        return grown
 
 
 def _new_places(parents: Sequence[Path]) -> list[tuple[int, ...]]:

@@ -1,0 +1,277 @@
+"""The recorder: what one search did, as rows that a table or a page can show.
+
+Controllers and evaluators say what they do by ``task.note(kind, **values)``. A recorder takes these notes, counts what
+the engine draws meanwhile, and numbers the nodes. Nothing that it does reaches the search.
+
+A note gives nodes by names: any hashable value that no other node of the run has. Notes of these kinds make rows:
+
+``node``, ``end``, ``rollout``
+    A text: ``node`` (its name), ``parent`` (the name of the node that it grew from), ``start`` (how many tokens of the
+    parent's text it keeps), and ``path`` (a ``Trace``, whole), or ``tokens`` and ``logp`` (its own). An ``end`` is a
+    path of thoughts that was drawn to its end. A rollout is drawn to judge a path; it gives ``of``, the ``Trace`` of
+    that path, in place of a parent. A note ``node`` on a node that has a row adds to that row.
+``scored``, ``chosen``, ``iteration``
+    ``nodes``: nodes that an evaluator scored together (``scores``, in their order), those that were kept, and those of
+    a descent from the root to a leaf; ``node`` of an iteration is the text that it ended with.
+``judged``
+    Why an evaluator scored a path (``path``) as it did.
+
+``step`` says which rows belong together; without one, a row has the last that was given. Other values are columns of
+``COLUMNS``, or go into ``detail``. When the search has ended, ``finish`` adds a row ``sample`` for each candidate,
+``failed`` if it failed, and ``cut`` if its record is not whole, because it was longer than allowed or a note was wrong.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from typing import Any
+
+from searchlens.engines.base import Completion
+from searchlens.schemas.columns import TRACES
+from searchlens.search.driver import Usage
+from searchlens.search.task import Ask, Candidate, Search, Trace
+
+COLUMNS = tuple(name for name in TRACES if name not in ("question", "id", "run", "row"))
+"""Keys of every row: the columns that a search can fill."""
+
+TEXTS = ("node", "end", "rollout")
+"""Kinds of rows that have tokens of their own."""
+
+ROW_BYTES, TOKEN_BYTES = 100, 12
+"""What a row and a token of it count for the limit, before compression."""
+_WINDOW = 8  # tokens before a part of a text with which it is decoded, since characters may be cut into tokens
+
+Row = dict[str, Any]
+
+
+class Recorder:
+    """Records one search.
+
+    Parameters
+    ----------
+    decode : callable
+        Token ids to text.
+    limit : int
+        Most bytes of the record, by ``ROW_BYTES`` and ``TOKEN_BYTES``, texts and details included. Beyond it no row is
+        added, except what ``finish`` adds.
+
+    Attributes
+    ----------
+    rows : list of dict
+        With the keys of ``COLUMNS``, in the order in which they were begun. ``requests`` and ``generated`` are what the
+        engine did between the note before and this one.
+    """
+
+    def __init__(self, decode: Callable[[Sequence[int]], str], limit: int) -> None:
+        self.rows: list[Row] = []
+        self._decode, self._limit = decode, limit
+        self._bytes = self._left_out = self._step = 0
+        self._mistake = ""
+        self._requests = self._generated = 0
+        self._numbers: dict[Hashable, int] = {}
+        self._nodes: dict[int, Row] = {}
+        self._judged: dict[int, tuple[Trace, int]] = {}
+
+    def watch(self, search: Search) -> Search:
+        """The same search; what the engine draws for it is counted."""
+        resume: Callable[[], list[Ask]] = lambda: next(search)  # noqa: E731
+        while True:
+            try:
+                asks = resume()
+            except StopIteration as done:
+                candidates: list[Candidate] = done.value
+                return candidates
+            try:
+                replies = yield asks
+            except Exception as error:
+                resume = _thrower(search, error)
+                continue
+            for reply in replies:
+                if isinstance(reply, Completion):
+                    self._requests += 1
+                    self._generated += len(reply.tokens)
+            resume = _sender(search, replies)
+
+    def note(self, kind: str, **values: Any) -> None:
+        """Take one note. A wrong one is no reason for the search to fail: the record says so, and ends with it."""
+        if self._mistake:
+            return
+        try:
+            self._take(kind, values)
+        except Exception as error:  # whatever a controller of one's own may pass
+            self._mistake = f"{type(error).__name__}: {error}"
+
+    def _take(self, kind: str, values: Mapping[str, Any]) -> None:
+        self._step = values.get("step", self._step)
+        row = self._row(kind, values)
+        if row is None:
+            return
+        row["requests"] += self._requests
+        row["generated"] += self._generated
+        self._requests = self._generated = 0
+        self._fill(row, values)
+        if kind == "scored":
+            for number, score in zip(row["nodes"], row["scores"], strict=True):
+                if number in self._nodes:
+                    self._nodes[number]["score"] = score
+
+    def finish(self, candidates: Sequence[Candidate], failure: str = "", usage: Usage | None = None) -> None:
+        """The search has ended, with its candidates or a failure; ``usage`` is what it cost, if that is known."""
+        self._step += 1
+        whole = not (self._left_out or self._mistake)
+        texts = self._texts_of(candidates)
+        for sample, candidate in enumerate(candidates):
+            row = self._new("sample")
+            row |= {"sample": sample, "finish": candidate.finish, "score": candidate.score}
+            found = texts.get(tuple(candidate.tokens.tolist()), [])
+            if found:
+                row["node"] = found[0]
+                found.append(found.pop(0))  # equal candidates are different leaves, as long as there are some
+            elif whole:
+                trace = Trace(candidate.tokens, candidate.logprobs, candidate.sampling_logprobs)
+                self._fill(row, {"start": 0, "path": trace})
+        if failure:
+            self._new("failed")["detail"] = json.dumps({"reason": failure})
+        if not whole:
+            self._new("cut")["detail"] = json.dumps({"rows": self._left_out, "mistake": self._mistake or None})
+        if usage is not None:
+            self._requests = usage.requests - sum(row["requests"] for row in self.rows)
+            self._generated = usage.generated - sum(row["generated"] for row in self.rows)
+        self.rows[-1]["requests"] += self._requests
+        self.rows[-1]["generated"] += self._generated
+        self._requests = self._generated = 0
+
+    # ---- rows
+
+    def _row(self, kind: str, values: Mapping[str, Any]) -> Row | None:
+        """The row that a note is about; None if the record is full."""
+        name = values.get("node")
+        if kind == "node" and (number := self._numbers.get(name)) in self._nodes:
+            return self._nodes[number]  # type: ignore[index]  # it is in there
+        if self._bytes > self._limit:
+            self._left_out += 1
+            return None
+        row = self._new(kind)
+        if kind in TEXTS:
+            row["node"] = self._numbers.setdefault(name, len(self._numbers))
+            self._nodes[row["node"]] = row
+        elif name is not None:
+            row["node"] = self._number(name)
+        return row
+
+    def _new(self, kind: str) -> Row:
+        row: Row = {**dict.fromkeys(COLUMNS), "step": self._step, "kind": kind, "requests": 0, "generated": 0}
+        self.rows.append(row)
+        self._bytes += ROW_BYTES
+        return row
+
+    def _number(self, name: Hashable) -> int | None:
+        """Number of a node that has a row."""
+        return self._numbers.get(name)
+
+    def _fill(self, row: Row, values: Mapping[str, Any]) -> None:
+        """Add the values of a note to a row."""
+        others = {key: value for key, value in values.items() if key not in ("node", "step")}
+        path, judged = others.pop("path", None), others.pop("of", None)
+        if judged is not None:
+            row["parent"] = self._judged.get(id(judged), (judged, None))[1]
+        for key in ("parent", "same_as"):
+            if key in others:
+                row[key] = self._number(others.pop(key))
+        if "nodes" in others:
+            row["nodes"] = [self._number(name) for name in others.pop("nodes")]
+        if row["kind"] == "judged" and path is not None:
+            row["node"] = self._judged.get(id(path), (path, None))[1]
+        elif path is not None:
+            start = others["start"]
+            row |= {
+                "tokens": path.tokens[start:].tolist(),
+                "logp": path.logprobs[start:].tolist(),
+                "logq": path.sampling_logprobs[start:].tolist(),
+                "finish": path.finish,
+            }
+            if row["node"] is not None:
+                self._judged[id(path)] = path, row["node"]  # the path is kept, so that its id stays its own
+        for key in [key for key in others if key in COLUMNS]:
+            value = others.pop(key)
+            row[key] = list(value) if isinstance(value, tuple) else value
+        if others:
+            detail = json.loads(row["detail"]) if row["detail"] else {}
+            row["detail"] = json.dumps(detail | {key: _plain(value) for key, value in others.items()})
+        if row["tokens"] is not None and row["text"] is None:
+            row["text"] = self._own_text(row)
+        self._bytes += _size(values, row)
+
+    def _own_text(self, row: Row) -> str:
+        """The text of a row's own tokens, as it stands in the whole text."""
+        before = text_of(self._nodes, row["parent"], row["start"])[-_WINDOW:]
+        both, head = self._decode([*before, *row["tokens"]]), self._decode(before) if before else ""
+        return both[len(head) :] if both.startswith(head) else self._decode(row["tokens"])
+
+    # ---- samples
+
+    def _texts_of(self, candidates: Iterable[Candidate]) -> dict[tuple[int, ...], list[int]]:
+        """Nodes whose texts are those of the candidates, the last first."""
+        wanted = {tuple(candidate.tokens.tolist()) for candidate in candidates}
+        ends = {(len(text), text[-1]) for text in wanted}
+        found: dict[tuple[int, ...], list[int]] = {}
+        for number, row in reversed(self._nodes.items()):
+            if not row["tokens"] or row["accepted"] is False or row["same_as"] is not None:
+                continue
+            if row["kind"] == "rollout" or (row["start"] + len(row["tokens"]), row["tokens"][-1]) not in ends:
+                continue
+            text = tuple(text_of(self._nodes, number))
+            if text in wanted:
+                found.setdefault(text, []).append(number)
+        return found
+
+
+def text_of(nodes: Mapping[int, Mapping[str, Any]], number: int | None, length: int | None = None) -> list[int]:
+    """The tokens of a node's whole text, from the own tokens of its line.
+
+    Parameters
+    ----------
+    nodes : mapping of int to mapping
+        Rows of one run that have tokens, by ``node``.
+    number : int or None
+        A node; None is the empty text.
+    length : int, optional
+        Of the beginning that is wanted; all of it by default.
+    """
+    parts: list[Sequence[int]] = []
+    while number is not None:
+        row = nodes[number]
+        own = row["tokens"] or []
+        parts.append(own if length is None else own[: max(0, length - row["start"])])
+        length = row["start"] if length is None else min(length, row["start"])
+        number = row["parent"]
+    return [token for part in reversed(parts) for token in part]
+
+
+def _size(values: Mapping[str, Any], row: Row) -> int:
+    """Bytes that a note adds to a row."""
+    is_text = row["tokens"] is not None and not {"path", "tokens"}.isdisjoint(values)
+    tokens = TOKEN_BYTES * len(row["tokens"]) + len(row["text"]) if is_text else 0
+    listed = sum(8 * len(values[key]) for key in ("nodes", "scores") if key in values)
+    return int(tokens + listed + len(row["detail"] or ""))
+
+
+def _plain(value: Any) -> Any:
+    """A value that JSON has."""
+    if isinstance(value, Mapping):
+        return {str(key): _plain(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_plain(item) for item in value]
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    return value if isinstance(value, (bool, int, float, str, type(None))) else str(value)
+
+
+def _sender(search: Search, replies: list[Any]) -> Callable[[], list[Ask]]:
+    return lambda: search.send(replies)
+
+
+def _thrower(search: Search, error: Exception) -> Callable[[], list[Ask]]:
+    return lambda: search.throw(error)
