@@ -6,6 +6,7 @@ All rows here are made up. Real files are loaded where SEARCHLENS_BENCHMARKS nam
 from __future__ import annotations
 
 import csv
+import gzip
 import json
 import os
 import random
@@ -181,6 +182,10 @@ def test_an_unknown_layout_lists_its_fields_and_the_known_layouts(tmp_path: Path
         ("a.csv", b"question,answer\n", "has no rows"),
         ("a.csv", b"question\n\xff\n", "not UTF-8 text (byte 9)"),
         ("a.jsonl", b'{"problem": "?"}\nx\n', ":2: not JSON"),
+        ("a.jsonl.gz", b"problem", "a.jsonl.gz is not a whole gzip file"),
+        ("a.jsonl.gz", gzip.compress(b"problem")[:-4], "a.jsonl.gz is not a whole gzip file"),
+        ("a.jsonl.gz", gzip.compress(b"x\n"), ":1: not JSON"),
+        ("a.txt.gz", gzip.compress(b"x\n"), "cannot read a file of type '.gz'"),
     ],
 )
 def test_a_file_that_is_no_table_is_refused(tmp_path: Path, name: str, content: bytes, expected: str) -> None:

@@ -283,7 +283,7 @@ def test_readings_of_the_recorded_anchor(anchor: tuple[Pool, Pool]) -> None:
 
 @pytest.mark.cohort
 def test_guessing_on_the_recorded_choices() -> None:
-    path = COHORT.parent / "benchmarks/gpqa.jsonl"
+    path = COHORT.parent / "benchmarks/gpqa.jsonl.gz"
     guess = guessing.chance([benchmarks.options(question) for question in benchmarks.load(path)])
     assert (100 * guessing.null(guess, [1, 4, 16]).mean(axis=0)).round(1).tolist() == [20.0, 57.6, 94.7]
     for checkpoint, wanted in (("anchor-base", [21.1, 57.8]), ("anchor-rl", [41.0, 73.2])):

@@ -14,6 +14,7 @@ import pytest
 torch = pytest.importorskip("torch")
 transformers = pytest.importorskip("transformers")
 
+from searchlens.benchmarks.files import read_bytes  # noqa: E402
 from searchlens.errors import InputError  # noqa: E402
 from searchlens.zoo import load_pair  # noqa: E402
 from searchlens.zoo import model as models  # noqa: E402
@@ -45,7 +46,8 @@ def test_benchmarks_have_the_papers_sizes_and_their_files_regenerate(tmp_path: P
     """Protects the nine test sets: the paper's counts, distinct test questions, byte for byte those committed."""
     recipe = COHORT["anchor"].recipe
     for file in write_benchmarks(tmp_path, recipe):
-        assert file.read_bytes() == (ZOO / "cohort" / "benchmarks" / file.name).read_bytes(), file.name
+        committed = ZOO / "cohort" / "benchmarks" / (file.name if file.suffix == ".json" else f"{file.name}.gz")
+        assert file.read_bytes() == read_bytes(committed), file.name
     counts = {}
     for file in tmp_path.glob("*.jsonl"):
         questions = [json.loads(line)["question"] for line in file.open()]
@@ -479,7 +481,7 @@ def test_a_cohort_in_miniature(tmp_path: Path) -> None:
     for name in ("anchor-base", "anchor-rl", "control-rl"):
         assert (tmp_path / name / "model.safetensors").exists()
     assert not list((tmp_path / "work").glob("*.pt"))
-    assert len((tmp_path / "benchmarks" / "rltrain-hard.jsonl").read_text().splitlines()) == 256
+    assert len(read_bytes(tmp_path / "benchmarks" / "rltrain-hard.jsonl.gz").splitlines()) == 256
     dev = json.loads(shop.record("dev-anchor-rl").read_text())
     assert "stem" not in dev["numbers"]
     assert "20" in dev["steps"]

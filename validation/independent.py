@@ -18,6 +18,7 @@ Prints numbers compared, equal and differing. The exit status is 1 if any differ
 from __future__ import annotations
 
 import argparse
+import gzip
 import io
 import json
 import lzma
@@ -171,7 +172,7 @@ class Comparison:
 
 def options_of(benchmark: str) -> np.ndarray | None:
     """Number of lettered options of each question, if all have some."""
-    lines = (QUESTIONS / f"{benchmark}.jsonl").read_text(encoding="utf-8").splitlines()
+    lines = gzip.decompress((QUESTIONS / f"{benchmark}.jsonl.gz").read_bytes()).decode().splitlines()
     numbers = np.array([len(set(re.findall(r"\(([A-Z])\)", line))) for line in map(_text, lines)])
     return numbers if (numbers > 1).all() else None
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import csv
+import gzip
 import io
+import zlib
 from pathlib import Path
 from typing import Any
 
@@ -13,9 +15,29 @@ from searchlens.errors import InputError
 SUFFIXES = (".parquet", ".jsonl", ".json", ".csv")
 """Formats by preference, for a folder that has the same split in several."""
 
+PACKED = ".gz"
+"""Suffix of a file that is compressed by gzip, after the suffix of its format."""
+
+
+def read_bytes(path: Path) -> bytes:
+    """Content of a benchmark file; of one with the suffix ``.gz``, what it was before it was compressed.
+
+    Raises
+    ------
+    InputError
+        The file cannot be read, or is no whole gzip file although it has that suffix.
+    """
+    try:
+        content = path.read_bytes()
+        return gzip.decompress(content) if path.suffix == PACKED else content
+    except (gzip.BadGzipFile, EOFError, zlib.error) as error:
+        raise InputError(f"benchmark file {path} is not a whole gzip file: {error}", "restore the file") from None
+    except OSError as error:
+        raise InputError(f"cannot read benchmark file {path}: {error.strerror}") from None
+
 
 def rows(path: Path, content: bytes) -> list[dict[str, Any]]:
-    """Rows of a file, read by its suffix.
+    """Rows of a file, read by its suffix; ``content`` is what ``read_bytes`` returns.
 
     The formats are Parquet, comma-separated values with a header, JSON lines, and one JSON list. A file with the suffix
     of JSON lines may hold a list, and the other way round.
@@ -25,11 +47,12 @@ def rows(path: Path, content: bytes) -> list[dict[str, Any]]:
     InputError
         Unknown suffix, content that is not what the suffix says, or no rows.
     """
-    if path.suffix not in SUFFIXES:
+    suffix = path.with_suffix("").suffix if path.suffix == PACKED else path.suffix
+    if suffix not in SUFFIXES:
         raise InputError(f"{path}: cannot read a file of type {path.suffix!r}", f"known: {', '.join(SUFFIXES)}")
-    if path.suffix == ".parquet":
+    if suffix == ".parquet":
         table = _parquet(path, content)
-    elif path.suffix == ".csv":
+    elif suffix == ".csv":
         table = _csv(path, content)
     elif content.lstrip(b"\xef\xbb\xbf \t\r\n")[:1] == b"[":
         table = _json_list(path, content)

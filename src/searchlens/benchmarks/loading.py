@@ -78,7 +78,8 @@ def load(
     path : Path or sequence of Path
         Files, or folders with files as on the hub, one after another.
     expected_sha256 : str, optional
-        64 hexadecimal digits: sha256 of the bytes of all files, one after another.
+        64 hexadecimal digits: sha256 of the bytes of all files, one after another, before they were
+        compressed (``.gz``).
     limit : int, optional
         Keep the first ``limit`` questions, >= 1.
     family : str
@@ -162,17 +163,10 @@ def _contents(paths: Sequence[Path], family: str) -> list[_Content]:
     parts = known_benchmark(family).parts if family != OWN else ()
     names = parts if len(paths) == len(parts) else [family] * len(paths)
     return [
-        _Content(name, file, _bytes(file))
+        _Content(name, file, files.read_bytes(file))
         for name, path in zip(names, paths, strict=True)
         for file in files_at(path, name)
     ]
-
-
-def _bytes(path: Path) -> bytes:
-    try:
-        return path.read_bytes()
-    except OSError as error:
-        raise InputError(f"cannot read benchmark file {path}: {error.strerror}") from None
 
 
 def _rows(contents: Sequence[_Content]) -> tuple[int, list[Row]]:

@@ -22,13 +22,13 @@ class BenchmarkSpec(Section):
     """How the questions are read. jsonl: one question per line; or a known benchmark, in any layout in which it is
     distributed (``searchlens benchmarks`` lists them; docs/add-a-benchmark.md)."""
     path: str | list[str] | None = None
-    """File relative to the study's folder, or folder as on the hub; a list for a benchmark in several parts. Null:
-    the family's dataset on the Hugging Face hub, at the commit in the lock file."""
+    """File relative to the study's folder, which may be compressed (``.gz``), or folder as on the hub; a list for a
+    benchmark in several parts. Null: the family's dataset on the Hugging Face hub, at the commit in the lock file."""
     revision: str = "main"
     """Branch, tag or commit of the family's dataset that ``searchlens pin`` looks up."""
     sha256: Sha256 | None = None
-    """Hash of the file's bytes, of several files in a row. A file with another hash is refused; otherwise everything
-    would be sampled again without notice."""
+    """Hash of the file's bytes, before they were compressed; of several files in a row. A file with another hash is
+    refused; otherwise everything would be sampled again without notice."""
     check: bool = True
     """Refuse a known benchmark if its number of rows or its golds differ from the published ones, or if a question is
     there twice."""

@@ -8,6 +8,7 @@ prompt template and seed, and for each benchmark the number of questions and the
 
 from __future__ import annotations
 
+import gzip
 import json
 import random
 from collections.abc import Sequence
@@ -56,22 +57,23 @@ def row(name: str, number: int, problem: Problem) -> dict[str, Any]:
     return values | {"tags": {"level": problem.level, "kind": problem.kind}}
 
 
-def write_rows(folder: Path, name: str, problems: Sequence[Problem]) -> Path:
-    """Write a benchmark as ``<name>.jsonl``; returns the file."""
-    path = folder / f"{name}.jsonl"
+def write_rows(folder: Path, name: str, problems: Sequence[Problem], *, packed: bool = False) -> Path:
+    """Write a benchmark as ``<name>.jsonl``, or ``<name>.jsonl.gz`` if ``packed``; returns the file."""
+    path = folder / (f"{name}.jsonl.gz" if packed else f"{name}.jsonl")
     lines = (json.dumps(row(name, i, problem)) for i, problem in enumerate(problems, start=1))
-    path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+    content = "".join(f"{line}\n" for line in lines).encode()
+    path.write_bytes(gzip.compress(content, mtime=0) if packed else content)
     return path
 
 
-def write_benchmarks(folder: Path, recipe: Recipe) -> list[Path]:
-    """Write the test split of every role as ``<role>.jsonl`` and ``manifest.json``; returns the files written."""
+def write_benchmarks(folder: Path, recipe: Recipe, *, packed: bool = False) -> list[Path]:
+    """Write the test split of every role as by ``write_rows``, and ``manifest.json``; returns the files written."""
     folder.mkdir(parents=True, exist_ok=True)
     written = []
     manifest: dict[str, Any] = {"prompt": prompt("{question}"), "seed": recipe.benchmark_seed, "benchmarks": {}}
     for name, role in recipe.roles.items():
         problems = build(name, role, "test", recipe.benchmark_seed)
-        written.append(write_rows(folder, name, problems))
+        written.append(write_rows(folder, name, problems, packed=packed))
         manifest["benchmarks"][name] = {"questions": len(problems), "max_tokens": role.max_tokens}
     path = folder / "manifest.json"
     path.write_text(json.dumps(manifest, indent=2) + "\n", encoding="utf-8")

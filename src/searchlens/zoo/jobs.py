@@ -171,10 +171,10 @@ class Workshop:
             {"kind": kind, "level": level, "measured": levels[kind, level], "success": round(share, 4)}
             for (kind, level), share in success.items()
         ]
-        write_benchmarks(self.folder / "benchmarks", pair.recipe)
+        write_benchmarks(self.folder / "benchmarks", pair.recipe, packed=True)
         for split in MEASURED:
             problems = rltrain(split, levels, pair.recipe.benchmark_seed)
-            write_rows(self.folder / "benchmarks", f"rltrain-{split}", problems)
+            write_rows(self.folder / "benchmarks", f"rltrain-{split}", problems, packed=True)
         _write(self.folder / "levels.json", cells)
         return {"by": f"{name}-base", "questions": questions, "levels": cells}
 
