@@ -30,9 +30,13 @@ class Curve:
     ----------
     counts : ndarray, shape (budgets, draws)
         Predicted number of solved questions.
+    terms : tuple of (float, str)
+        Shares and checkpoints: the prediction is the weighted sum of the checkpoints' curves under the default policy
+        at N = b, clipped to the possible range. Empty if it is no such sum.
     """
 
     counts: Counts
+    terms: tuple[tuple[float, str], ...] = ()
 
 
 @dataclass(frozen=True, eq=False)
@@ -45,7 +49,7 @@ class Blend(Curve):
         None of them may skip a budget.
     """
 
-    paths: tuple[Path, ...]
+    paths: tuple[Path, ...] = ()
 
 
 Prediction = Path | Curve | Reason
@@ -282,8 +286,10 @@ def cell_fit(rule: Rule, at: At) -> Prediction:
 
 def cohort_curve(rule: Rule, at: At) -> Prediction:
     """The mean RL curve of the other fitted models on the benchmark."""
-    curves = list(_others(rule, at).values())
-    return Curve(np.mean(curves, axis=0)) if curves else Reason("no_other_models")
+    others = _others(rule, at)
+    if not others:
+        return Reason("no_other_models")
+    return Curve(np.mean(list(others.values()), axis=0), tuple((1 / len(others), _rl(rule, m)) for m in others))
 
 
 def base_plus_gain(rule: Rule, at: At) -> Prediction:
@@ -291,11 +297,15 @@ def base_plus_gain(rule: Rule, at: At) -> Prediction:
     default = rule.view.default(*at.cell)
     if default is None:
         return Reason("policy_missing")
-    others = [(target, rule.view.default(m, at.benchmark)) for m, target in _others(rule, at).items()]
-    gains = [target - base for target, base in others if base is not None]
+    others = [(m, target, rule.view.default(m, at.benchmark)) for m, target in _others(rule, at).items()]
+    gains = {m: target - base for m, target, base in others if base is not None}
     if not gains:
         return Reason("no_other_models")
-    return Curve(np.clip(default + np.mean(gains, axis=0), 0, rule.view.total(at.benchmark)))
+    predicted = np.clip(default + np.mean(list(gains.values()), axis=0), 0, rule.view.total(at.benchmark))
+    terms = [(1.0, rule.plan.models[at.model].base)]
+    for m in gains:
+        terms += [(1 / len(gains), _rl(rule, m)), (-1 / len(gains), rule.plan.models[m].base)]
+    return Curve(predicted, tuple(terms))
 
 
 def low_temperature(rule: Rule, at: At) -> Prediction:
@@ -309,6 +319,13 @@ def low_temperature(rule: Rule, at: At) -> Prediction:
     chosen = np.array(candidates)[fit.first_least(-base.P[candidates, 0])]
     budget = _same_budgets(rule)
     return Path(np.broadcast_to(chosen, budget.shape), budget)
+
+
+def _rl(rule: Rule, model: str) -> str:
+    """The RL checkpoint of a model that has one."""
+    rl = rule.plan.models[model].rl
+    assert rl is not None
+    return rl
 
 
 def _others(rule: Rule, at: At) -> dict[str, Counts]:

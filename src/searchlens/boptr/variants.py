@@ -208,7 +208,7 @@ def decoupled(rule: Rule, at: At, scale: Scale) -> Prediction:
         return concentration
     base, draws = rule.view.base(*at.cell), rule.view.draws
     mean: Counts = np.mean([curve(head, base, draws) for head in (support, concentration)], axis=0)
-    return Blend(mean, (support, concentration))
+    return Blend(mean, paths=(support, concentration))
 
 
 def _along(rule: Rule, at: At, scale: Scale) -> Path | Reason:

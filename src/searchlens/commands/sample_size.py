@@ -52,7 +52,7 @@ class Design:
         Number of Base/RL pairs, at least 2.
     seeds : int
         Number of independent pools of samples on both sides, over which curves are averaged before errors are computed.
-        A pool with twice as many samples as the largest budget counts as two.
+        A pool that is twice as large as that of ``Components.sample_sd`` is worth nearly two.
 
     Raises
     ------
@@ -113,9 +113,8 @@ class Components:
             raise InputError(f"{self}: standard deviations must be at least 0, and shared between 0 and 1")
 
 
-TYPICAL = Components(question_sd=4.2, sample_sd=23.0, model_sd=0.9, shared=0.1)
-"""From four simulated studies of the paper's size with three pools of samples, and four contrasts (``docs/power.md``).
-"""
+TYPICAL = Components(question_sd=9, sample_sd=10, model_sd=2.7, shared=0.2)
+"""Root mean squares (of ``shared`` the mean) over seven contrasts of V3 in the recorded cohort (``docs/power.md``)."""
 
 
 def power(design: Design, components: Components, gap: float, alpha: float = 0.05, contrasts: int = 1) -> float:
@@ -152,9 +151,9 @@ def power(design: Design, components: Components, gap: float, alpha: float = 0.0
     degrees = design.models - 1
     limit = t.ppf(1 - level / 2, degrees)
     noncentrality = np.abs(gap + shifts) / np.sqrt(single / design.models)
-    # scipy's series fail for large noncentralities, at which the upper tail is 1 and the lower one 0.
+    # scipy's series fail for large noncentralities: from 5 on the lower tail is below 1e-8, from 37 on the upper one 1.
     upper = nct.sf(limit, degrees, np.minimum(noncentrality, 37))
-    lower = nct.cdf(-limit, degrees, np.minimum(noncentrality, 6))
+    lower = nct.cdf(-limit, degrees, np.minimum(noncentrality, 5))
     significant = np.where(noncentrality > 30 + limit, 1.0, upper + lower)
     return float(np.clip(significant, 0, 1).mean())
 
@@ -244,7 +243,8 @@ def row_contributions(rule: Rule, first: Row, second: Row) -> pl.DataFrame:
     rule : Rule
         On the sample view.
     first, second : Row
-        In the first of their pools. A row that predicts a curve instead of Base operating points has no such parts.
+        In the first of their pools. A row that predicts a curve has such parts if the curve is a sum of others
+        (``Curve.terms``).
 
     Returns
     -------
@@ -263,15 +263,38 @@ def row_contributions(rule: Rule, first: Row, second: Row) -> pl.DataFrame:
 
 
 def _row_contribution(rule: Rule, row: Row, model: str, benchmark: str) -> Floats | None:
-    cohort, plan = rule.view.cohort, rule.plan
-    base, rl, readouts = cohort.base(model, benchmark), cohort.rl(model, benchmark), rule.view.base(model, benchmark)
-    path = row.predict(rule, At(model, benchmark, row.pools[0]))
-    if isinstance(path, Reason | Curve) or base is None or rl is None or readouts is None:
+    plan, rl = rule.plan, rule.view.cohort.rl(model, benchmark)
+    prediction = row.predict(rule, At(model, benchmark, row.pools[0]))
+    if isinstance(prediction, Reason) or rl is None or plan.default_policy not in rl.complete(plan.budgets):
         return None
-    counted = [i for i in range(len(plan.budgets)) if path.skip is None or not path.skip[i, 0]]
-    points = [base.points[readouts.policies[path.policy[i, 0]], plan.budgets[path.budget[i, 0]]] for i in counted]
-    target = rl.block("P", [plan.default_policy], [plan.budgets[i] for i in counted])[0]
-    return contribution(base.credit["P"][points][:, :, None], target[:, :, None])
+    target = rl.block("P", [plan.default_policy], plan.budgets)[0]
+    if isinstance(prediction, Curve):
+        predicted = _curve_parts(rule, prediction, benchmark)
+        return None if predicted is None else contribution(predicted[:, :, None], target[:, :, None])
+    base, readouts = rule.view.cohort.base(model, benchmark), rule.view.base(model, benchmark)
+    if base is None or readouts is None:
+        return None
+    skip = prediction.skip
+    counted = [i for i in range(len(plan.budgets)) if skip is None or not skip[i, 0]]
+    chosen = [(readouts.policies[prediction.policy[i, 0]], plan.budgets[prediction.budget[i, 0]]) for i in counted]
+    points = [base.points[point] for point in chosen]
+    return contribution(base.credit["P"][points][:, :, None], target[counted][:, :, None])
+
+
+def _curve_parts(rule: Rule, curve: Curve, benchmark: str) -> Floats | None:
+    """Each question's part in a predicted curve, shape (budgets, questions); None if the curve is no sum of others."""
+    plan, landscapes = rule.plan, rule.view.cohort.landscapes
+    if not curve.terms:
+        return None
+    blocks = [
+        share * landscapes[name, benchmark].block("P", [plan.default_policy], plan.budgets)[0].astype(float)
+        for share, name in curve.terms
+    ]
+    parts = np.sum(blocks, axis=0)
+    mean = parts.mean(axis=1, keepdims=True)
+    # A clipped prediction does not move with its questions.
+    predicted: Floats = np.where((mean < 0) | (mean > 1), np.clip(mean, 0, 1), parts)
+    return predicted
 
 
 def landscape_contributions(
@@ -296,8 +319,8 @@ def landscape_contributions(
     Raises
     ------
     InputError
-        There is no such row, a landscape is damaged, the anchor has none, or there is no cell in which both rows choose
-        Base operating points.
+        There is no such row, a landscape is damaged, the anchor has none, or there is no cell in which both rows
+        predict question by question.
     """
     row_by_key = {row.key: row for row in ROWS}
     for name in (first, second):
@@ -306,7 +329,7 @@ def landscape_contributions(
     contributions = row_contributions(rule, row_by_key[first], row_by_key[second])
     if contributions.is_empty():
         raise InputError(
-            f"{folder} has no cell in which both {first} and {second} choose Base operating points",
+            f"{folder} has no cell in which both {first} and {second} predict question by question",
             "sample and score both sides of a pair on a benchmark with the role fitted, or name other rows",
         )
     return _cells(contributions)
