@@ -653,7 +653,7 @@ def test_a_question_without_checks_is_refused() -> None:
 def test_every_grader_has_a_version_of_its_own() -> None:
     kinds = catalogue.declared("grader")
     versions = {grading.grader(kind).version for kind in kinds}
-    assert len(versions) == len(kinds) == 8
+    assert len(versions) == len(kinds) == 9
     assert "math-verify-" in MATH.version
 
 
@@ -679,6 +679,7 @@ def test_versions_by_which_verdicts_are_stored_stay_what_they_were() -> None:
         "instructions": "instructions-1",
         "math": "math-5",
         "math-narrow": "math-4-narrow",
+        "recorded": "recorded",
         "simplerl": "simplerl-1",
         "simplerl-units": "simplerl-1-units",
     }
@@ -708,6 +709,6 @@ def test_a_grader_without_a_version_has_the_hash_of_its_file() -> None:
 def test_an_unknown_kind_lists_the_known_ones() -> None:
     with pytest.raises(
         InputError,
-        match=r"grader 'essay' is unknown\. Known: choice, choice-narrow, ifeval, instructions, math, math-narrow, sim",
+        match=r"grader 'essay' is unknown\. Known: choice, choice-narrow, ifeval, instructions, math, math-narrow, rec",
     ):
         grading.grader("essay")

@@ -194,8 +194,22 @@ def find(kind: str, name: str) -> Any:
     InputError
         The name is unknown; the message lists the known ones.
     """
-    declarations = declared(kind)
-    return definition(declarations[require_known(name, declarations, kind)])
+    return definition(declaration(kind, name))
+
+
+def declaration(kind: str, name: str) -> Declaration:
+    """The declaration of a name. ``recorded:exact_match`` is the grader ``recorded``, which explains what follows.
+
+    Raises
+    ------
+    InputError
+        The name is unknown; the message lists the known ones.
+    """
+    known = declared(kind)
+    first = name.partition(":")[0]
+    if first in known and known[first].options.get("recorded"):
+        return known[first]
+    return known[require_known(name, known, kind)]
 
 
 def loaded(kind: str, **options: Any) -> dict[str, Declaration]:

@@ -11,6 +11,7 @@ import polars as pl
 
 from searchlens import grading
 from searchlens.errors import InputError, require_known
+from searchlens.grading.recorded import is_recorded
 from searchlens.store import judges, shards
 from searchlens.store.files import read_json
 from searchlens.store.frames import read_frame
@@ -135,7 +136,7 @@ def read(
     graded = read_frame(place.scores, "score") if place.scores.exists() else None
     parts = [_of_policy(place, name, known[name], question, graded, tokens) for name in names]
     found = pl.concat(parts)
-    return _with_answers(found, place).select(*SAMPLES.names(), *(_LISTS if tokens else ()))
+    return _with_answers(found, place, imports).select(*SAMPLES.names(), *(_LISTS if tokens else ()))
 
 
 def _why_none(place: Place) -> tuple[str, str]:
@@ -205,6 +206,19 @@ def _verdicts(graded: pl.DataFrame) -> pl.DataFrame:
     )
 
 
+def _recorded_answers(place: Place, imports: Iterable[tuple[str, str, int]]) -> pl.DataFrame:
+    parts = [pl.DataFrame(schema={"policy": pl.String, "id": pl.String, "sample": pl.UInt32, "answer": pl.String})]
+    for policy, key, _ in imports:
+        path = place.layout.recorded(place.checkpoint, place.benchmark, key)
+        if path.exists():
+            said = pl.read_parquet(path).filter(scorer=place.grader.partition(":")[2])
+            said = said.unique(["question", "sample"], keep="first")
+            parts.append(
+                said.select(pl.lit(policy).alias("policy"), pl.col("question").alias("id"), "sample", "answer")
+            )
+    return pl.concat(parts)
+
+
 def _mismatches(joined: pl.DataFrame) -> bool:
     return bool((joined["correct"].is_null() | (joined["tokens"] != joined["graded_tokens"])).any())
 
@@ -244,8 +258,13 @@ def _id(question: int | str, ids: Sequence[str], place: Place) -> str:
     raise InputError(f"{place.name} has no question {question!r}; it has {len(ids)}: 0 to {len(ids) - 1}, or an id")
 
 
-def _with_answers(rows: pl.DataFrame, place: Place) -> pl.DataFrame:
-    """The answers that the grader finds in the texts; null throughout if there is no such grader here."""
+def _with_answers(rows: pl.DataFrame, place: Place, imports: Iterable[tuple[str, str, int]]) -> pl.DataFrame:
+    """The answers that the grader finds in the texts; null throughout if there is no such grader here.
+
+    Where the verdicts of a log count, they are the answers that its scorer took.
+    """
+    if is_recorded(place.grader):
+        return rows.join(_recorded_answers(place, imports), on=["policy", "id", "sample"], how="left")
     signature = place.scores.with_suffix(".json")
     entries: Mapping[str, object] = read_json(signature) if signature.exists() else {}
     try:

@@ -15,7 +15,6 @@ import polars as pl
 from searchlens import catalogue
 from searchlens.api import faces
 from searchlens.api import samples as stored
-from searchlens.benchmarks import OWN, known_benchmark
 from searchlens.errors import InputError, require_known
 from searchlens.grid import Inputs
 from searchlens.health.judgement import Health
@@ -297,11 +296,8 @@ class Study:
 
     def withheld(self, benchmark: str) -> str:
         """Why texts of a benchmark are not to be shown in plain text; empty if they may be."""
-        family = self._inputs.benchmark(benchmark)["family"]
-        known = None if family == OWN else known_benchmark(family)
-        if known is None or not (known.gated or any(split.gated for split in known.splits)):
-            return ""
-        return f"{known.title} is gated ({known.licence}): its terms ask that no example be shown in plain text"
+        terms = self._inputs.terms(benchmark)
+        return f"{terms}: its terms ask that no example be shown in plain text" if terms else ""
 
     def questions(self, benchmark: str) -> tuple[StudyQuestion, ...]:
         """All questions of a benchmark, in order.

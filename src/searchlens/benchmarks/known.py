@@ -87,6 +87,12 @@ class KnownBenchmark:
             return [split for part in self.parts for split in known_benchmark(part).splits]
         return [HubSplit(self.hub, self.split, self.config, self.gated)] if self.hub else []
 
+    @property
+    def terms(self) -> str:
+        """Why its rows are not to be shown in plain text; empty if they may be."""
+        is_gated = self.gated or any(split.gated for split in self.splits)
+        return f"{self.title} is gated ({self.licence})" if is_gated else ""
+
 
 def family_names() -> tuple[str, ...]:
     """Names of all families: the project's own format, then the known benchmarks."""

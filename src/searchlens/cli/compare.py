@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from searchlens.benchmarks import OWN, Question, known_benchmark
+from searchlens.benchmarks import Question
 from searchlens.cli.chosen import grid_of, is_configured
 from searchlens.cli.options import Commands, json_option, positive
 from searchlens.errors import InputError, require_known
@@ -68,10 +68,7 @@ def _known_benchmark(args: argparse.Namespace) -> _Known:
     grid = grid_of(args)
     name = require_known(args.benchmark, grid.config["benchmarks"], "benchmark")
     benchmark = grid.benchmark(name)
-    known = None if benchmark["family"] == OWN else known_benchmark(benchmark["family"])
-    is_gated = known is not None and (known.gated or any(split.gated for split in known.splits))
-    withheld = f"{known.title} is gated ({known.licence})" if known and is_gated else ""
-    return _Known(grid.questions(name), benchmark["grader"], withheld)
+    return _Known(grid.questions(name), benchmark["grader"], grid.terms(name))
 
 
 def _seed(text: str) -> int:
@@ -88,7 +85,7 @@ def add_to(command: Commands) -> None:
     sub.add_argument("--against", metavar="RL", nargs="+", required=True, help="files or folders with samples of RL")
     sub.add_argument("--html", default="", metavar="FILE", help="write a page for others to read")
     json_option(sub)
-    text = "grader of docs/grading.md, or recorded: the logs' verdicts (default: math or choice, by the golds)"
+    text = "grader (docs/grading.md), or recorded[:SCORER]: the logs' verdicts (default: math or choice, by the golds)"
     sub.add_argument("--grader", default="", metavar="NAME", help=text)
     text = "key of benchmarks of a study (-C DIR), whose golds count"
     sub.add_argument("--benchmark", default="", metavar="NAME", help=text)

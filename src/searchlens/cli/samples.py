@@ -186,7 +186,10 @@ def _add_imports(command: Commands) -> None:
     sub.add_argument("--rl", default="", metavar="MODEL", help="RL, as the log names it")
     sub.add_argument("--policy", default="", metavar="NAME", help="name of the policy; default: what the log says")
     sub.add_argument(
-        "--grader", default="math", metavar="NAME", help="grader of a new benchmark (docs/grading.md; default: math)"
+        "--grader",
+        default="math",
+        metavar="NAME",
+        help="grader of a new benchmark (docs/grading.md), or recorded[:SCORER]: the log's verdicts (default: math)",
     )
     sub.add_argument(
         "--task",

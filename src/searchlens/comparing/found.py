@@ -8,8 +8,8 @@ from typing import Any
 
 from searchlens.api import Comparison, Statement
 from searchlens.comparing.common import Common
-from searchlens.comparing.judging import RECORDED
 from searchlens.comparing.opinions import Opinions
+from searchlens.grading.recorded import is_recorded
 from searchlens.health.judgement import Health, percent
 from searchlens.tables import format as fmt
 
@@ -133,7 +133,7 @@ class LogComparison:
 
     def _graders(self) -> Statement:
         rows = self.opinions.agreeing.to_dicts()
-        if self.grader == RECORDED:
+        if is_recorded(self.grader):
             return Statement(
                 "graders",
                 "not identified: the verdicts are those of the logs; no text was graded again.",

@@ -18,14 +18,13 @@ from searchlens.comparing.common import Common
 from searchlens.comparing.sides import BASE, RL, Side
 from searchlens.errors import InputError
 from searchlens.grading.luck import other_golds
+from searchlens.grading.recorded import RECORDED, answer_classes, is_recorded, judged, scorer_of
 from searchlens.grading.score import found_answers, score_answers
 from searchlens.grading.verdicts import VerdictStore
 from searchlens.health.counts import of_graded
 from searchlens.importing import Pool
 from searchlens.schemas.columns import GRADED
 
-RECORDED = "recorded"
-"""What is chosen in place of a grader: the verdicts of the logs."""
 CHOICE, MATH = "choice", "math"
 
 Bools = npt.NDArray[np.bool_]
@@ -92,7 +91,7 @@ def chosen_grader(wish: str, base: Side, rl: Side) -> str:
     Parameters
     ----------
     wish : str
-        Name of a grader, ``recorded``, or empty.
+        Name of a grader, ``recorded``, ``recorded:SCORER``, or empty.
     base, rl : Side
 
     Returns
@@ -108,7 +107,7 @@ def chosen_grader(wish: str, base: Side, rl: Side) -> str:
     pools = [*base.pools.values(), *rl.pools.values()]
     golds = {role: [q.gold for q in side.reading.questions if q.gold] for role, side in ((BASE, base), (RL, rl))}
     textless = [pool.stream.model or "the samples" for pool in pools if not pool.has_texts]
-    if wish and wish != RECORDED:
+    if wish and not is_recorded(wish):
         grading.grader(wish)
         if textless:
             raise InputError(f"{textless[0]}: the log has no texts to grade", "--grader recorded takes its verdicts")
@@ -122,7 +121,7 @@ def chosen_grader(wish: str, base: Side, rl: Side) -> str:
             f"the logs have no {missing} to grade with, and no verdicts of their own on both sides",
             "--benchmark NAME takes the golds of a configured benchmark",
         )
-    return RECORDED
+    return wish or RECORDED
 
 
 def plain_golds(questions: Sequence[Question], grader: str) -> tuple[Question, ...]:
@@ -242,8 +241,15 @@ def _rows(pool: Pool, name: str, questions: Sequence[Question]) -> Iterator[pl.D
 # ---- as recorded
 
 
-def recorded(sides: Sequence[Side], common: Common) -> tuple[dict[str, dict[str, Judged]], list[str]]:
+def recorded(sides: Sequence[Side], common: Common, grader: str) -> tuple[dict[str, dict[str, Judged]], list[str]]:
     """The verdicts of the logs, and which scorer gave them.
+
+    Parameters
+    ----------
+    sides : sequence of Side
+    common : Common
+    grader : str
+        ``recorded``, or ``recorded:SCORER``.
 
     Raises
     ------
@@ -256,26 +262,26 @@ def recorded(sides: Sequence[Side], common: Common) -> tuple[dict[str, dict[str,
         questions = common.of(side.role)
         found[side.role] = {}
         for name, pool in side.pools.items():
-            scorer = _scorer(side, pool)
+            scorer = _scorer(side, pool, grader)
             others = [each for each in pool.tally.scorers if each != scorer]
             instead = f", not of {', '.join(others)}" if others else ""
             notes.setdefault(f"verdicts of {side.title} are those of {scorer}{instead}")
-            judged = Judged(scores=_as_recorded(pool, name, questions, scorer), samples=pool.samples)
-            if judged.scores["correct"].null_count():
+            scores = _as_recorded(pool, name, questions, scorer)
+            if missing := scores["correct"].null_count():
                 raise InputError(
-                    f"{side.title}: {judged.scores['correct'].null_count():,} of {judged.scores.height:,} samples have"
+                    f"{side.title}: {missing:,} of {scores.height:,} samples have"
                     f" no verdict of {scorer} that is right (1) or wrong (0)",
                     "grade the texts instead: --grader math or choice",
                 )
-            found[side.role][name] = judged
+            found[side.role][name] = Judged(scores=scores, samples=pool.samples)
     return found, list(notes)
 
 
-def _scorer(side: Side, pool: Pool) -> str:
-    scorer = next(iter(pool.tally.scorers), None)
-    if scorer is None:
-        raise InputError(f"{side.title}: the log has no verdicts of its own on single samples", "--grader math")
-    return scorer
+def _scorer(side: Side, pool: Pool, grader: str) -> str:
+    try:
+        return scorer_of(grader, [pool.tally.scorers])
+    except InputError as error:
+        raise InputError(f"{side.title}: {error.message}", error.hint) from None
 
 
 def verdicts_of(pool: Pool, questions: Sequence[Question]) -> pl.DataFrame:
@@ -299,20 +305,10 @@ def _as_recorded(pool: Pool, name: str, questions: Sequence[Question], scorer: s
         schema={"id": pl.String(), "position": pl.UInt32()},
     )
     rows = ends.join(places, left_on="question", right_on="id").drop("question").rename({"position": "question"})
-    rows = rows.join(said, on=["question", "sample"], how="left").with_columns(
-        correct=pl.when(pl.col("finish") == "failed")
-        .then(False)
-        .when(pl.col("value").is_in([0.0, 1.0]))
-        .then(pl.col("value") == 1),
-    )
-    answers = _answer_classes(rows)
+    is_verdict = pl.when(pl.col("value").is_in([0.0, 1.0])).then("value")
+    rows = rows.join(said, on=["question", "sample"], how="left").with_columns(value=is_verdict)
+    rows = rows.with_columns(correct=judged())
+    has_answers = rows["answer"].null_count() < rows.height
+    answers = rows.with_columns(answer=answer_classes() if has_answers else pl.lit(None, pl.Int32))
     unknown = {column: pl.lit(None) for column in GRADED.names() if column not in (*rows.columns, "answer", "policy")}
     return answers.with_columns(policy=pl.lit(name), **unknown).select(GRADED.names()).cast(GRADED)
-
-
-def _answer_classes(rows: pl.DataFrame) -> pl.DataFrame:
-    """Class 0 for right answers, the others numbered by their texts; null throughout if no verdict has an answer."""
-    if rows["answer"].is_null().all():
-        return rows.with_columns(answer=pl.lit(None, pl.Int32))
-    wrong = pl.when(~pl.col("correct")).then(pl.col("answer")).rank("dense").over("question").cast(pl.Int32)
-    return rows.with_columns(answer=pl.when("correct").then(0).otherwise(wrong).fill_null(-1))

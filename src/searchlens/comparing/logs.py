@@ -17,10 +17,11 @@ from searchlens.api import Comparison, compare
 from searchlens.benchmarks import Question, known_benchmarks, options
 from searchlens.comparing.common import Common, common
 from searchlens.comparing.found import LogComparison, SideFound
-from searchlens.comparing.judging import CHOICE, MATH, RECORDED, Judged, chosen_grader, graded, plain_golds, recorded
+from searchlens.comparing.judging import CHOICE, MATH, Judged, chosen_grader, graded, plain_golds, recorded
 from searchlens.comparing.opinions import SecondJudge, opinions
 from searchlens.comparing.sides import BASE, RL, TITLES, Side, base_and_rl
 from searchlens.errors import InputError
+from searchlens.grading.recorded import is_recorded
 from searchlens.health.judgement import judge
 from searchlens.importing import Choices
 from searchlens.importing.reading import Failed
@@ -87,7 +88,7 @@ def compare_logs(base: Sequence[Path], rl: Sequence[Path], wishes: Wishes = Wish
     InputError
         Files cannot be read, the sides have no question in common, or nothing can be graded.
     """
-    if wishes.grader and wishes.grader != RECORDED:
+    if wishes.grader:
         grading.grader(wishes.grader)
     files = []
     for paths, role in ((base, BASE), (rl, RL)):  # before anything is read, which takes time
@@ -137,7 +138,7 @@ def _named(role: str) -> Iterator[None]:
 
 def _for_reading(wishes: Wishes) -> str:
     """The grader by which golds are compared while a known benchmark is read."""
-    return wishes.grader if wishes.grader not in ("", RECORDED) else MATH
+    return wishes.grader if wishes.grader and not is_recorded(wishes.grader) else MATH
 
 
 def _gated(names: Iterable[str]) -> str:
@@ -151,12 +152,12 @@ def _gated(names: Iterable[str]) -> str:
 
 def _found(sides: tuple[Side, Side], wishes: Wishes, verdicts: Path, withheld: str) -> LogComparison:
     grader = chosen_grader(wishes.grader, *sides)
-    is_recorded = grader == RECORDED
+    by_logs = is_recorded(grader)
     known = [plain_golds(side.reading.questions, grader) for side in sides]
-    both = common(known[0], known[1], "" if is_recorded else grader)
+    both = common(known[0], known[1], "" if by_logs else grader)
     notes = [*both.notes, *_differences(*sides)]
-    if is_recorded:
-        judged, more = recorded(sides, both)
+    if by_logs:
+        judged, more = recorded(sides, both, grader)
         notes += more
         second = None
     else:
@@ -176,11 +177,11 @@ def _found(sides: tuple[Side, Side], wishes: Wishes, verdicts: Path, withheld: s
         both,
         firsts,
         (second or nothing).verdicts(),
-        is_recorded=is_recorded,
+        is_recorded=by_logs,
         seed=wishes.seed,
         confidence=wishes.confidence,
     )
-    if sides[0].first.tally.content == sides[1].first.tally.content:
+    if all(side.first.has_texts for side in sides) and sides[0].first.tally.content == sides[1].first.tally.content:
         notes.append("both sides have the same samples: every difference is 0 by construction")
     return LogComparison(
         comparison=_compared(judged, firsts, both, wishes),

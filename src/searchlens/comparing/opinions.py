@@ -83,7 +83,7 @@ class SecondJudge:
     def __init__(
         self, sides: Sequence[Side], common: Common, grader: str, *, seed: int, everything: bool, workers: int
     ) -> None:
-        self._wanted = bool(catalogue.declared("grader")[grader].options.get("mathematical"))
+        self._wanted = bool(catalogue.declaration("grader", grader).options.get("mathematical"))
         self._golds = {side.role: {q.id: q.gold for q in common.of(side.role)} for side in sides}
         self._drawn = {
             side.role: None if everything else _drawn(side, list(self._golds[side.role]), seed, TEXTS // len(sides))

@@ -9,6 +9,7 @@ from html import escape
 from searchlens import __version__
 from searchlens.comparing.found import LogComparison
 from searchlens.comparing.sections import Section, remarks, sections
+from searchlens.grading.recorded import is_recorded
 from searchlens.readings.measures import BASE, LUCK, RL
 
 _STYLE = """
@@ -63,7 +64,7 @@ def _head(found: LogComparison) -> str:
     count = len(found.common)
     return (
         f"{count:,} question{'s' * (count != 1)}, {base.samples:,} samples of Base and {rl.samples:,} of RL, judged by"
-        f" {found.grader if found.grader != 'recorded' else 'the verdicts in the logs'}."
+        f" {'the verdicts in the logs' if is_recorded(found.grader) else found.grader}."
     )
 
 

@@ -123,8 +123,9 @@ def _question_errors(where: str, benchmark: BenchmarkSpec) -> Iterator[str]:
 def _answer_errors(where: str, benchmark: BenchmarkSpec) -> Iterator[str]:
     if benchmark.wording is not None and benchmark.wording not in prompts.WORDINGS:
         yield unknown(f"{where}.wording", benchmark.wording, prompts.WORDINGS)
-    if benchmark.grader not in catalogue.declared("grader"):
-        yield unknown(f"{where}.grader", benchmark.grader, catalogue.declared("grader"))
+    graders = [name for name, item in catalogue.declared("grader").items() if not item.options.get("recorded")]
+    if benchmark.grader not in graders:
+        yield unknown(f"{where}.grader", benchmark.grader, graders)
     mathematical = catalogue.declared("grader", mathematical=True)
     if benchmark.recipe_stops and benchmark.grader not in mathematical:
         yield (

@@ -84,7 +84,8 @@ class Grader(ABC):
         class Choice(Grader): ...
 
     Options of the decorator, as literals: ``mathematical=True`` if answers are formulas (only then is ``recipe_stops``
-    allowed), and ``votes=False`` if answers cannot be equivalent, so that a majority means nothing.
+    allowed), and ``votes=False`` if answers cannot be equivalent, so that a majority means nothing. ``recorded=True``
+    is for the verdicts of imported logs, which no benchmark of a configuration can name.
     """
 
     @property
@@ -138,4 +139,4 @@ def grader(kind: str) -> Grader:
 
 def votes(kind: str) -> bool:
     """Whether answers of this kind can be equivalent, so that the most frequent answer means something."""
-    return bool(catalogue.declared("grader")[kind].options.get("votes", True))
+    return bool(catalogue.declaration("grader", kind).options.get("votes", True))

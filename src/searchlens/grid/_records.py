@@ -77,6 +77,8 @@ class Import:
         Of the benchmark.
     questions : str
         Path of the benchmark's questions.
+    part_of : str
+        Family of the known benchmark of which the questions are a part, and whose terms hold for them; empty: none.
     log : mapping
         Where they came from: files, format, model, sampling parameters as found, and what was chosen or inferred.
     """
@@ -90,6 +92,7 @@ class Import:
     samples: int
     grader: str
     questions: str
+    part_of: str = ""
     log: Mapping[str, Any] = field(default_factory=dict)
 
     @property

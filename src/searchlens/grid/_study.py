@@ -122,10 +122,21 @@ class StudyGrid:
                 return {**source, "questions": None, "grader": item.grader, "title": name}
         raise InputError(f"benchmark {unknown(name, self.config['benchmarks'])}")
 
+    def family(self, benchmark: str) -> str:
+        """The family of a benchmark; of imported questions, that of the benchmark of which they are a part."""
+        if benchmark in self.config["benchmarks"]:
+            return str(self.config["benchmarks"][benchmark]["family"])
+        parts = (item.part_of for item in self.every_import if item.benchmark == benchmark)
+        return next(filter(None, parts), benchmarks.OWN)
+
+    def terms(self, benchmark: str) -> str:
+        """Why rows of a benchmark are not to be shown, nor texts of models, which may quote them; empty if they may."""
+        family = self.family(benchmark)
+        return "" if family == benchmarks.OWN else benchmarks.known_benchmark(family).terms
+
     def is_gated(self, benchmark: str) -> bool:
-        """Whether the terms of a benchmark forbid to show its rows; texts of models may quote them."""
-        family = self.config["benchmarks"].get(benchmark, {}).get("family", benchmarks.OWN)
-        return family != benchmarks.OWN and benchmarks.known_benchmark(family).gated
+        """Whether the terms of a benchmark forbid to show its rows."""
+        return bool(self.terms(benchmark))
 
     # ---- where samples come from
 
@@ -163,7 +174,10 @@ class StudyGrid:
     def without_agreement(self, checkpoint: str, benchmark: str) -> str:
         """Why no samples of a cell are judged by math-verify, too; empty if some are."""
         grader = self.benchmark(benchmark)["grader"]
-        if not catalogue.declared("grader")[grader].options.get("mathematical"):
+        options = catalogue.declaration("grader", grader).options
+        if options.get("recorded"):
+            return f"the verdicts are those of the log ({grader})"
+        if not options.get("mathematical"):
             return f"math-verify does not apply to the grader {grader}"
         if self.source(checkpoint, benchmark) == "recorded":
             return "no texts: read from recorded readouts"

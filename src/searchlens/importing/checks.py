@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from searchlens import grading
 from searchlens.grading.base import GradedPair
+from searchlens.grading.recorded import is_recorded
 from searchlens.health.examples import line
 from searchlens.health.judgement import percent
 from searchlens.importing.pools import Pool
@@ -25,6 +26,10 @@ SHOWN = 3
 """Texts that are shown of a pool that fails."""
 
 
+VERDICTS = 0.90
+"""Smallest share of samples with a verdict that is right or wrong, where those of the log count."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class Check:
     """What was found in the texts that were looked at (``tally.EXAMINED`` of each pool).
@@ -37,6 +42,8 @@ class Check:
         Finished texts with an answer.
     agreeing : dict of str to (int, int)
         Scorer to the number of its verdicts that ours agree with, and of those that were compared.
+    verdicts : tuple of (str, int, int) or None
+        Where the log's verdicts count: their scorer, those that are right, and all that are right or wrong.
     faults : tuple of str
         Why the pool should not be stored; empty if nothing speaks against it.
     examples : tuple of str
@@ -48,10 +55,16 @@ class Check:
     answered: int
     cut: int
     agreeing: dict[str, tuple[int, int]] = field(default_factory=dict)
+    verdicts: tuple[str, int, int] | None = None
     faults: tuple[str, ...] = ()
     examples: tuple[str, ...] = ()
 
     def __str__(self) -> str:
+        if self.verdicts is not None:
+            scorer, right, known = self.verdicts
+            parts = [f"judged by the log: {scorer} calls {percent(right, known)} right", "no text is graded"]
+            parts += [f"{percent(self.examined - known, self.examined)} without a verdict"] * (known < self.examined)
+            return f"{', '.join(parts)} (of {self.examined:,} samples looked at)"
         parts = [f"answers in {percent(self.answered, self.finished)} of finished texts"]
         parts += [f"cut off {percent(self.cut, self.examined)}"]
         parts += [f"agrees with {name} on {percent(*both)}" for name, both in self.agreeing.items()]
@@ -70,6 +83,8 @@ def check(pool: Pool, grader: str, *, quotes: bool = True) -> Check:
         Whether texts may be shown; otherwise ids alone are.
     """
     examined = [one for one in pool.examined if one.finish != "failed"]
+    if is_recorded(grader):
+        return _of_verdicts(pool, examined)
     extract = grading.grader(grader).extract
     answers = [extract(one.text, one.finish != "length").answer for one in examined]
     finished = [(one, answer) for one, answer in zip(examined, answers, strict=True) if one.finish != "length"]
@@ -77,7 +92,10 @@ def check(pool: Pool, grader: str, *, quotes: bool = True) -> Check:
     compared = _compared(pool, grader, examined, answers)
     agreeing = {name: (sum(same for _, same in pairs), len(pairs)) for name, pairs in compared.items() if pairs}
     faults, shown = [], []
-    if len(finished) >= FEWEST and len(silent) > (1 - ANSWERED) * len(finished):
+    if not pool.has_texts:
+        hint = "; --grader recorded takes its verdicts" if pool.tally.scorers else ""
+        faults.append(f"the log has no texts to grade{hint}")
+    elif len(finished) >= FEWEST and len(silent) > (1 - ANSWERED) * len(finished):
         share = percent(len(finished) - len(silent), len(finished))
         faults.append(f"only {share} of {len(finished):,} finished texts have an answer that {grader} finds")
         shown += silent
@@ -93,6 +111,29 @@ def check(pool: Pool, grader: str, *, quotes: bool = True) -> Check:
         agreeing=agreeing,
         faults=tuple(faults),
         examples=tuple(_shown(pool, one, quotes=quotes) for one in shown[:SHOWN]),
+    )
+
+
+def _of_verdicts(pool: Pool, examined: Sequence[Examined]) -> Check:
+    """Whether samples have verdicts, and whether these are right or wrong rather than something between."""
+    values = [one.verdicts[pool.scorer].value if pool.scorer in one.verdicts else None for one in examined]
+    found = [value for value in values if value is not None]
+    plain = [value for value in found if value in (0, 1)]
+    faults = []
+    if len(values) >= FEWEST and len(found) < VERDICTS * len(values):
+        faults.append(
+            f"only {percent(len(found), len(values))} of {len(values):,} samples have a verdict of {pool.scorer}"
+        )
+    elif len(found) >= FEWEST and len(plain) < VERDICTS * len(found):
+        between = percent(len(found) - len(plain), len(found))
+        faults.append(f"{between} of {len(found):,} values of {pool.scorer} are between 0 and 1, which counts as wrong")
+    return Check(
+        examined=len(examined),
+        finished=sum(one.finish != "length" for one in examined),
+        answered=0,
+        cut=sum(one.finish == "length" for one in examined),
+        verdicts=(pool.scorer, sum(value == 1 for value in plain), len(found)),
+        faults=tuple(faults),
     )
 
 

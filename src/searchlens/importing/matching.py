@@ -11,6 +11,7 @@ from searchlens import grading
 from searchlens.benchmarks import Question
 from searchlens.benchmarks.choices import LETTERS
 from searchlens.grading.base import GradedPair
+from searchlens.grading.recorded import is_recorded
 from searchlens.importing.texts import choices, letters, plain, stem
 from searchlens.readers.logged import Document
 
@@ -189,6 +190,8 @@ def differing_golds(
     grader : str
         Grader of the benchmark. Where it compares nothing with a gold, golds are not compared.
     """
+    if is_recorded(grader):
+        return []
     judge = grading.grader(grader)
     distinct = [pair for pair in dict.fromkeys(golds) if questions[pair[0]].gold and pair[1] != questions[pair[0]].gold]
     if not distinct or not grading.votes(grader):

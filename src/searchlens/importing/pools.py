@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 import polars as pl
@@ -53,6 +55,8 @@ class Pool:
         Counts of everything that was read, dropped samples included.
     failed : str
         ``drop`` or ``wrong`` where requests failed or samples are missing; empty if none do.
+    scorer : str
+        Scorer of the log whose verdicts count in place of a grader's; empty if a grader judges.
     """
 
     stream: Stream
@@ -64,23 +68,33 @@ class Pool:
     samples: int
     tally: Tally
     failed: str = ""
+    scorer: str = ""
     _read: Callable[[], Iterator[pl.DataFrame]] = field(repr=False)
     """The rows (``spill.ROW``), with ``number`` as the position of the question."""
     _places: Sequence[int] = field(repr=False)
     """Number of a question, as the tally has it, to its position in ``questions``; -1 for one that is left out."""
 
-    @property
+    @cached_property
     def id(self) -> str:
-        """12 hexadecimal digits of a hash of the samples and of what was asked, whatever format they came in."""
-        return digest(
-            {
-                "imported": self.tally.content,
-                "questions": asked_hash(self.questions),
-                "samples": self.samples,
-                "failed": self.failed,
-            },
-            12,
-        )
+        """12 hexadecimal digits of a hash of the samples and of what was asked, whatever format they came in.
+
+        Verdicts of the log are part of it only where they count (``scorer``).
+        """
+        content = {
+            "imported": self.tally.content,
+            "questions": asked_hash(self.questions),
+            "samples": self.samples,
+            "failed": self.failed,
+        }
+        return digest(content | ({"recorded": self._recorded_hash()} if self.scorer else {}), 12)
+
+    def _recorded_hash(self) -> str:
+        """Hash of the verdicts that count, in the order of the samples."""
+        content = hashlib.sha256(json.dumps(self.scorer).encode())
+        for part in self.recorded():
+            rows = part.filter(scorer=self.scorer).select("question", "sample", "value", "answer")
+            content.update("".join(json.dumps(row) + "\n" for row in rows.iter_rows()).encode())
+        return content.hexdigest()
 
     @property
     def has_texts(self) -> bool:

@@ -20,6 +20,8 @@ from searchlens.readers.opening import opened
 _NAME = re.compile(r"samples_(?P<task>.+)_(?P<date>\d{4}-\d\d-\d\dT[\d.:-]+)\.jsonl")
 _REQUIRED = ("doc_id", "doc", "arguments", "resps")
 _LONGEST_GOLD = 200
+_NO_ANSWER = "[invalid]"
+"""What a filter of the harness writes where it finds no answer."""
 
 Verdicts = dict[str, Verdict]
 Numbers = dict[str, float]
@@ -127,8 +129,8 @@ def _later_filters(path: Path, notes: Notes) -> tuple[str | None, dict[Any, tupl
     return first, later
 
 
-def _request(row: lines.Object, place: str) -> tuple[list[str], str | None, Mapping[str, Any]]:
-    """The drawn texts, the prompt, and the sampling parameters of a row.
+def _request(row: lines.Object, place: str) -> tuple[list[str | None], str | None, Mapping[str, Any]]:
+    """The drawn texts (None: taken out of the log), the prompt, and the sampling parameters of a row.
 
     Raises
     ------
@@ -146,7 +148,7 @@ def _request(row: lines.Object, place: str) -> tuple[list[str], str | None, Mapp
     if len(arguments) > 1:
         raise InputError(f"{place}: {len(arguments)} requests for one document; allowed: 1", "nothing was imported")
     texts = row["resps"][0] if row["resps"] and isinstance(row["resps"][0], list) else row["resps"]
-    if not texts or not all(isinstance(text, str) for text in texts):
+    if not isinstance(texts, list) or not texts or not all(isinstance(text, str | None) for text in texts):
         raise InputError(f"{place}: 'resps' has no texts; allowed: a list with one list of texts")
     return texts, _prompt(first.get("arg_0")), options
 
@@ -182,6 +184,7 @@ def _metrics(row: lines.Object) -> tuple[Verdicts, Numbers]:
     numbers: Numbers = {}
     name, found = row.get("filter"), row.get("filtered_resps")
     answer = found[0] if isinstance(found, list) and len(found) == 1 and isinstance(found[0], str) else None
+    answer = None if answer == _NO_ANSWER else answer
     for metric in row.get("metrics") or ():
         if not isinstance(row.get(metric), list | dict):
             verdict_or_number(f"{metric},{name}", row.get(metric), verdicts, numbers, answer)

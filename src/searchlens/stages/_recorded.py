@@ -10,6 +10,8 @@ import polars as pl
 
 from searchlens import grading
 from searchlens.benchmarks import Question
+from searchlens.errors import InputError
+from searchlens.grading.recorded import is_recorded
 from searchlens.schemas.columns import COMPARED
 from searchlens.stages._frames import write_frame
 from searchlens.store.layout import Layout
@@ -20,6 +22,25 @@ if TYPE_CHECKING:
 _END = 300
 """Characters of the end of a text that are kept of a disagreement."""
 _KEY = ["policy", "question", "sample"]
+
+
+def recorded_verdicts(cell: needs.Score, layout: Layout) -> pl.DataFrame:
+    """The verdicts that count in place of a grader's: ``policy``, ``question``, ``sample``, ``value``, ``answer``.
+
+    Raises
+    ------
+    InputError
+        The file of an import is not there.
+    """
+    scorer = cell.grader.partition(":")[2]
+    parts = []
+    for key, policy, _ in cell.imports:
+        path = layout.recorded(cell.samples.checkpoint, cell.samples.benchmark, key)
+        if not path.exists():
+            raise InputError(f"{path} does not exist; it has the verdicts of {policy}", "import the samples again")
+        found = pl.read_parquet(path).filter(scorer=scorer).unique(["question", "sample"], keep="first")
+        parts.append(found.select(pl.lit(policy).alias("policy"), "question", "sample", "value", "answer"))
+    return pl.concat(parts)
 
 
 def write_compared(
@@ -43,7 +64,7 @@ def write_compared(
     parts = [
         _compared(path, policy, cell.grader, questions, samples, scores) for path, policy in paths if path.exists()
     ]
-    if parts:
+    if any(part.height for part in parts):
         write_frame(pl.concat(parts), output)
     else:
         output.unlink(missing_ok=True)
@@ -56,16 +77,19 @@ def _compared(
     ours = scores.filter(policy=policy).select(
         "sample", "correct", question=ids.gather(scores.filter(policy=policy)["question"])
     )
-    both = pl.read_parquet(path).join(ours, on=["question", "sample"], how="left", maintain_order="left")
-    theirs = pl.col("value") == 1
+    theirs = pl.read_parquet(path)
+    if is_recorded(grader):  # of which one scorer is ours
+        theirs = theirs.filter(pl.col("scorer") != grader.partition(":")[2])
+    both = theirs.join(ours, on=["question", "sample"], how="left", maintain_order="left")
+    is_right = pl.col("value") == 1
     outcome = (
         pl.when(pl.col("value").is_null())
         .then(pl.lit("unscored"))
-        .when(theirs & pl.col("correct"))
+        .when(is_right & pl.col("correct"))
         .then(pl.lit("both_right"))
-        .when(~theirs & ~pl.col("correct"))
+        .when(~is_right & ~pl.col("correct"))
         .then(pl.lit("both_wrong"))
-        .when(theirs)
+        .when(is_right)
         .then(pl.lit("theirs_alone"))
         .otherwise(pl.lit("ours_alone"))
     )

@@ -16,8 +16,10 @@ import polars as pl
 import pyarrow.parquet as pq
 
 from searchlens import grading, importing
-from searchlens.benchmarks import Question, dumps
+from searchlens.benchmarks import OWN, Question, dumps
 from searchlens.errors import InputError
+from searchlens.grading.recorded import RECORDED as RECORDED_BY
+from searchlens.grading.recorded import is_recorded, scorer_of
 from searchlens.grid import Import
 from searchlens.importing import RECORDED, Choices, Pool, Reading
 from searchlens.importing.checks import Check, check
@@ -38,7 +40,7 @@ class Request:
     pair, benchmark : str
         What the samples are of; both may be new.
     grader : str
-        Grader of a new benchmark.
+        Grader of a new benchmark; ``recorded`` or ``recorded:SCORER`` for the verdicts of the log.
     subset : str
         Name of a new benchmark of those questions that have samples; empty: all must have some.
     choices : Choices
@@ -85,15 +87,20 @@ def import_samples(grid: Grid, paths: Sequence[Path], request: Request, *, is_dr
         _require_name(what, name)
     _require_free(grid, request, request.choices.role, request.choices.policy)
     known = _known_questions(grid, request.benchmark)
-    grader = grid.benchmark(request.benchmark)["grader"] if known is not None else request.grader
+    grader = _grader(grid, request)
     grading.grader(grader)
     choices = replace(request.choices, is_subset=bool(request.subset))
     quotes = not grid.is_gated(request.benchmark)
     with (
         _temporary(grid, is_dry=is_dry) as folder,
-        importing.read(paths, known, grader, choices, folder=folder, quotes=quotes) as reading,
+        importing.read(
+            paths, known, grader, choices, folder=folder, quotes=quotes, needs_golds=not is_recorded(grader)
+        ) as reading,
     ):
         pools = reading.pools
+        if is_recorded(grader):
+            scorer = scorer_of(grader, [pool.tally.scorers for pool in pools])
+            grader, pools = f"{RECORDED_BY}:{scorer}", tuple(replace(pool, scorer=scorer) for pool in pools)
         _require_distinct(grid, pools, request)
         checks = [check(pool, grader, quotes=quotes) for pool in pools]
         lines = report(reading, pools, checks)
@@ -112,6 +119,31 @@ def _known_questions(grid: Grid, benchmark: str) -> Sequence[Question] | None:
     if benchmark in grid.config["benchmarks"] or any(item.benchmark == benchmark for item in grid.every_import):
         return grid.questions(benchmark)
     return None
+
+
+def _grader(grid: Grid, request: Request) -> str:
+    """The grader of the benchmark that samples are imported into.
+
+    Raises
+    ------
+    InputError
+        It has another one than that whose verdicts the log has.
+    """
+    known = set(grid.config["benchmarks"]) | {item.benchmark for item in grid.every_import}
+    wanted = request.grader
+    for name in (request.subset, request.benchmark):
+        if name not in known:
+            if name and is_recorded(wanted):
+                return wanted
+            continue
+        found = str(grid.benchmark(name)["grader"])
+        if not is_recorded(wanted) or found == wanted or (wanted == RECORDED_BY and is_recorded(found)):
+            return found
+        raise InputError(
+            f"{name} is judged by {found}, not by {wanted}",
+            "one benchmark has one judge: --subset NAME makes another one, of the questions that have samples",
+        )
+    return wanted
 
 
 def _require_name(what: str, name: str) -> None:
@@ -237,6 +269,8 @@ def _stored(
     """Publish all samples, then the questions of a new benchmark, then the records, without which nothing is used."""
     target = _target(request)
     path = grid.layout.imported_questions(target)
+    family = grid.family(request.benchmark)
+    part_of = family if family != OWN else ""
     records, published, made = [], [], []
     try:
         for pool in pools:
@@ -257,6 +291,7 @@ def _stored(
                     pool.samples,
                     grader,
                     questions,
+                    part_of,
                     _log(pool, reading),
                 )
             )
@@ -266,11 +301,16 @@ def _stored(
             _remove_empty([folder.parent, folder.parent.parent])
         raise
     if request.subset or not is_known:
-        files.replace_text(path, dumps(reading.questions))
+        files.replace_text(path, dumps(_complete(reading.questions)))
     for record in records:
         place = grid.layout.import_record(record.benchmark, record.pair, record.role, record.policy)
         files.replace_text(place, json.dumps(asdict(record), indent=1, sort_keys=True))
     return Imported(records, published, checks, lines)
+
+
+def _complete(questions: Sequence[Question]) -> list[Question]:
+    """Questions as a benchmark has them: one without a gold is judged by what was recorded."""
+    return [one if one.gold or one.checks else replace(one, checks={RECORDED_BY: {}}) for one in questions]
 
 
 def _relative(grid: Grid, path: Path) -> Path:

@@ -12,6 +12,7 @@ import polars as pl
 from searchlens import grading
 from searchlens.benchmarks import Question
 from searchlens.errors import InputError
+from searchlens.grading.recorded import is_recorded, score_recorded
 from searchlens.grading.score import score_samples
 from searchlens.health.counts import of_graded
 from searchlens.health.examples import examples
@@ -19,7 +20,7 @@ from searchlens.health.judgement import judge
 from searchlens.health.options import DEFAULTS, HealthOptions
 from searchlens.stages import costs
 from searchlens.stages._frames import write_frame
-from searchlens.stages._recorded import write_compared
+from searchlens.stages._recorded import recorded_verdicts, write_compared
 from searchlens.store import provenance, shards
 from searchlens.store.files import read_json
 from searchlens.store.judges import Judge
@@ -73,6 +74,29 @@ def score(
         There are no samples, or a shard cannot be used.
     """
     samples = read_samples(cell, layout, manifests)
+    scores, summary = _scored(cell, questions, layout, samples, threads)
+    write_frame(scores, output)
+    write_compared(cell, questions, layout, samples, scores)
+    grader = Judge(cell.grader, grading.grader(cell.grader).version)
+    provenance.sign(output.with_suffix(".json"), fingerprint, costs.spent(cell.samples, layout), grader=grader.entry)
+    name = f"{cell.samples.checkpoint}/{cell.samples.benchmark}"
+    health = judge(of_graded(scores), cell.default_policy, limits)
+    log.info("%s: %s", name, summary)
+    if health.reason:
+        shown = examples(scores, samples, [question.id for question in questions], quotes=quotes)
+        log.warning("%s: some of its texts:\n%s", name, "\n".join(shown))
+    log.log(logging.INFO if health.level == "ok" else logging.WARNING, "%s: %s; %s", name, health, health.shares)
+
+
+def _scored(
+    cell: needs.Score, questions: Sequence[Question], layout: Layout, samples: pl.DataFrame, threads: int
+) -> tuple[pl.DataFrame, str]:
+    """Graded samples and their counts in words; by the log's verdicts where these count."""
+    if is_recorded(cell.grader):
+        said = recorded_verdicts(cell, layout)
+        scores = score_recorded(samples, said, questions, q_instructions=cell.q_instructions)  # type: ignore[arg-type]
+        right, unknown = int(scores["correct"].sum()), int(scores["unknown"].sum())
+        return scores, f"{scores.height} samples: {right} right by {cell.grader}, {unknown} without a verdict"
     scored = score_samples(
         samples,
         questions,
@@ -84,17 +108,7 @@ def score(
         seed=cell.seed,
         workers=threads,
     )
-    write_frame(scored.scores, output)
-    write_compared(cell, questions, layout, samples, scored.scores)
-    grader = Judge(cell.grader, grading.grader(cell.grader).version)
-    provenance.sign(output.with_suffix(".json"), fingerprint, costs.spent(cell.samples, layout), grader=grader.entry)
-    name = f"{cell.samples.checkpoint}/{cell.samples.benchmark}"
-    health = judge(of_graded(scored.scores), cell.default_policy, limits)
-    log.info("%s: %s", name, scored.summary)
-    if health.reason:
-        shown = examples(scored.scores, samples, [question.id for question in questions], quotes=quotes)
-        log.warning("%s: some of its texts:\n%s", name, "\n".join(shown))
-    log.log(logging.INFO if health.level == "ok" else logging.WARNING, "%s: %s; %s", name, health, health.shares)
+    return scored.scores, str(scored.summary)
 
 
 def read_samples(cell: needs.Score, layout: Layout, manifests: Iterable[Path]) -> pl.DataFrame:

@@ -16,7 +16,7 @@ from searchlens.stages.health import cell_health
 from searchlens.store import judges, provenance
 from searchlens.store.layout import Layout
 from searchlens.tables.build import build
-from searchlens.tables.graders import mixed_versions
+from searchlens.tables.graders import of_judges
 from searchlens.tables.likelihood import Likelihoods
 from searchlens.tables.study import Cell, StudyContext
 from searchlens.tables.table import write
@@ -74,7 +74,7 @@ def tables(study: needs.Tables, layout: Layout, output: Layout, *, fingerprint: 
         recorded={cell: pl.read_parquet(path) for cell in points if (path := layout.compared(*cell)).exists()},
         without_costs=costs.without_costs(study.cells, layout),
         health=health,
-        notes=[*broken, *mixed_versions(judged), *(f"{notice}." for notice in study.unknown_wordings)],
+        notes=[*broken, *of_judges(judged), *(f"{notice}." for notice in study.unknown_wordings)],
     )
     made = build(loaded("table", stage="study"), context)
     if not all(study.without_likelihood):

@@ -15,7 +15,7 @@ from searchlens.store import judges, provenance
 from searchlens.store.layout import SIGNATURE, Layout, landscape_folder
 from searchlens.tables.boptr.context import TableContext
 from searchlens.tables.build import build
-from searchlens.tables.graders import mixed_versions
+from searchlens.tables.graders import of_judges
 from searchlens.tables.table import write
 
 
@@ -58,7 +58,7 @@ def transfer(
         )
     spent = read_sampling_cost(output.boptr / SIGNATURE)
     judged = {cell: judges.read(landscape_folder(landscapes, *cell)) for cell in plan.cells}
-    context = TableContext(frames, plan, options, mixed_versions(judged))
+    context = TableContext(frames, plan, options, of_judges(judged))
     for name, table in build(loaded("table", stage="boptr"), context).items():
         write(table, output.table(name, "csv").with_suffix(""))
         provenance.sign(output.table(name, "json"), fingerprint, spent)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import polars as pl
 
 from searchlens.catalogue import table
+from searchlens.grading.recorded import is_recorded
 from searchlens.store.judges import Judge
 from searchlens.tables import format as fmt
 from searchlens.tables.table import Part, Table
@@ -42,8 +43,18 @@ def graders(context: StudyContext) -> Table:
     return Table(data, [Part(fmt.text_frame(lines))], notes)
 
 
+def of_judges(judges: Mapping[Cell, Judge]) -> list[str]:
+    """What stands under every table: where versions are mixed, and which cells the imported logs judged."""
+    logs: dict[str, list[str]] = {}
+    for cell, judge in judges.items():
+        if is_recorded(judge.name):
+            logs.setdefault(judge.name.partition(":")[2], []).append("/".join(cell))
+    by_logs = [f"Judged by the imported log, as its {name}, not here: {_some(cells)}." for name, cells in logs.items()]
+    return [*mixed_versions(judges), *by_logs]
+
+
 def mixed_versions(judges: Mapping[Cell, Judge]) -> list[str]:
-    """A sentence for each grader of which the cells have several versions, to stand under every table.
+    """A sentence for each grader of which the cells have several versions.
 
     Parameters
     ----------
