@@ -47,7 +47,7 @@ def test_the_page_works_as_written(checkout: Path) -> None:
     for block in blocks:
         follow(block, checkout)
     assert len((checkout / "golds/capitals.txt").read_text().splitlines()) == 2
-    assert sum(block["kind"] == "console" for block in blocks) == 4
+    assert sum(block["kind"] == "console" for block in blocks) == 5
 
 
 def test_what_the_page_promises_of_a_wrong_file_holds(checkout: Path) -> None:

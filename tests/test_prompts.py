@@ -33,6 +33,7 @@ RECIPES = {
     ),
     "zoo": "Problem: Q\nSolution:\n",
     "plain": "Q\n",
+    "question-answer": "Question: Q\nAnswer:",
 }
 
 
@@ -90,7 +91,9 @@ def test_an_answer_ends_where_the_model_asks_itself_again(name: str, again: str)
 
 
 def test_unknown_names_list_the_known_ones() -> None:
-    with pytest.raises(InputError, match=r"template 'qwen' is unknown\. Known: abel, deepseek-math, plain, qwen-boxed"):
+    with pytest.raises(
+        InputError, match=r"template 'qwen' is unknown\. Known: abel, deepseek-math, plain, question-answer, qwen"
+    ):
         prompts.template("qwen").render("?")
     with pytest.raises(
         InputError,

@@ -9,12 +9,12 @@ its first one. Several wordings of a question circulate; the gold of an unknown 
 from __future__ import annotations
 
 import hashlib
-import unicodedata
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
 
+from searchlens.benchmarks.examples import plain
 from searchlens.benchmarks.known import KnownBenchmark, known_benchmark
 from searchlens.benchmarks.rows import Row
 
@@ -44,19 +44,14 @@ class GoldCheck(NamedTuple):
     absent: int
 
 
-def _plain(wording: str) -> str:
-    """Letters and digits only, because spacing, punctuation and signs differ between files of the same wording."""
-    return "".join(letter for letter in unicodedata.normalize("NFKC", wording).lower() if letter.isalnum())
-
-
 def _hex(text: str, length: int) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:length]
 
 
 def line_of(wording: str, answer: str) -> tuple[str, str]:
     """The two digests of a question and its gold."""
-    plain = _plain(wording)
-    return _hex(plain, 12), _hex(plain + "\0" + "".join(answer.split()), 8)
+    letters = plain(wording)
+    return _hex(letters, 12), _hex(letters + "\0" + "".join(answer.split()), 8)
 
 
 def golds_file(benchmark: KnownBenchmark) -> Path:

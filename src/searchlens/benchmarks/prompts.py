@@ -6,14 +6,19 @@ that mentions it. Those words are an option (``recipe_stops``) for comparison wi
 
 A benchmark that needs other instructions than "put your final answer within a box" names a wording, which is then put
 into the turn of the family.
+
+A prompt may show worked examples before the question. Each is the same turn with its answer after it, so that a model
+that goes on after its own answer writes the beginning of another turn, and is stopped there.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
-from searchlens.errors import require_known
+from searchlens.benchmarks.examples import Example, WorkedExamples
+from searchlens.errors import InputError, require_known
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,16 +37,28 @@ class Template:
     check_every : int
         An answer is searched for stop texts after every ``check_every`` tokens; 0: only when it has ended. It matters
         for models that seldom end by a token, whose tokens after a stop text are most of the tokens drawn.
+    examples : WorkedExamples, optional
+        What a prompt shows before the question.
+    opening : str
+        Beginning of ``text`` that worked examples do not repeat, such as a system turn.
+    lead, trail : str
+        What stands before and after the answer of a worked example.
     """
 
     text: str
     stop_tokens: tuple[str, ...] = ()
     stop_texts: tuple[str, ...] = ()
     check_every: int = 0
+    examples: WorkedExamples | None = None
+    opening: str = ""
+    lead: str = ""
+    trail: str = "\n\n"
 
-    def render(self, question: str) -> str:
-        """The prompt for a question's text."""
-        return self.text.replace("{question}", question)
+    def render(self, question: str, examples: Sequence[Example] = ()) -> str:
+        """The prompt for a question's text, after some worked examples."""
+        turn = self.text.removeprefix(self.opening)
+        shown = (turn.replace("{question}", each.question) + self.lead + each.answer + self.trail for each in examples)
+        return self.opening + "".join(shown) + turn.replace("{question}", question)
 
     @property
     def description(self) -> dict[str, Any]:
@@ -49,7 +66,31 @@ class Template:
         described: dict[str, Any] = {"text": self.text, "stop_tokens": list(self.stop_tokens)}
         if self.stop_texts:
             described |= {"stop_texts": list(self.stop_texts), "check_every": self.check_every}
+        if self.examples is not None:
+            between = {"opening": self.opening, "lead": self.lead, "trail": self.trail}
+            described["examples"] = self.examples.description | between
         return described
+
+    def with_examples(self, examples: WorkedExamples) -> Template:
+        """The same prompt after worked examples. An answer also ends where another example would begin.
+
+        Raises
+        ------
+        InputError
+            The answer of an example contains a text that ends answers.
+        """
+        head = self.text.removeprefix(self.opening).split("{question}")[0]
+        # A turn that begins with the question itself has nothing that marks another one but the gap before it.
+        begin = (self.trail[-1:] + head).rstrip() if head.strip() else self.trail
+        ended = any(stop in begin for stop in self.stop_texts)
+        stops = self.stop_texts if ended else (*self.stop_texts, begin)
+        for place, each in enumerate(examples.known, start=1):
+            if inside := [stop for stop in stops if stop in self.lead + each.answer]:
+                raise InputError(
+                    f"worked example {place}: its answer contains {inside[0]!r}, at which answers of this prompt end",
+                    "reword the answer, or give the checkpoint another template",
+                )
+        return replace(self, stop_texts=stops, check_every=self.check_every or _OFTEN, examples=examples)
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +107,11 @@ class PromptFamily:
         As in ``Template``.
     recipe_stops : tuple of str
         Words at which the published recipe also ends an answer.
+    turn_begins : str
+        Begin of the turn that worked examples repeat; what stands before it, a system turn, is there once. Empty: the
+        whole prompt is the turn.
+    lead, trail : str
+        What stands before and after the answer of a worked example.
     """
 
     math: str
@@ -74,6 +120,9 @@ class PromptFamily:
     stop_texts: tuple[str, ...] = ()
     check_every: int = 0
     recipe_stops: tuple[str, ...] = ()
+    turn_begins: str = ""
+    lead: str = ""
+    trail: str = "\n\n"
 
 
 _BOXED = "Please reason step by step, and put your final answer within \\boxed{}."
@@ -83,6 +132,8 @@ _ENDS = ("</s>", "<|im_end|>", "<|endoftext|>")
 
 _OFTEN = 256
 """Tokens between searches for a stop text. Fewer waste fewer tokens after the text, more cost fewer restarts."""
+_SOON = 64
+"""The same for short answers, of a sentence or two."""
 
 
 def _chat(system: str, user: str) -> str:
@@ -104,12 +155,23 @@ def _thinking(user: str) -> str:
 def _qwen(math: str, turn: str) -> PromptFamily:
     """A family with conversations in ChatML."""
     ends = (*_ENDS, "<|im_start|>")
-    return PromptFamily(math, turn, ends, ends, recipe_stops=("assistant", "user", "_end", "_start"))
+    words = ("assistant", "user", "_end", "_start")
+    return PromptFamily(
+        math, turn, ends, ends, recipe_stops=words, turn_begins="<|im_start|>user", trail="<|im_end|>\n"
+    )
 
 
 TEMPLATES: dict[str, PromptFamily] = {
     "zoo": PromptFamily("Problem: {question}\nSolution:\n", "Problem: {question}\nSolution:\n"),
     "plain": PromptFamily("{question}\n", "{question}\n"),
+    # For models that were only pretrained, after worked examples (Brown et al. 2020).
+    "question-answer": PromptFamily(
+        "Question: {question}\nAnswer:",
+        "Question: {question}\nAnswer:",
+        stop_texts=("\nQuestion:",),
+        check_every=_SOON,
+        lead=" ",
+    ),
     # SimpleRL-Zoo's evaluation (hkust-nlp/simpleRL-reason, `qwen-boxed`) and limit-of-RLVR, for Base and RL alike.
     "qwen-boxed": _qwen(
         _chat("You are a helpful assistant.", "{question}\n" + _BOXED),
@@ -133,6 +195,7 @@ TEMPLATES: dict[str, PromptFamily] = {
         stop_tokens=_ENDS,
         stop_texts=(*_ENDS, "\nUser:", "\n\nAssistant:"),
         check_every=_OFTEN,
+        lead=" ",
         recipe_stops=("\nProblem", "User:", "Assistant:", "</answer>"),
     ),
     # Open-Reasoner-Zero, following DeepSeek-R1-Zero.
@@ -145,6 +208,9 @@ TEMPLATES: dict[str, PromptFamily] = {
         stop_tokens=_ENDS,
         stop_texts=(*_ENDS, "</answer>", "\nUser:", "\nAssistant:"),
         check_every=_OFTEN,
+        turn_begins="User: ",
+        lead=" ",
+        trail="</answer>\n",
         recipe_stops=("User:", "Human:", "Assistant:"),
     ),
 }
@@ -191,6 +257,8 @@ def template(name: str, wording: str | None = None, *, recipe_stops: bool = Fals
         text = family.math
     else:
         text = family.turn.replace("{question}", WORDINGS[require_known(wording, WORDINGS, "wording")])
-    if not recipe_stops:
-        return Template(text, family.stop_tokens, family.stop_texts, family.check_every)
-    return Template(text, family.stop_tokens, (*family.stop_texts, *family.recipe_stops), _OFTEN)
+    stops, check_every = family.stop_texts, family.check_every
+    if recipe_stops:
+        stops, check_every = (*stops, *family.recipe_stops), _OFTEN
+    opening = text[: text.rindex(family.turn_begins)] if family.turn_begins else ""
+    return Template(text, family.stop_tokens, stops, check_every, None, opening, family.lead, family.trail)

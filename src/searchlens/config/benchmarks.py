@@ -9,10 +9,25 @@ from searchlens import benchmarks, catalogue
 from searchlens.benchmarks import prompts
 from searchlens.boptr.options import Regime, Role
 from searchlens.config.base import Name, Section, Sha256, unknown
-from searchlens.schemas.options import Positive
+from searchlens.schemas.options import Positive, Seed
 
 if TYPE_CHECKING:
     from searchlens.config.model import Config
+
+
+class ExamplesSpec(Section):
+    """Worked examples that every prompt of a benchmark shows before its question. Part of the generation id."""
+
+    path: str
+    """File relative to the study's folder, one JSON object per line with ``question`` and ``answer``, the answer
+    written out as a model is to write it. No example that is shown may be a question of the benchmark."""
+    count: Positive = 4
+    """Examples in a prompt."""
+    drawn: bool = False
+    """false: the first ``count`` of the file, in every prompt. true: for each question ``count`` of its own, drawn by
+    ``seed`` and the id of the question, never the question itself."""
+    seed: Seed = 0
+    """Seed of the draw; of use with ``drawn`` only."""
 
 
 class BenchmarkSpec(Section):
@@ -45,6 +60,9 @@ class BenchmarkSpec(Section):
     """Text that is put around a question, inside the template's turn (``benchmarks/prompts.py``): ``boxed``,
     ``boxed-letter``, ``answer-letter``, ``as-is`` or ``power-sampling``; null: the template's own for mathematics.
     Part of the generation id."""
+    examples: ExamplesSpec | None = None
+    """Worked examples in front of the question, the same for Base and RL; null: none. A checkpoint with
+    ``examples: false`` is asked without them."""
     recipe_stops: bool = False
     """Also end an answer at the plain words at which the published recipe ends it, such as ``user``. For comparison
     with published numbers only, because every answer that uses such a word is cut; needs a mathematical grader. Part
@@ -126,6 +144,8 @@ def _answer_errors(where: str, benchmark: BenchmarkSpec) -> Iterator[str]:
     graders = [name for name, item in catalogue.declared("grader").items() if not item.options.get("recorded")]
     if benchmark.grader not in graders:
         yield unknown(f"{where}.grader", benchmark.grader, graders)
+    if benchmark.examples and benchmark.examples.seed and not benchmark.examples.drawn:
+        yield f"{where}.examples.seed: goes with drawn: true only; otherwise the first examples are shown"
     mathematical = catalogue.declared("grader", mathematical=True)
     if benchmark.recipe_stops and benchmark.grader not in mathematical:
         yield (

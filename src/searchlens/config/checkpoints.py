@@ -80,6 +80,8 @@ class CheckpointSpec(Section):
     id."""
     template: str = "zoo"
     """Prompt template of the model family (``benchmarks/prompts.py``). Part of the generation id."""
+    examples: bool = True
+    """Whether this checkpoint is shown the worked examples of a benchmark that has some."""
     seed: Seed | None = None
     """Seed of this checkpoint's sample streams; null: the general ``seed``. Part of the generation id."""
     max_rows: Positive | None = None

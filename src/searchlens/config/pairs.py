@@ -40,8 +40,8 @@ class PairSpec(Section):
     """Benchmark of role ``rltrain`` with questions of this pair's own RL-training split; null: the only one there
     is."""
     templates: Literal["shared", "own"] = "shared"
-    """shared: Base and RL have the same prompt template. own: each has its own, so that the difference between them
-    includes that of the templates."""
+    """shared: Base and RL have the same prompt template, both with or both without worked examples. own: each has its
+    own, so that the difference between them includes that of the prompts."""
     searches: bool = True
     """Whether this pair's Base is also sampled under the searches of a benchmark."""
     batches: dict[Name, BatchSpec] = {}
@@ -80,10 +80,12 @@ def _rltrain_errors(config: Config, where: str, pair: PairSpec) -> Iterator[str]
 
 
 def _template_errors(config: Config, where: str, pair: PairSpec) -> Iterator[str]:
-    templates = [config.checkpoints[side].template for side in (pair.base, pair.rl) if side in config.checkpoints]
-    if pair.templates == "shared" and len(set(templates)) > 1:
-        base, rl = templates
-        yield f"{where}: Base has template {base}, RL {rl}; give both the same, or set templates: own"
+    sides = [config.checkpoints[side] for side in (pair.base, pair.rl) if side in config.checkpoints]
+    for key in ("template", "examples") if pair.templates == "shared" else ():
+        values = [str(getattr(side, key)).lower() for side in sides]
+        if len(set(values)) > 1:
+            base, rl = values
+            yield f"{where}: Base has {key} {base}, RL {rl}; give both the same, or set templates: own"
 
 
 def _batch_errors(config: Config, where: str, name: str, original: str) -> Iterator[str]:
@@ -92,6 +94,6 @@ def _batch_errors(config: Config, where: str, name: str, original: str) -> Itera
         yield f"{where}: {name!r} has no seed of its own; set checkpoints.{name}.seed"
     if repeated is None:
         return
-    for key in ("path", "hub", "revision", "template"):
+    for key in ("path", "hub", "revision", "template", "examples"):
         if (ours := getattr(repeat, key)) != (theirs := getattr(repeated, key)):
             yield f"{where}: {name!r} has {key} {ours}, {original!r} {theirs}; a batch repeats the same weights"

@@ -7,7 +7,9 @@ from pathlib import Path
 
 from tokenizers import Tokenizer
 
+from searchlens import seeds
 from searchlens.benchmarks import Question
+from searchlens.benchmarks.examples import Example
 from searchlens.benchmarks.prompts import Template
 from searchlens.errors import InputError
 from searchlens.policies import Policy
@@ -48,8 +50,26 @@ class Prompter:
         self.stop_ids = tuple(dict.fromkeys([*ends, *(token for token in ids if token is not None)]))
 
     def encode(self, question: Question) -> tuple[int, ...]:
-        """Return the token ids of the rendered prompt."""
-        return tuple(self.tokenizer.encode(self.template.render(question.text)).ids)
+        """Return the token ids of the rendered prompt, after the special tokens that the tokenizer puts before a text.
+
+        A special token that begins the text already, such as ``<bos>`` in a template, is there once.
+        """
+        text = self.template.render(question.text, self.examples(question))
+        tokens = self.tokenizer.encode(text).ids
+        begin = len(tokens) - len(self.spell(text))  # no token is put after a text by models that go on with it
+        repeated = begin > 0 and tokens[:begin] == tokens[begin : 2 * begin]
+        return tuple(tokens[begin:] if repeated else tokens)
+
+    def examples(self, question: Question) -> tuple[Example, ...]:
+        """Return the worked examples that the prompt of a question shows, in their order."""
+        worked = self.template.examples
+        if worked is None:
+            return ()
+        if worked.seed is None:
+            return worked.known[: worked.count]
+        usable = worked.usable(question.text)
+        chosen = seeds.generator("worked examples", worked.seed, question.id).permutation(len(usable))[: worked.count]
+        return tuple(usable[place] for place in chosen)
 
     def spell(self, text: str) -> tuple[int, ...]:
         """Return the token ids of a part of a text, without special tokens."""

@@ -8,6 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from searchlens import benchmarks, project
+from searchlens.benchmarks import examples as worked_examples
+from searchlens.benchmarks.examples import WorkedExamples
 from searchlens.errors import InputError
 from searchlens.grid import pins
 from searchlens.grid._study import StudyGrid
@@ -27,6 +29,7 @@ class Inputs(StudyGrid):
         super().__init__(config, root)
         self._loaded: dict[str, benchmarks.LoadedBenchmark] = {}
         self._absent: dict[str, str] = {}
+        self._examples: dict[str, WorkedExamples | None] = {}
         self._hashes: dict[tuple[Hash, str], str] = {}
         self._fingerprints: dict[str, str] = {}
         self._shapes: dict[str, Shape | None] = {}
@@ -140,6 +143,29 @@ class Inputs(StudyGrid):
         if (hash_of, benchmark) not in self._hashes:
             self._hashes[hash_of, benchmark] = hash_of(self.questions(benchmark))
         return self._hashes[hash_of, benchmark]
+
+    def examples(self, name: str) -> WorkedExamples | None:
+        """The worked examples of a configured benchmark, read once; None if its prompts show none.
+
+        Raises
+        ------
+        InputError
+            The file cannot be used, or a question of the benchmark is among the examples that every prompt shows.
+        """
+        if name not in self._examples:
+            spec = self.config["benchmarks"][name]["examples"]
+            self._examples[name] = self._read_examples(name, **spec) if spec else None
+        return self._examples[name]
+
+    def _read_examples(self, name: str, path: str, count: int, drawn: bool, seed: int) -> WorkedExamples:
+        file = project.locate(path, self.root)
+        try:
+            worked = worked_examples.read(file, count, seed if drawn else None)
+            if not self.absent(name):
+                worked_examples.require_others(file, worked, (question.text for question in self.questions(name)))
+        except InputError as error:
+            raise InputError(f"benchmarks.{name}.examples: {error.message}", error.hint) from None
+        return worked
 
     # ---- weights
 

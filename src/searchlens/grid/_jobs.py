@@ -146,8 +146,15 @@ class Jobs(Inputs):
     def template(self, checkpoint: str, benchmark: str) -> prompts.Template:
         """The prompt template of a checkpoint for a configured benchmark."""
         spec = self.config["benchmarks"][benchmark]
-        name = self.config["checkpoints"][checkpoint]["template"]
-        return prompts.template(name, spec["wording"], recipe_stops=spec["recipe_stops"])
+        asked = self.config["checkpoints"][checkpoint]
+        template = prompts.template(asked["template"], spec["wording"], recipe_stops=spec["recipe_stops"])
+        examples = self.examples(benchmark) if asked["examples"] else None
+        if examples is None:
+            return template
+        try:
+            return template.with_examples(examples)
+        except InputError as error:
+            raise InputError(f"benchmarks.{benchmark}.examples: {error.message}", error.hint) from None
 
     # ---- pools
 
