@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from searchlens import catalogue
+from searchlens.benchmarks.examples import plain
 from searchlens.benchmarks.known import known_benchmark
 from searchlens.benchmarks.known_golds import golds_file, line_of
 from searchlens.benchmarks.loading import read_rows
@@ -58,10 +59,22 @@ def write(family: str, names: Sequence[str]) -> None:
         lines |= {_line(rows[position].wording, row) for position, row in pairs}
         differing = [position + 1 for position, row in pairs if _differ(rows[position], row)]
         print(f"{name}: {len(pairs)} of {len(rows)} rows are questions of {names[0]}; other golds in rows {differing}")
+    _require_apart(trusted)
     path = golds_file(known_benchmark(family))
     path.parent.mkdir(exist_ok=True)
     path.write_text("".join(f"{line}\n" for line in sorted(lines)))
     print(f"{len(lines)} wordings of {len(trusted)} questions")
+
+
+def _require_apart(rows: Sequence[Row]) -> None:
+    """Refuse two wordings whose digests begin alike, so that one would be taken for the other."""
+    wordings: dict[str, str] = {}
+    for row in rows:
+        digest, _ = line_of(row.wording, row.answer)
+        if wordings.setdefault(digest, plain(row.wording)) != plain(row.wording):
+            raise InputError(
+                f"two wordings have the digest {digest}", "make digests longer (WORDING in benchmarks/known_golds.py)"
+            )
 
 
 def _line(wording: str, trusted: Row) -> str:

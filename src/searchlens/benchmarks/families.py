@@ -7,7 +7,7 @@ of the package. Digests of known golds are in ``golds/<family>.txt``.
 
 from __future__ import annotations
 
-from searchlens.benchmarks import choices, ifeval, mathematics
+from searchlens.benchmarks import choices, ifeval, mathematics, word_problems
 from searchlens.benchmarks.rows import BenchmarkFile, Row
 from searchlens.catalogue import family
 
@@ -170,6 +170,49 @@ def tinymmlu(file: BenchmarkFile) -> list[Row]:
 def mmlu_stem(file: BenchmarkFile) -> list[Row]:
     """Hendrycks et al. 2021."""
     return choices.read(file)
+
+
+@family(
+    "gsm8k",
+    title="GSM8K",
+    grader="math",
+    regime="math",
+    licence="MIT",
+    hub="openai/gsm8k",
+    config="main",
+    sizes={1319: "the test split, everywhere"},
+)
+def gsm8k(file: BenchmarkFile) -> list[Row]:
+    """Cobbe et al. 2021."""
+    return word_problems.gsm8k(file)
+
+
+@family(
+    "svamp",
+    title="SVAMP",
+    grader="math",
+    regime="math",
+    licence="MIT",
+    hub="ChilleD/SVAMP",
+    sizes={1000: "SVAMP.json of the authors", 300: "the hub, test", 700: "the hub, train"},
+)
+def svamp(file: BenchmarkFile) -> list[Row]:
+    """Patel et al. 2021."""
+    return word_problems.svamp(file)
+
+
+@family(
+    "mawps",
+    title="MAWPS",
+    grader="math",
+    regime="math",
+    licence="MIT (the repository of SVAMP); none stated for the problems",
+    sizes={384: "fold 0 of the repository of SVAMP, dev", 1537: "the same, train", 1921: "both"},
+    repeats=True,
+)
+def mawps(file: BenchmarkFile) -> list[Row]:
+    """Koncel-Kedziorski et al. 2016, in the folds of Patel et al. 2021."""
+    return word_problems.mawps(file)
 
 
 @family(

@@ -1,8 +1,9 @@
 """Digests of known golds: a file with another gold is noticed, although no row of a benchmark is kept here.
 
-``golds/<family>.txt``, next to the file that declares the family, has one line per known wording of a question: 12
-hexadecimal digits for the wording, 8 for the wording with its gold, and for a further wording of a question the 12 of
-its first one. Several wordings of a question circulate; the gold of an unknown wording is not checked, and it is named.
+``golds/<family>.txt``, next to the file that declares the family, has one line per known wording of a question: 8
+hexadecimal digits for the wording, 4 for the wording with its gold, and for a further wording of a question the 8 of
+its first one. Of a million unknown texts one is taken for one of 3,000 wordings, and of 65,536 wrong golds one for the
+right one. Several wordings of a question circulate; the gold of an unknown wording is not checked, and it is named.
 ``searchlens.benchmarks.digests`` writes these files.
 """
 
@@ -35,6 +36,8 @@ class GoldCheck(NamedTuple):
         position of the earlier one.
     absent : int
         Number of known questions that no row asks.
+    asked : int
+        Number of different questions of the rows.
     """
 
     known: int
@@ -42,16 +45,22 @@ class GoldCheck(NamedTuple):
     wrong: list[int]
     repeated: list[tuple[int, int]]
     absent: int
+    asked: int
 
 
 def _hex(text: str, length: int) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:length]
 
 
+WORDING, GOLD = 8, 4
+"""Hexadecimal digits of a wording, and of a wording with its gold."""
+_SIZES = (WORDING, GOLD, WORDING)
+
+
 def line_of(wording: str, answer: str) -> tuple[str, str]:
     """The two digests of a question and its gold."""
     letters = plain(wording)
-    return _hex(letters, 12), _hex(letters + "\0" + "".join(answer.split()), 8)
+    return _hex(letters, WORDING), _hex(letters + "\0" + "".join(answer.split()), GOLD)
 
 
 def golds_file(benchmark: KnownBenchmark) -> Path:
@@ -73,7 +82,7 @@ def known_golds(family: str) -> dict[str, Known]:
     for part in known_benchmark(family).parts or (family,):
         path = golds_file(known_benchmark(part))
         for line in path.read_text().splitlines() if path.exists() else ():
-            wording, gold, *first = line.split()
+            wording, gold, *first = (digits[:size] for digits, size in zip(line.split(), _SIZES, strict=False))
             golds.setdefault(wording, Known(first[0] if first else wording)).golds.add(gold)
     return golds
 
@@ -90,4 +99,4 @@ def check(family: str, rows: Sequence[Row]) -> GoldCheck:
     earlier = [first.setdefault(question, position) for position, question in enumerate(asked)]
     repeated = [(position, place) for position, place in enumerate(earlier) if place != position]
     absent = {each.question for each in golds.values()} - set(asked)
-    return GoldCheck(len(known), unknown, wrong, repeated, len(absent))
+    return GoldCheck(len(known), unknown, wrong, repeated, len(absent), len(set(asked)))
