@@ -8,10 +8,11 @@ from pathlib import Path
 
 from searchlens.arguments import renamed_options
 from searchlens.cli.chosen import cell_of, grid_of, opened, run_command
-from searchlens.cli.options import Commands, cell_options, json_option, put
+from searchlens.cli.options import Commands, cell_options, json_option, positive, put, threads_option
 from searchlens.errors import InputError, require_known
-from searchlens.grid import Grid, Import
+from searchlens.grid import Grid, Import, Traced
 from searchlens.project import IMPORTS_FILE
+from searchlens.store import snapshots
 
 
 def _import(args: argparse.Namespace) -> None:
@@ -108,6 +109,17 @@ def _rerun(args: argparse.Namespace) -> None:
     print(f"{len(shards)} shards moved aside; run snakemake as usual: it samples them again")
 
 
+def _trace(args: argparse.Namespace) -> None:
+    from searchlens.generate import trace
+
+    grid = grid_of(args)
+    wanted = _TRACED | (grid.config["study"].get("trace") or {})
+    traced = Traced(args.questions or wanted["questions"], args.runs or wanted["runs"], wanted["run_bytes"])
+    snapshots.save(grid.config)  # sidecars have its fingerprint
+    for path in trace(grid, *cell_of(grid, args), args.policy, traced, threads=args.threads):
+        print(path)
+
+
 def _verify(args: argparse.Namespace) -> None:
     from dataclasses import asdict
 
@@ -132,10 +144,13 @@ def _prune(args: argparse.Namespace) -> None:
         prune.delete(unused.paths())
     verb = "deleted" if args.delete else "would be deleted (add --delete)"
     print(
-        f"{len(unused.generations)} generation folders, {len(unused.manifests)} manifests and"
-        f" {len(unused.temporary)} temporary files {verb}"
+        f"{len(unused.generations)} generation folders, {len(unused.traces)} folders of traces,"
+        f" {len(unused.manifests)} manifests and {len(unused.temporary)} temporary files {verb}"
     )
 
+
+_TRACED = {"questions": 3, "runs": 1, "run_bytes": 1_000_000}
+"""How much ``trace`` records where neither the command nor ``study.trace`` says it: that key's defaults."""
 
 _WISHES = (
     *("date", "requests", "right", "partial", "custom_id", "logprobs"),
@@ -167,6 +182,13 @@ def add_to(command: Commands) -> None:
     sub = command("rerun", _rerun, "move shards aside, so that the next run samples them again")
     cell_options(sub)
     sub.add_argument("--policy", default="", metavar="NAME", help="move samples of this policy alone")
+    sub = command("trace", _trace, "record searches whose samples exist: draw the first again")
+    cell_options(sub)
+    sub.add_argument("--policy", required=True, metavar="NAME", help="a policy that was sampled there")
+    text = "how many {}, counted from the first (default: study.trace, or {})"
+    sub.add_argument("--questions", type=positive, metavar="N", help=text.format("questions", _TRACED["questions"]))
+    sub.add_argument("--runs", type=positive, metavar="N", help=text.format("runs of each", _TRACED["runs"]))
+    threads_option(sub)
     sub = command("verify", _verify, "check a whole results folder: shards, manifests, tables")
     sub.add_argument(
         "folder", metavar="FOLDER", nargs="?", default="", help="results folder; default: that of the configuration"

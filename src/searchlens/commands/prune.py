@@ -23,18 +23,21 @@ class Unused:
     ----------
     generations : list of Path
         Folders of samples.
+    traces : list of Path
+        Folders of records of searches.
     manifests : list of Path
     temporary : list of Path
         Files that killed jobs were writing.
     """
 
     generations: list[Path]
+    traces: list[Path]
     manifests: list[Path]
     temporary: list[Path]
 
     def paths(self) -> list[Path]:
         """All of them."""
-        return [*self.generations, *self.manifests, *self.temporary]
+        return [*self.generations, *self.traces, *self.manifests, *self.temporary]
 
 
 def unused(grid: Grid) -> Unused:
@@ -50,7 +53,7 @@ def unused(grid: Grid) -> Unused:
             f"cannot tell which samples are unused while inputs are missing: {'; '.join(missing)}",
             "run prune on the machine that has the lock file and the questions",
         )
-    return Unused(_unused_generations(grid), _stale_manifests(grid), _abandoned_files(grid))
+    return Unused(_unused_generations(grid), _unused_traces(grid), _stale_manifests(grid), _abandoned_files(grid))
 
 
 def delete(paths: list[Path]) -> None:
@@ -69,6 +72,14 @@ def _unused_generations(grid: Grid) -> list[Path]:
     return [
         folder for folder in folders if folder not in used and (folder.parts[-3:-1] in cells or _was_imported(folder))
     ]
+
+
+def _unused_traces(grid: Grid) -> list[Path]:
+    """Folders of records of searches in the cells of the study that it does not use."""
+    cells = set(grid.cells)
+    used = {grid.layout.traces(*cell, generation.id) for cell in cells for generation in grid.streams(*cell)}
+    folders = grid.layout.every(grid.layout.traces("*", "*", "*"))
+    return [folder for folder in folders if folder not in used and folder.parts[-3:-1] in cells]
 
 
 def _was_imported(folder: Path) -> bool:

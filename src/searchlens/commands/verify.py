@@ -1,7 +1,8 @@
 """`searchlens verify`: check the integrity of a results folder, made here or copied from elsewhere.
 
 Only the folder is needed, at any path. Shards are compared with their sidecars, ids with the specifications that they
-are hashes of, and manifests with the store; every derived table is read.
+are hashes of, manifests with the store, and records of searches with the samples that they drew; every derived table
+is read.
 """
 
 from __future__ import annotations
@@ -14,7 +15,8 @@ import polars as pl
 from polars.exceptions import PolarsError
 
 from searchlens.errors import InputError
-from searchlens.store import shards
+from searchlens.search.recorder import differing_run
+from searchlens.store import shards, traces
 from searchlens.store.files import read_json
 from searchlens.store.hashing import digest
 from searchlens.store.layout import RESULTS_FOLDERS, Layout
@@ -27,7 +29,7 @@ class Verified:
 
     Attributes
     ----------
-    shards, manifests, tables : int
+    shards, manifests, tables, traces : int
         Numbers of checked files.
     damaged : list of str
         One message for each damaged or missing file.
@@ -38,13 +40,15 @@ class Verified:
     shards: int = 0
     manifests: int = 0
     tables: int = 0
+    traces: int = 0
     damaged: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
 
     @property
     def counts(self) -> str:
         """What was checked, in words."""
-        return f"{self.shards} shards, {self.manifests} manifests and {self.tables} tables checked"
+        traces = f", {self.traces} traces" if self.traces else ""
+        return f"{self.shards} shards, {self.manifests} manifests{traces} and {self.tables} tables checked"
 
 
 def rendered(report: Verified) -> str:
@@ -68,6 +72,12 @@ def verify(results: Path) -> Verified:
         report.shards += 1
         report.damaged += [why] if why else []
     report.notes += _strays(layout)
+    for path in layout.trace_files():
+        report.traces += 1
+        if path.with_suffix(".json").exists():
+            report.damaged += _trace(layout, path)
+        else:
+            report.notes.append(f"{path} has no sidecar: its job was killed; `searchlens trace` records again")
     for path in layout.latest_manifests():
         report.manifests += 1
         report.damaged += _manifest(layout, path)
@@ -102,6 +112,19 @@ def _manifest(layout: Layout, path: Path) -> Iterator[str]:
         yield error.message
     except (KeyError, TypeError) as error:
         yield f"{path} is not a manifest: {error!r}"
+
+
+def _trace(layout: Layout, path: Path) -> Iterator[str]:
+    try:
+        rows = traces.read(path)
+        shard = layout.generation(*path.parts[-4:-1]) / path.name
+        samples = pl.read_parquet(shard, columns=["question", "run", "sample", "tokens"]) if shard.exists() else None
+        if samples is not None and (run := differing_run(rows, samples)):
+            yield f"{path}: run {run[1]} of question {run[0]} drew other samples than {shard} has; delete the record"
+    except InputError as error:
+        yield error.message
+    except (PolarsError, OSError):
+        return  # the shard is damaged, which is reported above
 
 
 def _snapshot(path: Path) -> Iterator[str]:

@@ -23,6 +23,20 @@ class LikelihoodSpec(Section):
     """Of each question and side, the first of the stream; all of them if it has fewer."""
 
 
+class TraceSpec(Section):
+    """Which searches are recorded, for people to look at (docs/search.md)."""
+
+    questions: Positive = 3
+    """Of each benchmark, counted from the first; all of them if it has fewer."""
+    runs: Positive = 1
+    """Of each question, counted from the first."""
+    policies: list[Name] | Literal["searches", "all"] = "searches"
+    """Keys of ``policies``. searches: all whose controller is not ``autoregressive``."""
+    run_bytes: Positive = 1_000_000
+    """Most bytes of the record of one run, before compression: 100 for each row and 12 for each token, and its texts.
+    What comes later is left out, and the record says so."""
+
+
 class StudySpec(Section):
     """What a run does."""
 
@@ -47,6 +61,9 @@ class StudySpec(Section):
     likelihood: LikelihoodSpec | None = None
     """Score texts of each side of a pair under the other side, too (table ``cross_likelihood``): of the policy that
     draws at temperature 1 without filters. It loads the weights of both checkpoints. null: none."""
+    trace: TraceSpec | None = None
+    """Record what some searches do while they are sampled (docs/data.md, traces). ``searchlens trace`` records searches
+    whose samples exist already. null: none."""
 
 
 def errors(config: Config) -> Iterator[str]:
@@ -61,11 +78,13 @@ def errors(config: Config) -> Iterator[str]:
         repeated = [] if names == "all" else [name for name in names if names.count(name) > 1]
         for name in dict.fromkeys(repeated):
             yield f"{where}: {name!r} is there more than once"
+    traced = [] if study.trace is None or isinstance(study.trace.policies, str) else study.trace.policies
     for key, names, known in (
         ("pairs", study.pairs, list(config.pairs)),
         ("benchmarks", study.benchmarks, list(config.benchmarks)),
         ("sample", sampled, list(config.benchmarks)),
         ("figures", drawn, cells),
+        ("trace.policies", traced, list(config.policies)),
     ):
         for name in names:
             if name not in known:

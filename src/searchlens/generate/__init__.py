@@ -11,6 +11,7 @@ from searchlens.generate._notice import GraceExpired, Notice, stop_signals
 from searchlens.generate._pool import generate
 from searchlens.generate._prompter import Prompter
 from searchlens.generate._sample import sample
+from searchlens.generate._trace import trace
 
 __all__ = [
     "Chunk",
@@ -23,4 +24,5 @@ __all__ = [
     "generate",
     "sample",
     "stop_signals",
+    "trace",
 ]

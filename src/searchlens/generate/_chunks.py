@@ -14,7 +14,8 @@ import polars as pl
 from polars.exceptions import PolarsError
 
 from searchlens.grid import Generation
-from searchlens.store import files, layout, shards
+from searchlens.schemas.columns import TRACES
+from searchlens.store import files, layout, shards, traces
 from searchlens.store.provenance import join
 
 log = logging.getLogger(__name__)
@@ -32,11 +33,14 @@ class ChunkSamples:
         Decode steps of the engine; the chunk's share of them, if others were sampled at the same time.
     provenance : Provenance
         Without ``mean_running``, which ``concatenate`` sets.
+    trace : DataFrame or None
+        ``TRACES``: what was recorded of their searches; None if nothing was to be.
     """
 
     frame: pl.DataFrame
     steps: float
     provenance: shards.Provenance
+    trace: pl.DataFrame | None = None
 
 
 def concatenate(parts: Sequence[ChunkSamples]) -> tuple[pl.DataFrame, shards.Provenance]:
@@ -80,12 +84,19 @@ class Chunk:
         return layout.chunk(self.folder, (self.start, self.stop), (self.first, self.last))
 
     @property
+    def trace_path(self) -> Path:
+        """File of what was recorded of its searches, beside it."""
+        return layout.chunk_trace(self.path)
+
+    @property
     def samples(self) -> int:
         """Number of samples."""
         return (self.stop - self.start) * (self.last - self.first)
 
     def save(self, samples: ChunkSamples) -> None:
         """Write the finished chunk, unless another job has written it."""
+        if (trace := samples.trace) is not None:  # first, because a chunk that exists is not sampled again
+            files.replace(self.trace_path, lambda path: traces.write(trace, path))
         metadata = {"steps": repr(samples.steps), "provenance": json.dumps(asdict(samples.provenance))}
         files.publish(self.path, lambda path: shards.write_parquet(samples.frame, path, metadata))
 
@@ -116,23 +127,34 @@ class Chunk:
 
 @dataclass(frozen=True, eq=False)
 class MissingShard:
-    """Samples [start, stop) of a generation, which the store does not have: one shard, in chunks."""
+    """Samples [start, stop) of a generation, which the store does not have: one shard, in chunks.
+
+    ``traces`` is the folder of what is recorded of its searches.
+    """
 
     generation: Generation
     folder: Path
+    traces: Path
     start: int
     stop: int
     chunks: tuple[Chunk, ...]
 
     @classmethod
     def cut(
-        cls, generation: Generation, folder: Path, start: int, stop: int, questions: int, chunk_samples: int
+        cls,
+        generation: Generation,
+        folder: Path,
+        traces: Path,
+        start: int,
+        stop: int,
+        questions: int,
+        chunk_samples: int,
     ) -> MissingShard:
         """Return the shard, cut into chunks of whole questions, of equal size, about ``chunk_samples`` samples each."""
         blocks = max(1, round(questions * (stop - start) / chunk_samples))
         edges = [round(questions * i / blocks) for i in range(blocks + 1)]
         chunks = tuple(Chunk(generation, folder, start, stop, a, b) for a, b in pairwise(edges) if a < b)
-        return cls(generation, folder, start, stop, chunks)
+        return cls(generation, folder, traces, start, stop, chunks)
 
     @property
     def is_published(self) -> bool:
@@ -148,11 +170,13 @@ class MissingShard:
             raise RuntimeError(f"{self.folder}: a chunk cannot be read back")
         for chunk in self.chunks:
             chunk.path.unlink(missing_ok=True)
+            chunk.trace_path.unlink(missing_ok=True)
         with suppress(OSError):  # the folder is not empty, or another job has removed it
             layout.chunks(self.folder).rmdir()
 
     def _publish(self, parts: Sequence[ChunkSamples]) -> None:
         frame, provenance = concatenate(parts)
+        self._publish_trace(provenance)
         shards.publish(
             self.folder,
             self.start,
@@ -162,3 +186,29 @@ class MissingShard:
             policies=self.generation.policies,
             provenance=provenance,
         )
+
+    def _publish_trace(self, provenance: shards.Provenance) -> None:
+        """Publish what was recorded, before the samples: a shard that exists is not published again."""
+        rows = [rows for chunk in self.chunks if (rows := _recorded(chunk.trace_path)) is not None]
+        if rows:
+            traces.publish(
+                self.traces,
+                self.start,
+                self.stop,
+                pl.concat(rows),
+                generation_id=self.generation.id,
+                policies=self.generation.policies,
+                provenance=provenance,
+            )
+
+
+def _recorded(path: Path) -> pl.DataFrame | None:
+    """What was recorded of a chunk's searches; None if there is nothing, or another job has just published it."""
+    try:
+        rows = pl.read_parquet(path)
+    except FileNotFoundError:
+        return None
+    except (PolarsError, OSError):
+        log.warning("%s is unreadable; `searchlens trace` records these searches again", path)
+        return None
+    return rows if rows.schema == TRACES else None

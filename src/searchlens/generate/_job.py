@@ -16,7 +16,7 @@ from searchlens.engines.base import Engine
 from searchlens.errors import InputError
 from searchlens.generate._chunks import MissingShard
 from searchlens.generate._prompter import Prompter
-from searchlens.grid import Grid, JobPool
+from searchlens.grid import Generation, Grid, JobPool, Traced
 from searchlens.store import provenance, shards
 
 log = logging.getLogger(__name__)
@@ -31,6 +31,8 @@ class Job:
     pool : Pool
     threads : int
         CPU threads of the engine.
+    traced : Traced, optional
+        Which searches are recorded, instead of those of the configuration.
 
     Attributes
     ----------
@@ -38,8 +40,9 @@ class Job:
         Most rows that the engine decodes together; ``checkpoints.<name>.max_rows`` until memory runs out.
     """
 
-    def __init__(self, grid: Grid, pool: JobPool, threads: int) -> None:
+    def __init__(self, grid: Grid, pool: JobPool, threads: int, traced: Traced | None = None) -> None:
         self.grid, self.pool, self.threads = grid, pool, threads
+        self._traced = traced
         self.spec = grid.config["checkpoints"][pool.checkpoint]
         self.folder = grid.checkpoint_folder(pool.checkpoint)
         self.questions = grid.questions(pool.benchmark)
@@ -47,6 +50,10 @@ class Job:
         self.max_rows: int | None = self.spec["max_rows"]
         self._grader = grading.grader(grid.benchmark(pool.benchmark)["grader"])
         self._step_ids: dict[str, tuple[int, ...]] = {}
+
+    def traced(self, generation: Generation) -> Traced | None:
+        """Return which searches of a stream are recorded, None for none."""
+        return self._traced or self.grid.traced(generation)
 
     @cached_property
     def prompter(self) -> Prompter:
@@ -154,11 +161,10 @@ class Job:
     def missing_shards(self) -> list[MissingShard]:
         """Return the shards that the store does not have, in the order of the configuration."""
         size, count = int(self.grid.config["chunk_samples"]), len(self.questions)
-        folders = {
-            g.id: self.grid.folder(self.pool.checkpoint, self.pool.benchmark, g.id) for g in self.pool.generations
-        }
+        cell, store = (self.pool.checkpoint, self.pool.benchmark), self.grid.layout
+        folders = {g.id: (store.generation(*cell, g.id), store.traces(*cell, g.id)) for g in self.pool.generations}
         return [
-            MissingShard.cut(generation, folders[generation.id], start, stop, count, size)
+            MissingShard.cut(generation, *folders[generation.id], start, stop, count, size)
             for generation, start, stop in self.grid.missing(self.pool)
         ]
 

@@ -18,9 +18,11 @@ from searchlens.engines.base import Engine, EngineMemoryError
 from searchlens.errors import InputError, JobError
 from searchlens.generate._chunks import Chunk, ChunkSamples
 from searchlens.generate._job import Job
+from searchlens.generate._recorded import trace_rows
 from searchlens.generate._stops import cut
 from searchlens.search.driver import Failure, Outcome, Usage, run, start
-from searchlens.search.task import Candidate, Search, Task
+from searchlens.search.recorder import Recorder
+from searchlens.search.task import Candidate, Search, Task, unrecorded
 from searchlens.store import provenance, shards
 
 log = logging.getLogger(__name__)
@@ -155,6 +157,9 @@ class _RunningChunk:
         self.unfinished = len(self.keys)
         self.rows: list[dict[str, Any]] = []
         self.failures: list[tuple[int, int, str]] = []
+        self.traced = job.traced(chunk.generation)
+        self.recorders: dict[tuple[int, int], Recorder] = {}
+        self.traces: list[pl.DataFrame] = []
         self.usage = self.new_usage = Usage()
         self.seconds = self.steps = 0.0
 
@@ -163,6 +168,7 @@ class _RunningChunk:
         job = self.job
         seed = seeds.sample_seed(self.chunk.generation.id, job.questions[question].id, run_)
         prompter = job.prompter
+        recorder = self._recorder(question, run_)
         task = Task(
             job.prompts[question],
             seed,
@@ -174,8 +180,18 @@ class _RunningChunk:
             prompter.template.check_every,
             prompter.template.stop_texts,
             prompter.spell,
+            recorder.note if recorder else unrecorded,
         )
-        return start(task, self.policy)
+        search = start(task, self.policy)
+        return recorder.watch(search) if recorder else search
+
+    def _recorder(self, question: int, run_: int) -> Recorder | None:
+        """The recorder of a run, None if it is not to be recorded."""
+        if self.traced is None or not self.traced.holds(question, run_):
+            return None
+        recorder = Recorder(self.job.prompter.text, self.traced.run_bytes)
+        self.recorders[question, run_] = recorder
+        return recorder
 
     def add(self, question: int, run_: int, outcome: Outcome) -> None:
         """Add the outcome of a run."""
@@ -184,6 +200,9 @@ class _RunningChunk:
         self.new_usage += outcome.usage
         if isinstance(outcome, Failure):
             self.failures.append((question, run_, outcome.reason))
+        if recorder := self.recorders.pop((question, run_), None):
+            name = self.job.questions[question].id
+            self.traces.append(trace_rows(recorder, outcome, (question, name, run_), self.policy.width))
         width = self.policy.width
         for place, row in enumerate(_rows(self.job, outcome, self.policy)):
             sample_ = run_ * width + place
@@ -211,7 +230,8 @@ class _RunningChunk:
             gpu_seconds=self.seconds * gpus,
             finished=provenance.now(),
         )
-        return ChunkSamples(frame.drop("position"), self.steps, costs)
+        trace = pl.concat(self.traces).sort("question", "run", "row") if self.traces else None
+        return ChunkSamples(frame.drop("position"), self.steps, costs, trace)
 
     def _report_failures(self) -> None:
         """Log failed searches; end the job if there are too many to count them as unsolved."""

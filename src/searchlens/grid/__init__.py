@@ -13,7 +13,7 @@ Standard library only (and modules that import nothing else), because the Snakef
 from searchlens.grid._grid import Grid
 from searchlens.grid._inputs import FINGERPRINT_LIMIT, Inputs
 from searchlens.grid._jobs import GENERATION_VERSION
-from searchlens.grid._records import Generation, Import, JobPool
+from searchlens.grid._records import Generation, Import, JobPool, Traced
 from searchlens.grid._study import ROLES, SOURCES
 
 __all__ = [
@@ -26,4 +26,5 @@ __all__ = [
     "Import",
     "Inputs",
     "JobPool",
+    "Traced",
 ]

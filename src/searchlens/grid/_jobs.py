@@ -18,7 +18,7 @@ from searchlens.benchmarks import prompts
 from searchlens.errors import InputError
 from searchlens.grid import cost
 from searchlens.grid._inputs import Inputs
-from searchlens.grid._records import Generation, JobPool
+from searchlens.grid._records import Generation, JobPool, Traced
 from searchlens.policies import kinds
 from searchlens.policies.texts import Texts
 from searchlens.store.hashing import digest, file_sha256
@@ -155,6 +155,17 @@ class Jobs(Inputs):
             return template.with_examples(examples)
         except InputError as error:
             raise InputError(f"benchmarks.{benchmark}.examples: {error.message}", error.hint) from None
+
+    def traced(self, generation: Generation) -> Traced | None:
+        """Which searches of a stream are recorded; None for none. No part of any id."""
+        section = self.config["study"].get("trace")  # snapshots of earlier versions do not have it
+        if section is None:
+            return None
+        if section["policies"] == "searches":
+            is_chosen = generation.spec["policy"]["controller"]["name"] != "autoregressive"
+        else:
+            is_chosen = section["policies"] == "all" or not set(section["policies"]).isdisjoint(generation.policies)
+        return Traced(section["questions"], section["runs"], section["run_bytes"]) if is_chosen else None
 
     # ---- pools
 

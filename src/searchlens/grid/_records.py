@@ -43,6 +43,27 @@ class Generation:
 
 
 @dataclass(frozen=True)
+class Traced:
+    """What of a stream is recorded while it is sampled.
+
+    Attributes
+    ----------
+    questions, runs : int
+        The first questions of the benchmark, and the first runs of each.
+    run_bytes : int
+        Most bytes of one run's record.
+    """
+
+    questions: int
+    runs: int
+    run_bytes: int
+
+    def holds(self, question: int, run: int) -> bool:
+        """Whether a run of a question, by its position, is recorded."""
+        return question < self.questions and run < self.runs
+
+
+@dataclass(frozen=True)
 class JobPool:
     """The generations that one job makes with one engine start."""
 

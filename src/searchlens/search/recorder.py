@@ -28,6 +28,8 @@ import math
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from typing import Any
 
+import polars as pl
+
 from searchlens.engines.base import Completion
 from searchlens.schemas.columns import TRACES
 from searchlens.search.driver import Usage
@@ -248,6 +250,37 @@ def text_of(nodes: Mapping[int, Mapping[str, Any]], number: int | None, length: 
         length = row["start"] if length is None else min(length, row["start"])
         number = row["parent"]
     return [token for part in reversed(parts) for token in part]
+
+
+def samples_of(rows: Sequence[Mapping[str, Any]]) -> dict[int, list[int]]:
+    """The tokens of every sample of one run, from the rows of its record; not of those that a cut record lacks."""
+    nodes = {row["node"]: row for row in rows if row["kind"] in TEXTS}
+    samples = {}
+    for row in rows:
+        if row["kind"] == "sample" and (row["node"] is not None or row["tokens"] is not None):
+            samples[row["sample"]] = row["tokens"] if row["node"] is None else text_of(nodes, row["node"])
+    return samples
+
+
+def differing_run(rows: pl.DataFrame, samples: pl.DataFrame) -> tuple[str, int] | None:
+    """Return id of the question and number of the first run whose record has other samples than were stored.
+
+    Parameters
+    ----------
+    rows : DataFrame
+        Columns of ``TRACES``.
+    samples : DataFrame
+        Columns question (its id), run, sample and tokens; samples that are not stored are not compared.
+    """
+    stored = samples.join(
+        rows.select("id", "run").unique(), left_on=["question", "run"], right_on=["id", "run"], how="semi"
+    )
+    tokens = {(row[0], row[1]): row[2] for row in stored.select("question", "sample", "tokens").iter_rows()}
+    for (name, run), of_run in rows.group_by("id", "run", maintain_order=True):
+        for sample, drawn in samples_of(of_run.to_dicts()).items():
+            if (kept := tokens.get((name, sample))) is not None and drawn[: len(kept)] != kept:
+                return str(name), int(run)  # type: ignore[call-overload]
+    return None
 
 
 def _size(values: Mapping[str, Any], row: Row) -> int:

@@ -63,8 +63,17 @@ class Layout:
         return self.results / "locks" / f"{checkpoint}.{benchmark}.{pool}"
 
     def aside(self, time: str, path: Path) -> Path:
-        """Where a file of the sample store is moved to, instead of being deleted."""
-        return self.results / "aside" / time / path.relative_to(self.results / "generations")
+        """Where a file of the sample store, or a record of searches, is moved to, instead of being deleted."""
+        above = self.generations if path.is_relative_to(self.generations) else self.results
+        return self.results / "aside" / time / path.relative_to(above)
+
+    def traces(self, checkpoint: str, benchmark: str, generation_id: str) -> Path:
+        """Folder with the records of searches of one stream; their files have the names of its shards."""
+        return self.results / "traces" / checkpoint / benchmark / generation_id
+
+    def trace_of(self, shard: Path) -> Path:
+        """The record of the searches that drew a shard."""
+        return self.results / "traces" / shard.relative_to(self.generations)
 
     def import_record(self, benchmark: str, pair: str, role: str, policy: str) -> Path:
         """Registry file of one imported policy."""
@@ -195,9 +204,13 @@ class Layout:
         """Files of all shards, with a sidecar or without."""
         return self.every(self.generation("*", "*", "*") / "*.parquet")
 
+    def trace_files(self) -> list[Path]:
+        """Records of searches of all streams, with a sidecar or without."""
+        return self.every(self.traces("*", "*", "*") / "*.parquet")
+
     def temporary_files(self) -> list[Path]:
-        """Temporary files in the sample store, of running or killed jobs."""
-        return sorted((self.results / "generations").rglob(".*.tmp"))
+        """Temporary files among samples and records of searches, of running or killed jobs."""
+        return sorted(path for name in ("generations", "traces") for path in (self.results / name).rglob(".*.tmp"))
 
     def manifests(self) -> list[Path]:
         """Manifests of all pools, of every fill round."""
@@ -268,6 +281,11 @@ def chunk(generation: Path, samples: tuple[int, int], questions: tuple[int, int]
     """File of a finished part of a shard: a range of samples of a range of questions."""
     (start, stop), (first, last) = samples, questions
     return chunks(generation) / f"s{start:05d}-{stop:05d}.q{first:05d}-{last:05d}.chunk"
+
+
+def chunk_trace(chunk: Path) -> Path:
+    """Record of the searches that drew a finished part of a shard, until the shard is published."""
+    return chunk.with_suffix(".trace")
 
 
 def chunks(generation: Path) -> Path:

@@ -373,7 +373,7 @@ def _damage(sidecar: Path) -> str:
 
 
 def set_aside(layout: Layout, unwanted: Iterable[Shard]) -> list[Path]:
-    """Move shards and their sidecars out of the store, into ``aside/<time>/`` of the results; nothing is deleted.
+    """Move shards, sidecars and records of their searches out of the store, into ``aside/<time>/``; nothing is deleted.
 
     Returns
     -------
@@ -383,7 +383,8 @@ def set_aside(layout: Layout, unwanted: Iterable[Shard]) -> list[Path]:
     stamp = time.strftime("%Y%m%dT%H%M%S")
     moved = []
     for shard in unwanted:
-        for path in (shard.path, shard.path.with_suffix(".json")):
+        trace = layout.trace_of(shard.path)
+        for path in (shard.path, shard.path.with_suffix(".json"), trace, trace.with_suffix(".json")):
             if path.exists():
                 target = layout.aside(stamp, path)
                 target.parent.mkdir(parents=True, exist_ok=True)

@@ -1,0 +1,48 @@
+"""What recorders took down, as rows of a file."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import polars as pl
+
+from searchlens.schemas.columns import TRACES
+from searchlens.search.driver import Failure, Outcome
+from searchlens.search.recorder import COLUMNS, Recorder
+
+
+def trace_rows(recorder: Recorder, outcome: Outcome, run: tuple[int, str, int], width: int) -> pl.DataFrame:
+    """Rows of ``TRACES`` of a run that has ended.
+
+    Parameters
+    ----------
+    recorder : Recorder
+        Of the run.
+    outcome : Result or Failure
+    run : tuple of (int, str, int)
+        Position of the question, its id, and the number of the run.
+    width : int
+        Candidates of a run.
+    """
+    if isinstance(outcome, Failure):
+        recorder.finish([], outcome.reason, outcome.usage)
+    else:
+        recorder.finish(outcome.candidates, usage=outcome.usage)
+    try:
+        return _frame(recorder.rows, run, width)
+    except (pl.exceptions.PolarsError, TypeError, ValueError, OverflowError) as error:  # notes of one's own controller
+        row: dict[str, Any] = {**dict.fromkeys(COLUMNS), "step": 0, "kind": "cut"}
+        costs = {"requests": outcome.usage.requests, "generated": outcome.usage.generated}
+        mistake = json.dumps({"rows": len(recorder.rows), "mistake": str(error)})
+        return _frame([{**row, **costs, "detail": mistake}], run, width)
+
+
+def _frame(rows: list[dict[str, Any]], run: tuple[int, str, int], width: int) -> pl.DataFrame:
+    question, name, number = run
+    of_run = {"question": question, "id": name, "run": number}
+    numbered = [{**of_run, "row": i, **row} for i, row in enumerate(rows)]
+    for row in numbered:
+        if row["sample"] is not None:
+            row["sample"] += number * width
+    return pl.DataFrame(numbered, schema=TRACES)
