@@ -342,6 +342,25 @@ def test_base_may_have_several_policies_and_rl_one(tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("no_second_judge")
+def test_of_two_runs_of_equal_content_the_newest_is_read(tmp_path: Path) -> None:
+    """A rerun whose answers came from a cache is no second draw; a copy in another folder is a mistake."""
+    base, rl = lm_eval(tmp_path / "base", BASE), lm_eval(tmp_path / "rl", RL)
+    (old,) = base.iterdir()
+    new = base / old.name.replace("2026-01-01", "2026-01-02")
+    new.write_text(old.read_text())
+    for date in (None, "all"):
+        found = compared(base, rl, log={"date": date} if date else {})
+        (note,) = (note for note in found.sides[0].notes if "2026-01-02" in note)
+        assert "was read" in note and "2026-01-01" in note
+        assert found.sides[0].samples == 4
+    copy = base / "copy" / old.name
+    copy.parent.mkdir()
+    copy.write_text(old.read_text())
+    with pytest.raises(InputError, match="have the same content"):
+        compared(base, rl)
+
+
+@pytest.mark.usefixtures("no_second_judge")
 def test_what_was_asked_otherwise_is_noted(tmp_path: Path) -> None:
     """A difference between the models may be one between their limits of tokens."""
     found = compared(lm_eval(tmp_path / "base", BASE), lm_eval(tmp_path / "rl", RL, limit=2048))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -134,7 +135,9 @@ def read(
         A file cannot be used, documents are not questions of the benchmark, golds differ, or samples do not make pools.
     """
     chosen = recognised(paths)
-    _refuse_twice(chosen.files)
+    notes = Notes()
+    takes_newest = chosen.takes_newest and choices.wishes.get("date") != "all"
+    chosen = chosen._replace(files=_without_repeats(chosen.files, notes, takes_newest=takes_newest))
     documents: Documents
     if questions is None:
         documents = OwnDocuments(needs_golds=needs_golds, quotes=quotes)
@@ -142,34 +145,62 @@ def read(
         documents = KnownDocuments(questions, choices.ids, quotes=quotes)
     spill = Spill(documents.rank, folder or (lambda: Path(tempfile.mkdtemp(prefix="searchlens-"))))
     try:
-        yield _Assembly(chosen, documents, spill, grader, choices).reading()
+        yield _Assembly(chosen, documents, spill, grader, choices, notes).reading()
     finally:
         spill.close()
 
 
-def _refuse_twice(files: Sequence[Path]) -> None:
-    """An ``InputError`` if two files have the same content."""
+_TIME = re.compile(r"\d{4}-\d\d-\d\dT[\d.:+-]+")
+"""The time in the name of a run's file."""
+
+
+def _without_repeats(files: Sequence[Path], notes: Notes, *, takes_newest: bool) -> list[Path]:
+    """The files without earlier runs of equal content, which are no second draw.
+
+    Runs are files of one folder whose names differ by their times alone. With ``takes_newest`` the reader chooses among
+    them.
+
+    Raises
+    ------
+    InputError
+        Two other files have the same content.
+    """
     sizes: dict[int, list[Path]] = {}
     for file in files:
         sizes.setdefault(file.stat().st_size, []).append(file)
+    earlier: set[Path] = set()
     for same in sizes.values():
         seen: dict[str, Path] = {}
-        for file in same if len(same) > 1 else ():
-            if (first := seen.setdefault(file_sha256(file), file)) != file:
-                hint = "name each file once, and of a folder with equal runs the files of one"
-                raise InputError(f"{first} and {file} have the same content", hint)
+        for file in sorted(same, key=lambda path: path.name) if len(same) > 1 else ():
+            before = seen.get(content := file_sha256(file))
+            seen[content] = file
+            if before is None:
+                continue
+            if _run(before) != _run(file):
+                raise InputError(f"{before} and {file} have the same content", "name each file once")
+            if not takes_newest:
+                notes.add(f"{before.name} and {file.name} have the same content; the newest was read", str(file.parent))
+                earlier.add(before)
+    return [file for file in files if file not in earlier]
+
+
+def _run(path: Path) -> Path:
+    """A path without the time in its name; itself if there is none."""
+    return path.with_name(_TIME.sub("(time)", path.name))
 
 
 class _Assembly:
     """One import while it is read."""
 
-    def __init__(self, chosen: Recognised, documents: Documents, spill: Spill, grader: str, choices: Choices) -> None:
+    def __init__(
+        self, chosen: Recognised, documents: Documents, spill: Spill, grader: str, choices: Choices, notes: Notes
+    ) -> None:
         self.chosen = chosen
         self.documents = documents
         self.spill = spill
         self.grader = grader
         self.choices = choices
-        self.notes = Notes()
+        self.notes = notes
         self.problems = Problems()
         self.tallies: dict[str, Tally] = {}
         self.streams: dict[str, Stream] = {}
