@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from searchlens import cli
-from searchlens.cli.options import CommandsParser
+from searchlens.cli.options import CommandsParser, put
 
 ROOT = Path(__file__).parents[1]
 PARSER: CommandsParser = cli.parser()
@@ -162,3 +162,12 @@ def test_completion_without_its_library_names_the_extra(
     monkeypatch.setitem(sys.modules, "shtab", None)
     assert cli.main(["completion", "bash"]) == 2
     assert "Hint: pip install 'searchlens[completion]'" in capsys.readouterr().err
+
+
+def test_json_has_no_number_that_is_none(capsys: pytest.CaptureFixture[str]) -> None:
+    """Python writes NaN, which other languages cannot read."""
+    answer = {"a": float("nan"), "b": [float("inf"), 1.5, {"c": -float("inf")}], "d": (2, None)}
+    put(argparse.Namespace(json=True), answer, str)
+    assert json.loads(capsys.readouterr().out, parse_constant=pytest.fail) == {
+        "a": None, "b": [None, 1.5, {"c": None}], "d": [2, None]
+    }  # fmt: skip

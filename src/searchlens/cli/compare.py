@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import shutil
 from collections.abc import Sequence
@@ -12,7 +11,7 @@ from typing import NamedTuple
 
 from searchlens.benchmarks import Question
 from searchlens.cli.chosen import grid_of, is_configured
-from searchlens.cli.options import Commands, json_option, positive
+from searchlens.cli.options import Commands, json_option, positive, put
 from searchlens.errors import InputError, require_known
 from searchlens.store.files import replace_text
 
@@ -51,10 +50,8 @@ def _compare(args: argparse.Namespace) -> None:
     found = compare_logs([Path(path) for path in args.base], [Path(path) for path in args.against], wishes)
     if args.html:
         replace_text(Path(args.html), page(found))
-    if args.json:
-        print(json.dumps(found.to_dict(), indent=1))
-    else:
-        terminal.page(compare.rendered(found, shutil.get_terminal_size().columns))
+    columns = shutil.get_terminal_size().columns
+    put(args, found.to_dict() if args.json else {}, lambda _: compare.rendered(found, columns), terminal.page)
 
 
 def _known_benchmark(args: argparse.Namespace) -> _Known:

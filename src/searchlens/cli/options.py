@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import logging
+import math
 import os
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
@@ -154,9 +155,29 @@ def json_option(sub: argparse.ArgumentParser) -> None:
     sub.add_argument("--json", action="store_true", help="print the answer as JSON")
 
 
-def put(args: argparse.Namespace, answer: Mapping[str, Any], rendered: Callable[[Mapping[str, Any]], str]) -> None:
-    """Print an answer: as JSON, or as the text that ``rendered`` makes of it."""
-    print(json.dumps(answer, indent=1) if args.json else rendered(answer))
+def put(
+    args: argparse.Namespace,
+    answer: Mapping[str, Any],
+    rendered: Callable[[Mapping[str, Any]], str],
+    show: Callable[[str], None] = print,
+) -> None:
+    """Print an answer: as JSON, or as the text that ``rendered`` makes of it, by ``show``.
+
+    JSON has no NaN and no infinity: such numbers are null.
+    """
+    if args.json:
+        print(json.dumps(_finite(answer), indent=1, allow_nan=False))
+    else:
+        show(rendered(answer))
+
+
+def _finite(value: Any) -> Any:
+    """A value of plain types in which numbers that are not finite are None."""
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, Mapping):
+        return {key: _finite(part) for key, part in value.items()}
+    return [_finite(part) for part in value] if isinstance(value, list | tuple) else value
 
 
 def cell_options(sub: argparse.ArgumentParser) -> None:

@@ -61,7 +61,6 @@ def _summary(args: argparse.Namespace) -> None:
 
 
 def _show(args: argparse.Namespace) -> None:
-    import json
     import shutil
 
     from searchlens.commands import show, terminal
@@ -76,24 +75,19 @@ def _show(args: argparse.Namespace) -> None:
         limit=args.limit,
     )
     found = show.shown(opened(args, args.folder), wanted)
-    if args.json:
-        print(json.dumps(found, indent=1))
-    else:
-        terminal.page(show.rendered(found, shutil.get_terminal_size().columns, None if args.full else show.LINES))
+    columns, lines = shutil.get_terminal_size().columns, None if args.full else show.LINES
+    put(args, found, lambda _: show.rendered(found, columns, lines), terminal.page)
 
 
 def _diff(args: argparse.Namespace) -> None:
-    import json
-
     from searchlens.api import open_study
     from searchlens.api.differences import differences
     from searchlens.commands import diff, terminal
 
     found = differences(open_study(args.first), open_study(args.second))
-    if args.json:
-        print(json.dumps({"a": args.first, "b": args.second, **found.to_dict()}, indent=1))
-    else:
-        terminal.page(diff.rendered(found, (args.first, args.second), None if args.all else diff.LINES))
+    answer = {"a": args.first, "b": args.second, **found.to_dict()}
+    lines = None if args.all else diff.LINES
+    put(args, answer, lambda _: diff.rendered(found, (args.first, args.second), lines), terminal.page)
 
 
 def _benchmarks(args: argparse.Namespace) -> None:

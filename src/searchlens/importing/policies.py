@@ -65,7 +65,7 @@ def proposed(asked: Mapping[str, Any], name: str = "") -> Proposal:
     try:
         local = Sampling(**_numbers(given))
         policy = parse(Policy(local).name)  # checks every limit
-    except (TypeError, ValueError) as error:
+    except (TypeError, ValueError, OverflowError) as error:
         return Proposal("", why=f"a sampling parameter of the log is no number: {error}")
     except InputError as error:
         return Proposal("", why=error.message)

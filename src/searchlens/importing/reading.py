@@ -25,6 +25,7 @@ from searchlens.importing.pools import Pool, verdicts_text
 from searchlens.importing.spill import Spill
 from searchlens.importing.tally import Tally
 from searchlens.readers import Recognised, recognised
+from searchlens.readers.guarded import guarded
 from searchlens.readers.logged import LoggedSample, Notes, Stream
 from searchlens.readers.problems import Problems
 from searchlens.store.hashing import file_sha256
@@ -210,7 +211,7 @@ class _Assembly:
 
     def reading(self) -> Reading:
         """Read everything, check it, and describe the pools."""
-        for sample in self.chosen.reader.read(self.chosen.files, self.choices.wishes, self.notes):
+        for sample in guarded(self.chosen.reader, self.chosen.files, self.choices.wishes, self.notes):
             self._add(sample)
         self._check_tasks()
         if not self.tallies:

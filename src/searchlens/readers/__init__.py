@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 from searchlens import catalogue
 from searchlens.errors import InputError
+from searchlens.readers.guarded import MISTAKES
 from searchlens.readers.logged import Reader
 from searchlens.readers.opening import kind
 from searchlens.readers.rows import first_row
@@ -50,7 +51,7 @@ def recognised(paths: Sequence[Path]) -> Recognised:
     for path in dict.fromkeys(paths):
         if not path.exists():
             raise InputError(f"cannot read {path}: No such file or directory", "nothing was imported")
-        fits = {name: files for name, reader in readers.items() if (files := reader.files(path))}
+        fits = {name: files for name, reader in readers.items() if (files := _files(reader, path))}
         if not fits:
             raise InputError(f"{path} has no format that is known: {_description(path)}", _known())
         for name, files in fits.items():
@@ -60,6 +61,14 @@ def recognised(paths: Sequence[Path]) -> Recognised:
         raise InputError(f"files of several formats: {which}", "import the files of one format at a time")
     ((name, files),) = found.items()
     return Recognised(readers[name], files, name)
+
+
+def _files(reader: Reader, path: Path) -> list[Path]:
+    """Files of one format; none where a file that is looked at has fields of other types."""
+    try:
+        return reader.files(path)
+    except MISTAKES:
+        return []
 
 
 def _title(name: str) -> str:

@@ -66,7 +66,7 @@ class EvalscopeReader:
             A line is broken, or a configuration is no YAML.
         """
         for path in sorted(files):
-            config = _config(path)
+            config = _config(path, notes)
             repeats = count_of(config.get("repeats")) or 1
             if "repeats" in wishes:
                 repeats = _whole(wishes["repeats"])
@@ -101,7 +101,7 @@ def _split(path: Path) -> tuple[Path, Path] | None:
     return None if where is None else (Path(*parts[:where]), Path(*parts[where + 1 :]))
 
 
-def _config(path: Path) -> dict[str, Any]:
+def _config(path: Path, notes: Notes) -> dict[str, Any]:
     split = _split(path)
     for folder in (split[0] / "configs", split[0]) if split else ():
         for file in sorted(folder.glob("task_config*.yaml")):
@@ -109,6 +109,7 @@ def _config(path: Path) -> dict[str, Any]:
                 content = yaml.safe_load(file.read_text())
             except (yaml.YAMLError, UnicodeDecodeError):
                 raise InputError(f"{file} is no YAML", "nothing was imported") from None
+            notes.at(str(file), content)
             return content if isinstance(content, dict) else {}
     return {}
 

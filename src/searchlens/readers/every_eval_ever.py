@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -13,7 +12,6 @@ from searchlens.readers import lines
 from searchlens.readers.fields import choices_of, count_of, golds_of, joined, number_of, parameters, value_of
 from searchlens.readers.folders import beside, candidates, plain_name
 from searchlens.readers.logged import Document, LoggedSample, Notes, Stream, Verdict
-from searchlens.readers.opening import opened
 
 _REQUIRED = ("evaluation_id", "sample_id", "interaction_type", "input", "evaluation")
 _FORMAT = "Every Eval Ever"
@@ -58,7 +56,7 @@ def _is_samples(path: Path) -> bool:
 
 
 def _samples(path: Path, notes: Notes) -> Iterator[LoggedSample]:
-    aggregate = _aggregate(path)
+    aggregate = _aggregate(path, notes)
     library = str((aggregate.get("eval_library") or {}).get("name") or "")
     metric, others = _other_metrics(path, notes)
     streams: dict[tuple[str, str], Stream] = {}
@@ -180,17 +178,12 @@ def _document(row: lines.Object, is_templated: bool) -> Document:
     return Document(name, name.isdecimal(), asked.get("raw"), is_templated, choices, golds_of(asked.get("reference")))
 
 
-def _aggregate(path: Path) -> lines.Object:
+def _aggregate(path: Path, notes: Notes) -> lines.Object:
     name = plain_name(path)
     file = beside(path.with_name(name.replace("_samples.jsonl", ".json"))) if "_samples" in name else None
     if file is None:
         return {}
-    with opened(file) as content:
-        try:
-            found = json.load(content)
-        except ValueError:
-            raise InputError(f"{file} is no JSON", "nothing was imported") from None
-    return found if isinstance(found, dict) else {}
+    return lines.whole(file, notes)
 
 
 def _stream(key: tuple[str, str], aggregate: lines.Object, library: str) -> Stream:

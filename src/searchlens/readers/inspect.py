@@ -190,6 +190,7 @@ def _require_finished(log: _Log, is_partial: bool, notes: Notes) -> None:
 def _samples_of_log(log: _Log, start: int, notes: Notes) -> Iterator[LoggedSample]:
     stream = log.stream
     for place, sample in _samples(log.path, notes):
+        notes.at(place, sample)
         epoch = count_of(sample.get("epoch"))
         if epoch is None or "id" not in sample:
             keys = ", ".join(list(sample)[:8])
@@ -309,6 +310,7 @@ def _header(path: Path, notes: Notes) -> Json:
             if key == "samples" and "eval" in header:  # what follows the samples says nothing of them
                 break
             header[key] = text.value()
+    notes.at(f"{path}, header", header)
     return header
 
 

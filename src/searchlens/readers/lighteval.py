@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -12,10 +11,10 @@ import pyarrow as pa
 
 from searchlens.catalogue import reader
 from searchlens.errors import InputError
+from searchlens.readers import lines
 from searchlens.readers.fields import count_of, golds_of, joined, logprobs_of, parameters, verdict_or_number
 from searchlens.readers.folders import Dated, beside, candidates, chosen
 from searchlens.readers.logged import Document, Finish, LoggedSample, Notes, Stream, Verdict
-from searchlens.readers.opening import opened
 from searchlens.readers.tables import batches, columns_of, lists_of_lists
 
 _NAME = re.compile(r"details_(?P<task>.+)_(?P<date>\d{4}-\d\d-\d\dT[\d.:-]+)\.parquet")
@@ -89,7 +88,7 @@ def _model(path: Path) -> str:
     return "/".join(parts[start + 1 : -2]) if start is not None else ""
 
 
-def _stream(file: Dated, model: str) -> Stream:
+def _stream(file: Dated, model: str, notes: Notes) -> Stream:
     """Sampling parameters of the results file, in which no temperature is temperature 0."""
     parts = file.path.parts
     if not model:
@@ -98,11 +97,7 @@ def _stream(file: Dated, model: str) -> Stream:
     results = beside(root / "results" / model / f"results_{file.date}.json")
     if results is None:
         return Stream(model, file.task, {}, "lighteval")
-    with opened(results) as content:
-        try:
-            general = json.load(content).get("config_general") or {}
-        except (ValueError, AttributeError):
-            raise InputError(f"{results} is no JSON object", "nothing was imported") from None
+    general = lines.whole(results, notes).get("config_general") or {}
     settings = general.get("model_config") or {}
     asked = {"temperature": 0.0, **parameters(settings.get("generation_parameters"))}
     version = str(general.get("lighteval_sha") or "").replace("?", "")
@@ -113,11 +108,12 @@ def _stream(file: Dated, model: str) -> Stream:
 
 
 def _samples(file: Dated, model: str, start: int, notes: Notes) -> Iterator[LoggedSample]:
-    stream = _stream(file, model)
+    stream = _stream(file, model, notes)
     names = _columns(file.path)
     if names is None:
         raise InputError(f"{file.path} has no columns doc and model_response; are files of two formats mixed?")
     doc, metric, response = names
+    notes.at(str(file.path), {})
     wanted = [*(f"{doc}.{key}" for key in _DOC), metric, *(f"{response}.{key}" for key in _RESPONSE)]
     for first, batch in batches(file.path, wanted):
         docs, metrics = batch.column(doc).to_pylist(), _values(batch, metric)
@@ -125,6 +121,7 @@ def _samples(file: Dated, model: str, start: int, notes: Notes) -> Iterator[Logg
             zip(docs, metrics, _responses(batch.column(response)), strict=True)
         ):
             place = f"{file.path}, row {first + position + 1}"
+            notes.at(place, {doc: row, metric: scores, response: answer})
             yield from _drawn(row, scores or {}, answer, start, stream, place, notes)
 
 

@@ -86,7 +86,27 @@ def parsed(path: Path, number: int, line: bytes, notes: Notes) -> Object:
         raise InputError(what, "each line is one JSON object; nothing was imported")
     if b"\\u" in line and (b"\\ud" in line or b"\\uD" in line):
         row = whole_characters(row, f"{path}:{number}", notes)
+    notes.at(f"{path}:{number}", row)
     return cast("Object", row)
+
+
+def whole(path: Path, notes: Notes) -> Object:
+    """The object of a small JSON file, such as the results beside a file of samples.
+
+    Raises
+    ------
+    InputError
+        It cannot be read, or is no JSON object.
+    """
+    with opened(path) as file:
+        try:
+            found = json.load(file)
+        except (ValueError, RecursionError):
+            raise InputError(f"{path} is no JSON", "nothing was imported") from None
+    if not isinstance(found, dict):
+        raise InputError(f"{path}: {named(found)} instead of a JSON object", "nothing was imported")
+    notes.at(str(path), found)
+    return found
 
 
 def whole_characters(value: Any, place: str, notes: Notes) -> Any:

@@ -15,7 +15,6 @@ from searchlens.readers import lines
 from searchlens.readers.fields import document_of, golds_of, last_asked, parameters, verdict_or_number
 from searchlens.readers.folders import Dated, beside, candidates, chosen, plain_name
 from searchlens.readers.logged import Document, LoggedSample, Notes, Stream, Verdict
-from searchlens.readers.opening import opened
 
 _NAME = re.compile(r"samples_(?P<task>.+)_(?P<date>\d{4}-\d\d-\d\dT[\d.:-]+)\.jsonl")
 _REQUIRED = ("doc_id", "doc", "arguments", "resps")
@@ -80,7 +79,7 @@ def _named(path: Path) -> Dated:
 
 
 def _read(file: Dated, start: int, wishes: Mapping[str, str], notes: Notes) -> Iterator[LoggedSample]:
-    made = _made(file)
+    made = _made(file, notes)
     first_filter, later = _later_filters(file.path, notes)
     asked: dict[str, Stream] = {}
     for number, line in lines.raw(file.path):
@@ -191,16 +190,12 @@ def _metrics(row: lines.Object) -> tuple[Verdicts, Numbers]:
     return verdicts, numbers
 
 
-def _made(file: Dated) -> Stream:
+def _made(file: Dated, notes: Notes) -> Stream:
     """Model and version by the results file of the same date, if it is there."""
     results = beside(file.path.with_name(f"results_{file.date}.json"))
     if results is None:
         model = file.path.parent.name if "__" in file.path.parent.name else ""
         return Stream(model.replace("__", "/"), file.task, {}, "lm_eval")
-    with opened(results) as content:
-        try:
-            found = json.load(content)
-        except ValueError:
-            raise InputError(f"{results} is no JSON", "nothing was imported") from None
+    found = lines.whole(results, notes)
     model = found.get("model_name") or (found.get("config") or {}).get("model") or ""
     return Stream(str(model), file.task, {}, f"lm_eval {found.get('lm_eval_version', '')}".strip())

@@ -131,6 +131,15 @@ class Notes:
     def __init__(self) -> None:
         self._counts: dict[str, int] = {}
         self._places: dict[str, str] = {}
+        self.current: tuple[str, Any] = ("", None)
+        """Place and content of the record that is being read, for messages."""
+        self.before: Any = None
+        """The record before it."""
+
+    def at(self, place: str, record: Any) -> None:
+        """Remember which record is read now: the one before it was read without a mistake."""
+        self.before = self.current[1]
+        self.current = place, record
 
     def add(self, what: str, place: str = "") -> None:
         """Note something once more.

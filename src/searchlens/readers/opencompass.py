@@ -152,6 +152,7 @@ def _rows(paths: Sequence[Path], notes: Notes) -> Iterator[tuple[str, Row]]:
                     raise InputError(f"{path}, member {key[:40]!r}: no prediction; every member has a number and one")
                 waiting[int(key)] = row
                 while wanted in waiting:
+                    notes.at(f"{path}, member {wanted}", waiting[wanted])
                     yield f"{path}, member {wanted}", waiting.pop(wanted)
                     wanted += 1
         if waiting:

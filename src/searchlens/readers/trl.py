@@ -50,6 +50,7 @@ class TrlReader:
             shared, before = before, {}
             prompts, streams = Prompts(), dict[Any, Stream]()
             for place, row in _rows(path):
+                notes.at(place, row)
                 name = _digest(row)
                 before[name] = before.get(name, 0) + 1
                 if shared.get(name, 0):

@@ -48,7 +48,7 @@ class VerlReader:
         right = Right(wishes.get("right"))
         for path in sorted(files, key=lambda path: (str(path.parent), _step(path), path.name)):
             if _is_generated(path):
-                yield from _generated(path)
+                yield from _generated(path, notes)
             else:
                 yield from _rollouts(path, right, notes)
 
@@ -91,13 +91,14 @@ def _rollouts(path: Path, right: Right, notes: Notes) -> Iterator[LoggedSample]:
         )
 
 
-def _generated(path: Path) -> Iterator[LoggedSample]:
+def _generated(path: Path, notes: Notes) -> Iterator[LoggedSample]:
     """Rows of the data set with a list of responses each."""
     wanted = ("prompt", "responses", "data_source", "reward_model", "extra_info")
     streams: dict[str, Stream] = {}
     for first, batch in batches(path, wanted):
         for position, row in enumerate(batch.to_pylist()):
             place = f"{path}, row {first + position + 1}"
+            notes.at(place, row)
             task = str(row.get("data_source") or "")
             stream = streams.setdefault(task, Stream("", task, {}, "verl"))
             index = (row.get("extra_info") or {}).get("index")
