@@ -17,8 +17,8 @@ from searchlens.api import faces
 from searchlens.api import samples as stored
 from searchlens.errors import InputError, require_known
 from searchlens.grid import Inputs
+from searchlens.health.cells import cell_health
 from searchlens.health.judgement import Health
-from searchlens.stages.health import cell_health
 from searchlens.store import snapshots
 from searchlens.store.frames import read_frame
 from searchlens.store.layout import RESULTS_FOLDERS, Layout

@@ -16,8 +16,8 @@ from typing import Any, Literal, get_args
 
 from searchlens.commands.plan import PlanLine, StoredShards, plan, read_store, sum_hours
 from searchlens.grid import Grid, JobPool
+from searchlens.health.cells import cell_health
 from searchlens.health.judgement import Health
-from searchlens.stages.health import cell_health
 from searchlens.store import layout
 from searchlens.store.ranges import Shard, gpu_seconds
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from searchlens.figures.context import Labels
+from searchlens.health.cells import pair_warning
 from searchlens.policies import kinds
-from searchlens.stages.health import pair_warning
 
 if TYPE_CHECKING:
     import polars as pl

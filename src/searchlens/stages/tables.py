@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 import polars as pl
 
 from searchlens.catalogue import READING_FRAMES, loaded, titles
+from searchlens.health.cells import cell_health
 from searchlens.health.judgement import Health, of_pair
 from searchlens.policies import kinds
 from searchlens.stages import costs
 from searchlens.stages._frames import read_frame, read_points
-from searchlens.stages.health import cell_health
 from searchlens.store import judges, provenance
 from searchlens.store.layout import Layout
 from searchlens.tables.build import build

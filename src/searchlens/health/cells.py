@@ -8,7 +8,7 @@ from typing import Any
 
 from searchlens.health.judgement import Health, judge, of_pair
 from searchlens.health.options import HealthOptions
-from searchlens.stages._frames import read_frame
+from searchlens.store.frames import read_frame
 
 
 def cell_health(landscape: Path, default_policy: str, limits: Mapping[str, Any]) -> Health:
