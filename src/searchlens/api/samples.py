@@ -16,7 +16,7 @@ from searchlens.store import judges, shards
 from searchlens.store.files import read_json
 from searchlens.store.frames import read_frame
 from searchlens.store.layout import Layout
-from searchlens.store.ranges import shards_of
+from searchlens.store.ranges import Shard, shards_of
 
 SAMPLES = pl.Schema(
     {
@@ -102,6 +102,27 @@ def streams(place: Place, imports: Iterable[tuple[str, str, int]] = ()) -> dict[
     return {policy: list(ids.items()) for policy, ids in found.items()}
 
 
+def files(place: Place, imports: Iterable[tuple[str, str, int]] = ()) -> dict[str, list[Shard]]:
+    """The shards by policy that the scores are of, in order, each with samples that those before it have not."""
+    graded: pl.DataFrame | None = None
+    found = {}
+    for policy, candidates in streams(place, imports).items():
+        if len(candidates) > 1 and graded is None and place.scores.exists():
+            graded = read_frame(place.scores, "score")
+        verdicts = None if graded is None else graded.filter(pl.col("policy") == policy)
+        key, count = _stream(place, candidates, verdicts) if len(candidates) > 1 else candidates[0]
+        found[policy] = list(_needed(shards_of(place.folder(key)), count))
+    return found
+
+
+def _needed(there: Iterable[Shard], count: int) -> Iterator[Shard]:
+    reached = 0
+    for shard in there:
+        if shard.start <= reached < min(shard.stop, count) and shard.path.exists():
+            reached = shard.stop
+            yield shard
+
+
 def asked(place: Place) -> list[str]:
     """Hashes of the questions that the stored samples were asked, each once."""
     return list(dict.fromkeys(entry["spec"]["questions"] for entry in _entries(place)))
@@ -118,7 +139,7 @@ def read(
     place: Place,
     imports: Sequence[tuple[str, str, int]],
     policy: str | None,
-    question: int | str | None,
+    question: int | str | Sequence[int | str] | None,
     *,
     tokens: bool = False,
 ) -> pl.DataFrame:
@@ -157,14 +178,14 @@ def _of_policy(
     place: Place,
     policy: str,
     candidates: Sequence[Stream],
-    question: int | str | None,
+    question: int | str | Sequence[int | str] | None,
     graded: pl.DataFrame | None,
     tokens: bool,
 ) -> pl.DataFrame:
     verdicts = None if graded is None else graded.filter(pl.col("policy") == policy)
     stream = _stream(place, candidates, verdicts)
     ids = question_ids(place, stream[0])
-    asked = None if question is None else _id(question, ids, place)
+    asked = None if question is None else _chosen(question, ids, place)
     columns = ("question", "sample", "run", "text", "n_tokens", "score", "finish", "logprobs")
     wanted = (*columns, "tokens", "sampling_logprobs") if tokens else columns
     rows = shards.read_generation(place.folder(stream[0]), *stream, wanted, asked)
@@ -248,6 +269,11 @@ def question_ids(place: Place, generation_id: str) -> list[str]:
     """Ids of the questions of a stream in the order of the benchmark, which is that of its shards."""
     first = next(shard for shard in shards_of(place.folder(generation_id)) if shard.path.exists())
     return pl.read_parquet(first.path, columns=["question"])["question"].unique(maintain_order=True).to_list()
+
+
+def _chosen(question: int | str | Sequence[int | str], ids: Sequence[str], place: Place) -> list[str]:
+    several = [question] if isinstance(question, int | str) else question
+    return [_id(each, ids, place) for each in several]
 
 
 def _id(question: int | str, ids: Sequence[str], place: Place) -> str:

@@ -22,6 +22,7 @@ from searchlens.health.judgement import Health
 from searchlens.store import snapshots
 from searchlens.store.frames import read_frame
 from searchlens.store.layout import RESULTS_FOLDERS, Layout
+from searchlens.store.ranges import Shard
 
 EXPECTED = "expected"
 """The readout of gaps: means over all subsets of the samples, which do not depend on their order."""
@@ -97,7 +98,13 @@ class Study:
     @property
     def default_policy(self) -> str:
         """pi_0, under which RL is read."""
-        return str(self.config["default_policy"])
+        return str(self._inputs.config["default_policy"])
+
+    @property
+    def benchmarks(self) -> dict[str, Mapping[str, Any]]:
+        """The benchmarks of the study with their configuration (config/README.md), imported ones last."""
+        names = dict.fromkeys(name for _, name in self._inputs.cells)
+        return {name: self._inputs.benchmark(name) for name in names}
 
     @property
     def sides(self) -> tuple[tuple[str, str, str, str], ...]:
@@ -338,7 +345,7 @@ class Study:
         checkpoint: str,
         benchmark: str,
         policy: str | None = None,
-        question: int | str | None = None,
+        question: int | str | Sequence[int | str] | None = None,
         *,
         tokens: bool = False,
     ) -> pl.DataFrame:
@@ -348,8 +355,8 @@ class Study:
         ----------
         checkpoint, benchmark : str
         policy : str, optional
-        question : int or str, optional
-            Position from 0, or id. With it, only rows of this question are read from the files.
+        question : int or str, or a sequence of them, optional
+            Position from 0, or id. With it, only rows of these questions are read from the files.
         tokens : bool
             Also the lists ``token_ids``, ``logprobs`` and ``sampling_logprobs``, which are large.
 
@@ -375,6 +382,24 @@ class Study:
         """
         found = stored.streams(*self._place(checkpoint, benchmark))
         return {policy: candidates[0] for policy, candidates in found.items()}
+
+    def shards(self, checkpoint: str, benchmark: str) -> dict[str, list[Shard]]:
+        """Policy to the files of its samples that the scores are of, in order; empty for a recorded cell.
+
+        Their rows are sorted by question, in the order of the benchmark, then by sample.
+        """
+        return stored.files(*self._place(checkpoint, benchmark))
+
+    def vocabulary(self, checkpoint: str) -> Path:
+        """The file ``tokenizer.json`` of a checkpoint, whether or not it is there.
+
+        Raises
+        ------
+        InputError
+            The checkpoint is not one of the configuration, or not pinned.
+        """
+        require_known(checkpoint, self.config["checkpoints"], "checkpoint")
+        return self._inputs.checkpoint_folder(checkpoint) / "tokenizer.json"
 
     def asked(self, checkpoint: str, benchmark: str) -> str:
         """Hash of the questions that a cell was asked, without golds; empty if it is not known here."""

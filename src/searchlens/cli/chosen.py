@@ -88,7 +88,15 @@ def cohort_of_folder(args: argparse.Namespace, landscapes: Path) -> tuple[Cohort
 
 
 def opened(args: argparse.Namespace, folder: str) -> Study:
-    """The results folder of that name, or the configured one, opened for reading."""
+    """The results folder of that name, or the configured one, opened for reading.
+
+    If the chosen configuration was run, the study is read with it, otherwise with that of the newest run.
+    """
     from searchlens.api import open_study
 
-    return open_study(folder or grid_of(args).layout.results)
+    if folder:
+        return open_study(folder)
+    grid = grid_of(args)
+    fingerprint = config_fingerprint(grid.config)
+    was_run = grid.layout.snapshot(fingerprint).exists()
+    return open_study(grid.layout.results, config=fingerprint if was_run else "")

@@ -7,6 +7,7 @@ import json
 import logging
 import math
 import os
+import re
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
@@ -202,6 +203,24 @@ def positive(text: str) -> int:
     """A whole number from 1 on, as an argument."""
     if not text.isascii() or not text.isdigit() or int(text) < 1:
         raise argparse.ArgumentTypeError(f"{text!r}; allowed: a whole number >= 1")
+    return int(text)
+
+
+_UNITS = {"": 1, "B": 1, "kB": 10**3, "MB": 10**6, "GB": 10**9}
+
+
+def size(text: str) -> int:
+    """A number of bytes, as an argument: ``15MB``, ``500kB``, ``15000000``."""
+    match = re.fullmatch(r"(\d+(?:\.\d+)?) ?([kMG]?B?)", text, re.ASCII)
+    if match is None or match[2] not in _UNITS or not float(match[1]):
+        raise argparse.ArgumentTypeError(f"{text!r}; allowed: a size above 0, such as 15MB, 500kB or 15000000")
+    return round(float(match[1]) * _UNITS[match[2]])
+
+
+def port(text: str) -> int:
+    """A number of a port, as an argument."""
+    if not text.isascii() or not text.isdigit() or int(text) > 65535:
+        raise argparse.ArgumentTypeError(f"{text!r}; allowed: a whole number from 0 to 65535")
     return int(text)
 
 

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import argparse
 import shlex
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 
 from searchlens.cli.chosen import grid_of, is_configured, opened, run_command
-from searchlens.cli.options import Commands, json_option, positive, put
+from searchlens.cli.options import Commands, json_option, port, positive, put, size
 from searchlens.project import OWN_FILE
 
 
@@ -79,6 +80,31 @@ def _show(args: argparse.Namespace) -> None:
     put(args, found, lambda _: show.rendered(found, columns, lines), terminal.page)
 
 
+def _explore(args: argparse.Namespace) -> None:
+    from searchlens.stages.explorer import explorer
+
+    study = opened(args, args.folder)
+    output = Path(args.output) if args.output else study.layout.explorer
+    left_out = explorer(study, output, args.size)
+    print(f"{output}: {output.stat().st_size / 1e6:.1f} MB; it opens in a browser, and asks no other host for anything")
+    for sentence in left_out:
+        print(f"left out: {sentence}")
+
+
+def _view(args: argparse.Namespace) -> None:
+    import webbrowser
+
+    from searchlens.explorer import Server
+
+    with Server(opened(args, args.folder), args.port) as server:
+        print(f"{server.url} shows {args.folder or 'the study'}; Ctrl-C ends it", flush=True)
+        if args.open:
+            webbrowser.open(server.url)
+        with suppress(KeyboardInterrupt):
+            server.serve_forever()
+    print("ended")
+
+
 def _diff(args: argparse.Namespace) -> None:
     from searchlens.api import open_study
     from searchlens.api.differences import differences
@@ -119,9 +145,7 @@ def add_to(command: Commands) -> None:
     json_option(command("status", _status, "show progress, running and failed jobs, and their logs"))
     json_option(command("summary", _summary, "print the main results of the last run"))
     sub = command("show", _show, "show questions with the answers of Base and RL side by side")
-    sub.add_argument(
-        "folder", metavar="RESULTS", nargs="?", default="", help="results folder; default: that of the configuration"
-    )
+    _results_argument(sub)
     sub.add_argument("--pair", default="", metavar="NAME", help="key of pairs; default: the first one")
     sub.add_argument(
         "--benchmark", default="", metavar="NAME", help="key of benchmarks; default: the first one of the pair"
@@ -151,9 +175,27 @@ def add_to(command: Commands) -> None:
     sub.add_argument("--limit", type=positive, default=5, metavar="N", help="number of questions (default: 5)")
     sub.add_argument("--full", action="store_true", help="whole texts, instead of their first and last lines")
     json_option(sub)
+    sub = command("explore", _explore, "write the study as one page that opens in a browser")
+    _results_argument(sub)
+    sub.add_argument(
+        "--size", type=size, default="15MB", metavar="SIZE", help="most bytes of the page, such as 15MB (default)"
+    )
+    sub.add_argument("--output", default="", metavar="FILE", help="the page; default: explorer.html in RESULTS")
+    sub = command("view", _view, "show the study in a browser of this machine, with every sample")
+    _results_argument(sub)
+    sub.add_argument(
+        "--port", type=port, default=8642, metavar="N", help="port of 127.0.0.1 (default: 8642); 0: any that is free"
+    )
+    sub.add_argument("--open", action="store_true", help="open the browser, too")
     sub = command("diff", _diff, "compare two results folders: what changed, with intervals", is_configured=False)
     sub.add_argument("first", metavar="A", help="results folder, before")
     sub.add_argument("second", metavar="B", help="results folder, after")
     sub.add_argument("--all", action="store_true", help="list every change, instead of the largest ones")
     json_option(sub)
     json_option(command("benchmarks", _benchmarks, "list known benchmarks, and which of their questions are here"))
+
+
+def _results_argument(sub: argparse.ArgumentParser) -> None:
+    sub.add_argument(
+        "folder", metavar="RESULTS", nargs="?", default="", help="results folder; default: that of the configuration"
+    )

@@ -159,6 +159,11 @@ class Layout:
 
     # ---- for people
 
+    @property
+    def explorer(self) -> Path:
+        """The page that shows the study."""
+        return self.results / "explorer.html"
+
     def table(self, name: str, suffix: str) -> Path:
         """One table: ``csv``, ``md`` or ``tex``, or ``json`` for its provenance."""
         return self.results / "tables" / f"{name}.{suffix}"

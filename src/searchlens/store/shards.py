@@ -12,7 +12,7 @@ import logging
 import os
 import shutil
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -270,9 +270,9 @@ def _damaged(path: Path, why: str) -> InputError:
 
 
 def read(
-    shard: Shard, generation_id: str, columns: Iterable[str] | None = None, question: str | None = None
+    shard: Shard, generation_id: str, columns: Iterable[str] | None = None, questions: Collection[str] | None = None
 ) -> pl.DataFrame:
-    """Samples of one shard, checked against its sidecar and its id; of one question alone if its id is given.
+    """Samples of one shard, checked against its sidecar and its id; of some questions alone if their ids are given.
 
     Raises
     ------
@@ -288,7 +288,7 @@ def read(
         raise _damaged(shard.path, "its sha256 is not the one in its sidecar (bytes were changed)")
     try:
         metadata = pl.read_parquet_metadata(shard.path)
-        samples = _rows(shard.path, columns, question)
+        samples = _rows(shard.path, columns, questions)
     except (PolarsError, OSError) as error:
         raise _damaged(shard.path, f"it is not readable Parquet ({str(error).splitlines()[0]})") from None
     if metadata.get("searchlens.generation") != generation_id:
@@ -301,21 +301,25 @@ def read(
             shard.path,
             f"its schema version is {metadata.get('searchlens.schema')!r}, this searchlens reads {SCHEMA_VERSION}",
         )
-    if question is None and samples.height != shard.sidecar["rows"]:
+    if questions is None and samples.height != shard.sidecar["rows"]:
         raise _damaged(shard.path, f"it has {samples.height} rows, its sidecar says {shard.sidecar['rows']}")
     return samples
 
 
-def _rows(path: Path, columns: Iterable[str] | None, question: str | None) -> pl.DataFrame:
+def _rows(path: Path, columns: Iterable[str] | None, questions: Collection[str] | None) -> pl.DataFrame:
     rows = pl.scan_parquet(path)
-    rows = rows if question is None else rows.filter(pl.col("question") == question)
+    rows = rows if questions is None else rows.filter(pl.col("question").is_in(list(questions)))
     return (rows.select(list(columns)) if columns else rows).collect()
 
 
 def read_generation(
-    folder: Path, generation_id: str, samples: int, columns: Iterable[str] | None = None, question: str | None = None
+    folder: Path,
+    generation_id: str,
+    samples: int,
+    columns: Iterable[str] | None = None,
+    questions: Collection[str] | None = None,
 ) -> pl.DataFrame:
-    """Samples [0, samples) of one generation, from all shards that they need; of one question if its id is given.
+    """Samples [0, samples) of one generation, from all shards that they need; of some questions if their ids are given.
 
     Raises
     ------
@@ -326,7 +330,7 @@ def read_generation(
         raise InputError(f"{folder} has no samples {missing}", "run snakemake again: it samples the missing ones")
     names = list(columns) if columns else None
     parts = [
-        read(shard, generation_id, names, question)
+        read(shard, generation_id, names, questions)
         for shard in shards_of(folder)
         if shard.present and shard.start < samples
     ]

@@ -1,0 +1,330 @@
+"""``index.json``: what a study has, and in which file.
+
+The page learns from it alone which files there are. A file that it names can be had from the page's source; what is not
+there is not named. docs/explorer.md says what the keys mean.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+
+from searchlens import __version__, catalogue
+from searchlens.api import InputError, Study
+from searchlens.explorer import policies, sentences
+from searchlens.explorer.sentences import SIDES
+from searchlens.figures import palette
+from searchlens.health.judgement import Health
+from searchlens.policies import kinds
+from searchlens.schemas.columns import READOUTS
+from searchlens.store import provenance
+
+VERSION = 1
+RESULTS = "results"
+"""Names of files of the results folder begin so."""
+SHOWN = ("points", "hits", "classes", "votes")
+"""Frames of a landscape that the page reads."""
+
+Record = dict[str, Any]
+
+
+def name_of(study: Study, path: Path) -> str:
+    """The name under which the page asks for a file of the results folder."""
+    return f"{RESULTS}/{path.relative_to(study.results).as_posix()}"
+
+
+def questions_name(benchmark: str) -> str:
+    """Name of the questions of a benchmark."""
+    return f"questions/{benchmark}.parquet"
+
+
+def answers_name(checkpoint: str, benchmark: str, question: str = "") -> str:
+    """Name of the answers of a cell, to the questions of the excerpt or to one question."""
+    return f"answers/{checkpoint}/{benchmark}{'/' if question else ''}{question}.parquet"
+
+
+def excerpt_name(checkpoint: str, benchmark: str) -> str:
+    """Name of some samples of a cell."""
+    return f"samples/{checkpoint}/{benchmark}.parquet"
+
+
+def pieces_name(checkpoint: str) -> str:
+    """Name of the texts of tokens of a checkpoint."""
+    return f"pieces/{checkpoint}.json"
+
+
+@dataclass(frozen=True)
+class Index:
+    """Makes the index of a study.
+
+    Attributes
+    ----------
+    study : Study
+    has : callable
+        Whether the source of the page has a file of this name.
+    by_ranges : bool
+        The source gives files of the results folder by ranges, so that shards are named.
+    left_out : sequence of str
+        Sentences on what the source does not have.
+    """
+
+    study: Study
+    has: Callable[[str], bool]
+    by_ranges: bool
+    left_out: Sequence[str] = ()
+
+    def made(self) -> Record:
+        """The index as plain JSON types."""
+        study = self.study
+        cells = [self._cell(*side) for side in study.sides]
+        entries = policies.described(dict.fromkeys(name for cell in cells for name in _names(cell)), self._configured)
+        return {
+            "version": VERSION,
+            "source": "range" if self.by_ranges else "inlined",
+            "title": ", ".join(dict.fromkeys(cell["pair"] for cell in cells)) or study.results.name,
+            "made": {
+                "searchlens": __version__,
+                "commit": provenance.commit(),
+                "when": provenance.now(),
+                "fingerprint": study.fingerprint,
+            },
+            "left_out": list(self.left_out),
+            "default_policy": study.default_policy,
+            "budgets": list(study.config["budgets"]),
+            "confidence": study.config["landscape"]["confidence"],
+            "readouts": [*reversed(READOUTS)],
+            "tolerance": study.config["recovery"]["epsilon"],
+            "metrics": [_metric(name) for name in catalogue.declared("metric")],
+            "base_colour": palette.BASE_COLOUR,
+            "rl_colour": palette.RL_COLOUR,
+            "families": policies.families(entries),
+            "policies": entries,
+            "checkpoints": self._checkpoints(),
+            "pairs": self._pairs(),
+            "benchmarks": [self._benchmark(name, spec) for name, spec in study.benchmarks.items()],
+            "cells": cells,
+            "pieces": self._pieces(cells),
+            "studies": self._studies(),
+            "tables": self._tables(),
+            "origins": self._origins(),
+        }
+
+    # ---- names
+
+    @cached_property
+    def _configured(self) -> dict[str, Any]:
+        return kinds.from_specs(self.study.config["policies"])
+
+    def _checkpoints(self) -> Record:
+        pairs = {pair: (base, rl) for pair, _, base, rl in self.study.sides}
+        found: Record = {}
+        for pair, names in pairs.items():
+            spec = self.study.config["pairs"].get(pair, {})
+            for role, name in zip(SIDES, names, strict=True):
+                title = f"{SIDES[role]} {pair}" if len(pairs) > 1 else SIDES[role]
+                found.setdefault(
+                    name, {"title": title, "parameters": spec.get("parameters"), "side": role, "pair": pair}
+                )
+        return found
+
+    def _pairs(self) -> list[Record]:
+        pairs = {pair: (base, rl) for pair, _, base, rl in self.study.sides}
+        return [{"name": name, "title": name, "base": base, "rl": rl} for name, (base, rl) in pairs.items()]
+
+    def _benchmark(self, name: str, spec: Mapping[str, Any]) -> Record:
+        grader = catalogue.declared("grader").get(spec["grader"])
+        return {
+            "name": name,
+            "title": spec["title"] or name,
+            "questions": self._questions(name),
+            "withheld": self.study.withheld(name),
+            "role": spec.get("role"),
+            "regime": spec.get("regime"),
+            "grader": spec["grader"],
+            "votes": grader is None or bool(grader.options.get("votes", True)),
+            "file": self._kept(questions_name(name)),
+        }
+
+    def _questions(self, name: str) -> int | None:
+        """Number of questions: as the landscapes have it, because the questions themselves may not be here."""
+        layout = self.study.layout
+        there = layout.every(layout.landscape_frame("*", name, "points"))
+        return int(pl.read_parquet(there[0], columns=["questions"], n_rows=1).item()) if there else None
+
+    # ---- cells
+
+    def _cell(self, pair: str, benchmark: str, base: str, rl: str) -> Record:
+        study, checkpoints = self.study, {"base": base, "rl": rl}
+        health = self._health(benchmark, checkpoints)
+        found = sentences.headline(study, pair, benchmark)
+        frames = {frame: study.layout.recovery_frame(pair, benchmark, frame) for frame in catalogue.RECOVERY_FRAMES}
+        title = study.benchmarks[benchmark]["title"] or benchmark
+        levels = [sentences.STATES[each.level] for each in health.values()]
+        return {
+            "pair": pair,
+            "benchmark": benchmark,
+            "sentences": sentences.cell_sentences(study, found, health, title),
+            "health": {
+                "state": next((state for state in ("bad", "warn") if state in levels), "ok" if levels else "warn"),
+                "sentences": sentences.health_sentences(health),
+            },
+            "headline": {} if "bad" in levels else found.to_dict(),
+            "solved": self._solved(benchmark, base, rl),
+            **{role: self._side(checkpoint, benchmark) for role, checkpoint in checkpoints.items()},
+            "files": self._existing(frames),
+            "figures": [path.stem for path in study.layout.every(study.layout.figure(pair, benchmark, "*", "svg"))],
+        }
+
+    def _health(self, benchmark: str, checkpoints: Mapping[str, str]) -> dict[str, Health]:
+        try:
+            return {role: self.study.health(checkpoint, benchmark) for role, checkpoint in checkpoints.items()}
+        except InputError:
+            return {}
+
+    def _solved(self, benchmark: str, base: str, rl: str) -> Record:
+        """How many questions each side solves: with any sample under any of its policies."""
+        try:
+            sides = [solvers(self.study, each, benchmark).select("question", "solved") for each in (base, rl)]
+        except InputError:
+            return {}
+        both = sides[0].join(sides[1], on="question", how="full", suffix="_rl", coalesce=True).fill_null(value=False)
+        groups = {"rl_only": (False, True), "base_only": (True, False), "both": (True, True), "neither": (False, False)}
+        return {name: both.filter(solved=first, solved_rl=second).height for name, (first, second) in groups.items()}
+
+    def _side(self, checkpoint: str, benchmark: str) -> Record:
+        study = self.study
+        frames = {frame: study.layout.landscape_frame(checkpoint, benchmark, frame) for frame in SHOWN}
+        samples = self._samples(checkpoint, benchmark)
+        side: Record = {
+            "checkpoint": checkpoint,
+            "source": study.source(checkpoint, benchmark),
+            "policies": list(samples),
+            "samples": samples,
+            "without_texts": self._without_texts(checkpoint, benchmark),
+            "files": self._existing({**frames, "scores": study.layout.scores(checkpoint, benchmark)}),
+        }
+        answers = answers_name(checkpoint, benchmark, "{question}" if self.by_ranges else "")
+        if self.has(answers):
+            side["files"]["answers"] = answers
+        if excerpt := self._kept(excerpt_name(checkpoint, benchmark)):
+            side["excerpt"] = excerpt
+        if self.by_ranges and not side["without_texts"]:
+            side |= self._shards(checkpoint, benchmark)
+        return side
+
+    def _samples(self, checkpoint: str, benchmark: str) -> dict[str, int]:
+        """Policy to samples of a question, in the order of the scores."""
+        try:
+            classes = self.study.classes(checkpoint, benchmark)
+        except InputError:
+            return {}
+        rows = classes.group_by("policy", maintain_order=True).agg(pl.col("samples").max())
+        return dict(rows.iter_rows())
+
+    def _without_texts(self, checkpoint: str, benchmark: str) -> str:
+        """Why no text of a cell can be read; empty if there are some."""
+        if self.study.source(checkpoint, benchmark) == "recorded":
+            return "These samples were recorded as counts: how many gave each answer, without texts."
+        if withheld := self.study.withheld(benchmark):
+            return f"{withheld[0].upper()}{withheld[1:]}."
+        return ""
+
+    def _shards(self, checkpoint: str, benchmark: str) -> Record:
+        """The shards of every policy, and what scorers of other tools said of imported samples."""
+        study = self.study
+        try:
+            shards = study.shards(checkpoint, benchmark)
+        except InputError:
+            return {}
+        described = {
+            policy: [_shard(name_of(study, each.path), each.start, each.stop, each.sidecar["rows"]) for each in parts]
+            for policy, parts in shards.items()
+        }
+        recorded = {
+            policy: study.layout.recorded(checkpoint, benchmark, parts[0].path.parent.name)
+            for policy, parts in shards.items()
+            if parts
+        }
+        return {"shards": described, "recorded": self._existing(recorded)}
+
+    # ---- the study
+
+    def _pieces(self, cells: Iterable[Record]) -> Record:
+        """Checkpoint to the texts of its tokens."""
+        names = dict.fromkeys(cell[role]["checkpoint"] for cell in cells for role in SIDES)
+        return {name: pieces_name(name) for name in names if self.has(pieces_name(name))}
+
+    def _studies(self) -> Record:
+        layout = self.study.layout
+        readings = {frame: layout.readings_frame(frame) for frame in catalogue.READING_FRAMES}
+        boptr = {frame: layout.boptr_frame(frame) for frame in catalogue.BOPTR_FRAMES}
+        return {**self._existing(readings), "boptr": self._existing(boptr)}
+
+    def _tables(self) -> list[Record]:
+        layout, found = self.study.layout, []
+        for path in layout.every(layout.table("*", "csv")):
+            if name := self._kept(name_of(self.study, path)):
+                notes = _notes(layout.table(path.stem, "md"))
+                found.append({"name": path.stem, "title": path.stem.replace("_", " "), "csv": name, "notes": notes})
+        return found
+
+    def _origins(self) -> Record:
+        try:
+            rows = self.study.table("provenance").to_dicts()
+        except InputError:
+            rows = []
+        costs = self._kept(name_of(self.study, self.study.layout.table("udf_cost", "csv")))
+        return {**({"costs": costs} if costs else {}), "rows": rows}
+
+    # ---- files
+
+    def _kept(self, name: str) -> str | None:
+        return name if self.has(name) else None
+
+    def _existing(self, paths: Mapping[str, Path]) -> dict[str, str]:
+        """Key to the name of its file, where there is one."""
+        named = {key: name_of(self.study, path) for key, path in paths.items() if path.exists()}
+        return {key: name for key, name in named.items() if self.has(name)}
+
+
+def solvers(study: Study, checkpoint: str, benchmark: str) -> pl.DataFrame:
+    """Which questions a checkpoint solves.
+
+    Returns
+    -------
+    DataFrame
+        question, solved: with any sample under any policy; right, samples: counts over all policies.
+    """
+    classes = study.classes(checkpoint, benchmark)
+    counts = classes.group_by("question").agg(pl.col("correct").sum().alias("right"), pl.col("samples").sum())
+    return counts.select("question", (pl.col("right") > 0).alias("solved"), "right", "samples").sort("question")
+
+
+def _names(cell: Record) -> Iterable[str]:
+    return (name for role in SIDES for name in cell[role]["policies"])
+
+
+def _metric(name: str) -> Record:
+    options = catalogue.declared("metric")[name].options
+    return {
+        "name": name,
+        "title": options.get("title", name),
+        "drawn": bool(options.get("drawn")),
+        "hits": bool(options.get("hits")),
+        "compared": bool(options.get("compared")),
+    }
+
+
+def _shard(name: str, start: int, stop: int, rows: int) -> Record:
+    return {"path": name, "samples": [start, stop], "questions": rows // (stop - start), "rows": rows}
+
+
+def _notes(path: Path) -> list[str]:
+    """The sentences under a table."""
+    lines = path.read_text().splitlines() if path.exists() else []
+    return [line.removeprefix("- ") for line in lines if line.startswith("- ")]

@@ -1,0 +1,252 @@
+"""The page with its data inside: as much of a study as a size allows, and what was left out, in words."""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import polars as pl
+
+from searchlens import catalogue
+from searchlens.api import InputError, Study
+from searchlens.explorer import page, texts
+from searchlens.explorer.index import (
+    SHOWN,
+    Index,
+    answers_name,
+    excerpt_name,
+    name_of,
+    pieces_name,
+    questions_name,
+)
+from searchlens.explorer.texts import EXTENTS, Extent
+
+log = logging.getLogger(__name__)
+
+SIZE = 15_000_000
+"""Bytes of the page, unless another size is asked for."""
+
+Contents = dict[str, bytes]
+
+
+@dataclass(frozen=True)
+class Inlined:
+    """The page with its data.
+
+    Attributes
+    ----------
+    html : str
+    left_out : sequence of str
+        Sentences on what it does not have.
+    """
+
+    html: str
+    left_out: Sequence[str]
+
+
+@dataclass(frozen=True)
+class Group:
+    """Files that are in the page together or not at all.
+
+    Attributes
+    ----------
+    title : str
+        For the sentence that says that they were left out.
+    contents : mapping of str to bytes
+    """
+
+    title: str
+    contents: Contents
+
+    @property
+    def size(self) -> int:
+        """Bytes in the page."""
+        return sum(page.element_size(name, len(content)) for name, content in self.contents.items())
+
+
+def explorer_page(study: Study, size: int = SIZE, template: Path = page.PAGE) -> Inlined:
+    """The page of a study, of at most ``size`` bytes.
+
+    First come the numbers, by their importance, then samples: the widest excerpt (``texts.EXTENTS``) that fits.
+
+    Raises
+    ------
+    InputError
+        Not even the index fits.
+    """
+    return _Builder(study, size, page.read_page(template)).built()
+
+
+@dataclass(frozen=True)
+class _Builder:
+    study: Study
+    size: int
+    template: str
+
+    def built(self) -> Inlined:
+        left_out = list(self._withheld())
+        contents: Contents = {}
+        room = self.size - len(self.template.encode()) - self._index_size(left_out)
+        if room < 0:
+            raise InputError(
+                f"--size {self.size:,} bytes: the page and its index take {self.size - room:,} without any data",
+                f"allow at least {2 * (self.size - room):,}",
+            )
+        reserve = room // 3
+        """Of every study some texts are to be read, so numbers do not get all the room."""
+        groups = list(self._groups())
+        for group in groups:
+            if group.size <= room - reserve:
+                contents |= group.contents
+                room -= group.size
+            else:
+                left_out.append(f"{group.title} ({_megabytes(group.size)}), because the page has a bound on its size.")
+        samples, sentences = self._samples(room)
+        contents |= samples
+        left_out += sentences
+        return Inlined(self._html(contents, left_out), left_out)
+
+    def _html(self, contents: Mapping[str, bytes], left_out: Sequence[str]) -> str:
+        index = self._index(contents, left_out)
+        files = {"index.json": index, **contents}
+        return page.with_data(self.template, (page.element(name, content) for name, content in files.items()))
+
+    def _index(self, contents: Mapping[str, bytes], left_out: Sequence[str]) -> bytes:
+        made = Index(self.study, contents.__contains__, by_ranges=False, left_out=left_out).made()
+        return json.dumps(made, ensure_ascii=False, separators=(",", ":"), default=str).encode()
+
+    def _index_size(self, left_out: Sequence[str]) -> int:
+        """An estimate from above: the index as if every file were there."""
+        everything = Index(self.study, lambda _: True, by_ranges=False, left_out=left_out).made()
+        return page.element_size("index.json", len(json.dumps(everything, default=str)) + 4096)
+
+    # ---- numbers
+
+    def _groups(self) -> Iterator[Group]:
+        """Everything but samples, the most important first."""
+        study, layout = self.study, self.study.layout
+        pairs = [(pair, benchmark) for pair, benchmark, *_ in study.sides]
+        cells = list(dict.fromkeys((side, benchmark) for _, benchmark, *both in study.sides for side in both))
+        yield self._group("Recovery", (layout.recovery_frame(*cell, frame) for cell in pairs for frame in _RECOVERY))
+        for frame, title in _LANDSCAPE.items():
+            yield self._group(title, (layout.landscape_frame(*cell, frame) for cell in cells))
+        yield self._group("Readings of all samples", map(layout.readings_frame, catalogue.READING_FRAMES))
+        yield Group("Questions", dict(self._questions()))
+        yield self._group("BOPTR", map(layout.boptr_frame, catalogue.BOPTR_FRAMES))
+        tables = sorted(layout.every(layout.table("*", "csv")), key=lambda path: path.stat().st_size)
+        for path in tables:
+            yield self._group(f"The table {path.stem.replace('_', ' ')}", [path])
+        others = [frame for frame in catalogue.RECOVERY_FRAMES if frame not in _RECOVERY]
+        yield self._group("Coordinates", (layout.recovery_frame(*cell, frame) for cell in pairs for frame in others))
+        rest = [frame for frame in SHOWN if frame not in _LANDSCAPE]
+        yield self._group("Votes", (layout.landscape_frame(*cell, frame) for cell in cells for frame in rest))
+
+    def _group(self, title: str, paths: Iterable[Path]) -> Group:
+        return Group(title, {name_of(self.study, path): path.read_bytes() for path in paths if path.exists()})
+
+    def _questions(self) -> Iterator[tuple[str, bytes]]:
+        for benchmark in self.study.benchmarks:
+            if not self.study.withheld(benchmark):
+                try:
+                    found = self.study.questions(benchmark)
+                except InputError as error:
+                    log.warning("the questions of %s are left out: %s", benchmark, error.message)
+                    continue
+                yield questions_name(benchmark), texts.parquet(texts.questions(found))
+
+    def _withheld(self) -> Iterator[str]:
+        for benchmark, spec in self.study.benchmarks.items():
+            if reason := self.study.withheld(benchmark):
+                yield f"Questions, texts and answers of {spec['title'] or benchmark}: {reason}."
+
+    # ---- samples
+
+    def _samples(self, room: int) -> tuple[Contents, list[str]]:
+        """The widest excerpt that fits, and sentences on what it leaves out."""
+        cells = list(self._with_texts())
+        if not cells:
+            return {}, []
+        sizes = {cell: _row_sizes(self.study, *cell[:2]) for cell in cells}
+        for extent in EXTENTS:
+            if self._estimate(cells, sizes, extent) > 1.5 * room:
+                continue
+            contents = self._excerpt(cells, extent)
+            if Group("", contents).size <= room:
+                return contents, [f"Samples beyond an excerpt: {extent}; `searchlens view` shows all of them."]
+        return {}, ["All samples, because the page has a bound on its size; `searchlens view` shows them."]
+
+    def _with_texts(self) -> Iterator[tuple[str, str, tuple[int, ...]]]:
+        """(checkpoint, benchmark, questions) of each cell that has texts to show."""
+        chosen: dict[tuple[str, str], dict[int, None]] = {}
+        for _, benchmark, base, rl in self.study.sides:
+            if self.study.withheld(benchmark):
+                continue
+            try:
+                asked = texts.telling(self.study, benchmark, base, rl, EXTENTS[0].questions)
+            except InputError:
+                continue
+            for checkpoint in (base, rl):
+                if self.study.source(checkpoint, benchmark) != "recorded":
+                    chosen.setdefault((checkpoint, benchmark), {}).update(dict.fromkeys(asked))
+        for (checkpoint, benchmark), questions in chosen.items():
+            yield checkpoint, benchmark, tuple(questions)
+
+    def _estimate(
+        self,
+        cells: Iterable[tuple[str, str, tuple[int, ...]]],
+        sizes: Mapping[tuple[str, str, tuple[int, ...]], tuple[float, float]],
+        extent: Extent,
+    ) -> float:
+        """Bytes that an excerpt would take in the page, by the sizes of rows in the shards."""
+        total = 0.0
+        for cell in cells:
+            policies = len(self.study.streams(*cell[:2])) if extent.every_policy else 1
+            rows = min(extent.questions, len(cell[2])) * policies * extent.samples
+            total += rows * sizes[cell][0 if extent.tokens else 1]
+        return total * 4 / 3
+
+    def _excerpt(self, cells: Iterable[tuple[str, str, tuple[int, ...]]], extent: Extent) -> Contents:
+        contents: Contents = {}
+        used: dict[str, set[int]] = {}
+        for checkpoint, benchmark, questions in cells:
+            try:
+                drawn = texts.drawn(self.study, checkpoint, benchmark, questions[: extent.questions], extent)
+            except InputError as error:
+                log.warning("no texts of %s on %s: %s", checkpoint, benchmark, error.message)
+                continue
+            recorded = texts.recorded_verdicts(self.study, checkpoint, benchmark)
+            chosen = texts.excerpt(drawn, extent, recorded)
+            contents[excerpt_name(checkpoint, benchmark)] = texts.parquet(chosen)
+            contents[answers_name(checkpoint, benchmark)] = texts.parquet(texts.answers(drawn))
+            used.setdefault(checkpoint, set()).update(chosen["tokens"].explode().drop_nulls().unique().to_list())
+        for checkpoint, tokens in used.items():
+            found = texts.pieces(self.study, checkpoint, tokens) if tokens else None
+            if found is not None:
+                contents[pieces_name(checkpoint)] = found
+        return contents
+
+
+_RECOVERY = ("support", "same_policy", "counts", "path", "near_match")
+_LANDSCAPE = {"points": "Operating points", "classes": "Counts of answers", "hits": "Questions at operating points"}
+"""Frames of a landscape, the most important first, with their names in a sentence."""
+
+
+def _row_sizes(study: Study, checkpoint: str, benchmark: str) -> tuple[float, float]:
+    """Bytes of one sample in a shard, with the lists of tokens and without."""
+    try:
+        shards = [shard for parts in study.shards(checkpoint, benchmark).values() for shard in parts]
+    except InputError:
+        return 0.0, 0.0
+    if not shards:
+        return 0.0, 0.0
+    rows = sum(shard.sidecar["rows"] for shard in shards)
+    whole = sum(shard.sidecar["bytes"] for shard in shards) / max(1, rows)
+    first = pl.scan_parquet(shards[0].path).select("text").head(512).collect()
+    return whole, len(texts.parquet(first)) / max(1, first.height)
+
+
+def _megabytes(size: int) -> str:
+    return f"{size / 1e6:.1f} MB"

@@ -1,0 +1,169 @@
+"""What a cell says, in three plain sentences: is it sound, who leads, and where does Base reach RL."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from searchlens.api import InputError, Study
+from searchlens.api.study import EXPECTED
+from searchlens.health.judgement import Health
+
+SIDES = {"base": "Base", "rl": "RL"}
+STATES = {"ok": "ok", "attention": "warn", "not interpretable": "bad"}
+"""Level of health to what the page calls it."""
+METRIC = "P"
+
+Row = Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Headline:
+    """The main numbers of a pair on a benchmark: pass@k, mean over every choice of samples.
+
+    Attributes
+    ----------
+    gaps : sequence of mapping
+        Base - RL under the default policy at the smallest and the largest budget: budget, gap, lo, hi. Empty without
+        Base samples of that policy.
+    support : sequence of mapping
+        One for each budget, of the frame ``support``.
+    equivalent : mapping or None
+        What one sample of RL is worth under the default policy of both (frame ``equivalents``).
+    """
+
+    gaps: Sequence[Row]
+    support: Sequence[Row]
+    equivalent: Row | None
+
+    def to_dict(self) -> dict[str, Any]:
+        """As the index has it: gaps in percentage points; without a recovery analysis nothing."""
+        found: dict[str, Any] = {"metric": METRIC, "readout": EXPECTED} if self.support else {}
+        for name, row in zip(("first", "last"), self.gaps, strict=False):
+            found |= {name: row["budget"], f"gap_{name}": _points(row["gap"])}
+            found |= {f"gap_{name}_{end}": _points(row[end]) for end in ("lo", "hi")}
+        known = [row for row in self.support if row["gap"] is not None]
+        if known:
+            widest = max(known, key=lambda row: float(row["gap"]))
+            found |= {"recovery_gap": _points(widest["gap"]), "recovery_budget": widest["budget"]}
+            found |= {f"recovery_gap_{end}": _points(widest[f"gap_{end}"]) for end in ("lo", "hi")}
+            found |= {"inside": sum(bool(row["inside"]) for row in known), "of": len(known)}
+        return found
+
+
+def headline(study: Study, pair: str, benchmark: str) -> Headline:
+    """The numbers of one cell; those of stages that did not run are left out."""
+    try:
+        support = study.recovery(pair, benchmark).filter(metric=METRIC, readout=EXPECTED).sort("budget").to_dicts()
+    except InputError:
+        return Headline([], [], None)
+    ends = (support[0]["budget"], support[-1]["budget"]) if support else ()
+    frame = study.recovery(pair, benchmark, "same_policy")
+    rows = frame.filter(metric=METRIC, readout=EXPECTED, policy=study.default_policy).drop_nulls("gap").sort("budget")
+    gaps: list[Row] = [row for row in rows.to_dicts() if row["budget"] in ends]
+    return Headline(gaps if len(gaps) == len(set(ends)) else [], support, _equivalent(study, pair, benchmark))
+
+
+def _equivalent(study: Study, pair: str, benchmark: str) -> Row | None:
+    try:
+        frame = study.readings("equivalents")
+    except InputError:
+        return None
+    rows = frame.filter(pair=pair, benchmark=benchmark, policy=study.default_policy, budget=1)
+    return rows.row(0, named=True) if rows.height else None
+
+
+def health_sentences(sides: Mapping[str, Health]) -> list[str]:
+    """What was found on either side, or how its samples ended if nothing was."""
+    return [f"{SIDES[role]}: {health.reason or health.shares}." for role, health in sides.items()]
+
+
+def cell_sentences(study: Study, found: Headline, sides: Mapping[str, Health], title: str) -> list[str]:
+    """Three sentences on a cell; if it is not interpretable, why not, and nothing else.
+
+    Parameters
+    ----------
+    study : Study
+    found : Headline
+    sides : mapping of str to Health
+        Under ``base`` and ``rl``; empty if it is not known.
+    title : str
+        Of the benchmark.
+    """
+    if broken := [f"{SIDES[role]}: {'; '.join(health.broken)}" for role, health in sides.items() if health.broken]:
+        return [f"{title} is not interpretable. {'. '.join(broken)}.", "So nothing is said of gaps and of recovery."]
+    return [_soundness(sides, title), _leader(study, found), _recovery(found)]
+
+
+def _soundness(sides: Mapping[str, Health], title: str) -> str:
+    if not sides:
+        return f"Whether the samples of {title} are sound is not known: there is no landscape."
+    remarks = [f"{SIDES[role]}: {'; '.join(health.remarks)}" for role, health in sides.items() if health.remarks]
+    if remarks:
+        return f"The samples can be read, but mind: {'. '.join(remarks)}."
+    shares = (_answered(SIDES[role], health) for role, health in sides.items())
+    return f"The samples are sound: {' and '.join(shares)} state an answer."
+
+
+def _answered(side: str, health: Health) -> str:
+    counts = health.counts
+    return f"{100 * counts['answered'] / max(1, counts['samples']):.0f}% of {side}'s"
+
+
+def _leader(study: Study, found: Headline) -> str:
+    if not found.gaps:
+        return f"Who leads is not known: there are no gaps under RL's default policy, {study.default_policy}."
+    text = "; ".join(_lead(row) for row in found.gaps)
+    return f"{text[0].upper()}{text[1:]} (points of pass@k under {study.default_policy})."
+
+
+def _lead(row: Row) -> str:
+    """Who leads at one budget, if the interval says so."""
+    where, (gap, lo, hi) = _with([row]), (_points(row[key]) for key in ("gap", "lo", "hi"))
+    if gap is not None and lo is not None and hi is not None:
+        if lo > 0:
+            return f"{where} Base leads by {gap:.1f} [{lo:.1f}, {hi:.1f}]"
+        if hi < 0:
+            return f"{where} RL leads by {-gap:.1f} [{-hi:.1f}, {-lo:.1f}]"
+    return f"{where} neither leads surely: Base − RL is {_signed(gap)} [{_signed(lo)}, {_signed(hi)}]"
+
+
+def _recovery(found: Headline) -> str:
+    known = [row for row in found.support if row["gap"] is not None]
+    if not known:
+        return "Whether Base reaches RL is not known: there is no recovery analysis."
+    places = {
+        "inside what Base's policies reach": [row for row in known if row["inside"]],
+        "above the best of them": [row for row in known if not row["inside"] and row["gap"] > 0],
+        "below nearly all of them": [row for row in known if not row["inside"] and row["gap"] <= 0],
+    }
+    parts = [f"{where} {_with(rows)}" for where, rows in places.items() if rows]
+    if not places["inside what Base's policies reach"]:
+        parts[0] = parts[0].replace("them", "what Base's policies reach")
+    return f"RL lies {', and '.join(parts)}.{_worth(found.equivalent)}"
+
+
+def _with(rows: Sequence[Row]) -> str:
+    names = [str(row["budget"]) for row in rows]
+    listed = names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
+    return f"with {listed} {'sample' if names == ['1'] else 'samples'}"
+
+
+def _worth(row: Row | None) -> str:
+    if row is None or row["state"] != "within":
+        return ""
+    ends = ("at most 1" if row["lo_open"] else f"{row['lo']:.1f}", "more" if row["hi_open"] else f"{row['hi']:.1f}")
+    return f" One sample of RL is worth {row['n']:.1f} [{ends[0]}, {ends[1]}] of Base under the same policy."
+
+
+def _points(proportion: float | None) -> float | None:
+    """Percentage points; nothing for what is not defined."""
+    return None if proportion is None else 100 * proportion
+
+
+def _signed(value: float | None) -> str:
+    if value is None:
+        return "?"
+    text = f"{value:+.1f}"
+    return "0.0" if float(text) == 0 else text.replace("-", "−")

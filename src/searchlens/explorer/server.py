@@ -1,0 +1,280 @@
+"""A server of one study for the browser of this machine: it reads, listens on 127.0.0.1 alone, and writes nothing.
+
+It answers GET and HEAD of the page and of its data, with ranges of bytes (RFC 9110, section 14), so that a page reads a
+question out of a shard without the rest of it. A request is refused unless its ``Host`` is this machine and this port:
+otherwise a foreign page could read the study through a name that it lets point here.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import socket
+from collections.abc import Callable
+from dataclasses import dataclass
+from http import HTTPStatus
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from io import BytesIO
+from pathlib import Path
+from typing import Any, BinaryIO
+from urllib.parse import unquote, urlsplit
+
+from searchlens.api import InputError, Study
+from searchlens.explorer import page
+from searchlens.explorer.files import Files
+
+ADDRESS = "127.0.0.1"
+PORT = 8642
+_NAMES = ("127.0.0.1", "localhost")
+_DATA = "data/"
+_TYPES = {".json": "application/json", ".csv": "text/csv; charset=utf-8", ".svg": "image/svg+xml", ".html": "text/html"}
+_RANGE = re.compile(r"bytes=(\d*)-(\d*)")
+_HEADERS = {
+    "X-Content-Type-Options": "nosniff",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Referrer-Policy": "no-referrer",
+    "Cache-Control": "no-cache",
+}
+_PAGE_POLICY = (
+    "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; img-src data:; connect-src 'self';"
+    " frame-ancestors 'none'; base-uri 'none'; form-action 'none'"
+)
+
+
+@dataclass(frozen=True)
+class Content:
+    """What a name stands for.
+
+    Attributes
+    ----------
+    size : int
+        Bytes.
+    tag : str
+        ``ETag``: other content has another one.
+    kind : str
+        ``Content-Type``.
+    open : callable
+        A new stream of the content.
+    """
+
+    size: int
+    tag: str
+    kind: str
+    open: Callable[[], BinaryIO]
+
+
+def in_memory(content: bytes, kind: str) -> Content:
+    """Content that was made."""
+    return Content(len(content), f'"{hashlib.sha256(content).hexdigest()[:24]}"', kind, lambda: BytesIO(content))
+
+
+def of_file(path: Path) -> Content:
+    """Content of a file as it is now."""
+    stat = path.stat()
+    tag = f'"{stat.st_mtime_ns:x}-{stat.st_size:x}"'
+    return Content(stat.st_size, tag, _kind(path.name), lambda: path.open("rb"))
+
+
+def _kind(name: str) -> str:
+    return _TYPES.get(Path(name).suffix, "application/octet-stream")
+
+
+class Server(ThreadingHTTPServer):
+    """A server of one study.
+
+    Parameters
+    ----------
+    study : Study
+    port : int
+        0: any that is free.
+    template : Path, optional
+        The page.
+
+    Raises
+    ------
+    InputError
+        The port is taken or forbidden, or there is no page.
+    """
+
+    daemon_threads = True
+    allow_reuse_address = True
+
+    def __init__(self, study: Study, port: int = PORT, template: Path = page.PAGE) -> None:
+        self.files = Files(study)
+        self.page = in_memory(page.for_server(page.read_page(template)).encode(), "text/html; charset=utf-8")
+        self.index = in_memory(self.files.index, "application/json")
+        try:
+            super().__init__((ADDRESS, port), Handler)
+        except OSError as error:
+            hint = "choose another one with --port; 0 is any that is free"
+            raise InputError(f"port {port} of {ADDRESS}: {error.strerror}", hint) from None
+
+    @property
+    def port(self) -> int:
+        """The port it listens on."""
+        return int(self.server_address[1])
+
+    @property
+    def url(self) -> str:
+        """Address of the page."""
+        return f"http://{ADDRESS}:{self.port}/"
+
+    @property
+    def hosts(self) -> set[str]:
+        """Allowed values of ``Host``."""
+        return {f"{name}:{self.port}" for name in _NAMES}
+
+    def content(self, path: str) -> Content | None:
+        """What a path of the address stands for; None if there is nothing.
+
+        Raises
+        ------
+        InputError
+            What it would be made of is not there.
+        """
+        if path == "/":
+            return self.page
+        name = unquote(path.removeprefix("/"), errors="surrogateescape")
+        if not name.startswith(_DATA):
+            return None
+        name = name.removeprefix(_DATA)
+        if name == "index.json":
+            return self.index
+        if found := self.files.path(name):
+            return of_file(found)
+        made = self.files.made(name)
+        return None if made is None else in_memory(made, _kind(name))
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """Say nothing of a browser that went away; anything else is shown."""
+        import sys
+
+        if not isinstance(sys.exc_info()[1], ConnectionError | socket.timeout):
+            super().handle_error(request, client_address)
+
+
+class Handler(BaseHTTPRequestHandler):
+    """Answers one connection."""
+
+    server: Server
+    protocol_version = "HTTP/1.1"
+    server_version, sys_version = "searchlens", ""
+    timeout = 60
+
+    def do_GET(self) -> None:
+        """A file, or a range of it."""
+        self._answer(with_body=True)
+
+    def do_HEAD(self) -> None:
+        """What GET would say of a file, without it."""
+        self._answer(with_body=False)
+
+    def parse_request(self) -> bool:
+        """Refuse other methods in words, and any request that names another host."""
+        if not super().parse_request():
+            return False
+        if self.command not in ("GET", "HEAD"):
+            self._refuse(HTTPStatus.METHOD_NOT_ALLOWED, "This server only reads: GET and HEAD.", Allow="GET, HEAD")
+            return False
+        hosts = self.headers.get_all("Host") or []
+        if len(hosts) != 1 or hosts[0].lower() not in self.server.hosts:
+            allowed = " or ".join(sorted(self.server.hosts))
+            words = f"Ask for {allowed}. Behind ssh -L, use the same port on both sides."
+            self._refuse(HTTPStatus.FORBIDDEN, words)
+            return False
+        return True
+
+    def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 the name of the standard library
+        """Requests are not logged."""
+
+    def _answer(self, *, with_body: bool) -> None:
+        try:
+            content = self.server.content(urlsplit(self.path).path)
+        except InputError as error:
+            self._refuse(HTTPStatus.NOT_FOUND, str(error))
+            return
+        if content is None:
+            self._refuse(HTTPStatus.NOT_FOUND, "There is no such file, or it is not to be shown.")
+            return
+        if self.headers.get("If-None-Match") in (content.tag, "*"):
+            self._head(HTTPStatus.NOT_MODIFIED, content, {})
+            return
+        self._send(content, with_body=with_body)
+
+    def _send(self, content: Content, *, with_body: bool) -> None:
+        asked = self.headers.get("Range") if self.headers.get("If-Range", content.tag) == content.tag else None
+        found = byte_range(asked, content.size)
+        if found is None:
+            extra = {"Content-Range": f"bytes */{content.size}"}
+            self._refuse(HTTPStatus.REQUESTED_RANGE_NOT_SATISFIABLE, "There are no such bytes.", **extra)
+            return
+        start, stop = found
+        partial = (asked is not None and (start, stop) != (0, content.size)) or _is_range(asked)
+        lengths = {"Content-Length": str(stop - start), "Accept-Ranges": "bytes"}
+        if partial:
+            lengths["Content-Range"] = f"bytes {start}-{stop - 1}/{content.size}"
+        self._head(HTTPStatus.PARTIAL_CONTENT if partial else HTTPStatus.OK, content, lengths)
+        if with_body:
+            with content.open() as stream:
+                stream.seek(start)
+                _copy(stream, self.wfile, stop - start)
+
+    def _head(self, status: HTTPStatus, content: Content, lengths: dict[str, str]) -> None:
+        policy = {"Content-Security-Policy": _PAGE_POLICY if content is self.server.page else "default-src 'none'"}
+        kind = {"Content-Type": content.kind} if lengths else {}
+        self.send_response(status)
+        for name, value in {**kind, **lengths, "ETag": content.tag, **policy, **_HEADERS}.items():
+            self.send_header(name, value)
+        self.end_headers()
+
+    def _refuse(self, status: HTTPStatus, words: str, **extra: str) -> None:
+        body = f"{words}\n".encode()
+        self.close_connection = True
+        self.send_response(status)
+        headers = {"Content-Type": "text/plain; charset=utf-8", "Content-Length": str(len(body)), "Connection": "close"}
+        for name, value in {**headers, **_HEADERS, **extra}.items():
+            self.send_header(name, value)
+        self.end_headers()
+        if self.command != "HEAD":
+            self.wfile.write(body)
+
+
+def byte_range(asked: str | None, size: int) -> tuple[int, int] | None:
+    """The bytes [start, stop) that a header ``Range`` asks for; all without one, or if it asks for several ranges.
+
+    Returns
+    -------
+    (int, int) or None
+        None if there are no such bytes.
+
+    Examples
+    --------
+    >>> byte_range("bytes=2-5", 10), byte_range("bytes=8-", 10), byte_range("bytes=-3", 10), byte_range(None, 10)
+    ((2, 6), (8, 10), (7, 10), (0, 10))
+    >>> byte_range("bytes=10-", 10), byte_range("bytes=2-99", 10), byte_range("bytes=0-1,4-5", 10)
+    (None, (2, 10), (0, 10))
+    """
+    match = _RANGE.fullmatch(asked.strip()) if asked else None
+    if match is None or not any(match.groups()):
+        return 0, size
+    first, last = match.groups()
+    if not first:
+        return (max(0, size - int(last)), size) if int(last) and size else None
+    start, stop = int(first), min(size, int(last) + 1) if last else size
+    if last and int(last) < start:
+        return 0, size  # not a range at all
+    return (start, stop) if start < size else None
+
+
+def _is_range(asked: str | None) -> bool:
+    return asked is not None and _RANGE.fullmatch(asked.strip()) is not None
+
+
+def _copy(stream: BinaryIO, target: Any, count: int) -> None:
+    """Copy so many bytes, a piece at a time."""
+    while count > 0:
+        piece = stream.read(min(count, 1 << 18))
+        if not piece:
+            return
+        target.write(piece)
+        count -= len(piece)

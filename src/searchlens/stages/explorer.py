@@ -1,0 +1,40 @@
+"""Stage ``explorer``: a study to one page that opens in a browser."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from pathlib import Path
+
+from searchlens.api import Study
+from searchlens.explorer.inlined import SIZE, explorer_page
+from searchlens.store.files import replace_text
+
+log = logging.getLogger(__name__)
+
+
+def explorer(study: Study, output: Path, size: int = SIZE) -> Sequence[str]:
+    """Write the page of a study, with its data inside.
+
+    Parameters
+    ----------
+    study : Study
+    output : Path
+        File.
+    size : int
+        Most bytes.
+
+    Returns
+    -------
+    sequence of str
+        Sentences on what was left out: what a licence forbids to show, and what the size does not allow.
+
+    Raises
+    ------
+    InputError
+        Not even the index fits.
+    """
+    made = explorer_page(study, size)
+    replace_text(output, made.html)
+    log.info("%s: %.1f MB", output, output.stat().st_size / 1e6)
+    return made.left_out
