@@ -40,6 +40,7 @@ NEVER = {
     "readers": {"grid", "config", "stages", "commands", "generate"},
     "zoo": {"boptr", "figures", "tables", "grid", "stages"},
     "stages": {"cli", "commands", "config", "generate"},
+    "explorer": {"cli", "commands", "config", "generate", "search", "stages", "tables", "boptr"},
     "comparing": {
         *("cli", "commands", "config", "grid", "generate", "engines", "search", "stages", "figures", "boptr")
     },
@@ -51,7 +52,7 @@ NEVER = {
 LATE = {"cli", "__main__.py", "engines"}
 """Where any import may stand inside a function: one command must not load the libraries of all others."""
 
-OPTIONAL = {"torch", "transformers", "vllm", "nltk", "langdetect", "huggingface_hub"}
+OPTIONAL = {"torch", "transformers", "tokenizers", "vllm", "nltk", "langdetect", "huggingface_hub"}
 """Extras, and libraries that only a machine with a network needs: imported where they are used."""
 
 LATE_BY_FILE = {

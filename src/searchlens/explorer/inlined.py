@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import logging
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,8 +22,6 @@ from searchlens.explorer.index import (
     questions_name,
 )
 from searchlens.explorer.texts import EXTENTS, Extent
-
-log = logging.getLogger(__name__)
 
 SIZE = 15_000_000
 """Bytes of the page, unless another size is asked for."""
@@ -87,7 +84,8 @@ class _Builder:
     template: str
 
     def built(self) -> Inlined:
-        left_out = list(self._withheld())
+        questions, sentences = self._questions()
+        left_out = [*self._withheld(), *sentences]
         contents: Contents = {}
         room = self.size - len(self.template.encode()) - self._index_size(left_out)
         if room < 0:
@@ -97,7 +95,7 @@ class _Builder:
             )
         reserve = room // 3
         """Of every study some texts are to be read, so numbers do not get all the room."""
-        groups = list(self._groups())
+        groups = list(self._groups(questions))
         for group in groups:
             if group.size <= room - reserve:
                 contents |= group.contents
@@ -125,7 +123,7 @@ class _Builder:
 
     # ---- numbers
 
-    def _groups(self) -> Iterator[Group]:
+    def _groups(self, questions: Contents) -> Iterator[Group]:
         """Everything but samples, the most important first."""
         study, layout = self.study, self.study.layout
         pairs = [(pair, benchmark) for pair, benchmark, *_ in study.sides]
@@ -134,7 +132,7 @@ class _Builder:
         for frame, title in _LANDSCAPE.items():
             yield self._group(title, (layout.landscape_frame(*cell, frame) for cell in cells))
         yield self._group("Readings of all samples", map(layout.readings_frame, catalogue.READING_FRAMES))
-        yield Group("Questions", dict(self._questions()))
+        yield Group("Questions", questions)
         yield self._group("BOPTR", map(layout.boptr_frame, catalogue.BOPTR_FRAMES))
         tables = sorted(layout.every(layout.table("*", "csv")), key=lambda path: path.stat().st_size)
         for path in tables:
@@ -147,15 +145,18 @@ class _Builder:
     def _group(self, title: str, paths: Iterable[Path]) -> Group:
         return Group(title, {name_of(self.study, path): path.read_bytes() for path in paths if path.exists()})
 
-    def _questions(self) -> Iterator[tuple[str, bytes]]:
-        for benchmark in self.study.benchmarks:
+    def _questions(self) -> tuple[Contents, list[str]]:
+        """The questions of every benchmark, and sentences on those that are not here."""
+        contents: Contents = {}
+        sentences = []
+        for benchmark, spec in self.study.benchmarks.items():
             if not self.study.withheld(benchmark):
                 try:
-                    found = self.study.questions(benchmark)
+                    found = texts.questions(self.study.questions(benchmark))
+                    contents[questions_name(benchmark)] = texts.parquet(found)
                 except InputError as error:
-                    log.warning("the questions of %s are left out: %s", benchmark, error.message)
-                    continue
-                yield questions_name(benchmark), texts.parquet(texts.questions(found))
+                    sentences.append(f"Questions of {spec['title'] or benchmark}: {error.message.splitlines()[0]}.")
+        return contents, sentences
 
     def _withheld(self) -> Iterator[str]:
         for benchmark, spec in self.study.benchmarks.items():
@@ -173,9 +174,12 @@ class _Builder:
         for extent in EXTENTS:
             if self._estimate(cells, sizes, extent) > 1.5 * room:
                 continue
-            contents = self._excerpt(cells, extent)
+            contents, sentences = self._excerpt(cells, extent)
             if Group("", contents).size <= room:
-                return contents, [f"Samples beyond an excerpt: {extent}; `searchlens view` shows all of them."]
+                return contents, [
+                    f"Samples beyond an excerpt: {extent}; `searchlens view` shows all of them.",
+                    *sentences,
+                ]
         return {}, ["All samples, because the page has a bound on its size; `searchlens view` shows them."]
 
     def _with_texts(self) -> Iterator[tuple[str, str, tuple[int, ...]]]:
@@ -208,14 +212,16 @@ class _Builder:
             total += rows * sizes[cell][0 if extent.tokens else 1]
         return total * 4 / 3
 
-    def _excerpt(self, cells: Iterable[tuple[str, str, tuple[int, ...]]], extent: Extent) -> Contents:
+    def _excerpt(self, cells: Iterable[tuple[str, str, tuple[int, ...]]], extent: Extent) -> tuple[Contents, list[str]]:
+        """An excerpt, and sentences on the cells whose texts are not here."""
         contents: Contents = {}
+        sentences = []
         used: dict[str, set[int]] = {}
         for checkpoint, benchmark, questions in cells:
             try:
                 drawn = texts.drawn(self.study, checkpoint, benchmark, questions[: extent.questions], extent)
             except InputError as error:
-                log.warning("no texts of %s on %s: %s", checkpoint, benchmark, error.message)
+                sentences.append(f"Samples of {checkpoint} on {benchmark}: {error.message.splitlines()[0]}.")
                 continue
             recorded = texts.recorded_verdicts(self.study, checkpoint, benchmark)
             chosen = texts.excerpt(drawn, extent, recorded)
@@ -226,7 +232,7 @@ class _Builder:
             found = texts.pieces(self.study, checkpoint, tokens) if tokens else None
             if found is not None:
                 contents[pieces_name(checkpoint)] = found
-        return contents
+        return contents, sentences
 
 
 _RECOVERY = ("support", "same_policy", "counts", "path", "near_match")

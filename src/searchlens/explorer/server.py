@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 import re
 import socket
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from http import HTTPStatus
@@ -147,8 +148,6 @@ class Server(ThreadingHTTPServer):
 
     def handle_error(self, request: Any, client_address: Any) -> None:
         """Say nothing of a browser that went away; anything else is shown."""
-        import sys
-
         if not isinstance(sys.exc_info()[1], ConnectionError | socket.timeout):
             super().handle_error(request, client_address)
 
@@ -202,18 +201,17 @@ class Handler(BaseHTTPRequestHandler):
         self._send(content, with_body=with_body)
 
     def _send(self, content: Content, *, with_body: bool) -> None:
-        asked = self.headers.get("Range") if self.headers.get("If-Range", content.tag) == content.tag else None
-        found = byte_range(asked, content.size)
-        if found is None:
-            extra = {"Content-Range": f"bytes */{content.size}"}
-            self._refuse(HTTPStatus.REQUESTED_RANGE_NOT_SATISFIABLE, "There are no such bytes.", **extra)
+        is_same = self.headers.get("If-Range", content.tag) == content.tag
+        asked = byte_range(self.headers.get("Range") if is_same else None, content.size)
+        start, stop = asked or (0, content.size)
+        if asked and start == stop:
+            there = {"Content-Range": f"bytes */{content.size}"}
+            self._refuse(HTTPStatus.REQUESTED_RANGE_NOT_SATISFIABLE, "There are no such bytes.", **there)
             return
-        start, stop = found
-        partial = (asked is not None and (start, stop) != (0, content.size)) or _is_range(asked)
         lengths = {"Content-Length": str(stop - start), "Accept-Ranges": "bytes"}
-        if partial:
+        if asked:
             lengths["Content-Range"] = f"bytes {start}-{stop - 1}/{content.size}"
-        self._head(HTTPStatus.PARTIAL_CONTENT if partial else HTTPStatus.OK, content, lengths)
+        self._head(HTTPStatus.PARTIAL_CONTENT if asked else HTTPStatus.OK, content, lengths)
         if with_body:
             with content.open() as stream:
                 stream.seek(start)
@@ -240,34 +238,31 @@ class Handler(BaseHTTPRequestHandler):
 
 
 def byte_range(asked: str | None, size: int) -> tuple[int, int] | None:
-    """The bytes [start, stop) that a header ``Range`` asks for; all without one, or if it asks for several ranges.
+    """The bytes [start, stop) that a header ``Range`` asks for.
 
     Returns
     -------
     (int, int) or None
-        None if there are no such bytes.
+        None if it asks for everything: there is no such header, or it names no bytes, or several ranges. Both numbers
+        are equal if there are no such bytes.
 
     Examples
     --------
-    >>> byte_range("bytes=2-5", 10), byte_range("bytes=8-", 10), byte_range("bytes=-3", 10), byte_range(None, 10)
-    ((2, 6), (8, 10), (7, 10), (0, 10))
-    >>> byte_range("bytes=10-", 10), byte_range("bytes=2-99", 10), byte_range("bytes=0-1,4-5", 10)
-    (None, (2, 10), (0, 10))
+    >>> byte_range("bytes=2-5", 10), byte_range("bytes=8-", 10), byte_range("bytes=-3", 10)
+    ((2, 6), (8, 10), (7, 10))
+    >>> byte_range("bytes=10-", 10), byte_range("bytes=5-2", 10), byte_range("bytes=0-1,4-5", 10), byte_range(None, 10)
+    ((10, 10), None, None, None)
     """
     match = _RANGE.fullmatch(asked.strip()) if asked else None
     if match is None or not any(match.groups()):
-        return 0, size
+        return None
     first, last = match.groups()
     if not first:
-        return (max(0, size - int(last)), size) if int(last) and size else None
-    start, stop = int(first), min(size, int(last) + 1) if last else size
-    if last and int(last) < start:
-        return 0, size  # not a range at all
-    return (start, stop) if start < size else None
-
-
-def _is_range(asked: str | None) -> bool:
-    return asked is not None and _RANGE.fullmatch(asked.strip()) is not None
+        return max(0, size - int(last)), size
+    if last and int(last) < int(first):
+        return None
+    start = min(int(first), size)
+    return start, min(size, int(last) + 1) if last else size
 
 
 def _copy(stream: BinaryIO, target: Any, count: int) -> None:

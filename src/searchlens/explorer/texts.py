@@ -4,14 +4,21 @@ from __future__ import annotations
 
 import io
 import json
+import logging
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import polars as pl
 
 from searchlens.api import InputError, Study
 from searchlens.api.study import StudyQuestion
 from searchlens.explorer.index import solvers
+
+if TYPE_CHECKING:
+    from tokenizers import Tokenizer
+
+log = logging.getLogger(__name__)
 
 QUESTIONS = pl.Schema({"question": pl.UInt32(), **dict.fromkeys(("id", "text", "gold", "tags"), pl.String())})
 ANSWERS = pl.Schema(
@@ -215,20 +222,25 @@ def pieces(study: Study, checkpoint: str, tokens: Collection[int] | None = None)
     bytes or None
         None if the tokenizer is not here, or the library that reads it.
     """
-    try:
-        from tokenizers import Tokenizer
-    except ModuleNotFoundError:
+    tokenizer = _tokenizer(study, checkpoint)
+    if tokenizer is None:
         return None
-    try:
-        path = study.vocabulary(checkpoint)
-    except InputError:
-        return None
-    if not path.exists():
-        return None
-    tokenizer = Tokenizer.from_file(str(path))
     size = tokenizer.get_vocab_size(with_added_tokens=True)
     ids = range(size) if tokens is None else sorted(tokens)
     front = next((i for i in range(size) if tokenizer.decode([i]).isalnum()), 0)
     before = len(tokenizer.decode([front]))
     found = {str(i): tokenizer.decode([front, i], skip_special_tokens=False)[before:] for i in ids if i < size}
     return json.dumps(found, ensure_ascii=False, separators=(",", ":")).encode()
+
+
+def _tokenizer(study: Study, checkpoint: str) -> Tokenizer | None:
+    try:
+        from tokenizers import Tokenizer
+
+        path = study.vocabulary(checkpoint)
+        return Tokenizer.from_file(str(path)) if path.exists() else None
+    except (ModuleNotFoundError, InputError):
+        return None
+    except Exception as error:  # the library has no class of its own for a file that it cannot read
+        log.warning("the tokenizer of %s cannot be read: %s", checkpoint, error)
+        return None

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from searchlens.api import Study
 from searchlens.explorer.inlined import SIZE, explorer_page
-from searchlens.store.files import replace_text
+from searchlens.store import files
 
 log = logging.getLogger(__name__)
 
@@ -35,6 +35,10 @@ def explorer(study: Study, output: Path, size: int = SIZE) -> Sequence[str]:
         Not even the index fits.
     """
     made = explorer_page(study, size)
-    replace_text(output, made.html)
+    files.replace(output, lambda path: _write(path, made.html))
     log.info("%s: %.1f MB", output, output.stat().st_size / 1e6)
     return made.left_out
+
+
+def _write(path: Path, html: str) -> None:
+    path.write_text(html, encoding="utf-8")

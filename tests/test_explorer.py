@@ -1,0 +1,280 @@
+"""The page of a study: its index equals the frames, what is withheld is not in it, and its size has a bound."""
+
+from __future__ import annotations
+
+import base64
+import io
+import json
+import re
+import shutil
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import pytest
+
+import searchlens
+from searchlens.api import Study
+from searchlens.cli import main
+from searchlens.errors import InputError
+from searchlens.explorer import Inlined, explorer_page, page, texts
+from searchlens.explorer.files import Files
+from small_results import DEFAULT, RIGHT, finish
+
+PAGE = "<!doctype html><title>page</title>\n<!-- searchlens:data -->\n<script>run()</script>\n"
+EVIL = "</script><img src=x onerror=alert(1)> \u202e <!-- \x00 \U0001f600"
+SIDES = {"base": "toy-base", "rl": "toy-rl"}
+Contents = dict[str, bytes]
+
+
+@pytest.fixture
+def results(raw: dict[str, Any], tmp_path: Path) -> Path:
+    return finish(raw, tmp_path)
+
+
+@pytest.fixture
+def template(tmp_path: Path) -> Path:
+    path = tmp_path / "page.html"
+    path.write_text(PAGE)
+    return path
+
+
+def contents(made: Inlined) -> Contents:
+    found = re.findall(r'<script type="application/octet-stream" data-path="([^"]+)">([^<]*)</script>', made.html)
+    return {name: base64.b64decode(data) for name, data in found}
+
+
+def index_of(files: Contents) -> dict[str, Any]:
+    return dict(json.loads(files["index.json"]))
+
+
+def frame(content: bytes) -> pl.DataFrame:
+    return pl.read_parquet(io.BytesIO(content))
+
+
+def named(value: Any) -> list[str]:
+    """Everything in an index that looks like the name of a file."""
+    if isinstance(value, dict):
+        return [name for each in value.values() for name in named(each)]
+    if isinstance(value, list):
+        return [name for each in value for name in named(each)]
+    return [value] if isinstance(value, str) and re.fullmatch(r"\S+/\S+\.(parquet|csv|json)", value) else []
+
+
+# ---- the index
+
+
+def test_a_page_has_every_file_that_its_index_names(results: Path, template: Path) -> None:
+    files = contents(explorer_page(searchlens.open(results), template=template))
+    names = set(named(index_of(files)))
+    assert names == set(files) - {"index.json"}
+    for name, content in files.items():
+        if name.startswith("results/"):
+            assert content == (results / name.removeprefix("results/")).read_bytes()
+
+
+def test_the_headline_is_that_of_the_frames(results: Path, template: Path) -> None:
+    study = searchlens.open(results)
+    (cell,) = index_of(contents(explorer_page(study, template=template)))["cells"]
+    line, gaps = cell["headline"], study.gaps((1, 4))
+    assert (line["readout"], line["first"], line["last"]) == ("expected", 1, 4)
+    for name, row in zip(("first", "last"), gaps.to_dicts(), strict=True):
+        expected = [100 * row[key] for key in ("gap", "lo", "hi")]
+        assert [line[f"gap_{name}{end}"] for end in ("", "_lo", "_hi")] == pytest.approx(expected)
+    support = study.recovery("toy", "sums").filter(metric="P", readout="expected")
+    assert line["recovery_gap"] == pytest.approx(100 * support["gap"].max())
+    assert (line["inside"], line["of"]) == (support["inside"].sum(), support.height)
+    assert cell["solved"] == {"rl_only": 1, "base_only": 1, "both": 3, "neither": 1}
+
+
+def test_a_cell_says_in_three_sentences_whether_it_is_sound_who_leads_and_where_base_reaches_rl(results: Path) -> None:
+    (cell,) = json.loads(Files(searchlens.open(results)).index)["cells"]
+    sound, leader, reached = cell["sentences"]
+    assert sound == "The samples are sound: 100% of Base's and 100% of RL's state an answer."
+    assert leader.startswith("With 1 sample neither leads surely: Base − RL is −20.8 [")
+    assert leader.endswith(f"(points of pass@k under {DEFAULT}).")
+    assert reached.startswith("RL lies ")
+
+
+def test_a_broken_cell_says_so_and_states_no_number(results: Path) -> None:
+    path = results / "landscape/toy-rl/sums/health.parquet"
+    pl.read_parquet(path).with_columns(answered=pl.lit(1, pl.UInt32)).write_parquet(path)
+    (cell,) = json.loads(Files(searchlens.open(results)).index)["cells"]
+    assert cell["health"]["state"] == "bad"
+    assert cell["headline"] == {}
+    assert cell["sentences"][0].startswith("sums is not interpretable. RL: ")
+    assert not re.search(r"\[", cell["sentences"][1])
+
+
+def test_policies_look_as_in_figures(results: Path) -> None:
+    index = json.loads(Files(searchlens.open(results)).index)
+    assert [policy["name"] for policy in index["policies"]] == ["temp_0.5", "topp0.95_t1.0", "topp0.9_t0.7", "greedy"]
+    by_name = {policy["name"]: policy for policy in index["policies"]}
+    assert by_name[DEFAULT]["title"] == "top-p 0.95, temperature 1"
+    assert by_name[DEFAULT]["parameters"] == {"top_p": 0.95}
+    assert by_name["greedy"] | {"colour": "#000000", "marker": "h", "search": False} == by_name["greedy"]
+
+
+def test_samples_are_counted_in_the_order_of_the_scores(results: Path) -> None:
+    """The page finds the rows of a question by these counts."""
+    (cell,) = json.loads(Files(searchlens.open(results)).index)["cells"]
+    for role, checkpoint in SIDES.items():
+        scores, start = pl.read_parquet(results / f"scores/{checkpoint}/sums.parquet"), 0
+        for policy in cell[role]["policies"]:
+            each = cell[role]["samples"][policy]
+            rows = scores[start : start + 6 * each]
+            assert rows["policy"].unique().to_list() == [policy]
+            assert rows["question"].to_list() == [q for q in range(6) for _ in range(each)]
+            start += 6 * each
+        assert start == scores.height
+
+
+def test_an_unfinished_study_has_what_there_is(results: Path, template: Path) -> None:
+    for folder in ("recovery", "readings", "tables", "landscape/toy-rl"):
+        shutil.rmtree(results / folder)
+    (cell,) = index_of(contents(explorer_page(searchlens.open(results), template=template)))["cells"]
+    assert (cell["headline"], cell["solved"], cell["files"], cell["rl"]["files"]) == ({}, {}, {}, {})
+    assert "points" in cell["base"]["files"]
+    assert all("not known" in sentence for sentence in cell["sentences"])
+
+
+# ---- texts
+
+
+def test_the_excerpt_is_of_the_samples_and_begins_with_what_rl_alone_solves(results: Path, template: Path) -> None:
+    study = searchlens.open(results)
+    assert texts.telling(study, "sums", *SIDES.values(), 6)[:2] == [3, 4]
+    files = contents(explorer_page(study, template=template))
+    (cell,) = index_of(files)["cells"]
+    for role, checkpoint in SIDES.items():
+        excerpt = frame(files[cell[role]["excerpt"]])
+        every = study.samples(checkpoint, "sums", tokens=True)
+        joined = excerpt.join(every, on=["policy", "question", "sample"], suffix="_there")
+        assert joined.height == excerpt.height == every.height, "four samples each are all of them"
+        pairs = {"logp": "logprobs", "logq": "sampling_logprobs", "class": "answer_class", "n_tokens": "tokens_there"}
+        pairs |= {name: f"{name}_there" for name in ("text", "correct", "answer", "finish", "score")}
+        for ours, theirs in pairs.items():
+            assert joined[ours].to_list() == joined[theirs].to_list()
+        assert joined["tokens"].to_list() == joined["token_ids"].to_list()
+
+
+def test_an_excerpt_has_a_right_and_a_wrong_sample_of_a_question_that_has_both(results: Path) -> None:
+    study, extent = searchlens.open(results), texts.Extent(6, 2, every_policy=False, tokens=False)
+    drawn = texts.drawn(study, "toy-rl", "sums", range(6), extent)
+    chosen = texts.excerpt(drawn, extent, texts.recorded_verdicts(study, "toy-rl", "sums"))
+    assert chosen["policy"].unique().to_list() == [DEFAULT]
+    assert chosen.group_by("question").len()["len"].unique().to_list() == [2]
+    assert chosen["tokens"].null_count() == chosen.height
+    for question, right in enumerate(RIGHT["toy-rl"].values()):
+        found = chosen.filter(question=question)["correct"].to_list()
+        assert found == ([True, False] if 0 < right < 4 else [right == 4] * 2)
+
+
+def test_answers_are_counted_by_class_as_they_were_written_most_often(results: Path) -> None:
+    study = searchlens.open(results)
+    samples = study.samples("toy-rl", "sums", DEFAULT, [1, 3])
+    found = texts.answers(samples)
+    assert found.filter(question=1).rows() == [(1, 0, True, "3", 4)]
+    assert sorted(found.filter(question=3).rows()) == [(3, 0, True, "7", 2), (3, 1, False, "99", 2)]
+    respelled = samples.with_columns(answer=pl.when(pl.col("sample") == 0).then(pl.lit("3.0")).otherwise("answer"))
+    assert texts.answers(respelled).filter(question=1)["text"].to_list() == ["3"]
+
+
+def test_hostile_texts_stay_inside_of_their_element(results: Path, template: Path, tmp_path: Path) -> None:
+    rows = [json.loads(line) for line in (tmp_path / "sums.jsonl").read_text().splitlines()]
+    (tmp_path / "sums.jsonl").write_text(
+        "".join(json.dumps({**row, "question": row["id"] + EVIL}) + "\n" for row in rows)
+    )
+    made = explorer_page(searchlens.open(results), template=template)
+    assert EVIL not in made.html and "onerror" not in made.html and "\u202e" not in made.html
+    files = contents(made)
+    assert frame(files["questions/sums.parquet"])["text"].to_list() == [f"q{i}{EVIL}" for i in range(6)]
+    assert "\x1b[31m" in frame(files["samples/toy-rl/sums.parquet"])["text"][0]
+    without_data = re.sub(
+        r'<script type="application/octet-stream" data-path="[^"<>]+">[\w+/=]*</script>\n', "", made.html
+    )
+    assert without_data == PAGE.replace(f"{page.PLACE}\n", "")
+
+
+def test_what_cannot_be_read_is_said(results: Path, template: Path, tmp_path: Path) -> None:
+    (tmp_path / "sums.jsonl").unlink()
+    shutil.rmtree(results / "generations/toy-rl")
+    said = "\n".join(explorer_page(searchlens.open(results), template=template).left_out)
+    assert re.search(r"Questions of sums: .*sums.jsonl", said)
+    assert re.search(r"Samples of toy-rl on sums: .* has no samples", said)
+
+
+def withhold(results: Path, root: Path) -> Study:
+    """The study with its benchmark as a gated one."""
+    heads = ("Question", "Correct Answer", "Incorrect Answer 1", "Incorrect Answer 2", "Incorrect Answer 3")
+    rows = [heads, *((f"Secret {i}?", f"right{i}", "no1", "no2", "no3") for i in range(6))]
+    (root / "own.csv").write_text("".join(",".join(row) + "\n" for row in rows))
+    (path,) = (results / "config").glob("*.json")
+    content = json.loads(path.read_text())
+    content["benchmarks"]["sums"] |= {"family": "gpqa", "path": "own.csv", "check": False, "grader": "choice-narrow"}
+    path.write_text(json.dumps(content))
+    return searchlens.open(results)
+
+
+def test_nothing_of_a_gated_benchmark_can_be_read(results: Path, template: Path, tmp_path: Path) -> None:
+    """Neither questions nor texts nor answers: not in the page, and not from the server."""
+    study = withhold(results, tmp_path)
+    made = explorer_page(study, template=template)
+    files = contents(made)
+    assert not [name for name in files if name.startswith(("questions/", "samples/", "answers/", "pieces/"))]
+    everything = b"".join(files.values())
+    for name, content in files.items():
+        if name.endswith(".parquet"):
+            everything += repr(frame(content).to_dicts()).encode()
+    assert not [word for word in (b"Secret", b"right3", b"evil", b"order") if word in everything]
+    assert "sums" in made.left_out[0] and "gated" in made.left_out[0]
+    index = index_of(files)
+    assert "gated" in index["benchmarks"][0]["withheld"] and "gated" in index["cells"][0]["base"]["without_texts"]
+    served = Files(study)
+    shard = min((results / "generations/toy-base/sums").glob("*/s*.parquet"))
+    assert served.path(f"results/{shard.relative_to(results).as_posix()}") is None
+    assert served.made("questions/sums.parquet") is None
+    assert served.made("answers/toy-base/sums/0.parquet") is None
+    (cell,) = json.loads(served.index)["cells"]
+    assert not {"shards", "excerpt"} & set(cell["base"]) and "answers" not in cell["base"]["files"]
+
+
+# ---- size
+
+
+def test_a_smaller_page_leaves_texts_out_before_it_says_nothing(results: Path, template: Path) -> None:
+    study = searchlens.open(results)
+    whole = explorer_page(study, template=template)
+    assert len(whole.html.encode()) < 15_000_000
+    for share in (0.9, 0.75, 0.6):
+        size = int(share * len(whole.html.encode()))
+        made = explorer_page(study, size, template)
+        assert len(made.html.encode()) <= size
+        assert len(made.left_out) >= len(whole.left_out)
+        assert set(named(index_of(contents(made)))) == set(contents(made)) - {"index.json"}
+        assert index_of(contents(made))["left_out"] == list(made.left_out)
+    with pytest.raises(InputError, match=r"--size 2,000 bytes"):
+        explorer_page(study, 2_000, template)
+
+
+# ---- the command
+
+
+def test_the_command_writes_the_page_and_says_what_it_left_out(
+    results: Path, template: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(page.read_page, "__defaults__", (template,))
+    monkeypatch.setattr(explorer_page, "__defaults__", (15_000_000, template))
+    assert main(["explore", str(results)]) == 0
+    printed = capsys.readouterr().out.splitlines()
+    assert printed[0].startswith(f"{results / 'explorer.html'}: 0.")
+    assert printed[1].startswith("left out: Samples beyond an excerpt: 20 questions of each cell")
+    assert (results / "explorer.html").read_text().startswith("<!doctype html>")
+
+
+def test_a_page_without_a_place_for_data_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="make web"):
+        page.read_page(tmp_path / "none.html")
+    (tmp_path / "wrong.html").write_text("<p>")
+    with pytest.raises(InputError, match="must have one"):
+        page.read_page(tmp_path / "wrong.html")

@@ -1,0 +1,286 @@
+"""The server of a study: ranges as HTTP has them, nothing outside of the folder, nobody but this machine."""
+
+from __future__ import annotations
+
+import http.client
+import io
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import polars as pl
+import pytest
+
+import searchlens
+from searchlens.errors import InputError
+from searchlens.explorer import Server
+from small_results import finish
+from test_explorer import PAGE
+
+POINTS = "/data/results/landscape/toy-base/sums/points.parquet"
+
+
+class Reply(NamedTuple):
+    status: int
+    headers: dict[str, str]
+    body: bytes
+
+
+class Client:
+    """Sends paths as they are: nothing is normalised."""
+
+    def __init__(self, server: Server) -> None:
+        self.server = server
+
+    def __call__(self, path: str, method: str = "GET", **headers: str) -> Reply:
+        connection = http.client.HTTPConnection("127.0.0.1", self.server.port, timeout=20)
+        connection.putrequest(method, path, skip_host=True, skip_accept_encoding=True)
+        sent = {"Host": f"127.0.0.1:{self.server.port}", **{key.replace("_", "-"): v for key, v in headers.items()}}
+        for name, value in sent.items():
+            connection.putheader(name, value)
+        connection.endheaders()
+        reply = connection.getresponse()
+        found = Reply(reply.status, {key.lower(): value for key, value in reply.getheaders()}, reply.read())
+        connection.close()
+        return found
+
+
+@pytest.fixture
+def results(raw: dict[str, Any], tmp_path: Path) -> Path:
+    return finish(raw, tmp_path)
+
+
+@pytest.fixture
+def ask(results: Path, tmp_path: Path) -> Iterator[Client]:
+    template = tmp_path / "page.html"
+    template.write_text(PAGE)
+    with Server(searchlens.open(results), 0, template) as server:
+        thread = threading.Thread(target=server.serve_forever, daemon=True)
+        thread.start()
+        yield Client(server)
+        server.shutdown()
+        thread.join()
+
+
+def index(ask: Client) -> dict[str, Any]:
+    return dict(json.loads(ask("/data/index.json").body))
+
+
+# ---- files
+
+
+def test_the_page_says_where_its_data_are_and_what_it_may_do(ask: Client) -> None:
+    reply = ask("/")
+    assert reply.status == 200
+    assert '<meta name="searchlens-source" content="range">' in reply.body.decode()
+    assert "connect-src 'self'" in reply.headers["content-security-policy"]
+    assert "default-src 'none'" in reply.headers["content-security-policy"]
+    assert reply.headers["x-content-type-options"] == "nosniff"
+    assert ask("/?anything#else").status == 200
+
+
+def test_every_file_of_the_index_is_given_as_it_is(ask: Client, results: Path) -> None:
+    found = index(ask)
+    (cell,) = found["cells"]
+    shards = [shard["path"] for parts in cell["base"]["shards"].values() for shard in parts]
+    frames = [*cell["files"].values(), *cell["base"]["files"].values(), *found["studies"]["boptr"].values()]
+    tables = [table["csv"] for table in found["tables"]]
+    names = [name for name in (*shards, *frames, *tables) if name.startswith("results/")]
+    assert len(shards) == 4 and len(names) > 20
+    for name in names:
+        assert ask(f"/data/{name}").body == (results / name.removeprefix("results/")).read_bytes()
+
+
+def test_questions_and_answers_are_made_when_they_are_asked_for(ask: Client, results: Path) -> None:
+    found = index(ask)
+    questions = pl.read_parquet(io.BytesIO(ask(f"/data/{found['benchmarks'][0]['file']}").body))
+    assert questions.row(3) == (3, "q3", "Compute 3+4.", "7", "{}")
+    pattern = found["cells"][0]["rl"]["files"]["answers"]
+    answers = pl.read_parquet(io.BytesIO(ask("/data/" + pattern.replace("{question}", "3")).body))
+    assert answers.select("question", "class", "text", "count").rows() == [(3, 0, "7", 7), (3, 1, "99", 6)]
+    assert ask("/data/" + pattern.replace("{question}", "6")).status == 404
+    assert ask("/data/" + pattern.replace("{question}", "3")).headers["etag"]
+    assert not list(results.rglob("*.tmp"))
+
+
+def test_a_shard_tells_where_the_rows_of_a_question_are(ask: Client) -> None:
+    (cell,) = index(ask)["cells"]
+    (shard,) = cell["rl"]["shards"]["temp_0.5"]
+    rows = pl.read_parquet(io.BytesIO(ask(f"/data/{shard['path']}").body))
+    assert (shard["questions"], shard["rows"], shard["samples"]) == (6, rows.height, [0, 4])
+    each = shard["rows"] // shard["questions"]
+    assert rows["question"].to_list() == [f"q{i}" for i in range(6) for _ in range(each)]
+    assert rows["sample"].to_list() == list(range(each)) * 6
+
+
+# ---- ranges
+
+
+def test_ranges_of_bytes(ask: Client, results: Path) -> None:
+    whole = (results / POINTS.removeprefix("/data/results/")).read_bytes()
+    size = len(whole)
+    for asked, start, stop in (
+        ("bytes=0-3", 0, 4),
+        ("bytes=4-", 4, size),
+        ("bytes=-8", size - 8, size),
+        (f"bytes=10-{size + 99}", 10, size),
+        (f"bytes=-{size + 99}", 0, size),
+        (f"bytes=0-{size - 1}", 0, size),
+    ):
+        reply = ask(POINTS, Range=asked)
+        assert (reply.status, reply.body) == (206, whole[start:stop]), asked
+        assert reply.headers["content-range"] == f"bytes {start}-{stop - 1}/{size}"
+        assert reply.headers["content-length"] == str(stop - start)
+
+
+@pytest.mark.parametrize("asked", ["bytes=0-1,4-5", "bytes=5-2", "lines=0-3", "bytes=x-3", "bytes=-", "bytes=0-3 4"])
+def test_what_is_no_single_range_gets_everything(ask: Client, results: Path, asked: str) -> None:
+    reply = ask(POINTS, Range=asked)
+    assert (reply.status, len(reply.body)) == (200, (results / POINTS.removeprefix("/data/results/")).stat().st_size)
+
+
+@pytest.mark.parametrize("asked", ["bytes=99999999-", "bytes=99999999-999999999", "bytes=-0"])
+def test_a_range_beyond_the_end_is_refused(ask: Client, asked: str) -> None:
+    reply = ask(POINTS, Range=asked)
+    assert reply.status == 416
+    assert reply.headers["content-range"].startswith("bytes */")
+
+
+def test_head_tells_the_size_and_sends_nothing(ask: Client) -> None:
+    head, whole = ask(POINTS, "HEAD"), ask(POINTS)
+    assert (head.status, head.body) == (200, b"")
+    assert head.headers["content-length"] == str(len(whole.body))
+    assert head.headers["accept-ranges"] == "bytes"
+    assert head.headers["etag"] == whole.headers["etag"]
+    assert ask("/data/results/none.parquet", "HEAD")[::2] == (404, b"")
+
+
+def test_a_changed_file_has_another_tag(ask: Client, results: Path) -> None:
+    tag = ask(POINTS).headers["etag"]
+    assert ask(POINTS, If_None_Match=tag)[::2] == (304, b"")
+    assert ask(POINTS, Range="bytes=0-3", If_Range=tag).status == 206
+    path = results / POINTS.removeprefix("/data/results/")
+    os.utime(path, ns=(1, 1))
+    assert ask(POINTS, If_None_Match=tag).status == 200
+    assert ask(POINTS, Range="bytes=0-3", If_Range=tag).status == 200, "parts of two files must not be put together"
+
+
+# ---- what is refused
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/data/results/../secret.parquet",
+        "/data/results/landscape/../../secret.parquet",
+        "/data/results/%2e%2e/secret.parquet",
+        "/data/results/landscape/%2e%2e/%2e%2e/secret.parquet",
+        "/data/results/landscape%2f..%2f..%2fsecret.parquet",
+        "/data/results/landscape/..%2f..%2fsecret.parquet",
+        "/data/results//landscape/toy-base/sums/points.parquet",
+        "/data/results/./landscape/toy-base/sums/points.parquet",
+        "/data//etc/passwd",
+        "//etc/passwd",
+        "/etc/passwd",
+        "/data/results/landscape/toy-base/sums/points.parquet%00",
+        "/data/results/landscape/toy-base/sums",
+        "/data/results/landscape/toy-base/sums/provenance.json",
+        "/data/results/config/x.json",
+        "/data/results/link.parquet",
+        "/data/results/landscape/link.parquet",
+        "/data/results/landscape/folder/secret.parquet",
+        "/data/questions/..%2f..%2fsecret.parquet",
+        "/data/questions/none.parquet",
+        "/data/answers/none/sums/0.parquet",
+        "/data/pieces/none.json",
+        "/data/",
+        "/data",
+        "/favicon.ico",
+        "/data/results/landscape/%ff%fe.parquet",
+    ],
+)
+def test_nothing_outside_of_the_study_is_given(ask: Client, results: Path, tmp_path: Path, path: str) -> None:
+    for folder in (tmp_path, tmp_path / "outside"):
+        folder.mkdir(exist_ok=True)
+        (folder / "secret.parquet").write_text("secret")
+    (results / "landscape/link.parquet").symlink_to(tmp_path / "secret.parquet")
+    (results / "landscape/folder").symlink_to(tmp_path / "outside")
+    reply = ask(path)
+    assert reply.status == 404
+    assert b"secret" not in reply.body
+
+
+def test_a_link_inside_of_the_folder_is_followed(ask: Client, results: Path) -> None:
+    (results / "landscape/again.parquet").symlink_to(results / POINTS.removeprefix("/data/results/"))
+    assert ask("/data/results/landscape/again.parquet").body == ask(POINTS).body
+
+
+@pytest.mark.parametrize(
+    "host", ["evil.example:{port}", "127.0.0.1", "localhost:1", "", "127.0.0.1.evil:{port}", "[::1]:{port}"]
+)
+def test_another_host_is_refused(ask: Client, host: str) -> None:
+    """A page of another site must not read the study through a name that it lets point to this machine."""
+    for path in ("/", "/data/index.json", POINTS):
+        reply = ask(path, Host=host.format(port=ask.server.port))
+        assert reply.status == 403
+        assert b"ssh -L" in reply.body
+
+
+def test_both_names_of_this_machine_are_allowed(ask: Client) -> None:
+    for name in ("localhost", "127.0.0.1", "LOCALHOST"):
+        assert ask("/", Host=f"{name}:{ask.server.port}").status == 200
+
+
+@pytest.mark.parametrize("method", ["POST", "PUT", "DELETE", "PATCH", "OPTIONS", "CONNECT", "TRACE", "WORDS"])
+def test_it_only_reads(ask: Client, method: str) -> None:
+    reply = ask("/", method)
+    assert (reply.status, reply.headers["allow"]) == (405, "GET, HEAD")
+
+
+def test_it_listens_on_this_machine_alone(ask: Client) -> None:
+    assert ask.server.server_address[0] == "127.0.0.1"
+
+
+def test_a_port_that_is_taken_is_refused(ask: Client, results: Path, tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"port \d+[\s\S]*--port"):
+        Server(searchlens.open(results), ask.server.port, tmp_path / "page.html")
+
+
+def test_nothing_is_written(ask: Client, results: Path) -> None:
+    def files() -> dict[Path, int]:
+        return {path: path.stat().st_mtime_ns for path in results.rglob("*") if path.is_file()}
+
+    before = files()
+    (cell,) = index(ask)["cells"]
+    for path in ("/", "/data/questions/sums.parquet", POINTS, "/data/answers/toy-base/sums/1.parquet"):
+        assert ask(path).status == 200
+    assert cell["base"]["shards"]
+    assert files() == before
+
+
+def test_an_interrupt_ends_the_command_quietly(results: Path) -> None:
+    code = (
+        "import sys; from pathlib import Path; from searchlens.explorer import page, server;"
+        "import searchlens.cli; page.PAGE = Path(sys.argv[2]);"
+        "server.Server.__init__.__defaults__ = (0, page.PAGE);"
+        "sys.exit(searchlens.cli.main(['view', sys.argv[1], '--port', '0']))"
+    )
+    template = results.parent / "page.html"
+    template.write_text(PAGE)
+    process = subprocess.Popen(
+        [sys.executable, "-c", code, str(results), str(template)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stdout
+    assert process.stdout.readline().startswith("http://127.0.0.1:")
+    process.send_signal(signal.SIGINT)
+    out, errors = process.communicate(timeout=30)
+    assert (process.returncode, out, errors) == (0, "ended\n", "")
