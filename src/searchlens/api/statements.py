@@ -100,8 +100,10 @@ def _pass_at_k(frames: Frames) -> Statement:
     shown = _named(rows)
     found = ", ".join(f"{_difference(row)} at {row['k']}" for row in shown)
     undecided = [str(row["k"]) for row in shown if _is_open(row)]
-    sign = f"which side solves more at {' and '.join(undecided)} samples; " if undecided else ""
-    more = f"anything beyond {rows[-1]['k']} samples, or about another training run."
+    word = "sample" if undecided == ["1"] else "samples"
+    sign = f"which side solves more at {' and '.join(undecided)} {word}; " if undecided else ""
+    last = rows[-1]["k"]
+    more = f"anything beyond {last} sample{'s' * (last != 1)}, or about another training run."
     return Statement("pass@k", f"RL − Base is {found}.", f"{sign}{more}")
 
 

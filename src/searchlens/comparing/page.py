@@ -19,11 +19,16 @@ h1 { font-size: 1.4rem; } h2 { font-size: 1.1rem; margin: 2rem 0 .3rem; }
 .wide { overflow-x: auto; } table { border-collapse: collapse; font-size: .9rem; }
 th, td { padding: .2rem .7rem .2rem 0; text-align: left; border-bottom: 1px solid var(--line); vertical-align: top; }
 th, td { white-space: nowrap; } .prose td { white-space: normal; min-width: 9rem; overflow-wrap: anywhere; }
-.note { color: GrayText; font-size: .9rem; margin: .2rem 0; } svg { max-width: 36rem; width: 100%; height: auto; }
+.note { color: color-mix(in srgb, CanvasText 70%, Canvas); font-size: .9rem; margin: .2rem 0; }
+svg { max-width: 36rem; width: 100%; height: auto; }
+@media (prefers-color-scheme: dark) { :root { --base: #78b4e8; --rl: #f4877e; } }
 pre { white-space: pre-wrap; overflow-wrap: anywhere; border-left: 3px solid var(--line); padding-left: .6rem; }
 @media (max-width: 30rem) {
   body { padding: .7rem; } .prose thead { display: none; } .prose td { display: block; border: 0; padding: 0 0 .2rem; }
   .prose tr { display: block; border-bottom: 1px solid var(--line); padding: .4rem 0; }
+  .prose td:first-child { font-weight: 600; }
+  .prose td:last-child::before { content: "Cannot say: "; font-weight: 600; }
+  svg { font-size: 17px; }
 }
 """
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'"
@@ -43,7 +48,7 @@ def page(found: LogComparison) -> str:
             [(each.reading, each.can, each.cannot) for each in found.statements],
             "prose",
         ),
-        "<h2>pass@k</h2>",
+        "<h2>pass@k by number of samples</h2>",
         _curves(found),
     ]
     parts += [_section(each) for each in sections(found)]
@@ -89,7 +94,8 @@ def _table(heads: Sequence[str], rows: Sequence[Sequence[str]], kind: str = "") 
     head = "".join(f"<th>{_text(name)}</th>" for name in heads)
     body = "".join("<tr>" + "".join(f"<td>{_text(cell)}</td>" for cell in row) + "</tr>" for row in rows)
     named = f' class="{kind}"' if kind else ""
-    return f'<div class="wide"><table{named}><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>'
+    table = f"<table{named}><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
+    return f'<div class="wide" tabindex="0">{table}</div>'
 
 
 def _examples(found: LogComparison) -> Iterator[str]:
@@ -113,7 +119,7 @@ def _examples(found: LogComparison) -> Iterator[str]:
 # ---- curves
 
 _WIDE, _HIGH = 560, 300
-_LEFT, _TOP, _RIGHT, _BOTTOM = 46, 12, 12, 40
+_LEFT, _TOP, _RIGHT, _BOTTOM = 54, 12, 12, 40
 
 
 def _curves(found: LogComparison) -> str:
@@ -133,8 +139,10 @@ def _curves(found: LogComparison) -> str:
         parts.append(_line(lucky, ks, colour, ' stroke-dasharray="4 4"') if lucky else "")
     legend = (
         f'<text x="{_LEFT + 10}" y="{_TOP + 14}" fill="var(--base)">Base</text>'
-        f'<text x="{_LEFT + 60}" y="{_TOP + 14}" fill="var(--rl)">RL</text>'
+        f'<text x="{_LEFT + 65}" y="{_TOP + 14}" fill="var(--rl)">RL</text>'
     )
+    if not frame.filter(measure=LUCK).is_empty():
+        legend += f'<text x="{_LEFT + 105}" y="{_TOP + 14}">broken: luck</text>'
     box = f'viewBox="0 0 {_WIDE} {_HIGH}" role="img" aria-label="pass@k of Base and RL by number of samples"'
     return f'<svg {box} font-size="13" fill="currentColor">{"".join(parts)}{legend}</svg>'
 

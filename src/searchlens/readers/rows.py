@@ -13,11 +13,9 @@ import pyarrow.parquet as pq
 from pyarrow import ArrowInvalid
 
 from searchlens.errors import InputError
+from searchlens.readers.lines import raw
 from searchlens.readers.opening import kind, opened
 from searchlens.readers.problems import Problems
-
-LONGEST_LINE = 64 * 2**20
-"""Bytes of the longest line that is read: a longer one is no sample, and would fill the memory."""
 
 _BATCH = 1024
 """Rows of Parquet that are Python objects at the same time."""
@@ -51,7 +49,7 @@ def rows(path: Path, problems: Problems) -> Iterator[Row]:
         if first == b"[":
             yield from _list(path, file, problems)
         elif first == b"{" or not _is_csv(path):
-            yield from _lines(path, file, problems)
+            yield from _lines(path, problems)
         else:
             yield from _csv(path, file)
 
@@ -91,18 +89,12 @@ def _is_csv(path: Path) -> bool:
     return any(suffix in (".csv", ".tsv") for suffix in path.suffixes[-2:])
 
 
-def _lines(path: Path, file: IO[bytes], problems: Problems) -> Iterator[Row]:
-    decode, number = decoder().decode, 0
-    while line := file.readline(LONGEST_LINE + 1):
-        number += 1
-        if len(line) > LONGEST_LINE:
-            limit = LONGEST_LINE // 2**20
-            raise InputError(f"{path}:{number}: a line of more than {limit} MB", "is it one JSON object per line?")
-        if not line.strip():
-            continue
+def _lines(path: Path, problems: Problems) -> Iterator[Row]:
+    decode = decoder().decode
+    for number, line in raw(path):
         place = f"{path}:{number}"
         try:
-            text = line.decode("utf-8-sig" if number == 1 else "utf-8").strip()
+            text = line.decode().strip()
             row = decode(text)
             if b"\\u" in line and "\\ud" in text.lower():
                 json.dumps(row, ensure_ascii=False).encode()
