@@ -32,7 +32,7 @@ $(INSTALLED): pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "searchlens needs Python 3.11 or newer; set PYTHON=..."; exit 1; }
 	$(PYTHON) -m venv .venv
 	.venv/bin/pip install --quiet --disable-pip-version-check $(PIP_FLAGS) -c constraints.txt pip hatchling torch
-	.venv/bin/pip install --quiet --disable-pip-version-check --no-build-isolation $(PIP_FLAGS) -c constraints.txt -e '.[run,plot,hub,torch,ifeval,completion]' --group dev
+	.venv/bin/pip install --quiet --disable-pip-version-check --no-build-isolation $(PIP_FLAGS) -c constraints.txt -e '.[run,plot,hub,torch,ifeval,completion,gguf]' --group dev
 	.venv/bin/pip install --quiet --disable-pip-version-check --no-deps $(PIP_FLAGS) -c constraints.txt lm-eval # the checkers that we use need none of its dependencies
 	-.venv/bin/python -m searchlens.grading.punkt # without this download IFEval cannot be graded, and its tests are skipped
 	@touch $@

@@ -52,7 +52,10 @@ NEVER = {
 LATE = {"cli", "__main__.py", "engines"}
 """Where any import may stand inside a function: one command must not load the libraries of all others."""
 
-OPTIONAL = {"torch", "transformers", "tokenizers", "vllm", "nltk", "langdetect", "huggingface_hub"}
+OPTIONAL = {
+    *("torch", "transformers", "tokenizers", "safetensors", "vllm", "nltk", "langdetect", "huggingface_hub"),
+    *("gguf", "sentencepiece"),
+}
 """Extras, and libraries that only a machine with a network needs: imported where they are used."""
 
 LATE_BY_FILE = {

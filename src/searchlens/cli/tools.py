@@ -56,6 +56,12 @@ def _fingerprint(args: argparse.Namespace) -> None:
     print(fingerprint(Path(args.path)))
 
 
+def _convert(args: argparse.Namespace) -> None:
+    from searchlens import pretrained
+
+    print(pretrained.convert(Path(args.file), Path(args.folder), args.dtype))
+
+
 def _simulate(args: argparse.Namespace) -> None:
     from searchlens.simulate import paper_design, small_design, write
 
@@ -98,6 +104,13 @@ def add_to(command: Commands) -> None:
     sub.add_argument("--rehash", action="store_true", help="hash all files, also those with a stored hash")
     sub = command("fingerprint", _fingerprint, "print the fingerprint of a checkpoint folder", is_configured=False)
     sub.add_argument("path", metavar="FOLDER", help="folder of a checkpoint")
+    text = "write a checkpoint folder from a GGUF file of Gemma 3"
+    sub = command("convert", _convert, text, is_configured=False)
+    sub.add_argument("file", metavar="MODEL.gguf", help="file of the model")
+    sub.add_argument("folder", metavar="FOLDER", help="folder to write, new or empty")
+    sub.add_argument(
+        "--dtype", choices=("bfloat16", "float32"), default="bfloat16", help="type of the weights (default: bfloat16)"
+    )
     _add_power(command)
     sub = command(
         "simulate", _simulate, "write a simulated study of known truth (docs/simulation.md)", is_configured=False
