@@ -12,6 +12,10 @@ Every number is judged, whatever its true error. An error cannot be negative and
 near 0 can miss on one side alone: ``missed_below`` and ``missed_above`` are the shares of intervals that lie below and
 above the truth.
 
+Differences of two rows are judged in the same way, those of frame ``contrasts`` whose rows have paths: over the cells
+of the cohort (``cohort``) and of the anchor (``anchor``), 0 where both rows predict the same. They are the table of
+``--differences``.
+
 With ``--keep`` the numbers of every cohort are a file of that folder, and a run that was stopped goes on where it was.
 What a cohort gives depends on its seed, not on the number of processes. Delete the folder when code has changed.
 """
@@ -29,13 +33,14 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 
-from searchlens.boptr.cohort import CohortPlan
+from searchlens.boptr.cohort import Cohort, CohortPlan
 from searchlens.boptr.evaluate import Constants, Evaluation, Task, evaluate
 from searchlens.boptr.inference import ErrorDraws
 from searchlens.boptr.means import Column, average, grid
 from searchlens.boptr.options import BoptrOptions, Readout
 from searchlens.boptr.rows import ROWS
 from searchlens.boptr.rule import Path as BudgetPath
+from searchlens.boptr.study import contrasts
 from searchlens.simulate import Truth, fitted_design, simulate
 
 ROW_KEYS = (
@@ -97,9 +102,37 @@ def one_cohort(seed: int, draws: int, readout: Readout) -> list[dict[str, object
             record |= {"estimate": mean.error, "corrected": printed["corrected"]}
             for name, suffix in (("percentile", ""), ("corrected", "_corrected")):
                 lo, hi = printed["lo" + suffix], printed["hi" + suffix]
-                record |= {f"{name}_below": hi < true, f"{name}_above": lo > true, f"{name}_width": hi - lo}
+                record |= judged(name, lo, hi, true)
             records.append(record)
-    return records
+    return records + [{"seed": seed} | record for record in differences(evaluation, cohort, options, truth)]
+
+
+def judged(name: str, lo: float, hi: float, true: float) -> dict[str, object]:
+    """Where an interval lies."""
+    return {f"{name}_below": hi < true, f"{name}_above": lo > true, f"{name}_width": hi - lo}
+
+
+def differences(
+    evaluation: Evaluation, cohort: Cohort, options: BoptrOptions, truth: Mapping[tuple[str, str, str], float]
+) -> Iterator[dict[str, object]]:
+    """Every difference of two rows that is printed: its true value and whether each interval contains it."""
+    plan = cohort.plan
+    questions = {benchmark: len(found.questions) for (_, benchmark), found in cohort.landscapes.items()}
+    for row in contrasts(evaluation, plan, Constants(), options, questions).iter_rows(named=True):
+        first, second = row["first"], row["second"]
+        if row["scope"] == "planned" or not {first, second} <= set(ROW_KEYS):
+            continue
+        models = [plan.anchor_model] if row["scope"] == "anchor" else plan.fitted_models
+        if row["scope"] == "cohort" and "V2" in (first, second):
+            models = [model for model in models if model != plan.anchor_model]
+        cells = [c for c in grid(models, plan.with_role("fitted")) if (first, *c) in truth and (second, *c) in truth]
+        assert len(cells) == row["cells"]
+        true = average_of({cell: truth[first, *cell] - truth[second, *cell] for cell in cells}, "macro")
+        record = {"tier": f"{first} − {second}", "column": row["scope"], "true": true}
+        record |= {"estimate": row["difference"], "corrected": row["corrected"]}
+        for name, suffix in (("percentile", ""), ("corrected", "_corrected")):
+            record |= judged(name, row["lo" + suffix] or 0.0, row["hi" + suffix] or 0.0, true)
+        yield record
 
 
 def true_errors(evaluation: Evaluation) -> Iterator[tuple[tuple[str, str, str], float]]:
@@ -176,6 +209,7 @@ def main() -> None:
     parser.add_argument("--readout", choices=("expected", "prefix"), default="expected")
     parser.add_argument("--keep", type=Path, help="folder of finished cohorts")
     parser.add_argument("--output", type=Path, default=Path("docs/coverage.csv"))
+    parser.add_argument("--differences", type=Path, help="CSV file for the differences of two rows")
     args = parser.parse_args()
     if args.keep:
         args.keep.mkdir(parents=True, exist_ok=True)
@@ -187,9 +221,12 @@ def main() -> None:
             if len(parts) % 25 == 0:
                 print(f"{len(parts)} of {args.cohorts} cohorts, {time.monotonic() - started:.0f} s", flush=True)
     table = summary(pl.concat(parts))
-    table.write_csv(args.output, float_precision=4)
-    for name in INTERVALS:
-        print(verdict(table, name))
+    of_rows = pl.col("tier").is_in(ROW_KEYS)
+    for kind, path in ((of_rows, args.output), (~of_rows, args.differences)):
+        if path:
+            table.filter(kind).write_csv(path, float_precision=4)
+        for name in INTERVALS:
+            print(verdict(table.filter(kind), name))
 
 
 if __name__ == "__main__":
