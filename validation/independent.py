@@ -10,7 +10,9 @@ in an xz stream, counts taken from the sizes of answer classes, and every number
   pass@k corrected for guessing, in every cell;
 * sets of exponents, the moments of each law written out question by question: under the default policy in every cell,
   under any policy in the cells of ``--any`` (two minutes a cell);
-* errors of the rows H2, mean RL and Base+gain in every fitted cell (BOPTR, order-free, raw).
+* errors of the rows H2, mean RL, Base+gain, V3 and B0 in every fitted cell (BOPTR, order-free, raw, the paper's
+  exponents, default options). Curves and fits are computed here; the selector's votes and costs are taken from
+  ``points.parquet``.
 
 Prints numbers compared, equal and differing. The exit status is 1 if any differ.
 """
@@ -53,6 +55,8 @@ FITTED = list(PAIRS)[:7]
 BENCHMARKS = ("math", "aime", "gpqa", "ifeval", "amc", "minerva", "olympiad", "tinymmlu")
 BUDGETS = (1, 2, 4, 8, 16)
 TERM = re.compile(r"(\d+)(\+?)(?:x(\d+))?")
+REGIMES = {"math": (0.6, None), "aime": (0.0, math.log(2)), "gpqa": (1.0, 0.0), "ifeval": (1.0, 0.0)}
+"""Exponent and mu of a fitted benchmark; None is the mean over models."""
 Counts = dict[str, tuple[np.ndarray, int]]
 """Policy to the right samples of each question, and the number of samples."""
 
@@ -147,6 +151,87 @@ def _p_value(x: np.ndarray, position: np.ndarray, ours: np.ndarray, theirs: np.n
     g = np.array(moments)
     j = questions * g.mean(axis=1) @ np.linalg.solve(np.cov(g) + 1e-5 * np.eye(m), g.mean(axis=1))
     return float(stats.f.sf(j * (questions - m) / (m * (questions - 1)), m, questions - m))
+
+
+# ---- rule
+
+
+class Side:
+    """Base in a cell: pass@k, votes and mean tokens of the 24 autoregressive policies."""
+
+    def __init__(self, results: Path, checkpoint: str, benchmark: str) -> None:
+        found = counts(checkpoint, benchmark)
+        self.names = [name for name in found if not name.startswith("power_")]  # searches, sampled for the anchor alone
+        self.P = np.array([[passes(*found[name], b).mean() for b in BUDGETS] for name in self.names])
+        points = pl.read_parquet(results / "landscape" / checkpoint / f"zoo-{benchmark}" / "points.parquet")
+        votes = points.filter(metric="Q", readout="expected")
+        by_point = {(p, n): value for p, n, value in votes.select("policy", "budget", "value").iter_rows()}
+        self.Q = np.array([[by_point[name, b] for b in BUDGETS] for name in self.names])
+        cost = dict(points.filter(metric="C", budget=1).select("policy", "value").iter_rows())
+        self.tokens = np.array([cost[name] for name in self.names])
+
+
+def nearest(log2_alpha: float, beta: float) -> np.ndarray:
+    """Position of the budget nearest to alpha b^beta, on the log2 scale; halves go up."""
+    rounded = np.floor(np.clip(log2_alpha + beta * np.arange(5), 0, 4) + 0.5 + 1e-9)
+    return np.asarray(rounded.clip(0, 4), int)
+
+
+def fitted(curves: np.ndarray, target: np.ndarray, betas: list[float], prefer: float) -> tuple[float, np.ndarray, int]:
+    """log2 alpha, path and policy of the closest law; ties by the error without rounding, then as in the library."""
+    candidates = []
+    for fifths in range(-10, 21):
+        for beta in betas:
+            path = nearest(fifths / 5, beta)
+            smooth = np.clip(fifths / 5 + beta * np.arange(5), 0, 4)
+            for policy, curve in enumerate(curves):
+                error = np.abs(curve[path] - target).sum()
+                unrounded = np.abs(np.interp(smooth, np.arange(5), curve) - target).sum()
+                candidates.append((error, unrounded, round(abs(beta - prefer), 9), -fifths, policy, beta))
+    least = min(candidate[0] for candidate in candidates)
+    tied = [candidate for candidate in candidates if candidate[0] <= least + 2e-6]
+    closest = min(candidate[1] for candidate in tied)
+    best = min((c for c in tied if c[1] <= closest + 2e-7), key=lambda c: c[2:])
+    return -best[3] / 5, nearest(-best[3] / 5, best[5]), best[4]
+
+
+def behaviour(side: Side) -> np.ndarray:
+    """Coordinates of every policy at every budget, shape (5, policies, budgets)."""
+
+    def ranks(values: np.ndarray) -> np.ndarray:
+        gaps = values[:, None] - values[None]
+        below = (gaps > 2e-6).sum(axis=1) + 0.5 * ((np.abs(gaps) <= 2e-6).sum(axis=1) - 1)
+        return np.asarray(below / (len(values) - 1))
+
+    cost = np.log(side.tokens)
+    scaled = ((cost - cost.min()) / np.ptp(cost))[:, None].repeat(5, axis=1)
+    return np.stack([ranks(side.P), ranks(side.P - side.Q), ranks(side.Q), np.zeros_like(scaled), scaled])
+
+
+def rule_errors(
+    sides: dict[tuple[str, str], Side], rls: dict[tuple[str, str], np.ndarray]
+) -> dict[tuple[str, str, str], float]:
+    """Errors of V3 and B0 (docs/notation.md): row, pair and benchmark to percentage points."""
+    weights = np.array([1, 1, 1, 0.5, 0.2])[:, None]
+    anchor = sides["anchor", "math"]
+    scale = {pair: fitted(sides[pair, "math"].P, rls[pair, "math"], [0.6], 0.6)[0] for pair in FITTED}
+    mean = float(np.mean(list(scale.values())))
+    _, path, policy = fitted(anchor.P, rls["anchor", "math"], [i / 10 for i in range(13)], 0.6)
+    prototype = behaviour(anchor)[:, policy, path].mean(axis=1)
+    found = {}
+    for (pair, benchmark), side in sides.items():
+        beta, mu = REGIMES[benchmark]
+        level = mean if mu is None else mu / math.log(2)
+        own = {"V3": level + scale[pair] - mean, "B0": scale["anchor"] if mu is None else level}
+        described = behaviour(side)
+        for row, log2_alpha in own.items():
+            path = nearest(log2_alpha, beta)
+            gaps = described[:, :, path] - prototype[:, None, None]
+            loss = np.sqrt((weights[:, :, None] * gaps**2).sum(axis=0)).sum(axis=1)
+            loss += 0.01 * side.tokens / side.tokens.max()
+            chosen = min(range(len(side.names)), key=lambda i: (round(loss[i], 5), side.names[i]))
+            found[row, pair, benchmark] = float(100 * np.abs(side.P[chosen][path] - rls[pair, benchmark]).mean())
+    return found
 
 
 # ---- comparison
@@ -250,6 +335,19 @@ def compare_rows(found: Comparison, errors: pl.DataFrame, benchmark: str) -> Non
                 found.add(f"error of {row}", f"{pair} {benchmark}", float(100 * np.abs(curve - rl).mean()), value)
 
 
+def compare_rule(found: Comparison, errors: pl.DataFrame, results: Path) -> None:
+    """Errors of V3 and B0 in every fitted cell."""
+    cells = [(pair, benchmark) for pair in FITTED for benchmark in REGIMES]
+    sides = {(pair, benchmark): Side(results, PAIRS[pair][0], benchmark) for pair, benchmark in cells}
+    rls = {
+        (pair, benchmark): np.array([passes(*counts(PAIRS[pair][1], benchmark)[DEFAULT], b).mean() for b in BUDGETS])
+        for pair, benchmark in cells
+    }
+    for (row, pair, benchmark), value in rule_errors(sides, rls).items():
+        theirs = errors.filter(model=pair, benchmark=f"zoo-{benchmark}", tier=row, exponents="paper", mu="cohort")
+        found.add(f"error of {row}", f"{pair} {benchmark}", value, theirs.filter(pool="ar")["error"].item())
+
+
 def main() -> None:
     """Compare everything and print what differs."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -279,6 +377,7 @@ def main() -> None:
         if benchmark in BENCHMARKS[:4]:
             compare_rows(found, errors, benchmark)
         print(f"{benchmark}: {found.equal.total()} equal, {len(found.different)} differ", flush=True)
+    compare_rule(found, errors, args.results)
     for kind in sorted({*found.equal, *(text.split(",")[0] for text in found.different)}):
         print(f"{kind}: {found.equal[kind]} equal")
     equal, differ = found.equal.total(), len(found.different)
