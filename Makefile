@@ -16,12 +16,14 @@ ZOO_TABLES := --configfile config/zoo.yaml config/zoo-tables.yaml
 INSTALLED := .venv/.installed
 VLLM_INSTALLED := .venv-vllm/.installed
 SLURM_INSTALLED := .venv/.installed-slurm
+BROWSER_INSTALLED := .venv/.installed-browser
+WEB_INSTALLED := web/node_modules/.installed
 HARNESSES_INSTALLED := .venv-harnesses/.installed
 export PATH := $(CURDIR)/.venv/bin:$(PATH)
 export HF_HUB_OFFLINE ?= 1
 export TOKENIZERS_PARALLELISM ?= false
 
-.PHONY: help setup demo test test-vllm test-slurm test-harnesses test-wheel check format schema zoo zoo-cohort zoo-run zoo-tables perf clean
+.PHONY: help setup demo test test-vllm test-slurm test-harnesses test-wheel test-browser web check format schema zoo zoo-cohort zoo-run zoo-tables perf clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -61,6 +63,22 @@ $(SLURM_INSTALLED): $(INSTALLED)
 
 test-slurm: $(SLURM_INSTALLED) ## run the cluster tests on a Slurm that they start themselves (as root; half an hour)
 	SEARCHLENS_SLURM=1 .venv/bin/python -m pytest tests/slurm $(PYTEST_FLAGS)
+
+# The browser is the machine's own: on Debian `apt-get install chromium`.
+$(BROWSER_INSTALLED): $(INSTALLED)
+	.venv/bin/pip install --quiet --disable-pip-version-check $(PIP_FLAGS) -c constraints.txt --group browser
+	@touch $@
+
+test-browser: $(BROWSER_INSTALLED) ## run the tests of the explorer's page in Chromium
+	SEARCHLENS_BROWSER=1 .venv/bin/python -m pytest tests/test_explorer_browser.py $(PYTEST_FLAGS)
+
+# Nobody but who edits web/ needs node: what it builds is kept in the repository.
+$(WEB_INSTALLED): web/package-lock.json
+	cd web && npm ci --ignore-scripts --no-audit --no-fund
+	@touch $@
+
+web: $(WEB_INSTALLED) ## build the explorer's page from web/ (needs node 20)
+	cd web && npm run --silent check && npm test --silent && npm run --silent build
 
 test-wheel: $(INSTALLED) ## build the wheels and the sdist, and use them outside of the checkout
 	.ci/test-wheel

@@ -1,0 +1,481 @@
+"""The page of the explorer in a real browser: `make test-browser` installs playwright, and uses the Chromium of the machine.
+
+The study is small and its samples are written by hand (small_results.py); some of its texts try to be markup.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import threading
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import pytest
+
+import searchlens
+import small_results
+from conftest import POLICIES, write_checkpoint, write_questions
+from searchlens.explorer import Server, explorer_page
+from searchlens.landscape.points import Landscape
+from searchlens.recovery.options import RecoveryOptions
+from searchlens.recovery.paths import near_match
+from small_results import DEFAULT, RIGHT, finish
+
+try:
+    from playwright.sync_api import Browser, Page, sync_playwright
+except ImportError:
+    sync_playwright = None
+
+CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+if not os.environ.get("SEARCHLENS_BROWSER"):
+    pytestmark = pytest.mark.skipif(
+        sync_playwright is None or CHROMIUM is None, reason="needs playwright and Chromium: make test-browser"
+    )
+
+EVIL = '<script>window.hacked = 1</script></script><img src=x onerror="window.hacked = 1">\u202e\u200b<!--'
+SHOWN = '<script>window.hacked = 1</script></script><img src=x onerror="window.hacked = 1">\\u202e\\u200b<!--'
+LONG = 1_000_000
+CELL = "#/c/toy/sums"
+TOKENIZER = Path(__file__).parents[1] / "resources/zoo/micro-1m-base/tokenizer.json"
+PAGES = (
+    "#/", CELL, f"{CELL}/recovery", f"{CELL}/equivalents", f"{CELL}/q", f"{CELL}/q/q3", f"{CELL}/q/q0?t=1", "#/boptr",
+    "#/tables", "#/t/intervals", "#/o",
+)  # fmt: skip
+WIDTHS = (375, 768, 1280, 1920)
+
+
+@dataclass
+class Tab:
+    """A page of the browser, and what went wrong in it."""
+
+    page: Page
+    address: str
+    faults: list[str] = field(default_factory=list)
+    asked: list[str] = field(default_factory=list)
+
+    def go(self, view: str) -> None:
+        """Open a view and wait until it is drawn."""
+        self.page.evaluate("view => { location.hash = view }", view)
+        self.drawn(view)
+
+    def drawn(self, view: str = "") -> None:
+        """Wait until the view of the address is drawn."""
+        wanted = view or self.page.evaluate("location.hash")
+        self.page.wait_for_function("view => document.documentElement.dataset.drawn === view", arg=wanted, timeout=10_000)
+
+    def click(self, name: str | re.Pattern[str]) -> None:
+        """Follow the first link of that name."""
+        before = self.page.evaluate("location.hash")
+        self.page.get_by_role("link", name=name).first.click()
+        self.page.wait_for_function("before => location.hash !== before", arg=before)
+        self.drawn()
+
+    def text(self, selector: str = "main") -> str:
+        """Text as it is shown."""
+        return self.page.locator(selector).first.inner_text()
+
+    def rows(self, label: str) -> list[list[str]]:
+        """Cells of a table."""
+        return self.page.locator(f'[aria-label="{label}"] tbody tr').evaluate_all(
+            "rows => rows.map(row => [...row.cells].map(cell => cell.textContent))"
+        )
+
+
+def evil_texts(*args: Any) -> pl.DataFrame:
+    """The samples of small_results, the first one a megabyte, the others with markup."""
+    plain = ORDINARY(*args)
+    first = (pl.col("question") == "q0") & (pl.col("sample") == 0)
+    long = pl.lit("x" * LONG) + pl.col("text")
+    return plain.with_columns(text=pl.when(first).then(long).otherwise(pl.lit(EVIL) + pl.col("text")))
+
+
+ORDINARY = small_results.texts
+
+
+@pytest.fixture(scope="module")
+def results(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    root = tmp_path_factory.mktemp("study")
+    write_checkpoint(root / "base", "base")
+    write_checkpoint(root / "rl", "rl")
+    for side in ("base", "rl"):
+        shutil.copy(TOKENIZER, root / side)
+    write_questions(root / "sums.jsonl", 6)
+    lines = [json.loads(line) for line in (root / "sums.jsonl").read_text().splitlines()]
+    lines[1]["question"] += f" {EVIL} and $x^2$"
+    (root / "sums.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    raw = {
+        "results": "results",
+        "samples": 4,
+        "budgets": [1, 2, 4],
+        "study": {"pairs": ["toy"], "benchmarks": ["sums"]},
+        "checkpoints": {"toy-base": {"path": "base"}, "toy-rl": {"path": "rl"}},
+        "pairs": {"toy": {"base": "toy-base", "rl": "toy-rl"}},
+        "benchmarks": {"sums": {"path": "sums.jsonl", "grader": "math", "max_tokens": 8, "pool": "three"}},
+        "policies": dict.fromkeys([*POLICIES, "greedy"]),
+        "pools": {"three": list(POLICIES)},
+        "references": ["greedy"],
+    }
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(small_results, "texts", evil_texts)
+        yield finish(raw, root)
+
+
+@pytest.fixture(scope="module")
+def page_file(results: Path) -> Path:
+    path = results / "explorer.html"
+    path.write_text(explorer_page(searchlens.open(results)).html, encoding="utf-8")
+    return path
+
+
+@pytest.fixture(scope="module")
+def served(results: Path) -> Iterator[str]:
+    server = Server(searchlens.open(results), 0)
+    thread = threading.Thread(target=server.serve_forever, daemon=True)
+    thread.start()
+    yield server.url
+    server.shutdown()
+    server.server_close()
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    with sync_playwright() as playwright:
+        chromium = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+        yield chromium
+        chromium.close()
+
+
+@pytest.fixture(params=["file", "server"])
+def address(request: pytest.FixtureRequest) -> str:
+    """Both ways of opening the page."""
+    if request.param == "file":
+        return str(request.getfixturevalue("page_file").as_uri())
+    return str(request.getfixturevalue("served"))
+
+
+def opened(browser: Browser, address: str, width: int = 1280, scheme: str = "light") -> Tab:
+    context = browser.new_context(viewport={"width": width, "height": 900}, color_scheme=scheme)
+    context.set_default_timeout(10_000)
+    tab = Tab(context.new_page(), address)
+    tab.page.on("console", lambda said: tab.faults.append(said.text) if said.type in ("error", "warning") else None)
+    tab.page.on("pageerror", lambda error: tab.faults.append(str(error)))
+    tab.page.on("request", lambda request: tab.asked.append(request.url))
+    tab.page.goto(address)
+    tab.drawn("#/")
+    return tab
+
+
+@pytest.fixture
+def tab(browser: Browser, address: str) -> Iterator[Tab]:
+    found = opened(browser, address)
+    yield found
+    foreign = [url for url in found.asked if not url.startswith((found.address.split("#")[0], "data:"))]
+    found.page.context.close()
+    assert found.faults == []
+    assert foreign == []
+
+
+@pytest.fixture
+def inlined(browser: Browser, page_file: Path) -> Iterator[Tab]:
+    found = opened(browser, page_file.as_uri())
+    yield found
+    found.page.context.close()
+    assert found.faults == []
+
+
+def percent(value: float) -> str:
+    return f"{100 * value:.1f}%"
+
+
+# ---- every page
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+def test_every_page_is_drawn_without_errors_foreign_requests_or_sideways_scroll(
+    browser: Browser, address: str, width: int
+) -> None:
+    tab = opened(browser, address, width, "dark" if width == 768 else "light")
+    for view in PAGES:
+        tab.go(view)
+        assert "could not be" not in tab.text()
+        assert tab.page.locator("h1").count() == 1
+        wide = tab.page.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth")
+        assert wide <= 0, f"{view} is {wide} pixels wider than {width}"
+    assert tab.faults == []
+    assert not [url for url in tab.asked if not url.startswith((address, "data:"))]
+    tab.page.context.close()
+
+
+def test_a_page_from_a_file_asks_for_nothing(inlined: Tab) -> None:
+    for view in PAGES:
+        inlined.go(view)
+    assert inlined.asked == [inlined.address]
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_text_can_be_read_on_its_ground(browser: Browser, page_file: Path, scheme: str) -> None:
+    """Contrast of at least 4.5, as WCAG AA asks for."""
+    tab = opened(browser, page_file.as_uri(), scheme=scheme)
+    names = ["ground", "raised", "ink", "soft", "base", "rl", "good", "warn", "bad", "focus"]
+    script = "names => names.map(name => getComputedStyle(document.documentElement).getPropertyValue('--' + name).trim())"
+    colours = dict(zip(names, tab.page.evaluate(script, names), strict=True))
+    for name in names[2:]:
+        assert contrast(colours[name], colours["ground"]) >= 4.5, name
+    assert contrast(colours["ink"], colours["raised"]) >= 4.5
+    tab.page.context.close()
+
+
+def contrast(one: str, other: str) -> float:
+    low, high = sorted(map(luminance, (one, other)))
+    return (high + 0.05) / (low + 0.05)
+
+
+def luminance(colour: str) -> float:
+    digits = colour.lstrip("#")
+    digits = digits if len(digits) == 6 else "".join(2 * digit for digit in digits)
+    channels = [int(digits[i : i + 2], 16) / 255 for i in (0, 2, 4)]
+    red, green, blue = (c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in channels)
+    return 0.2126 * red + 0.7152 * green + 0.0722 * blue
+
+
+# ---- a reader's way
+
+
+def test_a_question_that_rl_alone_solves_is_read_in_four_clicks(tab: Tab) -> None:
+    tab.click("1 question RL solves and Base never")
+    tab.click("q3")
+    assert "RL solves and Base never: right are 0 of" in tab.text()
+    for side in ("Base", "RL"):
+        column = tab.page.get_by_role("region", name=f"{side}'s samples")
+        assert "so it is \\boxed{" in column.inner_text()
+    assert "Gold answer: 7" in tab.text()
+    assert "2 of 4 samples right" in tab.text(".isrl") and "0 of 4 samples right" in tab.text(".isbase")
+
+
+def test_samples_say_why_they_count_or_not(tab: Tab) -> None:
+    tab.go(f"{CELL}/q/q3?rs=1&bs=3")
+    right, cut = tab.text(".isrl"), tab.text(".isbase")
+    assert re.search(r"Verdict\s+right\b", right) and re.search(r"Answer\s+7\b", right)
+    assert re.search(r"Verdict\s+not right: another answer than the gold", cut)
+    assert "cut off at the token limit" in cut and re.search(r"Answer\s+99\b", cut)
+    answers = tab.page.locator(".isrl .answers li").all_inner_texts()
+    assert sorted(re.sub(r"\s+", " ", line) for line in answers) == ["✓ 7 2 samples", "✗ 99 2 samples"]
+
+
+def test_a_link_says_everything_and_survives_a_reload_and_the_way_back(tab: Tab) -> None:
+    views = {
+        f"{CELL}?m=Q&r=prefix&lines=rl": ("Metric", "self-consistency"),
+        f"{CELL}/recovery?b=2&e=12.5": ("Tolerance", "12.5"),
+        f"{CELL}/q?sort=base-only&find=4%2B5": ("status", "1 question of 6"),
+        f"{CELL}/q/q1?rl=greedy&bs=2": ("Sample 2", "q1"),
+        "#/t/intervals?sort=-1": ("Save as CSV", "▼"),
+    }
+    seen = {}
+    for view in views:
+        tab.go(view)
+        tab.page.reload()
+        tab.drawn()
+        assert tab.page.evaluate("location.hash") == view
+        seen[view] = tab.text()
+    tab.go(f"{CELL}/q?sort=base-only&find=4%2B5")
+    assert views[f"{CELL}/q?sort=base-only&find=4%2B5"][1] in tab.text()
+    tab.page.go_back()
+    tab.drawn("#/t/intervals?sort=-1")
+    assert tab.text() == seen["#/t/intervals?sort=-1"]
+    assert tab.page.locator("select").count() == 0
+
+
+def test_the_choices_of_a_view_are_those_of_its_address(inlined: Tab) -> None:
+    inlined.go(f"{CELL}?m=Q&r=prefix&lines=rl")
+    chosen = {name: inlined.page.get_by_label(name, exact=True).input_value() for name in ("Metric", "Read from", "Policies of")}
+    assert chosen == {"Metric": "Q", "Read from": "prefix", "Policies of": "rl"}
+    inlined.page.get_by_label("Metric", exact=True).select_option("P")
+    inlined.drawn(f"{CELL}?m=P&r=prefix&lines=rl")
+
+
+# ---- numbers
+
+
+def test_the_mark_under_the_keys_and_the_pointer_reads_as_its_point(tab: Tab, results: Path) -> None:
+    points = pl.read_parquet(results / "landscape/toy-base/sums/points.parquet")
+    tab.go(f"{CELL}?side=base&p={DEFAULT}&n=2")
+    (row,) = points.filter(policy=DEFAULT, budget=2, metric="P", readout="expected").to_dicts()
+    shown = f"pass@k {percent(row['value'])} [{100 * row['lo']:.1f}, {100 * row['hi']:.1f}]"
+    assert shown in tab.text(".readout")
+    tab.page.locator(".chart[tabindex]").focus()
+    tab.page.keyboard.press("ArrowRight")
+    (row,) = points.filter(policy=DEFAULT, budget=4, metric="P", readout="expected").to_dicts()
+    assert f"pass@k {percent(row['value'])} [" in tab.text(".readout") and "4 samples" in tab.text(".readout")
+    assert tab.page.evaluate("location.hash").endswith("n=4")
+
+
+def test_tables_of_a_cell_are_those_of_recovery(inlined: Tab, results: Path) -> None:
+    inlined.go(CELL)
+    inlined.page.locator("summary", has_text="in numbers").click()
+    support = pl.read_parquet(results / "recovery/toy/sums/support.parquet").filter(metric="P", readout="expected")
+    rows = inlined.rows("RL against the region of Base")
+    for shown, row in zip(rows, support.sort("budget").to_dicts(), strict=True):
+        assert shown[0] == str(row["budget"])
+        assert shown[1].startswith(f"{percent(row['rl'])} [{100 * row['rl_lo']:.1f}, ")
+        assert shown[2] == percent(row["envelope"])
+        assert shown[6] == ("yes" if row["inside"] else "no")
+    same = pl.read_parquet(results / "recovery/toy/sums/same_policy.parquet").filter(metric="P", readout="expected")
+    gaps = inlined.rows("Differences of Base and RL by policy and samples")
+    expected = [
+        [f"{100 * row['gap']:+.1f}".replace("-", "\u2212").replace("+0.0", "0.0").replace("\u22120.0", "0.0") for row in part]
+        for part in (part.sort("budget").to_dicts() for part in same.partition_by("policy", maintain_order=True))
+    ]
+    assert [row[1:] for row in gaps] == expected
+
+
+@pytest.mark.parametrize("epsilon", [3.0, 12.5])
+def test_matches_at_any_tolerance_are_those_of_python(inlined: Tab, results: Path, epsilon: float) -> None:
+    sides = [
+        Landscape(*(compared(results / f"landscape/{name}/sums/{frame}.parquet") for frame in ("points", "hits")))
+        for name in ("toy-base", "toy-rl")
+    ]
+    options = RecoveryOptions(epsilon=epsilon / 100, default_policy=DEFAULT)
+    found = near_match(*sides, options)
+    if epsilon == 3.0:
+        assert found.equals(pl.read_parquet(results / "recovery/toy/sums/near_match.parquet"))
+    index = {each["name"]: each["title"] for each in index_of(results)["policies"]}
+    for metric in ("P", "Q"):
+        for budget in (1, 2, 4):
+            inlined.go(f"{CELL}/recovery?m={metric}&b={budget}&e={epsilon:g}")
+            rows = found.filter(metric=metric, target_budget=budget)
+            assert f"{rows.height} point" in inlined.text('p[role="status"]')
+            shown = inlined.rows("Nearest first")
+            expected = [(index[row["policy"]], str(row["budget"])) for row in rows.to_dicts()]
+            assert [(row[0], row[1]) for row in shown] == expected[:12]
+
+
+def compared(path: Path) -> pl.DataFrame:
+    """What recovery looks at: references are left out."""
+    return pl.read_parquet(path).filter(pl.col("policy") != "greedy")
+
+
+def index_of(results: Path) -> dict[str, Any]:
+    from searchlens.explorer import Files
+
+    return dict(json.loads(Files(searchlens.open(results)).index))
+
+
+def test_who_solves_what_is_counted_as_written(tab: Tab) -> None:
+    tab.go(f"{CELL}/q")
+    assert "RL solves and Base never: 1" in tab.text() and "Both solve: 3" in tab.text()
+    listed = tab.page.locator('[role="listitem"] a').all_inner_texts()
+    assert listed[:2] == ["q3", "q4"] and sorted(listed) == sorted(RIGHT["toy-rl"])
+
+
+def test_a_saved_table_is_the_file(tab: Tab, results: Path) -> None:
+    tab.go("#/t/intervals")
+    with tab.page.expect_download() as download:
+        tab.page.get_by_role("button", name="Save as CSV").click()
+    assert Path(download.value.path()).read_bytes() == (results / "tables/intervals.csv").read_bytes()
+
+
+# ---- hostile and withheld texts
+
+
+def test_markup_in_texts_is_text(tab: Tab) -> None:
+    tab.go(f"{CELL}/q/q1?f=1")
+    for _ in range(2):
+        assert SHOWN in tab.text('[aria-label="Text of the question"]')
+        assert SHOWN in tab.text('.isrl [aria-label^="Text of sample"]')
+        assert "\\x1b[31mred" in tab.text('.isrl [aria-label^="Text of sample"]')
+        assert not tab.page.evaluate("'hacked' in window")
+        assert tab.page.locator("main img, main script").count() == 0
+        tab.go(f"{CELL}/q/q1")
+    tab.go(f"{CELL}/q/q1?f=1")
+    assert tab.page.locator('[aria-label="Text of the question"] math').count() == 1
+
+
+def test_a_text_of_a_megabyte_is_shown_by_its_beginning_and_whole_if_asked(tab: Tab) -> None:
+    tab.go(f"{CELL}/q/q0?rs=0&col=rl")
+    box = tab.page.locator('.isrl [aria-label="Text of sample 0"]')
+    assert box.inner_text().startswith("xxxx") and len(box.inner_text()) < 30_000
+    box.get_by_role("button", name=re.compile("Show all 1,000,")).click()
+    assert len(box.evaluate("box => box.textContent")) > LONG
+
+
+def test_gated_texts_are_nowhere_in_the_page(
+    browser: Browser, results: Path, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    copy = tmp_path_factory.mktemp("gated") / "results"
+    shutil.copytree(results, copy)
+    heads = ("Question", "Correct Answer", "Incorrect Answer 1", "Incorrect Answer 2", "Incorrect Answer 3")
+    rows = [heads, *((f"Secret {i}?", f"right{i}", "no1", "no2", "no3") for i in range(6))]
+    (copy.parent / "own.csv").write_text("".join(",".join(row) + "\n" for row in rows))
+    (path,) = (copy / "config").glob("*.json")
+    content = json.loads(path.read_text())
+    content["benchmarks"]["sums"] |= {"family": "gpqa", "path": "own.csv", "check": False, "grader": "choice-narrow"}
+    path.write_text(json.dumps(content))
+    page = copy / "explorer.html"
+    page.write_text(explorer_page(searchlens.open(copy)).html)
+    tab = opened(browser, page.as_uri())
+    tab.go(f"{CELL}/q/3")
+    said = tab.text()
+    assert "The question and its answer are not shown" in said and "gated" in said
+    assert "2 of 4 samples right" in said and "boxed" not in said and "Secret" not in said
+    assert tab.faults == []
+    tab.page.context.close()
+
+
+# ---- keys
+
+
+def test_the_keys_walk_pages_questions_and_samples(tab: Tab) -> None:
+    press = tab.page.keyboard.press
+    press("?")
+    assert tab.page.locator("dialog[open]").is_visible()
+    press("Escape")
+    tab.go(f"{CELL}/q/q3")
+    press("j")
+    tab.drawn(f"{CELL}/q/q4")
+    press("k")
+    tab.drawn(f"{CELL}/q/q3")
+    press("b")
+    tab.drawn(f"{CELL}/q/q3?col=base")
+    press("l")
+    tab.drawn(f"{CELL}/q/q3?col=base&bs=1")
+    press("Escape")
+    tab.drawn(f"{CELL}/q")
+    press("/")
+    assert tab.page.evaluate("document.activeElement.type") == "search"
+    press("Escape")
+    press("3")
+    tab.drawn("#/tables")
+    press("Escape")
+    tab.drawn("#/")
+
+
+def test_the_matrix_is_walked_and_opened_by_keys(inlined: Tab) -> None:
+    inlined.go(f"{CELL}/q")
+    canvas = inlined.page.locator("canvas")
+    canvas.focus()
+    inlined.page.keyboard.press("ArrowDown")
+    inlined.page.keyboard.press("ArrowRight")
+    assert "question q4" in inlined.text("canvas >> xpath=../../p[contains(@class, 'readout')]")
+    inlined.page.keyboard.press("Enter")
+    inlined.page.wait_for_function("location.hash.includes('/q/q4')")
+
+
+def test_the_focus_is_seen_and_the_first_stop_leads_to_the_content(inlined: Tab) -> None:
+    inlined.page.keyboard.press("Tab")
+    focused = "getComputedStyle(document.activeElement).outlineStyle + document.activeElement.textContent"
+    assert inlined.page.evaluate(focused) == "solidTo the content"
+    inlined.page.keyboard.press("Enter")
+    assert inlined.page.evaluate("document.activeElement.id") == "main"
+
+
+def test_tokens_are_read_out_one_by_one(tab: Tab) -> None:
+    tab.go(f"{CELL}/q/q1?t=1")
+    tab.page.locator(".isrl [role=application]").focus()
+    tab.page.keyboard.press("ArrowRight")
+    assert "Token 1 of 4" in tab.text(".isrl") and "77.88%" in tab.text(".isrl")

@@ -1,0 +1,25 @@
+/** The near-match set at any tolerance; at the configured one it is `near_match.parquet`, which a test compares. */
+
+/** Proportions that differ by less are equal. */
+const ROUNDING = 1e-7;
+
+/**
+ * Points of Base within a tolerance of a point of RL: nearest first, then the smaller budget, then the policy's name.
+ * @param {any[]} candidates rows of points: policy, budget, value, and hits where the readout counts questions
+ * @param {any} target a row of points
+ * @param {number} tolerance as a proportion; both ends belong to the set
+ * @returns {any[]} the rows with `error`: value minus target
+ */
+export function nearMatches(candidates, target, tolerance) {
+  const size = (/** @type {any} */ row) => Math.round(Math.abs(row.error) * 1e9) / 1e9;
+  return candidates
+    .map((row) => ({ ...row, error: difference(row, target) }))
+    .filter((row) => Math.abs(row.error) <= tolerance + ROUNDING)
+    .sort((a, b) => size(a) - size(b) || a.budget - b.budget || (a.policy < b.policy ? -1 : 1));
+}
+
+/** Counts are subtracted before they are divided, so that equal counts differ by nothing. @param {any} row @param {any} target */
+function difference(row, target) {
+  const counted = typeof row.hits === "number" && typeof target.hits === "number" && row.questions === target.questions;
+  return counted ? (row.hits - target.hits) / row.questions : row.value - target.value;
+}

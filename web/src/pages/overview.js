@@ -1,0 +1,141 @@
+/** First page: each pair on each benchmark, whether it means anything, who leads, and where to read on. */
+
+import { Plot, budgetAxis, responsive, shareAxis } from "../chart.js";
+import { h, refill } from "../dom.js";
+import { fixed, interval, known, percent, plural, points } from "../format.js";
+import { link } from "../route.js";
+import { groups, pick } from "../study.js";
+import { sideLegend } from "../parts.js";
+
+const HEALTH = /** @type {Record<string, string>} */ ({ ok: "sound", warn: "look closer", bad: "not interpretable" });
+
+/**
+ * @param {import("../study.js").Study} study
+ * @param {import("../main.js").View} view
+ * @returns {Promise<import("../main.js").Page>}
+ */
+export async function overview(study, view) {
+  const { index } = study;
+  const chosen = view.query.pair;
+  const byPair = groups(study.cells.filter((cell) => !chosen || cell.pair === chosen), (cell) => cell.pair);
+  const bad = study.cells.filter((cell) => cell.health?.state === "bad").length;
+  return {
+    title: index.title ? `Base and RL: ${index.title}` : "Base and RL",
+    body: [
+      h("p", null, "How much of what reinforcement learning gave a model was already in its Base model, for whoever samples it enough, or searches it well? Each box below is one pair of models on one benchmark: ",
+        h("b.base", null, "Base"), " and ", h("b.rl", null, "RL"), ` under RL's default policy (${study.policyTitle(index.default_policy)}), by samples per question.`),
+      sideLegend(`The share of questions that at least one of so many samples solves, mean over all subsets of the samples; bands are ${study.coverage} intervals over questions.`),
+      bad > 0 && h("p.bad", null, `${plural(bad, "box", "boxes")} below cannot be interpreted: look at the reason there before any number.`),
+      ...[...byPair].map(([pair, cells]) => h(
+        "section", null, h("h2", null, study.pairTitle(pair)),
+        h("div.cards", null, cells.map((/** @type {any} */ cell) => card(study, cell))),
+      )),
+    ],
+  };
+}
+
+/** @param {import("../study.js").Study} study @param {import("../study.js").Cell} cell */
+function card(study, cell) {
+  const benchmark = study.benchmark(cell.benchmark);
+  const state = cell.health?.state ?? "ok";
+  const at = ["c", cell.pair, cell.benchmark];
+  const solved = cell.solved;
+  const count = (/** @type {number | undefined} */ n, /** @type {string} */ words, /** @type {string} */ sort) =>
+    known(n) && (n === 0 ? h("span.note", null, `No question ${words}`) : h("a", { href: link([...at, "q"], { sort }) }, `${plural(n, "question")} ${words}`));
+  return h(
+    "article.card", null,
+    h("h3", null, h("a", { href: link(at) }, benchmark.title)),
+    h("p", null, h(`span.badge.${state}`, null, HEALTH[state] ?? state), " ", h("span.note", null, `${asked(benchmark)}${origin(cell)}`)),
+    state !== "ok" && h("ul", { class: state }, cell.health.sentences.map((line) => h("li", null, line))),
+    lazily(() => curves(study, cell)),
+    facts(cell),
+    h("ul", null, cell.sentences.map((line) => h("li", null, line))),
+    h("div.links", null,
+      h("a", { href: link(at) }, "Landscape: all policies"),
+      h("a", { href: link([...at, "recovery"]) }, "Where Base matches RL"),
+      count(solved?.rl_only, "RL solves and Base never", "rl-only"),
+      count(solved?.base_only, "Base solves and RL never", "base-only"),
+      !known(solved?.rl_only) && h("a", { href: link([...at, "q"], { sort: "rl-only" }) }, "Questions RL solves and Base never")),
+  );
+}
+
+/** @param {import("../study.js").Cell} cell */
+function origin(cell) {
+  const sources = [...new Set([cell.base.source, cell.rl.source])].filter((source) => source && source !== "sampled");
+  return sources.length ? `, from ${sources.join(" and ")} samples` : "";
+}
+
+/** @param {import("../study.js").Cell} cell */
+function facts(cell) {
+  const line = cell.headline ?? {};
+  const gap = (/** @type {string} */ name, /** @type {string} */ words) =>
+    known(line[name]) && [h("dt", null, words), h("dd", null, `${signedPoints(line[name])} ${ends(line[`${name}_lo`], line[`${name}_hi`])}`)];
+  return h(
+    "dl.facts", null,
+    gap("gap_first", "Base − RL, fewest samples"),
+    gap("gap_last", "Base − RL, most samples"),
+    gap("recovery_gap", "RL − best of Base, largest"),
+    known(line.inside) && [h("dt", null, "RL inside Base's reach"), h("dd", null, `at ${line.inside} of ${line.of} budgets`)],
+  );
+}
+
+/** The index states these in percentage points. @param {number} value */
+function signedPoints(value) {
+  return points(value / 100);
+}
+
+/** @param {number | undefined} lo @param {number | undefined} hi */
+function ends(lo, hi) {
+  return known(lo) && known(hi) ? `[${fixed(lo)}, ${fixed(hi)}]` : "";
+}
+
+/** @param {import("../study.js").Study} study @param {import("../study.js").Cell} cell */
+async function curves(study, cell) {
+  const policy = study.index.default_policy;
+  const [same, support] = await Promise.all([study.frame(cell.files.same_policy), study.frame(cell.files.support)]);
+  const rows = pick(same, { metric: "P", readout: "expected", policy }).sort((a, b) => a.budget - b.budget);
+  const bands = pick(support, { metric: "P", readout: "expected" });
+  if (!rows.length) return h("p.note", null, same.length ? "The two models have no common samples under RL's default policy." : "There are no curves of this box yet.");
+  const marks = rows.flatMap((row) => [
+    { side: "Base", n: row.budget, value: row.base, shown: percent(row.base) },
+    { side: "RL", n: row.budget, value: row.rl, shown: `${percent(row.rl)} ${interval(...limits(bands, row.budget))}` },
+  ]);
+  const budgets = rows.map((row) => row.budget);
+  const words = `pass@k at ${rows.map((row) => `${row.budget} samples: Base ${percent(row.base)}, RL ${percent(row.rl)}`).join("; ")}`;
+  return responsive((width) => Plot.plot({
+    width, height: 150, marginLeft: 44, marginBottom: 32, style: { background: "none", fontSize: "12px" }, ariaLabel: words,
+    x: budgetAxis(budgets, "samples per question"), y: shareAxis(marks.map((mark) => mark.value), "solved"),
+    marks: [
+      Plot.areaY(bands.filter((row) => budgets.includes(row.budget)), { x: "budget", y1: "rl_lo", y2: "rl_hi", fill: "var(--rl)", fillOpacity: 0.13 }),
+      Plot.lineY(marks, { x: "n", y: "value", z: "side", stroke: (/** @type {any} */ mark) => (mark.side === "RL" ? "var(--rl)" : "var(--base)"), strokeWidth: 2 }),
+      Plot.dot(marks, {
+        x: "n", y: "value", r: 3.2, fill: (/** @type {any} */ mark) => (mark.side === "RL" ? "var(--rl)" : "var(--base)"),
+        symbol: (/** @type {any} */ mark) => (mark.side === "RL" ? "square" : "circle"), title: (/** @type {any} */ mark) => `${mark.side}, ${plural(mark.n, "sample")}: ${mark.shown}`,
+      }),
+    ],
+    color: { type: "identity" }, symbol: { type: "identity" },
+  }), { role: "img", "aria-label": words });
+}
+
+/** @param {any[]} bands @param {number} budget @returns {[number | undefined, number | undefined]} */
+function limits(bands, budget) {
+  const row = bands.find((each) => each.budget === budget);
+  return [row?.rl_lo, row?.rl_hi];
+}
+
+/** A part that is made when it comes into sight: a study may have hundreds. @param {() => Promise<Node>} make */
+function lazily(make) {
+  const box = h("div", { style: "min-height: 150px" });
+  const observer = new IntersectionObserver((entries) => {
+    if (!entries.some((entry) => entry.isIntersecting)) return;
+    observer.disconnect();
+    make().then((node) => refill(box, node)).catch((error) => refill(box, h("p.note", null, `The curves could not be read: ${error.message}`)));
+  }, { rootMargin: "300px" });
+  observer.observe(box);
+  return box;
+}
+
+/** @param {import("../study.js").Benchmark} benchmark */
+function asked(benchmark) {
+  return known(benchmark.questions) ? plural(benchmark.questions, "question") : "number of questions not known";
+}

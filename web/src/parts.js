@@ -1,0 +1,53 @@
+/** Parts that speak of a study: legends of the two models, crumbs, choices of metric and readout. */
+
+import { h, s } from "./dom.js";
+import { link } from "./route.js";
+import { choice } from "./widgets.js";
+
+/** Base and RL differ by colour and by marker. @param {string} [words] */
+export function sideLegend(words) {
+  return h("div", null,
+    h("ul.legend", null,
+      h("li", null, sample("var(--base)", "circle"), "Base"), h("li", null, sample("var(--rl)", "square"), "RL")),
+    words && h("p.note", null, words));
+}
+
+/**
+ * A short line with its marker, for a legend.
+ * @param {string} colour
+ * @param {"circle" | "square" | "none" | "band" | "dash"} kind
+ * @param {number} [opacity] of a band
+ */
+export function sample(colour, kind, opacity = 0.25) {
+  const line = kind === "band"
+    ? s("rect", { x: 0, y: 2, width: 26, height: 10, fill: colour, opacity })
+    : s("line", { x1: 0, x2: 26, y1: 7, y2: 7, stroke: colour, "stroke-width": 2.5, "stroke-dasharray": kind === "dash" ? "4 3" : null });
+  const mark = kind === "circle" ? s("circle", { cx: 13, cy: 7, r: 4, fill: colour })
+    : kind === "square" ? s("rect", { x: 9, y: 3, width: 8, height: 8, fill: colour }) : null;
+  return s("svg", { width: 26, height: 14, "aria-hidden": "true" }, line, mark);
+}
+
+/** @param {import("./study.js").Study} study @param {import("./study.js").Cell} cell @returns {[string, string][]} */
+export function cellCrumbs(study, cell) {
+  return [["Study", "#/"], [`${study.pairTitle(cell.pair)} on ${study.benchmark(cell.benchmark).title}`, link(["c", cell.pair, cell.benchmark])]];
+}
+
+/** What is to be seen before any number: nothing where a cell is sound. @param {import("./study.js").Cell} cell */
+export function health(cell) {
+  const state = cell.health?.state ?? "ok";
+  return state !== "ok" && h("div", { class: state, role: "note" }, cell.health.sentences.map((line) => h("p", null, line)));
+}
+
+/** @param {import("./study.js").Study} study @param {string} value @param {string[]} present @param {(value: string) => void} change */
+export function metricChoice(study, value, present, change) {
+  return choice("Metric", present.map((name) => [name, study.metricTitle(name)]), value, change);
+}
+
+export const READOUTS = /** @type {Record<string, string>} */ ({
+  expected: "mean over all subsets of the samples", prefix: "the first samples, in the order drawn",
+});
+
+/** @param {string} value @param {string[]} present @param {(value: string) => void} change */
+export function readoutChoice(value, present, change) {
+  return choice("Read from", present.map((name) => [name, READOUTS[name] ?? name]), value, change);
+}

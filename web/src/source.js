@@ -1,0 +1,104 @@
+/**
+ * Where bytes come from: from elements of this page, or from the server that sent it, by ranges.
+ */
+
+/**
+ * @typedef {object} File
+ * @property {number} byteLength
+ * @property {(start: number, end?: number) => Promise<ArrayBuffer>} slice
+ */
+
+/** @typedef {(path: string) => Promise<File>} Source */
+
+/** A file of so many bytes is fetched whole: asking for its parts would take longer. */
+const SMALL = 1 << 18;
+
+/**
+ * The source of this page.
+ * @returns {Source}
+ */
+export function source() {
+  const open = document.querySelector('meta[name="searchlens-source"][content="range"]') ? remote : inlined();
+  /** @type {Map<string, Promise<File>>} */
+  const files = new Map();
+  return (path) => {
+    const known = files.get(path);
+    if (known) return known;
+    const file = open(path);
+    files.set(path, file);
+    file.catch(() => files.delete(path));
+    return file;
+  };
+}
+
+/** Files of the page's elements, which are taken out of it: what is drawn takes their place. @returns {Source} */
+function inlined() {
+  const elements = new Map([...document.querySelectorAll("script[data-path]")].map((each) => [each.getAttribute("data-path"), each]));
+  for (const element of elements.values()) element.remove();
+  return async (path) => {
+    const element = elements.get(path);
+    if (!element) throw new Error(`This page has no file ${path}.`);
+    return inMemory(decoded(element.textContent ?? "").buffer);
+  };
+}
+
+/**
+ * @param {ArrayBuffer} buffer
+ * @returns {File}
+ */
+function inMemory(buffer) {
+  return { byteLength: buffer.byteLength, slice: async (start, end) => buffer.slice(start, end) };
+}
+
+/** @param {string} base64 */
+function decoded(base64) {
+  const text = atob(base64.trim());
+  const bytes = new Uint8Array(text.length);
+  for (let i = 0; i < text.length; i++) bytes[i] = text.charCodeAt(i);
+  return bytes;
+}
+
+/** @type {Source} */
+async function remote(path) {
+  const address = `data/${path.split("/").map(encodeURIComponent).join("/")}`;
+  const head = await asked(address, { method: "HEAD" });
+  const byteLength = Number(head.headers.get("content-length"));
+  if (byteLength <= SMALL) return inMemory(await (await asked(address, {})).arrayBuffer());
+  return {
+    byteLength,
+    slice: async (start, end = byteLength) => {
+      if (end <= start) return new ArrayBuffer(0);
+      const reply = await asked(address, { headers: { range: `bytes=${start}-${end - 1}` } });
+      const bytes = await reply.arrayBuffer();
+      return reply.status === 206 ? bytes : bytes.slice(start, end);
+    },
+  };
+}
+
+/** @param {string} address @param {RequestInit} options */
+async function asked(address, options) {
+  const reply = await fetch(address, options);
+  if (!reply.ok) throw new Error(`The server has no ${address}: ${reply.status} ${reply.statusText}`);
+  return reply;
+}
+
+/**
+ * A whole file as JSON.
+ * @param {Source} files
+ * @param {string} path
+ * @returns {Promise<any>}
+ */
+export async function json(files, path) {
+  const file = await files(path);
+  return JSON.parse(new TextDecoder().decode(await file.slice(0, file.byteLength)));
+}
+
+/**
+ * A whole file as text.
+ * @param {Source} files
+ * @param {string} path
+ */
+export async function text(files, path) {
+  const file = await files(path);
+  return new TextDecoder().decode(await file.slice(0, file.byteLength));
+}

@@ -1,0 +1,50 @@
+// What the page computes itself: sets of near matches, addresses, files of comma-separated values, numbers in words.
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { csv } from "../src/csv.js";
+import { visible } from "../src/dom.js";
+import { interval, percent, plural, points, short } from "../src/format.js";
+import { nearMatches } from "../src/near.js";
+import { link, parse } from "../src/route.js";
+
+test("near matches: both ends belong, the nearest first, then fewer samples, then the name", () => {
+  const row = (policy, budget, hits) => ({ policy, budget, hits, questions: 100, value: hits / 100 });
+  const found = nearMatches([row("b", 4, 53), row("a", 4, 47), row("c", 2, 47), row("d", 1, 46.9), row("e", 8, 50)], row("rl", 1, 50), 0.03);
+  assert.deepEqual(found.map((each) => each.policy), ["e", "c", "a", "b"]);
+  assert.equal(found[0].error, 0);
+});
+
+test("equal counts differ by nothing, and values stand in where nothing is counted", () => {
+  const target = { hits: 1, questions: 3, value: 1 / 3 };
+  assert.equal(nearMatches([{ policy: "a", budget: 1, hits: 1, questions: 3, value: 0.33 }], target, 0)[0].error, 0);
+  assert.equal(nearMatches([{ policy: "a", budget: 1, hits: null, questions: 3, value: 0.5 }], { ...target, hits: null }, 0.2).length, 1);
+});
+
+test("an address gives back what it was made of", () => {
+  const address = link(["c", "a/b", "q?#%"], { m: "P", e: 3.5, sort: "", none: null });
+  assert.deepEqual(parse(address), { path: ["c", "a/b", "q?#%"], query: { m: "P", e: "3.5" } });
+  assert.deepEqual(parse("#/c/%E0%A4%A"), { path: ["c", "%E0%A4%A"], query: {} });
+  assert.deepEqual(parse(""), { path: [], query: {} });
+});
+
+test("quoted values keep their commas, quotes and ends of line", () => {
+  assert.deepEqual(csv('a,b\r\n"1,2","say ""so""\nnow"\n,\n'), [["a", "b"], ["1,2", 'say "so"\nnow'], ["", ""]]);
+  assert.deepEqual(csv("a\n1"), [["a"], ["1"]]);
+});
+
+test("characters that cannot be seen or that turn the text are escapes", () => {
+  assert.equal(visible("a\u202eb\u0000\n\t\u{e0001}\u200d"), "a\\u202eb\\x00\n\t\\u{e0001}\\u200d");
+  assert.equal(visible("é漢😀<script>"), "é漢😀<script>");
+});
+
+test("numbers are read as they are meant", () => {
+  assert.equal(percent(0.0567), "5.7%");
+  assert.equal(percent(null), "–");
+  assert.equal(points(-0.0004), "0.0 pp");
+  assert.equal(points(0.123), "+12.3 pp");
+  assert.equal(interval(0.1, 0.25), "[10.0, 25.0]");
+  assert.equal(interval(0.1, null), "");
+  assert.equal(plural(1, "question"), "1 question");
+  assert.equal(plural(1200, "question"), "1,200 questions");
+  assert.equal(short(2.5e9), "2.5G");
+});
