@@ -1,4 +1,4 @@
-"""The page of the explorer in a real browser: `make test-browser` installs playwright, and uses the Chromium of the machine.
+"""The page of the explorer in a real browser: `make test-browser` installs playwright, and uses the machine's Chromium.
 
 The study is small and its samples are written by hand (small_results.py); some of its texts try to be markup.
 """
@@ -67,7 +67,9 @@ class Tab:
     def drawn(self, view: str = "") -> None:
         """Wait until the view of the address is drawn."""
         wanted = view or self.page.evaluate("location.hash")
-        self.page.wait_for_function("view => document.documentElement.dataset.drawn === view", arg=wanted, timeout=10_000)
+        self.page.wait_for_function(
+            "view => document.documentElement.dataset.drawn === view", arg=wanted, timeout=10_000
+        )
 
     def click(self, name: str | re.Pattern[str]) -> None:
         """Follow the first link of that name."""
@@ -223,7 +225,9 @@ def test_text_can_be_read_on_its_ground(browser: Browser, page_file: Path, schem
     """Contrast of at least 4.5, as WCAG AA asks for."""
     tab = opened(browser, page_file.as_uri(), scheme=scheme)
     names = ["ground", "raised", "ink", "soft", "base", "rl", "good", "warn", "bad", "focus"]
-    script = "names => names.map(name => getComputedStyle(document.documentElement).getPropertyValue('--' + name).trim())"
+    script = (
+        "names => names.map(name => getComputedStyle(document.documentElement).getPropertyValue('--' + name).trim())"
+    )
     colours = dict(zip(names, tab.page.evaluate(script, names), strict=True))
     for name in names[2:]:
         assert contrast(colours[name], colours["ground"]) >= 4.5, name
@@ -260,6 +264,8 @@ def test_a_question_that_rl_alone_solves_is_read_in_four_clicks(tab: Tab) -> Non
 
 def test_samples_say_why_they_count_or_not(tab: Tab) -> None:
     tab.go(f"{CELL}/q/q3?rs=1&bs=3")
+    for side, answer in ((".isrl", "7"), (".isbase", "99")):  # a server extracts them when they are asked for
+        tab.page.locator(f"{side} dd b", has_text=answer).wait_for()
     right, cut = tab.text(".isrl"), tab.text(".isbase")
     assert re.search(r"Verdict\s+right\b", right) and re.search(r"Answer\s+7\b", right)
     assert re.search(r"Verdict\s+not right: another answer than the gold", cut)
@@ -293,7 +299,10 @@ def test_a_link_says_everything_and_survives_a_reload_and_the_way_back(tab: Tab)
 
 def test_the_choices_of_a_view_are_those_of_its_address(inlined: Tab) -> None:
     inlined.go(f"{CELL}?m=Q&r=prefix&lines=rl")
-    chosen = {name: inlined.page.get_by_label(name, exact=True).input_value() for name in ("Metric", "Read from", "Policies of")}
+    chosen = {
+        name: inlined.page.get_by_label(name, exact=True).input_value()
+        for name in ("Metric", "Read from", "Policies of")
+    }
     assert chosen == {"Metric": "Q", "Read from": "prefix", "Policies of": "rl"}
     inlined.page.get_by_label("Metric", exact=True).select_option("P")
     inlined.drawn(f"{CELL}?m=P&r=prefix&lines=rl")
@@ -328,7 +337,10 @@ def test_tables_of_a_cell_are_those_of_recovery(inlined: Tab, results: Path) -> 
     same = pl.read_parquet(results / "recovery/toy/sums/same_policy.parquet").filter(metric="P", readout="expected")
     gaps = inlined.rows("Differences of Base and RL by policy and samples")
     expected = [
-        [f"{100 * row['gap']:+.1f}".replace("-", "\u2212").replace("+0.0", "0.0").replace("\u22120.0", "0.0") for row in part]
+        [
+            f"{100 * row['gap']:+.1f}".replace("-", "\u2212").replace("+0.0", "0.0").replace("\u22120.0", "0.0")
+            for row in part
+        ]
         for part in (part.sort("budget").to_dicts() for part in same.partition_by("policy", maintain_order=True))
     ]
     assert [row[1:] for row in gaps] == expected

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import base64
+import gzip
 from collections.abc import Iterable
 from html import escape
 from pathlib import Path
 
 from searchlens.errors import InputError
 
-PAGE = Path(__file__).parent / "page.html"
+PAGE = Path(__file__).parent / "page.html.gz"
 """Made of ``web/`` by `make web`, and kept in the repository, so that nobody needs node to use it."""
 PLACE = "<!-- searchlens:data -->"
 """The line of the page in whose place its data stand."""
@@ -26,7 +27,8 @@ def read_page(path: Path = PAGE) -> str:
     """
     if not path.exists():
         raise InputError(f"{path} does not exist", "`make web` makes it, in a checkout with node")
-    page = path.read_text(encoding="utf-8")
+    content = path.read_bytes()
+    page = (gzip.decompress(content) if path.suffix == ".gz" else content).decode()
     if page.count(PLACE) != 1:
         raise InputError(f"{path} has {page.count(PLACE)} lines {PLACE}; it must have one", "run `make web` again")
     return page

@@ -121,13 +121,14 @@ async function shown(study, cell, side, view, active, benchmark, at) {
   const { name, policies, policy, list, chosen, row } = side;
   const options = /** @type {[string, string][]} */ ([...policies].map(([each, tally]) => [each, `${study.policyTitle(each)}: ${tally ? `${tally.correct} of ${tally.samples} right` : "no samples"}`]));
   const traces = side.side.traces?.[policy];
-  const grouped = h("div", null, list.length > 0 && answers(list));
-  const answer = h("span", null, chosen && answered(chosen));
+  const unread = study.ranges && side.side.files.answers ? "being read …" : "not kept";
+  const grouped = h("div", null, list.length > 0 && answers(list, unread));
+  const answer = h("span", null, chosen && answered(chosen, unread));
   written(study, side.side, at).then((texts) => {
     if (!texts) return;
     for (const each of list) each.answer ??= texts.get(each.class) ?? null;
-    refill(grouped, list.length > 0 && answers(list));
-    refill(answer, chosen && answered(chosen));
+    refill(grouped, list.length > 0 && answers(list, "not kept"));
+    refill(answer, chosen && answered(chosen, "not kept"));
   });
   return h(
     `section.side.is${name}`, { "data-hidden": !active, "aria-label": `${side.title}'s samples` },
@@ -173,14 +174,14 @@ function vote(classes) {
   return `${plural(sizes.length, "different answer")}; the vote ${alike ? `is tied at ${plural(first.size, "sample")}` : `goes to the answer of ${plural(first.size, "sample")}, which is ${first.right ? "right" : "not right"}`}.`;
 }
 
-/** Equal answers together, the most frequent first. @param {Sample[]} list */
-function answers(list) {
+/** Equal answers together, the most frequent first. @param {Sample[]} list @param {string} unread words for answers that are not known */
+function answers(list, unread) {
   const classes = [...groups(list, (each) => (each.class < 0 ? "none" : each.class)).values()].sort((a, b) => b.length - a.length);
   const most = classes[0].length;
   return h("ol.answers", { "aria-label": "Answers, equal ones together" }, classes.slice(0, 30).map((same) => {
     const right = same.some((each) => each.correct);
     const none = same[0].class < 0;
-    const text = none ? "no answer" : same.find((each) => each.answer !== null)?.answer ?? "(answer not kept)";
+    const text = none ? "no answer" : same.find((each) => each.answer !== null)?.answer ?? `(answer ${unread})`;
     return h("li", { class: right ? "good" : "" },
       h("span", { "aria-label": right ? "right" : "not right" }, right ? "✓" : "✗"),
       h("span", null, none ? h("i", null, text) : visible(text.length > 300 ? `${text.slice(0, 300)}…` : text)),
@@ -189,9 +190,9 @@ function answers(list) {
   }), classes.length > 30 && h("li", null, "", `and ${classes.length - 30} more`));
 }
 
-/** The answer as it was extracted. @param {Sample} sample */
-function answered(sample) {
-  return sample.answer !== null ? h("b", null, visible(sample.answer.slice(0, 2000))) : h("i", null, sample.class < 0 ? "none" : "not kept");
+/** The answer as it was extracted. @param {Sample} sample @param {string} unread words for one that is not known */
+function answered(sample, unread) {
+  return sample.answer !== null ? h("b", null, visible(sample.answer.slice(0, 2000))) : h("i", null, sample.class < 0 ? "none" : unread);
 }
 
 /** @param {import("../study.js").Study} study @param {any} shown @param {Sample} sample @param {import("../main.js").View} view @param {Node} answer */
