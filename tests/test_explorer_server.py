@@ -198,7 +198,6 @@ def test_a_changed_file_has_another_tag(ask: Client, results: Path) -> None:
         "/data/questions/..%2f..%2fsecret.parquet",
         "/data/questions/none.parquet",
         "/data/answers/none/sums/0.parquet",
-        "/data/pieces/none.json",
         "/data/",
         "/data",
         "/favicon.ico",

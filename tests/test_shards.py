@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import polars as pl
+import pyarrow.parquet as pq
 import pytest
 
 from conftest import some_samples
@@ -71,6 +72,30 @@ def test_the_same_samples_give_the_same_bytes(grid: Grid, tmp_path: Path) -> Non
             provenance=shards.Provenance(seconds, name, 1, "t"),
         )
     assert (tmp_path / "a/s00000-00004.parquet").read_bytes() == (tmp_path / "b/s00000-00004.parquet").read_bytes()
+
+
+def test_shards_have_small_pages_and_an_index_of_them(tmp_path: Path) -> None:
+    """A reader of ranges fetches the pages of one question. Both ways of writing, and all rows come back."""
+    count = 4_000
+    frame = pl.DataFrame(
+        {
+            **{name: pl.Series([None] * count, dtype=kind) for name, kind in shards.SAMPLES.items()},
+            "question": [f"q{i // 16}" for i in range(count)],
+            "sample": [i % 16 for i in range(count)],
+            "text": [f"{i} " * (i % 90) for i in range(count)],
+            "tokens": [list(range(i % 70)) for i in range(count)],
+        },
+        schema=shards.SAMPLES,
+    )
+    shards.write_parquet(frame, tmp_path / "whole", {})
+    with shards._writer(tmp_path / "pieces", {}) as writer:
+        for start in range(0, count, 1_000):
+            writer.write_table(frame[start : start + 1_000].to_arrow().cast(writer.schema))
+    for name in ("whole", "pieces"):
+        assert pl.read_parquet(tmp_path / name).equals(frame)
+        columns = pq.read_metadata(tmp_path / name).row_group(0)
+        for i in range(columns.num_columns):
+            assert columns.column(i).has_offset_index
 
 
 def harm(shard: shards.Shard, how: str) -> None:

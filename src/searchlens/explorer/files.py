@@ -149,7 +149,7 @@ class Files:
         if (benchmark := match["questions"]) is not None:
             return None if benchmark in self._withheld else lambda: _questions(study, benchmark)
         if (checkpoint := match["pieces"]) is not None:
-            return lambda: texts.pieces(study, checkpoint)
+            return lambda: texts.pieces(study, checkpoint) or b"{}"
         if match["benchmark"] in self._withheld:
             return None
         return lambda: _answers(study, match["checkpoint"], match["benchmark"], int(match["question"]))

@@ -23,6 +23,7 @@ from searchlens.health.judgement import Health
 from searchlens.policies import kinds
 from searchlens.schemas.columns import READOUTS
 from searchlens.store import provenance
+from searchlens.store.ranges import Shard
 
 VERSION = 1
 RESULTS = "results"
@@ -99,6 +100,7 @@ class Index:
             "confidence": study.config["landscape"]["confidence"],
             "readouts": [*reversed(READOUTS)],
             "tolerance": study.config["recovery"]["epsilon"],
+            "references": list(study.config["references"]),
             "metrics": [_metric(name) for name in catalogue.declared("metric")],
             "base_colour": palette.BASE_COLOUR,
             "rl_colour": palette.RL_COLOUR,
@@ -213,8 +215,15 @@ class Index:
             side["files"]["answers"] = answers
         if excerpt := self._kept(excerpt_name(checkpoint, benchmark)):
             side["excerpt"] = excerpt
-        if self.by_ranges and not side["without_texts"]:
-            side |= self._shards(checkpoint, benchmark)
+        if not side["without_texts"]:
+            shards = shards_of(study, checkpoint, benchmark)
+            side["traces"] = {
+                policy: names
+                for policy, paths in traces_of(study, shards).items()
+                if (names := [name for path in paths if self.has(name := name_of(study, path))])
+            }
+            if self.by_ranges:
+                side |= self._shards(checkpoint, benchmark, shards)
         return side
 
     def _samples(self, checkpoint: str, benchmark: str) -> dict[str, int]:
@@ -234,13 +243,9 @@ class Index:
             return f"{withheld[0].upper()}{withheld[1:]}."
         return ""
 
-    def _shards(self, checkpoint: str, benchmark: str) -> Record:
+    def _shards(self, checkpoint: str, benchmark: str, shards: Mapping[str, Sequence[Shard]]) -> Record:
         """The shards of every policy, and what scorers of other tools said of imported samples."""
         study = self.study
-        try:
-            shards = study.shards(checkpoint, benchmark)
-        except InputError:
-            return {}
         described = {
             policy: [_shard(name_of(study, each.path), each.start, each.stop, each.sidecar["rows"]) for each in parts]
             for policy, parts in shards.items()
@@ -290,6 +295,21 @@ class Index:
         """Key to the name of its file, where there is one."""
         named = {key: name_of(self.study, path) for key, path in paths.items() if path.exists()}
         return {key: name for key, name in named.items() if self.has(name)}
+
+
+def shards_of(study: Study, checkpoint: str, benchmark: str) -> dict[str, list[Shard]]:
+    """Policy to the shards of a cell; empty if they are not here."""
+    try:
+        return study.shards(checkpoint, benchmark)
+    except InputError:
+        return {}
+
+
+def traces_of(study: Study, shards: Mapping[str, Sequence[Shard]]) -> dict[str, list[Path]]:
+    """Policy to the records of its searches, where there are some."""
+    named = {policy: [study.layout.trace_of(shard.path) for shard in parts] for policy, parts in shards.items()}
+    found = {policy: [path for path in paths if path.exists()] for policy, paths in named.items()}
+    return {policy: paths for policy, paths in found.items() if paths}
 
 
 def solvers(study: Study, checkpoint: str, benchmark: str) -> pl.DataFrame:

@@ -20,6 +20,8 @@ from searchlens.explorer.index import (
     name_of,
     pieces_name,
     questions_name,
+    shards_of,
+    traces_of,
 )
 from searchlens.explorer.texts import EXTENTS, Extent
 
@@ -134,6 +136,11 @@ class _Builder:
         yield self._group("Readings of all samples", map(layout.readings_frame, catalogue.READING_FRAMES))
         yield Group("Questions", questions)
         yield self._group("BOPTR", map(layout.boptr_frame, catalogue.BOPTR_FRAMES))
+        for checkpoint, benchmark in cells:
+            if not study.withheld(benchmark):
+                records = traces_of(study, shards_of(study, checkpoint, benchmark))
+                title = f"Recorded searches of {checkpoint} on {benchmark}"
+                yield self._group(title, (path for paths in records.values() for path in paths))
         tables = sorted(layout.every(layout.table("*", "csv")), key=lambda path: path.stat().st_size)
         for path in tables:
             yield self._group(f"The table {path.stem.replace('_', ' ')}", [path])
@@ -242,10 +249,7 @@ _LANDSCAPE = {"points": "Operating points", "classes": "Counts of answers", "hit
 
 def _row_sizes(study: Study, checkpoint: str, benchmark: str) -> tuple[float, float]:
     """Bytes of one sample in a shard, with the lists of tokens and without."""
-    try:
-        shards = [shard for parts in study.shards(checkpoint, benchmark).values() for shard in parts]
-    except InputError:
-        return 0.0, 0.0
+    shards = [shard for parts in shards_of(study, checkpoint, benchmark).values() for shard in parts]
     if not shards:
         return 0.0, 0.0
     rows = sum(shard.sidecar["rows"] for shard in shards)
