@@ -23,6 +23,8 @@ from searchlens.store.layout import shard_name
 from searchlens.store.ranges import missing_ranges, shards_of
 
 CELL = ("toy-base", "sums")
+ZSTD_FRAME = b"\x28\xb5\x2f\xfd"
+"""Each page is compressed by itself."""
 Publish = Callable[..., shards.Shard]
 
 
@@ -74,6 +76,14 @@ def test_the_same_samples_give_the_same_bytes(grid: Grid, tmp_path: Path) -> Non
     assert (tmp_path / "a/s00000-00004.parquet").read_bytes() == (tmp_path / "b/s00000-00004.parquet").read_bytes()
 
 
+def pages(path: Path, name: str) -> int:
+    """Data pages of a column, counted in its chunk: of texts of this size, one each 64 kB before compression."""
+    group = pq.read_metadata(path).row_group(0)
+    column = next(group.column(i) for i in range(group.num_columns) if group.column(i).path_in_schema == name)
+    start = column.data_page_offset
+    return path.read_bytes()[start : start + column.total_compressed_size].count(ZSTD_FRAME)
+
+
 def test_shards_have_small_pages_and_an_index_of_them(tmp_path: Path) -> None:
     """A reader of ranges fetches the pages of one question. Both ways of writing, and all rows come back."""
     count = 4_000
@@ -82,7 +92,7 @@ def test_shards_have_small_pages_and_an_index_of_them(tmp_path: Path) -> None:
             **{name: pl.Series([None] * count, dtype=kind) for name, kind in shards.SAMPLES.items()},
             "question": [f"q{i // 16}" for i in range(count)],
             "sample": [i % 16 for i in range(count)],
-            "text": [f"{i} " * (i % 90) for i in range(count)],
+            "text": [f"{i} " * 80 for i in range(count)],
             "tokens": [list(range(i % 70)) for i in range(count)],
         },
         schema=shards.SAMPLES,
@@ -96,6 +106,7 @@ def test_shards_have_small_pages_and_an_index_of_them(tmp_path: Path) -> None:
         columns = pq.read_metadata(tmp_path / name).row_group(0)
         for i in range(columns.num_columns):
             assert columns.column(i).has_offset_index
+        assert pages(tmp_path / name, "text") >= 4
 
 
 def harm(shard: shards.Shard, how: str) -> None:

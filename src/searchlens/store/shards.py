@@ -209,6 +209,7 @@ def _writer(path: Path, metadata: Mapping[str, str]) -> pq.ParquetWriter:
         compression_level=3,
         use_dictionary=["question", "finish"],
         data_page_size=PAGE,
+        write_batch_size=64,  # after so many values it looks whether the page is full
         write_page_index=True,
     )
 
