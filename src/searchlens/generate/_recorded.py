@@ -25,17 +25,17 @@ def trace_rows(recorder: Recorder, outcome: Outcome, run: tuple[int, str, int], 
     width : int
         Candidates of a run.
     """
-    if isinstance(outcome, Failure):
-        recorder.finish([], outcome.reason, outcome.usage)
-    else:
-        recorder.finish(outcome.candidates, usage=outcome.usage)
     try:
+        if isinstance(outcome, Failure):
+            recorder.finish([], outcome.reason, outcome.usage)
+        else:
+            recorder.finish(outcome.candidates, usage=outcome.usage)
         return _frame(recorder.rows, run, width)
-    except (pl.exceptions.PolarsError, TypeError, ValueError, OverflowError) as error:  # notes of one's own controller
-        row: dict[str, Any] = {**dict.fromkeys(COLUMNS), "step": 0, "kind": "cut"}
-        costs = {"requests": outcome.usage.requests, "generated": outcome.usage.generated}
-        mistake = json.dumps({"rows": len(recorder.rows), "mistake": str(error)})
-        return _frame([{**row, **costs, "detail": mistake}], run, width)
+    except Exception as error:  # whatever a controller of one's own may have noted: its samples are not lost by it
+        mistake = json.dumps({"notes": len(recorder.rows), "mistake": f"{type(error).__name__}: {error}"})
+    row: dict[str, Any] = {**dict.fromkeys(COLUMNS), "step": 0, "kind": "cut", "detail": mistake}
+    costs = {"requests": outcome.usage.requests, "generated": outcome.usage.generated}
+    return _frame([{**row, **costs}], run, width)
 
 
 def _frame(rows: list[dict[str, Any]], run: tuple[int, str, int], width: int) -> pl.DataFrame:

@@ -137,7 +137,7 @@ class Recorder:
         if failure:
             self._new("failed")["detail"] = json.dumps({"reason": failure})
         if not whole:
-            self._new("cut")["detail"] = json.dumps({"rows": self._left_out, "mistake": self._mistake or None})
+            self._new("cut")["detail"] = json.dumps({"notes": self._left_out, "mistake": self._mistake or None})
         if usage is not None:
             self._requests = usage.requests - sum(row["requests"] for row in self.rows)
             self._generated = usage.generated - sum(row["generated"] for row in self.rows)
