@@ -151,7 +151,7 @@ def common_options(group: argparse._ActionsContainer, default: Any = None) -> No
     )
 
 
-def json_option(sub: argparse.ArgumentParser) -> None:
+def json_option(sub: argparse._ActionsContainer) -> None:
     """``--json``: the answer for programs."""
     sub.add_argument("--json", action="store_true", help="print the answer as JSON")
 

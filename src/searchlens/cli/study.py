@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import argparse
 import shlex
+import sys
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
 
 from searchlens.cli.chosen import grid_of, is_configured, opened, run_command
 from searchlens.cli.options import Commands, json_option, port, positive, put, size
+from searchlens.grid import Grid
 from searchlens.project import OWN_FILE
 
 
@@ -51,8 +53,14 @@ def _run(args: argparse.Namespace) -> None:
 
 def _status(args: argparse.Namespace) -> None:
     from searchlens.commands import status
+    from searchlens.commands.follow import follow
 
-    put(args, status.answer(grid_of(args)), status.rendered)
+    grid = grid_of(args)
+    if args.follow:
+        with suppress(KeyboardInterrupt):
+            follow(lambda: status.answer(Grid(grid.config, grid.root)), sys.stdout)
+        return
+    put(args, status.answer(grid), status.rendered)
 
 
 def _summary(args: argparse.Namespace) -> None:
@@ -142,7 +150,12 @@ def add_to(command: Commands) -> None:
     sub.add_argument("--cores", default="", metavar="N", help="CPU cores, or all (default: as the profile says)")
     sub.add_argument("--profile", default="", metavar="FOLDER", help="profile of Snakemake, such as slurm")
     sub.add_argument("-n", "--dry-run", action="store_true", help="print the jobs, and run none")
-    json_option(command("status", _status, "show progress, running and failed jobs, and their logs"))
+    sub = command("status", _status, "show progress, running and failed jobs, and their logs")
+    either = sub.add_mutually_exclusive_group()
+    json_option(either)
+    either.add_argument(
+        "--follow", action="store_true", help="print one line of overall progress now and then, until all is done"
+    )
     json_option(command("summary", _summary, "print the main results of the last run"))
     sub = command("show", _show, "show questions with the answers of Base and RL side by side")
     _results_argument(sub)

@@ -1,0 +1,117 @@
+"""`searchlens status --follow`: one line of overall progress, again and again, until everything is sampled and read.
+
+On a terminal the line is written over; in a log file there is a line now and then. Nothing is written to the study.
+"""
+
+from __future__ import annotations
+
+import shutil
+import time
+from collections import deque
+from collections.abc import Callable, Mapping
+from typing import Any, TextIO
+
+Answer = Mapping[str, Any]
+"""Of ``commands.status.answer``."""
+
+TERMINAL_SECONDS, LOG_SECONDS = 5.0, 60.0
+"""Between two lines."""
+
+WINDOW = 600.0
+"""Seconds over which the rate of sampling is measured: jobs of different policies alternate."""
+
+
+class Rate:
+    """Samples drawn a second, over the last ``WINDOW`` seconds in which this looked."""
+
+    def __init__(self) -> None:
+        self._seen: deque[tuple[float, int]] = deque()
+
+    def see(self, now: float, drawn: int) -> None:
+        """Note how many samples there are at a moment."""
+        self._seen.append((now, drawn))
+        while now - self._seen[0][0] > WINDOW:
+            self._seen.popleft()
+
+    @property
+    def per_second(self) -> float | None:
+        """None if nothing was drawn between the first and the last look."""
+        (first, before), (last, after) = self._seen[0], self._seen[-1]
+        return (after - before) / (last - first) if after > before and last > first else None
+
+
+def is_finished(found: Answer) -> bool:
+    """Whether every sampled cell is drawn, graded and read."""
+    cells = len(found["cells"])
+    return bool(found["states"]["done"] == found["scored"] == found["landscapes"] == cells)
+
+
+def line(found: Answer, per_second: float | None) -> str:
+    """Progress of the whole study on one line.
+
+    Parameters
+    ----------
+    found : mapping
+    per_second : float or None
+        Samples drawn a second; None if that is not known.
+    """
+    drawn, wanted = (sum(cell[key] for cell in found["cells"]) for key in ("drawn", "wanted"))
+    cells = len(found["cells"])
+    parts = []
+    if wanted:
+        parts.append(f"{100 * drawn // wanted}% sampled: {drawn:,} of {wanted:,}")
+    jobs = [f"{len(found[state])} job{'s' * (len(found[state]) != 1)} {state}" for state in ("running", "failed")]
+    parts += [text for text in jobs if not text.startswith("0")]
+    parts += [f"{found[key]} of {cells} {name}" for key, name in (("scored", "graded"), ("landscapes", "read"))]
+    if drawn < wanted and found["running"]:
+        parts.append(f"{_span((wanted - drawn) / per_second)} of sampling left" if per_second else "time left unknown")
+    return ", ".join(parts)
+
+
+def _span(seconds: float) -> str:
+    """A time in the unit that fits.
+
+    >>> _span(40), _span(400), _span(40_000)
+    ('under 1 min', 'about 7 min', 'about 11.1 h')
+    """
+    if seconds < 60:
+        return "under 1 min"
+    return f"about {seconds / 60:.0f} min" if seconds < 3600 else f"about {seconds / 3600:.1f} h"
+
+
+def follow(
+    look: Callable[[], Answer],
+    out: TextIO,
+    *,
+    sleep: Callable[[float], None] = time.sleep,
+    clock: Callable[[], float] = time.monotonic,
+) -> Answer:
+    """Print progress until everything is done; returns the last answer.
+
+    Parameters
+    ----------
+    look : callable
+        Reads the study anew.
+    out : text file
+        Its line is written over if it is a terminal.
+    sleep, clock : callable
+        Wait for some seconds; seconds since some moment.
+    """
+    over, rate, width = out.isatty(), Rate(), 0
+    try:
+        while True:
+            found = look()
+            rate.see(clock(), sum(cell["drawn"] for cell in found["cells"]))
+            text = line(found, rate.per_second)
+            if over:
+                text = text[: shutil.get_terminal_size().columns - 1]
+                out.write(f"\r{text:{width}}")
+                width = len(text)
+            else:
+                out.write(f"{time.strftime('%H:%M:%S')} {text}\n")
+            out.flush()
+            if is_finished(found):
+                return found
+            sleep(TERMINAL_SECONDS if over else LOG_SECONDS)
+    finally:
+        out.write("\n" * over)
