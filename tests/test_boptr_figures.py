@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 import pytest
-from matplotlib.collections import QuadMesh
+from matplotlib.collections import LineCollection, QuadMesh
 from matplotlib.figure import Figure
 from matplotlib.text import Text
 
@@ -22,10 +22,10 @@ from searchlens.boptr.options import BoptrOptions
 from searchlens.boptr.rule import REASONS
 from searchlens.boptr.study import study as analysis
 from searchlens.figures import style
-from searchlens.figures.boptr import frontier, parameters, parts, udf, vertical
+from searchlens.figures.boptr import frontier, parameters, parts, vertical
 from searchlens.figures.boptr.context import FigureContext
 from searchlens.tables import format as fmt
-from test_figures import VISION, check_layout, lines, seen, texts
+from test_figures import VISION, check_layout, has_marks, lines, marks, seen, texts, words
 
 DEFAULT, SEARCH = "topp0.95_t1.0", "mcmc_b4"
 POLICIES = ("temp_0.3", "temp_1.0", "topk20_t0.9", "minp0.05_t0.7", DEFAULT)
@@ -39,7 +39,7 @@ BENCHMARKS = {
 }
 TRAIN = Benchmark(regime="math", role="rltrain")
 NAMES = tuple(catalogue.declared("figure", stage="boptr"))
-SCHEMATICS = ("pipeline", "udf")
+OPTIONAL = ("crossing", "parameters", "v4_null")
 pytestmark = pytest.mark.filterwarnings("error")
 
 
@@ -122,11 +122,6 @@ def out_of_view(figure: Figure) -> list[Text]:
     return labels
 
 
-def words(figure: Figure) -> str:
-    """All texts of a figure, wherever their lines break."""
-    return " ".join(" ".join(text.get_text() for text in texts(figure)).split())
-
-
 def means(frames: Mapping[str, pl.DataFrame], scope: str, column: str, pool: str) -> pl.DataFrame:
     chosen = {"scope": scope, "column": column, "pool": pool, "exponents": "paper", "mu": "cohort"}
     return frames["means"].filter(**chosen)
@@ -146,18 +141,56 @@ def test_files_are_reproducible_and_csv_reads_back(name: str, several: FigureCon
     assert pl.read_csv(first[3], schema=table.schema).equals(table, null_equal=True)
 
 
-def test_every_declared_figure_is_written(single: FigureContext, tmp_path: Path) -> None:
-    """A declared figure that no driver draws would be in the report's list, and nowhere else."""
-    paths = write("boptr", single, tmp_path)
-    wanted = {f"{name}.{suffix}" for name in NAMES for suffix in catalogue.FIGURE_FORMATS}
-    assert {path.name for path in paths} == {path.name for path in tmp_path.iterdir()} == wanted
+def test_every_declared_figure_is_written(several: FigureContext, single: FigureContext, tmp_path: Path) -> None:
+    """One that no driver draws would be in the report alone; one that shows nothing is not written."""
+    for name, context in (("several", several), ("single", single)):
+        paths = write("boptr", context, tmp_path / name)
+        wanted = {f"{figure}.{suffix}" for figure in {*NAMES} - {*OPTIONAL} for suffix in catalogue.FIGURE_FORMATS}
+        folders = {path for path in (tmp_path / name).iterdir() if path.is_dir()}
+        assert {path.name for path in folders} == {*OPTIONAL}
+        assert {path.name for path in paths if path.parent not in folders} == wanted
+        for folder in folders:
+            kept = {f"{folder.name}.{suffix}" for suffix in catalogue.FIGURE_FORMATS}
+            drawn = {path.name for path in folder.iterdir()}
+            assert drawn in (kept, set())
+            assert drawn or name == "single" or folder.name == "crossing"
+    assert not any((tmp_path / "single/parameters").iterdir()) and not any((tmp_path / "single/v4_null").iterdir())
+
+
+def test_a_figure_that_has_nothing_to_draw_takes_its_files_of_another_run_away(
+    several: FigureContext, single: FigureContext, tmp_path: Path
+) -> None:
+    """An old picture beside new tables would be taken for theirs."""
+    write("boptr", several, tmp_path)
+    assert (tmp_path / "v4_null/v4_null.svg").exists()
+    write("boptr", single, tmp_path)
+    assert not (tmp_path / "v4_null/v4_null.svg").exists()
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_panel_has_marks(name: str, several: FigureContext) -> None:
+    """Given a frame that it does not know, a plotting library may draw nothing and raise nothing."""
+    figure, _ = draw(name, wide(several))
+    assert figure is not None
+    assert all(has_marks(axes) for axes in figure.axes if axes.axison)
+
+
+def wide(context: FigureContext) -> FigureContext:
+    """The same with an interval of k* that has a width, so that there is something to draw."""
+    crossing = context.frames["crossing"].with_columns(
+        crossing=pl.lit(2, pl.UInt32), lo=pl.lit(1, pl.UInt32), hi=pl.lit(4, pl.UInt32)
+    )
+    return replace(context, frames={**context.frames, "crossing": crossing})
 
 
 @pytest.mark.parametrize("cohort", ["several", "single", "gaps"])
 @pytest.mark.parametrize("name", NAMES)
 def test_print_is_legible(name: str, cohort: str, request: pytest.FixtureRequest) -> None:
     """No text below 7 pt, none cut off at the edge, no legend over a panel, and no text over another."""
-    figure, _ = draw(name, request.getfixturevalue(cohort))
+    figure, _ = draw(name, wide(request.getfixturevalue(cohort)))
+    if figure is None:
+        assert name in OPTIONAL
+        return
     check_layout(figure)
     upright = [
         text for text in texts(figure) if text.get_rotation() != 45 and text not in out_of_view(figure)
@@ -166,12 +199,22 @@ def test_print_is_legible(name: str, cohort: str, request: pytest.FixtureRequest
     assert not [(a, b) for (a, one), (b, other) in itertools.combinations(placed, 2) if one.overlaps(other)]
 
 
-@pytest.mark.parametrize("name", sorted({*NAMES} - {*SCHEMATICS}))
+@pytest.mark.parametrize("name", NAMES)
 def test_samples_from_elsewhere_are_said(name: str, several: FigureContext) -> None:
-    figure, _ = draw(name, replace(several, plan=replace(several.plan, source="recorded")))
+    context = wide(several)
+    figure, _ = draw(name, replace(context, plan=replace(context.plan, source="recorded")))
     check_layout(figure)
     assert "from recorded samples" in words(figure)
-    assert "recorded" not in words(draw(name, several)[0])
+    assert "recorded" not in words(draw(name, context)[0])
+
+
+def test_only_benchmarks_that_were_recorded_are_said_to_be(several: FigureContext) -> None:
+    """With two of four benchmarks sampled here, "from recorded samples" over all of them would be wrong."""
+    plan = replace(several.plan, sources={"gpqa": "recorded"})
+    assert "Micro GPQA from recorded samples" in words(draw("vertical", replace(several, plan=plan))[0])
+    assert "recorded" not in words(draw("parameters", replace(several, plan=plan))[0])
+    assert plan.said_source(["math", "aime"]) == ""
+    assert plan.said_source(["gpqa"]) == "from recorded samples"
 
 
 def broken(context: FigureContext, *cells: tuple[str, str]) -> FigureContext:
@@ -199,10 +242,11 @@ def test_cells_that_are_not_interpretable_are_named_in_the_figures_that_show_the
     name: str, named: str, several: FigureContext
 ) -> None:
     """Nobody reads errors of a model that gave no answers without being told; a new model is in few figures."""
-    figure, _ = draw(name, broken(several, ("one", "math"), ("one", "aime"), ("three", "gpqa"), ("nw", "gpqa")))
+    context = wide(several)
+    figure, _ = draw(name, broken(context, ("one", "math"), ("one", "aime"), ("three", "gpqa"), ("nw", "gpqa")))
     check_layout(figure)
     assert f"Not interpretable, but in these numbers: {named} (table health)" in words(figure)
-    assert "interpretable" not in words(draw(name, several)[0])
+    assert "interpretable" not in words(draw(name, context)[0])
 
 
 def test_many_cells_that_are_not_interpretable_are_counted(several: FigureContext) -> None:
@@ -215,15 +259,13 @@ def test_many_cells_that_are_not_interpretable_are_counted(several: FigureContex
 MISSING = {
     "horizontal": ("no_rltrain", "no_other_models"),
     "vertical": ("no_rltrain",),
-    "parameters": ("one_model",),
-    "v4_null": ("too_few_models",),
     "frontier": ("no_rltrain",),
 }
 
 
 @pytest.mark.parametrize("name", MISSING)
 def test_what_a_single_pair_does_not_have_is_named(name: str, single: FigureContext) -> None:
-    """What needs other models or more samples is named with its reason, instead of an empty place."""
+    """What needs other models or more samples is named once, with its reason, below what is drawn."""
     said = words(draw(name, single)[0])
     assert all(REASONS[code] in said for code in MISSING[name])
 
@@ -233,18 +275,34 @@ def test_gaps_are_named(gaps: FigureContext) -> None:
     frames = gaps.frames
     beta = words(draw("beta_robustness", gaps)[0])
     assert beta.count(f"{parts.DASH} {REASONS['no_rl'][:20]}") == 3
-    figure, _ = draw("parameters", gaps)
-    assert REASONS[frames["identified_scale"].filter(model="bare")["reason"].item()] in words(figure)
-    assert not lines(figure.axes[0], "identified") and not lines(figure.axes[0], "boundary")
-    assert len(lines(figure.axes[0], "one")) == 1
-    assert words(draw("vertical", gaps)[0]).count(parts.DASH) > 4
+    assert draw("parameters", gaps)[0] is None, "one scale is compared with nothing"
+    assert frames["identified_scale"].filter(model="bare")["reason"].item() in REASONS
+    assert words(draw("vertical", gaps)[0]).count(parts.DASH) >= 1
+
+
+def test_a_scale_that_is_not_defined_is_named(several: FigureContext) -> None:
+    """Below the others, with its reason."""
+    undefined = pl.col("model") == "seven"
+    columns = [pl.when(~undefined).then(pl.col(name)).alias(name) for name in ("alpha", "alpha_lo", "alpha_hi", "path")]
+    reason = pl.when(undefined).then(pl.lit("no_rl")).otherwise(pl.col("reason")).alias("reason")
+    frame = several.frames["identified_scale"].with_columns(*columns, reason)
+    figure, _ = draw("parameters", replace(several, frames={**several.frames, "identified_scale": frame}))
+    check_layout(figure)
+    assert f"seven: {REASONS['no_rl']}" in words(figure)
+    assert len(marks(figure.axes[0])) == 4
 
 
 def test_a_cohort_without_a_floor_benchmark_has_no_crossing(single: FigureContext) -> None:
     empty = {name: single.frames[name].clear() for name in ("aime_large_budget", "crossing")}
-    figure, _ = draw("crossing", replace(single, frames={**single.frames, **empty}))
-    check_layout(figure)
-    assert "no benchmark of this cohort is assigned to the floor regime" in words(figure)
+    assert draw("crossing", replace(single, frames={**single.frames, **empty}))[0] is None
+
+
+def test_a_crossing_without_width_is_not_drawn(single: FigureContext) -> None:
+    """One bar of all draws says less than the number in the table."""
+    context = wide(single)
+    sure = context.frames["crossing"].with_columns(lo=pl.col("crossing"), hi=pl.col("crossing"))
+    assert draw("crossing", context)[0] is not None
+    assert draw("crossing", replace(context, frames={**context.frames, "crossing": sure}))[0] is None
 
 
 # ---- what is drawn is what the frames say
@@ -270,17 +328,33 @@ def test_beta_fits_ties_and_lines(case: FigureContext) -> None:
 
 
 def test_horizontal_rows(case: FigureContext) -> None:
-    """Corrected error with the interval that belongs to it, and raw error, of every row, in the panel of its pool."""
+    """Corrected error with the interval that belongs to it, of every defined row, in the panel of its pool."""
     frames = case.frames
     figure, _ = draw("horizontal", case)
     for axes, pool in zip(figure.axes, ("ar", "full"), strict=True):
-        rows = means(frames, "horizontal/one", "mean", pool)
+        every = means(frames, "horizontal/one", "mean", pool)
+        rows = every.drop_nulls("error")
         assert [label.get_text() for label in axes.get_yticklabels()] == rows["label"].to_list()
-        for row in rows.drop_nulls("error").iter_rows(named=True):
-            assert [x for x, _ in lines(axes, row["tier"])] == [[row["corrected"]]]
+        heights = dict(zip(rows["tier"], axes.get_yticks(), strict=True))
+        at = marks(axes)
+        for row in rows.iter_rows(named=True):
+            assert any(np.isclose(x, row["corrected"]) and y == heights[row["tier"]] for x, y in at)
             ends = [row["lo_corrected"], row["hi_corrected"]]
             assert [x for x, _ in lines(axes, f"{row['tier']}-interval")] == [ends]
-            assert [x for x, _ in lines(axes, f"{row['tier']}-raw")] == [[row["error"]]]
+            assert ends[0] <= row["corrected"] <= ends[1]
+        assert len(at) == rows.height
+
+
+@pytest.mark.parametrize(("second", "says"), [(3.0, "errs least"), (1.4, "Open which row errs least")])
+def test_the_title_names_a_best_row_only_if_intervals_do(second: float, says: str) -> None:
+    """With overlapping intervals another sample of questions may turn the two around; an oracle is no winner."""
+    rows = [("V1", "oracle", 0.1), ("A", "rule", 1.0), ("B", "rule", second)]
+    frame = pl.DataFrame(rows, ["label", "kind", "corrected"], orient="row")
+    frame = frame.with_columns(lo_corrected=pl.col("corrected") - 0.5, hi_corrected=pl.col("corrected") + 0.5)
+    assert says in parts.least(frame) and "A 1.0 [0.5, 1.5]" in parts.least(frame).replace("errs least", "").replace(
+        " of all rows that have not seen the curve:", ""
+    ).replace("  ", " ")
+    assert "V1" not in parts.least(frame)
 
 
 def test_rows_of_fewer_cells_say_so(several: FigureContext) -> None:
@@ -291,26 +365,38 @@ def test_rows_of_fewer_cells_say_so(several: FigureContext) -> None:
 
 
 def test_vertical_cells(several: FigureContext) -> None:
-    """The printed errors are the corrected ones of the frame; the cell that was not sampled is hatched in every map."""
+    """The printed errors are the corrected ones of the frame, each over its interval; what is missing is hatched."""
     frames = several.frames
     figure, table = draw("vertical", several)
-    assert table["model"].unique(maintain_order=True).to_list() == ["one", "three", "four", "seven"]
-    for axes, tier in zip(figure.axes, vertical.TIERS, strict=False):
+    models = ["one", "three", "four", "seven"]
+    assert table["model"].unique(maintain_order=True).to_list() == models
+    panels = [axes for axes in figure.axes if axes.axison and axes.get_label() != "<colorbar>"]
+    for axes, tier in zip(panels, vertical.TIERS, strict=False):
         errors = frames["errors"].filter(tier=tier, pool="ar", exponents="paper", mu="cohort")
-        error_by_cell = {(m, d): e for m, d, e in errors.select("model", "benchmark", "corrected").iter_rows()}
-        heights = dict(zip(("one", "three", "four", "seven"), axes.get_yticks(), strict=True))
-        shown = {text.get_position(): text.get_text() for text in axes.texts}
-        for (x, benchmark), (model, y) in itertools.product(enumerate(BENCHMARKS), heights.items()):
-            error = error_by_cell[model, benchmark]
-            assert shown[x, y] == (parts.DASH if error is None else fmt.number(error, 1))
-        assert shown[2, heights["seven"]] == parts.DASH
+        row_of = {(row["model"], row["benchmark"]): row for row in errors.iter_rows(named=True)}
+        shown = {text.get_position(): text.get_text() for text in axes.texts if text.get_gid() != "interval"}
+        below = [text.get_text() for text in axes.texts if text.get_gid() == "interval"]
+        for (x, benchmark), (y, model) in itertools.product(enumerate(BENCHMARKS), enumerate(models)):
+            row = row_of[model, benchmark]
+            if row["corrected"] is None:
+                assert shown[x + 0.5, y + 0.5] == parts.DASH
+                continue
+            assert shown[x + 0.5, y + 0.5] == fmt.number(row["corrected"], 1)
+            assert f"{row['lo_corrected']:.1f} to {row['hi_corrected']:.1f}" in below
         hatched = [patch for patch in axes.patches if patch.get_hatch()]
-        assert len(hatched) == errors.filter(pl.col("model").is_in(heights), role="fitted")["error"].null_count()
+        of_models = errors.filter(pl.col("model").is_in(models), role="fitted")
+        assert len(hatched) == of_models["error"].null_count()
         (mesh,) = [item for item in axes.collections if isinstance(item, QuadMesh)]
         values = np.ma.masked_invalid(np.asarray(mesh.get_array(), float)).compressed()
-        fitted = [e for (m, d), e in error_by_cell.items() if m in heights and d in BENCHMARKS and e is not None]
-        assert np.allclose(sorted(values), sorted(fitted))
+        assert np.allclose(sorted(values), sorted(of_models["corrected"].drop_nulls()))
     assert REASONS["no_base"] in words(figure)
+
+
+def test_a_tier_that_is_another_one_is_not_drawn_again(single: FigureContext) -> None:
+    """With one model the path copied from the anchor is that of the cell itself."""
+    figure, _ = draw("vertical", single)
+    assert "V2 is V1 here, since there is one model." in words(figure)
+    assert not any("V2" in axes.get_title(loc="center") for axes in figure.axes)
 
 
 @pytest.mark.parametrize("beta", [0.0, 0.3, 0.6, 1.0])
@@ -324,18 +410,18 @@ def test_boundaries_are_where_a_path_changes(beta: float) -> None:
     assert all(low < edge <= high for edge, (low, high) in zip(edges, changes, strict=True))
 
 
-def test_parameters_intervals(case: FigureContext) -> None:
+def test_parameters_intervals(several: FigureContext) -> None:
     """Scale and identified interval of every model, which end where some budget changes; path, policy and offset."""
-    frames, plan = case.frames, case.plan
+    frames, plan = several.frames, several.plan
     rows = frames["identified_scale"]
-    figure, _ = draw("parameters", case)
+    figure, _ = draw("parameters", several)
     axes = figure.axes[0]
     assert rows["model"].to_list() == list(plan.models)
     low, high = axes.get_xlim()
     drawn_ends = [x for x, _ in lines(axes, "identified")]
     assert drawn_ends == [[max(a, low), min(b, high)] for a, b in rows.select("alpha_lo", "alpha_hi").iter_rows()]
-    for model, alpha, path, policy in rows.select("model", "alpha", "path", "policy").iter_rows():
-        assert [x for x, _ in lines(axes, model)] == [[alpha]]
+    for alpha, path, policy in rows.select("alpha", "path", "policy").iter_rows():
+        assert any(np.isclose(x, alpha) for x, _ in marks(axes))
         assert path in words(figure) and policy in words(figure)
     edges = np.array([x[0] for x, _ in lines(axes, "boundary")])
     inside = [end for ends in drawn_ends for end in ends if low < end < high]
@@ -348,15 +434,17 @@ def test_v4_null(several: FigureContext) -> None:
     figure, _ = draw("v4_null", several)
     for axes, (scale, suffix) in zip(figure.axes, (("standardised", ""), ("raw", "_raw")), strict=True):
         best = frames["v4_summary"].filter(selection="all_models", scale=scale).row(0, named=True)
-        bars = [bar for bar in axes.patches if bar.get_gid() == "null"]
         scores = frames["v4_null"][f"score{suffix}"].to_numpy()
+        bars = [bar for bar in axes.patches if bar.get_height()]  # type: ignore[attr-defined]
         assert sum(bar.get_height() for bar in bars) == len(scores) == OPTIONS.v4_shuffles  # type: ignore[attr-defined]
         for bar in bars:
             inside = (scores > bar.get_x() - 1e-9) & (scores < bar.get_x() + bar.get_width() + 1e-9)  # type: ignore[attr-defined]
             assert bar.get_height() <= inside.sum()  # type: ignore[attr-defined]
         assert [x[0] for x, _ in lines(axes, "observed")] == [best["loo_pseudo_r2"]]
         assert f"p = {best['p']:.2f}" in axes.get_title(loc="left")
-        assert lines(axes, "features")[0][0] == frames["v4"][f"loo_pseudo_r2{suffix}"].drop_nulls().to_list()
+        (rug,) = [item for item in axes.collections if isinstance(item, LineCollection)]
+        at = [float(segment[0][0]) for segment in rug.get_segments()]
+        assert at == pytest.approx(frames["v4"][f"loo_pseudo_r2{suffix}"].drop_nulls().to_list())
 
 
 def test_frontier_rows_and_sweeps(several: FigureContext) -> None:
@@ -368,8 +456,7 @@ def test_frontier_rows_and_sweeps(several: FigureContext) -> None:
     main, by_lambda, by_tau = figure.axes
     assert table.filter(layer="tier")["tier"].to_list() == list(frontier.TIERS)
     assert list(frontier.TIERS[:2]) == ["Z0-u", "Z0-N*"] and list(frontier.TIERS[-2:]) == ["V3", "V1"]
-    for tier in frontier.TIERS:
-        assert [x for x, _ in lines(main, tier)] == [[error[tier]]]
+    assert sorted(x for x, _ in marks(main)) == pytest.approx(sorted(error[tier] for tier in frontier.TIERS))
     for name in ("Z1-u", "Z1-N*"):
         assert lines(by_lambda, f"lambda-{name}") == [
             (list(OPTIONS.lambdas), [error[f"{name} λ={value:g}"] for value in OPTIONS.lambdas])
@@ -382,8 +469,9 @@ def test_frontier_rows_and_sweeps(several: FigureContext) -> None:
 
 def test_crossing_curves_and_shares(case: FigureContext) -> None:
     """Envelope and RL at every budget, k* at its line, and the shares of draws below."""
-    frames = case.frames
-    figure, _ = draw("crossing", case)
+    context = wide(case)
+    frames = context.frames
+    figure, _ = draw("crossing", context)
     panels = zip(figure.axes[::2], figure.axes[1::2], ("ar", "full"), strict=True)
     for above, below, pool in panels:
         rows = frames["aime_large_budget"].filter(model="one", pool=pool)
@@ -400,34 +488,11 @@ def test_title_of_a_crossing_names_the_tie(single: FigureContext, crossing: int 
     """Headline and first tie stand in the title and fit the panel, with the widest numbers."""
     k, first = pl.lit(crossing, pl.UInt32), pl.lit(tie, pl.UInt32)
     frame = single.frames["crossing"].with_columns(crossing=k, tie=first, share=1.0, never=1.0)
-    doctored = frame.with_columns(largest=pl.lit(256, pl.UInt32))
+    ends = {"lo": pl.lit(64, pl.UInt32), "hi": pl.lit(256, pl.UInt32)}
+    doctored = frame.with_columns(largest=pl.lit(256, pl.UInt32), **ends)
     figure, _ = draw("crossing", replace(single, frames={**single.frames, "crossing": doctored}))
     check_layout(figure)
     assert says in words(figure) and f"tie at {tie}" in words(figure)
-
-
-# ---- schematics
-
-
-@pytest.mark.parametrize("name", SCHEMATICS)
-def test_schematics_say_that_they_are(name: str, single: FigureContext) -> None:
-    """Nobody takes a made-up curve for a result."""
-    assert "schematic" in draw(name, single)[0].get_suptitle()
-
-
-def test_components_stay_in_their_boxes(single: FigureContext) -> None:
-    figure, table = draw("udf", single)
-    with style.styled():
-        figure.draw_without_rendering()
-    axes = figure.axes[0]
-    boxes = [patch.get_window_extent() for patch in axes.patches]
-    said = {text.get_text(): text.get_window_extent() for text in texts(figure)}
-    for text in [*table["name"], *table["text"]]:
-        place = said[text]
-        assert any(
-            box.x0 < place.x0 and place.x1 < box.x1 and box.y0 < place.y0 and place.y1 < box.y1 for box in boxes
-        ), text
-    assert list(udf.COMPONENTS) == ["local policy", "controller", "evaluator", "transition", "scheduler"]
 
 
 @pytest.mark.parametrize("vision", VISION)

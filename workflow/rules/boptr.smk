@@ -2,6 +2,7 @@
 
 REQUIRED INPUTS: every landscape of the study, batches included.
 OUTPUTS: results/boptr/<frame>.parquet; results/tables/<table>.{csv,md,tex,json}, results/figures/boptr/<figure>.{svg,pdf,png,csv}
+or, if there may be nothing to draw, results/figures/boptr/<figure>/
 """
 
 

@@ -1,5 +1,7 @@
 """Every table and figure that is declared, with its files and its place in the report."""
 
+from snakemake.io import AnnotatedString
+
 from searchlens.catalogue import FIGURE_FORMATS, TABLE_FORMATS, declared, figure_files, titles
 
 
@@ -12,18 +14,27 @@ def tables(stage, **category):
 
 
 def figures(stage, path, **category):
-    """Every file of every figure that a stage draws, each figure listed in the report."""
-    for stem, (name, metric) in figure_files(declared("figure", stage=stage)).items():
+    """Every file of every figure that a stage draws, each figure listed in the report.
+
+    An optional figure has a folder for its files, empty if it has nothing to draw.
+    """
+    known = declared("figure", stage=stage)
+    for stem, (name, metric) in figure_files(known).items():
         labels = {"figure": readable(name)} | ({"metric": titles("metric")[metric]} if metric else {})
         svg, *others = (path(stem, suffix) for suffix in FIGURE_FORMATS)
-        yield listed(svg, f"figures/{name}", labels, **category)
-        yield from others
+        if known[name].options.get("optional"):
+            folder = directory(str(svg.with_suffix("")))
+            yield listed(folder, f"figures/{name}", labels, patterns=[f"{{figure}}{svg.suffix}"], **category)
+        else:
+            yield listed(svg, f"figures/{name}", labels, **category)
+            yield from others
 
 
-def listed(path, caption, labels, **category):
+def listed(path, caption, labels, **place):
     """A file in the report, with its caption under workflow/report/ if it has one."""
     file = WORKFLOW / "report" / f"{caption}.rst"
-    return report(str(path), caption=str(file) if file.exists() else None, labels=labels, **category)
+    path = path if isinstance(path, AnnotatedString) else str(path)
+    return report(path, caption=str(file) if file.exists() else None, labels=labels, **place)
 
 
 def readable(name):

@@ -8,7 +8,7 @@ a ``rule.Reason`` says why.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
 from itertools import pairwise
@@ -105,10 +105,12 @@ class CohortPlan:
     budgets : tuple of int
         B: powers of two from 1.
     source : {"sampled", "imported", "recorded", "simulated"}
-        Where the samples come from; if cells differ, the least direct of their sources. Tables and figures print it.
+        Where the samples come from. Tables and figures print it.
     policies : mapping
         Entries of the configuration's section ``policies``, for names that do not spell their policy. Without an entry
         such a name counts as a search, by the controller with which it begins (``policies.kinds.controller``).
+    sources : mapping
+        ``source`` by benchmark, where it differs; the least direct one of the models.
 
     Raises
     ------
@@ -124,6 +126,7 @@ class CohortPlan:
     budgets: tuple[int, ...] = (1, 2, 4, 8, 16)
     source: Source = "sampled"
     policies: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    sources: Mapping[str, Source] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         """Check the names, the budgets and the policies."""
@@ -151,6 +154,19 @@ class CohortPlan:
     def in_group(self, *groups: Group) -> list[str]:
         """Models of these groups, in order."""
         return [name for name, model in self.models.items() if model.group in groups]
+
+    def said_source(self, benchmarks: Iterable[str]) -> str:
+        """Where samples on some benchmarks come from, such as ``from recorded samples``; empty if all were drawn."""
+        source_of = {name: self.sources.get(name, self.source) for name in benchmarks}
+        if len(set(source_of.values())) == 1:
+            (source,) = set(source_of.values())
+            return "" if source == "sampled" else f"from {source} samples"
+        others = dict.fromkeys(source for source in source_of.values() if source != "sampled")
+        parts = [
+            f"{', '.join(self.title(name) for name in source_of if source_of[name] == source)} from {source} samples"
+            for source in others
+        ]
+        return "; ".join(parts)
 
     @property
     def cells(self) -> list[tuple[str, str]]:

@@ -10,7 +10,7 @@ from matplotlib.lines import Line2D
 from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
 
 from searchlens import catalogue
-from searchlens.figures import style
+from searchlens.figures import panels, style
 from searchlens.figures.context import StudyContext
 from searchlens.frames import pick
 from searchlens.readings.exponents import LARGEST
@@ -43,29 +43,41 @@ def numbers(context: StudyContext) -> pl.DataFrame:
 def draw(numbers: pl.DataFrame, context: StudyContext) -> Figure:
     """Draw what ``numbers`` returned: a row per pair, a column per benchmark."""
     labels = context.labels
-    pairs, names = (numbers[column].unique(maintain_order=True).to_list() for column in ("pair", "benchmark"))
-    title = f"Samples of Base that equal b samples of RL, policy {labels.default_policy}"
-    width = max(style.COLUMN, min(style.PAGE, 0.7 + 1.6 * len(names)))
-    figure = style.new_figure(width, 1.3 + 0.95 * max(len(pairs), 2), f"{title}\n{SECOND_LINE}", "sampled")
-    grid = figure.subplots(len(pairs), len(names), squeeze=False, sharex=True, sharey=True)
+    pairs, names = panels.places(numbers)
+    second = f"Samples of Base that equal b of RL, policy {labels.default_policy}; {SECOND_LINE}{context.said_source}"
+    said = f"{_finding(numbers, context)}\n{second}"
+    figure = panels.new_figure(pairs, names, said, "sampled")
     top = float(max(numbers["pool"].to_list() + numbers["budget"].to_list()))
-    for row, pair in zip(grid, pairs, strict=True):
-        for axes, name in zip(row, names, strict=True):
-            cell = pick(numbers, pair=pair, benchmark=name)
-            _axes(axes, numbers["budget"].unique().to_list(), top, step=4 if len(names) > CROWDED else 2)
-            if pair == pairs[0]:
-                axes.set_title(name, fontsize=7)
-            if (pair, name) in context.broken:
-                axes.text(
-                    0.5, 0.5, "not\ninterpretable", transform=axes.transAxes, ha="center", va="center", fontsize=7
-                )
-            elif cell.height:
-                _panel(axes, cell)
-        row[0].set_ylabel(pair)
-    grid[-1][(len(names) - 1) // 2].set_xlabel("samples of RL, b")  # once: every panel has the same axis
-    figure.supylabel("samples of Base, N*(b)", fontsize=7.5)
+    for axes, pair, name in panels.grid(figure, pairs, names):
+        cell = pick(numbers, pair=pair, benchmark=name)
+        _axes(axes, numbers["budget"].unique().to_list(), top, step=4 if len(names) > CROWDED else 2)
+        if pair == pairs[0]:
+            axes.set_title(name, fontsize=7)
+        if (pair, name) in context.broken:
+            panels.not_interpretable(axes)
+        elif cell.height:
+            _panel(axes, cell)
+    panels.name_axes(figure, names, "samples of RL, b", "samples of Base, N*(b)")
     _legend(figure, f"N*(b), joint {labels.band}")
     return figure
+
+
+def _finding(numbers: pl.DataFrame, context: StudyContext) -> str:
+    """How many samples of Base one sample of RL is worth, as far as bands exclude that it is one."""
+    first = panels.sound(pick(numbers, budget=1), context)
+    more = first.filter((pl.col("band_lo") > 1) & (pl.col("state") != "below"))
+    if more.is_empty():
+        return "In no cell is one sample of RL shown to be worth more than one of Base"
+    most = more.drop_nulls("n").sort("n").tail(1)
+    example = (
+        ""
+        if most.is_empty()
+        else (
+            f", {most['n'][0]:.1f} [{most['band_lo'][0]:.1f}, {most['band_hi'][0]:.1f}] on {most['benchmark'][0]}"
+            + (f" ({most['pair'][0]})" if numbers["pair"].n_unique() > 1 else "")
+        )
+    )
+    return f"One sample of RL is worth more than one of Base in {more.height} of {first.height} cells{example}"
 
 
 def _axes(axes: Axes, budgets: list[int], top: float, step: int) -> None:

@@ -9,13 +9,13 @@ from typing import Any
 import polars as pl
 from matplotlib.figure import Figure
 
-from searchlens.catalogue import Declaration, definition, figure_files, load
+from searchlens.catalogue import FIGURE_FORMATS, Declaration, definition, figure_files, load
 from searchlens.errors import InputError
 from searchlens.figures import style
 
 
-def draw(figure: Declaration, context: Any) -> tuple[Figure, pl.DataFrame]:
-    """One figure, and the numbers that it shows.
+def draw(figure: Declaration, context: Any) -> tuple[Figure | None, pl.DataFrame]:
+    """One figure, and the numbers that it shows; None in place of an ``optional`` one that has nothing to show.
 
     The figures of a pair that is not interpretable say so in place of their panels, since every panel is a comparison.
 
@@ -28,14 +28,18 @@ def draw(figure: Declaration, context: Any) -> tuple[Figure, pl.DataFrame]:
     Raises
     ------
     InputError
-        Its file has no function ``draw``.
+        Its file has no function ``draw``, or that returned nothing although the figure is not optional.
     """
     numbers, module = definition(figure)(context), load(figure)
     if not hasattr(module, "draw"):
         raise InputError(f"figure {figure.name!r}: {figure.path} has no function draw(numbers, context)")
     if figure.options["stage"] == "pair" and context.labels.warning:
         return style.not_interpretable(context.labels), numbers
-    return module.draw(numbers, context), numbers
+    drawn = module.draw(numbers, context)
+    if drawn is None and not figure.options.get("optional"):
+        hint = "return a figure, or declare it with optional=True"
+        raise InputError(f"figure {figure.name!r}: draw in {figure.path} returned nothing", hint)
+    return drawn, numbers
 
 
 def write(figures: Mapping[str, Declaration], context: Any, folder: Path) -> list[Path]:
@@ -48,7 +52,8 @@ def write(figures: Mapping[str, Declaration], context: Any, folder: Path) -> lis
     context : PairContext, StudyContext or FigureContext
         For one figure per metric, ``context.with_metric(metric)`` is drawn.
     folder : Path
-        Receives ``<name>.{svg,pdf,png,csv}``, or ``<name>_<metric>`` for each metric of the declaration.
+        Receives ``<name>.{svg,pdf,png,csv}``, or ``<name>_<metric>`` for each metric of the declaration. For an
+        ``optional`` figure they lie in a folder of its name, which is empty if there is nothing to draw.
 
     Returns
     -------
@@ -58,5 +63,10 @@ def write(figures: Mapping[str, Declaration], context: Any, folder: Path) -> lis
     files = []
     for stem, (name, metric) in figure_files(figures).items():
         figure, numbers = draw(figures[name], context.with_metric(metric) if metric else context)
-        files += style.save(figure, folder / stem, numbers)
+        place = folder / stem if figures[name].options.get("optional") else folder
+        place.mkdir(parents=True, exist_ok=True)
+        for suffix in FIGURE_FORMATS:  # of an earlier run that had something to draw
+            (place / f"{stem}.{suffix}").unlink(missing_ok=True)
+        if figure:
+            files += style.save(figure, place / stem, numbers)
     return files

@@ -15,9 +15,6 @@ import numpy.typing as npt
 import polars as pl
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.legend_handler import HandlerTuple
-from matplotlib.lines import Line2D
-from matplotlib.patches import Patch
 from matplotlib.ticker import EngFormatter, LogLocator, NullFormatter
 
 from searchlens import catalogue
@@ -27,11 +24,12 @@ from searchlens.frames import by_policy, pick
 from searchlens.policies import kinds
 
 AXES = {
-    "samples": "samples n",
+    "samples": "samples",
     "tokens": "generated tokens",
     "flops": "FLOPs",
 }
-PALE = 0.45  # white mixed into the colours of autoregressive policies
+AGAIN = 0.5
+"""Tokens computed again for each that is generated, from which on FLOPs are drawn."""
 RL_EDGE: dict[str, Any] = {"color": style.RL_COLOUR, "linewidth": 0.9, "linestyle": (0, (2, 1))}
 RL_LINE: dict[str, Any] = {"color": style.RL_COLOUR, "linewidth": 1.6, "marker": "o", "markersize": 3}
 BASE_EDGE: dict[str, Any] = {"color": style.ENVELOPE_COLOUR, "linewidth": 1.2}
@@ -128,27 +126,65 @@ def _along(policy: pl.DataFrame, at: npt.NDArray[np.float64]) -> pl.DataFrame:
 
 @style.styled()
 def draw(numbers: pl.DataFrame, context: PairContext) -> Figure:
-    """Draw what ``numbers`` returned."""
+    """Draw what ``numbers`` returned.
+
+    FLOPs have a panel only where some search computes most of its prefixes again: elsewhere they are tokens in another
+    unit, since both models of a pair have the same number of parameters.
+    """
     labels = context.labels
     if numbers.is_empty():
         return style.no_readouts(labels)
-    figure = style.new_figure(style.PAGE, 3.9, replace(labels, readout="expected").title, labels.source)
-    panels = figure.subplots(1, len(AXES), sharey=True)
+    axes_shown = _axes_shown(numbers, context)
+    title = replace(labels, readout="expected").titled(
+        _finding(numbers, "tokens" if "tokens" in axes_shown else "samples")
+    )
+    figure = style.new_figure(style.PAGE, 3.1, title, labels.source)
+    panels = figure.subplots(1, len(axes_shown), sharey=True, squeeze=False)[0]
     searches = pick(numbers, layer="search")["policy"].unique(maintain_order=True).to_list()
     looks = style.search_looks(searches, labels.policies)
-    for axes, axis in zip(panels, AXES, strict=True):
+    for axes, axis in zip(panels, axes_shown, strict=True):
         rows = pick(numbers, axis=axis)
         _panel(axes, axis, rows, looks)
-        _scale(axes, axis, rows, labels)
+        _scale(axes, axis, rows)
     panels[0].set_ylabel("questions solved (%)")
-    _legend(figure, numbers, looks, labels)
+    _names(panels[0], pick(numbers, axis="samples"), looks)
+    note = "grey: each autoregressive (AR) policy of Base"
+    if looks:
+        note += "; a search that gives several answers at once has them at the same work, so its line is upright"
+    figure.supxlabel(note, fontsize=7, color=style.MUTED)
     return figure
+
+
+def _axes_shown(numbers: pl.DataFrame, context: PairContext) -> list[str]:
+    present = [axis for axis in AXES if axis in numbers["axis"]]
+    again = context.prefill["again"].max() or 0
+    return [axis for axis in present if axis != "flops" or again >= AGAIN]  # type: ignore[operator]
+
+
+def _finding(numbers: pl.DataFrame, axis: str) -> str:
+    """Which of the two curves solves more at the largest cost that both have, by an interval or openly."""
+    rl = pick(numbers, axis=axis, model="RL", layer="AR").sort("x")
+    edge = pick(numbers, axis=axis, model="Base", layer="AR edge").sort("x")
+    if rl.is_empty() or edge.is_empty():
+        return "Accuracy against cost"
+    last = rl.filter(pl.col("x") <= edge["x"][-1]).tail(1)
+    if last.is_empty():
+        return "Accuracy against cost: RL and Base were not read at the same cost"
+    best = edge.filter(pl.col("x") <= last["x"][0]).tail(1)
+    if best.is_empty():
+        return "Accuracy against cost: RL and Base were not read at the same cost"
+    ours, theirs = best["value"][0], last["value"][0]
+    taken = float(f"{last['x'][0]:.2g}")
+    where = f"at equal {AXES[axis]} ({taken:g})"
+    solved = f"the best of Base solves {100 * ours:.0f}%, RL {100 * theirs:.0f}%"
+    apart = best["lo"][0] > last["hi"][0] or best["hi"][0] < last["lo"][0]
+    return f"{where[0].upper()}{where[1:]} {solved}" + ("" if apart else ": their bands overlap")
 
 
 def _panel(axes: Axes, axis: str, rows: pl.DataFrame, looks: dict[str, dict[str, Any]]) -> None:
     base, rl = pick(rows, model="Base"), pick(rows, model="RL")
-    for (name, kind), points in pick(base, layer="AR").group_by("policy", "family", maintain_order=True):
-        axes.plot(*_line(points), **_pale(str(kind)), zorder=1, gid=str(name))
+    grey: dict[str, Any] = {"color": style.CURVE_COLOUR, "linewidth": 0.5, "zorder": 1}
+    style.lines(axes, pick(base, layer="AR"), "x", "value", units="policy", sort=False, **grey)
     edge = pick(base, layer="AR edge")
     _band(axes, edge, style.MUTED)
     axes.plot(*_line(edge), **BASE_EDGE, zorder=3, gid="Base edge")
@@ -163,19 +199,20 @@ def _panel(axes: Axes, axis: str, rows: pl.DataFrame, looks: dict[str, dict[str,
             _whisker(axes, points.tail(1), look["color"])
 
 
+def _names(axes: Axes, rows: pl.DataFrame, looks: dict[str, dict[str, Any]]) -> None:
+    """Name the lines where they end, at the largest number of samples, with their marks."""
+    lines = {
+        "Base, best AR policy": (pick(rows, model="Base", layer="AR edge"), BASE_EDGE),
+        "RL, best AR policy": (pick(rows, model="RL", layer="AR edge"), RL_EDGE),
+        "RL default": (pick(rows, model="RL", layer="AR"), RL_LINE),
+    }
+    lines |= {name: (pick(rows, layer="search", policy=name), look) for name, look in looks.items()}
+    ends = [(100 * points["value"][-1], name, look["color"]) for name, (points, look) in lines.items() if points.height]
+    style.label_ends(axes, ends)
+
+
 def _line(points: pl.DataFrame) -> tuple[list[float], list[float]]:
     return points["x"].to_list(), style.percent(points["value"])
-
-
-def _pale(kind: str) -> dict[str, Any]:
-    look = style.family_look(kind)
-    return {
-        **look,
-        "color": style.lightened(str(look["color"]), PALE),
-        "linewidth": 0.5,
-        "markersize": 2.2,
-        "markeredgewidth": 0,
-    }
 
 
 def _whisker(axes: Axes, point: pl.DataFrame, colour: str) -> None:
@@ -188,14 +225,9 @@ def _band(axes: Axes, rows: pl.DataFrame, colour: str) -> None:
     axes.fill_between(rows["x"].to_list(), *ends, color=colour, alpha=0.13, linewidth=0, zorder=0.8)
 
 
-def _scale(axes: Axes, axis: str, rows: pl.DataFrame, labels: Labels) -> None:
+def _scale(axes: Axes, axis: str, rows: pl.DataFrame) -> None:
     axes.set_title(f"at equal {AXES[axis]}")
-    if rows.is_empty():
-        axes.text(
-            0.5, 0.5, _missing(axis, labels), transform=axes.transAxes, ha="center", va="center", color=style.MUTED
-        )
-        axes.set_xticks([])
-    elif axis == "samples":
+    if axis == "samples":
         style.budget_axis(axes, rows["budget"].drop_nulls(), "samples per question")
     else:
         _log_axis(axes)
@@ -212,32 +244,5 @@ def _log_axis(axes: Axes) -> None:
     axes.xaxis.set_minor_formatter(NullFormatter())
 
 
-def _missing(axis: str, labels: Labels) -> str:
-    if axis == "flops" and labels.parameters is None:
-        return "number of parameters\nunknown"
-    return "token counts\nunknown"
-
-
 def _counted(rows: pl.DataFrame) -> str:
     return ",\ngeneration and prefill" if rows["prefilled"].all() else ",\nof generation alone"
-
-
-def _legend(figure: Figure, numbers: pl.DataFrame, looks: dict[str, dict[str, Any]], labels: Labels) -> None:
-    handles: list[Any] = [
-        (Patch(color=style.MUTED, alpha=0.2), Line2D([], [], **BASE_EDGE)),
-        (Patch(color=style.RL_COLOUR, alpha=0.2), Line2D([], [], **RL_LINE)),
-        Line2D([], [], **RL_EDGE),
-    ]
-    names = [f"Base envelope, {labels.band}", f"RL default, {labels.band}", "RL envelope"]
-    families = style.families(pick(numbers, model="Base", layer="AR"))
-    handles += [Line2D([], [], **{**_pale(kind), "markersize": 3.5}) for kind in families]
-    names += [f"Base, {kind}" for kind in families]
-    overlaid = {tuple: HandlerTuple(ndivide=1)}
-    place: dict[str, Any] = (
-        {"loc": "outside lower left", "ncols": 2} if looks else {"loc": "outside lower center", "ncols": 4}
-    )
-    figure.legend(handles, names, handler_map=overlaid, title="AR", alignment="left", title_fontsize=7, **place)
-    if looks:
-        handles = [Line2D([], [], **look, linewidth=0.8, markersize=4, markeredgewidth=0) for look in looks.values()]
-        place = {"loc": "outside lower right", "ncols": 2}
-        figure.legend(handles, list(looks), title="search on Base", alignment="left", title_fontsize=7, **place)

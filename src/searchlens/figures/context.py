@@ -62,9 +62,13 @@ class Labels:
     warning: str = ""
 
     @property
-    def title(self) -> str:
-        """Two lines: pair, benchmark and number of questions; then the metric."""
-        return f"{self.pair}, {self.benchmark} ({self.questions} questions)\n{self.measure}"
+    def subject(self) -> str:
+        """Pair, benchmark, number of questions and metric: the second line of a title."""
+        return f"{self.pair}, {self.benchmark} ({self.questions} questions), {self.measure}"
+
+    def titled(self, finding: str) -> str:
+        """A title: what the figure finds, then what it is about."""
+        return f"{finding}\n{self.subject}"
 
     @property
     def measure(self) -> str:
@@ -152,6 +156,20 @@ class StudyContext:
     def labels(self) -> Labels:
         """The labels of the first cell, for what all cells share: metric, default policy and level of intervals."""
         return self.cells[0].labels
+
+    @property
+    def said_source(self) -> str:
+        """Where samples come from that were not drawn in this study, as the end of a title; empty if all were."""
+        source_of = {(cell.labels.pair, cell.labels.benchmark): cell.labels.source for cell in self.cells}
+        if len(set(source_of.values())) == 1:
+            source = self.labels.source
+            return "" if source == "sampled" else f", from {source} samples"
+        others = dict.fromkeys(source for source in source_of.values() if source != "sampled")
+        names = {
+            source: dict.fromkeys(name for (_, name), found in source_of.items() if found == source)
+            for source in others
+        }
+        return "".join(f"; {', '.join(names[source])} from {source} samples" for source in others)
 
     @property
     def broken(self) -> set[tuple[str, str]]:

@@ -22,6 +22,8 @@ HEIGHT = 0.75
 """Of a p-value of 1, in rows."""
 SHOWN = 0.005
 """Share of laws that are not tested from which it is printed."""
+STEP = 1e-6
+"""Betas that are closer are the same."""
 REFERENCE = (0.8, 1.0)
 """Exponents with a thin line: that of the paper, and that of RL equal to Base."""
 
@@ -43,9 +45,10 @@ def numbers(context: StudyContext) -> pl.DataFrame:
 def draw(numbers: pl.DataFrame, context: StudyContext) -> Figure:
     """Draw what ``numbers`` returned: a panel per benchmark, in it a line per pair."""
     pairs, names = (numbers[column].unique(maintain_order=True).to_list() for column in ("pair", "benchmark"))
-    across = min(ACROSS, len(names))
+    across = 2 if len(names) == 4 else min(ACROSS, len(names))
     down = -(-len(names) // across)
-    title = "Exponents β of N = α b^β that the samples allow\nany policy of Base, any α"
+    second = f"Exponents β of N = α b^β that the samples allow, any policy of Base, any α{context.said_source}"
+    title = f"{_finding(numbers, context)}\n{second}"
     width = style.COLUMN if across == 1 else style.PAGE
     figure = style.new_figure(width, 1.2 + down * (0.5 + 0.17 * len(pairs)), title, "sampled")
     grid = figure.subplots(down, across, squeeze=False, sharey=True)
@@ -72,6 +75,20 @@ def draw(numbers: pl.DataFrame, context: StudyContext) -> Figure:
     ]
     figure.legend(handles=handles, loc="outside lower center", ncols=3)
     return figure
+
+
+def _finding(numbers: pl.DataFrame, context: StudyContext) -> str:
+    """In how many cells no power law fits, and in how many 1 is among the exponents that do."""
+    sets: dict[str, list[bool]] = {"empty": [], "one": []}
+    for (pair, name), rows in numbers.group_by("pair", "benchmark", maintain_order=True):
+        if (pair, name) in context.broken or not rows["testable"][0]:
+            continue
+        sets["empty"].append(rows["empty"][0])
+        sets["one"].append(rows.filter((pl.col("beta") - 1).abs() < STEP / 2)["inside"].any())
+    cells = len(sets["empty"])
+    if not cells:
+        return "No power law could be tested"
+    return f"Of {cells} cells no power law fits in {sum(sets['empty'])}; β = 1 is allowed in {sum(sets['one'])}"
 
 
 def _ridge(axes: Axes, row: int, cell: pl.DataFrame, broken: bool) -> None:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
-import numpy as np
 import polars as pl
+import seaborn as sns
 from matplotlib.axes import Axes
-from matplotlib.collections import QuadMesh
-from matplotlib.colors import LinearSegmentedColormap, Normalize
+from matplotlib.colors import LinearSegmentedColormap
 from matplotlib.figure import Figure
 from matplotlib.transforms import ScaledTranslation
 
@@ -20,8 +20,8 @@ from searchlens.frames import by_policy, pick
 from searchlens.policies import kinds
 from searchlens.policies.kinds import PolicyByName
 
-FAMILY_GAP, STRIP = 0.5, 2.3  # in rows
-STRIP_ROWS = (0.1 - STRIP, 1.1 - STRIP)
+FAMILY_GAP, STRIP = 1, 2.3  # in rows
+STRIP_ROWS = (0.6 - STRIP, 1.6 - STRIP)
 BAR_AT = -66  # points, to the left of the map and of the names of its rows
 # Blue where RL leads, orange where Base does; white at zero, and both ends equally dark.
 COLOURS = LinearSegmentedColormap.from_list("lead", ["#08519C", "#6BAED6", "#FFFFFF", "#FD9A4E", "#A63603"])
@@ -34,16 +34,16 @@ def numbers(context: PairContext) -> pl.DataFrame:
     gaps = pick(context.same_policy, **labels.curve).select("policy", "budget", "base", "rl", "gap", "lo", "hi")
     counts = pick(context.counts, **labels.curve).select("budget", *COUNTS)
     rows = _rows(kinds.ordered(gaps["policy"], labels.policies), labels.policies)
-    row = pl.col("policy").replace_strict(list(rows), list(rows.values()), return_dtype=pl.Float64)
+    row = pl.col("policy").replace_strict(list(rows), list(rows.values()), return_dtype=pl.Int64)
     marked = (pl.col("lo") > 0) | (pl.col("hi") < 0)
     cells = gaps.with_columns(row=row, marked=marked).join(counts, on="budget", how="left")
     return by_policy(cells, labels.policies)
 
 
-def _rows(names: Sequence[str], configured: PolicyByName) -> dict[str, float]:
-    heights, y = {}, 0.0
+def _rows(names: Sequence[str], configured: PolicyByName) -> dict[str, int]:
+    heights, y = {}, 0
     for i, name in enumerate(names):
-        y += FAMILY_GAP if i and kinds.family(name, configured) != kinds.family(names[i - 1], configured) else 0.0
+        y += FAMILY_GAP if i and kinds.family(name, configured) != kinds.family(names[i - 1], configured) else 0
         heights[name] = y
         y += 1
     return heights
@@ -55,67 +55,66 @@ def draw(numbers: pl.DataFrame, context: PairContext) -> Figure:
     labels = context.labels
     rows = numbers.select("policy", "row", "family").unique(maintain_order=True)
     if rows.is_empty():
-        figure = style.new_figure(style.COLUMN, 1.5, labels.title, labels.source)
+        figure = style.new_figure(style.COLUMN, 1.5, labels.subject, labels.source)
         style.say(figure.subplots(), NOTHING_SHARED)
         return figure
-    figure = style.new_figure(style.COLUMN, 1.5 + 0.155 * (rows["row"][-1] + 1 + STRIP), labels.title, labels.source)
+    height = 1.5 + 0.155 * (rows["row"][-1] + 1 + STRIP)
+    figure = style.new_figure(style.COLUMN, height, labels.titled(_finding(numbers)), labels.source)
     axes = figure.subplots()
-    limit = 100 * max(abs(float(gap)) for gap in numbers["gap"]) or 1.0
-    mesh = _map(axes, numbers, limit)
-    _cells(axes, numbers, limit)
+    _map(axes, numbers)
     _strip(axes, numbers)
     _row_names(axes, rows, labels)
     axes.set_xlabel("budget N (samples per question)")
     lead = "Base \N{MINUS SIGN} RL (percentage points); blue: RL leads, orange: Base leads"
-    note = f"dot: {labels.confidence:.0%} interval excludes 0; red name: policy of the RL default"
-    bar = figure.colorbar(mesh, ax=axes, location="bottom", aspect=45, pad=0.02)
-    bar.outline.set_visible(False)
+    note = f"bold: {labels.confidence:.0%} interval excludes 0; red name: policy of the RL default"
     figure.supxlabel(f"{lead}\n{note}", fontsize=7)
     return figure
 
 
-def _map(axes: Axes, rows: pl.DataFrame, limit: float) -> QuadMesh:
-    budgets, heights = sorted(set(rows["budget"])), sorted(set(rows["row"]))
-    edges = sorted({h - 0.5 for h in heights} | {h + 0.5 for h in heights})
-    values = np.full((len(edges) - 1, len(budgets)), np.nan)
-    for row, budget, gap in rows.select("row", "budget", "gap").iter_rows():
-        values[edges.index(row - 0.5), budgets.index(budget)] = 100 * gap
-    across = np.arange(len(budgets) + 1) - 0.5
-    norm = Normalize(-limit, limit)
-    mesh = axes.pcolormesh(
-        across, edges, np.ma.masked_invalid(values), cmap=COLOURS, norm=norm, edgecolor="white", linewidth=0.8
+def _finding(numbers: pl.DataFrame) -> str:
+    """In how many cells an interval shows that a side leads."""
+    rl, base = ((numbers["marked"] & (numbers["gap"] * side > 0)).sum() for side in (-1, 1))
+    return f"RL leads in {rl} of {numbers.height} cells, Base in {base}"
+
+
+def _map(axes: Axes, numbers: pl.DataFrame) -> None:
+    """Rows of the map with an empty one between families."""
+    budgets, places = sorted(set(numbers["budget"])), range(max(numbers["row"]) + 1)
+    cells = numbers.with_columns(text=pl.col("gap").map_elements(style.signed, pl.String))
+    shown = style.to_pandas(cells, percent=["gap"])
+    gaps, texts, marked = (
+        shown.pivot(index="row", columns="budget", values=name).reindex(index=places, columns=budgets)
+        for name in ("gap", "text", "marked")
     )
-    axes.set_ylim(heights[-1] + 0.5, heights[0] - 0.5 - STRIP)
-    axes.set_xticks(range(len(budgets)), [str(budget) for budget in budgets])
-    axes.tick_params(length=0)
-    axes.spines[:].set_visible(False)
-    return mesh
-
-
-def _cells(axes: Axes, rows: pl.DataFrame, limit: float) -> None:
-    budgets = sorted(set(rows["budget"]))
-    for row, budget, gap, marked in rows.select("row", "budget", "gap", "marked").iter_rows():
-        x, ink = budgets.index(budget), "white" if abs(100 * gap) > 0.62 * limit else "black"
-        axes.text(x, row, style.signed(gap), ha="center", va="center_baseline", fontsize=7, color=ink)
-        if marked:
-            axes.plot(x + 0.42, row, marker="o", markersize=1.8, color=ink, linestyle="none")
+    limit = 100 * max(abs(float(gap)) for gap in numbers["gap"]) or 1.0
+    look: dict[str, Any] = {"cmap": COLOURS, "vmin": -limit, "vmax": limit, "linewidths": 0.8, "linecolor": "white"}
+    bar: dict[str, Any] = {"location": "bottom", "aspect": 45, "pad": 0.02}
+    words: dict[str, Any] = {"fontsize": 7, "va": "center_baseline"}
+    sns.heatmap(gaps, annot=texts.fillna(""), fmt="", annot_kws=words, cbar_kws=bar, ax=axes, **look)
+    for text in axes.texts:
+        x, y = (int(place) for place in text.get_position())
+        if marked.loc[places[y], budgets[x]] is True:
+            text.set_fontweight("bold")
+    axes.set_ylim(len(places), -STRIP)
+    axes.set(ylabel="")
+    axes.tick_params(length=0, labelrotation=0)
 
 
 def _strip(axes: Axes, rows: pl.DataFrame) -> None:
     for x, (_, *ahead) in enumerate(tallies(rows)):
         for y, text in zip(STRIP_ROWS, ahead, strict=True):
-            axes.text(x, y, text, ha="center", va="center_baseline", fontsize=7)
-    axes.axhline(-0.65, color=style.MUTED, linewidth=0.6)
+            axes.text(x + 0.5, y, text, ha="center", va="center_baseline", fontsize=7)
+    axes.axhline(-0.15, color=style.MUTED, linewidth=0.6)
 
 
 def _row_names(axes: Axes, rows: pl.DataFrame, labels: Labels) -> None:
     texts = ["policies with Base \N{GREATER-THAN OR EQUAL TO} RL", "without RL default", *rows["policy"]]
-    axes.set_yticks([*STRIP_ROWS, *rows["row"]], texts)
+    axes.set_yticks([*STRIP_ROWS, *(row + 0.5 for row in rows["row"])], texts)
     for tick, text in zip(axes.get_yticklabels(), texts, strict=True):
         tick.set_color(style.RL_COLOUR if text == labels.default_policy else "black")
     names = style.family_names(style.families(rows))
     for (kind,), members in rows.group_by("family", maintain_order=True):
-        _family_bar(axes, str(kind), names[str(kind)], members["row"][0], members["row"][-1])
+        _family_bar(axes, str(kind), names[str(kind)], members["row"][0] + 0.5, members["row"][-1] + 0.5)
 
 
 def _family_bar(axes: Axes, kind: str, name: str, top: float, bottom: float) -> None:

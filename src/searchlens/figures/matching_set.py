@@ -1,10 +1,11 @@
-"""All Base operating points, and those among them that match the RL curve at each of its budgets."""
+"""All Base operating points, and those among them that match the RL curve at any of its budgets."""
 
 from __future__ import annotations
 
 from typing import Any
 
 import polars as pl
+import seaborn as sns
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
@@ -16,65 +17,97 @@ from searchlens.figures.context import Labels, PairContext
 from searchlens.frames import by_policy, pick
 
 SPREAD = 0.32  # of one doubling of the budget, between the outermost families
+UNMATCHED = "#C8C8C8"
 
 
 @catalogue.figure("matching_set", stage="pair", per_metric=True)
 def numbers(context: PairContext) -> pl.DataFrame:
-    """One row per target budget and Base operating point: its value, and whether it is in the matching set."""
+    """Layer ``target``: each budget of RL with its number of matches; ``point``: each Base operating point.
+
+    ``targets`` of a point are the budgets of RL that it matches, separated by spaces.
+    """
     labels = context.labels
-    targets = pick(context.support, **labels.curve).select(target_budget="budget", target="rl").sort("target_budget")
     points = by_policy(pick(context.base, **labels.curve).select("policy", "budget", "value"), labels.policies)
     points = points.filter(pl.col("family") != "greedy")
-    keys = ["target_budget", "policy", "budget"]
-    matches = pick(context.near_match, metric=labels.metric).select(*keys, matched=pl.lit(True))
-    every = targets.join(points, how="cross").join(matches, on=keys, how="left", maintain_order="left")
-    return every.with_columns(pl.col("matched").fill_null(False))
+    near = pick(context.near_match, metric=labels.metric).select("target_budget", "policy", "budget")
+    matched = near.join(points.select("policy", "budget"), on=["policy", "budget"], how="semi")
+    counts = matched.group_by(budget="target_budget").agg(matches=pl.len())
+    targets = pick(context.support, **labels.curve).select(pl.lit("target").alias("layer"), "budget", value="rl")
+    targets = targets.sort("budget").join(counts, on="budget", how="left", maintain_order="left")
+    budgets = pl.col("target_budget").sort().cast(pl.String)
+    of_point = matched.group_by("policy", "budget").agg(matches=pl.len(), targets=budgets.str.join(" "))
+    points = points.join(of_point, on=["policy", "budget"], how="left", maintain_order="left")
+    layers = [targets, points.with_columns(layer=pl.lit("point"))]
+    return pl.concat(layers, how="diagonal").with_columns(pl.col("matches").fill_null(0))
 
 
 @style.styled()
 def draw(numbers: pl.DataFrame, context: PairContext) -> Figure:
     """Draw what ``numbers`` returned."""
     labels = context.labels
-    if numbers.is_empty():
+    points, targets = pick(numbers, layer="point"), pick(numbers, layer="target").drop_nulls("value")
+    if points.is_empty():
         return style.no_readouts(labels)
-    figure = style.new_figure(style.PAGE, 2.75, labels.title, labels.source)
-    targets = numbers["target_budget"].unique(maintain_order=True).to_list()
-    panels = figure.subplots(1, len(targets), sharex=True, sharey=True, squeeze=False)[0]
-    for axes, target in zip(panels, targets, strict=True):
-        _panel(axes, pick(numbers, target_budget=target), labels)
-    panels[0].set_ylabel("questions solved (%)")
-    panels[len(targets) // 2].set_xlabel("Base budget N (samples per question)")
-    _legend(figure, numbers, labels)
+    figure = style.new_figure(style.COLUMN, 3.6, labels.titled(_finding(points, targets)), labels.source)
+    axes = figure.subplots()
+    _points(axes, points)
+    _targets(axes, targets, labels)
+    axes.set_ylabel("questions solved (%)")
+    _legend(figure, points, labels)
     return figure
 
 
-def _panel(axes: Axes, rows: pl.DataFrame, labels: Labels) -> None:
-    target, budget = rows["target"][0], rows["target_budget"][0]
-    low, high = 100 * (target - labels.epsilon), 100 * (target + labels.epsilon)
-    axes.axhspan(low, high, color=style.RL_COLOUR, alpha=0.15, linewidth=0, zorder=0)
-    axes.axhline(100 * target, color=style.RL_COLOUR, linewidth=1.0, zorder=1, gid="target")
-    kinds = style.families(rows)
-    for (kind, matched), group in rows.group_by("family", "matched", maintain_order=True):
-        place = (kinds.index(str(kind)) - (len(kinds) - 1) / 2) / max(1, len(kinds) - 1)
-        x = [n * 2 ** (2 * SPREAD * place) for n in group["budget"]]
-        look = _look(str(kind), bool(matched))
-        axes.plot(x, style.percent(group["value"]), **look, zorder=3 if matched else 2, gid=f"{kind}-{matched}")
-    style.budget_axis(axes, rows["budget"], "")
-    edges = axes.get_xlim()
-    axes.set_xlim(edges[0] / 2**SPREAD, edges[1] * 2**SPREAD)
-    axes.set_title(f"RL at {budget}\n{rows['matched'].sum()} of {rows.height} points")
+def _finding(points: pl.DataFrame, targets: pl.DataFrame) -> str:
+    missed = targets.filter(pl.col("matches") == 0)["budget"].to_list()
+    if missed:
+        return f"No Base point matches RL at {', '.join(map(str, missed))}"
+    low, high = min(targets["matches"]), max(targets["matches"])
+    counts = f"{low} to {high}" if low != high else f"{low}"
+    return f"{counts} of {points.height} Base points match each budget of RL"
 
 
-def _look(kind: str, matched: bool) -> dict[str, Any]:
-    look = style.family_look(kind) if matched else {"color": "#C8C8C8", "marker": "o"}
-    return {**look, "linestyle": "none", "markersize": 2.6 if matched else 1.8, "markeredgewidth": 0}
+def _points(axes: Axes, points: pl.DataFrame) -> None:
+    kinds = style.families(points)
+    places = {kind: (i - (len(kinds) - 1) / 2) / max(1, len(kinds) - 1) for i, kind in enumerate(kinds)}
+    lane = pl.col("family").replace_strict(places, return_dtype=pl.Float64)
+    shown = points.with_columns(x=pl.col("budget") * 2 ** (2 * SPREAD * lane))
+    for (matched,), some in shown.group_by(pl.col("matches") > 0, maintain_order=True):
+        colours = style.FAMILY_COLOURS if matched else dict.fromkeys(kinds, UNMATCHED)
+        look: dict[str, Any] = {
+            "palette": colours,
+            "markers": style.FAMILY_MARKERS,
+            "linewidth": 0,
+            "s": 16 if matched else 9,
+        }
+        place: dict[str, Any] = {
+            "x": "x",
+            "y": "value",
+            "hue": "family",
+            "style": "family",
+            "zorder": 3 if matched else 2,
+        }
+        sns.scatterplot(style.to_pandas(some, percent=["value"]), **place, **look, legend=False, ax=axes)
+    style.budget_axis(axes, points["budget"], "Base budget N (samples per question)")
+    low, high = axes.get_xlim()
+    axes.set_xlim(low / 2**SPREAD, high * 2**SPREAD)
 
 
-def _legend(figure: Figure, numbers: pl.DataFrame, labels: Labels) -> None:
+def _targets(axes: Axes, targets: pl.DataFrame, labels: Labels) -> None:
+    ends = []
+    for budget, value, matches in targets.select("budget", "value", "matches").iter_rows():
+        band = (100 * max(0.0, value - labels.epsilon), 100 * min(1.0, value + labels.epsilon))
+        axes.axhspan(*band, color=style.RL_COLOUR, alpha=0.08, linewidth=0, zorder=0)
+        axes.axhline(100 * value, color=style.RL_COLOUR, linewidth=0.8, zorder=1, gid="target")
+        ends.append((100 * value, f"RL at {budget}: {matches}", style.RL_COLOUR))
+    style.label_ends(axes, ends)
+
+
+def _legend(figure: Figure, points: pl.DataFrame, labels: Labels) -> None:
+    dot: dict[str, Any] = {"linestyle": "none", "markersize": 4.0, "markeredgewidth": 0}
+    names = style.family_names(style.families(points))
     handles: list[Line2D | Patch] = [
-        Line2D([], [], label=name, **{**_look(kind, True), "markersize": 4.0})
-        for kind, name in style.family_names(style.families(numbers)).items()
+        Line2D([], [], label=name, **{**style.family_look(kind), **dot}) for kind, name in names.items()
     ]
-    handles.append(Line2D([], [], label="not matching", **{**_look("greedy", False), "markersize": 4.0}))
-    handles.append(Patch(color=style.RL_COLOUR, alpha=0.3, label=f"RL \N{PLUS-MINUS SIGN}{100 * labels.epsilon:g} pp"))
-    figure.legend(handles=handles, loc="outside lower center", ncols=len(handles))
+    handles.append(Line2D([], [], label="no match", **{**dot, "color": UNMATCHED, "marker": "o"}))
+    handles.append(Patch(color=style.RL_COLOUR, alpha=0.2, label=f"RL \N{PLUS-MINUS SIGN}{100 * labels.epsilon:g} pp"))
+    figure.legend(handles=handles, loc="outside lower center", ncols=3)

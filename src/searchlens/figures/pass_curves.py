@@ -1,28 +1,43 @@
-"""The main figure: Base and RL curves under the RL default policy, one panel per benchmark."""
+"""The main figure: Base and RL curves under the RL default policy, one panel per pair and benchmark."""
 
 from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
 
 import polars as pl
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
+from matplotlib.ticker import FixedLocator
 
 from searchlens import catalogue
-from searchlens.figures import style
-from searchlens.figures.context import Curves, Labels, Source, StudyContext
+from searchlens.figures import panels, style
+from searchlens.figures.context import Curves, Source, StudyContext
 from searchlens.frames import pick
 
 DOTS = (0, (5, 1.5, 1, 1.5))
-ACROSS, UPWARD = "samples per question", "questions solved (%)"
+MEETING: dict[str, Any] = {"color": style.ENVELOPE_COLOUR, "linewidth": 0.8, "marker": "|", "markersize": 6}
 ROOMY = 4
-"""Largest number of benchmarks for which each panel has labels of its own."""
+"""Largest number of benchmarks for which each panel says in words who leads."""
 SOURCES = {"sampled": "sampled here", "imported": "imported", "recorded": "recorded"}
+MET = ("state", "crossing", "crossing_lo", "crossing_hi", "lo_open", "hi_open", "last")
 
 
 @catalogue.figure("pass_curves", stage="study")
 def numbers(context: StudyContext) -> pl.DataFrame:
-    """One row per cell, model (``Base``, ``RL``, ``Base greedy``) and budget."""
-    return pl.concat(_rows(cell) for cell in context.cells)
+    """One row per cell, model (``Base``, ``RL``, ``Base greedy``) and budget, all as expectations.
+
+    ``crossing`` and what belongs to it, the same in all rows of a cell: from which number of samples on Base solves as
+    much as RL, and ``state``, as in the frame ``crossings``.
+    """
+    rows = pl.concat(_rows(cell) for cell in context.cells)
+    found = context.readings.get("crossings")
+    if found is None:
+        return rows
+    met = pick(found, cost="samples").rename({"lo": "crossing_lo", "hi": "crossing_hi"})
+    keys = ["pair", "benchmark"]
+    return rows.join(met.select(*keys, *MET), on=keys, how="left", maintain_order="left")
 
 
 def _rows(cell: Curves) -> pl.DataFrame:
@@ -36,7 +51,7 @@ def _rows(cell: Curves) -> pl.DataFrame:
     constants = [pl.lit(getattr(labels, name)).alias(name) for name in names]
     parts = []
     for model, points, policy in curves:
-        rows = pick(points, **labels.curve, policy=policy).sort("budget")
+        rows = pick(points, metric=labels.metric, readout="expected", policy=policy).sort("budget")
         rows = rows.head(1) if policy == "greedy" else rows
         parts.append(rows.select(*constants, pl.lit(model).alias("model"), "policy", "budget", "value", "lo", "hi"))
     return pl.concat(parts)
@@ -44,78 +59,167 @@ def _rows(cell: Curves) -> pl.DataFrame:
 
 @style.styled()
 def draw(numbers: pl.DataFrame, context: StudyContext) -> Figure:
-    """Draw what ``numbers`` returned: a row per pair, a column per benchmark.
-
-    With more than ``ROOMY`` benchmarks the panels share their axes, and what is the same in all of them is said once.
-    """
-    labels = context.labels
-    pairs = numbers["pair"].unique(maintain_order=True).to_list()
-    names = numbers["benchmark"].unique(maintain_order=True).to_list()
+    """Draw what ``numbers`` returned: a row per pair, a column per benchmark, all on one scale."""
+    pairs, names = panels.places(numbers)
     tight = len(names) > ROOMY
-    figure = _figure(pairs, names, tight, numbers, labels)
-    grid = figure.subplots(len(pairs), len(names), squeeze=False, sharex=tight, sharey=tight)
-    untitled = set(names)
-    for row, pair in zip(grid, pairs, strict=True):
-        for axes, name in zip(row, names, strict=True):
-            cell = pick(numbers, pair=pair, benchmark=name)
-            if cell.is_empty():
-                axes.set_axis_off()
-                continue
-            _panel(axes, cell)
-            _warn(axes, pair, name, context)
-            if tight:
-                axes.set_title("\n".join(_panel_title(cell, name in untitled, numbers)), fontsize=7)
-                untitled.discard(name)
-                axes.set_xlabel("samples" if pair == pairs[-1] else "")
-            else:
-                source = SOURCES[cell["source"][0]]
-                axes.set_title(f"{name}\n{cell['questions'][0]} questions, {source}", fontsize=7)
-                axes.set_xlabel(ACROSS)
-        row[0].set_ylabel(UPWARD if len(pairs) == 1 else pair if tight else f"{pair}\n{UPWARD}")
-    if tight and len(pairs) > 1:
-        figure.supylabel(UPWARD, fontsize=7.5)
-    _legend(figure, numbers, labels)
+    figure = _figure(pairs, names, numbers, context)
+    named, untitled = False, set(names)
+    for axes, pair, name in panels.grid(figure, pairs, names):
+        cell = pick(numbers, pair=pair, benchmark=name)
+        if cell.is_empty():
+            axes.set_axis_off()
+            continue
+        _panel(axes, cell)
+        broken = (pair, name) in context.broken
+        if broken:
+            panels.not_interpretable(axes)
+        elif "state" in cell.columns and cell["state"][0] is not None:
+            _meeting(axes, cell, numbered=tight)
+        axes.set_title("\n".join(_title(cell, name in untitled, tight or broken, numbers)), fontsize=7)
+        untitled.discard(name)
+        if not named and not broken and not tight:
+            named = _name(axes, cell)
+    panels.name_axes(figure, names, "samples per question", "questions solved (%)")
+    _legend(figure, numbers, tight)
     return figure
 
 
-def _figure(pairs: list[str], names: list[str], tight: bool, numbers: pl.DataFrame, labels: Labels) -> Figure:
-    who = pairs[0] if len(pairs) == 1 else "Base and RL"
-    title = f"{who}, policy {labels.default_policy}\n{labels.measure}"
-    width = max(style.COLUMN, min(style.PAGE, 0.6 + 1.9 * len(names)))
-    height = 1.4 + 0.9 * len(pairs) if tight else 0.75 + 1.9 * len(pairs)
-    source: Source = numbers["source"][0] if tight and numbers["source"].n_unique() == 1 else "sampled"
-    return style.new_figure(width, height, title, source)
+def _figure(pairs: list[str], names: list[str], numbers: pl.DataFrame, context: StudyContext) -> Figure:
+    labels = context.labels
+    who = pairs[0] if len(pairs) == 1 else f"{len(pairs)} pairs"
+    title = f"{_finding(numbers, context)}\n{who}, policy {labels.default_policy}, {labels.measure}, {labels.band}s"
+    source: Source = numbers["source"][0] if numbers["source"].n_unique() == 1 else "sampled"
+    return panels.new_figure(pairs, names, title, source)
 
 
-def _panel_title(cell: pl.DataFrame, first: bool, numbers: pl.DataFrame) -> list[str]:
-    """Lines above a panel: its benchmark if it is the first of its column, its source if sources differ."""
-    benchmark = [cell["benchmark"][0], f"{cell['questions'][0]} questions"] if first else []
-    return benchmark + ([SOURCES[cell["source"][0]]] if numbers["source"].n_unique() > 1 else [])
+def _finding(numbers: pl.DataFrame, context: StudyContext) -> str:
+    """In how many cells Base passes RL, by intervals, and in how many RL still leads at the end."""
+    if "state" not in numbers.columns:
+        return "Base and RL"
+    cells = numbers.unique(["pair", "benchmark"], keep="first", maintain_order=True)
+    said = [_standing(row) for row in panels.sound(cells, context).iter_rows(named=True) if row["state"]]
+    passes, ahead, leads = (said.count(name) for name in ("passes", "ahead", "leads"))
+    counts = [f"Base passes RL in {passes} of {len(said)} cells"]
+    counts += [f"is level or ahead throughout in {ahead}"] if ahead else []
+    counts += [f"RL still leads at the end in {leads}"] if leads else []
+    open_cells = len(said) - passes - ahead - leads
+    return ", ".join(counts + ([f"{open_cells} open" if leads else f"{open_cells} are open"] if open_cells else []))
+
+
+def _standing(row: Mapping[str, Any]) -> str:
+    """``passes``, ``ahead`` (Base is nowhere behind), ``leads`` (RL, at the end), or ``open``, by the interval."""
+    if row["lo_open"] and not row["hi_open"] and row["state"] == "below":
+        return "ahead"
+    if row["state"] == "above" and row["crossing_lo"] >= row["last"]:
+        return "leads"
+    closed = row["state"] == "within" and not row["lo_open"] and not row["hi_open"]
+    return "passes" if closed else "open"
+
+
+def verdict(row: Mapping[str, Any]) -> str:
+    """Who leads, as far as the interval says so.
+
+    Parameters
+    ----------
+    row : mapping
+        ``MET`` of a cell.
+
+    Returns
+    -------
+    str
+        For example ``Base passes RL at 6.1 [5.4, 7.1]``, or what is open.
+    """
+    standing = _standing(row) if row["state"] else ""
+    if standing == "passes":
+        return f"Base passes RL at {row['crossing']:.1f} [{row['crossing_lo']:.1f}, {row['crossing_hi']:.1f}]"
+    if standing == "ahead":
+        return f"Base level or ahead from {row['crossing_hi']:.1f} on"
+    if standing == "leads":
+        return f"RL still leads at {row['last']:.0f}"
+    if not standing or (row["lo_open"] and row["hi_open"]):
+        return "open: too few questions to say"
+    if row["lo_open"]:
+        return f"Base level or ahead from {row['crossing_hi']:.1f} on"
+    return f"RL leads at {row['crossing_lo']:.1f}, open beyond"
+
+
+def _title(cell: pl.DataFrame, first: bool, tight: bool, numbers: pl.DataFrame) -> list[str]:
+    """Lines above a panel: its benchmark, its source if sources differ, and who leads, if there is room."""
+    name, questions = cell["benchmark"][0], f"{cell['questions'][0]} questions"
+    said = [SOURCES[cell["source"][0]]] if numbers["source"].n_unique() > 1 else []
+    if tight:
+        return ([name, questions] if first else []) + said
+    words = [verdict(cell.row(0, named=True))] if "state" in cell.columns else []
+    return [name, ", ".join([questions, *said]), *words]
 
 
 def _panel(axes: Axes, cell: pl.DataFrame) -> None:
-    for model, colour, marker in (("Base", style.BASE_COLOUR, "s"), ("RL", style.RL_COLOUR, "o")):
-        rows = pick(cell, model=model)
-        budgets, band = rows["budget"].to_list(), (style.percent(rows["lo"]), style.percent(rows["hi"]))
-        axes.fill_between(budgets, *band, color=colour, alpha=0.15, linewidth=0)
-        values = style.percent(rows["value"])
-        axes.plot(budgets, values, color=colour, marker=marker, markersize=3, linewidth=1.3, zorder=3, gid=model)
+    curves = cell.filter(pl.col("model") != "Base greedy")
+    panels.bands(axes, curves, "budget", "model")
+    looks: dict[str, Any] = {
+        "palette": style.SIDE_COLOURS,
+        "markers": style.SIDE_MARKERS,
+        "markersize": 3,
+        "markeredgewidth": 0,
+    }
+    style.lines(axes, curves, "budget", "value", hue="model", style="model", dashes=False, linewidth=1.3, **looks)
     for value in style.percent(pick(cell, model="Base greedy")["value"]):
         axes.axhline(value, color=style.BASE_COLOUR, linestyle=DOTS, zorder=2, gid="Base greedy")
     axes.set_facecolor("white" if cell["source"][0] == "sampled" else "#F4F4F4")
     style.budget_axis(axes, cell["budget"], "")
+    axes.set_ylim(0, 100)
+    axes.yaxis.set_major_locator(FixedLocator([0, 50, 100]))
 
 
-def _warn(axes: Axes, pair: str, name: str, context: StudyContext) -> None:
-    if (pair, name) in context.broken:
-        axes.text(0.5, 0.9, "not interpretable", transform=axes.transAxes, ha="center", va="top", color=style.RL_COLOUR)
+def _meeting(axes: Axes, cell: pl.DataFrame, *, numbered: bool) -> None:
+    """Mark where Base passes RL with its interval, in the half of the panel with fewer curves."""
+    row, last = cell.row(0, named=True), max(cell["budget"])
+    if _standing(row) != "passes" or row["crossing_hi"] > last:
+        return
+    ends, y = [row["crossing_lo"], row["crossing_hi"]], 7 if cell["value"].median() > 0.5 else 88  # type: ignore[operator]
+    axes.plot(ends, [y, y], color=MEETING["color"], linewidth=MEETING["linewidth"], gid="interval")
+    axes.plot([row["crossing"]], [y], **MEETING, gid="crossing")
+    if numbered:
+        right = ends[0] < 2  # no room at its left
+        beside: dict[str, Any] = {
+            "textcoords": "offset points",
+            "va": "center_baseline",
+            "ha": "left" if right else "right",
+            "fontsize": 7,
+        }
+        axes.annotate(f"{row['crossing']:.1f}", (ends[right], y), (2 if right else -2, 0), **beside)
 
 
-def _legend(figure: Figure, numbers: pl.DataFrame, labels: Labels) -> None:
+def _name(axes: Axes, cell: pl.DataFrame) -> bool:
+    """Name the two curves beside one another where they are furthest apart; whether there was room."""
+    sides = {model: pick(cell, model=model).select("budget", "value") for model in style.SIDE_COLOURS}
+    both = sides["Base"].join(sides["RL"], on="budget", suffix="_rl").drop_nulls()
+    if both.is_empty():
+        return False
+    wide = both.sort((pl.col("value") - pl.col("value_rl")).abs(), descending=True).row(0, named=True)
+    for model, value, other in (("Base", wide["value"], wide["value_rl"]), ("RL", wide["value_rl"], wide["value"])):
+        above = value >= other
+        place: dict[str, Any] = {"ha": "left" if wide["budget"] == 1 else "center", "va": "bottom" if above else "top"}
+        axes.annotate(
+            model,
+            (wide["budget"], 100 * value),
+            (2, 5 if above else -5),
+            textcoords="offset points",
+            fontsize=7,
+            color=style.SIDE_COLOURS[model],
+            **place,
+        )
+    return True
+
+
+def _legend(figure: Figure, numbers: pl.DataFrame, tight: bool) -> None:
     handles = [
-        Line2D([], [], color=style.BASE_COLOUR, marker="s", markersize=3, linewidth=1.3, label=f"Base, {labels.band}"),
-        Line2D([], [], color=style.RL_COLOUR, marker="o", markersize=3, linewidth=1.3, label=f"RL, {labels.band}"),
+        Line2D([], [], color=colour, marker=style.SIDE_MARKERS[name], markersize=3, linewidth=1.3, label=name)
+        for name, colour in style.SIDE_COLOURS.items()
+        if tight
     ]
     if "Base greedy" in numbers["model"]:
-        handles.append(Line2D([], [], color=style.BASE_COLOUR, linestyle=DOTS, label="Base greedy"))
-    figure.legend(handles=handles, loc="outside lower center", ncols=3)
+        handles.append(Line2D([], [], color=style.BASE_COLOUR, linestyle=DOTS, label="one greedy answer of Base"))
+    if "state" in numbers.columns:
+        handles.append(Line2D([], [], **MEETING, label="where Base passes RL, with its interval"))
+    figure.legend(handles=handles, loc="outside lower center", ncols=4)

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from math import isnan
 from typing import Any
 
 import polars as pl
+import seaborn as sns
 from matplotlib.axes import Axes
+from matplotlib.colors import LinearSegmentedColormap
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
-from matplotlib.patches import Patch
 
 from searchlens import catalogue
 from searchlens.figures import power, style
@@ -16,7 +18,10 @@ from searchlens.figures.context import Labels, PairContext
 from searchlens.frames import by_policy, pick
 
 PATHS = {"closest": "o", "monotone": "D"}
-LANE = 0.76  # height of one budget's lanes, in rows
+CORNERS = {"closest": 0.82, "monotone": 0.18}
+"""Where in a box of panel A the marks of the paths lie."""
+ERROR_COLOURS = LinearSegmentedColormap.from_list("near", ["#2171B5", "#C6DBEF"])
+FRAME_COLOUR = "#DDDDDD"
 
 
 @catalogue.figure("recovery", stage="pair", per_metric=True)
@@ -40,7 +45,7 @@ def draw(numbers: pl.DataFrame, context: PairContext) -> Figure:
     labels = context.labels
     if numbers.is_empty():
         return style.no_readouts(labels)
-    figure = style.new_figure(style.PAGE, 3.7, labels.title, labels.source)
+    figure = style.new_figure(style.PAGE, 3.6, labels.titled(_finding(numbers, labels)), labels.source)
     left, right = figure.subfigures(1, 2, wspace=0.02, squeeze=False)[0]
     _candidates(left.subplots(), numbers, labels)
     axes, below = right.subplots(2, 1, sharex=True, height_ratios=[2.6, 1])
@@ -54,33 +59,50 @@ def _budgets(numbers: pl.DataFrame) -> list[int]:
     return pick(numbers, layer="rl")["target_budget"].to_list()
 
 
+def _finding(numbers: pl.DataFrame, labels: Labels) -> str:
+    """How close the monotone path keeps to RL, and at which budgets nothing is close."""
+    budgets, near = _budgets(numbers), set(pick(numbers, layer="near_match")["target_budget"])
+    errors = pick(numbers, layer="monotone")["error"].drop_nulls().abs()
+    missed = [str(budget) for budget in budgets if budget not in near]
+    tolerance = f"{100 * labels.epsilon:g} pp"
+    if missed:
+        found = f"one is at {len(near)} of {len(budgets)} budgets"
+        return f"No Base point is within {tolerance} of RL at {', '.join(missed)}, {found}"
+    kept = f"within {100 * max(errors):.1f} pp of RL at all {len(budgets)} budgets"
+    return f"A path through Base that never goes back stays {kept}"
+
+
 def _candidates(axes: Axes, numbers: pl.DataFrame, labels: Labels) -> None:
+    """For each budget of RL and of Base the least error, as a colour, and the number of policies that match."""
     budgets, near = _budgets(numbers), pick(numbers, layer="near_match")
-    rows = sorted(set(budgets) | set(near["budget"].to_list()))
-    kinds = style.families(near)
-    axes.set_title(f"A  Base points within \N{PLUS-MINUS SIGN}{100 * labels.epsilon:g} pp of RL")
-    for i in range(len(budgets)):
-        axes.axvline(i, color=style.REGION_COLOUR, linewidth=0.8, zorder=0)
-    chosen = set(pick(numbers, layer="closest").select("target_budget", "policy", "budget").iter_rows())
-    drawn = near.select("target_budget", "policy", "family", "budget", "error")
-    for target, policy, kind, budget, error in drawn.iter_rows():
-        x = budgets.index(target) + 0.4 * error / labels.epsilon
-        y = rows.index(budget) + LANE * (0.5 - (kinds.index(kind) + 0.5) / len(kinds))
-        axes.plot(x, y, **style.family_look(kind), markersize=3, alpha=0.8, markeredgewidth=0, gid=policy)
-        if (target, policy, budget) in chosen:
-            axes.plot(x, y, marker="o", markersize=6.5, color="black", markerfacecolor="none", markeredgewidth=1.0)
-    axes.set_xlim(-0.5, len(budgets) - 0.5)
-    axes.set_ylim(-0.5, len(rows) - 0.5)
-    axes.set_xticks(range(len(budgets)), [str(b) for b in budgets])
-    axes.set_yticks(range(len(rows)), [str(b) for b in rows])
-    axes.set_xticks([i + 0.5 for i in range(len(budgets) - 1)], minor=True)
-    axes.set_yticks([i + 0.5 for i in range(len(rows) - 1)], minor=True)
-    axes.grid(which="minor", color=style.CURVE_COLOUR, linewidth=0.5)
-    axes.tick_params(which="minor", length=0)
-    axes.set_xlabel(
-        f"RL budget (in each box: error from \N{MINUS SIGN}{100 * labels.epsilon:g} to +{100 * labels.epsilon:g} pp)"
+    rows = sorted({*budgets, *near["budget"].to_list()}, reverse=True)
+    cells = near.group_by("target_budget", "budget").agg(error=pl.col("error").abs().min(), matches=pl.len())
+    shown = style.to_pandas(cells, percent=["error"])
+    error, matches = (
+        shown.pivot(index="budget", columns="target_budget", values=name).reindex(index=rows, columns=budgets)
+        for name in ("error", "matches")
     )
-    axes.set_ylabel("Base budget")
+    words = matches.map(lambda count: "" if isnan(count) else f"{count:.0f}")
+    bar: dict[str, Any] = {"label": "least |error| (pp)", "aspect": 25, "pad": 0.02}
+    look: dict[str, Any] = {
+        "cmap": ERROR_COLOURS,
+        "vmin": 0,
+        "vmax": 100 * labels.epsilon,
+        "linewidths": 0.8,
+        "linecolor": FRAME_COLOUR,
+    }
+    sns.heatmap(error.astype(float), annot=words, fmt="", annot_kws={"fontsize": 7}, cbar_kws=bar, ax=axes, **look)
+    for kind, marker in PATHS.items():
+        chosen = pick(numbers, layer=kind).select("target_budget", "budget")
+        points = [(budgets.index(b) + CORNERS[kind], rows.index(n) + 0.25) for b, n in chosen.iter_rows() if n in rows]
+        axes.plot(
+            *zip(*points, strict=True) if points else ([], []),
+            **{**_mark(kind, marker), "linestyle": "none"},
+            gid=f"A-{kind}",
+        )
+    axes.set_title(f"A  matches within \N{PLUS-MINUS SIGN}{100 * labels.epsilon:g} pp: policies, and the least error")
+    axes.tick_params(length=0, labelrotation=0)
+    axes.set(xlabel="RL budget (samples per question)", ylabel="Base budget N (samples per question)")
     if near.is_empty():
         centre: dict[str, Any] = {"transform": axes.transAxes, "ha": "center", "va": "center"}
         axes.text(0.5, 0.5, "no Base point is this close", **centre, color=style.MUTED, backgroundcolor="white")
@@ -150,18 +172,9 @@ def _chosen(numbers: pl.DataFrame, kind: str) -> list[tuple[int, str, int, float
 
 
 def _legend(figure: Figure, numbers: pl.DataFrame, labels: Labels) -> None:
-    dot: dict[str, Any] = {"linestyle": "none", "markersize": 4.0}
-    names = style.family_names(style.families(pick(numbers, layer="near_match")))
-    handles: list[Line2D | Patch] = [
-        Line2D([], [], label=name, **style.family_look(kind), **dot) for kind, name in names.items()
-    ]
-    ring: dict[str, Any] = {**dot, "marker": "o", "markersize": 6.5, "markerfacecolor": "none", "color": "black"}
-    handles.append(Line2D([], [], label="closest", **ring))
-    handles.append(Line2D([], [], color=style.RL_COLOUR, linewidth=2.6, label=f"RL default, {labels.band}"))
-    for kind, marker in PATHS.items():
-        handles.append(Line2D([], [], label=f"{kind} path", **_mark(kind, marker)))
-    handles.append(Patch(color=style.CURVE_COLOUR, label="residual"))
+    handles = [Line2D([], [], color=style.RL_COLOUR, linewidth=2.6, label=f"RL default, {labels.band}")]
+    handles += [Line2D([], [], label=f"{kind} path", **_mark(kind, marker)) for kind, marker in PATHS.items()]
     if "power" in numbers["layer"]:
         samplers = pick(numbers, layer="power")["policy"]
         handles.append(Line2D([], [], label=power.label(samplers, labels.policies), **power.LINE))
-    figure.legend(handles=handles, loc="outside lower center", ncols=(len(handles) + 1) // 2)
+    figure.legend(handles=handles, loc="outside lower center", ncols=len(handles))

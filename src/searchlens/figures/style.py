@@ -11,14 +11,17 @@ import textwrap
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import matplotlib as mpl
+import numpy as np
 import polars as pl
+import seaborn as sns
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.layout_engine import ConstrainedLayoutEngine
 from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
+from scipy.optimize import isotonic_regression
 
 from searchlens.catalogue import FIGURE_FORMATS
 from searchlens.figures.context import Labels, Source
@@ -60,7 +63,18 @@ __all__ = [  # what others take from here although it stands in palette.py
     "shades",
 ]
 
+if TYPE_CHECKING:
+    import pandas as pd
+
 COLUMN, PAGE = 3.5, 7.0
+
+LETTERS = 15.5
+"""Letters of a title on an inch."""
+PAD = 0.04
+LABEL_HEIGHT = 9
+"""Points between the middles of two names at the ends of lines."""
+SIDE_COLOURS = {"Base": BASE_COLOUR, "RL": RL_COLOUR}
+SIDE_MARKERS = {"Base": "s", "RL": "o"}
 
 STYLE: dict[Any, Any] = {
     "font.family": "DejaVu Sans",  # comes with matplotlib: the same file on every machine
@@ -105,6 +119,14 @@ def family_names(names: Sequence[str]) -> dict[str, str]:
     return {name: f"AR {name}" if "search" in names and name != "search" else name for name in names}
 
 
+def to_pandas(frame: pl.DataFrame, *, percent: Iterable[str] = ()) -> pd.DataFrame:
+    """A frame as seaborn takes it, with some columns of proportions as percentages; nothing else converts frames.
+
+    Given a polars frame, some of its functions raise and some draw nothing.
+    """
+    return frame.with_columns(pl.col(list(percent)) * 100).to_pandas()
+
+
 def percent(column: pl.Series) -> list[float]:
     """Proportions as percentages; NaN, which is not drawn, in place of null."""
     return (column * 100).fill_null(float("nan")).to_list()
@@ -116,24 +138,23 @@ def new_figure(width: float, height: float, title: str, source: Source) -> Figur
     Parameters
     ----------
     width, height : float
-        In inches.
+        In inches. A title that needs more than two lines makes the figure higher.
     title : str
-        Two lines.
+        What the figure finds, with its number; in the next line what is shown. Long lines are broken.
     source : {"sampled", "imported", "recorded", "simulated"}
-        The figure has a note about it, unless it is ``sampled``.
+        Said at the end of the title, unless it is ``sampled``.
     """
-    pad = 0.04
-    figure = Figure(figsize=(width, height), layout=ConstrainedLayoutEngine(w_pad=pad, h_pad=pad))
-    figure.suptitle(title, x=0.01, ha="left")
-    if source != "sampled":
-        second_line = 1 - (pad + 1.2 * STYLE["figure.titlesize"] / 72) / height  # the layout puts the title below a pad
-        figure.text(0.99, second_line, f"from {source} samples", ha="right", va="top", color=MUTED, style="italic")
+    said = "" if source == "sampled" else f", from {source} samples"
+    lines = [part for line in f"{title}{said}".splitlines() for part in textwrap.wrap(line, round(LETTERS * width))]
+    height += max(0, len(lines) - 2) * 1.2 * STYLE["figure.titlesize"] / 72
+    figure = Figure(figsize=(width, height), layout=ConstrainedLayoutEngine(w_pad=PAD, h_pad=PAD))
+    figure.suptitle("\n".join(lines), x=0.01, ha="left")
     return figure
 
 
 def no_readouts(labels: Labels) -> Figure:
     """A figure that says that the samples of this study do not give the readouts to be drawn."""
-    figure = new_figure(COLUMN, 1.5, labels.title, labels.source)
+    figure = new_figure(COLUMN, 1.5, labels.subject, labels.source)
     say(figure.subplots(), "these samples have no such readouts")
     return figure
 
@@ -141,7 +162,7 @@ def no_readouts(labels: Labels) -> Figure:
 @styled()
 def not_interpretable(labels: Labels) -> Figure:
     """A figure that says why the samples of a pair must not be compared."""
-    figure = new_figure(COLUMN, 2.0, labels.title, labels.source)
+    figure = new_figure(COLUMN, 2.0, labels.subject, labels.source)
     say(figure.subplots(), f"not interpretable. {labels.warning}")
     return figure
 
@@ -155,6 +176,54 @@ def budget_axis(axes: Axes, budgets: Iterable[int], label: str = "budget N (samp
     axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:.0f}"))
     axes.xaxis.set_minor_locator(NullLocator())
     axes.set_xlabel(label)
+
+
+def lines(axes: Axes, frame: pl.DataFrame, x: str, y: str, **looks: Any) -> None:
+    """A line for each group of rows, from point to point: ``seaborn.lineplot`` that estimates nothing.
+
+    Parameters
+    ----------
+    axes : Axes
+    frame : DataFrame
+        Rows without ``y`` are not drawn.
+    x, y : str
+        Columns; ``y`` is a proportion, drawn as a percentage.
+    **looks
+        As of ``seaborn.lineplot``; a column ``units`` separates lines of one look.
+    """
+    shown = to_pandas(frame.drop_nulls(y), percent=[y])
+    sns.lineplot(shown, x=x, y=y, ax=axes, **{"estimator": None, "errorbar": None, "legend": False, **looks})
+    axes.set(xlabel="", ylabel="")
+
+
+def label_ends(axes: Axes, ends: Sequence[tuple[float, str, str]], **looks: Any) -> None:
+    """Names beside the ends of lines at the right, moved apart where they would overlap.
+
+    Parameters
+    ----------
+    axes : Axes
+        With its final limits.
+    ends : sequence of (float, str, str)
+        Height, name and colour.
+    **looks
+        As of ``Axes.annotate``.
+    """
+    figure = axes.get_figure(root=True)
+    assert figure is not None
+    figure.draw_without_rendering()  # until the layout is made, nobody knows how high the panel is
+    low, high = axes.get_ylim()
+    step = LABEL_HEIGHT * figure.dpi / 72 * (high - low) / axes.get_window_extent().height
+    ranked = sorted(ends, key=lambda end: end[0])
+    shifts = step * np.arange(len(ranked))
+    places = isotonic_regression(np.array([end[0] for end in ranked]) - shifts).x + shifts if ranked else shifts
+    beside: dict[str, Any] = {
+        "xycoords": ("axes fraction", "data"),
+        "textcoords": "offset points",
+        "va": "center",
+        "fontsize": 7,
+    }
+    for place, (_, name, colour) in zip(places.tolist(), ranked, strict=True):
+        axes.annotate(name, (1, place), (4, 0), annotation_clip=False, color=colour, **{**beside, **looks})
 
 
 def zero_line(axes: Axes) -> None:

@@ -9,6 +9,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
+from matplotlib.ticker import MaxNLocator
 
 from searchlens import catalogue
 from searchlens.figures import power, style
@@ -30,37 +31,34 @@ SUPPORT = (
     "inside",
 )
 GREEDY_LINE: dict[str, Any] = {"color": style.BASE_COLOUR, "linestyle": (0, (5, 1.5, 1, 1.5)), "linewidth": 1.2}
-CURVES: dict[str, dict[str, Any]] = {
-    "base": {"color": style.CURVE_COLOUR, "linewidth": 0.5},
-    "search": {"color": style.CURVE_COLOUR, "linewidth": 0.8, "linestyle": (0, (1.5, 1))},
-    "power": power.LINE,
-}
+FEW = 100
+"""Questions up to which an axis counts them."""
+EDGE: dict[str, Any] = {"color": style.ENVELOPE_COLOUR, "linewidth": 0.9}
 BEST_SEARCH: dict[str, Any] = {**style.family_look("search"), "markersize": 4.5, "linestyle": "none"}
 
 
 @catalogue.figure("support_region", stage="pair", per_metric=True)
 def numbers(context: PairContext) -> pl.DataFrame:
-    """The drawn layers: ``support``, one row per budget; curves ``base`` (AR), ``search`` and ``power``; ``greedy``."""
+    """The drawn layers: ``support``, one row per budget; the curves ``power``; ``greedy``.
+
+    ``policies`` is the number of policies that make the region.
+    """
     labels = context.labels
     region = pick(context.support, **labels.curve).sort("budget")
     region = region.select(pl.lit("support").alias("layer"), "budget", *SUPPORT)
     points = pick(context.base, **labels.curve).filter(pl.col("budget").is_in(region["budget"].to_list()))
     curves = by_policy(points.select("policy", "budget", "value"), labels.policies)
-    family, of_power = pl.col("family"), pl.col("policy").is_in(power.policies(curves["policy"], labels.policies))
-    layer = (
-        pl.when(of_power)
-        .then(pl.lit("power"))
-        .when(family.is_in(["greedy", "search"]))
-        .then(family)
-        .otherwise(pl.lit("base"))
-    )
+    of_power = pl.col("policy").is_in(power.policies(curves["policy"], labels.policies))
+    layer = pl.when(of_power).then(pl.lit("power")).when(pl.col("family") == "greedy").then(pl.lit("greedy"))
     best = pl.col("envelope_policy").replace_strict(
         {name: kinds.channel(name, labels.policies) for name in region["envelope_policy"].drop_nulls()},
         default=None,
         return_dtype=pl.String,
     )
-    region = region.with_columns(envelope_channel=best)
-    return pl.concat([region, curves.select(layer.alias("layer"), "policy", "budget", "value")], how="diagonal")
+    sampled = curves.filter(pl.col("family") != "greedy")["policy"].n_unique()
+    region = region.with_columns(envelope_channel=best, policies=pl.lit(sampled))
+    apart = curves.select(layer.alias("layer"), "policy", "budget", "value").drop_nulls("layer")
+    return pl.concat([region, apart], how="diagonal")
 
 
 @style.styled()
@@ -70,52 +68,49 @@ def draw(numbers: pl.DataFrame, context: PairContext) -> Figure:
     if numbers.is_empty():
         return style.no_readouts(labels)
     region = pick(numbers, layer="support")
-    figure = style.new_figure(style.COLUMN, 4.1, labels.title, labels.source)
+    figure = style.new_figure(style.COLUMN, 3.9, labels.titled(_finding(region)), labels.source)
     axes, below = figure.subplots(2, 1, sharex=True, height_ratios=[3, 1])
     _region(axes, region)
     _curves(axes, numbers)
     axes.set_ylabel("questions solved (%)")
+    axes.yaxis.set_major_locator(MaxNLocator(integer=True))
+    if labels.questions <= FEW:
+        of = labels.questions
+        counts = axes.secondary_yaxis("right", functions=(lambda y: y * of / 100, lambda n: n * 100 / of))
+        counts.yaxis.set_major_locator(MaxNLocator(integer=True))
+        counts.set_ylabel(f"of {of} questions")
     _gaps(below, region)
     style.budget_axis(below, region["budget"])
-    below.set_title(_inside(region, numbers), color=style.MUTED, fontsize=7)
+    below.set_xlim(right=max(region["budget"]) * 2**0.75)  # room for the last number
     _legend(figure, numbers, labels)
     return figure
 
 
-def _inside(region: pl.DataFrame, numbers: pl.DataFrame) -> str:
+def _finding(region: pl.DataFrame) -> str:
     """At how many budgets RL is inside, of those at which either model solves any question, and of which pool."""
     decided = region.filter(pl.max_horizontal("rl", "envelope").fill_null(1) > 0)
-    policies = numbers.filter(pl.col("layer").is_in(list(CURVES)))["policy"].n_unique()
     inside = decided["inside"].cast(pl.UInt32).sum()
-    return f"inside the region of {policies} policies at {inside} of {decided.height} budgets (filled)"
+    return f"RL is inside Base's region at {inside} of {decided.height} budgets"
 
 
 def _region(axes: Axes, region: pl.DataFrame) -> None:
     budgets = region["budget"].to_list()
     low, top = style.percent(region["low"]), style.percent(region["envelope"])
     axes.fill_between(budgets, low, top, color=style.REGION_COLOUR, linewidth=0, zorder=0)
-    axes.plot(budgets, top, color=style.ENVELOPE_COLOUR, linewidth=1.2, zorder=3, gid="envelope")
-    best = pick(region, envelope_channel="search")
-    axes.plot(best["budget"].to_list(), style.percent(best["envelope"]), **BEST_SEARCH, zorder=6, gid="best-search")
     band = (style.percent(region["rl_lo"]), style.percent(region["rl_hi"]))
     axes.fill_between(budgets, *band, color=style.RL_COLOUR, alpha=0.15, linewidth=0, zorder=3.5)
+    rl = style.percent(region["rl"])
+    axes.plot(budgets, rl, color=style.RL_COLOUR, linewidth=2.2, marker="o", markersize=4, zorder=4, gid="rl")
     axes.plot(
-        budgets,
-        style.percent(region["rl"]),
-        color=style.RL_COLOUR,
-        linewidth=1.6,
-        marker="o",
-        markersize=3,
-        zorder=5,
-        gid="rl",
-    )
+        budgets, top, **EDGE, zorder=5, gid="envelope"
+    )  # over RL, and thinner, so that both show where they agree
+    best = pick(region, envelope_channel="search")
+    axes.plot(best["budget"].to_list(), style.percent(best["envelope"]), **BEST_SEARCH, zorder=6, gid="best-search")
 
 
 def _curves(axes: Axes, numbers: pl.DataFrame) -> None:
-    curves = numbers.filter(pl.col("layer").is_in(list(CURVES)))
-    for (layer, name), rows in curves.group_by("layer", "policy", maintain_order=True):
-        look = CURVES[str(layer)]
-        axes.plot(rows["budget"].to_list(), style.percent(rows["value"]), **look, zorder=1, gid=str(name))
+    for (name,), rows in pick(numbers, layer="power").group_by("policy", maintain_order=True):
+        axes.plot(rows["budget"].to_list(), style.percent(rows["value"]), **power.LINE, zorder=3, gid=str(name))
     greedy = pick(numbers, layer="greedy").head(1)  # it has one sample, so its value is the same at every budget
     for value in style.percent(greedy["value"]):
         axes.axhline(value, **GREEDY_LINE, zorder=2, gid="greedy")
@@ -128,31 +123,41 @@ def _gaps(axes: Axes, region: pl.DataFrame) -> None:
         face = style.RL_COLOUR if inside else "white"
         axes.plot([budget, budget], [100 * low, 100 * high], color=style.RL_COLOUR, linewidth=1.0, zorder=2)
         axes.plot(budget, 100 * gap, marker="o", markersize=4, color=style.RL_COLOUR, markerfacecolor=face, zorder=3)
-        place = axes.get_xaxis_transform()
-        axes.text(budget, 0.99, style.signed(gap), transform=place, ha="center", va="top", fontsize=7, gid="gap")
+        beside: dict[str, Any] = {"textcoords": "offset points", "va": "center", "fontsize": 7, "gid": "gap"}
+        behind = {"facecolor": "white", "edgecolor": "none", "pad": 0.4}
+        axes.annotate(style.signed(gap), (budget, 100 * gap), (6, 0), **beside, bbox=behind)
     axes.set_ylabel("RL \N{MINUS SIGN} edge\n(pp)")
-    low, high = axes.get_ylim()
-    axes.set_ylim(low, high + 0.3 * (high - low))  # room for the numbers, in a row above all marks
+    axes.yaxis.set_major_locator(MaxNLocator(4, integer=True))
+    axes.margins(y=0.15)
 
 
 def _legend(figure: Figure, numbers: pl.DataFrame, labels: Labels) -> None:
     layers = set(numbers["layer"])
-    searched = bool(layers & {"search", "power"})
+    look: dict[str, Any] = {"color": style.RL_COLOUR, "linewidth": 2.2, "marker": "o", "markersize": 4}
+    policies = numbers["policies"].drop_nulls()[0]
+    region = f"{policies} Base policies, from {labels.quantile:.0%} on"
     handles: list[Line2D | Patch] = [
-        Line2D(
-            [], [], color=style.RL_COLOUR, linewidth=1.6, marker="o", markersize=3, label=f"RL default, {labels.band}"
-        ),
-        Line2D([], [], color=style.ENVELOPE_COLOUR, linewidth=1.2, label="upper edge: best up to N"),
-        Patch(color=style.REGION_COLOUR, label=f"Base region, from its {labels.quantile:.0%} quantile"),
-        Line2D([], [], **CURVES["base"], label="each AR policy" if searched else "each Base policy"),
+        Line2D([], [], **look, label=f"RL default, {labels.band}"),
+        Line2D([], [], **EDGE, label="edge: Base's best up to N"),
+        Patch(color=style.REGION_COLOUR, label=region),
     ]
-    if searched:
+    if "search" in numbers["envelope_channel"]:
         handles.append(Line2D([], [], **BEST_SEARCH, label="edge: a search"))
-    if "search" in layers:
-        handles.append(Line2D([], [], **CURVES["search"], label="each other search"))
     if "power" in layers:
         samplers = pick(numbers, layer="power")["policy"]
-        handles.append(Line2D([], [], **CURVES["power"], label=power.label(samplers, labels.policies)))
+        handles.append(Line2D([], [], **power.LINE, label=power.label(samplers, labels.policies)))
     if "greedy" in layers:
         handles.append(Line2D([], [], **GREEDY_LINE, label="Base greedy"))
+    handles.append(
+        Line2D(
+            [],
+            [],
+            color=style.RL_COLOUR,
+            marker="o",
+            markersize=4,
+            linestyle="none",
+            markerfacecolor="white",
+            label="below, hollow: outside",
+        )
+    )
     figure.legend(handles=handles, loc="outside lower center", ncols=2)

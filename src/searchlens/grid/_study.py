@@ -256,7 +256,7 @@ class StudyGrid:
             },
             "default_policy": self.config["default_policy"],
             "budgets": list(self.config["budgets"]),
-            "source": self.least_direct(self.cells),
+            "sources": {name: self.least_direct(cell for cell in self.cells if cell[1] == name) for name in chosen},
         }
 
     def _cohort_model(self, name: str) -> dict[str, Any]:

@@ -9,6 +9,8 @@ from searchlens.errors import InputError
 EXTRAS = {
     "snakemake": "run",
     "matplotlib": "plot",
+    "seaborn": "plot",
+    "pandas": "plot",
     "huggingface_hub": "hub",
     "shtab": "completion",
     "searchlens_zoo": "zoo",

@@ -49,10 +49,10 @@ def numbers(context: FigureContext) -> pl.DataFrame:
 def draw(numbers: pl.DataFrame, context: FigureContext) -> Figure:
     """Draw what ``numbers`` returned."""
     heights = parts.places(numbers["benchmark"].to_list(), gap=1.0)
-    second = "exponents \N{GREEK SMALL LETTER BETA} by benchmark"
     height = 1.75 + 0.2 * (heights[-1] + 1)
     anchor, benchmarks = context.plan.anchor_model, numbers["benchmark"].unique(maintain_order=True).to_list()
-    figure = context.new_figure(style.COLUMN, height, anchor, second, [anchor], benchmarks)
+    second = f"{anchor}: exponents \N{GREEK SMALL LETTER BETA} by benchmark"
+    figure = context.new_figure(style.COLUMN, height, _finding(numbers), second, [anchor], benchmarks)
     axes = figure.subplots()
     for y, row in zip(heights, numbers.iter_rows(named=True), strict=True):
         _row(axes, y, row)
@@ -61,10 +61,16 @@ def draw(numbers: pl.DataFrame, context: FigureContext) -> Figure:
     axes.set_yticks(heights, numbers["constraint"].to_list())
     axes.tick_params(axis="y", length=0)
     axes.spines["left"].set_visible(False)
-    axes.set_ylim(heights[-1] + 0.7, -1.5)
+    axes.set_ylim(heights[-1] + 1.0, -1.5)
     axes.set_xlabel("\N{GREEK SMALL LETTER BETA} (0: budget does not matter, 1: proportional)")
     figure.legend(handles=_handles(context), loc="outside lower center", ncols=1)
     return figure
+
+
+def _finding(numbers: pl.DataFrame) -> str:
+    known = numbers.drop_nulls(["lo", "hi", "assigned"])
+    inside = known["assigned"].is_between(known["lo"], known["hi"]).sum()
+    return f"{inside} of {known.height} intervals hold the assigned exponent"
 
 
 def _row(axes: Axes, y: float, row: Mapping[str, Any]) -> None:
@@ -77,7 +83,7 @@ def _row(axes: Axes, y: float, row: Mapping[str, Any]) -> None:
                 y, STEP, left=beta - STEP / 2, height=0.8, color=colour, zorder=1, gid=f"{name}-{row['constraint']}"
             )
     ink: dict[str, Any] = {"color": "black", "zorder": 4}
-    axes.plot([row["lo"], row["hi"]], [y, y], linewidth=1.2, gid="interval", **ink)
+    axes.plot([row["lo"], row["hi"]], [y, y], linewidth=1.2, marker="|", markersize=6, gid="interval", **ink)
     axes.plot(row["beta"], y, marker=CONSTRAINTS[str(row["constraint"])], markersize=4, gid="fit", **ink)
 
 
@@ -85,17 +91,12 @@ def _benchmark(axes: Axes, rows: pl.DataFrame, title: str) -> None:
     first = rows.row(0, named=True)
     top, bottom = min(rows["y"].to_list()) - 0.5, max(rows["y"].to_list()) + 0.5
     axes.text(-0.05, top - 0.1, f"{title} ({first['regime']})", va="bottom", fontsize=7, weight="bold")
-    axes.plot([first["assigned"]] * 2, [top, bottom], color=style.RL_COLOUR, linewidth=1.2, zorder=3, gid="assigned")
+    line: dict[str, Any] = {"linewidth": 0.8, "markersize": 5, "clip_on": False}
+    assigned: dict[str, Any] = {"color": style.RL_COLOUR, "marker": "v", "markevery": [0], "zorder": 3}
+    axes.plot([first["assigned"]] * 2, [top, bottom], gid="assigned", **assigned, **line)
     if first["own"] is not None:
-        axes.plot(
-            [first["own"]] * 2,
-            [top, bottom],
-            color=OWN_COLOUR,
-            linewidth=1.6,
-            linestyle=(0, (2, 1)),
-            zorder=3.5,
-            gid="own",
-        )
+        own: dict[str, Any] = {"color": OWN_COLOUR, "marker": "^", "markevery": [1], "linestyle": (0, (2, 1))}
+        axes.plot([first["own"]] * 2, [top, bottom], zorder=3.5, gid="own", **own, **line)
 
 
 def _handles(context: FigureContext) -> list[Line2D | Patch]:
@@ -112,7 +113,7 @@ def _handles(context: FigureContext) -> list[Line2D | Patch]:
         ),
         Patch(color=EXACT_COLOUR, label="same error as the best fit"),
         Patch(color=TIED_COLOUR, label="within one standard error of it"),
-        Line2D([], [], color=style.RL_COLOUR, linewidth=1.2, label="assigned to the regime beforehand"),
-        Line2D([], [], color=OWN_COLOUR, linewidth=1.6, linestyle=(0, (2, 1)), label="this cohort's own estimate"),
+        Line2D([], [], color=style.RL_COLOUR, linewidth=0.8, marker="v", label="assigned to the regime beforehand"),
+        Line2D([], [], color=OWN_COLOUR, linestyle=(0, (2, 1)), marker="^", label="this cohort's own estimate"),
         Line2D([], [], linestyle="none", label=names),
     ]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import textwrap
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -14,8 +13,6 @@ from searchlens.boptr.options import Readout
 from searchlens.boptr.protocol import broken_cells
 from searchlens.figures import style
 
-LETTERS = 15
-"""Letters of a title on an inch."""
 MOST = 6
 """Cells that a title names."""
 
@@ -29,7 +26,7 @@ class FigureContext:
     frames : mapping of str to DataFrame
         The frames of ``searchlens.boptr.study.study`` by name (``searchlens.catalogue.BOPTR_FRAMES``).
     plan : CohortPlan
-        Its ``source`` is said in the figure unless the samples were drawn in this study.
+        Says of the cells of a figure where their samples come from, unless they were drawn in this study.
     confidence : float
         Level of the intervals in the frames, in (0, 1).
     readout : {"expected", "prefix"}
@@ -44,16 +41,16 @@ class FigureContext:
     def new_figure(
         self, width: float, height: float, first: str, second: str, models: Sequence[str], benchmarks: Sequence[str]
     ) -> Figure:
-        """An empty figure with a title of two lines, the readout in the first; sizes in inches.
+        """An empty figure that says what it finds, then what it shows, with the readout; sizes in inches.
 
         Cells of these models on these benchmarks that are not interpretable are named in further lines, for which the
         figure is higher.
         """
-        lines = [f"{first} ({self.readout} readouts)", second, *self._broken(width, models, benchmarks)]
-        height += (len(lines) - 2) * 1.2 * style.STYLE["figure.titlesize"] / 72
-        return style.new_figure(width, height, "\n".join(lines), self.plan.source)
+        said = f", {self.plan.said_source(benchmarks)}".rstrip(", ")
+        lines = [first, f"{second} ({self.readout} readouts){said}", *self._broken(models, benchmarks)]
+        return style.new_figure(width, height, "\n".join(lines), "sampled")
 
-    def _broken(self, width: float, models: Sequence[str], benchmarks: Sequence[str]) -> list[str]:
+    def _broken(self, models: Sequence[str], benchmarks: Sequence[str]) -> list[str]:
         rows = broken_cells(self.frames["protocol_flags"]).filter(
             pl.col("model").is_in(models), pl.col("benchmark").is_in(benchmarks)
         )
@@ -61,8 +58,7 @@ class FigureContext:
             return []
         named = [f"{model}/{self.plan.title(benchmark)}" for model, benchmark, _ in rows.head(MOST).iter_rows()]
         more = [f"{rows.height - MOST} more"] if rows.height > MOST else []
-        note = f"Not interpretable, but in these numbers: {', '.join([*named, *more])} (table health)"
-        return textwrap.wrap(note, round(LETTERS * width), break_on_hyphens=False)
+        return [f"Not interpretable, but in these numbers: {', '.join([*named, *more])} (table health)"]
 
     @property
     def cohort(self) -> str:

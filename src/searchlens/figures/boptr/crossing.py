@@ -33,7 +33,7 @@ SUMMARY = ("crossing", "share", "crossing_lo", "crossing_hi", "never", "tie", "l
 LOOKS = {"rl": (style.RL_COLOUR, "o"), "envelope": (style.ENVELOPE_COLOUR, "s")}
 
 
-@catalogue.figure("crossing", stage="boptr")
+@catalogue.figure("crossing", stage="boptr", optional=True)
 def numbers(context: FigureContext) -> pl.DataFrame:
     """The anchor's rows of ``aime_large_budget``, one per budget, with the crossing budget of their cell."""
     anchor, cell = context.plan.anchor_model, ["benchmark", "pool"]
@@ -44,39 +44,48 @@ def numbers(context: FigureContext) -> pl.DataFrame:
 
 
 @style.styled()
-def draw(numbers: pl.DataFrame, context: FigureContext) -> Figure:
-    """Draw what ``numbers`` returned."""
-    cells = list(numbers.group_by("benchmark", "pool", maintain_order=True))
-    anchor, second = context.plan.anchor_model, "the best of Base up to b samples against RL"
+def draw(numbers: pl.DataFrame, context: FigureContext) -> Figure | None:
+    """Draw what ``numbers`` returned: the cells in which the interval of k* has a width; None without one."""
+    wide = (pl.col("crossing_lo") < pl.col("crossing_hi")) & pl.col("reason").is_null()
+    drawn = numbers.filter(wide.fill_null(value=False))
+    cells = list(drawn.group_by("benchmark", "pool", maintain_order=True))
     if not cells:
-        figure = context.new_figure(style.COLUMN, 1.5, anchor, second, [], [])
-        style.say(figure.subplots(), "no benchmark of this cohort is assigned to the floor regime")
-        return figure
-    bands = (len(cells) + 1) // 2
-    benchmarks = numbers["benchmark"].unique(maintain_order=True).to_list()
-    figure = context.new_figure(style.PAGE, 0.9 + 2.9 * bands, anchor, second, [anchor], benchmarks)
-    grid = figure.add_gridspec(2 * bands, 2, height_ratios=[2.6, 1] * bands)
+        return None
+    anchor, second = context.plan.anchor_model, "the best of Base up to b samples against RL"
+    benchmarks = drawn["benchmark"].unique(maintain_order=True).to_list()
+    others = [_titled(rows, context) for _, rows in numbers.group_by("benchmark", "pool", maintain_order=True)]
+    others = [words for words in others if words not in {_titled(rows, context) for _, rows in cells}]
+    first = _titled(cells[0][1], context)
+    figure = context.new_figure(
+        style.PAGE, 3.2 + 0.13 * len(others), first, f"{anchor}: {second}", [anchor], benchmarks
+    )
+    grid = figure.add_gridspec(2, len(cells), height_ratios=[2.6, 1])
     for i, ((benchmark, pool), rows) in enumerate(cells):
-        above = figure.add_subplot(grid[2 * (i // 2), i % 2])
-        title = f"{context.plan.title(str(benchmark))}, {POOLS[str(pool)]}"
-        points = rows.drop_nulls("envelope")
-        if rows["reason"].is_not_null().any():
-            above.set_title(title)
-            style.say(above, f"not drawn: {parts.missing(rows['reason'])}", 40)
-            continue
-        below = figure.add_subplot(grid[2 * (i // 2) + 1, i % 2], sharex=above)
-        above.set_title(f"{title} ({points['questions'][0]} questions)\n{_verdict(points.row(0, named=True))}")
-        _curves(above, points)
-        _shares(below, points)
-    figure.legend(handles=_handles(context), loc="outside lower center", ncols=2)
+        above = figure.add_subplot(grid[0, i])
+        below = figure.add_subplot(grid[1, i], sharex=above)
+        questions = f"{rows.drop_nulls('envelope')['questions'][0]} questions"
+        above.set_title(f"{context.plan.title(str(benchmark))}, {POOLS[str(pool)]}, {questions}")
+        _curves(above, rows.drop_nulls("envelope"))
+        _shares(below, rows.drop_nulls("envelope"))
+    parts.legend(figure, _handles(context), "\n".join(others), 2)
     return figure
+
+
+def _titled(rows: pl.DataFrame, context: FigureContext) -> str:
+    """What is known of k* in a cell."""
+    row = rows.drop_nulls("reason").head(1)
+    place = f"{context.plan.title(rows['benchmark'][0])}, {POOLS[rows['pool'][0]]}"
+    if row.height:
+        return f"{place}: not drawn, {parts.missing(row['reason'])}"
+    return f"{place}: {_verdict(rows.drop_nulls('envelope').row(0, named=True))}"
 
 
 def _verdict(row: Mapping[str, Any]) -> str:
     if row["crossing"] is None:
         tie = f", tie at {row['tie']}" if row["tie"] else ""
         return f"no k*: behind at b = {row['largest']} ({row['never']:.0%} of draws){tie}"
-    return f"never behind from k* = {row['crossing']} ({row['share']:.0%} of draws), tie at {row['tie']}"
+    ends = "" if row["crossing_lo"] is None else f" [{row['crossing_lo']}, {row['crossing_hi']}]"
+    return f"Base never behind from k* = {row['crossing']}{ends} samples on, tie at {row['tie']}"
 
 
 def _curves(axes: Axes, rows: pl.DataFrame) -> None:

@@ -52,20 +52,24 @@ def numbers(context: FigureContext) -> pl.DataFrame:
 @style.styled()
 def draw(numbers: pl.DataFrame, context: FigureContext) -> Figure:
     """Draw what ``numbers`` returned."""
-    rows = numbers.filter(layer="tier")
-    second = "error against the amount of RL information used, mean over matched cells, each model alike"
+    rows = parts.defined(numbers.filter(layer="tier"))
+    missing = parts.absent(numbers.filter(layer="tier"), 120)
+    sweeps = [layer for layer in SWEEPS if parts.defined(numbers.filter(layer=layer)).height]
+    second = f"mean error over matched cells by the RL information used; {context.cohort}"
     models, benchmarks = context.plan.fitted_models, context.plan.with_role("fitted")
-    figure = context.new_figure(style.PAGE, 4.1, context.cohort, second, models, benchmarks)
-    grid = figure.add_gridspec(2, 2, width_ratios=[2.4, 1])
+    levels = rows["information"].n_unique()
+    height = 1.6 + 0.2 * rows.height + 0.18 * levels + 0.13 * len(missing.splitlines())
+    height = max(height, 1.2 + 1.3 * len(sweeps))
+    figure = context.new_figure(style.PAGE, height, parts.least(rows), second, models, benchmarks)
+    grid = figure.add_gridspec(max(1, len(sweeps)), 2 if sweeps else 1, width_ratios=[2.4, 1] if sweeps else [1])
     axes = figure.add_subplot(grid[:, 0])
     heights = parts.places(rows["information"].to_list(), gap=0.9)
-    parts.error_rows(axes, rows, heights, letters=50)
+    parts.error_rows(axes, rows, heights)
     _levels(axes, rows, heights)
     parts.error_axis(axes, rows)
-    for i, layer in enumerate(SWEEPS):
+    for i, layer in enumerate(sweeps):
         _sweep(figure.add_subplot(grid[i, 1]), numbers.filter(layer=layer), layer)
-    handles = [*parts.kind_handles(rows.drop_nulls("error")["kind"], context), *_sweep_handles(numbers)]
-    figure.legend(handles=handles, loc="outside lower center", ncols=3)
+    parts.legend(figure, [*parts.kind_handles(rows["kind"], context), *_sweep_handles(numbers)], missing, 3)
     return figure
 
 
@@ -78,10 +82,7 @@ def _levels(axes: Axes, rows: pl.DataFrame, heights: list[float]) -> None:
 
 
 def _sweep(axes: Axes, rows: pl.DataFrame, layer: str) -> None:
-    points = rows.drop_nulls("error")
-    if points.is_empty():
-        style.say(axes, f"{SWEEPS[layer][1]}: {parts.missing(rows['reason'])}", 26)
-        return
+    points = parts.defined(rows)
     for (name,), line in points.group_by("predictor", maintain_order=True):
         colour, marker = LOOKS[str(name)]
         x, y = line["setting"].to_list(), line["corrected"].to_list()

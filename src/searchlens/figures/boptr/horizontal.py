@@ -27,19 +27,21 @@ def numbers(context: FigureContext) -> pl.DataFrame:
 @style.styled()
 def draw(numbers: pl.DataFrame, context: FigureContext) -> Figure:
     """Draw what ``numbers`` returned."""
-    pools = numbers["pool"].unique(maintain_order=True).to_list()
-    sizes = [numbers.filter(pool=pool).height for pool in pools]
+    rows = parts.defined(numbers)
     anchor, benchmarks = context.plan.anchor_model, context.plan.with_role("fitted")
     titles = ", ".join(map(context.plan.title, benchmarks))
-    second = textwrap.shorten(f"error of predicted RL curves, mean over {titles}", 110, placeholder=" ...")
-    figure = context.new_figure(style.PAGE, 1.9 + 0.19 * sum(sizes), anchor, second, [anchor], benchmarks)
-    panels = figure.subplots(len(pools), 1, sharex=True, squeeze=False, height_ratios=[n + 0.8 for n in sizes])[:, 0]
+    second = textwrap.shorten(f"{anchor}: mean error of predicted RL curves on {titles}", 110, placeholder=" ...")
+    finding, missing = parts.least(rows.filter(pool="ar")), parts.absent(numbers, 120)
+    pools = rows["pool"].unique(maintain_order=True).to_list()
+    sizes = [rows.filter(pool=pool).height for pool in pools]
+    height = 1.7 + 0.19 * sum(sizes) + 0.13 * len(missing.splitlines())
+    figure = context.new_figure(style.PAGE, height, finding, second, [anchor], benchmarks)
+    ratios = [n + 0.8 for n in sizes]
+    panels = figure.subplots(len(pools), 1, sharex=True, squeeze=False, height_ratios=ratios)[:, 0]
     for axes, pool in zip(panels, pools, strict=True):
-        rows = numbers.filter(pool=pool)
-        heights = parts.places(["rival" if kind == "rival" else "" for kind in rows["kind"]])
-        parts.error_rows(axes, rows, heights, letters=74)
+        some = rows.filter(pool=pool)
+        parts.error_rows(axes, some, parts.places(["rival" if kind == "rival" else "" for kind in some["kind"]]))
         axes.set_title(POOLS[pool], color=style.MUTED)
-    parts.error_axis(panels[-1], numbers)
-    handles = parts.kind_handles(numbers["kind"], context)
-    figure.legend(handles=handles, loc="outside lower center", ncols=3)
+    parts.error_axis(panels[-1], rows)
+    parts.legend(figure, parts.kind_handles(rows["kind"], context), missing, 3)
     return figure

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import polars as pl
+import seaborn as sns
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
@@ -30,13 +31,16 @@ COLUMNS = (
     "path",
     "reason",
 )
+FEWEST = 3
+"""Models from which on their scales are compared."""
 TEXT_PLACES = (0.0, 0.28, 0.59)
 """Left ends of the columns of text next to the axis, as shares of their panel."""
 GROUP_COLOURS = {"upper": style.BASE_COLOUR, "lower": "#E69F00", "new": "#228B5B"}
+BAND: dict[str, Any] = {"linewidth": 5, "alpha": 0.35, "solid_capstyle": "butt"}
 GROUP_MARKERS = {"upper": "o", "lower": "s", "new": "D"}
 
 
-@catalogue.figure("parameters", stage="boptr")
+@catalogue.figure("parameters", stage="boptr", optional=True)
 def numbers(context: FigureContext) -> pl.DataFrame:
     """Rows of ``identified_scale`` (layer ``model``), then where rounding changes a path (layer ``boundary``)."""
     groups = {name: model.group for name, model in context.plan.models.items()}
@@ -66,40 +70,35 @@ def boundaries(beta: float, levels: int) -> list[float]:
 
 
 @style.styled()
-def draw(numbers: pl.DataFrame, context: FigureContext) -> Figure:
-    """Draw what ``numbers`` returned."""
-    rows = numbers.filter(layer="model")
+def draw(numbers: pl.DataFrame, context: FigureContext) -> Figure | None:
+    """Draw what ``numbers`` returned; None with fewer than ``FEWEST`` scales, which the table says as well."""
+    rows = numbers.filter(layer="model").drop_nulls("alpha")
+    if rows.height < FEWEST:
+        return None
+    missing = numbers.filter(layer="model").filter(pl.col("alpha").is_null())
+    note = "; ".join(f"{row['model']}: {parts.reason(row['reason'])}" for row in missing.iter_rows(named=True))
     heights = parts.places(rows["group"].to_list(), 0.4)
     benchmark = context.plan.anchor_benchmark
     title = context.plan.title(benchmark)
-    second = f"scale \N{GREEK SMALL LETTER ALPHA} fitted on {title}, policy that each fit keeps to"
-    single = len(context.plan.fitted_models) == 1
-    height = 1.55 + 0.22 * (heights[-1] + 1) + 0.15 * single
-    figure = context.new_figure(style.PAGE, height, _names(context), second, rows["model"].to_list(), [benchmark])
+    second = f"scale \N{GREEK SMALL LETTER ALPHA} fitted on {title}, and the policy that each fit keeps to"
+    height = 1.4 + 0.22 * (heights[-1] + 1) + 0.13 * bool(note)
+    first, models = _finding(rows), numbers.filter(layer="model")["model"].to_list()
+    figure = context.new_figure(style.PAGE, height, first, second, models, [benchmark])
     axes, text_axes = figure.subplots(1, 2, sharey=True, width_ratios=[3.1, 2.7])
     limits = _limits(rows)
     _edges(axes, numbers.filter(layer="boundary")["alpha"].to_list(), limits)
-    for y, row in zip(heights, rows.iter_rows(named=True), strict=True):
-        _row(axes, y, row, limits)
+    _scales(axes, rows.with_columns(y=pl.Series(heights, dtype=pl.Float64)), limits)
     _axis(axes, rows["model"].to_list(), heights, limits)
     _columns(text_axes, rows, heights)
-    if single:
-        axes.annotate(
-            parts.reason("one_model"),
-            (0, 0),
-            (0, -30),
-            "axes fraction",
-            textcoords="offset points",
-            va="top",
-            color=style.MUTED,
-        )
-    figure.legend(handles=_handles(rows), loc="outside lower center", ncols=5)
+    parts.legend(figure, _handles(rows), note, 5)
     return figure
 
 
-def _names(context: FigureContext) -> str:
-    count = len(context.plan.models)
-    return f"{count} models" if count > 1 else context.plan.anchor_model
+def _finding(rows: pl.DataFrame) -> str:
+    low, high = min(rows["alpha"]), max(rows["alpha"])
+    same = rows["path"].n_unique()
+    reach = f"{rows.height} models reach from {low:.1f} to {high:.1f}"
+    return f"Scales \N{GREEK SMALL LETTER ALPHA} of {reach}; they predict {same} different N(b)"
 
 
 def _limits(rows: pl.DataFrame) -> tuple[float, float]:
@@ -114,21 +113,20 @@ def _edges(axes: Axes, edges: list[float], limits: tuple[float, float]) -> None:
             axes.axvline(alpha, color="#D5D5D5", linewidth=0.6, zorder=0, gid="boundary")
 
 
-def _row(axes: Axes, y: float, row: Mapping[str, Any], limits: tuple[float, float]) -> None:
-    if row["alpha"] is None:
-        text = parts.undefined(row["reason"], 80)
-        axes.annotate(text, (limits[0], y), (4, 0), **parts.BESIDE, color=style.MUTED)
-        return
-    group = str(row["group"])
-    if row["alpha_lo"] is not None:
-        low, high = float(row["alpha_lo"]), float(row["alpha_hi"])
+def _scales(axes: Axes, rows: pl.DataFrame, limits: tuple[float, float]) -> None:
+    """Marks, and as bands the scales that predict the same budgets."""
+    for group, low, high, y in rows.drop_nulls("alpha_lo").select("group", "alpha_lo", "alpha_hi", "y").iter_rows():
         ends = [max(low, limits[0]), min(high, limits[1])]
-        axes.plot(
-            ends, [y, y], color=GROUP_COLOURS[group], linewidth=5, alpha=0.35, solid_capstyle="butt", gid="identified"
-        )
-    axes.plot(
-        row["alpha"], y, marker=GROUP_MARKERS[group], color=GROUP_COLOURS[group], markersize=4.5, gid=str(row["model"])
-    )
+        axes.plot(ends, [y, y], **BAND, color=GROUP_COLOURS[group], gid="identified")
+    look: dict[str, Any] = {
+        "palette": GROUP_COLOURS,
+        "markers": GROUP_MARKERS,
+        "linewidth": 0,
+        "s": 22,
+        "legend": False,
+        "zorder": 3,
+    }
+    sns.scatterplot(style.to_pandas(rows), x="alpha", y="y", hue="group", style="group", ax=axes, **look)
 
 
 def _axis(axes: Axes, names: list[str], heights: list[float], limits: tuple[float, float]) -> None:
@@ -138,6 +136,7 @@ def _axis(axes: Axes, names: list[str], heights: list[float], limits: tuple[floa
     axes.set_xticks(ticks)
     axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
     axes.minorticks_off()
+    axes.set_ylabel("")
     axes.set_xlabel("\N{GREEK SMALL LETTER ALPHA} (N(1) before rounding; logarithmic axis)")
     axes.set_yticks(heights, names)
     axes.tick_params(axis="y", length=0)
@@ -151,8 +150,6 @@ def _columns(axes: Axes, rows: pl.DataFrame, heights: list[float]) -> None:
     for x, title in zip(TEXT_PLACES, titles, strict=True):
         axes.text(x, 1.0, title, transform=axes.transAxes, va="bottom", fontsize=7, color=style.MUTED)
     for y, row in zip(heights, rows.iter_rows(named=True), strict=True):
-        if row["alpha"] is None:
-            continue
         for x, text in zip(TEXT_PLACES, (row["path"], row["policy"], _offset(row)), strict=True):
             axes.text(x, y, text, transform=axes.get_yaxis_transform(), va="center_baseline", fontsize=7)
 
@@ -178,5 +175,5 @@ def _handles(rows: pl.DataFrame) -> list[Line2D]:
         )
         for g in present
     ]
-    band = Line2D([], [], color=style.MUTED, linewidth=5, alpha=0.35, label="predicts the same budgets")
+    band = Line2D([], [], **BAND, color=style.MUTED, label="predicts the same budgets")
     return [*handles, band, Line2D([], [], color="#D5D5D5", linewidth=0.8, label="some N(b) changes")]

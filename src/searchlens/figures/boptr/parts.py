@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import polars as pl
+import seaborn as sns
+from matplotlib.artist import Artist
 from matplotlib.axes import Axes
+from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import MaxNLocator
 
@@ -48,35 +51,77 @@ def places(groups: Sequence[object], gap: float = 0.6) -> list[float]:
     return heights
 
 
-def error_rows(axes: Axes, rows: pl.DataFrame, heights: Sequence[float], letters: int) -> None:
-    """Corrected errors as marks with their intervals, one row each; the raw error is a small open mark.
+def defined(rows: pl.DataFrame) -> pl.DataFrame:
+    """The rows that have an error."""
+    return rows.drop_nulls("corrected")
+
+
+def absent(rows: pl.DataFrame, letters: int) -> str:
+    """A note on the rows without an error, by reason, in lines of that many letters; empty without one."""
+    gone = rows.filter(pl.col("corrected").is_null())
+    reasons = [
+        f"{', '.join(some['tier'].unique(maintain_order=True))}: {reason(str(code))}"
+        for (code,), some in gone.group_by("reason", maintain_order=True)
+    ]
+    return textwrap.fill(f"Not defined: {'; '.join(reasons)}.", letters) if reasons else ""
+
+
+def legend(figure: Figure, handles: Sequence[Artist], note: str, columns: int) -> None:
+    """The legend at the foot of a figure, below a note."""
+    titled: dict[str, Any] = {"title": note, "title_fontsize": 7, "alignment": "left"} if note else {}
+    made = figure.legend(handles=handles, loc="outside lower left", ncols=columns, **titled)
+    made.get_title().set_color(style.MUTED)
+
+
+def least(rows: pl.DataFrame) -> str:
+    """The row of the smallest corrected error, if intervals say so, as a finding; oracles have seen the answer."""
+    oracle = pl.col("kind") == "oracle"
+    seen = rows.filter(oracle)["corrected"].to_list()  # with one model, copies are oracles by definition
+    honest = defined(rows).filter(~oracle, ~pl.col("corrected").is_in(seen)).sort("corrected")
+    if honest.is_empty():
+        return "No prediction without the answer is defined"
+    first, second = honest.row(0, named=True), honest.row(min(1, honest.height - 1), named=True)
+    if honest.height == 1 or second["lo_corrected"] > first["hi_corrected"]:
+        return f"{first['label']} errs least of all rows that have not seen the curve: {_error(first)} points"
+    both = ", ".join(f"{row['label']} {_error(row)}" for row in (first, second))
+    return f"Open which row errs least without the curve: {both}"
+
+
+def _error(row: Mapping[str, Any]) -> str:
+    return f"{row['corrected']:.1f} [{row['lo_corrected']:.1f}, {row['hi_corrected']:.1f}]"
+
+
+def error_rows(axes: Axes, rows: pl.DataFrame, heights: Sequence[float]) -> None:
+    """Corrected errors as marks with their intervals, one row each.
 
     Parameters
     ----------
     axes : Axes
     rows : DataFrame
-        tier, label, kind, ``ERROR_VALUES``, cells, of, reason.
+        tier, label, kind, ``ERROR_VALUES``, cells, of; all ``defined``.
     heights : sequence of float
         Place of each row.
-    letters : int
-        A longer reason is shortened.
     """
-    most = rows["cells"].max()
-    for y, row in zip(heights, rows.iter_rows(named=True), strict=True):
-        if row["error"] is None:
-            text = undefined(row["reason"], letters)
-            axes.annotate(text, (0, y), (4, 0), **BESIDE, color=style.MUTED)
-            continue
-        colour, marker, _ = KINDS[row["kind"]]
-        ends = [row["lo_corrected"], row["hi_corrected"]]
-        axes.plot(ends, [y, y], color=colour, linewidth=1.2, zorder=2, gid=f"{row['tier']}-interval")
-        look: dict[str, Any] = {"marker": marker, "color": colour, "linestyle": "none"}
-        open_mark: dict[str, Any] = {"markersize": 6, "markerfacecolor": "white", "gid": f"{row['tier']}-raw"}
-        axes.plot(row["error"], y, **look, **open_mark, zorder=3)
-        axes.plot(row["corrected"], y, **look, markersize=4, zorder=4, gid=row["tier"])
-        if row["cells"] < most:
-            note = f"{row['cells']} of {row['of']} cells"
-            axes.annotate(note, (max(*ends, row["error"]), y), (6, 0), **BESIDE, color=style.MUTED)
+    placed = rows.with_columns(y=pl.Series(heights, dtype=pl.Float64))
+    colours = {kind: colour for kind, (colour, _, _) in KINDS.items()}
+    for row in placed.iter_rows(named=True):
+        ends, colour = [row["lo_corrected"], row["hi_corrected"]], colours[row["kind"]]
+        axes.plot(ends, [row["y"]] * 2, color=colour, linewidth=1.2, zorder=2, gid=f"{row['tier']}-interval")
+        if row["cells"] < rows["cells"].max():
+            axes.annotate(
+                f"{row['cells']} of {row['of']} cells", (ends[1], row["y"]), (6, 0), **BESIDE, color=style.MUTED
+            )
+    markers = {kind: marker for kind, (_, marker, _) in KINDS.items()}
+    look: dict[str, Any] = {
+        "palette": colours,
+        "markers": markers,
+        "linewidth": 0,
+        "s": 28,
+        "legend": False,
+        "zorder": 4,
+    }
+    sns.scatterplot(style.to_pandas(placed), x="corrected", y="y", hue="kind", style="kind", ax=axes, **look)
+    axes.set(xlabel="", ylabel="")
     axes.set_ylim(heights[-1] + 0.7, heights[0] - 0.7)
     axes.set_yticks(list(heights), rows["label"].to_list())
     axes.tick_params(axis="y", length=0)
@@ -88,7 +133,7 @@ def error_rows(axes: Axes, rows: pl.DataFrame, heights: Sequence[float], letters
 
 def error_axis(axes: Axes, rows: pl.DataFrame) -> None:
     """The axis of errors, long enough for every mark of these rows."""
-    values = [value for name in ERROR_VALUES for value in rows[name].drop_nulls()]
+    values = [value for name in ERROR_VALUES[1:] for value in rows[name].drop_nulls()]
     low, top = min([0.0, *values]), max([1.0, *values])
     axes.set_xlim(low - 0.04 * (top - low), top + 0.05 * (top - low))
     axes.xaxis.set_major_locator(MaxNLocator(8, integer=True))
@@ -101,15 +146,13 @@ def undefined(code: str, letters: int) -> str:
 
 
 def kind_handles(kinds: Iterable[str], context: FigureContext) -> list[Line2D]:
-    """Legend entries of the kinds that occur, and of what raw and corrected errors look like."""
+    """Legend entries of the kinds that occur, and of what is drawn of each."""
     present = set(kinds)
     handles = [
         Line2D([], [], color=colour, marker=marker, markersize=4.5, linewidth=1.2, label=name)
         for kind, (colour, marker, name) in KINDS.items()
         if kind in present
     ]
-    look: dict[str, Any] = {"color": style.MUTED, "marker": "o", "markersize": 6, "linestyle": "none"}
-    handles.append(Line2D([], [], **look, markerfacecolor="white", label="open: raw error, as the paper takes it"))
-    label = f"filled: corrected for both biases, {context.interval}"
+    label = f"error corrected for both biases, {context.interval}"
     handles.append(Line2D([], [], color=style.MUTED, marker="o", markersize=4, linewidth=1.2, label=label))
     return handles

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import polars as pl
+import seaborn as sns
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
@@ -13,7 +14,6 @@ from matplotlib.patches import Patch
 
 from searchlens import catalogue
 from searchlens.figures import style
-from searchlens.figures.boptr import parts
 from searchlens.figures.boptr.context import FigureContext
 
 BINS = 40
@@ -21,7 +21,7 @@ NULL_COLOUR, FEATURE_COLOUR = "#BBBBBB", style.BASE_COLOUR
 SCALES = {"standardised": "", "raw": "_raw"}  # scale of the features, and how its columns end
 
 
-@catalogue.figure("v4_null", stage="boptr")
+@catalogue.figure("v4_null", stage="boptr", optional=True)
 def numbers(context: FigureContext) -> pl.DataFrame:
     """Over all fitted models, by scale: each feature (layer ``feature``), the one with the largest abs(r)
     (``observed``), and the one with the largest abs(r) in each shuffle of the models (``null``).
@@ -42,18 +42,17 @@ def numbers(context: FigureContext) -> pl.DataFrame:
 
 
 @style.styled()
-def draw(numbers: pl.DataFrame, context: FigureContext) -> Figure:
-    """Draw what ``numbers`` returned."""
+def draw(numbers: pl.DataFrame, context: FigureContext) -> Figure | None:
+    """Draw what ``numbers`` returned; None if there is no score, as with too few models."""
     best = numbers.filter(layer="observed")
-    count = best["models"][0]
-    models = f"{count} models, each left out in turn" if count > 1 else "1 model"
-    second = "ln \N{GREEK SMALL LETTER ALPHA} predicted from Base"
-    cells = context.plan.fitted_models, [context.plan.anchor_benchmark]
     if best["score"].null_count():
-        figure = context.new_figure(style.COLUMN, 1.5, models, second, *cells)
-        style.say(figure.subplots(), f"no score: {parts.missing(best['reason'])}", 32)
-        return figure
-    figure = context.new_figure(style.COLUMN, 4.1, models, second, *cells)
+        return None
+    second = f"ln \N{GREEK SMALL LETTER ALPHA} predicted from Base: {best['models'][0]} models, each left out in turn"
+    cells = context.plan.fitted_models, [context.plan.anchor_benchmark]
+    chances = ", ".join(f"{scale} {p:.2f}" for scale, p in best.select("scale", "p").iter_rows())
+    shown = (best["p"] <= 1 - context.confidence).all()
+    first = f"{'A' if shown else 'No'} Base feature is shown to predict \N{GREEK SMALL LETTER ALPHA}: p = {chances}"
+    figure = context.new_figure(style.COLUMN, 3.6, first, second, *cells)
     panels = figure.subplots(len(SCALES), 1)
     for axes, row in zip(panels, best.iter_rows(named=True), strict=True):
         _panel(axes, numbers.filter(scale=row["scale"]), row)
@@ -68,13 +67,19 @@ def draw(numbers: pl.DataFrame, context: FigureContext) -> Figure:
 
 
 def _panel(axes: Axes, rows: pl.DataFrame, best: Mapping[str, Any]) -> None:
-    null, features = rows.filter(layer="null")["score"], rows.filter(layer="feature")["score"].drop_nulls()
-    ends = [best["score"], *null, *features]
-    axes.hist(null.to_list(), bins=BINS, range=(min(ends), max(ends)), color=NULL_COLOUR, gid="null")
+    null, features = rows.filter(layer="null"), rows.filter(layer="feature").drop_nulls("score")
+    ends = [best["score"], *null["score"], *features["score"]]
+    bars: dict[str, Any] = {
+        "bins": BINS,
+        "binrange": (min(ends), max(ends)),
+        "color": NULL_COLOUR,
+        "alpha": 1,
+        "linewidth": 0,
+    }
+    sns.histplot(style.to_pandas(null), x="score", gid="null", ax=axes, **bars)
     axes.axvline(best["score"], color=style.RL_COLOUR, linewidth=1.6, gid="observed")
-    rug: dict[str, Any] = {"marker": "|", "markersize": 7, "linestyle": "none", "color": FEATURE_COLOUR}
-    axes.plot(features.to_list(), [0.04] * len(features), transform=axes.get_xaxis_transform(), gid="features", **rug)
-    axes.set_ylabel("shuffles")
+    sns.rugplot(style.to_pandas(features), x="score", height=0.08, color=FEATURE_COLOUR, linewidth=1, ax=axes)
+    axes.set(xlabel="", ylabel="shuffles")
     score = f"{best['score']:.2f}".replace("-", "\N{MINUS SIGN}")
-    verdict = f"{score}, p = {best['p']:.2f} ({len(null)} shuffles)"
+    verdict = f"{score}, p = {best['p']:.2f} ({null.height} shuffles)"
     axes.set_title(f"{best['scale']} features: {verdict}", fontsize=7, color=style.MUTED)

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
+from math import isnan
+from typing import Any
 
 import numpy as np
 import polars as pl
+import seaborn as sns
 from matplotlib.axes import Axes
 from matplotlib.collections import QuadMesh
-from matplotlib.colors import LinearSegmentedColormap, Normalize
+from matplotlib.colors import LinearSegmentedColormap
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
@@ -19,8 +22,8 @@ from searchlens.figures.boptr import parts
 from searchlens.figures.boptr.context import FigureContext
 
 TIERS = ("V1", "V2", "V3", "V5b")
-GROUP_GAP = 0.4
-COLOURS = LinearSegmentedColormap.from_list("error", ["#FFFFFF", "#C6DBEF", "#6BAED6", "#2171B5", "#08306B"])
+ACROSS = 2
+COLOURS = LinearSegmentedColormap.from_list("error", ["#F4F8FC", "#C6DBEF", "#6BAED6", "#2171B5", "#08306B"])
 COLUMNS = ("tier", "label", "model", "group", "benchmark", *parts.ERROR_VALUES, "reason")
 
 
@@ -41,75 +44,92 @@ def numbers(context: FigureContext) -> pl.DataFrame:
 
 @style.styled()
 def draw(numbers: pl.DataFrame, context: FigureContext) -> Figure:
-    """Draw what ``numbers`` returned."""
+    """Draw what ``numbers`` returned: a map for each tier that has an error and is not another one by definition."""
     models = numbers.select("model", "group").unique(maintain_order=True)
-    heights = dict(zip(models["model"], parts.places(models["group"].to_list(), GROUP_GAP), strict=True))
     benchmarks = numbers["benchmark"].unique(maintain_order=True).to_list()
-    notes = textwrap.wrap(_notes(numbers), 120)
-    size = 1.6 + 0.2 * (max(heights.values()) + 1) + 0.13 * len(notes)
-    second = "error of predicted RL curves in every cell, corrected for both biases (percentage points)"
-    figure = context.new_figure(style.PAGE, size, context.cohort, second, models["model"].to_list(), benchmarks)
-    tiers = numbers.select("tier", "label").unique(maintain_order=True)
-    panels = figure.subplots(1, tiers.height, sharey=True, squeeze=False)[0]
-    limit = max([1.0, *numbers["corrected"].drop_nulls()])
-    for axes, (tier, label) in zip(panels, tiers.iter_rows(), strict=True):
-        mesh = _map(axes, numbers.filter(tier=tier), heights, benchmarks, limit)
-        axes.set_title(textwrap.fill(label, 22))
-        axes.set_xticks(
-            range(len(benchmarks)), map(context.plan.title, benchmarks), rotation=45, ha="right", rotation_mode="anchor"
-        )
-    panels[0].set_yticks(list(heights.values()), list(heights))
-    _group_names(panels[0], models, heights)
-    bar = figure.colorbar(mesh, ax=list(panels), location="right", aspect=25, pad=0.01, fraction=0.03)
-    bar.outline.set_visible(False)
-    bar.set_label("error (pp)")
-    if notes:
-        figure.supxlabel("\n".join(notes), fontsize=7, x=0.01, ha="left", color=style.MUTED)
+    tiers, repeated = _tiers(numbers)
+    shown = numbers.filter(pl.col("tier").is_in(tiers))
+    notes = [f"Small: {context.interval}.", *repeated, parts.absent(numbers, 500)]
+    note = textwrap.fill(" ".join(filter(None, notes)), 120)
+    across = min(ACROSS, max(1, len(tiers)))
+    down = -(-max(1, len(tiers)) // across)
+    size = 1.0 + down * (0.5 + 0.34 * models.height) + 0.13 * len(note.splitlines())
+    second = f"corrected error of predicted RL curves in percentage points; {context.cohort}"
+    first = _finding(shown)
+    figure = context.new_figure(style.PAGE, size, first, second, models["model"].to_list(), benchmarks)
+    panels = list(figure.subplots(down, across, sharex=True, sharey=True, squeeze=False).flat)
+    for axes in panels[len(tiers) :]:
+        axes.set_axis_off()
+    limit = max([1.0, *shown["corrected"].drop_nulls()])
+    for axes, tier in zip(panels, tiers, strict=False):
+        rows = shown.filter(tier=tier)
+        mesh = _map(axes, rows, models, benchmarks, limit)
+        axes.set_title(rows["label"][0])
+        axes.set_xticks([x + 0.5 for x in range(len(benchmarks))], map(context.plan.title, benchmarks))
+        axes.tick_params(axis="x", labelrotation=0)
+    if tiers:
+        bar = figure.colorbar(mesh, ax=panels, location="right", aspect=25, pad=0.01, fraction=0.03)
+        bar.outline.set_visible(False)
+        bar.set_label("error (pp)")
+    else:
+        style.say(panels[0], parts.missing(numbers["reason"]))
+    figure.supxlabel(note, fontsize=7, x=0.01, ha="left", color=style.MUTED)
     return figure
 
 
-def _notes(numbers: pl.DataFrame) -> str:
-    reasons = [
-        f"{', '.join(rows['tier'].unique(maintain_order=True))}: {parts.reason(str(code))}"
-        for (code,), rows in numbers.filter(pl.col("error").is_null()).group_by("reason", maintain_order=True)
-    ]
-    return f"{parts.DASH} not defined. " + "; ".join(reasons) + "." if reasons else ""
+def _tiers(numbers: pl.DataFrame) -> tuple[list[str], list[str]]:
+    """The tiers with an error, those with the numbers of an earlier one left out, and sentences about these."""
+    kept: dict[str, list[float | None]] = {}
+    said = []
+    for tier in (name for name in TIERS if name in parts.defined(numbers)["tier"]):
+        errors = numbers.filter(tier=tier)["corrected"].to_list()
+        same = [name for name, others in kept.items() if others == errors]
+        if same:
+            said.append(f"{tier} is {same[0]} here, since there is one model.")
+        else:
+            kept[tier] = errors
+    return list(kept), said
 
 
-def _map(
-    axes: Axes, rows: pl.DataFrame, heights: Mapping[str, float], benchmarks: Sequence[str], limit: float
-) -> QuadMesh:
-    edges = sorted({y - 0.5 for y in heights.values()} | {y + 0.5 for y in heights.values()})
-    values = np.full((len(edges) - 1, len(benchmarks)), np.nan)
-    for model, benchmark, error in rows.select("model", "benchmark", "corrected").iter_rows():
-        x, y = benchmarks.index(benchmark), heights[model]
-        if error is None:
-            _hatched(axes, x, y)
-            continue
-        values[edges.index(y - 0.5), x] = error
-        ink = "white" if error > 0.65 * limit else "black"
-        axes.text(
-            x,
-            y,
-            f"{error:.1f}".replace("-0.0", "0.0").replace("-", "\N{MINUS SIGN}"),
-            ha="center",
-            va="center_baseline",
-            fontsize=7,
-            color=ink,
-        )
-    across = np.arange(len(benchmarks) + 1) - 0.5
-    mesh = axes.pcolormesh(
-        across,
-        edges,
-        np.ma.masked_invalid(values),
-        cmap=COLOURS,
-        norm=Normalize(0, limit),
-        edgecolor="white",
-        linewidth=0.8,
+def _finding(rows: pl.DataFrame) -> str:
+    """The cell of the largest error of the tiers that have not seen its curve."""
+    errors = parts.defined(rows).filter(pl.col("tier") != "V1").sort("corrected")
+    if errors.is_empty():
+        return "Errors of the rule in every cell"
+    low, high = (errors.row(i, named=True) for i in (0, -1))
+    reach = f"from {low['corrected']:.1f} to {high['corrected']:.1f} points"
+    return f"The rule's error reaches {reach} ({high['tier']}, {high['model']})"
+
+
+def _map(axes: Axes, rows: pl.DataFrame, models: pl.DataFrame, benchmarks: Sequence[str], limit: float) -> QuadMesh:
+    names = models["model"].to_list()
+    numbers = ("corrected", "lo_corrected", "hi_corrected")
+    frame = style.to_pandas(rows.select("model", "benchmark", *numbers))
+    error, low, high = (
+        frame.pivot(index="model", columns="benchmark", values=name)
+        .reindex(index=names, columns=list(benchmarks))
+        .astype(float)
+        for name in numbers
     )
-    axes.set_ylim(edges[-1], edges[0])
-    axes.tick_params(length=0)
-    axes.spines[:].set_visible(False)
+    look: dict[str, Any] = {"cmap": COLOURS, "vmin": 0, "vmax": limit, "linewidths": 0.8, "linecolor": "#DDDDDD"}
+    words: dict[str, Any] = {"fontsize": 7.5, "va": "bottom"}
+    texts = error.map(lambda value: "" if isnan(value) else f"{value:.1f}".replace("-", "\N{MINUS SIGN}"))
+    sns.heatmap(error, annot=texts, fmt="", annot_kws=words, cbar=False, ax=axes, **look)
+    for text in axes.texts:
+        x, y = (int(place) for place in text.get_position())
+        ends = f"{float(low.to_numpy()[y, x]):.1f} to {float(high.to_numpy()[y, x]):.1f}"
+        axes.text(x + 0.5, y + 0.52, ends, ha="center", va="top", fontsize=7, color=text.get_color(), gid="interval")
+    for y, x in zip(*np.nonzero(error.isna().to_numpy()), strict=True):
+        _hatched(axes, x + 0.5, y + 0.5)
+    groups = models["group"].to_list()
+    for y in (i for i in range(1, len(groups)) if groups[i] != groups[i - 1]):
+        axes.axhline(y, color="white", linewidth=4)
+    axes.set_yticks([y + 0.5 for y in range(len(names))], [f"{model} ({group})" for model, group in models.iter_rows()])
+    axes.tick_params(length=0, axis="both")
+    axes.tick_params(axis="y", labelrotation=0)
+    axes.set(xlabel="", ylabel="")
+    mesh = axes.collections[0]
+    assert isinstance(mesh, QuadMesh)
     return mesh
 
 
@@ -120,10 +140,3 @@ def _hatched(axes: Axes, x: float, y: float) -> None:
     axes.add_patch(box)
     halo = {"facecolor": "white", "edgecolor": "none", "pad": 0.6}
     axes.text(x, y, parts.DASH, ha="center", va="center", fontsize=7, color=style.MUTED, bbox=halo, gid="undefined")
-
-
-def _group_names(axes: Axes, models: pl.DataFrame, heights: Mapping[str, float]) -> None:
-    for tick, (_, group) in zip(axes.get_yticklabels(), models.iter_rows(), strict=True):
-        tick.set_text(f"{tick.get_text()} ({group})")
-    names = [f"{model} ({group})" for model, group in models.iter_rows()]
-    axes.set_yticks(list(heights.values()), names)

@@ -50,5 +50,6 @@ class TableContext:
         rows = broken_cells(self.frames["protocol_flags"]).iter_rows()
         cells = [f"{model}/{benchmark} ({detail})" for model, benchmark, detail in rows]
         broken = (f"Not interpretable, but part of every mean here: {', '.join(cells)}.",) if cells else ()
-        source = () if self.plan.source == "sampled" else (f"From {self.plan.source} samples.",)
+        said = self.plan.said_source(self.plan.benchmarks)
+        source = (f"{said[0].upper()}{said[1:]}.",) if said else ()
         return (READOUTS[self.options.readout], *self.warnings, *broken, *source)
