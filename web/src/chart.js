@@ -140,4 +140,12 @@ export function shareAxis(values, label, near = false) {
   return { domain: [bottom, top], label, tickFormat: (/** @type {number} */ y) => `${Math.round(100 * y)}%`, ticks: 5, grid: true };
 }
 
+/** One mark, for a legend. @param {string} colour @param {string} symbol */
+export function symbolMark(colour, symbol) {
+  const dot = Plot.dot([0], { x: 0, y: 0, r: 4, symbol: /** @type {any} */ (symbol), fill: colour, stroke: colour });
+  const svg = Plot.plot({ width: 14, height: 14, margin: 0, axis: null, x: { domain: [-1, 1] }, y: { domain: [-1, 1] }, style: { background: "none", display: "inline" }, marks: [dot] });
+  svg.setAttribute("aria-hidden", "true");
+  return svg;
+}
+
 export { Plot };

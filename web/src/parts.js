@@ -38,6 +38,15 @@ export function health(cell) {
   return state !== "ok" && h("div", { class: state, role: "note" }, cell.health.sentences.map((line) => h("p", null, line)));
 }
 
+/**
+ * Words for a part that is not there.
+ * @param {import("./study.js").Study} study @param {string} what begins the sentence, in the plural
+ */
+export function absent(study, what) {
+  const why = study.ranges ? "are not there: their stage has not run, or had nothing to read." : "are not in this page, because it has a bound on its size or their stage has not run; searchlens view shows all there is.";
+  return h("p.warn", { role: "note" }, `${what} ${why}`);
+}
+
 /** @param {import("./study.js").Study} study @param {string} value @param {string[]} present @param {(value: string) => void} change */
 export function metricChoice(study, value, present, change) {
   return choice("Metric", present.map((name) => [name, study.metricTitle(name)]), value, change);

@@ -120,9 +120,10 @@ export class Study {
     return found;
   }
 
-  /** Questions of a benchmark by their position. @param {string} name @returns {Promise<Map<number, Row>>} */
+  /** Questions of a benchmark by their position; none if their file was moved since. @param {string} name @returns {Promise<Map<number, Row>>} */
   async questions(name) {
-    return new Map((await this.frame(this.benchmark(name).file)).map((row) => [row.question, row]));
+    const rows = await this.frame(this.benchmark(name).file).catch(() => []);
+    return new Map(rows.map((row) => [row.question, row]));
   }
 }
 

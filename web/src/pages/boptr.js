@@ -1,9 +1,9 @@
 /** Does one rule, from Base alone, say where RL's curve lies? Errors of every way of predicting it, and what fits a cell as well. */
 
-import { Plot, responsive } from "../chart.js";
+import { Plot, responsive, symbolMark } from "../chart.js";
 import { h } from "../dom.js";
 import { fixed, known, plural, signed } from "../format.js";
-import { sample } from "../parts.js";
+import { absent, sample } from "../parts.js";
 import { pick } from "../study.js";
 import { choice, details, table } from "../widgets.js";
 import { link } from "../route.js";
@@ -28,7 +28,7 @@ export async function boptr(study, view) {
   const [means, contrasts, errors, identified, nulls] = await Promise.all(
     ["means", "contrasts", "errors", "identified_set", "nulls"].map((name) => study.frame(files[name])),
   );
-  if (!means.length && !errors.length) return { title: "BOPTR", body: [h("p", null, "This study has no fit of the rule: it needs at least one pair on the benchmark where the rule is found.")] };
+  if (!means.length && !errors.length) return { title: "BOPTR", body: [absent(study, "The fits of the rule")] };
   const { query } = view;
   const scopes = [...new Set(means.map((row) => row.scope))];
   const scope = scopes.includes(query.scope) ? query.scope : scopes.find((name) => name === "vertical") ?? scopes[0];
@@ -85,11 +85,11 @@ function dots(rows, study) {
   const longest = Math.max(...list.map((row) => row.label.length));
   const words = `Errors: ${list.map((row) => `${row.label} ${fixed(row.at, 2)}`).join("; ")}`;
   return h("div", null,
-    h("ul.legend", null, [...new Set(list.map((row) => row.kind))].map((kind) => h("li", null, sample(KINDS[kind]?.[1] ?? "#888888", kind === "baseline" ? "square" : "circle"), KINDS[kind]?.[0] ?? kind)),
+    h("ul.legend", null, [...new Set(list.map((row) => row.kind))].map((kind) => h("li", null, symbolMark(KINDS[kind]?.[1] ?? "#888888", KINDS[kind]?.[2] ?? "circle"), KINDS[kind]?.[0] ?? kind)),
       h("li", null, `filled: corrected for its upward bias, with its ${study.coverage} interval; open: as computed`)),
     responsive((width) => Plot.plot({
       width, height: 50 + list.length * 24, marginLeft: Math.min(longest * 6.7 + 16, width * 0.5), marginBottom: 36, marginRight: 12, style: { background: "none", fontSize: width < 500 ? "11px" : "12px", overflow: "visible" },
-      x: { label: "error, percentage points", grid: true, nice: true, zero: true, labelAnchor: "right" }, y: { type: "band", domain: list.map(label), label: null, tickSize: 0 },
+      x: { label: "error, percentage points", grid: true, nice: true, zero: true, labelAnchor: "right" }, y: { type: "band", domain: list.map(label), label: null, tickSize: 0, tickFormat: (/** @type {string} */ text) => cut(text, Math.floor((Math.min(longest * 6.7 + 16, width * 0.5) - 10) / 6.2)) },
       symbol: { type: "identity" }, color: { type: "identity" },
       marks: [
         Plot.ruleX([0], { stroke: "currentColor" }),
@@ -98,6 +98,11 @@ function dots(rows, study) {
         Plot.dot(list.filter((row) => known(row.corrected)), { y: label, x: "corrected", r: 5, symbol: "shape", fill: "colour", title: (/** @type {any} */ row) => `${row.label}: ${fixed(row.corrected, 2)} [${fixed(row.lo_corrected, 2)}, ${fixed(row.hi_corrected, 2)}]` }),
       ],
     }), { role: "img", "aria-label": words }));
+}
+
+/** @param {string} text @param {number} most */
+function cut(text, most) {
+  return text.length > most ? `${text.slice(0, most - 1)}…` : text;
 }
 
 /** @param {any[]} rows @param {import("../study.js").Study} study */

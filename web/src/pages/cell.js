@@ -1,10 +1,10 @@
 /** A pair on a benchmark: every policy of Base (or RL) by what it costs, RL's default curve, and who leads where. */
 
-import { Plot, budgetAxis, chart, shareAxis } from "../chart.js";
+import { Plot, budgetAxis, chart, shareAxis, symbolMark } from "../chart.js";
 import { h } from "../dom.js";
 import { count, interval, known, percent, plural, points as pp, short, signed } from "../format.js";
 import { dark, seen, symbol } from "../look.js";
-import { READOUTS, cellCrumbs, health, metricChoice, readoutChoice, sample } from "../parts.js";
+import { READOUTS, absent, health, metricChoice, readoutChoice, sample } from "../parts.js";
 import { groups, pick } from "../study.js";
 import { choice, details, table, to, toggles } from "../widgets.js";
 import { link } from "../route.js";
@@ -43,13 +43,13 @@ export async function cell(study, cell, view) {
       health(cell) || null,
       cell.sentences?.length > 0 && h("ul", null, cell.sentences.map((line) => h("li", null, line))),
       solvedLinks(cell),
-      h("div.controls", null,
+      metrics.length > 0 && h("div.controls", null,
         metricChoice(study, metric, metrics, (m) => view.set({ m, p: "", n: "", side: "" })),
         readoutChoice(readout, readouts, (r) => view.set({ r })),
         choice("Along", costs.map((name) => [name, COSTS[name]]), cost, (x) => view.set({ x })),
         choice("Policies of", [["base", "Base"], ["rl", "RL"]], lines, (value) => view.set({ lines: value, p: "", n: "", side: "" }))),
       h("div.columns", null,
-        h("section", null,
+        !metrics.length ? h("section", null, h("h2", null, "All policies"), absent(study, "The operating points of this box")) : h("section", null,
           h("h2", null, `${study.metricTitle(metric)} by ${COSTS[cost]}`),
           legend(metric, lines, cost, bands.length > 0, study),
           chart({
@@ -61,7 +61,7 @@ export async function cell(study, cell, view) {
             hint: "Point at a mark, or use the arrow keys: its value, interval, cost and questions stand here.",
           }),
           toggles("Families of policies", families.map(([family, list]) => ({
-            value: family, words: list[0].familyTitle, pressed: !hidden.has(family), mark: familyMark(list[0]),
+            value: family, words: list[0].familyTitle, pressed: !hidden.has(family), mark: symbolMark(seen(list[0].colour), symbol(list[0].marker)),
           })), (family) => view.set({ off: [...flipped(hidden, family)].join("~") })),
           cost === "flops" && h("p.note", null, "A generated token counts as 2 FLOPs per parameter; prompts and attention are not counted.")),
         h("section", null, gapMap(study, cell, pick(same, { metric, readout }), metric, view))),
@@ -151,14 +151,6 @@ function legend(metric, lines, cost, region, study) {
       h("li", null, sample("currentColor", "dash"), "the best of Base with so many samples or fewer"),
       h("li", null, sample("var(--region)", "band", 1), "the region that Base's policies reach")],
     h("li", null, `thin lines: a policy of ${lines === "rl" ? "RL" : "Base"} each; colour and marker say its family`));
-}
-
-/** @param {any} mark */
-function familyMark(mark) {
-  const dot = Plot.dot([0], { x: 0, y: 0, frameAnchor: "middle", r: 4.5, symbol: /** @type {any} */ (symbol(mark.marker)), fill: seen(mark.colour) });
-  const svg = Plot.plot({ width: 14, height: 14, margin: 0, axis: null, x: { domain: [-1, 1] }, y: { domain: [-1, 1] }, style: { background: "none" }, marks: [dot] });
-  svg.setAttribute("aria-hidden", "true");
-  return svg;
 }
 
 /** @param {import("../study.js").Study} study @param {import("../study.js").Cell} cell @param {any} mark @param {string} metric @param {string} readout */

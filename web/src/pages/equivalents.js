@@ -3,7 +3,7 @@
 import { Plot, chart, responsive } from "../chart.js";
 import { h } from "../dom.js";
 import { fixed, known, plural } from "../format.js";
-import { cellCrumbs, health, sample } from "../parts.js";
+import { absent, cellCrumbs, health, sample } from "../parts.js";
 import { pick } from "../study.js";
 import { choice, table } from "../widgets.js";
 
@@ -36,9 +36,9 @@ export async function equivalents(study, cell, view) {
       h("p", null, "N* is the number of samples of Base that solves as many questions as b samples of RL under its default policy. All curves are means over every subset of the samples."),
       rows.length ? [
         h("div.controls", null, choice("Base's policy", policies.map((name) => [name, title(name)]), policy, (p) => view.set({ p }))),
-        h("div.columns", null, drawing(study, rows), numbers(study, rows)),
+        h("div.columns.even", null, drawing(study, rows), numbers(study, rows)),
         crossing(study, crossings),
-      ] : h("p.note", null, "This study has no such readings of this cell."),
+      ] : absent(study, "The readings of this box"),
       sets(study, view, exponents, profiles, joint),
     ],
   };
@@ -130,12 +130,13 @@ function sets(study, view, exponents, profiles, joint) {
   const level = 1 - (study.index.confidence ?? 0.95);
   const together = joint.filter((each) => each.policy === scope && (each.left_out ?? null) === null)[0];
   const words = verdict(row, study);
+  const seen = curve.length > 1 && Math.max(...curve.map((each) => each.p)) > 0.001;
   return h("section", null,
     h("h2", null, "Is it a power law?"),
     scopes.length > 1 && h("div.controls", null, choice("Law under", scopes.map((name) => [name, title(name)]), scope, (next) => view.set({ scope: next }))),
     h("p", null, words),
     together && h("p", null, `All ${together.pairs} pairs of this benchmark together: ${range(together)}.`),
-    curve.length > 1 && responsive((width) => Plot.plot({
+    seen && responsive((width) => Plot.plot({
       width: Math.min(width, 760), height: 240, marginLeft: 52, marginBottom: 38, style: { background: "none", fontSize: "12px" },
       x: { label: "exponent β" }, y: { label: "largest p-value of a law with this β", domain: [0, Math.max(0.2, ...curve.map((each) => each.p))], grid: true },
       marks: [
@@ -143,7 +144,7 @@ function sets(study, view, exponents, profiles, joint) {
         Plot.ruleY([level], { stroke: "var(--rl)", strokeDasharray: "5 3" }), Plot.lineY(curve, { x: "beta", y: "p", stroke: "var(--base)", strokeWidth: 2 }),
       ],
     }), { role: "img", "aria-label": `p-values of the exponents. ${words}` }),
-    curve.length > 1 && h("ul.legend", null, h("li", null, sample("var(--base)", "none"), "p-value"), h("li", null, sample("var(--rl)", "dash"), `below this line an exponent is rejected (${fixed(level, 2)})`), h("li", null, sample("var(--base)", "band"), "exponents that are not rejected")));
+    seen && h("ul.legend", null, h("li", null, sample("var(--base)", "none"), "p-value"), h("li", null, sample("var(--rl)", "dash"), `below this line an exponent is rejected (${fixed(level, 2)})`), h("li", null, sample("var(--base)", "band"), "exponents that are not rejected")));
 }
 
 /** @param {any} row */

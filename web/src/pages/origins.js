@@ -4,6 +4,7 @@ import { csv } from "../csv.js";
 import { h, visible } from "../dom.js";
 import { text } from "../source.js";
 import { details, table } from "../widgets.js";
+import { shown } from "./tables.js";
 
 /**
  * @param {import("../study.js").Study} study
@@ -27,7 +28,7 @@ export async function origins(study, view) {
       ], Object.entries(checkpoints).map(([name, each]) => ({ name, .../** @type {any} */ (each) }))),
       costs.length > 1 && [
         h("h2", null, "What sampling took"),
-        table(costs[0].map((head, i) => ({ name: String(i), title: head.replaceAll("_", " "), number: i > 0, cell: (row) => row[i] })), costs.slice(1)),
+        table(costs[0].map((head, i) => ({ name: String(i), title: head.replaceAll("_", " "), number: i > 0, cell: (row) => shown(row[i]), key: (row) => row[i] })), costs.slice(1)),
       ],
       rows.length > 0 && [
         h("h2", null, "Files and runs"),

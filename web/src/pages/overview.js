@@ -5,7 +5,8 @@ import { h, refill } from "../dom.js";
 import { fixed, interval, known, percent, plural, points } from "../format.js";
 import { link } from "../route.js";
 import { groups, pick } from "../study.js";
-import { sideLegend } from "../parts.js";
+import { choice } from "../widgets.js";
+import { absent, sideLegend } from "../parts.js";
 
 const HEALTH = /** @type {Record<string, string>} */ ({ ok: "sound", warn: "look closer", bad: "not interpretable" });
 
@@ -20,11 +21,12 @@ export async function overview(study, view) {
   const byPair = groups(study.cells.filter((cell) => !chosen || cell.pair === chosen), (cell) => cell.pair);
   const bad = study.cells.filter((cell) => cell.health?.state === "bad").length;
   return {
-    title: index.title ? `Base and RL: ${index.title}` : "Base and RL",
+    title: index.pairs.length > 3 ? `Base and RL: ${index.pairs.length} pairs of models` : index.title ? `Base and RL: ${index.title}` : "Base and RL",
     body: [
       h("p", null, "How much of what reinforcement learning gave a model was already in its Base model, for whoever samples it enough, or searches it well? Each box below is one pair of models on one benchmark: ",
         h("b.base", null, "Base"), " and ", h("b.rl", null, "RL"), ` under RL's default policy (${study.policyTitle(index.default_policy)}), by samples per question.`),
       sideLegend(`The share of questions that at least one of so many samples solves, mean over all subsets of the samples; bands are ${study.coverage} intervals over questions.`),
+      index.pairs.length > 1 && h("div.controls", null, choice("Pair", [["", "all pairs"], ...index.pairs.map((/** @type {any} */ pair) => /** @type {[string, string]} */ ([pair.name, pair.title]))], chosen ?? "", (pair) => view.set({ pair }))),
       bad > 0 && h("p.bad", null, `${plural(bad, "box", "boxes")} below cannot be interpreted: look at the reason there before any number.`),
       ...[...byPair].map(([pair, cells]) => h(
         "section", null, h("h2", null, study.pairTitle(pair)),
@@ -95,7 +97,7 @@ async function curves(study, cell) {
   const [same, support] = await Promise.all([study.frame(cell.files.same_policy), study.frame(cell.files.support)]);
   const rows = pick(same, { metric: "P", readout: "expected", policy }).sort((a, b) => a.budget - b.budget);
   const bands = pick(support, { metric: "P", readout: "expected" });
-  if (!rows.length) return h("p.note", null, same.length ? "The two models have no common samples under RL's default policy." : "There are no curves of this box yet.");
+  if (!rows.length) return same.length ? h("p.note", null, "The two models have no common samples under RL's default policy.") : absent(study, "The curves of this box");
   const marks = rows.flatMap((row) => [
     { side: "Base", n: row.budget, value: row.base, shown: percent(row.base) },
     { side: "RL", n: row.budget, value: row.rl, shown: `${percent(row.rl)} ${interval(...limits(bands, row.budget))}` },

@@ -3,7 +3,7 @@
 import { h, refill, visible } from "../dom.js";
 import { count, fixed, known, percent, plural } from "../format.js";
 import { formulas } from "../formulas.js";
-import { cellCrumbs } from "../parts.js";
+import { absent, cellCrumbs } from "../parts.js";
 import { SORTS, WHO, byPolicy, idOf, position, ranked } from "../ranking.js";
 import { link } from "../route.js";
 import { samples, written } from "../samples.js";
@@ -33,6 +33,7 @@ export async function question(study, cell, id, view) {
   const [questions, list] = await Promise.all([study.questions(cell.benchmark), ranked(study, cell, query.sort)]);
   const at = position(questions, id);
   const place = list.findIndex((each) => each.question === at);
+  if (!list.length) return { title: `Question ${visible(id)}`, crumbs: cellCrumbs(study, cell), body: [absent(study, "The counts of answers of this box")] };
   if (at === null || place < 0) return { title: `No question ${visible(id)}`, crumbs: cellCrumbs(study, cell), body: [h("p", null, "The benchmark has no such question.")] };
   const row = questions.get(at);
   const benchmark = study.benchmark(cell.benchmark);
@@ -138,6 +139,7 @@ async function shown(study, cell, side, view, active, benchmark, at) {
     traces && h("p", null, h("a", { href: link(["s", side.side.checkpoint, cell.benchmark, policy, view.path[4], 0]) }, "See the search that drew these")),
     list.length ? [
       list.length < (row?.samples ?? 0) && h("p.note", null, `This page holds ${list.length} of the ${row.samples} samples; searchlens view shows all of them.`),
+      list.length < (row?.samples ?? 0) && h("p.note", null, "Their answers, equal ones together:"),
       grouped,
       h("nav.chips", { "aria-label": `${side.title}'s samples` }, list.map((each) => h("a", {
         href: view.href({ [side.key]: each.sample, col: name }), class: each.correct ? "right" : "wrong", "data-key": `sample ${name} ${each.sample}`,

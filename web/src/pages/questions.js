@@ -3,7 +3,7 @@
 import { h, refill, visible } from "../dom.js";
 import { count, percent, plural } from "../format.js";
 import { dark } from "../look.js";
-import { cellCrumbs, health } from "../parts.js";
+import { absent, cellCrumbs, health } from "../parts.js";
 import { SORTS, WHO, idOf, ranked } from "../ranking.js";
 import { link } from "../route.js";
 import { readable } from "../samples.js";
@@ -40,6 +40,7 @@ export async function questions(study, cell, view) {
       await matrix(study, cell, view, some, asked)),
   ];
   refill(page, ...await parts(found));
+  if (!list.length) return { title: "Who solves which question", crumbs: cellCrumbs(study, cell), body: [absent(study, "The counts of answers of this box")] };
   return {
     title: "Who solves which question",
     crumbs: cellCrumbs(study, cell),
@@ -95,7 +96,7 @@ async function matrix(study, cell, view, list, asked) {
   const column = `${metric}_expected`;
   const frames = await Promise.all([cell.base, cell.rl].map((side) => study.frame(side.files.hits, ["policy", "question", "budget", metric, column])));
   const budgets = [...new Set(frames.flatMap((frame) => frame.map((row) => row.budget)))].sort((a, b) => a - b);
-  if (!budgets.length) return null;
+  if (!budgets.length) return h("section", null, h("h2", null, "Matrix"), absent(study, "The readouts of single questions"));
   const n = budgets.includes(Number(view.query.n)) ? Number(view.query.n) : budgets[0];
   const places = new Map(list.map((each, i) => [each.question, i]));
   const columns = [cell.base, cell.rl].flatMap((side, i) => side.policies.map((policy) => ({ policy, side: i === 0 ? "base" : "rl" })));

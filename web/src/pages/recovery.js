@@ -4,7 +4,7 @@ import { Plot, budgetAxis, chart, shareAxis } from "../chart.js";
 import { h, refill } from "../dom.js";
 import { fixed, interval, known, percent, plural, points as pp, signed } from "../format.js";
 import { dark, seen, symbol } from "../look.js";
-import { cellCrumbs, health, metricChoice, sample } from "../parts.js";
+import { absent, cellCrumbs, health, metricChoice, sample } from "../parts.js";
 import { nearMatches } from "../near.js";
 import { pick } from "../study.js";
 import { choice, table } from "../widgets.js";
@@ -27,7 +27,8 @@ export async function recovery(study, cell, view) {
   const metric = metrics.includes(view.query.m) ? view.query.m : metrics[0] ?? "P";
   const targets = pick(rl, { metric, readout: "prefix", policy: study.index.default_policy }).sort((a, b) => a.budget - b.budget);
   if (!targets.length || !metrics.length) {
-    return { title: "Where Base matches RL", crumbs: cellCrumbs(study, cell), body: [h("p", null, "RL has no samples under its default policy here, so there is no curve to recover.")] };
+    const words = rl.length && base.length ? h("p", null, "RL has no samples under its default policy here, so there is no curve to recover.") : absent(study, "The operating points of this box");
+    return { title: "Where Base matches RL", crumbs: cellCrumbs(study, cell), body: [words, pathTable(study, pick(paths, { metric, kind: "closest" }), "closest")] };
   }
   const compared = comparable(study, geometry);
   const candidates = pick(base, { metric, readout: "prefix" }).filter((row) => known(row.value) && compared(row));

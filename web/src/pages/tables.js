@@ -20,7 +20,7 @@ export async function tables(study, view) {
       h("div.controls", null, h("label.choice", null, h("span", null, "Search in titles"), h("input", {
         type: "search", value: view.query.find ?? "", "data-key": "find", change: (/** @type {any} */ event) => view.set({ find: event.target.value }),
       }))),
-      list.length ? h("ul", null, list.map((/** @type {any} */ each) => h("li", null, h("a", { href: link(["t", each.name]) }, each.title || each.name), each.title ? h("span.note", null, ` ${each.name}`) : null)))
+      list.length ? h("ul", null, list.map((/** @type {any} */ each) => h("li", null, h("a", { href: link(["t", each.name]) }, each.title || each.name), each.title && each.title !== each.name.replaceAll("_", " ") ? h("span.note", null, ` ${each.name}`) : null)))
         : h("p", null, "No table has such a title."),
     ],
   };
@@ -64,7 +64,7 @@ export async function oneTable(study, name, view) {
 }
 
 /** Six digits are enough to read; the file has all of them. @param {string} text */
-function shown(text) {
+export function shown(text) {
   if (text === "" || !/[.e]/i.test(text)) return text;
-  return String(Number(Number(text).toPrecision(6))).replace("-", "\u2212");
+  return Number.isNaN(Number(text)) ? text : String(Number(Number(text).toPrecision(6))).replace("-", "\u2212");
 }
