@@ -8,7 +8,7 @@ import { choice } from "./widgets.js";
 export function sideLegend(words) {
   return h("div", null,
     h("ul.legend", null,
-      h("li", null, sample("var(--base)", "circle"), "Base"), h("li", null, sample("var(--rl)", "square"), "RL")),
+      h("li", null, sample("var(--base)", "square"), "Base"), h("li", null, sample("var(--rl)", "circle"), "RL")),
     words && h("p.note", null, words));
 }
 

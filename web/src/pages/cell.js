@@ -138,7 +138,7 @@ function plot(study, { width, shown, bands, metric, cost }) {
       Plot.lineY(region, { x: "budget", y: "envelope", stroke: "currentColor", strokeWidth: 1.6, strokeDasharray: "5 3" }),
       Plot.areaY(target.filter((/** @type {any} */ mark) => known(mark.lo)), { x: "x", y1: "lo", y2: "hi", fill: "var(--rl)", fillOpacity: 0.15 }),
       Plot.lineY(target, { x: "x", y: "y", stroke: "var(--rl)", strokeWidth: 2.6 }),
-      Plot.dot(target, { x: "x", y: "y", r: 4, symbol: "square", fill: "var(--rl)" }),
+      Plot.dot(target, { x: "x", y: "y", r: 4, symbol: "circle", fill: "var(--rl)" }),
     ],
   };
 }
@@ -146,7 +146,7 @@ function plot(study, { width, shown, bands, metric, cost }) {
 /** @param {string} metric @param {string} lines @param {string} cost @param {boolean} region @param {import("../study.js").Study} study */
 function legend(metric, lines, cost, region, study) {
   return h("ul.legend", null,
-    h("li", null, sample("var(--rl)", "square"), `RL, its default policy (${study.policyTitle(study.index.default_policy)}), with its ${study.coverage} interval`),
+    h("li", null, sample("var(--rl)", "circle"), `RL, its default policy (${study.policyTitle(study.index.default_policy)}), with its ${study.coverage} interval`),
     region && cost === "samples" && [
       h("li", null, sample("currentColor", "dash"), "the best of Base with so many samples or fewer"),
       h("li", null, sample("var(--region)", "band", 1), "the region that Base's policies reach")],

@@ -112,7 +112,7 @@ async function curves(study, cell) {
       Plot.lineY(marks, { x: "n", y: "value", z: "side", stroke: (/** @type {any} */ mark) => (mark.side === "RL" ? "var(--rl)" : "var(--base)"), strokeWidth: 2 }),
       Plot.dot(marks, {
         x: "n", y: "value", r: 3.2, fill: (/** @type {any} */ mark) => (mark.side === "RL" ? "var(--rl)" : "var(--base)"),
-        symbol: (/** @type {any} */ mark) => (mark.side === "RL" ? "square" : "circle"), title: (/** @type {any} */ mark) => `${mark.side}, ${plural(mark.n, "sample")}: ${mark.shown}`,
+        symbol: (/** @type {any} */ mark) => (mark.side === "RL" ? "circle" : "square"), title: (/** @type {any} */ mark) => `${mark.side}, ${plural(mark.n, "sample")}: ${mark.shown}`,
       }),
     ],
     color: { type: "identity" }, symbol: { type: "identity" },
