@@ -1,7 +1,6 @@
 """The exponent along RL's steps: planted laws come back, and what a fit leaves open is what an enumeration says."""
 
 import io
-import json
 import math
 from pathlib import Path
 
@@ -15,6 +14,7 @@ pytest.importorskip("transformers")
 from searchlens.commands import rl_steps
 from searchlens.errors import InputError
 from searchlens.zoo.__main__ import main
+from searchlens.zoo.records import record_file, write_record
 
 ROOT = Path(__file__).parents[1]
 ROUND = (1, 2, 4, 8, 16)
@@ -54,7 +54,7 @@ def write_pair(out: Path, name: str, base: str, curves: dict[int, list[int]]) ->
     }
     (out / "records").mkdir(exist_ok=True)
     for record, made in sides.items():
-        (out / "records" / f"{record}.json").write_text(json.dumps(made))
+        write_record(out, record, made)
 
 
 @pytest.fixture
@@ -144,8 +144,8 @@ def test_records_that_are_missing_are_named(cohort: Path, tmp_path: Path) -> Non
     frame = rl_steps.fit_steps(cohort)
     with pytest.raises(InputError, match="no steps of overtrained"):
         rl_steps.draw(frame.filter(pl.col("pair") != "overtrained"))
-    (cohort / "records" / "rl-control.json").unlink()
-    with pytest.raises(InputError, match=r"rl-control\.json is missing"):
+    record_file(cohort, "rl-control").unlink()
+    with pytest.raises(InputError, match=r"rl-control\.json\.gz is missing"):
         rl_steps.fit_steps(cohort)
 
 

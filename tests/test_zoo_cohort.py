@@ -26,6 +26,7 @@ from searchlens.zoo.corpus import Tokens  # noqa: E402
 from searchlens.zoo.jobs import Workshop, plan  # noqa: E402
 from searchlens.zoo.pretrain import optimizer_for, pretrain, update  # noqa: E402
 from searchlens.zoo.recipe import ModelShape, Pretraining, Recipe, Rlvr, Role  # noqa: E402
+from searchlens.zoo.records import read_record, write_record  # noqa: E402
 from searchlens.zoo.rlvr import advantages, policy_gradient, train_rlvr  # noqa: E402
 from searchlens.zoo.sample import Samples  # noqa: E402
 from searchlens.zoo.schedule import TrainingJob, ordered, run, urgency  # noqa: E402
@@ -395,19 +396,17 @@ def write_records(out: Path) -> None:
         late = {"control": 99, "overtrained": 70}.get(name, 90)
         sides = {"base": side_of(BASE_CURVE, 90, rising, 80.0), "rl": side_of(rl, late, still, 98.0)}
         for side in ("rl",) if pair.base else ("base", "rl"):
-            (out / "records" / f"dev-{name}-{side}.json").write_text(json.dumps(sides[side]))
+            write_record(out, f"dev-{name}-{side}", sides[side])
 
 
 def changed(out: Path, record: str, **fields: dict[str, object]) -> list[str]:
     """The thresholds that fail once one record's math and aime are changed."""
-    file = out / "records" / f"dev-{record}.json"
-    text = file.read_text()
-    made = json.loads(text)
+    kept, made = (read_record(out, f"dev-{record}") for _ in range(2))
     for role, values in fields.items():
         made["numbers"][role][POLICY] |= values
-    file.write_text(json.dumps(made))
+    write_record(out, f"dev-{record}", made)
     failed = [check.name for check in checks(out) if not check.holds]
-    file.write_text(text)
+    write_record(out, f"dev-{record}", kept)
     return failed
 
 
@@ -422,12 +421,10 @@ def test_thresholds_fail_one_by_one(tmp_path: Path) -> None:
     ends = changed(tmp_path, "anchor-base", olympiad={"finished": 86.0})
     assert "termination on olympiad, anchor: <= 85% and >= 95%" in ends
     for name, alike in (("control", "anchor-rl"), ("overtrained", "anchor-rl")):
-        file = tmp_path / "records" / f"dev-{name}-rl.json"
-        file.write_text((tmp_path / "records" / f"dev-{alike}.json").read_text())
+        write_record(tmp_path, f"dev-{name}-rl", read_record(tmp_path, f"dev-{alike}"))
         assert any(check.name.startswith(f"{name}: ") and not check.holds for check in checks(tmp_path))
     for name in SEVEN:
-        file = tmp_path / "records" / f"dev-{name}-rl.json"
-        file.write_text((tmp_path / "records" / "dev-anchor-rl.json").read_text())
+        write_record(tmp_path, f"dev-{name}-rl", read_record(tmp_path, "dev-anchor-rl"))
     alike = [check.name for check in checks(tmp_path) if not check.holds]
     assert {"spread of ln alpha >= 0.3", "distinct paths >= 4"} <= set(alike)
 
@@ -482,10 +479,10 @@ def test_a_cohort_in_miniature(tmp_path: Path) -> None:
         assert (tmp_path / name / "model.safetensors").exists()
     assert not list((tmp_path / "work").glob("*.pt"))
     assert len(read_bytes(tmp_path / "benchmarks" / "rltrain-hard.jsonl.gz").splitlines()) == 256
-    dev = json.loads(shop.record("dev-anchor-rl").read_text())
+    dev = read_record(tmp_path, "dev-anchor-rl")
     assert "stem" not in dev["numbers"]
     assert "20" in dev["steps"]
-    assert json.loads(shop.record("rl-control").read_text())["recipe"]["rlvr"]["cells"]
+    assert read_record(tmp_path, "rl-control")["recipe"]["rlvr"]["cells"]
     made = checks(tmp_path)
     assert [check.holds for check in made if check.name == "cohort"] == [None]
     cards = write_cohort_cards(tmp_path, made)

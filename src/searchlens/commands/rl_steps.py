@@ -8,7 +8,6 @@ an error at most one question larger, and with an error at most :data:`NOISE` la
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -30,6 +29,7 @@ from searchlens.frames import pick
 from searchlens.zoo.accept import Records
 from searchlens.zoo.cohort import COHORT
 from searchlens.zoo.evaluate import BUDGETS, DEFAULT
+from searchlens.zoo.records import read_record, record_file
 
 NOISE = 0.5
 """Percentage points: a typical bootstrap standard deviation of a fitted path's error. On the test split of math, which
@@ -70,7 +70,7 @@ def fit_steps(folder: Path) -> pl.DataFrame:
     Parameters
     ----------
     folder : Path
-        Folder of the cohort; its ``records`` hold ``rl-PAIR.json`` and ``dev-*.json``.
+        Folder of the cohort; its ``records`` hold those of the jobs ``rl-PAIR`` and ``dev-*``.
 
     Returns
     -------
@@ -110,12 +110,13 @@ def fit_steps(folder: Path) -> pl.DataFrame:
 
 def _length(folder: Path, pair: str) -> int:
     """Number of steps of a pair's RL."""
-    file = folder / "records" / f"rl-{pair}.json"
-    if not file.exists():
+    record = read_record(folder, f"rl-{pair}")
+    if not record:
         raise InputError(
-            f"{file} is missing: it holds the number of RL steps", "a complete cohort has one for every pair"
+            f"{record_file(folder, f'rl-{pair}')} is missing: it holds the number of RL steps",
+            "a complete cohort has one for every pair",
         )
-    return int(json.loads(file.read_text(encoding="utf-8"))["curve"][-1]["step"])
+    return int(record["curve"][-1]["step"])
 
 
 def _counts(percent: Mapping[str, float], questions: int) -> list[int]:

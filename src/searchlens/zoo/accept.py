@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -13,6 +12,7 @@ import numpy as np
 
 from searchlens.zoo.cohort import COHORT, SEVEN
 from searchlens.zoo.evaluate import BUDGETS, DEFAULT, paired_interval
+from searchlens.zoo.records import read_record
 
 ALPHAS = tuple(2 ** (k / 5) for k in range(-10, 21))
 BETA = 0.6
@@ -76,9 +76,9 @@ class Records:
     def __init__(self, folder: Path) -> None:
         self.models: dict[str, Any] = {}
         for name, pair in COHORT.items():
-            files = [folder / "records" / f"dev-{model}.json" for model in (f"{pair.base or name}-base", f"{name}-rl")]
-            if all(file.exists() for file in files):
-                self.models[name] = [json.loads(file.read_text(encoding="utf-8")) for file in files]
+            sides = [read_record(folder, f"dev-{model}") for model in (f"{pair.base or name}-base", f"{name}-rl")]
+            if all(sides):
+                self.models[name] = sides
 
     def at(self, name: str, role: str, key: str, k: int | None = None) -> tuple[float, float]:
         """A number of Base and the same one of RL, under the default policy; ``k`` picks it from a curve."""

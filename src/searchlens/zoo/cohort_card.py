@@ -10,6 +10,7 @@ from searchlens.zoo.accept import Check
 from searchlens.zoo.card import HEAD, TRIED, table
 from searchlens.zoo.cohort import COHORT, parameters
 from searchlens.zoo.evaluate import DEFAULT
+from searchlens.zoo.records import read_record
 
 _CARD = (
     HEAD
@@ -24,7 +25,7 @@ Prompt: `Problem: {{question}}\\nSolution:\\n`. The answer is in `\\boxed{{}}`, 
 
 {training}
 
-Seeds: {seeds}. Hardware: {hardware}. All numbers of the recipe: `records/{job}.json`.
+Seeds: {seeds}. Hardware: {hardware}. All numbers of the recipe: `records/{job}.json.gz`.
 
 {curve}
 
@@ -61,7 +62,7 @@ def write_cohort_cards(folder: Path, thresholds: list[Check]) -> list[Path]:
     written = []
     for name, pair in COHORT.items():
         for side in ("base", "rl"):
-            training, dev = (_read(folder, job) for job in (f"{side}-{name}", f"dev-{name}-{side}"))
+            training, dev = (read_record(folder, job) for job in (f"{side}-{name}", f"dev-{name}-{side}"))
             if not training or not dev:
                 continue
             recipe = training["recipe"]
@@ -90,13 +91,6 @@ def write_cohort_cards(folder: Path, thresholds: list[Check]) -> list[Path]:
             path.write_text(text, encoding="utf-8")
             written.append(path)
     return written
-
-
-def _read(folder: Path, job: str) -> dict[str, Any]:
-    """The record of a job; empty if there is none."""
-    path = folder / "records" / f"{job}.json"
-    record: dict[str, Any] = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
-    return record
 
 
 def _training(name: str, side: str, record: dict[str, Any]) -> str:

@@ -3,7 +3,7 @@
 FOLDER/NAME-base, FOLDER/NAME-rl    weights, tokenizer, model card
 FOLDER/benchmarks                   the nine test sets and, once levels are measured, those of rltrain
 FOLDER/levels.json                  measured levels
-FOLDER/records/JOB.json             recipe as used, curves, dev numbers, seconds
+FOLDER/records/JOB.json.gz          recipe as used, curves, dev numbers, seconds
 FOLDER/steps/NAME-STEP              RL step checkpoints
 FOLDER/work                         corpora, and states of unfinished jobs; can be deleted when all is done
 FOLDER/logs/JOB.log                 output of a job
@@ -35,6 +35,7 @@ from searchlens.zoo.evaluate import DEFAULT, POLICIES, sample_roles, summarise
 from searchlens.zoo.model import Decoder
 from searchlens.zoo.pretrain import pretrain
 from searchlens.zoo.recipe import Recipe
+from searchlens.zoo.records import record_file, write_record
 from searchlens.zoo.rlvr import train_rlvr
 from searchlens.zoo.schedule import TrainingJob, run
 from searchlens.zoo.splits import Cell, cells_of, measure_success, measured_levels, rltrain
@@ -98,7 +99,7 @@ class Workshop:
 
     def record(self, job: str) -> Path:
         """The record of a job; it exists once the job is done."""
-        return self.folder / "records" / f"{job}.json"
+        return record_file(self.folder, job)
 
     def done(self, job: str) -> bool:
         """Whether a job is done. A deleted corpus counts as done unless a Base still has to read it."""
@@ -126,7 +127,7 @@ class Workshop:
             record = self._levels()
         hardware = torch.cuda.get_device_name() if self.device.startswith("cuda") else "CPU"
         record |= {"hardware": hardware, "seconds": round(time.monotonic() - started, 1)}
-        _write(self.record(job), record)
+        write_record(self.folder, job, record)
 
     def levels(self) -> dict[Cell, int]:
         """The measured levels."""

@@ -11,6 +11,7 @@ from searchlens import project
 from searchlens.errors import InputError
 from searchlens.project import extras
 from searchlens.zoo.cohort import COHORT
+from searchlens.zoo.records import read_record
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerFast
@@ -81,8 +82,8 @@ def load_pair(name: str, folder: Path | None = None, dtype: str = "float32") -> 
             "dev-base": f"dev-{origin}-base",
             "dev-rl": f"dev-{name}-rl",
         }
-        files = {key: root / "records" / f"{job}.json" for key, job in jobs.items()}
-        record = {key: json.loads(file.read_text(encoding="utf-8")) for key, file in files.items() if file.exists()}
+        made = {key: read_record(root, job) for key, job in jobs.items()}
+        record = {key: value for key, value in made.items() if value}
     extras.require("transformers", "torch")
     from transformers import AutoModelForCausalLM, AutoTokenizer
 
