@@ -11,7 +11,7 @@ flock --nonblock 9 || { echo "another demo is running in this folder; wait for i
 # This script holds its own lock, so a lock of Snakemake can only be from a killed run.
 [ -z "$(ls -A .snakemake/locks 2>/dev/null)" ] || snakemake --configfile "$overlay" --unlock
 
-snakemake --configfile "$overlay" --cores "$cores"
+searchlens run --config "$overlay" --cores "$cores"
 if [ ! -e "$report" ] || [ -n "$(find "$results/figures" "$results/tables" -newer "$report" -print -quit)" ]; then
     snakemake --configfile "$overlay" --report "$report"
 fi

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import logging
 import shlex
 import sys
 from contextlib import suppress
@@ -48,7 +49,8 @@ def _run(args: argparse.Namespace) -> None:
     grid = grid_of(args)
     grid.check()  # its messages are clearer than those of a workflow
     require_installed(grid, here=not args.dry_run and not args.profile)
-    run(command_of(args.targets, args.config, cores=args.cores, profile=args.profile, dry_run=args.dry_run))
+    command = command_of(args.targets, args.config, cores=args.cores, profile=args.profile, dry_run=args.dry_run)
+    run(command, grid, plain=args.dry_run or args.snakemake_log, quiet=args.level >= logging.WARNING)
 
 
 def _status(args: argparse.Namespace) -> None:
@@ -150,6 +152,9 @@ def add_to(command: Commands) -> None:
     sub.add_argument("--cores", default="", metavar="N", help="CPU cores, or all (default: as the profile says)")
     sub.add_argument("--profile", default="", metavar="FOLDER", help="profile of Snakemake, such as slurm")
     sub.add_argument("-n", "--dry-run", action="store_true", help="print the jobs, and run none")
+    sub.add_argument(
+        "--snakemake-log", action="store_true", help="print what Snakemake prints, instead of one line of progress"
+    )
     sub = command("status", _status, "show progress, running and failed jobs, and their logs")
     either = sub.add_mutually_exclusive_group()
     json_option(either)

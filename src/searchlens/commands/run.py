@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import os
 import sys
+import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import NoReturn
 
 from searchlens import project
+from searchlens.commands.follow import Rate, line
+from searchlens.commands.status import answer
+from searchlens.commands.supervise import supervise
 from searchlens.grid import Grid
 from searchlens.project import extras
 
@@ -53,9 +57,31 @@ def require_installed(grid: Grid, *, here: bool) -> None:
         extras.require(*(["matplotlib", "seaborn"] if grid.pair_cells else []), *sorted(engines))
 
 
-def run(command: list[str]) -> NoReturn:
-    """Become the process of a command; its jobs find the programs of this installation first."""
+def run(command: list[str], grid: Grid, *, plain: bool = False, quiet: bool = False) -> NoReturn:
+    """Run Snakemake and end with its exit status; its jobs find the programs of this installation first.
+
+    Parameters
+    ----------
+    command : list of str
+    grid : Grid
+        Its samples are counted while they are drawn.
+    plain : bool
+        Become the process of Snakemake, whose output is shown as it is.
+    quiet : bool
+        Show no progress.
+    """
     os.environ["PATH"] = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath)])
     sys.stdout.flush()
     sys.stderr.flush()
-    os.execv(command[0], command)
+    if plain:
+        os.execv(command[0], command)
+    rate = Rate()
+
+    def sampling() -> str:
+        """What is drawn, while something is left to draw."""
+        found = answer(Grid(grid.config, grid.root))
+        drawn, wanted = (sum(cell[key] for cell in found["cells"]) for key in ("drawn", "wanted"))
+        rate.see(time.monotonic(), drawn)
+        return line(found, rate.per_second) if drawn < wanted else ""
+
+    sys.exit(supervise(command, sampling, sys.stderr, shown=not quiet))
