@@ -9,7 +9,7 @@ import polars as pl
 
 from searchlens.schemas.columns import TRACES
 from searchlens.search.driver import Failure, Outcome
-from searchlens.search.recorder import COLUMNS, Recorder
+from searchlens.search.recorder import Recorder
 
 
 def trace_rows(recorder: Recorder, outcome: Outcome, run: tuple[int, str, int], width: int) -> pl.DataFrame:
@@ -33,7 +33,7 @@ def trace_rows(recorder: Recorder, outcome: Outcome, run: tuple[int, str, int], 
         return _frame(recorder.rows, run, width)
     except Exception as error:  # whatever a controller of one's own may have noted: its samples are not lost by it
         mistake = json.dumps({"notes": len(recorder.rows), "mistake": f"{type(error).__name__}: {error}"})
-    row: dict[str, Any] = {**dict.fromkeys(COLUMNS), "step": 0, "kind": "cut", "detail": mistake}
+    row: dict[str, Any] = {"step": 0, "kind": "cut", "detail": mistake}
     costs = {"requests": outcome.usage.requests, "generated": outcome.usage.generated}
     return _frame([{**row, **costs}], run, width)
 
@@ -43,6 +43,6 @@ def _frame(rows: list[dict[str, Any]], run: tuple[int, str, int], width: int) ->
     of_run = {"question": question, "id": name, "run": number}
     numbered = [{**of_run, "row": i, **row} for i, row in enumerate(rows)]
     for row in numbered:
-        if row["sample"] is not None:
+        if "sample" in row:
             row["sample"] += number * width
     return pl.DataFrame(numbered, schema=TRACES)

@@ -112,7 +112,9 @@ class PowerSampling(Controller):
             if not text.finish:
                 start = len(text.tokens)
                 text = yield from draw(text, min(start + length, task.max_tokens), "extend", block)
-                task.note("node", node=(block,), parent=node, start=start, path=text, step=events, block=block)
+                task.note(
+                    "node", node=(block,), parent=node, start=start, step=events, block=block, **text.after(start)
+                )
                 node, events = (block,), events + 1
             moves.begin(text, schedule.steps)
             chances = task.generator("power", block).random((schedule.steps, 2)).tolist()
@@ -128,12 +130,12 @@ class PowerSampling(Controller):
                     node=(block, step),
                     parent=node,
                     start=cut,
-                    path=rival,
                     step=events,
                     accepted=is_accepted,
                     log_ratio=ratio,
                     uniform=level,
                     block=block,
+                    **rival.after(cut),
                 )
                 events += 1
                 text, node = (rival, (block, step)) if is_accepted else (text, node)

@@ -7,9 +7,10 @@ A note gives nodes by names: any hashable value that no other node of the run ha
 
 ``node``, ``end``, ``rollout``
     A text: ``node`` (its name), ``parent`` (the name of the node that it grew from), ``start`` (how many tokens of the
-    parent's text it keeps), and ``path`` (a ``Trace``, whole), or ``tokens`` and ``logp`` (its own). An ``end`` is a
-    path of thoughts that was drawn to its end. A rollout is drawn to judge a path; it gives ``of``, the ``Trace`` of
-    that path, in place of a parent. A note ``node`` on a node that has a row adds to that row.
+    parent's text it keeps), and ``path`` (a ``Trace``, whole, which the recorder keeps, because evaluators may speak of
+    it), or its own ``tokens``, ``logp``, ``logq`` and ``finish``. An ``end`` is a path of thoughts that was drawn to
+    its end. A rollout is drawn to judge a path; it gives ``of``, the ``Trace`` of that path, in place of a parent. A
+    note ``node`` on a node that has a row adds to that row.
 ``scored``, ``chosen``, ``iteration``
     ``nodes``: nodes that an evaluator scored together (``scores``, in their order), those that were kept, and those of
     a descent from the root to a leaf; ``node`` of an iteration is the text that it ended with.
@@ -28,6 +29,7 @@ import math
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from typing import Any
 
+import numpy as np
 import polars as pl
 
 from searchlens.engines.base import Completion
@@ -62,8 +64,8 @@ class Recorder:
     Attributes
     ----------
     rows : list of dict
-        With the keys of ``COLUMNS``, in the order in which they were begun. ``requests`` and ``generated`` are what the
-        engine did between the note before and this one.
+        With keys of ``COLUMNS``, null without one, in the order in which they were begun. ``requests`` and
+        ``generated`` are what the engine did between the note before and this one.
     """
 
     def __init__(self, decode: Callable[[Sequence[int]], str], limit: int) -> None:
@@ -164,7 +166,7 @@ class Recorder:
         return row
 
     def _new(self, kind: str) -> Row:
-        row: Row = {**dict.fromkeys(COLUMNS), "step": self._step, "kind": kind, "requests": 0, "generated": 0}
+        row: Row = {"step": self._step, "kind": kind, "requests": 0, "generated": 0}
         self.rows.append(row)
         self._bytes += ROW_BYTES
         return row
@@ -188,29 +190,27 @@ class Recorder:
             row["node"] = self._judged.get(id(path), (path, None))[1]
         elif path is not None:
             start = others["start"]
-            row |= {
-                "tokens": path.tokens[start:].tolist(),
-                "logp": path.logprobs[start:].tolist(),
-                "logq": path.sampling_logprobs[start:].tolist(),
-                "finish": path.finish,
-            }
-            if row["node"] is not None:
+            others |= path.after(start)
+            if "node" in row:
                 self._judged[id(path)] = path, row["node"]  # the path is kept, so that its id stays its own
         for key in [key for key in others if key in COLUMNS]:
             value = others.pop(key)
-            row[key] = list(value) if isinstance(value, tuple) else value
+            row[key] = value.copy() if isinstance(value, np.ndarray) else value  # a view would keep all of its array
         if others:
-            detail = json.loads(row["detail"]) if row["detail"] else {}
-            row["detail"] = json.dumps(detail | {key: _plain(value) for key, value in others.items()})
-        if row["tokens"] is not None and row["text"] is None:
+            before = row.get("detail", "{}")
+            row["detail"] = json.dumps(json.loads(before) | {key: _plain(value) for key, value in others.items()})
+            self._bytes += len(row["detail"]) - len(before)
+        if "tokens" in row and "text" not in row:
             row["text"] = self._own_text(row)
-        self._bytes += _size(values, row)
+            self._bytes += TOKEN_BYTES * len(row["tokens"]) + len(row["text"])
+        self._bytes += sum(8 * len(values[key]) for key in ("nodes", "scores") if key in values)
 
     def _own_text(self, row: Row) -> str:
         """The text of a row's own tokens, as it stands in the whole text."""
-        before = text_of(self._nodes, row["parent"], row["start"])[-_WINDOW:]
-        both, head = self._decode([*before, *row["tokens"]]), self._decode(before) if before else ""
-        return both[len(head) :] if both.startswith(head) else self._decode(row["tokens"])
+        own = [int(token) for token in row["tokens"]]
+        before = text_of(self._nodes, row.get("parent"), row["start"], _WINDOW)
+        both, head = self._decode([*before, *own]), self._decode(before) if before else ""
+        return both[len(head) :] if both.startswith(head) else self._decode(own)
 
     # ---- samples
 
@@ -220,9 +220,10 @@ class Recorder:
         ends = {(len(text), text[-1]) for text in wanted}
         found: dict[tuple[int, ...], list[int]] = {}
         for number, row in reversed(self._nodes.items()):
-            if not row["tokens"] or row["accepted"] is False or row["same_as"] is not None:
+            own = row.get("tokens", ())
+            if not len(own) or row.get("accepted") is False or "same_as" in row or row["kind"] == "rollout":
                 continue
-            if row["kind"] == "rollout" or (row["start"] + len(row["tokens"]), row["tokens"][-1]) not in ends:
+            if (row["start"] + len(own), own[-1]) not in ends:
                 continue
             text = tuple(text_of(self._nodes, number))
             if text in wanted:
@@ -230,7 +231,9 @@ class Recorder:
         return found
 
 
-def text_of(nodes: Mapping[int, Mapping[str, Any]], number: int | None, length: int | None = None) -> list[int]:
+def text_of(
+    nodes: Mapping[int, Mapping[str, Any]], number: int | None, length: int | None = None, last: int | None = None
+) -> list[int]:
     """The tokens of a node's whole text, from the own tokens of its line.
 
     Parameters
@@ -241,15 +244,21 @@ def text_of(nodes: Mapping[int, Mapping[str, Any]], number: int | None, length: 
         A node; None is the empty text.
     length : int, optional
         Of the beginning that is wanted; all of it by default.
+    last : int, optional
+        How many tokens at the end of that; all of them by default.
     """
     parts: list[Sequence[int]] = []
-    while number is not None:
+    missing = math.inf if last is None else last
+    while number is not None and missing > 0:
         row = nodes[number]
-        own = row["tokens"] or []
-        parts.append(own if length is None else own[: max(0, length - row["start"])])
+        own = row.get("tokens")
+        own = () if own is None else own[: None if length is None else max(0, length - row["start"])]
+        parts.append(own)
+        missing -= len(own)
         length = row["start"] if length is None else min(length, row["start"])
-        number = row["parent"]
-    return [token for part in reversed(parts) for token in part]
+        number = row.get("parent")
+    text = [int(token) for part in reversed(parts) for token in part]
+    return text if last is None else text[-last:]
 
 
 def samples_of(rows: Sequence[Mapping[str, Any]]) -> dict[int, list[int]]:
@@ -258,7 +267,7 @@ def samples_of(rows: Sequence[Mapping[str, Any]]) -> dict[int, list[int]]:
     samples = {}
     for row in rows:
         if row["kind"] == "sample" and (row["node"] is not None or row["tokens"] is not None):
-            samples[row["sample"]] = row["tokens"] if row["node"] is None else text_of(nodes, row["node"])
+            samples[row["sample"]] = text_of(nodes, row["node"]) if row["node"] is not None else row["tokens"]
     return samples
 
 
@@ -281,14 +290,6 @@ def differing_run(rows: pl.DataFrame, samples: pl.DataFrame) -> tuple[str, int] 
             if (kept := tokens.get((name, sample))) is not None and drawn[: len(kept)] != kept:
                 return str(name), int(run)  # type: ignore[call-overload]
     return None
-
-
-def _size(values: Mapping[str, Any], row: Row) -> int:
-    """Bytes that a note adds to a row."""
-    is_text = row["tokens"] is not None and not {"path", "tokens"}.isdisjoint(values)
-    tokens = TOKEN_BYTES * len(row["tokens"]) + len(row["text"]) if is_text else 0
-    listed = sum(8 * len(values[key]) for key in ("nodes", "scores") if key in values)
-    return int(tokens + listed + len(row["detail"] or ""))
 
 
 def _plain(value: Any) -> Any:

@@ -194,6 +194,11 @@ class Trace:
         certainties = None if self.certainties is None else self.certainties[:length]
         return Trace(self.tokens[:length], self.logprobs[:length], self.sampling_logprobs[:length], certainties)
 
+    def after(self, start: int) -> dict[str, Any]:
+        """The path without its first ``start`` tokens, as ``Task.note`` takes it."""
+        arrays = {"tokens": self.tokens, "logp": self.logprobs, "logq": self.sampling_logprobs}
+        return {**{name: array[start:] for name, array in arrays.items()}, "finish": self.finish}
+
     def extend(self, completion: Completion, finish: FinishReason | None) -> Trace:
         """The path followed by a continuation."""
         certainties = None
