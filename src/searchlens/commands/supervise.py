@@ -141,9 +141,16 @@ def supervise(command: Sequence[str], progress: Callable[[], str], out: TextIO, 
         Its exit status; 128 and the number of the signal that killed it.
     """
     started, known, line = time.monotonic(), Filter(), Line(out, shown=shown)
-    # A group of its own, so that an interrupt from the terminal comes once, by ``_forwarding``.
+    # A group of its own, so that an interrupt from the terminal comes once, by ``_forwarding``. It stops such a group
+    # if that reads from it, which nothing in a run does.
     with subprocess.Popen(
-        command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace", process_group=0
+        command,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        errors="replace",
+        process_group=0,
     ) as child:
         assert child.stdout is not None
         with _forwarding(child):
