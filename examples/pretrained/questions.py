@@ -3,8 +3,8 @@
     python examples/pretrained/questions.py --count 200 --seed 1 --output data \
         gsm8k=gsm8k_test.jsonl svamp=SVAMP.json mawps=mawps_fold0_dev.csv
 
-The files of the benchmarks are yours; counts and golds are checked before anything is drawn. The first questions of a file are
-a fair sample of all of them, so that `questions: 50` of a benchmark needs no other file. No question is drawn twice.
+The files of the benchmarks are yours; counts and golds are checked before anything is drawn. The first questions of a
+file are a fair sample of all, so that `questions: 50` of a benchmark needs no other file. No question is drawn twice.
 """
 
 from __future__ import annotations

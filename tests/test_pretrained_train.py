@@ -1,0 +1,97 @@
+"""Training of a pair in miniature: what is rewarded, that padding changes nothing, and that both parts learn."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+torch = pytest.importorskip("torch")
+pytest.importorskip("gguf")
+
+from searchlens.pretrained import train  # noqa: E402
+from searchlens.pretrained.train import Learner, Options, Task, reinforce, reward, warm_up, worked_answer  # noqa: E402
+from test_pretrained import network, vocabulary  # noqa: E402
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A Gemma of random weights with a tokenizer of letters."""
+    from tokenizers import Tokenizer
+    from tokenizers.models import BPE
+    from tokenizers.processors import TemplateProcessing
+
+    folder = tmp_path_factory.mktemp("model")
+    network().save_pretrained(folder)
+    described = json.loads((folder / "config.json").read_text()) | {"eos_token_id": 1, "pad_token_id": 0}
+    (folder / "config.json").write_text(json.dumps(described))
+    ids = {piece: place for place, (piece, _, _) in enumerate(vocabulary())}
+    tokenizer = Tokenizer(BPE(ids, [], unk_token="<unk>", byte_fallback=True))
+    tokenizer.add_special_tokens(["<eos>", "<bos>"])
+    tokenizer.post_processor = TemplateProcessing(single="<bos> $A", special_tokens=[("<bos>", 2)])
+    tokenizer.save(str(folder / "tokenizer.json"))
+    return folder
+
+
+def test_worked_answers_lose_the_marks_and_state_their_number() -> None:
+    answer = "He has 2*3=<<2*3=6>>6 eggs.\nSo 6+1,000=<<6+1000=1006>>1006.\n#### 1,006"
+    assert worked_answer(answer) == "He has 2*3=6 eggs. So 6+1,000=1006. The answer is 1006."
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("He has 3 + 4 = 7. The answer is 7.", 1),
+        ("The answer is $7.", 1),
+        ("The answer is 7.00.", 1),
+        ("The answer is 5. No, the answer is 7.", 1),
+        ("He has 3 + 5 = 7. The answer is 7.", 0),  # right by luck
+        ("He has 14 / 2 = 7 and 10 / 3 = 3.33. The answer is 7.", 1),
+        ("He has 7 / 0 = 7. The answer is 7.", 0),
+        ("He has 1 + 2 * 4 = 7. The answer is 7.", 1),  # a longer expression is not read
+        ("He has 3 + 4 = 7.", 0),
+        ("The answer is 8.", 0),
+    ],
+)
+def test_a_reward_needs_the_number_and_true_equations(text: str, expected: float) -> None:
+    assert reward(text, 7) == expected
+
+
+def test_a_batch_of_different_lengths_is_each_text_alone(folder: Path) -> None:
+    """Nothing is masked: what stands behind a text is never read."""
+    learner = Learner(folder, "cpu")
+    texts = [(learner.prompt("of" * n), learner.answer("the capital" * (n + 1))) for n in (1, 4, 2)]
+    with torch.no_grad():
+        together = learner.logprobs(texts)
+        alone = torch.cat([learner.logprobs([text]) for text in texts])
+    torch.testing.assert_close(together, alone, rtol=1e-4, atol=1e-4)
+    assert [len(answer) for _, answer in texts] == [24, 57, 35]
+
+
+def test_the_warm_up_learns_and_leaves_the_embedding(folder: Path) -> None:
+    learner = Learner(folder, "cpu")
+    before = learner.model.get_input_embeddings().weight.clone()
+    options = Options(warm_steps=12, warm_batch=4, warm_rate=3e-3, limit=300)
+    losses = [record["loss"] for record in warm_up(learner, [("a", "the capital"), ("b", "of it")] * 2, options)]
+    assert losses[-1] < 0.7 * losses[0]
+    assert torch.equal(learner.model.get_input_embeddings().weight, before)
+
+
+def test_reinforcement_makes_what_is_rewarded_likelier(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The reward here is the share of one letter, so that random texts differ in it."""
+    learner = Learner(folder, "cpu")
+    monkeypatch.setattr(train, "reward", lambda text, gold: float("a" in text))
+    options = Options(steps=12, questions=2, samples=24, rate=1e-2, max_tokens=6, limit=2_000)
+    records = list(reinforce(learner, [Task("a", 1.0), Task("b", 2.0)], options))
+    assert sum(each["reward"] for each in records[-3:]) > 1.5 * sum(each["reward"] for each in records[:3]) > 0
+
+
+def test_a_pair_is_written_and_can_be_loaded(folder: Path, tmp_path: Path) -> None:
+    options = Options(warm_steps=1, warm_batch=2, steps=3, questions=1, samples=2, max_tokens=4, keep=(1,))
+    train.train(folder, tmp_path / "pair", [("a", "b")] * 2, [Task("a", 1.0)], options, "cpu")
+    names = sorted(path.name for path in (tmp_path / "pair").iterdir())
+    assert names == ["base", "rl-00001", "rl-00003", "training.jsonl"]
+    parts = [json.loads(line)["part"] for line in (tmp_path / "pair/training.jsonl").read_text().splitlines()]
+    assert parts == ["warm-up", "GRPO", "GRPO", "GRPO"]
+    Learner(tmp_path / "pair/rl-00003", "cpu")
