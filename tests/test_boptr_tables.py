@@ -137,11 +137,11 @@ def test_the_source_of_the_samples_is_noted(cohort: tuple[Frames, CohortPlan]) -
 
 
 @pytest.mark.parametrize("which", ["made", "alone"])
-def test_three_faces_of_every_table(which: str, request: pytest.FixtureRequest, tmp_path: Path) -> None:
+def test_faces_of_every_table(which: str, request: pytest.FixtureRequest, tmp_path: Path) -> None:
     """Each file can be read: CSV with its columns, LaTeX in ASCII with complete rows, Markdown with complete rows."""
     tables: dict[str, Table] = request.getfixturevalue(which)
     for name, table in tables.items():
-        csv, tex, md = write(table, tmp_path / name)
+        csv, tex, md, _ = write(table, tmp_path / name)
         assert pl.read_csv(csv, infer_schema_length=0).columns == table.data.columns, name
         assert tex.read_text().isascii(), name
         assert tex.read_text().count(r"\begin{tabular}") == len(table.parts), name

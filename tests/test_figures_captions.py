@@ -18,7 +18,7 @@ def test_caption_renders(path: Path, tmp_path: Path) -> None:
     """A caption that names an unknown wildcard or is malformed fails here, not at the end of a study."""
     (tmp_path / "tables").mkdir()
     (tmp_path / "tables/health.md").write_text("| checkpoint | health |\n|---|---|\n| toy-base | 0% — of all |\n")
-    files = [SimpleNamespace(path=tmp_path / "tables/health.csv"), SimpleNamespace(path="tables/intervals.csv")]
+    files = [SimpleNamespace(path=tmp_path / "tables/health.html"), SimpleNamespace(path="tables/intervals.html")]
     wildcards = SimpleNamespace(pair="micro", benchmark="math")
     template = jinja2.Environment(undefined=jinja2.StrictUndefined).from_string(path.read_text())
     text = template.render(snakemake=SimpleNamespace(wildcards=wildcards), files=files)

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import base64
 import doctest
 import json
+import re
 import subprocess
 import sys
 from collections.abc import Callable
 from dataclasses import replace
+from html.parser import HTMLParser
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -33,7 +36,7 @@ from searchlens.tables.build import build
 from searchlens.tables.format import minus
 from searchlens.tables.objects import recovery_objects
 from searchlens.tables.study import Cell, StudyContext, recovery_summary, same_policy_counts, udf_cost
-from searchlens.tables.table import DASH, Table, escape, latex, write
+from searchlens.tables.table import DASH, LINKED, Part, Table, escape, latex, write
 
 AR = "autoregressive"
 SPENT = {
@@ -155,7 +158,7 @@ def test_files_read_back(every: dict[str, Table], tmp_path: Path) -> None:
         (name, replace(table, parts=[replace(part, title="")])) for name, table in every.items() for part in table.parts
     ]
     for name, table in blocks:
-        csv, tex, md = write(table, tmp_path / name)
+        csv, tex, md, page = write(table, tmp_path / name)
         flat = table.data.with_columns(selectors.list().list.join(" "))  # names, which have no spaces
         assert pl.read_csv(csv, schema=flat.schema).equals(flat, null_equal=True), name
         lines = [line for line in tex.read_text().splitlines() if line.endswith(r"\\")]
@@ -167,6 +170,48 @@ def test_files_read_back(every: dict[str, Table], tmp_path: Path) -> None:
         rows = [line for line in md.read_text().splitlines() if line.startswith("|")]
         assert len(rows) == 2 + table.text.height
         assert {row.replace(r"\|", "").count("|") for row in rows} == {table.text.width + 1}, name
+        cells = Cells.of(page)
+        assert cells == [*table.text.columns, *(cell for row in table.text.rows() for cell in row)], name
+
+
+class Cells(HTMLParser):
+    """The text of every cell of a page."""
+
+    @classmethod
+    def of(cls, page: Path) -> list[str]:
+        reader = cls()
+        reader.cells: list[str] = []  # type: ignore[misc]
+        reader.inside = False
+        reader.feed(page.read_text(encoding="utf-8"))
+        return reader.cells
+
+    def handle_starttag(self, tag: str, attrs: object) -> None:
+        assert tag not in ("script", "img", "link", "iframe")
+        if tag in ("td", "th"):
+            self.inside = True
+            self.cells.append("")
+
+    def handle_endtag(self, tag: str) -> None:
+        self.inside = self.inside and tag not in ("td", "th")
+
+    def handle_data(self, data: str) -> None:
+        if self.inside:
+            self.cells[-1] += data
+
+
+def test_a_page_runs_nothing_and_has_its_csv(tmp_path: Path) -> None:
+    """Names come from files of others; a report is opened without the files beside it."""
+    hostile = "<script>alert(1)</script>"
+    text = pl.DataFrame({"name": [hostile], "value": ["1.0"]})
+    table = Table(text, [Part(text, title=hostile)], [hostile])
+    csv, *_, page = write(table, tmp_path / "names")
+    said = page.read_text()
+    assert "<script" not in said and said.count("&lt;script&gt;") == 3
+    (content,) = re.findall(r'href="data:text/csv;base64,([^"]*)"', said)
+    assert base64.b64decode(content) == csv.read_bytes()
+    large = pl.DataFrame({"name": ["x" * LINKED]})
+    _, *_, page = write(Table(large, [Part(text)]), tmp_path / "large")
+    assert "base64" not in page.read_text() and "large.csv" in page.read_text()
 
 
 def test_latex_escapes_names(every: dict[str, Table]) -> None:

@@ -67,7 +67,7 @@ STAGES = {
 """The stages that build tables and figures: ``pair`` is one pair on one benchmark, ``equivalence_vllm`` the part of the
 comparison that needs vLLM, ``likelihood`` the tables of a study that scores texts under both sides."""
 
-TABLE_FORMATS = ("csv", "md", "tex")
+TABLE_FORMATS = ("csv", "md", "tex", "html")
 FIGURE_FORMATS = ("svg", "pdf", "png", "csv")
 
 _VARIABLE = "SEARCHLENS_EXTENSIONS"

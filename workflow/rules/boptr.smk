@@ -1,7 +1,7 @@
 """BOPTR: the RL default curves predicted from the Base landscapes, then every table and figure of the transfer analysis.
 
 REQUIRED INPUTS: every landscape of the study, batches included.
-OUTPUTS: results/boptr/<frame>.parquet; results/tables/<table>.{csv,md,tex,json}, results/figures/boptr/<figure>.{svg,pdf,png,csv}
+OUTPUTS: results/boptr/<frame>.parquet; results/tables/<table>.{csv,md,tex,html,json}, results/figures/boptr/<figure>.{svg,pdf,png,csv}
 or, if there may be nothing to draw, results/figures/boptr/<figure>/
 """
 
@@ -45,8 +45,8 @@ rule transfer:
         # Also an input of every frame. After a checkpoint Snakemake plans anew only what names an output of it.
         [path for cell in GRID.cells for path in landscape_content(*cell)],
     output:
-        list(tables("boptr", category="BOPTR", subcategory="tables")),
-        list(figures("boptr", OUT.boptr_figure, category="BOPTR", subcategory="figures")),
+        list(tables("boptr", category="3 BOPTR", subcategory="tables")),
+        list(figures("boptr", OUT.boptr_figure, category="3 BOPTR", subcategory="figures")),
     log:
         layout.log("transfer"),
     # It takes seconds, less than a cluster needs to start a job and to report its end.

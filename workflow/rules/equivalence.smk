@@ -2,15 +2,15 @@
 
 REQUIRED INPUTS: none; weights, questions, policies and thresholds come from the configuration.
 OUTPUTS: results/tables/udf_local, udf_tier34; if that checkpoint runs on vLLM also udf_tier12, udf_engines; each as
-{csv,md,tex,json}
+{csv,md,tex,html,json}
 """
 
 
 rule equivalence:
     """Compare every policy of the section `equivalence` with its references; a failed comparison is shown, not raised."""
     output:
-        list(tables("equivalence", category="Study")),
-        list(tables("equivalence_vllm", category="Study")) if GRID.compared_on_vllm else [],
+        list(tables("equivalence", category="1 Study")),
+        list(tables("equivalence_vllm", category="1 Study")) if GRID.compared_on_vllm else [],
     log:
         layout.log("equivalence"),
     benchmark:

@@ -13,7 +13,9 @@ rule figures:
         get_landscape("rl"),
     output:
         list(
-            figures("pair", partial(OUT.figure, "{pair}", "{benchmark}"), category="{pair}", subcategory="{benchmark}")
+            figures(
+                "pair", partial(OUT.figure, "{pair}", "{benchmark}"), category="2 {pair}", subcategory="{benchmark}"
+            )
         ),
     log:
         layout.log("figures", "{pair}", "{benchmark}"),

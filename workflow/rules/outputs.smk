@@ -8,9 +8,11 @@ from searchlens.catalogue import FIGURE_FORMATS, TABLE_FORMATS, declared, figure
 def tables(stage, **category):
     """Every file of every table that a stage writes, each table listed in the report."""
     for name in declared("table", stage=stage):
-        csv, *others = (OUT.table(name, suffix) for suffix in (*TABLE_FORMATS, "json"))
-        yield listed(csv, f"tables/{name}", {"table": readable(name)}, **category)
-        yield from others
+        first, *others = (OUT.table(name, suffix) for suffix in (*TABLE_FORMATS, "json"))
+        yield first
+        for file in others:
+            page = file.suffix == ".html"  # the only form that a report shows, rather than offers to save
+            yield listed(file, f"tables/{name}", {"table": readable(name)}, **category) if page else file
 
 
 def figures(stage, path, **category):

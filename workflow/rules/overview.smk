@@ -11,7 +11,7 @@ rule overview:
         [path for p, b in GRID.pair_cells for c in GRID.pairs[p].values() for path in landscape_content(c, b)],
         [OUT.readings_frame(frame) for frame in READING_FRAMES],
     output:
-        list(figures("study", OUT.study_figure, category="Study")),
+        list(figures("study", OUT.study_figure, category="1 Study")),
     log:
         layout.log("overview"),
     # It takes seconds, less than a cluster needs to start a job and to report its end.

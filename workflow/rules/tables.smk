@@ -1,7 +1,7 @@
 """Tables of the whole study.
 
 REQUIRED INPUTS: every recovery analysis and landscape; manifests, for the cost table.
-OUTPUTS: results/tables/<table>.{csv,md,tex,json}
+OUTPUTS: results/tables/<table>.{csv,md,tex,html,json}
 """
 
 
@@ -15,8 +15,8 @@ rule tables:
         [OUT.likelihood_frame(*cell, "summary") for cell in GRID.likelihood_cells],
         [path for cell in GRID.cells for path in GRID.manifests(*cell)],
     output:
-        list(tables("study", category="Study")),
-        list(tables("likelihood", category="Study")) if GRID.likelihood_cells else [],
+        list(tables("study", category="1 Study")),
+        list(tables("likelihood", category="1 Study")) if GRID.likelihood_cells else [],
     log:
         layout.log("tables"),
     # It takes seconds, less than a cluster needs to start a job and to report its end.

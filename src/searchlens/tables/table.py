@@ -1,11 +1,13 @@
-"""A table and its three files: CSV for programs, Markdown for reading, LaTeX (booktabs) for the paper."""
+"""A table and its files: CSV for programs, HTML and Markdown for reading, LaTeX (booktabs) for the paper."""
 
 from __future__ import annotations
 
+import base64
 import re
 import unicodedata
 from collections.abc import Sequence
 from dataclasses import dataclass
+from html import escape as escaped
 from pathlib import Path
 
 import polars as pl
@@ -95,13 +97,14 @@ class Table:
 
 
 def write(table: Table, stem: Path) -> list[Path]:
-    """Write ``stem.csv``, ``stem.tex`` (needs the LaTeX package booktabs) and ``stem.md``; returns the three paths."""
+    """Write ``stem.csv``, ``.tex`` (needs the LaTeX package booktabs), ``.md`` and ``.html``; returns the four paths."""
     stem.parent.mkdir(parents=True, exist_ok=True)
-    csv, tex, md = (stem.with_name(f"{stem.name}.{suffix}") for suffix in ("csv", "tex", "md"))
+    csv, tex, md, page = (stem.with_name(f"{stem.name}.{suffix}") for suffix in ("csv", "tex", "md", "html"))
     _flat(table.data).write_csv(csv)
     tex.write_text(latex(table), encoding="utf-8")
     md.write_text(markdown(table), encoding="utf-8")
-    return [csv, tex, md]
+    page.write_text(html(table, csv), encoding="utf-8")
+    return [csv, tex, md, page]
 
 
 def _flat(frame: pl.DataFrame) -> pl.DataFrame:
@@ -180,3 +183,60 @@ def _pipes(part: Part) -> str:
 
 def _width(text: str) -> int:
     return sum(not unicodedata.combining(character) for character in text)
+
+
+# ---- HTML
+
+LINKED = 200_000
+"""Bytes up to which a page holds its CSV, so that it can be taken from a report without other files."""
+_STYLE = """
+body { font: 14px/1.4 system-ui, sans-serif; margin: 1em; color-scheme: light dark }
+div { overflow-x: auto }
+table { border-collapse: collapse; margin: .5em 0 1em }
+th, td { padding: .15em .7em; text-align: left; white-space: nowrap; font-variant-numeric: tabular-nums }
+th { border-top: 1px solid; border-bottom: 1px solid; white-space: normal; vertical-align: bottom }
+tbody tr:last-child td { border-bottom: 1px solid }
+tr.rule td { border-top: 1px solid #8888 }
+.n { text-align: right }
+li { margin: .2em 0; max-width: 60em }
+"""
+
+
+def html(table: Table, csv: Path) -> str:
+    """A page without script that needs no other file: the parts, the notes, and the CSV as a link.
+
+    Parameters
+    ----------
+    table : Table
+    csv : Path
+        The table's CSV, which is in the page up to ``LINKED`` bytes; of a larger one the page has the name.
+    """
+    name = escaped(csv.name)
+    if csv.stat().st_size <= LINKED:
+        content = base64.b64encode(csv.read_bytes()).decode()
+        link = f'<a download="{name}" href="data:text/csv;base64,{content}">{name}</a>'
+    else:
+        link = f"{name}, in the folder tables"
+    notes = "".join(f"<li>{escaped(note)}</li>\n" for note in table.notes)
+    listed = f"<ul>\n{notes}</ul>\n" if notes else ""
+    head = (
+        f'<meta charset="utf-8"><meta name="viewport" content="width=device-width"><title>{escaped(csv.stem)}</title>'
+    )
+    parts = "".join(map(_html_part, table.parts))
+    page = f'<!doctype html>\n<html lang="en"><head>{head}<style>{_STYLE}</style></head>\n<body>\n'
+    return f"{page}{parts}{listed}<p>All columns: {link}</p>\n</body></html>\n"
+
+
+def _html_part(part: Part) -> str:
+    kinds = [' class="n"' if _numeric(part.text[name]) else "" for name in part.text.columns]
+    heads = zip(part.text.columns, kinds, strict=True)
+    title = f"<h3>{escaped(part.title)}</h3>\n" if part.title else ""
+    rows = [
+        ('<tr class="rule">' if i in part.rule_before else "<tr>")
+        + "".join(f"<td{kind}>{escaped(cell)}</td>" for cell, kind in zip(row, kinds, strict=True))
+        + "</tr>"
+        for i, row in enumerate(part.text.iter_rows())
+    ]
+    head = "<tr>" + "".join(f"<th{kind}>{escaped(name)}</th>" for name, kind in heads) + "</tr>"
+    body = "\n".join(rows)
+    return f"{title}<div><table>\n<thead>{head}</thead>\n<tbody>\n{body}\n</tbody></table></div>\n"
