@@ -97,7 +97,7 @@ class Table:
 
 
 def write(table: Table, stem: Path) -> list[Path]:
-    """Write ``stem.csv``, ``.tex`` (needs the LaTeX package booktabs), ``.md`` and ``.html``; returns the four paths."""
+    """Write ``stem.csv``, ``.tex`` (needs the LaTeX package booktabs), ``.md`` and ``.html``; returns the paths."""
     stem.parent.mkdir(parents=True, exist_ok=True)
     csv, tex, md, page = (stem.with_name(f"{stem.name}.{suffix}") for suffix in ("csv", "tex", "md", "html"))
     _flat(table.data).write_csv(csv)
@@ -219,9 +219,8 @@ def html(table: Table, csv: Path) -> str:
         link = f"{name}, in the folder tables"
     notes = "".join(f"<li>{escaped(note)}</li>\n" for note in table.notes)
     listed = f"<ul>\n{notes}</ul>\n" if notes else ""
-    head = (
-        f'<meta charset="utf-8"><meta name="viewport" content="width=device-width"><title>{escaped(csv.stem)}</title>'
-    )
+    meta = '<meta charset="utf-8"><meta name="viewport" content="width=device-width">'
+    head = f"{meta}<title>{escaped(csv.stem)}</title>"
     parts = "".join(map(_html_part, table.parts))
     page = f'<!doctype html>\n<html lang="en"><head>{head}<style>{_STYLE}</style></head>\n<body>\n'
     return f"{page}{parts}{listed}<p>All columns: {link}</p>\n</body></html>\n"
