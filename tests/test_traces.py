@@ -15,6 +15,7 @@ import pytest
 from polars.testing import assert_frame_equal
 
 from searchlens import cli, policies
+from searchlens.api import open_study
 from searchlens.commands import prune
 from searchlens.commands.rerun import set_cell_aside
 from searchlens.commands.verify import verify
@@ -34,7 +35,7 @@ from searchlens.search.recorder import ROW_BYTES, TEXTS, Recorder, samples_of, t
 from searchlens.search.task import Search, Task, Trace
 from searchlens.search.thought_tree import ThoughtTree
 from searchlens.search.thoughts import Path as Thought
-from searchlens.store import shards, traces
+from searchlens.store import shards, snapshots, traces
 from test_generate import CELL, RUNS, Scripted, Start
 from test_generate import start as start  # noqa: PLC0414  # a fixture
 from test_generate import study as study  # noqa: PLC0414
@@ -446,6 +447,11 @@ def test_ids_and_shards_are_the_same_with_and_without(searched: dict[str, Any], 
     assert not list((grid.layout.results / "generations").rglob("*.trace")), "parts go with their chunks"
     shard = pl.read_parquet(grid.folder(*CELL, name) / path.name).filter(pl.col("question").is_in(["q0", "q1"]), run=0)
     assert (sidecar["requests"], sidecar["generated"]) == (shard["requests"].sum(), shard["generated"].sum())
+    snapshots.save(grid.config)
+    opened = open_study(grid.layout.results)
+    assert_frame_equal(opened.traces(*CELL, "chain"), rows)
+    with pytest.raises(InputError, match="no search of greedy on toy-base/sums was recorded"):
+        opened.traces(*CELL, "greedy")
     found = verify(grid.layout.results)
     assert (found.traces, found.damaged, found.notes) == (1, [], [])
     assert "1 traces" in found.counts

@@ -19,7 +19,7 @@ from searchlens.errors import InputError, require_known
 from searchlens.grid import Inputs
 from searchlens.health.cells import cell_health
 from searchlens.health.judgement import Health
-from searchlens.store import snapshots
+from searchlens.store import snapshots, traces
 from searchlens.store.frames import read_frame
 from searchlens.store.layout import RESULTS_FOLDERS, Layout
 from searchlens.store.ranges import Shard
@@ -389,6 +389,29 @@ class Study:
         Their rows are sorted by question, in the order of the benchmark, then by sample.
         """
         return stored.files(*self._place(checkpoint, benchmark))
+
+    def traces(self, checkpoint: str, benchmark: str, policy: str) -> pl.DataFrame:
+        """What the recorded searches of a policy did, run after run.
+
+        Returns
+        -------
+        DataFrame
+            ``schemas.columns.TRACES``; docs/data.md says what a row is.
+
+        Raises
+        ------
+        InputError
+            There is no such policy, nothing was recorded of it, or a file is damaged.
+        """
+        of_policy = self.shards(checkpoint, benchmark)
+        require_known(policy, of_policy, "policy")
+        paths = [path for shard in of_policy[policy] if (path := self.layout.trace_of(shard.path)).exists()]
+        if not paths:
+            raise InputError(
+                f"no search of {policy} on {checkpoint}/{benchmark} was recorded",
+                "`searchlens trace` records the first runs",
+            )
+        return pl.concat([traces.read(path) for path in paths]).sort("question", "run", "row")
 
     def vocabulary(self, checkpoint: str) -> Path:
         """The file ``tokenizer.json`` of a checkpoint, whether or not it is there.
