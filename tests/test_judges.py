@@ -119,7 +119,7 @@ def test_versions_of_different_graders_are_no_mixture() -> None:
 
 
 def test_boptr_repeats_the_warning_under_its_tables() -> None:
-    plan = SimpleNamespace(source="recorded")
+    plan = SimpleNamespace(benchmarks=["b"], said_source=lambda benchmarks: "from recorded samples")
     flags = pl.DataFrame(schema=dict.fromkeys(("flag", "severity", "model", "benchmark", "detail"), pl.String))
     context = TableContext({"protocol_flags": flags}, cast(CohortPlan, plan), BoptrOptions(), ["Not to be compared."])
     assert context.notes[1:] == ("Not to be compared.", "From recorded samples.")

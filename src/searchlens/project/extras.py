@@ -22,6 +22,8 @@ EXTRAS = {
     "nltk": "ifeval",
     "langdetect": "ifeval",
     "immutabledict": "ifeval",
+    "gguf": "gguf",
+    "sentencepiece": "gguf",
 }
 """Module to the extra that installs it; every other module that is used comes with the package itself."""
 
