@@ -154,6 +154,7 @@ def test_recording_changes_nothing_and_its_costs_and_leaves_are_the_runs(
             assert (one.tokens.tolist(), one.score) == (other.tokens.tolist(), other.score)
         assert (rows["requests"].sum(), rows["generated"].sum()) == (plain.usage.requests, plain.usage.generated)
         assert samples_of(rows.to_dicts()) == {i: one.tokens.tolist() for i, one in enumerate(outcome.candidates)}
+        assert rows["step"].is_sorted() or "step_beam yes" in name
         samples = kind(rows, "sample")
         assert [row["score"] for row in samples] == [one.score for one in outcome.candidates]
         assert all(row["tokens"] is None for row in samples), "each is a node that the controller noted"

@@ -99,6 +99,10 @@ def publish(
         "finished": provenance.finished,
     }
     files.replace_text(target.with_suffix(".json"), json.dumps(sidecar, indent=1))
+    if sidecar["cut"]:
+        log.warning(
+            "%s: the records of %d of %d runs are not whole (kind cut)", target, sidecar["cut"], sidecar["runs"]
+        )
     return target
 
 
