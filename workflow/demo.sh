@@ -13,7 +13,7 @@ flock --nonblock 9 || { echo "another demo is running in this folder; wait for i
 
 searchlens run --config "$overlay" --cores "$cores"
 if [ ! -e "$report" ] || [ -n "$(find "$results/figures" "$results/tables" -newer "$report" -print -quit)" ]; then
-    snakemake --configfile "$overlay" --report "$report"
+    snakemake --configfile "$overlay" --report "$report" --report-stylesheet workflow/report/style.css
 fi
 searchlens summary --config "$overlay"
 echo "report: $report"

@@ -56,7 +56,7 @@ def draw(numbers: pl.DataFrame, context: FigureContext) -> Figure | None:
     panels = figure.subplots(len(SCALES), 1)
     for axes, row in zip(panels, best.iter_rows(named=True), strict=True):
         _panel(axes, numbers.filter(scale=row["scale"]), row)
-    panels[-1].set_xlabel("leave-one-out pseudo-$R^2$ (1: perfect)")
+    panels[-1].set_xlabel("leave-one-out pseudo-R² (1: perfect)")
     handles = [
         Patch(color=NULL_COLOUR, label="feature of the largest |r|, models shuffled"),
         Line2D([], [], color=style.RL_COLOUR, linewidth=1.6, label="feature of the largest |r|, as observed"),
