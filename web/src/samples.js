@@ -31,11 +31,12 @@ import { pick } from "./study.js";
  * @param {"base" | "rl"} name
  * @param {string} policy
  * @param {number} question
+ * @param {boolean} tokens whether tokens and their log-probabilities are wanted, which take most of the bytes
  * @returns {Promise<Sample[]>}
  */
-export async function samples(study, cell, name, policy, question) {
+export async function samples(study, cell, name, policy, question, tokens) {
   const side = cell[name];
-  const found = study.ranges ? await fromFiles(study, cell, side, policy, question) : await fromExcerpt(study, side, policy, question);
+  const found = study.ranges ? await fromFiles(study, cell, side, policy, question, tokens) : await fromExcerpt(study, side, policy, question);
   return found.sort((a, b) => a.sample - b.sample);
 }
 
@@ -82,11 +83,11 @@ async function fromExcerpt(study, side, policy, question) {
 
 /**
  * @param {import("./study.js").Study} study @param {import("./study.js").Cell} cell @param {import("./study.js").Side} side
- * @param {string} policy @param {number} question
+ * @param {string} policy @param {number} question @param {boolean} tokens
  */
-async function fromFiles(study, cell, side, policy, question) {
+async function fromFiles(study, cell, side, policy, question, tokens) {
   const [graded, drawn, questions] = await Promise.all([
-    scores(study, cell, side, policy, question), texts(study, cell, side, policy, question), study.questions(cell.benchmark),
+    scores(study, cell, side, policy, question), texts(study, side, policy, question, tokens), study.questions(cell.benchmark),
   ]);
   const id = questions.get(question)?.id;
   const recorded = new Map((await recordings(study, side, policy)).filter((row) => row.question === id).map((row) => [row.sample, verdict(row)]));
@@ -97,7 +98,7 @@ async function fromFiles(study, cell, side, policy, question) {
     const [score, text] = [byScore.get(sample) ?? {}, byText.get(sample) ?? {}];
     const answer = score.answer ?? -1;
     return {
-      sample, run: score.run ?? text.run ?? sample, text: text.text ?? null, tokens: text.tokens ?? null, logp: text.logprobs ?? null,
+      sample, run: text.run ?? sample, text: text.text ?? null, tokens: text.tokens ?? null, logp: text.logprobs ?? null,
       logq: text.sampling_logprobs ?? null, score: score.score ?? text.score ?? null, correct: score.correct ?? null, class: answer,
       answer: null, extraction: score.extraction ?? null, finish: score.finish ?? text.finish ?? null,
       unknown: Boolean(score.unknown), recorded: recorded.get(sample) ?? null, length: score.tokens ?? text.n_tokens ?? null,
@@ -116,7 +117,7 @@ async function recordings(study, side, policy) {
   return path ? study.frame(path).catch(() => []) : [];
 }
 
-const GRADED = ["policy", "question", "sample", "run", "correct", "answer", "tokens", "score", "unknown", "extraction", "finish"];
+const GRADED = ["policy", "question", "sample", "correct", "answer", "tokens", "score", "unknown", "extraction", "finish"];
 
 /** Rows are sorted by policy, question and sample, so that those of one question stand together. */
 async function scores(/** @type {any} */ study, /** @type {any} */ cell, /** @type {any} */ side, /** @type {string} */ policy, /** @type {number} */ question) {
@@ -136,15 +137,16 @@ async function scores(/** @type {any} */ study, /** @type {any} */ cell, /** @ty
   return pick(await study.frame(path, GRADED), { policy, question });
 }
 
-const DRAWN = ["question", "sample", "run", "text", "tokens", "logprobs", "sampling_logprobs", "n_tokens", "score", "finish"];
+const DRAWN = ["sample", "run", "text", "n_tokens", "score", "finish"];
+const LISTS = ["tokens", "logprobs", "sampling_logprobs"];
 
 /** Shards are sorted by question and sample. */
-async function texts(/** @type {any} */ study, /** @type {any} */ cell, /** @type {any} */ side, /** @type {string} */ policy, /** @type {number} */ question) {
+async function texts(/** @type {any} */ study, /** @type {any} */ side, /** @type {string} */ policy, /** @type {number} */ question, /** @type {boolean} */ tokens) {
   const parts = await Promise.all((side.shards?.[policy] ?? []).map(async (/** @type {any} */ shard) => {
     const each = shard.rows / shard.questions;
     const range = { rowStart: question * each, rowEnd: (question + 1) * each };
     if (range.rowEnd > shard.rows) return [];
-    return study.part(shard.path, { columns: DRAWN, ...range });
+    return study.part(shard.path, { columns: tokens ? [...DRAWN, ...LISTS] : DRAWN, ...range });
   }));
   return parts.flat();
 }

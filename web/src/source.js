@@ -70,14 +70,16 @@ async function remote(path) {
       if (end <= start) return new ArrayBuffer(0);
       const reply = await asked(address, { headers: { range: `bytes=${start}-${end - 1}` } });
       const bytes = await reply.arrayBuffer();
-      return reply.status === 206 ? bytes : bytes.slice(start, end);
+      const part = reply.status === 206 ? bytes : bytes.slice(start, end);
+      if (part.byteLength !== Math.min(end, byteLength) - start) throw new Error(`The server sent ${part.byteLength} bytes of ${address}, not ${end - start}.`);
+      return part;
     },
   };
 }
 
 /** @param {string} address @param {RequestInit} options */
 async function asked(address, options) {
-  const reply = await fetch(address, options);
+  const reply = await fetch(address, { ...options, cache: "no-store" }); // a cache puts ranges of one file together, one after another
   if (!reply.ok) throw new Error(`The server has no ${address}: ${reply.status} ${reply.statusText}`);
   return reply;
 }

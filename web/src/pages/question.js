@@ -106,7 +106,7 @@ async function sideOf(study, cell, name, at, query) {
   const best = [...policies.keys()].reduce((a, b) => (right(b) > right(a) ? b : a), usual);
   const asks = query[name];
   const policy = asks && policies.has(asks) ? asks : right(usual) > 0 || right(best) === 0 ? usual : best;
-  const list = policy ? await samples(study, cell, name, policy, at) : [];
+  const list = policy ? await samples(study, cell, name, policy, at, Boolean(query.t)) : [];
   const key = name === "base" ? "bs" : "rs";
   const wanted = query[key] ?? query.s;
   const chosen = list.find((each) => String(each.sample) === wanted) ?? list.find((each) => each.correct) ?? list[0];

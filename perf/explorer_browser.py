@@ -1,0 +1,123 @@
+"""The explorer in a browser: time to the first view, from a click to the texts of a question, bytes and memory.
+
+    python perf/explorer.py --keep FOLDER         # a study of a million samples
+    python perf/explorer_browser.py FOLDER/results [--clicks 20]
+
+Opened are the page of `searchlens explore` from its file, and that of `searchlens view` by ranges, each in a new
+Chromium (playwright; `make test-browser` installs it). Times are wall seconds seen from outside, so they include the
+server's work and playwright's; bytes are those of replies, against the two shards that hold the texts (the baseline:
+what a page without ranges would load).
+"""
+
+from __future__ import annotations
+
+import argparse
+import shutil
+import statistics
+import tempfile
+import threading
+import time
+from pathlib import Path
+
+import numpy as np
+from playwright.sync_api import Page, sync_playwright
+
+import searchlens
+from searchlens.api import Study
+from searchlens.explorer import Server, explorer_page
+from searchlens.explorer.texts import telling
+
+ALL_QUESTIONS = "All questions"
+
+
+class Visit:
+    """A page with a count of the bytes that it was sent."""
+
+    def __init__(self, page: Page) -> None:
+        self.page, self.bytes = page, 0
+        page.on("response", lambda reply: self._count(reply.headers.get("content-length", "0")))
+
+    def _count(self, length: str) -> None:
+        self.bytes += int(length)
+
+    def drawn(self) -> None:
+        """Wait until the view of the address is drawn."""
+        self.page.wait_for_function(
+            "() => document.documentElement.dataset.drawn === (location.hash || '#/')", timeout=60_000
+        )
+
+    def first(self, address: str) -> float:
+        """Seconds until the curves of the first box are there."""
+        started = time.perf_counter()
+        self.page.goto(address)
+        self.page.wait_for_selector("article.card .chart svg", timeout=60_000)
+        return time.perf_counter() - started
+
+    def question(self, cell: str, question: int) -> tuple[float, int]:
+        """Seconds and bytes from a click in the list to the texts of both models."""
+        self.page.evaluate("view => { location.hash = view }", f"{cell}/q?find=q{question}")
+        self.drawn()
+        link = self.page.locator(f'a[data-row="q{question}"]')
+        link.wait_for()
+        self.page.wait_for_timeout(300)  # what the list loads beside is not of the click
+        before, started = self.bytes, time.perf_counter()
+        link.click()
+        for side in ("isbase", "isrl"):
+            self.page.wait_for_selector(f'.{side} [aria-label^="Text of sample"]', timeout=60_000)
+        return time.perf_counter() - started, self.bytes - before
+
+    def heap(self) -> float:
+        """Megabytes of JavaScript objects after a collection."""
+        session = self.page.context.new_cdp_session(self.page)
+        session.send("HeapProfiler.collectGarbage")
+        return float(session.send("Runtime.getHeapUsage")["usedSize"]) / 1e6
+
+
+def visit(name: str, address: str, study: Study, questions: list[int]) -> None:
+    """Open a page in a new browser, click, and print what it took."""
+    (pair, benchmark, base, rl) = study.sides[0]
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=shutil.which("chromium"), args=["--no-sandbox"])
+        seen = Visit(browser.new_page())
+        first = seen.first(address)
+        print(f"{name}: first view {first:.2f} s, {seen.bytes / 1e6:.2f} MB")
+        found = [seen.question(f"#/c/{pair}/{benchmark}", each) for each in questions]
+        times = sorted(seconds for seconds, _ in found)
+        sizes = [size for _, size in found]
+        print(f"  click to texts: median {statistics.median(times):.2f} s, longest {times[-1]:.2f} s, of {len(times)}")
+        print(f"  bytes of a click: first {sizes[0] / 1e3:.0f} kB, median {statistics.median(sizes) / 1e3:.0f} kB")
+        whole = sum(study.shards(side, benchmark)[study.default_policy][0].sidecar["bytes"] for side in (base, rl))
+        print(f"  the two shards of the default policy whole (baseline): {whole / 1e3:.0f} kB")
+        seen.page.evaluate("view => { location.hash = view }", f"#/c/{pair}/{benchmark}/q")
+        seen.drawn()
+        listed = seen.page.locator('[role="listitem"]').count()
+        print(f"  memory {seen.heap():.0f} MB; rows of the list in the page: {listed}")
+        browser.close()
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("results", type=Path)
+    parser.add_argument("--clicks", type=int, default=20)
+    args = parser.parse_args()
+    study = searchlens.open(args.results)
+    rng = np.random.default_rng(0)
+    server = Server(study, 0)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    try:
+        visit("view", server.url, study, [int(q) for q in rng.choice(500, args.clicks, replace=False)])
+    finally:
+        server.shutdown()
+        server.server_close()
+    with tempfile.TemporaryDirectory() as name:
+        path = Path(name, "explorer.html")
+        made = explorer_page(study)
+        path.write_text(made.html, encoding="utf-8")
+        _, benchmark, base, rl = study.sides[0]
+        inside = telling(study, benchmark, base, rl, min(20, args.clicks))
+        print(f"explorer.html: {len(made.html) / 1e6:.1f} MB")
+        visit("file", path.as_uri(), study, inside)
+
+
+if __name__ == "__main__":
+    main()
