@@ -130,6 +130,7 @@ perf: $(INSTALLED) ## measure speed, as ratios against named baselines (docs/spe
 	.venv/bin/python perf/engine.py
 	.venv/bin/python perf/planning.py
 	.venv/bin/python perf/compare.py
+	.venv/bin/python perf/explorer.py
 	OPENBLAS_NUM_THREADS=1 .venv/bin/python perf/landscape.py # as the workflow runs it
 	OPENBLAS_NUM_THREADS=1 .venv/bin/python perf/boptr.py
 	.venv/bin/python perf/grading.py --scale 0.05 # half an hour without --scale

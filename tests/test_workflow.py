@@ -148,6 +148,7 @@ def test_a_landscape_that_comes_out_as_it_was_runs_nothing_again(folder: Folder)
         ("tables/udf_cost.md", "tables"),
         ("agreement/micro-1m-rl/math.parquet", "agreement"),
         ("recovery/micro-1m/math/provenance.json", "recovery"),
+        ("explorer.html", "explorer"),
     ],
 )
 def test_any_output_that_is_deleted_is_made_again(folder: Folder, output: str, rule: str) -> None:
@@ -162,13 +163,13 @@ def test_any_output_that_is_deleted_is_made_again(folder: Folder, output: str, r
 @pytest.mark.parametrize(
     ("edited", "rules"),
     [
-        ("tables/format.py", {"tables"}),
+        ("tables/format.py", {"tables", "explorer"}),
         ("figures/style.py", {"figures", "overview"}),
         (
             "grading/math.py",
-            {"score", "agreement", "landscape", "recovery", "readings", "figures", "overview", "tables"},
+            {"score", "agreement", "landscape", "recovery", "readings", "figures", "overview", "tables", "explorer"},
         ),
-        ("grid/cost.py", set()),
+        ("grid/cost.py", {"explorer"}),  # it opens the study as a reader does, by its whole configuration
         ("engines/transformers.py", set()),
     ],
 )
@@ -195,7 +196,7 @@ def test_a_study_without_boptr_says_why(folder: Folder) -> None:
 def test_a_regime_brings_boptr_and_a_batch_is_sampled_for_it(folder: Folder) -> None:
     folder.config["benchmarks"]["math"]["regime"] = "math"
     folder.save()
-    assert folder.planned() == {"all": 1, "boptr": 1, "transfer": 1}
+    assert folder.planned() == {"all": 1, "boptr": 1, "transfer": 1, "explorer": 1}
     folder.config["checkpoints"]["micro-1m-base-7"] = {"path": str(ZOO / "micro-1m-base"), "seed": 7}
     folder.config["pairs"]["micro-1m"]["batches"] = {"7": {"base": "micro-1m-base-7"}}
     folder.save()

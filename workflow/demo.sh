@@ -17,3 +17,4 @@ if [ ! -e "$report" ] || [ -n "$(find "$results/figures" "$results/tables" -newe
 fi
 searchlens summary --config "$overlay"
 echo "report: $report"
+echo "explorer: $results/explorer.html"

@@ -8,6 +8,7 @@ from searchlens.catalogue import (
     BOPTR_FRAMES,
     LANDSCAPE_FRAMES,
     LIKELIHOOD_FRAMES,
+    PACKAGE,
     READING_FRAMES,
     RECOVERY_FRAMES,
 )
@@ -16,7 +17,7 @@ from searchlens.grid import Grid, needs, resources
 from searchlens.stages.source import stage_source
 from searchlens.store import layout, snapshots
 from searchlens.store.files import require_writable
-from searchlens.store.hashing import digest
+from searchlens.store.hashing import digest, file_sha256
 from searchlens.store.layout import SIGNATURE
 from snakemake.exceptions import WorkflowError
 

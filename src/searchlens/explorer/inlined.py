@@ -97,13 +97,14 @@ class _Builder:
             )
         reserve = room // 3
         """Of every study some texts are to be read, so numbers do not get all the room."""
-        groups = list(self._groups(questions))
-        for group in groups:
+        without = []
+        for group in self._groups(questions):
             if group.size <= room - reserve:
                 contents |= group.contents
                 room -= group.size
             else:
-                left_out.append(f"{group.title} ({_megabytes(group.size)}), because the page has a bound on its size.")
+                without.append(group)
+        left_out += _not_fitting(without)
         samples, sentences = self._samples(room)
         contents |= samples
         left_out += sentences
@@ -143,7 +144,7 @@ class _Builder:
                 yield self._group(title, (path for paths in records.values() for path in paths))
         tables = sorted(layout.every(layout.table("*", "csv")), key=lambda path: path.stat().st_size)
         for path in tables:
-            yield self._group(f"The table {path.stem.replace('_', ' ')}", [path])
+            yield self._group(f"{_TABLE}{path.stem.replace('_', ' ')}", [path])
         others = [frame for frame in catalogue.RECOVERY_FRAMES if frame not in _RECOVERY]
         yield self._group("Coordinates", (layout.recovery_frame(*cell, frame) for cell in pairs for frame in others))
         rest = [frame for frame in SHOWN if frame not in _LANDSCAPE]
@@ -245,6 +246,7 @@ class _Builder:
 _RECOVERY = ("support", "same_policy", "counts", "path", "near_match")
 _LANDSCAPE = {"points": "Operating points", "classes": "Counts of answers", "hits": "Questions at operating points"}
 """Frames of a landscape, the most important first, with their names in a sentence."""
+_TABLE = "The table "
 
 
 def _row_sizes(study: Study, checkpoint: str, benchmark: str) -> tuple[float, float]:
@@ -258,5 +260,14 @@ def _row_sizes(study: Study, checkpoint: str, benchmark: str) -> tuple[float, fl
     return whole, len(texts.parquet(first)) / max(1, first.height)
 
 
-def _megabytes(size: int) -> str:
-    return f"{size / 1e6:.1f} MB"
+def _not_fitting(groups: Sequence[Group]) -> list[str]:
+    """Sentences on what the size leaves out: one for all tables, which are many."""
+    tables = [group for group in groups if group.title.startswith(_TABLE)]
+    others = [f"{group.title} ({_bytes(group.size)})" for group in groups if group not in tables]
+    names = ", ".join(group.title.removeprefix(_TABLE) for group in tables)
+    many = f"{len(tables)} tables ({_bytes(sum(group.size for group in tables))}): {names}"
+    return [f"For the bound on the size: {each}." for each in [*others, *([many] if tables else [])]]
+
+
+def _bytes(size: int) -> str:
+    return f"{size / 1e6:.1f} MB" if size >= 1e5 else f"{size / 1e3:.0f} kB"

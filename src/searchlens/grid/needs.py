@@ -17,6 +17,7 @@ from typing import Any
 from searchlens.benchmarks import options
 from searchlens.grid._grid import Grid
 from searchlens.grid._study import ROLES
+from searchlens.store.provenance import config_fingerprint
 
 Specs = Mapping[str, Mapping[str, Any] | None]
 """Configured policies by name; None for a policy that is spelled out by its name."""
@@ -536,6 +537,28 @@ def batches(grid: Grid, pair: str, benchmark: str, role: str) -> tuple[str, ...]
 
 def _choices(grid: Grid, benchmark: str) -> tuple[int, ...]:
     return () if grid.absent(benchmark) else tuple(map(options, grid.questions(benchmark)))
+
+
+@dataclass(frozen=True)
+class Explorer:
+    """What the page of a study depends on besides files of results.
+
+    Attributes
+    ----------
+    config : str
+        Fingerprint of the whole configuration, which the page shows.
+    questions : mapping
+        Benchmark to the hash of its questions with their golds.
+    """
+
+    config: str
+    questions: Mapping[str, str]
+
+
+def explorer(grid: Grid) -> Explorer:
+    """What the page of a study depends on besides files of results."""
+    names = dict.fromkeys(benchmark for _, benchmark in grid.cells)
+    return Explorer(config_fingerprint(grid.config), {name: grid.content_hash(name) for name in names})
 
 
 @dataclass(frozen=True)

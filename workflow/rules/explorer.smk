@@ -1,0 +1,38 @@
+"""The explorer: the study as one page that opens in a browser, down to single samples.
+
+REQUIRED INPUTS: everything that the page shows: landscapes, recovery, readings, BOPTR, tables, scores; samples by their manifests.
+OUTPUTS: results/explorer.html
+"""
+
+
+rule explorer:
+    """Put the study into one page."""
+    input:
+        [path for cell in GRID.pair_cells for path in recovery_frames(*cell)],
+        [path for cell in GRID.cells for path in landscape_content(*cell)],
+        [OUT.scores(*cell) for cell in GRID.cells if cell not in GRID.readouts],
+        [path for cell in GRID.cells for path in GRID.manifests(*cell)],
+        [OUT.readings_frame(frame) for frame in READING_FRAMES],
+        [path for path in rules.tables.output if path.endswith((".csv", ".md"))],
+        [] if GRID.without_boptr else [OUT.boptr_frame(frame) for frame in BOPTR_FRAMES],
+        [] if GRID.without_boptr else [path for path in rules.transfer.output if path.endswith((".csv", ".md"))],
+        [path for path in rules.equivalence.output if path.endswith((".csv", ".md"))] if GRID.compared else [],
+    output:
+        OUT.explorer,
+    log:
+        layout.log("explorer"),
+    conda:
+        "../envs/analysis.yaml"
+    threads: 1
+    resources:
+        mem_mb=larger(4000),
+        runtime=longer(60),
+    params:
+        needs=tracked("explorer", lambda wildcards: needs.explorer(GRID)),
+        page=file_sha256(PACKAGE / "explorer" / "page.html.gz")[:16],
+    shell:
+        """
+        searchlens explore \
+            --output {output:q} \
+            2>&1 | tee {log:q}
+        """
