@@ -13,7 +13,6 @@ from searchlens import catalogue
 from searchlens.api import InputError, Study
 from searchlens.explorer import page, texts
 from searchlens.explorer.index import (
-    SHOWN,
     Index,
     answers_name,
     excerpt_name,
@@ -29,6 +28,8 @@ SIZE = 15_000_000
 """Bytes of the page, unless another size is asked for."""
 
 Contents = dict[str, bytes]
+TextCell = tuple[str, str, tuple[int, ...]]
+"""Checkpoint, benchmark, and the questions of an excerpt."""
 
 
 @dataclass(frozen=True)
@@ -55,10 +56,13 @@ class Group:
     title : str
         For the sentence that says that they were left out.
     contents : mapping of str to bytes
+    kind : str
+        Groups of one kind, in the plural, are named in one sentence; empty: in a sentence of its own.
     """
 
     title: str
     contents: Contents
+    kind: str = ""
 
     @property
     def size(self) -> int:
@@ -95,7 +99,8 @@ class _Builder:
                 f"--size {self.size:,} bytes: the page and its index take {self.size - room:,} without any data",
                 f"allow at least {2 * (self.size - room):,}",
             )
-        reserve = room // 3
+        cells = list(self._with_texts())
+        reserve = room // 3 if cells else 0
         """Of every study some texts are to be read, so numbers do not get all the room."""
         without = []
         for group in self._groups(questions):
@@ -105,7 +110,7 @@ class _Builder:
             else:
                 without.append(group)
         left_out += _not_fitting(without)
-        samples, sentences = self._samples(room)
+        samples, sentences = self._samples(cells, room)
         contents |= samples
         left_out += sentences
         return Inlined(self._html(contents, left_out), left_out)
@@ -137,34 +142,41 @@ class _Builder:
         yield self._group("Readings of all samples", map(layout.readings_frame, catalogue.READING_FRAMES))
         yield Group("Questions", questions)
         yield self._group("BOPTR", map(layout.boptr_frame, catalogue.BOPTR_FRAMES))
+        tables = sorted(layout.every(layout.table("*", "csv")), key=lambda path: path.stat().st_size)
+        small = [path for path in tables if path.stat().st_size < _SMALL]
+        yield from map(self._table, small)
         for checkpoint, benchmark in cells:
             if not study.withheld(benchmark):
                 records = traces_of(study, shards_of(study, checkpoint, benchmark))
-                title = f"Recorded searches of {checkpoint} on {benchmark}"
-                yield self._group(title, (path for paths in records.values() for path in paths))
-        tables = sorted(layout.every(layout.table("*", "csv")), key=lambda path: path.stat().st_size)
-        for path in tables:
-            yield self._group(f"{_TABLE}{path.stem.replace('_', ' ')}", [path])
+                kind = f"recorded searches of {checkpoint} on {benchmark}"
+                yield self._group(kind, (path for paths in records.values() for path in paths), "records of searches")
+        for pair, benchmark, base, rl in study.sides:
+            hits = (layout.landscape_frame(side, benchmark, "hits") for side in (base, rl))
+            yield self._group(f"{pair} on {benchmark}", hits, "cells without questions at operating points")
+        yield from map(self._table, tables[len(small) :])
         others = [frame for frame in catalogue.RECOVERY_FRAMES if frame not in _RECOVERY]
         yield self._group("Coordinates", (layout.recovery_frame(*cell, frame) for cell in pairs for frame in others))
-        rest = [frame for frame in SHOWN if frame not in _LANDSCAPE]
-        yield self._group("Votes", (layout.landscape_frame(*cell, frame) for cell in cells for frame in rest))
+        yield self._group("Votes", (layout.landscape_frame(*cell, "votes") for cell in cells))
 
-    def _group(self, title: str, paths: Iterable[Path]) -> Group:
-        return Group(title, {name_of(self.study, path): path.read_bytes() for path in paths if path.exists()})
+    def _table(self, path: Path) -> Group:
+        return self._group(path.stem.replace("_", " "), [path], "tables")
+
+    def _group(self, title: str, paths: Iterable[Path], kind: str = "") -> Group:
+        return Group(title, {name_of(self.study, path): path.read_bytes() for path in paths if path.exists()}, kind)
 
     def _questions(self) -> tuple[Contents, list[str]]:
         """The questions of every benchmark, and sentences on those that are not here."""
         contents: Contents = {}
-        sentences = []
+        absent = {}
         for benchmark, spec in self.study.benchmarks.items():
             if not self.study.withheld(benchmark):
                 try:
                     found = texts.questions(self.study.questions(benchmark))
                     contents[questions_name(benchmark)] = texts.parquet(found)
                 except InputError as error:
-                    sentences.append(f"Questions of {spec['title'] or benchmark}: {error.message.splitlines()[0]}.")
-        return contents, sentences
+                    absent[spec["title"] or benchmark] = error.message.splitlines()[0]
+        why = next(iter(absent.values()), "")
+        return contents, [f"Questions of {', '.join(absent)}: {why}."] if absent else []
 
     def _withheld(self) -> Iterator[str]:
         for benchmark, spec in self.study.benchmarks.items():
@@ -173,9 +185,8 @@ class _Builder:
 
     # ---- samples
 
-    def _samples(self, room: int) -> tuple[Contents, list[str]]:
+    def _samples(self, cells: Sequence[TextCell], room: int) -> tuple[Contents, list[str]]:
         """The widest excerpt that fits, and sentences on what it leaves out."""
-        cells = list(self._with_texts())
         if not cells:
             return {}, []
         sizes = {cell: _row_sizes(self.study, *cell[:2]) for cell in cells}
@@ -190,7 +201,7 @@ class _Builder:
                 ]
         return {}, ["All samples, because the page has a bound on its size; `searchlens view` shows them."]
 
-    def _with_texts(self) -> Iterator[tuple[str, str, tuple[int, ...]]]:
+    def _with_texts(self) -> Iterator[TextCell]:
         """(checkpoint, benchmark, questions) of each cell that has texts to show."""
         chosen: dict[tuple[str, str], dict[int, None]] = {}
         for _, benchmark, base, rl in self.study.sides:
@@ -208,8 +219,8 @@ class _Builder:
 
     def _estimate(
         self,
-        cells: Iterable[tuple[str, str, tuple[int, ...]]],
-        sizes: Mapping[tuple[str, str, tuple[int, ...]], tuple[float, float]],
+        cells: Iterable[TextCell],
+        sizes: Mapping[TextCell, tuple[float, float]],
         extent: Extent,
     ) -> float:
         """Bytes that an excerpt would take in the page, by the sizes of rows in the shards."""
@@ -220,7 +231,7 @@ class _Builder:
             total += rows * sizes[cell][0 if extent.tokens else 1]
         return total * 4 / 3
 
-    def _excerpt(self, cells: Iterable[tuple[str, str, tuple[int, ...]]], extent: Extent) -> tuple[Contents, list[str]]:
+    def _excerpt(self, cells: Iterable[TextCell], extent: Extent) -> tuple[Contents, list[str]]:
         """An excerpt, and sentences on the cells whose texts are not here."""
         contents: Contents = {}
         sentences = []
@@ -244,9 +255,12 @@ class _Builder:
 
 
 _RECOVERY = ("support", "same_policy", "counts", "path", "near_match")
-_LANDSCAPE = {"points": "Operating points", "classes": "Counts of answers", "hits": "Questions at operating points"}
+_LANDSCAPE = {"points": "Operating points", "classes": "Counts of answers"}
 """Frames of a landscape, the most important first, with their names in a sentence."""
-_TABLE = "The table "
+_NAMED = 20
+"""Names in a sentence."""
+_SMALL = 100_000
+"""Bytes of a table that is of more use than questions at operating points."""
 
 
 def _row_sizes(study: Study, checkpoint: str, benchmark: str) -> tuple[float, float]:
@@ -261,12 +275,19 @@ def _row_sizes(study: Study, checkpoint: str, benchmark: str) -> tuple[float, fl
 
 
 def _not_fitting(groups: Sequence[Group]) -> list[str]:
-    """Sentences on what the size leaves out: one for all tables, which are many."""
-    tables = [group for group in groups if group.title.startswith(_TABLE)]
-    others = [f"{group.title} ({_bytes(group.size)})" for group in groups if group not in tables]
-    names = ", ".join(group.title.removeprefix(_TABLE) for group in tables)
-    many = f"{len(tables)} tables ({_bytes(sum(group.size for group in tables))}): {names}"
-    return [f"For the bound on the size: {each}." for each in [*others, *([many] if tables else [])]]
+    """Sentences on what the size leaves out: one for all groups of a kind."""
+    by_kind: dict[str, list[Group]] = {}
+    for group in groups:
+        by_kind.setdefault(group.kind or group.title, []).append(group)
+    return [f"For the bound on the size: {_together(kind, each)}." for kind, each in by_kind.items()]
+
+
+def _together(kind: str, groups: Sequence[Group]) -> str:
+    size = _bytes(sum(group.size for group in groups))
+    if groups[0].title == kind:
+        return f"{kind} ({size})"
+    names = [group.title for group in groups[:_NAMED]] + ["…"] * (len(groups) > _NAMED)
+    return f"{len(groups)} {kind} ({size}): {', '.join(names)}"
 
 
 def _bytes(size: int) -> str:
