@@ -25,6 +25,7 @@ from searchlens.explorer import Server, explorer_page
 from searchlens.landscape.points import Landscape
 from searchlens.recovery.options import RecoveryOptions
 from searchlens.recovery.paths import near_match
+from searchlens.schemas.columns import TRACES
 from small_results import DEFAULT, RIGHT, finish
 
 try:
@@ -45,7 +46,7 @@ CELL = "#/c/toy/sums"
 TOKENIZER = Path(__file__).parents[1] / "resources/zoo/micro-1m-base/tokenizer.json"
 PAGES = (
     "#/", CELL, f"{CELL}/recovery", f"{CELL}/equivalents", f"{CELL}/q", f"{CELL}/q/q3", f"{CELL}/q/q0?t=1", "#/boptr",
-    "#/tables", "#/t/intervals", "#/o",
+    "#/tables", "#/t/intervals", "#/o", f"#/s/toy-base/sums/{DEFAULT}/q0/0",
 )  # fmt: skip
 WIDTHS = (375, 768, 1280, 1920)
 
@@ -98,6 +99,24 @@ def evil_texts(*args: Any) -> pl.DataFrame:
 
 
 ORDINARY = small_results.texts
+SEARCH = (
+    {"kind": "node", "step": 0, "node": 0, "start": 0, "text": "so ", "tokens": [1], "requests": 1, "generated": 1},
+    {"kind": "node", "step": 1, "node": 1, "parent": 0, "start": 1, "text": EVIL, "tokens": [2, 3], "chosen": True},
+    {"kind": "node", "step": 1, "node": 2, "parent": 0, "start": 1, "text": "b", "tokens": [2], "chosen": False},
+    {"kind": "scored", "step": 1, "nodes": [1, 2], "scores": [-0.5, -1.5], "requests": 2, "generated": 3},
+    {"kind": "chosen", "step": 1, "nodes": [1]},
+    {"kind": "sample", "step": 2, "node": 1, "sample": 0, "score": -0.5, "requests": 0, "generated": 0},
+)
+TREE = f"#/s/toy-base/sums/{DEFAULT}/q0/0"
+
+
+def record_a_search(study: searchlens.Study) -> None:
+    """A record as docs/data.md describes it, of two thoughts of which one is kept."""
+    (shard,) = study.shards("toy-base", "sums")[DEFAULT]
+    rows = [{"question": 0, "id": "q0", "run": 0, "row": i, **row} for i, row in enumerate(SEARCH)]
+    path = study.layout.trace_of(shard.path)
+    path.parent.mkdir(parents=True)
+    pl.DataFrame(rows, TRACES).write_parquet(path)
 
 
 @pytest.fixture(scope="module")
@@ -125,7 +144,9 @@ def results(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     }
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(small_results, "texts", evil_texts)
-        yield finish(raw, root)
+        folder = finish(raw, root)
+    record_a_search(searchlens.open(folder))
+    yield folder
 
 
 @pytest.fixture(scope="module")
@@ -437,6 +458,28 @@ def test_gated_texts_are_nowhere_in_the_page(
     assert "2 of 4 samples right" in said and "boxed" not in said and "Secret" not in said
     assert tab.faults == []
     tab.page.context.close()
+
+
+# ---- searches
+
+
+def test_a_recorded_search_is_walked_step_by_step(tab: Tab) -> None:
+    tab.go(f"{CELL}/q/q0")
+    tab.click("See the search that drew these")
+    assert tab.page.evaluate("location.hash") == TREE
+    assert "returned 1 sample and took 3 requests and 4 tokens" in tab.text()
+    tab.page.keyboard.press("h")
+    assert "Step 2 of 3: 3 requests, 4 tokens drawn so far" in tab.text()
+    assert "Scored: #1 \u22120.500, #2 \u22121.500." in tab.text() and "Kept: #1." in tab.text()
+    tab.page.locator(".tree").focus()
+    for key in ("ArrowRight", "ArrowRight", "ArrowDown", "ArrowUp"):
+        tab.page.keyboard.press(key)
+    assert "Text #1" in tab.text() and SHOWN in tab.text('[aria-label="Text 1"]')
+    assert not tab.page.evaluate("'hacked' in window")
+    assert tab.page.evaluate("location.hash") == f"{TREE}?step=1&node=1"
+    tab.page.reload()
+    tab.drawn()
+    assert "Text #1" in tab.text() and "Step 2 of 3" in tab.text()
 
 
 # ---- keys
