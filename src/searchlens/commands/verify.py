@@ -118,8 +118,11 @@ def _trace(layout: Layout, path: Path) -> Iterator[str]:
     try:
         rows = traces.read(path)
         shard = layout.generation(*path.parts[-4:-1]) / path.name
-        samples = pl.read_parquet(shard, columns=["question", "run", "sample", "tokens"]) if shard.exists() else None
-        if samples is not None and (run := differing_run(rows, samples)):
+        if not shard.exists():
+            return
+        recorded = pl.col("question").is_in(rows["id"].unique().to_list())
+        samples = pl.scan_parquet(shard).filter(recorded).select("question", "run", "sample", "tokens").collect()
+        if run := differing_run(rows, samples):
             yield f"{path}: run {run[1]} of question {run[0]} drew other samples than {shard} has; delete the record"
     except InputError as error:
         yield error.message
