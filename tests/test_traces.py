@@ -465,7 +465,7 @@ def test_ids_and_shards_are_the_same_with_and_without(searched: dict[str, Any], 
         ("all", {"chain", "temp_0.5", "topp0.9_t0.7", "topp0.95_t1.0", "greedy"}),
         (["greedy"], {"greedy"}),
     ],
-    ids=str,
+    ids=["searches", "all", "named"],
 )
 def test_which_policies_are_recorded(
     searched: dict[str, Any], make_grid: Make, start: Start, chosen: Any, policies_: set[str]
