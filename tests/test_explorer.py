@@ -7,6 +7,8 @@ import io
 import json
 import re
 import shutil
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -270,6 +272,23 @@ def test_the_command_writes_the_page_and_says_what_it_left_out(
     assert printed[0].startswith(f"{results / 'explorer.html'}: 0.")
     assert printed[1].startswith("left out: Samples beyond an excerpt: 20 questions of each cell")
     assert (results / "explorer.html").read_text().startswith("<!doctype html>")
+
+
+def test_the_package_has_its_page_with_the_licences_of_what_is_in_it(results: Path) -> None:
+    made = explorer_page(searchlens.open(results))
+    assert contents(made)["index.json"]
+    assert "connect-src" not in made.html, "a page that has its data needs no server"
+    assert "MIT" in (page.PAGE.parent / "LICENSES.txt").read_text()
+
+
+def test_the_explorer_needs_no_optional_library() -> None:
+    """A server on a node of a cluster has the base dependencies alone."""
+    code = (
+        "import sys, searchlens.explorer, searchlens.stages.explorer;"
+        "found = {'matplotlib', 'seaborn', 'torch', 'tokenizers', 'snakemake'} & set(sys.modules);"
+        "assert not found, found"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=120)
 
 
 def test_a_page_without_a_place_for_data_is_refused(tmp_path: Path) -> None:
