@@ -181,8 +181,8 @@ class Shell {
     if (event.ctrlKey || event.altKey || event.metaKey || this.notes.hasAttribute("open")) return;
     if (event.key === "Escape" && target.matches("input, select, textarea")) return target.blur();
     if (target.matches("input, select, textarea")) return;
-    const { path, query } = parse(location.hash);
-    if (event.key === "Escape" && path.length) location.hash = above(path, query);
+    const { path } = parse(location.hash);
+    if (event.key === "Escape" && path.length) location.hash = this.main.querySelector("nav.crumbs a:last-of-type")?.getAttribute("href") ?? "#/";
     else if (event.key === "?") this.openHelp();
     else if (event.key === "/") /** @type {HTMLElement | null} */ (this.main.querySelector('input[type="search"]'))?.focus();
     else if (this.keys[event.key]) this.keys[event.key]();
@@ -211,14 +211,6 @@ class Shell {
     );
     dialog.showModal();
   }
-}
-
-/** The address above a page. @param {string[]} path @param {Record<string, string>} query */
-function above(path, query) {
-  if (path[0] === "c" && path.length > 4) return link(path.slice(0, 4), { sort: query.sort, m: query.m });
-  if (path[0] === "c" && path.length > 3) return link(path.slice(0, 3), { m: query.m });
-  if (path[0] === "t") return link(["tables"]);
-  return "#/";
 }
 
 /** @param {[string, string][] | undefined} list */

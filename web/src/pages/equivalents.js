@@ -99,13 +99,14 @@ function slopeWords(row) {
 
 /** @param {import("../study.js").Study} study @param {any[]} rows */
 function numbers(study, rows) {
-  return h("section", null, table([
+  const columns = [
     { name: "budget", title: "samples of RL", number: true },
     { name: "n", title: `worth in samples of Base [${study.coverage}]`, number: true, cell: ends },
-    { name: "band", title: "band over all b", number: true, cell: (row) => (known(row.band_lo) && known(row.band_hi) ? `${fixed(row.band_lo)} to ${fixed(row.band_hi)}` : "–") },
-    { name: "slope", title: "local exponent", number: true, cell: (row) => (known(row.slope) ? `${fixed(row.slope, 2)}${known(row.slope_lo) ? ` [${fixed(row.slope_lo, 2)}, ${fixed(row.slope_hi, 2)}]` : ""}` : "–") },
-    { name: "token_ratio", title: "tokens for one of RL", number: true, cell: (row) => fixed(row.token_ratio, 2) },
-  ], rows, { caption: `Of ${plural(rows[0].pool, "sample")} of Base` }));
+    { name: "band", title: "band over all b", number: true, cell: (/** @type {any} */ row) => (known(row.band_lo) && known(row.band_hi) ? `${fixed(row.band_lo)} to ${fixed(row.band_hi)}` : "–") },
+    { name: "slope", title: "local exponent", number: true, cell: (/** @type {any} */ row) => (known(row.slope) ? `${fixed(row.slope, 2)}${known(row.slope_lo) ? ` [${fixed(row.slope_lo, 2)}, ${fixed(row.slope_hi, 2)}]` : ""}` : "–") },
+    { name: "token_ratio", title: "tokens for one of RL", number: true, cell: (/** @type {any} */ row) => fixed(row.token_ratio, 2) },
+  ].filter((column) => column.name !== "token_ratio" || rows.some((row) => known(row.token_ratio)));
+  return h("section", null, table(columns, rows, { caption: `Of ${plural(rows[0].pool, "sample")} of Base` }));
 }
 
 /** @param {import("../study.js").Study} study @param {any[]} rows */
@@ -135,7 +136,7 @@ function sets(study, view, exponents, profiles, joint) {
     h("h2", null, "Is it a power law?"),
     scopes.length > 1 && h("div.controls", null, choice("Law under", scopes.map((name) => [name, title(name)]), scope, (next) => view.set({ scope: next }))),
     h("p", null, words),
-    together && h("p", null, `All ${together.pairs} pairs of this benchmark together: ${range(together)}.`),
+    together?.pairs > 1 && h("p", null, `All ${together.pairs} pairs of this benchmark together: ${range(together)}.`),
     seen && responsive((width) => Plot.plot({
       width: Math.min(width, 760), height: 240, marginLeft: 52, marginBottom: 38, style: { background: "none", fontSize: "12px" },
       x: { label: "exponent β" }, y: { label: "largest p-value of a law with this β", domain: [0, Math.max(0.2, ...curve.map((each) => each.p))], grid: true },

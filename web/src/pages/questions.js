@@ -25,12 +25,14 @@ export async function questions(study, cell, view) {
   const readableHere = (/** @type {number} */ q) => (inBase === null || inBase.has(q)) || (inRl === null || inRl.has(q));
   const words = (query.find ?? "").trim().toLowerCase();
   const only = query.who;
-  const found = list.filter((each) => (!only || each.who === only) && (!words || matches(asked.get(each.question), each.question, words)));
+  const here = list.filter((each) => readableHere(each.question)).length;
+  const wanted = (/** @type {import("../ranking.js").Standing} */ each) => (!only || each.who === only) && (!query.texts || readableHere(each.question));
+  const found = list.filter((each) => wanted(each) && (!words || matches(asked.get(each.question), each.question, words)));
   const tallies = groups(list, (each) => each.who);
   const page = h("div");
   const draw = async (/** @type {string} */ typed) => {
     view.note({ find: typed });
-    const again = list.filter((each) => (!only || each.who === only) && (!typed.trim() || matches(asked.get(each.question), each.question, typed.trim().toLowerCase())));
+    const again = list.filter((each) => wanted(each) && (!typed.trim() || matches(asked.get(each.question), each.question, typed.trim().toLowerCase())));
     refill(page, ...await parts(again));
   };
   const parts = async (/** @type {typeof list} */ some) => [
@@ -49,7 +51,8 @@ export async function questions(study, cell, view) {
       h("p", null, "A question is solved by a model if any of its samples is right, under any policy."),
       h("div.chips", null, Object.entries(WHO).map(([who, title]) => h("a", {
         href: view.href({ who: only === who ? "" : who, sort: { rl: "rl-only", base: "base-only", both: "both", none: "none" }[who] }), "aria-current": only === who ? "true" : null, "data-key": `who ${who}`,
-      }, `${title}: ${count(tallies.get(who)?.length ?? 0)}`))),
+      }, `${title}: ${count(tallies.get(who)?.length ?? 0)}`)),
+        here > 0 && here < list.length && h("a", { href: view.href({ texts: query.texts ? "" : 1 }), "aria-current": query.texts ? "true" : null, "data-key": "texts" }, `Texts are in this page: ${here}`)),
       h("div.controls", null,
         choice("Order", SORTS, sort, (value) => view.set({ sort: value })),
         h("label.choice", null, h("span", null, "Search in questions"), h("input", {
