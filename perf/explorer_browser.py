@@ -20,7 +20,7 @@ import time
 from pathlib import Path
 
 import numpy as np
-from playwright.sync_api import Page, sync_playwright
+from playwright.sync_api import Page, Response, sync_playwright
 
 import searchlens
 from searchlens.api import Study
@@ -35,10 +35,11 @@ class Visit:
 
     def __init__(self, page: Page) -> None:
         self.page, self.bytes = page, 0
-        page.on("response", lambda reply: self._count(reply.headers.get("content-length", "0")))
+        page.on("response", self._count)
 
-    def _count(self, length: str) -> None:
-        self.bytes += int(length)
+    def _count(self, reply: Response) -> None:
+        if reply.request.method == "GET":  # the reply to HEAD states a length and has no bytes
+            self.bytes += int(reply.headers.get("content-length", "0"))
 
     def drawn(self) -> None:
         """Wait until the view of the address is drawn."""
