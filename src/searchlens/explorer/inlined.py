@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import polars as pl
@@ -64,6 +64,11 @@ class Group:
     contents: Contents
     kind: str = ""
 
+    def without(self, names: Container[str]) -> Group:
+        """The group without files of these names."""
+        left = {name: content for name, content in self.contents.items() if name not in names}
+        return replace(self, contents=left)
+
     @property
     def size(self) -> int:
         """Bytes in the page."""
@@ -104,11 +109,12 @@ class _Builder:
         """Of every study some texts are to be read, so numbers do not get all the room."""
         without = []
         for group in self._groups(questions):
-            if group.size <= room - reserve:
-                contents |= group.contents
-                room -= group.size
+            new = group.without(contents)  # pairs may share a checkpoint
+            if new.size <= room - reserve:
+                contents |= new.contents
+                room -= new.size
             else:
-                without.append(group)
+                without.append(new)
         left_out += _not_fitting(without)
         samples, sentences = self._samples(cells, room)
         contents |= samples
@@ -137,8 +143,7 @@ class _Builder:
         pairs = [(pair, benchmark) for pair, benchmark, *_ in study.sides]
         cells = list(dict.fromkeys((side, benchmark) for _, benchmark, *both in study.sides for side in both))
         yield self._group("Recovery", (layout.recovery_frame(*cell, frame) for cell in pairs for frame in _RECOVERY))
-        for frame, title in _LANDSCAPE.items():
-            yield self._group(title, (layout.landscape_frame(*cell, frame) for cell in cells))
+        yield from self._by_cell("points")
         yield self._group("Readings of all samples", map(layout.readings_frame, catalogue.READING_FRAMES))
         yield Group("Questions", questions)
         yield self._group("BOPTR", map(layout.boptr_frame, catalogue.BOPTR_FRAMES))
@@ -150,13 +155,18 @@ class _Builder:
                 records = traces_of(study, shards_of(study, checkpoint, benchmark))
                 kind = f"recorded searches of {checkpoint} on {benchmark}"
                 yield self._group(kind, (path for paths in records.values() for path in paths), "records of searches")
-        for pair, benchmark, base, rl in study.sides:
-            hits = (layout.landscape_frame(side, benchmark, "hits") for side in (base, rl))
-            yield self._group(f"{pair} on {benchmark}", hits, "cells without questions at operating points")
+        yield from self._by_cell("classes")
+        yield from self._by_cell("hits")
         yield from map(self._table, tables[len(small) :])
         others = [frame for frame in catalogue.RECOVERY_FRAMES if frame not in _RECOVERY]
         yield self._group("Coordinates", (layout.recovery_frame(*cell, frame) for cell in pairs for frame in others))
         yield self._group("Votes", (layout.landscape_frame(*cell, "votes") for cell in cells))
+
+    def _by_cell(self, frame: str) -> Iterator[Group]:
+        """A frame of both landscapes of each cell, so that the first cells are whole where not all fit."""
+        for pair, benchmark, base, rl in self.study.sides:
+            paths = (self.study.layout.landscape_frame(side, benchmark, frame) for side in (base, rl))
+            yield self._group(f"{pair} on {benchmark}", paths, _LANDSCAPE[frame])
 
     def _table(self, path: Path) -> Group:
         return self._group(path.stem.replace("_", " "), [path], "tables")
@@ -255,8 +265,12 @@ class _Builder:
 
 
 _RECOVERY = ("support", "same_policy", "counts", "path", "near_match")
-_LANDSCAPE = {"points": "Operating points", "classes": "Counts of answers"}
-"""Frames of a landscape, the most important first, with their names in a sentence."""
+_LANDSCAPE = {
+    "points": "cells without operating points",
+    "classes": "cells without counts of answers",
+    "hits": "cells without questions at operating points",
+}
+"""Frame of a landscape to what is said of cells that the page has it not of."""
 _NAMED = 20
 """Names in a sentence."""
 _SMALL = 100_000
