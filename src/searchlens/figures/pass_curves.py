@@ -79,7 +79,7 @@ def draw(numbers: pl.DataFrame, context: StudyContext) -> Figure:
         untitled.discard(name)
         if not named and not broken and not tight:
             named = _name(axes, cell)
-    panels.name_axes(figure, names, "samples per question", "questions solved (%)")
+    panels.name_axes(figure, names, "samples" if tight else "samples per question", "questions solved (%)")
     _legend(figure, numbers, tight)
     return figure
 
