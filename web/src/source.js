@@ -13,6 +13,9 @@
 /** A file of so many bytes is fetched whole: asking for its parts would take longer. */
 const SMALL = 1 << 18;
 
+/** So many bytes between two ranges are fetched with them. */
+const NEAR = 1 << 14;
+
 /**
  * The source of this page.
  * @returns {Source}
@@ -66,15 +69,43 @@ async function remote(path) {
   if (byteLength <= SMALL) return inMemory(await (await asked(address, {})).arrayBuffer());
   return {
     byteLength,
-    slice: async (start, end = byteLength) => {
-      if (end <= start) return new ArrayBuffer(0);
+    slice: together(async (start, end) => {
       const reply = await asked(address, { headers: { range: `bytes=${start}-${end - 1}` } });
       const bytes = await reply.arrayBuffer();
       const part = reply.status === 206 ? bytes : bytes.slice(start, end);
-      if (part.byteLength !== Math.min(end, byteLength) - start) throw new Error(`The server sent ${part.byteLength} bytes of ${address}, not ${end - start}.`);
+      if (part.byteLength !== end - start) throw new Error(`The server sent ${part.byteLength} bytes of ${address}, not ${end - start}.`);
       return part;
-    },
+    }, byteLength),
   };
+}
+
+/**
+ * Ranges that are asked for at the same time as one, where they lie close together: a file has an index for each column, and
+ * the way to the server may be long.
+ * @param {(start: number, end: number) => Promise<ArrayBuffer>} fetched
+ * @param {number} byteLength
+ * @returns {File["slice"]}
+ */
+export function together(fetched, byteLength) {
+  /** @type {{start: number, end: number, done: (bytes: ArrayBuffer | Promise<ArrayBuffer>) => void}[]} */
+  let waiting = [];
+  const send = () => {
+    const all = waiting.sort((a, b) => a.start - b.start);
+    waiting = [];
+    for (let i = 0; i < all.length; ) {
+      let [{ start, end }, next] = [all[i], i + 1];
+      while (next < all.length && all[next].start <= end + NEAR) end = Math.max(end, all[next++].end);
+      const bytes = fetched(start, end);
+      for (const each of all.slice(i, next)) each.done(bytes.then((whole) => whole.slice(each.start - start, each.end - start)));
+      i = next;
+    }
+  };
+  return (start, end = byteLength) => new Promise((done) => {
+    const last = Math.min(end, byteLength);
+    if (last <= start) return done(new ArrayBuffer(0));
+    if (!waiting.length) setTimeout(send);
+    waiting.push({ start, end: last, done });
+  });
 }
 
 /** @param {string} address @param {RequestInit} options */

@@ -6,6 +6,7 @@ import { visible } from "../src/dom.js";
 import { interval, percent, plural, points, short } from "../src/format.js";
 import { nearMatches } from "../src/near.js";
 import { link, parse } from "../src/route.js";
+import { together } from "../src/source.js";
 
 test("near matches: both ends belong, the nearest first, then fewer samples, then the name", () => {
   const row = (policy, budget, hits) => ({ policy, budget, hits, questions: 100, value: hits / 100 });
@@ -47,4 +48,18 @@ test("numbers are read as they are meant", () => {
   assert.equal(plural(1, "question"), "1 question");
   assert.equal(plural(1200, "question"), "1,200 questions");
   assert.equal(short(2.5e9), "2.5G");
+});
+
+test("ranges that lie close together are asked for as one, and each gets its own bytes", async () => {
+  const file = Uint8Array.from({ length: 100_000 }, (_, i) => i % 251);
+  const asked = [];
+  const slice = together(async (start, end) => {
+    asked.push([start, end]);
+    return file.buffer.slice(start, end);
+  }, file.length);
+  const wanted = [[90_000, undefined], [10, 20], [15, 400], [1000, 1001], [5, 5]];
+  const found = await Promise.all(wanted.map(([start, end]) => slice(start, end)));
+  found.forEach((bytes, i) => assert.deepEqual(new Uint8Array(bytes), file.slice(...wanted[i])));
+  assert.deepEqual(asked, [[10, 1001], [90_000, 100_000]]);
+  await assert.rejects(together(async () => { throw new Error("gone"); }, 10)(0, 5), /gone/);
 });
