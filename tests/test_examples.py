@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import runpy
 import shutil
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -15,8 +16,9 @@ from tokenizers.models import WordLevel
 from tokenizers.pre_tokenizers import Split
 from tokenizers.processors import TemplateProcessing
 
+from searchlens import benchmarks, config
 from searchlens import generate as stage
-from searchlens.benchmarks import Question, examples, prompts
+from searchlens.benchmarks import Question, dumps, examples, prompts
 from searchlens.benchmarks.examples import Example, WorkedExamples
 from searchlens.engines.base import Completion, Request
 from searchlens.errors import InputError
@@ -249,3 +251,38 @@ def test_bos_of_the_tokenizer_and_of_a_template_are_one(tmp_path: Path, begin: b
     tokens = asking.encode(Question("q", "1+1", ""))
     assert tokens.count(BOS) == (begin or "<bos>" in text)
     assert tokens[-3:] == asking.spell("1+1")
+
+
+# ---- the study of a pretrained model (docs/pretrained.md)
+
+EXAMPLE = Path(__file__).parents[1] / "examples/pretrained"
+
+
+def test_the_example_study_is_valid_and_shows_four_examples(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With questions of our own in place of the benchmarks', which are not here."""
+    monkeypatch.chdir(EXAMPLE.parents[1])
+    overlay = {"benchmarks": {}, "checkpoints": {"gemma-3-270m": {"path": str(letters(tmp_path / "model"))}}}
+    for family in ("gsm8k", "svamp", "mawps"):
+        rows = [Question(f"{family}-{i}", f"What is {i}+{i}?", str(2 * i)) for i in range(60)]
+        (tmp_path / f"{family}.jsonl").write_text(dumps(rows))
+        overlay["benchmarks"][family] = {"path": str(tmp_path / f"{family}.jsonl")}
+    (tmp_path / "overlay.yaml").write_text(json.dumps(overlay))
+    names = [str(EXAMPLE / "gemma.yaml"), str(tmp_path / "overlay.yaml")]
+    for more, policies in (([], 25), ([str(EXAMPLE / "searches.yaml")], 10)):
+        grid = Grid(config.plain(config.load([*config.DEFAULT_FILES, *names, *more])))
+        assert [len(grid.streams("gemma-3-270m", each)) for each in ("gsm8k", "svamp", "mawps")] == [policies] * 3
+        asking = Prompter(tmp_path / "model", grid.template("gemma-3-270m", "svamp"))
+        text = asking.template.render("?", asking.examples(Question("q", "?", "")))
+        assert text.count("Question: ") == 5 and text.count("The answer is ") == 4 and text.endswith("\nAnswer:")
+    config.load([*config.DEFAULT_FILES, str(EXAMPLE / "pair.yaml")])
+
+
+def test_questions_are_drawn_by_a_seed_and_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    script = runpy.run_path(str(EXAMPLE / "questions.py"))
+    asked = [Question(f"q{i}", f"What is {i % 20}?", str(i % 20)) for i in range(30)]
+    monkeypatch.setattr(benchmarks, "load", lambda path, family: asked)
+    drawn = script["draw"]("svamp", tmp_path, 15, 1)
+    assert len({question.text for question in drawn}) == 15
+    assert drawn[:5] == script["draw"]("svamp", tmp_path, 5, 1) != script["draw"]("svamp", tmp_path, 5, 2)
+    with pytest.raises(InputError, match="has 20 different questions, 21 are asked for"):
+        script["draw"]("svamp", tmp_path, 21, 1)

@@ -78,6 +78,11 @@ def test_the_warm_up_learns_and_leaves_the_embedding(folder: Path) -> None:
     assert torch.equal(learner.model.get_input_embeddings().weight, before)
 
 
+def test_no_warm_up_leaves_the_model_as_it_is(folder: Path) -> None:
+    """As when training goes on from a Base that is there already."""
+    assert list(warm_up(Learner(folder, "cpu"), [("a", "b")], Options(warm_steps=0))) == []
+
+
 def test_reinforcement_makes_what_is_rewarded_likelier(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The reward here is the share of one letter, so that random texts differ in it."""
     learner = Learner(folder, "cpu")

@@ -224,7 +224,7 @@ def warm_up(learner: Learner, worked: Sequence[tuple[str, str]], options: Option
     texts = [(learner.prompt(question), learner.answer(answer)) for question, answer in worked]
     optimizer = _optimizer(learner, options.warm_rate)
     schedule = torch.optim.lr_scheduler.LambdaLR(
-        optimizer, lambda step: 0.05 + 0.475 * (1 + np.cos(np.pi * step / options.warm_steps))
+        optimizer, lambda step: 0.05 + 0.475 * (1 + np.cos(np.pi * step / max(1, options.warm_steps)))
     )
     for step in range(options.warm_steps):
         chosen = seeds.generator("warm-up", options.seed, step).choice(
