@@ -9,6 +9,8 @@ import re
 import shutil
 import subprocess
 import sys
+from dataclasses import replace
+from html import escape
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +23,7 @@ from searchlens.cli import main
 from searchlens.errors import InputError
 from searchlens.explorer import Inlined, explorer_page, page, texts
 from searchlens.explorer.files import Files
+from searchlens.explorer.headline import headline_html
 from small_results import DEFAULT, RIGHT, finish
 
 PAGE = "<!doctype html><title>page</title>\n<!-- searchlens:data -->\n<script>run()</script>\n"
@@ -272,6 +275,20 @@ def test_the_command_writes_the_page_and_says_what_it_left_out(
     assert printed[0].startswith(f"{results / 'explorer.html'}: 0.")
     assert printed[1].startswith("left out: Samples beyond an excerpt: 20 questions of each cell")
     assert (results / "explorer.html").read_text().startswith("<!doctype html>")
+
+
+def test_the_headline_has_the_sentences_of_every_cell(results: Path, template: Path, tmp_path: Path) -> None:
+    """The report's first page and the explorer say the same; a title is text, whatever it contains."""
+    study = searchlens.open(results)
+    written = headline_html(study)
+    for cell in index_of(contents(explorer_page(study, template=template)))["cells"]:
+        assert len(cell["sentences"]) in (2, 3)
+        for sentence in cell["sentences"]:
+            assert f"<li>{escape(sentence)}</li>" in written
+    titled = {name: {**spec, "title": "<b>"} for name, spec in study.config["benchmarks"].items()}
+    hostile = headline_html(replace(study, config={**study.config, "benchmarks": titled}))
+    assert "&lt;b&gt;</strong>" in hostile
+    assert "<b>" not in hostile
 
 
 def test_the_package_has_its_page_with_the_licences_of_what_is_in_it(results: Path) -> None:

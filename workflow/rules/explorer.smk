@@ -1,7 +1,7 @@
 """The explorer: the study as one page that opens in a browser, down to single samples.
 
 REQUIRED INPUTS: everything that the page shows: landscapes, recovery, readings, BOPTR, tables, scores; samples by their manifests.
-OUTPUTS: results/explorer.html
+OUTPUTS: results/explorer.html; results/headline.html, the sentences of the report's first page
 """
 
 
@@ -18,7 +18,8 @@ rule explorer:
         [] if GRID.without_boptr else [path for path in rules.transfer.output if path.endswith((".csv", ".md"))],
         [path for path in rules.equivalence.output if path.endswith((".csv", ".md"))] if GRID.compared else [],
     output:
-        OUT.explorer,
+        page=OUT.explorer,
+        headline=listed(OUT.headline, "headline", {"table": "headline"}, category="1 Study"),
     log:
         layout.log("explorer"),
     conda:
@@ -33,6 +34,6 @@ rule explorer:
     shell:
         """
         searchlens explore \
-            --output {output:q} \
+            --output {output.page:q} --headline {output.headline:q} \
             2>&1 | tee {log:q}
         """

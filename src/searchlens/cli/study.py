@@ -95,7 +95,7 @@ def _explore(args: argparse.Namespace) -> None:
 
     study = opened(args, args.folder)
     output = Path(args.output) if args.output else study.layout.explorer
-    left_out = explorer(study, output, args.size)
+    left_out = explorer(study, output, args.size, Path(args.headline) if args.headline else None)
     print(f"{output}: {output.stat().st_size / 1e6:.1f} MB; it opens in a browser, and asks no other host for anything")
     for sentence in left_out:
         print(f"left out: {sentence}")
@@ -199,6 +199,7 @@ def add_to(command: Commands) -> None:
         "--size", type=size, default="15MB", metavar="SIZE", help="most bytes of the page, such as 15MB (default)"
     )
     sub.add_argument("--output", default="", metavar="FILE", help="the page; default: explorer.html in RESULTS")
+    sub.add_argument("--headline", default="", metavar="FILE", help="also write three sentences a cell, as HTML")
     sub = command("view", _view, "show the study in a browser of this machine, with every sample")
     _results_argument(sub)
     sub.add_argument(

@@ -194,7 +194,8 @@ def lines(axes: Axes, frame: pl.DataFrame, x: str, y: str, **looks: Any) -> None
         As of ``seaborn.lineplot``; a column ``units`` separates lines of one look.
     """
     shown = to_pandas(frame.drop_nulls(y), percent=[y])
-    sns.lineplot(shown, x=x, y=y, ax=axes, **{"estimator": None, "errorbar": None, "legend": False, **looks})
+    if len(shown):  # seaborn fails without rows
+        sns.lineplot(shown, x=x, y=y, ax=axes, **{"estimator": None, "errorbar": None, "legend": False, **looks})
     axes.set(xlabel="", ylabel="")
 
 

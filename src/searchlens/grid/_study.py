@@ -256,7 +256,11 @@ class StudyGrid:
             },
             "default_policy": self.config["default_policy"],
             "budgets": list(self.config["budgets"]),
-            "sources": {name: self.least_direct(cell for cell in self.cells if cell[1] == name) for name in chosen},
+            "sources": {
+                name: self.least_direct(cells)
+                for name in chosen
+                if (cells := [cell for cell in self.cells if cell[1] == name])
+            },
         }
 
     def _cohort_model(self, name: str) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Stage ``explorer``: a study to one page that opens in a browser."""
+"""Stage ``explorer``: a study to one page that opens in a browser, and to the sentences on the report's first page."""
 
 from __future__ import annotations
 
@@ -7,13 +7,14 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from searchlens.api import Study
+from searchlens.explorer.headline import headline_html
 from searchlens.explorer.inlined import SIZE, explorer_page
 from searchlens.store import files
 
 log = logging.getLogger(__name__)
 
 
-def explorer(study: Study, output: Path, size: int = SIZE) -> Sequence[str]:
+def explorer(study: Study, output: Path, size: int = SIZE, headline: Path | None = None) -> Sequence[str]:
     """Write the page of a study, with its data inside.
 
     Parameters
@@ -23,6 +24,8 @@ def explorer(study: Study, output: Path, size: int = SIZE) -> Sequence[str]:
         File.
     size : int
         Most bytes.
+    headline : Path, optional
+        File for three sentences a cell, a piece of HTML.
 
     Returns
     -------
@@ -36,6 +39,8 @@ def explorer(study: Study, output: Path, size: int = SIZE) -> Sequence[str]:
     """
     made = explorer_page(study, size)
     files.replace(output, lambda path: _write(path, made.html))
+    if headline is not None:
+        files.replace_text(headline, headline_html(study))
     log.info("%s: %.1f MB", output, output.stat().st_size / 1e6)
     return made.left_out
 

@@ -164,6 +164,11 @@ class Layout:
         """The page that shows the study."""
         return self.results / "explorer.html"
 
+    @property
+    def headline(self) -> Path:
+        """What the study says in words, for the first page of the report."""
+        return self.results / "headline.html"
+
     def table(self, name: str, suffix: str) -> Path:
         """One table: ``csv``, ``md`` or ``tex``, or ``json`` for its provenance."""
         return self.results / "tables" / f"{name}.{suffix}"
