@@ -92,7 +92,8 @@ def _texts(grid: Grid, checkpoint: str, benchmark: str) -> list[str]:
 
 def rendered(found: Mapping[str, Any]) -> str:
     """One line per pair and benchmark, the half-widths of the intervals, and what is wrong with any cell."""
-    head = f"Base - RL under {found['policy']}, {titles('metric')['P']}, in percentage points (95% interval):"
+    read = f"{titles('metric')['P']} of the first N samples (prefix readout)"
+    head = f"Base - RL under {found['policy']}, {read}, in percentage points (95% interval):"
     halves = ", ".join(f"{name} {100 * width:.1f}" for name, width in found["half_widths"].items())
     lines = [head, *(_pair_line(pair, found["policy"]) for pair in found["pairs"])]
     lines.append(f"median half-width of the 95% intervals, in points: {halves}")
