@@ -16,14 +16,13 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import resource
 import shutil
 import subprocess
 import tempfile
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
+from contextlib import chdir
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -111,7 +110,7 @@ def build(folder: Path, policies: int, questions: int, tokens: int) -> Path:
         (folder / name / "tokenizer.json").write_text(json.dumps(TOKENIZER))
     rows = [{"id": f"q{i}", "question": f"Compute {i}+{i + 1}.", "gold": str(2 * i + 1)} for i in range(questions)]
     (folder / "sums.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    with inside(folder):
+    with chdir(folder):
         grid = Grid(config.plain(config.validate(study(policies))))
         for seed, cell in enumerate(grid.cells):
             _fill(grid, *cell, np.random.default_rng(seed), tokens)
@@ -212,16 +211,6 @@ def _lists(rng: np.random.Generator, lengths: np.ndarray) -> dict[str, pl.Series
         **{name: -rng.gamma(0.3, 1.0, count).astype(np.float32) for name in ("logprobs", "sampling_logprobs")},
     }
     return {name: pl.Series(name, np.split(column, ends)) for name, column in values.items()}
-
-
-@contextmanager
-def inside(folder: Path) -> Iterator[None]:
-    before = Path.cwd()
-    os.chdir(folder)
-    try:
-        yield
-    finally:
-        os.chdir(before)
 
 
 # ---- measuring

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import json
-import os
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
+from contextlib import chdir
 from pathlib import Path
 from typing import Any
 
@@ -81,7 +80,7 @@ def sample(grid: Grid, checkpoint: str, benchmark: str) -> None:
 def finish(raw: dict[str, Any], root: Path) -> Path:
     """Sample, grade and analyse a study in a folder; returns its results."""
     settings = {"landscape": {"draws": 100}, "readings": {"draws": 100, "extrapolation_trials": 2}, "equivalence": None}
-    with inside(root):
+    with chdir(root):
         grid = Grid(config.plain(config.validate({**raw, **settings})))
         for cell in grid.cells:
             sample(grid, *cell)
@@ -103,14 +102,3 @@ def analyse(grid: Grid) -> None:
     fingerprint = config_fingerprint(grid.config)
     readings(needs.readings(grid), layout, fingerprint=fingerprint)
     tables(needs.tables(grid), layout, layout, fingerprint=fingerprint)
-
-
-@contextmanager
-def inside(folder: Path) -> Iterator[None]:
-    """Work in a folder for a while."""
-    before = Path.cwd()
-    os.chdir(folder)
-    try:
-        yield
-    finally:
-        os.chdir(before)

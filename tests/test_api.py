@@ -7,6 +7,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Callable
+from contextlib import chdir
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +24,7 @@ from searchlens.importing import Choices
 from searchlens.stages.importing import Request, import_samples
 from searchlens.stages.record import record
 from searchlens.store import snapshots
-from small_results import DEFAULT, HOSTILE, RIGHT, finish, inside
+from small_results import DEFAULT, HOSTILE, RIGHT, finish
 
 CELL = ("toy-base", "sums")
 Make = Callable[[dict[str, Any]], Grid]
@@ -164,13 +165,13 @@ def test_the_graded_stream_is_read_if_a_policy_was_sampled_twice(results: Path) 
 def test_a_recorded_cell_says_that_it_has_counts_only(
     results: Path, raw: dict[str, Any], make_grid: Make, tmp_path: Path
 ) -> None:
-    with inside(tmp_path):
+    with chdir(tmp_path):
         record(Grid(searchlens.open(results).config), tmp_path / "recorded")
     raw |= {"results": "other", "landscape": {"draws": 100}, "equivalence": None}
     raw["study"] |= {"readouts": str(tmp_path / "recorded")}
     grid = make_grid(raw)
     analyse_recorded(grid)
-    with inside(tmp_path):
+    with chdir(tmp_path):
         snapshots.save(grid.config)
     study = searchlens.open(tmp_path / "other")
     assert set(study.cells["source"]) == {"recorded"}
@@ -195,7 +196,7 @@ def test_imported_samples_and_their_questions_are_read_from_a_copy(
     import_samples(
         make_grid(raw), [path], Request(pair="theirs", benchmark="own", choices=Choices(role="base", policy="any"))
     )
-    with inside(tmp_path):
+    with chdir(tmp_path):
         snapshots.save(make_grid(raw).config)
     copy = tmp_path / "elsewhere"
     shutil.copytree(results, copy)

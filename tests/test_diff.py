@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 from collections.abc import Callable, Mapping
+from contextlib import chdir
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,7 @@ from searchlens.api.differences import apart, differences
 from searchlens.cli import main
 from searchlens.grid import Grid
 from searchlens.uncertainty import Interval, wilson
-from small_results import RIGHT, analyse, finish, inside
+from small_results import RIGHT, analyse, finish
 
 Again = Callable[..., Path]
 CHANGED = {**RIGHT, "toy-rl": {**RIGHT["toy-rl"], "q4": 3, "q2": 1}}
@@ -93,7 +94,7 @@ def test_the_same_samples_graded_otherwise_differ_exactly(results: Path, tmp_pat
     path = results / "scores/toy-rl/sums.parquet"
     scores = pl.read_parquet(path)
     scores.with_columns(pl.col("correct") & (pl.col("question") != 1)).write_parquet(path)
-    with inside(tmp_path):
+    with chdir(tmp_path):
         analyse(Grid(searchlens.open(results).config))
     found = differences(searchlens.open(before), searchlens.open(results))
     assert set(found.samples["samples"]) == {"same"}

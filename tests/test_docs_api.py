@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import ast
 import re
+from contextlib import chdir
 from pathlib import Path
 from typing import Any
 
 import nbformat
 import pytest
 
-from small_results import finish, inside
+from small_results import finish
 
 ROOT = Path(__file__).parents[1]
 PAGE = (ROOT / "docs/api.md").read_text()
@@ -27,7 +28,7 @@ def test_every_example_of_the_page_runs(folder: Path, capsys: pytest.CaptureFixt
     blocks = BLOCK.findall(PAGE)
     assert len(blocks) == PAGE.count("```") // 2
     names: dict[str, Any] = {}
-    with inside(folder):
+    with chdir(folder):
         for block in blocks:
             exec(compile(block, "docs/api.md", "exec"), names)
     printed = capsys.readouterr().out
@@ -42,7 +43,7 @@ def test_every_cell_of_the_notebook_runs(folder: Path) -> None:
     nbformat.validate(notebook)
     sources = [cell.source for cell in notebook.cells if cell.cell_type == "code"]
     names: dict[str, Any] = {}
-    with inside(folder):
+    with chdir(folder):
         faces = [face for source in sources if (face := run_cell(source, names))]
     assert "budget equivalents" in faces[0]
     assert any("Base − RL at 1" in face for face in faces), "the face of the study"

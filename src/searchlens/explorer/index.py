@@ -82,7 +82,7 @@ class Index:
     def made(self) -> Record:
         """The index as plain JSON types."""
         study = self.study
-        cells = [self._cell(*side) for side in study.sides]
+        cells = self.cells()
         entries = policies.described(dict.fromkeys(name for cell in cells for name in _names(cell)), self._configured)
         return {
             "version": VERSION,
@@ -159,6 +159,10 @@ class Index:
         return int(pl.read_parquet(there[0], columns=["questions"], n_rows=1).item()) if there else None
 
     # ---- cells
+
+    def cells(self) -> list[Record]:
+        """Every pair on every benchmark, in the order of the study."""
+        return [self._cell(*side) for side in self.study.sides]
 
     def _cell(self, pair: str, benchmark: str, base: str, rl: str) -> Record:
         study, checkpoints = self.study, {"base": base, "rl": rl}

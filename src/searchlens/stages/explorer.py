@@ -38,12 +38,8 @@ def explorer(study: Study, output: Path, size: int = SIZE, headline: Path | None
         Not even the index fits.
     """
     made = explorer_page(study, size)
-    files.replace(output, lambda path: _write(path, made.html))
+    files.replace_text(output, made.html)
     if headline is not None:
         files.replace_text(headline, headline_html(study))
     log.info("%s: %.1f MB", output, output.stat().st_size / 1e6)
     return made.left_out
-
-
-def _write(path: Path, html: str) -> None:
-    path.write_text(html, encoding="utf-8")

@@ -49,7 +49,7 @@ def _open_next_to(target: Path) -> tuple[int, str]:
     return tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.", suffix=".tmp")
 
 
-def _write(target: Path, write: Callable[[Path], None]) -> Path:
+def _write(target: Path, write: Callable[[Path], object]) -> Path:
     temporary = _temporary(target)
     try:
         write(temporary)
@@ -62,7 +62,7 @@ def _write(target: Path, write: Callable[[Path], None]) -> Path:
     return temporary
 
 
-def publish(target: Path, write: Callable[[Path], None]) -> bool:
+def publish(target: Path, write: Callable[[Path], object]) -> bool:
     """Write ``target`` atomically, unless it exists already.
 
     Parameters
@@ -86,7 +86,7 @@ def publish(target: Path, write: Callable[[Path], None]) -> bool:
     return True
 
 
-def replace(target: Path, write: Callable[[Path], None]) -> None:
+def replace(target: Path, write: Callable[[Path], object]) -> None:
     """Write ``target`` atomically, also in place of an older file: for derived files, whose content can change."""
     _write(target, write).replace(target)
 
@@ -95,7 +95,7 @@ def replace_text(target: Path, text: str) -> None:
     """``replace`` for a text file."""
 
     def write(path: Path) -> None:
-        path.write_text(text)
+        path.write_text(text, encoding="utf-8")
 
     replace(target, write)
 

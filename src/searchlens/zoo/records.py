@@ -26,8 +26,4 @@ def read_record(folder: Path, job: str) -> dict[str, Any]:
 def write_record(folder: Path, job: str, record: Mapping[str, Any]) -> None:
     """Write the record of a job; the file is replaced whole or not at all."""
     content = gzip.compress((json.dumps(record) + "\n").encode(), mtime=0)
-    files.replace(record_file(folder, job), lambda path: _write(path, content))
-
-
-def _write(path: Path, content: bytes) -> None:
-    path.write_bytes(content)
+    files.replace(record_file(folder, job), lambda path: path.write_bytes(content))
