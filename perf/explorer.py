@@ -5,7 +5,7 @@
 The study has two checkpoints, 63 policies, 500 questions and 16 samples each, with short texts, verdicts, landscapes
 and a recovery analysis. Measured: the index that `searchlens view` makes, against a reading of all texts (the baseline:
 what a page without an index would need); the page of `searchlens explore`; and the first reply to a request for the
-answers to one question, under all policies. CPU seconds are those of this process.
+answers to one question. CPU seconds are those of this process.
 
 One question of a shard of 500 questions, 16 samples, 2.4 kB a text and 300 to 1,000 tokens each is read by the page's
 own reader, with node, if `make web` was run: bytes that it fetches, against the whole shard (the baseline), and against
@@ -38,7 +38,7 @@ from searchlens.schemas.columns import GRADED
 from searchlens.stages.landscape import landscape
 from searchlens.stages.recovery import recovery
 from searchlens.store import shards, snapshots
-from searchlens.store.frames import write_frame
+from searchlens.store.frames import GROUP, write_frame
 from searchlens.store.provenance import config_fingerprint
 
 ROOT = Path(__file__).parents[1]
@@ -144,7 +144,7 @@ def _fill(grid: Grid, checkpoint: str, benchmark: str, rng: np.random.Generator,
     for manifest in grid.manifests(checkpoint, benchmark):
         manifest.parent.mkdir(parents=True, exist_ok=True)
         manifest.write_text(json.dumps({"checkpoint": checkpoint, "benchmark": benchmark, "generations": entries}))
-    write_frame(pl.concat(graded), grid.scores(checkpoint, benchmark))
+    write_frame(pl.concat(graded), grid.scores(checkpoint, benchmark), GROUP)
     landscape(
         needs.landscape(grid, benchmark),
         grid.scores(checkpoint, benchmark),
@@ -237,8 +237,8 @@ def measure(results: Path) -> None:
     print(f"index of {len(index) / 1e3:.0f} kB: {took}")
     _, took = timed(lambda: [_read_all(opened, *cell) for cell in _cells(opened)])
     print(f"reading all texts instead (baseline): {took}")
-    _, took = timed(lambda: files.made("answers/large-rl/sums/7.parquet"))
-    print(f"answers to one question under all policies, first request: {took}")
+    _, took = timed(lambda: files.made(f"answers/large-rl/sums/{opened.default_policy}/7.parquet"))
+    print(f"answers to one question under one policy, first request: {took}")
     with tempfile.TemporaryDirectory() as name:
         template = Path(name, "page.html")
         template.write_text(PLACE)

@@ -239,7 +239,7 @@ def test_nothing_of_a_gated_benchmark_can_be_read(results: Path, template: Path,
     shard = min((results / "generations/toy-base/sums").glob("*/s*.parquet"))
     assert served.path(f"results/{shard.relative_to(results).as_posix()}") is None
     assert served.made("questions/sums.parquet") is None
-    assert served.made("answers/toy-base/sums/0.parquet") is None
+    assert served.made("answers/toy-base/sums/temp_0.5/0.parquet") is None
     (cell,) = json.loads(served.index)["cells"]
     assert not {"shards", "excerpt"} & set(cell["base"]) and "answers" not in cell["base"]["files"]
 

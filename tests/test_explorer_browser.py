@@ -43,6 +43,7 @@ EVIL = '<script>window.hacked = 1</script></script><img src=x onerror="window.ha
 SHOWN = '<script>window.hacked = 1</script></script><img src=x onerror="window.hacked = 1">\\u202e\\u200b<!--'
 LONG = 1_000_000
 CELL = "#/c/toy/sums"
+WEB = Path(__file__).parents[1] / "web/src"
 TOKENIZER = Path(__file__).parents[1] / "resources/zoo/micro-1m-base/tokenizer.json"
 PAGES = (
     "#/", CELL, f"{CELL}/recovery", f"{CELL}/equivalents", f"{CELL}/q", f"{CELL}/q/q3", f"{CELL}/q/q0?t=1", "#/boptr",
@@ -480,6 +481,48 @@ def test_a_recorded_search_is_walked_step_by_step(tab: Tab) -> None:
     tab.page.reload()
     tab.drawn()
     assert "Text #1" in tab.text() and "Step 2 of 3" in tab.text()
+
+
+# ---- long lists
+
+WIDGETS = """
+import { h } from "./dom.js";
+import { windowed } from "./widgets.js";
+const row = (i) => h("b", null, `row ${i}`);
+document.body.append(windowed({ label: "Numbers", length: 1_000_000, height: 58, row }));
+"""
+
+
+def test_a_list_of_a_million_rows_is_walked_row_by_row_and_to_its_end(browser: Browser) -> None:
+    """It is taller than a browser draws, and only the rows around those in sight are in the page."""
+    context = browser.new_context(viewport={"width": 800, "height": 900})
+    page = context.new_page()
+    host = "http://page.test"
+    page.route(f"{host}/*.js", lambda route: route.fulfill(path=WEB / route.request.url.rpartition("/")[2]))
+    page.route(f"{host}/", lambda route: route.fulfill(content_type="text/html", body="<!doctype html><body>"))
+    page.goto(f"{host}/")
+    page.add_style_tag(path=WEB / "style.css")
+    page.add_script_tag(content=WIDGETS, type="module")
+    box = page.get_by_role("list", name="Numbers")
+
+    def in_sight() -> list[int]:
+        top = box.bounding_box()["y"]
+        tops = box.get_by_role("listitem").evaluate_all(
+            "rows => rows.map(row => [row.getBoundingClientRect().y, Number(row.textContent.slice(4))])"
+        )
+        assert len(tops) <= 40
+        return [number for y, number in tops if 0 <= y - top + 1 < 12 * 58]
+
+    assert in_sight() == list(range(12))
+    box.hover()
+    page.mouse.wheel(0, 5 * 58)
+    page.wait_for_timeout(500)  # it is rolled smoothly, and the bar follows
+    assert in_sight()[0] == 5, "a step of the wheel goes as far as in a short list"
+    for place, rows in (("scrollHeight", range(999_988, 1_000_000)), ("scrollHeight / 2", None), ("0", range(12))):
+        box.evaluate(f"box => {{ box.scrollTop = box.{place} }}" if place != "0" else "box => { box.scrollTop = 0 }")
+        page.wait_for_timeout(300)
+        assert (in_sight() == list(rows)) if rows else (abs(in_sight()[0] - 500_000) < 100)
+    context.close()
 
 
 # ---- keys

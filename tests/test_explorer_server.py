@@ -7,6 +7,7 @@ import io
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 import threading
@@ -102,10 +103,15 @@ def test_questions_and_answers_are_made_when_they_are_asked_for(ask: Client, res
     questions = pl.read_parquet(io.BytesIO(ask(f"/data/{found['benchmarks'][0]['file']}").body))
     assert questions.row(3) == (3, "q3", "Compute 3+4.", "7", "{}")
     pattern = found["cells"][0]["rl"]["files"]["answers"]
-    answers = pl.read_parquet(io.BytesIO(ask("/data/" + pattern.replace("{question}", "3")).body))
-    assert answers.select("question", "class", "text", "count").rows() == [(3, 0, "7", 7), (3, 1, "99", 6)]
-    assert ask("/data/" + pattern.replace("{question}", "6")).status == 404
-    assert ask("/data/" + pattern.replace("{question}", "3")).headers["etag"]
+
+    def answers(policy: str, question: int) -> Reply:
+        return ask("/data/" + pattern.replace("{policy}", policy).replace("{question}", str(question)))
+
+    written = pl.read_parquet(io.BytesIO(answers("temp_0.5", 3).body))
+    assert written.select("question", "class", "text", "count").rows() == [(3, 0, "7", 2), (3, 1, "99", 2)]
+    assert answers("temp_0.5", 6).status == 404
+    assert answers("none", 3).status == 404
+    assert answers("temp_0.5", 3).headers["etag"]
     assert not list(results.rglob("*.tmp"))
 
 
@@ -171,6 +177,16 @@ def test_a_changed_file_has_another_tag(ask: Client, results: Path) -> None:
     assert ask(POINTS, Range="bytes=0-3", If_Range=tag).status == 200, "parts of two files must not be put together"
 
 
+def test_a_short_reply_is_one_packet(ask: Client) -> None:
+    """Otherwise its end waits up to 40 ms until the browser confirms its beginning."""
+    with socket.create_connection(("127.0.0.1", ask.server.port), timeout=20) as connection:
+        for _ in range(3):
+            connection.sendall(
+                f"GET {POINTS} HTTP/1.1\r\nHost: {ask.server.url[7:-1]}\r\nRange: bytes=0-3\r\n\r\n".encode()
+            )
+            assert connection.recv(1 << 16).endswith(b"\r\n\r\nPAR1")
+
+
 # ---- what is refused
 
 
@@ -197,7 +213,7 @@ def test_a_changed_file_has_another_tag(ask: Client, results: Path) -> None:
         "/data/results/landscape/folder/secret.parquet",
         "/data/questions/..%2f..%2fsecret.parquet",
         "/data/questions/none.parquet",
-        "/data/answers/none/sums/0.parquet",
+        "/data/answers/none/sums/temp_0.5/0.parquet",
         "/data/",
         "/data",
         "/favicon.ico",
@@ -257,7 +273,7 @@ def test_nothing_is_written(ask: Client, results: Path) -> None:
 
     before = files()
     (cell,) = index(ask)["cells"]
-    for path in ("/", "/data/questions/sums.parquet", POINTS, "/data/answers/toy-base/sums/1.parquet"):
+    for path in ("/", "/data/questions/sums.parquet", POINTS, "/data/answers/toy-base/sums/temp_0.5/1.parquet"):
         assert ask(path).status == 200
     assert cell["base"]["shards"]
     assert files() == before

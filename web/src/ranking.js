@@ -53,9 +53,12 @@ function who(base, rl) {
   return rl ? "rl" : base ? "base" : "none";
 }
 
+/** What the list and a single question need, so that it is read once. */
+const COUNTS = ["policy", "question", "samples", "correct", "answered", "classes"];
+
 /** @param {import("./study.js").Study} study @param {import("./study.js").Side} side */
 async function tallies(study, side) {
-  const rows = await study.frame(side.files.classes, ["policy", "question", "samples", "correct"]);
+  const rows = await study.frame(side.files.classes, COUNTS);
   return new Map([...groups(rows, (row) => row.question)].map(([question, list]) => [question, {
     correct: list.reduce((/** @type {number} */ sum, /** @type {any} */ row) => sum + row.correct, 0),
     samples: list.reduce((/** @type {number} */ sum, /** @type {any} */ row) => sum + row.samples, 0),
@@ -71,7 +74,7 @@ async function tallies(study, side) {
  * @returns {Promise<Map<string, any>>} rows of classes by policy, in the order of the side's policies
  */
 export async function byPolicy(study, side, question) {
-  const rows = await study.frame(side.files.classes);
+  const rows = await study.frame(side.files.classes, COUNTS);
   const found = new Map(rows.filter((row) => row.question === question).map((row) => [row.policy, row]));
   return new Map(side.policies.map((name) => [name, found.get(name)]));
 }

@@ -41,17 +41,18 @@ export async function samples(study, cell, name, policy, question, tokens) {
 }
 
 /**
- * Answers to a question as they were written most often, by class; null where samples say it themselves. The server extracts
- * them when they are asked for, so texts are shown before.
+ * Answers to a question under a policy as they were written most often, by class; null where samples say it themselves. The
+ * server extracts them when they are asked for, so texts are shown before.
  * @param {import("./study.js").Study} study
  * @param {import("./study.js").Side} side
+ * @param {string} policy
  * @param {number} question
  * @returns {Promise<Map<number, string> | null>}
  */
-export async function written(study, side, question) {
+export async function written(study, side, policy, question) {
   const path = side.files.answers;
   if (!study.ranges || !path) return null;
-  const rows = await study.frame(path.replace("{question}", String(question))).catch(() => []);
+  const rows = await study.frame(path.replace("{policy}", () => policy).replace("{question}", String(question))).catch(() => []);
   return new Map(pick(rows, { question }).map((row) => [row.class, row.text]));
 }
 

@@ -13,6 +13,9 @@
 /** A file of so many bytes is fetched whole: asking for its parts would take longer. */
 const SMALL = 1 << 18;
 
+/** So many bytes at the end of a file are fetched first: they come with its size, and are the footer and the indexes of Parquet. */
+const TAIL = 1 << 16;
+
 /** So many bytes between two ranges are fetched with them. */
 const NEAR = 1 << 14;
 
@@ -55,6 +58,7 @@ function inMemory(buffer) {
 
 /** @param {string} base64 */
 function decoded(base64) {
+  if ("fromBase64" in Uint8Array) return /** @type {any} */ (Uint8Array).fromBase64(base64);
   const text = atob(base64.trim());
   const bytes = new Uint8Array(text.length);
   for (let i = 0; i < text.length; i++) bytes[i] = text.charCodeAt(i);
@@ -64,18 +68,39 @@ function decoded(base64) {
 /** @type {Source} */
 async function remote(path) {
   const address = `data/${path.split("/").map(encodeURIComponent).join("/")}`;
-  const head = await asked(address, { method: "HEAD" });
-  const byteLength = Number(head.headers.get("content-length"));
-  if (byteLength <= SMALL) return inMemory(await (await asked(address, {})).arrayBuffer());
+  const reply = await asked(address, { headers: { range: `bytes=-${TAIL}` } });
+  const tail = await reply.arrayBuffer();
+  const byteLength = Number(/\/(\d+)$/.exec(reply.headers.get("content-range") ?? "")?.[1] ?? tail.byteLength);
+  return withTail(tail, byteLength, async (start, end) => {
+    const reply = await asked(address, { headers: { range: `bytes=${start}-${end - 1}` } });
+    const bytes = await reply.arrayBuffer();
+    const part = reply.status === 206 ? bytes : bytes.slice(start, end);
+    if (part.byteLength !== end - start) throw new Error(`The server sent ${part.byteLength} bytes of ${address}, not ${end - start}.`);
+    return part;
+  });
+}
+
+/**
+ * A file of which the last bytes are here.
+ * @param {ArrayBuffer} tail
+ * @param {number} byteLength of the whole
+ * @param {(start: number, end: number) => Promise<ArrayBuffer>} fetched
+ * @returns {File}
+ */
+export function withTail(tail, byteLength, fetched) {
+  const from = byteLength - tail.byteLength;
+  if (from <= 0) return inMemory(tail);
+  const part = together(fetched, byteLength);
+  /** @type {Promise<ArrayBuffer> | undefined} */
+  let whole;
   return {
     byteLength,
-    slice: together(async (start, end) => {
-      const reply = await asked(address, { headers: { range: `bytes=${start}-${end - 1}` } });
-      const bytes = await reply.arrayBuffer();
-      const part = reply.status === 206 ? bytes : bytes.slice(start, end);
-      if (part.byteLength !== end - start) throw new Error(`The server sent ${part.byteLength} bytes of ${address}, not ${end - start}.`);
-      return part;
-    }, byteLength),
+    slice: async (start, end = byteLength) => {
+      if (start >= from) return tail.slice(start - from, end - from);
+      if (byteLength > SMALL) return part(start, end);
+      whole ??= fetched(0, from).then((head) => new Blob([head, tail]).arrayBuffer());
+      return (await whole).slice(start, end);
+    },
   };
 }
 

@@ -106,8 +106,12 @@ function ordered(list, key, down) {
   });
 }
 
+/** Browsers draw no element that is taller than some 17 million pixels. */
+const TALLEST = 8_000_000;
+
 /**
- * A list of any length of which only what can be seen is in the page.
+ * A list of any length of which only what can be seen is in the page. Where it is taller than an element can be, a drag of the
+ * bar goes to the row in proportion, and steps of a wheel or a key go as far as elsewhere: the bar follows when they end.
  * @param {object} options
  * @param {number} options.length
  * @param {number} options.height of a row, in pixels
@@ -117,23 +121,43 @@ function ordered(list, key, down) {
  * @param {number} [options.at] row that is in sight at first
  */
 export function windowed({ length, height, rows = 12, row, label, at = 0 }) {
-  const box = h("div.windowed", { tabindex: 0, role: "list", "aria-label": label, style: `height: ${Math.min(rows, length) * height}px` });
-  const inner = h("div", { role: "presentation", style: `height: ${length * height}px; position: relative` });
+  const view = Math.min(rows, length) * height;
+  const box = h("div.windowed", { tabindex: 0, role: "list", "aria-label": label, style: `height: ${view}px` });
+  const [most, tallest] = [length * height - view, Math.min(length * height, TALLEST)];
+  const inner = h("div", { role: "presentation", style: `height: ${tallest}px; position: relative` });
   box.append(inner);
+  /** Pixels of the bar for one of the list, and how far the list and the bar are. */
+  const scale = most > 0 ? (tallest - view) / most : 1;
+  let [exact, seen] = [0, 0];
   const draw = () => {
-    const first = Math.max(0, Math.floor(box.scrollTop / height) - 10);
+    const first = Math.max(0, Math.floor(exact / height) - 10);
     const last = Math.min(length, first + rows + 20);
     const focused = document.activeElement?.getAttribute("data-row");
     const list = [];
     for (let i = first; i < last; i++) {
-      list.push(h("div.windowrow", { role: "listitem", "aria-posinset": i + 1, "aria-setsize": length, style: `top: ${i * height}px; height: ${height}px` }, row(i)));
+      list.push(h("div.windowrow", { role: "listitem", "aria-posinset": i + 1, "aria-setsize": length, style: `top: ${i * height - exact + seen}px; height: ${height}px` }, row(i)));
     }
     refill(inner, list);
     if (focused) /** @type {HTMLElement | null} */ (inner.querySelector(`[data-row="${CSS.escape(focused)}"]`))?.focus({ preventScroll: true });
   };
-  box.addEventListener("scroll", () => requestAnimationFrame(draw), { passive: true });
+  const moved = () => {
+    const by = box.scrollTop - seen;
+    if (!by) return;
+    seen = box.scrollTop;
+    const isStep = scale < 1 && Math.abs(by) < 2 * view && seen > 0 && seen < tallest - view - 1;
+    exact = isStep ? Math.max(0, Math.min(most, exact + by)) : Math.min(most, seen / scale);
+    draw();
+  };
+  const settled = () => {
+    if (scale === 1 || Math.abs(exact * scale - seen) < 1) return;
+    box.scrollTop = exact * scale;
+    seen = box.scrollTop;
+    draw();
+  };
+  box.addEventListener("scroll", () => requestAnimationFrame(moved), { passive: true });
+  box.addEventListener("scrollend", () => requestAnimationFrame(settled), { passive: true });
   draw();
-  if (at) requestAnimationFrame(() => { box.scrollTop = Math.max(0, (at - 2) * height); });
+  if (at) requestAnimationFrame(() => { box.scrollTop = Math.max(0, (at - 2) * height * scale); });
   return box;
 }
 

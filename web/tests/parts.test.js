@@ -6,7 +6,7 @@ import { visible } from "../src/dom.js";
 import { interval, percent, plural, points, short } from "../src/format.js";
 import { nearMatches } from "../src/near.js";
 import { link, parse } from "../src/route.js";
-import { together } from "../src/source.js";
+import { together, withTail } from "../src/source.js";
 
 test("near matches: both ends belong, the nearest first, then fewer samples, then the name", () => {
   const row = (policy, budget, hits) => ({ policy, budget, hits, questions: 100, value: hits / 100 });
@@ -62,4 +62,19 @@ test("ranges that lie close together are asked for as one, and each gets its own
   found.forEach((bytes, i) => assert.deepEqual(new Uint8Array(bytes), file.slice(...wanted[i])));
   assert.deepEqual(asked, [[10, 1001], [90_000, 100_000]]);
   await assert.rejects(together(async () => { throw new Error("gone"); }, 10)(0, 5), /gone/);
+});
+
+test("the end of a file is not fetched again, and a small file is fetched once", async () => {
+  for (const [size, expected] of [[600_000, [[0, 10], [599_000, 599_960]]], [9_000, [[0, 8_960]]]]) {
+    const file = Uint8Array.from({ length: size }, (_, i) => i % 251);
+    const asked = [];
+    const { slice } = withTail(file.buffer.slice(size - 40), size, async (start, end) => {
+      asked.push([start, end]);
+      return file.buffer.slice(start, end);
+    });
+    for (const [start, end] of [[size - 30, size - 10], [size - 20, undefined], [0, 10], [size - 1000, size - 40]]) {
+      assert.deepEqual(new Uint8Array(await slice(start, end)), file.subarray(start, end));
+    }
+    assert.deepEqual(asked, expected);
+  }
 });

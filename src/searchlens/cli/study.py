@@ -106,12 +106,11 @@ def _view(args: argparse.Namespace) -> None:
 
     from searchlens.explorer import Server
 
-    with Server(opened(args, args.folder), args.port) as server:
+    with Server(opened(args, args.folder), args.port) as server, suppress(KeyboardInterrupt):
         print(f"{server.url} shows {args.folder or 'the study'}; Ctrl-C ends it", flush=True)
         if args.open:
             webbrowser.open(server.url)
-        with suppress(KeyboardInterrupt):
-            server.serve_forever()
+        server.serve_forever()
     print("ended")
 
 

@@ -27,7 +27,8 @@ _WITH_TEXTS = ("generations", "recorded", "traces")
 _SUFFIXES = {".parquet", ".csv", ".svg", ".md"}
 
 _MADE = re.compile(
-    r"questions/(?P<questions>[^/]+)\.parquet|answers/(?P<checkpoint>[^/]+)/(?P<benchmark>[^/]+)/(?P<question>\d+)\.parquet"
+    r"questions/(?P<questions>[^/]+)\.parquet"
+    r"|answers/(?P<checkpoint>[^/]+)/(?P<benchmark>[^/]+)/(?P<policy>[^/]+)/(?P<question>\d+)\.parquet"
     r"|pieces/(?P<pieces>[^/]+)\.json"
 )
 
@@ -152,12 +153,12 @@ class Files:
             return lambda: texts.pieces(study, checkpoint) or b"{}"
         if match["benchmark"] in self._withheld:
             return None
-        return lambda: _answers(study, match["checkpoint"], match["benchmark"], int(match["question"]))
+        return lambda: _answers(study, match["checkpoint"], match["benchmark"], match["policy"], int(match["question"]))
 
 
 def _questions(study: Study, benchmark: str) -> bytes:
     return texts.parquet(texts.questions(study.questions(benchmark)))
 
 
-def _answers(study: Study, checkpoint: str, benchmark: str, question: int) -> bytes:
-    return texts.parquet(texts.answers(study.samples(checkpoint, benchmark, question=question)))
+def _answers(study: Study, checkpoint: str, benchmark: str, policy: str, question: int) -> bytes:
+    return texts.parquet(texts.answers(study.samples(checkpoint, benchmark, policy, question)))

@@ -44,9 +44,13 @@ def questions_name(benchmark: str) -> str:
     return f"questions/{benchmark}.parquet"
 
 
-def answers_name(checkpoint: str, benchmark: str, question: str = "") -> str:
-    """Name of the answers of a cell, to the questions of the excerpt or to one question."""
-    return f"answers/{checkpoint}/{benchmark}{'/' if question else ''}{question}.parquet"
+ONE_QUESTION = "/{policy}/{question}"
+"""Of the name of answers to one question under one policy: the page fills it in."""
+
+
+def answers_name(checkpoint: str, benchmark: str, part: str = "") -> str:
+    """Name of the answers of a cell, to the questions of the excerpt, or of a part of them."""
+    return f"answers/{checkpoint}/{benchmark}{part}.parquet"
 
 
 def excerpt_name(checkpoint: str, benchmark: str) -> str:
@@ -214,7 +218,7 @@ class Index:
             "without_texts": self._without_texts(checkpoint, benchmark),
             "files": self._existing({**frames, "scores": study.layout.scores(checkpoint, benchmark)}),
         }
-        answers = answers_name(checkpoint, benchmark, "{question}" if self.by_ranges else "")
+        answers = answers_name(checkpoint, benchmark, ONE_QUESTION if self.by_ranges else "")
         if self.has(answers):
             side["files"]["answers"] = answers
         if excerpt := self._kept(excerpt_name(checkpoint, benchmark)):

@@ -159,6 +159,10 @@ class Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
     server_version, sys_version = "searchlens", ""
     timeout = 60
+    disable_nagle_algorithm = (
+        True  # otherwise the end of a reply waits up to 40 ms until the browser confirms its beginning
+    )
+    wbufsize = 1 << 16
 
     def do_GET(self) -> None:
         """A file, or a range of it."""

@@ -14,6 +14,7 @@ import polars as pl
 from searchlens.api import InputError, Study
 from searchlens.api.study import StudyQuestion
 from searchlens.explorer.index import solvers
+from searchlens.store import shards
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
@@ -36,9 +37,9 @@ _BEHIND = 2**32
 
 
 def parquet(frame: pl.DataFrame) -> bytes:
-    """A frame as a file that the page can read."""
+    """A frame as a file that the page can read, in small pages: it unpacks those that it shows."""
     stream = io.BytesIO()
-    frame.write_parquet(stream, compression="zstd", compression_level=12)
+    frame.write_parquet(stream, compression="zstd", compression_level=12, data_page_size=shards.PAGE)
     return stream.getvalue()
 
 

@@ -9,10 +9,10 @@ from typing import Any
 import polars as pl
 
 from searchlens.store import files
-from searchlens.store.frames import read_frame, write_frame
+from searchlens.store.frames import GROUP, read_frame, write_frame
 from searchlens.store.layout import SIGNATURE
 
-__all__ = ["landscape_costs", "read_frame", "read_points", "read_sampling_cost", "write_frame"]
+__all__ = ["GROUP", "landscape_costs", "read_frame", "read_points", "read_sampling_cost", "write_frame"]
 
 
 def read_points(folder: Path, budgets: Sequence[int]) -> pl.DataFrame:

@@ -19,7 +19,7 @@ from searchlens.health.examples import examples
 from searchlens.health.judgement import judge
 from searchlens.health.options import DEFAULTS, HealthOptions
 from searchlens.stages import costs
-from searchlens.stages._frames import write_frame
+from searchlens.stages._frames import GROUP, write_frame
 from searchlens.stages._recorded import recorded_verdicts, write_compared
 from searchlens.store import provenance, shards
 from searchlens.store.files import read_json
@@ -75,7 +75,7 @@ def score(
     """
     samples = read_samples(cell, layout, manifests)
     scores, summary = _scored(cell, questions, layout, samples, threads)
-    write_frame(scores, output)
+    write_frame(scores, output, GROUP)
     write_compared(cell, questions, layout, samples, scores)
     grader = Judge(cell.grader, grading.grader(cell.grader).version)
     provenance.sign(output.with_suffix(".json"), fingerprint, costs.spent(cell.samples, layout), grader=grader.entry)

@@ -9,10 +9,21 @@ import polars as pl
 from searchlens.errors import InputError
 from searchlens.store import files
 
+GROUP = 16_384
+"""Rows of a group of scores. A reader of one question unpacks the whole group it is in."""
 
-def write_frame(frame: pl.DataFrame, path: Path) -> None:
-    """Write a derived Parquet file, in place of an older one."""
-    files.replace(path, lambda temporary: frame.write_parquet(temporary, compression="zstd"))
+
+def write_frame(frame: pl.DataFrame, path: Path, group: int | None = None) -> None:
+    """Write a derived Parquet file, in place of an older one.
+
+    Parameters
+    ----------
+    frame : DataFrame
+    path : Path
+    group : int, optional
+        Rows of a group, for frames of which single rows are read.
+    """
+    files.replace(path, lambda temporary: frame.write_parquet(temporary, compression="zstd", row_group_size=group))
 
 
 def read_frame(path: Path, stage: str) -> pl.DataFrame:

@@ -125,7 +125,7 @@ async function shown(study, cell, side, view, active, benchmark, at) {
   const unread = study.ranges && side.side.files.answers ? "being read …" : "not kept";
   const grouped = h("div", null, list.length > 0 && answers(list, unread));
   const answer = h("span", null, chosen && answered(chosen, unread));
-  written(study, side.side, at).then((texts) => {
+  written(study, side.side, policy, at).then((texts) => {
     if (!texts) return;
     for (const each of list) each.answer ??= texts.get(each.class) ?? null;
     refill(grouped, list.length > 0 && answers(list, "not kept"));
