@@ -34,7 +34,7 @@ $(INSTALLED): pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "searchlens needs Python 3.11 or newer; set PYTHON=..."; exit 1; }
 	$(PYTHON) -m venv .venv
 	.venv/bin/pip install --quiet --disable-pip-version-check $(PIP_FLAGS) -c constraints.txt pip hatchling torch
-	.venv/bin/pip install --quiet --disable-pip-version-check --no-build-isolation $(PIP_FLAGS) -c constraints.txt -e '.[run,plot,hub,torch,ifeval,completion,gguf]' --group dev
+	.venv/bin/pip install --quiet --disable-pip-version-check --no-build-isolation $(PIP_FLAGS) -c constraints.txt -e '.[run,plot,hub,torch,ifeval,completion,gguf,lora]' --group dev
 	.venv/bin/pip install --quiet --disable-pip-version-check --no-deps $(PIP_FLAGS) -c constraints.txt lm-eval # the checkers that we use need none of its dependencies
 	-.venv/bin/python -m searchlens.grading.punkt # without this download IFEval cannot be graded, and its tests are skipped
 	@touch $@
@@ -55,7 +55,7 @@ $(VLLM_INSTALLED): pyproject.toml constraints-vllm.txt
 	@touch $@
 
 test-vllm: $(VLLM_INSTALLED) ## run the engine tests with vLLM on a CPU; builds .venv-vllm (4 GB)
-	.venv-vllm/bin/python -m pytest tests/test_engine_contract.py tests/test_engine_vllm.py tests/test_engine_zoo.py tests/test_generate_vllm.py tests/test_equivalence_vllm.py $(PYTEST_FLAGS)
+	.venv-vllm/bin/python -m pytest tests/test_engine_contract.py tests/test_engine_adapters.py tests/test_engine_vllm.py tests/test_engine_zoo.py tests/test_generate_vllm.py tests/test_equivalence_vllm.py $(PYTEST_FLAGS)
 
 $(SLURM_INSTALLED): $(INSTALLED)
 	.venv/bin/pip install --quiet --disable-pip-version-check $(PIP_FLAGS) -c constraints.txt snakemake-executor-plugin-slurm

@@ -54,7 +54,7 @@ LATE = {"cli", "__main__.py", "engines"}
 
 OPTIONAL = {
     *("torch", "transformers", "tokenizers", "safetensors", "vllm", "nltk", "langdetect", "huggingface_hub"),
-    *("gguf", "sentencepiece"),
+    *("gguf", "sentencepiece", "peft"),
 }
 """Extras, and libraries that only a machine with a network needs: imported where they are used."""
 

@@ -65,6 +65,9 @@ class CheckpointSpec(Section):
     ``searchlens fetch`` downloads it."""
     revision: str = "main"
     """Branch, tag or commit of ``hub`` that ``searchlens pin`` looks up."""
+    adapter: str | None = None
+    """Folder of a LoRA adapter in PEFT's layout, relative to the study's folder, that is added to the weights: RL can
+    be an adapter on Base. Part of the generation id."""
     context: Positive | None = None
     """Largest number of tokens of prompt and completion together that the model was made for; null: checked when
     the weights are loaded."""

@@ -19,6 +19,8 @@ from torch.nn import functional
 
 from searchlens.engines.sampler import padded_vocab
 from searchlens.errors import InputError
+from searchlens.project import extras
+from searchlens.store.adapters import WEIGHTS, Adapter
 
 SUPPORTED = ("llama", "mistral", "qwen2", "qwen3")
 _STATIC_ROPE = ("default", "linear", "llama3", "yarn")
@@ -225,7 +227,9 @@ class Llama:
         return _Linear(functional.pad(weight, (0, 0, 0, padding)).to(self.device), bias)
 
 
-def load(path: str | Path, revision: str | None, device: torch.device, dtype: torch.dtype) -> tuple[Llama, Any]:
+def load(
+    path: str | Path, revision: str | None, device: torch.device, dtype: torch.dtype, adapter: Adapter | None = None
+) -> tuple[Llama, Any]:
     """Load a model in transformers' layout.
 
     Parameters
@@ -237,6 +241,8 @@ def load(path: str | Path, revision: str | None, device: torch.device, dtype: to
     device : torch.device
     dtype : torch.dtype
         float32 or bfloat16.
+    adapter : Adapter, optional
+        Merged into the weights.
 
     Returns
     -------
@@ -264,7 +270,25 @@ def load(path: str | Path, revision: str | None, device: torch.device, dtype: to
         ) from error
     if info["missing_keys"]:
         raise InputError(f"{path}: the weight files have no {', '.join(sorted(info['missing_keys']))}")
-    return Llama(model, device), config
+    return Llama(_merged(model, adapter) if adapter else model, device), config
+
+
+def _merged(model: Any, adapter: Adapter) -> Any:
+    """Return the model with an adapter added to its weights: the product is computed in float32."""
+    extras.require("peft")
+    from peft import LoraConfig, get_peft_model, set_peft_model_state_dict
+    from safetensors import SafetensorError
+    from safetensors.torch import load_file
+
+    try:
+        with_adapter = get_peft_model(model, LoraConfig.from_pretrained(str(adapter.folder)))
+        loaded = set_peft_model_state_dict(with_adapter, load_file(adapter.folder / WEIGHTS))
+        odd = [*loaded.unexpected_keys, *(name for name in loaded.missing_keys if "lora_" in name)]
+        if odd:
+            raise InputError(f"{adapter.folder}: its weights do not fit its settings and the checkpoint ({odd[0]}, …)")
+        return with_adapter.merge_and_unload(safe_merge=True)
+    except (OSError, ValueError, KeyError, TypeError, RuntimeError, SafetensorError) as error:
+        raise InputError(f"{adapter.folder}: the adapter does not fit the checkpoint ({error})") from error
 
 
 def _check(config: Any, path: str | Path) -> None:

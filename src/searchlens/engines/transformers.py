@@ -30,6 +30,7 @@ from searchlens.engines._row_group import RowGroup, attend, plan_merges
 from searchlens.engines._rows import Rows
 from searchlens.engines.base import Completion, EngineMemoryError, Given, Request
 from searchlens.errors import InputError
+from searchlens.store.adapters import Adapter
 
 DType = Literal["float32", "bfloat16"]
 Item = TypeVar("Item")
@@ -83,6 +84,8 @@ class TransformersEngine:
         CPU threads of the whole process; by default torch decides.
     revision : str, optional
         Of a hub id.
+    adapter : Adapter, optional
+        Merged into the weights when they are loaded.
 
     Attributes
     ----------
@@ -116,12 +119,13 @@ class TransformersEngine:
         max_model_len: int | None = None,
         threads: int | None = None,
         revision: str | None = None,
+        adapter: Adapter | None = None,
     ) -> None:
         if threads is not None:
             torch.set_num_threads(threads)
         target = _device(device)
         with torch.inference_mode():
-            self._model, config = _llama.load(path, revision, target, _dtype(dtype))
+            self._model, config = _llama.load(path, revision, target, _dtype(dtype), adapter)
         shape = self._model.shape
         self.device = str(target)
         self.repeatable = target.type == "cpu"

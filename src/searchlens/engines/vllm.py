@@ -18,7 +18,7 @@ import os
 from collections.abc import Sequence
 from heapq import heappop, heappush
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import numpy as np
 import numpy.typing as npt
@@ -37,6 +37,7 @@ from searchlens.engines._vllm_request import (
 )
 from searchlens.engines.base import Completion, EngineMemoryError, Given, Request, RequestError
 from searchlens.errors import InputError
+from searchlens.store.adapters import Adapter
 
 if TYPE_CHECKING:
     from vllm import SamplingParams
@@ -97,6 +98,8 @@ class VllmEngine:
         Run without CUDA graphs and compilation; on a CPU always true.
     threads : int, optional
         CPU threads of the process, not bound to cores; by default vLLM decides.
+    adapter : Adapter, optional
+        Applied to every request beside the weights, which stay as they are.
 
     Attributes
     ----------
@@ -145,6 +148,7 @@ class VllmEngine:
         load_format: str = "auto",
         enforce_eager: bool = False,
         threads: int | None = None,
+        adapter: Adapter | None = None,
     ) -> None:
         on_cpu = _prepare(device, threads)
         self.device = "cpu" if on_cpu else "cuda"
@@ -169,7 +173,9 @@ class VllmEngine:
             load_format=load_format,
             enforce_eager=enforce_eager or on_cpu,
             **(cpu_arguments() if on_cpu else {}),
+            **(_lora_arguments(adapter) if adapter else {}),
         )
+        self._adapter = _lora_request(adapter) if adapter else None
         masked = [] if self.pad_id is None else [self.pad_id]
         drawable = self.vocab_size - len(masked)
         self._bounds = Bounds(self.vocab_size, drawable, self.max_model_len, self.bos_id)
@@ -339,7 +345,7 @@ class VllmEngine:
             params.extra_args = {EXTRA_ARG: worker_row(request, slot, given)}
             prompt = {"prompt_token_ids": [*request.prompt, *request.prefix]}
             try:
-                self._engine.add_request(str(arrival), prompt, params)
+                self._engine.add_request(str(arrival), prompt, params, lora_request=self._adapter)
             except refusals() as error:
                 self._free_slots.append(slot)
                 refused.append((request_id, RequestError(f"vLLM refuses the request ({error})")))
@@ -423,6 +429,26 @@ def cpu_arguments() -> dict[str, Any]:
         # After a chunk of a prompt vLLM rewinds the request's generator, which fails with CPU generators.
         "enable_chunked_prefill": False,
     }
+
+
+def _lora_arguments(adapter: Adapter) -> dict[str, Any]:
+    """Return vLLM's arguments for one adapter; it has buffers for some ranks only, in which a smaller one fits."""
+    from vllm.config.lora import MaxLoRARanks
+
+    ranks = sorted(get_args(MaxLoRARanks))
+    if adapter.rank > ranks[-1]:
+        raise InputError(
+            f"{adapter.folder}: r is {adapter.rank}, vLLM takes at most {ranks[-1]}",
+            "merge the adapter and name that folder",
+        )
+    rank = next(rank for rank in ranks if rank >= adapter.rank)
+    return {"enable_lora": True, "max_loras": 1, "max_lora_rank": rank}
+
+
+def _lora_request(adapter: Adapter) -> Any:
+    from vllm.lora.request import LoRARequest
+
+    return LoRARequest("adapter", 1, str(adapter.folder.absolute()))
 
 
 def _message_queues() -> list[Any]:

@@ -18,6 +18,7 @@ from searchlens.generate._chunks import MissingShard
 from searchlens.generate._prompter import Prompter
 from searchlens.grid import Generation, Grid, JobPool, Traced
 from searchlens.store import provenance, shards
+from searchlens.store.adapters import Adapter
 
 log = logging.getLogger(__name__)
 
@@ -93,7 +94,8 @@ class Job:
         self.grid.checked_folder(self.pool.checkpoint)
         self._check_lengths(self.spec["context"])
         started = time.monotonic()
-        engine = start_engine(self.folder, self.spec, self.max_rows, self.threads)
+        adapter = self.grid.adapter(self.pool.checkpoint)
+        engine = start_engine(self.folder, self.spec, self.max_rows, self.threads, adapter)
         log.info("loaded %s in %.1f s", self.pool.checkpoint, time.monotonic() - started)
         self._check_lengths(engine.max_model_len)
         return engine
@@ -169,7 +171,9 @@ class Job:
         ]
 
 
-def start_engine(folder: Path, spec: Mapping[str, Any], max_rows: int | None, threads: int) -> Engine:
+def start_engine(
+    folder: Path, spec: Mapping[str, Any], max_rows: int | None, threads: int, adapter: Adapter | None = None
+) -> Engine:
     """Load a checkpoint into the engine that its configuration names.
 
     Parameters
@@ -182,11 +186,13 @@ def start_engine(folder: Path, spec: Mapping[str, Any], max_rows: int | None, th
         Most rows decoded together; None leaves it to the engine.
     threads : int
         CPU threads of the engine.
+    adapter : Adapter, optional
+        Added to the weights.
 
     Raises
     ------
     InputError
-        The checkpoint cannot be used, or a library that the engine needs is not installed.
+        The checkpoint or the adapter cannot be used, or a library that the engine needs is not installed.
     EngineMemoryError
         The device is out of memory.
     """
@@ -197,7 +203,13 @@ def start_engine(folder: Path, spec: Mapping[str, Any], max_rows: int | None, th
         devices.take()
     if device == "auto":
         device = "cuda" if torch.cuda.is_available() else "cpu"
-    shared = {"device": device, "dtype": spec["dtype"], "max_rows": max_rows, "threads": threads}
+    shared = {
+        "device": device,
+        "dtype": spec["dtype"],
+        "max_rows": max_rows,
+        "threads": threads,
+        "adapter": adapter,
+    }
     if spec["engine"] == "vllm":
         from searchlens.engines.vllm import VllmEngine
 

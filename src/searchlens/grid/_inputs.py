@@ -14,6 +14,7 @@ from searchlens.errors import InputError
 from searchlens.grid import pins
 from searchlens.grid._study import StudyGrid
 from searchlens.grid.roofline import Shape
+from searchlens.store.adapters import Adapter
 from searchlens.store.hashing import fingerprint, weight_files
 
 FINGERPRINT_LIMIT = 256 * 2**20
@@ -187,6 +188,22 @@ class Inputs(StudyGrid):
             return project.locate(str(self.config["checkpoints"][checkpoint]["path"]), self.root)
         return pins.snapshot(source, self.lock[source])
 
+    def adapter(self, checkpoint: str) -> Adapter | None:
+        """The adapter that is added to the weights of a checkpoint; None for most.
+
+        Raises
+        ------
+        InputError
+            Files are missing or damaged, or it is not plain LoRA.
+        """
+        path = self.config["checkpoints"][checkpoint]["adapter"]
+        if path is None:
+            return None
+        try:
+            return Adapter.read(project.locate(path, self.root))
+        except InputError as error:
+            raise InputError(f"checkpoints.{checkpoint}.adapter: {error.message}", error.hint) from None
+
     def checked_folder(self, checkpoint: str) -> Path:
         """``checkpoint_folder``, after comparing its bytes with the pinned or declared hash.
 
@@ -219,7 +236,7 @@ class Inputs(StudyGrid):
         return self._shapes[checkpoint]
 
     def fingerprint(self, checkpoint: str) -> str:
-        """The fingerprint of a checkpoint: pinned, declared, or computed if the checkpoint is small.
+        """The fingerprint of a checkpoint and its adapter: pinned, declared, or computed if the checkpoint is small.
 
         A hub checkpoint that is not pinned has a placeholder that no weights have, so that a study can be planned, but
         not run (``require_ready``).
@@ -230,7 +247,8 @@ class Inputs(StudyGrid):
             Files missing, or too large to hash at planning time.
         """
         if checkpoint not in self._fingerprints:
-            self._fingerprints[checkpoint] = self._fingerprint(checkpoint)
+            alone, adapter = self._fingerprint(checkpoint), self.adapter(checkpoint)
+            self._fingerprints[checkpoint] = adapter.on(alone) if adapter else alone
         return self._fingerprints[checkpoint]
 
     def _fingerprint(self, checkpoint: str) -> str:

@@ -22,6 +22,7 @@ EXTRAS = {
     "nltk": "ifeval",
     "langdetect": "ifeval",
     "immutabledict": "ifeval",
+    "peft": "lora",
     "gguf": "gguf",
     "sentencepiece": "gguf",
 }

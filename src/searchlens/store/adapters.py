@@ -1,0 +1,88 @@
+"""LoRA adapters in PEFT's layout: low-rank matrices that are added to the weights of a checkpoint.
+
+Standard library only, because the planner reads them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from searchlens.errors import InputError
+from searchlens.store.files import read_json
+from searchlens.store.hashing import digest, file_sha256, fingerprint_of
+
+SETTINGS, WEIGHTS = "adapter_config.json", "adapter_model.safetensors"
+_HARMLESS = frozenset(
+    {
+        *("peft_type", "peft_version", "task_type", "base_model_name_or_path", "revision", "inference_mode"),
+        *("r", "lora_alpha", "lora_dropout", "use_rslora", "init_lora_weights", "auto_mapping"),
+        *("target_modules", "exclude_modules", "layers_to_transform", "layers_pattern"),
+        *("megatron_core", "qalora_group_size"),  # used only with settings that are refused
+    }
+)
+"""Settings of plain LoRA. Any other must be empty: it would make another sum than the engines compute."""
+_STARTS = (True, False, None, "gaussian", "orthogonal", "eva")
+"""Values of ``init_lora_weights`` that leave the checkpoint's own weights as they are."""
+_HINT = "merge it into the checkpoint (`merge_and_unload` and `save_pretrained` of peft) and name that folder by `path`"
+
+
+@dataclass(frozen=True, slots=True)
+class Adapter:
+    """A plain LoRA adapter: W becomes W + scale · B A, where scale is alpha / r, or alpha / √r under rsLoRA.
+
+    Attributes
+    ----------
+    folder : Path
+    rank : int
+        r, the number of rows of A; at least 1.
+    """
+
+    folder: Path
+    rank: int
+
+    @classmethod
+    def read(cls, folder: Path) -> Adapter:
+        """An adapter's folder, whose settings are checked; its weights are not read.
+
+        Raises
+        ------
+        InputError
+            A file is missing or damaged, or the adapter is not plain LoRA.
+        """
+        for name in (SETTINGS, WEIGHTS):
+            if not (folder / name).is_file():
+                raise InputError(
+                    f"adapter {folder} has no {name}",
+                    "give a folder that peft's `save_pretrained` wrote, with safetensors",
+                )
+        settings = read_json(folder / SETTINGS)
+        if not isinstance(settings, dict):
+            raise InputError(f"{folder / SETTINGS} is not a JSON object", "save the adapter again with peft")
+        _require_plain(folder, settings)
+        return cls(folder, settings["r"])
+
+    def fingerprint(self) -> str:
+        """sha256 over the hashes of the adapter's settings and weights."""
+        return fingerprint_of({name: file_sha256(self.folder / name) for name in (SETTINGS, WEIGHTS)})
+
+    def on(self, checkpoint: str) -> str:
+        """The fingerprint of a checkpoint, given by its own fingerprint, with this adapter."""
+        return digest({"checkpoint": checkpoint, "adapter": self.fingerprint()}, 64)
+
+
+def _require_plain(folder: Path, settings: Mapping[str, Any]) -> None:
+    where, rank = folder / SETTINGS, settings.get("r")
+    if settings.get("peft_type") != "LORA":
+        raise InputError(f"{where}: peft_type is {settings.get('peft_type')!r}, only 'LORA' is supported", _HINT)
+    if type(rank) is not int or rank < 1:
+        raise InputError(f"{where}: r is {rank!r}, it must be a whole number of at least 1")
+    if settings.get("init_lora_weights") not in _STARTS:
+        raise InputError(
+            f"{where}: init_lora_weights {settings['init_lora_weights']!r} changes the checkpoint, too", _HINT
+        )
+    used = sorted(key for key, value in settings.items() if key not in _HARMLESS and value and value != "none")
+    if used:
+        raise InputError(f"{where}: {', '.join(used)} is more than plain LoRA, which alone is supported", _HINT)

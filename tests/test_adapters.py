@@ -1,0 +1,75 @@
+"""Adapters of a configuration: what is refused when a study is planned, and that ids follow settings and weights."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from searchlens.errors import InputError
+from searchlens.grid import Grid
+from searchlens.store.adapters import SETTINGS, WEIGHTS, Adapter
+
+PLAIN = {"peft_type": "LORA", "r": 8, "lora_alpha": 16, "target_modules": ["q_proj"], "bias": "none", "use_dora": False}
+Make = Callable[[dict[str, Any]], Grid]
+
+
+def write(folder: Path, settings: object = PLAIN, weights: bytes = b"weights") -> Path:
+    """The planner hashes weights and does not open them."""
+    folder.mkdir(exist_ok=True)
+    (folder / SETTINGS).write_text(json.dumps(settings))
+    (folder / WEIGHTS).write_bytes(weights)
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"peft_type": "IA3"}, "only 'LORA' is supported"),
+        ({"use_dora": True}, "use_dora is more than plain LoRA"),
+        ({"bias": "all"}, "bias is more than plain LoRA"),
+        ({"rank_pattern": {"q_proj": 4}, "modules_to_save": ["lm_head"]}, "modules_to_save, rank_pattern is more"),
+        ({"invented_by_a_later_version": 1}, "invented_by_a_later_version is more"),
+        ({"init_lora_weights": "pissa"}, "changes the checkpoint, too"),
+        ({"r": 0}, "r is 0, it must be"),
+        ({"r": True}, "r is True, it must be"),
+    ],
+)
+def test_only_plain_lora_is_read(change: dict[str, Any], message: str, tmp_path: Path) -> None:
+    """Whatever else an adapter holds would silently be left out by one of the engines."""
+    with pytest.raises(InputError, match=message):
+        Adapter.read(write(tmp_path / "adapter", PLAIN | change))
+
+
+@pytest.mark.parametrize("settings", [[], "text", {}])
+def test_damaged_settings_are_named(settings: object, tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=SETTINGS):
+        Adapter.read(write(tmp_path / "adapter", settings))
+
+
+def test_a_missing_file_names_the_key(raw: dict[str, Any], make_grid: Make, tmp_path: Path) -> None:
+    raw["checkpoints"]["toy-rl"]["adapter"] = str(write(tmp_path / "adapter"))
+    (tmp_path / "adapter" / WEIGHTS).unlink()
+    with pytest.raises(InputError, match=rf"checkpoints\.toy-rl\.adapter: .* has no {WEIGHTS}"):
+        make_grid(raw).fingerprint("toy-rl")
+
+
+def test_ids_follow_the_checkpoint_and_the_adapter(raw: dict[str, Any], make_grid: Make, tmp_path: Path) -> None:
+    """RL as an adapter on Base is another checkpoint than Base, and than any other adapter on it."""
+    base, rl = raw["checkpoints"]["toy-base"], raw["checkpoints"]["toy-rl"]
+
+    def ids(**settings: Any) -> tuple[str, str]:
+        raw["checkpoints"]["toy-rl"] = rl | settings
+        grid = make_grid(raw)
+        return grid.fingerprint("toy-base"), grid.fingerprint("toy-rl")
+
+    one, other = write(tmp_path / "one"), write(tmp_path / "other", PLAIN | {"lora_alpha": 32})
+    third = write(tmp_path / "third", weights=b"others")
+    alone = ids()
+    found = [ids(path=base["path"], adapter=str(path)) for path in (one, other, third)]
+    assert {before for before, _ in found} == {alone[0]}
+    assert len({alone[0], alone[1], *(after for _, after in found)}) == 5
+    assert ids(path=base["path"], adapter=str(one)) == found[0]

@@ -1,0 +1,107 @@
+"""A checkpoint with a LoRA adapter is the checkpoint whose weights are W + scale · B A, on every installed engine."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from searchlens.engines.base import Engine, Given, Request
+from searchlens.errors import InputError
+from searchlens.store.adapters import SETTINGS, WEIGHTS, Adapter
+
+torch = pytest.importorskip("torch")
+transformers = pytest.importorskip("transformers")
+
+from test_engine_contract import ROWS, TEMPERATURE, finish, given_texts, log_p_of, save, various  # noqa: E402
+
+RANK, ALPHA = 3, 12
+TARGETS = {"q_proj": "self_attn", "v_proj": "self_attn", "down_proj": "mlp"}
+PLAIN = {"peft_type": "LORA", "r": RANK, "lora_alpha": ALPHA, "target_modules": [*TARGETS], "bias": "none"}
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return save(tmp_path_factory.mktemp("adapted"))
+
+
+@pytest.fixture(scope="module")
+def model(folder: Path) -> Any:
+    return transformers.AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32).eval()
+
+
+@pytest.fixture(scope="module")
+def adapter(model: Any, tmp_path_factory: pytest.TempPathFactory) -> Adapter:
+    """An adapter that changes much, whose sum is put into ``model`` by hand."""
+    from safetensors.torch import save_file
+
+    path = tmp_path_factory.mktemp("adapter")
+    torch.manual_seed(1)
+    weights = {}
+    for name, module in model.named_modules():
+        if name.rpartition(".")[2] in TARGETS:
+            a, b = torch.randn(RANK, module.in_features), torch.randn(module.out_features, RANK)
+            weights |= {f"base_model.model.{name}.lora_{part}.weight": 0.1 * w for part, w in (("A", a), ("B", b))}
+            module.weight.data += ALPHA / RANK * 0.01 * b @ a
+    save_file(weights, path / WEIGHTS)
+    (path / SETTINGS).write_text(json.dumps(PLAIN))
+    return Adapter.read(path)
+
+
+def embedded(folder: Path, adapter: Adapter) -> Engine:
+    pytest.importorskip("peft")
+    from searchlens.engines.transformers import TransformersEngine
+
+    return TransformersEngine(folder, max_rows=ROWS, threads=1, adapter=adapter)
+
+
+def vllm(folder: Path, adapter: Adapter) -> Engine:
+    if importlib.util.find_spec("vllm") is None:
+        pytest.skip("vllm is not installed")
+    from searchlens.engines.vllm import VllmEngine
+
+    device = "cuda" if torch.cuda.is_available() else "cpu"
+    shared: dict[str, Any] = {"gpu_memory_utilization": 0.3, "threads": 1, "adapter": adapter}
+    return VllmEngine(folder, device=device, dtype="float32", max_rows=ROWS, **shared)
+
+
+@pytest.fixture(scope="module", params=[embedded, vllm], ids=lambda make: make.__name__)
+def engine(request: pytest.FixtureRequest, folder: Path, adapter: Adapter) -> Iterator[Engine]:
+    make: Callable[[Path, Adapter], Engine] = request.param
+    started = make(folder, adapter)
+    yield started
+    started.close()
+
+
+def test_scores_are_those_of_the_sum(engine: Engine, model: Any) -> None:
+    texts = given_texts(40)
+    for text, scored in zip(texts, engine.score(texts), strict=True):
+        np.testing.assert_allclose(scored, log_p_of(model, text), atol=2e-4)
+
+
+def test_samples_are_drawn_from_the_sum(engine: Engine, model: Any) -> None:
+    """Every drawn token has the log probability that the sum gives it, so no request goes without the adapter."""
+    requests: list[Request] = various([TEMPERATURE], 30)
+    for request, done in zip(requests, finish(engine, requests), strict=True):
+        if len(done.tokens):
+            text = Given((*request.prompt, *request.prefix), tuple(done.tokens))
+            np.testing.assert_allclose(done.logprobs, log_p_of(model, text), atol=2e-4)
+
+
+def test_an_adapter_of_another_model_is_refused(adapter: Adapter, folder: Path, tmp_path: Path) -> None:
+    pytest.importorskip("peft")
+    from safetensors.torch import load_file, save_file
+
+    weights = load_file(adapter.folder / WEIGHTS)
+    (tmp_path / SETTINGS).write_text(json.dumps(PLAIN))
+    save_file({name: torch.cat([weight, weight], 1) for name, weight in weights.items()}, tmp_path / WEIGHTS)
+    with pytest.raises(InputError, match="does not fit the checkpoint"):
+        embedded(folder, Adapter.read(tmp_path))
+    save_file({name.replace("layers.0", "layers.7"): weight for name, weight in weights.items()}, tmp_path / WEIGHTS)
+    with pytest.raises(InputError, match="do not fit its settings and the checkpoint"):
+        embedded(folder, Adapter.read(tmp_path))
