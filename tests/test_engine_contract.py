@@ -19,7 +19,7 @@ import pytest
 from scipy import stats
 
 from searchlens import catalogue
-from searchlens.engines.base import Completion, Engine, Given, Request, Sampling, complete
+from searchlens.engines.base import Completion, Engine, Floor, Given, Request, Sampling, complete
 from searchlens.equivalence import filters as oracle
 from searchlens.errors import InputError
 from searchlens.policies import Policy, from_spec
@@ -276,6 +276,34 @@ def test_all_of_the_room_can_be_used(engine: Engine) -> None:
     assert engine.max_model_len == LENGTH
     (done,) = finish(engine, [request])
     assert (len(done.tokens), done.finish) == (8, "length")
+
+
+@pytest.mark.parametrize("has_length", [True, False])
+def test_a_floor_ends_a_continuation_where_its_weight_reaches_it(engine: Engine, has_length: bool) -> None:
+    """At the first token that does, unless the text ends there by itself; the tokens are those drawn without it."""
+    if type(engine).__name__ == "VllmEngine":
+        pytest.skip("this engine goes on, as the contract allows")
+    plain = various([Sampling(0.5), Sampling(0.9, top_p=0.8)], 60)
+    starts = [len(request.prefix) if has_length else None for request in plain]
+    floors = [Floor(3.0, -4.0 - i % 7, start) for i, start in enumerate(starts)]
+    floors[1] = Floor(3.0, -np.inf, starts[1])
+    bounded = [replace(request, floor=floor) for request, floor in zip(plain, floors, strict=True)]
+    ends = dict.fromkeys(("stop", "length", "rejected"), 0)
+    for whole, early, floor in zip(finish(engine, plain), finish(engine, bounded), floors, strict=True):
+        n = len(early.tokens)
+        assert early.tokens.tolist() == whole.tokens[:n].tolist()
+        np.testing.assert_allclose(early.logprobs, whole.logprobs[:n], atol=1e-4)
+        level = np.cumsum(3.0 * whole.logprobs.astype(np.float64) - whole.sampling_logprobs)
+        if floor.start is not None:
+            level -= np.log(floor.start + np.arange(1, len(level) + 1))
+        low = np.flatnonzero(level[:-1] <= floor.bound)
+        assert (early.finish, n) == (("rejected", low[0] + 1) if low.size else (whole.finish, len(level)))
+        assert (early.entropies is None, early.top_tokens is None) == (
+            whole.entropies is None,
+            whole.top_tokens is None,
+        )
+        ends[early.finish] += 1
+    assert min(ends.values()) > 1
 
 
 def test_continuation_equals_the_uninterrupted_run(engine: Engine) -> None:

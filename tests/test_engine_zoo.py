@@ -12,7 +12,9 @@ import pytest
 
 from searchlens.benchmarks.prompts import template
 from searchlens.engines.base import Engine, Request, Sampling
+from searchlens.policies import from_spec
 from searchlens.search.driver import Result, run, start
+from searchlens.search.power import PowerSampling
 from searchlens.search.task import Task
 
 torch = pytest.importorskip("torch")
@@ -71,3 +73,35 @@ def test_zoo_pair(make: Callable[[Path], Engine], name: str) -> None:
             tokens = candidate.tokens.tolist()
             wanted = log_p(model, tasks[i].prompt, tokens)[np.arange(len(tokens)), tokens]
             np.testing.assert_allclose(candidate.logprobs, wanted, atol=1e-4)
+
+
+@pytest.mark.parametrize("mode", ["exact", "reference"])
+def test_early_rejection_on_real_weights(mode: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The same texts and decisions from fewer tokens, though other rows share the batch then."""
+    engine = embedded(ZOO / "micro-1m-base")
+    parts = {"local": {"temperature": 0.5}, "controller": {"name": "power", "mode": mode}}
+    policy = from_spec("power", parts | {"scheduler": {"name": "blocks", "blocks": 2, "steps": 6}})
+    tasks = [
+        Task(prompt, seed, 60, (EOS,), (), decode=str, answer=tuple)
+        for prompt in questions(ZOO / "micro-1m-base", 6)
+        for seed in (1, 2)
+    ]
+
+    def ends() -> tuple[list[list[int]], list[float], dict[str, int]]:
+        outcomes = dict(run(((i, start(task, policy)) for i, task in enumerate(tasks)), engine))
+        results = [outcomes[i] for i in range(len(tasks))]
+        assert all(isinstance(result, Result) for result in results)
+        found = [result.candidates[0] for result in results if isinstance(result, Result)]
+        keys = ("accepted", "changed", "rejected_early")
+        total = {key: int(sum(one.details[key] for one in found)) for key in keys}
+        total["generated"] = sum(result.usage.generated for result in results)
+        return [one.tokens.tolist() for one in found], [one.details["accepted"] for one in found], total
+
+    texts, accepted, cost = ends()
+    monkeypatch.setattr(PowerSampling, "weights_fall", lambda *_: False)
+    whole = ends()
+    engine.close()
+    assert (texts, accepted) == whole[:2]
+    assert cost["changed"] == whole[2]["changed"]
+    assert cost["rejected_early"] > 0 == whole[2]["rejected_early"]
+    assert cost["generated"] < whole[2]["generated"]

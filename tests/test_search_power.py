@@ -79,9 +79,10 @@ def chains(
     stop_ids: Text = (EOS,),
     stop: str = "",
     check_every: int = 0,
+    kind: type[ToyEngine] = ToyEngine,
 ) -> tuple[list[Candidate], ToyEngine]:
     """Where many chains end, in the order of their seeds; and the engine that they ran on."""
-    engine, stops = ToyEngine(model), (stop,) if stop else ()
+    engine, stops = kind(model), (stop,) if stop else ()
     tasks = [Task(PROMPT, seed, limit, stop_ids, (), letters, tuple, check_every, stops) for seed in range(count)]
     searches = ((task.seed, ended(task, policy.controller.search(task, policy, Total()))) for task in tasks)
     ends: dict[int, Candidate] = {}
@@ -329,11 +330,77 @@ def test_details_tell_a_chain_that_has_not_mixed() -> None:
     assert recorded["accepted"].mean() > 0.5 * 40
 
 
+class Deaf(ToyEngine):
+    """Ignores floors, which an engine may; remembers every request with one, and what was drawn for it."""
+
+    def _run(self, requests: Sequence[Request]) -> list[Completion]:
+        whole = super()._run([replace(request, floor=None) for request in requests])
+        self.bounded = [*getattr(self, "bounded", ()), *zip(requests, whole, strict=True)]
+        return whole
+
+
+@pytest.mark.parametrize(("stop", "check_every"), [("", 0), ("ba", 0), ("ba", 2), ("ba", 1)])
+@pytest.mark.parametrize("sampler", SAMPLERS)
+@pytest.mark.parametrize("mode", ["exact", "reference"])
+def test_early_rejection_changes_no_text(
+    mode: str, sampler: str, stop: str, check_every: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The same texts and decisions from fewer tokens; and of whole texts all that is known to fail before its end is
+    caught at its first token that tells, and no other. What can be known is told from weights of the model itself."""
+    policy, limit = power(sampler, mode, alpha=3.0, blocks=3, steps=6), 12
+    early, engine = chains(SPREAD, policy, 60, limit, stop=stop, check_every=check_every)
+    deaf_ends, deaf = chains(SPREAD, policy, 60, limit, stop=stop, check_every=check_every, kind=Deaf)
+    assert isinstance(deaf, Deaf) and [text_of(end) for end in deaf_ends] == [text_of(end) for end in early]
+    monkeypatch.setattr(PowerSampling, "weights_fall", lambda *_: False)
+    whole, unbounded = chains(SPREAD, policy, 60, limit, stop=stop, check_every=check_every)
+    for one, other in zip(early, whole, strict=True):
+        assert text_of(one) == text_of(other)
+        cost = ("rejected_early", "proposal_tokens")
+        assert all(one.details[key] == other.details[key] for key in one.details if key not in cost)
+        assert one.details["rejected_early"] <= one.details["proposed"] - one.details["accepted"]
+        assert one.details["proposal_tokens"] <= other.details["proposal_tokens"]
+        assert other.details["rejected_early"] == 0
+    assert engine.generated < unbounded.generated
+    if stop:
+        return
+    known = saved = 0
+    for request, drawn in deaf.bounded:
+        if request.floor is not None:
+            text = (*request.prefix, *drawn.tokens.tolist())
+            level = np.cumsum(weights(SPREAD, policy, text)[len(request.prefix) :])
+            if mode == "exact":
+                level -= np.log(np.arange(len(request.prefix), len(text)) + 1)
+            low = np.flatnonzero(level[:-1] <= request.floor.bound)
+            known += bool(low.size)
+            saved += len(level) - 1 - int(low[0]) if low.size else 0
+    assert known == sum(end.details["rejected_early"] for end in early) > 5
+    assert deaf.generated - engine.generated == saved
+
+
+@pytest.mark.parametrize(
+    ("local", "alpha"),
+    [
+        (Sampling(0.4), 2.0),  # alpha < 1 / T
+        (Sampling(1.5), 4.0),
+        (Sampling(0.5, repetition_penalty=1.1), 2.0),
+        (Sampling(0.5, frequency_penalty=0.1), 2.0),
+        (Sampling(0.5, presence_penalty=-0.1), 2.0),
+    ],
+)
+def test_nothing_is_rejected_early_where_weights_can_rise(local: Sampling, alpha: float) -> None:
+    """There a bad beginning says nothing of the end, so no request has a floor."""
+    policy = replace(power("plain", alpha=alpha, blocks=2, steps=5), local=local)
+    ends, engine = chains(SPREAD, policy, 30, 6)
+    assert all(request.floor is None for request in engine.requests)
+    assert sum(end.details["rejected_early"] for end in ends) == 0
+
+
 def test_tokens_drawn() -> None:
-    """On average T + N (T (K + 1) / 4 + K / 2): a cut leaves 1 to L_k tokens, each equally often."""
+    """On average T + N (T (K + 1) / 4 + K / 2) where nothing is rejected early: a cut leaves 1 to L_k tokens, each
+    equally often."""
     blocks, steps, length, count = 4, 5, 3, 200
     limit = blocks * length
-    _, engine = chains(SPREAD, power("plain", blocks=blocks, steps=steps), count, limit, ())
+    _, engine = chains(SPREAD, power("plain", blocks=blocks, steps=steps), count, limit, (), kind=Deaf)
     expected = limit + steps * (limit * (blocks + 1) / 4 + blocks / 2)
     variance = steps * sum(((k * length) ** 2 - 1) / 12 for k in range(1, blocks + 1))
     assert abs(engine.generated / count - expected) < 3 * math.sqrt(variance / count)
@@ -345,7 +412,7 @@ def test_what_ended_goes_to_the_last_block() -> None:
     certain = ToyModel.random(0, vocab_size=3, eos=50.0)
     (end,), engine = chains(certain, power("plain", blocks=8, steps=3), 1, 16)
     assert [request.max_tokens for request in engine.requests] == [2] * 4 + [16] * 3
-    details = {"proposed": 6, "accepted": 6, "changed": 0, "proposal_tokens": 1.0}
+    details = {"proposed": 6, "accepted": 6, "changed": 0, "rejected_early": 0, "proposal_tokens": 1.0}
     still = dict.fromkeys(("log_weight_before", "log_weight_half", "log_weight_after"), 0.0)
     assert (text_of(end), end.details) == ((EOS,), details | still)
     (_,), engine = chains(certain, power("plain", "reference", blocks=8, steps=3), 1, 16)

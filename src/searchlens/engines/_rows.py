@@ -32,6 +32,11 @@ ROW = np.dtype(
         ("measures", np.bool_),
         ("top", np.int64),
         ("reused", np.int64),
+        ("alpha", np.float64),  # of the floor of the request; 0 without one
+        ("bound", np.float64),  # log weight at which the row is rejected; -inf without a floor
+        ("start", np.float64),  # tokens that count with the drawn ones in log(start + t); not a number: no such term
+        ("weight", np.float64),  # sum of alpha log p - log q over the drawn tokens
+        ("rejected", np.bool_),
         ("prompt", np.object_),
         ("cached_prefix", np.object_),
     ],
@@ -85,6 +90,11 @@ class Rows:
         state["measures"] = [request.measures for request in requests]
         state["top"] = [request.top for request in requests]
         state["cached_prefix"] = CachedPrefix()
+        state["bound"] = -np.inf
+        for row, floor in enumerate(request.floor for request in requests):
+            if floor is not None:
+                start = np.nan if floor.start is None else floor.start
+                state["alpha"][row], state["bound"][row], state["start"][row] = floor.alpha, floor.bound, start
         tokens = np.zeros((count, int(state["limit"].max(initial=0))), np.int32)
         stop_ids = np.full((count, max((len(request.stop_ids) for request in requests), default=0)), -1, np.int64)
         for row, request in enumerate(requests):
@@ -161,14 +171,30 @@ class Rows:
         state["length"][rows] = length + 1
         stopped = (drawn[:, None] == self.stop_ids[rows]).any(1)
         finished = stopped | (length + 1 == state["limit"][rows])
+        bounded = np.flatnonzero(np.isfinite(state["bound"][rows]) & ~finished)
+        if bounded.size:
+            low = bounded[self._below_floor(rows[bounded], logprobs, sampling_logprobs)]
+            state["rejected"][rows[low]] = finished[low] = True
         state["alive"][rows[finished]] = False
         return self._completions(rows[finished], stopped[finished])
 
+    def _below_floor(
+        self, rows: npt.NDArray[np.int64], logprobs: npt.NDArray[np.float32], sampling_logprobs: npt.NDArray[np.float32]
+    ) -> npt.NDArray[np.bool_]:
+        """Add the newest token of some rows to their weights; return which are as low as their bounds."""
+        state = self.state
+        weight = state["alpha"][rows] * logprobs[rows].astype(np.float64) - sampling_logprobs[rows]
+        state["weight"][rows] += weight
+        drawn = state["length"][rows] - state["prefix_length"][rows]
+        start = state["start"][rows]
+        length = np.log(np.where(np.isnan(start), 1, start + drawn))
+        return np.asarray(state["weight"][rows] - length <= state["bound"][rows])
+
     def _completions(self, rows: npt.NDArray[np.int64], stopped: npt.NDArray[np.bool_]) -> list[tuple[int, Completion]]:
-        names = ["request_id", "prefix_length", "length", "measures", "top", "reused"]
+        names = ["request_id", "prefix_length", "length", "measures", "top", "reused", "rejected"]
         columns = (self.state[name][rows].tolist() for name in names)
         completions = []
-        for row, stop, request_id, begin, end, measures, top, reused in zip(
+        for row, stop, request_id, begin, end, measures, top, reused, rejected in zip(
             rows.tolist(), stopped.tolist(), *columns, strict=True
         ):
             drawn = slice(end - begin)
@@ -177,7 +203,7 @@ class Rows:
                 tokens=self.tokens[row, begin:end].copy(),
                 logprobs=self.logprobs[row, drawn].copy(),
                 sampling_logprobs=self.sampling_logprobs[row, drawn].copy(),
-                finish="stop" if stop else "length",
+                finish="rejected" if rejected else "stop" if stop else "length",
                 entropies=entropies,
                 certainties=certainties,
                 top_tokens=self.top_tokens[row, drawn, :top].copy() if top else None,

@@ -21,6 +21,7 @@ engines. The embedded engine draws one uniform number per token and inverts the 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Literal, Protocol
@@ -34,6 +35,7 @@ if TYPE_CHECKING:  # the planner imports this module for ``Sampling``, and must 
     import numpy.typing as npt
 
 FinishReason = Literal["stop", "length"]
+"""How a text has ended."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +63,41 @@ class Sampling:
 
 
 @dataclass(frozen=True, slots=True)
+class Floor:
+    """When a continuation is no longer wanted: as soon as its log weight is as low as ``bound``, in nats.
+
+    After t tokens the log weight is the sum of ``alpha log p - log q`` over them, minus ``log(start + t)``. Whoever
+    asks must know that it cannot rise again; then the tokens that would follow change nothing.
+
+    Attributes
+    ----------
+    alpha : float
+    bound : float
+        -inf: never.
+    start : int or None
+        Tokens before the continuation that count as its length; None: without the term ``log(start + t)``.
+    """
+
+    alpha: float
+    bound: float
+    start: int | None = None
+
+    def after(self, completion: Completion) -> Floor:
+        """The same floor for what follows a completion."""
+        start = None if self.start is None else self.start + len(completion.tokens)
+        return Floor(self.alpha, self.bound - self._weight(completion), start)
+
+    def is_reached(self, completion: Completion) -> bool:
+        """Whether a completion has come down to it with its last token."""
+        length = 1 if self.start is None else self.start + len(completion.tokens)
+        return self._weight(completion) - math.log(length) <= self.bound
+
+    def _weight(self, completion: Completion) -> float:
+        weights = self.alpha * completion.logprobs.astype("float64") - completion.sampling_logprobs
+        return float(weights.sum())
+
+
+@dataclass(frozen=True, slots=True)
 class Request:
     """One continuation to draw.
 
@@ -85,6 +122,8 @@ class Request:
         How many of the most likely tokens to return for every position, >= 0.
     priority : int
         Requests with a lower number are admitted first, equal ones in the order of arrival.
+    floor : Floor or None
+        When the continuation is no longer wanted. An engine may end it then, and need not.
     """
 
     prompt: tuple[int, ...]
@@ -96,6 +135,7 @@ class Request:
     measures: bool = False
     top: int = 0
     priority: int = 0
+    floor: Floor | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,8 +166,9 @@ class Completion:
         Natural log p(token) under the model's raw distribution (before penalties, temperature and filters).
     sampling_logprobs : float32 array, shape (n,)
         Natural log q(token) under the sampling distribution; 0 for greedy.
-    finish : {"stop", "length"}
-        Whether a stop token or ``max_tokens`` ended it.
+    finish : {"stop", "length", "rejected"}
+        Whether a stop token or ``max_tokens`` ended it; "rejected": neither, but the ``floor`` of the request. It has
+        the tokens drawn until then.
     entropies, certainties : float32 array, shape (n,), or None
         None unless the request has ``measures``. Of the raw distribution p over the V token ids that can be drawn: its
         entropy, and the divergence of the uniform distribution from it, ``-mean_v log(V p(v))`` (self-certainty, Kang
@@ -143,7 +184,7 @@ class Completion:
     tokens: npt.NDArray[np.int32]
     logprobs: npt.NDArray[np.float32]
     sampling_logprobs: npt.NDArray[np.float32]
-    finish: FinishReason
+    finish: FinishReason | Literal["rejected"]
     entropies: npt.NDArray[np.float32] | None = None
     certainties: npt.NDArray[np.float32] | None = None
     top_tokens: npt.NDArray[np.int32] | None = None

@@ -281,8 +281,9 @@ class TransformersEngine:
         for group in self._groups:
             end = begin + group.rows
             alive = self._rows.alive[begin:end]
-            if self._caches_rows:
-                self._cache_rows(group, np.flatnonzero(~alive), begin)
+            if self._caches_rows:  # what was rejected is never continued
+                whole = ~alive & ~self._rows.state["rejected"][begin:end]
+                self._cache_rows(group, np.flatnonzero(whole), begin)
             orders.append(begin + group.keep_rows(alive))
             begin = end
         self._groups = [group for group in self._groups if group.rows]

@@ -17,7 +17,7 @@ import numpy.typing as npt
 import torch
 
 from searchlens.engines import sampler
-from searchlens.engines.base import Completion, Given, Request, Sampling
+from searchlens.engines.base import Completion, Floor, Given, Request, Sampling
 from searchlens.equivalence.filters import distribution
 from searchlens.errors import InputError
 from searchlens.seeds import generator, uniform
@@ -183,12 +183,17 @@ class ToyEngine:
         self.steps += len(drawn)
         tokens, logprobs, sampling_logprobs = (np.stack(column, 1) for column in zip(*drawn, strict=True))
         before = np.stack(history, 1)
+        rejected = np.zeros(len(requests), bool)
+        for row, (request, n) in enumerate(zip(requests, lengths, strict=True)):
+            if request.floor is not None:
+                lengths[row] = _kept(request.floor, logprobs[row, :n], sampling_logprobs[row, :n])
+                rejected[row] = lengths[row] < n
         return [
             Completion(
                 tokens=tokens[row, :n].astype(np.int32),
                 logprobs=logprobs[row, :n],
                 sampling_logprobs=sampling_logprobs[row, :n],
-                finish="stop" if ends[row, tokens[row, n - 1]] else "length",
+                finish="rejected" if rejected[row] else "stop" if ends[row, tokens[row, n - 1]] else "length",
                 **self._wanted(request, before[row, :n]),
             )
             for row, (request, n) in enumerate(zip(requests, lengths, strict=True))
@@ -208,3 +213,13 @@ class ToyEngine:
             wanted["top_tokens"] = order.astype(np.int32)
             wanted["top_logprobs"] = np.take_along_axis(log_p, order, -1).astype(np.float32)
         return wanted
+
+
+def _kept(floor: Floor, logprobs: npt.NDArray[np.float32], sampling_logprobs: npt.NDArray[np.float32]) -> int:
+    """Number of tokens up to the first that brings a continuation down to a floor; all of them if none does."""
+    count = np.arange(1, len(logprobs) + 1)
+    weight = np.cumsum(floor.alpha * logprobs.astype(np.float64) - sampling_logprobs)
+    if floor.start is not None:
+        weight -= np.log(floor.start + count)
+    low = np.flatnonzero(weight <= floor.bound)
+    return int(low[0]) + 1 if low.size else len(logprobs)

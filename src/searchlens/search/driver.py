@@ -314,4 +314,5 @@ def _with_priority(request: Request, priority: int) -> Request:
         request.measures,
         request.top,
         priority,
+        request.floor,
     )

@@ -17,8 +17,16 @@ texts of at most L tokens; the last block has the limit of the task. The two mod
     of the old one as it has itself, the odds of the cut are left out, and a text that has ended after the steps of its
     block is the result. Within a block texts get shorter but never longer, so the chain drifts to short ones.
 
-Without stop tokens both are the same chain. Then a run with N steps in each of K equal blocks of B = T / K tokens draws
-``T + N (T (K + 1) / 4 + K / 2)`` tokens on average, the paper's ``N T^2 / (4 B)`` for many long blocks.
+Most proposals that are rejected are not drawn to their end. The weight of a token, ``w = alpha log p - log q``, is
+never above 0 if q is p at a temperature T <= 1 with any filter but no penalty, and alpha >= 1 / T: with S the tokens
+that the filters keep, ``w = (alpha - 1/T) log p + log sum_S p^(1/T)``, and neither term is above 0. So the ratio of a
+proposal of which t tokens are drawn is at most ``sum w - sum w_old + log(n_old / (cut + t))`` (in mode ``reference``
+without the logarithm), which only falls with t. The random number that decides is drawn before the proposal. Once the
+bound is below its logarithm the proposal is rejected whatever follows, and the engine ends it (``Request.floor``).
+Texts, decisions and law are those of a chain that draws every proposal to its end; only the cost is lower.
+
+Without stop tokens both modes are the same chain. Then a run with N steps in each of K equal blocks of B = T / K tokens
+draws at most ``T + N (T (K + 1) / 4 + K / 2)`` tokens on average, the paper's ``N T^2 / (4 B)`` for many long blocks.
 """
 
 from __future__ import annotations
@@ -29,6 +37,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from searchlens.catalogue import controller
+from searchlens.engines.base import Floor
 from searchlens.policies import Controller, Policy, choice, number
 from searchlens.policies.components import Blocks, require_draws
 
@@ -36,9 +45,11 @@ if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
 
-    from searchlens.engines.base import Completion
+    from searchlens.engines.base import Completion, Sampling
     from searchlens.policies.texts import Texts
     from searchlens.search.task import Ask, Evaluator, Search, Task, Trace
+
+_ROUNDING = 1e-6  # nats by which float32 may lift the weight of a token above 0, for each unit of alpha
 
 
 @controller(
@@ -68,7 +79,7 @@ class PowerSampling(Controller):
 
         There are N steps in each of the n blocks of B tokens that a text fills without ending, and in the block in
         which it ends; each redraws half of the present text. In mode ``exact`` a text that ended before the last block
-        takes the steps of that block, too (r = 2).
+        takes the steps of that block, too (r = 2). Proposals that are rejected early draw less.
         """
         schedule = policy.component(Blocks)
         block = math.ceil(texts.limit / schedule.blocks)
@@ -85,7 +96,8 @@ class PowerSampling(Controller):
         """One candidate; its details tell how far the chain has moved.
 
         ``proposed`` and ``accepted`` are numbers of steps; an accepted step changed to the proposal (``changed``), or
-        drew the same text again. ``proposal_tokens`` is the mean length of the texts proposed. ``log_weight_before``,
+        drew the same text again. ``rejected_early`` are proposals that were not drawn to their end.
+        ``proposal_tokens`` is the mean length of the texts proposed, as far as they were drawn. ``log_weight_before``,
         ``log_weight_half`` and ``log_weight_after`` are ``alpha log p - log q``, in nats, of the text before the first
         step, after half of the steps and after all steps of the last block that the chain stepped in. Without steps,
         only ``proposed`` and ``accepted``.
@@ -97,11 +109,17 @@ class PowerSampling(Controller):
         """
         schedule, exact = policy.component(Blocks), self.mode == "exact"
         length = -(-task.max_tokens // schedule.blocks)
+        can_reject = self.weights_fall(policy.local)
 
-        def draw(start: Trace, limit: int, *key: str | int) -> Generator[list[Ask], list[Completion], Trace]:
+        def draw(
+            start: Trace, limit: int, *key: str | int, floor: Floor | None = None
+        ) -> Generator[list[Ask], list[Completion], tuple[Trace, bool]]:
+            """A longer text, and whether it is whole."""
             tokens, seed = limit - len(start.tokens), task.seed_of(*key)
-            (done,) = yield [task.request(start, policy.local, seed, tokens, measures=evaluator.measures)]
-            return task.extend(start, done)
+            (done,) = yield [task.request(start, policy.local, seed, tokens, measures=evaluator.measures, floor=floor)]
+            if done.finish == "rejected":
+                return start.extend(done, None), False
+            return task.extend(start, done), True
 
         text, moves = task.empty, _Moves(self.alpha)
         node: tuple[int, ...] | None = None  # of the recorded chain, whose end is ``text``
@@ -111,7 +129,7 @@ class PowerSampling(Controller):
                 continue
             if not text.finish:
                 start = len(text.tokens)
-                text = yield from draw(text, min(start + length, task.max_tokens), "extend", block)
+                text, _ = yield from draw(text, min(start + length, task.max_tokens), "extend", block)
                 task.note(
                     "node", node=(block,), parent=node, start=start, step=events, block=block, **text.after(start)
                 )
@@ -121,10 +139,11 @@ class PowerSampling(Controller):
             for step, (place, level) in enumerate(chances):
                 cut = int(place * len(text.tokens))
                 longest = limit if exact else len(text.tokens)
-                rival = yield from draw(text.cut(cut), longest, "propose", block, step)
-                ratio = log_ratio(text, rival, cut, self.alpha, exact)
-                is_accepted = level < math.exp(min(0.0, ratio))
-                moves.add(text, rival, is_accepted)
+                floor = self._floor(text, cut, longest, level) if can_reject else None
+                rival, is_whole = yield from draw(text.cut(cut), longest, "propose", block, step, floor=floor)
+                ratio = log_ratio(text, rival, cut, self.alpha, exact, is_whole)
+                is_accepted = is_whole and level < math.exp(min(0.0, ratio))
+                moves.add(text, rival, is_accepted, is_whole)
                 task.note(
                     "node",
                     node=(block, step),
@@ -135,7 +154,7 @@ class PowerSampling(Controller):
                     log_ratio=ratio,
                     uniform=level,
                     block=block,
-                    **rival.after(cut),
+                    **rival.after(cut) | ({} if is_whole else {"finish": "rejected"}),
                 )
                 events += 1
                 text, node = (rival, (block, step)) if is_accepted else (text, node)
@@ -143,6 +162,18 @@ class PowerSampling(Controller):
         (score,) = yield from evaluator(task, [text], policy.local, ("score",))
         task.note("scored", nodes=[node], scores=[score], step=max(0, events - 1))
         return [text.candidate(score, moves.details(text))]
+
+    def weights_fall(self, local: Sampling) -> bool:
+        """Whether no token has a weight above 0, so that the log weight of a text only falls as it grows."""
+        penalties = local.repetition_penalty, local.frequency_penalty, local.presence_penalty
+        return penalties == (1, 0, 0) and 0 < local.temperature <= 1 and self.alpha * local.temperature >= 1
+
+    def _floor(self, text: Trace, cut: int, longest: int, level: float) -> Floor:
+        """The log weight at which a proposal for the text after the cut is rejected, whatever follows."""
+        exact = self.mode == "exact"
+        bound = math.log(level) if level else -math.inf
+        bound += float(log_weights(text, self.alpha)[cut:].sum()) - (math.log(len(text.tokens)) if exact else 0.0)
+        return Floor(self.alpha, bound - _ROUNDING * self.alpha * (longest - cut), cut if exact else None)
 
 
 @dataclass(slots=True)
@@ -156,19 +187,21 @@ class _Moves:
     proposed: int = 0
     accepted: int = 0
     changed: int = 0
+    early: int = 0
     tokens: int = 0
 
     def begin(self, text: Trace, steps: int) -> None:
         """The steps of a block begin with ``text``."""
         self.before, self.halfway = self._weight(text), self.proposed + steps // 2
 
-    def add(self, text: Trace, rival: Trace, is_accepted: bool) -> None:
-        """A step from ``text``, which may have changed to ``rival``."""
+    def add(self, text: Trace, rival: Trace, is_accepted: bool, is_whole: bool) -> None:
+        """A step from ``text``, which may have changed to ``rival``; one that is not whole was rejected early."""
         if self.proposed == self.halfway:
             self.half = self._weight(text)
         self.proposed += 1
         self.tokens += len(rival.tokens)
         self.accepted += is_accepted
+        self.early += not is_whole
         self.changed += is_accepted and text.prefix != rival.prefix
 
     def details(self, text: Trace) -> dict[str, float]:
@@ -179,6 +212,7 @@ class _Moves:
         return {
             **details,
             "changed": self.changed,
+            "rejected_early": self.early,
             "proposal_tokens": self.tokens / self.proposed,
             "log_weight_before": self.before,
             "log_weight_half": self.half,
@@ -189,10 +223,11 @@ class _Moves:
         return float(log_weights(text, self.alpha).sum())
 
 
-def log_ratio(old: Trace, new: Trace, cut: int, alpha: float, exact: bool) -> float:
+def log_ratio(old: Trace, new: Trace, cut: int, alpha: float, exact: bool, is_whole: bool = True) -> float:
     """Metropolis-Hastings ratio of changing from ``old`` to ``new``, which agree up to ``cut``, in nats.
 
-    The change is accepted with probability ``min(1, exp(log_ratio))``.
+    The change is accepted with probability ``min(1, exp(log_ratio))``. If ``new`` is not whole, the ratio is the most
+    that it could have become.
 
     Raises
     ------
@@ -200,7 +235,7 @@ def log_ratio(old: Trace, new: Trace, cut: int, alpha: float, exact: bool) -> fl
         The ratio is not a number.
     """
     n_old, n_new = len(old.tokens), len(new.tokens)
-    end = n_old if exact else n_new
+    end = n_old if exact or not is_whole else n_new
     gained = log_weights(new, alpha)[cut:].sum() - log_weights(old, alpha)[cut:end].sum()
     ratio = float(gained) + (math.log(n_old / n_new) if exact else 0.0)
     if math.isnan(ratio):

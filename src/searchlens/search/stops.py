@@ -107,7 +107,10 @@ def _replies(task: Task, asks: Sequence[Ask]) -> Generator[list[Ask], list[Any],
                 del waiting[i]
                 continue
             replies[i] = drawn = _cut(task, ask, _joined(replies[i], reply) if i in replies else reply)
-            if drawn.finish == "stop" or len(drawn.tokens) == ask.max_tokens:
+            if drawn.finish in ("stop", "rejected") or len(drawn.tokens) == ask.max_tokens:
+                del waiting[i]
+            elif ask.floor and ask.floor.is_reached(drawn):
+                replies[i] = replace(drawn, finish="rejected")
                 del waiting[i]
             else:
                 waiting[i] = _next_piece(task, ask, drawn)
@@ -129,11 +132,15 @@ def _next_piece(task: Task, request: Request, drawn: Completion) -> Request:
     prefix = request.prefix + tuple(drawn.tokens.tolist())
     left = request.max_tokens - len(drawn.tokens)
     seed = seeds.child(request.seed, "from", len(prefix))
-    return replace(request, prefix=prefix, seed=seed, max_tokens=min(left, task.check_every or left))
+    floor = request.floor and request.floor.after(drawn)
+    return replace(request, prefix=prefix, seed=seed, max_tokens=min(left, task.check_every or left), floor=floor)
 
 
 def _cut(task: Task, request: Request, drawn: Completion) -> Completion:
-    """What was drawn up to a stop text; all of it if there is none, or if there was one before."""
+    """What was drawn up to a stop text; all of it if there is none, or if there was one before.
+
+    A text that was rejected for tokens after a stop text ends there and is whole.
+    """
     length = task.length((*request.prefix, *drawn.tokens.tolist()))
     own = 0 if length is None else length - len(request.prefix)
     if own < 1:

@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from searchlens import seeds
-from searchlens.engines.base import Completion, FinishReason, Request, Sampling
+from searchlens.engines.base import Completion, FinishReason, Floor, Request, Sampling
 from searchlens.search import stops
 
 
@@ -135,6 +135,7 @@ class Task:
         step_ids: tuple[int, ...] = (),
         measures: bool = False,
         top: int = 0,
+        floor: Floor | None = None,
     ) -> Request:
         """A continuation of an unfinished path.
 
@@ -147,7 +148,7 @@ class Task:
             Most tokens to draw; never more than a candidate may still have.
         step_ids : tuple of int
             Tokens that end the continuation besides ``stop_ids``.
-        measures, top
+        measures, top, floor
             As in ``Request``.
         """
         room = self.max_tokens - len(path.tokens)
@@ -160,6 +161,7 @@ class Task:
             prefix=path.prefix,
             measures=measures,
             top=top,
+            floor=floor,
         )
 
 
