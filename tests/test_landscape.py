@@ -1,5 +1,6 @@
 """Readouts of the landscape against their definitions, written out in plain Python."""
 
+import functools
 import itertools
 
 import numpy as np
@@ -12,11 +13,16 @@ from polars.testing import assert_frame_equal
 import landscape_oracle as oracle
 from searchlens.catalogue import declared
 from searchlens.errors import InputError
+from searchlens.grid import needs
+from searchlens.health.counts import of_graded
 from searchlens.landscape.classes import answer_classes
 from searchlens.landscape.options import LandscapeOptions
+from searchlens.landscape.parts import in_parts
+from searchlens.landscape.plain import plain_votes
 from searchlens.landscape.points import operating_points
 from searchlens.schemas import metrics as metric_schemas
 from searchlens.schemas.columns import POINTS, READOUTS
+from searchlens.stages.landscape import landscape
 from searchlens.uncertainty import Resamples, wilson
 
 FEW = LandscapeOptions(draws=50)
@@ -428,3 +434,38 @@ def test_uneven_runs_are_refused() -> None:
             budgets=[1],
             options=FEW,
         )
+
+
+@pytest.mark.parametrize("most", [1, 50, 10_000])
+def test_a_landscape_does_not_depend_on_how_its_cell_is_read(most, tmp_path, monkeypatch):
+    """Policy after policy, some at a time, or all at once: the same rows, and numbers that differ by rounding."""
+    rng = np.random.default_rng(2)
+    pools = _pools(2, 5, policies=("b", "a")) | {"one": [oracle.random_pool(rng, 1) for _ in range(12)]}
+    graded = oracle.frame(pools).with_columns(plain=pl.col("answer"), lucky=pl.lit(None, pl.Boolean))
+    graded.sample(fraction=1.0, shuffle=True, seed=4).sort("policy", descending=True).write_parquet(
+        tmp_path / "s.parquet"
+    )
+    cell = needs.Landscape((2, 4), (2, 4), {"ties": "first", "draws": 50}, 0, {}, "math")
+    monkeypatch.setattr("searchlens.stages.landscape.in_parts", functools.partial(in_parts, most=most))
+    landscape(cell, tmp_path / "s.parquet", tmp_path / "out", "")
+    whole = pl.read_parquet(tmp_path / "s.parquet")
+    wanted = operating_points(whole, budgets=[2, 4], options=FEW)
+    found = {path.stem: pl.read_parquet(path) for path in (tmp_path / "out").glob("*.parquet")}
+    assert_frame_equal(found["points"], wanted.points, abs_tol=1e-12, rel_tol=0)
+    assert_frame_equal(found["hits"], wanted.hits, abs_tol=1e-7, rel_tol=0)
+    assert_frame_equal(found["classes"], answer_classes(whole))
+    assert_frame_equal(found["health"], of_graded(whole))
+    votes = plain_votes(whole, budgets=[2, 4], ties="first")
+    assert_frame_equal(found["votes"], votes, check_row_order=False, abs_tol=1e-12, rel_tol=0)
+
+
+def test_a_hole_is_named_although_the_cell_is_read_in_parts(tmp_path):
+    graded = oracle.frame(_pools(2, 3)).filter(~((pl.col("policy") == "b") & (pl.col("question") == 5)))
+    graded.write_parquet(tmp_path / "s.parquet")
+    cell = needs.Landscape((1,), (1,), {"ties": "first", "draws": 50}, 0, {}, "math")
+    with pytest.raises(InputError, match="policy 'b', question 5: no samples, though other policies have some"):
+        landscape(cell, tmp_path / "s.parquet", tmp_path / "out", "")
+    oracle.frame(_pools(2, 3)).write_parquet(tmp_path / "s.parquet")
+    cell = needs.Landscape((4,), (4,), {"ties": "first", "draws": 50}, 0, {}, "math")
+    with pytest.raises(InputError, match=r"the smallest, 4, exceeds every pool \(at most 3 samples\)"):
+        landscape(cell, tmp_path / "s.parquet", tmp_path / "out", "")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 import subprocess
 import sys
@@ -14,6 +15,7 @@ import yaml
 
 from searchlens.grid import Grid
 from searchlens.grid import resources as requests
+from searchlens.landscape.parts import PART_ROWS
 
 Make = Callable[[dict[str, Any]], Grid]
 ROOT = Path(__file__).parents[1]
@@ -52,6 +54,30 @@ def test_a_full_store_asks_for_the_start_alone(weighed: dict[str, Any], make_gri
     for generation in pool.generations:
         publish(grid, "toy-base", "sums", generation)
     assert requests.minutes(make_grid(weighed), pool) == 30
+
+
+def test_memory_of_a_cell_follows_from_its_plan(raw: dict[str, Any], make_grid: Make) -> None:
+    """Each formula by hand; more samples never ask for less, and a landscape reads at most a part of them at a time."""
+    asked = []
+    for samples in (4, 4_000, 400_000):
+        raw["samples"] = samples
+        grid = make_grid(raw)
+        counts = requests.samples(grid, "toy-base", "sums")
+        assert counts == [6 * samples] * 3 + [6]
+        readouts = 6 * sum(sum(6 * budget <= n for budget in grid.read_budgets("sums")) for n in counts)
+        part = max(6 * samples, min(sum(counts), PART_ROWS))
+        found = requests.landscape_mb(grid, "toy-base", "sums")
+        assert found == math.ceil(400 + 0.6e-3 * part + 0.45e-3 * readouts)
+        assert requests.recovery_mb(grid, "toy", "sums") == math.ceil(400 + 0.7e-3 * readouts)
+        asked.append((found, requests.score_mb(grid, "toy-base", "sums")))
+    assert asked == sorted(asked)
+    assert requests.PART_ROWS == PART_ROWS
+
+
+def test_a_failed_job_asks_for_more_memory_next_time() -> None:
+    """Every stage that may outgrow its memory goes through ``larger``."""
+    rules = "".join(path.read_text() for path in sorted((ROOT / "workflow/rules").glob("*.smk")))
+    assert not re.findall(r"mem_mb=(?!larger\()", rules)
 
 
 def test_without_a_speed_a_job_asks_for_the_longest(weighed: dict[str, Any], make_grid: Make) -> None:

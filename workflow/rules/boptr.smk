@@ -55,7 +55,7 @@ rule transfer:
         "../envs/analysis.yaml"
     threads: 1
     resources:
-        mem_mb=2000,
+        mem_mb=larger(2000),
         runtime=30,
     params:
         needs=tracked("transfer", lambda wildcards: needs.boptr(GRID)),

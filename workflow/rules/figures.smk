@@ -25,7 +25,7 @@ rule figures:
         "../envs/analysis.yaml"
     threads: 1
     resources:
-        mem_mb=2000,
+        mem_mb=larger(2000),
         runtime=30,
     params:
         needs=tracked("figures", lambda wildcards: needs.figures(GRID, wildcards.pair, wildcards.benchmark)),

@@ -20,7 +20,7 @@ rule overview:
         "../envs/analysis.yaml"
     threads: 1
     resources:
-        mem_mb=2000,
+        mem_mb=larger(2000),
         runtime=30,
     params:
         needs=tracked("overview", lambda wildcards: needs.overview(GRID)),

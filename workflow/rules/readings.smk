@@ -27,7 +27,7 @@ rule readings:
         "../envs/analysis.yaml"
     threads: 2
     resources:
-        mem_mb=4000,
+        mem_mb=larger(4000),
         runtime=60,
     params:
         needs=tracked("readings", lambda wildcards: needs.readings(GRID)),

@@ -22,7 +22,7 @@ checkpoint readouts:
         "../envs/analysis.yaml"
     threads: 2
     resources:
-        mem_mb=8000,
+        mem_mb=larger(8000),
         runtime=60,
     params:
         needs=tracked("readouts", lambda wildcards: needs.readouts(GRID)),
@@ -50,7 +50,7 @@ if GRID.readout_pairs:
             "../envs/analysis.yaml"
         threads: 2
         resources:
-            mem_mb=8000,
+            mem_mb=larger(8000),
             runtime=60,
         params:
             needs=tracked("recoveries", lambda wildcards: needs.recoveries(GRID)),

@@ -25,7 +25,7 @@ rule tables:
         "../envs/analysis.yaml"
     threads: 1
     resources:
-        mem_mb=2000,
+        mem_mb=larger(2000),
         runtime=30,
     params:
         needs=tracked("tables", lambda wildcards: needs.tables(GRID)),

@@ -1,4 +1,4 @@
-"""Resources that a sampling job requests: memory by the size of the weights, time by the planned tokens.
+"""Resources that jobs request: sampling by the weights and the planned tokens, stages of a cell by its planned samples.
 
 Standard library only, because the planner imports it.
 """
@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 
-from searchlens.grid import Grid, JobPool
+from searchlens.grid import Grid, JobPool, cost
 from searchlens.store.hashing import weight_files
 
 STARTUP_MINUTES = 30
@@ -66,3 +66,57 @@ def minutes(grid: Grid, pool: JobPool) -> int:
         return STARTUP_MINUTES
     reading = 2 * weights_bytes(grid, pool.checkpoint) / 1e9 / READ_GB_PER_MINUTE
     return math.ceil(STARTUP_MINUTES + reading + MARGIN * expected)
+
+
+# ---- stages that read a cell
+
+BASE_MB = 400
+"""Memory of a process that has imported what a stage needs, with a margin."""
+
+PART_ROWS = 1_000_000
+"""Samples that a landscape reads together (``landscape.parts``), unless one policy has more."""
+
+TEXT_BYTES_PER_TOKEN = 4.5
+"""Of a sample's text; English and formulas have three to four."""
+
+
+def samples(grid: Grid, checkpoint: str, benchmark: str) -> list[int]:
+    """Planned samples of each policy of a cell, all questions together; imported ones under their own entry."""
+    counts = [item.samples for item in grid.generations(checkpoint, benchmark) for _ in item.policies]
+    return [
+        n * grid.count(benchmark) for n in (*counts, *(item.samples for item in grid.imported(checkpoint, benchmark)))
+    ]
+
+
+def readouts(grid: Grid, checkpoint: str, benchmark: str) -> int:
+    """Rows of the planned ``hits.parquet`` of a cell: each question under each policy at each budget."""
+    questions, budgets = grid.count(benchmark), grid.read_budgets(benchmark)
+    reached = [sum(budget * questions <= n for budget in budgets) for n in samples(grid, checkpoint, benchmark)]
+    return questions * sum(reached)
+
+
+def landscape_mb(grid: Grid, checkpoint: str, benchmark: str) -> int:
+    """Main memory of the landscape of a cell.
+
+    Returns
+    -------
+    int
+        Megabytes: .6 kB for each sample of a part, .45 kB for each readout of a question. ``perf/landscape.py --stage``
+        measures it.
+    """
+    rows = samples(grid, checkpoint, benchmark)
+    part = max(max(rows, default=0), min(sum(rows), PART_ROWS))
+    return math.ceil(BASE_MB + 0.6e-3 * part + 0.45e-3 * readouts(grid, checkpoint, benchmark))
+
+
+def recovery_mb(grid: Grid, pair: str, benchmark: str) -> int:
+    """Main memory of comparing a pair: .7 kB for each readout of a question of the larger landscape."""
+    largest = max(readouts(grid, checkpoint, benchmark) for checkpoint in grid.pairs[pair].values())
+    return math.ceil(BASE_MB + 0.7e-3 * largest)
+
+
+def score_mb(grid: Grid, checkpoint: str, benchmark: str) -> int:
+    """Main memory of grading a cell: its texts by their expected length, and .8 kB for each sample."""
+    length = cost.assumed_length(grid.config, benchmark).tokens if benchmark in grid.config["benchmarks"] else 1000.0
+    each = 800 + 1.3 * TEXT_BYTES_PER_TOKEN * length
+    return math.ceil(BASE_MB + 1e-6 * each * sum(samples(grid, checkpoint, benchmark)))

@@ -2,9 +2,27 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import NamedTuple
+
 import polars as pl
 
 from searchlens.schemas.columns import HEALTH
+
+
+class Counts(NamedTuple):
+    """Counts of some policies of a cell.
+
+    Attributes
+    ----------
+    rows : DataFrame
+        ``schemas.columns.HEALTH``: one row for each policy.
+    solved : DataFrame
+        ``question``, once for each policy, and ``correct``: whether any of its samples is right; null if unknown.
+    """
+
+    rows: pl.DataFrame
+    solved: pl.DataFrame
 
 
 def of_graded(graded: pl.DataFrame) -> pl.DataFrame:
@@ -21,9 +39,25 @@ def of_graded(graded: pl.DataFrame) -> pl.DataFrame:
         ``schemas.columns.HEALTH``: first the row of all policies together, then one for each policy. What the columns
         of the samples do not say is null, never 0.
     """
+    return together([counted(graded)])
+
+
+def counted(graded: pl.DataFrame) -> Counts:
+    """Counts of the graded samples of some policies, for ``together``."""
     marked = graded.select("policy", "question", "correct", **_marks(graded.columns))
     solved = marked.group_by("policy", "question", maintain_order=True).agg(pl.col("correct").any(ignore_nulls=False))
-    return pl.concat([_row(marked, solved, None), *_by_policy(marked, solved)])
+    names = marked["policy"].unique(maintain_order=True)
+    rows = [_row(marked.filter(policy=name), solved.filter(policy=name), name) for name in names]
+    return Counts(pl.concat([HEALTH.to_frame(), *rows]), solved.drop("policy"))
+
+
+def together(parts: Sequence[Counts]) -> pl.DataFrame:
+    """The result of ``of_graded`` from the counts of all policies, some of them in each part."""
+    rows = pl.concat([part.rows for part in parts])
+    questions = _questions(pl.concat([part.solved for part in parts]))
+    sums = rows.select(_sum(name) for name in HEALTH.names() if name not in ("policy", *questions))
+    total = {"policy": None, **sums.row(0, named=True), **questions}
+    return pl.concat([pl.DataFrame([total], HEALTH), rows])
 
 
 def of_classes(classes: pl.DataFrame, points: pl.DataFrame) -> pl.DataFrame:
@@ -81,12 +115,7 @@ def _marks(columns: list[str]) -> dict[str, pl.Expr]:
     }
 
 
-def _by_policy(marked: pl.DataFrame, solved: pl.DataFrame) -> list[pl.DataFrame]:
-    names = marked["policy"].unique(maintain_order=True)
-    return [_row(marked.filter(policy=name), solved.filter(policy=name), name) for name in names]
-
-
-def _row(marked: pl.DataFrame, solved: pl.DataFrame, policy: str | None) -> pl.DataFrame:
+def _row(marked: pl.DataFrame, solved: pl.DataFrame, policy: str) -> pl.DataFrame:
     counted = [name for name in HEALTH.names() if name in marked.columns and name != "policy"]
     sums = marked.select(_sum(name) for name in counted).row(0, named=True)
     return pl.DataFrame([{"policy": policy, "samples": marked.height, **sums, **_questions(solved)}], HEALTH)

@@ -91,11 +91,15 @@ def with_budgets(scores: pl.DataFrame, budgets: Sequence[int]) -> list[tuple[Sam
     if not budgets or min(budgets) < 1:
         raise InputError(f"budgets: {list(budgets)} must be one or more integers from 1")
     pools = read_pools(scores)
-    largest = max(pool.samples for pool in pools)
-    if min(budgets) > largest:
-        raise InputError(f"budgets: the smallest, {min(budgets)}, exceeds every pool (at most {largest} samples)")
+    require_reached(budgets, max(pool.samples for pool in pools))
     reached = [(pool, sorted({n for n in budgets if n <= pool.samples})) for pool in pools]
     return [(pool, part) for pool, part in reached if part]
+
+
+def require_reached(budgets: Sequence[int], largest: int) -> None:
+    """Refuse budgets of which all exceed the largest pool."""
+    if min(budgets) > largest:
+        raise InputError(f"budgets: the smallest, {min(budgets)}, exceeds every pool (at most {largest} samples)")
 
 
 def read(pool: SamplePool, budgets: Sequence[int], options: LandscapeOptions) -> Landscape:

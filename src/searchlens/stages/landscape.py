@@ -3,22 +3,25 @@
 from __future__ import annotations
 
 import logging
+from functools import partial
 from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import polars as pl
 
-from searchlens.health.counts import of_classes, of_graded
+from searchlens.health.counts import Counts, counted, of_classes, together
 from searchlens.landscape.classes import answer_classes, recorded_classes
 from searchlens.landscape.expand import expand
 from searchlens.landscape.options import LandscapeOptions
+from searchlens.landscape.parts import in_parts
 from searchlens.landscape.plain import plain_votes
-from searchlens.landscape.points import Landscape, operating_points
+from searchlens.landscape.points import Landscape, join, operating_points, require_reached
 from searchlens.schemas.columns import VOTES
-from searchlens.stages._frames import read_frame, read_sampling_cost, write_frame
+from searchlens.stages._frames import read_sampling_cost, write_frame
 from searchlens.store import judges, provenance, readouts
 from searchlens.store.files import read_json
+from searchlens.store.frames import readable
 from searchlens.store.judges import Judge
 from searchlens.store.layout import SIGNATURE, readouts_sidecar
 
@@ -37,6 +40,17 @@ class _Computed(NamedTuple):
     health: pl.DataFrame
     judge: Judge
     spent: dict[str, Any] | None
+
+
+class _Part(NamedTuple):
+    """What is read of some policies; no landscape (None) if none of them has a pool as large as the smallest budget."""
+
+    policies: list[str]
+    samples: int
+    landscape: Landscape | None
+    classes: pl.DataFrame
+    votes: pl.DataFrame
+    counts: Counts
 
 
 def landscape(cell: needs.Landscape, scores: Path, output: Path, fingerprint: str, made_from: str = "") -> None:
@@ -82,20 +96,35 @@ def votes_of(cell: needs.Landscape, graded: pl.DataFrame) -> pl.DataFrame | None
 
 
 def _from_scores(cell: needs.Landscape, scores: Path) -> _Computed:
-    graded = read_frame(scores, "score")
-    computed = operating_points(
-        graded, budgets=list(cell.budgets), options=options_of(cell), smallest=dict(cell.smallest_budgets)
-    )
-    votes = votes_of(cell, graded)
+    """Policy after policy, as many together as fit into a part."""
+    with readable(scores, "score"):
+        parts = [_of_part(cell, part) for part in in_parts(pl.scan_parquet(scores))]
+    require_reached(cell.budgets, max(part.samples for part in parts))
+    policies = [name for part in parts for name in part.policies]
+    read = [part.landscape for part in parts if part.landscape is not None]
     signature = scores.with_suffix(".json")
     judge = judges.of(read_json(signature) if signature.exists() else {}, cell.grader)
     return _Computed(
-        computed,
-        answer_classes(graded),
-        VOTES.to_frame() if votes is None else votes,
-        of_graded(graded),
+        join(read, policies, cell.smallest_budgets),
+        pl.concat([part.classes for part in parts]),
+        pl.concat([part.votes for part in parts]),
+        together([part.counts for part in parts]),
         judge,
         read_sampling_cost(signature),
+    )
+
+
+def _of_part(cell: needs.Landscape, graded: pl.DataFrame) -> _Part:
+    classes, votes = answer_classes(graded), votes_of(cell, graded)
+    samples: int = classes["samples"].max()  # type: ignore[assignment]
+    points = partial(operating_points, graded, budgets=list(cell.budgets), options=options_of(cell))
+    return _Part(
+        graded["policy"].unique(maintain_order=True).to_list(),
+        samples,
+        points() if samples >= min(cell.budgets) else None,
+        classes,
+        VOTES.to_frame() if votes is None else votes,
+        counted(graded),
     )
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import polars as pl
@@ -34,10 +36,23 @@ def read_frame(path: Path, stage: str) -> pl.DataFrame:
     InputError
         The file is not there, or is damaged.
     """
+    with readable(path, stage):
+        return pl.read_parquet(path)
+
+
+@contextmanager
+def readable(path: Path, stage: str) -> Iterator[None]:
+    """Say what is wrong with a file of an earlier stage that cannot be read inside.
+
+    Raises
+    ------
+    InputError
+        As of ``read_frame``.
+    """
     if not path.exists():
         raise InputError(f"{path} does not exist", f"run `searchlens {stage}` or snakemake first")
     try:
-        return pl.read_parquet(path)
+        yield
     except (pl.exceptions.PolarsError, OSError) as error:
         raise InputError(
             f"{path} is not readable Parquet ({str(error).splitlines()[0]})", "delete it and run snakemake again"
