@@ -412,9 +412,17 @@ def test_what_ended_goes_to_the_last_block() -> None:
     certain = ToyModel.random(0, vocab_size=3, eos=50.0)
     (end,), engine = chains(certain, power("plain", blocks=8, steps=3), 1, 16)
     assert [request.max_tokens for request in engine.requests] == [2] * 4 + [16] * 3
-    details = {"proposed": 6, "accepted": 6, "changed": 0, "rejected_early": 0, "proposal_tokens": 1.0}
-    still = dict.fromkeys(("log_weight_before", "log_weight_half", "log_weight_after"), 0.0)
-    assert (text_of(end), end.details) == ((EOS,), details | still)
+    details = {
+        "proposed": 6,
+        "accepted": 6,
+        "changed": 0,
+        "rejected_early": 0,
+        "proposal_tokens": 1.0,
+        "chain_states": 2,
+    }
+    still = [f"{what}_{when}" for what in ("log_weight", "logp") for when in ("before", "half", "after")]
+    still += ["chain_mean", "chain_variance"]
+    assert (text_of(end), end.details) == ((EOS,), details | dict.fromkeys(still, pytest.approx(0.0, abs=1e-9)))
     (_,), engine = chains(certain, power("plain", "reference", blocks=8, steps=3), 1, 16)
     assert [request.max_tokens for request in engine.requests] == [2, 1, 1, 1]
 

@@ -33,7 +33,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Generator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from statistics import fmean, variance
 from typing import TYPE_CHECKING
 
 from searchlens.catalogue import controller
@@ -99,8 +100,10 @@ class PowerSampling(Controller):
         drew the same text again. ``rejected_early`` are proposals that were not drawn to their end.
         ``proposal_tokens`` is the mean length of the texts proposed, as far as they were drawn. ``log_weight_before``,
         ``log_weight_half`` and ``log_weight_after`` are ``alpha log p - log q``, in nats, of the text before the first
-        step, after half of the steps and after all steps of the last block that the chain stepped in. Without steps,
-        only ``proposed`` and ``accepted``.
+        step, after half of the steps and after all steps of the last block that the chain stepped in; ``logp_before``,
+        ``logp_half`` and ``logp_after`` are log p of the same texts. ``chain_mean`` and ``chain_variance`` (divisor
+        n - 1, if n > 1) are of log p of the n = ``chain_states`` texts after the steps of the second half of that
+        block. Without steps, only ``proposed`` and ``accepted``.
 
         Raises
         ------
@@ -181,9 +184,10 @@ class _Moves:
     """How a chain moves; the details of its candidate."""
 
     alpha: float
-    before: float = 0.0
-    half: float = 0.0
+    before: Trace | None = None
+    half: Trace | None = None
     halfway: int = 0
+    levels: list[float] = field(default_factory=list)
     proposed: int = 0
     accepted: int = 0
     changed: int = 0
@@ -192,13 +196,15 @@ class _Moves:
 
     def begin(self, text: Trace, steps: int) -> None:
         """The steps of a block begin with ``text``."""
-        self.before, self.halfway = self._weight(text), self.proposed + steps // 2
+        self.before, self.halfway, self.levels = text, self.proposed + steps // 2, []
 
     def add(self, text: Trace, rival: Trace, is_accepted: bool, is_whole: bool) -> None:
         """A step from ``text``, which may have changed to ``rival``; one that is not whole was rejected early."""
         if self.proposed == self.halfway:
-            self.half = self._weight(text)
+            self.half = text
         self.proposed += 1
+        if self.proposed > self.halfway:
+            self.levels.append(_log_p(rival if is_accepted else text))
         self.tokens += len(rival.tokens)
         self.accepted += is_accepted
         self.early += not is_whole
@@ -209,18 +215,24 @@ class _Moves:
         details: dict[str, float] = {"proposed": self.proposed, "accepted": self.accepted}
         if not self.proposed:
             return details
+        assert self.before is not None and self.half is not None
+        texts = {"before": self.before, "half": self.half, "after": text}
+        spread = {"chain_variance": variance(self.levels)} if len(self.levels) > 1 else {}
         return {
             **details,
             "changed": self.changed,
             "rejected_early": self.early,
             "proposal_tokens": self.tokens / self.proposed,
-            "log_weight_before": self.before,
-            "log_weight_half": self.half,
-            "log_weight_after": self._weight(text),
+            **{f"log_weight_{when}": float(log_weights(one, self.alpha).sum()) for when, one in texts.items()},
+            **{f"logp_{when}": _log_p(one) for when, one in texts.items()},
+            "chain_mean": fmean(self.levels),
+            **spread,
+            "chain_states": len(self.levels),
         }
 
-    def _weight(self, text: Trace) -> float:
-        return float(log_weights(text, self.alpha).sum())
+
+def _log_p(text: Trace) -> float:
+    return float(text.logprobs.sum(dtype="float64"))
 
 
 def log_ratio(old: Trace, new: Trace, cut: int, alpha: float, exact: bool, is_whole: bool = True) -> float:

@@ -11,7 +11,7 @@ from searchlens.catalogue import READING_FRAMES, loaded, titles
 from searchlens.health.cells import cell_health
 from searchlens.health.judgement import Health, of_pair
 from searchlens.policies import kinds
-from searchlens.stages import costs
+from searchlens.stages import chains, costs
 from searchlens.stages._frames import read_frame, read_points
 from searchlens.store import judges, provenance
 from searchlens.store.layout import Layout
@@ -72,6 +72,7 @@ def tables(study: needs.Tables, layout: Layout, output: Layout, *, fingerprint: 
             for cell, reason in zip(points, study.without_agreement, strict=True)
         },
         recorded={cell: pl.read_parquet(path) for cell in points if (path := layout.compared(*cell)).exists()},
+        chains=chains.chains(study.cells, layout),
         without_costs=costs.without_costs(study.cells, layout),
         health=health,
         notes=[*broken, *of_judges(judged), *(f"{notice}." for notice in study.unknown_wordings)],

@@ -15,6 +15,7 @@ import polars as pl
 from searchlens.catalogue import table, titles
 from searchlens.frames import by_policy, pick
 from searchlens.health.judgement import Health
+from searchlens.health.mixing import CHAINS
 from searchlens.store.judges import Judge
 from searchlens.tables import format as fmt
 from searchlens.tables.format import Line, Row
@@ -91,6 +92,8 @@ class StudyContext:
     recorded : mapping of (str, str) to DataFrame
         Checkpoint and benchmark to the verdicts that came with imported samples, beside ours
         (``schemas.columns.COMPARED``).
+    chains : DataFrame
+        ``health.mixing.CHAINS``.
     without_costs : int
         Number of cells that were recorded without what their samples cost.
     health : mapping of (str, str) to Health
@@ -111,6 +114,7 @@ class StudyContext:
     judges: Mapping[tuple[str, str], Judge]
     agreement: Mapping[tuple[str, str], pl.DataFrame | str]
     recorded: Mapping[tuple[str, str], pl.DataFrame] = field(default_factory=dict)
+    chains: pl.DataFrame = field(default_factory=CHAINS.to_frame)
     without_costs: int = 0
     readings: Mapping[str, pl.DataFrame] = field(default_factory=dict)
     health: Mapping[tuple[str, str], Health] = field(default_factory=dict)
