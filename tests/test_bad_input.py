@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gzip
 import json
+import os
 import re
 from collections.abc import Mapping
 from pathlib import Path
@@ -12,6 +14,14 @@ import pytest
 from searchlens.cli import main
 
 ROOT = Path(__file__).parents[1]
+
+
+def _aliases(levels: int) -> bytes:
+    """A few hundred bytes that stand for 9 ** levels values."""
+    last = ["a0: &a0 [x, x, x, x, x, x, x, x, x]"]
+    lines = [f"a{level}: &a{level} [{', '.join([f'*a{level - 1}'] * 9)}]" for level in range(1, levels)]
+    return "\n".join(last + lines).encode()
+
 
 OVERLAYS: dict[str, tuple[bytes | None, str]] = {
     "missing": (None, "cannot read mine.yaml: No such file or directory"),
@@ -56,6 +66,43 @@ OVERLAYS: dict[str, tuple[bytes | None, str]] = {
     "lock": (
         b"lock: config\ncheckpoints: {micro-1m-rl: {path: null, sha256: null, hub: a/b}}\n",
         "cannot read config: Is a directory",
+    ),
+    "results empty": (b'results: ""\n', "mine.yaml: results: needs a name, found ''"),
+    "results line break": (b'results: "a\\nb"\n', "mine.yaml: results: must not have line breaks"),
+    "results zero byte": (b'results: "a\\0b"\n', "mine.yaml: results: must not have line breaks"),
+    "results long": (b"results: " + b"x" * 256 + b"\n", "mine.yaml: results: has a name of more than 255 bytes"),
+    "questions long": (
+        b"benchmarks: {math: {path: " + b"x" * 256 + b"}}\n",
+        "mine.yaml: benchmarks.math.path: has a name of more than 255 bytes",
+    ),
+    "Latin-1": ("# é\n".encode("latin-1"), "mine.yaml is not text in UTF-8: byte 3 is 0xe9"),
+    "UTF-16": ("seed: 1\n".encode("utf-16"), "mine.yaml is not text in UTF-8: byte 1 is 0xff; it seems to be UTF-16"),
+    "gzip": (gzip.compress(b"seed: 1\n"), "mine.yaml is not text in UTF-8: byte 2 is 0x8b; it seems to be a file comp"),
+    "aliases": (_aliases(9), "mine.yaml: its aliases stand for 490,329,0"),
+    "merge of itself": (b"study: &s\n  <<: *s\n", "mine.yaml: an alias stands inside of what it names"),
+    "deep": (b"a: " + b"{a: " * 900 + b"1" + b"}" * 900, "mine.yaml: an alias stands inside of what it names, or map"),
+    "deeper, open": (b"a: " + b"[" * 20_000, "mine.yaml: an alias stands inside of what it names, or mappings are too"),
+    "large": (b"#" * 2_000_001, "mine.yaml has 2,000,001 characters; a configuration has at most 2,000,000"),
+    "readouts": (b"study: {readouts: nowhere}\n", "study.readouts: nowhere is no folder"),
+    "no pairs": (b"study: {pairs: []}\n", "the study has no cell: study.pairs or study.benchmarks is empty"),
+    "no benchmarks": (b"study: {benchmarks: []}\n", "the study has no cell"),
+    "one side": (
+        b"pairs: {micro-1m: {base: micro-1m-rl, rl: micro-1m-rl}}\n",
+        "mine.yaml: pairs.micro-1m.rl: 'micro-1m-rl' is also its Base",
+    ),
+    "empty pool": (
+        b"pools: {few: []}\nbenchmarks: {math: {pool: few}}\n",
+        "mine.yaml: pools.few: must have at least one policy",
+    ),
+    "pool without the default": (
+        b"pools: {few: [temp_0.5]}\nbenchmarks: {math: {pool: few, searches: null}}\n",
+        "benchmarks.math.pool: 'few' does not have the default policy 'topp0.95_t1.0'; it has",
+    ),
+    "no weights": (b"boptr: {lambdas: []}\n", "mine.yaml: boptr.lambdas: must have at least one weight"),
+    "device": (b"benchmarks: {math: {path: /dev/zero}}\n", "benchmarks.math: cannot read /dev/zero: it is a device"),
+    "lock that is a device": (
+        b"lock: /dev/zero\ncheckpoints: {micro-1m-rl: {path: null, sha256: null, hub: a/b}}\n",
+        "cannot read /dev/zero: it is a device",
     ),
     "results": (b"results: config/config.yaml\n", "cannot write to the results folder config/config.yaml"),
 }
@@ -208,3 +255,59 @@ def test_a_second_file_after_one_config_is_refused(
 
 def test_a_study_folder_that_is_not_there_is_refused(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     refused(folder, ["-C", "nowhere", "check"], "-C: nowhere is not a folder", capsys)
+
+
+def test_a_configuration_with_a_byte_order_mark_is_read(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Editors of Windows write one."""
+    (folder / "mine.yaml").write_bytes("\ufeffseed: 7\n".encode())
+    assert main(["check", "--config", "mine.yaml"]) == 0
+
+
+@pytest.mark.parametrize(
+    ("arguments", "overlay", "says"),
+    [
+        (["check", "--config", "pipe"], "", "cannot read pipe: it is a named pipe"),
+        (
+            ["check", "--config", "mine.yaml"],
+            "benchmarks: {math: {path: pipe}}",
+            "benchmarks.math: cannot read pipe: it",
+        ),
+        (["plan", "--snapshot", "pipe"], "", "cannot read pipe: it is a named pipe"),
+        ([part.replace("mine", "pipe") for part in samples(pair="p")], "", "cannot read pipe: it is a named pipe"),
+        (
+            ["power", "pipe", "--gap", "1", "--models", "3", "--questions", "4"],
+            "",
+            "cannot read pipe: it is a named pipe",
+        ),
+    ],
+)
+def test_a_named_pipe_is_not_waited_for(
+    folder: Path, arguments: list[str], overlay: str, says: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    os.mkfifo(folder / "pipe")
+    (folder / "mine.yaml").write_text(overlay)
+    refused(folder, arguments, says, capsys)
+
+
+def test_what_the_system_refuses_is_one_line(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """For example a disk that fails."""
+
+    def fails(_: object) -> None:
+        raise OSError(5, "Input/output error", "results/x.parquet")
+
+    monkeypatch.setattr("searchlens.commands.check.answer", fails)
+    assert main(["check"]) == 1
+    assert capsys.readouterr().err.splitlines()[-1] == "searchlens: error: results/x.parquet: Input/output error"
+
+
+def test_ctrl_c_ends_a_command_with_one_line(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def interrupted(_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("searchlens.commands.check.answer", interrupted)
+    assert main(["check"]) == 130
+    assert capsys.readouterr().err.splitlines()[-1] == "searchlens: interrupted"

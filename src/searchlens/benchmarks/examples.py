@@ -16,6 +16,7 @@ from typing import Any
 from searchlens.benchmarks.jsonl import objects, refuse
 from searchlens.errors import InputError
 from searchlens.store.hashing import digest
+from searchlens.store.inputs import require_no_stream
 
 KEYS = ("question", "answer")
 _FORMAT = "a worked example has question and answer, two texts (docs/add-a-benchmark.md)"
@@ -76,7 +77,7 @@ def read(path: Path, count: int, seed: int | None = None) -> WorkedExamples:
         seed, one more than ``count`` is needed, because a question is not shown its own answer.
     """
     try:
-        content = path.read_bytes()
+        content = require_no_stream(path).read_bytes()
     except OSError as error:
         raise InputError(f"cannot read the worked examples {path}: {error.strerror}") from None
     rows, errors = objects(path, content)

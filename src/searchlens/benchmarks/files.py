@@ -11,6 +11,7 @@ from typing import Any
 
 from searchlens.benchmarks.jsonl import objects, refuse, strict_json
 from searchlens.errors import InputError
+from searchlens.store.inputs import require_no_stream
 
 SUFFIXES = (".parquet", ".jsonl", ".json", ".csv")
 """Formats by preference, for a folder that has the same split in several."""
@@ -28,7 +29,7 @@ def read_bytes(path: Path) -> bytes:
         The file cannot be read, or is no whole gzip file although it has that suffix.
     """
     try:
-        content = path.read_bytes()
+        content = require_no_stream(path).read_bytes()
         return gzip.decompress(content) if path.suffix == PACKED else content
     except (gzip.BadGzipFile, EOFError, zlib.error) as error:
         raise InputError(f"benchmark file {path} is not a whole gzip file: {error}", "restore the file") from None

@@ -10,6 +10,7 @@ from __future__ import annotations
 import argparse
 import logging
 import os
+import signal
 import sys
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, chdir, nullcontext, suppress
@@ -73,8 +74,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     Returns
     -------
     int
-        0; 2 for wrong input; 1 for a job that could not finish; 75 for a job that was stopped on request: the same
-        command resumes it. Messages are printed without a traceback.
+        0; 2 for wrong input; 1 for a job that could not finish, or a file that the system does not give; 75 for a job
+        that was stopped on request: the same command resumes it; 130 after Ctrl-C. Messages are printed without a
+        traceback.
     """
     logging.basicConfig(format="%(asctime)s %(message)s", datefmt="%H:%M:%S", stream=sys.stderr)
     log.setLevel(logging.INFO)
@@ -104,7 +106,21 @@ def main(argv: Sequence[str] | None = None) -> int:
         return os.EX_TEMPFAIL
     except BrokenPipeError:
         return 0
+    except KeyboardInterrupt:
+        _print_error("interrupted")
+        return 128 + signal.SIGINT
+    except OSError as error:
+        if error.filename is None or log.isEnabledFor(logging.DEBUG):
+            raise
+        _print_error(f"error: {_shortened(str(error.filename))}: {error.strerror}")
+        return 1
     return 0
+
+
+def _shortened(name: str) -> str:
+    """A name of a file in one line of which its begin and its end can be read."""
+    printable = repr(name)[1:-1]
+    return printable if len(printable) < 200 else f"{printable[:90]}…{printable[-90:]}"
 
 
 def _print_error(text: str) -> None:

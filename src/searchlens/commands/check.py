@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from searchlens.errors import InputError
 from searchlens.grid import Grid
 from searchlens.store.files import require_writable
 
@@ -25,6 +26,11 @@ def answer(grid: Grid) -> dict[str, Any]:
     """
     require_writable(grid.layout.results)
     grid.check()
+    if not grid.cells:
+        raise InputError(
+            "the study has no cell: study.pairs or study.benchmarks is empty, and no imported samples belong to it",
+            "name keys of pairs and benchmarks, or import samples (docs/import.md)",
+        )
     return {
         "cells": len(grid.cells),
         "pair_cells": len(grid.pair_cells),

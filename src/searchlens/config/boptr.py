@@ -25,6 +25,8 @@ def errors(config: Config) -> Iterator[str]:
     for name in section.q_beta:
         if name not in config.benchmarks:
             yield unknown("boptr.q_beta", name, config.benchmarks)
+    if not section.lambdas:
+        yield "boptr.lambdas: must have at least one weight, such as 0.5"
     if section.alpha_low > section.alpha_high:
         yield f"boptr.alpha_low: {section.alpha_low} exceeds alpha_high ({section.alpha_high})"
 

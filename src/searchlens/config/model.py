@@ -78,3 +78,38 @@ def errors(config: Config) -> Iterator[str]:
         yield f"budgets: {config.budgets} must increase"
     elif config.budgets[-1] > config.samples:
         yield f"budgets: the largest, {config.budgets[-1]}, exceeds samples ({config.samples})"
+    for where, path in _paths(config):
+        if why := _no_path(path):
+            yield f"{where}: {why}, found {path[:40]!r}"
+
+
+def _paths(config: Config) -> Iterator[tuple[str, str]]:
+    """Every key that names a file or folder, with its value."""
+    yield "results", config.results
+    yield "lock", config.lock
+    yield from (("extensions", name) for name in config.extensions)
+    if config.study.readouts is not None:
+        yield "study.readouts", config.study.readouts
+    for name, checkpoint in config.checkpoints.items():
+        if checkpoint.path is not None:
+            yield f"checkpoints.{name}.path", checkpoint.path
+    for name, benchmark in config.benchmarks.items():
+        paths = [benchmark.path] if isinstance(benchmark.path, str) else benchmark.path or []
+        yield from ((f"benchmarks.{name}.path", path) for path in paths)
+        if benchmark.examples:
+            yield f"benchmarks.{name}.examples.path", benchmark.examples.path
+
+
+def _no_path(path: str) -> str:
+    """Why a text cannot be the name of a file; empty if it can."""
+    if not path.strip():
+        return "needs a name"
+    if not path.isprintable():
+        return "must not have line breaks or other characters that cannot be printed"
+    if any(len(part.encode()) > _LONGEST_NAME for part in path.split("/")) or len(path.encode()) > _LONGEST_PATH:
+        return f"has a name of more than {_LONGEST_NAME} bytes, or more than {_LONGEST_PATH} in all"
+    return ""
+
+
+_LONGEST_NAME, _LONGEST_PATH = 255, 4000
+"""Bytes; what file systems of Linux allow, less what is added to a path."""

@@ -57,6 +57,8 @@ def errors(config: Config) -> Iterator[str]:
                 yield unknown(f"{where}.{role}", getattr(pair, role), config.checkpoints)
         yield from _rltrain_errors(config, where, pair)
         studied = name in config.study.pairs  # the others need not fit the checkpoints as this study changes them
+        if studied and pair.base == pair.rl:
+            yield f"{where}.rl: {pair.rl!r} is also its Base; a pair has two checkpoints"
         if studied:
             yield from _template_errors(config, where, pair)
         for key, batch in pair.batches.items():

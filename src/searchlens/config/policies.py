@@ -50,6 +50,10 @@ def errors(config: Config) -> Iterator[str]:
             policy(config, name)
         except InputError as error:
             yield f"policies.{name}: {error.message}"
+    used = {config.benchmarks[name].pool for name in config.study.benchmarks if name in config.benchmarks}
+    for pool in sorted(used & config.pools.keys()):
+        if not config.pools[pool]:
+            yield f"pools.{pool}: must have at least one policy, since study.benchmarks uses it"
     lists = {f"pools.{pool}": names for pool, names in config.pools.items()}
     lists |= {
         "references": config.references,

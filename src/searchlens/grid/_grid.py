@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
+from searchlens import project
 from searchlens.catalogue import declared
 from searchlens.errors import InputError
 from searchlens.grid import pins
@@ -120,9 +121,33 @@ class Grid(Jobs):
             self.generations(checkpoint, benchmark)
             if self.source(checkpoint, benchmark) == "recorded":
                 self._check_recorded(checkpoint, benchmark)
+        self._check_readouts_folder()
         for pair, benchmark in self.pair_cells:
-            if self.source(self.pairs[pair]["rl"], benchmark) == "imported":
+            source = self.source(self.pairs[pair]["rl"], benchmark)
+            if source == "imported":
                 self._check_imported(pair, benchmark)
+            elif source == "sampled":
+                self._check_default(pair, benchmark)
+
+    def _check_readouts_folder(self) -> None:
+        name = self.config["study"]["readouts"]
+        if name is not None and not (folder := project.locate(name, self.root)).is_dir():
+            raise InputError(
+                f"study.readouts: {folder} is no folder",
+                "name a folder that `searchlens record` wrote, or null to sample every cell",
+            )
+
+    def _check_default(self, pair: str, benchmark: str) -> None:
+        """RL's curve under the default policy is what Base is searched for."""
+        default = self.config["default_policy"]
+        drawn = {name for g in self.generations(self.pairs[pair]["rl"], benchmark) for name in g.policies}
+        if default is not None and default not in drawn:
+            pool = self.config["benchmarks"][benchmark]["pool"]
+            raise InputError(
+                f"benchmarks.{benchmark}.pool: {pool!r} does not have the default policy {default!r}; it has"
+                f" {', '.join(sorted(drawn))}",
+                f"add it to pools.{pool} or references, or set default_policy to one of them",
+            )
 
     def _check_imported(self, pair: str, benchmark: str) -> None:
         checkpoint, default = self.pairs[pair]["rl"], self.config["default_policy"]

@@ -12,6 +12,7 @@ from typing import IO, Literal
 import pyarrow as pa
 
 from searchlens.errors import InputError
+from searchlens.store.inputs import require_no_stream
 
 Kind = Literal["gzip", "zstd", "zip", "parquet", "text"]
 
@@ -33,7 +34,7 @@ def kind(path: Path) -> Kind:
         The file cannot be read.
     """
     try:
-        with path.open("rb") as file:
+        with require_no_stream(path).open("rb") as file:
             head = file.read(4)
     except OSError as error:
         raise InputError(f"cannot read {path}: {error.strerror}") from None

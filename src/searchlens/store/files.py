@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from searchlens.errors import InputError
+from searchlens.store.inputs import require_no_stream
 
 _UNWRITABLE = "make the results folder writable, or set `results` to another one"
 
@@ -103,10 +104,10 @@ def replace_text(target: Path, text: str) -> None:
 def read_json(path: Path) -> Any:
     """Read a JSON file; an ``InputError`` that names the file if it cannot be read or is damaged."""
     try:
-        return json.loads(path.read_text())
+        return json.loads(require_no_stream(path).read_text("utf-8"))
     except OSError as error:
         raise InputError(f"cannot read {path}: {error.strerror}") from None
-    except (ValueError, UnicodeDecodeError) as error:
+    except (ValueError, RecursionError) as error:
         raise InputError(
             f"{path} is damaged: {error}", "`searchlens verify` lists all damaged files; delete this file and run again"
         ) from None

@@ -10,6 +10,7 @@ import polars as pl
 
 from searchlens.errors import InputError
 from searchlens.store import files
+from searchlens.store.inputs import require_no_stream
 
 GROUP = 16_384
 """Rows of a group of scores. A reader of one question unpacks the whole group it is in."""
@@ -51,6 +52,7 @@ def readable(path: Path, stage: str) -> Iterator[None]:
     """
     if not path.exists():
         raise InputError(f"{path} does not exist", f"run `searchlens {stage}` or snakemake first")
+    require_no_stream(path)
     try:
         yield
     except (pl.exceptions.PolarsError, OSError) as error:

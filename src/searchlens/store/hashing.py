@@ -13,6 +13,7 @@ from typing import Any
 
 from searchlens.errors import InputError
 from searchlens.store.files import read_json
+from searchlens.store.inputs import require_no_stream
 
 WEIGHT_FILES = ("config.json", "tokenizer.json", "*.safetensors")
 """Files that decide the tokens that a checkpoint generates."""
@@ -30,7 +31,7 @@ def digest(value: Any, length: int) -> str:
 
 def file_sha256(path: Path) -> str:
     """sha256 of a file's bytes, read in pieces."""
-    with path.open("rb") as stream:
+    with require_no_stream(path).open("rb") as stream:
         return hashlib.file_digest(stream, "sha256").hexdigest()
 
 
