@@ -287,7 +287,7 @@ def test_a_wrong_section_is_refused(changes: dict[str, Any], says: str) -> None:
 
 def test_controllers_that_can_be_configured_are_those_with_a_reference() -> None:
     """Autoregressive policies and token beams are compared with transformers."""
-    assert set(COMPARED) == {"autoregressive", "beam", *SEARCHES}
+    assert set(COMPARED) == {"autoregressive", "beam", "smc", "lookahead", *SEARCHES}
 
 
 @pytest.mark.parametrize(

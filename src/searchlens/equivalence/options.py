@@ -9,7 +9,7 @@ from annotated_types import Len
 
 from searchlens.schemas.options import STRICT, Draws, Natural, Nonnegative, Positive, Proportion
 
-COMPARED = ("autoregressive", "beam", "power", "entropy_tree", "mcts", "thought_tree", "step_beam")
+COMPARED = ("autoregressive", "beam", "power", "smc", "lookahead", "entropy_tree", "mcts", "thought_tree", "step_beam")
 """Controllers with a reference to compare them with."""
 
 
@@ -27,9 +27,9 @@ class EquivalenceOptions:
     """Number of questions to compare; 0 skips the comparison."""
     draws: Draws = 4000
     """Number of texts drawn from a language model small enough to enumerate, in tests of distributions."""
-    chains: Draws = 1200
+    chains: Draws = 2500
     """The same for power sampling, whose texts cost more; by chance alone its total variation from the target is then
-    0.011."""
+    0.0075."""
     identical: Proportion = 1.0
     """Smallest share of equal tokens or texts where both sides see the same numbers."""
     output_match: Proportion = 0.75

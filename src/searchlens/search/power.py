@@ -17,6 +17,13 @@ texts of at most L tokens; the last block has the limit of the task. The two mod
     of the old one as it has itself, the odds of the cut are left out, and a text that has ended after the steps of its
     block is the result. Within a block texts get shorter but never longer, so the chain drifts to short ones.
 
+With ``cut: entropy`` a text is not cut anywhere with equal chance, but where the model decides something: the chance
+of a position is proportional to the rise of the entropy of the next token over the position before, 0 if it falls, plus
+a constant. That follows Zhou, Mehrotra and Liu (2026), "Reasoning with Sampling: Cutting at Decision Points", arXiv
+2605.30327, who cut where the entropy jumps; the constant keeps every cut possible. The odds of the cut are then the
+sums of these chances over the two texts, in place of their lengths, and detailed balance holds as before: only
+``exact``.
+
 Most proposals that are rejected are not drawn to their end. The weight of a token, ``w = alpha log p - log q``, is
 never above 0 if q is p at a temperature T <= 1 with any filter but no penalty, and alpha >= 1 / T: with S the tokens
 that the filters keep, ``w = (alpha - 1/T) log p + log sum_S p^(1/T)``, and neither term is above 0. So the ratio of a
@@ -39,6 +46,7 @@ from typing import TYPE_CHECKING
 
 from searchlens.catalogue import controller
 from searchlens.engines.base import Floor
+from searchlens.errors import InputError
 from searchlens.policies import Controller, Policy, choice, number
 from searchlens.policies.components import Blocks, require_draws
 
@@ -50,6 +58,7 @@ if TYPE_CHECKING:
     from searchlens.policies.texts import Texts
     from searchlens.search.task import Ask, Evaluator, Search, Task, Trace
 
+_LEAST = 0.1  # nats, added to every rise of the entropy, so that every position may be cut
 _ROUNDING = 1e-6  # nats by which float32 may lift the weight of a token above 0, for each unit of alpha
 
 
@@ -70,10 +79,13 @@ class PowerSampling(Controller):
 
     alpha: float = number(4.0, at_least=0.01, at_most=100)
     mode: str = choice("exact", "reference")
+    cut: str = choice("uniform", "entropy", silent=True)
 
     def check(self, policy: Policy) -> None:
-        """A proposal at temperature 0 is the text itself."""
+        """A proposal at temperature 0 is the text itself; the published procedure cuts with equal chance."""
         require_draws(policy)
+        if self.cut == "entropy" and self.mode != "exact":
+            raise InputError("controller power: cut: entropy needs mode: exact", "leave out mode")
 
     def expected_tokens(self, policy: Policy, texts: Texts) -> float:
         """Mean of ``T + N (B n (n + 1) / 2 + n + r (T + 1)) / 2`` over the lengths T.
@@ -119,7 +131,8 @@ class PowerSampling(Controller):
         ) -> Generator[list[Ask], list[Completion], tuple[Trace, bool]]:
             """A longer text, and whether it is whole."""
             tokens, seed = limit - len(start.tokens), task.seed_of(*key)
-            (done,) = yield [task.request(start, policy.local, seed, tokens, measures=evaluator.measures, floor=floor)]
+            measures = evaluator.measures or self.cut == "entropy"
+            (done,) = yield [task.request(start, policy.local, seed, tokens, measures=measures, floor=floor)]
             if done.finish == "rejected":
                 return start.extend(done, None), False
             return task.extend(start, done), True
@@ -140,11 +153,12 @@ class PowerSampling(Controller):
             moves.begin(text, schedule.steps)
             chances = task.generator("power", block).random((schedule.steps, 2)).tolist()
             for step, (place, level) in enumerate(chances):
-                cut = int(place * len(text.tokens))
+                cut = self._cut(text, place)
                 longest = limit if exact else len(text.tokens)
                 floor = self._floor(text, cut, longest, level) if can_reject else None
                 rival, is_whole = yield from draw(text.cut(cut), longest, "propose", block, step, floor=floor)
-                ratio = log_ratio(text, rival, cut, self.alpha, exact, is_whole)
+                odds = None if self.cut == "uniform" else self._log_odds(text) - self._log_odds(rival)
+                ratio = log_ratio(text, rival, cut, self.alpha, exact, is_whole, odds)
                 is_accepted = is_whole and level < math.exp(min(0.0, ratio))
                 moves.add(text, rival, is_accepted, is_whole)
                 task.note(
@@ -171,12 +185,29 @@ class PowerSampling(Controller):
         penalties = local.repetition_penalty, local.frequency_penalty, local.presence_penalty
         return penalties == (1, 0, 0) and 0 < local.temperature <= 1 and self.alpha * local.temperature >= 1
 
+    def _cut(self, text: Trace, place: float) -> int:
+        """The position at a place, from 0 to 1, of the distribution function of cuts."""
+        if self.cut == "uniform":
+            return int(place * len(text.tokens))
+        chances = _rises(text).cumsum()
+        return min(int(chances.searchsorted(place * chances[-1], "right")), len(chances) - 1)
+
+    def _log_odds(self, text: Trace) -> float:
+        """Log of the sum of the chances of all cuts of a text; the chance of a cut is its own share."""
+        return math.log(len(text.tokens) if self.cut == "uniform" else _rises(text).sum())
+
     def _floor(self, text: Trace, cut: int, longest: int, level: float) -> Floor:
         """The log weight at which a proposal for the text after the cut is rejected, whatever follows."""
         exact = self.mode == "exact"
         bound = math.log(level) if level else -math.inf
-        bound += float(log_weights(text, self.alpha)[cut:].sum()) - (math.log(len(text.tokens)) if exact else 0.0)
-        return Floor(self.alpha, bound - _ROUNDING * self.alpha * (longest - cut), cut if exact else None)
+        bound += float(log_weights(text, self.alpha)[cut:].sum()) - _ROUNDING * self.alpha * (longest - cut)
+        if not exact:
+            return Floor(self.alpha, bound)
+        bound -= self._log_odds(text)
+        if self.cut == "uniform":
+            return Floor(self.alpha, bound, cut)
+        kept = float(_rises(text)[: cut + 1].sum())  # of the proposal, too: a rise depends on what stands before it
+        return Floor(self.alpha, bound + math.log(kept))
 
 
 @dataclass(slots=True)
@@ -235,11 +266,22 @@ def _log_p(text: Trace) -> float:
     return float(text.logprobs.sum(dtype="float64"))
 
 
-def log_ratio(old: Trace, new: Trace, cut: int, alpha: float, exact: bool, is_whole: bool = True) -> float:
+def _rises(text: Trace) -> npt.NDArray[np.float64]:
+    """Chances of the cuts of a text, not normalised, shape (n,): rise of the entropy, and a constant."""
+    assert text.entropies is not None, "requests had measures"
+    entropy = text.entropies.astype("float64")
+    rises = entropy.copy()
+    rises[1:] -= entropy[:-1]
+    return rises.clip(0.0) + _LEAST
+
+
+def log_ratio(
+    old: Trace, new: Trace, cut: int, alpha: float, exact: bool, is_whole: bool = True, odds: float | None = None
+) -> float:
     """Metropolis-Hastings ratio of changing from ``old`` to ``new``, which agree up to ``cut``, in nats.
 
     The change is accepted with probability ``min(1, exp(log_ratio))``. If ``new`` is not whole, the ratio is the most
-    that it could have become.
+    that it could have become. ``odds`` are the log odds of the cut, by default those of a cut with equal chances.
 
     Raises
     ------
@@ -249,7 +291,8 @@ def log_ratio(old: Trace, new: Trace, cut: int, alpha: float, exact: bool, is_wh
     n_old, n_new = len(old.tokens), len(new.tokens)
     end = n_old if exact or not is_whole else n_new
     gained = log_weights(new, alpha)[cut:].sum() - log_weights(old, alpha)[cut:end].sum()
-    ratio = float(gained) + (math.log(n_old / n_new) if exact else 0.0)
+    odds = math.log(n_old / n_new) if odds is None else odds
+    ratio = float(gained) + (odds if exact else 0.0)
     if math.isnan(ratio):
         raise ValueError("the acceptance ratio of a proposal is not a number")
     return ratio

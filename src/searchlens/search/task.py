@@ -116,6 +116,7 @@ class Task:
             logprobs=reply.top_logprobs[position, rank : rank + 1],
             sampling_logprobs=np.zeros(1, np.float32),
             finish="length",
+            entropies=None if reply.entropies is None else reply.entropies[position : position + 1],
             certainties=None if reply.certainties is None else reply.certainties[position : position + 1],
         )
         return self.extend(path, token)
@@ -174,7 +175,7 @@ class Trace:
     tokens : int32 array, shape (n,)
     logprobs, sampling_logprobs : float32 array, shape (n,)
         As in ``Completion``; 0 in ``sampling_logprobs`` for a token that was forced, not drawn.
-    certainties : float32 array, shape (n,), or None
+    certainties, entropies : float32 array, shape (n,), or None
         As in ``Completion``; None unless every part was requested with measures.
     finish : {"stop", "length"} or None
         None while the path can go on.
@@ -185,6 +186,7 @@ class Trace:
     sampling_logprobs: npt.NDArray[np.float32]
     certainties: npt.NDArray[np.float32] | None = None
     finish: FinishReason | None = None
+    entropies: npt.NDArray[np.float32] | None = None
 
     @property
     def prefix(self) -> tuple[int, ...]:
@@ -194,7 +196,9 @@ class Trace:
     def cut(self, length: int) -> Trace:
         """The first ``length`` tokens, as a path that can go on."""
         certainties = None if self.certainties is None else self.certainties[:length]
-        return Trace(self.tokens[:length], self.logprobs[:length], self.sampling_logprobs[:length], certainties)
+        entropies = None if self.entropies is None else self.entropies[:length]
+        arrays = self.tokens[:length], self.logprobs[:length], self.sampling_logprobs[:length]
+        return Trace(*arrays, certainties, entropies=entropies)
 
     def after(self, start: int) -> dict[str, Any]:
         """The path without its first ``start`` tokens, as ``Task.note`` takes it."""
@@ -203,16 +207,14 @@ class Trace:
 
     def extend(self, completion: Completion, finish: FinishReason | None) -> Trace:
         """The path followed by a continuation."""
-        certainties = None
-        if completion.certainties is not None and (self.certainties is not None or not len(self.tokens)):
-            before = np.zeros(0, np.float32) if self.certainties is None else self.certainties
-            certainties = np.concatenate((before, completion.certainties))
+        is_empty = not len(self.tokens)
         return Trace(
             np.concatenate((self.tokens, completion.tokens)),
             np.concatenate((self.logprobs, completion.logprobs)),
             np.concatenate((self.sampling_logprobs, completion.sampling_logprobs)),
-            certainties,
+            _joined(self.certainties, completion.certainties, is_empty),
             finish,
+            _joined(self.entropies, completion.entropies, is_empty),
         )
 
     def candidate(self, score: float, details: Mapping[str, float] | None = None) -> Candidate:
@@ -228,6 +230,15 @@ class Trace:
         if not math.isfinite(score):
             raise ValueError(f"the evaluator scored a path {score}")
         return Candidate(self.tokens, self.logprobs, self.sampling_logprobs, self.finish, float(score), details or {})
+
+
+def _joined(
+    before: npt.NDArray[np.float32] | None, after: npt.NDArray[np.float32] | None, is_empty: bool
+) -> npt.NDArray[np.float32] | None:
+    """Measures of a path and of what follows it; None unless both have them, or the path is empty."""
+    if after is None or (before is None and not is_empty):
+        return None
+    return after if before is None else np.concatenate((before, after))
 
 
 EMPTY = Trace(np.zeros(0, np.int32), np.zeros(0, np.float32), np.zeros(0, np.float32))

@@ -1,0 +1,150 @@
+"""Sequential Monte Carlo towards p to the power of alpha: texts with weights, copied where the weights are uneven.
+
+Power-SMC of Azizi et al. (2026), arXiv 2602.10273. N particles grow together from the local policy q. After t tokens
+they stand for p^a on beginnings of texts, where a is alpha, or grows to it from 1 over the first ``ramp`` tokens: the
+weight of a particle is ``p^a / q``, and where a has grown since, texts that have ended take its factor, too. If the
+effective number of particles, ``(sum W)^2 / sum W^2``, is below ``resample`` times N, they are drawn again by their
+weights (systematic resampling), and all weights are their mean. At the end one particle is drawn by its weight.
+
+The law. Let Z be the product of the mean weights at every resampling and at the end (``log_z`` in the details). For any
+N, ramp and resampling, ``E[Z 1(text = x)]`` is exactly p^alpha(x), on the texts that q can draw: a text that counts Z
+times has the target law. A text that counts once has a law that tends to the target, with a distance that falls as
+1 / N. With one particle it is q. With ``resample: 0`` it is the best of N reweighted: N draws of q, one of them taken
+by p^alpha / q.
+
+The temperature of q is that of the local policy times alpha / a, so that a local policy at 1 / alpha proposes at 1 / a,
+which leaves the weights the least variance.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from searchlens.catalogue import controller
+from searchlens.policies import Controller, Policy, number, whole
+from searchlens.policies.components import require_draws
+
+if TYPE_CHECKING:
+    from searchlens.policies.texts import Texts
+    from searchlens.search.task import Evaluator, Search, Task, Trace
+
+
+@controller("smc", evaluators=("sequence_logprob", "mean_logprob", "self_certainty"))
+@dataclass(frozen=True, slots=True)
+class SequentialMonteCarlo(Controller):
+    """One of the particles, drawn by its weight, as the only candidate.
+
+    Weights are looked at after every ``every`` tokens, when all particles that go on have been drawn so far; the
+    exponent of the ramp grows at these places. The evaluator scores the result; the search does not use it.
+    """
+
+    alpha: float = number(4.0, at_least=0.01, at_most=100)
+    particles: int = whole(16, 1, 4096)
+    every: int = whole(16)
+    resample: float = number(0.5, at_least=0, at_most=1)
+    ramp: int = whole(0, 0)
+
+    def check(self, policy: Policy) -> None:
+        """Particles at temperature 0 are one text."""
+        require_draws(policy)
+
+    def expected_tokens(self, policy: Policy, texts: Texts) -> float:
+        """As many texts as particles."""
+        del policy
+        return self.particles * sum(texts.lengths) / len(texts.lengths)
+
+    def exponent(self, tokens: int) -> float:
+        """The exponent of the target once texts have this many tokens."""
+        grown = min(1.0, tokens / self.ramp) if self.ramp else 1.0
+        return 1 + (self.alpha - 1) * grown
+
+    def search(self, task: Task, policy: Policy, evaluator: Evaluator) -> Search:
+        """One candidate; its details have ``log_z``, resamplings, and what was left at the end.
+
+        ``effective`` is the effective number of particles at the end, ``distinct`` the number of different texts.
+
+        Raises
+        ------
+        ValueError
+            A weight or the score is not a number.
+        """
+        generator, size = task.generator("smc"), self.particles
+        texts, weights = [task.empty] * size, [0.0] * size
+        exponent, log_z, resampled = 1.0, 0.0, 0
+        for begin in range(0, task.max_tokens, self.every):
+            end = min(begin + self.every, task.max_tokens)
+            before, exponent = exponent, self.exponent(end)
+            local = replace(policy.local, temperature=policy.local.temperature * self.alpha / exponent)
+            growing = [i for i, text in enumerate(texts) if text.finish is None]
+            replies = yield [
+                task.request(
+                    texts[i], local, task.seed_of("particle", begin, i), end - begin, measures=evaluator.measures
+                )
+                for i in growing
+            ]
+            weights = [w + (exponent - before) * _log_p(text) for w, text in zip(weights, texts, strict=True)]
+            for i, reply in zip(growing, replies, strict=True):
+                old, texts[i] = texts[i], task.extend(texts[i], reply)
+                weights[i] += _gained(old, texts[i], exponent)
+            is_over = all(text.finish for text in texts)
+            if is_over:
+                weights = [w + (self.alpha - exponent) * _log_p(text) for w, text in zip(weights, texts, strict=True)]
+            share, mean = _normalised(weights)
+            if is_over:
+                break
+            if 1 / sum(w * w for w in share) < self.resample * size:
+                copied = _systematic(share, float(generator.random()))
+                texts, weights = [texts[i] for i in copied], [0.0] * size
+                log_z, resampled = log_z + mean, resampled + 1
+        (chosen,) = _systematic(share, float(generator.random()), 1)
+        (score,) = yield from evaluator(task, [texts[chosen]], policy.local, ("score",))
+        details = {
+            "log_z": log_z + mean,
+            "resampled": resampled,
+            "effective": 1 / sum(w * w for w in share),
+            "distinct": len({text.prefix for text in texts}),
+        }
+        return [texts[chosen].candidate(score, details)]
+
+
+def _log_p(text: Trace) -> float:
+    return float(text.logprobs.sum(dtype="float64"))
+
+
+def _gained(old: Trace, new: Trace, exponent: float) -> float:
+    """Log weight of the tokens by which a text grew, ``exponent log p - log q``."""
+    start = len(old.tokens)
+    log_q = float(new.sampling_logprobs[start:].sum(dtype="float64"))
+    return exponent * float(new.logprobs[start:].sum(dtype="float64")) - log_q
+
+
+def _normalised(weights: Sequence[float]) -> tuple[list[float], float]:
+    """Log weights as shares, which sum to 1, and the logarithm of their mean.
+
+    Raises
+    ------
+    ValueError
+        A weight is not a number.
+    """
+    if any(math.isnan(weight) for weight in weights):
+        raise ValueError("the weight of a particle is not a number")
+    most = max(weights)
+    scaled = [math.exp(weight - most) for weight in weights]
+    total = math.fsum(scaled)
+    return [weight / total for weight in scaled], most + math.log(total / len(weights))
+
+
+def _systematic(share: Sequence[float], uniform: float, count: int | None = None) -> list[int]:
+    """Indices drawn by their shares, at equal steps of the distribution function from one random number."""
+    count = len(share) if count is None else count
+    chosen: list[int] = []
+    total, index = share[0], 0
+    for i in range(count):
+        while total <= (i + uniform) / count and index < len(share) - 1:
+            index += 1
+            total += share[index]
+        chosen.append(index)
+    return chosen

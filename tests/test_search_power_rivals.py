@@ -1,0 +1,121 @@
+"""Other samplers of p^alpha, on a language model small enough to enumerate: laws, costs, and what they refuse."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from searchlens.engines.base import Sampling
+from searchlens.equivalence.explicit import EOS, ToyEngine, enumerate_texts
+from searchlens.errors import InputError
+from searchlens.policies import Policy, from_spec
+from searchlens.search.driver import Result, run, start
+from searchlens.search.task import Candidate, Task
+from test_search_power import LIMIT, PROMPT, SPREAD, Deaf, chains, distance, frequencies, power, target, text_of
+
+ALPHA = 2.0
+
+
+def policy_of(controller: dict[str, Any], temperature: float = 1 / ALPHA, **parts: Any) -> Policy:
+    spec = {"controller": {"alpha": ALPHA, **controller}, **parts}
+    return replace(from_spec("a search", spec), local=Sampling(temperature))
+
+
+def smc(**parameters: Any) -> Policy:
+    return policy_of({"name": "smc", "every": 1, **parameters})
+
+
+def lookahead(**parameters: Any) -> Policy:
+    return policy_of({"name": "lookahead", "top": 3, "horizon": LIMIT, **parameters}, temperature=1.0)
+
+
+def ends_of(policy: Policy, count: int, limit: int = LIMIT) -> tuple[list[Candidate], ToyEngine]:
+    engine = ToyEngine(SPREAD)
+    tasks = [Task(PROMPT, seed, limit, (EOS,), (), decode=str, answer=tuple) for seed in range(count)]
+    outcomes = dict(run(((task.seed, start(task, policy)) for task in tasks), engine))
+    results = [outcomes[seed] for seed in range(count)]
+    return [result.candidates[0] for result in results if isinstance(result, Result)], engine
+
+
+GOAL = target(SPREAD, power("at 1/alpha"))
+
+
+@pytest.mark.parametrize(
+    "more", [{}, {"ramp": 3}, {"resample": 0.0}, {"resample": 1.0, "ramp": 2}, {"every": 3, "ramp": 4}]
+)
+def test_texts_that_count_z_times_have_the_target_law(more: dict[str, Any]) -> None:
+    """Exactly, for any number of particles: three are far from enough for texts that count once."""
+    ends, _ = ends_of(smc(particles=3, **more), 4000)
+    weight: Counter[tuple[int, ...]] = Counter()
+    for end in ends:
+        weight[text_of(end)] += math.exp(end.details["log_z"])  # type: ignore[assignment]
+    law = {text: value / weight.total() for text, value in weight.items()}
+    assert distance(law, GOAL) < 0.035
+    mean = sum(math.exp(end.details["log_z"]) for end in ends) / len(ends)
+    p = enumerate_texts(SPREAD, PROMPT, LIMIT)
+    assert mean == pytest.approx(sum(chance**ALPHA for chance in p.values()), rel=0.05)
+
+
+def test_more_particles_come_closer_and_one_is_the_local_policy() -> None:
+    law = enumerate_texts(SPREAD, PROMPT, LIMIT, sampling=Sampling(1 / ALPHA))
+    alone, engine = ends_of(smc(particles=1), 2000)
+    assert distance(frequencies(alone), law) < 0.035
+    assert distance(law, GOAL) > 0.1
+    many, dear = ends_of(smc(particles=32, ramp=2), 1500)
+    assert distance(frequencies(many), GOAL) < 0.035
+    assert 20 < dear.generated / 1500 / (engine.generated / 2000) < 45
+    assert all(1 <= end.details["distinct"] <= 32 and end.details["effective"] >= 1 for end in many)
+
+
+def test_lookahead_comes_closer_with_rollouts() -> None:
+    """With every token and whole rests. One rollout is biased; 24 are within twice the noise."""
+    few, cheap = ends_of(lookahead(rollouts=1), 1200)
+    many, dear = ends_of(lookahead(rollouts=24), 1200)
+    assert distance(frequencies(many), GOAL) < 0.04 < distance(frequencies(few), GOAL)
+    assert dear.generated > 10 * cheap.generated
+    assert all((end.sampling_logprobs == 0).all() for end in many)
+
+
+def test_entropy_cuts_keep_the_target() -> None:
+    policy = policy_of({"name": "power", "cut": "entropy"}, scheduler={"name": "blocks", "blocks": 2, "steps": 30})
+    ends, engine = chains(SPREAD, policy, 1200)
+    assert distance(frequencies(ends), GOAL) < 0.035
+    assert all(request.measures for request in engine.requests)
+    uniform, _ = chains(SPREAD, power("at 1/alpha", steps=30), 1200)
+    assert [text_of(end) for end in uniform] != [text_of(end) for end in ends]
+
+
+def test_entropy_cuts_are_rejected_early_without_another_text() -> None:
+    policy = policy_of({"name": "power", "cut": "entropy"}, scheduler={"name": "blocks", "blocks": 3, "steps": 6})
+    early, engine = chains(SPREAD, policy, 60, 12)
+    whole, deaf = chains(SPREAD, policy, 60, 12, kind=Deaf)
+    assert [text_of(end) for end in early] == [text_of(end) for end in whole]
+    assert [end.details["accepted"] for end in early] == [end.details["accepted"] for end in whole]
+    assert sum(end.details["rejected_early"] for end in early) > 20
+    assert engine.generated < deaf.generated
+
+
+@pytest.mark.parametrize(
+    ("spec", "message"),
+    [
+        ({"controller": {"name": "power", "mode": "reference", "cut": "entropy"}}, "cut: entropy needs mode: exact"),
+        ({"controller": "smc", "local": {"temperature": 0}}, "needs draws that differ"),
+        ({"controller": "lookahead", "local": {"temperature": 0}}, "needs draws that differ"),
+        ({"controller": {"name": "smc", "particles": 5000}}, "particles is 5000"),
+        ({"controller": {"name": "smc", "resample": 2}}, "resample is 2"),
+        ({"controller": {"name": "lookahead", "rollouts": 0}}, "rollouts is 0"),
+    ],
+)
+def test_refused_when_it_is_read(spec: dict[str, object], message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        from_spec("a search", spec)
+
+
+def test_power_without_entropy_cuts_resolves_as_before() -> None:
+    """So that its ids stay."""
+    assert "cut" not in power("plain").controller.resolved()
+    assert policy_of({"name": "power", "cut": "entropy"}).controller.resolved()["cut"] == "entropy"
