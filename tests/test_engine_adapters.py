@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from searchlens.engines._checks import check_adapter
 from searchlens.engines.base import Engine, Given, Request
 from searchlens.errors import InputError
 from searchlens.store.adapters import SETTINGS, WEIGHTS, Adapter
@@ -94,14 +95,21 @@ def test_samples_are_drawn_from_the_sum(engine: Engine, model: Any) -> None:
 
 
 def test_an_adapter_of_another_model_is_refused(adapter: Adapter, folder: Path, tmp_path: Path) -> None:
-    pytest.importorskip("peft")
+    """Otherwise vLLM would silently leave out the layers that it does not have."""
     from safetensors.torch import load_file, save_file
 
     weights = load_file(adapter.folder / WEIGHTS)
     (tmp_path / SETTINGS).write_text(json.dumps(PLAIN))
-    save_file({name: torch.cat([weight, weight], 1) for name, weight in weights.items()}, tmp_path / WEIGHTS)
-    with pytest.raises(InputError, match="does not fit the checkpoint"):
-        embedded(folder, Adapter.read(tmp_path))
-    save_file({name.replace("layers.0", "layers.7"): weight for name, weight in weights.items()}, tmp_path / WEIGHTS)
-    with pytest.raises(InputError, match="do not fit its settings and the checkpoint"):
-        embedded(folder, Adapter.read(tmp_path))
+    others = {
+        "longer": {name: torch.cat([weight, weight], 1) for name, weight in weights.items()},
+        "another layer": {name.replace("layers.0", "layers.7"): weight for name, weight in weights.items()},
+        "another kind": {name.replace("lora_A", "lora_embedding_A"): weight for name, weight in weights.items()},
+    }
+    check_adapter(folder, adapter)
+    for tensors in others.values():
+        save_file(tensors, tmp_path / WEIGHTS)
+        with pytest.raises(InputError, match=r"base_model.* fits no weight of"):
+            check_adapter(folder, Adapter.read(tmp_path))
+    (tmp_path / WEIGHTS).write_bytes(b"cut off")
+    with pytest.raises(InputError, match="cannot read the weights"):
+        check_adapter(folder, Adapter.read(tmp_path))

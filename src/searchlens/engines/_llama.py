@@ -17,6 +17,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
+from searchlens.engines._checks import check_adapter
 from searchlens.engines.sampler import padded_vocab
 from searchlens.errors import InputError
 from searchlens.project import extras
@@ -270,25 +271,26 @@ def load(
         ) from error
     if info["missing_keys"]:
         raise InputError(f"{path}: the weight files have no {', '.join(sorted(info['missing_keys']))}")
-    return Llama(_merged(model, adapter) if adapter else model, device), config
+    if adapter:
+        check_adapter(path, adapter)
+        model = _merged(model, adapter)
+    return Llama(model, device), config
 
 
 def _merged(model: Any, adapter: Adapter) -> Any:
     """Return the model with an adapter added to its weights: the product is computed in float32."""
     extras.require("peft")
     from peft import LoraConfig, get_peft_model, set_peft_model_state_dict
-    from safetensors import SafetensorError
     from safetensors.torch import load_file
 
     try:
         with_adapter = get_peft_model(model, LoraConfig.from_pretrained(str(adapter.folder)))
         loaded = set_peft_model_state_dict(with_adapter, load_file(adapter.folder / WEIGHTS))
-        odd = [*loaded.unexpected_keys, *(name for name in loaded.missing_keys if "lora_" in name)]
-        if odd:
-            raise InputError(f"{adapter.folder}: its weights do not fit its settings and the checkpoint ({odd[0]}, …)")
+        if loaded.unexpected_keys:
+            raise ValueError(f"its settings do not name {loaded.unexpected_keys[0]}")
         return with_adapter.merge_and_unload(safe_merge=True)
-    except (OSError, ValueError, KeyError, TypeError, RuntimeError, SafetensorError) as error:
-        raise InputError(f"{adapter.folder}: the adapter does not fit the checkpoint ({error})") from error
+    except (OSError, ValueError, KeyError, TypeError, RuntimeError) as error:
+        raise InputError(f"{adapter.folder}: the adapter cannot be merged ({error})") from error
 
 
 def _check(config: Any, path: str | Path) -> None:

@@ -55,13 +55,13 @@ def mixing(chains: pl.DataFrame) -> pl.DataFrame:
     for key, group in chains.group_by("checkpoint", "benchmark", "policy", maintain_order=True):
         rise = group.group_by("question").agg(rise=(pl.col("logp_after") - pl.col("logp_half")).mean())["rise"]
         error = float(np.std(rise.to_numpy(), ddof=1)) / math.sqrt(rise.len()) if rise.len() > 1 else None
-        steps = group["proposed"].sum()
+        steps = int(group["proposed"].sum())
         row = {
             **dict(zip(("checkpoint", "benchmark", "policy"), key, strict=True)),
             "questions": rise.len(),
             "chains": group.height,
-            "accepted": group["accepted"].sum() / steps,
-            "changed": group["changed"].sum() / steps,
+            "accepted": int(group["accepted"].sum()) / steps,
+            "changed": int(group["changed"].sum()) / steps,
             "rise": rise.mean(),
             "rise_error": error,
             "rhat": rhat(group),
