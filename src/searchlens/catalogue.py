@@ -133,9 +133,8 @@ class Declaration:
         return not self.path.is_relative_to(PACKAGE)
 
 
-@cache
 def parse(path: Path) -> ast.Module:
-    """The syntax tree of a source file, parsed once per process."""
+    """The syntax tree of a source file: not kept, because those of the whole package take 60 MB."""
     return ast.parse(path.read_text(), str(path))
 
 
