@@ -23,7 +23,7 @@ export PATH := $(CURDIR)/.venv/bin:$(PATH)
 export HF_HUB_OFFLINE ?= 1
 export TOKENIZERS_PARALLELISM ?= false
 
-.PHONY: help setup demo test test-vllm test-slurm test-harnesses test-wheel test-browser web check format schema zoo zoo-cohort zoo-run zoo-tables perf clean
+.PHONY: help setup demo test test-vllm test-slurm test-harnesses test-wheel test-browser fuzz web check format schema zoo zoo-cohort zoo-run zoo-tables perf clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -53,6 +53,9 @@ $(VLLM_INSTALLED): pyproject.toml constraints-vllm.txt
 	.venv-vllm/bin/pip uninstall --quiet --disable-pip-version-check --yes torchvision torchaudio torchcodec
 	.venv-vllm/bin/pip install --quiet --disable-pip-version-check --no-build-isolation $(PIP_FLAGS) -c constraints-vllm.txt -e '.[run,plot,hub]' pytest
 	@touch $@
+
+fuzz: $(INSTALLED) ## give every bad input of tests/fuzzing.py to the commands (ten minutes of one core)
+	.venv/bin/python tests/fuzzing.py
 
 test-vllm: $(VLLM_INSTALLED) ## run the engine tests with vLLM on a CPU; builds .venv-vllm (4 GB)
 	.venv-vllm/bin/python -m pytest tests/test_engine_contract.py tests/test_engine_adapters.py tests/test_engine_vllm.py tests/test_engine_zoo.py tests/test_generate_vllm.py tests/test_equivalence_vllm.py $(PYTEST_FLAGS)

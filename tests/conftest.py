@@ -30,8 +30,10 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 def write_checkpoint(folder: Path, content: str) -> None:
     """Files in the layout of a checkpoint; enough for planning, not for sampling."""
     folder.mkdir(parents=True)
-    for name in ("config.json", "tokenizer.json", "model.safetensors"):
-        (folder / name).write_text(content + name)
+    (folder / "config.json").write_text(json.dumps({"model_type": "llama", "about": content}))
+    (folder / "tokenizer.json").write_text(json.dumps({"model": {"about": content}}))
+    header = json.dumps({"w": {"dtype": "U8", "shape": [len(content)], "data_offsets": [0, len(content)]}}).encode()
+    (folder / "model.safetensors").write_bytes(len(header).to_bytes(8, "little") + header + content.encode())
 
 
 def write_questions(path: Path, count: int) -> None:

@@ -110,8 +110,9 @@ class Components:
 
     def __post_init__(self) -> None:
         """Check the ranges."""
-        if min(self.question_sd, self.sample_sd, self.model_sd) < 0 or not 0 <= self.shared <= 1:
-            raise InputError(f"{self}: standard deviations must be at least 0, and shared between 0 and 1")
+        deviations = (self.question_sd, self.sample_sd, self.model_sd)
+        if not all(0 <= value < math.inf for value in deviations) or not 0 <= self.shared <= 1:
+            raise InputError(f"{self}: standard deviations must be finite and at least 0, and shared between 0 and 1")
 
 
 TYPICAL = Components(question_sd=9, sample_sd=10, model_sd=2.7, shared=0.2)

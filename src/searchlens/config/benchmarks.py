@@ -93,6 +93,7 @@ def errors(config: Config) -> Iterator[str]:
         where = f"benchmarks.{name}"
         yield from _question_errors(where, benchmark)
         yield from _answer_errors(where, benchmark)
+        yield from _title_errors(where, benchmark.title)
         for key, pool in (("pool", benchmark.pool), ("searches", benchmark.searches)):
             if pool is not None and pool not in config.pools:
                 yield unknown(f"{where}.{key}", pool, config.pools)
@@ -121,6 +122,18 @@ def _default_regime(benchmark: BenchmarkSpec) -> str:
     if known and known.regime:
         return known.regime
     return "math" if benchmark.grader in catalogue.declared("grader", mathematical=True) else "nonmath"
+
+
+_LONGEST_TITLE = 200
+"""Characters."""
+
+
+def _title_errors(where: str, title: str) -> Iterator[str]:
+    """A title stands in one line of figures and tables; what is between two $ would be read as a formula there."""
+    if len(title) > _LONGEST_TITLE or not title.isprintable():
+        yield f"{where}.title: must be one line of at most {_LONGEST_TITLE} characters, found {title[:40]!r}"
+    elif title.count("$") > 1:
+        yield f"{where}.title: may have one $, because figures read what is between two as a formula, found {title!r}"
 
 
 def _question_errors(where: str, benchmark: BenchmarkSpec) -> Iterator[str]:

@@ -15,7 +15,7 @@ def errors(config: Config) -> Iterator[str]:
     """Names in this section that are not in the configuration, and an anchor or a grid that cannot be used."""
     section = config.boptr
     pairs = [("mu_without", name) for name in section.mu_without]
-    pairs += [("anchor.pair", section.anchor.pair)] if section.anchor.pair else []
+    pairs += [("anchor.pair", section.anchor.pair)] if section.anchor.pair is not None else []
     for key, name in pairs:
         if name not in config.pairs:
             yield unknown(f"boptr.{key}", name, config.pairs)

@@ -159,8 +159,9 @@ def validate(raw: Mapping[str, Any], files: Mapping[str, Mapping[str, Any]] | No
     InputError
         Every mistake at once: unknown keys and names, wrong types, values out of range, malformed policies.
     """
-    if not_json := list(_not_json(raw)):
-        raise _refusal(not_json, files)
+    not_json = [f"{path}: {line}" for path, content in (files or {}).items() for line in _not_json(content)]
+    if not_json := not_json or list(_not_json(raw)):
+        raise _refusal(not_json)
     try:  # by way of JSON, because strict dataclasses accept neither mappings nor lists of Python
         config = Config.model_validate_json(json.dumps(raw))
     except ValidationError as error:

@@ -57,7 +57,7 @@ def errors(config: Config) -> Iterator[str]:
     lists = {f"pools.{pool}": names for pool, names in config.pools.items()}
     lists |= {
         "references": config.references,
-        "default_policy": [config.default_policy] if config.default_policy else [],
+        "default_policy": [] if config.default_policy is None else [config.default_policy],
     }
     for where, names in lists.items():
         for name in names:

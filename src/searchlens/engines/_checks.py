@@ -130,8 +130,8 @@ def load_tokenizer(path: str | Path, revision: str | None) -> Any:
         # Without this check transformers would make up a tokenizer.
         raise InputError(f"{path}: cannot load the tokenizer (the folder has none of {', '.join(_TOKENIZER_FILES)})")
     try:
-        return AutoTokenizer.from_pretrained(path, revision=revision)
-    except (OSError, ValueError, KeyError) as error:
+        return AutoTokenizer.from_pretrained(path, revision=revision, trust_remote_code=False)
+    except Exception as error:  # tokenizers raises bare ones
         raise InputError(f"{path}: cannot load the tokenizer ({error})") from error
 
 

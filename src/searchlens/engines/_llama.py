@@ -22,8 +22,9 @@ from searchlens.engines.sampler import padded_vocab
 from searchlens.errors import InputError
 from searchlens.project import extras
 from searchlens.store.adapters import WEIGHTS, Adapter
+from searchlens.store.checkpoints import EMBEDDED, require_whole
 
-SUPPORTED = ("llama", "mistral", "qwen2", "qwen3")
+SUPPORTED = EMBEDDED
 _STATIC_ROPE = ("default", "linear", "llama3", "yarn")
 # On a CPU, rows are padded to a multiple of these: oneDNN compiles a kernel, which takes milliseconds, for every number
 # of rows. Padding costs computation, so small batches have the finer steps.
@@ -258,13 +259,23 @@ def load(
     from transformers.utils import logging
 
     logging.disable_progress_bar()
-    try:
-        config = AutoConfig.from_pretrained(path, revision=revision)
+    if Path(path).is_dir():
+        require_whole(Path(path), embedded=True)
+    try:  # neither code of the checkpoint nor pickled weights: without these options transformers would ask, or load
+        config = AutoConfig.from_pretrained(path, revision=revision, trust_remote_code=False)
         _check(config, path)
         model, info = AutoModelForCausalLM.from_pretrained(
-            path, revision=revision, config=config, dtype=dtype, output_loading_info=True
+            path,
+            revision=revision,
+            config=config,
+            dtype=dtype,
+            output_loading_info=True,
+            trust_remote_code=False,
+            use_safetensors=True,
         )
-    except (OSError, ValueError, KeyError, RuntimeError) as error:
+    except InputError:
+        raise
+    except Exception as error:  # safetensors and tokenizers raise errors of their own kinds
         raise InputError(
             f"{path}: cannot load a model from here ({error})",
             "Give a folder with config.json and *.safetensors, or a hub id whose files are in the local cache.",

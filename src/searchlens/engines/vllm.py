@@ -38,6 +38,7 @@ from searchlens.engines._vllm_request import (
 from searchlens.engines.base import Completion, EngineMemoryError, Given, Request, RequestError
 from searchlens.errors import InputError
 from searchlens.store.adapters import Adapter
+from searchlens.store.checkpoints import require_whole
 
 if TYPE_CHECKING:
     from vllm import SamplingParams
@@ -480,9 +481,11 @@ def _load_config(path: str | Path, revision: str | None) -> Any:
     """Return the model's configuration; refuse a folder without some of its weight files."""
     from transformers import AutoConfig
 
-    try:
-        config = AutoConfig.from_pretrained(path, revision=revision).get_text_config()
-    except (OSError, ValueError, KeyError) as error:
+    if Path(path).is_dir():
+        require_whole(Path(path), embedded=False)
+    try:  # without this option transformers would ask whether to run the checkpoint's own code
+        config = AutoConfig.from_pretrained(path, revision=revision, trust_remote_code=False).get_text_config()
+    except Exception as error:
         raise InputError(
             f"{path}: cannot load a model from here ({error})",
             "Give a folder with config.json and *.safetensors, or a hub id whose files are in the local cache.",

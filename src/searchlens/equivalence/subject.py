@@ -143,7 +143,13 @@ class Subject:
 
         dtype = getattr(torch, self.job.spec["dtype"])
         device = getattr(self.engine, "device", "cpu")
-        model = AutoModelForCausalLM.from_pretrained(self.job.folder, dtype=dtype).eval().to(device)
+        model = (
+            AutoModelForCausalLM.from_pretrained(
+                self.job.folder, dtype=dtype, trust_remote_code=False, use_safetensors=True
+            )
+            .eval()
+            .to(device)
+        )
         model.generation_config = GenerationConfig(
             eos_token_id=list(self.job.prompter.stop_ids),
             pad_token_id=self.pad if self.pad is not None else self.job.prompter.stop_ids[0],

@@ -9,6 +9,7 @@ from pathlib import Path
 import polars as pl
 
 from searchlens.exports.pools import Pool, Record
+from searchlens.store import frames
 
 LOST = "token ids and log-probabilities of each token; which samples a search returned together"
 
@@ -48,9 +49,9 @@ def write_parquet(pool: Pool, out: Path) -> Iterator[Path]:
 
 
 def write_csv(pool: Pool, out: Path) -> Iterator[Path]:
-    """Comma-separated values."""
+    """Comma-separated values, in which texts that a spreadsheet would run as formulas have a quote before them."""
     path = pool.folder(out) / "samples.csv"
-    pl.DataFrame(list(_rows(pool)), schema=_SCHEMA).write_csv(path)
+    frames.write_csv(pl.DataFrame(list(_rows(pool)), schema=_SCHEMA), path)
     yield path
 
 

@@ -12,6 +12,7 @@ import re
 import textwrap
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -45,6 +46,8 @@ from searchlens.figures.palette import (
     search_looks,
     shades,
 )
+from searchlens.store.files import replace, replace_text
+from searchlens.store.frames import write_csv
 
 __all__ = [  # what others take from here although it stands in palette.py
     "BASE_COLOUR",
@@ -269,11 +272,11 @@ def save(figure: Figure, stem: Path, numbers: pl.DataFrame) -> list[Path]:
     figure.set_layout_engine(None)  # the layout is computed once, not again for each format
     for file, suffix in zip(files, FIGURE_FORMATS, strict=True):
         if suffix == "csv":
-            numbers.write_csv(file)
+            write_csv(numbers, file)
         elif suffix == "svg":
-            file.write_text(_svg(figure, metadata["svg"]), encoding="utf-8")
+            replace_text(file, _svg(figure, metadata["svg"]))
         else:
-            figure.savefig(file, format=suffix, metadata=metadata[suffix])
+            replace(file, partial(figure.savefig, format=suffix, metadata=metadata[suffix]))
     return files
 
 

@@ -59,6 +59,7 @@ class Job:
     @cached_property
     def prompter(self) -> Prompter:
         """The checkpoint's tokenizer and template."""
+        self.grid.require_whole(self.pool.checkpoint)
         return Prompter(self.folder, self.grid.template(self.pool.checkpoint, self.pool.benchmark))
 
     @cached_property

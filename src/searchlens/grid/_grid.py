@@ -121,6 +121,9 @@ class Grid(Jobs):
             self.generations(checkpoint, benchmark)
             if self.source(checkpoint, benchmark) == "recorded":
                 self._check_recorded(checkpoint, benchmark)
+        sampled = [cell[0] for cell in self.cells if self.source(*cell) == "sampled"]
+        for checkpoint in dict.fromkeys(sampled):
+            self.require_whole(checkpoint)
         self._check_readouts_folder()
         for pair, benchmark in self.pair_cells:
             source = self.source(self.pairs[pair]["rl"], benchmark)

@@ -14,6 +14,7 @@ from searchlens.errors import InputError
 from searchlens.grid import pins
 from searchlens.grid._study import StudyGrid
 from searchlens.grid.roofline import Shape
+from searchlens.store import checkpoints
 from searchlens.store.adapters import Adapter
 from searchlens.store.hashing import fingerprint, weight_files
 
@@ -222,6 +223,27 @@ class Inputs(StudyGrid):
                 f"restore the files, or update checkpoints.{checkpoint}.sha256 if the change is meant",
             )
         return folder
+
+    def require_whole(self, checkpoint: str) -> None:
+        """Check that the files of a checkpoint are whole, by their headers and sizes; one that is not here is left out.
+
+        Raises
+        ------
+        InputError
+            A file is damaged or cut short, or needs code of its own.
+        """
+        source = self.checkpoint_source(checkpoint)
+        pin = self.lock.get(source) if source else None
+        if source and (pin is None or pins.missing_files(source, pin)):
+            return
+        folder = self.checkpoint_folder(checkpoint)
+        embedded = self.config["checkpoints"][checkpoint]["engine"] == "transformers"
+        try:
+            weight_files(folder)
+            checkpoints.require_whole(folder, embedded=embedded)
+        except InputError as error:
+            key = "hub" if source else "path"
+            raise InputError(f"checkpoints.{checkpoint}.{key}: {error.message}", error.hint) from None
 
     def shape(self, checkpoint: str) -> Shape | None:
         """The shape of a checkpoint: pinned, of its folder, or declared; None if it is unknown.

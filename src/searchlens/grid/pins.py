@@ -25,6 +25,7 @@ from searchlens.grid.roofline import Shape
 from searchlens.store import files
 from searchlens.store.files import read_json
 from searchlens.store.hashing import WEIGHT_FILES, digest, file_sha256, fingerprint_of
+from searchlens.store.inputs import require_no_stream
 
 LOCK_VERSION = 1
 
@@ -229,8 +230,8 @@ def checked_commit(text: str) -> str:
 def shape_of(folder: Path) -> Shape | None:
     """The shape in the ``config.json`` of a checkpoint's folder; None if there is none, or it is not understood."""
     try:
-        content = json.loads((folder / "config.json").read_bytes())
-    except (OSError, ValueError):
+        content = json.loads(require_no_stream(folder / "config.json").read_bytes())
+    except (OSError, ValueError, RecursionError):
         return None
     return Shape.read(content) if isinstance(content, dict) else None
 

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from searchlens.errors import InputError
+from searchlens.store.inputs import require_no_stream
 
 ARCHITECTURE = "gemma3"
 _MAGIC = b"GGUF"
@@ -93,7 +94,7 @@ def _reader(path: Path) -> Any:
     import gguf
 
     try:
-        with path.open("rb") as stream:
+        with require_no_stream(path).open("rb") as stream:
             begin = stream.read(len(_MAGIC))
     except OSError as error:
         raise InputError(f"cannot read {path}: {error.strerror}") from None

@@ -121,7 +121,9 @@ class Learner:
 
         self.folder, self.device = folder, device
         self.tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
-        self.model: Any = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32).to(device)
+        self.model: Any = AutoModelForCausalLM.from_pretrained(
+            folder, dtype=torch.float32, trust_remote_code=False, use_safetensors=True
+        ).to(device)
         self.model.get_input_embeddings().weight.requires_grad_(False)
         self.end = int(self.model.config.eos_token_id)
 

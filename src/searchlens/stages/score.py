@@ -132,9 +132,12 @@ def _manifest_entries(manifests: Iterable[Path]) -> Iterator[dict[str, Any]]:
     """Each generation once, with the largest number of samples: several jobs may share a stream."""
     entries: dict[str, dict[str, Any]] = {}
     for path in manifests:
-        for entry in read_json(path)["generations"]:
-            first = entries.setdefault(entry["id"], entry)
-            first["samples"] = max(first["samples"], entry["samples"])
+        try:
+            for entry in read_json(path)["generations"]:
+                first = entries.setdefault(entry["id"], entry)
+                first["samples"] = max(first["samples"], entry["samples"])
+        except (KeyError, TypeError):
+            raise InputError(f"{path} is no manifest of samples", "delete it; the next run writes it again") from None
     yield from entries.values()
 
 

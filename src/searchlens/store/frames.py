@@ -29,6 +29,18 @@ def write_frame(frame: pl.DataFrame, path: Path, group: int | None = None) -> No
     files.replace(path, lambda temporary: frame.write_parquet(temporary, compression="zstd", row_group_size=group))
 
 
+def write_csv(frame: pl.DataFrame, path: Path) -> None:
+    """Write comma-separated values, in place of an older file.
+
+    A spreadsheet reads what begins with =, +, - or @ as a formula, and runs it; such texts, unless they are numbers,
+    get a quote before them.
+    """
+    texts = pl.col(pl.String)
+    formula = texts.str.contains(r"^[=+@\-\t\r]") & texts.cast(pl.Float64, strict=False).is_null() & (texts != "-")
+    harmless = frame.with_columns(pl.when(formula).then("'" + texts).otherwise(texts).name.keep())
+    files.replace(path, harmless.write_csv)
+
+
 def read_frame(path: Path, stage: str) -> pl.DataFrame:
     """One frame of an earlier stage.
 

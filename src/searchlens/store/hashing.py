@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from searchlens.errors import InputError
-from searchlens.store.files import read_json
+from searchlens.store.checkpoints import index_names
 from searchlens.store.inputs import require_no_stream
 
 WEIGHT_FILES = ("config.json", "tokenizer.json", "*.safetensors")
@@ -55,9 +55,11 @@ def weight_files(folder: Path) -> list[Path]:
                 f"checkpoint {folder} has no {pattern}",
                 "download it again, in transformers layout with safetensors; for a gated one, accept its terms first",
             )
+        if odd := next((path for path in matches if not path.is_file()), None):
+            raise InputError(f"checkpoint {folder}: {odd.name} is no file", "download it again")
         paths += matches
     for index in folder.glob("*.safetensors.index.json"):
-        if missing := sorted(set(read_json(index)["weight_map"].values()) - {path.name for path in paths}):
+        if missing := sorted(set(index_names(index)) - {path.name for path in paths}):
             raise InputError(
                 f"checkpoint {folder} has no {', '.join(missing)}, which its {index.name} names", "download it again"
             )

@@ -12,6 +12,9 @@ from pathlib import Path
 
 import polars as pl
 
+from searchlens.store import files
+from searchlens.store.frames import write_csv
+
 DASH = "—"
 """Printed in place of a number that is not defined."""
 
@@ -98,12 +101,11 @@ class Table:
 
 def write(table: Table, stem: Path) -> list[Path]:
     """Write ``stem.csv``, ``.tex`` (needs the LaTeX package booktabs), ``.md`` and ``.html``; returns the paths."""
-    stem.parent.mkdir(parents=True, exist_ok=True)
     csv, tex, md, page = (stem.with_name(f"{stem.name}.{suffix}") for suffix in ("csv", "tex", "md", "html"))
-    _flat(table.data).write_csv(csv)
-    tex.write_text(latex(table), encoding="utf-8")
-    md.write_text(markdown(table), encoding="utf-8")
-    page.write_text(html(table, csv), encoding="utf-8")
+    write_csv(_flat(table.data), csv)
+    files.replace_text(tex, latex(table))
+    files.replace_text(md, markdown(table))
+    files.replace_text(page, html(table, csv))
     return [csv, tex, md, page]
 
 
@@ -119,7 +121,7 @@ def _flat(frame: pl.DataFrame) -> pl.DataFrame:
 def latex(table: Table) -> str:
     """A booktabs ``tabular`` for each part, columns of words left and of numbers right; notes as comments."""
     blocks = [_tabular(part) for part in table.parts]
-    notes = "".join(f"% {escape(note)}\n" for note in table.notes)
+    notes = "".join(f"% {escape(note)}\n" for note in table.notes)  # in one line each, which ``escape`` makes of them
     return "\n".join(blocks) + notes
 
 
@@ -137,10 +139,18 @@ def _tabular(part: Part) -> str:
 
 def escape(text: str) -> str:
     """Text for LaTeX: its special characters, and the Greek letters and signs of these tables as mathematics."""
-    pieces = _HATTED.split(text)
+    pieces = _HATTED.split(_one_line(text))
     plain = ["".join(_ESCAPES.get(character, character) for character in piece) for piece in pieces[::2]]
     hats = [rf"$\widehat{{{_MATHS.get(letter, letter)}}}$" for letter in pieces[1::2]]
     return "".join(piece for pair in zip(plain, [*hats, ""], strict=True) for piece in pair)
+
+
+_BREAKS = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]+")
+
+
+def _one_line(text: str) -> str:
+    """A text without line breaks and other characters that control something."""
+    return _BREAKS.sub(" ", text)
 
 
 def _line(cells: Sequence[str]) -> str:
@@ -158,15 +168,24 @@ def _numeric(column: pl.Series) -> bool:
 
 def markdown(table: Table) -> str:
     """Pipe tables with padded columns, one for each part, and the notes as a list."""
-    blocks = [(f"**{part.title}**\n\n" if part.title else "") + _pipes(part) for part in table.parts]
+    blocks = [(f"**{_marked(part.title)}**\n\n" if part.title else "") + _pipes(part) for part in table.parts]
     if table.notes:
-        blocks.append("".join(f"- {note}\n" for note in table.notes))
+        blocks.append("".join(f"- {_marked(note)}\n" for note in table.notes))
     return "\n".join(blocks)
+
+
+_MARKUP = re.compile(r"<(?=[A-Za-z/!?])|(?<=\])\(|(?<=\])\[|!(?=\[)")
+"""What begins a tag, or makes a link or an image of brackets."""
+
+
+def _marked(text: str) -> str:
+    """Text for Markdown: in one line, and without links, images and HTML."""
+    return _MARKUP.sub(lambda found: "\\" + found.group(), _one_line(text))
 
 
 def _pipes(part: Part) -> str:
     columns = {name: [name, *part.text[name]] for name in part.text.columns}
-    cells = {name: [text.replace("|", r"\|") for text in column] for name, column in columns.items()}
+    cells = {name: [_marked(text).replace("|", r"\|") for text in column] for name, column in columns.items()}
     widths = {name: max(3, *map(_width, column)) for name, column in cells.items()}
     right = {name: _numeric(part.text[name]) for name in columns}
 

@@ -142,7 +142,7 @@ class Workshop:
         return next(pair.recipe for pair in self.cohort.values() if pair.family == family)
 
     def _tokenizer(self, family: str) -> PreTrainedTokenizerFast:
-        return AutoTokenizer.from_pretrained(self.folder / "work" / family)
+        return AutoTokenizer.from_pretrained(self.folder / "work" / family, trust_remote_code=False)
 
     def _corpus(self, family: str) -> dict[str, Any]:
         recipe, folder = self._recipe(family), self.folder / "work" / family
@@ -233,14 +233,17 @@ class Workshop:
         recipe = replace(pair.recipe, roles={"math": pair.recipe.roles["math"]})
         curves: dict[str, Any] = {}
         for folder in sorted((self.folder / "steps").glob(f"{name}-*"), key=lambda path: int(path.name.split("-")[-1])):
-            model, tokenizer = models.load(folder, self.device), AutoTokenizer.from_pretrained(folder)
+            model, tokenizer = (
+                models.load(folder, self.device),
+                AutoTokenizer.from_pretrained(folder, trust_remote_code=False),
+            )
             results = sample_roles(model, tokenizer.backend_tokenizer, recipe, "dev", (DEFAULT,), self.scale)
             curves[folder.name.split("-")[-1]] = summarise(results)["math"][DEFAULT]["pass_at"]
         return curves
 
     def _load(self, name: str) -> tuple[Decoder, PreTrainedTokenizerFast]:
         folder = self.folder / name
-        return models.load(folder, self.device), AutoTokenizer.from_pretrained(folder)
+        return models.load(folder, self.device), AutoTokenizer.from_pretrained(folder, trust_remote_code=False)
 
 
 def make_cohort(

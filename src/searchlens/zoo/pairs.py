@@ -87,5 +87,16 @@ def load_pair(name: str, folder: Path | None = None, dtype: str = "float32") -> 
     extras.require("transformers", "torch")
     from transformers import AutoModelForCausalLM, AutoTokenizer
 
-    models = {side: AutoModelForCausalLM.from_pretrained(path, dtype=dtype).eval() for side, path in folders.items()}
-    return LoadedPair(name, models["base"], models["rl"], AutoTokenizer.from_pretrained(folders["rl"]), record)
+    models = {
+        side: AutoModelForCausalLM.from_pretrained(
+            path, dtype=dtype, trust_remote_code=False, use_safetensors=True
+        ).eval()
+        for side, path in folders.items()
+    }
+    return LoadedPair(
+        name,
+        models["base"],
+        models["rl"],
+        AutoTokenizer.from_pretrained(folders["rl"], trust_remote_code=False),
+        record,
+    )

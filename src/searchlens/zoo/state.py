@@ -31,7 +31,7 @@ class StateFile:
         """The saved state with tensors on ``device``; None if there is no file."""
         if not self.path.exists():
             return None
-        state: dict[str, Any] = torch.load(self.path, map_location=device, weights_only=False)
+        state: dict[str, Any] = torch.load(self.path, map_location=device, weights_only=True)
         return state
 
     def due(self) -> bool:

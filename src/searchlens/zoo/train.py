@@ -47,7 +47,7 @@ def train(folder: Path, recipe: Recipe, device: str, base: Path | None = None) -
         record["pretraining"] = curve
         models.save(trained, tokenizer, folder / BASE)
     else:
-        tokenizer = AutoTokenizer.from_pretrained(base)
+        tokenizer = AutoTokenizer.from_pretrained(base, trust_remote_code=False)
         models.save(models.load(base), tokenizer, folder / BASE)
     start = models.load(folder / BASE, device)
     rl, record["rlvr"] = _timed(seconds, "rlvr", lambda: train_rlvr(start, tokenizer.backend_tokenizer, recipe))
@@ -64,7 +64,7 @@ def evaluate(folder: Path, device: str, split: Split, scale: float = 1.0) -> boo
     started = time.monotonic()
     numbers, outcomes = {}, {}
     for name in (BASE, RL):
-        tokenizer = AutoTokenizer.from_pretrained(folder / name)
+        tokenizer = AutoTokenizer.from_pretrained(folder / name, trust_remote_code=False)
         model = models.load(folder / name, device)
         numbers[name], outcomes[name] = measure(
             model, tokenizer.backend_tokenizer, recipe, split, tuple(POLICIES), scale
