@@ -127,7 +127,6 @@ zoo-run: $(INSTALLED) ## sample the cohort on a GPU, resumable, and record its r
 
 zoo-tables: $(INSTALLED) ## write the cohort's tables, figures and report from recorded readouts, without a GPU
 	snakemake $(ZOO_TABLES) --cores $(CORES) --set-threads boptr=1 # it uses one core most of the time; figures use the others
-	snakemake $(ZOO_TABLES) --report results/zoo-tables/report.html --report-stylesheet workflow/report/style.css
 
 perf: $(INSTALLED) ## measure speed, as ratios against named baselines (docs/speed.md)
 	.venv/bin/python perf/engine.py

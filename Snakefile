@@ -7,7 +7,7 @@
 
 Stages, one file each under workflow/rules/, in this order: generate, score, agreement, landscape, recovery;
 readouts (with recoveries), which replaces these for recorded cells; likelihood, readings, figures, overview, tables, boptr (with
-transfer), equivalence, explorer.
+transfer), equivalence, explorer, report.
 """
 
 from pathlib import Path
@@ -70,6 +70,7 @@ if GRID.compared:
 if GRID.pair_cells:
 
     include: "workflow/rules/explorer.smk"
+    include: "workflow/rules/report.smk"
 
 
 report: "workflow/report/workflow.rst"
@@ -103,7 +104,7 @@ rule all:
         [path for cell in GRID.drawn_cells for path in expand(rules.figures.output, pair=cell[0], benchmark=cell[1])],
         [] if GRID.without_boptr else [*rules.boptr.output, *rules.transfer.output],
         rules.equivalence.output if GRID.compared else [],
-        rules.explorer.output if GRID.pair_cells else [],
+        [*rules.explorer.output, *rules.report_page.output] if GRID.pair_cells else [],
         [path for cell in GRID.pair_cells for path in recovery_files(*cell)],
         [path for cell in GRID.cells for path in landscape_files(*cell)],
         [path for cell in GRID.cells if cell not in GRID.readouts for path in score_files(*cell)],

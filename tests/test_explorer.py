@@ -231,7 +231,7 @@ def test_nothing_of_a_gated_benchmark_can_be_read(results: Path, template: Path,
     for name, content in files.items():
         if name.endswith(".parquet"):
             everything += repr(frame(content).to_dicts()).encode()
-    assert not [word for word in (b"Secret", b"right3", b"evil", b"order") if word in everything]
+    assert not [word for word in (b"Secret", b"right3", b"evil", b'"order"') if word in everything]
     assert "sums" in made.left_out[0] and "gated" in made.left_out[0]
     index = index_of(files)
     assert "gated" in index["benchmarks"][0]["withheld"] and "gated" in index["cells"][0]["base"]["without_texts"]

@@ -41,6 +41,7 @@ NEVER = {
     "zoo": {"boptr", "figures", "tables", "grid", "stages"},
     "stages": {"cli", "commands", "config", "generate"},
     "explorer": {"cli", "commands", "config", "generate", "search", "stages", "tables", "boptr"},
+    "report": {"cli", "commands", "config", "generate", "search", "stages", "tables", "boptr", "figures"},
     "comparing": {
         *("cli", "commands", "config", "grid", "generate", "engines", "search", "stages", "figures", "boptr")
     },
@@ -54,7 +55,7 @@ LATE = {"cli", "__main__.py", "engines"}
 
 OPTIONAL = {
     *("torch", "transformers", "tokenizers", "safetensors", "vllm", "nltk", "langdetect", "huggingface_hub"),
-    *("gguf", "sentencepiece", "peft"),
+    *("gguf", "sentencepiece", "peft", "docutils", "jinja2"),
 }
 """Extras, and libraries that only a machine with a network needs: imported where they are used."""
 

@@ -51,6 +51,7 @@ STAGES = (
     "equivalence",
     "likelihood",
     "explorer",
+    "report",
 )
 
 EDIT = """
@@ -112,7 +113,7 @@ def test_an_extension_is_a_part_of_the_stage_that_it_adds_to(tmp_path: Path, mon
     file.write_text(MINE)
     catalogue.use([str(file)])
     added = {stage: source.stage_source(stage) for stage in STAGES}
-    assert {stage for stage in STAGES if added[stage] != before[stage]} == {"tables", "explorer"}
+    assert {stage for stage in STAGES if added[stage] != before[stage]} == {"tables", "explorer", "report"}
     file.write_text(MINE + "# edited\n")
     source._hash.cache_clear()
     source._sha256.cache_clear()

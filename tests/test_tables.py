@@ -206,7 +206,7 @@ def test_a_page_runs_nothing_and_has_its_csv(tmp_path: Path) -> None:
     table = Table(text, [Part(text, title=hostile)], [hostile])
     csv, *_, page = write(table, tmp_path / "names")
     said = page.read_text()
-    assert "<script" not in said and said.count("&lt;script&gt;") == 3
+    assert "<script" not in said and said.count("&lt;script&gt;") == 4
     (content,) = re.findall(r'href="data:text/csv;base64,([^"]*)"', said)
     assert base64.b64decode(content) == csv.read_bytes()
     large = pl.DataFrame({"name": ["x" * LINKED]})

@@ -149,6 +149,7 @@ def test_a_landscape_that_comes_out_as_it_was_runs_nothing_again(folder: Folder)
         ("agreement/micro-1m-rl/math.parquet", "agreement"),
         ("recovery/micro-1m/math/provenance.json", "recovery"),
         ("explorer.html", "explorer"),
+        ("report.html", "report_page"),
     ],
 )
 def test_any_output_that_is_deleted_is_made_again(folder: Folder, output: str, rule: str) -> None:
@@ -163,13 +164,19 @@ def test_any_output_that_is_deleted_is_made_again(folder: Folder, output: str, r
 @pytest.mark.parametrize(
     ("edited", "rules"),
     [
-        ("tables/format.py", {"tables", "explorer"}),
-        ("figures/style.py", {"figures", "overview"}),
+        ("tables/format.py", {"tables", "explorer", "report_page"}),
+        ("figures/style.py", {"figures", "overview", "report_page"}),
         (
             "grading/math.py",
-            {"score", "agreement", "landscape", "recovery", "readings", "figures", "overview", "tables", "explorer"},
+            {
+                *("score", "agreement", "landscape", "recovery", "readings", "figures", "overview", "tables"),
+                *("explorer", "report_page"),
+            },
         ),
-        ("grid/cost.py", {"explorer"}),  # it opens the study as a reader does, by its whole configuration
+        (
+            "grid/cost.py",
+            {"explorer", "report_page"},
+        ),  # they open the study as a reader does, by its whole configuration
         ("engines/transformers.py", set()),
     ],
 )
@@ -196,7 +203,7 @@ def test_a_study_without_boptr_says_why(folder: Folder) -> None:
 def test_a_regime_brings_boptr_and_a_batch_is_sampled_for_it(folder: Folder) -> None:
     folder.config["benchmarks"]["math"]["regime"] = "math"
     folder.save()
-    assert folder.planned() == {"all": 1, "boptr": 1, "transfer": 1, "explorer": 1}
+    assert folder.planned() == {"all": 1, "boptr": 1, "transfer": 1, "explorer": 1, "report_page": 1}
     folder.config["checkpoints"]["micro-1m-base-7"] = {"path": str(ZOO / "micro-1m-base"), "seed": 7}
     folder.config["pairs"]["micro-1m"]["batches"] = {"7": {"base": "micro-1m-base-7"}}
     folder.save()

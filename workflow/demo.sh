@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
-# Runs the workflow with an overlay and renders the report when something changed.
+# Runs the workflow with an overlay.
 # Usage: workflow/demo.sh OVERLAY CORES
 set -euo pipefail
 overlay=$1 cores=$2
-results=results report=results/report.html
+results=results
 
 mkdir -p "$results"
 exec 9>"$results/.demo.lock"
@@ -12,9 +12,6 @@ flock --nonblock 9 || { echo "another demo is running in this folder; wait for i
 [ -z "$(ls -A .snakemake/locks 2>/dev/null)" ] || snakemake --configfile "$overlay" --unlock
 
 searchlens run --config "$overlay" --cores "$cores"
-if [ ! -e "$report" ] || [ -n "$(find "$results/figures" "$results/tables" -newer "$report" -print -quit)" ]; then
-    snakemake --configfile "$overlay" --report "$report" --report-stylesheet workflow/report/style.css
-fi
 searchlens summary --config "$overlay"
-echo "report: $report"
+echo "report: $results/report.html"
 echo "explorer: $results/explorer.html"

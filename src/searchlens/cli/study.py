@@ -101,6 +101,15 @@ def _explore(args: argparse.Namespace) -> None:
         print(f"left out: {sentence}")
 
 
+def _report(args: argparse.Namespace) -> None:
+    from searchlens.stages.report import report
+
+    study = opened(args, args.folder)
+    output = Path(args.output) if args.output else study.layout.report
+    report(study, output)
+    print(f"{output}: {output.stat().st_size / 1e6:.1f} MB; it opens in a browser, and asks no other host for anything")
+
+
 def _view(args: argparse.Namespace) -> None:
     import webbrowser
 
@@ -199,6 +208,9 @@ def add_to(command: Commands) -> None:
     )
     sub.add_argument("--output", default="", metavar="FILE", help="the page; default: explorer.html in RESULTS")
     sub.add_argument("--headline", default="", metavar="FILE", help="also write three sentences a cell, as HTML")
+    sub = command("report", _report, "write figures and tables with their captions as one page")
+    _results_argument(sub)
+    sub.add_argument("--output", default="", metavar="FILE", help="the page; default: report.html in RESULTS")
     sub = command("view", _view, "show the study in a browser of this machine, with every sample")
     _results_argument(sub)
     sub.add_argument(

@@ -54,7 +54,7 @@ def require_installed(grid: Grid, *, here: bool) -> None:
     if here:
         sampled = [cell for cell in grid.cells if any(any(grid.missing(pool)) for pool in grid.pools(*cell))]
         engines = {grid.config["checkpoints"][checkpoint]["engine"] for checkpoint, _ in sampled}
-        extras.require(*(["matplotlib", "seaborn"] if grid.pair_cells else []), *sorted(engines))
+        extras.require(*(["matplotlib", "seaborn", "docutils", "jinja2"] if grid.pair_cells else []), *sorted(engines))
 
 
 def run(command: list[str], grid: Grid, *, plain: bool = False, quiet: bool = False) -> NoReturn:

@@ -21,6 +21,7 @@ from searchlens.explorer.sentences import SIDES
 from searchlens.figures import palette
 from searchlens.health.judgement import Health
 from searchlens.policies import kinds
+from searchlens.project import captions
 from searchlens.schemas.columns import READOUTS
 from searchlens.store import provenance
 from searchlens.store.ranges import Shard
@@ -279,12 +280,19 @@ class Index:
         return {**self._existing(readings), "boptr": self._existing(boptr)}
 
     def _tables(self) -> list[Record]:
-        layout, found = self.study.layout, []
-        for path in layout.every(layout.table("*", "csv")):
-            if name := self._kept(name_of(self.study, path)):
-                notes = _notes(layout.table(path.stem, "md"))
-                found.append({"name": path.stem, "title": path.stem.replace("_", " "), "csv": name, "notes": notes})
-        return found
+        layout = self.study.layout
+        named = {path: self._kept(name_of(self.study, path)) for path in layout.every(layout.table("*", "csv"))}
+        return [
+            {
+                "name": path.stem,
+                "title": captions.readable(path.stem),
+                "caption": captions.plain(captions.source("table", path.stem)),
+                "csv": name,
+                "notes": _notes(layout.table(path.stem, "md")),
+            }
+            for path, name in named.items()
+            if name
+        ]
 
     def _origins(self) -> Record:
         try:

@@ -123,9 +123,9 @@ def _lead(row: Row) -> str:
     where, (gap, lo, hi) = _with([row]), (_points(row[key]) for key in ("gap", "lo", "hi"))
     if gap is not None and lo is not None and hi is not None:
         if lo > 0:
-            return f"{where} Base leads by {gap:.1f} [{lo:.1f}, {hi:.1f}]"
+            return f"{where} Base leads by {_rounded(gap)} [{_rounded(lo)}, {_rounded(hi)}]"
         if hi < 0:
-            return f"{where} RL leads by {-gap:.1f} [{-hi:.1f}, {-lo:.1f}]"
+            return f"{where} RL leads by {_rounded(-gap)} [{_rounded(-hi)}, {_rounded(-lo)}]"
     return f"{where} neither leads surely: Base − RL is {_signed(gap)} [{_signed(lo)}, {_signed(hi)}]"
 
 
@@ -165,5 +165,19 @@ def _points(proportion: float | None) -> float | None:
 def _signed(value: float | None) -> str:
     if value is None:
         return "?"
-    text = f"{value:+.1f}"
-    return "0.0" if float(text) == 0 else text.replace("-", "−")
+    return "0.0" if abs(value) < _NOTHING else f"{'+' if value > 0 else '−'}{_rounded(abs(value))}"
+
+
+_NOTHING = 1e-6
+"""Percentage points that come from arithmetic alone."""
+
+
+def _rounded(value: float) -> str:
+    """Tenths of a point; less where that would read as nothing, so that an interval off zero is seen to be.
+
+    Examples
+    --------
+    >>> _rounded(12.345), _rounded(0.0312), _rounded(0.049), _rounded(0.0)
+    ('12.3', '0.03', '0.05', '0.0')
+    """
+    return f"{value:.1f}" if round(value, 1) or abs(value) < _NOTHING else f"{value:.1g}"

@@ -11,6 +11,8 @@ EXTRAS = {
     "matplotlib": "plot",
     "seaborn": "plot",
     "pandas": "plot",
+    "docutils": "plot",
+    "jinja2": "plot",
     "huggingface_hub": "hub",
     "shtab": "completion",
     "searchlens_zoo": "zoo",

@@ -165,6 +165,11 @@ class Layout:
         return self.results / "explorer.html"
 
     @property
+    def report(self) -> Path:
+        """Figures and tables with their captions."""
+        return self.results / "report.html"
+
+    @property
     def headline(self) -> Path:
         """What the study says in words, for the first page of the report."""
         return self.results / "headline.html"

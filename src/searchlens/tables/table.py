@@ -257,4 +257,5 @@ def _html_part(part: Part) -> str:
     ]
     head = "<tr>" + "".join(f"<th{kind}>{escaped(name)}</th>" for name, kind in heads) + "</tr>"
     body = "\n".join(rows)
-    return f"{title}<div><table>\n<thead>{head}</thead>\n<tbody>\n{body}\n</tbody></table></div>\n"
+    box = f'<div tabindex="0" role="region" aria-label="{escaped(part.title) or "Table"}">'
+    return f"{title}{box}<table>\n<thead>{head}</thead>\n<tbody>\n{body}\n</tbody></table></div>\n"

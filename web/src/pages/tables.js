@@ -13,15 +13,15 @@ import { download, table } from "../widgets.js";
  */
 export async function tables(study, view) {
   const words = (view.query.find ?? "").toLowerCase();
-  const list = study.index.tables.filter((/** @type {any} */ each) => `${each.name} ${each.title}`.toLowerCase().includes(words));
+  const list = study.index.tables.filter((/** @type {any} */ each) => `${each.name} ${each.title} ${each.caption.join(" ")}`.toLowerCase().includes(words));
   return {
     title: "Tables",
     body: [
-      h("div.controls", null, h("label.choice", null, h("span", null, "Search in titles"), h("input", {
+      h("div.controls", null, h("label.choice", null, h("span", null, "Search in titles and captions"), h("input", {
         type: "search", value: view.query.find ?? "", "data-key": "find", change: (/** @type {any} */ event) => view.set({ find: event.target.value }),
       }))),
-      list.length ? h("ul", null, list.map((/** @type {any} */ each) => h("li", null, h("a", { href: link(["t", each.name]) }, each.title || each.name), each.title && each.title !== each.name.replaceAll("_", " ") ? h("span.note", null, ` ${each.name}`) : null)))
-        : h("p", null, "No table has such a title."),
+      list.length ? h("ul", null, list.map((/** @type {any} */ each) => h("li", null, h("a", { href: link(["t", each.name]) }, each.title), each.caption.length > 0 && h("span.note", null, ` ${sentence(each.caption[0])}`))))
+        : h("p", null, "No table has such words in its title or caption."),
     ],
   };
 }
@@ -47,9 +47,10 @@ export async function oneTable(study, name, view) {
     return numeric[i] ? shown(row[i]) : visible(row[i]);
   };
   return {
-    title: entry.title || name,
+    title: entry.title,
     crumbs: [["Tables", "#/tables"]],
     body: [
+      ...entry.caption.map((/** @type {string} */ paragraph) => h("p", null, paragraph)),
       ...(entry.notes ?? []).map((/** @type {string} */ note) => h("p.note", null, note)),
       h("div.controls", null,
         h("label.choice", null, h("span", null, "Search in rows"), h("input", {
@@ -61,6 +62,11 @@ export async function oneTable(study, name, view) {
       })), found, { sort: view.query.sort, resort: (sort) => view.set({ sort }) }),
     ],
   };
+}
+
+/** What a caption begins with. @param {string} paragraph */
+function sentence(paragraph) {
+  return paragraph.split(/(?<=[.?!]) /)[0];
 }
 
 /** Six digits are enough to read; the file has all of them. @param {string} text */

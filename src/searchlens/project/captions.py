@@ -1,0 +1,87 @@
+"""Captions of figures and tables, which the report and the explorer share: reStructuredText under workflow/report/.
+
+They are templates of Jinja, because Snakemake's own report fills in the pair and the benchmark of a figure.
+
+Standard library only, but where a caption becomes HTML.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from types import SimpleNamespace
+
+from searchlens import project
+from searchlens.project import extras
+
+_MARKS = re.compile(r"\*\*(.+?)\*\*|\*(.+?)\*|``(.+?)``", re.DOTALL)
+
+
+def folder() -> Path:
+    """Where the captions are."""
+    return project.root() / "workflow" / "report"
+
+
+def source(kind: str, name: str) -> str:
+    """The caption of a ``figure`` or ``table`` as it is written; empty for an extension, which has none."""
+    path = folder() / f"{kind}s" / f"{name}.rst"
+    return path.read_text(encoding="utf-8") if path.exists() else ""
+
+
+def plain(text: str) -> list[str]:
+    r"""The paragraphs of a caption without marks.
+
+    Examples
+    --------
+    >>> plain("How *samples* ended,\nby **cell**. See ``x``.\n\nMore.\n")
+    ['How samples ended, by cell. See x.', 'More.']
+    """
+    unmarked = _MARKS.sub(lambda match: next(filter(None, match.groups())), text)
+    return [" ".join(paragraph.split()) for paragraph in unmarked.split("\n\n") if paragraph.strip()]
+
+
+def readable(name: str) -> str:
+    """A name as a title.
+
+    Examples
+    --------
+    >>> readable("pass_curves")
+    'Pass curves'
+    """
+    words = name.replace("_", " ")
+    return words[:1].upper() + words[1:]
+
+
+def html(text: str, wildcards: Mapping[str, str] | None = None) -> str:
+    """A caption as HTML, for one pair on one benchmark if it names them.
+
+    Raises
+    ------
+    InputError
+        A library of the extra ``plot`` is not installed.
+    """
+    extras.require("docutils", "jinja2")
+    import jinja2
+
+    template = jinja2.Environment(undefined=jinja2.StrictUndefined, autoescape=False).from_string(text)
+    return rendered(template.render(snakemake=SimpleNamespace(wildcards=SimpleNamespace(**(wildcards or {})))))
+
+
+def blocks(text: str) -> dict[str, str]:
+    """Each block of the first page as HTML, by its name."""
+    extras.require("docutils", "jinja2")
+    import jinja2
+
+    template = jinja2.Environment(undefined=jinja2.StrictUndefined, autoescape=False).from_string(text)
+    context = template.new_context({"files": []})
+    return {name: rendered("".join(block(context))) for name, block in template.blocks.items()}
+
+
+def rendered(text: str) -> str:
+    """ReStructuredText as HTML; it includes no file and no raw HTML."""
+    from docutils.core import publish_parts
+
+    settings = {"report_level": 2, "halt_level": 2, "file_insertion_enabled": False, "raw_enabled": False}
+    parts = publish_parts(text, writer="html5", settings_overrides=settings)
+    return str(parts["body"])

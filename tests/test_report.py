@@ -1,0 +1,81 @@
+"""The report: every figure and table of a study, with the caption that it has, in one page that asks for nothing."""
+
+from __future__ import annotations
+
+import html
+import re
+from pathlib import Path
+from typing import Any
+from urllib.parse import unquote
+
+import pytest
+
+import searchlens
+from searchlens import catalogue, cli
+from searchlens.project import captions
+from searchlens.report import report_page
+from small_results import finish
+
+FIGURE = """<?xml version="1.0"?>
+<svg xmlns="http://www.w3.org/2000/svg" width="40" height="20">
+<text fill="#123" y="10">5 % &lt; 6 &amp; 'so'</text></svg>
+"""
+
+
+@pytest.fixture
+def results(raw: dict[str, Any], tmp_path: Path) -> Path:
+    """A study with two figures, one of them optional, and a table."""
+    folder = finish(raw, tmp_path)
+    for name in ("figures/pass_curves.svg", "figures/toy/sums/gap_map_P.svg", "figures/boptr/crossing/crossing.svg"):
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(FIGURE)
+    return folder
+
+
+def words(page: str) -> str:
+    return " ".join(html.unescape(re.sub(r"<[^>]+>", "", page)).split())
+
+
+def test_every_figure_and_table_is_there_once_with_its_caption(results: Path) -> None:
+    page = report_page(searchlens.open(results))
+    for anchor in ("pass_curves", "toy-sums-gap_map_P", "boptr-crossing"):
+        (figure,) = re.findall(rf'<figure id="{anchor}">(.*?)</figure>', page, re.DOTALL)
+        (address,) = re.findall(r'src="data:image/svg\+xml,([^"]*)"', figure)
+        assert unquote(address.replace("&amp;", "&")) == FIGURE.replace("\n", " ")
+    tables = [name for name in catalogue.declared("table") if (results / f"tables/{name}.html").exists()]
+    assert len(tables) > 10
+    for name in tables:
+        (section,) = re.findall(rf'<section id="table-{name}">(.*?)</section>', page, re.DOTALL)
+        (paragraph, *_) = captions.plain(captions.source("table", name))
+        assert paragraph in words(section)
+        assert "<table>" in section and f'download="{name}.csv"' in section
+    assert "{{" not in page and "<script" not in page
+    assert len(re.findall(r' id="', page)) == len(set(re.findall(r' id="([^"]*)"', page)))
+
+
+def test_a_reader_first_sees_the_headline_health_and_pass_curves(results: Path) -> None:
+    page = report_page(searchlens.open(results))
+    places = [page.index(part) for part in ("neither leads surely", "table-health", '<figure id="pass_curves"')]
+    assert places == sorted(places) and places[-1] < page.index('<section id="study">')
+    assert "How much of what it gains was" in page[page.index('<section id="reading">') :]
+
+
+def test_captions_name_their_pair_and_benchmark(results: Path) -> None:
+    page = report_page(searchlens.open(results))
+    (figure,) = re.findall(r'<figure id="toy-sums-gap_map_P">(.*?)</figure>', page, re.DOTALL)
+    assert "toy on sums: Base minus RL" in words(figure)
+    assert 'href="explorer.html#/c/toy/sums"' in page
+
+
+def test_the_command_writes_it_beside_the_tables(results: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["report", str(results)]) == 0
+    assert (results / "report.html").read_text().startswith("<!doctype html>")
+    assert str(results / "report.html") in capsys.readouterr().out
+
+
+def test_names_and_tables_of_others_are_text(results: Path) -> None:
+    """Names come from the configuration, and tables quote texts of models."""
+    page = report_page(searchlens.open(results))
+    assert "default-src 'none'" in page
+    assert "\x1b" not in page and "\u202e" not in page

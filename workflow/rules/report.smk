@@ -1,0 +1,42 @@
+"""The report: figures and tables with their captions, as one page.
+
+REQUIRED INPUTS: every figure and table, and the readings that the headline states.
+OUTPUTS: results/report.html
+"""
+
+
+REPORT_WORDS = [*sorted((WORKFLOW / "report").rglob("*.rst")), PACKAGE / "report" / "page.html.j2"]
+
+
+rule report_page:
+    """Put figures, tables and captions into one page."""
+    input:
+        [path for cell in GRID.pair_cells for path in recovery_frames(*cell)],
+        [path for cell in GRID.cells for path in landscape_content(*cell)],
+        [OUT.readings_frame(frame) for frame in READING_FRAMES],
+        [path for cell in GRID.drawn_cells for path in expand(rules.figures.output, pair=cell[0], benchmark=cell[1])],
+        rules.overview.output,
+        rules.tables.output,
+        [] if GRID.without_boptr else rules.transfer.output,
+        rules.equivalence.output if GRID.compared else [],
+    output:
+        OUT.report,
+    log:
+        layout.log("report"),
+    # It takes seconds, less than a cluster needs to start a job and to report its end.
+    localrule: True
+    conda:
+        "../envs/analysis.yaml"
+    threads: 1
+    resources:
+        mem_mb=2000,
+        runtime=30,
+    params:
+        needs=tracked("report", lambda wildcards: needs.explorer(GRID)),
+        words=digest([file_sha256(path) for path in REPORT_WORDS], 16),
+    shell:
+        """
+        searchlens report \
+            --output {output:q} \
+            2>&1 | tee {log:q}
+        """
