@@ -121,6 +121,7 @@ def test_all_errors_are_reported_at_once(raw: dict[str, Any]) -> None:
             "benchmarks.aime.extension: [64] must go on doubling from the last of",
         ),
         (("benchmarks", "aime", "extension"), [32, 48], "must go on doubling from the last of budgets: [32, 64]"),
+        (("pairs", "micro-1m", "rl"), "micro-1m-base", "pairs.micro-1m: base and rl are both 'micro-1m-base'"),
         (("pairs", "micro-1m", "rltrain"), "math", "pairs.micro-1m.rltrain: 'math' has role fitted"),
         (
             ("pairs", "micro-1m", "batches"),

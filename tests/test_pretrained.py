@@ -255,7 +255,7 @@ def test_without_the_extra_the_error_says_how_to_install_it(
     make: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = make()
-    monkeypatch.setitem(sys.modules, "sentencepiece.sentencepiece_model_pb2", None)
-    with pytest.raises(InputError, match=r"without the library sentencepiece") as error:
+    monkeypatch.setitem(sys.modules, "sentencepiece", None)
+    with pytest.raises(InputError, match=r"sentencepiece is not installed") as error:
         convert(path, tmp_path / "out")
-    assert error.value.hint == "pip install 'searchlens[gguf,torch]'"
+    assert error.value.hint == "pip install 'searchlens[gguf]'"

@@ -55,6 +55,11 @@ def errors(config: Config) -> Iterator[str]:
         for role in ROLES:
             if getattr(pair, role) not in config.checkpoints:
                 yield unknown(f"{where}.{role}", getattr(pair, role), config.checkpoints)
+        if pair.base == pair.rl:
+            yield (
+                f"{where}: base and rl are both {pair.base!r}, whose samples would be compared with themselves; name"
+                " the checkpoint that RL made, or a second entry of the same weights with a seed of its own"
+            )
         yield from _rltrain_errors(config, where, pair)
         studied = name in config.study.pairs  # the others need not fit the checkpoints as this study changes them
         if studied and pair.base == pair.rl:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import polars as pl
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
@@ -56,13 +54,7 @@ def draw(numbers: pl.DataFrame, context: StudyContext) -> Figure:
 
 def _panel(axes: Axes, rows: pl.DataFrame) -> None:
     panels.bands(axes, rows, "tau", "side")
-    looks: dict[str, Any] = {
-        "palette": style.SIDE_COLOURS,
-        "markers": style.SIDE_MARKERS,
-        "markersize": 3,
-        "markeredgewidth": 0,
-    }
-    style.lines(axes, rows, "tau", "value", hue="side", style="side", dashes=False, linewidth=1.2, **looks)
+    panels.sides(axes, rows, "tau", "side", linewidth=1.2)
 
 
 def _finding(numbers: pl.DataFrame, context: StudyContext) -> str:

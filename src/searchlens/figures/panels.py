@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from typing import Any
 
 import polars as pl
 from matplotlib.axes import Axes
@@ -47,6 +48,13 @@ def bands(axes: Axes, rows: pl.DataFrame, x: str, side: str) -> None:
         some = pick(rows, **{side: name}).drop_nulls("lo").sort(x)
         ends = (style.percent(some["lo"]), style.percent(some["hi"]))
         axes.fill_between(some[x].to_list(), *ends, color=colour, alpha=0.15, linewidth=0)
+
+
+def sides(axes: Axes, rows: pl.DataFrame, x: str, side: str, linewidth: float) -> None:
+    """The lines of Base and of RL, which the column ``side`` names, with their colours and markers."""
+    looks: dict[str, Any] = {"palette": style.SIDE_COLOURS, "markers": style.SIDE_MARKERS}
+    marks = {"markersize": 3, "markeredgewidth": 0, "dashes": False, "linewidth": linewidth}
+    style.lines(axes, rows, x, "value", hue=side, style=side, **looks, **marks)
 
 
 def sound(rows: pl.DataFrame, context: StudyContext) -> pl.DataFrame:

@@ -156,13 +156,7 @@ def _title(cell: pl.DataFrame, first: bool, tight: bool, numbers: pl.DataFrame) 
 def _panel(axes: Axes, cell: pl.DataFrame) -> None:
     curves = cell.filter(pl.col("model") != "Base greedy")
     panels.bands(axes, curves, "budget", "model")
-    looks: dict[str, Any] = {
-        "palette": style.SIDE_COLOURS,
-        "markers": style.SIDE_MARKERS,
-        "markersize": 3,
-        "markeredgewidth": 0,
-    }
-    style.lines(axes, curves, "budget", "value", hue="model", style="model", dashes=False, linewidth=1.3, **looks)
+    panels.sides(axes, curves, "budget", "model", linewidth=1.3)
     for value in style.percent(pick(cell, model="Base greedy")["value"]):
         axes.axhline(value, color=style.BASE_COLOUR, linestyle=DOTS, zorder=2, gid="Base greedy")
     axes.set_facecolor("white" if cell["source"][0] == "sampled" else "#F4F4F4")

@@ -5,7 +5,6 @@ The folder appears whole, after its tokenizer was compared with the file's own o
 
 from __future__ import annotations
 
-import importlib
 import json
 import shutil
 import tempfile
@@ -14,6 +13,7 @@ from typing import Any
 
 from searchlens.errors import InputError
 from searchlens.pretrained import _gguf, _tokenizer, _weights
+from searchlens.project import extras
 
 CHECKED = 2_000
 """Texts on which ``tokenizer.json`` is compared with the file's own tokenizer before anything is written."""
@@ -43,7 +43,7 @@ def convert(source: Path, folder: Path, dtype: str = "bfloat16") -> str:
     """
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise InputError(f"{folder} is there already", "name a folder that is not, or an empty one")
-    _require_libraries()
+    extras.require("gguf", "sentencepiece", "google.protobuf", "tokenizers", "safetensors", "torch")
     file = _gguf.read(source)
     reference, tokenizer = _tokenizer.sentencepiece(file), _tokenizer.fast(file)
     if found := _tokenizer.difference(reference, tokenizer, _tokenizer.texts(file, CHECKED)):
@@ -58,18 +58,6 @@ def convert(source: Path, folder: Path, dtype: str = "bfloat16") -> str:
         shutil.move(written, folder)
     name = file.facts.get("general.name", source.stem)
     return f"{folder}: {name}, {parameters / 1e6:,.0f} M parameters in {dtype}, {len(file.pieces):,} pieces"
-
-
-def _require_libraries() -> None:
-    """Libraries of two extras, before a large file is read."""
-    for name in ("gguf", "sentencepiece.sentencepiece_model_pb2", "tokenizers", "safetensors", "torch"):
-        try:
-            importlib.import_module(name)
-        except ImportError as error:
-            raise InputError(
-                f"a GGUF file cannot be converted without the library {error.name or name}",
-                "pip install 'searchlens[gguf,torch]'",
-            ) from None
 
 
 def _write(file: _gguf.GgufFile, tokenizer: Any, folder: Path, dtype: str) -> int:

@@ -27,6 +27,7 @@ EXTRAS = {
     "peft": "lora",
     "gguf": "gguf",
     "sentencepiece": "gguf",
+    "google.protobuf": "gguf",
 }
 """Module to the extra that installs it; every other module that is used comes with the package itself."""
 
@@ -45,5 +46,12 @@ def require(*modules: str) -> None:
         The first that cannot.
     """
     for module in modules:
-        if find_spec(module) is None:
+        if not _is_here(module):
             raise missing(module)
+
+
+def _is_here(module: str) -> bool:
+    try:
+        return find_spec(module) is not None
+    except ModuleNotFoundError:  # the package that it is a part of
+        return False
