@@ -20,6 +20,7 @@ from searchlens import config, policies
 from searchlens.commands.plan import answer, assumptions, plan, read_store, rendered, speed
 from searchlens.config.cost import CostSpec
 from searchlens.engines.base import Completion, Request
+from searchlens.errors import InputError
 from searchlens.grid import Grid
 from searchlens.grid.cost import tokens_per_run
 from searchlens.landscape.expand import expand
@@ -287,13 +288,32 @@ def test_a_search_costs_what_it_draws_and_not_what_it_returns(
     assert next(iter(plan(make_grid(priced)))).tokens == 6 * 2 * 100
 
 
+def perf_script(name: str) -> Any:
+    """A script under perf/ as a module."""
+    spec = importlib.util.spec_from_file_location(f"perf_{name}", ROOT / f"perf/{name}.py")
+    assert spec and spec.loader
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module  # dataclasses look their module up
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_the_timetable_of_a_pair_adds_up_to_the_plan() -> None:
+    perf = perf_script("roofline")
+    paper = config.plain(config.load([*config.DEFAULT_FILES, ROOT / "config/paper.yaml"]))
+    grid = Grid({**paper, "study": {**paper["study"], "pairs": ["qwen2.5-7b"]}}, ROOT)
+    counted = list(perf.pair_tokens(grid, "qwen2.5-7b"))
+    assert sum(tokens for *_, tokens in counted) == pytest.approx(sum(line.tokens for line in plan(grid)))
+    assert {"pool, 16 samples", "samples beyond them", "power", "batches with other seeds"} <= {
+        kind for _, kind, _ in counted
+    }
+    with pytest.raises(InputError, match="nowhere: no checkpoint of a known shape"):
+        perf.shape_of_model(grid, "nowhere")
+
+
 def test_the_benchmark_on_gpus_counts_what_the_plan_counts() -> None:
     """One formula for the tokens of a search: GPU-hours of perf/vllm.py and of the plan differ by the speed alone."""
-    spec = importlib.util.spec_from_file_location("perf_vllm", ROOT / "perf/vllm.py")
-    assert spec and spec.loader
-    perf = importlib.util.module_from_spec(spec)
-    sys.modules["perf_vllm"] = perf  # dataclasses look their module up
-    spec.loader.exec_module(perf)
+    perf = perf_script("vllm")
     paper = config.plain(config.load([*config.DEFAULT_FILES, ROOT / "config/paper.yaml"]))
     paper["study"] = {**paper["study"], "pairs": ["qwen2.5-7b"], "benchmarks": ["math500"]}
     cells = {("qwen2.5-7b-base", "math500"), ("qwen2.5-7b-rl", "math500")}
