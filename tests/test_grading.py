@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
+import random
 import re
+import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Sequence
 from concurrent.futures.process import BrokenProcessPool
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, get_args
 
@@ -359,9 +364,39 @@ def test_an_answer_that_takes_too_long_is_unknown_and_spares_its_neighbours() ->
 
 
 def test_a_worker_that_cannot_be_interrupted_is_killed_and_its_pair_is_unknown() -> None:
-    limits = Limits(cpu_seconds=0.5, wall_seconds=2.0)
-    pairs = [GradedPair("", answer) for answer in ("sleep", "die", "end")]
-    assert processes.judge("uninterruptible", pairs, limits, 1) == [None, None, True]
+    """One that waits may be a node's fault; one that computes or crashes is the pair's."""
+    limits = Limits(cpu_seconds=0.2, wall_seconds=2.0)
+    pairs = [GradedPair("", answer) for answer in ("sleep", "die", "crash", "end")]
+    assert processes.judge("uninterruptible", pairs, limits, 1) == [processes.INTERRUPTED, None, None, True]
+    limits = Limits(cpu_seconds=0.2, wall_seconds=60.0)
+    assert processes.judge("uninterruptible", [GradedPair("", "compute"), GradedPair("", "end")], limits, 1) == [
+        None,
+        True,
+    ]
+
+
+def children(parent: int) -> list[int]:
+    return [int(pid) for task in Path(f"/proc/{parent}/task").glob("*/children") for pid in task.read_text().split()]
+
+
+def test_workers_that_are_killed_at_random_lose_no_verdict() -> None:
+    """As by the out-of-memory killer or by scancel, at any moment: idle, starting, or judging."""
+    pairs, ended, draw = [GradedPair("", f"{i}") for i in range(1000)], threading.Event(), random.Random(3)
+
+    def kill() -> None:
+        while not ended.wait(0.3 + draw.random()):
+            servers = children(os.getpid())
+            if workers := [worker for server in servers for worker in children(server)]:
+                with suppress(ProcessLookupError):
+                    os.kill(draw.choice(workers), draw.choice([signal.SIGKILL, signal.SIGTERM]))
+
+    killer = threading.Thread(target=kill)
+    killer.start()
+    try:
+        assert processes.judge("uninterruptible", pairs, Limits(), 2) == [True] * 1000
+    finally:
+        ended.set()
+        killer.join()
 
 
 def test_memory_of_a_worker_is_capped() -> None:

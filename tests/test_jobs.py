@@ -123,7 +123,7 @@ def test_what_is_written_at_the_end_is_not_broken_off(
     assert all(path.exists() for path in grid.manifests(*CELL))
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGUSR1])
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGUSR1, signal.SIGHUP])
 def test_a_signal_is_noted_and_its_grace_ends(number: signal.Signals) -> None:
     before = signal.getsignal(number)
     with pytest.raises(GraceExpired), stop_signals(0.1) as notice:
@@ -132,6 +132,16 @@ def test_a_signal_is_noted_and_its_grace_ends(number: signal.Signals) -> None:
         assert notice.signal == number.name
         time.sleep(10)
     assert signal.getsignal(number) == before
+
+
+def test_a_closed_terminal_ends_nothing_that_runs_under_nohup() -> None:
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        with stop_signals(0.1) as notice:
+            os.kill(os.getpid(), signal.SIGHUP)
+            assert not notice.signal
+    finally:
+        signal.signal(signal.SIGHUP, before)
 
 
 def test_further_signals_take_nothing_of_the_grace() -> None:

@@ -176,3 +176,19 @@ def test_a_damaged_part_is_named_with_the_cure(tmp_path: Path, content: bytes | 
     with pytest.raises(InputError, match=r"0123\.parquet cannot be read: .") as error:
         VerdictStore(tmp_path).judge(Counting(), frame(("1", "1")))
     assert "judged again" in error.value.hint
+
+
+class Interrupted(Counting):
+    """Judges nothing, because its workers are ended from outside."""
+
+    def grade(self, pairs: Sequence[GradedPair], *, workers: int | None = None) -> list[Verdict]:
+        return [Verdict(None, pair.answer, is_lasting=False) for pair in pairs]
+
+
+def test_a_verdict_that_something_from_outside_prevented_is_not_kept(tmp_path: Path) -> None:
+    """It is unknown now, and judged when it is asked for next."""
+    pairs = frame(("1", "1"), ("1", "2"))
+    first = VerdictStore(tmp_path).judge(Interrupted(), pairs)
+    assert outcomes(first) == {("1", "1"): None, ("1", "2"): None}
+    again = VerdictStore(tmp_path).judge(Counting(), pairs)
+    assert (again.graded, outcomes(again)) == (2, {("1", "1"): True, ("1", "2"): False})

@@ -4,7 +4,8 @@ What a job asks for follows from the checkpoint and from what the store does not
 vllm.tensor_parallel, none if nothing is missing; memory from the weights; time from the planned tokens.
 
 Slurm warns a job before it kills it by SIGTERM, which would end shell and tee, and with them the sampling that is
-finishing its chunks. So the shell ignores the signal, and searchlens handles it.
+finishing its chunks. So does SIGHUP, when a terminal is closed. So the shell ignores the signals, and searchlens handles
+them; a SIGHUP that `nohup` has everything ignore stays ignored.
 
 REQUIRED INPUTS: none; the manifest's name holds everything that decides the samples.
 OUTPUTS: results/manifests/<checkpoint>/<benchmark>/pool-<hash>[.rN].json; shards in the store.
@@ -34,11 +35,13 @@ rule generate:
         runtime=longer(lambda wildcards: resources.minutes(GRID, get_pool(wildcards))),
     shell:
         """
-        trap '' TERM USR1
-        searchlens generate \
-            --checkpoint {wildcards.checkpoint:q} \
-            --benchmark {wildcards.benchmark:q} \
-            --manifest {output:q} \
-            --threads {threads} \
-            2>&1 | tee {log:q}
+        trap '' TERM USR1 HUP
+        (
+            trap - HUP
+            exec searchlens generate \
+                --checkpoint {wildcards.checkpoint:q} \
+                --benchmark {wildcards.benchmark:q} \
+                --manifest {output:q} \
+                --threads {threads}
+        ) 2>&1 | tee {log:q}
         """

@@ -118,7 +118,7 @@ def files(place: Place, imports: Iterable[tuple[str, str, int]] = ()) -> dict[st
 def _needed(there: Iterable[Shard], count: int) -> Iterator[Shard]:
     reached = 0
     for shard in there:
-        if shard.start <= reached < min(shard.stop, count) and shard.path.exists():
+        if shard.start <= reached < min(shard.stop, count) and shard.path.exists() and not shard.flaw:
             reached = shard.stop
             yield shard
 

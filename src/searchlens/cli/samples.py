@@ -125,13 +125,11 @@ def _verify(args: argparse.Namespace) -> None:
 
     from searchlens.commands.verify import rendered, verify
 
-    report = verify(Path(args.folder) if args.folder else grid_of(args).layout.results)
+    folder = Path(args.folder) if args.folder else grid_of(args).layout.results
+    report = verify(folder, repair=args.repair)
     put(args, asdict(report), lambda _: rendered(report))
-    if report.damaged:
-        raise InputError(
-            f"{report.counts}, {len(report.damaged)} are damaged or missing",
-            f"`{run_command(args)}` samples damaged shards again; delete other damaged files first",
-        )
+    if report.damaged and not report.repaired:
+        raise InputError(f"{report.counts}, {len(report.damaged)} are damaged or missing", "; ".join(report.advice))
 
 
 def _prune(args: argparse.Namespace) -> None:
@@ -192,6 +190,9 @@ def add_to(command: Commands) -> None:
     sub = command("verify", _verify, "check a whole results folder: shards, manifests, tables")
     sub.add_argument(
         "folder", metavar="FOLDER", nargs="?", default="", help="results folder; default: that of the configuration"
+    )
+    sub.add_argument(
+        "--repair", action="store_true", help="set damaged files aside, so that the next run makes them again"
     )
     json_option(sub)
     sub = command("prune", _prune, "list unused samples and leftovers of killed jobs")

@@ -70,7 +70,8 @@ def read_store(grid: Grid) -> StoredShards:
 
 
 def _total(shards: Iterable[Shard], key: str) -> int:
-    return sum(int(shard.sidecar[key]) for shard in shards)
+    """Sum over shards; older sidecars do not have all keys."""
+    return sum(int(shard.sidecar.get(key, shard.sidecar["tokens"])) for shard in shards)
 
 
 def _length(grid: Grid, stored: StoredShards, cell: tuple[str, str]) -> Length:
@@ -101,12 +102,15 @@ ENOUGH_SECONDS = 60.0
 def speed(grid: Grid, stored: StoredShards, cell: tuple[str, str]) -> Speed | None:
     """Speed on a cell: that of the checkpoint's samples on GPUs, or else the one estimated from the configuration."""
     checkpoint, benchmark = cell
-    present = [shard for other in stored if other[0] == checkpoint for s in stored[other].values() for shard in s]
+    there = [shard for other in stored if other[0] == checkpoint for s in stored[other].values() for shard in s]
+    present = [shard for shard in there if not shard.flaw]
     seconds = sum(gpu_seconds(shard.sidecar) for shard in present)
     if seconds < ENOUGH_SECONDS:
         expected = texts(grid.config, benchmark, _length(grid, stored, cell))
         return assumed_speed(grid.config, checkpoint, grid.shape(checkpoint), expected)
-    drawn = sum(shard.sidecar["generated"] for shard in present if gpu_seconds(shard.sidecar))
+    drawn = sum(
+        shard.sidecar.get("generated", shard.sidecar["tokens"]) for shard in present if gpu_seconds(shard.sidecar)
+    )
     return Speed(drawn / seconds, f"{drawn / seconds:,.0f} tokens/s", f"samples of {checkpoint} that are there")
 
 

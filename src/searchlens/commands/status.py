@@ -128,7 +128,7 @@ def _cell(
         tuple(_pool(grid, pool, now) for pool in grid.pools(*cell)),
         wanted - missing + _in_chunks(grid, cell, (line for line in lines if line.missing)),
         wanted,
-        sum(sidecar["generated"] for sidecar in sidecars),
+        sum(sidecar.get("generated", sidecar["tokens"]) for sidecar in sidecars),
         sum(gpu_seconds(sidecar) for sidecar in sidecars) / 3600,
         sum(sidecar["wall_seconds"] for sidecar in sidecars) / 3600,
         sum(line.tokens for line in lines),

@@ -7,7 +7,7 @@ is read.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -20,7 +20,8 @@ from searchlens.store import shards, traces
 from searchlens.store.files import read_json
 from searchlens.store.hashing import digest
 from searchlens.store.layout import RESULTS_FOLDERS, Layout
-from searchlens.store.ranges import shards_of
+from searchlens.store.manifests import Listed, listed, vouched
+from searchlens.store.ranges import Shard, shards_of
 
 
 @dataclass
@@ -35,6 +36,10 @@ class Verified:
         One message for each damaged or missing file.
     notes : list of str
         One message for each unfinished file; these are harmless.
+    repaired : list of str
+        One message for each file that was set aside or written again.
+    advice : list of str
+        What to do about what is damaged, one sentence for each kind of file.
     """
 
     shards: int = 0
@@ -43,6 +48,8 @@ class Verified:
     traces: int = 0
     damaged: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
+    repaired: list[str] = field(default_factory=list)
+    advice: list[str] = field(default_factory=list)
 
     @property
     def counts(self) -> str:
@@ -52,12 +59,25 @@ class Verified:
 
 
 def rendered(report: Verified) -> str:
-    """A line for each damaged or unfinished file, and the counts."""
-    return "\n".join([*report.damaged, *report.notes, f"{report.counts}, {len(report.damaged)} damaged or missing"])
+    """A line for each damaged, unfinished or repaired file, and the counts."""
+    counts = f"{report.counts}, {len(report.damaged)} damaged or missing"
+    return "\n".join([*report.damaged, *report.notes, *report.repaired, counts])
 
 
-def verify(results: Path) -> Verified:
+_AGAIN = "the next run samples damaged shards again, and only them"
+_IMPORT = "import damaged imports again: `searchlens imports` names their logs"
+_ASIDE = "`searchlens verify --repair` sets other damaged files aside; the next run makes them again"
+
+
+def verify(results: Path, *, repair: bool = False) -> Verified:
     """Check everything in a results folder; every shard is hashed and read.
+
+    Parameters
+    ----------
+    results : Path
+    repair : bool
+        Move what is damaged into ``aside/``, and write new sidecars of whole shards that lost theirs, at once; a run
+        does this only with what it needs.
 
     Raises
     ------
@@ -67,51 +87,88 @@ def verify(results: Path) -> Verified:
     layout = Layout(results)
     if not layout.is_results_folder():
         raise InputError(f"{results} is not a results folder: it has none of {', '.join(RESULTS_FOLDERS)}")
-    report = Verified()
-    for _, why in shards.verify(layout):
+    report, unusable, harmed = Verified(), list[Shard](), list[Path]()
+    for shard, why in shards.verify(layout):
         report.shards += 1
-        report.damaged += [why] if why else []
+        if why:
+            report.damaged.append(why)
+            unusable.append(shard)
     report.notes += _strays(layout)
     for path in layout.trace_files():
         report.traces += 1
         if path.with_suffix(".json").exists():
-            report.damaged += _trace(layout, path)
+            harmed += _add(report, path, _trace(layout, path))
         else:
             report.notes.append(f"{path} has no sidecar: its job was killed; `searchlens trace` records again")
     for path in layout.latest_manifests():
         report.manifests += 1
-        report.damaged += _manifest(layout, path)
+        harmed += _add(report, path, _manifest(path))
+        report.damaged += _missing(layout, path)
     for path in layout.snapshots():
-        report.damaged += _snapshot(path)
+        harmed += _add(report, path, _snapshot(path))
     for path in layout.derived():
         report.tables += 1
-        report.damaged += _table(path)
+        harmed += _add(report, path, _table(path))
+    if repair:
+        report.repaired += _repaired(layout, unusable, harmed)
+    report.advice += _advice(report, unusable, harmed)
     return report
+
+
+def _add(report: Verified, path: Path, reasons: Iterable[str]) -> list[Path]:
+    """Report a file; itself, if it is damaged."""
+    found = list(reasons)
+    report.damaged += found
+    return [path] if found else []
+
+
+def _advice(report: Verified, unusable: Sequence[Shard], harmed: Sequence[Path]) -> Iterator[str]:
+    imported = [shard for shard in unusable if shard.sidecar.get("engine") == "imported"]
+    if len(report.damaged) > len(harmed) + len(imported):
+        yield _AGAIN
+    if imported:
+        yield _IMPORT
+    if harmed and not report.repaired:
+        yield _ASIDE
+
+
+def _repaired(layout: Layout, unusable: Sequence[Shard], harmed: Sequence[Path]) -> list[str]:
+    """Set damaged files aside, and describe whole shards without a sidecar anew; what was done, in words."""
+    before = set(layout.sidecars())
+    torn = [shard.path.with_suffix(".json") for shard in unusable if not shard.sidecar]
+    moved = shards.files_aside(layout, torn)
+    moved += shards.set_aside(layout, [shard for shard in unusable if shard.sidecar])
+    for folder in layout.every(layout.generation("*", "*", "*")):
+        moved += shards.repair(layout, folder, vouched(layout, *folder.parts[-3:]))
+    moved += shards.files_aside(layout, harmed)
+    anew = sorted((set(layout.sidecars()) - before) | {path for path in torn if path.exists()})
+    return [*(f"set aside: {path}" for path in moved), *(f"described anew: {path}" for path in anew)]
 
 
 def _strays(layout: Layout) -> Iterator[str]:
     """Shards whose job was killed before it wrote the sidecar."""
     for path in layout.shards():
         if not path.with_suffix(".json").exists():
-            yield f"{path} has no sidecar yet: the next run takes it over"
+            yield f"{path} has no sidecar: the next run takes it over, or sets it aside if it is not whole"
 
 
-def _manifest(layout: Layout, path: Path) -> Iterator[str]:
-    try:
-        content = read_json(path)
-        for entry in content["generations"]:
-            if digest(entry["spec"], 12) != entry["id"]:
-                yield f"{path}: the specification of generation {entry['id']} does not have this id"
-            folder = layout.generation(content["checkpoint"], content["benchmark"], entry["id"])
-            reached = entry.get("start", 0)
-            for shard in shards_of(folder):  # a damaged shard is reported above
-                reached = max(reached, shard.stop) if shard.start <= reached else reached
-            if reached < entry["samples"]:
-                yield f"{path} lists samples {reached} to {entry['samples']} of {folder}, which are missing"
-    except InputError as error:
-        yield error.message
-    except (KeyError, TypeError) as error:
-        yield f"{path} is not a manifest: {error!r}"
+def _manifest(path: Path) -> Iterator[str]:
+    content = listed(path)
+    if isinstance(content, str):
+        yield content
+
+
+def _missing(layout: Layout, path: Path) -> Iterator[str]:
+    content = listed(path)
+    if not isinstance(content, Listed):
+        return
+    for key, start, samples in sorted(content.ranges):
+        folder = layout.generation(content.checkpoint, content.benchmark, key)
+        reached = start
+        for shard in shards_of(folder):  # a damaged shard is reported above
+            reached = max(reached, shard.stop) if shard.start <= reached else reached
+        if reached < samples:
+            yield f"{path} lists samples {reached} to {samples} of {folder}, which are missing"
 
 
 def _trace(layout: Layout, path: Path) -> Iterator[str]:
@@ -142,4 +199,4 @@ def _table(path: Path) -> Iterator[str]:
     try:
         pl.read_parquet(path)
     except (PolarsError, OSError) as error:
-        yield f"{path} is not readable Parquet ({str(error).splitlines()[0]}): delete it and run again"
+        yield f"{path} is not readable Parquet ({str(error).splitlines()[0]})"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import logging
 from collections.abc import Sequence
@@ -97,8 +98,9 @@ class Chunk:
         """Write the finished chunk, unless another job has written it."""
         if (trace := samples.trace) is not None:  # first, because a chunk that exists is not sampled again
             files.replace(self.trace_path, lambda path: traces.write(trace, path))
-        metadata = {"steps": repr(samples.steps), "provenance": json.dumps(asdict(samples.provenance))}
-        files.publish(self.path, lambda path: shards.write_parquet(samples.frame, path, metadata))
+        frame, provenance = samples.frame, json.dumps(asdict(samples.provenance))
+        metadata = {"steps": repr(samples.steps), "provenance": provenance, "content": _content(frame)}
+        files.publish(self.path, lambda path: shards.write_parquet(frame, path, metadata))
 
     @property
     def exists(self) -> bool:
@@ -109,20 +111,37 @@ class Chunk:
         )
 
     def load(self) -> ChunkSamples | None:
-        """Return the finished chunk, None if there is none. An unreadable file is removed."""
+        """Return the finished chunk, None if there is none. A file that is unreadable or was changed is removed."""
         if not self.path.exists():
             return None
         try:
             frame, metadata = pl.read_parquet(self.path), pl.read_parquet_metadata(self.path)
-            if frame.height == self.samples and frame.schema == shards.SAMPLES:
+            if frame.schema == shards.SAMPLES and _content(frame) == metadata["content"]:
                 provenance = shards.Provenance(**json.loads(metadata["provenance"]))
                 return ChunkSamples(frame, float(metadata["steps"]), provenance)
         except (PolarsError, OSError, KeyError, TypeError, ValueError):
             pass
         if self.path.exists():  # unless another job has just published it in a shard
             log.warning("%s is unreadable and will be sampled again", self.path)
-            self.path.unlink(missing_ok=True)
+            files.remove([self.path])
         return None
+
+
+def _content(frame: pl.DataFrame) -> str:
+    """sha256 of the samples of a chunk: no sidecar would notice a bit that changed before its shard is published."""
+    content = hashlib.sha256()
+    for column in frame:
+        content.update(column.is_null().to_numpy().tobytes())
+        values = column.drop_nulls()
+        if isinstance(values.dtype, pl.List):
+            content.update(values.list.len().to_numpy().tobytes())
+            values = values.explode().drop_nulls()
+        if values.dtype == pl.String:
+            content.update(values.str.len_bytes().to_numpy().tobytes())
+            content.update("".join(values).encode())
+        else:
+            content.update(values.to_numpy().tobytes())
+    return content.hexdigest()
 
 
 @dataclass(frozen=True, eq=False)
@@ -169,8 +188,7 @@ class MissingShard:
         elif not self.is_published:
             raise RuntimeError(f"{self.folder}: a chunk cannot be read back")
         for chunk in self.chunks:
-            chunk.path.unlink(missing_ok=True)
-            chunk.trace_path.unlink(missing_ok=True)
+            files.remove([chunk.path, chunk.trace_path])
         with suppress(OSError):  # the folder is not empty, or another job has removed it
             layout.chunks(self.folder).rmdir()
 

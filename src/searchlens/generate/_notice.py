@@ -8,8 +8,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-SIGNALS = (signal.SIGTERM, signal.SIGUSR1)
-"""SIGTERM is what Slurm, its preemption and most batch systems send; SIGUSR1 is the usual choice of ``--signal``."""
+SIGNALS = (signal.SIGTERM, signal.SIGUSR1, signal.SIGHUP)
+"""SIGTERM is what Slurm, its preemption and most batch systems send; SIGUSR1 is the usual choice of ``--signal``.
+SIGHUP comes when a terminal is closed, unless ``nohup`` has the process ignore it."""
 
 
 class GraceExpired(BaseException):
@@ -57,7 +58,8 @@ def stop_signals(grace: float) -> Iterator[Notice]:
     def expire(_: int, __: Any) -> None:
         raise GraceExpired
 
-    handlers = {**dict.fromkeys(SIGNALS, note), signal.SIGALRM: expire}
+    ignored = {signal.SIGHUP} if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN else set()
+    handlers = {**dict.fromkeys(set(SIGNALS) - ignored, note), signal.SIGALRM: expire}
     previous = {number: signal.signal(number, handler) for number, handler in handlers.items()}
     try:
         yield notice

@@ -26,9 +26,10 @@ from searchlens.generate._record import Record
 from searchlens.generate._sample import sample
 from searchlens.grid import Grid, JobPool
 from searchlens.progress import Progress
-from searchlens.store import files
-from searchlens.store.ranges import missing_ranges, shards_of
-from searchlens.store.shards import set_aside
+from searchlens.store import files, layout
+from searchlens.store.manifests import vouched
+from searchlens.store.ranges import shards_of
+from searchlens.store.shards import files_aside, repair
 
 log = logging.getLogger(__name__)
 
@@ -69,7 +70,7 @@ def generate(
         job = Job(grid, pool, threads)
         if not alone:
             log.warning("another job samples %s/%s %s: beginning at the other end", checkpoint, benchmark, pool.name)
-        _set_damaged_shards_aside(job)
+        _repair(job)
         try:
             _sample_within_memory(_PoolSampler(job, record, notice, backwards=not alone))
         except (GraceExpired, JobError):
@@ -86,6 +87,8 @@ def generate(
                 f"{pool.name}: shards were moved or lost while the job ran",
                 "run the same command to sample the missing ones",
             )
+        for path in files_aside(grid.layout, grid.damaged_manifests(pool)):
+            log.warning("moved aside %s, a manifest that does not list its pool", path)
         if not manifest.exists() or grid.current_manifest(pool) != manifest:
             files.replace_text(manifest, json.dumps(_describe(grid, pool), indent=1))
     if "engine" in job.__dict__:
@@ -218,11 +221,12 @@ def _describe(grid: Grid, pool: JobPool) -> dict[str, Any]:
     return {"pool": pool.name, "checkpoint": pool.checkpoint, "benchmark": pool.benchmark, "generations": entries}
 
 
-def _set_damaged_shards_aside(job: Job) -> None:
-    """Move away the files of shards that ``missing_ranges`` reports, so that they do not stop their publication."""
+def _repair(job: Job) -> None:
+    """Set damaged shards aside, and remove chunks that a killed job left of shards that are there."""
     for generation in job.pool.generations:
-        folder = job.grid.folder(job.pool.checkpoint, job.pool.benchmark, generation.id)
-        if missing_ranges(folder, generation.samples, generation.start):
-            damaged = [shard for shard in shards_of(folder) if not shard.present]
-            for path in set_aside(job.grid.layout, damaged):
-                log.warning("moved aside %s", path)
+        cell = (job.pool.checkpoint, job.pool.benchmark, generation.id)
+        folder = job.grid.folder(*cell)
+        for path in repair(job.grid.layout, folder, vouched(job.grid.layout, *cell)):
+            log.warning("moved aside %s", path)
+        for shard in shards_of(folder):
+            files.remove(layout.chunks_of(folder, (shard.start, shard.stop)) if shard.present else ())

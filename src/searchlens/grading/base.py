@@ -63,10 +63,14 @@ class Verdict:
         unknown.
     form : str
         The normalised answer, if answers of this kind vote; otherwise what the grader reports about its checks.
+    is_lasting : bool
+        False if something from outside ended the judging: such a verdict is not stored, and the pair is judged again
+        when it is asked for next.
     """
 
     correct: bool | None
     form: str
+    is_lasting: bool = True
 
     @property
     def key(self) -> str:

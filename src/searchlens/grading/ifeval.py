@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from importlib import metadata
+from typing import Any
 
 from searchlens.benchmarks import Question
 from searchlens.benchmarks.ifeval import CHECK
@@ -69,7 +70,14 @@ class IFEval(Grader):
     def grade(self, pairs: Sequence[GradedPair], *, workers: int | None = None) -> list[Verdict]:
         """Run the checkers in worker processes."""
         forms = processes.judge("searchlens.grading.responses", pairs, self.limits, workers)
-        return [Verdict(None, "") if form is None else Verdict("0" not in form.split("/")[0], form) for form in forms]
+        return [_verdict(form) for form in forms]
+
+
+def _verdict(form: Any) -> Verdict:
+    """The verdict on a response, from what its checkers found."""
+    if isinstance(form, str):
+        return Verdict("0" not in form.split("/")[0], form)
+    return processes.verdict(form, "")
 
 
 @dataclass(frozen=True)

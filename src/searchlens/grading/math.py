@@ -58,7 +58,7 @@ class Math(Grader):
         forms = [GradedPair(_normalise_gold(pair.gold), normalise(pair.answer)) for pair in cleaned]
         decisions = [decide(*form) for form in forms]
         outcomes = processes.judge_open("searchlens.grading.equality", cleaned, decisions, self.limits, workers)
-        return [Verdict(correct, form.answer) for correct, form in zip(outcomes, forms, strict=True)]
+        return [processes.verdict(correct, form.answer) for correct, form in zip(outcomes, forms, strict=True)]
 
 
 @grader("math-narrow", mathematical=True)

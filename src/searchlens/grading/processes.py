@@ -3,23 +3,34 @@
 Each pair has three limits. Processor time is measured inside the worker, so that a verdict does not depend on the load
 of the machine. A worker that this cannot interrupt (a long call into C) is killed after a wall time. Its memory is
 capped. A pair that reaches a limit stays undecided; the other pairs are not affected.
+
+What ends a worker from outside is not the pair's doing: a signal of a scheduler or of the kernel that runs out of
+memory, or wall time on a node that is overloaded. Such a pair is judged again, and if that does not help either it is
+``INTERRUPTED``, which no table of verdicts keeps.
 """
 
 from __future__ import annotations
 
+import logging
+import math
 import os
 import resource
 import signal
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from concurrent.futures.process import BrokenProcessPool
+from dataclasses import dataclass, replace
+from enum import Enum
 from multiprocessing import get_context
-from typing import Any
+from typing import Any, Literal
 
 from pebble import ProcessExpired, ProcessPool
 
 from searchlens import catalogue
-from searchlens.grading.base import GradedPair
+from searchlens.errors import JobError
+from searchlens.grading.base import GradedPair, Verdict
 from searchlens.grading.size import oversized
+
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +55,34 @@ class Limits:
 DEFAULT = Limits()
 
 
+class Interruption(Enum):
+    """Outcome of a pair whose worker was ended from outside each time."""
+
+    INTERRUPTED = "interrupted"
+
+
+INTERRUPTED = Interruption.INTERRUPTED
+
+_PATIENCE = (1, 1, 2)
+"""Attempts at a pair that is interrupted, as multiples of the wall time; the last one in a single worker."""
+
+_OWN_SIGNALS = tuple(
+    -number
+    for number in (
+        *(signal.SIGXCPU, signal.SIGSEGV, signal.SIGABRT),
+        *(signal.SIGBUS, signal.SIGFPE, signal.SIGILL),
+    )
+)
+"""Exit codes of a worker that its pair has crashed, or that used up its processor time in one call."""
+
+_TERMINATED = (signal.SIGTERM, 255)
+"""Positive exit codes of a worker that was asked to end, by pebble's handler, and of one whose server was killed."""
+
+
+class WorkersError(JobError, BrokenProcessPool):
+    """Workers cannot start: a broken installation is an error, not a list of undecided answers."""
+
+
 class Expired(BaseException):
     """Processor time is used up. Not an ``Exception``, because the libraries catch those."""
 
@@ -64,26 +103,62 @@ def judge(module: str, pairs: Sequence[GradedPair], limits: Limits, workers: int
     Returns
     -------
     list
-        What the function returned, in order; None if a limit was reached.
+        What the function returned, in order; None if a limit was reached, ``INTERRUPTED`` if the worker was ended from
+        outside at every attempt.
 
     Raises
     ------
-    BrokenProcessPool
-        Workers cannot start. A broken installation is an error, not a list of undecided answers.
+    WorkersError
+        Workers cannot start.
     """
-    if not pairs:
-        return []
+    outcomes: list[Any] = [INTERRUPTED] * len(pairs)
+    count = workers or len(os.sched_getaffinity(0))
+    for attempt, patience in enumerate(_PATIENCE, 1):
+        left = [place for place, outcome in enumerate(outcomes) if outcome is INTERRUPTED]
+        if not left:
+            break
+        if attempt > 1:
+            log.warning("%d answers are judged again: their processes were ended from outside", len(left))
+        few = replace(limits, wall_seconds=patience * limits.wall_seconds)
+        again = _judged(module, [pairs[place] for place in left], few, count if attempt < len(_PATIENCE) else 1)
+        for place, outcome in zip(left, again, strict=True):
+            outcomes[place] = outcome
+    return outcomes
+
+
+def _judged(module: str, pairs: Sequence[GradedPair], limits: Limits, count: int) -> list[Any]:
+    """One attempt at each pair. Workers that were all killed while they waited are started again."""
+    found: list[Any] = []
+    starts_in_vain = 0
+    while len(found) < len(pairs):
+        before = len(found)
+        try:
+            found += _in_pool(module, pairs[before:], limits, count)
+        except BrokenProcessPool as error:
+            reason = error
+        starts_in_vain = 0 if len(found) > before else starts_in_vain + 1
+        if starts_in_vain == _STARTS:
+            raise WorkersError(f"the processes of the grader cannot start: {reason}", _BROKEN) from None
+    return found
+
+
+def _in_pool(module: str, pairs: Sequence[GradedPair], limits: Limits, count: int) -> Iterator[Any]:
+    """Outcomes in order, until all workers have gone."""
     # The server is a clean process: forking from this one could inherit held locks.
     context = get_context("forkserver")
     context.set_forkserver_preload([module])
-    count = min(workers or len(os.sched_getaffinity(0)), len(pairs))
-    pool = ProcessPool(count, context=context, initializer=_prepare, initargs=(module, limits))
+    pool = ProcessPool(min(count, len(pairs)), context=context, initializer=_prepare, initargs=(module, limits))
     try:
         outcomes = pool.map(_judge, pairs, timeout=limits.wall_seconds).result()
-        return [_next(outcomes) for _ in pairs]
+        for _ in pairs:
+            yield _next(outcomes)
     finally:
         pool.stop()  # not close: an interrupted run must not wait for the queue
         pool.join()
+
+
+_STARTS = 5
+_BROKEN = "is everything installed that the grader needs, and is there memory and space in /tmp left?"
 
 
 def judge_open(
@@ -92,7 +167,7 @@ def judge_open(
     decisions: Sequence[bool | None],
     limits: Limits,
     workers: int | None,
-) -> list[bool | None]:
+) -> list[bool | Literal[Interruption.INTERRUPTED] | None]:
     """Complete decisions: pairs without one (None) go to ``judge``, except oversized answers, which stay undecided."""
     undecided = [i for i, decision in enumerate(decisions) if decision is None and not oversized(pairs[i].answer)]
     outcomes = judge(module, [pairs[i] for i in undecided], limits, workers)
@@ -100,11 +175,21 @@ def judge_open(
     return [by_position.get(i, decision) for i, decision in enumerate(decisions)]
 
 
+def verdict(outcome: bool | Literal[Interruption.INTERRUPTED] | None, form: str) -> Verdict:
+    """The verdict on a pair, from its outcome."""
+    return Verdict(None, form, is_lasting=False) if outcome is INTERRUPTED else Verdict(outcome, form)
+
+
 def _next(outcomes: Iterator[Any]) -> Any:
     try:
         return next(outcomes)
-    except (TimeoutError, ProcessExpired, MemoryError, Expired):
+    except (MemoryError, Expired):
         return None
+    except TimeoutError:
+        return INTERRUPTED
+    except ProcessExpired as error:
+        code = error.exitcode
+        return INTERRUPTED if code in _TERMINATED or (code < 0 and code not in _OWN_SIGNALS) else None
 
 
 # ---- in the workers
@@ -135,6 +220,7 @@ def _expire(*_: Any) -> None:
 
 def _judge(pair: GradedPair) -> Any:
     try:
+        _limit_calls()
         signal.setitimer(signal.ITIMER_PROF, _worker.cpu_seconds)
         try:
             return _worker.module.judge(pair.gold, pair.answer)
@@ -142,3 +228,15 @@ def _judge(pair: GradedPair) -> Any:
             signal.setitimer(signal.ITIMER_PROF, 0)
     except (Expired, MemoryError, RecursionError):
         return None
+
+
+_IN_ONE_CALL = 5
+"""Multiple of the processor time after which the kernel ends a worker that handles no signal."""
+
+
+def _limit_calls() -> None:
+    """Have the kernel end this process in a call that takes long by its own clock, and not by that on the wall."""
+    usage = resource.getrusage(resource.RUSAGE_SELF)
+    _, hard = resource.getrlimit(resource.RLIMIT_CPU)
+    soft = math.ceil(usage.ru_utime + usage.ru_stime + _IN_ONE_CALL * _worker.cpu_seconds) + 1
+    resource.setrlimit(resource.RLIMIT_CPU, (soft if hard == resource.RLIM_INFINITY else min(soft, hard), hard))

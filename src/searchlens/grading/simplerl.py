@@ -56,7 +56,7 @@ class SimpleRL(Grader):
         forms = [GradedPair(*(normalise(text, keep_units=self.keep_units) for text in pair)) for pair in pairs]
         decisions = [decide(*form) for form in forms]
         outcomes = processes.judge_open("searchlens.grading.symbolic", forms, decisions, self.limits, workers)
-        return [Verdict(correct, form.answer) for correct, form in zip(outcomes, forms, strict=True)]
+        return [processes.verdict(correct, form.answer) for correct, form in zip(outcomes, forms, strict=True)]
 
 
 @grader("simplerl-units", mathematical=True)

@@ -94,16 +94,22 @@ class VerdictStore:
         distinct = pairs.select(PAIR).unique().with_columns(_stored(name) for name in PAIR)
         table = VerdictTable(self.folder, grader.version, distinct)
         missing = _rotated(table.missing(distinct))
-        graded = 0
+        graded, passing = 0, [VERDICTS.to_frame()]
         size = self.batch or BATCH
         for start in range(0, missing.height, size):
             batch = table.missing(missing.slice(start, size))  # another job may have judged some of them meanwhile
             if not batch.is_empty():
-                graded += self._judge_batch(grader, batch, workers)
-        verdicts = distinct.join(table.verdicts(), left_on=_STORED, right_on=PAIR, how="inner").drop(_STORED)
+                graded += batch.height
+                passing.append(self._judge_batch(grader, batch, workers))
+        interrupted = pl.concat(passing).drop("benchmark", "version")
+        if interrupted.height:
+            log.warning("%d answers stay without a verdict until they are scored again", interrupted.height)
+        known = pl.concat([table.verdicts(), interrupted]).unique(PAIR, keep="first")
+        verdicts = distinct.join(known, left_on=_STORED, right_on=PAIR, how="inner").drop(_STORED)
         return Judgements(verdicts, graded, distinct.height - graded)
 
-    def _judge_batch(self, grader: Grader, batch: pl.DataFrame, workers: int | None) -> int:
+    def _judge_batch(self, grader: Grader, batch: pl.DataFrame, workers: int | None) -> pl.DataFrame:
+        """Judge pairs and publish their verdicts; those that do not last are returned instead."""
         verdicts = grader.grade([GradedPair(*row) for row in batch.select(PAIR).iter_rows()], workers=workers)
         rows = pl.DataFrame(
             {
@@ -116,8 +122,10 @@ class VerdictStore:
             },
             schema=VERDICTS,
         )
-        self._publish(rows)
-        return rows.height
+        lasting = pl.Series([verdict.is_lasting for verdict in verdicts], dtype=pl.Boolean)
+        if lasting.any():
+            self._publish(rows.filter(lasting))
+        return rows.filter(~lasting)
 
     def _publish(self, rows: pl.DataFrame) -> None:
         content = json.dumps(rows.rows(), ensure_ascii=False, separators=(",", ":"))

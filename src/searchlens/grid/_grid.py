@@ -12,7 +12,7 @@ from searchlens.errors import InputError
 from searchlens.grid import pins
 from searchlens.grid._jobs import Jobs
 from searchlens.grid._records import Generation, JobPool
-from searchlens.store import judges
+from searchlens.store import judges, manifests
 from searchlens.store.files import read_json
 from searchlens.store.hashing import digest
 from searchlens.store.layout import parse_manifest, readouts_sidecar
@@ -76,8 +76,9 @@ class Grid(Jobs):
     def current_manifest(self, pool: JobPool) -> Path:
         """The manifest that agrees with the present state of the store.
 
-        The highest fill round on disk if all samples that it covers are present and no shard is newer; otherwise the
-        path of the next round, which does not exist yet, so that a run makes it. Nothing is written.
+        The highest fill round on disk if it lists the pool, all samples that it covers are present, none of their
+        shards is damaged and none is newer; otherwise the path of the next round, which does not exist yet, so that a
+        run makes it. Nothing is written.
         """
         latest = max((fill for name, fill in self._manifest_names(pool) if name == pool.name), default=-1)
         if latest >= 0 and self._is_current(self.layout.manifest(*pool.key, latest), pool):
@@ -90,15 +91,29 @@ class Grid(Jobs):
         return filter(None, map(parse_manifest, folder.iterdir())) if folder.is_dir() else iter(())
 
     def _is_current(self, manifest: Path, pool: JobPool) -> bool:
+        if not self.lists(manifest, pool):
+            return False
         written = manifest.stat().st_mtime_ns
         for generation in pool.generations:
             shards = shards_of(self.folder(pool.checkpoint, pool.benchmark, generation.id))
             if uncovered(shards, generation.samples, generation.start):
                 return False
             used = [shard for shard in shards if shard.stop > generation.start and shard.start < generation.samples]
-            if any(shard.present and shard.path.stat().st_mtime_ns > written for shard in used):
+            if any(not shard.present or shard.path.stat().st_mtime_ns > written for shard in used):
                 return False
         return True
+
+    def lists(self, manifest: Path, pool: JobPool) -> bool:
+        """Whether a manifest can be read and lists the samples of a pool; not if it was torn or edited."""
+        content = manifests.listed(manifest)
+        wanted = frozenset((each.id, each.start, each.samples) for each in pool.generations)
+        return isinstance(content, manifests.Listed) and content[:3] == (pool.checkpoint, pool.benchmark, wanted)
+
+    def damaged_manifests(self, pool: JobPool) -> list[Path]:
+        """Manifests of a pool, of any fill round, that do not list its samples."""
+        rounds = (fill for name, fill in self._manifest_names(pool) if name == pool.name)
+        paths = [self.layout.manifest(*pool.key, fill) for fill in rounds]
+        return [path for path in paths if not self.lists(path, pool)]
 
     def is_scored(self, checkpoint: str, benchmark: str) -> bool:
         """Whether all samples of a cell are present, and no manifest is newer than its scores."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import polars as pl
 
@@ -69,11 +69,15 @@ def agreement(
     found = rows.with_columns(
         gold=pl.Series([pair.gold for pair in pairs], dtype=pl.String),
         answer=pl.Series(answers, dtype=pl.String),
-        math_verify=pl.Series([verdict or "unknown" for verdict in theirs], dtype=pl.String),
+        math_verify=pl.Series([_said(verdict) for verdict in theirs], dtype=pl.String),
         text=pl.col("text").str.tail(_TAIL),
     )
     write_frame(found.select(AGREEMENT.names()).cast(AGREEMENT), output)
     log.info("%s: %d samples judged again", "/".join(where), found.height)
+
+
+def _said(outcome: Any) -> str:
+    return outcome if isinstance(outcome, str) else "unknown"
 
 
 def _drawn(scores: pl.DataFrame, cell: needs.Agreement, questions: Sequence[Question]) -> pl.DataFrame:

@@ -40,7 +40,8 @@ def sidecars(cell: CellSamples, layout: Layout) -> Iterator[tuple[Stream, Sideca
         return
     for stream in cell.streams:
         for shard in shards_of(layout.generation(cell.checkpoint, cell.benchmark, stream.id)):
-            yield stream, shard.sidecar
+            if not shard.flaw:
+                yield stream, shard.sidecar
 
 
 def spent(cell: CellSamples, layout: Layout) -> dict[str, Any]:

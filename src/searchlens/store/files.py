@@ -1,13 +1,18 @@
-"""Atomic writing of files: a reader never sees an unfinished file, and ``publish`` never replaces one."""
+"""Atomic writing of files: a reader never sees an unfinished file, and ``publish`` never replaces one.
+
+What was written is on the disk before its name is, and the name is before the function returns: file, then folder, are
+synced. Every call that changes something on disk is one of ``os``, so that a test can let each of them fail.
+"""
 
 from __future__ import annotations
 
 import errno
 import json
 import os
-import tempfile
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+import re
+import shutil
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager, suppress
 from fcntl import LOCK_EX, LOCK_NB, flock
 from pathlib import Path
 from typing import Any
@@ -16,6 +21,19 @@ from searchlens.errors import InputError
 from searchlens.store.inputs import require_no_stream
 
 _UNWRITABLE = "make the results folder writable, or set `results` to another one"
+_FULL = "free some space, or raise the quota, and run the same command again: what is finished is kept"
+_FAILING = "look after the disk, then run the same command again: what is finished is kept"
+
+_HINTS = {
+    **dict.fromkeys((errno.ENOSPC, errno.EDQUOT, errno.EFBIG), _FULL),
+    **dict.fromkeys((errno.EROFS, errno.EACCES, errno.EPERM, errno.ENOTDIR), _UNWRITABLE),
+}
+
+_OF_THE_DISK = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EROFS)
+"""What a writing function can only be told by the disk."""
+
+_NO_FOLDER_SYNC = (errno.EINVAL, errno.ENOTSUP, errno.EBADF)
+"""What file systems answer that keep no folders to sync."""
 
 
 def require_writable(folder: Path) -> None:
@@ -32,22 +50,77 @@ def require_writable(folder: Path) -> None:
         raise InputError(f"cannot write to the results folder {folder}: {existing}: {why}", _UNWRITABLE)
 
 
-def _temporary(target: Path) -> Path:
-    """A file next to ``target`` whose name no glob for the suffix matches."""
+def _number(error: Exception) -> int | None:
+    """The number of an error of the operating system; libraries in Rust give it in their text alone."""
+    if isinstance(error, OSError) and error.errno:
+        return error.errno
+    found = re.search(r"\(os error (\d+)\)", str(error))
+    return int(found[1]) if found else None
+
+
+def _unwritable(path: Path, error: Exception) -> InputError:
+    number = _number(error)
+    why = os.strerror(number) if number else str(error)
+    return InputError(f"cannot write to {path}: {why}", _HINTS.get(number or 0, _FAILING))
+
+
+@contextmanager
+def _named(path: Path) -> Iterator[None]:
+    """Turn errors of the operating system into an ``InputError`` that names a path."""
     try:
-        try:
-            handle, name = _open_next_to(target)
-        except FileNotFoundError:  # another job has just removed the empty folder
-            handle, name = _open_next_to(target)
+        yield
     except OSError as error:
-        raise InputError(f"cannot write to {target.parent}: {error.strerror}", _UNWRITABLE) from None
-    os.close(handle)
-    return Path(name)
+        raise _unwritable(path, error) from None
 
 
-def _open_next_to(target: Path) -> tuple[int, str]:
-    target.parent.mkdir(parents=True, exist_ok=True)
-    return tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.", suffix=".tmp")
+def _sync_folder(folder: Path) -> None:
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    except OSError as error:
+        if error.errno not in _NO_FOLDER_SYNC:
+            raise
+    finally:
+        os.close(handle)
+
+
+def make_folder(folder: Path) -> None:
+    """Create a folder, and those above it, so that they outlast a power failure.
+
+    Raises
+    ------
+    InputError
+        It cannot be created.
+    """
+    absent = []
+    for path in (folder, *folder.parents):
+        if path.is_dir():
+            break
+        absent.append(path)
+    with _named(folder):
+        for path in reversed(absent):
+            try:
+                path.mkdir()
+            except FileExistsError:
+                if path.is_file():
+                    raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), path) from None
+            _sync_folder(path.parent)
+
+
+def _temporary(target: Path) -> Path:
+    """A new file next to ``target`` whose name no glob for the suffix matches; its mode follows the umask."""
+    path = target.with_name(f".{target.name}.{os.urandom(4).hex()}.tmp")
+    for last in (False, True):
+        make_folder(target.parent)
+        try:
+            os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC, 0o666))
+            break
+        except FileNotFoundError as error:  # another job has just removed the empty folder
+            if last:
+                raise _unwritable(target.parent, error) from None
+        except OSError as error:
+            raise _unwritable(target.parent, error) from None
+    return path
 
 
 def _write(target: Path, write: Callable[[Path], object]) -> Path:
@@ -56,11 +129,18 @@ def _write(target: Path, write: Callable[[Path], object]) -> Path:
         write(temporary)
         with temporary.open("rb") as stream:
             os.fsync(stream.fileno())
-        temporary.chmod(0o644)
-    except BaseException:
-        temporary.unlink(missing_ok=True)
+    except BaseException as error:
+        _remove_quietly(temporary)
+        if isinstance(error, Exception) and _number(error) in _OF_THE_DISK:
+            raise _unwritable(target, error) from None
         raise
     return temporary
+
+
+def _remove_quietly(path: Path) -> None:
+    """Remove a temporary file; one that stays does no harm, and ``prune`` finds it."""
+    with suppress(OSError):
+        path.unlink()
 
 
 def publish(target: Path, write: Callable[[Path], object]) -> bool:
@@ -76,20 +156,41 @@ def publish(target: Path, write: Callable[[Path], object]) -> bool:
     -------
     bool
         False if another process published first; its file stays.
+
+    Raises
+    ------
+    InputError
+        The disk is full or fails, or permission is missing.
     """
     temporary = _write(target, write)
+    is_first = False
     try:
-        os.link(temporary, target)
-    except FileExistsError:
-        return False
+        with _named(target), suppress(FileExistsError):
+            os.link(temporary, target)
+            is_first = True
     finally:
-        temporary.unlink(missing_ok=True)
-    return True
+        _remove_quietly(temporary)
+    with _named(target):
+        _sync_folder(target.parent)  # also of a file of another process, which may have died before it did so
+    return is_first
 
 
 def replace(target: Path, write: Callable[[Path], object]) -> None:
-    """Write ``target`` atomically, also in place of an older file: for derived files, whose content can change."""
-    _write(target, write).replace(target)
+    """Write ``target`` atomically, also in place of an older file: for derived files, whose content can change.
+
+    Raises
+    ------
+    InputError
+        As of ``publish``.
+    """
+    temporary = _write(target, write)
+    try:
+        with _named(target):
+            temporary.replace(target)
+            _sync_folder(target.parent)
+    except BaseException:
+        _remove_quietly(temporary)
+        raise
 
 
 def replace_text(target: Path, text: str) -> None:
@@ -101,6 +202,50 @@ def replace_text(target: Path, text: str) -> None:
     replace(target, write)
 
 
+def move(source: Path, target: Path) -> bool:
+    """Move a file.
+
+    Returns
+    -------
+    bool
+        False if it is gone, because another process was first.
+
+    Raises
+    ------
+    InputError
+        The disk is full or fails, or permission is missing.
+    """
+    make_folder(target.parent)
+    with _named(target):
+        try:
+            source.replace(target)
+        except FileNotFoundError:
+            return False
+        except OSError as error:
+            if error.errno != errno.EXDEV:
+                raise
+            shutil.move(source, target)
+        for folder in (target.parent, source.parent):
+            _sync_folder(folder)
+    return True
+
+
+def remove(paths: Iterable[Path]) -> None:
+    """Remove files and whole folders; one that is gone already is no error.
+
+    Raises
+    ------
+    InputError
+        The disk fails, or permission is missing.
+    """
+    for path in paths:
+        with _named(path), suppress(FileNotFoundError):
+            if path.is_dir() and not path.is_symlink():
+                shutil.rmtree(path)
+            else:
+                path.unlink()
+
+
 def read_json(path: Path) -> Any:
     """Read a JSON file; an ``InputError`` that names the file if it cannot be read or is damaged."""
     try:
@@ -109,7 +254,7 @@ def read_json(path: Path) -> Any:
         raise InputError(f"cannot read {path}: {error.strerror}") from None
     except (ValueError, RecursionError) as error:
         raise InputError(
-            f"{path} is damaged: {error}", "`searchlens verify` lists all damaged files; delete this file and run again"
+            f"{path} is damaged: {error}", "`searchlens verify --repair` sets damaged files aside; then run again"
         ) from None
 
 
@@ -130,18 +275,18 @@ def alone(lock: Path) -> Iterator[bool]:
     InputError
         The folder cannot be written to.
     """
+    make_folder(lock.parent)
+    with _named(lock.parent):
+        handle = os.open(lock, os.O_CREAT | os.O_WRONLY | os.O_CLOEXEC, 0o666)
     try:
-        lock.parent.mkdir(parents=True, exist_ok=True)
-        stream = lock.open("w")
-    except OSError as error:
-        raise InputError(f"cannot write to {lock.parent}: {error.strerror}", _UNWRITABLE) from None
-    with stream:
         try:
-            flock(stream, LOCK_EX | LOCK_NB)
+            flock(handle, LOCK_EX | LOCK_NB)
             free = True
         except OSError as error:
             free = error.errno not in _HELD
         yield free
+    finally:
+        os.close(handle)
 
 
 _HELD = (errno.EWOULDBLOCK, errno.EACCES)

@@ -292,6 +292,11 @@ def parse_sidecar(path: Path) -> tuple[int, int] | None:
     return (int(match[1]), int(match[2])) if match else None
 
 
+def parse_shard(path: Path) -> tuple[int, int] | None:
+    """Range of samples of a shard; None for any other file."""
+    return parse_sidecar(path.with_suffix(".json")) if path.suffix == ".parquet" else None
+
+
 def chunk(generation: Path, samples: tuple[int, int], questions: tuple[int, int]) -> Path:
     """File of a finished part of a shard: a range of samples of a range of questions."""
     (start, stop), (first, last) = samples, questions
@@ -306,6 +311,11 @@ def chunk_trace(chunk: Path) -> Path:
 def chunks(generation: Path) -> Path:
     """Folder of the finished parts of a generation's shards."""
     return generation / "chunks"
+
+
+def chunks_of(generation: Path, samples: tuple[int, int]) -> list[Path]:
+    """Finished chunks of one shard, and the records of their searches."""
+    return sorted(chunks(generation).glob(f"s{samples[0]:05d}-{samples[1]:05d}.q*"))
 
 
 def chunk_samples(generation: Path) -> int:

@@ -7,33 +7,61 @@ Standard library only, because the planner imports it.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from searchlens.store.files import read_json
+from searchlens.errors import InputError
 from searchlens.store.hashing import file_sha256
 from searchlens.store.layout import parse_sidecar
+
+_NUMBER = (int, float)
+_REQUIRED: Mapping[str, type | tuple[type, ...]] = {
+    **dict.fromkeys(("generation", "sha256", "device"), str),
+    **dict.fromkeys(("start", "stop", "rows", "tokens", "bytes", "mtime_ns"), int),
+    **dict.fromkeys(("wall_seconds", "device_count"), _NUMBER),
+}
+_OPTIONAL: Mapping[str, type | tuple[type, ...]] = {
+    "policies": list,
+    **dict.fromkeys(("generated", "requests"), int),
+    **dict.fromkeys(("engine", "host", "version", "commit", "config", "slurm_job", "finished"), str),
+    **dict.fromkeys(("prefilled", "reused", "mean_running", "gpu_seconds"), _NUMBER),
+}
 
 
 @dataclass(frozen=True)
 class Shard:
-    """One published range of samples, as its sidecar describes it."""
+    """One published range of samples, as its sidecar describes it.
+
+    Attributes
+    ----------
+    path : Path
+    start, stop : int
+        As the name of the file says.
+    sidecar : mapping
+        Empty if it is damaged.
+    flaw : str
+        What is wrong with the sidecar: it is damaged, or is that of another shard; empty if nothing is.
+    """
 
     path: Path
     start: int
     stop: int
     sidecar: Mapping[str, Any]
+    flaw: str = ""
 
     @cached_property
     def present(self) -> bool:
         """Whether the file exists and has the content that its sidecar states.
 
-        Size and modification time are compared; only a file whose time differs (edited, or copied without times) is
-        hashed. ``searchlens verify`` hashes all and brings the times of sound files up to date.
+        Size and modification time are compared; only a file whose time differs (edited, copied without times, or found
+        damaged by a reader) is hashed. ``searchlens verify`` hashes all and brings the times of sound files up to date.
         """
+        if self.flaw:
+            return False
         try:
             stat = self.path.stat()
         except FileNotFoundError:
@@ -52,7 +80,7 @@ def gpu_seconds(sidecar: Mapping[str, Any]) -> float:
 
 
 def shards_of(folder: Path) -> list[Shard]:
-    """The shards of one generation, ordered by start; those without a file are included."""
+    """The shards of one generation, ordered by start; those without a file, or with a flaw, are included."""
     if not folder.is_dir():
         return []
     shards = filter(None, map(shard_at, folder.iterdir()))
@@ -60,11 +88,46 @@ def shards_of(folder: Path) -> list[Shard]:
 
 
 def shard_at(sidecar: Path) -> Shard | None:
-    """The shard that a file describes; None if its name is not that of a sidecar."""
+    """The shard that a file describes; None if its name is not that of a sidecar, or it has just been moved away.
+
+    Raises
+    ------
+    InputError
+        The file cannot be read.
+    """
     samples = parse_sidecar(sidecar)
     if samples is None:
         return None
-    return Shard(sidecar.with_suffix(".parquet"), *samples, read_json(sidecar))
+    path = sidecar.with_suffix(".parquet")
+    try:
+        text = sidecar.read_bytes()
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise InputError(f"cannot read {sidecar}: {error.strerror}") from None
+    try:
+        content = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        return Shard(path, *samples, {}, f"its sidecar is damaged: {error}")
+    if flaw := _flaw(content):
+        return Shard(path, *samples, {}, flaw)
+    stated = (content["generation"], content["start"], content["stop"])
+    if stated != (sidecar.parent.name, *samples):
+        flaw = f"its sidecar is of samples {stated[1]} to {stated[2]} of generation {stated[0]!r}"
+    return Shard(path, *samples, content, flaw)
+
+
+def _flaw(content: Any) -> str:
+    """What a sidecar lacks; empty if nothing."""
+    if not isinstance(content, dict):
+        return "its sidecar is damaged: it is no mapping"
+    for key, kind in _REQUIRED.items():
+        if key not in content:
+            return f"its sidecar has no key {key!r}"
+        if not isinstance(content[key], kind):
+            return f"its sidecar has {key}: {content[key]!r}"
+    wrong = (key for key, kind in _OPTIONAL.items() if key in content and not isinstance(content[key], kind))
+    return next((f"its sidecar has {key}: {content[key]!r}" for key in wrong), "")
 
 
 def missing_ranges(folder: Path, samples: int, start: int = 0) -> list[tuple[int, int]]:

@@ -10,10 +10,11 @@ from __future__ import annotations
 import json
 import logging
 import os
-import shutil
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import asdict, dataclass
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -23,9 +24,8 @@ from polars.exceptions import PolarsError
 
 from searchlens.errors import InputError
 from searchlens.store import files
-from searchlens.store.files import read_json
 from searchlens.store.hashing import file_sha256
-from searchlens.store.layout import Layout, shard_name
+from searchlens.store.layout import Layout, chunks_of, parse_shard, shard_name
 from searchlens.store.ranges import Shard, missing_ranges, shard_at, shards_of
 
 log = logging.getLogger(__name__)
@@ -234,19 +234,24 @@ def _with_sidecar(
     provenance: Provenance,
 ) -> Shard:
     """The shard, after its sidecar was published."""
+    stat = target.stat()
     sidecar = {
         "generation": generation_id,
         "policies": list(policies),
         "start": start,
         "stop": stop,
         **totals,
-        "bytes": target.stat().st_size,
-        "mtime_ns": target.stat().st_mtime_ns,
+        "bytes": stat.st_size,
+        "mtime_ns": stat.st_mtime_ns,
         "sha256": file_sha256(target),
         **asdict(provenance),
     }
-    files.publish(target.with_suffix(".json"), lambda path: _write_sidecar(path, sidecar))
-    return Shard(target, start, stop, read_json(target.with_suffix(".json")))
+    path = target.with_suffix(".json")
+    files.publish(path, lambda temporary: _write_sidecar(temporary, sidecar))
+    shard = shard_at(path)
+    if shard is None:
+        raise InputError(f"{path} was moved away while it was written", "run the same command again")
+    return shard
 
 
 def _published(
@@ -262,24 +267,42 @@ def _published(
     try:
         existing = pl.read_parquet(target, columns=["n_tokens", "generated", "requests"])
         same = height is None or existing.height == height
-        if same and metadata.items() <= pl.read_parquet_metadata(target).items():
+        if same and metadata.items() <= pl.read_parquet_metadata(target).items() and not _is_changed(target):
             return existing
     except (PolarsError, OSError):
         pass
-    aside = target.with_suffix(".unreadable")
-    log.warning("%s cannot be used and has no sound sidecar: moved to %s", target, aside.name)
-    target.replace(aside)
+    put_away(target)
     files.publish(target, write)
     return None
+
+
+def _is_changed(path: Path) -> bool:
+    """Whether a shard has other bytes than its sidecar says; False without a sidecar."""
+    shard = shard_at(path.with_suffix(".json"))
+    return shard is not None and (bool(shard.flaw) or file_sha256(path) != shard.sidecar["sha256"])
+
+
+def put_away(path: Path) -> None:
+    """Move a shard that cannot be used, and its sidecar, to names beside them that nothing reads."""
+    for file in (path, path.with_suffix(".json")):
+        aside = file.with_suffix(f"{file.suffix}.unreadable" if file.suffix == ".json" else ".unreadable")
+        if file.exists() and files.move(file, aside):
+            log.warning("%s cannot be used: moved to %s", file, aside.name)
 
 
 def _write_sidecar(path: Path, sidecar: Mapping[str, Any]) -> None:
     path.write_text(json.dumps(dict(sidecar), indent=1))
 
 
-def _damaged(path: Path, why: str) -> InputError:
-    hint = "`searchlens verify` lists every such shard; run snakemake again: only damaged shards are sampled again"
-    return InputError(f"shard {path} cannot be used: {why}", hint)
+_AGAIN = "run snakemake again: only damaged shards are sampled again"
+_REPAIR = "`searchlens verify --repair` sets such shards aside; then run again: only they are sampled again"
+_IMPORT = "import it again: `searchlens imports` names its log"
+
+
+def _damaged(shard: Shard, why: str, hint: str = _AGAIN) -> InputError:
+    """What is said of a damaged shard; ``hint`` is what to do if it was sampled here."""
+    is_imported = shard.sidecar.get("engine") == "imported"
+    return InputError(f"shard {shard.path} cannot be used: {why}", _IMPORT if is_imported else hint)
 
 
 def read(
@@ -287,36 +310,87 @@ def read(
 ) -> pl.DataFrame:
     """Samples of one shard, checked against its sidecar and its id; of some questions alone if their ids are given.
 
+    The bytes are hashed, once in the life of a process. A shard whose bytes were changed gets a new time, by which the
+    next plan notices it.
+
     Raises
     ------
     InputError
-        Missing, truncated, of another generation or schema: the message names the file, what is wrong and what to do.
+        Missing, truncated, changed, of another range, generation or schema, or without some of its samples: the message
+        names the file, what is wrong and what to do.
     """
-    if not shard.path.exists():
-        raise _damaged(shard.path, "it is missing")
-    size = shard.path.stat().st_size
-    if size != shard.sidecar["bytes"]:
-        raise _damaged(shard.path, f"it has {size} bytes, its sidecar says {shard.sidecar['bytes']} (truncated?)")
-    if not shard.present:
-        raise _damaged(shard.path, "its sha256 is not the one in its sidecar (bytes were changed)")
+    shard = _sound(shard)
     try:
         metadata = pl.read_parquet_metadata(shard.path)
         samples = _rows(shard.path, columns, questions)
     except (PolarsError, OSError) as error:
-        raise _damaged(shard.path, f"it is not readable Parquet ({str(error).splitlines()[0]})") from None
+        raise _damaged(shard, f"it is not readable Parquet ({str(error).splitlines()[0]})", _REPAIR) from None
     if metadata.get("searchlens.generation") != generation_id:
         raise _damaged(
-            shard.path,
+            shard,
             f"it belongs to generation {metadata.get('searchlens.generation')!r}, not {generation_id!r} (foreign)",
+            _REPAIR,
         )
     if metadata.get("searchlens.schema") != str(SCHEMA_VERSION):
         raise _damaged(
-            shard.path,
+            shard,
             f"its schema version is {metadata.get('searchlens.schema')!r}, this searchlens reads {SCHEMA_VERSION}",
+            _REPAIR,
         )
+    if (stated := metadata.get("searchlens.range")) != f"{shard.start}-{shard.stop}":
+        raise _damaged(shard, f"it holds the samples {stated}, not those of its name", _REPAIR)
     if questions is None and samples.height != shard.sidecar["rows"]:
-        raise _damaged(shard.path, f"it has {samples.height} rows, its sidecar says {shard.sidecar['rows']}")
+        raise _damaged(shard, f"it has {samples.height} rows, its sidecar says {shard.sidecar['rows']}", _REPAIR)
+    if {"question", "sample"} <= set(samples.columns) and not _is_whole(samples, shard.start, shard.stop):
+        raise _damaged(shard, f"it has not each sample {shard.start} to {shard.stop} of its questions once", _REPAIR)
     return samples
+
+
+def _sound(shard: Shard) -> Shard:
+    """The shard, if its file is there with the bytes that its sidecar states; as another job has just replaced it."""
+    why = _change(shard)
+    if why and (now := shard_at(shard.path.with_suffix(".json"))) is not None and not (again := _change(now)):
+        return now
+    if why:
+        with suppress(OSError):  # of the file, or of a folder that one may only read
+            os.utime(shard.path)
+        raise _damaged(shard, why if now is None else again)
+    return shard
+
+
+def _change(shard: Shard) -> str:
+    """What is wrong with the bytes of a shard; empty if nothing is."""
+    if shard.flaw:
+        return shard.flaw
+    try:
+        stat = shard.path.stat()
+        if stat.st_size != shard.sidecar["bytes"]:
+            return f"it has {stat.st_size} bytes, its sidecar says {shard.sidecar['bytes']} (truncated?)"
+        content = _hash_once(shard.path, stat.st_ino, stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns)
+    except FileNotFoundError:
+        return "it is missing"
+    except OSError as error:
+        return f"it cannot be read ({error.strerror})"
+    return "" if content == shard.sidecar["sha256"] else "its sha256 is not the one in its sidecar (bytes were changed)"
+
+
+@lru_cache(maxsize=65_536)
+def _hash_once(path: Path, *_: int) -> str:
+    """sha256 of a file; the other arguments tell it from an earlier one at its path."""
+    return file_sha256(path)
+
+
+def _is_whole(samples: pl.DataFrame, start: int, stop: int) -> bool:
+    """Whether each of the questions has each sample of a range once."""
+    if samples.is_empty():
+        return True
+    numbers, questions = samples["sample"], samples["question"].n_unique()
+    return (
+        samples.height == questions * (stop - start)
+        and int(numbers.min()) >= start  # type: ignore[arg-type]  # not empty
+        and int(numbers.max()) < stop  # type: ignore[arg-type]
+        and not samples.select("question", "sample").is_duplicated().any()
+    )
 
 
 def _rows(path: Path, columns: Iterable[str] | None, questions: Collection[str] | None) -> pl.DataFrame:
@@ -340,70 +414,148 @@ def read_generation(
         A range is missing, or a shard cannot be used.
     """
     if missing := missing_ranges(folder, samples):
-        raise InputError(f"{folder} has no samples {missing}", "run snakemake again: it samples the missing ones")
+        raise InputError(f"{folder} has no samples {missing}", _lost_hint(folder))
     names = list(columns) if columns else None
     parts = [
         read(shard, generation_id, names, questions)
         for shard in shards_of(folder)
         if shard.present and shard.start < samples
     ]
-    return (
+    rows = (
         pl.concat(parts)
         .filter(pl.col("sample") < samples)
         .unique(["question", "sample"], keep="first", maintain_order=True)
     )
+    if rows.height != (due := rows["question"].n_unique() * samples):
+        raise InputError(
+            f"the shards in {folder} have {rows.height} of {due} samples: not all are of the same questions", _REPAIR
+        )
+    return rows
 
 
-def verify(layout: Layout) -> Iterator[tuple[Path, str]]:
+def _lost_hint(folder: Path) -> str:
+    """What to do about missing samples."""
+    is_imported = any(shard.sidecar.get("engine") == "imported" for shard in shards_of(folder))
+    return _IMPORT if is_imported else "run snakemake again: it samples the missing ones"
+
+
+def verify(layout: Layout) -> Iterator[tuple[Shard, str]]:
     """Compare the hash of every shard in a store with its sidecar, and read it; update the times of sound copies.
+
+    A shard whose bytes were changed gets a new time, so that the next run makes it again.
 
     Parameters
     ----------
     layout : Layout
-        Of the results folder; if it is not writable, times are not updated.
+        Of the results folder; if it is not writable, no times are updated.
 
     Yields
     ------
-    tuple of (Path, str)
-        Sidecar of a shard, and what is wrong with the shard; empty if nothing is.
+    tuple of (Shard, str)
+        A shard, and what is wrong with it; empty if nothing is.
     """
     for sidecar in layout.sidecars():
-        yield sidecar, _damage(sidecar)
+        if shard := shard_at(sidecar):
+            yield shard, _damage(shard)
 
 
-def _damage(sidecar: Path) -> str:
+def _damage(shard: Shard) -> str:
     try:
-        shard = shard_at(sidecar)
-        if shard is None:
-            return ""
-        if shard.path.exists() and file_sha256(shard.path) != shard.sidecar["sha256"]:
-            raise _damaged(shard.path, "its sha256 is not the one in its sidecar (bytes were changed)")
-        read(shard, sidecar.parent.name)
+        samples = read(shard, shard.path.parent.name)
+        for key, total in _totals(samples).items():
+            if (stated := shard.sidecar.get(key, total)) != total:
+                raise _damaged(shard, f"its sidecar says {stated} {key}, it has {total}", _REPAIR)
     except InputError as error:
         return error.message
-    except KeyError as error:
-        return f"{sidecar} has no key {error}"
     time_now = shard.path.stat().st_mtime_ns
-    if time_now != shard.sidecar["mtime_ns"] and os.access(sidecar.parent, os.W_OK):
-        files.replace(sidecar, lambda path: _write_sidecar(path, {**shard.sidecar, "mtime_ns": time_now}))
+    if time_now != shard.sidecar["mtime_ns"]:
+        with suppress(InputError):  # a folder that one may only read, or a full disk
+            _note_time(shard, time_now)
     return ""
+
+
+def _note_time(shard: Shard, time_now: int) -> None:
+    sidecar = shard.path.with_suffix(".json")
+    if os.access(sidecar.parent, os.W_OK):
+        files.replace(sidecar, lambda path: _write_sidecar(path, {**shard.sidecar, "mtime_ns": time_now}))
+
+
+# ---- what was damaged
 
 
 def set_aside(layout: Layout, unwanted: Iterable[Shard]) -> list[Path]:
     """Move shards, sidecars and records of their searches out of the store, into ``aside/<time>/``; nothing is deleted.
+
+    The sidecar goes first: without it there is no shard, whatever happens meanwhile.
 
     Returns
     -------
     list of Path
         Their new paths.
     """
-    stamp = time.strftime("%Y%m%dT%H%M%S")
-    moved = []
+    paths = []
     for shard in unwanted:
         trace = layout.trace_of(shard.path)
-        for path in (shard.path, shard.path.with_suffix(".json"), trace, trace.with_suffix(".json")):
-            if path.exists():
-                target = layout.aside(stamp, path)
-                target.parent.mkdir(parents=True, exist_ok=True)
-                moved.append(Path(shutil.move(path, target)))
+        paths += [shard.path.with_suffix(".json"), shard.path, trace.with_suffix(".json"), trace]
+    return files_aside(layout, paths)
+
+
+def files_aside(layout: Layout, paths: Iterable[Path]) -> list[Path]:
+    """Move those of some files that exist into ``aside/<time>/``; returns their new paths."""
+    stamp = time.strftime("%Y%m%dT%H%M%S")
+    moved = []
+    for path in paths:
+        target = layout.aside(stamp, path)
+        while target.exists():  # set aside twice within a second
+            target = target.with_name(f"{target.name}.again")
+        if path.exists() and files.move(path, target):
+            moved.append(target)
     return moved
+
+
+def repair(layout: Layout, folder: Path, vouched: Mapping[str, Collection[str]], *, waits: bool = True) -> list[Path]:
+    """Set aside what is damaged in the folder of a generation, and describe whole shards that lost their sidecar anew.
+
+    Parameters
+    ----------
+    layout : Layout
+    folder : Path
+        ``Layout.generation``.
+    vouched : mapping
+        Name of a shard to the hashes that manifests state of it; a shard with another one is not described anew.
+    waits : bool
+        Leave shards alone whose chunks are there: the job that publishes them knows more of them.
+
+    Returns
+    -------
+    list of Path
+        New paths of what was set aside.
+    """
+    there = shards_of(folder)
+    torn = [shard.path.with_suffix(".json") for shard in there if shard.flaw and not shard.sidecar]
+    moved = files_aside(layout, torn)
+    moved += set_aside(layout, [shard for shard in there if shard.sidecar and not shard.present])
+    for path in sorted(folder.glob("*.parquet")):
+        samples = parse_shard(path)
+        if samples is None or path.with_suffix(".json").exists() or (waits and chunks_of(folder, samples)):
+            continue
+        if not _adopted(path, samples, vouched.get(path.name, ())):
+            moved += files_aside(layout, [path])
+    return moved
+
+
+def _adopted(path: Path, samples: tuple[int, int], hashes: Collection[str]) -> bool:
+    """Write the sidecar of a shard that is whole but has none; False if it is not whole."""
+    try:
+        rows, metadata = pl.read_parquet(path), pl.read_parquet_metadata(path)
+    except (PolarsError, OSError):
+        return False
+    expected = _metadata(*samples, path.parent.name)
+    if rows.schema != SAMPLES or not expected.items() <= metadata.items() or not _is_whole(rows, *samples):
+        return False
+    if hashes and file_sha256(path) not in hashes:
+        return False
+    unknown = Provenance(0.0, "unknown", 0, "unknown: the sidecar was lost")
+    _with_sidecar(path, *samples, _totals(rows), path.parent.name, (), unknown)
+    log.warning("%s had no sidecar; it is whole and got a new one", path)
+    return True

@@ -1,0 +1,261 @@
+"""Damage of a store heals: what was harmed is refused, set aside and made again, as by an undisturbed run."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import shutil
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import pytest
+
+from run_stages import score_cell
+from searchlens import cli
+from searchlens.commands.plan import plan
+from searchlens.commands.verify import verify
+from searchlens.errors import InputError
+from searchlens.generate import generate
+from searchlens.grid import Grid
+from searchlens.store import shards
+from searchlens.store.layout import shard_name
+from searchlens.store.ranges import shards_of
+from test_generate import CELL, RUNS, Make, Scripted, Start, start, study
+
+__all__ = ["start", "study"]  # fixtures
+
+
+class Store:
+    """A sampled cell, and how to sample it again with a scripted engine."""
+
+    def __init__(self, grid: Grid, start: Start) -> None:
+        self.grid, self._start = grid, start
+        self.run()
+        self.undisturbed = self.hashes()
+
+    def run(self) -> int:
+        """Sample what is missing; how many samples were drawn."""
+        engine = Scripted()
+        self._start(engine)
+        (pool,) = self.grid.pools(*CELL)
+        generate(self.grid, *CELL, self.grid.current_manifest(pool))
+        return len(engine.asked)
+
+    def hashes(self) -> dict[str, str]:
+        found = {}
+        for path in self.grid.layout.sidecars():
+            shard = shards_of(path.parent)[0]
+            found[path.parent.name] = shard.sidecar.get("sha256", "")
+        return found
+
+    def shard(self, place: int = 0) -> shards.Shard:
+        generation = self.grid.generations(*CELL)[place]
+        return shards_of(self.grid.folder(*CELL, generation.id))[0]
+
+    @property
+    def missing(self) -> int:
+        return sum(line.missing for line in plan(self.grid) if (line.checkpoint, line.benchmark) == CELL)
+
+    def is_sound(self) -> bool:
+        """As an undisturbed run left it: the same bytes, nothing to draw, nothing to report."""
+        (pool,) = self.grid.pools(*CELL)
+        found = verify(self.grid.layout.results)
+        assert found.damaged == [] and found.notes == []
+        return self.hashes() == self.undisturbed and not self.missing and self.grid.current_manifest(pool).exists()
+
+
+@pytest.fixture
+def store(study: dict[str, Any], make_grid: Make, start: Start) -> Store:
+    return Store(make_grid(study), start)
+
+
+def flip(path: Path, place: int, *, keeps_time: bool) -> None:
+    """Change one bit of a byte of a file."""
+    stat, content = path.stat(), bytearray(path.read_bytes())
+    content[place % len(content)] ^= 1 << place % 8
+    path.write_bytes(content)
+    if keeps_time:
+        os.utime(path, ns=(stat.st_atime_ns, stat.st_mtime_ns))
+
+
+# ---- bytes that change by themselves
+
+
+def test_no_flipped_bit_is_ever_read(store: Store) -> None:
+    """Size and time stay, as on a failing disk: a plan sees nothing, every reader does."""
+    shard, draw = store.shard(), random.Random(1)
+    sound, stat = shard.path.read_bytes(), shard.path.stat()
+    for _ in range(200):
+        flip(shard.path, draw.randrange(len(sound)), keeps_time=True)
+        with pytest.raises(InputError, match="sha256 is not the one in its sidecar"):
+            shards.read(store.shard(), shard.path.parent.name)
+        shard.path.write_bytes(sound)
+        os.utime(shard.path, ns=(stat.st_atime_ns, stat.st_mtime_ns))
+    assert store.is_sound()
+
+
+@pytest.mark.parametrize("finder", ["verify", "score"])
+def test_what_a_reader_found_is_made_again_by_the_next_run(store: Store, finder: str) -> None:
+    shard = store.shard()
+    flip(shard.path, 300, keeps_time=True)
+    assert store.missing == 0, "a plan compares times alone"
+    if finder == "verify":
+        assert verify(store.grid.layout.results).advice == ["the next run samples damaged shards again, and only them"]
+    else:
+        with pytest.raises(InputError, match="run snakemake again"):
+            score_cell(store.grid, *CELL, store.grid.manifests(*CELL), store.grid.scores(*CELL))
+    assert store.missing == 4
+    assert store.run() == 24 and store.is_sound()
+
+
+def test_a_flipped_bit_in_a_chunk_never_becomes_a_shard(study: dict[str, Any], make_grid: Make, start: Start) -> None:
+    """A chunk has no sidecar: it is checked against its own digest before it is published."""
+    undisturbed = Store(make_grid(study | {"results": "undisturbed"}), start).undisturbed
+    draw = random.Random(2)
+    for attempt in range(6):
+        grid = make_grid(study | {"results": f"attempt{attempt}"})
+        start(Scripted(repeatable=True, dies=RuntimeError("died"), at=23))
+        (pool,) = grid.pools(*CELL)
+        with pytest.raises(RuntimeError):
+            generate(grid, *CELL, grid.current_manifest(pool))
+        chunks = sorted(grid.layout.results.rglob("*.chunk"))
+        flip(draw.choice(chunks), draw.randrange(10**6), keeps_time=True)
+        engine = Scripted(repeatable=True)
+        start(engine)
+        generate(grid, *CELL, grid.current_manifest(pool))
+        assert {path.parent.name: shards_of(path.parent)[0].sidecar["sha256"] for path in grid.layout.sidecars()} == (
+            undisturbed
+        )
+        assert len(engine.asked) <= RUNS - 20 + 4, "all but the chunk is kept"
+
+
+# ---- files under names that are not theirs
+
+
+def copied(store: Store) -> Path:
+    """The only shard of a generation, under the name of the next range, too."""
+    shard = store.shard()
+    for suffix in (".parquet", ".json"):
+        target = shard.path.with_name(shard_name(4, 8)).with_suffix(suffix)
+        shutil.copy2(shard.path.with_suffix(suffix), target)
+    return shard.path.with_name(shard_name(4, 8))
+
+
+def test_a_shard_under_the_name_of_another_range_is_not_read(
+    study: dict[str, Any], make_grid: Make, start: Start, store: Store
+) -> None:
+    copy = copied(store)
+    longer = make_grid(study | {"samples": 8})
+    folder = copy.parent
+    with pytest.raises(InputError, match="has no samples"):
+        shards.read_generation(folder, folder.name, 8)
+    assert any("its sidecar is of samples 0 to 4" in line for line in verify(store.grid.layout.results).damaged)
+    start(Scripted())
+    (pool,) = longer.pools(*CELL)
+    generate(longer, *CELL, longer.current_manifest(pool))
+    rows = shards.read_generation(folder, folder.name, 8)
+    assert rows.height == 48 and rows["sample"].max() == 7
+    assert verify(store.grid.layout.results).damaged == []
+
+
+def test_a_sidecar_that_was_edited_to_fit_does_not_deceive(store: Store) -> None:
+    """Name and sidecar agree, the file's own range does not."""
+    copy = copied(store)
+    content = json.loads(copy.with_suffix(".json").read_text())
+    copy.with_suffix(".json").write_text(json.dumps({**content, "start": 4, "stop": 8}))
+    with pytest.raises(InputError, match="holds the samples 0-4"):
+        shards.read_generation(copy.parent, copy.parent.name, 8)
+    assert cli.main(["verify", str(store.grid.layout.results)]) == 2
+    assert cli.main(["verify", "--repair", str(store.grid.layout.results)]) == 0
+    assert store.is_sound()
+
+
+def test_shards_of_different_questions_are_not_read_as_one(store: Store, publish: Callable[..., Any]) -> None:
+    """A folder that was merged by hand: every shard is sound, together they lack samples."""
+    generation = store.grid.generations(*CELL)[0]
+    folder = store.grid.folder(*CELL, generation.id)
+    rows = shards.read(store.shard(), generation.id).filter(pl.col("question") != "q0")
+    shards.publish(
+        folder,
+        4,
+        8,
+        rows.with_columns(pl.col("sample") + 4),
+        generation_id=generation.id,
+        policies=["x"],
+        provenance=shards.Provenance(1, "cpu", 1, "t"),
+    )
+    with pytest.raises(InputError, match="have 44 of 48 samples"):
+        shards.read_generation(folder, generation.id, 8)
+
+
+# ---- sidecars and manifests
+
+
+def harms(path: Path) -> Iterator[Callable[[], object]]:
+    """Every tenth byte as the end, every key left out, and the file lost."""
+    content = path.read_bytes()
+    for end in range(0, len(content) - 1, max(1, len(content) // 10)):
+        yield lambda end=end: path.write_bytes(content[:end])
+    for key in json.loads(content):
+        left = {name: value for name, value in json.loads(content).items() if name != key}
+        yield lambda left=left: path.write_text(json.dumps(left))
+    yield path.unlink
+
+
+@pytest.mark.parametrize("kind", ["sidecars", "manifests"])
+def test_torn_sidecars_and_manifests_heal_and_nothing_is_drawn_again(store: Store, kind: str) -> None:
+    """Samples do not depend on either: one run writes them anew."""
+    path = getattr(store.grid.layout, kind)()[0]
+    content, count = path.read_bytes(), 0
+    for harm in harms(path):
+        harm()
+        assert store.run() == 0, "the samples are there"
+        assert store.is_sound()
+        for left in store.grid.layout.manifests():
+            if kind == "manifests":
+                left.unlink()
+        path.write_bytes(content)
+        count += 1
+    assert count > 15
+
+
+def test_a_manifest_that_was_edited_is_made_again(store: Store) -> None:
+    """It asks for samples that nobody draws: it does not list its pool."""
+    (path,) = store.grid.layout.manifests()
+    content = json.loads(path.read_text())
+    content["generations"][0]["samples"] = 999
+    path.write_text(json.dumps(content))
+    assert store.run() == 0 and store.is_sound()
+    score_cell(store.grid, *CELL, store.grid.manifests(*CELL), store.grid.scores(*CELL))
+
+
+def test_a_shard_of_another_content_gets_no_new_sidecar(store: Store) -> None:
+    """The sidecar is lost and a bit has changed: the manifest still says which bytes are meant."""
+    shard = store.shard()
+    shard.path.with_suffix(".json").unlink()
+    frame = pl.read_parquet(shard.path)
+    metadata = pl.read_parquet_metadata(shard.path)
+    kept = {key: value for key, value in metadata.items() if key.startswith("searchlens")}
+    shards.write_parquet(frame.with_columns(text=pl.lit("other")), shard.path, kept)
+    assert store.run() == 24 and store.is_sound()
+
+
+def test_repair_is_done_at_once(store: Store, capsys: pytest.CaptureFixture[str]) -> None:
+    """Damaged shards, manifests, snapshots and tables make way; whole shards without a sidecar get one."""
+    results = store.grid.layout.results
+    score_cell(store.grid, *CELL, store.grid.manifests(*CELL), store.grid.scores(*CELL))
+    flip(store.shard(0).path, 200, keeps_time=True)
+    store.shard(1).path.with_suffix(".json").write_text("{")
+    store.grid.scores(*CELL).write_bytes(b"PAR1")
+    store.grid.layout.manifests()[0].write_text("[]")
+    assert cli.main(["verify", str(results)]) == 2
+    said = capsys.readouterr()
+    assert "the next run samples damaged shards again" in said.err and "verify --repair" in said.err
+    assert cli.main(["verify", "--repair", str(results)]) == 0
+    said = capsys.readouterr().out
+    assert said.count("set aside: ") == 5 and said.count("described anew: ") == 1
+    assert verify(results).damaged == []
+    assert store.run() == 24 and store.is_sound()

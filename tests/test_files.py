@@ -1,0 +1,107 @@
+"""Writing files: errors of the disk are one line, modes follow the umask, half a table or figure is never seen."""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+import subprocess
+import sys
+from pathlib import Path
+
+import polars as pl
+import pytest
+from matplotlib.figure import Figure
+
+from searchlens.errors import InputError
+from searchlens.figures import style
+from searchlens.store import files
+from searchlens.tables.format import part
+from searchlens.tables.table import Table, write
+
+
+@pytest.mark.parametrize(("umask", "mode"), [(0o077, 0o600), (0o022, 0o644), (0o002, 0o664)])
+def test_files_have_the_mode_that_the_umask_says(tmp_path: Path, umask: int, mode: int) -> None:
+    """A shared group folder, and a private one."""
+    before = os.umask(umask)
+    try:
+        files.replace_text(tmp_path / "replaced", "x")
+        files.publish(tmp_path / "published", lambda path: path.write_text("x"))
+    finally:
+        os.umask(before)
+    assert [stat.S_IMODE((tmp_path / name).stat().st_mode) for name in ("replaced", "published")] == [mode, mode]
+
+
+FULL = """
+import resource, signal, sys
+from pathlib import Path
+import polars as pl, pyarrow.parquet as pq
+from searchlens.errors import InputError
+from searchlens.store import files
+frame = pl.DataFrame({"a": list(range(10_000))})
+signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+resource.setrlimit(resource.RLIMIT_FSIZE, (1_000, 1_000))
+writers = [
+    frame.write_parquet,
+    frame.write_csv,
+    lambda path: pq.write_table(frame.to_arrow(), path),
+    lambda path: path.write_text("x" * 5_000),
+]
+for writer in writers:
+    for how in (files.publish, files.replace):
+        try:
+            how(Path(sys.argv[1], "target"), writer)
+        except InputError as error:
+            print(error.message, "|", error.hint)
+"""
+
+
+def test_a_full_disk_is_one_line_whoever_writes(tmp_path: Path) -> None:
+    """polars and pyarrow raise errors of their own; their numbers are in the text alone."""
+    run = [sys.executable, "-c", FULL, str(tmp_path)]
+    said = subprocess.run(run, capture_output=True, text=True, check=True).stdout.splitlines()
+    assert len(said) == 8
+    for line in said:
+        assert line.startswith(f"cannot write to {tmp_path}/target: File too large | free some space")
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO])
+@pytest.mark.parametrize("call", ["fsync", "link", "rename", "replace", "open", "mkdir"])
+def test_an_error_of_any_call_names_the_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, call: str, number: int
+) -> None:
+    def fail(*_: object, **__: object) -> None:
+        raise OSError(number, os.strerror(number))
+
+    target = tmp_path / "folder" / "target"
+    for how in (files.publish, files.replace):
+        with monkeypatch.context() as patch:
+            patch.setattr(os, call, fail)
+            try:
+                how(target, lambda path: path.write_text("x"))
+            except InputError as error:
+                assert str(tmp_path / "folder") in error.message and os.strerror(number) in error.message
+                assert error.hint
+        target.unlink(missing_ok=True)
+    assert not target.parent.exists() or not list(target.parent.iterdir())
+
+
+def test_a_table_or_figure_that_cannot_be_finished_leaves_the_older_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A crash while one is written: the file is the old one, and whole."""
+    frame = pl.DataFrame({"a": [1]})
+    table, figure = Table(data=frame, parts=[part([{"a": "1"}])]), Figure()
+    paths = [*write(table, tmp_path / "table"), *style.save(figure, tmp_path / "figure", frame)]
+    before = [path.read_bytes() for path in paths]
+
+    def fail(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(os, "fsync", fail)
+    for again in (lambda: write(table, tmp_path / "table"), lambda: style.save(figure, tmp_path / "figure", frame)):
+        with pytest.raises(KeyboardInterrupt):
+            again()
+    assert [path.read_bytes() for path in paths] == before
+    assert len(list(tmp_path.iterdir())) == len(paths)
