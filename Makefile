@@ -23,7 +23,7 @@ export PATH := $(CURDIR)/.venv/bin:$(PATH)
 export HF_HUB_OFFLINE ?= 1
 export TOKENIZERS_PARALLELISM ?= false
 
-.PHONY: help setup demo test test-vllm test-slurm test-harnesses test-wheel test-browser fuzz web check format schema zoo zoo-cohort zoo-run zoo-tables perf clean
+.PHONY: help setup demo test test-vllm test-slurm test-faults test-harnesses test-wheel test-browser fuzz web check format schema zoo zoo-cohort zoo-run zoo-tables perf clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -82,6 +82,9 @@ $(WEB_INSTALLED): web/package-lock.json
 
 web: $(WEB_INSTALLED) ## build the explorer's page from web/ (needs node 20)
 	cd web && npm run --silent check && npm test --silent && npm run --silent build
+
+test-faults: $(INSTALLED) ## let every call on the disk fail, in every order: a quarter of an hour on two quiet cores
+	.venv/bin/python tests/faults/run.py $(FAULTS)
 
 test-wheel: $(INSTALLED) ## build the wheels and the sdist, and use them outside of the checkout
 	.ci/test-wheel

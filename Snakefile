@@ -123,3 +123,4 @@ rule landscapes:
     """Everything up to the landscapes, for studies with no pair to compare."""
     input:
         [path for cell in GRID.cells for path in landscape_files(*cell)],
+        [path for cell in GRID.cells for path in GRID.manifests(*cell)],

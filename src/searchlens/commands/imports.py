@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Sequence
 from pathlib import Path
 
 from searchlens.errors import InputError, unknown
 from searchlens.grid import Grid, Import
+from searchlens.store import files
 
 
 def listing(grid: Grid) -> str:
@@ -52,7 +52,7 @@ def remove(grid: Grid, name: str) -> list[Path]:
     kept = [item for item in grid.every_import if item not in gone]
     paths = [path for path in dict.fromkeys(_paths(grid, gone, kept)) if path.exists()]
     for path in paths:
-        shutil.rmtree(path) if path.is_dir() else path.unlink()
+        files.remove([path])
         _remove_empty_parents(path, grid.layout.results)
     return paths
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import shutil
 import time
 from dataclasses import dataclass
 from pathlib import Path
 
 from searchlens.errors import InputError
 from searchlens.grid import Grid
+from searchlens.store import files
 from searchlens.store.ranges import shards_of
 
 ABANDONED_SECONDS = 24 * 3600.0
@@ -58,8 +58,7 @@ def unused(grid: Grid) -> Unused:
 
 def delete(paths: list[Path]) -> None:
     """Delete files and whole folders."""
-    for path in paths:
-        shutil.rmtree(path) if path.is_dir() else path.unlink()
+    files.remove(paths)
 
 
 def _unused_generations(grid: Grid) -> list[Path]:

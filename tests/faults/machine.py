@@ -1,0 +1,264 @@
+"""A state machine over one study: anything that people and disks do to a store, in any order, against a small model.
+
+The model is a dictionary: (generation, question, sample) to what was drawn, which the scripted engine makes a function
+of its seed. After every run the store equals it, and nothing is left to draw or to report.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import shutil
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import study
+from hypothesis import HealthCheck, settings
+from hypothesis import seed as seeded
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, rule, run_state_machine_as_test
+from injected import FAULTS, Injected
+from points import in_fork
+
+from searchlens.commands.verify import verify
+from searchlens.grid import Grid
+from searchlens.store import shards
+
+steps = {"rules": 0, "runs": 0, "faults": 0}
+"""Counts of this process."""
+
+
+KINDS = st.sampled_from(["shard", "sidecar", "manifest", "chunk"])
+
+
+class Store(RuleBasedStateMachine):
+    """One study folder and what is done to it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.base = Path(tempfile.mkdtemp(prefix="searchlens-machine-", dir=study.scratch()))
+        self.folder = self.base / "0"
+        study.found(self.folder)
+        self.policies, self.samples, self.edited = ["temp_0.5", "topp0.95_t1.0"], 2, False
+        self.imported = False
+        self.model: dict[tuple[str, str, int], str] = {}
+        self._configure()
+
+    def teardown(self) -> None:
+        shutil.rmtree(self.base, ignore_errors=True)
+
+    def _configure(self) -> None:
+        policies: dict[str, Any] = dict.fromkeys(["temp_0.5", "topp0.95_t1.0", "topp0.9_t0.7", "greedy"])
+        policies["mine"] = {"local": {"temperature": 0.85 if self.edited else 0.8}}
+        changes = {"policies": policies, "pools": {"some": [*self.policies, "mine"]}, "samples": self.samples}
+        study.configure(self.folder, study.raw(**changes, budgets=[1, 2]))
+
+    def _files(self, pattern: str) -> list[Path]:
+        return sorted((self.folder / "results").glob(pattern))
+
+    def _fork(self, work: Callable[[], object]) -> int:
+        def there() -> int:
+            study.script(study.Counter())
+            os.chdir(self.folder)
+            os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+            os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
+            return int(work() or 0)
+
+        return in_fork(there, may_fail=True)
+
+    # ---- the configuration
+
+    @rule()
+    def edit_a_policy_and_back(self) -> None:
+        self.edited = not self.edited
+        self._configure()
+
+    @rule(samples=st.sampled_from([2, 3, 4]))
+    def ask_for_other_samples(self, samples: int) -> None:
+        self.samples = samples
+        self._configure()
+
+    @rule()
+    def add_or_remove_a_policy(self) -> None:
+        name = "topp0.9_t0.7"
+        self.policies = [one for one in self.policies if one != name] + [name] * (name not in self.policies)
+        self._configure()
+
+    # ---- what happens to files
+
+    @rule(pick=st.integers(0, 10**6), kind=KINDS)
+    def delete(self, pick: int, kind: str) -> None:
+        if path := self._one(kind, pick):
+            path.unlink()
+
+    @rule(pick=st.integers(0, 10**6), place=st.integers(0, 10**6), keeps_time=st.booleans())
+    def flip_a_bit(self, pick: int, place: int, keeps_time: bool) -> None:
+        if path := self._one(("shard", "chunk")[pick % 2], pick):
+            stat, content = path.stat(), bytearray(path.read_bytes())
+            if content:
+                content[place % len(content)] ^= 1 << place % 8
+                path.write_bytes(content)
+            if keeps_time:
+                os.utime(path, ns=(stat.st_atime_ns, stat.st_mtime_ns))
+
+    @rule(pick=st.integers(0, 10**6), share=st.floats(0, 1), kind=KINDS)
+    def truncate(self, pick: int, share: float, kind: str) -> None:
+        if path := self._one(kind, pick):
+            path.write_bytes(path.read_bytes()[: int(share * path.stat().st_size)])
+
+    @rule(pick=st.integers(0, 10**6))
+    def rename_to_another_range(self, pick: int) -> None:
+        """As in a folder that was merged by hand."""
+        if path := self._one("shard", pick):
+            for suffix in (".parquet", ".json"):
+                if path.with_suffix(suffix).exists():
+                    self._copy(path.with_suffix(suffix), path.with_name(f"s00002-00004{suffix}"))
+
+    @staticmethod
+    def _copy(source: Path, target: Path) -> None:
+        if source != target:
+            shutil.copy2(source, target)
+
+    @rule()
+    def copy_the_folder(self) -> None:
+        """To another place, without its times."""
+        target = self.base / str(int(self.folder.name) + 1)
+        shutil.copytree(self.folder, target, symlinks=True, copy_function=shutil.copyfile)
+        shutil.rmtree(self.folder)
+        self.folder = target
+
+    @rule()
+    def set_the_clock_back(self) -> None:
+        """By an hour: everything that is there is from the future."""
+        for path in self._files("**/*"):
+            stat = path.stat()
+            os.utime(path, ns=(stat.st_atime_ns, stat.st_mtime_ns + 3600 * 10**9))
+
+    def _one(self, kind: str, pick: int) -> Path | None:
+        pattern = {
+            "shard": "generations/*/*/*/*.parquet",
+            "sidecar": "generations/*/*/*/*.json",
+            "manifest": "manifests/*/*/*.json",
+            "chunk": "generations/*/*/*/chunks/*.chunk",
+        }[kind]
+        paths = [path for path in self._files(pattern) if "other-base" not in path.parts]
+        return paths[pick % len(paths)] if paths else None
+
+    # ---- commands
+
+    @rule(at=st.integers(1, 150), fault=st.sampled_from(FAULTS))
+    def run_and_fail(self, at: int, fault: Any) -> None:
+        """A job dies, or the disk fails, at some call."""
+        steps["faults"] += 1
+
+        def work() -> int:
+            Injected(self.folder / "results", at, fault)
+            return max(study.run(*arguments) for arguments in study.generate())
+
+        assert self._fork(work) in (0, 1, 2, 70, 75)
+
+    @rule()
+    def two_jobs_at_once(self) -> None:
+        pids = []
+        for _ in range(2):
+            if (pid := os.fork()) == 0:
+                os._exit(self._fork(self._generate))
+            pids.append(pid)
+        assert [os.waitpid(pid, 0)[1] for pid in pids] == [0, 0]
+        self._look()
+
+    @rule()
+    def draw_a_cell_again(self) -> None:
+        arguments = ["rerun", "--checkpoint", "toy-base", "--benchmark", "sums", "--policy", "mine"]
+        assert self._fork(lambda: study.run(*arguments)) == 0
+
+    @rule()
+    def prune(self) -> None:
+        assert self._fork(lambda: study.run("prune", "--delete")) == 0
+
+    @rule()
+    def repair(self) -> None:
+        if self._files("generations"):
+            assert self._fork(lambda: study.run("verify", "--repair", "results")) == 0
+
+    @rule()
+    def import_or_take_back(self) -> None:
+        options = ["--pair", "other", "--benchmark", "sums", "--role", "base", "--policy", "theirs", "--yes"]
+        command = ["imports", "--remove", "other/sums"] if self.imported else ["import", "log.jsonl", *options]
+        assert self._fork(lambda: study.run(*command)) == 0
+        self.imported = not self.imported
+
+    @rule()
+    def run(self) -> None:
+        """The next run, after a look by ``verify``, which finds what changed without a new time."""
+        steps["runs"] += 1
+
+        def work() -> int:
+            if Path("results/generations").exists():
+                verify(Path("results"))
+            return self._generate()
+
+        assert self._fork(work) == 0
+        self._look()
+
+    @staticmethod
+    def _generate() -> int:
+        return max(study.run(*arguments) for arguments in study.generate())
+
+    # ---- the model
+
+    def _look(self) -> None:
+        """Compare the store with the model, in a process of its own."""
+        report = self.base / "look.json"
+
+        def work() -> int:
+            report.write_text(json.dumps(self._found()))
+            return 0
+
+        assert self._fork(work) == 0
+        found = json.loads(report.read_text())
+        assert found["damaged"] == [], found["damaged"]
+        assert found["missing"] == 0
+        for generation, question, sample, text in found["rows"]:
+            known = self.model.setdefault((generation, question, sample), text)
+            assert known == text, (generation, question, sample)
+        assert len(found["rows"]) == found["due"]
+
+    def _found(self) -> dict[str, Any]:
+        grid = Grid(json.loads(Path("study.json").read_text()), self.folder)
+        rows, due = [], 0
+        for generation in grid.generations(*study.CELLS[0]):
+            folder = grid.folder(*study.CELLS[0], generation.id)
+            part = shards.read_generation(folder, generation.id, generation.samples)
+            due += generation.samples * study.QUESTIONS
+            drawn = pl.struct("run", "text", "tokens", "logprobs", "finish").struct.json_encode()
+            columns = part.select(pl.lit(generation.id), "question", "sample", drawn)
+            rows += columns.iter_rows()
+        used = {str(grid.folder(*study.CELLS[0], generation.id)) for generation in grid.generations(*study.CELLS[0])}
+        damaged = [line for line in verify(Path("results").absolute()).damaged if any(one in line for one in used)]
+        return {"rows": rows, "due": due, "damaged": damaged, "missing": study.missing(self.folder)}
+
+    @invariant()
+    def count(self) -> None:
+        steps["rules"] += 1
+
+
+def explore(examples: int, length: int, seed: int) -> dict[str, float]:
+    """Play sequences of rules; how many steps, runs and faults there were, and seconds of processor time."""
+    random.seed(seed)
+    started = time.process_time()
+    chosen = settings(
+        max_examples=examples,
+        stateful_step_count=length,
+        deadline=None,
+        database=None,
+        suppress_health_check=list(HealthCheck),
+        print_blob=False,
+    )
+    run_state_machine_as_test(seeded(seed)(Store), settings=chosen)
+    return {**steps, "cpu_seconds": time.process_time() - started}

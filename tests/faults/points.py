@@ -1,0 +1,352 @@
+"""Faults at every call of every command that writes: die before, die after, no space, an error of the disk.
+
+Each point is a process of its own, forked from one that has everything imported. Afterwards a second process verifies
+the store, gives the same commands again, and compares every Parquet file with that of an undisturbed run.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import shutil
+import sys
+import tempfile
+import traceback
+from collections import Counter as Tally
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import chdir
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import study
+from injected import DIED, FAULTS, Fault, Injected
+
+from searchlens.commands.verify import verify
+from searchlens.store.files import read_json
+
+Commands = Callable[[], Iterable[list[str]]]
+
+
+@dataclass(frozen=True)
+class Workload:
+    """Commands that are disturbed.
+
+    Attributes
+    ----------
+    name : str
+    commands : callable
+        They are given in the folder of the study.
+    before : sequence of callable
+        What is done to the folder first, undisturbed.
+    again : callable or None
+        Commands after the fault, if not the same.
+    may_refuse : bool
+        Whether a second time may be refused, because the first has done all.
+    damages : int
+        Most messages of ``verify`` before the second time: what was harmed beforehand.
+    """
+
+    name: str
+    commands: Commands
+    before: Sequence[Callable[[], object]] = ()
+    may_refuse: bool = False
+    damages: int = 0
+
+
+def _run(commands: Commands) -> Callable[[], object]:
+    def give() -> None:
+        for arguments in commands():
+            assert study.run(*arguments) == 0, arguments
+
+    return give
+
+
+def _longer() -> None:
+    study.configure(Path(), study.raw(samples=2 * study.SAMPLES))
+
+
+def _other_policies() -> None:
+    study.configure(Path(), study.raw(pools={"some": ["temp_0.5"]}))
+
+
+def _harm() -> None:
+    """A flipped bit with a new time, a torn sidecar, a torn manifest."""
+    first, second, *_ = sorted(Path("results/generations").glob("*/*/*/*.parquet"))
+    content = bytearray(first.read_bytes())
+    content[len(content) // 2] ^= 4
+    first.write_bytes(content)
+    second.with_suffix(".json").write_text("{")
+    next(Path("results/manifests").glob("*/*/*.json")).write_text("[]")
+
+
+def _both() -> Iterable[list[str]]:
+    return (["generate", "--checkpoint", cell[0], "--benchmark", cell[1]] for cell in study.CELLS)
+
+
+def _grade_both() -> Iterable[list[str]]:
+    return study.graded(study.CELLS)
+
+
+def _landscapes() -> Iterator[list[str]]:
+    grid = study.grid_at(Path())
+    folders = [str(grid.layout.landscape(*cell)) for cell in study.CELLS]
+    for cell, folder in zip(study.CELLS, folders, strict=True):
+        yield ["landscape", "--benchmark", "sums", "--scores", str(grid.scores(*cell)), "--output", folder]
+    where = str(grid.layout.recovery("toy", "sums"))
+    yield ["recovery", "--benchmark", "sums", "--base", folders[0], "--rl", folders[1], "--output", where]
+
+
+def _imported() -> Iterator[list[str]]:
+    options = ["--pair", "other", "--benchmark", "sums", "--role", "base", "--policy", "theirs", "--yes"]
+    yield ["import", "log.jsonl", *options]
+
+
+def _rerun() -> Iterator[list[str]]:
+    yield ["rerun", "--checkpoint", "toy-base", "--benchmark", "sums", "--policy", "temp_0.5"]
+    yield from study.generate()
+
+
+def _repair() -> Iterator[list[str]]:
+    yield ["verify", "--repair", "results"]
+    yield from study.generate()
+
+
+SAMPLED = _run(study.generate)
+WORKLOADS = (
+    Workload("sample", study.generate),
+    Workload("extend", study.generate, [SAMPLED, _longer]),
+    Workload("heal", study.generate, [SAMPLED, _harm], damages=4),
+    Workload("repair", _repair, [SAMPLED, _harm], damages=4),
+    Workload("rerun", _rerun, [SAMPLED]),
+    Workload("score", study.graded, [SAMPLED]),
+    Workload("analyse", _landscapes, [_run(_both), _run(_grade_both)]),
+    Workload("import", _imported),
+    Workload("remove", lambda: [["imports", "--remove", "other/sums"]], [_run(_imported)], may_refuse=True),
+    Workload("prune", lambda: [["prune", "--delete"]], [SAMPLED, _other_policies]),
+)
+
+
+class Point(NamedTuple):
+    """One fault: in which workload, at which call."""
+
+    workload: str
+    at: int
+    fault: Fault
+
+
+@dataclass
+class Report:
+    """What came of all points."""
+
+    points: int = 0
+    raised: int = 0
+    died: int = 0
+    absorbed: int = 0
+    violations: list[str] = field(default_factory=list)
+    calls: dict[str, int] = field(default_factory=dict)
+    redrawn: int = 0
+
+
+class Harness:
+    """Lays out the studies, counts the calls of every workload, and tries points.
+
+    Parameters
+    ----------
+    root : Path
+        A new folder, best in memory.
+    """
+
+    def __init__(self, root: Path, workloads: Sequence[Workload] = WORKLOADS) -> None:
+        self.root, self.workloads = root, {each.name: each for each in workloads}
+        self.undisturbed: dict[str, dict[str, Any]] = {}
+        for each in workloads:
+            study.found(root / each.name)
+            self.undisturbed[each.name] = self._undisturbed(each)
+
+    def _undisturbed(self, workload: Workload) -> dict[str, Any]:
+        folder, copy = self.root / workload.name, self.root / f"{workload.name}.undisturbed"
+
+        def prepare() -> None:
+            study.script(study.Counter())
+            with chdir(folder):
+                for step in workload.before:
+                    step()
+
+        in_fork(prepare)
+        report = self.root / "report.json"
+
+        def work() -> None:
+            drawn = study.Counter()
+            study.script(drawn)
+            shutil.copytree(folder, copy, symlinks=True)
+            with chdir(copy):
+                commands = list(workload.commands())
+                calls = Injected(copy / "results")
+                for arguments in commands:
+                    assert study.run(*arguments) == 0, arguments
+                log = [call.name for call in calls.log]
+            report.write_text(json.dumps({"content": study.content(copy), "calls": log, "drawn": drawn.value}))
+
+        in_fork(work)
+        return dict(json.loads(report.read_text()))
+
+    def points(self) -> list[Point]:
+        """Every point of every workload."""
+        counts = {name: len(found["calls"]) for name, found in self.undisturbed.items()}
+        return [Point(name, at, fault) for name in counts for at in range(1, counts[name] + 1) for fault in FAULTS]
+
+    def attempt(self, number: int, point: Point) -> dict[str, Any]:
+        """Try one point; ``violations`` is empty if all is well."""
+        folder, report = self.root / f"point{number}", self.root / f"point{number}.json"
+        drawn, workload = study.Counter(), self.workloads[point.workload]
+        try:
+            shutil.copytree(self.root / workload.name, folder, symlinks=True)
+            status, said = _disturbed(folder, workload, point, drawn)
+            first = drawn.value
+            in_fork(lambda: self._check(folder, workload, point, status, said, drawn, first, report))
+            return dict(json.loads(report.read_text()))
+        except Exception as error:
+            return {"violations": [f"{point}: {error!r}"], "status": -1, "redrawn": 0}
+        finally:
+            shutil.rmtree(folder, ignore_errors=True)
+            report.unlink(missing_ok=True)
+
+    def _check(
+        self,
+        folder: Path,
+        workload: Workload,
+        point: Point,
+        status: int,
+        said: list[str],
+        drawn: study.Counter,
+        first: int,
+        report: Path,
+    ) -> None:
+        known, wrong = self.undisturbed[workload.name], list[str]()
+        study.script(drawn)
+        left = study.temporary(folder)
+        on_temporary = known["calls"][point.at - 1] == "unlink"
+        if status == DIED:
+            wrong += [f"{len(left)} temporary files"] if len(left) > 1 + (workload.name == "import") else []
+        else:
+            wrong += [f"status {status}"] if status not in (0, 1, 2, 75) else []
+            wrong += [f"temporary file {left}"] if left and not on_temporary else []
+            wrong += [f"said {said}"] if len(said) > 2 or any("Traceback" in line for line in said) else []
+        if (folder / "results").exists() and any((folder / "results").iterdir()):
+            wrong += _damages(folder, workload.damages)
+        with chdir(folder):
+            for arguments in workload.commands():
+                again = study.run(*arguments)
+                if again and not (workload.may_refuse and again == 2):
+                    wrong.append(f"again: {arguments[0]} ended with {again}")
+        if study.content(folder) != known["content"]:
+            wrong.append("other files than an undisturbed run")
+        wrong += _damages(folder, 0) if (folder / "results" / "generations").exists() else []
+        redrawn = drawn.value - known["drawn"]
+        if redrawn > study.CHUNK:
+            wrong.append(f"{redrawn} samples were drawn twice")
+        if workload.name in ("sample", "extend", "heal", "repair", "rerun") and study.missing(folder):
+            wrong.append("something is still to make")
+        report.write_text(
+            json.dumps({"violations": [f"{point}: {one}" for one in wrong], "status": status, "redrawn": redrawn})
+        )
+
+
+def _disturbed(folder: Path, workload: Workload, point: Point, drawn: study.Counter) -> tuple[int, list[str]]:
+    """Exit status of a process that meets the fault, and what it said on stderr besides its log."""
+    said = folder / "stderr"
+
+    def work() -> int:
+        study.script(drawn)
+        os.chdir(folder)
+        commands = list(workload.commands())
+        handle = os.open(said, os.O_CREAT | os.O_WRONLY)
+        os.dup2(handle, 2)
+        Injected(folder / "results", point.at, point.fault)
+        for arguments in commands:
+            if status := study.run(*arguments):
+                return status
+        return 0
+
+    status = in_fork(work, may_fail=True)
+    lines = said.read_text().splitlines() if said.exists() else []
+    said.unlink(missing_ok=True)
+    return status, [line for line in lines if line[2:3] != ":"]
+
+
+def _damages(folder: Path, most: int) -> list[str]:
+    try:
+        found = verify(folder / "results").damaged
+    except Exception as error:
+        return [] if "is not a results folder" in str(error) else [f"verify: {error!r}"]
+    return [] if len(found) <= most else [f"verify: {line}" for line in found]
+
+
+def in_fork(work: Callable[[], Any], *, may_fail: bool = False) -> int:
+    """Run a function in a forked process; its exit status."""
+    pid = os.fork()
+    if pid == 0:
+        status = 99
+        try:
+            status = int(work() or 0)
+        except BaseException:
+            traceback.print_exc()
+        finally:
+            sys.stderr.flush()
+            os._exit(status)
+    status = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+    if status and not may_fail:
+        raise RuntimeError(f"a process ended with {status}")
+    return status
+
+
+def attempt_all(harness: Harness, points: Sequence[Point], processes: int) -> Report:
+    """Try points, some at a time."""
+    report = Report(calls={name: len(found["calls"]) for name, found in harness.undisturbed.items()})
+    parts = [points[i::processes] for i in range(processes)]
+    results = [harness.root / f"part{i}.json" for i in range(processes)]
+    children = []
+    for number, (part, result) in enumerate(zip(parts, results, strict=True)):
+        if (pid := os.fork()) == 0:
+            found = [harness.attempt(number * 1_000_000 + i, point) for i, point in enumerate(part)]
+            result.write_text(json.dumps(found))
+            os._exit(0)
+        children.append(pid)
+    for pid in children:
+        os.waitpid(pid, 0)
+    for result in results:
+        for found in read_json(result):
+            report.points += 1
+            report.died += found["status"] == DIED
+            report.absorbed += found["status"] == 0
+            report.raised += found["status"] not in (0, DIED)
+            report.redrawn += max(0, found["redrawn"])
+            report.violations += found["violations"]
+    return report
+
+
+def sampled(points: Sequence[Point], count: int, seed: int) -> list[Point]:
+    """Some of the points, of every workload in proportion."""
+    return sorted(random.Random(seed).sample(list(points), min(count, len(points))))
+
+
+def summary(report: Report) -> str:
+    """The figures, in words."""
+    calls = ", ".join(f"{name} {count}" for name, count in report.calls.items())
+    kinds = Tally(line.split(": ", 1)[1][:60] for line in report.violations)
+    return "\n".join(
+        [
+            f"{report.points} faults at the calls of {len(report.calls)} commands ({calls})",
+            f"{report.died} died, {report.raised} ended with an error, {report.absorbed} went on;"
+            f" {report.redrawn} samples were drawn twice",
+            f"{len(report.violations)} violations",
+            *(f"  {count} x {kind}" for kind, count in kinds.most_common(20)),
+            *report.violations[:20],
+        ]
+    )
+
+
+def new_root() -> Path:
+    return Path(tempfile.mkdtemp(prefix="searchlens-faults-", dir=study.scratch()))

@@ -1,0 +1,53 @@
+"""A sample of the faults of `make test-faults`, by seed: nothing is lost, torn or drawn twice, whatever breaks."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+RUN = [sys.executable, str(Path(__file__).with_name("run.py"))]
+
+
+def run(*options: str) -> str:
+    """The figures, from a process of its own: it forks before a library starts threads."""
+    done = subprocess.run([*RUN, *options], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr[-4_000:]
+    return done.stdout
+
+
+def test_a_fault_at_any_call_loses_no_more_than_the_chunk_under_way() -> None:
+    assert "0 violations" in run("--points", "40", "--states", "0", "--steps", "0", "--seed", "24")
+
+
+def test_no_power_failure_loses_what_was_finished() -> None:
+    assert "0 violations" in run("--points", "0", "--states", "40", "--steps", "0", "--seed", "24")
+
+
+def test_a_store_that_syncs_no_folders_is_found_out() -> None:
+    """The survey of states would notice: chunks would be gone before the name of their shard is certain."""
+    code = f"""
+import sys
+sys.path.insert(0, {str(Path(__file__).parent)!r})
+import points, shutil, states
+from searchlens.store import files
+files._sync_folder = lambda folder: None
+root = points.new_root()
+try:
+    survey = states.Survey(root)
+    # without any sync everything is open at the end: the names of the shards may be missing, those of the chunks gone
+    final = [one for one in survey.states() if one.after == len(survey.calls) and "link" in str(one.lost)]
+    wrong = states.attempt_all(survey, final[:60], 2)
+finally:
+    shutil.rmtree(root)
+print(sum("drawn twice" in line for line in wrong))
+"""
+    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+    assert int(found.split()[-1]) > 0
+
+
+@pytest.mark.parametrize("seed", [24])
+def test_the_store_equals_its_model_after_any_sequence(seed: int) -> None:
+    assert "0 violations" in run("--points", "0", "--states", "0", "--steps", "200", "--seed", str(seed))
