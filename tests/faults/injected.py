@@ -75,7 +75,10 @@ class Injected:
     def _faulty(self, name: str, call: Callable[..., Any]) -> Callable[..., Any]:
         def faulty(*arguments: Any, **options: Any) -> Any:
             count = 2 if name in ("link", "replace", "rename") else 1
-            return self._call(name, arguments[:count], lambda: call(*arguments, **options))
+            paths = arguments[:count]
+            if (folder := options.get("dir_fd")) is not None:  # as `shutil.rmtree` calls it
+                paths = (os.path.join(_path(folder), arguments[0]),)
+            return self._call(name, paths, lambda: call(*arguments, **options))
 
         return faulty
 
