@@ -40,12 +40,12 @@ class Workload:
         They are given in the folder of the study.
     before : sequence of callable
         What is done to the folder first, undisturbed.
-    again : callable or None
-        Commands after the fault, if not the same.
     may_refuse : bool
-        Whether a second time may be refused, because the first has done all.
+        Whether a second time may be refused, because the first has done all or is still to be followed by a run.
     damages : int
-        Most messages of ``verify`` before the second time: what was harmed beforehand.
+        Most messages of ``verify`` before the second time: what was harmed or taken out beforehand.
+    redraws : int
+        Samples that the second time draws again because it is asked to.
     """
 
     name: str
@@ -53,6 +53,7 @@ class Workload:
     before: Sequence[Callable[[], object]] = ()
     may_refuse: bool = False
     damages: int = 0
+    redraws: int = 0
 
 
 def _run(commands: Commands) -> Callable[[], object]:
@@ -118,8 +119,8 @@ WORKLOADS = (
     Workload("sample", study.generate),
     Workload("extend", study.generate, [SAMPLED, _longer]),
     Workload("heal", study.generate, [SAMPLED, _harm], damages=4),
-    Workload("repair", _repair, [SAMPLED, _harm], damages=4),
-    Workload("rerun", _rerun, [SAMPLED]),
+    Workload("repair", _repair, [SAMPLED, _harm], may_refuse=True, damages=4),
+    Workload("rerun", _rerun, [SAMPLED], damages=1, redraws=16),
     Workload("score", study.graded, [SAMPLED]),
     Workload("analyse", _landscapes, [_run(_both), _run(_grade_both)]),
     Workload("import", _imported),
@@ -245,7 +246,7 @@ class Harness:
             wrong.append("other files than an undisturbed run")
         wrong += _damages(folder, 0) if (folder / "results" / "generations").exists() else []
         redrawn = drawn.value - known["drawn"]
-        if redrawn > study.CHUNK:
+        if redrawn > study.CHUNK + workload.redraws:
             wrong.append(f"{redrawn} samples were drawn twice")
         if workload.name in ("sample", "extend", "heal", "repair", "rerun") and study.missing(folder):
             wrong.append("something is still to make")
