@@ -111,7 +111,7 @@ def test_what_was_harmed_is_named(results: Path, pattern: str, harm: Callable[[P
 
 
 def test_a_shard_whose_job_was_killed_before_its_sidecar_is_noted(results: Path, grid: Grid) -> None:
-    stray = only(results, "generations/*/*/*/*.parquet").with_name("s00004-00008.parquet")
+    stray = only(results, "generations/*/*/*/s00000-00004.parquet").with_name("s00004-00008.parquet")
     pl.DataFrame({"a": [1]}).write_parquet(stray)
     found = verify(results)
     (note,) = found.notes
