@@ -25,6 +25,7 @@ from searchlens.explorer import Server, explorer_page
 from searchlens.landscape.points import Landscape
 from searchlens.recovery.options import RecoveryOptions
 from searchlens.recovery.paths import near_match
+from searchlens.report import report_page
 from searchlens.schemas.columns import TRACES
 from small_results import DEFAULT, RIGHT, finish
 
@@ -268,6 +269,75 @@ def luminance(colour: str) -> float:
     channels = [int(digits[i : i + 2], 16) / 255 for i in (0, 2, 4)]
     red, green, blue = (c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in channels)
     return 0.2126 * red + 0.7152 * green + 0.0722 * blue
+
+
+AXE = WEB.parent / "node_modules/axe-core/axe.min.js"
+HURT = """async () => {
+  const { violations } = await axe.run(document, { resultTypes: ["violations"] });
+  return violations.filter((each) => ["serious", "critical"].includes(each.impact))
+    .map((each) => `${each.id}: ${each.nodes.slice(0, 3).map((node) => node.html.slice(0, 200)).join(" | ")}`);
+}"""
+
+
+@pytest.mark.skipif(not AXE.exists(), reason="needs axe-core: make web")
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_nothing_keeps_people_out(browser: Browser, page_file: Path, report_file: Path, scheme: str) -> None:
+    """Rules of axe-core on roles, names, contrast and keys: none is broken seriously."""
+    tab = opened(browser, page_file.as_uri(), scheme=scheme)
+    tab.page.evaluate(AXE.read_text())
+    found = {}
+    for view in PAGES:
+        tab.go(view)
+        found[view] = tab.page.evaluate(HURT)
+    tab.page.goto(report_file.as_uri())
+    tab.page.evaluate(AXE.read_text())
+    found["report"] = tab.page.evaluate(HURT)
+    tab.page.context.close()
+    assert {view: broken for view, broken in found.items() if broken} == {}
+
+
+# ---- the report
+
+FIGURE = '<svg xmlns="http://www.w3.org/2000/svg" width="700" height="300"><text y="20">solved (%)</text></svg>'
+
+
+@pytest.fixture(scope="module")
+def report_file(results: Path) -> Path:
+    (results / "figures").mkdir(exist_ok=True)
+    (results / "figures/pass_curves.svg").write_text(FIGURE)
+    path = results / "report.html"
+    path.write_text(report_page(searchlens.open(results)), encoding="utf-8")
+    return path
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+def test_the_report_shows_captions_figures_and_tables(browser: Browser, report_file: Path, width: int) -> None:
+    context = browser.new_context(viewport={"width": width, "height": 900})
+    page, said, asked = context.new_page(), [], []
+    page.on("console", lambda message: said.append(message.text))
+    page.on("request", lambda request: asked.append(request.url))
+    page.goto(report_file.as_uri())
+    assert page.locator("#pass_curves figcaption", has_text="at least one of k samples solves").is_visible()
+    picture = page.locator("#pass_curves img")
+    picture.scroll_into_view_if_needed()
+    page.wait_for_function("document.querySelector('#pass_curves img').naturalWidth === 700")
+    assert page.locator("#table-health td", has_text="toy-base").first.is_visible()
+    wide = page.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth")
+    assert wide <= 0
+    assert said == [] and [url for url in asked if not url.startswith("data:")] == [report_file.as_uri()]
+    context.close()
+
+
+def test_a_table_of_the_report_is_saved_as_its_file(browser: Browser, report_file: Path) -> None:
+    context = browser.new_context(accept_downloads=True)
+    page = context.new_page()
+    page.goto(report_file.as_uri())
+    with page.expect_download() as download:
+        page.get_by_role("link", name="health.csv").click()
+    assert download.value.suggested_filename == "health.csv"
+    saved = Path(download.value.path()).read_bytes()
+    assert saved == (report_file.parent / "tables/health.csv").read_bytes()
+    context.close()
 
 
 # ---- a reader's way

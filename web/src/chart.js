@@ -140,6 +140,16 @@ export function shareAxis(values, label, near = false) {
   return { domain: [bottom, top], label, tickFormat: (/** @type {number} */ y) => `${Math.round(100 * y)}%`, ticks: 5, grid: true };
 }
 
+/**
+ * A chart that is looked at alone: its parts have names of their own in Plot, which a reader of the screen cannot use.
+ * @param {Plot.PlotOptions} options
+ */
+export function plotted(options) {
+  const chart = Plot.plot(options);
+  for (const part of chart.querySelectorAll("g[aria-label]")) part.removeAttribute("aria-label");
+  return chart;
+}
+
 /** One mark, for a legend. @param {string} colour @param {string} symbol */
 export function symbolMark(colour, symbol) {
   const dot = Plot.dot([0], { x: 0, y: 0, r: 4, symbol: /** @type {any} */ (symbol), fill: colour, stroke: colour });

@@ -1,6 +1,6 @@
 /** Does one rule, from Base alone, say where RL's curve lies? Errors of every way of predicting it, and what fits a cell as well. */
 
-import { Plot, responsive, symbolMark } from "../chart.js";
+import { Plot, plotted, responsive, symbolMark } from "../chart.js";
 import { h } from "../dom.js";
 import { fixed, known, plural, signed } from "../format.js";
 import { absent, sample } from "../parts.js";
@@ -87,7 +87,7 @@ function dots(rows, study) {
   return h("div", null,
     h("ul.legend", null, [...new Set(list.map((row) => row.kind))].map((kind) => h("li", null, symbolMark(KINDS[kind]?.[1] ?? "#888888", KINDS[kind]?.[2] ?? "circle"), KINDS[kind]?.[0] ?? kind)),
       h("li", null, `filled: corrected for its upward bias, with its ${study.coverage} interval; open: as computed`)),
-    responsive((width) => Plot.plot({
+    responsive((width) => plotted({
       width, height: 50 + list.length * 24, marginLeft: Math.min(longest * 6.7 + 16, width * 0.5), marginBottom: 36, marginRight: 12, style: { background: "none", fontSize: width < 500 ? "11px" : "12px", overflow: "visible" },
       x: { label: "error, percentage points", grid: true, nice: true, zero: true, labelAnchor: "right" }, y: { type: "band", domain: list.map(label), label: null, tickSize: 0, tickFormat: (/** @type {string} */ text) => cut(text, Math.floor((Math.min(longest * 6.7 + 16, width * 0.5) - 10) / 6.2)) },
       symbol: { type: "identity" }, color: { type: "identity" },
@@ -176,7 +176,7 @@ function identifiedPart(set, rows) {
   const words = `The best law of this cell is N = ${fixed(set.alpha, 2)}·b^${fixed(set.beta, 2)} under ${set.policy}, with an error of ${fixed(set.error, 2)} percentage points. Within one standard error (${fixed(set.se, 2)}) lie ${plural(set.triples, "law")} of ${set.of}: α from ${fixed(set.alpha_min, 2)} to ${fixed(set.alpha_max, 2)}, β from ${fixed(set.beta_min, 2)} to ${fixed(set.beta_max, 2)}. The data do not tell them apart.`;
   return [
     h("p", null, words),
-    responsive((width) => Plot.plot({
+    responsive((width) => plotted({
       width: Math.min(width, 640), height: 300, marginLeft: 50, marginBottom: 38, style: { background: "none", fontSize: "12px" },
       x: { type: "log", base: 2, label: "scale α", tickFormat: (/** @type {number} */ x) => fixed(x, x < 1 ? 2 : 0), insetLeft: 20, insetRight: 20 }, y: { label: "exponent β", grid: true, inset: 14 },
       marks: [

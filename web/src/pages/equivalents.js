@@ -1,6 +1,6 @@
 /** How many samples of Base are worth b samples of RL, and which power laws the data allow. */
 
-import { Plot, chart, responsive } from "../chart.js";
+import { Plot, chart, plotted, responsive } from "../chart.js";
 import { h } from "../dom.js";
 import { fixed, known, plural } from "../format.js";
 import { absent, cellCrumbs, health, sample } from "../parts.js";
@@ -137,7 +137,7 @@ function sets(study, view, exponents, profiles, joint) {
     scopes.length > 1 && h("div.controls", null, choice("Law under", scopes.map((name) => [name, title(name)]), scope, (next) => view.set({ scope: next }))),
     h("p", null, words),
     together?.pairs > 1 && h("p", null, `All ${together.pairs} pairs of this benchmark together: ${range(together)}.`),
-    seen && responsive((width) => Plot.plot({
+    seen && responsive((width) => plotted({
       width: Math.min(width, 760), height: 240, marginLeft: 52, marginBottom: 38, style: { background: "none", fontSize: "12px" },
       x: { label: "exponent β" }, y: { label: "largest p-value of a law with this β", domain: [0, Math.max(0.2, ...curve.map((each) => each.p))], grid: true },
       marks: [

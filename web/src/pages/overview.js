@@ -1,6 +1,6 @@
 /** First page: each pair on each benchmark, whether it means anything, who leads, and where to read on. */
 
-import { Plot, budgetAxis, responsive, shareAxis } from "../chart.js";
+import { Plot, budgetAxis, plotted, responsive, shareAxis } from "../chart.js";
 import { h, refill } from "../dom.js";
 import { fixed, interval, known, percent, plural, points } from "../format.js";
 import { link } from "../route.js";
@@ -104,7 +104,7 @@ async function curves(study, cell) {
   ]);
   const budgets = rows.map((row) => row.budget);
   const words = `pass@k at ${rows.map((row) => `${row.budget} samples: Base ${percent(row.base)}, RL ${percent(row.rl)}`).join("; ")}`;
-  return responsive((width) => Plot.plot({
+  return responsive((width) => plotted({
     width, height: 150, marginLeft: 44, marginBottom: 32, style: { background: "none", fontSize: "12px" }, ariaLabel: words,
     x: budgetAxis(budgets, "samples per question"), y: shareAxis(marks.map((mark) => mark.value), "solved"),
     marks: [

@@ -1,0 +1,55 @@
+"""A checkpoint from a GGUF file of Gemma 3 on vLLM, which alone of the engines runs it, against transformers."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from searchlens.benchmarks import Question, prompts
+from searchlens.engines.base import Request, Sampling
+from searchlens.generate import Prompter
+from searchlens.pretrained import convert
+from test_pretrained import Make, make, model  # noqa: F401
+
+torch = pytest.importorskip("torch")
+transformers = pytest.importorskip("transformers")
+
+pytest.importorskip("vllm", reason="vllm is not installed")
+
+from test_engine_contract import finish, vllm  # noqa: E402
+
+BOS, EOS, PAD = 2, 1, 0
+LENGTH = 24
+ASKED = ("the capital of the capital is", "of", "7+7 is", "is the cap of 7 the capital of is of the")
+
+
+def log_p(network: Any, prompt: tuple[int, ...], tokens: list[int]) -> np.ndarray:
+    """Log-probabilities of every token that can be drawn, before each of `tokens`."""
+    with torch.no_grad():
+        logits = network(torch.tensor([[*prompt, *tokens]])).logits[0, len(prompt) - 1 : -1].double()
+    logits[:, PAD] = -torch.inf
+    return np.asarray(logits.log_softmax(-1))
+
+
+def test_greedy_texts_and_log_probabilities_are_those_of_transformers(make: Make, tmp_path: Path) -> None:  # noqa: F811
+    """Over texts longer than the window of the local layers, from prompts that begin with ``<bos>`` once."""
+    folder = tmp_path / "out"
+    convert(make(), folder, "float32")
+    prompter = Prompter(folder, prompts.template("plain"))
+    asked = [tuple(prompter.encode(Question(str(i), text, ""))) for i, text in enumerate(ASKED)]
+    assert [prompt.count(BOS) for prompt in asked] == [1] * len(asked)
+    assert {prompt[0] for prompt in asked} == {BOS}
+    engine = vllm(folder)
+    requests = [Request(prompt, Sampling(t), 1, LENGTH, (EOS,)) for prompt in asked for t in (0.0, 1.0)]
+    drawn = finish(engine, requests)
+    engine.close()
+    network = transformers.AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32).eval()
+    for request, done in zip(requests, drawn, strict=True):
+        tokens = done.tokens.tolist()
+        wanted = log_p(network, request.prompt, tokens)
+        np.testing.assert_allclose(done.logprobs, wanted[np.arange(len(tokens)), tokens], atol=1e-4)
+        if request.sampling.temperature == 0:
+            assert tokens == wanted.argmax(1).tolist()
