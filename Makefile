@@ -17,13 +17,14 @@ INSTALLED := .venv/.installed
 VLLM_INSTALLED := .venv-vllm/.installed
 SLURM_INSTALLED := .venv/.installed-slurm
 BROWSER_INSTALLED := .venv/.installed-browser
+MUTANTS_INSTALLED := .venv/.installed-mutants
 WEB_INSTALLED := web/node_modules/.installed
 HARNESSES_INSTALLED := .venv-harnesses/.installed
 export PATH := $(CURDIR)/.venv/bin:$(PATH)
 export HF_HUB_OFFLINE ?= 1
 export TOKENIZERS_PARALLELISM ?= false
 
-.PHONY: help setup demo test test-vllm test-slurm test-faults test-harnesses test-wheel test-browser fuzz web check format schema zoo zoo-cohort zoo-run zoo-tables perf clean
+.PHONY: help setup demo test test-vllm test-slurm test-faults test-harnesses test-wheel test-browser fuzz mutants web check format schema zoo zoo-cohort zoo-run zoo-tables perf clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -53,6 +54,14 @@ $(VLLM_INSTALLED): pyproject.toml constraints-vllm.txt
 	.venv-vllm/bin/pip uninstall --quiet --disable-pip-version-check --yes torchvision torchaudio torchcodec
 	.venv-vllm/bin/pip install --quiet --disable-pip-version-check --no-build-isolation $(PIP_FLAGS) -c constraints-vllm.txt -e '.[run,plot,hub]' pytest
 	@touch $@
+
+# What cosmic-ray requires beside these contradicts snakemake, and is not needed for changing code.
+$(MUTANTS_INSTALLED): $(INSTALLED)
+	.venv/bin/pip install --quiet --disable-pip-version-check --no-deps $(PIP_FLAGS) cosmic-ray==8.7.0 parso stevedore coverage
+	@touch $@
+
+mutants: $(MUTANTS_INSTALLED) ## change the statistics at 1,200 places, one at a time, and see whether a test notices (hours, resumable)
+	.venv/bin/python tests/mutants.py --sample 1200 --report docs/mutants.csv
 
 fuzz: $(INSTALLED) ## give every bad input of tests/fuzzing.py to the commands (ten minutes of one core)
 	.venv/bin/python tests/fuzzing.py

@@ -88,7 +88,7 @@ OVERLAYS: dict[str, tuple[bytes | None, str]] = {
     "no benchmarks": (b"study: {benchmarks: []}\n", "the study has no cell"),
     "one side": (
         b"pairs: {micro-1m: {base: micro-1m-rl, rl: micro-1m-rl}}\n",
-        "mine.yaml: pairs.micro-1m.rl: 'micro-1m-rl' is also its Base",
+        "mine.yaml: pairs.micro-1m: base and rl are both 'micro-1m-rl'",
     ),
     "empty pool": (
         b"pools: {few: []}\nbenchmarks: {math: {pool: few}}\n",

@@ -351,7 +351,7 @@ def test_lucky_samples_are_counted_and_survive_compact_readouts(tmp_path: Path) 
 def test_a_share_that_all_questions_agree_on_is_never_below_none() -> None:
     """Where no question has an exception, an interval of a side stays in [0, 1], one of the difference in [-1, 1]."""
     none = np.zeros((2, 1))
-    rows = compared("cover", none, none, Resamples.draw(2, 50), 0.95)
+    rows = compared("cover", none, none, Resamples.draw(2, 50, 0), 0.95)
     sides, difference = rows.filter(pl.col("side") != DIFFERENCE), rows.filter(side=DIFFERENCE)
     assert sides["lo"].to_list() == [0.0, 0.0] and (sides["hi"] > 0.5).all()
     assert difference["lo"].item() == -difference["hi"].item() < -0.5

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import searchlens
-from searchlens.seeds import _mix, generator, resampler, sample_seed, uniform
+from searchlens.seeds import _mix, child, generator, resampler, sample_seed, uniform
 
 
 def test_mix_is_splitmix64() -> None:
@@ -28,6 +28,8 @@ def test_mix_is_splitmix64() -> None:
 def test_seeds_are_stable() -> None:
     """A change here would silently change every sample ever drawn."""
     assert sample_seed("abc", "q1", 0) == 6154129228016345738
+    assert sample_seed("abc", "Frage é", 0) == 628850039789502840
+    assert child(7, "block", 3) == 1679083232793123834
     assert generator("abc", 1).integers(1000, size=3).tolist() == [178, 644, 355]
     assert uniform(np.array([7], np.uint64), np.array([0])).tolist() == [0.5243459416779314]
     assert resampler(42, 5, 3).integers(1000, size=3).tolist() == [761, 111, 811]

@@ -344,8 +344,8 @@ def study() -> dict[str, Any]:
         "samples": 4,
         "budgets": [1, 2, 4],
         "study": {"pairs": ["micro"], "benchmarks": ["math"]},
-        "checkpoints": {"base": {"path": str(ZOO / "micro-1m-base")}},
-        "pairs": {"micro": {"base": "base", "rl": "base"}},
+        "checkpoints": {side: {"path": str(ZOO / f"micro-1m-{side}")} for side in ("base", "rl")},
+        "pairs": {"micro": {"base": "base", "rl": "rl"}},
         "benchmarks": {
             "math": {
                 "path": str(ZOO / "benchmarks/math.jsonl"),

@@ -1,6 +1,7 @@
 """Intervals: against scipy's own, and in the cases where they are undefined or must be exact."""
 
 import itertools
+from dataclasses import FrozenInstanceError
 
 import numpy as np
 import pytest
@@ -63,6 +64,37 @@ def test_draws_are_shared_and_depend_on_the_arguments_alone():
     assert (Resamples.draw(40, 100, 8).weights != again.weights).any()
     with pytest.raises(ValueError, match="read-only"):
         Resamples.draw(40, 100, 9).weights[0, 0] = 5
+    with pytest.raises(FrozenInstanceError):
+        again.weights = again.weights  # whoever has the same object would get other draws
+    assert len({again, Resamples.draw(40, 100, 9), Resamples.draw(40, 100, 9)}) == 2
+
+
+def test_one_draw_of_one_question_is_allowed():
+    assert Resamples.draw(1, 1, 0).weights.tolist() == [[1]]
+
+
+def test_values_have_one_column_for_each_statistic():
+    """A third dimension would be averaged with the wrong questions."""
+    for shape in ((20,), (20, 3, 2)):
+        with pytest.raises(ValueError, match="values have shape"):
+            Resamples.draw(20, 10, 0).means(np.zeros(shape))
+
+
+def test_draws_that_differ_by_rounding_are_flat_in_any_unit():
+    """In percentage points rounding is a hundred times as large as in proportions."""
+    for most in (1.0, 100.0):
+        ends = Interval(np.array([0.0]), np.array([0.5e-7 * most]))
+        _, hi = with_width([0.0], ends, 50, limits=(-most, most))
+        assert hi[0] == pytest.approx(most * unseen(50))
+        wider = Interval(np.array([0.0]), np.array([2e-7 * most]))
+        assert with_width([0.0], wider, 50, limits=(-most, most)).hi[0] == 2e-7 * most
+
+
+def test_wilson_of_all_hits_ends_at_exactly_one():
+    """Rounding would put the end a little above or below it for some numbers of questions."""
+    trials = np.arange(1, 2000)
+    assert (wilson(trials, trials).hi == 1).all()
+    assert (wilson(np.zeros(1999), trials).lo == 0).all()
 
 
 def test_draws_do_not_change_between_versions():

@@ -148,7 +148,7 @@ class Resamples:
     weights: npt.NDArray[np.float32]
 
     @staticmethod
-    def draw(questions: int, draws: int = 2000, seed: int = 0) -> Resamples:
+    def draw(questions: int, draws: int, seed: int) -> Resamples:
         """The draws for a number of questions; equal arguments give the same object.
 
         Parameters

@@ -55,15 +55,13 @@ def errors(config: Config) -> Iterator[str]:
         for role in ROLES:
             if getattr(pair, role) not in config.checkpoints:
                 yield unknown(f"{where}.{role}", getattr(pair, role), config.checkpoints)
-        if pair.base == pair.rl:
+        studied = name in config.study.pairs  # the others need not fit the checkpoints as this study changes them
+        if studied and pair.base == pair.rl:
             yield (
                 f"{where}: base and rl are both {pair.base!r}, whose samples would be compared with themselves; name"
                 " the checkpoint that RL made, or a second entry of the same weights with a seed of its own"
             )
         yield from _rltrain_errors(config, where, pair)
-        studied = name in config.study.pairs  # the others need not fit the checkpoints as this study changes them
-        if studied and pair.base == pair.rl:
-            yield f"{where}.rl: {pair.rl!r} is also its Base; a pair has two checkpoints"
         if studied:
             yield from _template_errors(config, where, pair)
         for key, batch in pair.batches.items():
