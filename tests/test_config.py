@@ -144,6 +144,11 @@ def test_all_errors_are_reported_at_once(raw: dict[str, Any]) -> None:
             "checkpoints.micro-1m-rl.quantization: fp8 needs engine: vllm",
         ),
         (
+            ("checkpoints", "micro-1m-rl", "kv_cache_dtype"),
+            "fp8",
+            "checkpoints.micro-1m-rl.kv_cache_dtype: fp8 needs engine: vllm",
+        ),
+        (
             ("checkpoints", "micro-1m-rl", "vllm"),
             {"max_model_len": 512, "enforce_eager": True},
             "checkpoints.micro-1m-rl.vllm.enforce_eager: True needs engine: vllm",

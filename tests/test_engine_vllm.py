@@ -306,7 +306,24 @@ def test_out_of_memory_while_starting(folder: Path, monkeypatch: pytest.MonkeyPa
     with pytest.raises(EngineMemoryError, match="KV cache") as caught:
         VllmEngine(folder, **START)
     assert (caught.value.max_rows, caught.value.__context__) == (8, None)
-    VllmEngine(folder, **START, max_model_len=32).close()
+    fits = VllmEngine(
+        folder,
+        **START,
+        max_model_len=32,
+        max_num_batched_tokens=64,
+        max_cudagraph_capture_size=4,
+        fuse_allreduce_rms=False,
+    )
+    chosen = fits._engine.vllm_config  # options that decide no sample reach vLLM
+    assert chosen.scheduler_config.max_num_batched_tokens == 64
+    assert chosen.compilation_config.pass_config.fuse_allreduce_rms is False
+    fits.close()
+
+
+def test_another_model_runner_is_refused(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("VLLM_USE_V2_MODEL_RUNNER", "1")
+    with pytest.raises(InputError, match="only '0' is allowed"):
+        VllmEngine(folder, **START)
 
 
 @pytest.mark.skipif((torch.cuda.device_count() if DEVICE == "cuda" else os.cpu_count() or 1) < 2, reason="needs two")

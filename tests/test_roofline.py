@@ -33,6 +33,14 @@ def paper() -> dict[str, Any]:
     return config.plain(config.load([*config.DEFAULT_FILES, ROOT / "config/paper.yaml"]))
 
 
+def test_smaller_keys_and_values_never_slow_a_gpu() -> None:
+    """Half the bytes of attention, and more rows where memory bounds them; float32 keeps twice as many."""
+    for shape in SHAPES:
+        plain, small = (limit(shape, GPUS["H100"], 1024, 630, kv_cache_dtype=name) for name in ("auto", "fp8"))
+        assert small.tokens_per_second > plain.tokens_per_second and small.rows >= plain.rows
+    assert limit(QWEN_7B, GPUS["H100"], 1024, 630, kv_cache_dtype="bfloat16") == limit(QWEN_7B, GPUS["H100"], 1024, 630)
+
+
 def test_numbers_of_a_shape() -> None:
     """Qwen2.5-7B has 7.62 G parameters, and 57,344 bytes of keys and values a token in bfloat16."""
     assert QWEN_7B.stored == pytest.approx(7.62e9, rel=0.001)

@@ -28,6 +28,13 @@ class VllmSpec(Section):
     """How the weights are read from disk."""
     enforce_eager: bool = False
     """Run without CUDA graphs: a faster start, slower steps. On a CPU this is always so."""
+    max_num_batched_tokens: Positive | None = None
+    """Most tokens of one step, prompts included; null: vLLM decides."""
+    max_cudagraph_capture_size: Positive | None = None
+    """Most rows of a step that runs as a CUDA graph; null: vLLM decides, usually 512. More rows run without one."""
+    fuse_allreduce_rms: bool | None = None
+    """With several GPUs: fuse their sum with the normalisation after it; null: vLLM decides. false where vLLM stops at
+    its start with an illegal memory access."""
 
 
 class ShapeSpec(Section):
@@ -78,6 +85,9 @@ class CheckpointSpec(Section):
     quantization: Annotated[str, Field(pattern=r"^[a-z0-9_-]+$")] | None = None
     """Method by which vLLM quantises the weights when it loads them, such as fp8; null: they are used as they are. Part
     of the generation id."""
+    kv_cache_dtype: Literal["auto", "float16", "bfloat16", "fp8", "fp8_e4m3", "fp8_e5m2"] = "auto"
+    """Type of the keys and values that vLLM keeps; auto: that of the weights. fp8 can ruin a model that was not
+    calibrated for it, such as Qwen2.5. Part of the generation id, except auto."""
     device: Literal["auto", "cpu", "cuda"] = "auto"
     """Device to run on; the job requests a GPU only under cuda. Recorded with each shard, not part of the generation
     id."""
@@ -125,6 +135,8 @@ def _needs_vllm(checkpoint: CheckpointSpec) -> Iterator[tuple[str, Any]]:
         yield "dtype", "float16"
     if checkpoint.quantization:
         yield "quantization", checkpoint.quantization
+    if checkpoint.kv_cache_dtype != "auto":
+        yield "kv_cache_dtype", checkpoint.kv_cache_dtype
     default = VllmSpec()
     for key in VllmSpec.model_fields:
         if (value := getattr(checkpoint.vllm, key)) != getattr(default, key):

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import gc
 import json
+import logging
 import os
 from collections.abc import Sequence
 from heapq import heappop, heappush
@@ -43,6 +44,8 @@ from searchlens.store.checkpoints import require_whole
 if TYPE_CHECKING:
     from vllm import SamplingParams
 
+log = logging.getLogger(__name__)
+
 DType = Literal["float32", "bfloat16", "float16"]
 
 _EXTENSION = "searchlens.engines._vllm_worker.Extension"
@@ -53,8 +56,9 @@ _CPU_CACHE = 2**30  # bytes of keys and values, unless VLLM_CPU_KVCACHE_SPACE is
 _AHEAD = 1.25  # requests that vLLM gets per row: fewer would leave rows free at times, more would wait unsorted in vLLM
 _GROUPS = (1, 16, 64)  # see ``groups``
 # Environment variables that vLLM reads when it is imported; those that are set already stay as they are.
+_RUNNER = "VLLM_USE_V2_MODEL_RUNNER"
 _SETTINGS = {
-    "VLLM_USE_V2_MODEL_RUNNER": "0",  # the sampler of the V1 runner is replaced here
+    _RUNNER: "0",  # the sampler of the V1 runner is replaced here
     "VLLM_ENABLE_V1_MULTIPROCESSING": "0",  # the scheduler runs in this process: nothing is serialised in a step
     "VLLM_NO_USAGE_STATS": "1",
     "VLLM_LOGGING_LEVEL": "WARNING",
@@ -97,6 +101,14 @@ class VllmEngine:
         vLLM's name of a format; "dummy" gives random weights, and needs no tokenizer.
     enforce_eager : bool
         Run without CUDA graphs and compilation; on a CPU always true.
+    kv_cache_dtype : str
+        vLLM's name of a type of keys and values; "auto" is that of the weights.
+    max_num_batched_tokens : int, optional
+        Most tokens of one step; by default vLLM decides.
+    max_cudagraph_capture_size : int, optional
+        Most rows of a step that runs as a CUDA graph; by default vLLM decides.
+    fuse_allreduce_rms : bool, optional
+        With several devices: fuse their sum with the normalisation after it; by default vLLM decides.
     threads : int, optional
         CPU threads of the process, not bound to cores; by default vLLM decides.
     adapter : Adapter, optional
@@ -148,6 +160,10 @@ class VllmEngine:
         quantization: str | None = None,
         load_format: str = "auto",
         enforce_eager: bool = False,
+        kv_cache_dtype: str = "auto",
+        max_num_batched_tokens: int | None = None,
+        max_cudagraph_capture_size: int | None = None,
+        fuse_allreduce_rms: bool | None = None,
         threads: int | None = None,
         adapter: Adapter | None = None,
     ) -> None:
@@ -175,10 +191,15 @@ class VllmEngine:
             quantization=quantization,
             load_format=load_format,
             enforce_eager=enforce_eager or on_cpu,
+            kv_cache_dtype=kv_cache_dtype,
+            max_num_batched_tokens=max_num_batched_tokens,
+            **_compilation(max_cudagraph_capture_size, fuse_allreduce_rms),
             **(cpu_arguments() if on_cpu else {}),
             **(_lora_arguments(adapter) if adapter else {}),
         )
         self._adapter = _lora_request(adapter) if adapter else None
+        if not on_cpu and not self._engine.vllm_config.scheduler_config.async_scheduling:
+            log.warning("vLLM schedules synchronously: the GPU waits for this process in every step")
         masked = [] if self.pad_id is None else [self.pad_id]
         drawable = self.vocab_size - len(masked)
         self._bounds = Bounds(self.vocab_size, drawable, self.max_model_len, self.bos_id)
@@ -376,6 +397,11 @@ def _prepare(device: str, threads: int | None) -> bool:
     """Set the environment that vLLM is imported in, and import it; return whether it runs on a CPU."""
     for name, value in _SETTINGS.items():
         os.environ.setdefault(name, value)
+    if os.environ[_RUNNER] != _SETTINGS[_RUNNER]:
+        raise InputError(
+            f"{_RUNNER} is {os.environ[_RUNNER]!r} in the environment; only {_SETTINGS[_RUNNER]!r} is allowed",
+            "Unset it: log-probabilities are recorded by the V1 model runner of vLLM.",
+        )
     if threads is not None:
         import torch
 
@@ -432,6 +458,16 @@ def cpu_arguments() -> dict[str, Any]:
         # After a chunk of a prompt vLLM rewinds the request's generator, which fails with CPU generators.
         "enable_chunked_prefill": False,
     }
+
+
+def _compilation(graph_rows: int | None, fuse: bool | None) -> dict[str, Any]:
+    """Return vLLM's argument for what is compiled; nothing for what vLLM decides."""
+    given: dict[str, Any] = {}
+    if graph_rows is not None:
+        given["max_cudagraph_capture_size"] = graph_rows
+    if fuse is not None:
+        given["pass_config"] = {"fuse_allreduce_rms": fuse}
+    return {"compilation_config": given} if given else {}
 
 
 def _lora_arguments(adapter: Adapter) -> dict[str, Any]:

@@ -139,6 +139,7 @@ def sample_with_vllm(job: Job, runs: Sequence[tuple[Strategy, Task]], drawable: 
         model=str(job.folder),
         dtype=job.spec["dtype"],
         quantization=job.spec["quantization"],
+        kv_cache_dtype=job.spec["kv_cache_dtype"],
         load_format=options["load_format"],
         max_model_len=options["max_model_len"],
         tensor_parallel_size=options["tensor_parallel"],

@@ -214,7 +214,9 @@ def start_engine(
     if spec["engine"] == "vllm":
         from searchlens.engines.vllm import VllmEngine
 
-        return VllmEngine(str(folder), quantization=spec["quantization"], **shared, **spec["vllm"])
+        return VllmEngine(
+            str(folder), **{key: spec[key] for key in ("quantization", "kv_cache_dtype")}, **shared, **spec["vllm"]
+        )
     from searchlens.engines.transformers import TransformersEngine
 
     return TransformersEngine(str(folder), **shared)

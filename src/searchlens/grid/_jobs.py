@@ -129,6 +129,7 @@ class Jobs(Inputs):
     def _shared_spec(self, checkpoint: str, benchmark: str) -> dict[str, Any]:
         """Everything except the policy that decides the tokens of a cell."""
         weights, max_tokens = self.config["checkpoints"][checkpoint], self.config["benchmarks"][benchmark]["max_tokens"]
+        cache = weights.get("kv_cache_dtype", "auto")  # snapshots of earlier versions do not have it
         return {
             "version": GENERATION_VERSION,
             "weights": self.fingerprint(checkpoint),
@@ -136,6 +137,7 @@ class Jobs(Inputs):
                 "family": weights["engine"],
                 "dtype": weights["dtype"],
                 "quantization": weights["quantization"],
+                **({} if cache == "auto" else {"kv_cache_dtype": cache}),
             },
             "questions": self.asked_hash(benchmark),
             "template": self.template(checkpoint, benchmark).description,

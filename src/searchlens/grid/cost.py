@@ -124,6 +124,7 @@ def _share_of_limit(
         context,
         dtype=spec["dtype"],
         quantization=spec["quantization"],
+        kv_cache_dtype=spec.get("kv_cache_dtype", "auto"),
         utilization=spec["vllm"]["gpu_memory_utilization"],
     )
     measured = next((item for item in assumed["efficiency"] if item["gpu"] == name), assumed["efficiency"][0])

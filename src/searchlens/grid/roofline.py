@@ -163,6 +163,7 @@ def limit(
     *,
     dtype: str = "bfloat16",
     quantization: str | None = None,
+    kv_cache_dtype: str = "auto",
     utilization: float = 0.9,
 ) -> Limit:
     """The roofline of decoding.
@@ -176,15 +177,17 @@ def limit(
     context : float
         Mean tokens of prompt and text of a row, > 0.
     dtype : {"bfloat16", "float16", "float32"}
-        Of weights, keys and values.
+        Of weights, and of keys and values.
     quantization : str, optional
         ``fp8``: weights take a byte each. What other methods save is not counted.
+    kv_cache_dtype : str
+        ``fp8`` and its kinds: keys and values take a byte each; ``auto``: as ``dtype``.
     utilization : float
         Share of the memory that is used, in (0, 1].
     """
     width = 4 if dtype == "float32" else 2
     weight, flops = (1, gpu.flops["fp8"]) if quantization == "fp8" else (width, gpu.flops[dtype])
-    row = context * shape.kept * width
+    row = context * shape.kept * (width if kv_cache_dtype == "auto" else 1 if kv_cache_dtype.startswith("fp8") else 2)
     room = int((utilization * gpu.memory - shape.stored * weight - RESERVED) / row)
     rows = max(1, min(max_rows, room))
     products = max(shape.multiplied * weight / gpu.bandwidth, 2 * shape.multiplied * rows / flops)
