@@ -653,6 +653,18 @@ def test_controllers_stay_apart(vision: str) -> None:
         assert np.linalg.norm(seen(ours, vision) - seen(theirs, vision)) > 15
 
 
+@pytest.mark.parametrize("vision", VISION)
+def test_colours_of_the_explorer_stay_apart(vision: str) -> None:
+    """In its light and its dark form: the two models; and what is good, doubtful and bad, which words say, too."""
+    style_sheet = (Path(__file__).parents[1] / "web/src/style.css").read_text()
+    schemes = [dict(re.findall(r"--(\w+): (#\w{6})", part)) for part in style_sheet.split("prefers-color-scheme: dark")]
+    assert len(schemes) == 2
+    for colours in schemes:
+        for group in (("base", "rl"), ("good", "warn", "bad")):
+            for ours, theirs in itertools.combinations(group, 2):
+                assert np.linalg.norm(seen(colours[ours], vision) - seen(colours[theirs], vision)) > 15, (ours, theirs)
+
+
 def test_unknown_policies_have_a_place() -> None:
     """A name that spells no policy, such as that of a search, is in a family of its own."""
     assert kinds.family("mcmc_b4") == "search"
