@@ -26,7 +26,7 @@ def policy_of(controller: dict[str, Any], temperature: float = 1 / ALPHA, **part
 
 
 def smc(**parameters: Any) -> Policy:
-    return policy_of({"name": "smc", "every": 1, **parameters})
+    return policy_of({"name": "smc", "every": 1, "ramp": 0, **parameters})
 
 
 def lookahead(**parameters: Any) -> Policy:

@@ -149,6 +149,18 @@ def _equivalence(args: argparse.Namespace) -> None:
     equivalence(grid, output, fingerprint=config_fingerprint(grid.config), threads=args.threads)
 
 
+def _referee(args: argparse.Namespace) -> None:
+    grid = grid_of(args)
+    if grid.compared is None:
+        raise InputError("this study names no checkpoint to compare on", "set equivalence in the configuration")
+    if not 100 <= args.runs <= 1_000_000:
+        raise InputError(f"--runs: {args.runs}; allowed: 100 to 1,000,000")
+    from searchlens.commands.referee import write_referee
+
+    for path in write_referee(grid, Path(args.output), runs=args.runs, threads=args.threads):
+        print(path)
+
+
 def _boptr(args: argparse.Namespace) -> None:
     from dataclasses import replace
 
@@ -247,4 +259,11 @@ def _add_studies(command: Commands) -> None:
     cohort_options(sub)
     sub = command("equivalence", _equivalence, "compare policies and searches with independent references")
     results_option(sub)
+    threads_option(sub)
+    text = "how close samplers of p^alpha come to it, by enumeration, and what they cost (docs/power-sampling.md)"
+    sub = command("referee", _referee, text)
+    folder_option(sub)
+    sub.add_argument(
+        "--runs", type=int, default=1000, metavar="N", help="texts of each sampler and toy (default: 1000)"
+    )
     threads_option(sub)

@@ -9,8 +9,8 @@ weights (systematic resampling), and all weights are their mean. At the end one 
 The law. Let Z be the product of the mean weights at every resampling and at the end (``log_z`` in the details). For any
 N, ramp and resampling, ``E[Z 1(text = x)]`` is exactly p^alpha(x), on the texts that q can draw: a text that counts Z
 times has the target law. A text that counts once has a law that tends to the target, with a distance that falls as
-1 / N. With one particle it is q. With ``resample: 0`` it is the best of N reweighted: N draws of q, one of them taken
-by p^alpha / q.
+1 / N. Without ramp (``ramp: 0``) one particle is a draw of q, and with ``resample: 0`` it is the best of N reweighted:
+N draws of q, one of them taken by p^alpha / q.
 
 The temperature of q is that of the local policy times alpha / a, so that a local policy at 1 / alpha proposes at 1 / a,
 which leaves the weights the least variance.
@@ -45,7 +45,7 @@ class SequentialMonteCarlo(Controller):
     particles: int = whole(16, 1, 4096)
     every: int = whole(16)
     resample: float = number(0.5, at_least=0, at_most=1)
-    ramp: int = whole(0, 0)
+    ramp: int = whole(64, 0)
 
     def check(self, policy: Policy) -> None:
         """Particles at temperature 0 are one text."""
