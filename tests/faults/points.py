@@ -104,6 +104,12 @@ def _imported() -> Iterator[list[str]]:
     yield ["import", "log.jsonl", *options]
 
 
+def _taken_back() -> Iterator[list[str]]:
+    """Records go first, so `prune` finds the samples that an interrupted removal leaves."""
+    yield ["imports", "--remove", "other/sums"]
+    yield ["prune", "--delete"]
+
+
 def _rerun() -> Iterator[list[str]]:
     yield ["rerun", "--checkpoint", "toy-base", "--benchmark", "sums", "--policy", "temp_0.5"]
     yield from study.generate()
@@ -124,7 +130,7 @@ WORKLOADS = (
     Workload("score", study.graded, [SAMPLED]),
     Workload("analyse", _landscapes, [_run(_both), _run(_grade_both)]),
     Workload("import", _imported),
-    Workload("remove", lambda: [["imports", "--remove", "other/sums"]], [_run(_imported)], may_refuse=True),
+    Workload("remove", _taken_back, [_run(_imported)], may_refuse=True),
     Workload("prune", lambda: [["prune", "--delete"]], [SAMPLED, _other_policies]),
 )
 

@@ -75,4 +75,4 @@ def _remove_empty_parents(path: Path, results: Path) -> None:
     for folder in path.parents:
         if not folder.is_relative_to(results) or any(folder.iterdir()):
             return
-        folder.rmdir()
+        files.remove([folder])

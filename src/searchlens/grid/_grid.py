@@ -16,7 +16,7 @@ from searchlens.store import judges, manifests
 from searchlens.store.files import read_json
 from searchlens.store.hashing import digest
 from searchlens.store.layout import parse_manifest, readouts_sidecar
-from searchlens.store.ranges import missing_ranges, shards_of, uncovered
+from searchlens.store.ranges import Shard, missing_ranges, shards_of, uncovered
 
 _FETCH = "run `searchlens fetch` where the hub can be reached"
 
@@ -77,8 +77,8 @@ class Grid(Jobs):
         """The manifest that agrees with the present state of the store.
 
         The highest fill round on disk if it lists the pool, all samples that it covers are present, none of their
-        shards is damaged and none is newer; otherwise the path of the next round, which does not exist yet, so that a
-        run makes it. Nothing is written.
+        shards is damaged and none is newer that it does not name; otherwise the path of the next round, which does not
+        exist yet, so that a run makes it. Nothing is written.
         """
         latest = max((fill for name, fill in self._manifest_names(pool) if name == pool.name), default=-1)
         if latest >= 0 and self._is_current(self.layout.manifest(*pool.key, latest), pool):
@@ -99,7 +99,7 @@ class Grid(Jobs):
             if uncovered(shards, generation.samples, generation.start):
                 return False
             used = [shard for shard in shards if shard.stop > generation.start and shard.start < generation.samples]
-            if any(not shard.present or shard.path.stat().st_mtime_ns > written for shard in used):
+            if not all(shard.present and (_vouches(manifest, shard) or _time(shard) <= written) for shard in used):
                 return False
         return True
 
@@ -253,6 +253,17 @@ class Grid(Jobs):
         sources = dict.fromkeys(self.checkpoint_source(checkpoint) for checkpoint, _ in cells)
         unpinned = [f"not pinned: {source}" for source in sources if source and not self.lock.get(source)]
         return unpinned + [absent for b in dict.fromkeys(b for _, b in cells) if (absent := self.absent(b))]
+
+
+def _vouches(manifest: Path, shard: Shard) -> bool:
+    """Whether a manifest names the bytes of a shard, whatever the times of both: clocks go wrong, copies lose times."""
+    content = manifests.listed(manifest)
+    named = (shard.path.parent.name, shard.path.name, shard.sidecar["sha256"])
+    return isinstance(content, manifests.Listed) and named in content.hashes
+
+
+def _time(shard: Shard) -> int:
+    return shard.path.stat().st_mtime_ns
 
 
 _DRAWN_FROM = {"streams": "policies, samples or seeds", "reading": "budgets or landscape options"}
