@@ -130,8 +130,8 @@ WORKLOADS = (
     Workload("score", study.graded, [SAMPLED]),
     Workload("analyse", _landscapes, [_run(_both), _run(_grade_both)]),
     Workload("import", _imported),
-    Workload("remove", _taken_back, [_run(_imported)], may_refuse=True),
-    Workload("prune", lambda: [["prune", "--delete"]], [SAMPLED, _other_policies]),
+    Workload("remove", _taken_back, [_run(_imported)], may_refuse=True, damages=1),
+    Workload("prune", lambda: [["prune", "--delete"]], [SAMPLED, _other_policies], damages=1),
 )
 
 

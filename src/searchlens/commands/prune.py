@@ -36,8 +36,8 @@ class Unused:
     temporary: list[Path]
 
     def paths(self) -> list[Path]:
-        """All of them."""
-        return [*self.generations, *self.traces, *self.manifests, *self.temporary]
+        """All of them; manifests first, so that none is left that names what is gone."""
+        return [*self.manifests, *self.generations, *self.traces, *self.temporary]
 
 
 def unused(grid: Grid) -> Unused:
