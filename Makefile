@@ -92,7 +92,7 @@ $(WEB_INSTALLED): web/package-lock.json
 web: $(WEB_INSTALLED) ## build the explorer's page from web/ (needs node 20)
 	cd web && npm run --silent check && npm test --silent && npm run --silent build
 
-test-faults: $(INSTALLED) ## let every call on the disk fail, in every order: a quarter of an hour on two quiet cores
+test-faults: $(INSTALLED) ## let every call on the disk fail, in every order (about an hour of processor time)
 	.venv/bin/python tests/faults/run.py $(FAULTS)
 
 test-wheel: $(INSTALLED) ## build the wheels and the sdist, and use them outside of the checkout
