@@ -8,6 +8,8 @@ import polars as pl
 
 from searchlens.equivalence import referee
 from searchlens.equivalence.subject import Subject
+from searchlens.figures import referee as figure
+from searchlens.figures import style
 from searchlens.grid import Grid
 from searchlens.store.frames import write_frame
 from searchlens.tables import format as fmt
@@ -48,9 +50,6 @@ def write_referee(grid: Grid, output: Path, *, runs: int, threads: int = 1) -> l
 
 def write_results(distances: pl.DataFrame, accuracies: pl.DataFrame, output: Path) -> list[Path]:
     """Write table and figure from ``referee.DISTANCES`` and ``referee.ACCURACIES``."""
-    from searchlens.figures import referee as figure
-    from searchlens.figures import style
-
     table = table_of(distances, accuracies)
     output.mkdir(parents=True, exist_ok=True)
     write_frame(table.data, output / "referee.parquet")
