@@ -42,12 +42,11 @@ def write_questions(path: Path, count: int) -> None:
     path.write_text("".join(json.dumps(row) + "\n" for row in rows))
 
 
-@pytest.fixture
-def raw(tmp_path: Path) -> dict[str, Any]:
-    """A configuration with one pair, one benchmark of six questions, three policies and greedy."""
-    write_checkpoint(tmp_path / "base", "base")
-    write_checkpoint(tmp_path / "rl", "rl")
-    write_questions(tmp_path / "sums.jsonl", 6)
+def toy_study(folder: Path) -> dict[str, Any]:
+    """A configuration with one pair, one benchmark of six questions, three policies and greedy; writes its files."""
+    write_checkpoint(folder / "base", "base")
+    write_checkpoint(folder / "rl", "rl")
+    write_questions(folder / "sums.jsonl", 6)
     return {
         "results": "results",
         "samples": 4,
@@ -60,6 +59,12 @@ def raw(tmp_path: Path) -> dict[str, Any]:
         "pools": {"three": list(POLICIES)},
         "references": ["greedy"],
     }
+
+
+@pytest.fixture
+def raw(tmp_path: Path) -> dict[str, Any]:
+    """``toy_study`` in the folder of the test."""
+    return toy_study(tmp_path)
 
 
 @pytest.fixture

@@ -20,7 +20,7 @@ import pytest
 
 import searchlens
 import small_results
-from conftest import POLICIES, write_checkpoint, write_questions
+from conftest import toy_study
 from searchlens.explorer import Server, explorer_page
 from searchlens.landscape.points import Landscape
 from searchlens.recovery.options import RecoveryOptions
@@ -124,26 +124,12 @@ def record_a_search(study: searchlens.Study) -> None:
 @pytest.fixture(scope="module")
 def results(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     root = tmp_path_factory.mktemp("study")
-    write_checkpoint(root / "base", "base")
-    write_checkpoint(root / "rl", "rl")
+    raw = toy_study(root)
     for side in ("base", "rl"):
         shutil.copy(TOKENIZER, root / side)
-    write_questions(root / "sums.jsonl", 6)
     lines = [json.loads(line) for line in (root / "sums.jsonl").read_text().splitlines()]
     lines[1]["question"] += f" {EVIL} and $x^2$"
     (root / "sums.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
-    raw = {
-        "results": "results",
-        "samples": 4,
-        "budgets": [1, 2, 4],
-        "study": {"pairs": ["toy"], "benchmarks": ["sums"]},
-        "checkpoints": {"toy-base": {"path": "base"}, "toy-rl": {"path": "rl"}},
-        "pairs": {"toy": {"base": "toy-base", "rl": "toy-rl"}},
-        "benchmarks": {"sums": {"path": "sums.jsonl", "grader": "math", "max_tokens": 8, "pool": "three"}},
-        "policies": dict.fromkeys([*POLICIES, "greedy"]),
-        "pools": {"three": list(POLICIES)},
-        "references": ["greedy"],
-    }
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(small_results, "texts", evil_texts)
         folder = finish(raw, root)
