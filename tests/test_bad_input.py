@@ -82,7 +82,7 @@ OVERLAYS: dict[str, tuple[bytes | None, str]] = {
     "merge of itself": (b"study: &s\n  <<: *s\n", "mine.yaml: an alias stands inside of what it names"),
     "deep": (b"a: " + b"{a: " * 900 + b"1" + b"}" * 900, "mine.yaml: an alias stands inside of what it names, or map"),
     "deeper, open": (b"a: " + b"[" * 20_000, "mine.yaml: an alias stands inside of what it names, or mappings are too"),
-    "large": (b"#" * 2_000_001, "mine.yaml has 2,000,001 characters; a configuration has at most 2,000,000"),
+    "large": (b"#" * 2_000_001, "mine.yaml has 2,000,001 characters; allowed: at most 2,000,000"),
     "readouts": (b"study: {readouts: nowhere}\n", "study.readouts: nowhere is no folder"),
     "no pairs": (b"study: {pairs: []}\n", "the study has no cell: study.pairs or study.benchmarks is empty"),
     "no benchmarks": (b"study: {benchmarks: []}\n", "the study has no cell"),

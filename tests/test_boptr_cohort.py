@@ -419,3 +419,12 @@ def test_landscape_without_rows_is_refused(folder: Path) -> None:
 def test_policies_that_search_are_told_by_name() -> None:
     assert not any(is_search(name) for name in DESIGN.policies)
     assert all(is_search(name) for name in ("mcts16_temp_0.7", "entropy_tree_b4", "power_topk20_t0.7_b4"))
+
+
+def test_aliases_that_stand_for_millions_of_values_are_refused(tmp_path: Path) -> None:
+    """Written out they take all memory, and no error would ever be printed."""
+    lines = ["a0: &a0 [1, 2, 3, 4, 5, 6, 7, 8, 9]"]
+    lines += [f"a{i}: &a{i} [{', '.join([f'*a{i - 1}'] * 9)}]" for i in range(1, 9)]
+    (tmp_path / "cohort.yaml").write_text("\n".join(lines))
+    with pytest.raises(InputError, match=r"cohort\.yaml: its aliases stand for .* values"):
+        read_plan(tmp_path / "cohort.yaml")

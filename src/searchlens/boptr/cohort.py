@@ -29,8 +29,7 @@ from searchlens.landscape.points import Landscape
 from searchlens.policies import kinds
 from searchlens.policies.kinds import PolicyByName
 from searchlens.schemas.options import Quantity
-from searchlens.store import files
-from searchlens.store.inputs import not_utf8, require_no_stream
+from searchlens.store import files, yaml_text
 from searchlens.uncertainty import Floats
 
 Source = Literal["sampled", "imported", "recorded", "simulated"]
@@ -211,21 +210,19 @@ def read_plan(path: Path) -> CohortPlan:
         The file cannot be read, has unknown or missing keys, values of the wrong type, or an anchor that is no cell.
     """
     try:
-        content = yaml.safe_load(require_no_stream(path).read_text("utf-8"))
+        content = yaml_text.read(path)
         return TypeAdapter(CohortPlan).validate_json(json.dumps(content, default=str))
     except OSError as error:
         raise InputError(f"cannot read {path}: {error.strerror}", _DESCRIBED) from None
     except InputError as error:
-        raise InputError(f"{path}: {error.message}", _DESCRIBED) from None
+        raise InputError(error.message, error.hint or _DESCRIBED) from None
     except ValidationError as error:
         lines = [
             f"  {'.'.join(map(str, item['loc']))}: {item['msg']}, found {item['input']!r}" for item in error.errors()
         ]
         raise InputError(f"{path}, mistakes: {len(lines)}\n" + "\n".join(lines), _DESCRIBED) from None
-    except UnicodeDecodeError as error:
-        raise not_utf8(path, error) from None
-    except (yaml.YAMLError, RecursionError, ValueError) as error:
-        raise InputError(f"{path} is not YAML: {error}", _DESCRIBED) from None
+    except (RecursionError, TypeError, ValueError) as error:
+        raise InputError(f"{path} has values that JSON has not: {error}", _DESCRIBED) from None
 
 
 def write_plan(plan: CohortPlan, path: Path) -> None:

@@ -19,7 +19,7 @@ from searchlens.config.model import Config
 from searchlens.config.schema import keys_at, number_at
 from searchlens.errors import InputError
 from searchlens.project import OWN_FILE
-from searchlens.store.inputs import not_utf8, require_no_stream
+from searchlens.store import yaml_text
 
 DEFAULT_FILES = (
     "config/config.yaml",
@@ -40,9 +40,6 @@ _MESSAGES = {
     "tuple_type": "must be a list",
 }
 """Pydantic's kinds of errors whose own messages speak of Python or JSON types."""
-
-_LONGEST, _MOST_NODES = 2_000_000, 200_000
-"""Most characters of a file, and values in it when its aliases are written out: more of them take minutes to read."""
 
 _KINDS = {list: "list", str: "text", int: "number", float: "number", bool: "truth value"}
 
@@ -91,48 +88,19 @@ def read(paths: Iterable[str | Path]) -> dict[str, Mapping[str, Any]]:
 
 def _content(path: Path) -> Mapping[str, Any]:
     try:
-        content, repeated = _parsed(path, require_no_stream(path).read_text("utf-8"))
+        loader, node = yaml_text.compose(path)
     except OSError as error:
         raise InputError(
             f"cannot read {path}: {error.strerror}", "run in the study's folder, or name it: -C DIR"
         ) from None
-    except UnicodeDecodeError as error:
-        raise not_utf8(path, error) from None
-    except RecursionError:
-        raise InputError(f"{path}: an alias stands inside of what it names, or mappings are too deep") from None
-    except yaml.YAMLError as error:
-        raise InputError(f"{path} is not YAML: {error}") from None
+    repeated = list(_repeated(node))  # first: constructing writes merged keys into the nodes
+    content = yaml_text.construct(path, loader, node)
     if not isinstance(content, Mapping):
         found = "nothing" if content is None else f"a {_KINDS.get(type(content), 'single value')}"
         raise InputError(f"{path} must be a mapping of keys, found {found}", "config/README.md explains every key")
     if errors := [f"{path}, line {line}: {key} is already in line {first}" for key, first, line in repeated]:
         raise _refusal(errors)
     return content
-
-
-def _parsed(path: Path, text: str) -> tuple[Any, list[tuple[str, int, int]]]:
-    """The content of a YAML text, and the keys that are there twice."""
-    if len(text) > _LONGEST:
-        raise InputError(f"{path} has {len(text):,} characters; a configuration has at most {_LONGEST:,}")
-    loader = yaml.SafeLoader(text)  # not the one in C, which crashes where nesting is too deep
-    node = loader.get_single_node()
-    if (nodes := _nodes(node, {})) > _MOST_NODES:
-        raise InputError(f"{path}: its aliases stand for {nodes:,} values; allowed: at most {_MOST_NODES:,}")
-    repeated = list(_repeated(node))  # first: constructing writes merged keys into the nodes
-    return loader.construct_document(node) if node else None, repeated
-
-
-def _nodes(node: yaml.Node | None, known: dict[int, int]) -> int:
-    """How many values a node stands for when its aliases are written out; one that contains itself never ends."""
-    if not isinstance(node, yaml.SequenceNode | yaml.MappingNode):
-        return 1
-    if id(node) not in known:
-        known[id(node)] = 0
-        inside = [part for item in node.value for part in (item if isinstance(item, tuple) else (item,))]
-        known[id(node)] = 1 + sum(_nodes(part, known) for part in inside)
-    elif not known[id(node)]:
-        raise RecursionError
-    return known[id(node)]
 
 
 def merge(base: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:

@@ -7,8 +7,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 from searchlens.catalogue import reader
 from searchlens.errors import InputError
 from searchlens.readers import lines
@@ -25,6 +23,7 @@ from searchlens.readers.fields import (
 )
 from searchlens.readers.folders import beside, candidates, plain_name
 from searchlens.readers.logged import Document, LoggedSample, Notes, Stream, Verdict
+from searchlens.store import yaml_text
 
 _IDS = ("unique_id", "id", "question_id", "problem_id")
 
@@ -106,9 +105,9 @@ def _config(path: Path, notes: Notes) -> dict[str, Any]:
     for folder in (split[0] / "configs", split[0]) if split else ():
         for file in sorted(folder.glob("task_config*.yaml")):
             try:
-                content = yaml.safe_load(file.read_text())
-            except (yaml.YAMLError, UnicodeDecodeError):
-                raise InputError(f"{file} is no YAML", "nothing was imported") from None
+                content = yaml_text.read(file)
+            except InputError as error:
+                raise InputError(error.message, "nothing was imported") from None
             notes.at(str(file), content)
             return content if isinstance(content, dict) else {}
     return {}
