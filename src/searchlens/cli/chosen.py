@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import logging
+import os
 import shlex
 import sys
 from pathlib import Path
@@ -76,7 +77,8 @@ def cohort_of_folder(args: argparse.Namespace, landscapes: Path) -> tuple[Cohort
     if not landscapes.is_dir():
         found = "a file" if landscapes.exists() else "nothing"
         raise InputError(f"{landscapes}: must be a folder of landscapes, found {found}")
-    plan = read_plan(landscapes / PLAN_FILE) if (landscapes / PLAN_FILE).exists() else None
+    described = os.path.lexists(landscapes / PLAN_FILE)  # a broken link is a mistake, not a missing file
+    plan = read_plan(landscapes / PLAN_FILE) if described else None
     if plan and not is_configured(args):
         return plan, DEFAULTS, ""
     grid = grid_of(args)
