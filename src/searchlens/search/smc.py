@@ -13,7 +13,7 @@ times has the target law. A text that counts once has a law that tends to the ta
 N draws of q, one of them taken by p^alpha / q.
 
 The temperature of q is that of the local policy times alpha / a, so that a local policy at 1 / alpha proposes at 1 / a,
-which leaves the weights the least variance.
+which leaves the weights the least variance; it is never above 1 unless that of the local policy is.
 """
 
 from __future__ import annotations
@@ -77,7 +77,8 @@ class SequentialMonteCarlo(Controller):
         for begin in range(0, task.max_tokens, self.every):
             end = min(begin + self.every, task.max_tokens)
             before, exponent = exponent, self.exponent(end)
-            local = replace(policy.local, temperature=policy.local.temperature * self.alpha / exponent)
+            warmth = policy.local.temperature
+            local = replace(policy.local, temperature=min(warmth * self.alpha / exponent, max(1.0, warmth)))
             growing = [i for i, text in enumerate(texts) if text.finish is None]
             replies = yield [
                 task.request(
