@@ -174,7 +174,7 @@ class VllmEngine:
         self.max_rows = _rows(max_rows, on_cpu)
         self.groups = tuple(size for size in _GROUPS if size <= self.max_rows)
         self.steps = 0
-        config = _load_config(path, revision)
+        config = _load_config(path, revision, load_format != "dummy")
         self.vocab_size, self.bos_id, self.pad_id = _vocabulary(path, revision, config, load_format == "dummy")
         self.max_model_len = at_most("max_model_len", max_model_len, config.max_position_embeddings)
         if adapter:
@@ -513,11 +513,11 @@ def _rows(value: int | None, on_cpu: bool) -> int:
     return value
 
 
-def _load_config(path: str | Path, revision: str | None) -> Any:
-    """Return the model's configuration; refuse a folder without some of its weight files."""
+def _load_config(path: str | Path, revision: str | None, weights: bool = True) -> Any:
+    """Return the model's configuration; refuse a folder without some of its weight files, if they are to be read."""
     from transformers import AutoConfig
 
-    if Path(path).is_dir():
+    if weights and Path(path).is_dir():
         require_whole(Path(path), embedded=False)
     try:  # without this option transformers would ask whether to run the checkpoint's own code
         config = AutoConfig.from_pretrained(path, revision=revision, trust_remote_code=False).get_text_config()
