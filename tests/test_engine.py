@@ -15,6 +15,8 @@ from searchlens.equivalence import filters as oracle
 torch = pytest.importorskip("torch")
 transformers = pytest.importorskip("transformers")
 
+from safetensors import torch as safetensors  # noqa: E402
+
 from searchlens.engines import transformers as engine_module  # noqa: E402
 from searchlens.engines import vllm as vllm_module  # noqa: E402
 from searchlens.engines.base import Completion, Request, Sampling, complete  # noqa: E402
@@ -424,6 +426,7 @@ def test_missing_weights(checkpoints: dict[str, Path], tmp_path: Path) -> None:
 def test_unsupported_architecture(config: Any, message: str, tmp_path: Path) -> None:
     """A model that the forward pass would compute wrongly is refused."""
     config.save_pretrained(tmp_path)
+    safetensors.save_file({"weight": torch.zeros(1)}, tmp_path / "model.safetensors")
     with pytest.raises(InputError, match=message):
         TransformersEngine(tmp_path)
 

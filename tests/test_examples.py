@@ -16,6 +16,7 @@ from tokenizers.models import WordLevel
 from tokenizers.pre_tokenizers import Split
 from tokenizers.processors import TemplateProcessing
 
+from conftest import write_checkpoint
 from searchlens import benchmarks, config
 from searchlens import generate as stage
 from searchlens.benchmarks import Question, dumps, examples, prompts
@@ -38,16 +39,17 @@ def write(path: Path, rows: Sequence[Example]) -> Path:
 
 def letters(folder: Path, begin: bool = True) -> Path:
     """A checkpoint folder whose tokenizer has a token for each letter, and puts ``<bos>`` before every text."""
-    folder.mkdir(parents=True, exist_ok=True)
+    shutil.rmtree(folder, ignore_errors=True)
     signs = ["<pad>", "<eos>", "<bos>", *map(chr, range(32, 127)), "\n"]
     tokenizer = Tokenizer(WordLevel({sign: place for place, sign in enumerate(signs)}, unk_token="<pad>"))
     tokenizer.pre_tokenizer = Split("", "isolated")
     tokenizer.add_special_tokens(["<eos>", "<bos>"])
     if begin:
         tokenizer.post_processor = TemplateProcessing(single="<bos> $A", special_tokens=[("<bos>", BOS)])
+    write_checkpoint(folder, "letters")
+    config = {"model_type": "llama", "vocab_size": len(signs), "eos_token_id": 1, "bos_token_id": BOS}
+    (folder / "config.json").write_text(json.dumps(config))
     tokenizer.save(str(folder / "tokenizer.json"))
-    (folder / "config.json").write_text(json.dumps({"vocab_size": len(signs), "eos_token_id": 1, "bos_token_id": BOS}))
-    (folder / "model.safetensors").write_text("weights")
     return folder
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 import re
 import subprocess
@@ -24,8 +25,12 @@ ROOT = Path(__file__).parents[1]
 @pytest.fixture
 def weighed(raw: dict[str, Any], tmp_path: Path) -> dict[str, Any]:
     """Base with 2 GB of weights (a sparse file), declared so that nobody hashes them, and a measured speed."""
-    with (tmp_path / "base/model.safetensors").open("r+b") as stream:
-        stream.truncate(2_000_000_000)
+    size, length = 2_000_000_000, 100
+    numbers = size - 8 - length
+    header = json.dumps({"w": {"dtype": "U8", "shape": [numbers], "data_offsets": [0, numbers]}}).ljust(length)
+    with (tmp_path / "base/model.safetensors").open("wb") as stream:
+        stream.write(length.to_bytes(8, "little") + header.encode())
+        stream.truncate(size)
     raw["checkpoints"]["toy-base"]["sha256"] = "0" * 64
     raw["pairs"]["toy"]["parameters"] = 1e9
     raw["cost"] = {"throughput": [{"parameters": 1e9, "tokens_per_second": 0.1, "source": "a test"}]}

@@ -77,7 +77,7 @@ print(json.dumps([closures, changed]))
 
 def test_there_is_a_stage_for_each_of_these() -> None:
     rules = (PACKAGE / "stages").glob("[a-z]*.py")
-    assert {path.stem for path in rules} - {"source", "costs", "record", "importing"} == set(STAGES)
+    assert {path.stem for path in rules} - {"source", "costs", "chains", "record", "importing"} == set(STAGES)
 
 
 def test_a_comment_in_any_file_reruns_the_stages_that_depend_on_it_and_no_other(tmp_path: Path) -> None:

@@ -343,7 +343,7 @@ def test_every_table_explains_itself(every: dict[str, Table]) -> None:
     """The notes of a table give its units and terms, and LaTeX keeps them."""
     for name, table in every.items():
         assert table.notes, name
-        assert latex(table).count("\n% ") == len(table.notes), name
+        assert f"\n{latex(table)}".count("\n% ") == len(table.notes), name
 
 
 def test_cost_counts_runs_once(every: dict[str, Table]) -> None:

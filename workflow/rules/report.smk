@@ -28,7 +28,7 @@ rule report_page:
         "../envs/analysis.yaml"
     threads: 1
     resources:
-        mem_mb=2000,
+        mem_mb=larger(2000),
         runtime=30,
     params:
         needs=tracked("report", lambda wildcards: needs.explorer(GRID)),

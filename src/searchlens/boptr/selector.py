@@ -23,8 +23,10 @@ CONTROLLER_INDEX = {
     "thought_tree": 3,
     "mcts": 4,
     "power": 5,
+    "smc": 5,
+    "lookahead": 5,
 }
-"""Index of every controller, both beams as one kind of search. The feature ctrl is the index / 5."""
+"""Index of every controller: both beams are one kind, samplers of p^alpha another. Feature ctrl is the index / 5."""
 OTHER_CONTROLLER = max(CONTROLLER_INDEX.values())
 """Index of a controller that is not listed, such as that of an extension: the farthest from autoregressive."""
 

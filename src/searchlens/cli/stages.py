@@ -260,7 +260,7 @@ def _add_studies(command: Commands) -> None:
     sub = command("equivalence", _equivalence, "compare policies and searches with independent references")
     results_option(sub)
     threads_option(sub)
-    text = "how close samplers of p^alpha come to it, by enumeration, and what they cost (docs/power-sampling.md)"
+    text = "compare samplers of p^alpha (docs/power-sampling.md)"
     sub = command("referee", _referee, text)
     folder_option(sub)
     sub.add_argument(
