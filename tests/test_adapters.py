@@ -73,3 +73,15 @@ def test_ids_follow_the_checkpoint_and_the_adapter(raw: dict[str, Any], make_gri
     assert {before for before, _ in found} == {alone[0]}
     assert len({alone[0], alone[1], *(after for _, after in found)}) == 5
     assert ids(path=base["path"], adapter=str(one)) == found[0]
+
+
+def test_an_adapter_of_another_checkpoint_is_refused_before_anything_runs(
+    raw: dict[str, Any], make_grid: Make, tmp_path: Path
+) -> None:
+    """The checkpoint of this study has one vector; no matrix fits it."""
+    name = "base_model.model.model.layers.0.self_attn.q_proj.lora_A.weight"
+    header = json.dumps({name: {"dtype": "F32", "shape": [8, 2], "data_offsets": [0, 64]}}).encode()
+    weights = len(header).to_bytes(8, "little") + header + bytes(64)
+    raw["checkpoints"]["toy-rl"]["adapter"] = str(write(tmp_path / "adapter", weights=weights))
+    with pytest.raises(InputError, match=r"checkpoints\.toy-rl\.adapter: .*q_proj.* fits no weight"):
+        make_grid(raw).require_whole("toy-rl")

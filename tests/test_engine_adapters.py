@@ -11,7 +11,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from searchlens.engines._checks import check_adapter
 from searchlens.engines.base import Engine, Given, Request
 from searchlens.errors import InputError
 from searchlens.store.adapters import SETTINGS, WEIGHTS, Adapter
@@ -105,11 +104,11 @@ def test_an_adapter_of_another_model_is_refused(adapter: Adapter, folder: Path, 
         "another layer": {name.replace("layers.0", "layers.7"): weight for name, weight in weights.items()},
         "another kind": {name.replace("lora_A", "lora_embedding_A"): weight for name, weight in weights.items()},
     }
-    check_adapter(folder, adapter)
+    adapter.require_fits(folder)
     for tensors in others.values():
         save_file(tensors, tmp_path / WEIGHTS)
         with pytest.raises(InputError, match=r"base_model.* fits no weight of"):
-            check_adapter(folder, Adapter.read(tmp_path))
+            Adapter.read(tmp_path).require_fits(folder)
     (tmp_path / WEIGHTS).write_bytes(b"cut off")
-    with pytest.raises(InputError, match="cannot read the weights"):
-        check_adapter(folder, Adapter.read(tmp_path))
+    with pytest.raises(InputError, match="no whole safetensors file"):
+        Adapter.read(tmp_path).require_fits(folder)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import shutil
 import stat
 import subprocess
 import sys
@@ -85,6 +86,20 @@ def test_an_error_of_any_call_names_the_file(
                 assert error.hint
         target.unlink(missing_ok=True)
     assert not target.parent.exists() or not list(target.parent.iterdir())
+
+
+def test_a_file_that_another_job_uses_up_at_once_was_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of jobs of one pool: a chunk is published in a shard, and removed with its folder, as soon as it is there."""
+    target = tmp_path / "chunks" / "target"
+    remove_quietly = files._remove_quietly
+
+    def used_up(temporary: Path) -> None:
+        remove_quietly(temporary)
+        shutil.rmtree(target.parent)
+
+    monkeypatch.setattr(files, "_remove_quietly", used_up)
+    assert files.publish(target, lambda path: path.write_text("x"))
+    assert not target.parent.exists()
 
 
 def test_a_table_or_figure_that_cannot_be_finished_leaves_the_older_one(

@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
-from itertools import chain
 from pathlib import Path
 from typing import Any
 
 from searchlens.engines.base import Given, Request
 from searchlens.errors import InputError
-from searchlens.store.adapters import WEIGHTS, Adapter
 
-_PEFT = "base_model.model."  # before the names of all modules in files of peft
 _TOKENIZER_FILES = ("tokenizer.json", "tokenizer_config.json", "tokenizer.model", "vocab.json")
 
 
@@ -152,37 +148,3 @@ def special_ids(path: str | Path, revision: str | None, config: Any, tokenizer: 
         ends.update(end if isinstance(end, list) else [end])
     pad = tokenizer.pad_token_id if tokenizer.pad_token_id is not None else config.pad_token_id
     return tokenizer.bos_token_id, None if pad in ends else pad
-
-
-def check_adapter(path: str | Path, adapter: Adapter) -> None:
-    """Refuse an adapter that does not fit the checkpoint in a folder, by the headers of both; vLLM skips such parts.
-
-    Raises
-    ------
-    InputError
-        A matrix that is neither A nor B of a weight of the checkpoint, or whose shape does not fit it.
-    """
-    from safetensors import SafetensorError
-
-    try:
-        weights = dict(chain.from_iterable(map(_shapes, sorted(Path(path).glob("*.safetensors")))))
-        matrices = dict(_shapes(adapter.folder / WEIGHTS))
-    except (OSError, SafetensorError) as error:
-        raise InputError(f"{adapter.folder}: cannot read the weights ({error})", "copy the files again") from error
-    for name, shape in matrices.items():
-        module, _, part = name.removeprefix(_PEFT).partition(".lora_")
-        rows, columns = weights.get(f"{module}.weight", (0, 0))
-        if shape != {"A.weight": (adapter.rank, columns), "B.weight": (rows, adapter.rank)}.get(part):
-            raise InputError(
-                f"{adapter.folder}: {name} of shape {shape} fits no weight of {path} at rank {adapter.rank}",
-                "name the checkpoint that the adapter was trained on, or merge the two yourself",
-            )
-
-
-def _shapes(file: Path) -> Iterator[tuple[str, tuple[int, ...]]]:
-    """Name and shape of every tensor; no weights are read."""
-    from safetensors import safe_open
-
-    with safe_open(file, framework="numpy") as tensors:
-        for name in tensors.offset_keys():
-            yield name, tuple(tensors.get_slice(name).get_shape())

@@ -17,7 +17,6 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from searchlens.engines._checks import check_adapter
 from searchlens.engines.sampler import padded_vocab
 from searchlens.errors import InputError
 from searchlens.project import extras
@@ -283,7 +282,7 @@ def load(
     if info["missing_keys"]:
         raise InputError(f"{path}: the weight files have no {', '.join(sorted(info['missing_keys']))}")
     if adapter:
-        check_adapter(path, adapter)
+        adapter.require_fits(Path(path))
         model = _merged(model, adapter)
     return Llama(model, device), config
 

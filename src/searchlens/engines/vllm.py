@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 import numpy as np
 import numpy.typing as npt
 
-from searchlens.engines._checks import Bounds, at_most, check_adapter, load_tokenizer, special_ids
+from searchlens.engines._checks import Bounds, at_most, load_tokenizer, special_ids
 from searchlens.engines._vllm_request import (
     EXTRA_ARG,
     LEDGER_COLUMNS,
@@ -178,7 +178,7 @@ class VllmEngine:
         self.vocab_size, self.bos_id, self.pad_id = _vocabulary(path, revision, config, load_format == "dummy")
         self.max_model_len = at_most("max_model_len", max_model_len, config.max_position_embeddings)
         if adapter:
-            check_adapter(path, adapter)
+            adapter.require_fits(Path(path))
         slots = int(self.max_rows * _AHEAD)
         self._engine = self._start(
             model=str(path),

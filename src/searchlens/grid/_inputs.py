@@ -225,12 +225,12 @@ class Inputs(StudyGrid):
         return folder
 
     def require_whole(self, checkpoint: str) -> None:
-        """Check that the files of a checkpoint are whole, by their headers and sizes; one that is not here is left out.
+        """Check the files of a checkpoint and of its adapter by headers and sizes; one that is not here is left out.
 
         Raises
         ------
         InputError
-            A file is damaged or cut short, or needs code of its own.
+            A file is damaged or cut short, or needs code of its own, or the adapter is another checkpoint's.
         """
         source = self.checkpoint_source(checkpoint)
         pin = self.lock.get(source) if source else None
@@ -244,6 +244,11 @@ class Inputs(StudyGrid):
         except InputError as error:
             key = "hub" if source else "path"
             raise InputError(f"checkpoints.{checkpoint}.{key}: {error.message}", error.hint) from None
+        if adapter := self.adapter(checkpoint):
+            try:
+                adapter.require_fits(folder)
+            except InputError as error:
+                raise InputError(f"checkpoints.{checkpoint}.adapter: {error.message}", error.hint) from None
 
     def shape(self, checkpoint: str) -> Shape | None:
         """The shape of a checkpoint: pinned, of its folder, or declared; None if it is unknown.

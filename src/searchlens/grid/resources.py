@@ -1,6 +1,6 @@
 """Resources that jobs request: sampling by the weights and the planned tokens, stages of a cell by its planned samples.
 
-Standard library only, because the planner imports it.
+Without any library of numbers, because the planner imports it.
 """
 
 from __future__ import annotations
@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 
 from searchlens.grid import Grid, JobPool, cost
+from searchlens.landscape.options import PART_ROWS
 from searchlens.store.hashing import weight_files
 
 STARTUP_MINUTES = 30
@@ -72,9 +73,6 @@ def minutes(grid: Grid, pool: JobPool) -> int:
 
 BASE_MB = 400
 """Memory of a process that has imported what a stage needs, with a margin."""
-
-PART_ROWS = 1_000_000
-"""Samples that a landscape reads together (``landscape.parts``), unless one policy has more."""
 
 TEXT_BYTES_PER_TOKEN = 4.5
 """Of a sample's text; English and formulas have three to four."""

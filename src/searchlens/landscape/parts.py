@@ -6,8 +6,7 @@ from collections.abc import Iterator, Sequence
 
 import polars as pl
 
-PART_ROWS = 1_000_000
-"""Most samples that are read together, unless one policy has more: about half a gigabyte."""
+from searchlens.landscape.options import PART_ROWS
 
 COLUMNS = (
     *("policy", "question", "sample", "run", "correct", "answer", "tokens", "generated", "stopped", "score"),

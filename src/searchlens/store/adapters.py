@@ -7,14 +7,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
 from searchlens.errors import InputError
+from searchlens.store.checkpoints import shapes
 from searchlens.store.files import read_json
 from searchlens.store.hashing import digest, file_sha256, fingerprint_of
 
 SETTINGS, WEIGHTS = "adapter_config.json", "adapter_model.safetensors"
+_PEFT = "base_model.model."
+"""What stands before the name of every module in files of peft."""
 _HARMLESS = frozenset(
     {
         *("peft_type", "peft_version", "task_type", "base_model_name_or_path", "revision", "inference_mode"),
@@ -67,6 +71,24 @@ class Adapter:
     def fingerprint(self) -> str:
         """sha256 over the hashes of the adapter's settings and weights."""
         return fingerprint_of({name: file_sha256(self.folder / name) for name in (SETTINGS, WEIGHTS)})
+
+    def require_fits(self, checkpoint: Path) -> None:
+        """Check the matrices against the weights in a checkpoint's folder, by the headers of both.
+
+        Raises
+        ------
+        InputError
+            A matrix that is neither A nor B of a weight, which vLLM would leave out, or whose shape does not fit it.
+        """
+        weights = dict(chain.from_iterable(shapes(file).items() for file in checkpoint.glob("*.safetensors")))
+        for name, shape in shapes(self.folder / WEIGHTS).items():
+            module, _, part = name.removeprefix(_PEFT).partition(".lora_")
+            rows, columns = weights.get(f"{module}.weight", (0, 0))
+            if shape != {"A.weight": (self.rank, columns), "B.weight": (rows, self.rank)}.get(part):
+                raise InputError(
+                    f"{self.folder}: {name} of shape {shape} fits no weight of {checkpoint} at rank {self.rank}",
+                    "name the checkpoint that the adapter was trained on, or merge the two yourself",
+                )
 
     def on(self, checkpoint: str) -> str:
         """The fingerprint of a checkpoint, given by its own fingerprint, with this adapter."""

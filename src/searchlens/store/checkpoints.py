@@ -83,7 +83,7 @@ def require_whole(folder: Path, *, embedded: bool) -> None:
     if not (weights := sorted(folder.glob("*.safetensors"))):
         raise InputError(f"{folder} has no *.safetensors; weights that are pickled are never loaded", _AGAIN)
     for path in weights:
-        _check_weights(path)
+        shapes(path)
 
 
 def index_names(index: Path) -> list[str]:
@@ -109,8 +109,14 @@ def _mapping(path: Path) -> Mapping[str, Any]:
     return content
 
 
-def _check_weights(path: Path) -> None:
-    """Compare the header of a safetensors file with its size."""
+def shapes(path: Path) -> dict[str, tuple[int, ...]]:
+    """The shape of every tensor of a safetensors file, from its header, which is compared with the file's size.
+
+    Raises
+    ------
+    InputError
+        The file is missing, damaged or cut short.
+    """
     try:
         size = require_no_stream(path).stat().st_size
         with path.open("rb") as stream:
@@ -131,6 +137,7 @@ def _check_weights(path: Path) -> None:
     if end != size - 8 - length:
         held = size - 8 - length
         raise InputError(f"{path} is cut short or damaged: its tensors need {end} bytes, it has {held}", _AGAIN)
+    return {name: tuple(tensor["shape"]) for name, tensor in header.items() if name != "__metadata__"}
 
 
 def _end(path: Path, name: str, tensor: object) -> int:

@@ -74,7 +74,11 @@ def _named(path: Path) -> Iterator[None]:
 
 
 def _sync_folder(folder: Path) -> None:
-    handle = os.open(folder, os.O_RDONLY)
+    """Sync a folder; one that another job has removed meanwhile has no names left to keep."""
+    try:
+        handle = os.open(folder, os.O_RDONLY)
+    except FileNotFoundError:
+        return
     try:
         os.fsync(handle)
     except OSError as error:
