@@ -16,7 +16,7 @@ import yaml
 
 from searchlens.grid import Grid
 from searchlens.grid import resources as requests
-from searchlens.landscape.options import PART_ROWS
+from searchlens.schemas.options import PART_ROWS
 
 Make = Callable[[dict[str, Any]], Grid]
 ROOT = Path(__file__).parents[1]

@@ -1,6 +1,6 @@
 """Resources that jobs request: sampling by the weights and the planned tokens, stages of a cell by its planned samples.
 
-Without any library of numbers, because the planner imports it.
+Standard library only, because the planner imports it.
 """
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 
 from searchlens.grid import Grid, JobPool, cost
-from searchlens.landscape.options import PART_ROWS
+from searchlens.schemas.options import PART_ROWS
 from searchlens.store.hashing import weight_files
 
 STARTUP_MINUTES = 30

@@ -10,9 +10,6 @@ from searchlens.schemas.options import STRICT, Confidence, Draws, QInstructions
 Ties = Literal["first", "fractional"]
 FirstFinish = Literal["shortest", "first_index"]
 
-PART_ROWS = 1_000_000
-"""Most samples that a landscape reads together, unless one policy has more: about half a gigabyte."""
-
 
 @dataclass(frozen=True, kw_only=True)
 class LandscapeSection:

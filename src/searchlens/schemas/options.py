@@ -27,6 +27,9 @@ Quantity = Annotated[float, Ge(0.001), Le(1e15)]
 QInstructions = Literal["first_sample", "verdict_majority"]
 """Which votes count as equal where no answer can be extracted: used in grading, set in section ``landscape``."""
 
+PART_ROWS = 1_000_000
+"""Most samples that a landscape reads together, unless one policy has more: about half a gigabyte."""
+
 STRICT = {"extra": "forbid", "strict": True, "allow_inf_nan": False, "use_attribute_docstrings": True}
 """``__pydantic_config__`` of every options class: unknown keys, wrong types and numbers that are not finite are errors,
 docstrings descriptions."""
