@@ -122,7 +122,7 @@ def shards(grid: Grid) -> dict[str, pl.DataFrame]:
 
 
 def chunks(grid: Grid) -> list[Path]:
-    return sorted((grid.layout.results / "generations").glob("*/*/*/chunks/*.chunk"))
+    return grid.layout.every(grid.layout.generation("*", "*", "*") / "chunks" / "*.chunk")
 
 
 def sidecars(grid: Grid) -> list[dict[str, Any]]:

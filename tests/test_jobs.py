@@ -5,11 +5,12 @@ from __future__ import annotations
 import io
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +22,8 @@ from searchlens import config
 from searchlens.errors import JobStoppedError
 from searchlens.generate import GraceExpired, Notice, generate, stop_signals
 from searchlens.grid import Grid
-from searchlens.store import files, shards
+from searchlens.store import files, layout, manifests, ranges, shards
+from searchlens.store.layout import Layout
 from searchlens.store.ranges import missing_ranges
 from test_generate import CELL, RUNS, Make, Scripted, Start, chunks, sidecars, start, study
 
@@ -107,20 +109,22 @@ def test_a_job_that_was_stopped_before_it_began_starts_no_engine(
 def test_what_is_written_at_the_end_is_not_broken_off(
     study: dict[str, Any], make_grid: Make, start: Start, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The grace ends while the manifest is written."""
-    grid, engine = make_grid(study), Scripted()
+    """By then the timer of the grace has stopped."""
+    grid, engine, timers = make_grid(study), Scripted(), list[float]()
     engine.each_step = lambda: os.kill(os.getpid(), signal.SIGTERM) if engine.steps == RUNS - 1 else None
     start(engine)
     replace_text = files.replace_text
 
-    def slowly(path: Path, text: str) -> None:
-        time.sleep(0.5 if "manifests" in path.parts else 0)
+    def watched(path: Path, text: str) -> None:
+        if "manifests" in path.parts:
+            timers.append(signal.getitimer(signal.ITIMER_REAL)[0])
         replace_text(path, text)
 
-    monkeypatch.setattr(files, "replace_text", slowly)
-    with stop_signals(0.4) as notice:
+    monkeypatch.setattr(files, "replace_text", watched)
+    with stop_signals(3600) as notice:
         sample(grid, notice)
-    assert all(path.exists() for path in grid.manifests(*CELL))
+        assert notice.signal == "SIGTERM"
+    assert timers == [0] and all(path.exists() for path in grid.manifests(*CELL))
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGUSR1, signal.SIGHUP])
@@ -156,6 +160,13 @@ def test_further_signals_take_nothing_of_the_grace() -> None:
 # ---- two jobs at once, in processes of their own
 
 
+LONG = 600
+"""Seconds after which a process hangs: no machine is so busy."""
+
+SECOND_CHUNK = 9
+"""Requests that a job has answered soon after it has saved two chunks of four."""
+
+
 class Twins:
     """Jobs of one pool, each in a process of its own (``twin_job.py``)."""
 
@@ -165,21 +176,26 @@ class Twins:
         self.config.write_text(json.dumps(grid.config))
         self.jobs: list[subprocess.Popen[str]] = []
 
-    def begin(self) -> subprocess.Popen[str]:
-        job = [sys.executable, str(ROOT / "tests/twin_job.py"), self.config, self.grid.root, str(self.repeatable)]
-        self.jobs.append(subprocess.Popen(job, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True))
+    def begin(self, pause: int = -1) -> subprocess.Popen[str]:
+        """Start a job; it waits for ``go`` when it has answered so many requests."""
+        job = [sys.executable, str(ROOT / "tests/twin_job.py"), self.config, self.grid.root, self.repeatable, pause]
+        self.jobs.append(subprocess.Popen(map(str, job), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True))
         return self.jobs[-1]
+
+    def go(self) -> None:
+        (self.grid.root / "go").touch()
 
     def wait_for(self, count: int) -> None:
         """Until so many chunks are there."""
-        until = time.monotonic() + 60
-        while len(chunks(self.grid)) < count and time.monotonic() < until:
+        until = time.monotonic() + LONG
+        while len(chunks(self.grid)) < count:
+            assert time.monotonic() < until, "nothing was sampled"
+            assert all(job.poll() is None for job in self.jobs), [job.communicate() for job in self.jobs]
             time.sleep(0.005)
-        assert chunks(self.grid), "nothing was sampled"
 
     def end(self) -> int:
         """Let all end well; requests that they made together."""
-        said = [job.communicate(timeout=60) for job in self.jobs]
+        said = [job.communicate(timeout=LONG) for job in self.jobs]
         assert [job.returncode for job in self.jobs] == [0] * len(self.jobs), said
         return sum(int(out) for out, _ in said)
 
@@ -222,9 +238,11 @@ def undisturbed(study: dict[str, Any], make_grid: Make, start: Start) -> set[str
 
 
 def test_an_orphan_and_its_replacement_may_run_at_once(twins: Twins, undisturbed: set[str]) -> None:
-    twins.begin()
+    twins.begin(SECOND_CHUNK)
     twins.wait_for(2)
     twins.begin()
+    twins.wait_for(3)
+    twins.go()
     asked = twins.end()
     assert twins.made() and content(twins.grid) == undisturbed
     if twins.repeatable:
@@ -239,7 +257,7 @@ def test_jobs_that_start_together_end_well(twins: Twins, undisturbed: set[str]) 
 
 
 def test_the_lock_of_a_killed_job_holds_no_job_up(twins: Twins, undisturbed: set[str]) -> None:
-    killed = twins.begin()
+    killed = twins.begin(SECOND_CHUNK)
     twins.wait_for(2)
     killed.kill()
     killed.wait()
@@ -254,15 +272,100 @@ def test_the_lock_of_a_killed_job_holds_no_job_up(twins: Twins, undisturbed: set
 
 def test_a_job_that_hangs_with_the_lock_holds_no_job_up(twins: Twins, undisturbed: set[str]) -> None:
     """As on a node that is cut off: it comes back when all is done, and changes nothing."""
-    hung = twins.begin()
+    hung = twins.begin(SECOND_CHUNK)
     twins.wait_for(2)
     hung.send_signal(signal.SIGSTOP)
-    assert twins.begin().wait(60) == 0
+    assert twins.begin().wait(LONG) == 0
     made = twins.made()
+    twins.go()
     hung.send_signal(signal.SIGCONT)
     twins.end()
     assert twins.made() == made, "nothing is written again, so nothing downstream runs again"
     assert content(twins.grid) == undisturbed
+
+
+# ---- what other jobs take away
+
+
+def test_a_folder_of_chunks_may_vanish_while_it_is_listed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The job that publishes the last chunk removes it; jobs that repair, `status` and `prune` look into it."""
+    store = Layout(tmp_path)
+    generation = store.generation("toy-base", "sums", "id")
+
+    def vanishing(call: Callable[..., Any]) -> Callable[..., Any]:
+        def without(path: Any = ".", *rest: Any) -> Any:
+            if not isinstance(path, int) and Path(path).name == "chunks":
+                shutil.rmtree(path)
+            return call(path, *rest)
+
+        return without
+
+    found = []
+    for look in (
+        lambda: layout.chunks_of(generation, (0, 4)),
+        lambda: layout.chunk_samples(generation),
+        lambda: store.every(generation / "chunks" / "*.chunk"),
+        store.temporary_files,
+    ):
+        for name in ("s00000-00004.q00000-00001.chunk", ".s00000-00004.q00001-00002.chunk.ab.tmp"):
+            files.replace_text(generation / "chunks" / name, "")
+        with monkeypatch.context() as patched:
+            patched.setattr(os, "listdir", vanishing(os.listdir))
+            patched.setattr(os, "scandir", vanishing(os.scandir))
+            found.append(look())
+    assert found == [[], 0, [], []]
+
+
+def test_a_folder_that_others_remove_again_and_again_is_made_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each of several jobs removes the folder of chunks when it finds it empty."""
+    make_folder, made = files.make_folder, list[Path]()
+
+    def made_and_removed(folder: Path) -> None:
+        make_folder(folder)
+        made.append(folder)
+        if len(made) < 4:
+            folder.rmdir()
+
+    monkeypatch.setattr(files, "make_folder", made_and_removed)
+    assert files.publish(tmp_path / "chunks" / "one", lambda path: path.write_text("x"))
+
+
+def test_a_manifest_that_another_job_has_set_aside_is_missing(tmp_path: Path) -> None:
+    assert "is missing" in str(manifests.listed(tmp_path / "pool-00000000.json"))
+
+
+def test_a_shard_that_another_job_has_made_again_is_not_set_aside(
+    study: dict[str, Any], make_grid: Make, start: Start
+) -> None:
+    """Both found it damaged; one of them was slow to move it."""
+    grid, again = make_grid(study), Scripted()
+    start(Scripted(), again)
+    sample(grid, Notice())
+    path = sorted(grid.layout.results.rglob("*.parquet"))[0]
+    path.write_bytes(path.read_bytes()[:-1])
+    (damaged,) = (shard for shard in ranges.shards_of(path.parent) if not shard.present)
+    time.sleep(0.002)  # the new one has another time
+    sample(grid, Notice())
+    assert again.asked and shards.set_aside(grid.layout, [damaged]) == []
+    assert not any(why for _, why in shards.verify(grid.layout))
+
+
+def test_a_shard_that_is_set_aside_while_the_job_runs_is_made_again_by_it(
+    study: dict[str, Any], make_grid: Make, start: Start
+) -> None:
+    """Another job that repairs took it for the damaged one before it."""
+    grid, engine = make_grid(study), Scripted(repeatable=True)
+
+    def each_step() -> None:
+        if engine.steps == 60:
+            shards.set_aside(grid.layout, [shard for shard, _ in shards.verify(grid.layout)][:1])
+
+    engine.each_step = each_step
+    start(engine)
+    sample(grid, Notice())
+    assert len(engine.asked) == RUNS + 24 and len(sidecars(grid)) == 4
 
 
 # ---- the command
@@ -299,7 +402,7 @@ class Working:
 
 
 def end(job: subprocess.Popen[str]) -> tuple[int, str]:
-    said = job.communicate(timeout=180)[1]
+    said = job.communicate(timeout=LONG)[1]
     return job.returncode, said
 
 
@@ -311,7 +414,7 @@ def test_slurms_warning_ends_a_job_in_one_line_with_a_status_of_its_own(tmp_path
 
     whole, working = Working(tmp_path / "whole"), Working(tmp_path / "stopped")
     job, other = working.start(), whole.start()
-    until = time.monotonic() + 120
+    until = time.monotonic() + LONG
     while job.poll() is None and not chunks(working.grid) and time.monotonic() < until:
         time.sleep(0.01)
     job.send_signal(signal.SIGTERM)

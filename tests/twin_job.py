@@ -1,6 +1,7 @@
 """One job of the scripted engine in a process of its own: used by ``test_jobs``.
 
-python tests/twin_job.py CONFIG.json FOLDER REPEATABLE; prints how many requests it made.
+python tests/twin_job.py CONFIG.json FOLDER REPEATABLE PAUSE; prints how many requests it made. When it has answered
+PAUSE of them it waits for FOLDER/go.
 """
 
 from __future__ import annotations
@@ -17,12 +18,19 @@ from searchlens.store import shards
 from test_generate import CELL, Scripted
 
 ENGINE = Scripted(repeatable=sys.argv[3] == "True")
+PAUSE = int(sys.argv[4])
 
 
 def start_engine(*_: Any) -> Scripted:
     """One request every 10 ms."""
-    ENGINE.each_step = lambda: time.sleep(0.01)
+    ENGINE.each_step = each_step
     return ENGINE
+
+
+def each_step() -> None:
+    time.sleep(0.01)
+    while ENGINE.steps == PAUSE and not (Path(sys.argv[2]) / "go").exists():
+        time.sleep(0.005)
 
 
 stage._job.start_engine = start_engine

@@ -246,7 +246,7 @@ class Harness:
             wrong += [f"temporary file {left}"] if left and not on_temporary else []
             wrong += [f"said {said}"] if len(said) > 2 or any("Traceback" in line for line in said) else []
         if (folder / "results").exists() and any((folder / "results").iterdir()):
-            wrong += _damages(folder, workload.damages)
+            wrong += damages(folder, workload.damages)
         with chdir(folder):
             for arguments in workload.commands():
                 again = study.run(*arguments)
@@ -254,7 +254,7 @@ class Harness:
                     wrong.append(f"again: {arguments[0]} ended with {again}")
         if study.content(folder) != known["content"]:
             wrong.append("other files than an undisturbed run")
-        wrong += _damages(folder, 0) if (folder / "results" / "generations").exists() else []
+        wrong += damages(folder, 0) if (folder / "results" / "generations").exists() else []
         redrawn = drawn.value - known["drawn"]
         if redrawn > study.CHUNK + workload.redraws:
             wrong.append(f"{redrawn} samples were drawn twice")
@@ -294,7 +294,8 @@ def _disturbed(folder: Path, workload: Workload, point: Point, drawn: study.Coun
     return status, [line for line in lines if line[2:3] != ":"]
 
 
-def _damages(folder: Path, most: int) -> list[str]:
+def damages(folder: Path, most: int) -> list[str]:
+    """What ``verify`` says of a store, if it says more than this many things."""
     try:
         found = verify(folder / "results").damaged
     except Exception as error:

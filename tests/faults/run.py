@@ -1,6 +1,6 @@
 """All faults that can be injected into the store: at every call, in every state of the disk, in any order of commands.
 
-python tests/faults/run.py [--points N] [--states N] [--steps N] [--seed S] [--part I/N] [--processes P]
+python tests/faults/run.py [--points N] [--states N] [--meetings N] [--steps N] [--seed S] [--part I/N] [--processes P]
 
 docs/validation.md has the figures.
 """
@@ -21,9 +21,9 @@ from typing import TypeVar
 os.environ.setdefault("POLARS_MAX_THREADS", "1")  # each of thousands of processes would start one for each core
 sys.path.insert(0, str(Path(__file__).parent))
 
+import company
 import points
 import states
-
 
 T = TypeVar("T")
 Part = tuple[int, int]
@@ -58,6 +58,20 @@ def failures(count: int | None, seed: int, part: Part, processes: int) -> tuple[
         shutil.rmtree(root, ignore_errors=True)
 
 
+def meetings(count: int, seed: int, part: Part, processes: int) -> tuple[str, int]:
+    """Jobs of one pool at once; the figures in words, and the number of violations."""
+    root = points.new_root()
+    try:
+        harness = points.Harness(root, company.WORK)
+        seeds = _slice([seed * 1_000_000 + i for i in range(count)], part)
+        report = company.attempt_all(harness, seeds, 2 * processes)  # they wait most of the time
+        said = f"{report.meetings} times {company.JOBS} jobs at once, {report.faults} faults among them"
+        wrong = len(report.violations)
+        return "\n".join([f"{said}, {wrong} violations", *report.violations[:20]]), wrong
+    finally:
+        shutil.rmtree(root, ignore_errors=True)
+
+
 def orders(steps: int, seed: int, part: Part) -> tuple[str, int]:
     """Sequences of commands and damage; the figures in words. A violation is raised with the shortest sequence.
 
@@ -86,6 +100,7 @@ def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--points", type=int, help="faults at calls (default: all)")
     parser.add_argument("--states", type=int, help="states of the disk (default: all)")
+    parser.add_argument("--meetings", type=int, default=500, help="meetings of three jobs (default: 500)")
     parser.add_argument("--steps", type=int, default=10_000, help="steps of the state machine (default: 10,000)")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--part", type=_part, default=(1, 1), metavar="I/N", help="only this part of it, such as 1/4")
@@ -100,11 +115,12 @@ def _processor_time() -> float:
 
 
 def main() -> int:
-    """Run all three; the number of violations decides the exit status."""
+    """Run all of them; the number of violations decides the exit status."""
     asked, violations = _arguments(), 0
     parts: list[tuple[int | None, Callable[[], tuple[str, int]]]] = [
         (asked.points, lambda: faults(asked.points, asked.seed, asked.part, asked.processes)),
         (asked.states, lambda: failures(asked.states, asked.seed, asked.part, asked.processes)),
+        (asked.meetings, lambda: meetings(asked.meetings, asked.seed, asked.part, asked.processes)),
         (asked.steps, lambda: orders(asked.steps, asked.seed, asked.part)),
     ]
     for count, part in parts:

@@ -57,9 +57,10 @@ class Counter:
 class Scripted:
     """Answers one request per step by a number in a box, which is a function of the request's seed."""
 
-    vocab_size, groups, device, repeatable, max_rows, max_model_len = 100_000, (1,), "cpu", True, 8, 1000
+    vocab_size, groups, device, max_rows, max_model_len = 100_000, (1,), "cpu", 8, 1000
 
-    def __init__(self, drawn: Counter) -> None:
+    def __init__(self, drawn: Counter, *, repeatable: bool = True) -> None:
+        self.repeatable = repeatable
         self._drawn, self._waiting, self.steps = drawn, list[tuple[int, Request]](), 0
         self._tokenizer = Tokenizer.from_file(str(MODEL / "tokenizer.json"))
 
@@ -83,9 +84,9 @@ class Scripted:
         pass
 
 
-def script(drawn: Counter) -> None:
+def script(drawn: Counter, *, repeatable: bool = True) -> None:
     """Have every job of this process draw by the scripted engine."""
-    stage._job.start_engine = lambda *_: Scripted(drawn)
+    stage._job.start_engine = lambda *_: Scripted(drawn, repeatable=repeatable)
     stage.Job.hardware = shards.Provenance(0.0, "cpu", 1, "scripted")
 
 

@@ -19,11 +19,11 @@ def run(*options: str) -> str:
 
 
 def test_a_fault_at_any_call_loses_no_more_than_the_chunk_under_way() -> None:
-    assert "0 violations" in run("--points", "40", "--states", "0", "--steps", "0", "--seed", "24")
+    assert "0 violations" in run("--points", "40", "--states", "0", "--meetings", "0", "--steps", "0", "--seed", "24")
 
 
 def test_no_power_failure_loses_what_was_finished() -> None:
-    assert "0 violations" in run("--points", "0", "--states", "40", "--steps", "0", "--seed", "24")
+    assert "0 violations" in run("--points", "0", "--states", "40", "--meetings", "0", "--steps", "0", "--seed", "24")
 
 
 def test_a_store_that_syncs_no_folders_is_found_out() -> None:
@@ -48,6 +48,12 @@ print(sum("drawn twice" in line for line in wrong))
     assert int(found.split()[-1]) > 0
 
 
+def test_jobs_that_meet_anywhere_end_well() -> None:
+    assert "0 violations" in run("--points", "0", "--states", "0", "--meetings", "12", "--steps", "0", "--seed", "24")
+
+
 @pytest.mark.parametrize("seed", [24])
 def test_the_store_equals_its_model_after_any_sequence(seed: int) -> None:
-    assert "0 violations" in run("--points", "0", "--states", "0", "--steps", "200", "--seed", str(seed))
+    assert "0 violations" in run(
+        "--points", "0", "--states", "0", "--meetings", "0", "--steps", "200", "--seed", str(seed)
+    )

@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 from dataclasses import dataclass, field
+from glob import glob
 from pathlib import Path
 from typing import Any
 
@@ -113,7 +114,8 @@ class Study:
 
     def kept(self) -> int:
         """Samples in shards and in finished chunks: those that a job which starts now need not draw."""
-        names = [path.name for path in self.path.glob("results/generations/*/*/*/chunks/*.chunk")]
+        pattern = "results/generations/*/*/*/chunks/*.chunk"
+        names = [Path(name).name for name in glob(pattern, root_dir=self.path)]  # noqa: PTH207  # `Path.glob` raises
         ranges = [list(map(int, re.findall(r"\d+", name)[:4])) for name in names]
         waiting = sum((stop - start) * (last - first) for start, stop, first, last in ranges)
         return waiting + sum(frame.height for frame in self.shards().values())

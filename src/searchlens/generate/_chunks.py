@@ -119,11 +119,12 @@ class Chunk:
             if frame.schema == shards.SAMPLES and _content(frame) == metadata["content"]:
                 provenance = shards.Provenance(**json.loads(metadata["provenance"]))
                 return ChunkSamples(frame, float(metadata["steps"]), provenance)
+        except FileNotFoundError:  # another job has just published it in a shard
+            return None
         except (PolarsError, OSError, KeyError, TypeError, ValueError):
             pass
-        if self.path.exists():  # unless another job has just published it in a shard
-            log.warning("%s is unreadable and will be sampled again", self.path)
-            files.remove([self.path])
+        log.warning("%s is unreadable and will be sampled again", self.path)
+        files.remove([self.path])
         return None
 
 

@@ -33,6 +33,9 @@ from searchlens.store.shards import files_aside, repair
 
 log = logging.getLogger(__name__)
 
+_PASSES = 3
+"""How often a job looks whether anything is missing before it takes that for a fault."""
+
 
 def generate(
     grid: Grid, checkpoint: str, benchmark: str, manifest: Path, *, threads: int = 1, notice: Notice | None = None
@@ -70,9 +73,8 @@ def generate(
         job = Job(grid, pool, threads)
         if not alone:
             log.warning("another job samples %s/%s %s: beginning at the other end", checkpoint, benchmark, pool.name)
-        _repair(job)
         try:
-            _sample_within_memory(_PoolSampler(job, record, notice, backwards=not alone))
+            _sample_until_whole(_PoolSampler(job, record, notice, backwards=not alone))
         except (GraceExpired, JobError):
             notice.end_grace()
             if not notice.signal:
@@ -102,6 +104,15 @@ def _stopped(job: Job, notice: Notice) -> JobStoppedError:
         f" {sum(chunk.samples for chunk in chunks):,} samples left to draw; finished chunks are kept: run the same"
         " command to resume"
     )
+
+
+def _sample_until_whole(sampler: _PoolSampler) -> None:
+    """Sample the pool, and again what is missing if shards were set aside meanwhile, as by a job that repairs, too."""
+    for _ in range(_PASSES):
+        _repair(sampler.job)
+        _sample_within_memory(sampler)
+        if sampler.notice.signal or not any(sampler.job.grid.missing(sampler.job.pool)):
+            return
 
 
 def _sample_within_memory(sampler: _PoolSampler) -> None:

@@ -32,6 +32,9 @@ _HINTS = {
 _OF_THE_DISK = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EROFS)
 """What a writing function can only be told by the disk."""
 
+_MEETINGS = 10
+"""How often a folder is made again that other jobs remove as soon as it is empty."""
+
 _NO_FOLDER_SYNC = (errno.EINVAL, errno.ENOTSUP, errno.EBADF)
 """What file systems answer that keep no folders to sync."""
 
@@ -114,16 +117,15 @@ def make_folder(folder: Path) -> None:
 def _temporary(target: Path) -> Path:
     """A new file next to ``target`` whose name no glob for the suffix matches; its mode follows the umask."""
     path = target.with_name(f".{target.name}.{os.urandom(4).hex()}.tmp")
-    for last in (False, True):
+    for left in reversed(range(_MEETINGS)):
         make_folder(target.parent)
         try:
             os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC, 0o666))
             break
-        except FileNotFoundError as error:  # another job has just removed the empty folder
-            if last:
-                raise _unwritable(target.parent, error) from None
         except OSError as error:
-            raise _unwritable(target.parent, error) from None
+            is_gone = isinstance(error, FileNotFoundError)  # another job has just removed the empty folder
+            if not (is_gone and left):
+                raise _unwritable(target.parent, error) from None
     return path
 
 

@@ -8,9 +8,11 @@ Standard library only, because the planner imports it.
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
+from glob import glob
 from pathlib import Path
 
 LOGS = Path("logs")
@@ -208,8 +210,9 @@ class Layout:
     # ---- existing files
 
     def every(self, pattern: Path) -> list[Path]:
-        """Existing paths that a path with ``"*"`` for names matches, sorted."""
-        return sorted(self.results.glob(str(pattern.relative_to(self.results))))
+        """Existing paths that a path with ``"*"`` for names matches, sorted; a folder may be removed meanwhile."""
+        found = glob(str(pattern.relative_to(self.results)), root_dir=self.results)  # noqa: PTH207  # `Path.glob` raises
+        return sorted(self.results / path for path in found)
 
     def sidecars(self) -> list[Path]:
         """Sidecars of all shards."""
@@ -225,7 +228,9 @@ class Layout:
 
     def temporary_files(self) -> list[Path]:
         """Temporary files among samples and records of searches, of running or killed jobs."""
-        return sorted(path for name in ("generations", "traces") for path in (self.results / name).rglob(".*.tmp"))
+        walks = (os.walk(self.results / name) for name in ("generations", "traces"))
+        paths = (Path(folder, name) for walk in walks for folder, _, names in walk for name in names)
+        return sorted(path for path in paths if path.name.startswith(".") and path.suffix == ".tmp")
 
     def manifests(self) -> list[Path]:
         """Manifests of all pools, of every fill round."""
@@ -315,14 +320,22 @@ def chunks(generation: Path) -> Path:
 
 def chunks_of(generation: Path, samples: tuple[int, int]) -> list[Path]:
     """Finished chunks of one shard, and the records of their searches."""
-    return sorted(chunks(generation).glob(f"s{samples[0]:05d}-{samples[1]:05d}.q*"))
+    return [path for path in _in_chunks(generation) if path.name.startswith(f"s{samples[0]:05d}-{samples[1]:05d}.q")]
 
 
 def chunk_samples(generation: Path) -> int:
     """Samples in the finished chunks of a generation."""
-    matches = (_CHUNK.fullmatch(path.name) for path in chunks(generation).glob("*.chunk"))
+    matches = (_CHUNK.fullmatch(path.name) for path in _in_chunks(generation))
     ranges = (map(int, match.groups()) for match in matches if match)
     return sum((stop - start) * (last - first) for start, stop, first, last in ranges)
+
+
+def _in_chunks(generation: Path) -> list[Path]:
+    """What is in the folder of chunks, which jobs remove as soon as it is empty."""
+    try:
+        return sorted(chunks(generation).iterdir())
+    except FileNotFoundError:
+        return []
 
 
 def readouts(folder: Path, checkpoint: str, benchmark: str) -> Path:

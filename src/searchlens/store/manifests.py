@@ -34,8 +34,11 @@ class Listed(NamedTuple):
 
 
 def listed(manifest: Path) -> Listed | str:
-    """What a manifest lists, or why it cannot be used: it was torn or edited."""
-    return _listed(manifest, manifest.stat().st_mtime_ns)
+    """What a manifest lists, or why it cannot be used: it was torn or edited, or another job has just set it aside."""
+    try:
+        return _listed(manifest, manifest.stat().st_mtime_ns)
+    except FileNotFoundError:
+        return f"{manifest} is missing"
 
 
 @lru_cache(maxsize=65_536)

@@ -64,11 +64,12 @@ class Shard:
             return False
         try:
             stat = self.path.stat()
+            if stat.st_size != self.sidecar["bytes"]:
+                return False
+            same_time: bool = stat.st_mtime_ns == self.sidecar["mtime_ns"]
+            return same_time or file_sha256(self.path) == self.sidecar["sha256"]
         except FileNotFoundError:
             return False
-        if stat.st_size != self.sidecar["bytes"]:
-            return False
-        return bool(stat.st_mtime_ns == self.sidecar["mtime_ns"]) or file_sha256(self.path) == self.sidecar["sha256"]
 
 
 def gpu_seconds(sidecar: Mapping[str, Any]) -> float:

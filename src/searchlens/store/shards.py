@@ -486,18 +486,30 @@ def _note_time(shard: Shard, time_now: int) -> None:
 def set_aside(layout: Layout, unwanted: Iterable[Shard]) -> list[Path]:
     """Move shards, sidecars and records of their searches out of the store, into ``aside/<time>/``; nothing is deleted.
 
-    The sidecar goes first: without it there is no shard, whatever happens meanwhile.
+    The sidecar goes first: without it there is no shard, whatever happens meanwhile. Who moves it moves the rest: a job
+    that comes later would move what the first one has made again.
 
     Returns
     -------
     list of Path
         Their new paths.
     """
-    paths = []
+    moved = []
     for shard in unwanted:
         trace = layout.trace_of(shard.path)
-        paths += [shard.path.with_suffix(".json"), shard.path, trace.with_suffix(".json"), trace]
-    return files_aside(layout, paths)
+        if claimed := _claimed(layout, shard):
+            moved += [claimed, *files_aside(layout, [shard.path, trace.with_suffix(".json"), trace])]
+    return moved
+
+
+def _claimed(layout: Layout, shard: Shard) -> Path | None:
+    """The sidecar of a shard, moved aside; None if another job was first, or has made the shard again."""
+    sidecar = shard.path.with_suffix(".json")
+    for path in files_aside(layout, [sidecar]):
+        if not shard.sidecar or json.loads(path.read_bytes()) == shard.sidecar:
+            return path
+        files.move(path, sidecar)
+    return None
 
 
 def files_aside(layout: Layout, paths: Iterable[Path]) -> list[Path]:
@@ -532,16 +544,32 @@ def repair(layout: Layout, folder: Path, vouched: Mapping[str, Collection[str]],
         New paths of what was set aside.
     """
     there = shards_of(folder)
-    torn = [shard.path.with_suffix(".json") for shard in there if shard.flaw and not shard.sidecar]
+    torn = [path for shard in there if shard.flaw and not shard.sidecar and (path := _still_torn(shard))]
     moved = files_aside(layout, torn)
     moved += set_aside(layout, [shard for shard in there if shard.sidecar and not shard.present])
     for path in sorted(folder.glob("*.parquet")):
         samples = parse_shard(path)
         if samples is None or path.with_suffix(".json").exists() or (waits and chunks_of(folder, samples)):
             continue
-        if not _adopted(path, samples, vouched.get(path.name, ())):
+        looked_at = _file_number(path)
+        if not _adopted(path, samples, vouched.get(path.name, ())) and looked_at == _file_number(path):
             moved += files_aside(layout, [path])
     return moved
+
+
+def _still_torn(shard: Shard) -> Path | None:
+    """The sidecar of a shard, unless another job has set it aside."""
+    sidecar = shard.path.with_suffix(".json")
+    now = shard_at(sidecar)
+    return sidecar if now and now.flaw else None
+
+
+def _file_number(path: Path) -> int:
+    """By which a file is told from one that another job has put in its place; 0 if none is there."""
+    try:
+        return path.stat().st_ino
+    except FileNotFoundError:
+        return 0
 
 
 def _adopted(path: Path, samples: tuple[int, int], hashes: Collection[str]) -> bool:
