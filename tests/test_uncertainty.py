@@ -110,6 +110,17 @@ def test_paired_contrast_of_equal_columns_is_exactly_zero():
     assert (hi == 0).all()
 
 
+@pytest.mark.parametrize("unit", [1, 100, 1e12])
+def test_an_interval_that_ends_at_zero_ends_at_exactly_zero(unit):
+    """One model is ahead on one question of 198, in single precision by less than nothing: that is no lead."""
+    differences = np.zeros((198, 2))
+    differences[7, 0], differences[11:13, 1] = unit, (-unit, unit / 3)
+    lo, hi = Resamples.draw(198, 1000, 1).interval(differences)
+    assert lo[0] == 0 < hi[0] and lo[1] < 0 < hi[1]
+    lo, hi = Resamples.draw(198, 1000, 1).interval(-differences)
+    assert hi[0] == 0 > lo[0]
+
+
 def test_interval_stays_within_the_data_and_around_the_mean():
     """Single precision must not push a proportion above 1 or a constant off its value."""
     values = np.column_stack([np.full(30, 0.1), np.r_[np.ones(29), 0], np.ones(30), np.zeros(30)])

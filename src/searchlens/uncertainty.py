@@ -131,6 +131,25 @@ _FLAT = 1e-7
 """Draws that differ by less than this share of the unit differ by rounding."""
 
 
+def without_rounding(ends: Interval, unit: npt.ArrayLike = 1.0) -> Interval:
+    """The interval, with ends of 0 where they differ from 0 by rounding alone: who leads is read off their signs.
+
+    Parameters
+    ----------
+    ends : Interval
+        Quantiles of draws that were summed in single precision.
+    unit : array_like, shape of the ends or ()
+        Range of what was averaged over questions.
+
+    Examples
+    --------
+    >>> without_rounding(Interval(np.array([-0.015]), np.array([-5.6e-9]))).hi
+    array([0.])
+    """
+    limit = _FLAT * np.asarray(unit, float)
+    return Interval(*(np.where(np.abs(end) <= limit, 0.0, end) for end in ends))
+
+
 @dataclass(frozen=True, eq=False)
 class Resamples:
     """Bootstrap draws over questions, shared by all statistics on the same questions; made by ``Resamples.draw``.
@@ -226,7 +245,7 @@ class Resamples:
         centre, shift = self._centred(columns)
         ends = quantiles(shift, confidence)
         least, most = columns.min(axis=0), columns.max(axis=0)
-        return Interval(*(np.clip(centre + end, least, most) for end in ends))
+        return without_rounding(Interval(*(np.clip(centre + end, least, most) for end in ends)), most - least)
 
     def _centred(self, columns: Floats) -> tuple[Floats, npt.NDArray[np.float32]]:
         """Mean of each column, and the shift of it in each draw."""

@@ -13,7 +13,7 @@ from searchlens.landscape.points import Landscape
 from searchlens.recovery._pair import ROUNDING, Curves, compared, read, target
 from searchlens.recovery.options import DEFAULTS, RecoveryOptions
 from searchlens.schemas.columns import COUNTS, SAME_POLICY, SUPPORT
-from searchlens.uncertainty import Floats, Resamples, quantiles, unseen, with_width
+from searchlens.uncertainty import Floats, Interval, Resamples, quantiles, unseen, with_width, without_rounding
 
 
 def same_policy(base: Landscape, rl: Landscape, options: RecoveryOptions = DEFAULTS) -> pl.DataFrame:
@@ -192,7 +192,8 @@ def _gap_interval(
     resamples = Resamples.draw(questions, options.draws, options.seed)
     optimism = float((drawn.max(axis=0) - drawn[best]).mean())
     if options.envelope_interval == "reselected" and questions > 1:
-        lo, hi = quantiles(resamples.means(rl[:, None]) - drawn.max(axis=0), options.confidence)
+        above = resamples.means(rl[:, None]) - drawn.max(axis=0)
+        lo, hi = without_rounding(quantiles(above, options.confidence))
         return _Gap(float(lo[0]), float(hi[0]), optimism)
     lo, hi = resamples.interval((rl - credit[best])[:, None], options.confidence)
     if options.envelope_interval == "corrected" and questions > 1:
@@ -203,6 +204,7 @@ def _gap_interval(
         gap, least = rl.mean() - height[best], unseen(questions, options.confidence)
         lo = np.minimum(lo, gap - least).clip(-1)
         hi = np.maximum(gap - quantiles(moved, options.confidence).lo, gap + least).clip(None, 1)
+        lo, hi = without_rounding(Interval(lo, hi))
     return _Gap(float(lo[0]), float(hi[0]), optimism)
 
 
