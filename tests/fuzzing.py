@@ -83,7 +83,7 @@ QUESTIONS = b"".join(
     for i in range(4)
 )
 LOG = b"".join(
-    json.dumps({"question": f"Compute {i}+{i + 1}.", "sample": s, "text": f"\\boxed{{{i}}}"}).encode() + b"\n"
+    json.dumps({"question": f"q{i}", "sample": s, "text": f"\\boxed{{{2 * i + s}}}"}).encode() + b"\n"
     for i in range(4)
     for s in range(2)
 )
@@ -406,7 +406,7 @@ NAMED: dict[str, tuple[str, ...]] = {
 _LEFT_EMPTY = {"folder of show", "folder of verify", "folder of explore", "policy of rerun", "to take back", "study"}
 """Here an empty text means that nothing was given."""
 
-_MAY_BE_NAMED = {"pair of import": {"nul"}, "file of import": {" "}, "folder of boptr": {" "}, "study": set[str]()}
+_MAY_BE_NAMED = {"pair of import": {"nul"}}
 
 
 def names() -> Iterator[Input]:
@@ -420,6 +420,8 @@ def names() -> Iterator[Input]:
             if name == "." and where in ("study", "snapshot", "file of import"):
                 continue
             spoken = {name, repr(name)[1:-1], repr(name)[1:81], begin[-1].strip("-")} - {"", " "}
+            if where == "folder of diff" and name.startswith("-"):
+                spoken = {"B"}  # it is taken for an option, so the second folder is missing
             yield Input("names", f"{where} {i}", (*begin, name), {}, tuple(spoken))
 
 
@@ -537,7 +539,7 @@ def documents() -> Iterator[Input]:
         yield Input("documents", f"model {what}, convert", convert, {"m.gguf": content}, ("m.gguf",))
 
 
-ROW = {"question": "Compute 0+1.", "sample": 0, "text": "\\boxed{1}"}
+ROW = {"question": "q0", "sample": 0, "text": "\\boxed{1}"}
 _KEY_VALUES: dict[str, list[Any]] = {
     "question": [3, None, [], {}, True, 1.5, ""],
     "sample": ["0", None, -1, 1.5, [], {}, True, 2**70],
@@ -554,6 +556,31 @@ def rows(what: str, key: str, values: Sequence[Any]) -> Iterator[tuple[str, byte
     yield f"{what} no {key}", json.dumps(ROW).encode() + b"\n" + json.dumps(without).encode() + b"\n"
 
 
+def evaluated(document: int, **changes: Any) -> bytes:
+    """A row as lm-evaluation-harness logs it, with two texts, and something changed."""
+    options = {"do_sample": True, "temperature": 1.0, "until": []}
+    row: dict[str, Any] = {
+        "doc_id": document,
+        "doc": {"id": f"q{document}", "question": f"Compute {document}+{document + 1}."},
+        "target": str(2 * document + 1),
+        "arguments": {"gen_args_0": {"arg_0": f"Compute {document}+{document + 1}.", "arg_1": options}},
+        "resps": [[f"\\boxed{{{2 * document + sample}}}" for sample in range(2)]],
+        "filtered_resps": ["1"],
+        "filter": "none",
+        "metrics": ["exact_match"],
+        "exact_match": 1.0,
+    }
+    return json.dumps(row | changes).encode() + b"\n"
+
+
+_EVALUATED: dict[str, list[Any]] = {
+    "doc_id": [{}, [], [0], {"a": 1}],
+    "arguments": [3, "x", [], None, {"gen_args_0": 3}, {"gen_args_0": []}, {"gen_args_0": {"arg_1": 3}}, {"other": {}}],
+    "resps": [3, "x", {}, [], [[]], [[3]], [[{}]], [[["x"]]], [{"a": 1}], [[True]], True],
+    "metrics": [3, True, 1.5, [[]], [{}]],
+}
+
+
 def imports(seed: int = 1, count: int = 260) -> Iterator[Input]:
     """Logs to import: wrong rows, damaged and cut files, at random places."""
     arguments = ("import", "log.jsonl", "--pair", "toy", "--benchmark", "sums", "--role", "base", "--policy", "p")
@@ -564,6 +591,17 @@ def imports(seed: int = 1, count: int = 260) -> Iterator[Input]:
     for key, values in _KEY_VALUES.items():
         for what, content in rows("row", key, values):
             yield Input("imports", what, arguments, {"log.jsonl": content}, ("log.jsonl:2",))
+    yield Input("imports", "sound", arguments, {})
+    yield Input("imports", "sound row by row", arguments, {"log.jsonl": b"\n\n" + LOG.replace(b"\n", b"\r\n")})
+    yield Input("imports", "sound compressed", arguments, {"log.jsonl": gzip.compress(LOG)})
+    logged = [evaluated(i) for i in range(4)]
+    foreign = ("compare", "log.jsonl", "--against", "log.jsonl", "--benchmark", "sums")
+    yield Input("imports", "sound lm_eval", arguments, {"log.jsonl": b"".join(logged)})
+    for key, values in _EVALUATED.items():
+        for i, value in enumerate(values):
+            content = b"".join([logged[0], evaluated(1, **{key: value}), *logged[2:]])
+            for name, command in (("read", arguments), ("compared", foreign)):
+                yield Input("imports", f"lm_eval {key} {i}, {name}", command, {"log.jsonl": content}, ("log.jsonl:2",))
     draws = random.Random(seed)
     for i in range(count):
         place = draws.randrange(1, len(LOG) - 2)

@@ -52,6 +52,27 @@ def test_the_nearest_value_is_proposed(typed: list[str], meant: str, capsys: pyt
     assert f"{typed[-1]!r} is unknown; did you mean {meant!r}?" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize(
+    ("typed", "said"),
+    [
+        (["verify", " "], "' ' names nothing"),
+        (["fingerprint", ""], "argument FOLDER: '' names nothing"),
+        (["status", "--snapshot", "\t"], "argument --snapshot: '\\t' names nothing"),
+        (["verify", "x" * 300], "xxx/generations: File name too long"),
+    ],
+)
+def test_a_name_that_no_file_can_have_is_wrong_input(
+    typed: list[str], said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Not a failure of the system, which has status 1; and a blank can be read in the message."""
+    try:
+        status = cli.main(typed)
+    except SystemExit as end:  # of argparse
+        status = int(end.code or 0)
+    assert status == 2
+    assert said in capsys.readouterr().err
+
+
 @pytest.mark.parametrize("place", ["before", "after"])
 @pytest.mark.parametrize(("option", "level"), [("--quiet", logging.WARNING), ("--verbose", logging.DEBUG)])
 def test_progress_can_be_left_out(place: str, option: str, level: int) -> None:

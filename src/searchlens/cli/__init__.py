@@ -8,6 +8,7 @@ not change the run. The folder is the present one, or ``-C``, or the environment
 from __future__ import annotations
 
 import argparse
+import errno
 import logging
 import os
 import signal
@@ -113,7 +114,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         if error.filename is None or log.isEnabledFor(logging.DEBUG):
             raise
         _print_error(f"error: {_shortened(str(error.filename))}: {error.strerror}")
-        return 1
+        return 2 if error.errno == errno.ENAMETOOLONG else 1
     return 0
 
 

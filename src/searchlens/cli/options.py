@@ -29,6 +29,8 @@ class Parser(argparse.ArgumentParser):
         super().__init__(allow_abbrev=False, **options)
 
     def _check_value(self, action: argparse.Action, value: Any) -> None:
+        if isinstance(value, str) and not value.strip() and (value or (action.required and not action.option_strings)):
+            raise argparse.ArgumentError(action, f"{value!r} names nothing")
         if action.choices is not None and value not in action.choices:
             raise argparse.ArgumentError(action, unknown(str(value), map(str, action.choices)))
 
