@@ -7,10 +7,10 @@ The changes are those of cosmic-ray: other operators, numbers and comparisons, c
 run, and so on. A place is drawn by seed, then one of the changes at that place, so that a `+`, for which cosmic-ray
 knows eleven, counts no more than a `not`. Annotations, which nothing evaluates, are left alone.
 
-A mutant lives in a fork of this process, which has imported the libraries but nothing of ours: its module is compiled
-from the changed source, in memory. First the tests run that execute the changed line, found by coverage, then the
-others of all test files that use the changed file. A failure kills the mutant, and so does a limit of processor time,
-which ends loops that never end.
+A mutant lives in a fork. Where only functions differ, the fork has all tests collected, and the functions get their
+changed code; else it has imported the libraries but nothing of ours, and compiles the module from the changed source.
+The tests of a target run that execute the changed statement, found by coverage, the quickest first, then quick ones of
+the same files. A failure kills the mutant, and so does a limit of processor time, which ends loops that never end.
 """
 
 from __future__ import annotations
@@ -18,24 +18,29 @@ from __future__ import annotations
 import argparse
 import ast
 import csv
+import gc
 import hashlib
 import importlib
 import importlib.abc
 import importlib.machinery
 import importlib.util
+import inspect
 import json
 import os
 import random
 import resource
 import sys
 import time
+import traceback
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from functools import cache
 from pathlib import Path
+from types import CodeType, FunctionType
 from typing import Any
+
+import pytest
 
 ROOT = Path(__file__).parents[1]
 SOURCE = ROOT / "src"
@@ -44,15 +49,18 @@ STATE = ROOT / ".mutants"
 TARGETS: dict[str, tuple[str, tuple[str, ...]]] = {
     "seeds": ("seeds.py", ("seeds", "stops")),
     "uncertainty": ("uncertainty.py", ("uncertainty", "boptr_regimes", "recovery", "landscape")),
-    "landscape": ("landscape", ("landscape", "readouts", "extensions", "import_recorded")),
+    "landscape": ("landscape", ("landscape", "extensions", "import_recorded")),
     "recovery": ("recovery", ("recovery", "extensions")),
     "boptr": ("boptr", ("boptr_*",)),
     "store": ("store", ("shards", "verdicts", "verify", "traces", "provenance", "judges")),
 }
 """Name of a target: its file or package in searchlens, and the names of its test files (without ``test_``)."""
 
-SECONDS = 30.0
+SECONDS = 8.0
 """Processor time that a mutant has beyond three times what its tests take."""
+
+SLOW = 3.0
+"""Seconds of a test that runs only for changes of statements that it executes."""
 
 
 @dataclass(frozen=True)
@@ -148,6 +156,27 @@ def sample(targets: Sequence[str], count: int, seed: int) -> list[Mutant]:
     return chosen
 
 
+def _near(source: str, line: int) -> range:
+    """The lines whose tests may notice a change: of the statement in a function, of the function, or of the file."""
+    near = range(1, len(source.splitlines()) + 1)
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.FunctionDef):
+            first = min([node.lineno, *(each.lineno for each in node.decorator_list)])
+            function = range(first, (node.end_lineno or first) + 1)
+            if line in function and len(function) < len(near):
+                near = next((own for own in _statements(node) if line in own), function)
+    return near
+
+
+def _statements(function: ast.FunctionDef) -> Iterator[range]:
+    """The lines of each statement in a function; of one that heads others, those of its head."""
+    for node in ast.walk(function):
+        if isinstance(node, ast.stmt) and node is not function and not isinstance(node, ast.FunctionDef):
+            body = getattr(node, "body", None)
+            last = body[0].lineno - 1 if body else node.end_lineno or node.lineno
+            yield range(node.lineno, max(last, node.lineno) + 1)
+
+
 def test_files(target: str) -> tuple[str, ...]:
     """The test files of a target."""
     names = [f"test_{name}.py" for name in TARGETS[target][1]]
@@ -159,15 +188,47 @@ def _state(names: tuple[str, ...]) -> str:
     return hashlib.sha256(b"".join((ROOT / name).read_bytes() for name in names)).hexdigest()[:16]
 
 
+# ---- what the tests run
+
+
+@dataclass(frozen=True)
+class Baseline:
+    """What one test file does with unchanged code: seconds of each test, and tests of each line of each file."""
+
+    seconds: dict[str, float]
+    tests: dict[str, dict[str, list[str]]]
+
+
+class _Session:
+    """A plugin of pytest that collects and then gives the tests to a function instead of running them."""
+
+    def __init__(self, work: Callable[[dict[str, Any]], None]) -> None:
+        self._work = work
+
+    def pytest_runtestloop(self, session: Any) -> bool:
+        self._work({item.nodeid: item for item in session.items})
+        return True
+
+
+def _collected(files: Sequence[str], work: Callable[[dict[str, Any]], None], *plugins: object) -> int:
+    """Collect tests, let ``work`` have them by id, and return pytest's status: not 0 if a file cannot be imported."""
+    options = ("-s", "-qq", "--no-header", "-p", "no:cacheprovider", "-p", "no:faulthandler")
+    return int(pytest.main([*options, *files], plugins=[_Session(work), *plugins]))
+
+
+def _protocol(items: Sequence[Any]) -> None:
+    """Run tests as pytest does, until one of them fails."""
+    for item, following in zip(items, [*items[1:], None], strict=True):
+        item.config.hook.pytest_runtest_protocol(item=item, nextitem=following)
+        if item.session.shouldfail or item.session.shouldstop:
+            return
+
+
 class _Watch:
-    """A plugin of pytest: which lines each test runs, what it takes, and which fail."""
+    """A plugin of pytest: what each test takes, and which fail."""
 
-    def __init__(self, coverage: Any = None) -> None:
-        self.coverage, self.seconds, self.failed = coverage, dict[str, float](), list[str]()
-
-    def pytest_runtest_logstart(self, nodeid: str) -> None:
-        if self.coverage:
-            self.coverage.switch_context(nodeid)
+    def __init__(self) -> None:
+        self.seconds, self.failed = dict[str, float](), list[str]()
 
     def pytest_runtest_logreport(self, report: Any) -> None:
         self.seconds[report.nodeid] = self.seconds.get(report.nodeid, 0) + report.duration
@@ -175,56 +236,149 @@ class _Watch:
             self.failed.append(report.nodeid)
 
 
-@dataclass(frozen=True)
-class Baseline:
-    """What the unchanged code does: seconds of each test, tests of each line of each file, libraries in use."""
+class _Lines:
+    """A plugin of pytest: which lines each test and each fixture that tests share runs."""
 
-    seconds: dict[str, float]
-    tests: dict[str, dict[str, list[str]]]
-    modules: list[str]
+    def __init__(self, coverage: Any) -> None:
+        self._switch, self._contexts = coverage.switch_context, [""]
+
+    def pytest_runtest_logstart(self, nodeid: str) -> None:
+        self._contexts = [nodeid]
+        self._switch(nodeid)
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_fixture_setup(self, fixturedef: Any) -> Iterator[Any]:
+        """What a shared fixture runs belongs to all who use it, not to the first alone."""
+        is_shared = fixturedef.scope != "function"
+        if is_shared:
+            self._contexts.append(f"fixture {fixturedef.argname}")
+            self._switch(self._contexts[-1])
+        try:
+            return (yield)
+        finally:
+            if is_shared:
+                self._contexts.pop()
+                self._switch(self._contexts[-1])
 
 
 def baseline(target: str) -> Baseline:
-    """Measured once for a state of tests and sources, in a process of its own."""
-    sources = sorted((SOURCE / "searchlens").rglob("*.py"))
-    kept = STATE / f"{target}-{_state((*test_files(target), *map(str, sources)))}.json"
-    if not kept.exists():
-        child = os.fork()
-        if not child:
-            os._exit(_measured(target, kept))
-        _, status = os.waitpid(child, 0)
-        if status:
-            raise SystemExit(f"{target}: tests fail without any change: {' '.join(test_files(target))}")
-    return Baseline(**json.loads(kept.read_text()))
+    """Of all test files of a target; each measured once for a state of it and of the target, in its own process."""
+    sources = tuple(sorted({each.file for some in mutants(target).values() for each in some}))
+    seconds, tests = dict[str, float](), defaultdict[str, dict[str, list[str]]](lambda: defaultdict(list))
+    for file in test_files(target):
+        kept = (
+            STATE / f"{target}-{Path(file).stem}-{_state((file, *(f'src/searchlens/{name}' for name in sources)))}.json"
+        )
+        if not kept.exists():
+            _forked(lambda file=file, kept=kept: _measure(target, file, kept))  # type: ignore[misc]
+        known = Baseline(**json.loads(kept.read_text()))
+        if not known.seconds:
+            raise SystemExit(f"{file}: no test passes without any change; remove {kept} and look why")
+        seconds |= known.seconds
+        for name, lines in known.tests.items():
+            for line, some in lines.items():
+                tests[name][line] = [*tests[name].get(line, []), *some]
+    return Baseline(seconds, dict(tests))
 
 
-def _measured(target: str, kept: Path) -> int:
+def _forked(work: Callable[[], None]) -> None:
+    child = os.fork()
+    if not child:
+        try:
+            work()
+        except BaseException:
+            traceback.print_exc()
+        finally:
+            sys.stdout.flush()
+            os._exit(0)
+    os.waitpid(child, 0)
+
+
+def _measure(target: str, file: str, kept: Path) -> None:
     import coverage
-    import pytest
 
     place = str(SOURCE / "searchlens" / TARGETS[target][0])
     measured = coverage.Coverage(data_file=None, include=[place, f"{place}/*"])
-    watch = _Watch(measured)
-    measured.start()
-    status = int(pytest.main(["-q", "-p", "no:cacheprovider", *test_files(target)], plugins=[watch]))
-    measured.stop()
-    if status:
-        return status
-    tests = {}
-    data = measured.get_data()
+    watch = _Watch()
+    users: dict[str, list[str]] = defaultdict(list)
+
+    def work(items: dict[str, Any]) -> None:
+        measured.start()
+        for item in items.values():
+            for name in item.fixturenames:
+                users[f"fixture {name}"].append(item.nodeid)
+        _protocol(list(items.values()))
+        measured.stop()
+
+    _collected([file], work, watch, _Lines(measured))
+    data, tests = measured.get_data(), {}
     for name in data.measured_files():
-        contexts = data.contexts_by_lineno(name)
-        lines = {str(line): sorted(set(some) - {""}) for line, some in contexts.items()}
+        lines = {
+            str(line): sorted({test for one in some if one for test in users.get(one, [one])} - set(watch.failed))
+            for line, some in data.contexts_by_lineno(name).items()
+        }
         tests[str(Path(name).relative_to(SOURCE / "searchlens"))] = lines
-    modules = sorted(name for name, module in list(sys.modules.items()) if _is_library(name, module))
-    kept.write_text(json.dumps(asdict(Baseline(watch.seconds, tests, modules))))
-    return 0
+    if watch.failed:
+        print(f"{file}: left out, since they fail without any change: {watch.failed}", flush=True)
+    seconds = {test: value for test, value in watch.seconds.items() if test not in watch.failed}
+    kept.write_text(json.dumps(asdict(Baseline(seconds, tests))))
 
 
-def _is_library(name: str, module: object) -> bool:
-    """Whether a module belongs to neither searchlens nor its tests."""
-    file = getattr(module, "__file__", None) or ""
-    return "site-packages" in file and not name.startswith(("_", "coverage"))
+def order(mutant: Mutant, known: Baseline) -> list[str]:
+    """The tests that may notice a mutant: first those that run the changed statement, then others of their files.
+
+    A test may hold in a cache what another one has made; so the second part, of tests that are quick, is needed.
+    """
+    lines = known.tests.get(mutant.file, {})
+    place = _near(mutant.path.read_text("utf-8"), mutant.line)
+    near = {test for line in place for test in lines.get(str(line), [])}
+    files = {test.split("::")[0] for test in near}
+    quick = [test for test in known.seconds if test.split("::")[0] in files and known.seconds[test] < SLOW]
+    by_time = known.seconds.__getitem__
+    return [*sorted(near, key=by_time), *sorted(set(quick) - near, key=by_time)]
+
+
+# ---- one mutant
+
+Pairs = list[tuple[CodeType, CodeType]]
+Result = tuple[str, str]
+
+
+def _swaps(before: CodeType, after: CodeType) -> Pairs | None:
+    """The outermost functions whose code differs, before and after; None if anything else does."""
+    is_function = bool(before.co_flags & inspect.CO_OPTIMIZED)
+    nested = [tuple(each for each in code.co_consts if isinstance(each, CodeType)) for code in (before, after)]
+    inside = [_swaps(*pair) for pair in zip(*nested, strict=False)]
+    if _shell(before) == _shell(after) and len(nested[0]) == len(nested[1]):
+        if all(found == [] for found in inside):
+            return []
+        if not is_function:
+            return None if None in inside else [pair for found in inside for pair in found or []]
+    if is_function and before.co_freevars == after.co_freevars and before.co_name != "<lambda>":
+        return [(before, after)]
+    return None
+
+
+def _shell(code: CodeType) -> object:
+    """A code object without those in it."""
+    values = [(type(each), repr(each)) for each in code.co_consts if not isinstance(each, CodeType)]
+    return code.co_code, code.co_names, code.co_varnames, code.co_flags, code.co_argcount, values
+
+
+def _replacements(mutant: Mutant) -> Pairs | None:
+    """As ``_swaps`` of the whole file."""
+    texts = mutant.path.read_text("utf-8"), mutant.source()
+    before, after = (compile(text, str(mutant.path), "exec", dont_inherit=True) for text in texts)
+    return _swaps(before, after)
+
+
+def _functions(path: str) -> dict[CodeType, list[FunctionType]]:
+    """Every function of a file that is in memory, by its code."""
+    found = defaultdict(list)
+    for each in gc.get_objects():
+        if type(each) is FunctionType and each.__code__.co_filename == path:
+            found[each.__code__].append(each)
+    return found
 
 
 class _Changed(importlib.machinery.SourceFileLoader, importlib.abc.MetaPathFinder):
@@ -245,94 +399,157 @@ class _Changed(importlib.machinery.SourceFileLoader, importlib.abc.MetaPathFinde
         return compile(self.changed, self.path, "exec", dont_inherit=True)
 
 
-def tried(mutant: Mutant, known: Baseline) -> tuple[str, str]:
-    """What became of a mutant, ``killed``, ``timeout`` or ``survived``, and the first test that noticed it."""
-    lines = known.tests.get(mutant.file, {})
-    near, files = (
-        set(lines.get(str(mutant.line), [])),
-        {test.split("::")[0] for some in lines.values() for test in some},
-    )
-    order = [test for test in sorted(known.seconds, key=known.seconds.__getitem__) if test.split("::")[0] in files]
-    for tests in ([test for test in order if test in near], [test for test in order if test not in near]):
-        if tests:
-            outcome, noticed = _run(mutant, tests, 3 * sum(known.seconds[test] for test in tests) + SECONDS)
-            if outcome != "survived":
-                return outcome, noticed
-    return "survived", ""
-
-
-def _run(mutant: Mutant, tests: list[str], seconds: float) -> tuple[str, str]:
+def _outcome(seconds: float, work: Callable[[_Watch], None]) -> Result:
+    """What becomes of a mutant in a fork under a limit of processor time, and the test that noticed it."""
     reading, writing = os.pipe()
     child = os.fork()
     if not child:
         os.close(reading)
+        status = 1
         try:
-            _child(mutant, tests, seconds, writing)
+            _limit(seconds)
+            watch = _Watch()
+            try:
+                work(watch)
+                status = int(bool(watch.failed))
+            except BaseException:
+                watch.failed.append("import")
+            os.write(writing, (watch.failed or [""])[0].encode())
         finally:
-            os._exit(3)
+            os._exit(status)
     os.close(writing)
     with os.fdopen(reading) as pipe:
         noticed = pipe.read()
-    _, status = os.waitpid(child, 0)
-    if os.WIFSIGNALED(status):
-        return "timeout", f"signal {os.WTERMSIG(status)}"
-    return ("survived" if os.WEXITSTATUS(status) == 0 else "killed"), noticed
+    _, ended = os.waitpid(child, 0)
+    if os.WIFSIGNALED(ended):
+        return "timeout", f"signal {os.WTERMSIG(ended)}"
+    return ("survived" if os.WEXITSTATUS(ended) == 0 else "killed"), noticed
 
 
-def _child(mutant: Mutant, tests: list[str], seconds: float, writing: int) -> None:
-    """Run tests on a changed module, and end with 0 if none of them fails."""
+def _limit(seconds: float) -> None:
     os.setpgid(0, 0)
-    resource.setrlimit(resource.RLIMIT_CPU, (int(seconds) + 1, int(seconds) + 2))
+    begun = time.process_time()
+    resource.setrlimit(resource.RLIMIT_CPU, (int(begun + seconds) + 1, int(begun + seconds) + 2))
     resource.setrlimit(resource.RLIMIT_AS, (8 << 30, 8 << 30))
     null = os.open(os.devnull, os.O_RDWR)
     for stream in (0, 1, 2):
         os.dup2(null, stream)
-    import pytest
-
-    sys.meta_path.insert(0, _Changed(mutant))
-    watch = _Watch()
-    files = sorted({test.split("::")[0] for test in tests})
-    chosen = tests if len(tests) < 400 else files
-    status = int(pytest.main(["-x", "-q", "-p", "no:cacheprovider", "-p", "no:randomly", *chosen], plugins=[watch]))
-    with suppress(OSError):
-        os.write(writing, (watch.failed[0] if watch.failed else "import").encode())
-    os._exit(1 if status else 0)
 
 
-def run(chosen: Sequence[Mutant]) -> list[dict[str, Any]]:
-    """The outcome of each mutant; what is known already is not run again."""
-    STATE.mkdir(exist_ok=True)
-    results = STATE / "results.jsonl"
-    known = {row["key"]: row for row in map(json.loads, results.read_text().splitlines())} if results.exists() else {}
-    rows, measured = [], dict[str, Baseline]()
-    with results.open("a") as log:
-        for i, mutant in enumerate(chosen):
-            row, tests = known.get(mutant.key()), _state(test_files(mutant.target))
-            if row is None or (row["outcome"] == "survived" and row["tests"] != tests):  # a new test may notice it
-                if mutant.target not in measured:
-                    measured[mutant.target] = baseline(mutant.target)
-                    _import(measured[mutant.target].modules)
-                start = time.monotonic()
-                outcome, noticed = tried(mutant, measured[mutant.target])
-                row = {"key": mutant.key(), **asdict(mutant), "outcome": outcome, "noticed": noticed, "tests": tests}
-                before, after = mutant.lines()
-                row |= {"before": before, "after": after, "seconds": round(time.monotonic() - start, 1)}
-                log.write(json.dumps(row) + "\n")
-                log.flush()
-                if outcome == "survived":
-                    print(
-                        f"{i + 1}/{len(chosen)} survived: {mutant.file}:{mutant.line}  {before}  ->  {after}",
-                        flush=True,
-                    )
-            rows.append(row)
-    return rows
+def _allowed(tests: Sequence[str], known: Baseline) -> float:
+    return 3 * sum(known.seconds[test] for test in tests) + SECONDS
 
 
-def _import(modules: Sequence[str]) -> None:
-    """Import libraries once, for all mutants."""
-    for name in modules:
-        with suppress(Exception):
-            importlib.import_module(name)
+def swapped(mutant: Mutant, pairs: Pairs, tests: list[str], known: Baseline, items: dict[str, Any]) -> Result | None:
+    """What became of a change within functions, whose code is replaced in a fork; None if they are not in memory."""
+    functions = _functions(str(mutant.path))
+    if not all(functions.get(before) for before, _ in pairs):
+        return None
+
+    def work(watch: _Watch) -> None:
+        for before, after in pairs:
+            for function in functions[before]:
+                function.__code__ = after
+        chosen = [items[test] for test in tests]
+        chosen[0].config.pluginmanager.register(watch)
+        chosen[0].config.option.maxfail = 1
+        _protocol(chosen)
+
+    return _outcome(_allowed(tests, known), work)
+
+
+def imported(mutant: Mutant, tests: list[str], known: Baseline) -> Result:
+    """What became of any change: in a fork that has none of our modules yet, one comes from the changed source."""
+
+    def work(watch: _Watch) -> None:
+        sys.meta_path.insert(0, _Changed(mutant))
+
+        def inside(items: dict[str, Any]) -> None:
+            if not items or not all(test in items for test in tests):
+                watch.failed.append("collection")
+                return
+            next(iter(items.values())).config.option.maxfail = 1
+            _protocol([items[test] for test in tests])
+
+        if _collected(sorted({test.split("::")[0] for test in tests}), inside, watch):
+            watch.failed.append("import")
+
+    return _outcome(_allowed(tests, known), work)
+
+
+class _Results:
+    """What became of mutants, in a file that lasts."""
+
+    def __init__(self) -> None:
+        STATE.mkdir(exist_ok=True)
+        self._path = STATE / "results.jsonl"
+        self._path.touch()
+
+    def read(self) -> dict[str, dict[str, Any]]:
+        return {row["key"]: row for row in map(json.loads, self._path.read_text().splitlines())}
+
+    def add(self, mutant: Mutant, result: Result, begun: float) -> None:
+        """Note a result, and print the mutant if it survived."""
+        (outcome, noticed), (before, after) = result, mutant.lines()
+        row = {"key": mutant.key(), **asdict(mutant), "outcome": outcome, "noticed": noticed}
+        row |= {"tests": _state(test_files(mutant.target)), "before": before, "after": after}
+        with self._path.open("a") as log:
+            log.write(json.dumps(row | {"seconds": round(_spent() - begun, 1)}) + "\n")
+        if outcome == "survived":
+            print(f"survived: {mutant.file}:{mutant.line}  {before}  ->  {after}", flush=True)
+
+    def open(self, chosen: Sequence[Mutant]) -> list[Mutant]:
+        """Those that have to run: they did not, or they survived and a new test may notice them."""
+        known = self.read()
+        rows = [(mutant, known.get(mutant.key())) for mutant in chosen]
+        return [
+            mutant
+            for mutant, row in rows
+            if row is None or (row["outcome"] == "survived" and row["tests"] != _state(test_files(mutant.target)))
+        ]
+
+
+def run(chosen: Sequence[Mutant], minutes: float) -> list[dict[str, Any]]:
+    """The outcome of each mutant, as far as processor time allows; what is known already is not run again."""
+    results, end = _Results(), _spent() + 60 * minutes
+    left = results.open(chosen)
+    baselines = {target: baseline(target) for target in dict.fromkeys(each.target for each in left)}
+    if left:
+        _forked(lambda: _in_one_session(left, baselines, results, end))
+    for mutant in results.open(left):
+        if _spent() < end:
+            begun, known = _spent(), baselines[mutant.target]
+            tests = order(mutant, known)
+            results.add(mutant, imported(mutant, tests, known) if tests else ("survived", ""), begun)
+    rows = results.read()
+    return [rows[each.key()] for each in chosen if each.key() in rows]
+
+
+def _in_one_session(left: Sequence[Mutant], baselines: dict[str, Baseline], results: _Results, end: float) -> None:
+    """Changes within functions: the tests are collected once, and each mutant lives in a fork."""
+
+    def work(items: dict[str, Any]) -> None:
+        for target, known in baselines.items():
+            tests = [test for test in known.seconds if test in items and known.seconds[test] < SLOW / 10]
+            result = swapped(left[0], [], tests, known, items)
+            if result is None or result[0] != "survived":
+                raise SystemExit(f"{target}: a test fails in a fork without any change: {result}")
+        for mutant in left:
+            if _spent() > end:
+                return
+            begun, known, pairs = _spent(), baselines[mutant.target], _replacements(mutant)
+            tests = [test for test in order(mutant, known) if test in items]
+            result = swapped(mutant, pairs, tests, known, items) if pairs and tests else None
+            if result or not tests:
+                results.add(mutant, result or ("survived", ""), begun)
+
+    _collected(sorted({file for target in baselines for file in test_files(target)}), work)
+
+
+def _spent() -> float:
+    """Processor time of this process and of those that it has waited for."""
+    both = (resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
+    return sum(each.ru_utime + each.ru_stime for each in both)
 
 
 JUDGED = ("file", "before", "after", "judgement", "why")
@@ -372,6 +589,9 @@ def main() -> None:
     parser.add_argument("--sample", type=int, default=1200, help="number of mutants (default: 1200)")
     parser.add_argument("--seed", type=int, default=1, help="seed of the sample (default: 1)")
     parser.add_argument("--report", type=Path, help="CSV of survivors, whose judgements are kept")
+    parser.add_argument(
+        "--minutes", type=float, default=1e6, help="processor time after which it stops, to go on later"
+    )
     parser.add_argument("--least", type=float, default=0.0, help="exit with 1 if a smaller share is noticed")
     args = parser.parse_args()
     os.nice(10)
@@ -380,7 +600,7 @@ def main() -> None:
         os.environ[name] = "1"
     sys.path.insert(0, str(SOURCE))
     targets = args.targets or [name for name in TARGETS if name != "store"]
-    rows = run(sample(targets, args.sample, args.seed))
+    rows = run(sample(targets, args.sample, args.seed), args.minutes)
     report(rows, args.report)
     noticed = sum(row["outcome"] != "survived" for row in rows)
     sys.exit(noticed < args.least * len(rows))
