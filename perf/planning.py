@@ -35,8 +35,9 @@ def _study(folder: Path, checkpoints: int, benchmarks: int, policies: int) -> di
     models = [f"m{i:02d}" for i in range(checkpoints)]
     for model in models:
         (folder / model).mkdir()
-        for file in ("config.json", "tokenizer.json", "model.safetensors"):
-            (folder / model / file).write_text(model)
+        (folder / model / "config.json").write_text(json.dumps({"model_type": "llama", "name": model}))
+        (folder / model / "tokenizer.json").write_text(json.dumps({"model": {}}))
+        (folder / model / "model.safetensors").write_bytes((2).to_bytes(8, "little") + b"{}")
     for i in range(benchmarks):
         rows = [{"id": f"q{q}", "question": f"Benchmark {i}: what is {q}+{q}?", "gold": str(2 * q)} for q in range(500)]
         (folder / f"b{i}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))

@@ -75,6 +75,13 @@ print(json.dumps([closures, changed]))
 """
 
 
+def test_what_a_file_imports_is_read_from_its_lines_as_from_its_syntax_tree() -> None:
+    """The planner reads lines, because it is quick; here every file of the package is read both ways."""
+    for path in PACKAGE.rglob("*.py"):
+        relative = path.relative_to(PACKAGE)
+        assert source._read(relative).imports == source._parsed(relative).imports, relative
+
+
 def test_there_is_a_stage_for_each_of_these() -> None:
     rules = (PACKAGE / "stages").glob("[a-z]*.py")
     assert {path.stem for path in rules} - {"source", "costs", "chains", "record", "importing"} == set(STAGES)

@@ -9,7 +9,7 @@ or, if there may be nothing to draw, results/figures/boptr/<figure>/
 rule boptr:
     """Fit the rule on the anchor, transfer it to every other cell, and score it."""
     input:
-        [path for cell in GRID.cells for path in landscape_content(*cell)],
+        [landscape_content(*cell) for cell in GRID.cells],
     output:
         [OUT.boptr_frame(frame) for frame in BOPTR_FRAMES],
         OUT.boptr / SIGNATURE,
@@ -43,7 +43,7 @@ rule transfer:
     input:
         [OUT.boptr_frame(frame) for frame in BOPTR_FRAMES],
         # Also an input of every frame. After a checkpoint Snakemake plans anew only what names an output of it.
-        [path for cell in GRID.cells for path in landscape_content(*cell)],
+        [landscape_content(*cell) for cell in GRID.cells],
     output:
         list(tables("boptr", category="3 BOPTR", subcategory="tables")),
         list(figures("boptr", OUT.boptr_figure, category="3 BOPTR", subcategory="figures")),

@@ -8,8 +8,8 @@ OUTPUTS: results/explorer.html; results/headline.html, the sentences of the repo
 rule explorer:
     """Put the study into one page."""
     input:
-        [path for cell in GRID.pair_cells for path in recovery_frames(*cell)],
-        [path for cell in GRID.cells for path in landscape_content(*cell)],
+        [recovery_content(*cell) for cell in GRID.pair_cells],
+        [landscape_content(*cell) for cell in GRID.cells],
         [OUT.scores(*cell) for cell in GRID.cells if cell not in GRID.readouts],
         [path for cell in GRID.cells for path in GRID.manifests(*cell)],
         [OUT.readings_frame(frame) for frame in READING_FRAMES],

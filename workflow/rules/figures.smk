@@ -8,7 +8,7 @@ OUTPUTS: results/figures/<pair>/<benchmark>/<figure>_<metric>.{svg,pdf,png,csv}
 rule figures:
     """Draw everything about one pair on one benchmark."""
     input:
-        recovery_frames("{pair}", "{benchmark}"),
+        recovery_content("{pair}", "{benchmark}"),
         get_landscape("base"),
         get_landscape("rl"),
     output:

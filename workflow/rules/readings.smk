@@ -8,13 +8,12 @@ OUTPUTS: results/readings/<frame>.parquet
 rule readings:
     """Read every pair on every benchmark."""
     input:
-        [path for p, b in GRID.pair_cells for c in GRID.pairs[p].values() for path in landscape_content(c, b)],
+        [landscape_content(c, b) for p, b in GRID.pair_cells for c in GRID.pairs[p].values()],
         [
-            path
+            landscape_content(checkpoint, cell[1])
             for cell in GRID.pair_cells
             for role in ("base", "rl")
             for checkpoint in needs.batches(GRID, *cell, role)
-            for path in landscape_content(checkpoint, cell[1])
         ],
     output:
         [OUT.readings_frame(frame) for frame in READING_FRAMES],

@@ -41,7 +41,7 @@ if GRID.readout_pairs:
     rule recoveries:
         """Compare every pair of landscapes that needs no samples."""
         input:
-            [path for p, b in GRID.readout_pairs for c in GRID.pairs[p].values() for path in landscape_content(c, b)],
+            [landscape_content(c, b) for p, b in GRID.readout_pairs for c in GRID.pairs[p].values()],
         output:
             [path for cell in GRID.readout_pairs for path in recovery_files(*cell)],
         log:

@@ -8,8 +8,8 @@ OUTPUTS: results/tables/<table>.{csv,md,tex,html,json}
 rule tables:
     """Gather the study into tables."""
     input:
-        [path for cell in GRID.pair_cells for path in recovery_frames(*cell)],
-        [path for cell in GRID.cells for path in landscape_content(*cell)],
+        [recovery_content(*cell) for cell in GRID.pair_cells],
+        [landscape_content(*cell) for cell in GRID.cells],
         [OUT.readings_frame(frame) for frame in READING_FRAMES],
         [OUT.agreement(*cell) for cell in GRID.agreement_cells],
         [OUT.likelihood_frame(*cell, "summary") for cell in GRID.likelihood_cells],

@@ -35,6 +35,7 @@ class Inputs(StudyGrid):
         self._hashes: dict[tuple[Hash, str], str] = {}
         self._fingerprints: dict[str, str] = {}
         self._shapes: dict[str, Shape | None] = {}
+        self._counts: dict[str, int] = {}
 
     @cached_property
     def lock(self) -> pins.Lock:
@@ -126,8 +127,11 @@ class Inputs(StudyGrid):
 
     def count(self, name: str) -> int:
         """Number of questions in use; if they are absent, the published number of the family."""
-        if not self.absent(name):
-            return len(self.questions(name))
+        if name not in self._counts:
+            self._counts[name] = self._published(name) if self.absent(name) else len(self.questions(name))
+        return self._counts[name]
+
+    def _published(self, name: str) -> int:
         spec = self.benchmark(name)
         return int(spec["questions"] or next(iter(benchmarks.known_benchmark(spec["family"]).sizes), 0))
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import json
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -10,9 +11,18 @@ import polars as pl
 
 from searchlens.store import files
 from searchlens.store.frames import GROUP, read_frame, write_frame
-from searchlens.store.layout import SIGNATURE
+from searchlens.store.hashing import file_sha256
+from searchlens.store.layout import CONTENT, SIGNATURE
 
-__all__ = ["GROUP", "landscape_costs", "read_frame", "read_points", "read_sampling_cost", "write_frame"]
+__all__ = [
+    "GROUP",
+    "landscape_costs",
+    "read_frame",
+    "read_points",
+    "read_sampling_cost",
+    "write_content",
+    "write_frame",
+]
 
 
 def read_points(folder: Path, budgets: Sequence[int]) -> pl.DataFrame:
@@ -23,6 +33,12 @@ def read_points(folder: Path, budgets: Sequence[int]) -> pl.DataFrame:
 def read_sampling_cost(signature: Path) -> dict[str, Any] | None:
     """Sampling cost in the provenance of a derived file, or None if there is no record."""
     return files.read_json(signature).get("samples") if signature.exists() else None
+
+
+def write_content(folder: Path, names: Iterable[str]) -> None:
+    """Write the hashes of files of a folder, which the jobs that read them depend on: equal files, equal hashes."""
+    hashes = {name: file_sha256(folder / name) for name in names}
+    files.replace_text(folder / CONTENT, json.dumps(hashes, indent=1) + "\n")
 
 
 def landscape_costs(folders: Sequence[Path]) -> list[dict[str, Any] | None]:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import polars as pl
 
+from searchlens.catalogue import LANDSCAPE_FRAMES
 from searchlens.health.counts import Counts, counted, of_classes, together
 from searchlens.landscape.classes import answer_classes, recorded_classes
 from searchlens.landscape.expand import expand
@@ -18,12 +19,12 @@ from searchlens.landscape.parts import in_parts
 from searchlens.landscape.plain import plain_votes
 from searchlens.landscape.points import Landscape, join, operating_points, require_reached
 from searchlens.schemas.columns import VOTES
-from searchlens.stages._frames import read_sampling_cost, write_frame
+from searchlens.stages._frames import read_sampling_cost, write_content, write_frame
 from searchlens.store import judges, provenance, readouts
 from searchlens.store.files import read_json
 from searchlens.store.frames import readable
 from searchlens.store.judges import Judge
-from searchlens.store.layout import SIGNATURE, readouts_sidecar
+from searchlens.store.layout import GRADER, SIGNATURE, readouts_sidecar
 
 if TYPE_CHECKING:
     from searchlens.grid import needs
@@ -63,7 +64,8 @@ def landscape(cell: needs.Landscape, scores: Path, output: Path, fingerprint: st
         Graded samples (``.parquet``) or compact readouts.
     output : Path
         Folder; gets ``points.parquet``, ``hits.parquet``, ``classes.parquet``, ``health.parquet``, ``votes.parquet``,
-        which is empty if the graded samples have no plain strings, and ``grader.json``.
+        which is empty if the graded samples have no plain strings, ``grader.json``, and last ``content.json``, the
+        hashes of all these.
     fingerprint : str
         Of the configuration, for the provenance.
     made_from : str, optional
@@ -76,6 +78,8 @@ def landscape(cell: needs.Landscape, scores: Path, output: Path, fingerprint: st
     write_frame(computed.votes, output / "votes.parquet")
     write_frame(computed.health, output / "health.parquet")
     judges.write(computed.judge, output)
+    written = [*(f"{frame}.parquet" for frame in LANDSCAPE_FRAMES), GRADER]
+    write_content(output, written)
     provenance.sign(output / SIGNATURE, fingerprint, computed.spent, made_from=made_from)
     if computed.votes.height:
         largest = (computed.votes["Q"] - computed.votes["Q_plain"]).abs().max()

@@ -16,7 +16,7 @@ from searchlens.stages.landscape import landscape
 from searchlens.stages.source import stage_source
 from searchlens.store.files import read_json
 from searchlens.store.hashing import digest, file_sha256
-from searchlens.store.layout import GRADER, SIGNATURE, Layout, readouts_sidecar
+from searchlens.store.layout import CONTENT, GRADER, SIGNATURE, Layout, readouts_sidecar
 
 if TYPE_CHECKING:
     from searchlens.grid import needs
@@ -58,5 +58,7 @@ def _hashes(path: Path) -> list[str]:
 
 def _is_made_from(folder: Path, made_from: str) -> bool:
     """Whether a landscape is complete and says that it was made from this."""
-    paths = [folder / SIGNATURE, folder / GRADER, *(folder / f"{frame}.parquet" for frame in LANDSCAPE_FRAMES)]
-    return all(path.exists() for path in paths) and read_json(paths[0]).get("made_from") == made_from
+    names = [SIGNATURE, CONTENT, GRADER, *(f"{frame}.parquet" for frame in LANDSCAPE_FRAMES)]
+    return (
+        all((folder / name).exists() for name in names) and read_json(folder / SIGNATURE).get("made_from") == made_from
+    )

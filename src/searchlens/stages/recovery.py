@@ -14,7 +14,7 @@ from searchlens.policies import kinds
 from searchlens.policies.kinds import PolicyByName
 from searchlens.recovery.options import RecoveryOptions
 from searchlens.recovery.tables import recover
-from searchlens.stages._frames import landscape_costs, read_frame, read_points, write_frame
+from searchlens.stages._frames import landscape_costs, read_frame, read_points, write_content, write_frame
 from searchlens.store import judges, provenance
 from searchlens.store.layout import SIGNATURE
 
@@ -33,7 +33,7 @@ def recovery(pair: needs.Recovery, base: Path, rl: Path, output: Path, fingerpri
     base, rl : Path
         Folders of the two landscapes.
     output : Path
-        Folder; gets one Parquet file per frame.
+        Folder; gets one Parquet file per frame, and ``content.json``, their hashes.
     fingerprint : str
         Of the configuration, for the provenance.
 
@@ -48,8 +48,10 @@ def recovery(pair: needs.Recovery, base: Path, rl: Path, output: Path, fingerpri
     names = base_landscape.points["policy"].unique(maintain_order=True).to_list()
     configured = kinds.from_specs(pair.policies)
     components = {name: _components(name, configured) for name in names}
-    for name, frame in recover(base_landscape, rl_landscape, components, _options(pair)).items():
+    tables = recover(base_landscape, rl_landscape, components, _options(pair))
+    for name, frame in tables.items():
         write_frame(frame, output / f"{name}.parquet")
+    write_content(output, [f"{name}.parquet" for name in tables])
     provenance.sign(output / SIGNATURE, fingerprint, provenance.together(landscape_costs([base, rl])))
     log.info("%s against %s: %d policies", base, rl, len(names))
 

@@ -24,6 +24,9 @@ SIGNATURE = "provenance.json"
 GRADER = "grader.json"
 """The grader of a cell, in the folder of its landscape."""
 
+CONTENT = "content.json"
+"""Hashes of the frames of a landscape or recovery: what the jobs that read them depend on, one file instead of all."""
+
 READOUTS_SUFFIX = ".arrow.xz"
 
 DERIVED = ("verdicts", "scores", "agreement", "landscape", "recovery", "readings", "likelihood", "boptr")
