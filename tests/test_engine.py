@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Sequence
 from pathlib import Path
@@ -408,6 +409,19 @@ def test_missing_weights(checkpoints: dict[str, Path], tmp_path: Path) -> None:
     save_file(weights, tmp_path / "model.safetensors", metadata={"format": "pt"})
     with pytest.raises(InputError, match=r"have no .*up_proj"):
         TransformersEngine(tmp_path)
+
+
+def test_weights_of_another_size_are_noticed_before_a_model_takes_memory(
+    checkpoints: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A config.json without sizes describes a model of 7B: 27 GB in memory, before transformers compares anything."""
+    reference(checkpoints["llama"]).save_pretrained(tmp_path)
+    (tmp_path / "config.json").write_text(json.dumps({"model_type": "llama", "vocab_size": VOCAB}))
+    built = lambda *_, **__: pytest.fail("a model of 7B is built")  # noqa: E731
+    monkeypatch.setattr(transformers.AutoModelForCausalLM, "from_pretrained", built)
+    with pytest.raises(InputError, match=r"of the 291 tensors that config.json describes") as error:
+        TransformersEngine(tmp_path)
+    assert re.search(rf"embed_tokens.weight of shape \({VOCAB}, \d+\) instead of \({VOCAB}, 4096\)", str(error.value))
 
 
 @pytest.mark.parametrize(

@@ -21,7 +21,7 @@ from searchlens.engines.sampler import padded_vocab
 from searchlens.errors import InputError
 from searchlens.project import extras
 from searchlens.store.adapters import WEIGHTS, Adapter
-from searchlens.store.checkpoints import EMBEDDED, require_whole
+from searchlens.store.checkpoints import EMBEDDED, require_whole, shapes
 
 SUPPORTED = EMBEDDED
 _STATIC_ROPE = ("default", "linear", "llama3", "yarn")
@@ -263,6 +263,8 @@ def load(
     try:  # neither code of the checkpoint nor pickled weights: without these options transformers would ask, or load
         config = AutoConfig.from_pretrained(path, revision=revision, trust_remote_code=False)
         _check(config, path)
+        if Path(path).is_dir():
+            _require_weights(config, Path(path))
         model, info = AutoModelForCausalLM.from_pretrained(
             path,
             revision=revision,
@@ -285,6 +287,33 @@ def load(
         adapter.require_fits(Path(path))
         model = _merged(model, adapter)
     return Llama(model, device), config
+
+
+def _require_weights(config: Any, folder: Path) -> None:
+    """Compare the tensors of the model with the headers of the weight files, before it takes any memory.
+
+    A size that config.json does not give is transformers' default, that of a model of seven billion parameters.
+    """
+    from transformers import AutoModelForCausalLM
+
+    held = {name: shape for path in sorted(folder.glob("*.safetensors")) for name, shape in shapes(path).items()}
+    with torch.device("meta"):
+        model = AutoModelForCausalLM.from_config(config)
+    wanted = {name: tuple(tensor.shape) for name, tensor in model.state_dict().items()}
+    if config.tie_word_embeddings:
+        wanted.pop("lm_head.weight", None)
+    found = {name: held.get(name, held.get(name.removeprefix("model."))) for name in wanted}
+    wrong = [name for name, shape in wanted.items() if found[name] != shape]
+    if not wrong:
+        return
+    name = next((name for name in wrong if found[name]), wrong[0])
+    what = f"have {name} of shape {found[name]} instead of" if found[name] else f"have no {name} of shape"
+    raise InputError(
+        f"{folder}: the weight files {what} {wanted[name]}; so {len(wrong)} of the {len(wanted)} tensors that "
+        "config.json describes are missing or of another shape",
+        "take config.json and *.safetensors from the same model; for a size that config.json does not give, "
+        "transformers takes that of a model of 7B",
+    )
 
 
 def _merged(model: Any, adapter: Adapter) -> Any:
