@@ -320,6 +320,18 @@ def test_out_of_memory_while_starting(folder: Path, monkeypatch: pytest.MonkeyPa
     fits.close()
 
 
+def test_a_version_with_another_log_q_does_not_start(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its texts would look right, and power sampling would be another chain. The next engine starts as ever."""
+    zeros = lambda _, tokens, __: torch.zeros_like(tokens, dtype=torch.float32)  # noqa: E731
+    with monkeypatch.context() as spoiled:
+        spoiled.setattr(worker.LedgerSampler, "_log_q", zeros)
+        with pytest.raises(InputError, match=r"vLLM \S+ with torch \S+: log q without filters"):
+            VllmEngine(folder, **START)
+    engine = VllmEngine(folder, **START)
+    assert engine.steps == 0
+    engine.close()
+
+
 def test_another_model_runner_is_refused(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("VLLM_USE_V2_MODEL_RUNNER", "1")
     with pytest.raises(InputError, match="only '0' is allowed"):

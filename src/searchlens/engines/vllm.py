@@ -36,6 +36,7 @@ from searchlens.engines._vllm_request import (
     scoring,
     worker_row,
 )
+from searchlens.engines._vllm_start import require_right_numbers
 from searchlens.engines.base import Completion, EngineMemoryError, Given, Request, RequestError
 from searchlens.errors import InputError
 from searchlens.store.adapters import Adapter
@@ -137,7 +138,8 @@ class VllmEngine:
     Raises
     ------
     InputError
-        If vLLM is not installed, files are missing, tokenizer and model disagree, or vLLM refuses an argument.
+        If vLLM is not installed, files are missing, tokenizer and model disagree, vLLM refuses an argument, or the
+        first tokens that it draws have not the log-probabilities that they must have.
     EngineMemoryError
         If the model, or one sequence of the longest length, does not fit.
 
@@ -208,6 +210,8 @@ class VllmEngine:
         self._arrivals = 0
         self._running: dict[str, tuple[int, Request, int]] = {}  # vLLM's id to request id, request and slot
         self._free_slots = list(range(slots))
+        self._steps_of_start = 0
+        self._try_out(masked)
 
     def clear(self) -> None:
         """Empty the prefix cache.
@@ -303,6 +307,17 @@ class VllmEngine:
         del self._engine
         release_memory()
 
+    def _try_out(self, masked: Sequence[int]) -> None:
+        """Draw a few tokens, of which no trace is left: neither in the prefix cache nor among ``steps``."""
+        first = next(token for token in range(self.vocab_size) if token not in masked)
+        try:
+            require_right_numbers(self, _versions(), (first if self.bos_id is None else self.bos_id,))
+        except BaseException:
+            self.close()
+            raise
+        self.clear()
+        self._steps_of_start, self.steps = self.steps, 0
+
     def _require_idle(self, what: str) -> None:
         if self._queue or self._running:
             raise RuntimeError(f"the engine is not idle: {what} only when no request waits or runs")
@@ -384,7 +399,8 @@ class VllmEngine:
             return []
         slots = [slot for _, _, slot, _ in finished]
         lengths = [len(output.outputs[0].token_ids) for *_, output in finished]
-        self.steps, ledger = self._engine.collective_rpc("searchlens_fetch", args=(slots, lengths))[0]
+        steps, ledger = self._engine.collective_rpc("searchlens_fetch", args=(slots, lengths))[0]
+        self.steps = steps - self._steps_of_start
         self._free_slots += slots
         parts = np.split(np.frombuffer(ledger, np.float32).reshape(-1, LEDGER_COLUMNS), np.cumsum(lengths)[:-1])
         return [
@@ -429,6 +445,12 @@ def _version() -> str:
     from vllm import __version__
 
     return str(__version__)
+
+
+def _versions() -> str:
+    import torch
+
+    return f"vLLM {_version()} with torch {torch.__version__}"
 
 
 def shut_down(engine: Any) -> None:

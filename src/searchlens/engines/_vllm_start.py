@@ -1,0 +1,82 @@
+"""Whether vLLM draws as the engine assumes: a few tokens drawn three ways when it starts, with known relations.
+
+The engine replaces parts inside of vLLM. A version that goes another way inside would not fail: it would store wrong
+numbers, and power sampling, which reads them, would become another chain.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+from searchlens.engines.base import Completion, Engine, Request, RequestError, Sampling, complete
+from searchlens.errors import InputError
+
+TOLERANCE = 1e-4
+"""Nats between two numbers that are the same but for rounding in float32."""
+
+_TOKENS = 8
+_TEMPERATURE = 0.5
+_WAYS = Sampling(1.0), Sampling(_TEMPERATURE, top_k=2), Sampling(0.0)
+
+
+def require_right_numbers(engine: Engine, version: str, prompt: tuple[int, ...]) -> None:
+    """Draw eight tokens three ways, and compare log p and log q with what they must be.
+
+    Parameters
+    ----------
+    engine : Engine
+        Idle; its requests may have ``top``.
+    version : str
+        Of what it runs on, for the message.
+    prompt : tuple of int
+
+    Raises
+    ------
+    InputError
+        vLLM refuses one of them, or a number is not what it must be.
+    """
+    count = min(_TOKENS, engine.max_model_len - len(prompt))
+    if count < 1:
+        return
+    requests = [Request(prompt, sampling, seed, count, (), top=3) for seed, sampling in enumerate(_WAYS)]
+    try:
+        drawn = dict(complete(engine, requests))
+    except RequestError as error:
+        raise InputError(f"{version} refuses the requests that it is tried with at its start ({error})") from error
+    for what, difference in differences(*(drawn[number] for number in range(len(_WAYS)))):
+        if not difference <= TOLERANCE:
+            raise InputError(
+                f"{version}: {what} differs by {difference:.3g} from what it must be, allowed is {TOLERANCE:g}",
+                "numbers of this version would be wrong: install one that constraints-vllm.txt names",
+            )
+
+
+def differences(plain: Completion, two: Completion, greedy: Completion) -> list[tuple[str, float]]:
+    """What is compared, and by how much it is off, in nats.
+
+    Parameters
+    ----------
+    plain, two, greedy : Completion
+        At temperature 1 without filters; at temperature 0.5 of the two most likely tokens; greedy. All with ``top``.
+    """
+    assert two.top_logprobs is not None and greedy.top_logprobs is not None
+    first, second, third = two.top_logprobs.T.astype(np.float64)
+    log_p, log_q = (array.astype(np.float64) for array in (two.logprobs, two.sampling_logprobs))
+    of_both = np.logaddexp(first / _TEMPERATURE, second / _TEMPERATURE)
+    expected = np.minimum(log_p / _TEMPERATURE - of_both, 0.0)
+    are_two = second > third  # a third token that is as likely as the second may be kept, too
+    return [
+        ("log q without filters, compared with log p,", _largest(plain.sampling_logprobs - plain.logprobs)),
+        ("log q of the two most likely tokens, which must sum to 1,", _largest((log_q - expected)[are_two])),
+        ("log q of greedy tokens", _largest(greedy.sampling_logprobs)),
+        ("log p, compared with vLLM's own,", _largest(greedy.logprobs - greedy.top_logprobs[:, 0])),
+        (
+            "log p of one of the two most likely tokens, compared with vLLM's own,",
+            _largest(np.minimum(np.abs(log_p - first), np.abs(log_p - second))),
+        ),
+    ]
+
+
+def _largest(differences: npt.NDArray[np.floating]) -> float:
+    return float(np.abs(differences).max(initial=0.0))
