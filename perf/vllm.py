@@ -1,6 +1,6 @@
 """Tokens per second of vLLM under our driver: the autoregressive pool and every controller against raw vLLM.
 
-    python -P perf/vllm.py [--shape 7b] [--gpu H200] [--rows 1024] [--only pool power] [--json out.json]
+    python -P perf/vllm.py [--shape 7b] [--gpu H200] [--rows 1024] [--runs 3] [--only pool power] [--json out.json]
 
 Weights are random, in the shape of Qwen2.5, so texts mean nothing and never stop by themselves. Everything that decides
 speed is scripted instead: prompts of 150 tokens, 16 searches or samples of each; the length of each text is drawn from
@@ -16,10 +16,14 @@ least for a line of the pool, about nine tenths of its tokens come while the row
 ``power, waves``   in lock-step: every chain waits until all have their continuation
 ``power, alone``   one chain at a time, as published implementations do
 
-``running`` is the mean number of samples that draw a token together, ``reused`` the share of prompt and prefix tokens
-from the prefix cache, ``of limit`` tokens per second over the roofline of the GPU (``searchlens.grid.roofline``) for
-full rows and these lengths: the number that ``cost.efficiency`` keeps. At the end the anchor cell of the paper, with
-the tokens that ``searchlens plan`` counts, at the measured rates.
+``running`` is the mean number of samples that draw a token together, ``prefilled`` the thousands of prompt and prefix
+tokens that were computed, ``reused`` the share of them from the prefix cache. The next columns are of the window in
+which all rows are full: its tokens per second, its share of the run's seconds, milliseconds a step, and of these the
+processor time of the thread that steps (``host``: scheduler, driver and searches; waiting for the GPU counts if the
+driver of the GPU waits by spinning). ``of limit`` is the window's rate over the roofline of the GPU
+(``searchlens.grid.roofline``) for full rows and these lengths. ``cost.efficiency`` keeps it as ``share``, and ``host``
+as ``host_ms``. The runs are made in turns, each line ``--runs`` times. At the end the anchor cell of the paper, with
+the tokens that ``searchlens plan`` counts, at the rates of full rows. The file has versions and device, too.
 """
 
 from __future__ import annotations
@@ -28,6 +32,8 @@ import argparse
 import json
 import logging
 import math
+import platform
+import statistics
 import subprocess
 import sys
 import tempfile
@@ -40,6 +46,7 @@ from typing import Any
 
 import numpy as np
 
+from searchlens import __version__ as searchlens_version
 from searchlens import config, policies
 from searchlens.engines.base import Completion, Engine, Request
 from searchlens.engines.vllm import VllmEngine
@@ -96,6 +103,40 @@ ARCHITECTURE = {"architectures": ["Qwen2ForCausalLM"], "model_type": "qwen2", "m
 
 
 @dataclass(frozen=True)
+class Span:
+    """What lies between the ends of two calls of ``step``: requests in the engine, steps, seconds, host's seconds."""
+
+    requests: int
+    steps: int
+    seconds: float
+    host: float
+
+
+@dataclass(frozen=True)
+class Window:
+    """The spans in which all rows were full: generated tokens, steps, seconds, host's seconds; 0 if there were none."""
+
+    tokens: float = 0.0
+    steps: int = 0
+    seconds: float = 0.0
+    host: float = 0.0
+
+    @classmethod
+    def of(cls, spans: Sequence[Span], rows: int, generated: int) -> Window:
+        """The window of a run. A step draws a token for each row, but for the few whose prompt it computes in part."""
+        full = [span for span in spans if span.requests >= rows]
+        drawn = sum(span.steps * min(span.requests, rows) for span in spans)
+        steps = sum(span.steps for span in full)
+        tokens = generated * steps * rows / max(drawn, 1)
+        return cls(tokens, steps, sum(span.seconds for span in full), sum(span.host for span in full))
+
+    @property
+    def rate(self) -> float:
+        """Tokens per second; not a number if rows were never full."""
+        return self.tokens / self.seconds if self.steps else math.nan
+
+
+@dataclass(frozen=True)
 class Line:
     """One run: ``returned`` counts tokens of candidates, ``generated`` all that were drawn."""
 
@@ -105,13 +146,48 @@ class Line:
     returned: int
     seconds: float
     running: float
+    prefilled: int
     reused: float
+    full: Window = Window()
     of_limit: float = math.nan
+    turn: int = 0
 
     @property
     def rate(self) -> float:
-        """Generated tokens per second."""
+        """Generated tokens per second, of the whole run with its tail."""
         return self.generated / self.seconds
+
+    @property
+    def steady(self) -> float:
+        """Generated tokens per second while the rows are full, or of the whole run if they never were."""
+        return self.rate if math.isnan(self.full.rate) else self.full.rate
+
+
+class Watched:
+    """An engine whose calls of ``step`` are timed; everything else is the engine's own."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine, self._requests = engine, 0
+        self.spans: list[Span] = []
+        self._before = time.perf_counter(), time.thread_time(), engine.steps
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._engine, name)
+
+    def add(self, request_id: int, request: Request) -> None:
+        """Queue a request."""
+        self._engine.add(request_id, request)
+        self._requests += 1
+
+    def step(self) -> list[tuple[int, Any]]:
+        """Let the engine finish some requests."""
+        done = self._engine.step()
+        now = time.perf_counter(), time.thread_time(), self._engine.steps
+        seconds, host, steps = (after - before for after, before in zip(now, self._before, strict=True))
+        self.spans.append(Span(self._requests, int(steps), seconds, host))
+        self._before = now
+        self._requests -= len(done)
+        return done  # type: ignore[return-value]
 
 
 def lengths(count: int) -> list[int]:
@@ -158,26 +234,26 @@ def searches(name: str, count: int, vocab: int) -> list[tuple[int, Search]]:
 
 def driven(name: str, searches: Sequence[tuple[int, Search]], engine: Engine, **options: Any) -> Line:
     """One run through the driver."""
-    started, steps, usage, returned = time.perf_counter(), engine.steps, Usage(), 0
-    for _, outcome in run(searches, engine, **options):
+    watched, usage, returned = Watched(engine), Usage(), 0
+    for _, outcome in run(searches, watched, **options):  # type: ignore[arg-type]
         if isinstance(outcome, Failure):
             raise RuntimeError(outcome.reason)
         usage += outcome.usage
         returned += sum(len(candidate.tokens) for candidate in outcome.candidates)
-    return _line(name, usage, returned, time.perf_counter() - started, engine.steps - steps)
+    return _line(name, usage, returned, watched)
 
 
 def waves(name: str, searches: Sequence[tuple[int, Search]], engine: Engine) -> Line:
     """The same chains with a barrier after every request."""
     engine.clear()
-    started, steps, usage, returned = time.perf_counter(), engine.steps, Usage(), 0
+    watched, usage, returned = Watched(engine), Usage(), 0
     live = {key: (search, next(search)[0]) for key, search in searches}
     while live:
         for key, (_, request) in live.items():
-            engine.add(key, request)  # type: ignore[arg-type]
+            watched.add(key, request)  # type: ignore[arg-type]
         done: dict[int, Completion] = {}
         while len(done) < len(live):
-            done.update(engine.step())  # type: ignore[arg-type]
+            done.update(watched.step())
         left = {}
         for key, (search, request) in live.items():
             context = len(request.prompt) + len(request.prefix)  # type: ignore[union-attr]
@@ -188,17 +264,27 @@ def waves(name: str, searches: Sequence[tuple[int, Search]], engine: Engine) -> 
             except StopIteration as end:
                 returned += sum(len(candidate.tokens) for candidate in end.value)
         live = left
-    return _line(name, usage, returned, time.perf_counter() - started, engine.steps - steps)
+    return _line(name, usage, returned, watched)
 
 
-def _line(name: str, usage: Usage, returned: int, seconds: float, steps: int) -> Line:
-    context = usage.prefilled + usage.reused
-    running = usage.generated / max(steps, 1)
-    return Line(name, usage.requests, usage.generated, returned, seconds, running, usage.reused / context)
+def _line(name: str, usage: Usage, returned: int, watched: Watched) -> Line:
+    spans, context = watched.spans, usage.prefilled + usage.reused
+    seconds, steps = sum(span.seconds for span in spans), sum(span.steps for span in spans)
+    return Line(
+        name,
+        usage.requests,
+        usage.generated,
+        returned,
+        seconds,
+        usage.generated / max(steps, 1),
+        usage.prefilled,
+        usage.reused / context,
+        Window.of(spans, watched.max_rows, usage.generated),
+    )
 
 
-def raw(folder: str, args: argparse.Namespace) -> Line:
-    """``LLM.generate`` on the requests of the pool."""
+def raw(folder: str, args: argparse.Namespace) -> Iterator[Line]:
+    """``LLM.generate`` on the requests of the pool, once for each turn."""
     from vllm import LLM, SamplingParams  # noqa: PLC0415  # the process of the other runs does not need it
 
     model = LLM(
@@ -230,15 +316,28 @@ def raw(folder: str, args: argparse.Namespace) -> Line:
         for request in requests
     ]
     texts = [{"prompt_token_ids": list(request.prompt)} for request in requests]
-    warm = [SamplingParams(max_tokens=8, ignore_eos=True, detokenize=False, logprobs=0, seed=1)] * 64
+    warm = [SamplingParams(max_tokens=8, ignore_eos=True, detokenize=False, logprobs=0, seed=1)] * len(texts[:64])
     model.generate(texts[:64], warm, use_tqdm=False)
-    model.reset_prefix_cache()
-    started = time.perf_counter()
-    outputs = model.generate(texts, params, use_tqdm=False)
-    seconds = time.perf_counter() - started
-    tokens = sum(len(output.outputs[0].token_ids) for output in outputs)
-    reused = sum(output.num_cached_tokens or 0 for output in outputs) / (len(outputs) * PROMPT)
-    return Line("raw", len(outputs), tokens, tokens, seconds, math.nan, reused)
+    engine, plain_step, spans = model.llm_engine, model.llm_engine.step, []
+
+    def step() -> Any:
+        requests, begun = engine.get_num_unfinished_requests(), (time.perf_counter(), time.thread_time())
+        outputs = plain_step()
+        spans.append(Span(requests, 1, time.perf_counter() - begun[0], time.thread_time() - begun[1]))
+        return outputs
+
+    engine.step = step
+    for _ in range(args.runs):
+        model.reset_prefix_cache()
+        spans.clear()
+        started = time.perf_counter()
+        outputs = model.generate(texts, params, use_tqdm=False)
+        seconds = time.perf_counter() - started
+        tokens, asked = sum(len(output.outputs[0].token_ids) for output in outputs), len(outputs) * PROMPT
+        reused = sum(output.num_cached_tokens or 0 for output in outputs)
+        full = Window.of(spans, args.rows, tokens)
+        running = tokens / len(spans)
+        yield Line("raw", len(outputs), tokens, tokens, seconds, running, asked - reused, reused / asked, full)
 
 
 def ours(folder: str, args: argparse.Namespace) -> Iterator[Line]:
@@ -272,25 +371,44 @@ def ours(folder: str, args: argparse.Namespace) -> Iterator[Line]:
     }
     for name, few in count.items():
         runs[name] = partial(lambda name, few: driven(name, searches(name, few, vocab), engine), name, few)
-    for name in [line for line in args.only or runs if line != "raw"]:
-        yield runs[name]()
+    for turn in range(args.runs):
+        for name in [line for line in args.only or runs if line != "raw"]:
+            yield replace(runs[name](), turn=turn)
     engine.close()
 
 
 def _compared(line: Line, bound: Limit) -> Line:
-    return replace(line, of_limit=line.rate / bound.tokens_per_second)
+    return replace(line, of_limit=line.steady / bound.tokens_per_second)
+
+
+def _read(entry: dict[str, Any]) -> Line:
+    return Line(**{**entry, "full": Window(**entry["full"])})
 
 
 def show(lines: Sequence[Line]) -> None:
-    """Print one line, compared with the pool and with raw vLLM."""
-    line, rates = lines[-1], {each.name: each.rate for each in lines}
+    """Print one line; full rows compared with those of the pool and of raw vLLM, in their latest runs."""
+    line, rates = lines[-1], {each.name: each.steady for each in lines}
+    full, steps = line.full, line.full.steps or math.nan
     print(
         f"{line.name:13} {line.requests:8} {line.generated:9} {line.returned:9} {line.seconds:7.1f} {line.rate:9,.0f} "
-        f"{line.returned / line.seconds:9,.0f} {line.running:7.0f} {line.reused:6.2f} "
-        f"{line.rate / rates['pool'] if 'pool' in rates else math.nan:7.2f} "
-        f"{line.rate / rates['raw'] if 'raw' in rates else math.nan:6.2f} {line.of_limit:8.2f}",
+        f"{line.returned / line.seconds:9,.0f} {line.running:7.0f} {line.prefilled / 1e3:9.0f} {line.reused:6.2f} "
+        f"{full.rate:9,.0f} {full.seconds / line.seconds:6.2f} {1e3 * full.seconds / steps:7.2f} "
+        f"{1e3 * full.host / steps:6.2f} "
+        f"{line.steady / rates['pool'] if 'pool' in rates else math.nan:7.2f} "
+        f"{line.steady / rates['raw'] if 'raw' in rates else math.nan:6.2f} {line.of_limit:8.2f}",
         flush=True,
     )
+
+
+def conditions(args: argparse.Namespace, bound: Limit) -> dict[str, Any]:
+    """What the lines were measured on, for the file."""
+    import torch  # noqa: PLC0415  # with vLLM, after its environment is set
+    import vllm  # noqa: PLC0415
+
+    device = torch.cuda.get_device_name() if args.device == "cuda" else platform.processor() or platform.machine()
+    versions = {"vllm": vllm.__version__, "torch": torch.__version__, "searchlens": searchlens_version}
+    asked = {name: str(value) if isinstance(value, Path) else value for name, value in vars(args).items()}
+    return {"device": device, "versions": versions, "arguments": asked, "limit": asdict(bound)}
 
 
 def most(args: argparse.Namespace) -> Limit:
@@ -320,8 +438,10 @@ def anchor_tokens() -> dict[str, float]:
 
 def extrapolate(lines: Sequence[Line]) -> None:
     """Print GPU-hours of the paper's anchor cell at the measured rates; a controller without a line is left out."""
-    rates, total = {line.name: line.rate for line in lines}, 0.0
-    print("\nanchor cell: million tokens to draw, GPU-hours")
+    names = dict.fromkeys(line.name for line in lines)
+    rates = {name: statistics.median(line.steady for line in lines if line.name == name) for name in names}
+    total = 0.0
+    print("\nanchor cell: million tokens to draw, GPU-hours at the median rate of full rows")
     for name, tokens in anchor_tokens().items():
         hours = tokens / rates[name] / 3600 if name in rates else math.nan
         total += 0.0 if math.isnan(hours) else hours
@@ -341,6 +461,7 @@ def main() -> None:
     parser.add_argument(
         "--searches", type=int, help=f"chains of power sampling, {SEARCHES_A_ROW} x rows; wider searches are fewer"
     )
+    parser.add_argument("--runs", type=int, default=3, help="of each line, in turns")
     parser.add_argument("--only", nargs="+", help="names of lines, in this order; raw goes first")
     parser.add_argument("--json", type=Path, help="write the lines here, too")
     parser.add_argument("--baseline", metavar="FOLDER", help=argparse.SUPPRESS)  # the process that runs raw vLLM
@@ -352,13 +473,14 @@ def main() -> None:
     if args.requests < REQUESTS_A_ROW * args.rows:
         parser.error(f"--requests {args.requests}: {args.rows} rows need at least {REQUESTS_A_ROW * args.rows}")
     if args.baseline:
-        Path(args.baseline, "raw.json").write_text(json.dumps(asdict(raw(args.baseline, args))))
+        Path(args.baseline, "raw.json").write_text(json.dumps([asdict(line) for line in raw(args.baseline, args)]))
         return
     logging.basicConfig(level=logging.INFO, format="%(message)s")
     print(
         f"{'run':13} {'requests':>8} {'generated':>9} {'returned':>9} {'seconds':>7} {'tok/s':>9} {'ret/s':>9}", end=" "
     )
-    print(f"{'running':>7} {'reused':>6} {'of pool':>7} {'of raw':>6} {'of limit':>8}", flush=True)
+    print(f"{'running':>7} {'prefilled':>9} {'reused':>6} {'full t/s':>9} {'share':>6} {'ms/step':>7}", end=" ")
+    print(f"{'host':>6} {'of pool':>7} {'of raw':>6} {'of limit':>8}", flush=True)
     bound = most(args)
     lines: list[Line] = []
     with tempfile.TemporaryDirectory() as folder:
@@ -367,13 +489,15 @@ def main() -> None:
         if not args.only or "raw" in args.only:
             command = [sys.executable, "-P", __file__, *sys.argv[1:], "--baseline", folder]
             subprocess.run(command, stdout=subprocess.DEVNULL, check=True)
-            lines.append(_compared(Line(**json.loads(Path(folder, "raw.json").read_text())), bound))
-            show(lines)
+            for turn, entry in enumerate(json.loads(Path(folder, "raw.json").read_text())):
+                lines.append(_compared(replace(_read(entry), turn=turn), bound))
+                show(lines)
         for line in ours(folder, args):
             lines.append(_compared(line, bound))
             show(lines)
             if args.json:
-                args.json.write_text(json.dumps([asdict(each) for each in lines], indent=1))
+                measured = conditions(args, bound) | {"lines": [asdict(each) for each in lines]}
+                args.json.write_text(json.dumps(measured, indent=1))
     print(
         f"limit: {bound.tokens_per_second:,.0f} tokens/s of one {args.gpu}: {bound.rows} rows (bound by"
         f" {bound.rows_bound_by}) of {bound.context:.0f} tokens"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import importlib.util
 import json
+import math
 import sys
 from collections.abc import Callable
 from dataclasses import replace
@@ -309,6 +310,39 @@ def test_the_timetable_of_a_pair_adds_up_to_the_plan() -> None:
     }
     with pytest.raises(InputError, match="nowhere: no checkpoint of a known shape"):
         perf.shape_of_model(grid, "nowhere")
+
+
+class FourRows:
+    """An engine of four rows; each call of ``step`` takes two steps and finishes the oldest request."""
+
+    max_rows, steps = 4, 0
+
+    def __init__(self) -> None:
+        self.ids: list[int] = []
+
+    def add(self, request_id: int, _: Any) -> None:
+        self.ids.append(request_id)
+
+    def step(self) -> list[tuple[int, str]]:
+        self.steps += 2
+        return [(self.ids.pop(0), "done")]
+
+
+def test_the_benchmark_on_gpus_tells_full_rows_from_the_tail() -> None:
+    """Seven requests on four rows: full for four of seven calls; what the tail draws is not counted for them."""
+    perf = perf_script("vllm")
+    watched = perf.Watched(FourRows())
+    for number in range(7):
+        watched.add(number, None)
+    while watched.ids:
+        watched.step()
+    assert [span.requests for span in watched.spans] == [7, 6, 5, 4, 3, 2, 1]
+    assert [span.steps for span in watched.spans] == [2] * 7
+    drawn = 2 * (4 * 4 + 3 + 2 + 1)
+    full = perf.Window.of(watched.spans, watched.max_rows, drawn)
+    assert (full.tokens, full.steps) == (32, 8)
+    assert full.seconds == sum(span.seconds for span in watched.spans[:4]) and full.rate == 32 / full.seconds
+    assert math.isnan(perf.Window.of(watched.spans, 8, drawn).rate), "rows that were never full have no rate"
 
 
 def test_the_benchmark_on_gpus_counts_what_the_plan_counts() -> None:

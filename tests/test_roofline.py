@@ -166,6 +166,19 @@ def test_a_gpu_needs_a_measured_share(raw: dict[str, Any]) -> None:
         config.validate(raw | {"cost": {"gpu": "H100"}})
 
 
+def test_no_step_is_shorter_than_what_the_host_needs_for_it(paper: dict[str, Any]) -> None:
+    """A small model waits for the host: its price is rows over the host's time, and a large one's stays its share."""
+    (measured,) = paper["cost"]["efficiency"]
+    priced = {**paper, "cost": {**paper["cost"], "efficiency": [{**measured, "host_ms": 20.0}]}}
+    texts = Texts.of([645], 3072)
+    small = cost.assumed_speed(priced, "qwen2.5-0.5b-base", QWEN_HALF, texts)
+    assert small and small.tokens_per_second == pytest.approx(1024 / 0.020)
+    assert small.source.endswith("20 ms of the host for a step of 1,024 rows") and measured["source"] in small.measured
+    for config_ in (paper, priced):
+        large = cost.assumed_speed(config_, "qwen2.5-7b-base", QWEN_7B, texts)
+        assert large == cost.assumed_speed(paper, "qwen2.5-7b-base", QWEN_7B, texts)
+
+
 def test_other_gpus_say_where_the_share_was_measured(paper: dict[str, Any]) -> None:
     paper = {**paper, "cost": {**paper["cost"], "gpu": "H100"}}
     speed = cost.assumed_speed(paper, "qwen2.5-7b-base", QWEN_7B, Texts.of([645], 3072))

@@ -128,7 +128,12 @@ def _share_of_limit(
         utilization=spec["vllm"]["gpu_memory_utilization"],
     )
     measured = next((item for item in assumed["efficiency"] if item["gpu"] == name), assumed["efficiency"][0])
-    of_all, share = bound.tokens_per_second * measured["share"], measured["share"]
+    share, host = measured["share"], measured.get("host_ms")  # snapshots of earlier versions do not have it
+    of_all = bound.tokens_per_second * share
+    by_host = bound.rows / (host / 1e3) if host else math.inf
+    if by_host < of_all:
+        source = f"{by_host:,.0f} tokens/s: {host:g} ms of the host for a step of {bound.rows:,} rows"
+        return Speed(by_host / gpus, source, f"{host:g} ms a step: {measured['source']}")
     source = (
         f"{of_all:,.0f} tokens/s, {share:g} of the limit {bound.tokens_per_second:,.0f} of {gpus} {name}:"
         f" {bound.rows:,} rows (bound by {bound.rows_bound_by}) of {bound.context:,.0f} tokens"

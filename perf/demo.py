@@ -1,0 +1,163 @@
+"""Where the time of `make demo` goes, stage by stage: processes, CPU seconds, how many of them are imports.
+
+    python perf/demo.py [--config config/demo.yaml] [--cores 2] [--folder FOLDER] [TARGET ...]
+
+It runs the workflow as `make demo` does, in a folder of its own (``--folder``: one that is kept, so that a run in
+parts is measured as a whole). Each ``searchlens`` of a job is started through a few lines that write down, at its end,
+what it took: processor time of the process and of those that it started, the share of this that went into import
+statements, and memory. Snakemake's own time is the rest. Set-up (pip) is not part of it. CPU seconds of all cores
+together are the figure to compare; wall seconds depend on what else runs on the machine, and those of jobs that run
+side by side overlap.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).parents[1]
+
+COMMAND = '''#!{python}
+"""`searchlens`, which writes down what it took."""
+
+import builtins
+import sys
+import threading
+import time
+
+plain_import, spent, local = builtins.__import__, [], threading.local()
+
+
+def timed_import(*args, **kwargs):
+    """The outermost import of a thread is timed; what it imports is part of it."""
+    if getattr(local, "inside", False):
+        return plain_import(*args, **kwargs)
+    local.inside, start = True, time.process_time()
+    try:
+        return plain_import(*args, **kwargs)
+    finally:
+        local.inside = False
+        spent.append(time.process_time() - start)
+
+
+def write_down():
+    import json, resource
+
+    own, others = resource.getrusage(resource.RUSAGE_SELF), resource.getrusage(resource.RUSAGE_CHILDREN)
+    cpu = sum(used.ru_utime + used.ru_stime for used in (own, others))
+    row = {{
+        "stage": next((word for word in sys.argv[1:] if not word.startswith("-")), ""),
+        "cpu": cpu,
+        "imports": started + sum(spent),
+        "wall": time.time() - begun,
+        "megabytes": max(own.ru_maxrss, others.ru_maxrss) / 1e3,
+    }}
+    with open({times!r}, "a") as file:
+        file.write(json.dumps(row) + "\\n")
+
+
+if __name__ == "__main__":  # processes that it starts import this file, too
+    import atexit
+
+    begun, started = time.time(), time.process_time()
+    atexit.register(write_down)
+    builtins.__import__ = timed_import
+    from searchlens.cli import main
+
+    sys.exit(main())
+'''
+"""What jobs find as ``searchlens``."""
+
+
+@dataclass(frozen=True)
+class Line:
+    """One stage: number of processes, CPU seconds, those of starts and imports, wall seconds added up, largest MB."""
+
+    stage: str
+    processes: int
+    cpu: float
+    imports: float
+    wall: float
+    megabytes: float
+
+    def __str__(self) -> str:
+        seconds = f"{self.cpu:.1f} | {self.imports:.1f} | {self.wall:.0f}"
+        return f"| {self.stage} | {self.processes} | {seconds} | {self.megabytes:.0f} |"
+
+
+def lines_of(rows: Iterable[dict]) -> list[Line]:
+    """What each stage took, the most expensive first."""
+    stages: dict[str, list[dict]] = {}
+    for row in rows:
+        stages.setdefault(row["stage"], []).append(row)
+    found = [
+        Line(
+            stage,
+            len(jobs),
+            *(sum(job[key] for job in jobs) for key in ("cpu", "imports", "wall")),
+            max(job["megabytes"] for job in jobs),
+        )
+        for stage, jobs in stages.items()
+    ]
+    return sorted(found, key=lambda line: -line.cpu)
+
+
+def run(folder: Path, config: Path, cores: str, targets: list[str]) -> None:
+    """Run the workflow in a folder; its jobs write into ``times.jsonl``, and so does Snakemake's rest."""
+    folder.mkdir(parents=True, exist_ok=True)
+    if not (folder / "config").exists():
+        shutil.copytree(ROOT / "config", folder / "config")
+    commands, times = folder / "bin", folder / "times.jsonl"
+    commands.mkdir(exist_ok=True)
+    times.touch()
+    command = commands / "searchlens"
+    command.write_text(COMMAND.format(python=sys.executable, times=str(times)))
+    command.chmod(0o755)
+    before = len(times.read_text().splitlines())
+    overlay = ["--configfile", str(config), "--cores", cores]
+    workflow = ["-m", "snakemake", "--snakefile", str(ROOT / "Snakefile"), "--directory", str(folder)]
+    environment = os.environ | {"PATH": os.pathsep.join([str(commands), os.environ["PATH"]])}
+    begun = time.time()
+    process = subprocess.Popen([sys.executable, *workflow, *overlay, "--", *targets], env=environment)
+    _, status, used = os.wait4(process.pid, 0)
+    wall = time.time() - begun
+    process.returncode = os.waitstatus_to_exitcode(status)
+    jobs = [json.loads(line) for line in times.read_text().splitlines()[before:]]
+    own = used.ru_utime + used.ru_stime - sum(job["cpu"] for job in jobs)
+    row = {"stage": "(Snakemake, shells)", "cpu": own, "imports": 0, "wall": wall, "megabytes": used.ru_maxrss / 1e3}
+    with times.open("a") as file:
+        file.write(json.dumps(row) + "\n")
+    if process.returncode:
+        raise SystemExit(f"the workflow failed; its logs are in {folder}")
+
+
+def main() -> None:
+    """Run, and print the table."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("targets", nargs="*", help="rules or files; default: everything")
+    parser.add_argument("--config", type=Path, default=ROOT / "config/demo.yaml", help="file that is merged last")
+    parser.add_argument("--cores", default="2")
+    parser.add_argument("--folder", type=Path, help="where it runs, and what is kept; default: a temporary folder")
+    args = parser.parse_args()
+    with tempfile.TemporaryDirectory() as temporary:
+        folder = (args.folder or Path(temporary)).absolute()
+        run(folder, args.config.absolute(), args.cores, args.targets)
+        found = lines_of(json.loads(line) for line in (folder / "times.jsonl").read_text().splitlines())
+    print("| stage | processes | CPU s | of these starts and imports | wall s, added up | MB |")
+    print("|---|---|---|---|---|---|")
+    for line in found:
+        print(line)
+    print(f"together {sum(line.cpu for line in found):.0f} CPU s, half of that on two cores")
+
+
+if __name__ == "__main__":
+    main()
