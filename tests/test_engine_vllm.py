@@ -332,6 +332,22 @@ def test_a_version_with_another_log_q_does_not_start(folder: Path, monkeypatch: 
     engine.close()
 
 
+@on_cpu
+def test_the_benchmark_of_rates_runs_here(tmp_path: Path) -> None:
+    """Its rates mean nothing on a CPU, but its columns do: full rows and tail, steps, host, versions and conditions."""
+    script, written = Path(__file__).parents[1] / "perf/vllm.py", tmp_path / "lines.json"
+    options = ["--shape", "tiny", "--device", "cpu", "--dtype", "float32", "--rows", "1", "--runs", "1"]
+    command = [sys.executable, "-P", str(script), *options, "--only", "pool", "--json", str(written)]
+    subprocess.run(command, check=True, timeout=600, capture_output=True)
+    measured = json.loads(written.read_text())
+    assert set(measured["versions"]) == {"vllm", "torch", "searchlens"} and measured["arguments"]["rows"] == 1
+    (line,) = measured["lines"]
+    assert line["requests"] == 8 and line["generated"] == line["returned"] > 0
+    assert line["full"]["tokens"] == line["generated"], "one row is always full"
+    assert line["full"]["steps"] >= line["generated"] and 0 < line["full"]["host"]
+    assert 0 < line["full"]["seconds"] <= line["seconds"] * 1.001
+
+
 def test_another_model_runner_is_refused(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("VLLM_USE_V2_MODEL_RUNNER", "1")
     with pytest.raises(InputError, match="only '0' is allowed"):

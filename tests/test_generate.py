@@ -22,6 +22,7 @@ from searchlens.grid import Grid, JobPool
 from searchlens.policies import Policy, from_spec
 from searchlens.search.task import Candidate, Evaluator, Search, Task
 from searchlens.search.thought_tree import ThoughtTree
+from searchlens.seeds import sample_seed
 
 MODEL = Path(__file__).parents[1] / "resources" / "zoo" / "micro-1m-base"
 CELL = ("toy-base", "sums")
@@ -183,6 +184,30 @@ def test_searches_start_before_what_one_request_draws(study: dict[str, Any], mak
     sample(make_grid(study))
     half = study["benchmarks"]["sums"]["max_tokens"] // 2
     assert [request.max_tokens for request in engine.asked[: 6 * 4]] == [half] * 24
+
+
+def test_the_longest_search_starts_first_and_equal_ones_in_their_order(
+    study: dict[str, Any], make_grid: Make, start: Start
+) -> None:
+    """By the tokens that a run is expected to draw: what starts last ends last, alone."""
+    spec = {"controller": "power", "local": {"temperature": 0.5}}
+    study["policies"]["short"] = {**spec, "scheduler": {"name": "blocks", "blocks": 2, "steps": 1}}
+    study["policies"]["long"] = {**spec, "scheduler": {"name": "blocks", "blocks": 4, "steps": 9}}
+    study["pools"]["searches"] = ["short", "long"]
+    study["benchmarks"]["sums"]["searches"] = "searches"
+    engine = Scripted()
+    start(engine)
+    sample(make_grid(study))
+    limit = study["benchmarks"]["sums"]["max_tokens"]
+    assert [request.max_tokens for request in engine.asked[: 2 * 24]] == [limit // 4] * 24 + [limit // 2] * 24
+    grid = make_grid(study)
+    seeds = {request.seed: place for place, request in enumerate(engine.asked[2 * 24 :]) if request.max_tokens == limit}
+    first = {
+        generation.policies[0]: seeds[sample_seed(generation.id, "q0", 0)]
+        for generation in grid.generations(*CELL)
+        if generation.policies[0] not in ("short", "long", "greedy")
+    }
+    assert list(first) == sorted(first, key=first.__getitem__), "plain policies in the order of the configuration"
 
 
 def test_time_and_steps_are_shared_by_the_work_that_ended(

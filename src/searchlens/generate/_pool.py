@@ -17,6 +17,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+from searchlens import policies
 from searchlens.engines.base import EngineMemoryError
 from searchlens.errors import InputError, JobError, JobStoppedError
 from searchlens.generate._chunks import Chunk
@@ -24,7 +25,7 @@ from searchlens.generate._job import Job
 from searchlens.generate._notice import GraceExpired, Notice
 from searchlens.generate._record import Record
 from searchlens.generate._sample import sample
-from searchlens.grid import Grid, JobPool
+from searchlens.grid import Generation, Grid, JobPool, cost
 from searchlens.progress import Progress
 from searchlens.store import files, layout
 from searchlens.store.manifests import vouched
@@ -197,18 +198,23 @@ def _is_saved(chunk: Chunk) -> bool:
 def _rounds(job: Job, chunks: Sequence[Chunk]) -> list[list[Chunk]]:
     """Return the chunks of each run of the driver. Starts the engine, if there is any chunk.
 
-    In a shared run, searches come first: a chain of many requests takes the longest, however many others run at the
-    same time, and policies that need one request per sample fill the batch until the last chain ends.
+    In a shared run the longest come first, by the tokens that a run is expected to draw: a chain of many requests takes
+    the longest, however many others run at the same time, and policies that need one request per sample fill the batch
+    until the last chain ends. No sample depends on the order.
     """
     if not chunks:
         return []
     if job.engine.repeatable:
         return [[chunk] for chunk in chunks]
-    return [sorted(chunks, key=lambda chunk: _is_autoregressive(chunk.generation.spec))]
+    lengths = {generation.id: _length(job, generation) for generation in job.pool.generations}
+    return [sorted(chunks, key=lambda chunk: lengths[chunk.generation.id], reverse=True)]
 
 
-def _is_autoregressive(spec: Any) -> bool:
-    return bool(spec["policy"]["controller"]["name"] == "autoregressive")
+def _length(job: Job, generation: Generation) -> float:
+    """Tokens that a run of a generation is expected to draw."""
+    config, benchmark = job.grid.config, job.pool.benchmark
+    texts = cost.texts(config, benchmark, cost.assumed_length(config, benchmark))
+    return cost.tokens_per_run(policies.from_spec(generation.id, generation.spec["policy"]), texts)
 
 
 def _describe(grid: Grid, pool: JobPool) -> dict[str, Any]:
