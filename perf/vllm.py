@@ -190,14 +190,14 @@ class Watched:
         return done  # type: ignore[return-value]
 
 
-def lengths(count: int) -> list[int]:
-    """Scripted lengths of texts; a function of their number alone."""
+def lengths(count: int, mean: float = MEAN, cap: int = CAP) -> list[int]:
+    """Scripted lengths of texts; a function of their number, mean and limit alone."""
     draws = generator("perf", "lengths").lognormal(0.0, SIGMA, count)
-    low, high = 1.0, float(CAP)
+    low, high = 1.0, float(cap)
     for _ in range(60):  # bisection for the scale, because cutting lowers the mean
         middle = (low + high) / 2
-        low, high = (middle, high) if np.minimum(draws * middle, CAP).mean() < MEAN else (low, middle)
-    return [max(1, int(length)) for length in np.minimum(draws * high, CAP)]
+        low, high = (middle, high) if np.minimum(draws * middle, cap).mean() < mean else (low, middle)
+    return [max(1, int(length)) for length in np.minimum(draws * high, cap)]
 
 
 def prompt(number: int, vocab: int) -> tuple[int, ...]:
@@ -211,25 +211,25 @@ def task(number: int, length: int, vocab: int) -> Task:
     return Task(prompt(number, vocab), seed, length, (), (), lambda _: "", lambda _: None)
 
 
-def pool_requests(count: int, vocab: int) -> list[Request]:
-    """The autoregressive pool, its policies in turn."""
+def pool_requests(texts: Sequence[int], vocab: int) -> list[Request]:
+    """The autoregressive pool, its policies in turn, for texts of these lengths."""
     local = [policies.parse(name).local for name in POOL]
     return [
         Request(prompt(i, vocab), local[i % len(local)], sample_seed("perf", str(i), 0), length, ())
-        for i, length in enumerate(lengths(count))
+        for i, length in enumerate(texts)
     ]
 
 
-def pool(count: int, vocab: int) -> list[tuple[int, Search]]:
+def pool(texts: Sequence[int], vocab: int) -> list[tuple[int, Search]]:
     """Searches of the autoregressive pool."""
     chosen = [policies.parse(name) for name in POOL]
-    return [(i, start(task(i, length, vocab), chosen[i % len(chosen)])) for i, length in enumerate(lengths(count))]
+    return [(i, start(task(i, length, vocab), chosen[i % len(chosen)])) for i, length in enumerate(texts)]
 
 
-def searches(name: str, count: int, vocab: int) -> list[tuple[int, Search]]:
+def searches(name: str, texts: Sequence[int], vocab: int) -> list[tuple[int, Search]]:
     """Searches of one controller."""
     policy = policies.from_spec(name, SEARCHES[name])
-    return [(i, start(task(i, length, vocab), policy)) for i, length in enumerate(lengths(count))]
+    return [(i, start(task(i, length, vocab), policy)) for i, length in enumerate(texts)]
 
 
 def driven(name: str, searches: Sequence[tuple[int, Search]], engine: Engine, **options: Any) -> Line:
@@ -293,14 +293,14 @@ def raw(folder: str, args: argparse.Namespace) -> Iterator[Line]:
         skip_tokenizer_init=True,
         dtype=args.dtype,
         max_num_seqs=args.rows,
-        max_model_len=PROMPT + CAP + 8,
+        max_model_len=PROMPT + args.cap + 8,
         enable_prefix_caching=True,
         disable_log_stats=True,
         enforce_eager=args.device == "cpu",
         generation_config="vllm",
         **({"block_size": 32, "kv_cache_memory_bytes": 2**30} if args.device == "cpu" else {}),
     )
-    requests = pool_requests(args.requests, SHAPES[args.shape]["vocab_size"])
+    requests = pool_requests(lengths(args.requests, args.mean, args.cap), SHAPES[args.shape]["vocab_size"])
     params = [
         SamplingParams(
             temperature=request.sampling.temperature,
@@ -347,11 +347,12 @@ def ours(folder: str, args: argparse.Namespace) -> Iterator[Line]:
         device=args.device,
         dtype=args.dtype,
         max_rows=args.rows,
-        max_model_len=PROMPT + CAP + 8,
+        max_model_len=PROMPT + args.cap + 8,
         load_format="dummy",
     )
     vocab = SHAPES[args.shape]["vocab_size"]
-    driven("warm-up", pool(64, vocab)[:64], engine, group=1)
+    of = partial(lengths, mean=args.mean, cap=args.cap)
+    driven("warm-up", pool(of(64), vocab), engine, group=1)
     power.log_ratio = lambda *_: math.log(ACCEPTANCE)  # type: ignore[assignment]
     chains = args.searches
     # Wide searches draw more tokens each, so there are fewer of them.
@@ -363,14 +364,14 @@ def ours(folder: str, args: argparse.Namespace) -> Iterator[Line]:
         "beam": 16,
     }
     runs: dict[str, Callable[[], Line]] = {
-        "pool": lambda: driven("pool", pool(args.requests, vocab), engine),
-        "power": lambda: driven("power", searches("power", args.searches, vocab), engine),
-        "power, free": lambda: driven("power, free", searches("power", args.searches, vocab), engine, group=1),
-        "power, waves": lambda: waves("power, waves", searches("power", args.searches, vocab), engine),
-        "power, alone": lambda: driven("power, alone", searches("power", args.searches, vocab)[:1], engine, live=1),
+        "pool": lambda: driven("pool", pool(of(args.requests), vocab), engine),
+        "power": lambda: driven("power", searches("power", of(args.searches), vocab), engine),
+        "power, free": lambda: driven("power, free", searches("power", of(args.searches), vocab), engine, group=1),
+        "power, waves": lambda: waves("power, waves", searches("power", of(args.searches), vocab), engine),
+        "power, alone": lambda: driven("power, alone", searches("power", of(args.searches), vocab)[:1], engine, live=1),
     }
     for name, few in count.items():
-        runs[name] = partial(lambda name, few: driven(name, searches(name, few, vocab), engine), name, few)
+        runs[name] = partial(lambda name, few: driven(name, searches(name, of(few), vocab), engine), name, few)
     for turn in range(args.runs):
         for name in [line for line in args.only or runs if line != "raw"]:
             yield replace(runs[name](), turn=turn)
@@ -415,7 +416,7 @@ def most(args: argparse.Namespace) -> Limit:
     """The roofline of the GPU for full rows, and texts with the lengths of the pool."""
     shape = Shape.read(ARCHITECTURE | SHAPES[args.shape])
     assert shape is not None, "the architecture is a known one"
-    context = PROMPT + Texts.of(lengths(args.requests), CAP).running
+    context = PROMPT + Texts.of(lengths(args.requests, args.mean, args.cap), args.cap).running
     return limit(shape, GPUS[args.gpu], args.rows, context, dtype=args.dtype)
 
 
@@ -461,6 +462,8 @@ def main() -> None:
     parser.add_argument(
         "--searches", type=int, help=f"chains of power sampling, {SEARCHES_A_ROW} x rows; wider searches are fewer"
     )
+    parser.add_argument("--mean", type=int, default=MEAN, help="of the lengths of texts")
+    parser.add_argument("--cap", type=int, default=CAP, help="the longest text")
     parser.add_argument("--runs", type=int, default=3, help="of each line, in turns")
     parser.add_argument("--only", nargs="+", help="names of lines, in this order; raw goes first")
     parser.add_argument("--json", type=Path, help="write the lines here, too")
