@@ -1,6 +1,7 @@
 """Plain searches answered without an engine: token by token, from a language model small enough to enumerate."""
 
 from collections.abc import Callable, Generator
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -30,9 +31,12 @@ def plain_draw(model: ToyModel, prompt: tuple[int, ...], sampling: Sampling) -> 
 
     def draw(continuation: Continuation) -> Text:
         new: Text = ()
+        local = sampling
+        if continuation.temperature is not None:
+            local = replace(sampling, temperature=continuation.temperature)
         while len(new) < continuation.max_tokens and not (new and new[-1].id in continuation.stop_ids):
             before = ids(continuation.text + new)
-            q = distribution(model.next((*prompt, *before)).astype(np.float64), sampling, prompt, before)
+            q = distribution(model.next((*prompt, *before)).astype(np.float64), local, prompt, before)
             token = inverse_cdf(q, float(uniform(np.array([continuation.seed], np.uint64), np.array([len(new)]))[0]))
             log_p = model.logprobs[(EOS, *prompt, *before)[-2:]]
             likely = tuple((int(i), float(log_p[i])) for i in np.argsort(-log_p, kind="stable"))

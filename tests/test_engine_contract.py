@@ -280,24 +280,30 @@ def test_all_of_the_room_can_be_used(engine: Engine) -> None:
 
 @pytest.mark.parametrize("has_length", [True, False])
 def test_a_floor_ends_a_continuation_where_its_weight_reaches_it(engine: Engine, has_length: bool) -> None:
-    """At the first token that does, unless the text ends there by itself; the tokens are those drawn without it."""
-    if type(engine).__name__ == "VllmEngine":
-        pytest.skip("this engine goes on, as the contract allows")
+    """At the first token that does, unless the text ends there by itself; the tokens are those drawn without it.
+
+    vLLM's worker knows it when the next token is drawn, and with asynchronous scheduling one more is on its way.
+    """
+    late = 2 if type(engine).__name__ == "VllmEngine" else 0
     plain = various([Sampling(0.5), Sampling(0.9, top_p=0.8)], 60)
     starts = [len(request.prefix) if has_length else None for request in plain]
     floors = [Floor(3.0, -4.0 - i % 7, start) for i, start in enumerate(starts)]
     floors[1] = Floor(3.0, -np.inf, starts[1])
     bounded = [replace(request, floor=floor) for request, floor in zip(plain, floors, strict=True)]
     ends = dict.fromkeys(("stop", "length", "rejected"), 0)
-    for whole, early, floor in zip(finish(engine, plain), finish(engine, bounded), floors, strict=True):
+    wholes = finish(engine, plain)
+    for request, whole, early, floor in zip(plain, wholes, finish(engine, bounded), floors, strict=True):
         n = len(early.tokens)
         assert early.tokens.tolist() == whole.tokens[:n].tolist()
         np.testing.assert_allclose(early.logprobs, whole.logprobs[:n], atol=1e-4)
         level = np.cumsum(3.0 * whole.logprobs.astype(np.float64) - whole.sampling_logprobs)
         if floor.start is not None:
             level -= np.log(floor.start + np.arange(1, len(level) + 1))
-        low = np.flatnonzero(level[:-1] <= floor.bound)
-        assert (early.finish, n) == (("rejected", low[0] + 1) if low.size else (whole.finish, len(level)))
+        low = np.flatnonzero(level <= floor.bound)
+        goes_on = late and request.top  # vLLM could not return the most likely tokens of what it drops
+        end = len(level) if goes_on or not low.size else low[0] + 1
+        assert end <= n <= min(end + late, len(level))
+        assert early.finish == "rejected" if n < len(level) else early.finish == whole.finish or late
         assert (early.entropies is None, early.top_tokens is None) == (
             whole.entropies is None,
             whole.top_tokens is None,

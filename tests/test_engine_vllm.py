@@ -17,7 +17,7 @@ import pytest
 
 from searchlens.engines import _vllm_request as vllm_request
 from searchlens.engines import vllm as engine_module
-from searchlens.engines.base import EngineMemoryError, Given, Request, RequestError, Sampling
+from searchlens.engines.base import EngineMemoryError, Floor, Given, Request, RequestError, Sampling
 from searchlens.engines.vllm import VllmEngine
 from searchlens.errors import InputError
 
@@ -270,7 +270,7 @@ def test_rows_are_followed_through_all_their_moves() -> None:
     batch, expected = worker.BatchRows(runner, 99), dict.fromkeys(range(size), 99)
     for slot in range(300):
         removed, added, source, target = (int(number) for number in rng.integers(size, size=4))
-        row = [slot, False, 1.0, 1.0, 0.0, 0.0, 1, vllm_request.NOT_GIVEN]
+        row = [slot, False, 1.0, 1.0, 0.0, 0.0, 1, vllm_request.NOT_GIVEN, 0.0, -np.inf, np.nan]
         new = (added, SimpleNamespace(extra_args={vllm_request.EXTRA_ARG: row}), [1, 2], [])
         direction = (MoveDirectionality.SWAP, MoveDirectionality.UNIDIRECTIONAL)[slot % 2]
         moved = [(source, target, direction)] if source != target else []
@@ -289,8 +289,13 @@ def test_fields_of_a_row_are_sent_in_their_order() -> None:
     sampling = Sampling(0.5, typical_p=0.6, repetition_penalty=1.5, frequency_penalty=0.25, presence_penalty=0.75)
     request = Request((1, 2, 3), sampling, 0, 5, (), measures=True)
     row = np.array(tuple(vllm_request.worker_row(request, 7)), vllm_request.WORKER_ROW)
-    assert row.item() == (7, True, 0.6, 1.5, 0.25, 0.75, 3, vllm_request.NOT_GIVEN)
-    assert vllm_request.worker_row(request, 7, 42)[-1] == 42
+    *fields, start = row.item()
+    assert tuple(fields) == (7, True, 0.6, 1.5, 0.25, 0.75, 3, vllm_request.NOT_GIVEN, 0.0, -np.inf)
+    assert np.isnan(start)
+    assert vllm_request.worker_row(request, 7, 42)[7] == 42
+    bounded = replace(request, floor=Floor(4.0, -2.5, 6))
+    assert vllm_request.worker_row(bounded, 7)[8:] == [4.0, -2.5, 6]
+    assert vllm_request.worker_row(replace(bounded, top=1), 7)[9] == -np.inf
 
 
 def test_scores_in_bfloat16(folder: Path) -> None:

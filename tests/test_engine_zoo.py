@@ -75,10 +75,13 @@ def test_zoo_pair(make: Callable[[Path], Engine], name: str) -> None:
             np.testing.assert_allclose(candidate.logprobs, wanted, atol=1e-4)
 
 
+@pytest.mark.parametrize("make", [embedded, vllm], ids=lambda make: make.__name__)
 @pytest.mark.parametrize("mode", ["exact", "reference"])
-def test_early_rejection_on_real_weights(mode: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_early_rejection_on_real_weights(
+    make: Callable[[Path], Engine], mode: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The same texts and decisions from fewer tokens, though other rows share the batch then."""
-    engine = embedded(ZOO / "micro-1m-base")
+    engine = make(ZOO / "micro-1m-base")
     parts = {"local": {"temperature": 0.5}, "controller": {"name": "power", "mode": mode}}
     policy = from_spec("power", parts | {"scheduler": {"name": "blocks", "blocks": 2, "steps": 6}})
     tasks = [

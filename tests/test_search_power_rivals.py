@@ -9,13 +9,27 @@ from typing import Any
 
 import pytest
 
+from plain_draws import one_by_one, plain_draw
 from searchlens.engines.base import Sampling
+from searchlens.equivalence import reference
 from searchlens.equivalence.explicit import EOS, ToyEngine, enumerate_texts
 from searchlens.errors import InputError
 from searchlens.policies import Policy, from_spec
 from searchlens.search.driver import Result, run, start
 from searchlens.search.task import Candidate, Task
-from test_search_power import LIMIT, PROMPT, SPREAD, Deaf, chains, distance, frequencies, power, target, text_of
+from test_search_power import (
+    LIMIT,
+    PROMPT,
+    SPREAD,
+    Deaf,
+    chains,
+    distance,
+    frequencies,
+    letters,
+    power,
+    target,
+    text_of,
+)
 
 ALPHA = 2.0
 
@@ -33,9 +47,10 @@ def lookahead(**parameters: Any) -> Policy:
     return policy_of({"name": "lookahead", "top": 3, "horizon": LIMIT, **parameters}, temperature=1.0)
 
 
-def ends_of(policy: Policy, count: int, limit: int = LIMIT) -> tuple[list[Candidate], ToyEngine]:
+def ends_of(policy: Policy, count: int, limit: int = LIMIT, stop: str = "") -> tuple[list[Candidate], ToyEngine]:
     engine = ToyEngine(SPREAD)
-    tasks = [Task(PROMPT, seed, limit, (EOS,), (), decode=str, answer=tuple) for seed in range(count)]
+    stops = (stop,) if stop else ()
+    tasks = [Task(PROMPT, seed, limit, (EOS,), (), letters, tuple, stop_texts=stops) for seed in range(count)]
     outcomes = dict(run(((task.seed, start(task, policy)) for task in tasks), engine))
     results = [outcomes[seed] for seed in range(count)]
     return [result.candidates[0] for result in results if isinstance(result, Result)], engine
@@ -58,6 +73,44 @@ def test_texts_that_count_z_times_have_the_target_law(more: dict[str, Any]) -> N
     mean = sum(math.exp(end.details["log_z"]) for end in ends) / len(ends)
     p = enumerate_texts(SPREAD, PROMPT, LIMIT)
     assert mean == pytest.approx(sum(chance**ALPHA for chance in p.values()), rel=0.05)
+
+
+RIVALS = {
+    "smc": smc(particles=5, resample=0.8, every=2),
+    "smc with ramp": smc(particles=4, ramp=4),
+    "smc without resampling": smc(particles=3, resample=0.0, ramp=2, every=3),
+    "lookahead": lookahead(rollouts=3, horizon=2),
+    "lookahead with one rollout": lookahead(rollouts=1, top=2),
+    "entropy cuts": policy_of(
+        {"name": "power", "cut": "entropy"}, scheduler={"name": "blocks", "blocks": 2, "steps": 4}
+    ),
+}
+
+
+@pytest.mark.parametrize("stop", ["", "ba"])
+@pytest.mark.parametrize("name", RIVALS)
+def test_same_tokens_as_one_continuation_at_a_time(name: str, stop: str) -> None:
+    """Against plain searches that share the seeds alone, so that the laws below are theirs, too."""
+    policy = RIVALS[name]
+    ends, _ = ends_of(policy, 25, 6, stop)
+    for seed, end in enumerate(ends):
+        task = Task(PROMPT, seed, 6, (EOS,), (), letters, tuple, stop_texts=(stop,) if stop else ())
+        plain = one_by_one(reference.search(task, policy, reference.total), plain_draw(SPREAD, PROMPT, policy.local))
+        assert [text_of(end)] == [reference.ids(text) for text in plain]
+    assert len({text_of(end) for end in ends}) > 2
+
+
+def test_the_plain_searches_draw_the_target_themselves() -> None:
+    """Without any code of ours: 600 texts are about .03 from it by chance, the local policy is more than .1 away."""
+    for policy in (smc(particles=12, ramp=2), lookahead(rollouts=8)):
+        found = Counter[tuple[int, ...]]()
+        for seed in range(600):
+            task = Task(PROMPT, seed, LIMIT, (EOS,), (), decode=str, answer=tuple)
+            plain = plain_draw(SPREAD, PROMPT, policy.local)
+            (text,) = one_by_one(reference.search(task, policy, reference.total), plain)
+            found[reference.ids(text)] += 1
+        law = {text: count / found.total() for text, count in found.items()}
+        assert distance(law, GOAL) < 0.06
 
 
 def test_more_particles_come_closer_and_one_is_the_local_policy() -> None:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from searchlens.benchmarks.files import read_bytes
 from searchlens.errors import InputError
 from searchlens.grading.instructions import CHECKS, passes
 from searchlens.zoo import styles
@@ -107,12 +108,13 @@ def test_backward_questions_punish_the_forward_method() -> None:
 def test_benchmark_files_regenerate_byte_for_byte(tmp_path: Path) -> None:
     """Protects the committed benchmarks: generator, recipe and files agree."""
     for path in write_benchmarks(tmp_path, Recipe()):
-        assert path.read_bytes() == (ZOO / "benchmarks" / path.name).read_bytes(), path.name
+        assert read_bytes(path) == read_bytes(ZOO / "benchmarks" / path.name), path.name
 
 
 def test_benchmarks_have_their_sizes_and_shares() -> None:
     """Protects the roles: 500, 60, 198 and 541 distinct test questions, six ordinary ones in aime, level letters."""
-    rows = {p.stem: [json.loads(line) for line in p.open()] for p in (ZOO / "benchmarks").glob("*.jsonl")}
+    files = (ZOO / "benchmarks").glob("*.jsonl*")
+    rows = {p.name.partition(".")[0]: [json.loads(line) for line in read_bytes(p).splitlines()] for p in files}
     assert {name: len(found) for name, found in rows.items()} == {"math": 500, "aime": 60, "gpqa": 198, "ifeval": 541}
     for name, found in rows.items():
         assert len({row["question"] for row in found}) == len(found)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
@@ -9,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from searchlens.engines.base import Completion, Given, Request, RequestError, Sampling
+from searchlens.engines.base import Completion, Floor, Given, Request, RequestError, Sampling
 from searchlens.errors import InputError
 
 if TYPE_CHECKING:
@@ -27,6 +28,9 @@ WORKER_ROW = np.dtype(
         ("presence", "f4"),
         ("generated", "i8"),  # position of the first token that counts as generated
         ("given", "i8"),  # the token whose log p is recorded in place of the drawn one's; NOT_GIVEN: none
+        ("alpha", "f8"),  # of the floor of the request; 0 without one
+        ("bound", "f8"),  # -inf without a floor
+        ("start", "f8"),  # NaN: without the term log(start + t)
     ]
 )
 """What the worker knows of a request, next to vLLM's own parameters."""
@@ -34,6 +38,7 @@ NOT_GIVEN = -1
 LEDGER_COLUMNS = 4
 """Numbers in the ledger per token: log p, log q, entropy and self-certainty; float32, in nats."""
 
+_NO_FLOOR = Floor(0.0, -math.inf)
 _MIN_TEMPERATURE = 0.01  # vLLM would draw at this temperature if a request had a lower one
 
 
@@ -142,6 +147,7 @@ def given_logprobs(text: Given, output: Any, last: npt.NDArray[np.float32]) -> n
 def worker_row(request: Request, slot: int, given: int = NOT_GIVEN) -> list[float]:
     """Return the fields of ``WORKER_ROW``. A greedy request has no filters, so its typical-p is 1."""
     sampling = request.sampling
+    floor = request.floor if request.floor and has_floor(request) else _NO_FLOOR
     return [
         slot,
         request.measures,
@@ -151,7 +157,40 @@ def worker_row(request: Request, slot: int, given: int = NOT_GIVEN) -> list[floa
         sampling.presence_penalty,
         len(request.prompt),
         given,
+        floor.alpha,
+        floor.bound,
+        math.nan if floor.start is None else floor.start,
     ]
+
+
+def has_floor(request: Request) -> bool:
+    """Whether a request is ended at its floor; vLLM does not return the most likely tokens of one that it drops."""
+    return request.floor is not None and request.floor.bound > -math.inf and not request.top
+
+
+def rejected(
+    request: Request, tokens: npt.NDArray[np.int32], ledger: npt.NDArray[np.float32], reused: int
+) -> Completion:
+    """Return what was drawn of a request until it was known to have come down to its floor.
+
+    Parameters
+    ----------
+    request : Request
+    tokens : int32 array, shape (n,)
+    ledger : float32 array, shape (n, LEDGER_COLUMNS)
+    reused : int
+        Cached tokens of prompt and prefix.
+    """
+    logprobs, sampling_logprobs, entropies, certainties = ledger.T.copy()
+    return Completion(
+        tokens=tokens,
+        logprobs=logprobs,
+        sampling_logprobs=sampling_logprobs,
+        finish="rejected",
+        entropies=entropies if request.measures else None,
+        certainties=certainties if request.measures else None,
+        reused=reused,
+    )
 
 
 def completion(request: Request, output: Any, ledger: npt.NDArray[np.float32]) -> Completion | RequestError:

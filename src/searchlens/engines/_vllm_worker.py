@@ -77,6 +77,29 @@ class Extension:
         """
         return self.searchlens_ledger.steps, self.searchlens_ledger.fetch(slots, lengths).tobytes()
 
+    def searchlens_rejected(self: Any) -> tuple[list[int], list[int], bytes, bytes]:
+        """Return the requests that have come down to their floors since the last call, and clear their slots.
+
+        The caller must abort them before the next step.
+
+        Returns
+        -------
+        tuple of (list of int, list of int, bytes, bytes)
+            Slots; numbers of tokens; the tokens, int32, one request after the other; the ledger, as
+            ``searchlens_fetch``.
+        """
+        slots, lengths, tokens, numbers = self.searchlens_ledger.rejected()
+        return slots, lengths, tokens.tobytes(), numbers.tobytes()
+
+
+class FloorRows(NamedTuple):
+    """The n rows whose requests have a floor, with its parameters; float64 arrays, shape (n,). All on the host."""
+
+    rows: npt.NDArray[np.int64]
+    alpha: npt.NDArray[np.float64]
+    bound: npt.NDArray[np.float64]
+    start: npt.NDArray[np.float64]
+
 
 class Pending(NamedTuple):
     """Numbers of one step that are being copied to the host."""
@@ -85,6 +108,7 @@ class Pending(NamedTuple):
     slots: npt.NDArray[np.int64]
     positions: npt.NDArray[np.int64]
     values: Tensor
+    floors: FloorRows | None
 
 
 class Ledger:
@@ -93,7 +117,13 @@ class Ledger:
     The numbers of a step are copied to the host after the step, in the order of the device's work, and entered once
     they have arrived. Those of a request's last token have arrived when vLLM reports its end, because the token itself
     is copied after them. One more step may be running by then; it writes one position further, so a slot has one more
-    position than tokens. The slot's next request writes later still.
+    position than tokens. The slot's next request writes later still. What is on its way for a slot when the slot is
+    given up belongs to nobody.
+
+    Of requests with a floor the ledger also has the tokens, and the log weight, which is summed up as numbers are
+    entered. vLLM may discard a draw, for instance of a prompt that is computed in parts, and the next one has the same
+    position. So a number counts once the position after it is entered, and a request is known to have come down to its
+    floor one or two steps later.
 
     Parameters
     ----------
@@ -109,13 +139,33 @@ class Ledger:
     """
 
     def __init__(self, slots: int, positions: int, device: torch.device) -> None:
+        self._nobody = slots
         self._entries = np.full((slots + 1, positions, LEDGER_COLUMNS), np.nan, np.float32)
         self._pending: deque[Pending] = deque()
+        self._tokens: npt.NDArray[np.int32] | None = None  # (slots, positions), once a request has a floor
+        self._weights = np.zeros(slots + 1)  # of the tokens that count
+        self._latest = np.zeros(slots + 1)  # weight of the token after them
+        self._places = np.zeros(slots + 1, np.int64)  # its position
+        self._low: set[int] = set()  # slots of the requests that have come down to their floors
         self._on_cpu = device.type == "cpu"
         self.steps = 0
 
-    def write(self, slots: npt.NDArray[np.int64], positions: npt.NDArray[np.int64], values: Tensor) -> None:
-        """Record the numbers of a step, float32 of shape (rows, LEDGER_COLUMNS), without waiting for the device."""
+    def write(
+        self,
+        slots: npt.NDArray[np.int64],
+        positions: npt.NDArray[np.int64],
+        values: Tensor,
+        floors: FloorRows | None = None,
+    ) -> None:
+        """Record the numbers of a step, without waiting for the device.
+
+        Parameters
+        ----------
+        slots, positions : int64 arrays, shape (rows,)
+        values : float32 tensor, shape (rows, LEDGER_COLUMNS)
+            With one column more, the tokens, if there are ``floors``.
+        floors : FloorRows, optional
+        """
         self.steps += 1
         self._enter()
         if self._on_cpu:
@@ -125,7 +175,7 @@ class Ledger:
             event = torch.cuda.Event()
             event.record()
             has_arrived = event.query
-        self._pending.append(Pending(has_arrived, slots, positions, values))
+        self._pending.append(Pending(has_arrived, slots, positions, values, floors))
 
     def fetch(self, slots: Sequence[int], lengths: Sequence[int]) -> npt.NDArray[np.float32]:
         """Return the numbers of finished requests, one request after the other, and clear their slots.
@@ -136,18 +186,63 @@ class Ledger:
             Numbers are missing, or the model's logits are not numbers.
         """
         self._enter()
+        return self._take(slots, lengths)
+
+    def rejected(self) -> tuple[list[int], list[int], npt.NDArray[np.int32], npt.NDArray[np.float32]]:
+        """Return slots, lengths, tokens and numbers of the requests known to be below their floors; clear their slots.
+
+        Raises
+        ------
+        RuntimeError
+            Numbers are missing, or the model's logits are not numbers.
+        """
+        self._enter()
+        slots = sorted(self._low)
+        if not slots or self._tokens is None:
+            return [], [], np.empty(0, np.int32), np.empty((0, LEDGER_COLUMNS), np.float32)
+        lengths = [int(self._places[slot]) + 1 for slot in slots]
+        tokens = [self._tokens[slot, :length] for slot, length in zip(slots, lengths, strict=True)]
+        return slots, lengths, np.concatenate(tokens), self._take(slots, lengths)
+
+    def _take(self, slots: Sequence[int], lengths: Sequence[int]) -> npt.NDArray[np.float32]:
         values = np.concatenate([self._entries[slot, :length] for slot, length in zip(slots, lengths, strict=True)])
         if np.isnan(values[:, :2]).any():
             raise RuntimeError("log-probabilities are missing or not numbers: look for NaN in the model's logits")
         for slot, length in zip(slots, lengths, strict=True):
             self._entries[slot, : length + 1] = np.nan
+        for pending in self._pending:
+            pending.slots[np.isin(pending.slots, slots)] = self._nobody
+        self._low -= set(slots)
         return values
 
     def _enter(self) -> None:
         """Enter the numbers of all steps that have arrived."""
         while self._pending and self._pending[0].has_arrived():
-            _, slots, positions, values = self._pending.popleft()
-            self._entries[slots, positions] = values.numpy()
+            _, slots, positions, values, floors = self._pending.popleft()
+            numbers = values.numpy()
+            self._entries[slots, positions] = numbers[:, :LEDGER_COLUMNS]
+            if floors is not None:
+                self._weigh(floors, slots[floors.rows], positions[floors.rows], numbers[floors.rows])
+
+    def _weigh(
+        self,
+        floors: FloorRows,
+        slots: npt.NDArray[np.int64],
+        positions: npt.NDArray[np.int64],
+        numbers: npt.NDArray[np.float32],
+    ) -> None:
+        """Add the tokens of a step to the log weights of requests with a floor, and note those that are low."""
+        if self._tokens is None:
+            self._tokens = np.zeros(self._entries.shape[:2], np.int32)
+        self._tokens[slots, positions] = numbers[:, LEDGER_COLUMNS]
+        begins, goes_on = positions == 0, positions == self._places[slots] + 1
+        self._weights[slots] = np.where(begins, 0.0, self._weights[slots] + np.where(goes_on, self._latest[slots], 0.0))
+        self._latest[slots] = floors.alpha * numbers[:, 0].astype(np.float64) - numbers[:, 1]
+        self._places[slots] = positions
+        length = np.where(np.isnan(floors.start), 1.0, floors.start + positions)
+        with np.errstate(divide="ignore"):  # without any token
+            is_low = goes_on & (self._weights[slots] - np.log(length) <= floors.bound)
+        self._low.update(set(slots[is_low].tolist()) - {self._nobody})
 
 
 def _immediately() -> bool:
@@ -170,6 +265,7 @@ class BatchParameters:
     given : int64 tensor, shape (rows,), or None
         Tokens whose log p is recorded in place of the drawn ones', ``NOT_GIVEN`` in rows without one; None if no row
         has one.
+    floors : FloorRows or None
     """
 
     slots: npt.NDArray[np.int64]
@@ -177,6 +273,7 @@ class BatchParameters:
     typical_p: tuple[Tensor, Tensor] | None
     penalties: PenaltyRows | None
     given: Tensor | None
+    floors: FloorRows | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -202,7 +299,8 @@ class BatchRows(LogitsProcessor):  # type: ignore[misc]
 
     def __init__(self, runner: Any, slots: int) -> None:
         self._runner = runner
-        self._empty = np.array((slots, False, 1, 1, 0, 0, 0, NOT_GIVEN), WORKER_ROW)  # with a slot that no request has
+        # With a slot that no request has.
+        self._empty = np.array((slots, False, 1, 1, 0, 0, 0, NOT_GIVEN, 0, -np.inf, np.nan), WORKER_ROW)
         self._rows = np.full(runner.max_num_reqs, self._empty, WORKER_ROW)
         self._tokens: Tensor | None = None  # (slots, positions), once a request uses a penalty
         self._ends: Tensor | None = None  # in this step: how many tokens each row with a penalty has
@@ -290,6 +388,7 @@ class BatchRows(LogitsProcessor):  # type: ignore[misc]
                 else None,
                 penalties=_penalty_rows(rows, penalties, device) if penalties.size else None,
                 given=_send(rows["given"].copy(), device) if (rows["given"] != NOT_GIVEN).any() else None,
+                floors=_floor_rows(rows),
             )
         return self._parameters
 
@@ -375,8 +474,11 @@ class LedgerSampler(Sampler):  # type: ignore[misc]
         measures = self._measures(raw, self._drawable) if parameters.measures else (torch.zeros_like(log_q),) * 2
         given = parameters.given
         scored = tokens if given is None else torch.where(given == NOT_GIVEN, tokens, given)
-        values = torch.stack((self._log_p(raw, scored), log_q, *measures), 1)
-        self._ledger.write(parameters.slots, self._batch.positions(), values)
+        columns = [self._log_p(raw, scored), log_q, *measures]
+        if parameters.floors is not None:
+            columns.append(tokens.float())  # exact below 2**24
+        slots = parameters.slots.copy()  # the ledger may give them up while the numbers are on their way
+        self._ledger.write(slots, self._batch.positions(), torch.stack(columns, 1), parameters.floors)
         return output
 
     def sample(
@@ -462,6 +564,12 @@ def _penalty_rows(rows: npt.NDArray[np.void], index: npt.NDArray[np.int64], devi
         _send(selection["slot"].copy(), device),
         *(_column(selection[name], device) for name in names),
     )
+
+
+def _floor_rows(rows: npt.NDArray[np.void]) -> FloorRows | None:
+    index = np.flatnonzero(rows["bound"] > -np.inf)
+    selection = rows[index]
+    return FloorRows(index, *(selection[name].copy() for name in ("alpha", "bound", "start"))) if index.size else None
 
 
 def _column(values: npt.NDArray[Any], device: torch.device) -> Tensor:

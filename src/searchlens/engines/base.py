@@ -123,7 +123,7 @@ class Request:
     priority : int
         Requests with a lower number are admitted first, equal ones in the order of arrival.
     floor : Floor or None
-        When the continuation is no longer wanted. An engine may end it then, and need not.
+        When the continuation is no longer wanted. An engine may end it then, or some tokens later, and need not.
     """
 
     prompt: tuple[int, ...]

@@ -31,7 +31,9 @@ from searchlens.engines._vllm_request import (
     NOT_GIVEN,
     completion,
     given_logprobs,
+    has_floor,
     refusals,
+    rejected,
     sampling_params,
     scoring,
     worker_row,
@@ -210,6 +212,7 @@ class VllmEngine:
         self._arrivals = 0
         self._running: dict[str, tuple[int, Request, int]] = {}  # vLLM's id to request id, request and slot
         self._free_slots = list(range(slots))
+        self._bounded: dict[int, str] = {}  # slots of running requests with a floor, and vLLM's ids
         self._steps_of_start = 0
         self._try_out(masked)
 
@@ -256,6 +259,7 @@ class VllmEngine:
             finished += self._admit()
             ended = self._ended(self._advance() if self._running else [])
             finished += [(request_id, completion(request, output, part)) for request_id, request, output, part in ended]
+            finished += self._rejected()
         return finished
 
     def score(self, texts: Sequence[Given]) -> list[npt.NDArray[np.float32]]:
@@ -390,6 +394,8 @@ class VllmEngine:
                 refused.append((request_id, RequestError(f"vLLM refuses the request ({error})")))
             else:
                 self._running[str(arrival)] = request_id, request, slot
+                if has_floor(request):
+                    self._bounded[slot] = str(arrival)
         return refused
 
     def _ended(self, outputs: Sequence[Any]) -> list[tuple[int, Request, Any, npt.NDArray[np.float32]]]:
@@ -401,12 +407,41 @@ class VllmEngine:
         lengths = [len(output.outputs[0].token_ids) for *_, output in finished]
         steps, ledger = self._engine.collective_rpc("searchlens_fetch", args=(slots, lengths))[0]
         self.steps = steps - self._steps_of_start
-        self._free_slots += slots
+        self._release(slots)
         parts = np.split(np.frombuffer(ledger, np.float32).reshape(-1, LEDGER_COLUMNS), np.cumsum(lengths)[:-1])
         return [
             (request_id, request, output, part)
             for (request_id, request, _, output), part in zip(finished, parts, strict=True)
         ]
+
+    def _rejected(self) -> list[tuple[int, Completion]]:
+        """Drop the requests that the worker knows to be below their floors, and return what was drawn of them.
+
+        vLLM returns nothing for a request that is aborted, so tokens and numbers are those of the ledger.
+        """
+        if not self._bounded:
+            return []
+        slots, lengths, tokens, ledger = self._engine.collective_rpc("searchlens_rejected")[0]
+        if not slots:
+            return []
+        ids = [self._bounded[slot] for slot in slots]
+        reused = [_cached_tokens(self._engine, vllm_id) for vllm_id in ids]
+        self._engine.abort_request(ids)
+        self._release(slots)
+        ends = np.cumsum(lengths)[:-1]
+        texts = np.split(np.frombuffer(tokens, np.int32), ends)
+        parts = np.split(np.frombuffer(ledger, np.float32).reshape(-1, LEDGER_COLUMNS), ends)
+        owners = [self._running.pop(vllm_id)[:2] for vllm_id in ids]
+        return [
+            (request_id, rejected(request, text, part, cached))
+            for (request_id, request), text, part, cached in zip(owners, texts, parts, reused, strict=True)
+        ]
+
+    def _release(self, slots: Sequence[int]) -> None:
+        """Free the slots of requests that have ended."""
+        self._free_slots += slots
+        for slot in slots:
+            self._bounded.pop(slot, None)
 
 
 def _prepare(device: str, threads: int | None) -> bool:
@@ -510,6 +545,13 @@ def _lora_request(adapter: Adapter) -> Any:
     from vllm.lora.request import LoRARequest
 
     return LoRARequest("adapter", 1, str(adapter.folder.absolute()))
+
+
+def _cached_tokens(engine: Any, vllm_id: str) -> int:
+    """Return how many tokens of a running request's prompt came from the cache; only its output would say it."""
+    processor = engine.output_processor
+    (internal,) = processor.external_req_ids[vllm_id]
+    return int(processor.request_states[internal].num_cached_tokens or 0)
 
 
 def _message_queues() -> list[Any]:

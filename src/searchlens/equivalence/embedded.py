@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 
-from searchlens.equivalence import laws, local, reference, searches
+from searchlens.equivalence import laws, local, searches
 from searchlens.equivalence.rows import ComparisonRow
 from searchlens.equivalence.subject import Subject
 from searchlens.grid import Grid
@@ -27,16 +27,10 @@ def compare(grid: Grid, threads: int) -> list[ComparisonRow]:
     log.info("%d local policies compared", len(kinds["autoregressive"]))
     for name, policy in kinds["beam"].items():
         rows += searches.compare_beam(subject, name, policy)
-    rows += searches.compare(subject, {name: policy for name, policy in kinds["search"].items() if _is_plain(policy)})
+    rows += searches.compare(subject, kinds["search"])
     log.info("%d searches compared", len(kinds["beam"]) + len(kinds["search"]))
     for name, policy in kinds["search"].items():
         if laws.has_law(policy):
             rows += laws.compare(name, policy, options)
     subject.close()
     return sorted(rows, key=lambda row: options.policies.index(row.policy))
-
-
-def _is_plain(policy: Policy) -> bool:
-    """Whether there is a plain search to compare with; other samplers of p^alpha are compared with their law alone."""
-    controller = policy.controller
-    return controller.name in reference.SEARCHES and controller.parameters.get("cut", "uniform") == "uniform"

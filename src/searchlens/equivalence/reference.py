@@ -10,13 +10,16 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import accumulate
 from typing import NamedTuple
 
 from searchlens.policies import Policy
 from searchlens.policies.components import Blocks, Branch, BreadthFirst, Iterations, Rounds, Thought
 from searchlens.search.entropy_tree import EntropyTree
+from searchlens.search.lookahead import Lookahead
 from searchlens.search.mcts import MonteCarloTreeSearch
 from searchlens.search.power import PowerSampling
+from searchlens.search.smc import SequentialMonteCarlo
 from searchlens.search.step_beam import StepBeam
 from searchlens.search.task import Task
 from searchlens.search.thought_tree import ThoughtTree
@@ -50,12 +53,17 @@ Score = Callable[[Text], float]
 
 
 class Continuation(NamedTuple):
-    """A continuation to draw: at most ``max_tokens`` tokens after ``text``, up to one of ``stop_ids``."""
+    """A continuation to draw: at most ``max_tokens`` tokens after ``text``, up to one of ``stop_ids``.
+
+    ``temperature`` is that of the policy if it is None; ``likely`` is how many of the most likely tokens are wanted.
+    """
 
     text: Text
     seed: int
     stop_ids: Ids
     max_tokens: int
+    temperature: float | None = None
+    likely: int = 0
 
 
 PlainSearch = Generator[Continuation, Text, list[Text]]
@@ -87,9 +95,11 @@ Drawing = Generator[Continuation, Text, Text]
 """Yields one continuation, and returns the text that it leads to."""
 
 
-def _drawn(task: Task, text: Text, seed: int, stop_ids: Ids, max_tokens: int) -> Drawing:
+def _drawn(
+    task: Task, text: Text, seed: int, stop_ids: Ids, max_tokens: int, temperature: float | None = None
+) -> Drawing:
     """``text`` followed by what is drawn, up to the token that completes a stop text."""
-    for token in (yield Continuation(text, seed, stop_ids, max_tokens)):
+    for token in (yield Continuation(text, seed, stop_ids, max_tokens, temperature)):
         text = (*text, token)
         if _stopped(task, text):
             break
@@ -119,7 +129,8 @@ def chain(task: Task, policy: Policy) -> Generator[Continuation, Text, tuple[Tex
     """The text at the end of one chain, and the number of accepted proposals.
 
     Karan and Du (2025), arXiv 2510.14901, algorithm 1. In mode ``exact`` a proposal reaches up to the limit of the
-    block, whole suffixes are compared, and the acceptance includes the odds of the cut.
+    block, whole suffixes are compared, and the acceptance includes the odds of the cut. With cuts by entropy (Zhou,
+    Mehrotra and Liu 2026, arXiv 2605.30327) these are the chances of the same cut in both texts.
     """
     p, schedule = policy.component(PowerSampling), policy.component(Blocks)
     exact, size = p.mode == "exact", math.ceil(task.max_tokens / schedule.blocks)
@@ -136,24 +147,136 @@ def chain(task: Task, policy: Policy) -> Generator[Continuation, Text, tuple[Tex
         chance = generator(task.seed, "power", block)
         for step in range(schedule.steps):
             place, level = chance.random(2)
-            cut = math.floor(place * len(text))
+            cut = math.floor(place * len(text)) if p.cut == "uniform" else _place(_cuts(text), place)
             longest = limit if exact else len(text)
             seed = task.seed_of("propose", block, step)
             new = yield from _drawn(task, text[:cut], seed, task.stop_ids, longest - cut)
-            if level < acceptance(text, new, cut, p.alpha, exact):
+            odds = len(text) / len(new) if p.cut == "uniform" else _cuts(new)[cut] / _cuts(text)[cut]
+            if level < acceptance(text, new, cut, p.alpha, odds if exact else None):
                 text, accepted = new, accepted + 1
     return text, accepted
 
 
-def acceptance(old: Text, new: Text, cut: int, alpha: float, exact: bool) -> float:
-    """Chance to replace a text by another one that differs from ``cut`` on: min(1, p^alpha(new) q(old) / ...)."""
+def acceptance(old: Text, new: Text, cut: int, alpha: float, odds: float | None) -> float:
+    """Chance to replace a text by another one that differs from ``cut`` on: min(1, p^alpha(new) q(old) / ...).
+
+    ``odds`` are those of the cut in the new text against the old one; None: the published comparison without them.
+    """
 
     def weight(text: Text) -> float:
         return sum(alpha * token.logprob - token.sampling_logprob for token in text)
 
-    if exact:
-        return min(1.0, math.exp(min(0.0, weight(new[cut:]) - weight(old[cut:]) + math.log(len(old) / len(new)))))
+    if odds is not None:
+        return min(1.0, math.exp(min(0.0, weight(new[cut:]) - weight(old[cut:]) + math.log(odds))))
     return math.exp(min(0.0, weight(new[cut:]) - weight(old[cut : len(new)])))
+
+
+def _cuts(text: Text) -> list[float]:
+    """The chance of every cut of a text by entropy: its rise over the position before, and .1 nats."""
+    before = [0.0, *(token.entropy for token in text[:-1])]
+    rises = [max(0.0, token.entropy - last) + 0.1 for token, last in zip(text, before, strict=True)]
+    return [rise / math.fsum(rises) for rise in rises]
+
+
+def _place(chances: Sequence[float], uniform: float) -> int:
+    """The first place at which the sum of the chances is above a random number."""
+    for place, level in enumerate(accumulate(chances)):
+        if uniform < level:
+            return place
+    return max(place for place, chance in enumerate(chances) if chance > 0)
+
+
+# ---- sequential Monte Carlo
+
+
+def smc(task: Task, policy: Policy) -> PlainSearch:
+    """The particle that is drawn at the end.
+
+    Azizi et al. (2026), Power-SMC, arXiv 2602.10273. The weight of a particle is computed from its whole text:
+    ``p^a / q`` since it was last drawn again, when it stood for ``p^b`` of what it was then.
+    """
+    p = policy.component(SequentialMonteCarlo)
+    chance, warm = generator(task.seed, "smc"), policy.local.temperature
+    texts: list[Text] = [()] * p.particles
+    born: list[tuple[float, Text]] = [(1.0, ())] * p.particles  # exponent and text when it was last drawn again
+    for begin in range(0, task.max_tokens, p.every):
+        end = min(begin + p.every, task.max_tokens)
+        exponent = 1 + (p.alpha - 1) * (min(1.0, end / p.ramp) if p.ramp else 1.0)
+        temperature = min(warm * p.alpha / exponent, max(1.0, warm))
+        for i, text in enumerate(texts):
+            if not _over(task, text):
+                seed = task.seed_of("particle", begin, i)
+                texts[i] = yield from _drawn(task, text, seed, task.stop_ids, end - begin, temperature)
+        is_last = all(_over(task, text) for text in texts)
+        share = _shares(
+            [
+                (p.alpha if is_last else exponent) * total(text)
+                - before * total(old)
+                - sum(token.sampling_logprob for token in text[len(old) :])
+                for text, (before, old) in zip(texts, born, strict=True)
+            ]
+        )
+        if is_last:
+            break
+        if 1 / math.fsum(s * s for s in share) < p.resample * p.particles:
+            uniform = chance.random()
+            texts = [texts[_place(share, (i + uniform) / p.particles)] for i in range(p.particles)]
+            born = [(exponent, text) for text in texts]
+    return [texts[_place(share, chance.random())]]
+
+
+def _shares(logs: Sequence[float]) -> list[float]:
+    """Weights, given by their logarithms, as shares of their sum."""
+    weights = [math.exp(one - max(logs)) for one in logs]
+    return [weight / math.fsum(weights) for weight in weights]
+
+
+# ---- scalable power sampling
+
+
+def lookahead(task: Task, policy: Policy) -> PlainSearch:
+    """The text that is drawn token by token.
+
+    Ji et al. (2026), arXiv 2601.21590: p^alpha of a token times the mean weight of rollouts behind it, as shares of
+    all candidates, with the jackknife over rollouts.
+    """
+    p, chance = policy.component(Lookahead), generator(task.seed, "lookahead")
+    text: Text = ()
+    while not _over(task, text):
+        place, room = len(text), task.max_tokens - len(text) - 1
+        (drawn,) = yield Continuation(text, task.seed_of("token", place), task.stop_ids, 1, likely=p.top)
+        paths = [(*text, Token(token, logprob, 0.0)) for token, logprob in drawn.likely[: p.top]]
+        logs = list[list[float]]()
+        for rank, path in enumerate(paths):
+            logs.append([p.alpha * path[-1].logprob] * p.rollouts)
+            for i in range(0 if _over(task, path) else p.rollouts):
+                seed = task.seed_of("rollout", place, rank, i)
+                whole = yield from _drawn(task, path, seed, task.stop_ids, min(p.horizon, room))
+                rest = whole[len(path) :]
+                logs[rank][i] += sum(p.alpha * token.logprob - token.sampling_logprob for token in rest)
+        text = paths[_place(_jackknife(logs), chance.random())]
+    return [text]
+
+
+def _jackknife(logs: Sequence[Sequence[float]]) -> list[float]:
+    """Shares of rows of log weights, with the jackknife over columns; negative ones are 0."""
+    most, n = max(map(max, logs)), len(logs[0])
+    weights = [[math.exp(one - most) for one in row] for row in logs]
+
+    def shares(without: int | None) -> list[float] | None:
+        sums = [math.fsum(w for i, w in enumerate(row) if i != without) for row in weights]
+        return [one / math.fsum(sums) for one in sums] if math.fsum(sums) > 0 else None
+
+    everything, others = shares(None), [shares(i) for i in range(n)] if n > 1 else []
+    assert everything is not None
+    kept = [one for one in others if one is not None]
+    if len(kept) < len(others) or n == 1:
+        return everything
+    better = [
+        max(0.0, n * one - (n - 1) * math.fsum(other[rank] for other in kept) / n)
+        for rank, one in enumerate(everything)
+    ]
+    return [one / math.fsum(better) for one in better]
 
 
 # ---- entropy tree
@@ -433,6 +556,8 @@ class MonteCarlo:
 
 SEARCHES: Mapping[str, Callable[[Task, Policy, Score], PlainSearch]] = {
     "power": lambda task, policy, _: power(task, policy),
+    "smc": lambda task, policy, _: smc(task, policy),
+    "lookahead": lambda task, policy, _: lookahead(task, policy),
     "entropy_tree": lambda task, policy, _: entropy_tree(task, policy),
     "mcts": lambda task, policy, score: MonteCarlo(task, policy, score).search(),
     "thought_tree": thought_tree,

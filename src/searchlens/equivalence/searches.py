@@ -1,14 +1,16 @@
 """Searches: ours, thousands at a time through the driver, against references that go step by step.
 
-The references of power sampling, trees and MCTS are in :mod:`searchlens.equivalence.reference`. Under the same draws,
-they ask for one continuation at a time, each from a bare prompt and prefix, without the driver and without anything
-kept from earlier requests. For speed, requests of different questions and policies share a batch. A token beam is
-compared with transformers' ``generate``.
+The references of samplers of p^alpha, trees and MCTS are in :mod:`searchlens.equivalence.reference`. Under the same
+draws, they ask for one continuation at a time, each from a bare prompt and prefix, without the driver and without
+anything kept from earlier requests. For speed, requests of different questions and policies share a batch. A token beam
+is compared with transformers' ``generate``.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -156,25 +158,32 @@ def run_together(searches: Sequence[PlainSearch], runs: Sequence[Run], engine: E
 
 
 def _request(policy: Policy, task: Task, continuation: Continuation) -> Request:
-    tree = policy.controller if isinstance(policy.controller, EntropyTree) else None
+    controller, local = policy.controller, policy.local
+    is_tree = isinstance(controller, EntropyTree)
+    if continuation.temperature is not None:
+        local = replace(local, temperature=continuation.temperature)
     return Request(
         task.prompt,
-        policy.local,
+        local,
         continuation.seed,
         continuation.max_tokens,
         continuation.stop_ids,
         prefix=reference.ids(continuation.text),
-        measures=tree is not None,
-        top=tree.children_per_position + 1 if tree else 0,
+        measures=is_tree or controller.parameters.get("cut") == "entropy",
+        top=controller.children_per_position + 1 if isinstance(controller, EntropyTree) else continuation.likely,
     )
 
 
 def _text(completion: Completion) -> Text:
     """A completion as plain tokens, with entropies and likely tokens if the request wanted them."""
+    count = len(completion.tokens)
     columns: list[Any] = [
         column.tolist() for column in (completion.tokens, completion.logprobs, completion.sampling_logprobs)
     ]
-    if completion.entropies is not None and completion.top_tokens is not None and completion.top_logprobs is not None:
+    columns.append([math.nan] * count if completion.entropies is None else completion.entropies.tolist())
+    if completion.top_tokens is None or completion.top_logprobs is None:
+        columns.append([()] * count)
+    else:
         ranked = np.dstack((completion.top_tokens, completion.top_logprobs)).tolist()
-        columns += [completion.entropies.tolist(), [tuple((int(t), p) for t, p in row) for row in ranked]]
+        columns.append([tuple((int(t), p) for t, p in row) for row in ranked])
     return tuple(Token(*values) for values in zip(*columns, strict=True))

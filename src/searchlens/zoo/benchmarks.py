@@ -18,6 +18,8 @@ from typing import Any
 from searchlens.zoo.recipe import Recipe, Role, Shares
 from searchlens.zoo.tasks import Problem, Split, distinct, prompt
 
+_LARGE = 100_000  # bytes above which a file is compressed
+
 
 def quotas(shares: Shares, n: int) -> dict[str, int]:
     """Split ``n`` by shares that sum to one; the remainder goes to the largest fractions."""
@@ -58,11 +60,12 @@ def row(name: str, number: int, problem: Problem) -> dict[str, Any]:
 
 
 def write_rows(folder: Path, name: str, problems: Sequence[Problem], *, packed: bool = False) -> Path:
-    """Write a benchmark as ``<name>.jsonl``, or ``<name>.jsonl.gz`` if ``packed``; returns the file."""
-    path = folder / (f"{name}.jsonl.gz" if packed else f"{name}.jsonl")
+    """Write a benchmark as ``<name>.jsonl``, or ``<name>.jsonl.gz`` if ``packed`` or large; returns the file."""
     lines = (json.dumps(row(name, i, problem)) for i, problem in enumerate(problems, start=1))
     content = "".join(f"{line}\n" for line in lines).encode()
-    path.write_bytes(gzip.compress(content, mtime=0) if packed else content)
+    is_packed = packed or len(content) > _LARGE
+    path = folder / (f"{name}.jsonl.gz" if is_packed else f"{name}.jsonl")
+    path.write_bytes(gzip.compress(content, mtime=0) if is_packed else content)
     return path
 
 
