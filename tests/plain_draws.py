@@ -15,15 +15,15 @@ from searchlens.seeds import uniform
 Draw = Callable[[Continuation], Text]
 
 
-def one_by_one(search: Generator[Continuation, Text, Any], draw: Draw) -> Any:
+def one_by_one(search: Generator[Any, Any, Any], draw: Draw) -> Any:
     """Run a search to its end, one continuation after the other; returns what the search returns."""
-    tokens: Text | None = None
+    tokens: Text | list[Text] | None = None
     while True:
         try:
-            continuation = search.send(tokens)  # type: ignore[arg-type]  # a generator starts with None
+            asked = search.send(tokens)  # a generator starts with None
         except StopIteration as end:
             return end.value
-        tokens = draw(continuation)
+        tokens = [draw(one) for one in asked] if isinstance(asked, list) else draw(asked)
 
 
 def plain_draw(model: ToyModel, prompt: tuple[int, ...], sampling: Sampling) -> Draw:

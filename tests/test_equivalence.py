@@ -45,6 +45,13 @@ POLICIES: dict[str, Any] = {
         "controller": {"name": "power", "alpha": 4.0},
         "scheduler": {"name": "blocks", "blocks": 2, "steps": 2},
     },
+    "entropy_cuts": {
+        "local": {"temperature": 0.5},
+        "controller": {"name": "power", "alpha": 4.0, "cut": "entropy"},
+        "scheduler": {"name": "blocks", "blocks": 2, "steps": 2},
+    },
+    "smc": {"local": {"temperature": 0.25}, "controller": {"name": "smc", "particles": 3, "every": 8, "ramp": 16}},
+    "lookahead": {"controller": {"name": "lookahead", "top": 2, "rollouts": 2, "horizon": 4}},
     "tree": {"controller": {"name": "entropy_tree", "positions": 2}, "transition": {"name": "branch", "gap": 2}},
     "mcts": {
         "controller": {"name": "mcts", "children": 2},
@@ -140,11 +147,13 @@ def test_another_filter_is_noticed(subject: Subject, monkeypatch: pytest.MonkeyP
 
 def test_searches_are_the_plain_ones(subject: Subject) -> None:
     """Through driver and engine, all at once, on the micro model: every candidate in its place."""
-    chosen = {name: from_spec(name, POLICIES[name]) for name in ("power", "tree", "mcts", "thoughts", "step_beam")}
+    names = ("power", "entropy_cuts", "smc", "lookahead", "tree", "mcts", "thoughts", "step_beam")
+    chosen = {name: from_spec(name, POLICIES[name]) for name in names}
     rows = searches.compare(subject, chosen)
     assert [row.policy for row in rows] == [name for name in chosen for _ in range(2)]
     for same, accuracy in zip(rows[::2], rows[1::2], strict=True):
-        assert (same.value, same.n, same.holds) == (1.0, 4 * chosen[same.policy].width, True)
+        questions = 2 if same.policy == "lookahead" else 4
+        assert (same.value, same.n, same.holds) == (1.0, questions * chosen[same.policy].width, True)
         assert accuracy.ours == accuracy.theirs
 
 

@@ -11,7 +11,7 @@ import math
 from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from searchlens.policies import Policy
 from searchlens.policies.components import Blocks, Branch, BreadthFirst, Iterations, Rounds, Thought
@@ -66,8 +66,9 @@ class Continuation(NamedTuple):
     likely: int = 0
 
 
-PlainSearch = Generator[Continuation, Text, list[Text]]
-"""Yields continuations, receives the new tokens of each, returns its texts."""
+PlainSearch = Generator[Continuation | list[Continuation], Any, list[Text]]
+"""Yields a continuation and receives its new tokens, or yields several that do not depend on each other, and receives
+those of each; returns its texts."""
 
 
 def ids(text: Text) -> Ids:
@@ -95,11 +96,14 @@ Drawing = Generator[Continuation, Text, Text]
 """Yields one continuation, and returns the text that it leads to."""
 
 
-def _drawn(
-    task: Task, text: Text, seed: int, stop_ids: Ids, max_tokens: int, temperature: float | None = None
-) -> Drawing:
+def _drawn(task: Task, text: Text, seed: int, stop_ids: Ids, max_tokens: int) -> Drawing:
     """``text`` followed by what is drawn, up to the token that completes a stop text."""
-    for token in (yield Continuation(text, seed, stop_ids, max_tokens, temperature)):
+    return _followed(task, text, (yield Continuation(text, seed, stop_ids, max_tokens)))
+
+
+def _followed(task: Task, text: Text, new: Text) -> Text:
+    """``text`` followed by new tokens, up to the one that completes a stop text."""
+    for token in new:
         text = (*text, token)
         if _stopped(task, text):
             break
@@ -203,10 +207,13 @@ def smc(task: Task, policy: Policy) -> PlainSearch:
         end = min(begin + p.every, task.max_tokens)
         exponent = 1 + (p.alpha - 1) * (min(1.0, end / p.ramp) if p.ramp else 1.0)
         temperature = min(warm * p.alpha / exponent, max(1.0, warm))
-        for i, text in enumerate(texts):
-            if not _over(task, text):
-                seed = task.seed_of("particle", begin, i)
-                texts[i] = yield from _drawn(task, text, seed, task.stop_ids, end - begin, temperature)
+        growing = [i for i, text in enumerate(texts) if not _over(task, text)]
+        new = yield [
+            Continuation(texts[i], task.seed_of("particle", begin, i), task.stop_ids, end - begin, temperature)
+            for i in growing
+        ]
+        for i, tokens in zip(growing, new, strict=True):
+            texts[i] = _followed(task, texts[i], tokens)
         is_last = all(_over(task, text) for text in texts)
         share = _shares(
             [
@@ -246,14 +253,15 @@ def lookahead(task: Task, policy: Policy) -> PlainSearch:
         place, room = len(text), task.max_tokens - len(text) - 1
         (drawn,) = yield Continuation(text, task.seed_of("token", place), task.stop_ids, 1, likely=p.top)
         paths = [(*text, Token(token, logprob, 0.0)) for token, logprob in drawn.likely[: p.top]]
-        logs = list[list[float]]()
-        for rank, path in enumerate(paths):
-            logs.append([p.alpha * path[-1].logprob] * p.rollouts)
-            for i in range(0 if _over(task, path) else p.rollouts):
-                seed = task.seed_of("rollout", place, rank, i)
-                whole = yield from _drawn(task, path, seed, task.stop_ids, min(p.horizon, room))
-                rest = whole[len(path) :]
-                logs[rank][i] += sum(p.alpha * token.logprob - token.sampling_logprob for token in rest)
+        logs = [[p.alpha * path[-1].logprob] * p.rollouts for path in paths]
+        rollouts = [(rank, i) for rank, path in enumerate(paths) if not _over(task, path) for i in range(p.rollouts)]
+        rests = yield [
+            Continuation(paths[rank], task.seed_of("rollout", place, rank, i), task.stop_ids, min(p.horizon, room))
+            for rank, i in rollouts
+        ]
+        for (rank, i), rest in zip(rollouts, rests, strict=True):
+            tokens = _followed(task, paths[rank], rest)[len(paths[rank]) :]
+            logs[rank][i] += sum(p.alpha * token.logprob - token.sampling_logprob for token in tokens)
         text = paths[_place(_jackknife(logs), chance.random())]
     return [text]
 

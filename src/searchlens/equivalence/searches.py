@@ -1,9 +1,9 @@
 """Searches: ours, thousands at a time through the driver, against references that go step by step.
 
 The references of samplers of p^alpha, trees and MCTS are in :mod:`searchlens.equivalence.reference`. Under the same
-draws, they ask for one continuation at a time, each from a bare prompt and prefix, without the driver and without
-anything kept from earlier requests. For speed, requests of different questions and policies share a batch. A token beam
-is compared with transformers' ``generate``.
+draws, they ask for one continuation at a time, or for several that do not depend on each other, each from a bare prompt
+and prefix, without the driver and without anything kept from earlier requests. For speed, requests of different
+questions and policies share a batch. A token beam is compared with transformers' ``generate``.
 """
 
 from __future__ import annotations
@@ -29,6 +29,8 @@ SEQUENTIAL = "plain sequential search"
 TRANSFORMERS = "transformers, num_beams"
 Texts = Sequence[Sequence[Ids]]
 """For each question the texts of its candidates, best first."""
+_QUESTIONS = {"smc": 8, "lookahead": 2}
+"""Questions of searches that draw thousands of tokens for a text; others are compared on all."""
 _SCORES = {  # name of an evaluator to its plain implementation
     "mean_logprob": reference.mean,
     "sequence_logprob": reference.total,
@@ -44,16 +46,18 @@ def compare(subject: Subject, policies: Mapping[str, Policy]) -> list[Comparison
     policies : mapping of str to Policy
         By name. Their controllers are in ``reference.SEARCHES``, and their evaluators read likelihoods.
     """
-    runs = [(policy, task) for policy in policies.values() for task in subject.tasks(policy)]
+    tasks = {name: subject.tasks(policy)[: _QUESTIONS.get(policy.controller.name)] for name, policy in policies.items()}
+    runs = [(policy, task) for name, policy in policies.items() for task in tasks[name]]
     ours = [texts_of(candidates) for candidates in subject.search(runs)]
     plain = [reference.search(task, policy, _SCORES[policy.evaluator.name]) for policy, task in runs]
     theirs = [
         [reference.ids(texts[i % len(texts)]) for i in range(policy.width)]
         for (policy, _), texts in zip(runs, run_together(plain, runs, subject.engine), strict=True)
     ]
-    rows = []
-    sides = chunks(ours, subject.count), chunks(theirs, subject.count)
-    for name, our_texts, plain_texts in zip(policies, *sides, strict=True):
+    rows, end = [], 0
+    for name in policies:
+        begin, end = end, end + len(tasks[name])
+        our_texts, plain_texts = ours[begin:end], theirs[begin:end]
         rows.append(_same(name, SEQUENTIAL, our_texts, plain_texts, subject.options.identical))
         rows.append(_accuracy(subject, name, SEQUENTIAL, our_texts, plain_texts))
     return rows
@@ -142,18 +146,23 @@ def _accuracy(subject: Subject, name: str, other: str, ours: Texts, theirs: Text
 
 
 def run_together(searches: Sequence[PlainSearch], runs: Sequence[Run], engine: Engine) -> list[list[Text]]:
-    """Run plain searches on an engine, one request of each at a time; returns the texts of each."""
+    """Run plain searches on an engine, what each asks for at a time together; returns the texts of each."""
     texts: list[list[Text]] = [[] for _ in searches]
-    replies: dict[int, Text | None] = dict.fromkeys(range(len(searches)))
+    replies: dict[int, Text | list[Text] | None] = dict.fromkeys(range(len(searches)))
     while replies:
-        waiting: dict[int, Continuation] = {}
+        waiting: dict[int, Continuation | list[Continuation]] = {}
         for i, reply in replies.items():
             try:
-                waiting[i] = searches[i].send(reply)  # type: ignore[arg-type]  # a generator starts with None
+                waiting[i] = searches[i].send(reply)
             except StopIteration as end:
                 texts[i] = end.value
-        answers = dict(complete(engine, [_request(*runs[i], continuation) for i, continuation in waiting.items()]))
-        replies = {i: _text(answers[place]) for place, i in enumerate(waiting)}
+        asked = {i: one if isinstance(one, list) else [one] for i, one in waiting.items()}
+        requests = [_request(*runs[i], continuation) for i, several in asked.items() for continuation in several]
+        answers = dict(complete(engine, requests))
+        places, replies = iter(range(len(requests))), {}
+        for i, several in asked.items():
+            new = [_text(answers[next(places)]) for _ in several]
+            replies[i] = new if isinstance(waiting[i], list) else new[0]
     return texts
 
 
