@@ -58,6 +58,12 @@ def _searches() -> dict[str, dict[str, Any]]:
             "controller": {"name": "power", "mode": mode},
             "scheduler": {"name": "blocks", "blocks": 3, "steps": 4},
         }
+    cuts = {"controller": {"name": "power", "cut": "entropy"}, "scheduler": {"name": "blocks", "blocks": 2, "steps": 3}}
+    named["power cuts"] = {"local": {"temperature": 0.5}, **cuts}
+    for ramp in (0, 4):
+        particles = {"name": "smc", "particles": 5, "every": 2, "ramp": ramp, "resample": 0.9}
+        named[f"smc {ramp}"] = {"local": {"temperature": 0.25}, "controller": particles}
+    named["lookahead"] = {"controller": {"name": "lookahead", "top": 3, "rollouts": 2, "horizon": 3}}
     for children in ("distinct", "free"):
         named[f"entropy_tree {children}"] = {
             "controller": {"name": "entropy_tree", "roots": 2, "children_per_position": 2},
@@ -185,7 +191,25 @@ def test_every_text_is_its_parents_beginning_and_its_own_tokens(name: str) -> No
         if name == "beam":  # it asks for one token of every text that goes on, and draws none of them
             last = max(row["step"] for row in nodes.values())
             asked, own = 1 + sum(row["chosen"] for row in nodes.values() if row["step"] < last), 0
+        if name == "lookahead":  # one token at each place, for the likeliest ones there
+            asked = len(kind(rows, "chosen"))
         assert own - forced + asked == outcome.usage.generated
+
+
+@pytest.mark.parametrize("name", ["smc 0", "smc 4", "lookahead"])
+def test_what_goes_on_was_chosen_by_its_weight(name: str) -> None:
+    """Particles grow from those that were drawn again last, and lookahead from the token that it chose."""
+    chosen = 0
+    for seed in range(6):
+        kept: set[int] | None = None
+        for row in recorded(task_of(seed), policy_of(name), seed)[2].to_dicts():
+            if row["kind"] == "chosen":
+                kept, chosen = set(row["nodes"]), chosen + 1
+            elif row["kind"] == "node" and kept is not None:
+                assert row["parent"] in kept
+                if name != "lookahead":
+                    kept.add(row["node"])  # until the next time
+    assert chosen > 6
 
 
 @pytest.mark.parametrize("name", ["power exact", "power reference"])

@@ -16,7 +16,7 @@ equally good. A text of T tokens draws up to ``T (1 + top * rollouts * horizon)`
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -27,7 +27,7 @@ from searchlens.policies.components import require_draws
 if TYPE_CHECKING:
     from searchlens.engines.base import Completion
     from searchlens.policies.texts import Texts
-    from searchlens.search.task import Ask, Evaluator, Search, Task
+    from searchlens.search.task import Ask, Evaluator, Search, Task, Trace
 
 
 @controller("lookahead", evaluators=("sequence_logprob", "mean_logprob"))
@@ -72,6 +72,7 @@ class Lookahead(Controller):
             A weight or the score is not a number.
         """
         text, generator, clipped = task.empty, task.generator("lookahead"), 0
+        node: tuple[int, int] | None = None  # of the recorded search, whose end is ``text``
         while text.finish is None:
             place = len(text.tokens)
             (next_token,) = yield [task.request(text, policy.local, task.seed_of("token", place), 1, top=self.top)]
@@ -82,24 +83,35 @@ class Lookahead(Controller):
                 if path.finish is None
                 for i in range(self.rollouts)
             ]
+            names = [(place, rank) for rank in range(len(paths))]
+            for rank, (name, path) in enumerate(zip(names, paths, strict=True)):
+                task.note("node", node=name, parent=node, start=place, path=path, step=place, rank=rank)
             replies = iter((yield asks)) if asks else iter(())
             levels = [
-                [
-                    self.alpha * float(path.logprobs[-1]) + (0.0 if path.finish else self._worth(next(replies)))
-                    for _ in range(self.rollouts)
-                ]
-                for path in paths
+                [self._level(task, path, replies, (*name, i)) for i in range(self.rollouts)]
+                for name, path in zip(names, paths, strict=True)
             ]
             share, negative = _shares(levels)
             clipped += negative
-            text = paths[_drawn(share, float(generator.random()))]
+            chosen = _drawn(share, float(generator.random()))
+            for rank, name in enumerate(names):
+                task.note("node", node=name, chosen=rank == chosen)
+            task.note("scored", nodes=names, scores=share)
+            task.note("chosen", nodes=[names[chosen]])
+            text, node = paths[chosen], names[chosen]
         (score,) = yield from evaluator(task, [text], policy.local, ("score",))
         return [text.candidate(score, {"clipped": clipped})]
 
-    def _worth(self, rest: Completion) -> float:
-        """Log of p^alpha / q of a rollout."""
+    def _level(self, task: Task, path: Trace, replies: Iterator[Completion], name: tuple[int, ...]) -> float:
+        """Log of p^alpha of the last token of a path, times p^alpha / q of the next rollout if it goes on."""
+        level = self.alpha * float(path.logprobs[-1])
+        if path.finish:
+            return level
+        rest = next(replies)
+        text = task.extend(path, rest)
+        task.note("rollout", node=("rollout", *name), of=path, start=len(path.tokens), path=text)
         log_p = float(rest.logprobs.sum(dtype="float64"))
-        return self.alpha * log_p - float(rest.sampling_logprobs.sum(dtype="float64"))
+        return level + self.alpha * log_p - float(rest.sampling_logprobs.sum(dtype="float64"))
 
 
 def _shares(levels: Sequence[Sequence[float]]) -> tuple[list[float], int]:

@@ -73,6 +73,7 @@ class SequentialMonteCarlo(Controller):
         """
         generator, size = task.generator("smc"), self.particles
         texts, weights = [task.empty] * size, [0.0] * size
+        nodes: list[tuple[int, int] | None] = [None] * size  # of the recorded search, whose ends are the texts
         exponent, log_z, resampled = 1.0, 0.0, 0
         for begin in range(0, task.max_tokens, self.every):
             end = min(begin + self.every, task.max_tokens)
@@ -90,15 +91,23 @@ class SequentialMonteCarlo(Controller):
             for i, reply in zip(growing, replies, strict=True):
                 old, texts[i] = texts[i], task.extend(texts[i], reply)
                 weights[i] += _gained(old, texts[i], exponent)
+                task.note(
+                    "node", node=(begin, i), parent=nodes[i], start=begin, path=texts[i], step=begin // self.every
+                )
+                nodes[i] = begin, i
             is_over = all(text.finish for text in texts)
             if is_over:
                 weights = [w + (self.alpha - exponent) * _log_p(text) for w, text in zip(weights, texts, strict=True)]
             share, mean = _normalised(weights)
+            task.note("scored", nodes=list(nodes), scores=weights, exponent=self.alpha if is_over else exponent)
             if is_over:
                 break
             if 1 / sum(w * w for w in share) < self.resample * size:
                 copied = _systematic(share, float(generator.random()))
-                texts, weights = [texts[i] for i in copied], [0.0] * size
+                for i, node in enumerate(nodes):
+                    task.note("node", node=node, chosen=i in copied)
+                texts, nodes, weights = [texts[i] for i in copied], [nodes[i] for i in copied], [0.0] * size
+                task.note("chosen", nodes=list(nodes))
                 log_z, resampled = log_z + mean, resampled + 1
         (chosen,) = _systematic(share, float(generator.random()), 1)
         (score,) = yield from evaluator(task, [texts[chosen]], policy.local, ("score",))
