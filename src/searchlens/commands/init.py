@@ -9,7 +9,7 @@ from pathlib import Path
 from searchlens import project
 from searchlens.errors import InputError
 
-OF_THE_REPOSITORY = ("ci.yaml", "zoo.yaml", "zoo-tables.yaml", "own.yaml", "*.lock.json", "lock.json")
+OF_THE_REPOSITORY = ("ci.yaml", "zoo.yaml", "zoo-tables.yaml", "zoo-power.yaml", "own.yaml", "*.lock.json", "lock.json")
 """Files of ``config/`` that a new study does not get: they need the cohort of the zoo, or belong to another study."""
 
 DEMO = """# The demo: the micro pair at laptop size. Snakemake and every command merge these settings over the
