@@ -141,7 +141,7 @@ class Cluster:
         files = [f"--{name}-file={self.folder}/munge.{name}" for name in ("key", "pid", "log", "seed")]
         self._spawn("munged", "munged", "--foreground", f"--socket={self.folder}/munge.socket", *files)
         until((self.folder / "munge.socket").exists, "munge answers")
-        self._spawn("slurmctld", "slurmctld", "-D")
+        self.start_controller()
         for node in self.nodes:
             self.start_node(node)
         until(lambda: self.idle_nodes() == set(self.nodes), "all nodes are idle")
@@ -155,6 +155,10 @@ class Cluster:
                 stdout=log,
                 stderr=log,
             )
+
+    def start_controller(self) -> None:
+        """Start the controller; it knows the jobs of an earlier one."""
+        self._spawn("slurmctld", "slurmctld", "-D")
 
     def start_node(self, node: str) -> None:
         """Start the daemon of one node."""

@@ -115,9 +115,12 @@ class Study:
     def kept(self) -> int:
         """Samples in shards and in finished chunks: those that a job which starts now need not draw."""
         pattern = "results/generations/*/*/*/chunks/*.chunk"
-        names = [Path(name).name for name in glob(pattern, root_dir=self.path)]  # noqa: PTH207  # `Path.glob` raises
-        ranges = [list(map(int, re.findall(r"\d+", name)[:4])) for name in names]
-        waiting = sum((stop - start) * (last - first) for start, stop, first, last in ranges)
+        waiting = 0
+        for path in map(Path, glob(pattern, root_dir=self.path)):  # noqa: PTH207  # `Path.glob` raises
+            start, stop, first, last = map(int, re.findall(r"\d+", path.name)[:4])
+            shard = path.parents[1] / f"{path.name.split('.')[0]}.json"
+            if not (self.path / shard).exists():  # otherwise its chunks are just being removed
+                waiting += (stop - start) * (last - first)
         return waiting + sum(frame.height for frame in self.shards().values())
 
     def drawn(self) -> list[int]:
