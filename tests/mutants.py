@@ -49,7 +49,7 @@ STATE = ROOT / ".mutants"
 TARGETS: dict[str, tuple[str, tuple[str, ...]]] = {
     "seeds": ("seeds.py", ("seeds", "stops")),
     "uncertainty": ("uncertainty.py", ("uncertainty", "boptr_regimes", "recovery", "landscape")),
-    "landscape": ("landscape", ("landscape", "extensions", "import_recorded")),
+    "landscape": ("landscape", ("landscape", "readouts", "extensions", "import_recorded")),
     "recovery": ("recovery", ("recovery", "extensions")),
     "boptr": ("boptr", ("boptr_*",)),
     "store": ("store", ("shards", "verdicts", "verify", "traces", "provenance", "judges")),
@@ -58,6 +58,9 @@ TARGETS: dict[str, tuple[str, tuple[str, ...]]] = {
 
 SECONDS = 8.0
 """Processor time that a mutant has beyond three times what its tests take."""
+
+NO_PROGRAM = "no program"
+"""Outcome of a change that does not compile, such as of ``**`` before a mapping; it does not count."""
 
 SLOW = 3.0
 """Seconds of a test that runs only for changes of statements that it executes."""
@@ -522,7 +525,8 @@ def run(chosen: Sequence[Mutant], minutes: float) -> list[dict[str, Any]]:
             tests = order(mutant, known)
             results.add(mutant, imported(mutant, tests, known) if tests else ("survived", ""), begun)
     rows = results.read()
-    return [rows[each.key()] for each in chosen if each.key() in rows]
+    found = [rows[each.key()] for each in chosen if each.key() in rows]
+    return [row for row in found if row["outcome"] != NO_PROGRAM]
 
 
 def _in_one_session(left: Sequence[Mutant], baselines: dict[str, Baseline], results: _Results, end: float) -> None:
@@ -537,7 +541,12 @@ def _in_one_session(left: Sequence[Mutant], baselines: dict[str, Baseline], resu
         for mutant in left:
             if _spent() > end:
                 return
-            begun, known, pairs = _spent(), baselines[mutant.target], _replacements(mutant)
+            begun, known = _spent(), baselines[mutant.target]
+            try:
+                pairs = _replacements(mutant)
+            except SyntaxError:
+                results.add(mutant, (NO_PROGRAM, ""), begun)
+                continue
             tests = [test for test in order(mutant, known) if test in items]
             result = swapped(mutant, pairs, tests, known, items) if pairs and tests else None
             if result or not tests:
