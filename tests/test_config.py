@@ -62,6 +62,8 @@ def test_the_shipped_configuration_and_its_overlays_are_valid() -> None:
     for overlay in (None, "demo", "ci", "recorded", "paper", "vllm"):
         loaded = config.load([*files, ROOT / f"config/{overlay}.yaml"] if overlay else files)
         assert loaded.default_policy in loaded.policies
+    cohort = [ROOT / f"config/{overlay}.yaml" for overlay in ("zoo", "zoo-power")]
+    assert config.load([*files, *cohort]).study.benchmarks == ["zoo-math"]
 
 
 @pytest.mark.parametrize(
