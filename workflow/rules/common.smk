@@ -93,8 +93,8 @@ def tracked(stage, get_needs):
 def landscape_content(checkpoint, benchmark):
     """What other rules depend on of one landscape: the hashes of its files.
 
-    Thousands of jobs are planned in half of the time and memory with one file between two stages instead of six. Equal
-    files have equal hashes; the signature has a time, so that it would run the other rules again for nothing.
+    With one file between two stages instead of six, studies of thousands of jobs are planned in less time and memory.
+    Equal files have equal hashes; the signature has a time, so that it would run the other rules again for nothing.
     """
     return OUT.landscape(checkpoint, benchmark) / layout.CONTENT
 
@@ -180,3 +180,8 @@ def longer(minutes):
 def larger(megabytes):
     """Function of the attempt: megabytes, as many more for each failed attempt."""
     return lambda wildcards, attempt: attempt * (megabytes(wildcards) if callable(megabytes) else megabytes)
+
+
+def shown(paths):
+    """The figures and tables that the page shows: one form of each."""
+    return [path for path in paths if not path.endswith((".csv", ".json", ".md", ".pdf", ".png", ".tex"))]

@@ -7,22 +7,21 @@ OUTPUTS: results/report.html
 REPORT_WORDS = [*sorted((WORKFLOW / "report").rglob("*.rst")), PACKAGE / "report" / "page.html.j2"]
 
 
-def shown(rule):
-    """The outputs of a rule that the page shows: one form of each figure and table."""
-    return [path for path in rule.output if not path.endswith((".csv", ".json", ".md", ".pdf", ".png", ".tex"))]
-
-
 rule report_page:
     """Put figures, tables and captions into one page."""
     input:
         [recovery_content(*cell) for cell in GRID.pair_cells],
         [landscape_content(*cell) for cell in GRID.cells],
         [OUT.readings_frame(frame) for frame in READING_FRAMES],
-        [path for cell in GRID.drawn_cells for path in expand(shown(rules.figures), pair=cell[0], benchmark=cell[1])],
-        shown(rules.overview),
-        shown(rules.tables),
-        [] if GRID.without_boptr else shown(rules.transfer),
-        shown(rules.equivalence) if GRID.compared else [],
+        [
+            path
+            for cell in GRID.drawn_cells
+            for path in expand(shown(rules.figures.output), pair=cell[0], benchmark=cell[1])
+        ],
+        shown(rules.overview.output),
+        shown(rules.tables.output),
+        [] if GRID.without_boptr else shown(rules.transfer.output),
+        shown(rules.equivalence.output) if GRID.compared else [],
     output:
         OUT.report,
     log:
