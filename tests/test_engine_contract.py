@@ -394,21 +394,29 @@ def test_bad_request(engine: Engine, change: dict[str, Any], message: str) -> No
 
 
 @pytest.mark.parametrize("controller", catalogue.declared("controller"))
-@pytest.mark.parametrize("make", [embedded, vllm], ids=lambda make: make.__name__)
-def test_weights_that_are_not_numbers_are_named(
-    make: Callable[[Path], Engine], controller: str, folder: Path, tmp_path: Path
-) -> None:
+def test_weights_that_are_not_numbers_are_named(controller: str, folder: Path, tmp_path: Path) -> None:
     """One weight of NaN ends the run with the first token of any search; no text of token 0 comes out of it."""
-    broken = transformers.AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32)
-    with torch.no_grad():
-        broken.model.layers[1].mlp.down_proj.weight[0, 0] = torch.nan
-    shutil.copytree(folder, tmp_path / "broken")
-    broken.save_pretrained(tmp_path / "broken")
-    engine = make(tmp_path / "broken")
+    engine = embedded(broken(folder, tmp_path / "broken"))
     task = Task((BOS, 20), seed=1, max_tokens=24, stop_ids=(EOS,), step_ids=STEPS, decode=str, answer=tuple)
-    with pytest.raises(Exception, match="look for NaN in the model's logits"):
+    with pytest.raises(RuntimeError, match="look for NaN in the model's logits"):
         list(run([(0, start(task, from_spec("a search", {"controller": controller})))], engine))
     engine.close()
+
+
+def test_vllm_does_not_start_with_weights_that_are_not_numbers(folder: Path, tmp_path: Path) -> None:
+    """The tokens that it draws when it starts find them, before any search."""
+    with pytest.raises(RuntimeError, match="look for NaN in the model's logits"):
+        vllm(broken(folder, tmp_path / "broken"))
+
+
+def broken(folder: Path, target: Path) -> Path:
+    """A copy of a checkpoint with one weight of NaN."""
+    model = transformers.AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32)
+    with torch.no_grad():
+        model.model.layers[1].mlp.down_proj.weight[0, 0] = torch.nan
+    shutil.copytree(folder, target)
+    model.save_pretrained(target)
+    return target
 
 
 def given_texts(count: int) -> list[Given]:
