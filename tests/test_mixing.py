@@ -23,7 +23,8 @@ from searchlens.tables.mixing import mixing as mixing_table
 
 def chains_of(levels: np.ndarray, policy: str = "power") -> pl.DataFrame:
     """Chains whose log p goes through ``levels``, shape (questions, chains, states)."""
-    names = {"checkpoint": "base", "benchmark": "math", "policy": policy, "proposed": 20, "accepted": 18, "changed": 3}
+    counts = {"proposed": 20, "accepted": 18, "changed": 3, "rejected_early": 1}
+    names = {"checkpoint": "base", "benchmark": "math", "policy": policy, **counts}
     rows = [
         names
         | {"question": f"q{q}", "logp_half": states[0], "logp_after": states[-1], "chain_states": len(states)}

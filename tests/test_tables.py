@@ -27,6 +27,7 @@ from run_stages import prefill
 from searchlens import catalogue
 from searchlens.figures.boptr import parameters
 from searchlens.grid import Grid, needs
+from searchlens.health.mixing import CHAINS
 from searchlens.schemas.columns import AGREEMENT
 from searchlens.store.judges import Judge
 from searchlens.tables import format as fmt
@@ -383,6 +384,20 @@ def test_cost_of_shards_without_a_record(every: dict[str, Table], context: Study
     assert table.text["running"][1] == ""
     note = "2 of 7 shards have no record of prefixes or running batches."
     assert [*table.notes] == [*every["udf_cost"].notes, note]
+
+
+def test_cost_says_what_was_not_drawn_to_its_end(every: dict[str, Table], context: StudyContext) -> None:
+    """Rejected proposals of power sampling, and how many of them ended early; nothing where no chain rejected one."""
+    counts = {"proposed": [900.0, 200.0], "accepted": [880.0, 190.0], "rejected_early": [19.0, 9.0]}
+    rest = [pl.lit(None, kind).alias(name) for name, kind in CHAINS.items() if name not in counts]
+    chains = pl.DataFrame(counts).with_columns(rest)
+    note = (
+        "Power sampling rejected 30 of 1,100 proposals, 28 of them before their end; of these, only what was"
+        " drawn is counted."
+    )
+    assert [*udf_cost(replace(context, chains=chains)).notes] == [*every["udf_cost"].notes, note]
+    still = chains.with_columns(accepted="proposed")
+    assert [*udf_cost(replace(context, chains=still)).notes] == [*every["udf_cost"].notes]
 
 
 def test_cost_of_nothing(context: StudyContext) -> None:

@@ -16,7 +16,7 @@ RISE = 3.0
 CHAINS = pl.Schema(
     {
         **dict.fromkeys(("checkpoint", "benchmark", "policy", "question"), pl.String()),
-        **dict.fromkeys(("proposed", "accepted", "changed", "logp_half", "logp_after"), pl.Float64()),
+        **dict.fromkeys(("proposed", "accepted", "changed", "rejected_early", "logp_half", "logp_after"), pl.Float64()),
         **dict.fromkeys(("chain_mean", "chain_variance", "chain_states"), pl.Float64()),
     }
 )

@@ -23,7 +23,7 @@ def chains(cells: Iterable[CellSamples], layout: Layout) -> pl.DataFrame:
     -------
     DataFrame
         ``CHAINS``. Chains whose details lack a number are left out: those of recorded cells, of policies without steps,
-        and samples that an older version drew.
+        and samples that an older version drew. One that only has no ``rejected_early`` drew every proposal whole.
     """
     parts = [CHAINS.to_frame()]
     for cell in cells:
@@ -41,4 +41,5 @@ def chains(cells: Iterable[CellSamples], layout: Layout) -> pl.DataFrame:
 
 def _of_samples(samples: pl.DataFrame) -> pl.DataFrame:
     values = {name: pl.col("details").str.json_path_match(f"$.{name}").cast(pl.Float64) for name in DETAILS}
-    return samples.with_columns(**values).select(CHAINS.names()).cast(CHAINS).drop_nulls()
+    known = samples.with_columns(**values).with_columns(pl.col("rejected_early").fill_null(0))
+    return known.select(CHAINS.names()).cast(CHAINS).drop_nulls()

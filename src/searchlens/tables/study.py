@@ -405,7 +405,19 @@ def udf_cost(context: StudyContext) -> Table:
             "1 cell was recorded without its" if one else f"{context.without_costs} cells were recorded without their"
         )
         notes.append(f"{cells} costs, which are not in this table.")
+    notes.extend(_rejections(context.chains))
     return Table(data, [Part(fmt.text_frame(lines), rule_before=(data.height - 1,))], notes)
+
+
+def _rejections(chains: pl.DataFrame) -> list[str]:
+    """What power sampling did not have to draw: one sentence if it rejected anything, else none."""
+    proposed, accepted, early = (int(chains[name].sum()) for name in ("proposed", "accepted", "rejected_early"))
+    if proposed == accepted:
+        return []
+    return [
+        f"Power sampling rejected {proposed - accepted:,} of {proposed:,} proposals, {early:,} of them before their"
+        " end; of these, only what was drawn is counted."
+    ]
 
 
 def _with_channel(context: StudyContext) -> pl.DataFrame:
