@@ -212,6 +212,8 @@ def test_the_example_of_the_contributors_guide_works(tmp_path: Path, monkeypatch
         ('@metric("x", per_sample="max")\ndef x(pool): ...', "per_sample='max'; allowed: sum, mean"),
         ('@metric("x")\ndef x(pool, budgets, options): return pool.tokens', r"shape \(40, 5\), not .* \(40, 3\)"),
         ('@metric("x", hits=True)\ndef x(pool, budgets, options): return 2 * pool.tokens[:, :3]', "0 or 1"),
+        ('@metric("x", hits=True)\ndef x(pool, budgets, options): return -1.0 * pool.correct[:, :3]', "0 or 1"),
+        ('@metric("x", hits=True, fractional=True)\ndef x(pool, *_): return pool.correct[:, :3] - 0.5', "0 or 1"),
         ('@metric("P")\ndef x(pool): ...', "metric 'P' is declared twice"),
     ],
 )

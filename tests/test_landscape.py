@@ -469,3 +469,13 @@ def test_a_hole_is_named_although_the_cell_is_read_in_parts(tmp_path):
     cell = needs.Landscape((4,), (4,), {"ties": "first", "draws": 50}, 0, {}, "math")
     with pytest.raises(InputError, match=r"the smallest, 4, exceeds every pool \(at most 3 samples\)"):
         landscape(cell, tmp_path / "s.parquet", tmp_path / "out", "")
+
+
+def test_a_part_of_a_cell_is_whole_policies_of_at_most_so_many_samples():
+    """Memory is what parts are for; a larger policy is alone. Where a question is missing, a check needs them all."""
+    rng, sizes = np.random.default_rng(3), {"c": 2, "a": 2, "large": 9, "b": 2}
+    cell = oracle.frame({name: [oracle.random_pool(rng, size) for _ in range(12)] for name, size in sizes.items()})
+    parts = [part["policy"].unique(maintain_order=True).to_list() for part in in_parts(cell.lazy(), 48)]
+    assert parts == [["c", "a"], ["large"], ["b"]]
+    holed = cell.filter(~((pl.col("policy") == "a") & (pl.col("question") == 3)))
+    assert [part.height for part in in_parts(holed.lazy(), 48)] == [holed.height]

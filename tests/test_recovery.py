@@ -145,7 +145,7 @@ def test_support_without_base_points():
 def test_envelope_intervals():
     """Three intervals: point held fixed, the envelope of shrunk points, or chosen again in each draw."""
     rng = np.random.default_rng(3)
-    rows = {p: rng.random(90) < 0.5 for p in "abcdef"}
+    rows = {p: rng.random(90) < 0.2 + 0.1 * i for i, p in enumerate("abcdef")}
     target = rng.random(90) < 0.6
     base, rl = made({(p, 1): row for p, row in rows.items()}), made({(RL, 1): target})
     found = {
@@ -172,7 +172,7 @@ def test_envelope_intervals():
     gap, least = found["corrected"]["gap"], float(wilson(0, 90).hi)
     assert found["corrected"]["gap_lo"] == pytest.approx(min(lo[0], gap - least), abs=1e-6)
     assert found["corrected"]["gap_hi"] == pytest.approx(max(gap - np.quantile(moved, 0.025), gap + least), abs=1e-6)
-    assert kept < 1
+    assert 0 < kept < 1  # at the ends, a wrong share of noise would not show
     reselected = np.quantile(resamples.means(target[:, None])[0] - drawn.max(axis=0), [0.025, 0.975])
     assert (found["reselected"]["gap_lo"], found["reselected"]["gap_hi"]) == pytest.approx(tuple(reselected), abs=1e-6)
 
@@ -243,6 +243,13 @@ def test_near_match_may_spend_more_than_the_target():
     base = made({("a", 1): 10, ("a", 8): 42, ("b", 8): 41, ("b", 1): 39})
     near = prefix(paths.near_match(base, made({(RL, 1): 41, (RL, 8): 90}), OPTIONS))
     assert near.select("target_budget", "policy", "budget").rows() == [(1, "b", 8), (1, "a", 8), (1, "b", 1)]
+
+
+def test_near_match_breaks_ties_by_budget_then_name():
+    """Two points as near as each other: the cheaper one first, then by name, whatever order they were sampled in."""
+    base = made({("b", 4): 42, ("c", 1): 40, ("b", 1): 42, ("a", 1): 42})
+    near = prefix(paths.near_match(base, made({(RL, 1): 41}), OPTIONS))
+    assert near.select("policy", "budget").rows() == [("a", 1), ("b", 1), ("c", 1), ("b", 4)]
 
 
 def test_closest_path_breaks_ties_by_budget_then_distance_then_name():
@@ -317,6 +324,8 @@ def test_geometry_scales_cost_by_base():
     place = paths.geometry(base, rl)
     assert place["C"].to_list() == pytest.approx([0, 1, 0.5, 1])
     assert place["model"].to_list() == ["base", "base", "rl", "rl"]
+    close = paths.geometry(made({("a", 1): 5, ("a", 2): 5}), rl)
+    assert close["C"].to_list() == pytest.approx([0, 1, 1, 2])
     flat = paths.geometry(made({("a", 1): 5}), rl)
     assert flat["C"].to_list() == [0, 0, 0]
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import hashlib
 import json
 import os
 import shutil
@@ -19,7 +21,8 @@ from searchlens.commands.rerun import set_cell_aside
 from searchlens.errors import InputError
 from searchlens.grid import Grid
 from searchlens.store import files, shards
-from searchlens.store.layout import shard_name
+from searchlens.store.hashing import canonical, digest
+from searchlens.store.layout import chunk, shard_name
 from searchlens.store.ranges import missing_ranges, shards_of
 
 CELL = ("toy-base", "sums")
@@ -235,6 +238,50 @@ def test_a_shard_without_a_sidecar_that_cannot_be_used_makes_way(grid: Grid, pub
         missing_ranges(target.parent, 4) == [] and shards.read_generation(target.parent, generation.id, 4).height == 24
     )
     assert target.with_suffix(".unreadable").read_bytes() == b"half a shard"
+
+
+def test_repair_leaves_a_shard_to_the_job_that_is_publishing_it(grid: Grid, publish: Publish) -> None:
+    """While its chunks are there, that job is about to write the sidecar, with what it knows of the sampling."""
+    generation = grid.generations(*CELL)[0]
+    shard = publish(grid, *CELL, generation)
+    folder, sidecar = shard.path.parent, shard.path.with_suffix(".json")
+    sidecar.unlink()
+    part = chunk(folder, (0, 4), (0, 6))
+    part.parent.mkdir()
+    part.touch()
+    assert shards.repair(grid.layout, folder, {}) == []
+    assert not sidecar.exists()
+    part.unlink()
+    assert shards.repair(grid.layout, folder, {}) == []
+    assert missing_ranges(folder, 4) == []
+
+
+def test_repair_sets_aside_what_the_disk_does_not_give_back(
+    grid: Grid, publish: Publish, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An error of the disk ends no run: the shard is sampled again, and its file kept."""
+    shard = publish(grid, *CELL, grid.generations(*CELL)[0])
+    shard.path.with_suffix(".json").unlink()
+
+    def failing(*_: object, **__: object) -> None:
+        raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    monkeypatch.setattr(shards.pl, "read_parquet", failing)
+    (moved,) = shards.repair(grid.layout, shard.path.parent, {})
+    assert moved.exists() and not shard.path.exists()
+
+
+def test_a_question_without_samples_has_none(grid: Grid, publish: Publish) -> None:
+    """A page asks for one question; that a shard does not have it is no damage."""
+    generation = grid.generations(*CELL)[0]
+    shard = publish(grid, *CELL, generation)
+    assert shards.read(shard, generation.id, questions=["nobody asked this"]).is_empty()
+
+
+def test_equal_names_in_any_script_give_equal_ids() -> None:
+    """Ids of stored samples are hashes of this text: UTF-8, keys sorted, no spaces."""
+    assert canonical({"b": "é", "a": [1, "数"]}) == '{"a":[1,"数"],"b":"é"}'
+    assert digest("数", 12) == hashlib.sha256(b'"\xe6\x95\xb0"').hexdigest()[:12]
 
 
 def test_an_unwritable_results_folder_is_named(tmp_path: Path) -> None:

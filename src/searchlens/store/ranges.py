@@ -164,4 +164,4 @@ def uncovered(shards: Iterable[Shard], samples: int, start: int = 0) -> list[tup
         reached = shard.stop
     if reached < samples:
         missing.append((reached, samples))
-    return [(first, last) for first, last in missing if first < last]
+    return missing

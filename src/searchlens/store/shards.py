@@ -525,8 +525,10 @@ def files_aside(layout: Layout, paths: Iterable[Path]) -> list[Path]:
     return moved
 
 
-def repair(layout: Layout, folder: Path, vouched: Mapping[str, Collection[str]], *, waits: bool = True) -> list[Path]:
+def repair(layout: Layout, folder: Path, vouched: Mapping[str, Collection[str]]) -> list[Path]:
     """Set aside what is damaged in the folder of a generation, and describe whole shards that lost their sidecar anew.
+
+    Shards whose chunks are there are left alone: the job that publishes them knows more of them.
 
     Parameters
     ----------
@@ -535,8 +537,6 @@ def repair(layout: Layout, folder: Path, vouched: Mapping[str, Collection[str]],
         ``Layout.generation``.
     vouched : mapping
         Name of a shard to the hashes that manifests state of it; a shard with another one is not described anew.
-    waits : bool
-        Leave shards alone whose chunks are there: the job that publishes them knows more of them.
 
     Returns
     -------
@@ -549,7 +549,7 @@ def repair(layout: Layout, folder: Path, vouched: Mapping[str, Collection[str]],
     moved += set_aside(layout, [shard for shard in there if shard.sidecar and not shard.present])
     for path in sorted(folder.glob("*.parquet")):
         samples = parse_shard(path)
-        if samples is None or path.with_suffix(".json").exists() or (waits and chunks_of(folder, samples)):
+        if samples is None or path.with_suffix(".json").exists() or chunks_of(folder, samples):
             continue
         looked_at = _file_number(path)
         if not _adopted(path, samples, vouched.get(path.name, ())) and looked_at == _file_number(path):
