@@ -51,12 +51,13 @@ SOURCE = ROOT / "src"
 STATE = ROOT / ".mutants"
 
 METRICS = r"metrics?_of_an_extension_(?!is_in_tables)|compact_readouts|refused_by_name"
+DEFAULTS = "config::generated_files_agree"
 TARGETS: dict[str, tuple[str, tuple[str, ...]]] = {
     "seeds": ("seeds.py", ("seeds", "stops")),
     "uncertainty": ("uncertainty.py", ("uncertainty", "boptr_regimes", "recovery", "landscape")),
-    "landscape": ("landscape", ("landscape", "readouts", f"extensions::{METRICS}", "import_recorded")),
-    "recovery": ("recovery", ("recovery", f"extensions::{METRICS}")),
-    "boptr": ("boptr", ("boptr_*",)),
+    "landscape": ("landscape", ("landscape", "readouts", f"extensions::{METRICS}", "import_recorded", DEFAULTS)),
+    "recovery": ("recovery", ("recovery", f"extensions::{METRICS}", DEFAULTS)),
+    "boptr": ("boptr", ("boptr_*", DEFAULTS)),
     "store": (
         "store",
         (
@@ -363,12 +364,13 @@ def _measure(target: str, file: str, kept: Path) -> None:
 def order(mutant: Mutant, known: Baseline, most: float = MOST) -> list[str]:
     """The tests that may notice a mutant: first those that run the changed statement, then others of their files.
 
-    A test may hold in a cache what another one has made; so the second part, of tests that are quick, is needed.
+    A test may hold in a cache what another one has made; so the second part, of tests that are quick, is needed. What
+    runs when a module is imported, such as the defaults of options, belongs to no test: then all are such others.
     """
     lines = known.tests.get(mutant.file, {})
     place = _near(mutant.path.read_text("utf-8"), mutant.line)
     near = {test for line in place for test in lines.get(str(line), [])}
-    files = {test.split("::")[0] for test in near}
+    files = {test.split("::")[0] for test in near or known.seconds}
     quick = [test for test in known.seconds if test.split("::")[0] in files and known.seconds[test] < SLOW]
     by_time = known.seconds.__getitem__
     every = [*sorted(near, key=by_time), *sorted(set(quick) - near, key=by_time)]

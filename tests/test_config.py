@@ -67,7 +67,9 @@ def test_the_shipped_configuration_and_its_overlays_are_valid() -> None:
 
 
 @pytest.mark.parametrize(
-    ("path", "text"), [(reference.SCHEMA, config.schema_text()), (reference.README, reference.readme_text())]
+    ("path", "text"),
+    [(reference.SCHEMA, config.schema_text()), (reference.README, reference.readme_text())],
+    ids=["schema", "page"],
 )
 def test_generated_files_agree_with_the_typed_configuration(path: Path, text: str) -> None:
     assert (ROOT / path).read_text() == text, "run `make schema`"

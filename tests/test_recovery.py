@@ -177,6 +177,17 @@ def test_envelope_intervals():
     assert (found["reselected"]["gap_lo"], found["reselected"]["gap_hi"]) == pytest.approx(tuple(reselected), abs=1e-6)
 
 
+def test_points_are_shrunk_to_those_of_their_own_budget():
+    """Two points that only noise tells apart meet at their mean, and two without noise stay, wherever the others are.
+
+    In the draws the first two move 0.2 against each other: noise 2 * 0.2^2, more than their spread of 2 * 0.1^2.
+    """
+    change = np.array([[0.2, -0.2], [-0.2, 0.2], [0.0, 0.0], [0.0, 0.0]])
+    for budgets in ([1, 1, 2, 2], [2, 2, 1, 1]):
+        shrunk = gaps._shrunk(np.array([0.4, 0.6, 0.9, 0.7]), change, np.array(budgets))
+        assert shrunk == pytest.approx([0.5, 0.5, 0.9, 0.7])
+
+
 @pytest.mark.parametrize("spread", [0.0, 0.15, 0.6])
 def test_corrected_interval_covers_the_gap_of_equal_and_of_different_policies(spread):
     """150 samples of 100 questions, RL the best of 24 policies; held fixed, the point's interval covers about 80%."""
