@@ -61,5 +61,16 @@ def test_committed_readouts_are_those_of_the_shipped_studies(
     grid.check()
 
 
+@OF_THE_COHORT
+def test_committed_readouts_of_power_sampling_are_those_of_its_configuration(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The same for config/zoo-power.yaml, which samples; with its readouts it samples nothing."""
+    monkeypatch.chdir(Path(__file__).parents[1])
+    plain = config.plain(config.load([*config.DEFAULT_FILES, "config/zoo.yaml", "config/zoo-power.yaml"]))
+    plain["study"] |= {"sample": [], "readouts": "resources/zoo/cohort/power"}
+    grid = Grid(plain | {"results": "no-results"})
+    assert len(grid.cells) == 21 and {grid.source(*cell) for cell in grid.cells} == {"recorded"}
+    grid.check()
+
+
 def digest(content: object) -> str:
     return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:12]

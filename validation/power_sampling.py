@@ -1,60 +1,140 @@
 """What power sampling is worth beside RL's default policy, order-free, from compact readouts.
 
     python validation/power_sampling.py                  # the pairs of the cohort whose Base was searched
-    python validation/power_sampling.py --readouts DIR   # other readouts, such as those of config/zoo-power.yaml
+    python validation/power_sampling.py --readouts resources/zoo/cohort/power    # every pair (config/zoo-power.yaml)
 
 For each pair and benchmark of config/zoo.yaml with a sampler of p^alpha on either side: the share of questions solved
 by b samples of the sampler minus that of b samples of RL's default policy (equal samples), and the share of one text
 minus that of as many samples of RL as cost the same (equal tokens). Every share is the exact mean over all subsets of
-the samples; brackets are 95% percentile bootstrap intervals over questions, both sides of a question together.
+the samples; brackets are 95% percentile bootstrap intervals over questions, both sides of a question together. p is of
+b = 1, from random sign flips over questions, after Holm over all rows of the table that have one. The default policy of
+Base is there for comparison, without p. On the side of RL the last two columns subtract Base under the same policy.
+A second table has the means over the pairs of config/zoo.yaml that are no extras: these models, other questions.
 """
 
 from __future__ import annotations
 
 import argparse
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import yaml
 
+from searchlens.boptr.inference import holm, sign_flip_test
 from searchlens.landscape.class_sizes import from_text
 from searchlens.landscape.subsets import missed
 from searchlens.store import readouts
-from searchlens.uncertainty import Floats, Resamples
+from searchlens.uncertainty import Floats, Resamples, with_width
 
 ROOT = Path(__file__).parents[1]
 DEFAULT = "topp0.95_t1.0"
 SAMPLERS = ("power", "smc")
-COLUMNS = (
-    "pair",
-    "benchmark",
-    "side",
-    "policy",
-    "tokens",
-    "solved (%)",
-    "b = 1",
-    "b = 4",
-    "b = 16",
-    "RL samples",
-    "minus RL",
-)
+BUDGETS = (1, 4, 16)
+FLIPS = 20_000
+PAIRS = ("pair", "benchmark", "side", "policy", "tokens", "solved (%)", "b = 1", "b = 4", "b = 16")
+MEANS = ("pairs", "benchmark", "side", "policy", "b = 1", "b = 4", "b = 16", "equal tokens")
+SAME = {1: "RL − Base, b = 1", 4: "RL − Base, b = 4"}
+
+
+@dataclass(frozen=True)
+class Row:
+    """A policy on one side of a pair, RL's default policy, and Base under the policy; all on the same questions."""
+
+    pair: str
+    benchmark: str
+    side: str
+    policy: str
+    ours: dict[str, Any]
+    theirs: dict[str, Any]
+    base: dict[str, Any] | None
+
+    @property
+    def is_sampler(self) -> bool:
+        """Whether the policy is a sampler of p^alpha."""
+        return self.policy.startswith(SAMPLERS)
+
+    @property
+    def equal(self) -> int:
+        """Samples of RL's default policy that cost as many tokens as one text of this."""
+        return round(tokens(self.ours) / tokens(self.theirs))
+
+    def gap(self, budget: int) -> Floats | None:
+        """Difference for each question, in percentage points; None if either has too few samples."""
+        return gap(self.ours, budget, self.theirs, budget)
+
+    def gap_at_equal_tokens(self) -> Floats | None:
+        """One text of this minus ``equal`` samples of RL; as ``gap``."""
+        return gap(self.ours, 1, self.theirs, max(self.equal, 1))
+
+    def gap_to_base(self, budget: int) -> Floats | None:
+        """RL minus Base under the same policy; None on the side of Base, and as ``gap``."""
+        return gap(self.ours, budget, self.base, budget) if self.base and self.side == "rl" else None
+
+    @property
+    def p(self) -> float:
+        """Of the difference at b = 1; NaN for the default policy."""
+        at_one = self.gap(1)
+        return sign_flip_test(at_one[:, 0], FLIPS) if self.is_sampler and at_one is not None else float("nan")
+
+    def cells(self, p: float) -> list[str]:
+        """The line of the first table, with the corrected p."""
+        shown = [interval(self.gap(budget)) for budget in BUDGETS]
+        level = interval(self.gap_at_equal_tokens())
+        solves = f"{100 * solved(self.ours, 1).mean():.1f}"
+        names = [self.pair, self.benchmark, self.side, self.policy, f"{tokens(self.ours):.0f}", solves]
+        same = [interval(self.gap_to_base(budget)) for budget in SAME]
+        return [*names, *shown, "" if np.isnan(p) else f"{p:.3f}", str(self.equal), level, *same]
 
 
 def main() -> None:
-    """Print one Markdown table."""
+    """Print two Markdown tables."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--readouts", type=Path, default=ROOT / "resources/zoo/cohort/readouts")
     folder = parser.parse_args().readouts
-    pairs = yaml.safe_load((ROOT / "config/zoo.yaml").read_text())["pairs"]
-    print("| " + " | ".join(COLUMNS) + " |")
-    print("|" + "---|" * len(COLUMNS))
+    study = yaml.safe_load((ROOT / "config/zoo.yaml").read_text())
+    rows = list(rows_of(folder, study["pairs"]))
+    corrected = holm([row.p for row in rows])
+    lines = [row.cells(float(p)) for row, p in zip(rows, corrected, strict=True)]
+    print(markdown((*PAIRS, "p, Holm", "RL samples", "equal tokens", *SAME.values()), lines))
+    print()
+    print(markdown((*MEANS, *SAME.values()), means(rows, study["readings"]["joint_pairs"])))
+
+
+def rows_of(folder: Path, pairs: dict[str, Any]) -> Iterator[Row]:
+    """The samplers of each pair, and Base's default policy where Base has a sampler."""
     for name, pair in pairs.items():
         for file in sorted((folder / pair["rl"]).glob("*.arrow.xz")):
-            rl = cell(file)[DEFAULT]
-            for side in ("base", "rl"):
-                for policy, row in cell(folder / pair[side] / file.name).items():
-                    if policy.startswith(SAMPLERS):
-                        print(line((name, file.name.partition(".")[0], side, policy), row, rl))
+            sides = {side: cell(folder / pair[side] / file.name) for side in ("base", "rl")}
+            for side, policies in sides.items():
+                if any(policy.startswith(SAMPLERS) for policy in policies):
+                    shown = {DEFAULT} if side == "base" else set()
+                    for policy, row in policies.items():
+                        if policy in shown or policy.startswith(SAMPLERS):
+                            names = (name, file.name.partition(".")[0], side, policy)
+                            yield Row(*names, row, sides["rl"][DEFAULT], sides["base"].get(policy))
+
+
+def means(rows: Sequence[Row], names: Sequence[str]) -> Iterator[list[str]]:
+    """One line for each benchmark, side and policy: the mean over the pairs that have it, question by question."""
+    by_key: dict[tuple[str, str, str], list[Row]] = {}
+    for row in rows:
+        if row.pair in names:
+            by_key.setdefault((row.benchmark, row.side, row.policy), []).append(row)
+    for (benchmark, side, policy), group in sorted(by_key.items()):
+        same = [interval(mean(row.gap_to_base(budget) for row in group)) for budget in SAME]
+        shown = [interval(mean(row.gap(budget) for row in group)) for budget in BUDGETS]
+        level = interval(mean(row.gap_at_equal_tokens() for row in group))
+        yield [str(len(group)), benchmark, side, policy, *shown, level, *same]
+
+
+def mean(gaps: Iterable[Floats | None]) -> Floats | None:
+    """Mean over pairs of the differences of each question; None if a pair has none."""
+    found = list(gaps)
+    known = [each for each in found if each is not None]
+    return np.mean(known, axis=0) if known and len(known) == len(found) else None
 
 
 def cell(file: Path) -> dict[str, dict[str, Any]]:
@@ -62,15 +142,6 @@ def cell(file: Path) -> dict[str, dict[str, Any]]:
     if not file.is_file():
         return {}
     return {row["policy"]: row for row in readouts.read(file).to_dicts()}
-
-
-def line(names: tuple[str, ...], row: dict[str, Any], rl: dict[str, Any]) -> str:
-    """One row of the table."""
-    shared, equal = min(row["samples"], rl["samples"]), round(tokens(row) / tokens(rl))
-    shown = [difference(solved(row, b), solved(rl, b)) if b <= shared else "" for b in (1, 4, 16)]
-    level = difference(solved(row, 1), solved(rl, equal)) if equal <= rl["samples"] else ""
-    cells = [*names, f"{tokens(row):.0f}", f"{100 * solved(row, 1).mean():.1f}", *shown, str(equal), level]
-    return "| " + " | ".join(cells) + " |"
 
 
 def tokens(row: dict[str, Any]) -> float:
@@ -81,14 +152,30 @@ def tokens(row: dict[str, Any]) -> float:
 def solved(row: dict[str, Any], k: int) -> Floats:
     """Chance that k samples, drawn without replacement, have a right one; shape (questions, 1)."""
     sizes, is_right = from_text(row["classes"])
-    return 1 - missed(row["samples"], [k])[(sizes * is_right).sum(1)]
+    chance: Floats = 1 - missed(row["samples"], [k])[(sizes * is_right).sum(1)]
+    return chance
 
 
-def difference(ours: Floats, theirs: Floats) -> str:
-    """Mean difference in percentage points with its interval, such as ``+3.7 [2.4, 5.0]``."""
-    gap = 100 * (ours - theirs)
-    ends = Resamples.draw(len(gap), draws=4000, seed=0).interval(gap)
-    return f"{gap.mean():+z.1f} [{ends.lo[0]:z.1f}, {ends.hi[0]:z.1f}]"
+def gap(ours: dict[str, Any], our_budget: int, theirs: dict[str, Any], their_budget: int) -> Floats | None:
+    """Ours minus theirs for each question, in percentage points; None if either has too few samples."""
+    if our_budget > ours["samples"] or their_budget > theirs["samples"]:
+        return None
+    return 100 * (solved(ours, our_budget) - solved(theirs, their_budget))
+
+
+def interval(values: Floats | None) -> str:
+    """Mean over questions with its interval, such as ``+3.7 [2.4, 5.0]``; empty for None."""
+    if values is None:
+        return ""
+    drawn = Resamples.draw(len(values), draws=4000, seed=0).interval(values)
+    ends = with_width(values.mean(0), drawn, len(values), limits=(-100, 100))
+    return f"{values.mean():+z.1f} [{ends.lo[0]:z.1f}, {ends.hi[0]:z.1f}]"
+
+
+def markdown(columns: Sequence[str], lines: Iterable[Sequence[str]]) -> str:
+    """A table with a line for each of ``lines``."""
+    rule = "|" + "---|" * len(columns)
+    return "\n".join(["| " + " | ".join(columns) + " |", rule, *("| " + " | ".join(line) + " |" for line in lines)])
 
 
 if __name__ == "__main__":
