@@ -28,6 +28,8 @@ from searchlens.commands.verify import verify
 from searchlens.store.files import read_json
 
 Commands = Callable[[], Iterable[list[str]]]
+SLOW = ("pandas.", "scipy.", "searchlens.", "statsmodels.")
+"""Modules whose import, in each of thousands of processes, would take longer than what is tried."""
 
 
 @dataclass(frozen=True)
@@ -196,7 +198,7 @@ class Harness:
                 for arguments in commands:
                     assert study.run(*arguments) == 0, arguments
                 log = [call.name for call in calls.log]
-            modules = [name for name in sys.modules if name.startswith(("scipy.", "searchlens."))]
+            modules = [name for name in sys.modules if name.startswith(SLOW)]
             found = {"content": study.content(copy), "calls": log, "drawn": drawn.value, "modules": modules}
             report.write_text(json.dumps(found))
 

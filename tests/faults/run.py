@@ -10,13 +10,11 @@ from __future__ import annotations
 import argparse
 import os
 import random
-import resource
 import shutil
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
-from typing import TypeVar
 
 os.environ.setdefault("POLARS_MAX_THREADS", "1")  # each of thousands of processes would start one for each core
 sys.path.insert(0, str(Path(__file__).parent))
@@ -24,10 +22,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 import company
 import points
 import states
-
-T = TypeVar("T")
-Part = tuple[int, int]
-"""Which part of how many, counted from 1: everything in slices, one after another."""
+from parts import Part, part_of, processor_time, slice_of
 
 
 def faults(count: int | None, seed: int, part: Part, processes: int) -> tuple[str, int]:
@@ -36,7 +31,7 @@ def faults(count: int | None, seed: int, part: Part, processes: int) -> tuple[st
     try:
         harness = points.Harness(root)
         every = harness.points()
-        chosen = _slice(every if count is None else points.sampled(every, count, seed), part)
+        chosen = slice_of(every if count is None else points.sampled(every, count, seed), part)
         report = points.attempt_all(harness, chosen, processes)
         return f"{points.summary(report)}\nof {len(every)} points in all", len(report.violations)
     finally:
@@ -50,7 +45,7 @@ def failures(count: int | None, seed: int, part: Part, processes: int) -> tuple[
         survey = states.Survey(root)
         every = survey.states()
         places = range(len(every)) if count is None else random.Random(seed).sample(range(len(every)), count)
-        chosen = _slice([every[place] for place in sorted(places)], part)
+        chosen = slice_of([every[place] for place in sorted(places)], part)
         wrong = states.attempt_all(survey, chosen, processes)
         said = f"{len(chosen)} of {len(every)} states after {len(survey.calls)} calls, {len(wrong)} violations"
         return "\n".join([said, *wrong[:20]]), len(wrong)
@@ -63,7 +58,7 @@ def meetings(count: int, seed: int, part: Part, processes: int) -> tuple[str, in
     root = points.new_root()
     try:
         harness = points.Harness(root, company.WORK)
-        seeds = _slice([seed * 1_000_000 + i for i in range(count)], part)
+        seeds = slice_of([seed * 1_000_000 + i for i in range(count)], part)
         report = company.attempt_all(harness, seeds, 2 * processes)  # they wait most of the time
         said = f"{report.meetings} times {company.JOBS} jobs at once, {report.faults} faults among them"
         wrong = len(report.violations)
@@ -84,18 +79,6 @@ def orders(steps: int, seed: int, part: Part) -> tuple[str, int]:
     return f"{found['rules']} steps, {found['runs']} runs and {found['faults']} faults among them, 0 violations", 0
 
 
-def _slice(everything: Sequence[T], part: Part) -> list[T]:
-    number, parts = part
-    return list(everything[number - 1 :: parts])
-
-
-def _part(text: str) -> Part:
-    number, _, parts = text.partition("/")
-    if not (number.isdecimal() and parts.isdecimal() and 1 <= int(number) <= int(parts)):
-        raise argparse.ArgumentTypeError(f"{text!r} is not of the form 1/4")
-    return int(number), int(parts)
-
-
 def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--points", type=int, help="faults at calls (default: all)")
@@ -103,15 +86,9 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--meetings", type=int, default=500, help="meetings of three jobs (default: 500)")
     parser.add_argument("--steps", type=int, default=10_000, help="steps of the state machine (default: 10,000)")
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--part", type=_part, default=(1, 1), metavar="I/N", help="only this part of it, such as 1/4")
+    parser.add_argument("--part", type=part_of, default=(1, 1), metavar="I/N", help="only this part of it, such as 1/4")
     parser.add_argument("--processes", type=int, default=len(os.sched_getaffinity(0)))
     return parser.parse_args()
-
-
-def _processor_time() -> float:
-    """Seconds, of this process and of those that have ended."""
-    used = (resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
-    return sum(one.ru_utime + one.ru_stime for one in used)
 
 
 def main() -> int:
@@ -126,9 +103,9 @@ def main() -> int:
     for count, part in parts:
         if count == 0:
             continue
-        started, spent = time.monotonic(), _processor_time()
+        started, spent = time.monotonic(), processor_time()
         said, wrong = part()
-        cpu = _processor_time() - spent
+        cpu = processor_time() - spent
         print(f"{said}\n{time.monotonic() - started:.0f} s, {cpu:.0f} of processor time", flush=True)
         violations += wrong
     return 1 if violations else 0

@@ -1,10 +1,12 @@
-"""Faults of a cluster, one after another, through a Slurm that this script starts: what is lost, when all is well.
+"""Faults of clusters, one after another, through Slurms that this script starts: what is lost, when all is well.
 
-python tests/slurm/faults.py [--count N] [--kinds NAME ...] [--seed S] [--minutes M] [--output FILE]     as root
+python tests/slurm/faults.py [--count N] [--kinds NAME ...] [--seed S] [--clusters C] [--minutes M] [--output FILE]
 
-Fault number n of a seed is always the same kind at the same moment of the job. Each adds a line to the output; faults
-that have a line there are not tried again. A job is submitted with the command of the rule `generate`; after a fault
-that ends it for good it is submitted once more, as by retries of Snakemake. The last kinds have a Snakemake each.
+As root. Fault number n of a seed is always the same kind at the same moment of the job. Each adds a line to the output;
+faults that have a line there are not tried again. A job is submitted with the command of the rule `generate`; after a
+fault that ends it for good it is submitted once more, as by retries of Snakemake. The last kinds have a Snakemake each.
+Most of a fault's time is waiting, for Slurm's timers and for Snakemake's next question, so several clusters, which know
+nothing of each other, are harmed side by side.
 """
 
 from __future__ import annotations
@@ -17,13 +19,18 @@ import random
 import re
 import resource
 import shlex
+import shutil
 import signal
 import subprocess
 import sys
 import tempfile
+import threading
 import time
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections import deque
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from cluster import Cluster, why_not
@@ -50,7 +57,7 @@ def until(true: Callable[[], object], what: str, seconds: float = 240) -> None:
     end = time.monotonic() + seconds
     while not true():
         assert time.monotonic() < end, f"not after {seconds:g} s: {what}"
-        time.sleep(0.1)
+        time.sleep(0.2)
 
 
 @dataclass
@@ -276,7 +283,7 @@ def attempt(slurm: Cluster, base: Study, folder: Path, kind: str, chance: random
             until(lambda: not slurm.jobs("RUNNING", "PENDING", "COMPLETING"), "the orphan has ended")
         else:
             one.recover()
-    except AssertionError as wrong:
+    except (AssertionError, subprocess.SubprocessError) as wrong:
         error = str(wrong) or "an assertion"
     ended = time.monotonic()
     frames, theirs = one.study.shards(), base.shards()
@@ -322,6 +329,7 @@ def main() -> int:
     parser.add_argument("--count", type=int, default=200)
     parser.add_argument("--kinds", nargs="+", choices=list(KINDS), default=list(KINDS))
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--clusters", type=int, default=3, help="that are harmed side by side (default: 3)")
     parser.add_argument("--minutes", type=float, default=1e9, help="begin no fault after so many")
     parser.add_argument("--output", type=Path, default=OUTPUT)
     asked = parser.parse_args()
@@ -329,32 +337,69 @@ def main() -> int:
         sys.exit(reason)
     done = _done(asked.output)
     numbers = [n for n in range(asked.count) if (str(asked.seed), str(n)) not in done]
-    numbers = [n for n in numbers if list(KINDS)[n % len(KINDS)] in asked.kinds]
-    wrong = _attempt_all(numbers, asked.seed, asked.output, time.monotonic() + 60 * asked.minutes)
-    return 1 if wrong else 0
-
-
-def _attempt_all(numbers: Sequence[int], seed: int, output: Path, end: float) -> int:
-    wrong = 0
-    with tempfile.TemporaryDirectory() as scratch:
-        base = Study(Path(scratch) / "base", configuration(questions=16, samples=10))
+    waiting = deque(n for n in numbers if list(KINDS)[n % len(KINDS)] in asked.kinds)
+    with _scratch() as folder:
+        base = Study(folder / "base", configuration(questions=16, samples=10))
         assert base.start("--cores", "1", base.manifest(BASE)).wait() == 0, base.log()
+        faults = Faults(base, waiting, asked.seed, asked.output, time.monotonic() + 60 * asked.minutes)
+        with ThreadPoolExecutor(asked.clusters) as pool:
+            try:
+                list(pool.map(lambda _: faults.attempt_all(), range(min(asked.clusters, len(waiting)))))
+            finally:
+                waiting.clear()  # of Ctrl-C: the others end after the faults that they are at
+    return 1 if faults.wrong else 0
+
+
+@contextmanager
+def _scratch() -> Iterator[Path]:
+    """A folder in which studies of faults that ended badly are left."""
+    folder = Path(tempfile.mkdtemp(prefix="faults-"))
+    try:
+        yield folder
+    finally:
+        shutil.rmtree(folder / "base", ignore_errors=True)
+        if not any(folder.iterdir()):
+            folder.rmdir()
+
+
+@dataclass
+class Faults:
+    """Those that wait, tried by any number of threads at once, each with a Slurm of its own."""
+
+    base: Study
+    waiting: deque[int]
+    seed: int
+    output: Path
+    end: float
+    wrong: int = 0
+    lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def attempt_all(self) -> None:
         slurm = Cluster(nodes=2, cpus=4, gpus=1)
         try:
             slurm.start()
-            for number in numbers:
-                if time.monotonic() > end:
-                    break
-                kind, chance = list(KINDS)[number % len(KINDS)], random.Random(f"{seed}:{number}")
-                line = attempt(slurm, base, Path(scratch) / str(number), kind, chance)
-                _add(output, {"seed": seed, "number": number, **line})
-                print(number, *line.values(), flush=True)
-                wrong += bool(line["error"] or line["lost"] or line["double"])
+            while (number := self._next()) is not None:
+                self._attempt(slurm, number)
                 slurm.command("scancel", "--user=root")
                 until(lambda: slurm.idle_nodes() == set(slurm.nodes), "all nodes are idle")
         finally:
             slurm.stop()
-    return wrong
+
+    def _next(self) -> int | None:
+        with self.lock:
+            return self.waiting.popleft() if self.waiting and time.monotonic() < self.end else None
+
+    def _attempt(self, slurm: Cluster, number: int) -> None:
+        kind, chance = list(KINDS)[number % len(KINDS)], random.Random(f"{self.seed}:{number}")
+        folder = self.base.path.parent / f"{self.seed}-{number}"
+        line = attempt(slurm, self.base, folder, kind, chance)
+        wrong = bool(line["error"] or line["lost"] or line["double"])
+        with self.lock:
+            _add(self.output, {"seed": self.seed, "number": number, **line})
+            self.wrong += wrong
+        print(number, *line.values(), f"see {folder}" if wrong else "", flush=True)
+        if not wrong:
+            shutil.rmtree(folder, ignore_errors=True)  # what Slurm writes late is left
 
 
 def _done(output: Path) -> set[tuple[str, str]]:
