@@ -21,6 +21,7 @@ import resource
 import shlex
 import shutil
 import signal
+import statistics
 import subprocess
 import sys
 import tempfile
@@ -57,7 +58,7 @@ def until(true: Callable[[], object], what: str, seconds: float = 240) -> None:
     end = time.monotonic() + seconds
     while not true():
         assert time.monotonic() < end, f"not after {seconds:g} s: {what}"
-        time.sleep(0.2)
+        time.sleep(0.5)  # each look starts a client of Slurm
 
 
 @dataclass
@@ -347,7 +348,25 @@ def main() -> int:
                 list(pool.map(lambda _: faults.attempt_all(), range(min(asked.clusters, len(waiting)))))
             finally:
                 waiting.clear()  # of Ctrl-C: the others end after the faults that they are at
+    print(table(asked.output))
     return 1 if faults.wrong else 0
+
+
+def table(output: Path) -> str:
+    """What the output says of each kind, in Markdown; seconds of recovery are the median and the largest."""
+    with output.open() as stream:
+        lines = list(csv.DictReader(stream))
+    rows = ["| kind | tried | finished | lost | double | other | recovery, s |", "|---|---|---|---|---|---|---|"]
+    for kind in KINDS:
+        of_kind = [line for line in lines if line["kind"] == kind]
+        finished, lost, double = (sum(int(line[name]) for line in of_kind) for name in ("finished", "lost", "double"))
+        other, waits = (
+            sum(bool(line["error"]) for line in of_kind),
+            [float(line["recovery_seconds"]) for line in of_kind],
+        )
+        seconds = f"{statistics.median(waits):.0f}, {max(waits):.0f}" if waits else ""
+        rows.append(f"| `{kind}` | {len(of_kind)} | {finished:,} | {lost} | {double} | {other} | {seconds} |")
+    return "\n".join(rows)
 
 
 @contextmanager
