@@ -24,7 +24,7 @@ export PATH := $(CURDIR)/.venv/bin:$(PATH)
 export HF_HUB_OFFLINE ?= 1
 export TOKENIZERS_PARALLELISM ?= false
 
-.PHONY: help setup demo test test-vllm test-slurm test-faults test-harnesses test-wheel test-browser fuzz mutants web check format schema zoo zoo-cohort zoo-run zoo-tables perf clean
+.PHONY: help setup demo test test-vllm test-slurm test-faults test-faults-real test-harnesses test-wheel test-browser fuzz mutants web check format schema zoo zoo-cohort zoo-run zoo-tables perf clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -92,8 +92,11 @@ $(WEB_INSTALLED): web/package-lock.json
 web: $(WEB_INSTALLED) ## build the explorer's page from web/ (needs node 20)
 	cd web && npm run --silent check && npm test --silent && npm run --silent build
 
-test-faults: $(INSTALLED) ## let every call on the disk fail, in every order (about an hour of processor time)
+test-faults: $(INSTALLED) ## let every call on the disk fail, in every order (half an hour of processor time)
 	.venv/bin/python tests/faults/run.py $(FAULTS)
+
+test-faults-real: $(INSTALLED) ## the same with the real engine and Snakemake, at 100 points by seed (20 minutes of processor time)
+	.venv/bin/python tests/faults/real.py $(FAULTS)
 
 test-wheel: $(INSTALLED) ## build the wheels and the sdist, and use them outside of the checkout
 	.ci/test-wheel

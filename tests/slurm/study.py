@@ -114,14 +114,16 @@ class Study:
 
     def kept(self) -> int:
         """Samples in shards and in finished chunks: those that a job which starts now need not draw."""
-        pattern = "results/generations/*/*/*/chunks/*.chunk"
-        waiting = 0
-        for path in map(Path, glob(pattern, root_dir=self.path)):  # noqa: PTH207  # `Path.glob` raises
-            start, stop, first, last = map(int, re.findall(r"\d+", path.name)[:4])
-            shard = path.parents[1] / f"{path.name.split('.')[0]}.json"
-            if not (self.path / shard).exists():  # otherwise its chunks are just being removed
-                waiting += (stop - start) * (last - first)
-        return waiting + sum(frame.height for frame in self.shards().values())
+        while True:
+            whole, waiting = self.shards(), 0
+            pattern = "results/generations/*/*/*/chunks/*.chunk"
+            for path in map(Path, glob(pattern, root_dir=self.path)):  # noqa: PTH207  # `Path.glob` raises
+                start, stop, first, last = map(int, re.findall(r"\d+", path.name)[:4])
+                shard = path.parents[1].relative_to("results/generations") / f"{path.name.split('.')[0]}.parquet"
+                if str(shard) not in whole:  # otherwise its chunks are just being removed
+                    waiting += (stop - start) * (last - first)
+            if self.shards().keys() == whole.keys():  # none was published while chunks were counted
+                return waiting + sum(frame.height for frame in whole.values())
 
     def drawn(self) -> list[int]:
         """Samples that each checkpoint's last job had to draw."""
