@@ -105,7 +105,8 @@ class Injected:
             call()
             os._exit(DIED)
         number = getattr(errno, self.fault)
-        raise OSError(number, os.strerror(number))
+        by_name = isinstance(paths[0], (str, os.PathLike)) and name != "write"
+        raise OSError(number, os.strerror(number), *([os.fspath(paths[0])] if by_name else []))  # as `os` has it
 
 
 def _path(path: Any) -> str:

@@ -240,7 +240,8 @@ class Harness:
         known, wrong = self.undisturbed[workload.name], list[str]()
         study.script(drawn)
         left = study.temporary(folder)
-        on_temporary = known["calls"][point.at - 1] == "unlink"
+        met = folder / "met"
+        on_temporary = met.exists() and met.read_text() == "unlink"
         if status == DIED:
             wrong += [f"{len(left)} temporary files"] if len(left) > 1 + (workload.name == "import") else []
         else:
@@ -284,11 +285,11 @@ def _disturbed(folder: Path, workload: Workload, point: Point, drawn: study.Coun
         commands = list(workload.commands())
         handle = os.open(said, os.O_CREAT | os.O_WRONLY)
         os.dup2(handle, 2)
-        Injected(folder / "results", point.at, point.fault)
-        for arguments in commands:
-            if status := study.run(*arguments):
-                return status
-        return 0
+        calls = Injected(folder / "results", point.at, point.fault)
+        try:
+            return next(filter(None, (study.run(*arguments) for arguments in commands)), 0)
+        finally:
+            (folder / "met").write_text("".join(call.name for call in calls.log[point.at - 1 : point.at]))
 
     status = in_fork(work, may_fail=True)
     lines = said.read_text().splitlines() if said.exists() else []
