@@ -46,6 +46,14 @@ def test_equal_pools_are_worth_the_same_number_of_samples() -> None:
     assert np.isposinf(read.log2_n[4]).all()
 
 
+def test_pools_that_are_no_power_of_two_are_read_to_their_end() -> None:
+    """2^(log2 n) may be above n by rounding, as for 20; a model beyond the whole pool is read there."""
+    for samples in range(2, 70):
+        base, rl = pool(np.zeros(40, int), samples), pool(np.full(40, samples), samples)
+        read = equivalents([base], rl, [1, 2], DRAWS)
+        assert np.isposinf(read.log2_n).all() and read.largest == samples
+
+
 def test_the_best_of_several_policies_needs_no_more_samples_than_any() -> None:
     rng = np.random.default_rng(1)
     policies, rl = [pool(drawn(rng, 16), 16) for _ in range(3)], pool(drawn(rng, 16), 16)

@@ -80,7 +80,7 @@ def equivalents(base: Sequence[Pool], rl: Pool, budgets: Sequence[int], resample
     lower = log2_n = inverse(np.maximum.accumulate(leading, axis=0), np.log2(ks), target)
     if len(base) > 1:
         log2_n = inverse(upper_edge(curves, resamples.questions), np.log2(ks), 2 * target[:, :1] - target)
-    at = np.exp2(np.clip(log2_n[:, 0], 0, math.log2(largest)))
+    at = np.minimum(np.exp2(np.clip(log2_n[:, 0], 0, math.log2(largest))), largest)  # 2^(log2 20) is above 20
     return Equivalents(tuple(budgets), largest, log2_n, lower, _support(base, rl, at, budgets))
 
 
