@@ -12,6 +12,7 @@ import sys
 from dataclasses import replace
 from html import escape
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import polars as pl
@@ -21,7 +22,7 @@ import searchlens
 from searchlens.api import Study
 from searchlens.cli import main
 from searchlens.errors import InputError
-from searchlens.explorer import Inlined, explorer_page, page, texts
+from searchlens.explorer import Inlined, explorer_page, page, sentences, texts
 from searchlens.explorer.files import Files
 from searchlens.explorer.headline import headline_html
 from small_results import DEFAULT, RIGHT, finish
@@ -98,7 +99,30 @@ def test_a_cell_says_in_three_sentences_whether_it_is_sound_who_leads_and_where_
     assert sound == "The samples are sound: 100% of Base's and 100% of RL's state an answer."
     assert leader.startswith("With 1 sample neither leads surely: Base − RL is −20.8 [")
     assert leader.endswith(f"(points of pass@k under {DEFAULT}).")
-    assert reached.startswith("RL lies ")
+    assert reached.startswith("By the estimates RL lies ")
+
+
+def test_recovery_is_said_with_what_the_intervals_leave_open() -> None:
+    """A point above Base's best is no verdict if the interval of the gap contains 0, nor is one inside."""
+    study: Any = SimpleNamespace(default_policy=DEFAULT)
+    rows = {
+        1: {"inside": True, "gap": -0.08, "gap_lo": -0.12, "gap_hi": -0.01},
+        2: {"inside": False, "gap": 0.03, "gap_lo": -0.11, "gap_hi": 0.21},
+        4: {"inside": True, "gap": 0.0, "gap_lo": -0.02, "gap_hi": 0.02},
+        8: {"inside": False, "gap": 0.2, "gap_lo": 0.1, "gap_hi": 0.3},
+    }
+
+    def said(*budgets: int) -> str:
+        support = [{"budget": budget, **rows[budget]} for budget in budgets]
+        return sentences.cell_sentences(study, sentences.Headline([], support, None), {}, "sums")[-1]
+
+    assert said(1) == "RL lies inside what Base's policies reach with 1 sample."
+    assert said(8) == "RL lies above the best of what Base's policies reach with 8 samples."
+    assert said(1, 2, 4, 8) == (
+        "By the estimates RL lies inside what Base's policies reach with 1 and 4 samples, and above the best of them"
+        " with 2 and 8 samples; whether it is above their best is open with 2 and 4 samples."
+    )
+    assert said(2, 4).endswith("with 2 samples; whether it is above their best is open at any of these budgets.")
 
 
 def test_a_broken_cell_says_so_and_states_no_number(results: Path) -> None:

@@ -130,6 +130,7 @@ def _lead(row: Row) -> str:
 
 
 def _recovery(found: Headline) -> str:
+    """Where RL lies by the estimates, and where the intervals leave open whether that is above Base's best."""
     known = [row for row in found.support if row["gap"] is not None]
     if not known:
         return "Whether Base reaches RL is not known: there is no recovery analysis."
@@ -141,7 +142,17 @@ def _recovery(found: Headline) -> str:
     parts = [f"{where} {_with(rows)}" for where, rows in places.items() if rows]
     if not places["inside what Base's policies reach"]:
         parts[0] = parts[0].replace("them", "what Base's policies reach")
-    return f"RL lies {', and '.join(parts)}.{_worth(found.equivalent)}"
+    text = f"RL lies {', and '.join(parts)}"
+    if undecided := [row for row in known if _is_undecided(row)]:
+        with_which = "at any of these budgets" if len(undecided) == len(known) > 1 else _with(undecided)
+        text = f"By the estimates {text}; whether it is above their best is open {with_which}"
+    return f"{text}.{_worth(found.equivalent)}"
+
+
+def _is_undecided(row: Row) -> bool:
+    """Whether the interval of RL minus the best of Base contains positive numbers as well as others."""
+    lo, hi = _points(row["gap_lo"]), _points(row["gap_hi"])
+    return lo is None or hi is None or lo <= 0 < hi - _NOTHING
 
 
 def _with(rows: Sequence[Row]) -> str:

@@ -25,7 +25,7 @@ export async function overview(study, view) {
     body: [
       h("p", null, "How much of what reinforcement learning gave a model was already in its Base model, for whoever samples it enough, or searches it well? Each box below is one pair of models on one benchmark: ",
         h("b.base", null, "Base"), " and ", h("b.rl", null, "RL"), ` under RL's default policy (${study.policyTitle(index.default_policy)}), by samples per question.`),
-      sideLegend(`The share of questions that at least one of so many samples solves, mean over all subsets of the samples; bands are ${study.coverage} intervals over questions.`),
+      sideLegend(`The share of questions that at least one of so many samples solves, mean over all subsets of the samples; the band is RL's ${study.coverage} interval over questions.`),
       index.pairs.length > 1 && h("div.controls", null, choice("Pair", [["", "all pairs"], ...index.pairs.map((/** @type {any} */ pair) => /** @type {[string, string]} */ ([pair.name, pair.title]))], chosen ?? "", (pair) => view.set({ pair }))),
       bad > 0 && h("p.bad", null, `${plural(bad, "box", "boxes")} below cannot be interpreted: look at the reason there before any number.`),
       ...[...byPair].map(([pair, cells]) => h(
@@ -77,7 +77,7 @@ function facts(cell) {
     gap("gap_first", "Base − RL, fewest samples"),
     gap("gap_last", "Base − RL, most samples"),
     gap("recovery_gap", "RL − best of Base, largest"),
-    known(line.inside) && [h("dt", null, "RL inside Base's reach"), h("dd", null, `at ${line.inside} of ${line.of} budgets`)],
+    known(line.inside) && [h("dt", null, "RL inside Base's reach, as estimated"), h("dd", null, `at ${line.inside} of ${line.of} budgets`)],
   );
 }
 
