@@ -60,7 +60,7 @@ $(MUTANTS_INSTALLED): $(INSTALLED)
 	.venv/bin/pip install --quiet --disable-pip-version-check --no-deps $(PIP_FLAGS) cosmic-ray==8.7.0 parso stevedore coverage
 	@touch $@
 
-mutants: $(MUTANTS_INSTALLED) ## change the statistics at 1,200 places, one at a time, and see whether a test notices (hours, resumable)
+mutants: $(MUTANTS_INSTALLED) ## change the statistics and the store at 1,200 places, one at a time, and see whether a test notices (hours, resumable)
 	.venv/bin/python tests/mutants.py --sample 1200 --report docs/mutants.csv
 
 fuzz: $(INSTALLED) ## give every bad input of tests/fuzzing.py to the commands (ten minutes of one core)

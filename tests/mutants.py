@@ -633,7 +633,7 @@ def report(rows: Sequence[dict[str, Any]], path: Path | None) -> None:
 def main() -> None:
     """Draw, run, report."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n", maxsplit=1)[0])
-    parser.add_argument("targets", nargs="*", choices=[[], *TARGETS], help="default: all but store")
+    parser.add_argument("targets", nargs="*", choices=[[], *TARGETS], help="default: all")
     parser.add_argument("--sample", type=int, default=1200, help="number of mutants (default: 1200)")
     parser.add_argument("--seed", type=int, default=1, help="seed of the sample (default: 1)")
     parser.add_argument("--report", type=Path, help="CSV of survivors, whose judgements are kept")
@@ -648,7 +648,7 @@ def main() -> None:
     for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "POLARS_MAX_THREADS"):
         os.environ[name] = "1"
     sys.path.insert(0, str(SOURCE))
-    targets = args.targets or [name for name in TARGETS if name != "store"]
+    targets = args.targets or list(TARGETS)
     rows = run(sample(targets, args.sample, args.seed), args.minutes, math.inf if args.all_tests else MOST)
     report(rows, args.report)
     noticed = sum(row["outcome"] != "survived" for row in rows)

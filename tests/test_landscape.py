@@ -2,6 +2,7 @@
 
 import functools
 import itertools
+from dataclasses import replace
 
 import numpy as np
 import polars as pl
@@ -15,11 +16,13 @@ from searchlens.catalogue import declared
 from searchlens.errors import InputError
 from searchlens.grid import needs
 from searchlens.health.counts import of_graded
+from searchlens.landscape._vote import vote_of_signatures
 from searchlens.landscape.classes import answer_classes
 from searchlens.landscape.options import LandscapeOptions
 from searchlens.landscape.parts import in_parts
 from searchlens.landscape.plain import plain_votes
 from searchlens.landscape.points import operating_points
+from searchlens.landscape.pool import read_pools
 from searchlens.schemas import metrics as metric_schemas
 from searchlens.schemas.columns import POINTS, READOUTS
 from searchlens.stages.landscape import landscape
@@ -294,6 +297,9 @@ BROKEN = {
     "sample 2 is missing": lambda s: s.filter(~((pl.col("question") == 3) & (pl.col("sample") == 2))),
     "no samples": lambda s: s.filter(pl.col("question") != 3),
     "occurs twice": lambda s: pl.concat([s, s.filter(question=3, sample=1)]),
+    "sample 1 occurs twice": lambda s: s.with_columns(
+        sample=pl.when((pl.col("question") == 3) & (pl.col("sample") == 2)).then(1).otherwise("sample")
+    ),
     "both right and wrong": lambda s: s.with_columns(
         answer=pl.when(question=3).then(0).otherwise("answer"),
         correct=pl.when(question=3).then(pl.col("sample") == 1).otherwise("correct"),
@@ -469,6 +475,43 @@ def test_a_hole_is_named_although_the_cell_is_read_in_parts(tmp_path):
     cell = needs.Landscape((4,), (4,), {"ties": "first", "draws": 50}, 0, {}, "math")
     with pytest.raises(InputError, match=r"the smallest, 4, exceeds every pool \(at most 3 samples\)"):
         landscape(cell, tmp_path / "s.parquet", tmp_path / "out", "")
+
+
+def test_policies_keep_the_width_of_their_runs():
+    """A pool that is read in runs of another policy's width would mix searches."""
+    rng, widths = np.random.default_rng(5), [1, 2, 4, 2, 1, 4, 4, 1, 2, 2]
+    cells = [_searched(rng, 3, 4 // width, width)[0] for width in widths]
+    scores = pl.concat([cell.with_columns(policy=pl.lit(f"p{i}")) for i, cell in enumerate(cells)])
+    found = {name: pool.width for pool in read_pools(scores) for name in pool.policies}
+    assert found == {f"p{i}": width for i, width in enumerate(widths)}
+
+
+@pytest.mark.parametrize("classes", [1, 2, 3, 5])
+def test_equally_large_classes_share_the_vote(classes):
+    """By symmetry one of k classes of the same size wins 1/k of all subsets, of any number of samples."""
+    sizes, right = np.full((1, classes), 2), np.arange(classes)[None, :] == 0
+    credit = vote_of_signatures(sizes, right, 2 * classes, [1, classes, 2 * classes])
+    assert credit == pytest.approx(1 / classes)
+
+
+def test_votes_over_strings_and_over_classes_are_those_of_enumeration():
+    """Both readouts at every budget that the pool has, of the grader's classes and of strings, which are finer."""
+    rng = np.random.default_rng(6)
+    pools = {name: [oracle.random_pool(rng, 4) for _ in range(12)] for name in ("a", "b")}
+
+    def string(sample):
+        return 2 * sample.answer + sample.tokens % 2 if sample.answer >= 0 else -1
+
+    strings = {name: [[replace(s, answer=string(s)) for s in pool] for pool in some] for name, some in pools.items()}
+    graded = oracle.frame(pools).with_columns(plain=oracle.frame(strings)["answer"])
+    votes = plain_votes(graded, budgets=[3, 1, 9], ties="first")
+    found = {row[:3]: row[3:] for row in votes.iter_rows()}
+    assert found.keys() == set(itertools.product("ab", [1, 3], READOUTS))
+    for (name, n, readout), values in found.items():
+        for some, value in zip((pools[name], strings[name]), values, strict=True):
+            firsts = [oracle.vote(pool[:n], "first") for pool in some]
+            means = [oracle.over_subsets(oracle.vote, pool, n) for pool in some]
+            assert value == pytest.approx(np.mean(firsts if readout == "prefix" else means))
 
 
 def test_a_part_of_a_cell_is_whole_policies_of_at_most_so_many_samples():
