@@ -230,11 +230,22 @@ def test_corrected_interval_contains_the_gap_where_few_questions_differ(solved):
         assert -1 <= found["gap_lo"] < found["gap_hi"] <= 1
 
 
-def test_corrected_interval_of_one_question_is_unknown():
+@pytest.mark.parametrize("kind", ["fixed", "corrected", "reselected"])
+def test_an_interval_of_one_question_is_unknown(kind):
     """A single question has no spread over questions, and the allowances do not replace it."""
     one = made({(RL, 1): 1}, 1)
-    row = prefix(gaps.support(one, one, OPTIONS)).row(0, named=True)
+    options = RecoveryOptions(default_policy=RL, draws=200, envelope_interval=kind)
+    row = prefix(gaps.support(one, one, options)).row(0, named=True)
     assert (row["gap"], row["gap_lo"], row["gap_hi"]) == (0, None, None)
+
+
+def test_an_interval_ends_where_a_gap_must():
+    """One model solves everything, the other nothing: what 60 questions leave open goes one way only."""
+    everything, nothing, unseen = {("a", 1): 60, (RL, 1): 60}, {("a", 1): 0, (RL, 1): 0}, float(wilson(0, 60).hi)
+    below = prefix(gaps.support(made(everything, 60), made(nothing, 60), OPTIONS)).row(0, named=True)
+    above = prefix(gaps.support(made(nothing, 60), made(everything, 60), OPTIONS)).row(0, named=True)
+    assert (below["gap_lo"], below["gap_hi"]) == pytest.approx((-1, unseen - 1))
+    assert (above["gap_lo"], above["gap_hi"]) == pytest.approx((1 - unseen, 1))
 
 
 @pytest.mark.parametrize(("questions", "epsilon"), [(100, 0.03), (500, 0.03), (200, 0.1), (60, 0.05), (198, 1 / 99)])
@@ -265,7 +276,7 @@ def test_near_match_breaks_ties_by_budget_then_name():
 
 def test_closest_path_breaks_ties_by_budget_then_distance_then_name():
     """Target 1: smaller budget wins, then the name. Target 2: the policy just used beats an earlier name."""
-    base = made({("b", 1): 30, ("c", 1): 30, ("a", 4): 30, ("a", 2): 50, ("b", 2): 50, ("c", 4): 71})
+    base = made({("c", 1): 30, ("b", 1): 30, ("a", 4): 30, ("a", 2): 50, ("b", 2): 50, ("c", 4): 71})
     rl = made({(RL, 1): 30, (RL, 2): 50, (RL, 4): 70})
     path = prefix(paths.path(base, rl, components("a", "b", "c"), OPTIONS)).filter(kind="closest")
     assert path.select("policy", "budget").rows() == [("b", 1), ("b", 2), ("c", 4)]
@@ -293,7 +304,7 @@ def test_monotone_path_pays_for_not_going_back():
 def test_monotone_path_is_the_best_of_all_monotone_paths(seed):
     """The dynamic programme against every path; few distinct values, so ties occur and must go to the first path."""
     rng = np.random.default_rng(seed)
-    policies, budgets = "abc", (1, 2, 4)
+    policies, budgets = "cab", (1, 2, 4)
     base = made({(p, n): int(rng.integers(2, 7)) for p in policies for n in budgets}, 10)
     rl = made({(RL, n): int(rng.integers(2, 7)) for n in budgets}, 10)
     lam = float(rng.choice([0.0, 0.01, 0.05]))
@@ -337,6 +348,8 @@ def test_geometry_scales_cost_by_base():
     assert place["model"].to_list() == ["base", "base", "rl", "rl"]
     close = paths.geometry(made({("a", 1): 5, ("a", 2): 5}), rl)
     assert close["C"].to_list() == pytest.approx([0, 1, 1, 2])
+    least = paths.geometry(made({("a", 1): 5, ("a", 2): 5}, cost=1.0), made({(RL, 1): 5}, cost=0.0))
+    assert least["C"].to_list() == pytest.approx([0, 1, 0]), "the logarithm of no token counts as that of one"
     flat = paths.geometry(made({("a", 1): 5}), rl)
     assert flat["C"].to_list() == [0, 0, 0]
 
