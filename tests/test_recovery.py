@@ -394,7 +394,15 @@ def test_mismatched_pairs_are_refused():
     with pytest.raises(InputError, match="RL has no samples of the default policy 'rl'; it has a"):
         gaps.support(base, base, OPTIONS)
     with pytest.raises(InputError, match="policy 'a' has no components"):
-        paths.path(base, rl, components("b"), OPTIONS)
+        paths.path(made({("b", 1): 5, ("a", 1): 5}), rl, components("c"), OPTIONS)
+
+
+def test_a_metric_is_compared_only_where_both_sides_have_it():
+    """Whichever side lacks it, such as a vote that nobody recorded."""
+    whole = made({("a", 1): 5, (RL, 1): 5})
+    part = Landscape(whole.points.filter(pl.col("metric") != "Q"), whole.hits)
+    for base, rl, metrics in ((whole, whole, {"P", "Q"}), (whole, part, {"P"}), (part, whole, {"P"})):
+        assert set(gaps.same_policy(base, rl, OPTIONS)["metric"]) == metrics
 
 
 def test_corrected_interval_covers_best_where_choosing_misleads_most():
