@@ -90,6 +90,14 @@ def test_draws_that_differ_by_rounding_are_flat_in_any_unit():
         assert with_width([0.0], wider, 50, limits=(-most, most)).hi[0] == 2e-7 * most
 
 
+def test_a_difference_of_proportions_stays_within_its_limits():
+    """Without a width, -1 and 1 get one on the inside alone."""
+    ends = np.array([-1.0, 1.0])
+    lo, hi = with_width(ends, Interval(ends, ends), 60)
+    assert lo == pytest.approx([-1, 1 - unseen(60)])
+    assert hi == pytest.approx([unseen(60) - 1, 1])
+
+
 def test_wilson_of_all_hits_ends_at_exactly_one():
     """Rounding would put the end a little above or below it for some numbers of questions."""
     trials = np.arange(1, 2000)
