@@ -502,7 +502,15 @@ def imported(mutant: Mutant, tests: list[str], known: Baseline) -> Result:
     """What became of any change: in a fork that has none of our modules yet, one comes from the changed source."""
 
     def work(watch: _Watch) -> None:
-        sys.meta_path.insert(0, _Changed(mutant))
+        loader = _Changed(mutant)
+        sys.meta_path.insert(0, loader)
+        read = Path.read_text
+
+        def read_text(path: Path, *options: Any, **named: Any) -> str:
+            """The catalogue reads declarations from the text, without an import."""
+            return loader.changed if path == mutant.path else read(path, *options, **named)
+
+        Path.read_text = read_text  # type: ignore[method-assign]
 
         def inside(items: dict[str, Any]) -> None:
             if not items or not all(test in items for test in tests):
