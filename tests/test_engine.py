@@ -18,8 +18,10 @@ transformers = pytest.importorskip("transformers")
 
 from safetensors import torch as safetensors  # noqa: E402
 
+from searchlens.engines import _prompts as prompts_module  # noqa: E402
 from searchlens.engines import transformers as engine_module  # noqa: E402
 from searchlens.engines import vllm as vllm_module  # noqa: E402
+from searchlens.engines._llama import _Linear  # noqa: E402
 from searchlens.engines.base import Completion, Request, Sampling, complete  # noqa: E402
 from searchlens.engines.transformers import TransformersEngine  # noqa: E402
 from searchlens.errors import InputError  # noqa: E402
@@ -229,6 +231,54 @@ def test_merging_of_row_groups_changes_nothing(
     monkeypatch.setattr(engine_module, "_WAVE", 12)
     for first, second in zip(wanted, run(narrow, requests), strict=True):
         assert first.tokens.tolist() == second.tokens.tolist()
+
+
+def test_prompts_of_a_cleared_engine_are_computed_once_and_keep_their_bits(
+    checkpoints: dict[str, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A job samples the same questions under many policies: what was kept must be what would be computed again."""
+    questions, calls = sorted(set(prompts(9))), list[int]()
+    plain = prompts_module.prefill
+    monkeypatch.setattr(prompts_module, "prefill", lambda model, some: calls.append(len(some)) or plain(model, some))
+
+    def requests(sampling: Sampling) -> list[Request]:
+        return [Request(prompt, sampling, seed, 8, (EOS,)) for prompt in questions for seed in range(2)]
+
+    keeping = TransformersEngine(checkpoints["qwen2"], max_rows=64, threads=1)
+    run(keeping, requests(Sampling(0.7)))
+    assert calls == [len(questions)]
+    kept = run(keeping, requests(TEMPERATURE))
+    assert calls == [len(questions)]
+    fresh = run(TransformersEngine(checkpoints["qwen2"], max_rows=64, threads=1), requests(TEMPERATURE))
+    assert calls == [len(questions)] * 2
+    for one, other in zip(kept, fresh, strict=True):
+        assert one.tokens.tolist() == other.tokens.tolist()
+        assert one.logprobs.tobytes() == other.logprobs.tobytes()
+        assert one.reused == other.reused  # costs do not depend on what an engine computed earlier
+
+
+def test_what_is_kept_of_prompts_is_bounded(checkpoints: dict[str, Path]) -> None:
+    """A job of many questions must not keep what it computed of all their prompts."""
+    model = TransformersEngine(checkpoints["qwen2"], max_rows=8, threads=1)._model
+    kept = prompts_module.Prefills(model, 10)
+    with torch.inference_mode():
+        small, other = kept([(1, 4, 5)]), kept([(1, 6, 7, 8)])
+        assert kept([(1, 4, 5)])[0] is small[0]
+        assert kept([(1, 6, 7, 8)])[0] is other[0]
+        kept([(1, 9, 9, 9)])  # 11 tokens: everything else is forgotten
+        assert kept([(1, 4, 5)])[0] is not small[0]
+        large = kept([tuple(range(4, 15))])
+        assert kept([tuple(range(4, 15))])[0] is not large[0]
+
+
+@pytest.mark.parametrize("rows", [32, 96, 512, 768])
+@pytest.mark.parametrize("bias", [False, True])
+def test_packed_weights_give_the_same_bits(rows: int, bias: bool) -> None:
+    """Stored samples were drawn with weights as they are: another last digit of a logit could change a text."""
+    torch.manual_seed(0)
+    weight, x = torch.randn(48, 96), torch.randn(rows, 96)
+    arguments = weight, torch.randn(48) if bias else None
+    assert torch.equal(_Linear(*arguments)(x), _Linear(*arguments, shared=True)(x))
 
 
 def test_requests_added_while_running(engine: TransformersEngine) -> None:

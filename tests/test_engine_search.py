@@ -15,6 +15,7 @@ from searchlens.equivalence import filters as oracle
 torch = pytest.importorskip("torch")
 transformers = pytest.importorskip("transformers")
 
+from searchlens.engines import _prompts as prompts_module  # noqa: E402
 from searchlens.engines import transformers as engine_module  # noqa: E402
 from searchlens.engines.base import Completion, Request, Sampling, complete  # noqa: E402
 from searchlens.engines.transformers import TransformersEngine  # noqa: E402
@@ -265,13 +266,13 @@ def test_lower_priority_numbers_go_first(folders: dict[str, Path]) -> None:
 def test_shared_prompt_is_computed_once(folders: dict[str, Path], monkeypatch: pytest.MonkeyPatch) -> None:
     """Also if different priorities separate the requests of one prompt."""
     seen: list[tuple[int, ...]] = []
-    prefill = engine_module.prefill
+    prefill = prompts_module.prefill
 
     def counting(model: Any, prompt_list: Sequence[tuple[int, ...]]) -> Any:
         seen.extend(prompt_list)
         return prefill(model, prompt_list)
 
-    monkeypatch.setattr(engine_module, "prefill", counting)
+    monkeypatch.setattr(prompts_module, "prefill", counting)
     prompt_list = prompts(5)
     requests = [Request(prompt_list[i % 5], TEMPERATURE, i, 3, (), priority=i % 3) for i in range(40)]
     engine = TransformersEngine(folders["qwen2"], max_rows=4, threads=1)

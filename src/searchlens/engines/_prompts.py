@@ -200,6 +200,40 @@ class Prompts:
         return torch.from_numpy(values).to(self._cache.device)
 
 
+class Prefills:
+    """Results of :func:`prefill` on a CPU, kept for the next time that the same prompts are run together.
+
+    A job samples the same questions under many policies, one after the other. The same prompts in the same order give
+    the same bits, so no result depends on what is kept here, and it may outlive the prefix cache, in which the bits of
+    a prompt depend on which other prompts were computed with it.
+
+    Parameters
+    ----------
+    model : Llama
+    tokens : int
+        Most tokens to keep; beyond that everything is forgotten.
+    """
+
+    def __init__(self, model: Llama, tokens: int) -> None:
+        self._model, self._most = model, tokens
+        self._kept: dict[tuple[Tokens, ...], tuple[Tensor, Tensor]] = {}
+        self._tokens = 0
+
+    def __call__(self, prompts: Sequence[Tokens]) -> tuple[Tensor, Tensor]:
+        """Return what :func:`prefill` returns; not to be written to."""
+        key = tuple(prompts)
+        if key not in self._kept:
+            result, count = prefill(self._model, prompts), sum(map(len, prompts))
+            if count > self._most:
+                return result
+            if self._tokens + count > self._most:
+                self._kept.clear()
+                self._tokens = 0
+            self._kept[key] = result
+            self._tokens += count
+        return self._kept[key]
+
+
 def prefill(model: Llama, prompts: Sequence[Tokens]) -> tuple[Tensor, Tensor]:
     """Run prompts through the model.
 

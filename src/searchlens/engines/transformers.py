@@ -23,7 +23,7 @@ from torch import Tensor
 from searchlens.engines import _llama, sampler
 from searchlens.engines._checks import Bounds, at_most, load_tokenizer, special_ids
 from searchlens.engines._prefix_cache import CachedPrefix, PrefixCache
-from searchlens.engines._prompts import Prompts, prefill
+from searchlens.engines._prompts import Prefills, Prompts
 from searchlens.engines._queue import Queue
 from searchlens.engines._ragged import Tokens, token_index
 from searchlens.engines._row_group import RowGroup, attend, plan_merges
@@ -48,6 +48,7 @@ _WAVE = 4  # and once 1/4 as many requests wait as rows run, because searches su
 # Memory of the prefix cache. More memory finds more prefixes.
 _CPU_CACHE = 2**28  # bytes
 _CUDA_CACHE = 0.05  # fraction of the device
+_CPU_PREFILLS = 2**26  # bytes of results of prompts that were computed together; none are kept on CUDA
 
 # Prompt tokens in one forward pass. More tokens use the device better and take more memory.
 _CPU_PREFILL = 2048
@@ -65,7 +66,8 @@ _CUDA_MASKED = 200_000
 class TransformersEngine:
     """Samples from a causal language model of the Llama family.
 
-    Next to weights and batch it keeps a prefix cache: up to 256 MiB on a CPU, and up to 5 % of a CUDA device.
+    Next to weights and batch it keeps a prefix cache: up to 256 MiB on a CPU, and up to 5 % of a CUDA device; on a CPU
+    also up to 64 MiB of what was computed of prompts, whatever the cache has.
 
     Parameters
     ----------
@@ -142,6 +144,8 @@ class TransformersEngine:
         self._prefill_tokens = _CPU_PREFILL if on_cpu else _CUDA_PREFILL
         capacity = min(self.max_rows * self.max_model_len, _cache_tokens(self._model))
         self._cache = PrefixCache(shape, capacity, target, self._model.dtype)
+        kept = _CPU_PREFILLS // _bytes_per_token(self._model) if on_cpu else 0
+        self._prefill = Prefills(self._model, kept)
         self._reset()
 
     def clear(self) -> None:
@@ -241,7 +245,7 @@ class TransformersEngine:
     def close(self) -> None:
         """Drop all requests and the weights; the engine cannot be used afterwards."""
         self._reset()
-        del self._model
+        del self._model, self._prefill
 
     def _require_idle(self, what: str) -> None:
         if self._queue or self._rows.alive.any():
@@ -349,7 +353,7 @@ class TransformersEngine:
             self._prompts.add(cached, keys_values, self._cache.hidden(cached))
         new = [prompt for prompt in missing if slots[prompt] is None]
         for part in _parts(new, [len(prompt) for prompt in new], self._prefill_tokens):
-            keys_values, hidden = prefill(self._model, part)
+            keys_values, hidden = self._prefill(part)
             self._prompts.add(part, keys_values, hidden)
             self._cache.add_prompts(part, keys_values, hidden)
         reused = np.array([len(prompt) for prompt in prompts])
