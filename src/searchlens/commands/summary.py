@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
 import polars as pl
@@ -11,7 +12,7 @@ from searchlens.catalogue import titles
 from searchlens.errors import InputError
 from searchlens.grid import Grid, needs
 from searchlens.health.examples import examples
-from searchlens.stages.score import read_samples
+from searchlens.stages.score import read_some
 from searchlens.store.frames import read_frame
 
 
@@ -84,10 +85,10 @@ def _gap(row: Mapping[str, Any], which: str) -> dict[str, Any]:
 def _texts(grid: Grid, checkpoint: str, benchmark: str) -> list[str]:
     if not grid.scores(checkpoint, benchmark).exists():
         return ["  no texts are stored here"]
-    texts = read_samples(needs.score(grid, checkpoint, benchmark), grid.layout, grid.manifests(checkpoint, benchmark))
+    cell, manifests = needs.score(grid, checkpoint, benchmark), grid.manifests(checkpoint, benchmark)
     graded = read_frame(grid.scores(checkpoint, benchmark), "score")
     ids = [question.id for question in grid.questions(benchmark)]
-    return examples(graded, texts, ids, quotes=not grid.is_gated(benchmark))
+    return examples(graded, partial(read_some, cell, grid.layout, manifests), ids, quotes=not grid.is_gated(benchmark))
 
 
 def rendered(found: Mapping[str, Any]) -> str:

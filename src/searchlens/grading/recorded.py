@@ -116,7 +116,7 @@ def score_recorded(
     Parameters
     ----------
     samples : DataFrame
-        Columns of ``grading.score.SAMPLES``; ``question`` is an id.
+        Columns of ``grading.score.SAMPLES``, with or without ``text``; ``question`` is an id.
     said : DataFrame
         ``policy``, ``question``, ``sample``, ``value`` in [0, 1] or null, and ``answer`` or null, of one scorer.
     questions : sequence of Question
@@ -137,7 +137,7 @@ def score_recorded(
     )
     order = {name: i for i, name in enumerate(samples["policy"].unique(maintain_order=True))}
     rows = (
-        samples.drop("text")
+        samples.drop("text", strict=False)
         .join(said.select(*_KEY, "value", "answer"), on=_KEY, how="left")
         .join(places, on="question")
         .with_columns(correct=judged())

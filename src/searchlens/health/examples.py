@@ -2,24 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import polars as pl
 
 EXAMPLES = 5
 SHOWN = 100
 """Characters of the end of a text that are shown."""
+Find = Callable[[pl.DataFrame], pl.DataFrame]
+"""Looks samples up: given policy, question (an id) and sample, it returns these columns and the text."""
 
 
-def examples(graded: pl.DataFrame, texts: pl.DataFrame, questions: Sequence[str], *, quotes: bool = True) -> list[str]:
+def examples(graded: pl.DataFrame, find: Find, questions: Sequence[str], *, quotes: bool = True) -> list[str]:
     """Five samples without an answer, one line for each.
 
     Parameters
     ----------
     graded : DataFrame
         ``schemas.columns.GRADED`` of a cell.
-    texts : DataFrame
-        Samples of the cell: policy, question (an id), sample, text.
+    find : Find
+        Looks up samples of the cell.
     questions : sequence of str
         Ids of the questions, in the order of the benchmark.
     quotes : bool
@@ -37,7 +39,7 @@ def examples(graded: pl.DataFrame, texts: pl.DataFrame, questions: Sequence[str]
         return []
     chosen = rows[sorted({i * (rows.height - 1) // (EXAMPLES - 1) for i in range(EXAMPLES)})]
     chosen = chosen.select("policy", "sample", "finish", question=pl.Series(questions).gather(chosen["question"]))
-    shown = chosen.join(texts, on=["policy", "question", "sample"], how="left", maintain_order="left")
+    shown = chosen.join(find(chosen), on=["policy", "question", "sample"], how="left", maintain_order="left")
     return [
         line(row["question"], row["sample"], row["finish"], row["text"] if quotes else None, row["policy"])
         for row in shown.iter_rows(named=True)

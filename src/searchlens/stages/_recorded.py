@@ -12,6 +12,7 @@ from searchlens import grading
 from searchlens.benchmarks import Question
 from searchlens.errors import InputError
 from searchlens.grading.recorded import is_recorded
+from searchlens.health.examples import Find
 from searchlens.schemas.columns import COMPARED
 from searchlens.stages._frames import write_frame
 from searchlens.store.layout import Layout
@@ -44,7 +45,7 @@ def recorded_verdicts(cell: needs.Score, layout: Layout) -> pl.DataFrame:
 
 
 def write_compared(
-    cell: needs.Score, questions: Sequence[Question], layout: Layout, samples: pl.DataFrame, scores: pl.DataFrame
+    cell: needs.Score, questions: Sequence[Question], layout: Layout, find: Find, scores: pl.DataFrame
 ) -> None:
     """Write how our verdicts compare with the recorded ones of a cell; an older file is removed if there are none.
 
@@ -53,17 +54,15 @@ def write_compared(
     cell : needs.Score
     questions : sequence of Question
     layout : Layout
-    samples : DataFrame
-        Of the cell, as ``stages.score.read_samples`` gives them.
+    find : Find
+        ``stages.score.read_some`` of the cell.
     scores : DataFrame
         ``schemas.columns.GRADED``.
     """
     where = (cell.samples.checkpoint, cell.samples.benchmark)
     output = layout.compared(*where)
     paths = [(layout.recorded(*where, key), policy) for key, policy, _ in cell.imports]
-    parts = [
-        _compared(path, policy, cell.grader, questions, samples, scores) for path, policy in paths if path.exists()
-    ]
+    parts = [_compared(path, policy, cell.grader, questions, find, scores) for path, policy in paths if path.exists()]
     if any(part.height for part in parts):
         write_frame(pl.concat(parts), output)
     else:
@@ -71,7 +70,7 @@ def write_compared(
 
 
 def _compared(
-    path: Path, policy: str, grader: str, questions: Sequence[Question], samples: pl.DataFrame, scores: pl.DataFrame
+    path: Path, policy: str, grader: str, questions: Sequence[Question], find: Find, scores: pl.DataFrame
 ) -> pl.DataFrame:
     ids = pl.Series([question.id for question in questions])
     ours = scores.filter(policy=policy).select(
@@ -97,7 +96,7 @@ def _compared(
     if pl.read_parquet_metadata(path).get("searchlens.quotes") == "no":
         return _with_texts(named.with_columns(theirs=pl.lit(None, pl.String)), _nothing())
     apart = named.filter(pl.col("outcome").is_in(["ours_alone", "theirs_alone"])).select(_KEY).unique()
-    return _with_texts(named, _texts(apart.join(samples, on=_KEY, how="left"), grader, questions))
+    return _with_texts(named, _texts(apart.join(find(apart), on=_KEY, how="left"), grader, questions))
 
 
 def _nothing() -> pl.DataFrame:

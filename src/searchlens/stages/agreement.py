@@ -14,7 +14,7 @@ from searchlens.benchmarks import Question
 from searchlens.grading import GradedPair, processes
 from searchlens.schemas.columns import AGREEMENT
 from searchlens.stages._frames import read_frame, write_frame
-from searchlens.stages.score import read_samples
+from searchlens.stages.score import read_some
 from searchlens.store.layout import Layout
 
 if TYPE_CHECKING:
@@ -59,7 +59,7 @@ def agreement(
     """
     where = (cell.score.samples.checkpoint, cell.score.samples.benchmark)
     graded = _drawn(read_frame(layout.scores(*where), "score"), cell, questions)
-    texts = read_samples(cell.score, layout, manifests).select(*_KEY, "text", "stopped")
+    texts = read_some(cell.score, layout, manifests, graded).select(*_KEY, "text", "stopped")
     rows = graded.join(texts, on=_KEY, how="left", maintain_order="left")
     golds = {question.id: question.gold for question in questions}
     pairs = [GradedPair(golds[question], text) for question, text in rows.select("question", "text").iter_rows()]

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import polars as pl
 
@@ -13,7 +14,7 @@ from searchlens import grading
 from searchlens.benchmarks import Question
 from searchlens.errors import InputError
 from searchlens.grading.recorded import is_recorded, score_recorded
-from searchlens.grading.score import score_samples
+from searchlens.grading.score import SAMPLES, found_answers, score_answers
 from searchlens.health.counts import of_graded
 from searchlens.health.examples import examples
 from searchlens.health.judgement import judge
@@ -73,36 +74,42 @@ def score(
     InputError
         There are no samples, or a shard cannot be used.
     """
-    samples = read_samples(cell, layout, manifests)
-    scores, summary = _scored(cell, questions, layout, samples, threads)
+    manifests = tuple(manifests)
+    scores, summary = _scored(cell, questions, layout, manifests, threads)
     write_frame(scores, output, GROUP)
-    write_compared(cell, questions, layout, samples, scores)
+    find = partial(read_some, cell, layout, manifests)
+    write_compared(cell, questions, layout, find, scores)
     grader = Judge(cell.grader, grading.grader(cell.grader).version)
     provenance.sign(output.with_suffix(".json"), fingerprint, costs.spent(cell.samples, layout), grader=grader.entry)
     name = f"{cell.samples.checkpoint}/{cell.samples.benchmark}"
     health = judge(of_graded(scores), cell.default_policy, limits)
     log.info("%s: %s", name, summary)
     if health.reason:
-        shown = examples(scores, samples, [question.id for question in questions], quotes=quotes)
+        shown = examples(scores, find, [question.id for question in questions], quotes=quotes)
         log.warning("%s: some of its texts:\n%s", name, "\n".join(shown))
     log.log(logging.INFO if health.level == "ok" else logging.WARNING, "%s: %s; %s", name, health, health.shares)
 
 
 def _scored(
-    cell: needs.Score, questions: Sequence[Question], layout: Layout, samples: pl.DataFrame, threads: int
+    cell: needs.Score, questions: Sequence[Question], layout: Layout, manifests: Sequence[Path], threads: int
 ) -> tuple[pl.DataFrame, str]:
-    """Graded samples and their counts in words; by the log's verdicts where these count."""
+    """Graded samples and their counts in words; by the log's verdicts where these count.
+
+    Texts are in memory of one stream at a time; what was found in them is kept of all.
+    """
+    streams = _read(cell, layout, _streams(cell, manifests))
     if is_recorded(cell.grader):
-        said = recorded_verdicts(cell, layout)
+        samples, said = pl.concat(part.drop("text") for part in streams), recorded_verdicts(cell, layout)
         scores = score_recorded(samples, said, questions, q_instructions=cell.q_instructions)  # type: ignore[arg-type]
         right, unknown = int(scores["correct"].sum()), int(scores["unknown"].sum())
         return scores, f"{scores.height} samples: {right} right by {cell.grader}, {unknown} without a verdict"
-    scored = score_samples(
-        samples,
+    answers = pl.concat(found_answers(part, cell.grader) for part in streams)
+    scored = score_answers(
+        answers,
         questions,
         cell.grader,
         layout.verdicts(cell.samples.benchmark),
-        policies=samples["policy"].unique(maintain_order=True).to_list(),
+        policies=answers["policy"].unique(maintain_order=True).to_list(),
         q_instructions=cell.q_instructions,  # type: ignore[arg-type]
         luck_policy=cell.default_policy,
         seed=cell.seed,
@@ -111,21 +118,67 @@ def _scored(
     return scored.scores, str(scored.summary)
 
 
-def read_samples(cell: needs.Score, layout: Layout, manifests: Iterable[Path]) -> pl.DataFrame:
-    """Samples of the cell under the name of each policy, sampled ones first."""
-    where = (cell.samples.checkpoint, cell.samples.benchmark)
+class _Stream(NamedTuple):
+    """Samples [0, samples) of one folder of the store, and the policies that they are of."""
+
+    id: str
+    samples: int
+    policies: Sequence[str]
+
+
+def _streams(cell: needs.Score, manifests: Iterable[Path]) -> list[_Stream]:
+    """What a cell's samples are stored in, sampled ones first."""
     names = {stream.id: stream.policies for stream in cell.samples.streams}
-    parts: list[pl.DataFrame] = []
-    for entry in _manifest_entries(manifests):
-        samples = shards.read_generation(
-            layout.generation(*where, entry["id"]), entry["id"], entry["samples"], _COLUMNS
-        )
-        parts += _named(samples, names.get(entry["id"], entry["policies"]))
-    for key, policy, count in cell.imports:
-        parts += _named(shards.read_generation(layout.generation(*where, key), key, count, _COLUMNS), [policy])
-    if not parts:
-        raise InputError(f"{'/'.join(where)} has no samples to grade", "sample it first, or import samples")
-    return pl.concat(parts)
+    found = [
+        _Stream(entry["id"], entry["samples"], names.get(entry["id"], entry["policies"]))
+        for entry in _manifest_entries(manifests)
+    ]
+    found += [_Stream(key, count, (policy,)) for key, policy, count in cell.imports]
+    if not found:
+        where = f"{cell.samples.checkpoint}/{cell.samples.benchmark}"
+        raise InputError(f"{where} has no samples to grade", "sample it first, or import samples")
+    return found
+
+
+def _read(
+    cell: needs.Score, layout: Layout, streams: Iterable[_Stream], questions: Collection[str] | None = None
+) -> Iterator[pl.DataFrame]:
+    """Samples under the name of each policy, one stream after the other; of some questions if their ids are given."""
+    where = (cell.samples.checkpoint, cell.samples.benchmark)
+    for stream in streams:
+        folder = layout.generation(*where, stream.id)
+        samples = shards.read_generation(folder, stream.id, stream.samples, _COLUMNS, questions)
+        yield from _named(samples, stream.policies)
+
+
+def read_some(cell: needs.Score, layout: Layout, manifests: Iterable[Path], wanted: pl.DataFrame) -> pl.DataFrame:
+    """The samples of a cell that are ``wanted``, with their texts.
+
+    Parameters
+    ----------
+    cell : needs.Score
+    layout : Layout
+    manifests : iterable of Path
+        Of the cell's pools.
+    wanted : DataFrame
+        ``policy``, ``question`` (an id) and ``sample``; other columns are ignored. Policies and questions that are not
+        named in it are not read.
+
+    Returns
+    -------
+    DataFrame
+        ``grading.score.SAMPLES``, in the order of the store.
+
+    Raises
+    ------
+    InputError
+        There are no samples, or a shard cannot be used.
+    """
+    keys = wanted.select("policy", "question", pl.col("sample").cast(pl.UInt32))
+    streams = [stream for stream in _streams(cell, manifests) if keys["policy"].is_in(stream.policies).any()]
+    parts = _read(cell, layout, streams, keys["question"].unique().to_list())
+    found = [part.join(keys, on=keys.columns, how="semi", maintain_order="left") for part in parts]
+    return pl.concat(found) if found else SAMPLES.to_frame()
 
 
 def _manifest_entries(manifests: Iterable[Path]) -> Iterator[dict[str, Any]]:
