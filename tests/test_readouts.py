@@ -6,6 +6,7 @@ import json
 import re
 from collections.abc import Callable
 from dataclasses import fields, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -23,9 +24,11 @@ from searchlens.grid import Grid, needs
 from searchlens.landscape.compact import compact
 from searchlens.landscape.expand import expand
 from searchlens.landscape.options import LandscapeOptions
+from searchlens.landscape.parts import in_parts
 from searchlens.landscape.plain import plain_votes
 from searchlens.landscape.points import operating_points
 from searchlens.recovery.options import RecoverySection
+from searchlens.stages import record as record_module
 from searchlens.stages.readouts import readouts as readouts_stage
 from searchlens.stages.record import record
 from searchlens.store import layout, readouts
@@ -159,6 +162,16 @@ def test_cells_without_readouts_are_sampled_still(
     (manifest,) = sampled.manifests(*CELLS[0])
     manifest.touch()
     assert record(sampled, tmp_path / "again")[1] == ["toy-base/sums", "toy-rl/sums"]
+
+
+def test_a_cell_is_recorded_part_by_part(sampled: Grid, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A cell of ten million samples must not be read at once; greedy, whose pool is the smallest, is a part, too."""
+    whole, _ = record(sampled, tmp_path / "whole")
+    monkeypatch.setattr(record_module, "in_parts", partial(in_parts, most=1))
+    parts, _ = record(sampled, tmp_path / "parts")
+    assert len(list(in_parts(pl.scan_parquet(sampled.scores(*CELLS[0])), 1))) == 4
+    for one, other in zip(whole, parts, strict=True):
+        assert_frame_equal(readouts.read(one), readouts.read(other), rel_tol=1e-6)
 
 
 @pytest.mark.parametrize(

@@ -114,7 +114,7 @@ def recovery_mb(grid: Grid, pair: str, benchmark: str) -> int:
 
 
 def score_mb(grid: Grid, checkpoint: str, benchmark: str) -> int:
-    """Main memory of grading a cell: its texts by their expected length, and .8 kB for each sample."""
+    """Main memory of grading a cell: .8 kB for each sample, and the texts of one policy by their expected length."""
     length = cost.assumed_length(grid.config, benchmark).tokens if benchmark in grid.config["benchmarks"] else 1000.0
-    each = 800 + 1.3 * TEXT_BYTES_PER_TOKEN * length
-    return math.ceil(BASE_MB + 1e-6 * each * sum(samples(grid, checkpoint, benchmark)))
+    rows, text = samples(grid, checkpoint, benchmark), 1.3 * TEXT_BYTES_PER_TOKEN * length
+    return math.ceil(BASE_MB + 1e-6 * (800 * sum(rows) + text * max(rows, default=0)))

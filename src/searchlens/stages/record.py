@@ -9,13 +9,17 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import polars as pl
+
 from searchlens.grid import Grid, needs
 from searchlens.landscape.compact import compact
+from searchlens.landscape.parts import in_parts
+from searchlens.landscape.points import require_reached
 from searchlens.stages import costs
-from searchlens.stages._frames import read_frame
 from searchlens.stages.landscape import options_of, votes_of
 from searchlens.store import judges, layout, readouts
 from searchlens.store.files import read_json
+from searchlens.store.frames import readable
 
 
 def record(grid: Grid, output: Path) -> tuple[list[Path], list[str]]:
@@ -47,10 +51,22 @@ def record(grid: Grid, output: Path) -> tuple[list[Path], list[str]]:
 
 def _record_cell(grid: Grid, checkpoint: str, benchmark: str, target: Path) -> None:
     samples, cell = needs.cell_samples(grid, checkpoint, benchmark), needs.landscape(grid, benchmark)
-    graded = read_frame(grid.scores(checkpoint, benchmark), "score")
+    scores = grid.scores(checkpoint, benchmark)
     sidecars: dict[str, list[Mapping[str, Any]]] = {}
     for stream, sidecar in costs.sidecars(samples, grid.layout):
         sidecars.setdefault(stream.policies[0], []).append(sidecar)
-    frame = compact(graded, votes_of(cell, graded), budgets=list(cell.budgets), options=options_of(cell))
-    judge = judges.of(read_json(grid.scores(checkpoint, benchmark).with_suffix(".json")), cell.grader)
-    readouts.write(frame, sidecars, target, grid.readouts_from(checkpoint, benchmark), judge)
+    judge = judges.of(read_json(scores.with_suffix(".json")), cell.grader)
+    readouts.write(_compact(cell, scores), sidecars, target, grid.readouts_from(checkpoint, benchmark), judge)
+
+
+def _compact(cell: needs.Landscape, scores: Path) -> pl.DataFrame:
+    """Compact readouts of graded samples, policy after policy, as many together as fit into a part."""
+    budgets, frames, largest = list(cell.budgets), [], 0
+    with readable(scores, "score"):
+        for part in in_parts(pl.scan_parquet(scores)):
+            samples = int(part.group_by("policy", "question").len()["len"].max() or 0)  # type: ignore[arg-type]
+            largest = max(largest, samples)
+            if samples >= min(budgets):
+                frames.append(compact(part, votes_of(cell, part), budgets=budgets, options=options_of(cell)))
+    require_reached(budgets, largest)
+    return pl.concat(frames)
