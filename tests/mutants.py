@@ -510,7 +510,7 @@ def imported(mutant: Mutant, tests: list[str], known: Baseline) -> Result:
             """The catalogue reads declarations from the text, without an import."""
             return loader.changed if path == mutant.path else read(path, *options, **named)
 
-        Path.read_text = read_text  # type: ignore[method-assign]
+        Path.read_text = read_text  # type: ignore[assignment, method-assign]
 
         def inside(items: dict[str, Any]) -> None:
             if not items or not all(test in items for test in tests):

@@ -16,7 +16,7 @@ from searchlens.catalogue import declared
 from searchlens.errors import InputError
 from searchlens.grid import needs
 from searchlens.health.counts import of_graded
-from searchlens.landscape._vote import vote_of_signatures
+from searchlens.landscape._vote import expected_vote, vote_of_signatures
 from searchlens.landscape.classes import answer_classes
 from searchlens.landscape.options import LandscapeOptions
 from searchlens.landscape.parts import in_parts
@@ -492,6 +492,14 @@ def test_equally_large_classes_share_the_vote(classes):
     sizes, right = np.full((1, classes), 2), np.arange(classes)[None, :] == 0
     credit = vote_of_signatures(sizes, right, 2 * classes, [1, classes, 2 * classes])
     assert credit == pytest.approx(1 / classes)
+
+
+@pytest.mark.parametrize(("samples", "known"), [(512, True), (513, False)])
+def test_the_expected_vote_of_more_than_512_samples_is_unknown(samples, known):
+    """The documented limit. One class that is right, without rivals, wins every subset."""
+    sure = [oracle.Sample(answer=0, correct=True, tokens=9, stopped=True, score=-1.0)] * samples
+    (pool,) = read_pools(oracle.frame({"a": [sure]}))
+    assert expected_vote(pool, [3]) == (pytest.approx(1.0) if known else pytest.approx(np.nan, nan_ok=True))
 
 
 def test_votes_over_strings_and_over_classes_are_those_of_enumeration():
