@@ -522,6 +522,25 @@ def test_votes_over_strings_and_over_classes_are_those_of_enumeration():
             assert value == pytest.approx(np.mean(firsts if readout == "prefix" else means))
 
 
+def test_budgets_with_too_many_subsets_of_runs_have_no_expectation():
+    """6 of 13 runs can be chosen in 1,716 ways: a mean over the first 500 of them would be of some runs alone."""
+    scores, _ = _searched(np.random.default_rng(2), 3, 13, 2)
+    found = operating_points(scores, budgets=[4, 12], options=FEW).points.filter(metric="P", readout="expected")
+    assert found["value"].is_null().to_list() == [False, True]
+
+
+def test_votes_of_searches_have_no_expectation():
+    """Candidates of one search are no independent draws; the first ones are read all the same."""
+    scores, _ = _searched(np.random.default_rng(2), 3, 2, 2)
+    votes = plain_votes(scores.with_columns(plain="answer"), budgets=[2, 4], ties="first")
+    assert votes.select("budget", "readout").rows() == [(2, "prefix"), (4, "prefix")]
+
+
+def test_a_cell_of_one_sample_is_one_part():
+    one = oracle.frame({"a": [oracle.random_pool(np.random.default_rng(1), 1)]})
+    assert [part.height for part in in_parts(one.lazy(), 48)] == [1]
+
+
 def test_a_part_of_a_cell_is_whole_policies_of_at_most_so_many_samples():
     """Memory is what parts are for; a larger policy is alone. Where a question is missing, a check needs them all."""
     rng, sizes = np.random.default_rng(3), {"c": 2, "a": 2, "large": 9, "b": 2}
