@@ -29,9 +29,8 @@ _STATIC_ROPE = ("default", "linear", "llama3", "yarn")
 # of rows. Padding costs computation, so small batches have the finer steps.
 _CPU_ROWS = 32
 _CPU_MANY_ROWS = 256  # for more than 512 rows
-_PACKED_ROWS = (
-    256  # rows of a usual matrix product, for which oneDNN chooses the layout of weights; any number is right
-)
+# Rows of a usual matrix product, for which oneDNN chooses the layout of weights. Any number is right.
+_PACKED_ROWS = 256
 
 
 class Attend(Protocol):

@@ -2,8 +2,9 @@
 
 The references of samplers of p^alpha, trees and MCTS are in :mod:`searchlens.equivalence.reference`. Under the same
 draws, they ask for one continuation at a time, or for several that do not depend on each other, each from a bare prompt
-and prefix, without the driver and without anything kept from earlier requests. For speed, requests of different
-questions and policies share a batch. A token beam is compared with transformers' ``generate``.
+and prefix, without the driver and without prefixes kept from earlier requests. For speed, requests of different
+questions and policies share a batch, and on a CPU the same prompts are computed once, which gives the same bits. A
+token beam is compared with transformers' ``generate``.
 """
 
 from __future__ import annotations
