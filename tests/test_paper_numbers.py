@@ -24,6 +24,7 @@ from searchlens.boptr.offsets import loo_score
 from searchlens.boptr.options import DEFAULTS, REGIMES, BoptrOptions
 from searchlens.boptr.rows import ROWS, Curve, mech
 from searchlens.boptr.rule import LN2, mean_log_alpha
+from searchlens.health.mixing import CHAINS
 from searchlens.landscape.options import LandscapeSection
 from searchlens.recovery.options import RecoverySection
 from searchlens.tables.study import udf_cost
@@ -554,7 +555,9 @@ def test_the_cost_table_adds_up_as_printed():
         for channel, name in channels.items()
         for shard in shards_of(channel, rows[name]["runs"], rows[name]["wall_h"], rows[name]["tokens_M"])
     ]
-    context = SimpleNamespace(costs=pl.DataFrame(shards), models={"base": "Base", "rl": "RL"}, without_costs=0)
+    context = SimpleNamespace(
+        costs=pl.DataFrame(shards), models={"base": "Base", "rl": "RL"}, without_costs=0, chains=CHAINS.to_frame()
+    )
     data = {row["channel"]: row for row in udf_cost(context).data.rows(named=True)}
     for ours, name in (("AR-Base", channels["AR-Base"]), ("AR-RL", channels["AR-RL"]), ("total", "Anchor-cell total")):
         assert data[ours]["runs"] == rows[name]["runs"]
