@@ -95,7 +95,7 @@ web: $(WEB_INSTALLED) ## build the explorer's page from web/ (needs node 20)
 test-faults: $(INSTALLED) ## let every call on the disk fail, in every order (half an hour of processor time)
 	.venv/bin/python tests/faults/run.py $(FAULTS)
 
-test-faults-real: $(INSTALLED) ## the same with the real engine and Snakemake, at 100 points by seed (20 minutes of processor time)
+test-faults-real: $(INSTALLED) ## the same with the real engine and Snakemake, at 100 points by seed (half an hour of processor time)
 	.venv/bin/python tests/faults/real.py $(FAULTS)
 
 test-wheel: $(INSTALLED) ## build the wheels and the sdist, and use them outside of the checkout
