@@ -19,6 +19,10 @@ transformers = pytest.importorskip("transformers")
 
 pytest.importorskip("vllm", reason="vllm is not installed")
 
+from searchlens.engines.base import Engine  # noqa: E402
+from searchlens.pretrained.train import Learner  # noqa: E402
+from searchlens.store.adapters import Adapter  # noqa: E402
+from test_engine_adapters import vllm as adapted  # noqa: E402
 from test_engine_contract import finish, vllm  # noqa: E402
 
 BOS, EOS, PAD = 2, 1, 0
@@ -42,11 +46,29 @@ def test_greedy_texts_and_log_probabilities_are_those_of_transformers(make: Make
     asked = [tuple(prompter.encode(Question(str(i), text, ""))) for i, text in enumerate(ASKED)]
     assert [prompt.count(BOS) for prompt in asked] == [1] * len(asked)
     assert {prompt[0] for prompt in asked} == {BOS}
-    engine = vllm(folder)
+    network = transformers.AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32).eval()
+    require_same(vllm(folder), asked, network)
+
+
+def test_an_adapter_that_was_trained_here_is_added(make: Make, tmp_path: Path) -> None:  # noqa: F811
+    """To every layer of which it has matrices; vLLM keeps it beside the weights, training adds it to them."""
+    folder = tmp_path / "out"
+    convert(make(), folder, "float32")
+    learner = Learner(folder, "cpu", rank=3)
+    torch.manual_seed(0)
+    for weight in learner.model.parameters():
+        if weight.requires_grad:
+            weight.data = (0.3 * torch.randn_like(weight)).to(torch.bfloat16).float()
+    learner.save(tmp_path / "adapter")
+    asked = [tuple(learner.prompt(text)) for text in ASKED]
+    require_same(adapted(folder, Adapter.read(tmp_path / "adapter")), asked, learner.model)
+
+
+def require_same(engine: Engine, asked: list[tuple[int, ...]], network: Any) -> None:
+    """The engine draws from the distribution of a network, and greedily its likeliest tokens."""
     requests = [Request(prompt, Sampling(t), 1, LENGTH, (EOS,)) for prompt in asked for t in (0.0, 1.0)]
     drawn = finish(engine, requests)
     engine.close()
-    network = transformers.AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32).eval()
     for request, done in zip(requests, drawn, strict=True):
         tokens = done.tokens.tolist()
         wanted = log_p(network, request.prompt, tokens)

@@ -10,8 +10,10 @@ import pytest
 torch = pytest.importorskip("torch")
 pytest.importorskip("gguf")
 
-from searchlens.pretrained import train  # noqa: E402
+from searchlens.errors import InputError  # noqa: E402
+from searchlens.pretrained import _lora, train  # noqa: E402
 from searchlens.pretrained.train import Learner, Options, Task, reinforce, reward, warm_up, worked_answer  # noqa: E402
+from searchlens.store.adapters import Adapter  # noqa: E402
 from test_pretrained import network, vocabulary  # noqa: E402
 
 
@@ -88,15 +90,78 @@ def test_reinforcement_makes_what_is_rewarded_likelier(folder: Path, monkeypatch
     learner = Learner(folder, "cpu")
     monkeypatch.setattr(train, "reward", lambda text, gold: float("a" in text))
     options = Options(steps=12, questions=2, samples=24, rate=1e-2, max_tokens=6, limit=2_000)
-    records = list(reinforce(learner, [Task("a", 1.0), Task("b", 2.0)], options))
+    records = list(reinforce(learner, [[Task("a", 1.0)], [Task("b", 2.0)]], options))
     assert sum(each["reward"] for each in records[-3:]) > 1.5 * sum(each["reward"] for each in records[:3]) > 0
 
 
-def test_a_pair_is_written_and_can_be_loaded(folder: Path, tmp_path: Path) -> None:
-    options = Options(warm_steps=1, warm_batch=2, steps=3, questions=1, samples=2, max_tokens=4, keep=(1,))
-    train.train(folder, tmp_path / "pair", [("a", "b")] * 2, [Task("a", 1.0)], options, "cpu")
+@pytest.mark.parametrize("rank", [None, 2])
+def test_a_pair_is_written_and_can_be_loaded(folder: Path, tmp_path: Path, rank: int | None) -> None:
+    options = Options(warm_steps=1, warm_batch=2, steps=3, questions=1, samples=2, max_tokens=4, keep=(1,), rank=rank)
+    train.train(folder, tmp_path / "pair", [("a", "b")] * 2, [[Task("a", 1.0)]], options, "cpu")
     names = sorted(path.name for path in (tmp_path / "pair").iterdir())
     assert names == ["base", "rl-00001", "rl-00003", "training.jsonl"]
     parts = [json.loads(line)["part"] for line in (tmp_path / "pair/training.jsonl").read_text().splitlines()]
     assert parts == ["warm-up", "GRPO", "GRPO", "GRPO"]
-    Learner(tmp_path / "pair/rl-00003", "cpu")
+    if rank:
+        Adapter.read(tmp_path / "pair/rl-00003").require_fits(folder)
+    else:
+        Learner(tmp_path / "pair/rl-00003", "cpu")
+
+
+def test_an_adapter_alone_is_trained_and_starts_at_nothing(folder: Path) -> None:
+    """The warm-up and GRPO change the same matrices, and the network below them stays as it is."""
+    learner, plain = Learner(folder, "cpu", rank=3), Learner(folder, "cpu")
+    texts = [(learner.prompt("of"), learner.answer("the capital"))]
+    weights = {name: weight.clone() for name, weight in plain.model.state_dict().items()}
+    with torch.no_grad():
+        assert torch.equal(learner.logprobs(texts), plain.logprobs(texts))
+    options = Options(warm_steps=12, warm_batch=4, warm_rate=3e-2, limit=300)
+    losses = [record["loss"] for record in warm_up(learner, [("a", "the capital"), ("b", "of it")] * 2, options)]
+    assert losses[-1] < 0.7 * losses[0]
+    frozen = {
+        name.replace("parametrizations.weight.original", "weight"): weight
+        for name, weight in learner.model.named_parameters()
+        if not weight.requires_grad
+    }
+    assert len(frozen) == len(weights) - 1  # the head is the embedding
+    assert all(torch.equal(weight, weights[name]) for name, weight in frozen.items())
+    assert sum(weight.requires_grad for weight in learner.model.parameters()) == 2 * 7 * 7  # of seven layers
+
+
+def test_an_adapter_is_added_once_for_all_tokens_of_a_sample(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    learner = Learner(folder, "cpu", rank=3)
+    added: list[object] = []
+    forward = _lora.LowRank.forward
+
+    def counted(matrices: _lora.LowRank, weight: torch.Tensor) -> torch.Tensor:
+        added.append(matrices)
+        return forward(matrices, weight)
+
+    monkeypatch.setattr(_lora.LowRank, "forward", counted)
+    learner.sample(["a"], 2, 5)
+    assert len(added) == len(set(map(id, added))) == 7 * 7
+
+
+def test_an_adapter_is_written_as_the_engines_read_it(folder: Path, tmp_path: Path) -> None:
+    """It fits the model by the check that both engines make, and peft adds the same matrices to the same weights."""
+    peft = pytest.importorskip("peft")
+    learner, merged = Learner(folder, "cpu", rank=3), Learner(folder, "cpu")
+    torch.manual_seed(0)
+    for weight in learner.model.parameters():
+        if weight.requires_grad:
+            weight.data = (0.3 * torch.randn_like(weight)).to(torch.bfloat16).float()
+    learner.save(tmp_path)
+    adapter = Adapter.read(tmp_path)
+    adapter.require_fits(folder)
+    assert adapter.rank == 3
+    texts = [(merged.prompt("of"), merged.answer("the capital"))]
+    with torch.no_grad():
+        plain = merged.logprobs(texts)
+        merged.model = peft.PeftModel.from_pretrained(merged.model, tmp_path).merge_and_unload()
+        torch.testing.assert_close(merged.logprobs(texts), learner.logprobs(texts), rtol=1e-4, atol=1e-4)
+        assert (plain - learner.logprobs(texts)).abs().max() > 0.1
+
+
+def test_a_network_without_such_layers_is_refused() -> None:
+    with pytest.raises(InputError, match="has no layers q_proj, k_proj"):
+        _lora.add(torch.nn.Linear(2, 2), 1, 1)

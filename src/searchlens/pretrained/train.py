@@ -1,11 +1,12 @@
 """A Base/RL pair from a pretrained checkpoint: a supervised warm-up on worked answers, then GRPO.
 
     python -m searchlens.pretrained.train models/gemma-3-270m models/pair \
-        --worked gsm8k_train.jsonl --mawps mawps_fold0_train.csv
+        --worked gsm8k_train.jsonl --mawps mawps_fold0_train.csv --rank 24
 
 Base is the model after the warm-up, for both sides of the pair; ``OUT/rl-00010`` and so on are the model after as many
 steps of GRPO (Shao et al. 2024): on-policy, rewards less the mean of their group, no penalty of divergence. Questions
-of training splits alone. The embedding stays as it is.
+of training splits alone. The embedding stays as it is. With a rank, what is trained and written are LoRA adapters of
+the model, the warm-up and the steps of GRPO in one; without, whole weights.
 
 Texts are padded on the right and need no mask: attention is causal, and what stands behind a text is never read. Logits
 are computed of answers alone, because Gemma's vocabulary makes them the largest array by far.
@@ -19,7 +20,7 @@ import re
 import shutil
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -27,10 +28,12 @@ import numpy as np
 import torch
 from torch import Tensor
 from torch.nn import functional
+from torch.nn.utils import parametrize
 
 from searchlens import benchmarks, seeds
 from searchlens.benchmarks import prompts
 from searchlens.benchmarks.files import rows
+from searchlens.pretrained import _lora
 
 TEMPLATE = "question-answer"
 _EQUATION = re.compile(
@@ -42,14 +45,16 @@ _ANSWER = re.compile(r"[Tt]he answer is \$?(-?\d+(?:\.\d+)?)")
 
 @dataclass(frozen=True)
 class Options:
-    """How long and how fast; the defaults are those of docs/pretrained.md.
+    """How long and how fast; the defaults are those of whole weights in docs/pretrained.md.
 
     Attributes
     ----------
     warm_steps, warm_batch, warm_rate : int, int, float
         Steps of supervised training, texts in a step, and the learning rate, which falls to a twentieth as a cosine.
     steps, questions, samples, rate : int, int, int, float
-        Steps of GRPO, questions in a step, texts of each, and the learning rate.
+        Steps of GRPO, questions in a step, as many of each benchmark, texts of each, and the learning rate.
+    rank : int, optional
+        Of LoRA adapters, in place of whole weights.
     max_tokens : int
         Longest answer that is drawn.
     keep : tuple of int
@@ -66,10 +71,15 @@ class Options:
     questions: int = 64
     samples: int = 16
     rate: float = 5e-6
+    rank: int | None = None
     max_tokens: int = 96
     keep: tuple[int, ...] = (5, 10, 20, 40)
     limit: int = 6_000
     seed: int = 1
+
+
+ADAPTER_RATES = {"warm_rate": 5e-4, "rate": 1e-4}
+"""Learning rates of adapters, whose matrices are small: ten to twenty times those of whole weights."""
 
 
 @dataclass(frozen=True)
@@ -113,9 +123,13 @@ class Learner:
     folder : Path
         Checkpoint in the layout of transformers.
     device : str
+    rank : int, optional
+        Train a LoRA adapter of this rank; by default all weights but the embedding.
+    seed : int
+        Of the matrices of an adapter.
     """
 
-    def __init__(self, folder: Path, device: str) -> None:
+    def __init__(self, folder: Path, device: str, rank: int | None = None, seed: int = 1) -> None:
         from tokenizers import Tokenizer
         from transformers import AutoModelForCausalLM
 
@@ -125,6 +139,7 @@ class Learner:
             folder, dtype=torch.float32, trust_remote_code=False, use_safetensors=True
         ).to(device)
         self.model.get_input_embeddings().weight.requires_grad_(False)
+        self.adapter = _lora.add(self.model, rank, seed) if rank else None
         self.end = int(self.model.config.eos_token_id)
 
     def prompt(self, question: str) -> list[int]:
@@ -181,7 +196,7 @@ class Learner:
         longest = max(map(len, asked))
         padded = torch.tensor([[0] * (longest - len(each)) + each for each in asked], device=self.device)
         mask = torch.tensor([[0] * (longest - len(each)) + [1] * len(each) for each in asked], device=self.device)
-        with torch.no_grad(), self.autocast():
+        with torch.no_grad(), self.autocast(), parametrize.cached():  # an adapter is added to the weights once
             drawn = self.model.generate(
                 input_ids=padded,
                 attention_mask=mask,
@@ -197,13 +212,16 @@ class Learner:
         return list(zip(asked, answers, strict=True))
 
     def save(self, folder: Path) -> None:
-        """Write the model in bfloat16, with the tokenizer that it came with."""
-        from safetensors.torch import save_file
+        """Write the adapter, or the model with the tokenizer that it came with, in bfloat16."""
+        from safetensors.torch import save as as_bytes
 
+        if self.adapter:
+            _lora.save(self.adapter, folder)
+            return
         folder.mkdir(parents=True, exist_ok=True)
         state = {name: weight.to(torch.bfloat16).cpu() for name, weight in self.model.state_dict().items()}
         state.pop("lm_head.weight", None)  # the embedding
-        save_file(state, folder / "model.safetensors", metadata={"format": "pt"})
+        (folder / "model.safetensors").write_bytes(as_bytes(state, {"format": "pt"}))
         for path in self.folder.glob("*.json"):
             shutil.copy(path, folder)
 
@@ -238,15 +256,13 @@ def warm_up(learner: Learner, worked: Sequence[tuple[str, str]], options: Option
         yield {"step": step + 1, "loss": round(loss, 4)}
 
 
-def reinforce(learner: Learner, tasks: Sequence[Task], options: Options) -> Iterator[dict[str, float]]:
-    """GRPO; a record of each step, after it was taken."""
+def reinforce(learner: Learner, tasks: Sequence[Sequence[Task]], options: Options) -> Iterator[dict[str, float]]:
+    """GRPO on questions of some benchmarks, as many of each in a step; a record of each step, after it was taken."""
     optimizer = _optimizer(learner, options.rate)
     torch.manual_seed(options.seed)
     for step in range(options.steps):
-        chosen = seeds.generator("GRPO", options.seed, step).choice(
-            len(tasks), min(options.questions, len(tasks)), replace=False
-        )
-        part = [tasks[i] for i in chosen]
+        generator, each = seeds.generator("GRPO", options.seed, step), options.questions // len(tasks)
+        part = [known[i] for known in tasks for i in generator.choice(len(known), min(each, len(known)), replace=False)]
         texts = learner.sample([task.question for task in part], options.samples, options.max_tokens)
         written = learner.tokenizer.decode_batch([answer for _, answer in texts], skip_special_tokens=True)
         golds = np.repeat([task.gold for task in part], options.samples)
@@ -274,12 +290,12 @@ def train(
     source: Path,
     folder: Path,
     worked: Sequence[tuple[str, str]],
-    tasks: Sequence[Task],
+    tasks: Sequence[Sequence[Task]],
     options: Options,
     device: str,
 ) -> None:
     """Write ``base`` and the kept ``rl-*`` of a pair into a folder, with every step in ``training.jsonl``."""
-    learner = Learner(source, device)
+    learner = Learner(source, device, options.rank, options.seed)
     folder.mkdir(parents=True, exist_ok=True)
     started = time.monotonic()
     with (folder / "training.jsonl").open("w") as log:
@@ -317,12 +333,19 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser.add_argument("--worked", type=Path, required=True, help="GSM8K's training split")
     parser.add_argument("--mawps", type=Path, required=True, help="training questions of MAWPS")
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
+    parser.add_argument("--rank", type=int, help="train LoRA adapters of this rank, not whole weights")
     for name in ("warm_steps", "steps", "questions", "samples", "seed"):
-        parser.add_argument(f"--{name.replace('_', '-')}", type=int, default=getattr(Options, name))
+        parser.add_argument(f"--{name.replace('_', '-')}", type=int, help=f"default {getattr(Options, name)}")
+    for name, adapted in ADAPTER_RATES.items():
+        said = f"learning rate, default {getattr(Options, name):g}, with --rank {adapted:g}"
+        parser.add_argument(f"--{name.replace('_', '-')}", type=float, help=said)
     args = parser.parse_args(argv)
-    given = {name: getattr(args, name) for name in ("warm_steps", "steps", "questions", "samples", "seed")}
-    tasks = read_tasks(args.mawps, "mawps") + read_tasks(args.worked, "gsm8k")
-    options = replace(Options(), **given)
+    if args.rank is not None and args.rank < 1:
+        parser.error(f"--rank {args.rank}: it must be a whole number of at least 1")
+    named = {each.name: getattr(args, each.name, None) for each in fields(Options)}
+    given = {name: value for name, value in named.items() if value is not None}
+    options = replace(Options(), **{**(ADAPTER_RATES if args.rank else {}), **given})
+    tasks = [read_tasks(args.mawps, "mawps"), read_tasks(args.worked, "gsm8k")]
     train(args.source, args.folder, read_worked(args.worked), tasks, options, args.device)
 
 

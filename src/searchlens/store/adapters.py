@@ -17,7 +17,7 @@ from searchlens.store.files import read_json
 from searchlens.store.hashing import digest, file_sha256, fingerprint_of
 
 SETTINGS, WEIGHTS = "adapter_config.json", "adapter_model.safetensors"
-_PEFT = "base_model.model."
+PEFT = "base_model.model."
 """What stands before the name of every module in files of peft."""
 _HARMLESS = frozenset(
     {
@@ -82,7 +82,7 @@ class Adapter:
         """
         weights = dict(chain.from_iterable(shapes(file).items() for file in checkpoint.glob("*.safetensors")))
         for name, shape in shapes(self.folder / WEIGHTS).items():
-            module, _, part = name.removeprefix(_PEFT).partition(".lora_")
+            module, _, part = name.removeprefix(PEFT).partition(".lora_")
             rows, columns = weights.get(f"{module}.weight", (0, 0))
             if shape != {"A.weight": (self.rank, columns), "B.weight": (rows, self.rank)}.get(part):
                 raise InputError(
