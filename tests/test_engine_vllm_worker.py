@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import re
 import sys
+from collections.abc import Iterable
 from importlib import import_module
+from pathlib import Path
 from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
+
+from searchlens.engines import vllm as engine
+from searchlens.errors import InputError
 
 torch = pytest.importorskip("torch")
 
@@ -45,6 +51,34 @@ def test_random_draws_without_filtered_logits_are_refused(worker: Any) -> None:
     assert log_q(worker, all_greedy=True).tolist() == [0, 0]
     with pytest.raises(RuntimeError, match="log q is unknown"):
         log_q(worker, all_greedy=False)
+
+
+def model_runner(names: Iterable[str]) -> Any:
+    """A runner that has these names and no other."""
+    runner = SimpleNamespace()
+    for name in names:
+        *above, last = name.split(".")
+        place = runner
+        for part in above:
+            place = place.__dict__.setdefault(part, SimpleNamespace())
+        setattr(place, last, None)
+    return runner
+
+
+def test_a_vllm_with_another_model_runner_is_refused_by_what_it_lacks(worker: Any) -> None:
+    """vLLM is about to replace its model runner; without the check a later step of a job would raise."""
+    worker._require_hooks(model_runner(worker._HOOKS))
+    for name in worker._HOOKS:
+        extension = SimpleNamespace(model_runner=model_runner(set(worker._HOOKS) - {name}))
+        with pytest.raises(InputError, match=f"SimpleNamespace has no {re.escape(name)}, by which"):
+            worker.Extension.searchlens_start(extension, 4, 9, [])
+
+
+def test_all_that_is_read_of_the_model_runner_is_asked_for_first(worker: Any) -> None:
+    used = set(re.findall(r"\brunner\.(\w+)", Path(worker.__file__).read_text()))
+    assert used == {name.split(".")[0] for name in worker._HOOKS}
+    batch = set(re.findall(r"\b(?:input_)?batch\.(num_\w+|logitsprocs)", Path(worker.__file__).read_text()))
+    assert {f"input_batch.{name}" for name in batch} <= {".".join(name.split(".")[:2]) for name in worker._HOOKS}
 
 
 def ledger_with_floor(worker: Any, alpha: float, bound: float, start: float) -> tuple[Any, Any]:
@@ -102,3 +136,12 @@ def test_numbers_on_their_way_are_not_those_of_the_next_request(worker: Any) -> 
     assert ledger.rejected()[0] == []
     with pytest.raises(RuntimeError, match="missing"):
         ledger.fetch([0], [4])
+
+
+def test_a_vllm_that_lacks_a_name_is_refused_by_its_version(monkeypatch: pytest.MonkeyPatch) -> None:
+    """vLLM imports our worker when it starts, and that imports vLLM's sampler by name."""
+    monkeypatch.setattr(engine, "_versions", lambda: "vLLM 9.9 with torch 2.11")
+    lacks = ImportError("cannot import name 'Sampler' from 'vllm.v1.sample.sampler'")
+    error = engine._start_error("folder", lacks)
+    assert isinstance(error, InputError)
+    assert error.message.startswith("vLLM 9.9 with torch 2.11 has not all that the engine needs (cannot import name")

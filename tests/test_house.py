@@ -201,6 +201,20 @@ def test_only_the_layout_spells_paths_under_the_results() -> None:
     assert not found
 
 
+@pytest.mark.parametrize("package", ["store", "landscape", "readings", "recovery", "boptr", "schemas"])
+def test_values_are_frozen(package: str) -> None:
+    """What one function has computed no other may change."""
+    found = [
+        f"{path.relative_to(PACKAGE)}: {node.name}"
+        for path in sorted((PACKAGE / package).rglob("*.py"))
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.ClassDef)
+        for decorator in map(ast.unparse, node.decorator_list)
+        if decorator.startswith("dataclass") and "frozen=True" not in decorator
+    ]
+    assert not found
+
+
 def strings_of(path: Path) -> Iterator[str]:
     """Parts of paths: operands of ``/`` that are strings, and strings with a slash, docstrings left out."""
     tree = ast.parse(path.read_text())

@@ -3,6 +3,7 @@
 import functools
 import itertools
 from dataclasses import replace
+from fractions import Fraction
 
 import numpy as np
 import polars as pl
@@ -23,6 +24,7 @@ from searchlens.landscape.parts import in_parts
 from searchlens.landscape.plain import plain_votes
 from searchlens.landscape.points import operating_points
 from searchlens.landscape.pool import read_pools
+from searchlens.landscape.subsets import missed
 from searchlens.schemas import metrics as metric_schemas
 from searchlens.schemas.columns import POINTS, READOUTS
 from searchlens.stages.landscape import landscape
@@ -322,6 +324,15 @@ def test_broken_pools_are_refused_by_name(complaint):
     assert "'b', question 3" in str(error.value)
 
 
+def test_of_several_broken_questions_the_first_is_named():
+    """Whoever mends a file begins at its beginning."""
+    scores = oracle.frame(_pools(1, 3)).with_columns(answer=pl.lit(0, pl.Int32), correct=pl.col("sample") == 1)
+    right = (pl.col("policy") == "a") & (pl.col("question") < 4)
+    mixed = scores.with_columns(correct=~right & pl.col("correct"))
+    with pytest.raises(InputError, match="policy 'a', question 4: an answer class is both right and wrong"):
+        operating_points(mixed, budgets=[1], options=FEW)
+
+
 def test_unusable_requests_are_refused():
     """Empty frames, missing columns, and budgets beyond every pool."""
     scores = oracle.frame(_pools(1, 3))
@@ -494,6 +505,38 @@ def test_equally_large_classes_share_the_vote(classes):
     assert credit == pytest.approx(1 / classes)
 
 
+def test_between_whole_numbers_a_subset_misses_with_a_chance_of_0_or_more():
+    """2.5 of 4 samples: the product over i < c of (1.5 - i) / (4 - i), cut at 0, not continued below it."""
+    half = Fraction(3, 2)
+    wanted = [1, half / 4, half / 4 * (half - 1) / 3, 0, 0]
+    assert missed(4, [2.5])[:, 0] == pytest.approx([float(value) for value in wanted])
+    assert missed(4, [2])[:, 0] == pytest.approx([1, 1 / 2, 1 / 6, 0, 0])
+
+
+@pytest.mark.parametrize("right", [False, True])
+def test_an_expectation_that_never_differs_has_an_interval_between_0_and_1(right):
+    """No question of 12 is an exception: the Wilson interval of 0 out of 12, from the end of the scale."""
+    same = oracle.Sample(answer=0, correct=right, tokens=9, stopped=True, score=-1.0)
+    points = operating_points(oracle.frame({"a": [[same] * 3] * 12}), budgets=[2], options=FEW).points
+    rows = points.filter(pl.col("metric").is_in(list("PQBT")), readout="expected").select("value", "lo", "hi").rows()
+    unseen = float(wilson(0, 12).hi)
+    assert len(rows) == 4
+    for row in rows:
+        assert row == pytest.approx((1, 1 - unseen, 1) if right else (0, 0, unseen))
+
+
+def test_a_landscape_has_as_many_policies_as_there_are():
+    """300 policies, of which every third solves the one question."""
+    pools = {f"p{i:03d}": [[oracle.Sample(0, i % 3 == 0, 1, True, -1.0)]] for i in range(300)}
+    values = _at_each(operating_points(oracle.frame(pools), budgets=[1], options=FEW), "P")
+    assert values == {name: float(i % 3 == 0) for i, name in enumerate(pools)}
+
+
+def _at_each(landscape, metric):
+    """Value of every policy, which has one prefix point."""
+    return dict(landscape.points.filter(metric=metric, readout="prefix").select("policy", "value").iter_rows())
+
+
 @pytest.mark.parametrize(("samples", "known"), [(512, True), (513, False)])
 def test_the_expected_vote_of_more_than_512_samples_is_unknown(samples, known):
     """The documented limit. One class that is right, without rivals, wins every subset."""
@@ -502,7 +545,8 @@ def test_the_expected_vote_of_more_than_512_samples_is_unknown(samples, known):
     assert expected_vote(pool, [3]) == (pytest.approx(1.0) if known else pytest.approx(np.nan, nan_ok=True))
 
 
-def test_votes_over_strings_and_over_classes_are_those_of_enumeration():
+@pytest.mark.parametrize("ties", ["first", "fractional"])
+def test_votes_over_strings_and_over_classes_are_those_of_enumeration(ties):
     """Both readouts at every budget that the pool has, of the grader's classes and of strings, which are finer."""
     rng = np.random.default_rng(6)
     pools = {name: [oracle.random_pool(rng, 4) for _ in range(12)] for name in ("a", "b")}
@@ -512,12 +556,12 @@ def test_votes_over_strings_and_over_classes_are_those_of_enumeration():
 
     strings = {name: [[replace(s, answer=string(s)) for s in pool] for pool in some] for name, some in pools.items()}
     graded = oracle.frame(pools).with_columns(plain=oracle.frame(strings)["answer"])
-    votes = plain_votes(graded, budgets=[3, 1, 9], ties="first")
+    votes = plain_votes(graded, budgets=[3, 1, 9], ties=ties)
     found = {row[:3]: row[3:] for row in votes.iter_rows()}
     assert found.keys() == set(itertools.product("ab", [1, 3], READOUTS))
     for (name, n, readout), values in found.items():
         for some, value in zip((pools[name], strings[name]), values, strict=True):
-            firsts = [oracle.vote(pool[:n], "first") for pool in some]
+            firsts = [oracle.vote(pool[:n], ties) for pool in some]
             means = [oracle.over_subsets(oracle.vote, pool, n) for pool in some]
             assert value == pytest.approx(np.mean(firsts if readout == "prefix" else means))
 

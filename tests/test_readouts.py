@@ -98,6 +98,32 @@ def test_what_is_kept_is_what_the_samples_were(tmp_path: Path) -> None:
     assert expand(kept, options=FEW)[1].is_empty()
 
 
+def test_searches_of_two_candidates_are_rebuilt_as_they_were(tmp_path: Path) -> None:
+    """Candidates of one search depend on each other, also where it has the fewest: no closed form gives their mean."""
+    pairs = scores().filter(policy="tree").with_columns(run=(pl.col("sample") // 2).cast(pl.UInt32))
+    kept = through_a_file(compact(pairs, None, budgets=BUDGETS, options=FEW), tmp_path)
+    assert_same_landscape(expand(kept, options=FEW)[0], operating_points(pairs, budgets=BUDGETS, options=FEW))
+
+
+def test_the_largest_pool_with_an_expected_vote_is_rebuilt_with_it() -> None:
+    """512 samples that are all right win every subset; with one more the vote is unknown."""
+    sure = oracle.Sample(0, True, 1, True, -1.0)
+    for samples, value in ((512, 1.0), (513, None)):
+        graded = oracle.frame({"a": [[sure] * samples]})
+        points = expand(compact(graded, None, budgets=[3], options=FEW), options=FEW)[0].points
+        assert points.filter(metric="Q", readout="expected")["value"].to_list() == [value]
+
+
+def test_as_many_budgets_as_there_are_bits_are_kept_and_no_more(tmp_path: Path) -> None:
+    """The seventeenth would be lost without a word."""
+    graded = oracle.frame({"a": [oracle.random_pool(np.random.default_rng(2), 17) for _ in range(6)]})
+    some = list(range(1, 17))
+    kept = through_a_file(compact(graded, None, budgets=some, options=FEW), tmp_path)
+    assert_same_landscape(expand(kept, options=FEW)[0], operating_points(graded, budgets=some, options=FEW))
+    with pytest.raises(InputError, match="there are 17; compact readouts hold at most 16"):
+        compact(graded, None, budgets=[*some, 17], options=FEW)
+
+
 def test_shared_ties_are_refused_because_a_vote_would_be_no_bit() -> None:
     with pytest.raises(InputError, match="ties: fractional"):
         compact(scores(4), None, budgets=BUDGETS, options=LandscapeOptions(ties="fractional"))

@@ -1,6 +1,7 @@
 """Recovery on landscapes small enough to know the answer."""
 
 import itertools
+import json
 
 import numpy as np
 import polars as pl
@@ -143,7 +144,10 @@ def test_support_without_base_points():
 
 
 def test_envelope_intervals():
-    """Three intervals: point held fixed, the envelope of shrunk points, or chosen again in each draw."""
+    """Three intervals: point held fixed, the envelope of shrunk points, or chosen again in each draw.
+
+    Their names are new strings, as those that are read from a file.
+    """
     rng = np.random.default_rng(3)
     rows = {p: rng.random(90) < 0.2 + 0.1 * i for i, p in enumerate("abcdef")}
     target = rng.random(90) < 0.6
@@ -152,7 +156,7 @@ def test_envelope_intervals():
         kind: prefix(gaps.support(base, rl, RecoveryOptions(default_policy=RL, draws=200, envelope_interval=kind))).row(
             0, named=True
         )
-        for kind in ("fixed", "corrected", "reselected")
+        for kind in json.loads('["fixed", "corrected", "reselected"]')
     }
     resamples = Resamples.draw(90, 200, 0)
     drawn = resamples.means(np.array(list(rows.values())).T)

@@ -17,6 +17,7 @@ import math
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from operator import attrgetter
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -32,9 +33,17 @@ from vllm.v1.sample.sampler import Sampler
 
 from searchlens.engines import sampler
 from searchlens.engines._vllm_request import EXTRA_ARG, LEDGER_COLUMNS, NOT_GIVEN, WORKER_ROW
+from searchlens.errors import InputError
 
 _GREEDY = 1e-5  # vLLM draws greedily at temperatures below
 _ROWS_AT_ONCE = 128  # rows that penalties and typical-p process together: they copy logits several times, 80 MB a copy
+
+_HOOKS = (
+    *("device", "max_model_len", "max_num_reqs", "model_config.get_vocab_size", "sampler.use_fp64_gumbel"),
+    *("input_batch.num_reqs", "input_batch.num_prompt_tokens", "input_batch.num_tokens_no_spec"),
+    *("input_batch.logitsprocs.argmax_invariant", "input_batch.logitsprocs.non_argmax_invariant"),
+)
+"""What is read or replaced of vLLM's model runner, none of which vLLM promises to keep."""
 
 
 class Extension:
@@ -51,8 +60,14 @@ class Extension:
             Ids from here on are not tokens and are never drawn.
         masked : sequence of int
             Token ids that are never drawn.
+
+        Raises
+        ------
+        InputError
+            This version of vLLM has another model runner.
         """
         runner = self.model_runner
+        _require_hooks(runner)
         width = runner.model_config.get_vocab_size()
         batch = BatchRows(runner, slots)
         self.searchlens_ledger = Ledger(slots, runner.max_model_len + 1, runner.device)
@@ -90,6 +105,17 @@ class Extension:
         """
         slots, lengths, tokens, numbers = self.searchlens_ledger.rejected()
         return slots, lengths, tokens.tobytes(), numbers.tobytes()
+
+
+def _require_hooks(runner: Any) -> None:
+    for name in _HOOKS:
+        try:
+            attrgetter(name)(runner)
+        except AttributeError:
+            raise InputError(
+                f"vLLM's model runner {type(runner).__name__} has no {name}, by which log-probabilities are recorded",
+                "install a version of vLLM that this searchlens knows: pip install 'searchlens[vllm]'",
+            ) from None
 
 
 class FloorRows(NamedTuple):

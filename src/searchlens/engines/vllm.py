@@ -622,8 +622,13 @@ def _vocabulary(
 
 
 def _start_error(path: str, error: Exception) -> Exception:
-    """Return an error of vLLM's start as an InputError if the input is wrong, else unchanged."""
+    """Return an error of vLLM's start as an InputError if the input or the version is wrong, else unchanged."""
     text = " ".join(str(error).split())
+    if isinstance(error, ImportError):
+        return InputError(
+            f"{_versions()} has not all that the engine needs ({text})",
+            "install a version of vLLM that this searchlens knows: pip install 'searchlens[vllm]'",
+        )
     if _has_any(text, _WEIGHT_MESSAGES):
         return InputError(
             f"{path}: cannot load the weights ({text})", "Give a folder with config.json and complete *.safetensors."
