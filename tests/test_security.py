@@ -16,6 +16,7 @@ import fuzzing
 from searchlens.cli import main
 from searchlens.config.load import load
 from searchlens.errors import InputError
+from searchlens.project import captions
 from searchlens.store.frames import write_csv
 from searchlens.tables.table import Part, Table, latex, markdown, write
 
@@ -52,6 +53,9 @@ def test_no_code_of_a_checkpoint_is_run_and_no_weights_are_unpickled() -> None:
                 assert keywords(call).get("trust_remote_code") == "False", f"{path}:{call.lineno}"
                 if "AutoModel" in name:
                     assert keywords(call).get("use_safetensors") == "True", f"{path}:{call.lineno}"
+            elif name.endswith("EngineArgs"):
+                seen += 1
+                assert keywords(call).get("trust_remote_code") == "False", f"{path}:{call.lineno}"
             elif name == "torch.load":
                 assert keywords(call).get("weights_only") == "True", f"{path}:{call.lineno}"
             else:
@@ -61,6 +65,7 @@ def test_no_code_of_a_checkpoint_is_run_and_no_weights_are_unpickled() -> None:
 
 def test_nothing_is_unpickled_evaluated_or_given_to_a_shell() -> None:
     forbidden = {"eval", "exec", "os.system", "os.popen", "yaml.load", "yaml.unsafe_load", "yaml.full_load", "mktemp"}
+    forbidden |= {"yaml.Loader", "yaml.FullLoader", "yaml.UnsafeLoader", "sympify", "parse_expr", "sympy.sympify"}
     for path in SOURCES:
         text = path.read_text("utf-8")
         assert not re.search(r"^\s*(import|from) (pickle|dill|joblib|marshal|shelve)\b", text, re.MULTILINE), path
@@ -123,6 +128,44 @@ def test_numbers_and_usual_texts_stay_as_they_are_in_a_csv(tmp_path: Path) -> No
     back = pl.read_csv(tmp_path / "t.csv", infer_schema=False)
     assert back["text"].fill_null("").to_list() == [text or "" for text in texts]
     assert set(back["number"]) == {"-1.5"}
+
+
+def test_a_caption_includes_no_file_and_no_page(tmp_path: Path) -> None:
+    """A name of a pair or benchmark in it is text: it is neither a template nor a directive."""
+    (tmp_path / "secret").write_text("secret of another file")
+    for directive in (f".. include:: {tmp_path}/secret", ".. raw:: html\n\n   <script>alert(1)</script>"):
+        with pytest.raises(Exception, match=r"disabled"):
+            captions.html(f"Of one pair.\n\n{directive}\n")
+    for name in ("{{ 7 * 7 }}", "<script>alert(1)</script>", "{% include 'secret' %}"):
+        page = captions.html("Of {{ snakemake.wildcards.pair }}.", {"pair": name})
+        assert "49" not in page and "<script" not in page and "secret of" not in page
+
+
+@pytest.mark.parametrize("section", ["checkpoints", "pairs", "benchmarks", "policies", "pools"])
+def test_a_name_cannot_leave_its_folder(section: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Names become folders and files of the results."""
+    fuzzing.write_study(tmp_path)
+    monkeypatch.chdir(tmp_path)
+    value = next(iter(fuzzing.config()[section].values()))
+    for name in (
+        "..",
+        "../up",
+        "/etc",
+        "a/b",
+        "a\\b",
+        ".hidden",
+        "-rf",
+        "a b",
+        "a\n",
+        "a\0",
+        "$(touch owned)",
+        "",
+        "\u202e",
+    ):
+        (tmp_path / "mine.yaml").write_text(yaml.safe_dump({section: {name: value}}))
+        with pytest.raises(InputError, match=section):
+            load(["config/config.yaml", "mine.yaml"])
+    assert not (tmp_path / "owned").exists()
 
 
 def test_a_title_that_is_no_title_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
