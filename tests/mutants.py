@@ -51,18 +51,24 @@ SOURCE = ROOT / "src"
 STATE = ROOT / ".mutants"
 
 METRICS = r"metrics?_of_an_extension_(?!is_in_tables)|compact_readouts|refused_by_name"
-DEFAULTS = "config::generated_files_agree"
+FROZEN = "house::values_are_frozen"
+OPTIONS = ("config::generated_files_agree", FROZEN)
+KEPT = r"readouts::without_its_samples|what_is_kept|damaged_file"
 TARGETS: dict[str, tuple[str, tuple[str, ...]]] = {
     "seeds": ("seeds.py", ("seeds", "stops")),
     "uncertainty": ("uncertainty.py", ("uncertainty", "boptr_regimes", "recovery", "landscape")),
-    "landscape": ("landscape", ("landscape", "readouts", f"extensions::{METRICS}", "import_recorded", DEFAULTS)),
-    "recovery": ("recovery", ("recovery", f"extensions::{METRICS}", DEFAULTS)),
-    "boptr": ("boptr", ("boptr_*", DEFAULTS)),
+    "landscape": (
+        "landscape",
+        ("landscape", "readouts", f"extensions::{METRICS}", "import_recorded", *OPTIONS),
+    ),
+    "recovery": ("recovery", ("recovery", f"extensions::{METRICS}", *OPTIONS)),
+    "boptr": ("boptr", ("boptr_*", *OPTIONS)),
     "store": (
         "store",
         (
             *("shards", "verdicts", "verify", "traces", "provenance", "judges", "adapters", "model_folders"),
-            *("files", "damage", "pins", "readouts", "jobs", "grid"),
+            *("files", "damage", "pins", "jobs", "grid", "bad_input", KEPT, FROZEN),
+            *("security::_csv", "environments::neighbours"),
         ),
     ),
 }
