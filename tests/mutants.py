@@ -53,6 +53,7 @@ STATE = ROOT / ".mutants"
 METRICS = r"metrics?_of_an_extension_(?!is_in_tables)|compact_readouts|refused_by_name"
 FROZEN = "house::values_are_frozen"
 OPTIONS = ("config::generated_files_agree", FROZEN)
+JOBS = r"jobs::a_folder|a_manifest|a_shard|only_one|without_locks"
 KEPT = r"readouts::without_its_samples|what_is_kept|damaged_file"
 TARGETS: dict[str, tuple[str, tuple[str, ...]]] = {
     "seeds": ("seeds.py", ("seeds", "stops")),
@@ -67,8 +68,7 @@ TARGETS: dict[str, tuple[str, tuple[str, ...]]] = {
         "store",
         (
             *("shards", "verdicts", "verify", "traces", "provenance", "judges", "adapters", "model_folders"),
-            *("files", "damage", "pins", "jobs", "grid", "bad_input", KEPT, FROZEN),
-            *("security::_csv", "environments::neighbours"),
+            *("files", "damage", "pins", JOBS, "grid", "bad_input", KEPT, FROZEN, "security::_csv"),
         ),
     ),
 }
