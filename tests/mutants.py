@@ -1,6 +1,7 @@
 """Would a test notice? Small changes of the code, one at a time, each against the tests that run the changed line.
 
     make mutants                                            # the sample of docs/mutants.csv, resumable
+    make mutants-sample                                     # a few, in less than a minute
     python tests/mutants.py seeds uncertainty --sample 40   # some targets, fewer mutants
 
 The changes are those of cosmic-ray: other operators, numbers and comparisons, conditions turned round, loops that never
@@ -656,7 +657,10 @@ def main() -> None:
     )
     parser.add_argument("--least", type=float, default=0.0, help="exit with 1 if a smaller share is noticed")
     parser.add_argument("--all-tests", action="store_true", help=f"not only those of the first {MOST:g} seconds")
+    parser.add_argument("--own-tests", action="store_true", help="only the test file that has the name of a target")
     args = parser.parse_args()
+    if args.own_tests:
+        TARGETS.update({name: (place, (name,)) for name, (place, _) in TARGETS.items()})
     os.nice(max(0, 10 - os.nice(0)))
     os.chdir(ROOT)
     for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "POLARS_MAX_THREADS"):
