@@ -18,12 +18,13 @@ least for a line of the pool, about nine tenths of its tokens come while the row
 
 ``running`` is the mean number of samples that draw a token together, ``prefilled`` the thousands of prompt and prefix
 tokens that were computed, ``reused`` the share of them from the prefix cache. The next columns are of the window in
-which all rows are full: its tokens per second, its share of the run's seconds, milliseconds a step, and of these the
-processor time of the thread that steps (``host``: scheduler, driver and searches; waiting for the GPU counts if the
-driver of the GPU waits by spinning). ``of limit`` is the window's rate over the roofline of the GPU
-(``searchlens.grid.roofline``) for full rows and these lengths. ``cost.efficiency`` keeps it as ``share``, and ``host``
-as ``host_ms``. The runs are made in turns, each line ``--runs`` times. At the end the anchor cell of the paper, with
-the tokens that ``searchlens plan`` counts, at the rates of full rows. The file has versions and device, too.
+which the rows are full, but for the sixteenth that the driver may hold back: its tokens per second, its share of the
+run's seconds, milliseconds a step, and of these the processor time of the thread that steps (``host``: scheduler,
+driver and searches; waiting for the GPU counts if the driver of the GPU waits by spinning). ``of limit`` is the
+window's rate over the roofline of the GPU (``searchlens.grid.roofline``) for full rows and these lengths.
+``cost.efficiency`` keeps it as ``share``, and ``host`` as ``host_ms``. The runs are made in turns, each line ``--runs``
+times. At the end the anchor cell of the paper, with the tokens that ``searchlens plan`` counts, at the rates of full
+rows. The file has versions and device, too.
 """
 
 from __future__ import annotations
@@ -54,6 +55,7 @@ from searchlens.grid import Grid, cost
 from searchlens.grid.roofline import GPUS, Limit, Shape, limit
 from searchlens.policies.texts import Texts
 from searchlens.search import power
+from searchlens.search.admission import HELD_SHARE
 from searchlens.search.driver import Failure, Usage, run, start
 from searchlens.search.task import Search, Task
 from searchlens.seeds import generator, sample_seed
@@ -114,7 +116,7 @@ class Span:
 
 @dataclass(frozen=True)
 class Window:
-    """The spans in which all rows were full: generated tokens, steps, seconds, host's seconds; 0 if there were none."""
+    """The spans in which rows were full: generated tokens, steps, seconds, host's seconds; 0 if there were none."""
 
     tokens: float = 0.0
     steps: int = 0
@@ -124,10 +126,10 @@ class Window:
     @classmethod
     def of(cls, spans: Sequence[Span], rows: int, generated: int) -> Window:
         """The window of a run. A step draws a token for each row, but for the few whose prompt it computes in part."""
-        full = [span for span in spans if span.requests >= rows]
-        drawn = sum(span.steps * min(span.requests, rows) for span in spans)
+        full = [span for span in spans if span.requests >= rows - rows // HELD_SHARE]
+        drawn, of_full = (sum(span.steps * min(span.requests, rows) for span in part) for part in (spans, full))
         steps = sum(span.steps for span in full)
-        tokens = generated * steps * rows / max(drawn, 1)
+        tokens = generated * of_full / max(drawn, 1)
         return cls(tokens, steps, sum(span.seconds for span in full), sum(span.host for span in full))
 
     @property

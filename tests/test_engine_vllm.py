@@ -18,6 +18,7 @@ import pytest
 from searchlens.engines import _vllm_request as vllm_request
 from searchlens.engines import vllm as engine_module
 from searchlens.engines.base import EngineMemoryError, Floor, Given, Request, RequestError, Sampling
+from searchlens.engines.transformers import TransformersEngine
 from searchlens.engines.vllm import VllmEngine
 from searchlens.errors import InputError
 
@@ -126,6 +127,14 @@ class TestRunning:
             )
             assert done.top_tokens is not None
             assert done.top_tokens.tolist() == np.argsort(-log_p, 1)[:, :4].tolist()
+
+    def test_a_seed_gives_the_text_that_it_gives_on_the_embedded_engine(self, engine: VllmEngine, folder: Path) -> None:
+        """Both draw by the uniform number of seed and position, in the order of token ids."""
+        requests = [Request(PROMPT, sampling, seed, 12, ()) for sampling in FILTERS.values() for seed in range(9)]
+        embedded = TransformersEngine(folder, device="cpu", dtype="float32", threads=1)
+        for here, there in zip(finish(engine, requests), finish(embedded, requests), strict=True):
+            assert here.tokens.tolist() == there.tokens.tolist()
+            np.testing.assert_allclose(here.sampling_logprobs, there.sampling_logprobs, atol=1e-4)
 
     def test_given_texts_are_scored_without_rows_that_are_no_tokens(self, engine: VllmEngine, wide: Path) -> None:
         """The raw log-softmax over the tokens, for the tokens that vLLM scores as a prompt and for the last one."""
@@ -267,35 +276,38 @@ def test_rows_are_followed_through_all_their_moves() -> None:
     """Removed, added over, moved and swapped at random, against a plain dictionary."""
     size, rng = 12, np.random.default_rng(0)
     runner = SimpleNamespace(max_num_reqs=size, max_model_len=20, device=torch.device("cpu"))
-    batch, expected = worker.BatchRows(runner, 99), dict.fromkeys(range(size), 99)
+    batch, expected = worker.BatchRows(runner, 999), dict.fromkeys(range(size), 999)
     for slot in range(300):
         removed, added, source, target = (int(number) for number in rng.integers(size, size=4))
-        row = [slot, False, 1.0, 1.0, 0.0, 0.0, 1, vllm_request.NOT_GIVEN, 0.0, -np.inf, np.nan]
+        row = [slot, slot + 1, False, 0.0, 1.0, 1.0, 0.0, 0.0, 1, vllm_request.NOT_GIVEN, 0.0, -np.inf, np.nan]
         new = (added, SimpleNamespace(extra_args={vllm_request.EXTRA_ARG: row}), [1, 2], [])
         direction = (MoveDirectionality.SWAP, MoveDirectionality.UNIDIRECTIONAL)[slot % 2]
         moved = [(source, target, direction)] if source != target else []
         batch.update_state(BatchUpdate(size, [removed], [new], moved))
-        expected[removed] = 99
+        expected[removed] = 999
         expected[added] = slot
         if moved and direction == MoveDirectionality.SWAP:
             expected[source], expected[target] = expected[target], expected[source]
         elif moved:
-            expected[target], expected[source] = expected[source], 99
+            expected[target], expected[source] = expected[source], 999
         runner.input_batch = SimpleNamespace(num_reqs=size)
         assert batch.parameters().slots.tolist() == list(expected.values())
+        assert batch.parameters().seeds.tolist() == [0 if slot == 999 else slot + 1 for slot in expected.values()]
 
 
 def test_fields_of_a_row_are_sent_in_their_order() -> None:
-    sampling = Sampling(0.5, typical_p=0.6, repetition_penalty=1.5, frequency_penalty=0.25, presence_penalty=0.75)
-    request = Request((1, 2, 3), sampling, 0, 5, (), measures=True)
+    sampling = Sampling(
+        0.5, min_p=0.1, typical_p=0.6, repetition_penalty=1.5, frequency_penalty=0.25, presence_penalty=0.75
+    )
+    request = Request((1, 2, 3), sampling, 2**62 + 1, 5, (), measures=True)
     row = np.array(tuple(vllm_request.worker_row(request, 7)), vllm_request.WORKER_ROW)
     *fields, start = row.item()
-    assert tuple(fields) == (7, True, 0.6, 1.5, 0.25, 0.75, 3, vllm_request.NOT_GIVEN, 0.0, -np.inf)
+    assert tuple(fields) == (7, 2**62 + 1, True, 0.1, 0.6, 1.5, 0.25, 0.75, 3, vllm_request.NOT_GIVEN, 0.0, -np.inf)
     assert np.isnan(start)
-    assert vllm_request.worker_row(request, 7, 42)[7] == 42
+    assert vllm_request.worker_row(request, 7, 42)[9] == 42
     bounded = replace(request, floor=Floor(4.0, -2.5, 6))
-    assert vllm_request.worker_row(bounded, 7)[8:] == [4.0, -2.5, 6]
-    assert vllm_request.worker_row(replace(bounded, top=1), 7)[9] == -np.inf
+    assert vllm_request.worker_row(bounded, 7)[10:] == [4.0, -2.5, 6]
+    assert vllm_request.worker_row(replace(bounded, top=1), 7)[11] == -np.inf
 
 
 def test_scores_in_bfloat16(folder: Path) -> None:

@@ -15,6 +15,7 @@ import pytest
 
 from searchlens.engines import vllm as engine
 from searchlens.errors import InputError
+from searchlens.seeds import generator, uniform
 
 torch = pytest.importorskip("torch")
 
@@ -40,13 +41,13 @@ def worker(monkeypatch: pytest.MonkeyPatch) -> Any:
 
 
 def log_q(worker: Any, *, all_greedy: bool) -> Any:
-    """Log q of two tokens after a step whose sampler kept no filtered logits."""
+    """Log q of two tokens after a step in which our own draw was not called."""
     ours = object.__new__(worker.LedgerSampler)
-    ours._filtered = None
+    ours._drawn = None
     return ours._log_q(torch.tensor([3, 4]), SimpleNamespace(all_greedy=all_greedy, all_random=not all_greedy))
 
 
-def test_random_draws_without_filtered_logits_are_refused(worker: Any) -> None:
+def test_random_draws_in_another_way_are_refused(worker: Any) -> None:
     """Their log q would be stored as 0, and a chain of power sampling would have another target."""
     assert log_q(worker, all_greedy=True).tolist() == [0, 0]
     with pytest.raises(RuntimeError, match="log q is unknown"):
@@ -79,6 +80,21 @@ def test_all_that_is_read_of_the_model_runner_is_asked_for_first(worker: Any) ->
     assert used == {name.split(".")[0] for name in worker._HOOKS}
     batch = set(re.findall(r"\b(?:input_)?batch\.(num_\w+|logitsprocs)", Path(worker.__file__).read_text()))
     assert {f"input_batch.{name}" for name in batch} <= {".".join(name.split(".")[:2]) for name in worker._HOOKS}
+
+
+def test_draws_are_those_of_the_embedded_engine(worker: Any) -> None:
+    """By the uniform number of seed and position, whatever the width; a token that a filter dropped is never drawn."""
+    seeds, positions = np.array([3, 2**62 + 1, 3, 3], np.uint64), np.array([0, 1, 5, 5])
+    batch = SimpleNamespace(uniforms=lambda: torch.from_numpy(uniform(seeds, positions)))
+    logits = torch.from_numpy(generator("draws").normal(0, 3, (4, 100)).astype(np.float32))
+    logits[3] = torch.where(torch.arange(100) == 71, 0.0, -torch.inf)
+    worker.apply_top_k_top_p = lambda kept, *_: kept
+    tokens, log_q = worker.InverseCdf(batch, worker._draw)(logits, {}, None, None)
+    law = logits.double().softmax(-1).numpy()
+    numbers = batch.uniforms().numpy()
+    expected = [int(np.searchsorted(np.cumsum(row), u, "right")) for row, u in zip(law, numbers, strict=True)]
+    assert tokens.tolist() == expected and expected[3] == 71
+    np.testing.assert_allclose(log_q, np.log(law[range(4), expected]), atol=1e-5)
 
 
 def ledger_with_floor(worker: Any, alpha: float, bound: float, start: float) -> tuple[Any, Any]:

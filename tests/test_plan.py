@@ -329,7 +329,10 @@ class FourRows:
 
 
 def test_the_benchmark_on_gpus_tells_full_rows_from_the_tail() -> None:
-    """Seven requests on four rows: full for four of seven calls; what the tail draws is not counted for them."""
+    """Seven requests on four rows: full for four of seven calls; what the tail draws is not counted for them.
+
+    The driver holds back up to a sixteenth of the requests, so 15 of 16 rows are full, too.
+    """
     perf = perf_script("vllm")
     watched = perf.Watched(FourRows())
     for number in range(7):
@@ -343,6 +346,8 @@ def test_the_benchmark_on_gpus_tells_full_rows_from_the_tail() -> None:
     assert (full.tokens, full.steps) == (32, 8)
     assert full.seconds == sum(span.seconds for span in watched.spans[:4]) and full.rate == 32 / full.seconds
     assert math.isnan(perf.Window.of(watched.spans, 8, drawn).rate), "rows that were never full have no rate"
+    held = [perf.Span(requests, 1, 1.0, 1.0) for requests in (16, 15, 14)]
+    assert perf.Window.of(held, 16, 90) == perf.Window(62, 2, 2.0, 2.0)
 
 
 def test_the_benchmark_on_gpus_counts_what_the_plan_counts() -> None:

@@ -1,8 +1,8 @@
 """Seeds and generators of a study: sampling, search, simulation and resampling. Training of the zoo has its own seeds.
 
-A seed is a pure function of its key. ``uniform`` makes the random numbers with which the embedded engine draws tokens;
-vLLM draws with generators of its own, which start from the same seeds. Nothing here has state, so what is drawn here
-does not depend on the order in which samples finish or on what else is in a batch.
+A seed is a pure function of its key. ``uniform`` makes the random numbers with which the engines draw tokens. Nothing
+here has state, so what is drawn here does not depend on the order in which samples finish or on what else is in a
+batch.
 
 Samples, searches and simulations use keys of strings and integers, hashed with SHA-256, because consecutive seeds are
 not independent streams on every engine. Resampling uses keys of integers, which numpy's ``SeedSequence`` mixes.

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class VllmSpec(Section):
-    """How vLLM runs a checkpoint. Nothing here changes its samples."""
+    """How vLLM runs a checkpoint. Nothing here changes the law of its samples."""
 
     tensor_parallel: Positive = 1
     """Number of GPUs that share the weights; the job requests as many."""
@@ -31,10 +31,12 @@ class VllmSpec(Section):
     max_num_batched_tokens: Positive | None = None
     """Most tokens of one step, prompts included; null: vLLM decides."""
     max_cudagraph_capture_size: Positive | None = None
-    """Most rows of a step that runs as a CUDA graph; null: vLLM decides, usually 512. More rows run without one."""
+    """Most rows of a step that runs as a CUDA graph; null: as many as run together. More rows run without one."""
     fuse_allreduce_rms: bool | None = None
     """With several GPUs: fuse their sum with the normalisation after it; null: vLLM decides. false where vLLM stops at
     its start with an illegal memory access."""
+    generators: bool = False
+    """Draw by vLLM's own generators, as vLLM alone does with the same seeds: the same law, other texts, slower."""
 
 
 class ShapeSpec(Section):

@@ -21,7 +21,9 @@ EXTRA_ARG = "searchlens"
 WORKER_ROW = np.dtype(
     [
         ("slot", "i8"),  # of the ledger; the request's own until vLLM has returned it
+        ("seed", "i8"),
         ("measures", "?"),
+        ("min_p", "f8"),
         ("typical_p", "f8"),
         ("repetition", "f4"),
         ("frequency", "f4"),
@@ -49,8 +51,10 @@ def refusals() -> tuple[type[Exception], ...]:
     return ValueError, VLLMValidationError
 
 
-def sampling_params(request_id: int, request: Request) -> SamplingParams:
-    """Return vLLM's parameters of a request, none of them a default; penalties and typical-p are left to the worker.
+def sampling_params(request_id: int, request: Request, generators: bool = False) -> SamplingParams:
+    """Return vLLM's parameters of a request, none of them a default; the rest is left to the worker.
+
+    These are penalties, min-p and typical-p, and the seed unless vLLM is to draw by ``generators`` of its own.
 
     Raises
     ------
@@ -72,11 +76,11 @@ def sampling_params(request_id: int, request: Request) -> SamplingParams:
             temperature=sampling.temperature,
             top_p=sampling.top_p,
             top_k=sampling.top_k,
-            min_p=sampling.min_p,
+            min_p=0.0,
             repetition_penalty=1.0,
             frequency_penalty=0.0,
             presence_penalty=0.0,
-            seed=request.seed,
+            seed=request.seed if generators else None,
             max_tokens=request.max_tokens,
             min_tokens=0,
             stop=None,
@@ -150,7 +154,9 @@ def worker_row(request: Request, slot: int, given: int = NOT_GIVEN) -> list[floa
     floor = request.floor if request.floor and has_floor(request) else _NO_FLOOR
     return [
         slot,
+        request.seed,
         request.measures,
+        sampling.min_p,
         sampling.typical_p if sampling.temperature > 0 else 1.0,
         sampling.repetition_penalty,
         sampling.frequency_penalty,

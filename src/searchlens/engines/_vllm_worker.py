@@ -5,6 +5,10 @@ and nothing about the distribution that it samples from. So its sampler is repla
 that reduces the logits on the device: log p before all filters, log q after the last one. The results are copied to the
 host asynchronously and stay there, in the ledger, until the request has finished.
 
+It also draws, by the uniform number of the request's seed and the token's position, as the embedded engine does. vLLM
+has a generator for each request with a seed, and starts a kernel for each in every step: at a thousand rows its host
+would take longer than the model.
+
 Nothing is registered as a custom logits processor of vLLM, because vLLM would then wait for the tokens of the previous
 step before every draw. Instead, the processors are added to the running worker.
 
@@ -17,6 +21,7 @@ import math
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from operator import attrgetter
 from typing import Any, NamedTuple
 
@@ -28,12 +33,13 @@ from vllm.triton_utils import HAS_TRITON
 from vllm.v1.outputs import LogprobsTensors, SamplerOutput
 from vllm.v1.sample.logits_processor import BatchUpdate, LogitsProcessor, MoveDirectionality
 from vllm.v1.sample.metadata import SamplingMetadata
-from vllm.v1.sample.ops.topk_topp_sampler import TopKTopPSampler
+from vllm.v1.sample.ops.topk_topp_sampler import TopKTopPSampler, apply_top_k_top_p
 from vllm.v1.sample.sampler import Sampler
 
 from searchlens.engines import sampler
 from searchlens.engines._vllm_request import EXTRA_ARG, LEDGER_COLUMNS, NOT_GIVEN, WORKER_ROW
 from searchlens.errors import InputError
+from searchlens.seeds import uniform
 
 _GREEDY = 1e-5  # vLLM draws greedily at temperatures below
 _ROWS_AT_ONCE = 128  # rows that penalties and typical-p process together: they copy logits several times, 80 MB a copy
@@ -49,7 +55,9 @@ _HOOKS = (
 class Extension:
     """Methods that the engine calls by name in every worker."""
 
-    def searchlens_start(self: Any, slots: int, vocab_size: int, masked: Sequence[int]) -> None:
+    def searchlens_start(
+        self: Any, slots: int, vocab_size: int, masked: Sequence[int], generators: bool = False
+    ) -> None:
         """Replace the sampler; once, after the model is loaded.
 
         Parameters
@@ -60,6 +68,8 @@ class Extension:
             Ids from here on are not tokens and are never drawn.
         masked : sequence of int
             Token ids that are never drawn.
+        generators : bool
+            Draw by vLLM's generators.
 
         Raises
         ------
@@ -71,7 +81,8 @@ class Extension:
         width = runner.model_config.get_vocab_size()
         batch = BatchRows(runner, slots)
         self.searchlens_ledger = Ledger(slots, runner.max_model_len + 1, runner.device)
-        runner.sampler = LedgerSampler(runner, batch, self.searchlens_ledger, [*masked, *range(vocab_size, width)])
+        columns = [*masked, *range(vocab_size, width)]
+        runner.sampler = LedgerSampler(runner, batch, self.searchlens_ledger, columns, generators)
         processors = runner.input_batch.logitsprocs
         processors.non_argmax_invariant.append(batch)
         processors.argmax_invariant.append(TypicalP(batch))  # after min-p, before top-k
@@ -283,8 +294,11 @@ class BatchParameters:
     ----------
     slots : int64 array, shape (rows,)
         Of the ledger.
+    seeds : uint64 array, shape (rows,)
     measures : bool
         Whether any row has measures.
+    log_min_p : float32 tensor, shape (rows, 1)
+        Minus infinity without min-p.
     typical_p : tuple of tensors, or None
         Rows that use typical-p, and its values, shape (n, 1).
     penalties : PenaltyRows or None
@@ -295,7 +309,9 @@ class BatchParameters:
     """
 
     slots: npt.NDArray[np.int64]
+    seeds: npt.NDArray[np.uint64]
     measures: bool
+    log_min_p: Tensor
     typical_p: tuple[Tensor, Tensor] | None
     penalties: PenaltyRows | None
     given: Tensor | None
@@ -326,7 +342,7 @@ class BatchRows(LogitsProcessor):  # type: ignore[misc]
     def __init__(self, runner: Any, slots: int) -> None:
         self._runner = runner
         # With a slot that no request has.
-        self._empty = np.array((slots, False, 1, 1, 0, 0, 0, NOT_GIVEN, 0, -np.inf, np.nan), WORKER_ROW)
+        self._empty = np.array((slots, 0, False, 0, 1, 1, 0, 0, 0, NOT_GIVEN, 0, -np.inf, np.nan), WORKER_ROW)
         self._rows = np.full(runner.max_num_reqs, self._empty, WORKER_ROW)
         self._tokens: Tensor | None = None  # (slots, positions), once a request uses a penalty
         self._ends: Tensor | None = None  # in this step: how many tokens each row with a penalty has
@@ -400,6 +416,10 @@ class BatchRows(LogitsProcessor):  # type: ignore[misc]
         rows = slice(batch.num_reqs)
         return np.asarray(batch.num_tokens_no_spec[rows] - batch.num_prompt_tokens[rows], np.int64)
 
+    def uniforms(self) -> Tensor:
+        """Return the number in [0, 1) by which each row draws its next token: float64, shape (rows,), on the device."""
+        return _send(uniform(self.parameters().seeds, self.positions()), self._runner.device)
+
     def parameters(self) -> BatchParameters:
         """Return the parameters of the rows."""
         if self._parameters is None:
@@ -408,7 +428,9 @@ class BatchRows(LogitsProcessor):  # type: ignore[misc]
             penalties = np.flatnonzero(_uses_penalty(rows))
             self._parameters = BatchParameters(
                 slots=rows["slot"].copy(),
+                seeds=rows["seed"].astype(np.uint64),
                 measures=bool(rows["measures"].any()),
+                log_min_p=_column(_log(rows["min_p"]), device),
                 typical_p=(_send(typical_p, device), _column(rows["typical_p"][typical_p], device))
                 if typical_p.size
                 else None,
@@ -453,6 +475,34 @@ class TypicalP(LogitsProcessor):  # type: ignore[misc]
         return logits
 
 
+class InverseCdf(torch.nn.Module):
+    """Draws from what vLLM's filters leave, by one uniform number a row; in place of vLLM's own last step."""
+
+    def __init__(self, batch: BatchRows, draw: Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]) -> None:
+        super().__init__()
+        self._batch, self._draw = batch, draw
+
+    def forward(self, logits: Tensor, _: Any, k: Tensor | None, p: Tensor | None) -> tuple[Tensor, Tensor]:
+        """Filter float32 logits of shape (rows, vocab), in place; return the drawn tokens and their log q."""
+        return self._draw(apply_top_k_top_p(logits, k, p), self._batch.uniforms())
+
+
+class Generators(torch.nn.Module):
+    """vLLM's own last step, with the generators of the requests; it also returns log q."""
+
+    def __init__(self, exact: bool, log_p: Callable[[Tensor, Tensor], Tensor]) -> None:
+        super().__init__()
+        self._draw = TopKTopPSampler("processed_logits", exact)  # also returns the filtered logits
+        self._log_p = log_p
+
+    def forward(
+        self, logits: Tensor, generators: Any, k: Tensor | None, p: Tensor | None
+    ) -> tuple[Tensor, Tensor | None]:
+        """Filter float32 logits of shape (rows, vocab); return the drawn tokens and their log q, if it is known."""
+        tokens, filtered = self._draw(logits, generators, k, p)
+        return tokens, None if filtered is None else self._log_p(filtered, tokens.long())
+
+
 class LedgerSampler(Sampler):  # type: ignore[misc]
     """vLLM's sampler, which also records log p, log q and measures of what it draws.
 
@@ -463,22 +513,24 @@ class LedgerSampler(Sampler):  # type: ignore[misc]
     ledger : Ledger
     masked : sequence of int
         Columns of the logits that are never drawn; masked before all other steps.
+    generators : bool
+        Draw by vLLM's generators.
     """
 
-    def __init__(self, runner: Any, batch: BatchRows, ledger: Ledger, masked: Sequence[int]) -> None:
+    def __init__(self, runner: Any, batch: BatchRows, ledger: Ledger, masked: Sequence[int], generators: bool) -> None:
         exact = runner.sampler.use_fp64_gumbel
         super().__init__("raw_logprobs", exact)
-        self.topk_topp_sampler = TopKTopPSampler("processed_logits", exact)  # also returns the filtered logits
         self._batch, self._ledger = batch, ledger
         self._masked = torch.tensor(masked, dtype=torch.int64, device=runner.device)
         self._drawable = runner.model_config.get_vocab_size() - len(masked)
-        self._filtered: Tensor | None = None
-        self._log_p: Callable[[Tensor, Tensor], Tensor] = _log_p
-        self._measures: Callable[[Tensor, int], tuple[Tensor, Tensor]] = _measures
-        if HAS_TRITON and runner.device.type == "cuda" and not runner.model_config.enforce_eager:
-            self._log_p = torch.compile(_log_p, dynamic=True)
-            self._measures = torch.compile(_measures, dynamic=True)
-            self._warm_up(runner)
+        self._drawn: Tensor | None = None  # log q of this step's random draws
+        compiled = HAS_TRITON and runner.device.type == "cuda" and not runner.model_config.enforce_eager
+        fused: Any = partial(torch.compile, dynamic=True) if compiled else lambda function: function
+        self._log_p, self._measures = fused(_log_p), fused(_measures)
+        self._scaled, draw = fused(_scaled), fused(_draw)
+        self.topk_topp_sampler = Generators(exact, self._log_p) if generators else InverseCdf(batch, draw)
+        if compiled:
+            self._warm_up(runner, draw)
 
     def forward(
         self,
@@ -491,7 +543,7 @@ class LedgerSampler(Sampler):  # type: ignore[misc]
         if len(self._masked):
             logits.index_fill_(-1, self._masked, -torch.inf)
         raw = logits.clone() if logits.dtype == torch.float32 else logits  # vLLM changes float32 logits in place
-        self._filtered = None
+        self._drawn = None
         output = super().forward(logits, sampling_metadata, predict_bonus_token, logprobs_mode_override)
         tokens = output.sampled_token_ids.view(-1).long()
         self._batch.record(tokens)
@@ -510,9 +562,15 @@ class LedgerSampler(Sampler):  # type: ignore[misc]
     def sample(
         self, logits: Tensor, sampling_metadata: SamplingMetadata, logprobs_mode_override: Any = None
     ) -> tuple[Tensor, None]:
-        """Draw, and keep the filtered logits; there are none if every row is greedy."""
-        tokens, self._filtered = super().sample(logits, sampling_metadata, logprobs_mode_override)
+        """Draw, and keep log q of random draws; there are none if every row is greedy."""
+        tokens, self._drawn = super().sample(logits, sampling_metadata, logprobs_mode_override)
         return tokens, None
+
+    def apply_temperature(self, logits: Tensor, temp: Tensor, all_random: bool) -> Tensor:
+        """Return logits after temperature and min-p, in one pass over them, in which greedy rows stay as they are."""
+        temp = temp if all_random else temp.masked_fill(temp < _GREEDY, 1.0)
+        scaled: Tensor = self._scaled(logits, temp[:, None], self._batch.parameters().log_min_p)
+        return scaled
 
     def compute_logprobs(self, logits: Tensor) -> Tensor:
         """Return log p of every token, float32. vLLM calls it with the logits of the tokens of a prompt, too."""
@@ -533,31 +591,46 @@ class LedgerSampler(Sampler):  # type: ignore[misc]
         )
 
     def _log_q(self, tokens: Tensor, sampling_metadata: SamplingMetadata) -> Tensor:
-        """Return the log-probability of the drawn tokens under q, 0 for greedy rows.
+        """Return the log-probability of the drawn tokens under q, float32, 0 for greedy rows.
 
         Raises
         ------
         RuntimeError
-            vLLM drew at random without handing back the filtered logits.
+            vLLM drew at random in another way than by ``topk_topp_sampler``.
         """
-        if self._filtered is None:
+        if self._drawn is None:
             if not sampling_metadata.all_greedy:
-                raise RuntimeError("vLLM's sampler kept no filtered logits of random draws, so log q is unknown")
+                raise RuntimeError("vLLM's sampler drew at random in a way of its own, so log q is unknown")
             return torch.zeros_like(tokens, dtype=torch.float32)
-        log_q = self._log_p(self._filtered, tokens)
+        log_q = self._drawn.float()
         if not sampling_metadata.all_random:
             log_q = log_q.masked_fill(sampling_metadata.temperature < _GREEDY, 0.0)
         return log_q
 
     @torch.inference_mode()
-    def _warm_up(self, runner: Any) -> None:
+    def _warm_up(self, runner: Any, draw: Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]) -> None:
         """Compile for one row and for many, so that the first requests need not wait for it."""
+        device = runner.device
         for rows in (1, 2):
-            tokens = torch.zeros(rows, dtype=torch.int64, device=runner.device)
+            tokens, ones = torch.zeros(rows, dtype=torch.int64, device=device), torch.ones(rows, 1, device=device)
             for dtype in (runner.model_config.dtype, torch.float32):
-                logits = torch.zeros(rows, runner.model_config.get_vocab_size(), dtype=dtype, device=runner.device)
+                logits = torch.zeros(rows, runner.model_config.get_vocab_size(), dtype=dtype, device=device)
                 self._log_p(logits, tokens)
             self._measures(logits.to(runner.model_config.dtype), self._drawable)
+            draw(self._scaled(logits, ones, -ones), tokens.double())
+
+
+def _scaled(logits: Tensor, temperature: Tensor, log_min_p: Tensor) -> Tensor:
+    """Return float32 logits over the temperature, less the highest of the row, without those below min-p."""
+    scaled = (logits - logits.amax(-1, keepdim=True)) / temperature
+    return scaled.masked_fill(scaled < log_min_p, -torch.inf)
+
+
+def _draw(logits: Tensor, uniforms: Tensor) -> tuple[Tensor, Tensor]:
+    """Return a token for each row of float32 logits, and its log q, by :func:`sampler.inverse_cdf`."""
+    weights = sampler.weights_of(logits)
+    columns = sampler.padded_vocab(logits.shape[1]) - logits.shape[1]
+    return sampler.inverse_cdf(torch.nn.functional.pad(weights, (0, columns)), uniforms)
 
 
 def _log_p(logits: Tensor, tokens: Tensor) -> Tensor:
@@ -596,6 +669,11 @@ def _floor_rows(rows: npt.NDArray[np.void]) -> FloorRows | None:
     index = np.flatnonzero(rows["bound"] > -np.inf)
     selection = rows[index]
     return FloorRows(index, *(selection[name].copy() for name in ("alpha", "bound", "start"))) if index.size else None
+
+
+def _log(values: npt.NDArray[np.float64]) -> npt.NDArray[np.float32]:
+    with np.errstate(divide="ignore"):
+        return np.log(values).astype(np.float32)
 
 
 def _column(values: npt.NDArray[Any], device: torch.device) -> Tensor:

@@ -15,8 +15,9 @@ with the last kept one (vLLM keeps only some of the ties at the edge of top-p). 
 renormalised result. A pad token that does not also end a text is masked before step 1: p and q are distributions
 without it.
 
-The contract does not say how a seed becomes a token of q, so the same seed gives different samples on different
-engines. The embedded engine draws one uniform number per token and inverts the CDF in token-id order, in float64.
+The contract does not say how a seed becomes a token of q. Both engines draw one uniform number per token, of the seed
+and the token's position, and invert the CDF in token-id order, in float64. So the same seed gives the same sample on
+both as long as no last digit of a logit decides a token, which in bfloat16 it soon does.
 """
 
 from __future__ import annotations

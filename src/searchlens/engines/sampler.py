@@ -231,10 +231,10 @@ def draw(logits: Tensor, batch: SamplingBatch, uniforms: Tensor) -> Draw:
         log_q = torch.zeros_like(uniforms)
     else:
         if batch.penalties is not None or batch.inverse_temperature is not None:
-            weights = _weights(penalised, batch.inverse_temperature)
+            weights = weights_of(penalised, batch.inverse_temperature)
         for apply_filter in batch.filters:
             apply_filter(weights)
-        tokens, log_q = _inverse_cdf(weights, uniforms)
+        tokens, log_q = inverse_cdf(weights, uniforms)
         if batch.greedy is not None:
             tokens = torch.where(batch.greedy, penalised.argmax(-1), tokens)
             log_q = log_q.masked_fill(batch.greedy, 0.0)
@@ -275,8 +275,8 @@ def _top(logits: Tensor, normaliser: Tensor, rows: Tensor, count: int) -> tuple[
     return tokens.t(), (logits.gather(1, tokens) - normaliser.index_select(0, rows)).t()
 
 
-def _weights(logits: Tensor, inverse_temperature: Tensor | None) -> Tensor:
-    """Return weights: unnormalised probabilities, 1 for the most likely token."""
+def weights_of(logits: Tensor, inverse_temperature: Tensor | None = None) -> Tensor:
+    """Return weights, float32 as the logits: unnormalised probabilities, 1 for the most likely token of each row."""
     shifted = logits - logits.amax(-1, keepdim=True)
     if inverse_temperature is not None:
         shifted *= inverse_temperature
@@ -292,12 +292,24 @@ def _exp(values: Tensor) -> Tensor:
     return values.mul_(_LOG2_E).exp2_()
 
 
-def _inverse_cdf(weights: Tensor, uniforms: Tensor) -> tuple[Tensor, Tensor]:
+def inverse_cdf(weights: Tensor, uniforms: Tensor) -> tuple[Tensor, Tensor]:
     """Return the first token whose cumulative weight exceeds ``uniform * total``, and its log-probability.
 
     The search has two levels, first blocks and then the tokens of one block, because float64 sums over the whole
     vocabulary would need a float64 copy of the weights. A token of weight zero adds nothing to a cumulative sum, so it
     is never the first to exceed the target.
+
+    Parameters
+    ----------
+    weights : float32 tensor, shape (rows, width)
+        ``width`` from :func:`padded_vocab`; in each row one weight at least is above 0.
+    uniforms : float64 tensor, shape (rows,)
+        In [0, 1).
+
+    Returns
+    -------
+    tuple of tensors, shape (rows,)
+        Tokens, int64; natural logs of their shares of the weights, float64.
     """
     rows = weights.shape[0]
     blocks = weights.view(rows, -1, _BLOCK)

@@ -4,8 +4,9 @@ vLLM schedules, batches, caches prefixes and draws. :mod:`searchlens.engines._vl
 a ledger of the probabilities of every drawn token. Requests wait here, in the order of (priority, arrival), and vLLM
 gets only a few more than it can run, so that an urgent request does not wait behind thousands.
 
-Two things differ from the embedded engine. vLLM draws with its own generator, seeded by the request, so the same seed
-gives a different sample. And if several tokens tie at the edge of top-p, vLLM keeps only some of them.
+Tokens are drawn by the same uniform numbers as on the embedded engine, so the same seed gives the same text as long as
+the last digits of the logits decide nothing. One thing differs: if several tokens tie at the edge of top-p, vLLM keeps
+only some of them.
 
 docs/engine.md follows a request through the engine.
 """
@@ -54,6 +55,7 @@ DType = Literal["float32", "bfloat16", "float16"]
 _EXTENSION = "searchlens.engines._vllm_worker.Extension"
 _CPU_ROWS = 256
 _CUDA_ROWS = 1024
+_GRAPH_ROWS = 512  # most rows of a CUDA graph, by vLLM's default
 _CPU_BLOCK = 32  # tokens of a cache block: only whole blocks are reused, and the CPU build takes multiples of 32
 _CPU_CACHE = 2**30  # bytes of keys and values, unless VLLM_CPU_KVCACHE_SPACE is set
 _AHEAD = 1.25  # requests that vLLM gets per row: fewer would leave rows free at times, more would wait unsorted in vLLM
@@ -109,9 +111,12 @@ class VllmEngine:
     max_num_batched_tokens : int, optional
         Most tokens of one step; by default vLLM decides.
     max_cudagraph_capture_size : int, optional
-        Most rows of a step that runs as a CUDA graph; by default vLLM decides.
+        Most rows of a step that runs as a CUDA graph; by default as many as run, where vLLM itself stops at 512.
     fuse_allreduce_rms : bool, optional
         With several devices: fuse their sum with the normalisation after it; by default vLLM decides.
+    generators : bool
+        Draw by vLLM's generators, one of each request, as vLLM alone does with the same seeds: the same law, other
+        texts, and a kernel for each row in every step.
     threads : int, optional
         CPU threads of the process, not bound to cores; by default vLLM decides.
     adapter : Adapter, optional
@@ -147,7 +152,7 @@ class VllmEngine:
 
     Notes
     -----
-    vLLM gets the 63-bit seeds as they are; on a CPU its generators use the lower 32 bits.
+    With ``generators`` vLLM gets the 63-bit seeds as they are; on a CPU it uses the lower 32 bits.
     """
 
     def __init__(
@@ -168,6 +173,7 @@ class VllmEngine:
         max_num_batched_tokens: int | None = None,
         max_cudagraph_capture_size: int | None = None,
         fuse_allreduce_rms: bool | None = None,
+        generators: bool = False,
         threads: int | None = None,
         adapter: Adapter | None = None,
     ) -> None:
@@ -197,7 +203,7 @@ class VllmEngine:
             enforce_eager=enforce_eager or on_cpu,
             kv_cache_dtype=kv_cache_dtype,
             max_num_batched_tokens=max_num_batched_tokens,
-            **_compilation(max_cudagraph_capture_size, fuse_allreduce_rms),
+            **_compilation(max_cudagraph_capture_size or _graph_rows(self.max_rows), fuse_allreduce_rms),
             **(cpu_arguments() if on_cpu else {}),
             **(_lora_arguments(adapter) if adapter else {}),
         )
@@ -206,8 +212,9 @@ class VllmEngine:
             log.warning("vLLM schedules synchronously: the GPU waits for this process in every step")
         masked = [] if self.pad_id is None else [self.pad_id]
         drawable = self.vocab_size - len(masked)
+        self._generators = generators
         self._bounds = Bounds(self.vocab_size, drawable, self.max_model_len, self.bos_id)
-        self._engine.collective_rpc("searchlens_start", args=(slots, self.vocab_size, masked))
+        self._engine.collective_rpc("searchlens_start", args=(slots, self.vocab_size, masked, generators))
         self._queue: list[tuple[int, int, int, Request, SamplingParams, int]] = []
         self._arrivals = 0
         self._running: dict[str, tuple[int, Request, int]] = {}  # vLLM's id to request id, request and slot
@@ -244,7 +251,7 @@ class VllmEngine:
             cannot draw in this way.
         """
         self._bounds.check(request_id, request)
-        self._enqueue(request_id, request, sampling_params(request_id, request), NOT_GIVEN)
+        self._enqueue(request_id, request, sampling_params(request_id, request, self._generators), NOT_GIVEN)
 
     def step(self) -> list[tuple[int, Completion | RequestError]]:
         """Decode until at least one request finishes; return the finished ones, nothing if no request is left.
@@ -515,6 +522,11 @@ def cpu_arguments() -> dict[str, Any]:
         # After a chunk of a prompt vLLM rewinds the request's generator, which fails with CPU generators.
         "enable_chunked_prefill": False,
     }
+
+
+def _graph_rows(rows: int) -> int | None:
+    """Return how many rows a CUDA graph is to have if vLLM's own limit is too low; it makes one for each 16 rows."""
+    return rows - rows % 16 if rows > _GRAPH_ROWS else None
 
 
 def _compilation(graph_rows: int | None, fuse: bool | None) -> dict[str, Any]:

@@ -17,7 +17,8 @@ from searchlens.engines.base import Completion, Engine, Request, RequestError
 log = logging.getLogger(__name__)
 
 _TRIAL_STEPS = 48  # long enough that a group of each size comes several times, short against a run
-_HELD_SHARE = 16  # hold back at most 1/16 of the running requests, so that stragglers do not wait
+HELD_SHARE = 16
+"""At most 1/16 of the running requests are held back, so that stragglers do not wait."""
 
 
 class Trials:
@@ -91,7 +92,7 @@ class Admission:
     def admit(self) -> None:
         """Give the engine the requests that need not wait any longer."""
         ready = len(self._held) if self._most is None else min(len(self._held), self._most - self.running)
-        if ready < min(self._trials.size, 1 + self.running // _HELD_SHARE):
+        if ready < min(self._trials.size, 1 + self.running // HELD_SHARE):
             return
         for _ in range(ready):
             _, request_id, request = heappop(self._held)
