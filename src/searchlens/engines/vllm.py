@@ -100,6 +100,8 @@ class VllmEngine:
         Devices that share the weights, each with its own worker process.
     gpu_memory_utilization : float
         In (0, 1]: fraction of a CUDA device for weights, activations, keys and values.
+    kv_cache_memory_bytes : int, optional
+        For keys and values, instead of what is left of ``gpu_memory_utilization``.
     quantization : str, optional
         vLLM's name of a method; by default the checkpoint's.
     load_format : str
@@ -166,6 +168,7 @@ class VllmEngine:
         max_model_len: int | None = None,
         tensor_parallel: int = 1,
         gpu_memory_utilization: float = 0.9,
+        kv_cache_memory_bytes: int | None = None,
         quantization: str | None = None,
         load_format: str = "auto",
         enforce_eager: bool = False,
@@ -204,7 +207,7 @@ class VllmEngine:
             kv_cache_dtype=kv_cache_dtype,
             max_num_batched_tokens=max_num_batched_tokens,
             **_compilation(max_cudagraph_capture_size or _graph_rows(self.max_rows), fuse_allreduce_rms),
-            **(cpu_arguments() if on_cpu else {}),
+            **{"kv_cache_memory_bytes": kv_cache_memory_bytes, **(cpu_arguments() if on_cpu else {})},
             **(_lora_arguments(adapter) if adapter else {}),
         )
         self._adapter = _lora_request(adapter) if adapter else None
