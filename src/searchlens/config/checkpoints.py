@@ -22,7 +22,7 @@ class VllmSpec(Section):
     """Number of GPUs that share the weights; the job requests as many."""
     gpu_memory_utilization: Annotated[float, Field(gt=0, le=1)] = 0.9
     """Share of each GPU's memory for weights, activations, keys and values."""
-    kv_cache_memory_bytes: Positive | None = None
+    kv_cache_memory_bytes: Annotated[int, Field(ge=1, le=10**13)] | None = None
     """Bytes of each GPU's memory for keys and values; null: what is left of the share. Jobs that share a GPU need it:
     vLLM cannot measure what is left while another job starts."""
     max_model_len: Positive | None = None
