@@ -554,6 +554,19 @@ def test_pass_curves_panels(cell: figure_data.Cell, tmp_path: Path) -> None:
     assert all(path.stat().st_size for path in written)
 
 
+def test_pass_curves_stand_beside_luck_where_it_solves_much(cell: figure_data.Cell) -> None:
+    """Of Base it does, of RL it does not."""
+    where = {"pair": LABELS.pair, "benchmark": LABELS.benchmark, "measure": "luck", "tau": None, "lo": 0.0, "hi": 1.0}
+    lucky = [{**where, "side": "Base", "k": k, "value": 0.03 * k} for k in (1, 2, 4)]
+    rows = [*lucky, *({**row, "side": "RL", "value": 0.01} for row in lucky)]
+    measures = pl.DataFrame(rows, schema_overrides={"k": pl.UInt32})
+    figure, numbers = draw("pass_curves", StudyContext([Curves(LABELS, cell.base, cell.rl)], {"measures": measures}))
+    check_layout(figure)
+    assert set(numbers["model"]) == {"Base", "RL", "Base greedy", "Base luck"}
+    assert lines(figure.axes[0], "Base luck") == [([1, 2, 4], pytest.approx([3, 6, 12]))]
+    assert "gold of another question" in words(figure)
+
+
 @pytest.mark.parametrize("warning", ["", "RL: 0% of 8 samples have an answer"])
 def test_readings_of_a_study(warning: str, cell: figure_data.Cell) -> None:
     """Lines are the numbers of the CSV; a pair that is not interpretable has words in their place."""

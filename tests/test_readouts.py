@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 from collections.abc import Callable
 from dataclasses import fields, replace
 from functools import partial
@@ -230,6 +231,32 @@ def test_a_corrected_gold_or_other_weights_are_refused(
     questions.write_text(before)
     (tmp_path / "rl" / "model.safetensors").write_text("retrained")
     with pytest.raises(InputError, match=r"toy-rl/sums\.arrow\.xz were made with other weights than"):
+        elsewhere(raw, make_grid).check()
+
+
+def test_readouts_are_read_where_neither_weights_nor_questions_are(
+    raw: dict[str, Any], make_grid: Make, sampled: Grid, tmp_path: Path
+) -> None:
+    """What is not here cannot be compared with; everything else still is, and a cell that is sampled needs both."""
+    record(sampled, tmp_path / "kept")
+    count = sampled.count("sums")
+    (tmp_path / "sums.jsonl").unlink()
+    shutil.rmtree(tmp_path / "rl")
+    with pytest.raises(InputError, match=r"sums\.jsonl does not exist, and benchmarks\.sums\.questions does not"):
+        elsewhere(raw, make_grid).count("sums")
+    raw["benchmarks"]["sums"]["questions"] = count
+    grid = elsewhere(raw, make_grid)
+    grid.check()
+    analyse(grid)
+    points = pl.read_parquet(grid.layout.results / "landscape/toy-rl/sums/points.parquet")
+    assert points.height
+    with pytest.raises(InputError, match="with other budgets or landscape options than"):
+        elsewhere({**raw, "budgets": [1, 2]}, make_grid).check()
+    (tmp_path / "base/model.safetensors").write_text("retrained")
+    with pytest.raises(InputError, match=r"toy-base/sums\.arrow\.xz were made with other weights than"):
+        elsewhere(raw, make_grid).check()
+    raw["study"]["sample"] = ["sums"]
+    with pytest.raises(InputError, match=r"cannot read benchmark file .*sums\.jsonl"):
         elsewhere(raw, make_grid).check()
 
 

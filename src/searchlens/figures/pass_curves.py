@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import polars as pl
@@ -15,23 +15,31 @@ from searchlens import catalogue
 from searchlens.figures import panels, style
 from searchlens.figures.context import Curves, Source, StudyContext
 from searchlens.frames import pick
+from searchlens.readings.measures import LUCK
 
 DOTS = (0, (5, 1.5, 1, 1.5))
 MEETING: dict[str, Any] = {"color": style.ENVELOPE_COLOUR, "linewidth": 0.8, "marker": "|", "markersize": 6}
 ROOMY = 4
 """Largest number of benchmarks for which each panel says in words who leads."""
+NARROW = 5
+"""Inches; a narrower figure has a legend of two columns."""
+LUCKY = 0.05
+"""Luck is drawn in a cell if as large a share of its questions is solved by it."""
+LUCK_OF = {"Base luck": "Base", "RL luck": "RL"}
 SOURCES = {"sampled": "sampled here", "imported": "imported", "recorded": "recorded"}
 MET = ("state", "crossing", "crossing_lo", "crossing_hi", "lo_open", "hi_open", "last")
 
 
 @catalogue.figure("pass_curves", stage="study")
 def numbers(context: StudyContext) -> pl.DataFrame:
-    """One row per cell, model (``Base``, ``RL``, ``Base greedy``) and budget, all as expectations.
+    """One row per cell, model (``Base``, ``RL``, ``Base greedy``, and where luck solves much, ``Base luck`` and
+    ``RL luck``) and budget, all as expectations.
 
     ``crossing`` and what belongs to it, the same in all rows of a cell: from which number of samples on Base solves as
     much as RL, and ``state``, as in the frame ``crossings``.
     """
-    rows = pl.concat(_rows(cell) for cell in context.cells)
+    measures = context.readings.get("measures")
+    rows = pl.concat(part for cell in context.cells for part in (_rows(cell), *_luck(cell, measures)))
     found = context.readings.get("crossings")
     if found is None:
         return rows
@@ -40,15 +48,31 @@ def numbers(context: StudyContext) -> pl.DataFrame:
     return rows.join(met.select(*keys, *MET), on=keys, how="left", maintain_order="left")
 
 
+def _constants(cell: Curves) -> list[pl.Expr]:
+    names = ("pair", "benchmark", "questions", "source", "metric")
+    return [pl.lit(getattr(cell.labels, name)).alias(name) for name in names]
+
+
+def _luck(cell: Curves, measures: pl.DataFrame | None) -> Iterator[pl.DataFrame]:
+    """Rows of what both sides solve of questions with golds of others; none where that is little or unknown."""
+    if measures is None:
+        return
+    found = pick(measures, measure=LUCK, pair=cell.labels.pair, benchmark=cell.labels.benchmark)
+    for model, side in LUCK_OF.items():
+        rows = pick(found, side=side).sort("k")
+        if rows.height and rows["value"].max() >= LUCKY:  # type: ignore[operator]
+            known = [pl.lit(model).alias("model"), pl.lit(cell.labels.default_policy).alias("policy")]
+            yield rows.select(*_constants(cell), *known, pl.col("k").alias("budget"), "value", "lo", "hi")
+
+
 def _rows(cell: Curves) -> pl.DataFrame:
     labels = cell.labels
+    constants = _constants(cell)
     curves = (
         ("Base", cell.base, labels.default_policy),
         ("RL", cell.rl, labels.default_policy),
         ("Base greedy", cell.base, "greedy"),
     )
-    names = ("pair", "benchmark", "questions", "source", "metric")
-    constants = [pl.lit(getattr(labels, name)).alias(name) for name in names]
     parts = []
     for model, points, policy in curves:
         rows = pick(points, metric=labels.metric, readout="expected", policy=policy).sort("budget")
@@ -154,11 +178,14 @@ def _title(cell: pl.DataFrame, first: bool, tight: bool, numbers: pl.DataFrame) 
 
 
 def _panel(axes: Axes, cell: pl.DataFrame) -> None:
-    curves = cell.filter(pl.col("model") != "Base greedy")
+    curves = cell.filter(pl.col("model").is_in(list(style.SIDE_COLOURS)))
     panels.bands(axes, curves, "budget", "model")
     panels.sides(axes, curves, "budget", "model", linewidth=1.3)
     for value in style.percent(pick(cell, model="Base greedy")["value"]):
         axes.axhline(value, color=style.BASE_COLOUR, linestyle=DOTS, zorder=2, gid="Base greedy")
+    for model, side in LUCK_OF.items():
+        luck = pick(cell, model=model)
+        axes.plot(luck["budget"], style.percent(luck["value"]), ":", color=style.SIDE_COLOURS[side], gid=model)
     axes.set_facecolor("white" if cell["source"][0] == "sampled" else "#F4F4F4")
     style.budget_axis(axes, cell["budget"], "")
     axes.set_ylim(0, 100)
@@ -168,9 +195,10 @@ def _panel(axes: Axes, cell: pl.DataFrame) -> None:
 def _meeting(axes: Axes, cell: pl.DataFrame, *, numbered: bool) -> None:
     """Mark where Base passes RL with its interval, in the half of the panel with fewer curves."""
     row, last = cell.row(0, named=True), max(cell["budget"])
+    curves = cell.filter(~pl.col("model").is_in(list(LUCK_OF)))["value"]
     if _standing(row) != "passes" or row["crossing_hi"] > last:
         return
-    ends, y = [row["crossing_lo"], row["crossing_hi"]], 7 if cell["value"].median() > 0.5 else 88  # type: ignore[operator]
+    ends, y = [row["crossing_lo"], row["crossing_hi"]], 7 if curves.median() > 0.5 else 88  # type: ignore[operator]
     axes.plot(ends, [y, y], color=MEETING["color"], linewidth=MEETING["linewidth"], gid="interval")
     axes.plot([row["crossing"]], [y], **MEETING, gid="crossing")
     if numbered:
@@ -214,6 +242,9 @@ def _legend(figure: Figure, numbers: pl.DataFrame, tight: bool) -> None:
     ]
     if "Base greedy" in numbers["model"]:
         handles.append(Line2D([], [], color=style.BASE_COLOUR, linestyle=DOTS, label="one greedy answer of Base"))
+    if not numbers.filter(pl.col("model").is_in(list(LUCK_OF))).is_empty():
+        said = "luck: gold of another question"
+        handles.append(Line2D([], [], color=style.ENVELOPE_COLOUR, linestyle=":", label=said))
     if "state" in numbers.columns:
         handles.append(Line2D([], [], **MEETING, label="where Base passes RL, with its interval"))
-    figure.legend(handles=handles, loc="outside lower center", ncols=4)
+    figure.legend(handles=handles, loc="outside lower center", ncols=2 if figure.get_figwidth() < NARROW else 4)

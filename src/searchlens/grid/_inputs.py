@@ -104,7 +104,7 @@ class Inputs(StudyGrid):
         """Why the questions of a benchmark cannot be read here; empty if they can be.
 
         A study with such a benchmark can be planned, with a placeholder for the questions, but not run
-        (``require_ready``).
+        (``require_ready``), unless all of its cells are recorded.
         """
         if name not in self._absent:
             self._absent[name] = self._why_absent(name)
@@ -112,7 +112,7 @@ class Inputs(StudyGrid):
 
     def _why_absent(self, name: str) -> str:
         spec = self.benchmark(name)
-        if spec["family"] == benchmarks.OWN:
+        if spec["family"] == benchmarks.OWN and not self.is_recorded(benchmark=name):
             return ""
         if spec["path"] is not None:
             absent = [str(path) for path in self.question_files(name) if not path.exists()]
@@ -126,13 +126,24 @@ class Inputs(StudyGrid):
         return ""
 
     def count(self, name: str) -> int:
-        """Number of questions in use; if they are absent, the published number of the family."""
+        """Number of questions in use; if they are absent, the published number of the family.
+
+        Raises
+        ------
+        InputError
+            They are absent, and no number is known.
+        """
         if name not in self._counts:
             self._counts[name] = self._published(name) if self.absent(name) else len(self.questions(name))
         return self._counts[name]
 
     def _published(self, name: str) -> int:
         spec = self.benchmark(name)
+        if spec["questions"] is None and spec["family"] == benchmarks.OWN:
+            raise InputError(
+                f"{self.absent(name)}, and benchmarks.{name}.questions does not say how many there are",
+                "put the file there, or set the key to the number of recorded questions",
+            )
         return int(spec["questions"] or next(iter(benchmarks.known_benchmark(spec["family"]).sizes), 0))
 
     def content_hash(self, benchmark: str) -> str:
@@ -266,11 +277,18 @@ class Inputs(StudyGrid):
             self._shapes[checkpoint] = found or (Shape(**declared) if declared else None)
         return self._shapes[checkpoint]
 
+    def absent_weights(self, checkpoint: str) -> str:
+        """Why weights or adapter of a checkpoint whose cells are all recorded cannot be read here; empty otherwise."""
+        spec = self.config["checkpoints"][checkpoint]
+        paths = [spec["path"], spec["adapter"]] if self.is_recorded(checkpoint=checkpoint) else []
+        absent = [path for path in paths if path and not project.locate(path, self.root).is_dir()]
+        return f"checkpoint {checkpoint!r}: {', '.join(absent)} does not exist" if absent else ""
+
     def fingerprint(self, checkpoint: str) -> str:
         """The fingerprint of a checkpoint and its adapter: pinned, declared, or computed if the checkpoint is small.
 
         A hub checkpoint that is not pinned has a placeholder that no weights have, so that a study can be planned, but
-        not run (``require_ready``).
+        not run (``require_ready``). So has a checkpoint whose cells are all recorded and whose weights are not here.
 
         Raises
         ------
@@ -278,7 +296,9 @@ class Inputs(StudyGrid):
             Files missing, or too large to hash at planning time.
         """
         if checkpoint not in self._fingerprints:
-            alone, adapter = self._fingerprint(checkpoint), self.adapter(checkpoint)
+            absent = self.absent_weights(checkpoint)
+            adapter = None if absent else self.adapter(checkpoint)
+            alone = absent or self._fingerprint(checkpoint)
             self._fingerprints[checkpoint] = adapter.on(alone) if adapter else alone
         return self._fingerprints[checkpoint]
 

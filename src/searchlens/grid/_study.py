@@ -171,6 +171,13 @@ class StudyGrid:
             return "imported"
         return "sampled" if self.is_sampled(checkpoint, benchmark) else "recorded"
 
+    def is_recorded(self, *, checkpoint: str | None = None, benchmark: str | None = None) -> bool:
+        """Whether every cell of a checkpoint, or of a benchmark, is read from compact readouts: it need not be here."""
+        if not self.readouts:
+            return False
+        cells = [cell for cell in self.cells if checkpoint in (None, cell[0]) and benchmark in (None, cell[1])]
+        return bool(cells) and all(cell in self.readouts for cell in cells)
+
     def without_agreement(self, checkpoint: str, benchmark: str) -> str:
         """Why no samples of a cell are judged by math-verify, too; empty if some are."""
         grader = self.benchmark(benchmark)["grader"]
