@@ -14,7 +14,7 @@ from polars.testing import assert_frame_equal
 import figure_data
 import landscape_oracle as oracle
 from figure_data import write as draw_all
-from searchlens import benchmarks, catalogue, config
+from searchlens import benchmarks, catalogue, config, grading
 from searchlens.benchmarks import Question, digests, listing
 from searchlens.cli import main
 from searchlens.equivalence.rows import frame as rows
@@ -281,6 +281,21 @@ class Working(Grader):
     def grade(self, pairs, *, workers=None):
         return [Verdict(correct, "") for correct in judge_in_workers(__file__, pairs, Limits(cpu_seconds=0.3), workers)]
 """
+
+
+@pytest.mark.parametrize(
+    ("text", "answer"),
+    [
+        ("He has 3 + 4 = 7 eggs. The answer is 7.", "7"),
+        ("He has 3 + 5 = 7 eggs. The answer is 7.", None),
+        ("He has seven eggs. The answer is 7.", "7"),
+        ("He has 3 + 4 = 7 eggs.", None),
+    ],
+)
+def test_right_by_a_false_equation_is_no_answer(extensions: None, text: str, answer: str | None) -> None:
+    """The grader that the study of a pretrained pair puts beside ``math``."""
+    catalogue.use(["examples/pretrained/true_equations.py"], ROOT)
+    assert grading.grader("true-equations").extract(text, True).answer == answer
 
 
 def test_a_grader_of_an_extension_judges_in_worker_processes(declare: Declare, tmp_path: Path) -> None:

@@ -21,6 +21,8 @@ DOTS = (0, (5, 1.5, 1, 1.5))
 MEETING: dict[str, Any] = {"color": style.ENVELOPE_COLOUR, "linewidth": 0.8, "marker": "|", "markersize": 6}
 ROOMY = 4
 """Largest number of benchmarks for which each panel says in words who leads."""
+ROOM = 0.15
+"""Share of a panel that a name takes, above or below its curve."""
 NARROW = 5
 """Inches; a narrower figure has a legend of two columns."""
 LUCKY = 0.05
@@ -218,7 +220,9 @@ def _name(axes: Axes, cell: pl.DataFrame) -> bool:
     both = sides["Base"].join(sides["RL"], on="budget", suffix="_rl").drop_nulls()
     if both.is_empty():
         return False
-    wide = both.sort((pl.col("value") - pl.col("value_rl")).abs(), descending=True).row(0, named=True)
+    lower, upper = pl.min_horizontal("value", "value_rl"), pl.max_horizontal("value", "value_rl")
+    within = both.filter((lower > ROOM) & (upper < 1 - ROOM))  # a name fits between the curves and the panel's ends
+    wide = (both if within.is_empty() else within).sort(upper - lower, descending=True).row(0, named=True)
     for model, value, other in (("Base", wide["value"], wide["value_rl"]), ("RL", wide["value_rl"], wide["value"])):
         above = value >= other
         place: dict[str, Any] = {"ha": "left" if wide["budget"] == 1 else "center", "va": "bottom" if above else "top"}

@@ -5,6 +5,7 @@ _tokenizer.py  its pieces as a SentencePiece model, and as tokenizer.json
 _weights.py    its tensors by the names of transformers
 convert.py     all of them into a folder in the layout of the hub
 train.py       a Base/RL pair from such a folder (docs/pretrained.md)
+equations.py   whether what a text calculates is true
 _lora.py       the adapters that it may train in place of whole weights
 """
 

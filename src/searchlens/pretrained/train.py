@@ -34,12 +34,9 @@ from searchlens import benchmarks, seeds
 from searchlens.benchmarks import prompts
 from searchlens.benchmarks.files import rows
 from searchlens.pretrained import _lora
+from searchlens.pretrained.equations import equations
 
 TEMPLATE = "question-answer"
-_EQUATION = re.compile(
-    r"(?<![\d.])(?<![-+*/x])(?<![-+*/x] )"  # the end of a longer expression is not read
-    r"(\d+(?:\.\d+)?) ?([-+*/x]) ?\$?(\d+(?:\.\d+)?) ?= ?\$?(\d+(?:\.\d+)?)(?![\d.]*[-+*/\d])"
-)
 _ANSWER = re.compile(r"[Tt]he answer is \$?(-?\d+(?:\.\d+)?)")
 
 
@@ -104,15 +101,7 @@ def reward(text: str, gold: float) -> float:
     stated = _ANSWER.findall(text)
     if not stated or abs(float(stated[-1]) - gold) > 1e-4:
         return 0.0
-    return float(all(_is_true(*equation) for equation in _EQUATION.findall(text)))
-
-
-def _is_true(left: str, sign: str, right: str, result: str) -> bool:
-    a, b = float(left), float(right)
-    if sign == "/" and b == 0:
-        return False
-    value = {"+": a + b, "-": a - b, "*": a * b, "x": a * b, "/": a / b if b else 0.0}[sign]
-    return abs(value - float(result)) < 0.006  # results may be rounded to cents
+    return float(all(equations(text)))
 
 
 class Learner:

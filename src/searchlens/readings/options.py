@@ -38,7 +38,7 @@ class ReadingsSection:
     g_pass_tau: tuple[Threshold, ...] = (0.25, 0.5, 0.75)
     """Thresholds of G-Pass@k; that of pass^k, 1, is always read."""
     null_k: tuple[Positive, ...] = (1, 4, 16)
-    """Numbers of samples k at which pass@k of guessing alone is read, on questions with lettered options."""
+    """Numbers of samples k at which pass@k of guessing alone is read, and on open answers luck."""
     corrected_k: tuple[Positive, ...] = (1, 4)
     """Numbers of samples k of pass@k corrected for guessing; its noise grows like 1 / (1 - g)^k."""
     extrapolation_trials: Positive = 20
