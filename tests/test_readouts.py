@@ -419,6 +419,15 @@ def test_the_demo_samples_the_benchmarks_it_lists_and_reads_the_others(overlay: 
     assert {b for c, b in grid.cells if grid.generations(c, b)} == set(sampled)
 
 
+def test_the_pretrained_pair_is_read_without_weights_and_benchmarks() -> None:
+    """The committed readouts have the budgets and options of the shipped configurations."""
+    names = ("pair", "pair-recorded")
+    files = [*config.DEFAULT_FILES, *(f"examples/pretrained/{name}.yaml" for name in names)]
+    grid = Grid(config.plain(config.load([ROOT / path for path in files])), root=ROOT)
+    grid.check()
+    assert grid.readout_pairs == [("gemma-40", "mawps"), ("gemma-40", "svamp")]
+
+
 def test_recorded_readouts_are_those_of_their_readme() -> None:
     """Questions solved by the first n samples, as counted in the samples."""
     grid, solved = overlaid("recorded"), []
