@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
 import torch
+from safetensors.torch import save_file
 
 import fuzzing
 from searchlens.engines import _llama, vllm
 from searchlens.errors import InputError
-from searchlens.store.checkpoints import require_whole
+from searchlens.store.checkpoints import require_whole, shapes
 
 LEFT_TO_THE_STUDY = {"no tokenizer", "index names another"}
 """``hashing.weight_files`` refuses them; an engine may do without a tokenizer."""
@@ -70,3 +72,46 @@ def test_vllm_refuses_it(folder: Path, what: str) -> None:
     with pytest.raises(InputError) as refused:
         vllm._load_config(folder, None)
     assert in_one_message(folder, refused.value)
+
+
+@pytest.mark.parametrize(
+    "what", ["shape and bytes", "offsets negative", "offsets backwards", "dtype unknown", "tensor no mapping"]
+)
+def test_a_tensor_whose_shape_type_and_place_differ_is_named(folder: Path, what: str) -> None:
+    """Also where the bytes of the file are as many as the header says."""
+    change(folder, what)
+    with pytest.raises(InputError, match="tensor 'w' has a shape, type and place that do not fit each other"):
+        shapes(folder / "model.safetensors")
+
+
+def test_every_type_of_number_that_safetensors_writes_is_known(tmp_path: Path) -> None:
+    """A type that is missing, or has another size, would refuse a sound checkpoint."""
+    kinds = ("bool", "uint", "int", "float", "bfloat", "complex64")
+    names = sorted({str(value)[6:] for value in vars(torch).values() if isinstance(value, torch.dtype)})
+    written = 0
+    for name in (name for name in names if name.startswith(kinds)):
+        try:
+            save_file({"w": torch.empty(3, 8, dtype=getattr(torch, name))}, tmp_path / name)
+        except Exception:  # a type that safetensors does not have
+            continue
+        written += 1
+        (shape,) = shapes(tmp_path / name).values()
+        assert shape[0] == 3, name
+    assert written >= 15
+
+
+def test_a_header_as_long_as_safetensors_takes_is_read_and_no_longer_one(tmp_path: Path) -> None:
+    """Nothing is read of what a file only pretends to have; the limit is that of safetensors itself."""
+    for length, says in ((100_000_000, "its header is not JSON"), (100_000_001, "no whole safetensors file")):
+        path = tmp_path / f"{length}.safetensors"
+        path.write_bytes(length.to_bytes(8, "little"))
+        os.truncate(path, 8 + length)
+        with pytest.raises(InputError, match=says):
+            shapes(path)
+
+
+@pytest.mark.parametrize("size", [0, 1, 7, 8])
+def test_a_file_of_a_few_bytes_is_no_weights(size: int, tmp_path: Path) -> None:
+    (tmp_path / "a.safetensors").write_bytes(bytes(size))
+    with pytest.raises(InputError, match=r"a\.safetensors is no"):
+        shapes(tmp_path / "a.safetensors")

@@ -121,7 +121,7 @@ def shapes(path: Path) -> dict[str, tuple[int, ...]]:
         size = require_no_stream(path).stat().st_size
         with path.open("rb") as stream:
             length = int.from_bytes(stream.read(8), "little")
-            if size < 8 or length > min(size - 8, _LONGEST_HEADER):
+            if length > min(size - 8, _LONGEST_HEADER):
                 raise InputError(f"{path} is no whole safetensors file: it has {size} bytes", _AGAIN)
             header = json.loads(stream.read(length))
     except OSError as error:
