@@ -110,7 +110,10 @@ class Mutant:
         """The file with the change in it."""
         from cosmic_ray.mutating import mutate_code
 
-        mutated: str = mutate_code(self.path.read_text("utf-8"), _operators()[self.operator](), self.occurrence)
+        try:
+            mutated: str = mutate_code(self.path.read_text("utf-8"), _operators()[self.operator](), self.occurrence)
+        except AttributeError:  # it replaces exceptions without a dot in their names alone
+            return f"{NO_PROGRAM}\n"
         return mutated
 
     def lines(self) -> tuple[str, str]:

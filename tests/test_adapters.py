@@ -8,6 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
+from safetensors.torch import save_file
 
 from searchlens.errors import InputError
 from searchlens.grid import Grid
@@ -42,6 +44,27 @@ def test_only_plain_lora_is_read(change: dict[str, Any], message: str, tmp_path:
     """Whatever else an adapter holds would silently be left out by one of the engines."""
     with pytest.raises(InputError, match=message):
         Adapter.read(write(tmp_path / "adapter", PLAIN | change))
+
+
+def test_an_adapter_of_the_lowest_rank_is_read(tmp_path: Path) -> None:
+    assert Adapter.read(write(tmp_path / "adapter", PLAIN | {"r": 1})).rank == 1
+
+
+def test_a_matrix_of_a_weight_that_is_not_there_does_not_fit(tmp_path: Path) -> None:
+    """Not even one without columns or rows: vLLM would leave it out."""
+    checkpoint, names = tmp_path / "checkpoint", ("A", "B")
+    checkpoint.mkdir()
+    save_file({"layer.weight": torch.zeros(3, 5)}, checkpoint / "model.safetensors")
+    for part, fits, no_weight in zip(names, ((8, 5), (3, 8)), ((8, 0), (0, 8)), strict=True):
+        adapter = Adapter.read(write(tmp_path / "adapter"))
+        for module, shape, found in (("layer", fits, True), ("layer", fits[::-1], False), ("other", no_weight, False)):
+            matrix = {f"base_model.model.{module}.lora_{part}.weight": torch.zeros(*shape)}
+            save_file(matrix, tmp_path / "adapter" / WEIGHTS)
+            if found:
+                adapter.require_fits(checkpoint)
+            else:
+                with pytest.raises(InputError, match="fits no weight of"):
+                    adapter.require_fits(checkpoint)
 
 
 @pytest.mark.parametrize("settings", [[], "text", {}])

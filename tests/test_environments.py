@@ -17,6 +17,9 @@ import yaml
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
+from searchlens.errors import InputError
+from searchlens.store import snapshots
+
 ROOT = Path(__file__).parents[1]
 ENVS = {"analysis": "constraints.txt", "generate": "constraints-vllm.txt"}
 
@@ -104,3 +107,49 @@ def test_an_installed_package_is_handed_on_without_its_neighbours(tmp_path: Path
     first = Path(done.stdout.split(os.pathsep)[0])
     assert [path.name for path in first.iterdir()] == ["searchlens"]
     assert (first / "searchlens").resolve() == tmp_path / "site/searchlens"
+
+
+def test_the_folder_of_a_checkout_is_handed_on_itself(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It has no neighbours. What was set before stays, and the commands of others go first."""
+    monkeypatch.setenv("PYTHONPATH", "mine")
+    monkeypatch.setenv("PATH", "first")
+    snapshots.export_code(tmp_path / "bin")
+    assert os.environ["PYTHONPATH"].split(os.pathsep) == [str(ROOT / "src"), "mine"]
+    assert os.environ["PATH"].split(os.pathsep) == ["first", str(tmp_path / "bin")]
+    monkeypatch.delenv("PYTHONPATH")
+    snapshots.export_code(tmp_path / "bin")
+    assert os.environ["PYTHONPATH"] == str(ROOT / "src")
+
+
+def test_a_link_to_another_package_is_replaced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """After an upgrade in another environment, a run in the same folder must not go on with the old code."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("PYTHONPATH", "")
+    for site in ("old", "new", "new"):
+        package = tmp_path / site / "searchlens"
+        (package / "store").mkdir(parents=True, exist_ok=True)
+        (tmp_path / site / "numpy").mkdir(exist_ok=True)
+        monkeypatch.setattr(snapshots, "__file__", str(package / "store/snapshots.py"))
+        snapshots.export_code(tmp_path / "bin")
+        folder = Path(os.environ["PYTHONPATH"].split(os.pathsep)[0])
+        assert [path.name for path in folder.iterdir()] == ["searchlens"]
+        assert (folder / "searchlens").resolve() == package
+
+
+def test_a_snapshot_is_written_once_and_read_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Jobs of a run read what the run was started with; a later edit has another name."""
+    config = {"results": str(tmp_path), "study": {"pairs": ["é"]}}
+    path = snapshots.save(config)
+    assert path.parent == tmp_path / "config" and len(path.stem) == 12
+    assert snapshots.read(path) == config
+    before = path.stat().st_mtime_ns, path.stat().st_ino
+    assert snapshots.save(config) == path and (path.stat().st_mtime_ns, path.stat().st_ino) == before
+    assert snapshots.path_of({**config, "seed": 1}) != path
+    monkeypatch.delenv(snapshots.VARIABLE, raising=False)
+    snapshots.export(config)
+    assert os.environ.pop(snapshots.VARIABLE) == str(path)
+    for name, content, says in (("a", "[]", "is no snapshot"), ("b", "{}", "is no snapshot"), ("c", None, "not exist")):
+        if content:
+            (tmp_path / name).write_text(content)
+        with pytest.raises(InputError, match=says):
+            snapshots.read(tmp_path / name)

@@ -28,9 +28,101 @@ def test_files_have_the_mode_that_the_umask_says(tmp_path: Path, umask: int, mod
     try:
         files.replace_text(tmp_path / "replaced", "x")
         files.publish(tmp_path / "published", lambda path: path.write_text("x"))
+        with files.alone(tmp_path / "lock") as free:
+            assert free
     finally:
         os.umask(before)
-    assert [stat.S_IMODE((tmp_path / name).stat().st_mode) for name in ("replaced", "published")] == [mode, mode]
+    assert {path.name: stat.S_IMODE(path.stat().st_mode) for path in tmp_path.iterdir()} == dict.fromkeys(
+        ("replaced", "published", "lock"), mode
+    )
+
+
+@pytest.mark.parametrize("mode", [0o644, 0o755])
+def test_a_file_in_place_of_the_results_folder_is_named(tmp_path: Path, mode: int) -> None:
+    """Also one that could be run, which the system calls writable and searchable as it does a folder."""
+    (tmp_path / "results").write_text("a file")
+    (tmp_path / "results").chmod(mode)
+    for folder in (tmp_path / "results", tmp_path / "results" / "below"):
+        with pytest.raises(InputError, match=rf"{folder}: {tmp_path}/results: it is a file") as error:
+            files.require_writable(folder)
+        assert error.value.hint == files._UNWRITABLE
+    files.require_writable(tmp_path / "absent" / "below")
+    assert not (tmp_path / "absent").exists()
+
+
+@pytest.mark.parametrize(
+    ("number", "hint"),
+    [(errno.ENOSPC, "free some space"), (errno.EACCES, "make the results folder writable"), (errno.EIO, "look after")],
+)
+def test_the_hint_is_that_of_the_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int, hint: str) -> None:
+    """A full disk is no failing one. Libraries in Rust say the number in their text alone."""
+    for error in (OSError(number, os.strerror(number)), RuntimeError(f"cannot write (os error {number})")):
+        found = files._unwritable(tmp_path, error)
+        assert found.hint is not None and found.hint.startswith(hint)
+        assert found.message == f"cannot write to {tmp_path}: {os.strerror(number)}"
+
+
+def test_an_error_of_the_writer_itself_is_raised_as_it_is(tmp_path: Path) -> None:
+    """Only what the disk says becomes a message about the disk."""
+
+    def write(path: Path) -> None:
+        path.write_text("half")
+        raise ValueError("not of the disk")
+
+    for how in (files.publish, files.replace):
+        with pytest.raises(ValueError, match="not of the disk"):
+            how(tmp_path / "target", write)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_file_system_without_folders_to_sync_is_no_failing_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Some network file systems refuse to sync a folder; a file that they cannot sync is an error."""
+    sync = os.fsync
+
+    def fail(handle: int, number: int = errno.EINVAL) -> None:
+        if stat.S_ISDIR(os.fstat(handle).st_mode):
+            raise OSError(number, os.strerror(number))
+        sync(handle)
+
+    monkeypatch.setattr(os, "fsync", fail)
+    assert files.publish(tmp_path / "new/target", lambda path: path.write_text("x"))
+    assert not files.publish(tmp_path / "new/target", lambda path: path.write_text("y"))
+    assert (tmp_path / "new/target").read_text() == "x"
+    monkeypatch.setattr(os, "fsync", lambda handle: fail(handle, errno.EIO))
+    with pytest.raises(InputError, match="Input/output error"):
+        files.publish(tmp_path / "new/other", lambda path: path.write_text("x"))
+
+
+def test_files_and_folders_are_moved_and_removed_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever comes second finds nothing, and it is no error; another disk is copied to."""
+
+    def another_disk(*_: object) -> None:
+        raise OSError(errno.EXDEV, os.strerror(errno.EXDEV))
+
+    source, target = tmp_path / "source", tmp_path / "folder/target"
+    for how in ("rename", "copy"):
+        source.write_text(how)
+        with monkeypatch.context() as patch:
+            if how == "copy":
+                patch.setattr(Path, "replace", another_disk)
+            assert files.move(source, target)
+        assert target.read_text() == how and not source.exists()
+    assert not files.move(source, target)
+    (tmp_path / "tree/below").mkdir(parents=True)
+    files.remove([target, tmp_path / "tree", tmp_path / "never"])
+    assert [path.name for path in tmp_path.iterdir()] == ["folder"] and not target.exists()
+    files.remove([target])
+
+
+@pytest.mark.parametrize("content", [b"{", b"[" * 100_000, b"\xff", b""])
+def test_json_that_is_none_is_one_line(tmp_path: Path, content: bytes) -> None:
+    (tmp_path / "a.json").write_bytes(content)
+    with pytest.raises(InputError, match=r"a\.json is damaged"):
+        files.read_json(tmp_path / "a.json")
+    with pytest.raises(InputError, match=r"cannot read .*b\.json: No such file"):
+        files.read_json(tmp_path / "b.json")
 
 
 FULL = """

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import os
+import re
 from pathlib import Path
 
 import pytest
@@ -12,7 +14,8 @@ from safetensors.torch import save_file
 import fuzzing
 from searchlens.engines import _llama, vllm
 from searchlens.errors import InputError
-from searchlens.store.checkpoints import require_whole, shapes
+from searchlens.store.checkpoints import _BITS, index_names, require_whole, shapes
+from searchlens.store.hashing import weight_files
 
 LEFT_TO_THE_STUDY = {"no tokenizer", "index names another"}
 """``hashing.weight_files`` refuses them; an engine may do without a tokenizer."""
@@ -98,6 +101,60 @@ def test_every_type_of_number_that_safetensors_writes_is_known(tmp_path: Path) -
         (shape,) = shapes(tmp_path / name).values()
         assert shape[0] == 3, name
     assert written >= 15
+
+
+def test_the_name_of_a_type_says_its_bits() -> None:
+    """Also of those that torch does not have."""
+    sizes = {"BOOL": 8} | {name: int(match[1]) for name in _BITS if (match := re.match(r"[A-Z]+(\d+)", name))}
+    assert sizes == _BITS
+
+
+def test_a_file_that_is_cut_short_is_told_by_its_sizes(folder: Path) -> None:
+    path = folder / "model.safetensors"
+    path.write_bytes(path.read_bytes()[:-5])
+    with pytest.raises(InputError, match="its tensors need 16 bytes, it has 11"):
+        shapes(path)
+
+
+@pytest.mark.parametrize(
+    "entry",
+    [
+        {"dtype": "F32", "shape": [4]},
+        {"dtype": "F32", "shape": [4], "data_offsets": 16},
+        {"dtype": "F32", "shape": [4], "data_offsets": [0, 8, 16]},
+        {"dtype": "F32", "shape": 4, "data_offsets": [0, 16]},
+        {"shape": [4], "data_offsets": [0, 16]},
+        {"dtype": ["F32"], "shape": [4], "data_offsets": [0, 16]},
+        [0, 16],
+    ],
+)
+def test_an_entry_that_is_none_is_refused(entry: object, folder: Path) -> None:
+    """Of the header of a file: a key is missing, or has the wrong type or length."""
+    content = json.dumps({"w": entry}).encode()
+    (folder / "model.safetensors").write_bytes(len(content).to_bytes(8, "little") + content + bytes(16))
+    with pytest.raises(InputError, match="tensor 'w' has"):
+        shapes(folder / "model.safetensors")
+
+
+def test_an_index_names_files_beside_it(folder: Path) -> None:
+    """Several tensors of one file, each file once; what it names must be there."""
+    index = folder / "model.safetensors.index.json"
+    index.write_text(json.dumps({"weight_map": {"w": "model.safetensors", "v": "model.safetensors"}}))
+    require_whole(folder, embedded=True)
+    assert index_names(index) == ["model.safetensors"]
+    assert {path.name for path in weight_files(folder)} == {"config.json", "model.safetensors", "tokenizer.json"}
+    index.write_text(json.dumps({"weight_map": {"w": "model.safetensors", "v": "part-2.safetensors"}}))
+    with pytest.raises(
+        InputError, match=r"has no part-2\.safetensors, which its model\.safetensors\.index\.json names"
+    ):
+        weight_files(folder)
+
+
+@pytest.mark.parametrize("name", ["config.json", "tokenizer.json", "model.safetensors"])
+def test_a_file_that_decides_what_is_sampled_must_be_there(name: str, folder: Path) -> None:
+    (folder / name).unlink()
+    with pytest.raises(InputError, match=r"has no (config|tokenizer)\.json|has no \*\.safetensors"):
+        weight_files(folder)
 
 
 def test_a_header_as_long_as_safetensors_takes_is_read_and_no_longer_one(tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import socket
 import subprocess
 from collections.abc import Callable
 from dataclasses import replace
@@ -43,6 +44,29 @@ def test_outside_of_a_checkout_there_is_none(tmp_path: Path, monkeypatch: pytest
     provenance.commit.cache_clear()
     assert provenance.commit() == ""
     provenance.commit.cache_clear()
+
+
+def test_the_node_is_slurms_where_there_is_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("SLURMD_NODENAME", raising=False)
+    assert provenance.host() == socket.gethostname()
+    monkeypatch.setenv("SLURMD_NODENAME", "node7")
+    assert provenance.host() == "node7"
+    assert len(provenance.config_fingerprint({"a": 1})) == 12, "the name of the configuration's file"
+
+
+def test_what_can_change_a_number_is_recorded(tmp_path: Path) -> None:
+    """Versions of the libraries that compute; what is empty is left out, but for the cost, which may be unknown."""
+    provenance.sign(tmp_path / "signed.json", "abc", None, grader={"name": "math"}, nothing="")
+    signed = json.loads((tmp_path / "signed.json").read_text())
+    assert {"searchlens", "python", "polars", "numpy", "scipy", "pyarrow"} <= signed["versions"].keys()
+    assert signed["versions"]["polars"] == pl.__version__
+    assert (signed["config"], signed["grader"], signed["samples"]) == ("abc", {"name": "math"}, None)
+    assert "nothing" not in signed
+    assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ", signed["finished"])
+
+
+def test_names_are_joined_once_and_in_order() -> None:
+    assert provenance.join(["b", "", "a", "b"]) == "b; a"
 
 
 def sidecar(**more: Any) -> dict[str, Any]:

@@ -21,9 +21,9 @@ from searchlens.commands.rerun import set_cell_aside
 from searchlens.errors import InputError
 from searchlens.grid import Grid
 from searchlens.store import files, shards
-from searchlens.store.hashing import canonical, digest
+from searchlens.store.hashing import canonical, digest, file_sha256
 from searchlens.store.layout import chunk, shard_name
-from searchlens.store.ranges import missing_ranges, shards_of
+from searchlens.store.ranges import missing_ranges, shards_of, uncovered
 
 CELL = ("toy-base", "sums")
 ZSTD_FRAME = b"\x28\xb5\x2f\xfd"
@@ -269,6 +269,221 @@ def test_repair_sets_aside_what_the_disk_does_not_give_back(
     monkeypatch.setattr(shards.pl, "read_parquet", failing)
     (moved,) = shards.repair(grid.layout, shard.path.parent, {})
     assert moved.exists() and not shard.path.exists()
+
+
+def rows(start: int, stop: int, questions: int = 3) -> pl.DataFrame:
+    """Samples [start, stop) of some questions, with nothing in them but their counts."""
+    keys = [(f"q{q}", sample) for q in range(questions) for sample in range(start, stop)]
+    counts = {"n_tokens": [2 + s for _, s in keys], "generated": [5 + s for _, s in keys], "requests": [1] * len(keys)}
+    empty = {name: pl.Series([None] * len(keys), dtype=kind) for name, kind in shards.SAMPLES.items()}
+    asked = {"question": [q for q, _ in keys], "sample": [s for _, s in keys], "run": [s for _, s in keys]}
+    return pl.DataFrame({**empty, **asked, **counts}, schema=shards.SAMPLES)
+
+
+def put(folder: Path, frame: pl.DataFrame, start: int = 0, stop: int = 4, *, parts: int = 0) -> shards.Shard:
+    """Publish a frame, as a whole or in pieces, under the name of a range."""
+    known = {"generation_id": folder.name, "policies": ["p"], "provenance": shards.Provenance(1.0, "cpu", 1, "t")}
+    if parts:
+        size = -(-frame.height // parts)
+        pieces = [frame[place : place + size] for place in range(0, frame.height, size)]
+        return shards.publish_frames(folder, start, stop, pieces, **known)
+    return shards.publish(folder, start, stop, frame, **known)
+
+
+def test_pieces_are_described_as_the_whole_is(tmp_path: Path) -> None:
+    """The same counts, rows and costs, of which none is known but what the samples say."""
+    whole, pieces = put(tmp_path / "a" / "id", rows(0, 4)), put(tmp_path / "b" / "id", rows(0, 4), parts=5)
+    assert (whole.sidecar["rows"], whole.sidecar["requests"]) == (12, 12)
+    assert (whole.sidecar["tokens"], whole.sidecar["generated"]) == (3 * (2 + 3 + 4 + 5), 3 * (5 + 6 + 7 + 8))
+    assert (whole.sidecar["prefilled"], whole.sidecar["reused"], whole.sidecar["gpu_seconds"]) == (0, 0, 0)
+    own = {"bytes", "mtime_ns", "sha256"}
+    assert {k: v for k, v in whole.sidecar.items() if k not in own} == {
+        k: v for k, v in pieces.sidecar.items() if k not in own
+    }
+    assert shards.read(pieces, "id").equals(shards.read(whole, "id"))
+
+
+@pytest.mark.parametrize("parts", [0, 3])
+@pytest.mark.parametrize("there", ["the same", "fewer rows", "another generation", "damaged", "without a sidecar"])
+def test_what_lies_there_stays_if_it_is_whole_and_is_put_away_otherwise(tmp_path: Path, there: str, parts: int) -> None:
+    """Another job may have published first. It is kept as it is, with the counts that it has."""
+    folder, longer = tmp_path / "id", rows(0, 4).with_columns(n_tokens=pl.lit(9, pl.UInt32))
+    target = folder / shard_name(0, 4)
+    first = put(folder, rows(0, 4, 2) if there == "fewer rows" else rows(0, 4))
+    if there == "another generation":
+        put(tmp_path / "other", rows(0, 4))
+        shutil.copy(tmp_path / "other" / target.name, target)
+        target.with_suffix(".json").unlink()
+    elif there == "damaged":
+        content = bytearray(target.read_bytes())
+        content[len(content) // 3] ^= 1
+        target.write_bytes(content)
+    elif there == "without a sidecar":
+        target.with_suffix(".json").unlink()
+    before = target.read_bytes()
+    found = put(folder, longer, parts=parts)
+    # in pieces the number of rows is not known before they are written
+    stays = there in ("the same", "without a sidecar") or (there == "fewer rows" and parts > 0)
+    if stays:
+        assert target.read_bytes() == before and found.sidecar["tokens"] == first.sidecar["tokens"]
+        assert not target.with_suffix(".unreadable").exists()
+    else:
+        assert found.sidecar["tokens"] == 12 * 9 and shards.read(found, "id").height == 12
+        assert target.with_suffix(".unreadable").read_bytes() == before
+        had_one = there != "another generation"
+        assert target.with_suffix(".json.unreadable").exists() == had_one
+
+
+@pytest.mark.parametrize(
+    ("samples", "whole"),
+    [
+        (rows(4, 8), True),
+        (rows(0, 0), True),
+        (rows(3, 7), False),
+        (rows(5, 9), False),
+        (rows(4, 7), False),
+        (pl.concat([rows(4, 7), rows(6, 7)]), False),
+        (pl.concat([rows(4, 8)[1:], rows(5, 6)[:1]]), False),
+    ],
+    ids=["whole", "empty", "earlier", "later", "too few", "one twice", "one twice for another"],
+)
+def test_a_range_is_whole_with_each_of_its_samples_once(samples: pl.DataFrame, whole: bool) -> None:
+    assert shards._is_whole(samples, 4, 8) is whole
+
+
+@pytest.mark.parametrize("sha256", ["0" * 64, "f" * 64])
+def test_a_shard_with_another_hash_is_changed_wherever_it_stands(tmp_path: Path, sha256: str) -> None:
+    shard = put(tmp_path / "id", rows(0, 4))
+    assert not shards._is_changed(shard.path)
+    sidecar = shard.path.with_suffix(".json")
+    sidecar.write_text(json.dumps({**shard.sidecar, "sha256": sha256}))
+    assert shards._is_changed(shard.path)
+    sidecar.unlink()
+    assert not shards._is_changed(shard.path)
+
+
+def rewritten(shard: shards.Shard, **metadata: str) -> shards.Shard:
+    """The shard, written again with other metadata and a sidecar that fits."""
+    known = pl.read_parquet_metadata(shard.path)
+    shards.write_parquet(pl.read_parquet(shard.path), shard.path, {**known, **metadata})
+    stat = shard.path.stat()
+    fits = {"sha256": file_sha256(shard.path), "bytes": stat.st_size, "mtime_ns": stat.st_mtime_ns}
+    shard.path.with_suffix(".json").write_text(json.dumps({**shard.sidecar, **fits}))
+    (again,) = shards_of(shard.path.parent)
+    return again
+
+
+@pytest.mark.parametrize(
+    ("metadata", "says"),
+    [
+        ({"searchlens.schema": "1"}, "its schema version is '1', this searchlens reads 2"),
+        ({"searchlens.schema": "3"}, "its schema version is '3', this searchlens reads 2"),
+        ({"searchlens.generation": "other"}, r"belongs to generation 'other', not 'id' \(foreign\)"),
+        ({"searchlens.range": "4-8"}, "it holds the samples 4-8, not those of its name"),
+    ],
+)
+def test_a_file_that_says_it_is_another_is_refused(tmp_path: Path, metadata: dict[str, str], says: str) -> None:
+    shard = rewritten(put(tmp_path / "id", rows(0, 4)))
+    assert shards.read(shard, "id").height == 12
+    with pytest.raises(InputError, match=says):
+        shards.read(rewritten(shard, **metadata), "id")
+
+
+def test_what_is_wrong_with_the_bytes_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Longer and shorter files by their sizes, others by their hash, and what the disk does not give back."""
+    shard = put(tmp_path / "id", rows(0, 4))
+    content = shard.path.read_bytes()
+    for changed, says in (
+        (content + b"x", f"it has {len(content) + 1} bytes, its sidecar says {len(content)}"),
+        (content[:-1], f"it has {len(content) - 1} bytes, its sidecar says {len(content)}"),
+        (b"x" + content[1:], "its sha256 is not the one in its sidecar"),
+    ):
+        shard.path.write_bytes(changed)
+        with pytest.raises(InputError, match=says):
+            shards.read(shard, "id")
+    sidecar = shard.path.with_suffix(".json")
+    kept = sidecar.read_bytes()
+    sidecar.unlink()
+    with pytest.raises(InputError, match="its sha256 is not"):
+        shards.read(shard, "id")
+    sidecar.write_bytes(kept)
+    shard.path.write_bytes(content)
+    shards._hash_once.cache_clear()
+
+    def failing(_: Path) -> str:
+        raise OSError(errno.EIO, "the disk fails")
+
+    monkeypatch.setattr(shards, "file_sha256", failing)
+    with pytest.raises(InputError, match=r"it cannot be read \(the disk fails\)"):
+        shards.read(shard, "id")
+    monkeypatch.undo()
+    assert shards.read(shard, "id").height == 12
+
+
+def test_whoever_lost_imported_samples_is_told_to_import_them_again(tmp_path: Path) -> None:
+    """No engine can draw them again."""
+    for engine, hint in (("imported", "import it again"), ("vllm 0.32", "run snakemake again")):
+        folder = tmp_path / engine.split()[0] / "id"
+        shards.publish(
+            folder, 0, 4, rows(0, 4), generation_id="id", policies=[], provenance=shards.Provenance(1, "cpu", 1, engine)
+        )
+        (shard,) = shards_of(folder)
+        shard.path.write_bytes(b"x")
+        for read in (lambda shard=shard: shards.read(shard, "id"), lambda f=folder: shards.read_generation(f, "id", 9)):
+            with pytest.raises(InputError) as error:
+                read()
+            assert error.value.hint is not None and error.value.hint.startswith(hint)
+
+
+def test_of_shards_that_overlap_each_sample_is_read_once(tmp_path: Path) -> None:
+    """As after ``samples`` was raised while a job ran. Nothing is read of a shard beyond what is asked for."""
+    folder = tmp_path / "id"
+    for start, stop in ((0, 4), (2, 6), (6, 8), (8, 12)):
+        put(folder, rows(start, stop), start, stop)
+    assert [(shard.start, shard.stop) for shard in shards_of(folder)] == [(0, 4), (2, 6), (6, 8), (8, 12)]
+    (folder / shard_name(8, 12)).write_bytes(b"damaged, and not needed")
+    found = shards.read_generation(folder, "id", 7, ["question", "sample"])
+    assert found.sort("question", "sample").equals(rows(0, 7).select("question", "sample").sort("question", "sample"))
+
+
+def test_missing_ranges_by_hand(tmp_path: Path) -> None:
+    folder = tmp_path / "id"
+    for start, stop in ((2, 4), (6, 8), (7, 9), (12, 14)):
+        put(folder, rows(start, stop), start, stop)
+    assert missing_ranges(folder, 16) == [(0, 2), (4, 6), (9, 12), (14, 16)]
+    assert missing_ranges(folder, 13, 3) == [(4, 6), (9, 12)] and missing_ranges(folder, 5, 4) == [(4, 5)]
+    assert missing_ranges(folder, 8, 6) == [] == missing_ranges(folder, 0)
+    assert uncovered([], 3) == [(0, 3)] == missing_ranges(tmp_path / "absent", 3)
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        ({"start": 4}, "its sidecar is of samples 4 to 4 of generation 'id'"),
+        ({"stop": 8}, "its sidecar is of samples 0 to 8 of generation 'id'"),
+        ({"generation": "other"}, "its sidecar is of samples 0 to 4 of generation 'other'"),
+        ({"rows": "12"}, "its sidecar has rows: '12'"),
+        ({"policies": "p"}, "its sidecar has policies: 'p'"),
+        ({"sha256": None}, "its sidecar has sha256: None"),
+        ({"gpu_seconds": 0.5, "policies": [], "finished": ""}, ""),
+    ],
+)
+def test_a_sidecar_that_does_not_fit_says_where(tmp_path: Path, change: dict[str, Any], says: str) -> None:
+    shard = put(tmp_path / "id", rows(0, 4))
+    shard.path.with_suffix(".json").write_text(json.dumps({**shard.sidecar, **change}))
+    (found,) = shards_of(tmp_path / "id")
+    assert found.flaw == says and found.present == (not says)
+
+
+def test_a_shard_is_adopted_only_as_the_manifests_know_it(grid: Grid, publish: Publish) -> None:
+    """What lost its sidecar is described anew if it is whole, and is what a manifest vouches for where one does."""
+    shard = publish(grid, *CELL, grid.generations(*CELL)[0])
+    sidecar, name = shard.path.with_suffix(".json"), shard.path.name
+    for hashes, adopted in (((), True), ((shard.sidecar["sha256"], "f" * 64), True), (("f" * 64,), False)):
+        sidecar.unlink()
+        moved = shards.repair(grid.layout, shard.path.parent, {name: hashes})
+        assert (moved == [], sidecar.exists()) == (adopted, adopted)
+    assert moved[0].name == name and not shard.path.exists()
 
 
 def test_a_question_without_samples_has_none(grid: Grid, publish: Publish) -> None:

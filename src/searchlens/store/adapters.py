@@ -83,7 +83,7 @@ class Adapter:
         weights = dict(chain.from_iterable(shapes(file).items() for file in checkpoint.glob("*.safetensors")))
         for name, shape in shapes(self.folder / WEIGHTS).items():
             module, _, part = name.removeprefix(PEFT).partition(".lora_")
-            rows, columns = weights.get(f"{module}.weight", (0, 0))
+            rows, columns = weights.get(f"{module}.weight", (None, None))
             if shape != {"A.weight": (self.rank, columns), "B.weight": (rows, self.rank)}.get(part):
                 raise InputError(
                     f"{self.folder}: {name} of shape {shape} fits no weight of {checkpoint} at rank {self.rank}",

@@ -1,0 +1,263 @@
+"""Small records of the store: YAML that others wrote, manifests, graders, frames, and records of searches."""
+
+from __future__ import annotations
+
+import json
+import logging
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import pytest
+
+from searchlens.errors import InputError
+from searchlens.schemas.columns import TRACES
+from searchlens.store import frames, inputs, judges, manifests, readouts, traces, yaml_text
+from searchlens.store.hashing import digest
+from searchlens.store.judges import UNSTATED, Judge
+from searchlens.store.layout import Layout
+from searchlens.store.shards import Provenance
+
+# ---- YAML
+
+
+def yaml_of(values: int) -> str:
+    """A list that stands for so many values, itself included: 999 times one of 199 numbers, and single ones."""
+    inner = f"&a [{', '.join('1' * 199)}]"
+    single = values - 1 - 999 * 200
+    return f"[{', '.join([inner, *['*a'] * 998, *['1'] * single])}]"
+
+
+def test_aliases_are_counted_as_often_as_they_stand(tmp_path: Path) -> None:
+    path = tmp_path / "a.yaml"
+    path.write_text(yaml_of(200_000))
+    assert sum(1 + len(part) if isinstance(part, list) else 1 for part in yaml_text.read(path)) == 199_999
+    path.write_text(yaml_of(200_001))
+    with pytest.raises(InputError, match=r"its aliases stand for 200,001 values; allowed: at most 200,000"):
+        yaml_text.read(path)
+
+
+def test_keys_and_values_of_mappings_are_values(tmp_path: Path) -> None:
+    path = tmp_path / "a.yaml"
+    path.write_text("{a: &a {b: 1, c: [2, 3]}, d: *a}")
+    loader, node = yaml_text.compose(path)
+    inner = 1 + (1 + 1) + (1 + 3)  # the mapping, b with its number, c with its list
+    assert yaml_text._nodes(node, {}) == 1 + 2 * (1 + inner)
+    assert yaml_text.construct(path, loader, node) == {"a": {"b": 1, "c": [2, 3]}, "d": {"b": 1, "c": [2, 3]}}
+
+
+@pytest.mark.parametrize(
+    ("content", "says"),
+    [
+        (b"a: &a [*a]", "an alias stands inside of what it names"),
+        (b"[" * 20_000, "mappings are too deep"),
+        (b"a: [", "is not YAML"),
+        (b"a: 2026-99-99", "is not YAML: month must be in 1..12"),
+        (b"a: !!python/name:os.system", "is not YAML"),
+        (b"a\nb: \xff", r"is not text in UTF-8: byte 6 is 0xff"),
+        (b"\xff\xfea\0", "it seems to be UTF-16"),
+        (b"PK\x03\xff", "it seems to be a zip archive"),
+        (b"#" * 2_000_001, "has 2,000,001 characters; allowed: at most 2,000,000"),
+    ],
+)
+def test_yaml_that_nobody_should_read_is_refused(tmp_path: Path, content: bytes, says: str) -> None:
+    path = tmp_path / "a.yaml"
+    path.write_bytes(content)
+    with pytest.raises(InputError, match=says) as error:
+        yaml_text.read(path)
+    assert error.value.message.startswith(str(path))
+
+
+def test_an_empty_file_has_no_value_and_an_absent_one_is_left_to_the_reader(tmp_path: Path) -> None:
+    (tmp_path / "a.yaml").write_text("# nothing\n")
+    assert yaml_text.read(tmp_path / "a.yaml") is None
+    with pytest.raises(FileNotFoundError):
+        yaml_text.read(tmp_path / "b.yaml")
+
+
+@pytest.mark.parametrize("name", ["absent", "with\0zero", "n" * 300])
+def test_what_is_not_there_is_no_stream(name: str) -> None:
+    """The message about it is that of who reads."""
+    assert inputs.require_no_stream(Path(name)) == Path(name)
+    with pytest.raises(InputError, match="cannot read /dev/null: it is a device"):
+        inputs.require_no_stream(Path("/dev/null"))
+
+
+# ---- manifests
+
+
+def manifest(path: Path, **change: Any) -> Path:
+    spec = {"policy": "p"}
+    shard = {"file": "s00000-00004.parquet", "sha256": "f" * 64}
+    entry = {"id": digest(spec, 12), "spec": spec, "policies": ["p"], "samples": 4, "shards": [shard], **change}
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps({"checkpoint": "c", "benchmark": "b", "generations": [entry]}))
+    return path
+
+
+def test_a_manifest_vouches_for_the_shards_of_its_cell(tmp_path: Path) -> None:
+    """Those of all its pools; of other cells and generations it says nothing."""
+    layout, name, other = Layout(tmp_path), digest({"policy": "p"}, 12), digest({"policy": "q"}, 12)
+    for fill, sha256 in ((0, "a" * 64), (1, "b" * 64)):
+        shards = [{"file": "s00000-00004.parquet", "sha256": sha256}]
+        manifest(layout.manifest("c", "b", "pool-00000000", fill), shards=shards, start=2)
+    manifest(layout.manifest("c", "b", "pool-11111111"), id=other, spec={"policy": "q"})
+    manifest(layout.manifest("c", "other", "pool-00000000"))
+    layout.manifest("c", "b", "pool-22222222").write_text("{")
+    assert manifests.vouched(layout, "c", "b", name) == {"s00000-00004.parquet": {"a" * 64, "b" * 64}}
+    found = manifests.listed(layout.manifest("c", "b", "pool-00000000"))
+    assert isinstance(found, manifests.Listed)
+    assert (found.checkpoint, found.benchmark, found.ranges) == ("c", "b", {(name, 2, 4)})
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        ({"id": "0" * 12}, "specification of generation 000000000000 does not have this id"),
+        ({"policies": [3]}, "is not a manifest: policies are no names"),
+        ({"policies": None}, "is not a manifest: TypeError"),
+        ({"samples": []}, "is not a manifest: TypeError"),
+        ({"shards": [{"file": "x"}]}, "is not a manifest: KeyError"),
+        ({"shards": ["x"]}, "is not a manifest: TypeError"),
+    ],
+)
+def test_a_manifest_that_is_none_says_why(tmp_path: Path, change: dict[str, Any], says: str) -> None:
+    found = manifests.listed(manifest(tmp_path / "pool-00000000.json", **change))
+    assert isinstance(found, str) and says in found
+
+
+@pytest.mark.parametrize("content", ["[]", "3", '{"generations": 3}', '{"generations": [3]}', "{}", "{"])
+def test_other_json_is_no_manifest(tmp_path: Path, content: str) -> None:
+    path = tmp_path / "pool-00000000.json"
+    path.write_text(content)
+    assert str(path) in str(manifests.listed(path)) and isinstance(manifests.listed(path), str)
+
+
+# ---- graders, frames, readouts
+
+
+def test_graders_differ_only_where_it_is_certain() -> None:
+    """Readouts of before versions were recorded may be of any."""
+    math = Judge("math", "1")
+    assert math.differs(Judge("gpqa", "1")) and math.differs(Judge("math", "2")) and math.differs(Judge("gpqa"))
+    assert not math.differs(Judge("math", "1")) and not math.differs(Judge("math")) and not Judge("math").differs(math)
+    assert (str(math), str(Judge("math"))) == (
+        "the grader math in version 1",
+        "the grader math in version (not stated)",
+    )
+    assert judges.of({"grader": math.entry}, "other") == math and judges.of({}, "other") == Judge("other")
+
+
+def test_the_grader_of_a_landscape_is_read_back(tmp_path: Path) -> None:
+    assert judges.read(tmp_path) == UNSTATED
+    judges.write(Judge("math", "1"), tmp_path)
+    assert judges.read(tmp_path) == Judge("math", "1")
+
+
+def test_a_frame_that_cannot_be_read_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is absent, damaged, or on a disk that fails."""
+    path = tmp_path / "a.parquet"
+    with pytest.raises(InputError, match=r"a\.parquet does not exist") as error:
+        frames.read_frame(path, "score")
+    assert error.value.hint == "run `searchlens score` or snakemake first"
+    frames.write_frame(pl.DataFrame({"a": [1, 2, 3]}), path, 2)
+    assert frames.read_frame(path, "score")["a"].to_list() == [1, 2, 3]
+
+    def failing(_: Path) -> None:
+        raise OSError(5, "the disk fails\nand more")
+
+    monkeypatch.setattr(pl, "read_parquet", failing)
+    with pytest.raises(InputError, match=r"a\.parquet is not readable Parquet \(.*the disk fails\)\n"):
+        frames.read_frame(path, "score")
+    monkeypatch.undo()
+    path.write_bytes(path.read_bytes()[:-9])
+    with pytest.raises(InputError, match=r"a\.parquet is not readable Parquet"):
+        frames.read_frame(path, "score")
+
+
+def test_of_a_shard_times_are_kept_to_the_millisecond() -> None:
+    """And nothing of where it lies: equal readouts have equal bytes."""
+    text = readouts._short({"wall_seconds": 1.23456, "rows": 3, "device": "cpu", "host": "h", "sha256": "f" * 64})
+    assert json.loads(text) == {"wall_seconds": 1.235, "rows": 3, "device": "cpu"}
+
+
+# ---- records of searches
+
+
+def record(question: int, run: int, kind: str = "node", cost: int = 2) -> pl.DataFrame:
+    """One row of a search."""
+    empty = {name: pl.Series([None], dtype=dtype) for name, dtype in TRACES.items()}
+    known = {"question": question, "run": run, "row": 0, "kind": kind, "requests": 1, "generated": cost}
+    return pl.DataFrame({**empty, **known}).cast(TRACES)  # type: ignore[arg-type]  # a schema is a mapping
+
+
+def put(folder: Path, *rows: pl.DataFrame) -> Path:
+    provenance = Provenance(1.0, "cpu", 1, "t", finished="now")
+    return traces.publish(folder, 0, 4, pl.concat(rows), generation_id="id", policies=["p"], provenance=provenance)
+
+
+def test_runs_that_were_recorded_stay_and_those_drawn_again_are_replaced(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    with caplog.at_level(logging.WARNING):
+        put(tmp_path, record(1, 0), record(0, 0))
+        path = put(tmp_path, record(0, 1, cost=5), record(1, 0, cost=7))
+    assert caplog.messages == []
+    assert traces.read(path).select("question", "run", "generated").rows() == [(0, 0, 2), (0, 1, 5), (1, 0, 7)]
+    sidecar = json.loads(path.with_suffix(".json").read_text())
+    totals = {"rows": 3, "runs": 3, "questions": 2, "cut": 0, "requests": 3, "generated": 14}
+    assert {name: sidecar[name] for name in totals} == totals
+    assert (sidecar["start"], sidecar["stop"], sidecar["generation"], sidecar["finished"]) == (0, 4, "id", "now")
+
+
+def test_a_record_that_is_not_whole_is_said(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.WARNING):
+        put(tmp_path, record(0, 0), record(0, 1, "cut"))
+    (message,) = caplog.messages
+    assert "the records of 1 of 2 runs are not whole" in message
+
+
+@pytest.mark.parametrize("content", [b"", b"no Parquet"])
+def test_a_record_that_cannot_be_read_is_replaced(
+    tmp_path: Path, content: bytes, caplog: pytest.LogCaptureFixture
+) -> None:
+    path = put(tmp_path, record(0, 0))
+    path.write_bytes(content)
+    with caplog.at_level(logging.WARNING):
+        put(tmp_path, record(1, 0))
+    assert "is unreadable and will be replaced" in caplog.messages[0]
+    assert traces.read(path)["question"].to_list() == [1]
+
+
+def test_a_record_of_other_columns_is_replaced(tmp_path: Path) -> None:
+    path = put(tmp_path, record(0, 0))
+    pl.DataFrame({"question": ["a"]}).write_parquet(path)
+    put(tmp_path, record(1, 0))
+    assert traces.read(path)["question"].to_list() == [1]
+
+
+def test_what_is_wrong_with_a_record_is_said(tmp_path: Path) -> None:
+    """In each case the other things are right."""
+    path = put(tmp_path, record(0, 0))
+    sound, sidecar = path.read_bytes(), json.loads(path.with_suffix(".json").read_text())
+
+    def says(message: str, content: bytes | None = None, **change: Any) -> None:
+        if content is not None:
+            path.write_bytes(content)
+            change = {"sha256": traces.file_sha256(path), **change}
+        path.with_suffix(".json").write_text(json.dumps({**sidecar, **change}))
+        with pytest.raises(InputError, match=message) as error:
+            traces.read(path)
+        assert error.value.message.startswith(f"record of searches {path} cannot be used: ")
+        path.write_bytes(sound)
+
+    says("its sha256 is not the one in its sidecar", sha256="0" * 64)
+    says("it is not readable Parquet", b"no Parquet")
+    says("its version is 9, this searchlens reads 1", version=9)
+    says("its sidecar gives other numbers of runs, generated", runs=7, generated=1)
+    other = tmp_path / "other"
+    pl.DataFrame({"question": ["a"]}).write_parquet(other)
+    says("its version is 1", other.read_bytes())
+    path.unlink()
+    with pytest.raises(InputError, match="it is missing"):
+        traces.read(path)
