@@ -69,7 +69,8 @@ TARGETS: dict[str, tuple[str, tuple[str, ...]]] = {
         "store",
         (
             *("shards", "verdicts", "verify", "traces", "provenance", "judges", "adapters", "model_folders"),
-            *("files", "damage", "pins", JOBS, "grid", "bad_input", KEPT, FROZEN, "security::_csv"),
+            *("files", "damage", "pins", JOBS, "grid", "bad_input", KEPT, FROZEN, "security::_csv|hostile"),
+            *("layout", "records", "environments::handed_on_itself|replaced|snapshot"),
         ),
     ),
 }
