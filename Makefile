@@ -24,7 +24,7 @@ export PATH := $(CURDIR)/.venv/bin:$(PATH)
 export HF_HUB_OFFLINE ?= 1
 export TOKENIZERS_PARALLELISM ?= false
 
-.PHONY: help setup demo test test-vllm test-slurm test-faults test-faults-real test-harnesses test-wheel test-browser fuzz mutants web check format schema zoo zoo-cohort zoo-run zoo-tables perf clean
+.PHONY: help setup demo test test-vllm test-slurm test-faults test-faults-real test-harnesses test-wheel test-browser fuzz mutants mutants-sample web check format schema zoo zoo-cohort zoo-run zoo-tables perf clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -57,11 +57,14 @@ $(VLLM_INSTALLED): pyproject.toml constraints-vllm.txt
 
 # What cosmic-ray requires beside these contradicts snakemake, and is not needed for changing code.
 $(MUTANTS_INSTALLED): $(INSTALLED)
-	.venv/bin/pip install --quiet --disable-pip-version-check --no-deps $(PIP_FLAGS) cosmic-ray==8.7.0 parso stevedore coverage
+	.venv/bin/pip install --quiet --disable-pip-version-check --no-deps $(PIP_FLAGS) cosmic-ray==8.7.0 parso==0.8.7 stevedore==5.10.0 coverage==7.17.3
 	@touch $@
 
 mutants: $(MUTANTS_INSTALLED) ## change the statistics and the store at 1,200 places, one at a time, and see whether a test notices (hours, resumable)
 	.venv/bin/python tests/mutants.py --sample 1200 --report docs/mutants.csv
+
+mutants-sample: $(MUTANTS_INSTALLED) ## 30 of these changes, of seeds and uncertainty, against the tests of the same names (half a minute)
+	.venv/bin/python tests/mutants.py seeds uncertainty --sample 30 --own-tests --least 0.85
 
 fuzz: $(INSTALLED) ## give every bad input of tests/fuzzing.py to the commands (ten minutes of one core)
 	.venv/bin/python tests/fuzzing.py
