@@ -33,6 +33,7 @@ import os
 import random
 import re
 import resource
+import signal
 import sys
 import time
 import traceback
@@ -69,7 +70,7 @@ TARGETS: dict[str, tuple[str, tuple[str, ...]]] = {
         "store",
         (
             *("shards", "verdicts", "verify", "traces", "provenance", "judges", "adapters", "model_folders"),
-            *("files", "damage", "pins", JOBS, "grid", "bad_input", KEPT, FROZEN, "security::_csv|hostile"),
+            *("files", "damage", JOBS, "grid", "bad_input", KEPT, FROZEN, "security::_csv|hostile"),
             *("layout", "records", "environments::handed_on_itself|replaced|snapshot"),
         ),
     ),
@@ -482,6 +483,7 @@ def _limit(seconds: float) -> None:
     begun = time.process_time()
     resource.setrlimit(resource.RLIMIT_CPU, (int(begun + seconds) + 1, int(begun + seconds) + 2))
     resource.setrlimit(resource.RLIMIT_AS, (8 << 30, 8 << 30))
+    signal.alarm(int(10 * seconds) + 60)  # of one that waits for ever, on a busy machine
     null = os.open(os.devnull, os.O_RDWR)
     for stream in (0, 1, 2):
         os.dup2(null, stream)

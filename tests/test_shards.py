@@ -337,18 +337,18 @@ def test_what_lies_there_stays_if_it_is_whole_and_is_put_away_otherwise(tmp_path
 @pytest.mark.parametrize(
     ("samples", "whole"),
     [
-        (rows(4, 8), True),
-        (rows(0, 0), True),
-        (rows(3, 7), False),
-        (rows(5, 9), False),
-        (rows(4, 7), False),
-        (pl.concat([rows(4, 7), rows(6, 7)]), False),
-        (pl.concat([rows(4, 8)[1:], rows(5, 6)[:1]]), False),
+        (lambda: rows(4, 8), True),
+        (lambda: rows(0, 0), True),
+        (lambda: rows(3, 7), False),
+        (lambda: rows(5, 9), False),
+        (lambda: rows(4, 7), False),
+        (lambda: pl.concat([rows(4, 7), rows(6, 7)]), False),
+        (lambda: pl.concat([rows(4, 8)[1:], rows(5, 6)[:1]]), False),
     ],
     ids=["whole", "empty", "earlier", "later", "too few", "one twice", "one twice for another"],
 )
-def test_a_range_is_whole_with_each_of_its_samples_once(samples: pl.DataFrame, whole: bool) -> None:
-    assert shards._is_whole(samples, 4, 8) is whole
+def test_a_range_is_whole_with_each_of_its_samples_once(samples: Callable[[], pl.DataFrame], whole: bool) -> None:
+    assert shards._is_whole(samples(), 4, 8) is whole
 
 
 @pytest.mark.parametrize("sha256", ["0" * 64, "f" * 64])
