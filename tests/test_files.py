@@ -50,6 +50,50 @@ def test_a_file_in_place_of_the_results_folder_is_named(tmp_path: Path, mode: in
     assert not (tmp_path / "absent").exists()
 
 
+@pytest.mark.parametrize("lacking", [os.W_OK, os.X_OK])
+def test_a_folder_must_be_writable_and_searchable(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, lacking: int
+) -> None:
+    files.require_writable(tmp_path)
+    monkeypatch.setattr(os, "access", lambda path, mode: not mode & lacking)
+    with pytest.raises(InputError, match=rf"{tmp_path}: permission denied"):
+        files.require_writable(tmp_path)
+
+
+def test_a_folder_that_another_job_makes_at_the_same_time_is_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A file that appears in its place is an error, which names the file."""
+    make = Path.mkdir
+
+    def second(path: Path) -> None:
+        make(path)
+        raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), path)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "mkdir", second)
+        files.make_folder(tmp_path / "a" / "b")
+    assert (tmp_path / "a" / "b").is_dir()
+
+    def file_instead(path: Path) -> None:
+        path.touch()
+        make(path)
+
+    monkeypatch.setattr(Path, "mkdir", file_instead)
+    with pytest.raises(InputError, match=f"cannot write to {tmp_path}/c: Not a directory"):
+        files.make_folder(tmp_path / "c")
+
+
+def test_a_folder_that_is_always_removed_is_an_error_in_the_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = []
+    monkeypatch.setattr(files, "make_folder", made.append)
+    with pytest.raises(InputError, match=f"cannot write to {tmp_path}/never: No such file"):
+        files.publish(tmp_path / "never/target", lambda path: path.write_text("x"))
+    assert len(made) > 1
+
+
 @pytest.mark.parametrize(
     ("number", "hint"),
     [(errno.ENOSPC, "free some space"), (errno.EACCES, "make the results folder writable"), (errno.EIO, "look after")],

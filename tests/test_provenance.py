@@ -65,6 +65,12 @@ def test_what_can_change_a_number_is_recorded(tmp_path: Path) -> None:
     assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ", signed["finished"])
 
 
+def test_a_package_that_is_not_installed_has_no_version(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As matplotlib, where nothing is drawn."""
+    monkeypatch.setattr(provenance, "_ANALYSIS", ("polars", "no-such-package", "numpy"))
+    assert provenance.made("")["versions"].keys() == {"searchlens", "python", "polars", "numpy"}
+
+
 def test_names_are_joined_once_and_in_order() -> None:
     assert provenance.join(["b", "", "a", "b"]) == "b; a"
 

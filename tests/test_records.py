@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import io
 import json
 import logging
+import lzma
 from pathlib import Path
 from typing import Any
 
@@ -181,6 +183,25 @@ def test_of_a_shard_times_are_kept_to_the_millisecond() -> None:
     assert json.loads(text) == {"wall_seconds": 1.235, "rows": 3, "device": "cpu"}
 
 
+def test_readouts_from_before_luck_was_recorded_are_read(tmp_path: Path) -> None:
+    """In any order of columns; with another set of them they are of another version."""
+    path = tmp_path / "a.arrow.xz"
+
+    def write(frame: pl.DataFrame) -> None:
+        stream = io.BytesIO()
+        frame.write_ipc(stream)
+        path.write_bytes(lzma.compress(stream.getvalue()))
+
+    empty = pl.DataFrame(schema=readouts.SCHEMA)
+    for frame in (empty, empty.drop("lucky"), empty.select(sorted(readouts.SCHEMA))):
+        write(frame)
+        assert readouts.read(path).schema == readouts.SCHEMA
+    for frame in (empty.drop("classes"), empty.with_columns(more=1), empty.cast({"samples": pl.String})):
+        write(frame)
+        with pytest.raises(InputError, match="written by another version of searchlens"):
+            readouts.read(path)
+
+
 # ---- records of searches
 
 
@@ -236,7 +257,7 @@ def test_a_record_of_other_columns_is_replaced(tmp_path: Path) -> None:
     assert traces.read(path)["question"].to_list() == [1]
 
 
-def test_what_is_wrong_with_a_record_is_said(tmp_path: Path) -> None:
+def test_what_is_wrong_with_a_record_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """In each case the other things are right."""
     path = put(tmp_path, record(0, 0))
     sound, sidecar = path.read_bytes(), json.loads(path.with_suffix(".json").read_text())
@@ -258,6 +279,15 @@ def test_what_is_wrong_with_a_record_is_said(tmp_path: Path) -> None:
     other = tmp_path / "other"
     pl.DataFrame({"question": ["a"]}).write_parquet(other)
     says("its version is 1", other.read_bytes())
+    path.with_suffix(".json").write_text(json.dumps(sidecar))
+
+    def failing(_: Path) -> None:
+        raise OSError(5, "the disk fails\nand more")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(pl, "read_parquet", failing)
+        with pytest.raises(InputError, match=r"not readable Parquet \(.*the disk fails\)\n"):
+            traces.read(path)
     path.unlink()
     with pytest.raises(InputError, match="it is missing"):
         traces.read(path)

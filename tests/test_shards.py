@@ -290,6 +290,17 @@ def put(folder: Path, frame: pl.DataFrame, start: int = 0, stop: int = 4, *, par
     return shards.publish(folder, start, stop, frame, **known)
 
 
+def test_a_file_is_told_from_one_that_took_its_place(tmp_path: Path) -> None:
+    """By another number, also if its content is the same; where none is, there is no number."""
+    path = tmp_path / "a"
+    assert shards._file_number(path) == 0
+    path.write_text("x")
+    first = shards._file_number(path)
+    (tmp_path / "b").write_text("x")
+    (tmp_path / "b").replace(path)
+    assert first and shards._file_number(path) not in (0, first)
+
+
 def test_pieces_are_described_as_the_whole_is(tmp_path: Path) -> None:
     """The same counts, rows and costs, of which none is known but what the samples say."""
     whole, pieces = put(tmp_path / "a" / "id", rows(0, 4)), put(tmp_path / "b" / "id", rows(0, 4), parts=5)
@@ -483,6 +494,14 @@ def test_a_shard_is_adopted_only_as_the_manifests_know_it(grid: Grid, publish: P
         sidecar.unlink()
         moved = shards.repair(grid.layout, shard.path.parent, {name: hashes})
         assert (moved == [], sidecar.exists()) == (adopted, adopted)
+        if adopted:
+            found = json.loads(sidecar.read_text())
+            assert {k: found[k] for k in ("rows", "tokens", "sha256")} == {
+                k: shard.sidecar[k] for k in ("rows", "tokens", "sha256")
+            }
+            assert (found["wall_seconds"], found["device_count"], found["device"]) == (0, 0, "unknown"), (
+                "no cost is made up"
+            )
     assert moved[0].name == name and not shard.path.exists()
 
 
