@@ -136,6 +136,14 @@ def test_an_entry_that_is_none_is_refused(entry: object, folder: Path) -> None:
         shapes(folder / "model.safetensors")
 
 
+@pytest.mark.parametrize("kind", ["", 3, ["llama"], None])
+def test_a_type_of_model_is_a_text(kind: object, folder: Path) -> None:
+    (folder / "config.json").write_text(json.dumps({"model_type": kind}))
+    for embedded in (True, False):
+        with pytest.raises(InputError, match="'model_type' must be a text, found"):
+            require_whole(folder, embedded=embedded)
+
+
 def test_an_index_names_files_beside_it(folder: Path) -> None:
     """Several tensors of one file, each file once; what it names must be there."""
     index = folder / "model.safetensors.index.json"

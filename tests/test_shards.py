@@ -457,6 +457,32 @@ def test_of_shards_that_overlap_each_sample_is_read_once(tmp_path: Path) -> None
     assert found.sort("question", "sample").equals(rows(0, 7).select("question", "sample").sort("question", "sample"))
 
 
+@pytest.mark.parametrize("change", [lambda content: content[:-1], lambda content: content + b"x"])
+def test_a_shard_of_another_size_is_missing_whatever_its_time(tmp_path: Path, change: Callable[[bytes], bytes]) -> None:
+    """A plan hashes only what has another time; a copy that was broken off may have kept it."""
+    shard = put(tmp_path / "id", rows(0, 4))
+    time = shard.path.stat().st_mtime_ns
+    shard.path.write_bytes(change(shard.path.read_bytes()))
+    os.utime(shard.path, ns=(time, time))
+    assert missing_ranges(tmp_path / "id", 4) == [(0, 4)]
+
+
+@pytest.mark.parametrize("harm", ["a column of another type", "another generation", "a sample twice"])
+def test_what_is_no_whole_shard_gets_no_sidecar(grid: Grid, publish: Publish, harm: str) -> None:
+    """Nobody knows what it is, so it is set aside and sampled again."""
+    shard = publish(grid, *CELL, grid.generations(*CELL)[0])
+    known, samples = pl.read_parquet_metadata(shard.path), pl.read_parquet(shard.path)
+    if harm == "a column of another type":
+        samples.with_columns(pl.col("n_tokens").cast(pl.Int64)).write_parquet(shard.path, metadata=known)
+    elif harm == "another generation":
+        shards.write_parquet(samples, shard.path, {**known, "searchlens.generation": "other"})
+    else:
+        shards.write_parquet(pl.concat([samples[1:], samples[1:2]]), shard.path, known)
+    shard.path.with_suffix(".json").unlink()
+    assert [path.name for path in shards.repair(grid.layout, shard.path.parent, {})] == [shard.path.name]
+    assert missing_ranges(shard.path.parent, 4) == [(0, 4)]
+
+
 def test_missing_ranges_by_hand(tmp_path: Path) -> None:
     folder = tmp_path / "id"
     for start, stop in ((2, 4), (6, 8), (7, 9), (12, 14)):
