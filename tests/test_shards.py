@@ -457,6 +457,14 @@ def test_of_shards_that_overlap_each_sample_is_read_once(tmp_path: Path) -> None
     assert found.sort("question", "sample").equals(rows(0, 7).select("question", "sample").sort("question", "sample"))
 
 
+def test_a_sidecar_that_cannot_be_read_is_named(tmp_path: Path) -> None:
+    """It is not taken for a missing one, whose samples would be drawn again."""
+    sidecar = tmp_path / "id" / "s00000-00004.json"
+    sidecar.mkdir(parents=True)
+    with pytest.raises(InputError, match=f"cannot read {sidecar}: Is a directory"):
+        shards_of(tmp_path / "id")
+
+
 @pytest.mark.parametrize("change", [lambda content: content[:-1], lambda content: content + b"x"])
 def test_a_shard_of_another_size_is_missing_whatever_its_time(tmp_path: Path, change: Callable[[bytes], bytes]) -> None:
     """A plan hashes only what has another time; a copy that was broken off may have kept it."""
