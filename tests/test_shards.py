@@ -157,7 +157,11 @@ def test_verify_accepts_a_copy_and_notes_its_times(grid: Grid, publish: Publish)
     shard = publish(grid, *CELL, grid.generations(*CELL)[0])
     os.utime(shard.path, (1, 1))
     assert [why for _, why in shards.verify(grid.layout)] == [""]
-    assert json.loads(shard.path.with_suffix(".json").read_text())["mtime_ns"] == shard.path.stat().st_mtime_ns
+    sidecar = shard.path.with_suffix(".json")
+    assert json.loads(sidecar.read_text())["mtime_ns"] == shard.path.stat().st_mtime_ns
+    written = sidecar.stat().st_ino
+    assert [why for _, why in shards.verify(grid.layout)] == [""]
+    assert sidecar.stat().st_ino == written, "what is right is not written again"
 
 
 def test_a_temporary_name_is_no_parquet_file(tmp_path: Path) -> None:
@@ -398,6 +402,27 @@ def test_a_file_that_says_it_is_another_is_refused(tmp_path: Path, metadata: dic
     assert shards.read(shard, "id").height == 12
     with pytest.raises(InputError, match=says):
         shards.read(rewritten(shard, **metadata), "id")
+
+
+def test_a_sidecar_that_fits_makes_no_shard_of_other_bytes(tmp_path: Path) -> None:
+    shard = put(tmp_path / "id", rows(0, 4))
+    shard.path.write_bytes(b"no Parquet")
+    stat = shard.path.stat()
+    fits = {"sha256": file_sha256(shard.path), "bytes": stat.st_size, "mtime_ns": stat.st_mtime_ns}
+    shard.path.with_suffix(".json").write_text(json.dumps({**shard.sidecar, **fits}))
+    (again,) = shards_of(shard.path.parent)
+    with pytest.raises(InputError, match="it is not readable Parquet"):
+        shards.read(again, "id")
+
+
+def test_a_shard_whose_sidecar_is_of_another_is_set_aside_with_it(grid: Grid, publish: Publish) -> None:
+    """A copy under a wrong name; of what lies beside it nothing is touched."""
+    sound, harmed = (publish(grid, *CELL, generation) for generation in grid.generations(*CELL)[:2])
+    sidecar = harmed.path.with_suffix(".json")
+    sidecar.write_text(json.dumps({**harmed.sidecar, "start": 4}))
+    moved = shards.repair(grid.layout, harmed.path.parent, {})
+    assert sorted(path.name for path in moved) == [sidecar.name, harmed.path.name]
+    assert list(harmed.path.parent.iterdir()) == [] and sound.path.exists()
 
 
 def test_what_is_wrong_with_the_bytes_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
