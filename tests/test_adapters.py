@@ -50,6 +50,12 @@ def test_an_adapter_of_the_lowest_rank_is_read(tmp_path: Path) -> None:
     assert Adapter.read(write(tmp_path / "adapter", PLAIN | {"r": 1})).rank == 1
 
 
+@pytest.mark.parametrize("start", [True, False, None, "gaussian", "orthogonal", "eva"])
+def test_how_an_adapter_was_begun_does_not_matter(start: object, tmp_path: Path) -> None:
+    """None of these changes the weights of the checkpoint."""
+    assert Adapter.read(write(tmp_path / "adapter", PLAIN | {"init_lora_weights": start})).rank == 8
+
+
 def test_a_matrix_of_a_weight_that_is_not_there_does_not_fit(tmp_path: Path) -> None:
     """Not even one without columns or rows: vLLM would leave it out."""
     checkpoint, names = tmp_path / "checkpoint", ("A", "B")

@@ -404,6 +404,14 @@ def test_a_file_that_says_it_is_another_is_refused(tmp_path: Path, metadata: dic
         shards.read(rewritten(shard, **metadata), "id")
 
 
+def test_samples_that_are_not_all_there_are_not_read(tmp_path: Path) -> None:
+    """As many rows as are due, in a file that its sidecar describes, but one sample twice and another not at all."""
+    shard = put(tmp_path / "id", pl.concat([rows(0, 4)[1:], rows(0, 4)[1:2]]))
+    with pytest.raises(InputError, match="it has not each sample 0 to 4 of its questions once"):
+        shards.read(shard, "id")
+    assert shards.read(shard, "id", ["text"]).height == 12, "a reader of other columns cannot know"
+
+
 def test_a_sidecar_that_fits_makes_no_shard_of_other_bytes(tmp_path: Path) -> None:
     shard = put(tmp_path / "id", rows(0, 4))
     shard.path.write_bytes(b"no Parquet")
