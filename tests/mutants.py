@@ -56,6 +56,8 @@ METRICS = r"metrics?_of_an_extension_(?!is_in_tables)|compact_readouts|refused_b
 FROZEN = "house::values_are_frozen"
 OPTIONS = ("config::generated_files_agree", FROZEN)
 JOBS = r"jobs::a_folder|a_manifest|a_shard|only_one|without_locks"
+BOPTR = ("boptr_[cdeimopqsv]*", "boptr_fit", "boptr_frontier", "boptr_regimes", "boptr_rows", "boptr_rule")
+"""All but those that draw, print and simulate whole studies, which take a minute each."""
 KEPT = r"readouts::without_its_samples|what_is_kept|damaged_file"
 TARGETS: dict[str, tuple[str, tuple[str, ...]]] = {
     "seeds": ("seeds.py", ("seeds", "stops")),
@@ -65,7 +67,7 @@ TARGETS: dict[str, tuple[str, tuple[str, ...]]] = {
         ("landscape", "readouts", f"extensions::{METRICS}", "import_recorded", *OPTIONS),
     ),
     "recovery": ("recovery", ("recovery", f"extensions::{METRICS}", *OPTIONS)),
-    "boptr": ("boptr", ("boptr_*", *OPTIONS)),
+    "boptr": ("boptr", (*BOPTR, *OPTIONS)),
     "store": (
         "store",
         (
