@@ -125,6 +125,27 @@ def test_recovery_is_said_with_what_the_intervals_leave_open() -> None:
     assert said(2, 4).endswith("with 2 samples; whether it is above their best is open at any of these budgets.")
 
 
+@pytest.mark.parametrize(
+    ("share", "end"),
+    [
+        (0.12, " Luck alone, the golds of other questions, solves 12.0% of Base's and 1.0% of RL's with 16 samples."),
+        (0.04, ""),
+    ],
+)
+def test_luck_is_said_where_it_solves_much(share: float, end: str) -> None:
+    """Of open answers that are often small numbers, or of letters."""
+    rows = [
+        {"pair": "toy", "benchmark": "sums", "measure": "luck", "k": k, "side": side, "value": value}
+        for k in (4, 16)
+        for side, value in (("Base", share), ("RL", 0.01), ("RL - Base", 0.01 - share))
+    ]
+    study: Any = SimpleNamespace(default_policy=DEFAULT, readings=lambda frame: pl.DataFrame(rows))
+    gap = {"budget": 1, "gap": 0.2, "lo": 0.1, "hi": 0.3}
+    found = sentences.Headline([gap], [], None, sentences._luck(study, "toy", "sums"))
+    (_, leader, _) = sentences.cell_sentences(study, found, {}, "sums")
+    assert leader == f"With 1 sample Base leads by 20.0 [10.0, 30.0] (points of pass@k under {DEFAULT}).{end}"
+
+
 def test_a_broken_cell_says_so_and_states_no_number(results: Path) -> None:
     path = results / "landscape/toy-rl/sums/health.parquet"
     pl.read_parquet(path).with_columns(answered=pl.lit(1, pl.UInt32)).write_parquet(path)

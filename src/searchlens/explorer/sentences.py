@@ -6,14 +6,19 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import polars as pl
+
 from searchlens.api import InputError, Study
 from searchlens.api.study import EXPECTED
 from searchlens.health.judgement import Health
+from searchlens.readings.measures import LUCK
 
 SIDES = {"base": "Base", "rl": "RL"}
 STATES = {"ok": "ok", "attention": "warn", "not interpretable": "bad"}
 """Level of health to what the page calls it."""
 METRIC = "P"
+LUCKY = 0.05
+"""Luck is stated if as large a share of the questions of either side is solved by it."""
 
 Row = Mapping[str, Any]
 
@@ -31,11 +36,15 @@ class Headline:
         One for each budget, of the frame ``support``.
     equivalent : mapping or None
         What one sample of RL is worth under the default policy of both (frame ``equivalents``).
+    luck : sequence of mapping
+        Of Base and of RL, what golds of other questions solve with as many samples as it was read for (frame
+        ``measures``); empty where that is little or unknown.
     """
 
     gaps: Sequence[Row]
     support: Sequence[Row]
     equivalent: Row | None
+    luck: Sequence[Row] = ()
 
     def to_dict(self) -> dict[str, Any]:
         """As the index has it: gaps in percentage points; without a recovery analysis nothing."""
@@ -62,7 +71,8 @@ def headline(study: Study, pair: str, benchmark: str) -> Headline:
     frame = study.recovery(pair, benchmark, "same_policy")
     rows = frame.filter(metric=METRIC, readout=EXPECTED, policy=study.default_policy).drop_nulls("gap").sort("budget")
     gaps: list[Row] = [row for row in rows.to_dicts() if row["budget"] in ends]
-    return Headline(gaps if len(gaps) == len(set(ends)) else [], support, _equivalent(study, pair, benchmark))
+    whole = gaps if len(gaps) == len(set(ends)) else []
+    return Headline(whole, support, _equivalent(study, pair, benchmark), _luck(study, pair, benchmark))
 
 
 def _equivalent(study: Study, pair: str, benchmark: str) -> Row | None:
@@ -72,6 +82,15 @@ def _equivalent(study: Study, pair: str, benchmark: str) -> Row | None:
         return None
     rows = frame.filter(pair=pair, benchmark=benchmark, policy=study.default_policy, budget=1)
     return rows.row(0, named=True) if rows.height else None
+
+
+def _luck(study: Study, pair: str, benchmark: str) -> Sequence[Row]:
+    try:
+        found = study.readings("measures").filter(measure=LUCK, pair=pair, benchmark=benchmark)
+    except InputError:
+        return ()
+    rows = found.filter(pl.col("side").is_in(list(SIDES.values())), k=found["k"].max()).sort("side").to_dicts()
+    return rows if any(row["value"] >= LUCKY for row in rows) else ()
 
 
 def health_sentences(sides: Mapping[str, Health]) -> list[str]:
@@ -115,7 +134,14 @@ def _leader(study: Study, found: Headline) -> str:
     if not found.gaps:
         return f"Who leads is not known: there are no gaps under RL's default policy, {study.default_policy}."
     text = "; ".join(_lead(row) for row in found.gaps)
-    return f"{text[0].upper()}{text[1:]} (points of pass@k under {study.default_policy})."
+    return f"{text[0].upper()}{text[1:]} (points of pass@k under {study.default_policy}).{_guessed(found.luck)}"
+
+
+def _guessed(rows: Sequence[Row]) -> str:
+    if not rows:
+        return ""
+    shares = " and ".join(f"{_rounded(100 * row['value'])}% of {row['side']}'s" for row in rows)
+    return f" Luck alone, the golds of other questions, solves {shares} {_with([{'budget': rows[0]['k']}])}."
 
 
 def _lead(row: Row) -> str:
