@@ -336,6 +336,25 @@ def test_a_manifest_that_another_job_has_set_aside_is_missing(tmp_path: Path) ->
     assert "is missing" in str(manifests.listed(tmp_path / "pool-00000000.json"))
 
 
+def test_a_manifest_that_is_gone_during_the_look_is_not_the_current_one(
+    study: dict[str, Any], make_grid: Make, start: Start, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another job has set it aside."""
+    grid = make_grid(study)
+    start(Scripted())
+    sample(grid, Notice())
+    (pool,) = grid.pools(*CELL)
+    before, lists = grid.current_manifest(pool), Grid.lists
+
+    def losing(self: Grid, manifest: Path, pool: Any) -> bool:
+        found = lists(self, manifest, pool)
+        manifest.unlink()
+        return found
+
+    monkeypatch.setattr(Grid, "lists", losing)
+    assert grid.current_manifest(pool) != before
+
+
 def test_a_shard_that_another_job_has_made_again_is_not_set_aside(
     study: dict[str, Any], make_grid: Make, start: Start
 ) -> None:

@@ -244,6 +244,87 @@ def test_a_shard_without_a_sidecar_that_cannot_be_used_makes_way(grid: Grid, pub
     assert target.with_suffix(".unreadable").read_bytes() == b"half a shard"
 
 
+def test_samples_in_pieces_are_whole_also_where_an_unusable_file_was_in_the_way(grid: Grid) -> None:
+    """They are written twice then, and the second time must have all pieces again."""
+    generation = grid.generations(*CELL)[0]
+    folder, samples = grid.folder(*CELL, generation.id), some_samples(grid, "sums", 0, 4)
+    folder.mkdir(parents=True)
+    (folder / shard_name(0, 4)).write_bytes(b"half a shard")
+    shard = shards.publish_frames(
+        folder,
+        0,
+        4,
+        samples.iter_slices,
+        generation_id=generation.id,
+        policies=(),
+        provenance=shards.Provenance(0.0, "unknown", 0, "imported"),
+    )
+    assert shard.sidecar["rows"] == samples.height and shards.read(shard, generation.id).equals(samples)
+
+
+@pytest.mark.parametrize("moved", [".parquet", ".json"])
+def test_a_shard_that_is_moved_away_while_it_is_written_is_written_again(
+    grid: Grid, publish: Publish, monkeypatch: pytest.MonkeyPatch, moved: str
+) -> None:
+    """Another job that repairs was slow, and took samples or sidecar for the damaged ones before them."""
+    written, times = files.publish, list[Path]()
+
+    def published(target: Path, write: Callable[[Path], object]) -> bool:
+        is_first = written(target, write)
+        if target.suffix == moved:
+            times.append(target)
+            if len(times) < 3:
+                target.unlink()
+        return is_first
+
+    monkeypatch.setattr(files, "publish", published)
+    generation = grid.generations(*CELL)[0]
+    shard = publish(grid, *CELL, generation)
+    assert shard.present and shards.read(shard, generation.id).height == 24
+    assert not list(shard.path.parent.glob("*.unreadable"))
+
+
+def test_a_shard_that_another_job_wrote_meanwhile_is_not_put_away(
+    grid: Grid, publish: Publish, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """While this one was looking at an unusable file there."""
+    generation = grid.generations(*CELL)[0]
+    shard = publish(grid, *CELL, generation)
+    sound = shard.path.read_bytes()
+    shard.path.with_suffix(".json").unlink()
+    shard.path.write_bytes(b"half a shard")
+    read = pl.read_parquet
+
+    def reading(path: Path, **options: Any) -> pl.DataFrame:
+        other = path.with_name("other")
+        other.write_bytes(sound)
+        other.replace(path)
+        monkeypatch.setattr(shards.pl, "read_parquet", read)
+        raise OSError(errno.EIO, "it was half a shard")
+
+    monkeypatch.setattr(shards.pl, "read_parquet", reading)
+    publish(grid, *CELL, generation)
+    assert shard.path.read_bytes() == sound and not list(shard.path.parent.glob("*.unreadable"))
+
+
+def test_what_is_made_again_is_not_set_aside_with_what_was_damaged(
+    grid: Grid, publish: Publish, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another job publishes the samples as soon as their sidecar is away; this one moves the old samples alone."""
+    generation = grid.generations(*CELL)[0]
+    shard, claimed = publish(grid, *CELL, generation), shards._claimed
+
+    def slowly(*arguments: Any) -> Path | None:
+        found = claimed(*arguments)
+        shard.path.rename(shard.path.with_suffix(".old"))
+        publish(grid, *CELL, generation)
+        return found
+
+    monkeypatch.setattr(shards, "_claimed", slowly)
+    (moved,) = shards.set_aside(grid.layout, [shard])
+    assert moved.suffix == ".json" and missing_ranges(shard.path.parent, 4) == []
+
+
 def test_repair_leaves_a_shard_to_the_job_that_is_publishing_it(grid: Grid, publish: Publish) -> None:
     """While its chunks are there, that job is about to write the sidecar, with what it knows of the sampling."""
     generation = grid.generations(*CELL)[0]

@@ -44,11 +44,11 @@ class Report:
     violations: list[str] = field(default_factory=list)
 
 
-def slow_down(seed: int) -> None:
-    """Have calls of this process that change or read the store wait now and then."""
+def slow_down(seed: int, longest: float = 0.2) -> None:
+    """Have calls of this process that change or read the store wait now and then, for up to ``longest`` seconds."""
     chance = random.Random(seed)
     names = chance.choice([CALLS, *((name,) for name in RARE)])
-    share, longest = (0.1, 0.004) if names == CALLS else (0.3, 0.2)
+    share, longest = (0.1, longest / 50) if names == CALLS else (0.3, longest)
 
     def wait() -> None:
         if chance.random() < share:

@@ -14,16 +14,18 @@ import shutil
 import tempfile
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import polars as pl
 import study
+from company import slow_down
 from hypothesis import HealthCheck, settings
 from hypothesis import seed as seeded
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule, run_state_machine_as_test
-from injected import FAULTS, Injected
+from injected import DIED, FAULTS, Injected
 from points import in_fork
 
 from searchlens.commands.verify import verify
@@ -33,6 +35,9 @@ from searchlens.store import shards
 steps = {"rules": 0, "runs": 0, "faults": 0}
 """Counts of this process."""
 
+
+LONGEST = 0.02
+"""Seconds for which a call of two jobs at once is held up; those of ``company`` wait longer."""
 
 KINDS = st.sampled_from(["shard", "sidecar", "manifest", "chunk"])
 
@@ -62,15 +67,25 @@ class Store(RuleBasedStateMachine):
     def _files(self, pattern: str) -> list[Path]:
         return sorted((self.folder / "results").glob(pattern))
 
-    def _fork(self, work: Callable[[], object]) -> int:
+    def _fork(self, work: Callable[[], object], said: str = "said") -> int:
+        """Exit status of work in a process of its own, whose last words are in the file ``said``."""
+
         def there() -> int:
             study.script(study.Counter())
             os.chdir(self.folder)
             os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
-            os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
+            os.dup2(os.open(self.base / said, os.O_CREAT | os.O_WRONLY | os.O_TRUNC), 2)
             return int(work() or 0)
 
         return in_fork(there, may_fail=True)
+
+    def _do(self, work: Callable[[], object], *statuses: int) -> None:
+        """Work in a process of its own, which must end well, or with one of some other statuses."""
+        status = self._fork(work)
+        assert status in (0, *statuses), f"ended with {status}: {self._said('said')}"
+
+    def _said(self, name: str) -> str:
+        return (self.base / name).read_text(errors="replace")[-3_000:]
 
     # ---- the configuration
 
@@ -161,39 +176,50 @@ class Store(RuleBasedStateMachine):
             Injected(self.folder / "results", at, fault)
             return max(study.run(*arguments) for arguments in study.generate())
 
-        assert self._fork(work) in (0, 1, 2, 70, 75)
+        self._do(work, 1, 2, DIED, os.EX_TEMPFAIL)
 
-    @rule()
-    def two_jobs_at_once(self) -> None:
-        """After a look by ``verify``, as in ``run``: sampling reads no shard whose size and time are the same."""
-        assert self._fork(self._verified) == 0
+    @rule(delays=st.integers(0, 10**6))
+    def two_jobs_at_once(self, delays: int) -> None:
+        """After a look by ``verify``, as in ``run``: sampling reads no shard whose size and time are the same.
+
+        Every other time both are held up at calls that ``delays`` chooses, as on a busy machine.
+        """
+        self._do(self._verified)
+        names = ("said by one", "said by the other")
+
+        def work(place: int) -> int:
+            if delays % 2:
+                slow_down(2 * delays + place, LONGEST)
+            return self._generate()
+
         pids = []
-        for _ in range(2):
+        for place, name in enumerate(names):
             if (pid := os.fork()) == 0:
-                os._exit(self._fork(self._generate))
+                os._exit(self._fork(partial(work, place), name))
             pids.append(pid)
-        assert [os.waitpid(pid, 0)[1] for pid in pids] == [0, 0]
+        statuses = [os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) for pid in pids]
+        assert statuses == [0, 0], f"ended with {statuses}: {[self._said(name) for name in names]}"
         self._look()
 
     @rule()
     def draw_a_cell_again(self) -> None:
         arguments = ["rerun", "--checkpoint", "toy-base", "--benchmark", "sums", "--policy", "mine"]
-        assert self._fork(lambda: study.run(*arguments)) == 0
+        self._do(lambda: study.run(*arguments))
 
     @rule()
     def prune(self) -> None:
-        assert self._fork(lambda: study.run("prune", "--delete")) == 0
+        self._do(lambda: study.run("prune", "--delete"))
 
     @rule()
     def repair(self) -> None:
         if self._files("generations"):
-            assert self._fork(lambda: study.run("verify", "--repair", "results")) in (0, 2), "2: a run has to follow"
+            self._do(lambda: study.run("verify", "--repair", "results"), 2)  # a run has to follow
 
     @rule()
     def import_or_take_back(self) -> None:
         options = ["--pair", "other", "--benchmark", "sums", "--role", "base", "--policy", "theirs", "--yes"]
         command = ["imports", "--remove", "other/sums"] if self.imported else ["import", "log.jsonl", *options]
-        assert self._fork(lambda: study.run(*command)) == 0
+        self._do(lambda: study.run(*command))
         self.imported = not self.imported
 
     @rule()
@@ -205,7 +231,7 @@ class Store(RuleBasedStateMachine):
             self._verified()
             return self._generate()
 
-        assert self._fork(work) == 0
+        self._do(work)
         self._look()
 
     @staticmethod
@@ -227,7 +253,7 @@ class Store(RuleBasedStateMachine):
             report.write_text(json.dumps(self._found()))
             return 0
 
-        assert self._fork(work) == 0
+        self._do(work)
         found = json.loads(report.read_text())
         assert found["damaged"] == [], found["damaged"]
         assert found["missing"] == 0

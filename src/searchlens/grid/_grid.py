@@ -91,6 +91,12 @@ class Grid(Jobs):
         return filter(None, map(parse_manifest, folder.iterdir())) if folder.is_dir() else iter(())
 
     def _is_current(self, manifest: Path, pool: JobPool) -> bool:
+        try:
+            return self._agrees(manifest, pool)
+        except FileNotFoundError:  # another job has just set the manifest, or a shard, aside
+            return False
+
+    def _agrees(self, manifest: Path, pool: JobPool) -> bool:
         if not self.lists(manifest, pool):
             return False
         written = manifest.stat().st_mtime_ns

@@ -322,7 +322,7 @@ def _publish(grid: Grid, folder: Path, pool: Pool, *, quotes: bool) -> Shard:
         folder,
         0,
         pool.samples,
-        pool.frames(),
+        pool.frames,
         generation_id=pool.id,
         policies=[pool.policy],
         provenance=shards.Provenance(0.0, "unknown", 0, "imported"),

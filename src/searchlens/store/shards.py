@@ -150,16 +150,20 @@ def publish(
     """
     target = folder / shard_name(start, stop)
     metadata = _metadata(start, stop, generation_id)
-    published = _published(target, lambda path: write_parquet(samples, path, metadata), samples.height, metadata)
-    totals = _totals(samples if published is None else published)
-    return _with_sidecar(target, start, stop, totals, generation_id, policies, provenance)
+
+    def attempt() -> Shard | None:
+        published = _published(target, lambda path: write_parquet(samples, path, metadata), samples.height, metadata)
+        totals = _totals(samples if published is None else published)
+        return _with_sidecar(target, start, stop, totals, generation_id, policies, provenance)
+
+    return _insisting(attempt, target)
 
 
 def publish_frames(
     folder: Path,
     start: int,
     stop: int,
-    frames: Iterable[pl.DataFrame],
+    frames: Callable[[], Iterable[pl.DataFrame]],
     *,
     generation_id: str,
     policies: Iterable[str],
@@ -169,26 +173,47 @@ def publish_frames(
 
     Parameters
     ----------
-    frames : iterable of DataFrame
-        Columns of ``SAMPLES``; one after another they have every question once per sample, in benchmark order.
+    frames : callable
+        Gives DataFrames of columns ``SAMPLES``; one after another they have every question once per sample, in
+        benchmark order. It is called again if an unusable file was in the way.
     """
     target = folder / shard_name(start, stop)
     metadata = _metadata(start, stop, generation_id)
     totals = dict.fromkeys(_totals(pl.DataFrame(schema=SAMPLES)), 0)
 
     def write(path: Path) -> None:
-        totals.update(dict.fromkeys(totals, 0))  # it is called again if an unusable file was in the way
+        totals.update(dict.fromkeys(totals, 0))
         with _writer(path, metadata) as writer:
-            for frame in frames:
+            for frame in frames():
                 samples = _ordered(frame)
                 writer.write_table(samples.to_arrow().cast(writer.schema))
                 for name, value in _totals(samples).items():
                     totals[name] += value
 
-    published = _published(target, write, None, metadata)
-    return _with_sidecar(
-        target, start, stop, totals if published is None else _totals(published), generation_id, policies, provenance
-    )
+    def attempt() -> Shard | None:
+        published = _published(target, write, None, metadata)
+        known = totals if published is None else _totals(published)
+        return _with_sidecar(target, start, stop, known, generation_id, policies, provenance)
+
+    return _insisting(attempt, target)
+
+
+_MEETINGS = 10
+"""How often a shard is published again that other jobs take for a damaged one before it, and move away."""
+
+
+def _insisting(attempt: Callable[[], Shard | None], target: Path) -> Shard:
+    """The shard that an attempt publishes; attempted again while it is moved away before it is whole.
+
+    Raises
+    ------
+    InputError
+        It is moved away whenever it is published.
+    """
+    for _ in range(_MEETINGS):
+        if (shard := attempt()) is not None:
+            return shard
+    raise InputError(f"{target} is moved away whenever it is written", "run the same command again, alone")
 
 
 def _metadata(start: int, stop: int, generation_id: str) -> dict[str, str]:
@@ -232,9 +257,12 @@ def _with_sidecar(
     generation_id: str,
     policies: Iterable[str],
     provenance: Provenance,
-) -> Shard:
-    """The shard, after its sidecar was published."""
-    stat = target.stat()
+) -> Shard | None:
+    """The shard, after its sidecar was published; None if another job has moved one of its files away meanwhile."""
+    try:
+        stat, sha256 = target.stat(), file_sha256(target)
+    except FileNotFoundError:
+        return None
     sidecar = {
         "generation": generation_id,
         "policies": list(policies),
@@ -243,15 +271,12 @@ def _with_sidecar(
         **totals,
         "bytes": stat.st_size,
         "mtime_ns": stat.st_mtime_ns,
-        "sha256": file_sha256(target),
+        "sha256": sha256,
         **asdict(provenance),
     }
     path = target.with_suffix(".json")
     files.publish(path, lambda temporary: _write_sidecar(temporary, sidecar))
-    shard = shard_at(path)
-    if shard is None:
-        raise InputError(f"{path} was moved away while it was written", "run the same command again")
-    return shard
+    return shard_at(path)
 
 
 def _published(
@@ -264,6 +289,7 @@ def _published(
     """
     if files.publish(target, write):
         return None
+    looked_at = _file_number(target)
     try:
         existing = pl.read_parquet(target, columns=["n_tokens", "generated", "requests"])
         same = height is None or existing.height == height
@@ -271,7 +297,8 @@ def _published(
             return existing
     except (PolarsError, OSError):
         pass
-    put_away(target)
+    if looked_at == _file_number(target):  # otherwise another job has put its shard there
+        put_away(target)
     files.publish(target, write)
     return None
 
@@ -496,15 +523,19 @@ def set_aside(layout: Layout, unwanted: Iterable[Shard]) -> list[Path]:
     """
     moved = []
     for shard in unwanted:
-        trace = layout.trace_of(shard.path)
+        trace, looked_at = layout.trace_of(shard.path), _file_number(shard.path)
         if claimed := _claimed(layout, shard):
-            moved += [claimed, *files_aside(layout, [shard.path, trace.with_suffix(".json"), trace])]
+            samples = [shard.path] if looked_at == _file_number(shard.path) else []  # not what was made again meanwhile
+            moved += [claimed, *files_aside(layout, [*samples, trace.with_suffix(".json"), trace])]
     return moved
 
 
 def _claimed(layout: Layout, shard: Shard) -> Path | None:
     """The sidecar of a shard, moved aside; None if another job was first, or has made the shard again."""
     sidecar = shard.path.with_suffix(".json")
+    now = shard_at(sidecar)
+    if now is None or now.sidecar != shard.sidecar:
+        return None
     for path in files_aside(layout, [sidecar]):
         if not shard.sidecar or json.loads(path.read_bytes()) == shard.sidecar:
             return path
