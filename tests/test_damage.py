@@ -19,8 +19,10 @@ from searchlens.commands.plan import plan
 from searchlens.commands.verify import verify
 from searchlens.errors import InputError
 from searchlens.generate import generate
+from searchlens.generate._job import Job
 from searchlens.grid import Grid
 from searchlens.store import shards
+from searchlens.store.frames import read_frame, write_frame
 from searchlens.store.layout import shard_name
 from searchlens.store.ranges import shards_of
 from test_generate import CELL, RUNS, Make, Scripted, Start, start, study
@@ -130,6 +132,55 @@ def test_a_flipped_bit_in_a_chunk_never_becomes_a_shard(study: dict[str, Any], m
             undisturbed
         )
         assert len(engine.asked) <= RUNS - 20 + 4, "all but the chunk is kept"
+
+
+def flipped(path: Path) -> Iterator[None]:
+    """One bit after another all over a file: at one in a hundred, in headers of pages and the footer, polars panics."""
+    content = path.read_bytes()
+    for place in range(3, len(content), len(content) // 200):
+        path.write_bytes(content)
+        flip(path, place, keeps_time=False)
+        yield
+    path.write_bytes(content)
+
+
+def test_a_chunk_that_makes_polars_panic_is_sampled_again(study: dict[str, Any], make_grid: Make, start: Start) -> None:
+    grid = make_grid(study)
+    start(Scripted(repeatable=True, dies=RuntimeError("died"), at=23))
+    (pool,) = grid.pools(*CELL)
+    with pytest.raises(RuntimeError):
+        generate(grid, *CELL, grid.current_manifest(pool))
+    there = [chunk for shard in Job(grid, pool, 1).missing_shards() for chunk in shard.chunks if chunk.exists]
+    whole = there[0].load()
+    assert whole is not None
+    found = [there[0].load() for _ in flipped(there[0].path)]
+    assert found.count(None) > 50
+    assert all(one.frame.equals(whole.frame) for one in found if one), "flips of what is not read"
+
+
+def test_a_shard_that_makes_polars_panic_is_set_aside(store: Store) -> None:
+    """It lost its sidecar, too, so that nothing but reading it can say that it is damaged."""
+    shard = store.shard()
+    content, count = shard.path.read_bytes(), 0
+    for _ in flipped(shard.path):
+        shard.path.with_suffix(".json").unlink(missing_ok=True)
+        count += len(shards.repair(store.grid.layout, shard.path.parent, {}))
+        assert shard.path.exists() == shard.path.with_suffix(".json").exists()
+        shard.path.write_bytes(content)
+    assert count > 30
+    shard.path.with_suffix(".json").unlink(missing_ok=True)
+    assert store.run() == 0 and store.is_sound(), "the last one is whole again"
+
+
+def test_a_table_that_makes_polars_panic_is_named(tmp_path: Path) -> None:
+    path, said = tmp_path / "points.parquet", []
+    write_frame(pl.DataFrame({"policy": ["a", "b"] * 50, "value": range(100)}), path)
+    for _ in flipped(path):
+        try:
+            read_frame(path, "landscape")
+        except InputError as error:
+            said.append(error.message)
+    assert len(said) > 10 and all(str(path) in line for line in said)
 
 
 # ---- files under names that are not theirs

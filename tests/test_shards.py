@@ -341,6 +341,26 @@ def test_repair_leaves_a_shard_to_the_job_that_is_publishing_it(grid: Grid, publ
     assert missing_ranges(folder, 4) == []
 
 
+@pytest.mark.parametrize("vouched", [True, False])
+def test_repair_goes_on_where_another_job_moves_what_it_looks_at(
+    grid: Grid, publish: Publish, monkeypatch: pytest.MonkeyPatch, vouched: bool
+) -> None:
+    """Both repair the store: the other one has set the sidecar aside, and now the samples."""
+    generation = grid.generations(*CELL)[0]
+    shard, read = publish(grid, *CELL, generation), pl.read_parquet_metadata
+    shard.path.with_suffix(".json").unlink()
+
+    def reading(path: Path) -> Any:
+        found = read(path)
+        path.rename(path.with_suffix(".moved"))
+        return found
+
+    monkeypatch.setattr(shards.pl, "read_parquet_metadata", reading)
+    hashes = {shard.path.name: [shard.sidecar["sha256"]]} if vouched else {}
+    assert shards.repair(grid.layout, shard.path.parent, hashes) == []
+    assert not shards_of(shard.path.parent)
+
+
 def test_repair_sets_aside_what_the_disk_does_not_give_back(
     grid: Grid, publish: Publish, monkeypatch: pytest.MonkeyPatch
 ) -> None:

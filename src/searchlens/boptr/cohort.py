@@ -19,7 +19,6 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 import yaml
-from polars.exceptions import PolarsError
 from pydantic import ConfigDict, TypeAdapter, ValidationError
 from pydantic.dataclasses import dataclass as checked_dataclass
 
@@ -30,6 +29,7 @@ from searchlens.policies import kinds
 from searchlens.policies.kinds import PolicyByName
 from searchlens.schemas.options import Quantity
 from searchlens.store import files, yaml_text
+from searchlens.store.frames import UNREADABLE
 from searchlens.uncertainty import Floats
 
 Source = Literal["sampled", "imported", "recorded", "simulated"]
@@ -474,6 +474,6 @@ def _read(place: Path, without: Sequence[str], readout: Readout) -> DenseLandsca
         health = place / "health.parquet"
         counts = pl.read_parquet(health) if health.exists() else None
         return replace(dense_landscape(landscape, without, readout), health=counts)
-    except (PolarsError, OSError, InputError) as error:
+    except (*UNREADABLE, InputError) as error:
         reason = error.message if isinstance(error, InputError) else str(error).splitlines()[0]
         raise InputError(f"landscape {place} cannot be read: {reason}", "make it again from its scores") from None

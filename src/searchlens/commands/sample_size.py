@@ -17,7 +17,6 @@ from typing import Literal
 import numpy as np
 import numpy.typing as npt
 import polars as pl
-from polars.exceptions import PolarsError
 from scipy.stats import nct, norm, t
 
 from searchlens.boptr.cohort import CohortPlan, read_cohort
@@ -26,6 +25,7 @@ from searchlens.boptr.rows import ROWS, At, Curve, Row
 from searchlens.boptr.rule import Reason, Rule
 from searchlens.boptr.view import sample_view
 from searchlens.errors import InputError, require_known
+from searchlens.store.frames import UNREADABLE
 from searchlens.store.inputs import require_no_stream
 from searchlens.uncertainty import Floats
 
@@ -347,7 +347,7 @@ def read_contributions(path: Path) -> Contributions:
     """
     try:
         frame = pl.read_parquet(require_no_stream(path))
-    except (OSError, PolarsError) as error:
+    except UNREADABLE as error:
         raise InputError(f"cannot read {path}: {error}") from None
     missing = [name for name in COLUMNS if name not in frame.columns]
     if missing:

@@ -12,12 +12,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import polars as pl
-from polars.exceptions import PolarsError
 
 from searchlens.errors import InputError
 from searchlens.search.recorder import differing_run
 from searchlens.store import shards, traces
 from searchlens.store.files import read_json
+from searchlens.store.frames import UNREADABLE
 from searchlens.store.hashing import digest
 from searchlens.store.layout import RESULTS_FOLDERS, Layout
 from searchlens.store.manifests import Listed, listed, vouched
@@ -183,7 +183,7 @@ def _trace(layout: Layout, path: Path) -> Iterator[str]:
             yield f"{path}: run {run[1]} of question {run[0]} drew other samples than {shard} has; delete the record"
     except InputError as error:
         yield error.message
-    except (PolarsError, OSError):
+    except UNREADABLE:
         return  # the shard is damaged, which is reported above
 
 
@@ -198,5 +198,5 @@ def _snapshot(path: Path) -> Iterator[str]:
 def _table(path: Path) -> Iterator[str]:
     try:
         pl.read_parquet(path)
-    except (PolarsError, OSError) as error:
+    except UNREADABLE as error:
         yield f"{path} is not readable Parquet ({str(error).splitlines()[0]})"

@@ -12,11 +12,11 @@ from itertools import pairwise
 from pathlib import Path
 
 import polars as pl
-from polars.exceptions import PolarsError
 
 from searchlens.grid import Generation
 from searchlens.schemas.columns import TRACES
 from searchlens.store import files, layout, shards, traces
+from searchlens.store.frames import UNREADABLE
 from searchlens.store.provenance import join
 
 log = logging.getLogger(__name__)
@@ -121,7 +121,7 @@ class Chunk:
                 return ChunkSamples(frame, float(metadata["steps"]), provenance)
         except FileNotFoundError:  # another job has just published it in a shard
             return None
-        except (PolarsError, OSError, KeyError, TypeError, ValueError):
+        except (*UNREADABLE, KeyError, TypeError, ValueError):
             pass
         log.warning("%s is unreadable and will be sampled again", self.path)
         files.remove([self.path])
@@ -227,7 +227,7 @@ def _recorded(path: Path) -> pl.DataFrame | None:
         rows = pl.read_parquet(path)
     except FileNotFoundError:
         return None
-    except (PolarsError, OSError):
+    except UNREADABLE:
         log.warning("%s is unreadable; `searchlens trace` records these searches again", path)
         return None
     return rows if rows.schema == TRACES else None

@@ -14,11 +14,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import polars as pl
-from polars.exceptions import PolarsError
 
 from searchlens.errors import InputError
 from searchlens.grading import GradedPair, Grader
 from searchlens.store import files
+from searchlens.store.frames import UNREADABLE
 
 log = logging.getLogger(__name__)
 
@@ -200,7 +200,7 @@ def _hash(text: str) -> str:
 def _read_part(path: Path) -> pl.DataFrame:
     try:
         part = pl.read_parquet(path)
-    except (PolarsError, OSError) as error:
+    except UNREADABLE as error:
         reason = str(error).splitlines()[0]
     else:
         if part.schema == VERDICTS:

@@ -12,6 +12,10 @@ from searchlens.errors import InputError
 from searchlens.store import files
 from searchlens.store.inputs import require_no_stream
 
+UNREADABLE = (pl.exceptions.PolarsError, pl.exceptions.PanicException, OSError)
+"""What polars raises of a file that is no sound Parquet. It panics where bits of a header or a footer are flipped, and
+a panic is no ``Exception``."""
+
 GROUP = 16_384
 """Rows of a group of scores. A reader of one question unpacks the whole group it is in."""
 
@@ -67,7 +71,7 @@ def readable(path: Path, stage: str) -> Iterator[None]:
     require_no_stream(path)
     try:
         yield
-    except (pl.exceptions.PolarsError, OSError) as error:
+    except UNREADABLE as error:
         raise InputError(
             f"{path} is not readable Parquet ({str(error).splitlines()[0]})", "delete it and run snakemake again"
         ) from None

@@ -18,6 +18,7 @@ import polars as pl
 from searchlens.errors import InputError
 from searchlens.schemas.metrics import COMPACT
 from searchlens.store import files
+from searchlens.store.frames import UNREADABLE
 from searchlens.store.hashing import canonical
 from searchlens.store.judges import UNSTATED, Judge
 from searchlens.store.layout import readouts_sidecar
@@ -87,7 +88,7 @@ def read(path: Path) -> pl.DataFrame:
     """
     try:
         frame = pl.read_ipc(lzma.decompress(path.read_bytes()))
-    except (OSError, lzma.LZMAError, EOFError, pl.exceptions.PolarsError) as error:
+    except (*UNREADABLE, lzma.LZMAError, EOFError) as error:
         raise InputError(
             f"cannot read the compact readouts {path}: {error}", "copy the file again, or delete it to sample the cell"
         ) from None

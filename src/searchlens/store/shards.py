@@ -20,10 +20,10 @@ from typing import Any
 
 import polars as pl
 import pyarrow.parquet as pq
-from polars.exceptions import PolarsError
 
 from searchlens.errors import InputError
 from searchlens.store import files
+from searchlens.store.frames import UNREADABLE
 from searchlens.store.hashing import file_sha256
 from searchlens.store.layout import Layout, chunks_of, parse_shard, shard_name
 from searchlens.store.ranges import Shard, missing_ranges, shard_at, shards_of
@@ -295,7 +295,7 @@ def _published(
         same = height is None or existing.height == height
         if same and metadata.items() <= pl.read_parquet_metadata(target).items() and not _is_changed(target):
             return existing
-    except (PolarsError, OSError):
+    except UNREADABLE:
         pass
     if looked_at == _file_number(target):  # otherwise another job has put its shard there
         put_away(target)
@@ -350,7 +350,7 @@ def read(
     try:
         metadata = pl.read_parquet_metadata(shard.path)
         samples = _rows(shard.path, columns, questions)
-    except (PolarsError, OSError) as error:
+    except UNREADABLE as error:
         raise _damaged(shard, f"it is not readable Parquet ({str(error).splitlines()[0]})", _REPAIR) from None
     if metadata.get("searchlens.generation") != generation_id:
         raise _damaged(
@@ -604,17 +604,18 @@ def _file_number(path: Path) -> int:
 
 
 def _adopted(path: Path, samples: tuple[int, int], hashes: Collection[str]) -> bool:
-    """Write the sidecar of a shard that is whole but has none; False if it is not whole."""
+    """Write the sidecar of a shard that is whole but has none; False if it is not whole, or another job moved it."""
     try:
+        if hashes and file_sha256(path) not in hashes:
+            return False
         rows, metadata = pl.read_parquet(path), pl.read_parquet_metadata(path)
-    except (PolarsError, OSError):
+    except UNREADABLE:
         return False
     expected = _metadata(*samples, path.parent.name)
     if rows.schema != SAMPLES or not expected.items() <= metadata.items() or not _is_whole(rows, *samples):
         return False
-    if hashes and file_sha256(path) not in hashes:
-        return False
     unknown = Provenance(0.0, "unknown", 0, "unknown: the sidecar was lost")
-    _with_sidecar(path, *samples, _totals(rows), path.parent.name, (), unknown)
+    if _with_sidecar(path, *samples, _totals(rows), path.parent.name, (), unknown) is None:
+        return False
     log.warning("%s had no sidecar; it is whole and got a new one", path)
     return True

@@ -12,12 +12,12 @@ from pathlib import Path
 from typing import Any
 
 import polars as pl
-from polars.exceptions import PolarsError
 
 from searchlens.errors import InputError
 from searchlens.schemas.columns import TRACES
 from searchlens.store import files
 from searchlens.store.files import read_json
+from searchlens.store.frames import UNREADABLE
 from searchlens.store.hashing import file_sha256
 from searchlens.store.layout import shard_name
 from searchlens.store.shards import Provenance
@@ -124,7 +124,7 @@ def _older(path: Path) -> pl.DataFrame:
             older = pl.read_parquet(path)
             if older.schema == TRACES:
                 return older
-        except (PolarsError, OSError):
+        except UNREADABLE:
             pass
         log.warning("%s is unreadable and will be replaced", path)
     return pl.DataFrame(schema=TRACES)
@@ -145,7 +145,7 @@ def read(path: Path) -> pl.DataFrame:
         raise _damaged(path, "its sha256 is not the one in its sidecar (bytes were changed)")
     try:
         rows = pl.read_parquet(path)
-    except (PolarsError, OSError) as error:
+    except UNREADABLE as error:
         raise _damaged(path, f"it is not readable Parquet ({str(error).splitlines()[0]})") from None
     if rows.schema != TRACES or sidecar.get("version") != VERSION:
         raise _damaged(path, f"its version is {sidecar.get('version')!r}, this searchlens reads {VERSION}")
