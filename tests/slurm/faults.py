@@ -189,10 +189,12 @@ def node_drained(one: Sampling) -> None:
 
 def failed(one: Sampling) -> None:
     """The store may not be written to for a while; the record of the job says so, and so does `status`."""
-    store = one.study.path / "results/generations"
-    folders = [path for pattern in ("*/*/*", "*/*/*/chunks") for path in store.glob(pattern)]
-    subprocess.run(["chattr", "+i", *folders], check=True)
+    store, folders = one.study.path / "results/generations", list[Path]()
     try:
+        for pattern in ("*/*", "*/*/*", "*/*/*/chunks"):  # from above: below what is done no folder comes or goes
+            found = list(store.glob(pattern))
+            folders += found
+            subprocess.run(["chattr", "+i", *found], check=bool(found))
         until(lambda: one.state() in FOR_GOOD, "the job has failed")
         (record,) = one.study.path.glob("results/jobs/*/*/*.json")
         assert json.loads(record.read_text())["state"] == "failed"
