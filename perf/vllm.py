@@ -1,6 +1,7 @@
 """Tokens per second of vLLM under our driver: the autoregressive pool and every controller against raw vLLM.
 
     python -P perf/vllm.py [--shape 7b] [--gpu H200] [--rows 1024] [--runs 3] [--only pool power] [--json out.json]
+    python -P perf/vllm.py --seconds 30 --warm 45    the pool alone, without an end, between two readings of the clock
 
 Weights are random, in the shape of Qwen2.5, so texts mean nothing and never stop by themselves. Everything that decides
 speed is scripted instead: prompts of 150 tokens, 16 searches or samples of each; the length of each text is drawn from
@@ -42,6 +43,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import partial
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -192,9 +194,9 @@ class Watched:
         return done  # type: ignore[return-value]
 
 
-def lengths(count: int, mean: float = MEAN, cap: int = CAP) -> list[int]:
+def lengths(number: int, mean: float = MEAN, cap: int = CAP) -> list[int]:
     """Scripted lengths of texts; a function of their number, mean and limit alone."""
-    draws = generator("perf", "lengths").lognormal(0.0, SIGMA, count)
+    draws = generator("perf", "lengths").lognormal(0.0, SIGMA, number)
     low, high = 1.0, float(cap)
     for _ in range(60):  # bisection for the scale, because cutting lowers the mean
         middle = (low + high) / 2
@@ -228,6 +230,13 @@ def pool(texts: Sequence[int], vocab: int) -> list[tuple[int, Search]]:
     return [(i, start(task(i, length, vocab), chosen[i % len(chosen)])) for i, length in enumerate(texts)]
 
 
+def _endless_pool(texts: Sequence[int], vocab: int) -> Iterator[tuple[int, Search]]:
+    """Searches of the autoregressive pool without an end; from the second round on with the prompts of the first."""
+    for turn in count():
+        for number, search in pool(texts, vocab):
+            yield turn * len(texts) + number, search
+
+
 def searches(name: str, texts: Sequence[int], vocab: int) -> list[tuple[int, Search]]:
     """Searches of one controller."""
     policy = policies.from_spec(name, SEARCHES[name])
@@ -243,6 +252,29 @@ def driven(name: str, searches: Sequence[tuple[int, Search]], engine: Engine, **
         usage += outcome.usage
         returned += sum(len(candidate.tokens) for candidate in outcome.candidates)
     return _line(name, usage, returned, watched)
+
+
+def steady(name: str, searches: Iterator[tuple[int, Search]], engine: Engine, warm: float, seconds: float) -> Line:
+    """The rate of endless searches in the ``seconds`` after the first ``warm`` ones; the engine is not idle afterwards.
+
+    Tokens are counted by steps and rows, so those of a row whose prompt is computed in part are counted, too.
+    """
+    watched, usage, begun, returned = Watched(engine), Usage(), time.perf_counter(), 0
+    first = 0
+    for _, outcome in run(searches, watched):  # type: ignore[arg-type]
+        past = time.perf_counter() - begun
+        if past < warm:
+            first = len(watched.spans)
+            continue
+        if isinstance(outcome, Failure):
+            raise RuntimeError(outcome.reason)
+        usage += outcome.usage
+        returned += sum(len(candidate.tokens) for candidate in outcome.candidates)
+        if past > warm + seconds:
+            break
+    spans = watched.spans[first:]
+    drawn = sum(span.steps * min(span.requests, engine.max_rows) for span in spans)
+    return _line(name, replace(usage, generated=drawn), returned, watched, spans)
 
 
 def waves(name: str, searches: Sequence[tuple[int, Search]], engine: Engine) -> Line:
@@ -269,8 +301,8 @@ def waves(name: str, searches: Sequence[tuple[int, Search]], engine: Engine) -> 
     return _line(name, usage, returned, watched)
 
 
-def _line(name: str, usage: Usage, returned: int, watched: Watched) -> Line:
-    spans, context = watched.spans, usage.prefilled + usage.reused
+def _line(name: str, usage: Usage, returned: int, watched: Watched, part: Sequence[Span] | None = None) -> Line:
+    spans, context = watched.spans if part is None else part, usage.prefilled + usage.reused
     seconds, steps = sum(span.seconds for span in spans), sum(span.steps for span in spans)
     return Line(
         name,
@@ -358,13 +390,16 @@ def ours(folder: str, args: argparse.Namespace) -> Iterator[Line]:
     power.log_ratio = lambda *_: math.log(ACCEPTANCE)  # type: ignore[assignment]
     chains = args.searches
     # Wide searches draw more tokens each, so there are fewer of them.
-    count = {
+    few_of = {
         "entropy_tree": chains // 2,
         "thought_tree": chains // 16,
         "mcts": chains // 2,
         "step_beam": chains // 4,
         "beam": 16,
     }
+    if args.seconds:
+        yield steady("pool", _endless_pool(of(args.requests), vocab), engine, args.warm, args.seconds)
+        return
     runs: dict[str, Callable[[], Line]] = {
         "pool": lambda: driven("pool", pool(of(args.requests), vocab), engine),
         "power": lambda: driven("power", searches("power", of(args.searches), vocab), engine),
@@ -372,7 +407,7 @@ def ours(folder: str, args: argparse.Namespace) -> Iterator[Line]:
         "power, waves": lambda: waves("power, waves", searches("power", of(args.searches), vocab), engine),
         "power, alone": lambda: driven("power, alone", searches("power", of(args.searches), vocab)[:1], engine, live=1),
     }
-    for name, few in count.items():
+    for name, few in few_of.items():
         runs[name] = partial(lambda name, few: driven(name, searches(name, of(few), vocab), engine), name, few)
     for turn in range(args.runs):
         for name in [line for line in args.only or runs if line != "raw"]:
@@ -466,6 +501,8 @@ def main() -> None:
     )
     parser.add_argument("--mean", type=int, default=MEAN, help="of the lengths of texts")
     parser.add_argument("--cap", type=int, default=CAP, help="the longest text")
+    parser.add_argument("--seconds", type=float, help="of the pool alone, between two readings of the clock")
+    parser.add_argument("--warm", type=float, default=45, help="with --seconds: seconds before them")
     parser.add_argument("--runs", type=int, default=3, help="of each line, in turns")
     parser.add_argument("--only", nargs="+", help="names of lines, in this order; raw goes first")
     parser.add_argument("--json", type=Path, help="write the lines here, too")
@@ -491,7 +528,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         shape = ARCHITECTURE | SHAPES[args.shape] | {"torch_dtype": args.dtype}
         Path(folder, "config.json").write_text(json.dumps(shape))
-        if not args.only or "raw" in args.only:
+        if not args.seconds and (not args.only or "raw" in args.only):
             command = [sys.executable, "-P", __file__, *sys.argv[1:], "--baseline", folder]
             subprocess.run(command, stdout=subprocess.DEVNULL, check=True)
             for turn, entry in enumerate(json.loads(Path(folder, "raw.json").read_text())):
@@ -507,7 +544,8 @@ def main() -> None:
         f"limit: {bound.tokens_per_second:,.0f} tokens/s of one {args.gpu}: {bound.rows} rows (bound by"
         f" {bound.rows_bound_by}) of {bound.context:.0f} tokens"
     )
-    extrapolate(lines)
+    if not args.seconds:
+        extrapolate(lines)
 
 
 if __name__ == "__main__":

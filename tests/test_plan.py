@@ -350,6 +350,32 @@ def test_the_benchmark_on_gpus_tells_full_rows_from_the_tail() -> None:
     assert perf.Window.of(held, 16, 90) == perf.Window(62, 2, 2.0, 2.0)
 
 
+class Endless(FourRows):
+    """The same engine for the driver: a request has the eight tokens that four rows draw in two steps."""
+
+    groups = (1,)
+
+    def clear(self) -> None:
+        """Nothing is kept."""
+
+    def step(self) -> list[tuple[int, Any]]:
+        ((request_id, _),) = super().step()
+        return [
+            (request_id, Completion(np.zeros(8, np.int32), np.zeros(8, np.float32), np.zeros(8, np.float32), "stop"))
+        ]
+
+
+def test_the_benchmark_on_gpus_stops_by_the_clock(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Endless searches: what is drawn between two readings counts, by steps and rows, finished or not."""
+    perf, ticks = perf_script("vllm"), iter(range(1000))
+    monkeypatch.setattr(perf.time, "perf_counter", lambda: next(ticks))  # read three times a step
+    whole = perf.steady("pool", perf._endless_pool([8, 8, 8], 100), Endless(), 0, 10)
+    assert whole.generated == whole.returned == 8 * 4 and whole.running == 4
+    assert whole.seconds == 3 * 4 and whole.full.rate == whole.rate
+    later = perf.steady("pool", perf._endless_pool([8], 100), Endless(), 10, 10)
+    assert later.generated == later.returned == 8 * 4 and later.seconds == 3 * 4
+
+
 def test_the_benchmark_on_gpus_counts_what_the_plan_counts() -> None:
     """One formula for the tokens of a search: GPU-hours of perf/vllm.py and of the plan differ by the speed alone."""
     perf = perf_script("vllm")
