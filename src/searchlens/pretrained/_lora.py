@@ -45,7 +45,7 @@ class LowRank(nn.Module):
     def forward(self, weight: Tensor) -> Tensor:
         """The sum, in the type of W; bfloat16 would lose most of a small product."""
         with torch.autocast(weight.device.type, enabled=False):
-            return weight + self.scale * (self.b @ self.a)
+            return torch.addmm(weight, self.b, self.a, alpha=self.scale)
 
 
 def add(model: Any, rank: int, seed: int) -> dict[str, LowRank]:
