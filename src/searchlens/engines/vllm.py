@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import gc
 import json
-import logging
 import os
 from collections.abc import Sequence
 from heapq import heappop, heappush
@@ -48,7 +47,6 @@ from searchlens.store.checkpoints import require_whole
 if TYPE_CHECKING:
     from vllm import SamplingParams
 
-log = logging.getLogger(__name__)
 
 DType = Literal["float32", "bfloat16", "float16"]
 
@@ -207,12 +205,12 @@ class VllmEngine:
             kv_cache_dtype=kv_cache_dtype,
             max_num_batched_tokens=max_num_batched_tokens,
             **_compilation(max_cudagraph_capture_size or _graph_rows(self.max_rows), fuse_allreduce_rms),
+            # Where vLLM cannot schedule ahead it must say so: the GPU would wait for this process in every step.
+            async_scheduling=None if on_cpu else True,
             **{"kv_cache_memory_bytes": kv_cache_memory_bytes, **(cpu_arguments() if on_cpu else {})},
             **(_lora_arguments(adapter) if adapter else {}),
         )
         self._adapter = _lora_request(adapter) if adapter else None
-        if not on_cpu and not self._engine.vllm_config.scheduler_config.async_scheduling:
-            log.warning("vLLM schedules synchronously: the GPU waits for this process in every step")
         masked = [] if self.pad_id is None else [self.pad_id]
         drawable = self.vocab_size - len(masked)
         self._generators = generators
