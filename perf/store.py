@@ -84,14 +84,15 @@ def build(folder: Path, policies: int, parts: int) -> Grid:
     with chdir(folder):
         grid = Grid(config.plain(config.validate(settings)))
         for seed, cell in enumerate(grid.cells):
-            _fill(grid, *cell, np.random.default_rng(seed))
+            fill(grid, *cell, np.random.default_rng(seed))
         snapshots.save(grid.config)
     return grid
 
 
-def _fill(grid: Grid, checkpoint: str, benchmark: str, rng: np.random.Generator) -> None:
+def fill(grid: Grid, checkpoint: str, benchmark: str, rng: np.random.Generator) -> None:
     """Shards and manifests of a cell."""
-    chance = 1 / (1 + np.exp(-rng.normal(0.3 if checkpoint.endswith("rl") else -0.3, 2.0, QUESTIONS)))
+    ability = 0.3 if checkpoint.endswith("rl") else -0.3
+    chance = 1 / (1 + np.exp(-rng.normal(ability, 2.0, len(grid.questions(benchmark)))))
     for pool in grid.pools(checkpoint, benchmark):
         entries = [_generation(grid, checkpoint, benchmark, each, chance, rng) for each in pool.generations]
         content = {"pool": pool.name, "checkpoint": checkpoint, "benchmark": benchmark, "generations": entries}

@@ -172,12 +172,12 @@ def test_five_texts_are_shown_with_their_ends() -> None:
     texts = frame.select(
         "policy", "sample", question=pl.format("q{}", "question"), text=pl.lit("x" * 200 + "\nno \\boxed{")
     )
-    shown = examples(frame, lambda _: texts, [f"q{i}" for i in range(10)])
+    shown = examples(frame.lazy(), lambda _: texts, [f"q{i}" for i in range(10)])
     assert len(shown) == 5
     assert shown[0].startswith(f"  {DEFAULT}, question q0, sample 1, finish length: …'xx")
     assert shown[-1].startswith(f"  {DEFAULT}, question q9, sample 2, ")
     assert all(line.endswith("\\nno \\\\boxed{'") for line in shown)
-    withheld = examples(frame, lambda _: texts, [f"q{i}" for i in range(10)], quotes=False)
+    withheld = examples(frame.lazy(), lambda _: texts, [f"q{i}" for i in range(10)], quotes=False)
     assert len(withheld) == 5 and not any("xx" in line for line in withheld), "of gated benchmarks, ids alone"
 
 

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 import yaml
 
-from searchlens.grid import Grid
+from searchlens.grid import Grid, cost
 from searchlens.grid import resources as requests
 from searchlens.schemas.options import PART_ROWS
 
@@ -74,7 +74,10 @@ def test_memory_of_a_cell_follows_from_its_plan(raw: dict[str, Any], make_grid: 
         found = requests.landscape_mb(grid, "toy-base", "sums")
         assert found == math.ceil(400 + 0.6e-3 * part + 0.45e-3 * readouts)
         assert requests.recovery_mb(grid, "toy", "sums") == math.ceil(400 + 0.7e-3 * readouts)
-        asked.append((found, requests.score_mb(grid, "toy-base", "sums")))
+        graded = requests.score_mb(grid, "toy-base", "sums")
+        texts = 1.3e-6 * 4.5 * cost.assumed_length(grid.config, "sums").tokens * max(counts)
+        assert graded == math.ceil(400 + 0.8e-3 * part + texts)
+        asked.append((found, graded))
     assert asked == sorted(asked)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -10,14 +11,17 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from run_stages import score_cell
 from searchlens import grading
 from searchlens.benchmarks import Question
 from searchlens.errors import InputError
 from searchlens.grading import score
-from searchlens.grading.score import score_samples
+from searchlens.grading.score import Rules, answer_classes, distinct_forms, found_answers, score_samples, together
+from searchlens.grid import Grid
 from searchlens.landscape.plain import plain_votes
 from searchlens.landscape.points import operating_points
 from searchlens.schemas import columns as schemas
+from searchlens.stages import score as stage
 from test_verdicts import Counting
 
 SUMS = (Question("one", "1+1?", "2"), Question("two", "2+2?", "4"))
@@ -301,3 +305,35 @@ def test_instructions_have_no_luck(tmp_path: Path) -> None:
         luck_policy="p",
     ).scores
     assert scores["lucky"].to_list() == [None]
+
+
+# ---- in parts
+
+
+def test_policies_graded_apart_are_graded_as_together(tmp_path: Path) -> None:
+    """Answers are numbered over all policies; of the counts only those of pairs depend on the parts."""
+    texts = {"p": [r"\boxed{3}", r"\boxed{2}", "none"], "q": [r"\boxed{4}", r"\boxed{3}", r"\boxed{2.0}"]}
+    rows = [sample("one", i, text, policy=name) for name, each in texts.items() for i, text in enumerate(each)]
+    whole = score_samples(frame(*rows), SUMS, "math", tmp_path, luck_policy="p", seed=3)
+    rules = Rules(SUMS, "math", tmp_path, luck_policy="p", seed=3)
+    parts = [rules.judged(found_answers(frame(*rows[place : place + 3]), "math")) for place in (0, 3)]
+    classes = answer_classes([distinct_forms(judged) for judged, _ in parts])
+    graded = pl.concat([rules.graded(judged, classes) for judged, _ in parts])
+    assert graded.equals(whole.scores)
+    assert graded["answer"].to_list() == [1, 0, -1, 2, 1, 0]
+    summary = together([counts for _, counts in parts])
+    for name in ("samples", "correct", "finished", "no_answer", "extraction", "unknown"):
+        assert getattr(summary, name) == getattr(whole.summary, name)
+
+
+def test_a_cell_in_parts_is_written_as_in_one(sampled: Grid, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Memory is bounded by what is judged together; the file does not say how much that was."""
+    manifests, output = sampled.manifests("toy-base", "sums"), sampled.scores("toy-base", "sums")
+    whole, in_parts = pl.read_parquet(output), stage._parts
+    assert whole["policy"].n_unique() > 2
+    for limits in ({"rows": 1}, {"size": 1}):
+        output.unlink()
+        monkeypatch.setattr(stage, "_parts", partial(in_parts, **limits))
+        score_cell(sampled, "toy-base", "sums", manifests, output)
+        assert pl.read_parquet(output).equals(whole)
+        assert not [path for path in output.parent.iterdir() if path.suffix == ".tmp"]

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import argparse
 import errno
+import gc
 import logging
 import os
 import signal
@@ -79,6 +80,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         that was stopped on request: the same command resumes it; 130 after Ctrl-C. Messages are printed without a
         traceback.
     """
+    # Imports make hundreds of thousands of objects and keep them: looking for garbage there is a sixth of a start.
+    gc.set_threshold(100_000, 20, 100)
     logging.basicConfig(format="%(asctime)s %(message)s", datefmt="%H:%M:%S", stream=sys.stderr)
     log.setLevel(logging.INFO)
     try:

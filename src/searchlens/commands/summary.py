@@ -13,7 +13,7 @@ from searchlens.errors import InputError
 from searchlens.grid import Grid, needs
 from searchlens.health.examples import examples
 from searchlens.stages.score import read_some
-from searchlens.store.frames import read_frame
+from searchlens.store.frames import readable
 
 
 def answer(grid: Grid, run: str = "searchlens run") -> dict[str, Any]:
@@ -86,9 +86,10 @@ def _texts(grid: Grid, checkpoint: str, benchmark: str) -> list[str]:
     if not grid.scores(checkpoint, benchmark).exists():
         return ["  no texts are stored here"]
     cell, manifests = needs.score(grid, checkpoint, benchmark), grid.manifests(checkpoint, benchmark)
-    graded = read_frame(grid.scores(checkpoint, benchmark), "score")
     ids = [question.id for question in grid.questions(benchmark)]
-    return examples(graded, partial(read_some, cell, grid.layout, manifests), ids, quotes=not grid.is_gated(benchmark))
+    find, quotes = partial(read_some, cell, grid.layout, manifests), not grid.is_gated(benchmark)
+    with readable(grid.scores(checkpoint, benchmark), "score"):
+        return examples(pl.scan_parquet(grid.scores(checkpoint, benchmark)), find, ids, quotes=quotes)
 
 
 def rendered(found: Mapping[str, Any]) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import NamedTuple
 
@@ -202,29 +202,125 @@ def score_answers(
     InputError
         As of ``score_samples``.
     """
-    grader = grading.grader(kind)
-    order = list(policies) if policies is not None else answers["policy"].unique(maintain_order=True).to_list()
-    _check(answers, questions, order)
-    references, store = _references(questions, grader), VerdictStore(verdicts)
-    rows = answers.join(references, on="question")
-    judgements = store.judge(
-        grader, rows.filter(pl.col("answer").is_not_null()).select("gold", "answer"), workers=workers
+    rules = Rules(questions, kind, verdicts, q_instructions, luck_policy, seed, workers)
+    rows, summary = rules.judged(answers, policies)
+    return ScoredSamples(rules.graded(rows, answer_classes([rows])), summary)
+
+
+@dataclass(frozen=True)
+class Rules:
+    """How the samples of a cell are graded: some policies after others, so that not all are in memory.
+
+    Attributes
+    ----------
+    questions, kind, verdicts, q_instructions, luck_policy, seed, workers
+        As of ``score_samples``.
+    """
+
+    questions: Sequence[Question]
+    kind: str
+    verdicts: Path
+    q_instructions: QInstructions = "first_sample"
+    luck_policy: str = ""
+    seed: int = 0
+    workers: int | None = None
+
+    def judged(self, answers: pl.DataFrame, policies: Sequence[str] | None = None) -> tuple[pl.DataFrame, Summary]:
+        """The verdicts of whole policies, in the order of the policies, and their counts.
+
+        Parameters
+        ----------
+        answers : DataFrame
+            Of ``found_answers``.
+        policies : sequence of str, optional
+            As of ``score_samples``.
+
+        Returns
+        -------
+        DataFrame
+            For ``answer_classes`` and ``graded``; without the answers themselves, which may be whole texts.
+        Summary
+
+        Raises
+        ------
+        InputError
+            As of ``score_samples``.
+        """
+        grader = grading.grader(self.kind)
+        order = list(policies) if policies is not None else answers["policy"].unique(maintain_order=True).to_list()
+        _check(answers, self.questions, order)
+        references, store = _references(self.questions, grader), VerdictStore(self.verdicts)
+        rows = answers.join(references, on="question")
+        judgements = store.judge(
+            grader, rows.filter(pl.col("answer").is_not_null()).select("gold", "answer"), workers=self.workers
+        )
+        against_others = (
+            luck.lucky(rows, references, self.luck_policy, self.seed, grader, store, workers=self.workers)
+            if grading.votes(self.kind)
+            else luck.none(rows.height)
+        )
+        rows = rows.with_columns(against_others.column)
+        rows = rows.join(judgements.verdicts, on=["gold", "answer"], how="left").with_columns(
+            valid=pl.col("answer").is_not_null(),
+            finished=pl.col("stopped") & pl.col("extraction").is_in(grading.STATED),
+            unknown=pl.col("answer").is_not_null() & pl.col("correct").is_null(),
+            correct=pl.col("correct").fill_null(False),
+        )
+        summary = _summary(rows, judgements, against_others)
+        return _sorted(rows.drop("question", "gold", "answer"), order), summary
+
+    def graded(self, rows: pl.DataFrame, classes: pl.DataFrame) -> pl.DataFrame:
+        """Graded samples (``schemas.columns.GRADED``), rows in order.
+
+        Parameters
+        ----------
+        rows : DataFrame
+            Of ``judged``.
+        classes : DataFrame
+            ``answer_classes`` of all policies of the cell.
+        """
+        if grading.votes(self.kind):
+            numbered = _voting_classes(rows, classes)
+        else:
+            numbered = _separate_classes(rows, self.q_instructions)
+        return _written(numbered)
+
+
+def answer_classes(parts: Sequence[pl.DataFrame]) -> pl.DataFrame:
+    """The classes of equivalent answers to each question, over all policies of a cell.
+
+    Parameters
+    ----------
+    parts : sequence of DataFrame
+        Of ``Rules.judged``, or of ``distinct_forms`` of these.
+
+    Returns
+    -------
+    DataFrame
+        ``position``, ``form`` and ``correct``, once each, with ``class``, by rank of form with 0 for right answers, and
+        ``plain``, by form alone.
+    """
+    wrong = pl.when(~pl.col("correct")).then(pl.col("form"))
+    return distinct_forms(pl.concat([distinct_forms(part) for part in parts])).with_columns(
+        wrong.rank("dense").over("position").fill_null(0).alias("class"),
+        pl.struct("form", "correct").rank("dense").over("position").alias("plain"),
     )
-    against_others = (
-        luck.lucky(rows, references, luck_policy, seed, grader, store, workers=workers)
-        if grading.votes(kind)
-        else luck.none(rows.height)
+
+
+def distinct_forms(rows: pl.DataFrame) -> pl.DataFrame:
+    """What ``answer_classes`` needs of the rows of ``Rules.judged``; of its own result, the same."""
+    valid = rows.filter("valid") if "valid" in rows.columns else rows
+    return valid.select("position", "form", "correct").unique()
+
+
+def together(summaries: Sequence[Summary]) -> Summary:
+    """The counts of all parts of a cell. A pair that occurs in several parts counts in each of them."""
+    names = [item.name for item in fields(Summary) if item.name != "extraction"]
+    ways = sorted({how for each in summaries for how in each.extraction})
+    return Summary(
+        extraction={how: sum(each.extraction.get(how, 0) for each in summaries) for how in ways},
+        **{name: sum(getattr(each, name) for each in summaries) for name in names},
     )
-    rows = rows.with_columns(against_others.column)
-    rows = rows.join(judgements.verdicts, on=["gold", "answer"], how="left").with_columns(
-        valid=pl.col("answer").is_not_null(),
-        finished=pl.col("stopped") & pl.col("extraction").is_in(grading.STATED),
-        unknown=pl.col("answer").is_not_null() & pl.col("correct").is_null(),
-        correct=pl.col("correct").fill_null(False),
-    )
-    classes = _voting_classes(rows) if grading.votes(kind) else _separate_classes(rows, q_instructions)
-    summary = _summary(rows, judgements, against_others)
-    return ScoredSamples(_ordered(classes, order), summary)
 
 
 def _check(samples: pl.DataFrame, questions: Sequence[Question], policies: Sequence[str]) -> None:
@@ -262,15 +358,9 @@ def _references(questions: Sequence[Question], grader: Grader) -> pl.DataFrame:
     )
 
 
-def _voting_classes(rows: pl.DataFrame) -> pl.DataFrame:
-    """Classes within each question: ``class`` by rank of form, with 0 for right answers; ``plain`` by form alone."""
-    forms = rows.filter("valid").select("position", "form", "correct").unique()
-    wrong = pl.when(~pl.col("correct")).then(pl.col("form"))
-    numbered = forms.with_columns(
-        wrong.rank("dense").over("position").fill_null(0).alias("class"),
-        pl.struct("form", "correct").rank("dense").over("position").alias("plain"),
-    )
-    return rows.join(numbered, on=["position", "form", "correct"], how="left").with_columns(
+def _voting_classes(rows: pl.DataFrame, classes: pl.DataFrame) -> pl.DataFrame:
+    """The rows with the class of each answer."""
+    return rows.join(classes, on=["position", "form", "correct"], how="left", maintain_order="left").with_columns(
         checks=pl.lit(None, dtype=pl.String)
     )
 
@@ -282,22 +372,21 @@ def _separate_classes(rows: pl.DataFrame, q_instructions: QInstructions) -> pl.D
     return rows.with_columns(classes.alias("class"), classes.alias("plain"), pl.col("form").alias("checks"))
 
 
-def _ordered(rows: pl.DataFrame, policies: Sequence[str]) -> pl.DataFrame:
+def _sorted(rows: pl.DataFrame, policies: Sequence[str]) -> pl.DataFrame:
+    """The rows by policy, question and sample."""
     names = pl.Series(policies, dtype=pl.String())
-    return (
-        rows.with_columns(
-            pl.col("class").cast(pl.Int32).fill_null(-1).alias("answer"),
-            pl.col("plain").cast(pl.Int32).fill_null(-1),
-            pl.col("position").alias("question"),
-        )
-        .sort(
-            pl.col("policy").replace_strict(names, pl.int_range(len(names), eager=True), return_dtype=pl.UInt32),
-            "question",
-            "sample",
-        )
-        .select(schemas.GRADED.names())
-        .cast(schemas.GRADED)
+    place = pl.col("policy").replace_strict(names, pl.int_range(len(names), eager=True), return_dtype=pl.UInt32)
+    return rows.sort(place, "position", "sample")
+
+
+def _written(rows: pl.DataFrame) -> pl.DataFrame:
+    """The rows as they are written."""
+    named = rows.with_columns(
+        pl.col("class").cast(pl.Int32).fill_null(-1).alias("answer"),
+        pl.col("plain").cast(pl.Int32).fill_null(-1),
+        pl.col("position").alias("question"),
     )
+    return named.select(schemas.GRADED.names()).cast(schemas.GRADED)
 
 
 def _summary(rows: pl.DataFrame, judgements: Judgements, others: luck.Lucky) -> Summary:

@@ -114,7 +114,17 @@ def recovery_mb(grid: Grid, pair: str, benchmark: str) -> int:
 
 
 def score_mb(grid: Grid, checkpoint: str, benchmark: str) -> int:
-    """Main memory of grading a cell: .8 kB for each sample, and the texts of one policy by their expected length."""
+    """Main memory of grading a cell.
+
+    Returns
+    -------
+    int
+        Megabytes: .8 kB for each sample of a part, and the texts of one policy by their expected length. Verdicts of a
+        log that count in place of a grader's are read at once: .8 kB for each sample.
+    """
     length = cost.assumed_length(grid.config, benchmark).tokens if benchmark in grid.config["benchmarks"] else 1000.0
     rows, text = samples(grid, checkpoint, benchmark), 1.3 * TEXT_BYTES_PER_TOKEN * length
-    return math.ceil(BASE_MB + 1e-6 * (800 * sum(rows) + text * max(rows, default=0)))
+    largest = max(rows, default=0)
+    is_graded = not str(grid.benchmark(benchmark)["grader"]).startswith("recorded:")
+    held = max(largest, min(sum(rows), PART_ROWS)) if is_graded else sum(rows)
+    return math.ceil(BASE_MB + 1e-6 * (800 * held + text * largest))

@@ -13,12 +13,12 @@ Find = Callable[[pl.DataFrame], pl.DataFrame]
 """Looks samples up: given policy, question (an id) and sample, it returns these columns and the text."""
 
 
-def examples(graded: pl.DataFrame, find: Find, questions: Sequence[str], *, quotes: bool = True) -> list[str]:
+def examples(graded: pl.LazyFrame, find: Find, questions: Sequence[str], *, quotes: bool = True) -> list[str]:
     """Five samples without an answer, one line for each.
 
     Parameters
     ----------
-    graded : DataFrame
+    graded : LazyFrame
         ``schemas.columns.GRADED`` of a cell.
     find : Find
         Looks up samples of the cell.
@@ -33,17 +33,25 @@ def examples(graded: pl.DataFrame, find: Find, questions: Sequence[str], *, quot
         Question, sample, finish and the end of the text. They are spread over the cell. If every sample has an answer,
         samples with an unknown verdict are shown, if there are any.
     """
-    without = graded.filter(pl.col("answer") < 0)
-    rows = without if without.height else graded.filter(pl.col("unknown"))
-    if rows.is_empty():
+    chosen = _spread(graded.filter(pl.col("answer") < 0))
+    if chosen.is_empty():
+        chosen = _spread(graded.filter(pl.col("unknown")))
+    if chosen.is_empty():
         return []
-    chosen = rows[sorted({i * (rows.height - 1) // (EXAMPLES - 1) for i in range(EXAMPLES)})]
-    chosen = chosen.select("policy", "sample", "finish", question=pl.Series(questions).gather(chosen["question"]))
+    chosen = chosen.with_columns(question=pl.Series(questions).gather(chosen["question"]))
     shown = chosen.join(find(chosen), on=["policy", "question", "sample"], how="left", maintain_order="left")
     return [
         line(row["question"], row["sample"], row["finish"], row["text"] if quotes else None, row["policy"])
         for row in shown.iter_rows(named=True)
     ]
+
+
+def _spread(rows: pl.LazyFrame) -> pl.DataFrame:
+    """Some of the rows, from the first to the last; no more than these are in memory."""
+    numbered = rows.select("policy", "sample", "finish", "question").with_row_index()
+    count = int(numbered.select(pl.len()).collect().item())
+    places = sorted({i * max(count - 1, 0) // (EXAMPLES - 1) for i in range(EXAMPLES)})
+    return numbered.filter(pl.col("index").is_in(places)).drop("index").collect(engine="streaming")
 
 
 def line(question: str, sample: int, finish: str | None, text: str | None, policy: str) -> str:

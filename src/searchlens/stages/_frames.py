@@ -10,12 +10,13 @@ from typing import Any
 import polars as pl
 
 from searchlens.store import files
-from searchlens.store.frames import GROUP, read_frame, write_frame
+from searchlens.store.frames import GROUP, join_frames, read_frame, write_frame
 from searchlens.store.hashing import file_sha256
 from searchlens.store.layout import CONTENT, SIGNATURE
 
 __all__ = [
     "GROUP",
+    "join_frames",
     "landscape_costs",
     "read_frame",
     "read_points",

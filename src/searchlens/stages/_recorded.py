@@ -45,7 +45,7 @@ def recorded_verdicts(cell: needs.Score, layout: Layout) -> pl.DataFrame:
 
 
 def write_compared(
-    cell: needs.Score, questions: Sequence[Question], layout: Layout, find: Find, scores: pl.DataFrame
+    cell: needs.Score, questions: Sequence[Question], layout: Layout, find: Find, scores: pl.LazyFrame
 ) -> None:
     """Write how our verdicts compare with the recorded ones of a cell; an older file is removed if there are none.
 
@@ -56,7 +56,7 @@ def write_compared(
     layout : Layout
     find : Find
         ``stages.score.read_some`` of the cell.
-    scores : DataFrame
+    scores : LazyFrame
         ``schemas.columns.GRADED``.
     """
     where = (cell.samples.checkpoint, cell.samples.benchmark)
@@ -70,12 +70,11 @@ def write_compared(
 
 
 def _compared(
-    path: Path, policy: str, grader: str, questions: Sequence[Question], find: Find, scores: pl.DataFrame
+    path: Path, policy: str, grader: str, questions: Sequence[Question], find: Find, scores: pl.LazyFrame
 ) -> pl.DataFrame:
     ids = pl.Series([question.id for question in questions])
-    ours = scores.filter(policy=policy).select(
-        "sample", "correct", question=ids.gather(scores.filter(policy=policy)["question"])
-    )
+    graded = scores.filter(policy=policy).select("sample", "correct", "question").collect()
+    ours = graded.with_columns(question=ids.gather(graded["question"]))
     theirs = pl.read_parquet(path)
     if is_recorded(grader):  # of which one scorer is ours
         theirs = theirs.filter(pl.col("scorer") != grader.partition(":")[2])

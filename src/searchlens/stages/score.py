@@ -14,16 +14,18 @@ from searchlens import grading
 from searchlens.benchmarks import Question
 from searchlens.errors import InputError
 from searchlens.grading.recorded import is_recorded, score_recorded
-from searchlens.grading.score import SAMPLES, found_answers, score_answers
-from searchlens.health.counts import of_graded
+from searchlens.grading.score import SAMPLES, Rules, answer_classes, distinct_forms, found_answers
+from searchlens.grading.score import together as all_counts
+from searchlens.health.counts import Counts, counted, together
 from searchlens.health.examples import examples
 from searchlens.health.judgement import judge
 from searchlens.health.options import DEFAULTS, HealthOptions
+from searchlens.schemas.options import PART_ROWS
 from searchlens.stages import costs
-from searchlens.stages._frames import GROUP, write_frame
+from searchlens.stages._frames import GROUP, join_frames, write_frame
 from searchlens.stages._recorded import recorded_verdicts, write_compared
 from searchlens.store import provenance, shards
-from searchlens.store.files import read_json
+from searchlens.store.files import read_json, temporary_folder
 from searchlens.store.judges import Judge
 from searchlens.store.layout import Layout
 
@@ -31,6 +33,9 @@ if TYPE_CHECKING:
     from searchlens.grid import needs
 
 log = logging.getLogger(__name__)
+
+_PART_BYTES = 2**28
+"""Most bytes of answers that are judged together: where an answer is the whole text, they are many."""
 
 _COLUMNS = ("question", "sample", "text", "run", "n_tokens", "generated", "score", "finish")
 
@@ -75,14 +80,13 @@ def score(
         There are no samples, or a shard cannot be used.
     """
     manifests = tuple(manifests)
-    scores, summary = _scored(cell, questions, layout, manifests, threads)
-    write_frame(scores, output, GROUP)
-    find = partial(read_some, cell, layout, manifests)
+    counts, summary = _write(cell, questions, layout, manifests, threads, output)
+    scores, find = pl.scan_parquet(output), partial(read_some, cell, layout, manifests)
     write_compared(cell, questions, layout, find, scores)
     grader = Judge(cell.grader, grading.grader(cell.grader).version)
     provenance.sign(output.with_suffix(".json"), fingerprint, costs.spent(cell.samples, layout), grader=grader.entry)
     name = f"{cell.samples.checkpoint}/{cell.samples.benchmark}"
-    health = judge(of_graded(scores), cell.default_policy, limits)
+    health = judge(together(counts), cell.default_policy, limits)
     log.info("%s: %s", name, summary)
     if health.reason:
         shown = examples(scores, find, [question.id for question in questions], quotes=quotes)
@@ -90,32 +94,73 @@ def score(
     log.log(logging.INFO if health.level == "ok" else logging.WARNING, "%s: %s; %s", name, health, health.shares)
 
 
-def _scored(
-    cell: needs.Score, questions: Sequence[Question], layout: Layout, manifests: Sequence[Path], threads: int
-) -> tuple[pl.DataFrame, str]:
-    """Graded samples and their counts in words; by the log's verdicts where these count.
+def _write(
+    cell: needs.Score,
+    questions: Sequence[Question],
+    layout: Layout,
+    manifests: Sequence[Path],
+    threads: int,
+    output: Path,
+) -> tuple[list[Counts], str]:
+    """Write graded samples; returns their counts for the health of the cell, and in words.
 
-    Texts are in memory of one stream at a time; what was found in them is kept of all.
+    Texts are in memory of one policy at a time, and what was found in them of some policies (``PART_ROWS``). Their
+    verdicts wait beside the output until the answers of all policies are numbered. Verdicts of a log that count in
+    place of a grader's are read all at once.
     """
-    streams = _read(cell, layout, _streams(cell, manifests))
+    streams = _streams(cell, manifests)
     if is_recorded(cell.grader):
-        samples, said = pl.concat(part.drop("text") for part in streams), recorded_verdicts(cell, layout)
+        samples = pl.concat(part.drop("text") for part in _read(cell, layout, streams))
+        said = recorded_verdicts(cell, layout)
         scores = score_recorded(samples, said, questions, q_instructions=cell.q_instructions)  # type: ignore[arg-type]
+        write_frame(scores, output, GROUP)
         right, unknown = int(scores["correct"].sum()), int(scores["unknown"].sum())
-        return scores, f"{scores.height} samples: {right} right by {cell.grader}, {unknown} without a verdict"
-    answers = pl.concat(found_answers(part, cell.grader) for part in streams)
-    scored = score_answers(
-        answers,
+        return [
+            counted(scores)
+        ], f"{scores.height} samples: {right} right by {cell.grader}, {unknown} without a verdict"
+    rules = Rules(
         questions,
         cell.grader,
         layout.verdicts(cell.samples.benchmark),
-        policies=answers["policy"].unique(maintain_order=True).to_list(),
         q_instructions=cell.q_instructions,  # type: ignore[arg-type]
         luck_policy=cell.default_policy,
         seed=cell.seed,
         workers=threads,
     )
-    return scored.scores, str(scored.summary)
+    with temporary_folder(output) as folder:
+        waiting, forms, summaries = [], [], []
+        for number, part in enumerate(_parts(_answers(cell, layout, streams))):
+            rows, summary = rules.judged(part)
+            waiting.append(folder / f"{number}.parquet")
+            write_frame(rows, waiting[-1])
+            forms.append(distinct_forms(rows))
+            summaries.append(summary)
+        classes, counts = answer_classes(forms), []
+        for path in waiting:
+            graded = rules.graded(pl.read_parquet(path), classes)
+            counts.append(counted(graded))
+            write_frame(graded, path, GROUP)
+        join_frames(waiting, output, GROUP)
+    return counts, str(all_counts(summaries))
+
+
+def _answers(cell: needs.Score, layout: Layout, streams: Sequence[_Stream]) -> Iterator[pl.DataFrame]:
+    """What was found in the texts of each policy, policies in the order of the streams."""
+    for policy in dict.fromkeys(name for stream in streams for name in stream.policies):
+        own = [stream._replace(policies=(policy,)) for stream in streams if policy in stream.policies]
+        yield pl.concat(found_answers(part, cell.grader) for part in _read(cell, layout, own))
+
+
+def _parts(policies: Iterable[pl.DataFrame], rows: int = PART_ROWS, size: int = _PART_BYTES) -> Iterator[pl.DataFrame]:
+    """Some policies after others: as many together as have so many samples and bytes; at least one."""
+    part: list[pl.DataFrame] = []
+    for policy in policies:
+        together = [*part, policy]
+        if part and (sum(map(len, together)) > rows or sum(each.estimated_size() for each in together) > size):
+            yield pl.concat(part)
+            together = [policy]
+        part = together
+    yield pl.concat(part)
 
 
 class _Stream(NamedTuple):

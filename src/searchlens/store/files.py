@@ -199,6 +199,23 @@ def replace(target: Path, write: Callable[[Path], object]) -> None:
         raise
 
 
+@contextmanager
+def temporary_folder(target: Path) -> Iterator[Path]:
+    """A folder beside ``target`` for what is put together there; it is removed in the end.
+
+    Raises
+    ------
+    InputError
+        As of ``publish``.
+    """
+    folder = target.with_name(f".{target.name}.{os.urandom(4).hex()}.tmp")
+    make_folder(folder)
+    try:
+        yield folder
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)  # one that stays does no harm, and ``prune`` finds it
+
+
 def replace_text(target: Path, text: str) -> None:
     """``replace`` for a text file."""
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -31,6 +31,20 @@ def write_frame(frame: pl.DataFrame, path: Path, group: int | None = None) -> No
         Rows of a group, for frames of which single rows are read.
     """
     files.replace(path, lambda temporary: frame.write_parquet(temporary, compression="zstd", row_group_size=group))
+
+
+def join_frames(parts: Sequence[Path], path: Path, group: int | None = None) -> None:
+    """Write the rows of some derived Parquet files as one, without having all in memory.
+
+    Parameters
+    ----------
+    parts : sequence of Path
+        Files of equal columns, at least one.
+    path, group
+        As of ``write_frame``.
+    """
+    rows = pl.scan_parquet(list(parts))
+    files.replace(path, lambda temporary: rows.sink_parquet(temporary, compression="zstd", row_group_size=group))
 
 
 def write_csv(frame: pl.DataFrame, path: Path) -> None:
