@@ -21,7 +21,7 @@ rule boptr:
     priority: 5
     conda:
         "../envs/analysis.yaml"
-    threads: 2
+    threads: 1
     resources:
         mem_mb=larger(6000),
         runtime=longer(120),

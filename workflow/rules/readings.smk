@@ -24,7 +24,7 @@ rule readings:
         OUT.timing("readings")
     conda:
         "../envs/analysis.yaml"
-    threads: 2
+    threads: 1
     resources:
         mem_mb=larger(4000),
         runtime=60,

@@ -18,6 +18,8 @@ checkpoint readouts:
         [update(str(path)) for cell in GRID.readouts for path in landscape_files(*cell)],
     log:
         layout.log("readouts"),
+    # Seconds, and nothing to wait for: before sampling, so that figures of these cells find a core while it ends.
+    priority: 20
     conda:
         "../envs/analysis.yaml"
     threads: 2
@@ -46,6 +48,7 @@ if GRID.readout_pairs:
             [path for cell in GRID.readout_pairs for path in recovery_files(*cell)],
         log:
             layout.log("recoveries"),
+        priority: 20
         conda:
             "../envs/analysis.yaml"
         threads: 2
