@@ -29,11 +29,12 @@ class Queue:
     def add(self, request_id: int, request: Request) -> None:
         """Add a request to its group."""
         key = request.priority, request.prompt
-        if key not in self._groups:
-            self._groups[key] = deque()
+        group = self._groups.get(key)  # hashes the prompt, which is a large part of what adding a request takes
+        if group is None:
+            group = self._groups[key] = deque()
             heappush(self._order, (request.priority, self._arrivals, request.prompt))
             self._arrivals += 1
-        self._groups[key].append((request_id, request))
+        group.append((request_id, request))
         self._length += 1
 
     def take(self, limit: int) -> list[tuple[int, Request]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import chain
 
 import numpy as np
 import numpy.typing as npt
@@ -15,7 +16,7 @@ Tokens = tuple[int, ...]
 
 def flatten(sequences: Sequence[Tokens]) -> npt.NDArray[np.int64]:
     """Return the token ids of all sequences, one sequence after the other."""
-    return np.concatenate([np.asarray(sequence, np.int64) for sequence in sequences])
+    return np.fromiter(chain.from_iterable(sequences), np.int64, sum(map(len, sequences)))
 
 
 def token_index(lengths: npt.NDArray[np.int64]) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:

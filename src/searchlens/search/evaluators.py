@@ -13,7 +13,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Generator, Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from functools import partial
+from functools import cache, partial
 from http.client import HTTPException
 from numbers import Real
 from typing import Any
@@ -396,4 +396,9 @@ _EVALUATORS: Mapping[str, Callable[..., Evaluator]] = {
 
 def evaluator(component: Component) -> Evaluator:
     """The evaluator that a policy names, with its parameters."""
-    return _EVALUATORS[component.name](**component.parameters)
+    return _EVALUATORS[component.name](**_parameters(component))
+
+
+@cache  # every search makes an evaluator
+def _parameters(component: Component) -> Mapping[str, Any]:
+    return component.parameters

@@ -207,14 +207,22 @@ class Trace:
 
     def extend(self, completion: Completion, finish: FinishReason | None) -> Trace:
         """The path followed by a continuation."""
-        is_empty = not len(self.tokens)
+        if not len(self.tokens):
+            return Trace(
+                completion.tokens,
+                completion.logprobs,
+                completion.sampling_logprobs,
+                completion.certainties,
+                finish,
+                completion.entropies,
+            )
         return Trace(
             np.concatenate((self.tokens, completion.tokens)),
             np.concatenate((self.logprobs, completion.logprobs)),
             np.concatenate((self.sampling_logprobs, completion.sampling_logprobs)),
-            _joined(self.certainties, completion.certainties, is_empty),
+            _joined(self.certainties, completion.certainties),
             finish,
-            _joined(self.entropies, completion.entropies, is_empty),
+            _joined(self.entropies, completion.entropies),
         )
 
     def candidate(self, score: float, details: Mapping[str, float] | None = None) -> Candidate:
@@ -233,12 +241,10 @@ class Trace:
 
 
 def _joined(
-    before: npt.NDArray[np.float32] | None, after: npt.NDArray[np.float32] | None, is_empty: bool
+    before: npt.NDArray[np.float32] | None, after: npt.NDArray[np.float32] | None
 ) -> npt.NDArray[np.float32] | None:
-    """Measures of a path and of what follows it; None unless both have them, or the path is empty."""
-    if after is None or (before is None and not is_empty):
-        return None
-    return after if before is None else np.concatenate((before, after))
+    """Measures of a path and of what follows it; None unless both have them."""
+    return None if before is None or after is None else np.concatenate((before, after))
 
 
 EMPTY = Trace(np.zeros(0, np.int32), np.zeros(0, np.float32), np.zeros(0, np.float32))
