@@ -125,6 +125,6 @@ def score_mb(grid: Grid, checkpoint: str, benchmark: str) -> int:
     length = cost.assumed_length(grid.config, benchmark).tokens if benchmark in grid.config["benchmarks"] else 1000.0
     rows, text = samples(grid, checkpoint, benchmark), 1.3 * TEXT_BYTES_PER_TOKEN * length
     largest = max(rows, default=0)
-    is_graded = not str(grid.benchmark(benchmark)["grader"]).startswith("recorded:")
+    is_graded = str(grid.benchmark(benchmark)["grader"]).partition(":")[0] != "recorded"
     held = max(largest, min(sum(rows), PART_ROWS)) if is_graded else sum(rows)
     return math.ceil(BASE_MB + 1e-6 * (800 * held + text * largest))
