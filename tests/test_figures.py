@@ -322,6 +322,25 @@ def test_numbers_of_the_support_region_cross_nothing(gap: float, inputs: PairCon
     assert places[-1].x1 < figure.bbox.x1
 
 
+@pytest.mark.parametrize("gap", [-0.4, 0.0, 0.38])
+def test_numbers_of_many_budgets_stand_above_their_intervals(gap: float, inputs: PairContext) -> None:
+    """Beside them they would cross the next interval."""
+    last = inputs.support.filter(pl.col("budget") == pl.col("budget").max())
+    more = [last.with_columns(budget=(pl.col("budget") * factor).cast(last.schema["budget"])) for factor in (2, 4)]
+    moved = pl.concat([inputs.support, *more]).with_columns(
+        gap=pl.lit(gap), gap_lo=pl.lit(gap - 0.05), gap_hi=pl.lit(gap + 0.05)
+    )
+    figure, _ = drawn("support_region", replace(inputs, support=moved))
+    with style.styled():
+        figure.draw_without_rendering()
+    below = figure.axes[1]
+    places = [text.get_window_extent() for text in below.texts if text.get_gid() == "gap"]
+    assert len(places) == 7
+    assert not any(one.overlaps(other) for one, other in itertools.combinations(places, 2))
+    assert all(place.y0 > below.transData.transform((1, 100 * (gap + 0.05)))[1] for place in places)
+    assert all(below.bbox.y0 < place.y0 and place.y1 < below.bbox.y1 for place in places)
+
+
 def test_support_region_without_greedy(inputs: PairContext) -> None:
     """A study that did not draw greedy still gets its figure, without a line or a legend entry for it."""
     base = inputs.base.filter(pl.col("policy") != "greedy")

@@ -35,6 +35,8 @@ FEW = 100
 """Questions up to which an axis counts them."""
 EDGE: dict[str, Any] = {"color": style.ENVELOPE_COLOUR, "linewidth": 0.9}
 BEST_SEARCH: dict[str, Any] = {**style.family_look("search"), "markersize": 4.5, "linestyle": "none"}
+ROOMY = 5
+"""Largest number of budgets for which the number of a gap fits beside it; of more it stands above its interval."""
 
 
 @catalogue.figure("support_region", stage="pair", per_metric=True)
@@ -123,19 +125,25 @@ def _gaps(axes: Axes, region: pl.DataFrame) -> None:
         face = style.RL_COLOUR if inside else "white"
         axes.plot([budget, budget], [100 * low, 100 * high], color=style.RL_COLOUR, linewidth=1.0, zorder=2)
         axes.plot(budget, 100 * gap, marker="o", markersize=4, color=style.RL_COLOUR, markerfacecolor=face, zorder=3)
-        beside: dict[str, Any] = {"textcoords": "offset points", "va": "center", "fontsize": 7, "gid": "gap"}
+        where: dict[str, Any] = {"xy": (budget, 100 * gap), "xytext": (6, 0), "va": "center"}
+        if gaps.height > ROOMY:
+            right = 3 if budget == gaps["budget"][0] else 0  # of the axis
+            where = {"xy": (budget, 100 * high), "xytext": (right, 3), "va": "bottom", "ha": "center"}
         behind = {"facecolor": "white", "edgecolor": "none", "pad": 0.4}
-        axes.annotate(style.signed(gap), (budget, 100 * gap), (6, 0), **beside, bbox=behind)
+        axes.annotate(style.signed(gap), **where, textcoords="offset points", fontsize=7, gid="gap", bbox=behind)
     axes.set_ylabel("RL \N{MINUS SIGN} edge\n(pp)")
     axes.yaxis.set_major_locator(MaxNLocator(4, integer=True))
     axes.margins(y=0.15)
+    if gaps.height > ROOMY:
+        low, high = axes.get_ylim()
+        axes.set_ylim(low, high + 0.45 * (high - low))  # for the numbers
 
 
 def _legend(figure: Figure, numbers: pl.DataFrame, labels: Labels) -> None:
     layers = set(numbers["layer"])
     look: dict[str, Any] = {"color": style.RL_COLOUR, "linewidth": 2.2, "marker": "o", "markersize": 4}
     policies = numbers["policies"].drop_nulls()[0]
-    region = f"{policies} Base policies, from {labels.quantile:.0%} on"
+    region = f"{policies} Base {'policy' if policies == 1 else 'policies'}, from {labels.quantile:.0%} on"
     handles: list[Line2D | Patch] = [
         Line2D([], [], **look, label=f"RL default, {labels.band}"),
         Line2D([], [], **EDGE, label="edge: Base's best up to N"),
