@@ -213,7 +213,7 @@ def temporary_folder(target: Path) -> Iterator[Path]:
     try:
         yield folder
     finally:
-        shutil.rmtree(folder, ignore_errors=True)  # one that stays does no harm, and ``prune`` finds it
+        shutil.rmtree(folder, ignore_errors=True)  # one that stays does no harm but take space
 
 
 def replace_text(target: Path, text: str) -> None:
