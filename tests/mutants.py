@@ -387,6 +387,8 @@ def order(mutant: Mutant, known: Baseline, most: float = MOST) -> list[str]:
     files = {test.split("::")[0] for test in near or known.seconds}
     quick = [test for test in known.seconds if test.split("::")[0] in files and known.seconds[test] < SLOW]
     by_time = known.seconds.__getitem__
+    if not near:  # and those that read declarations before all others
+        near = {test for test in quick if FROZEN.split("::")[1] in test}
     every = [*sorted(near, key=by_time), *sorted(set(quick) - near, key=by_time)]
     ends = accumulate(known.seconds[test] for test in every)
     return [test for test, end in zip(every, ends, strict=True) if end <= most] or every[:1]
