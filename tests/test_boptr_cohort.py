@@ -22,6 +22,7 @@ from searchlens.boptr.cohort import (
     Model,
     read_cohort,
     read_plan,
+    votes_fall,
     write_plan,
 )
 from searchlens.boptr.options import Readout
@@ -92,6 +93,17 @@ def test_a_wrong_policy_in_the_plan_is_named(tmp_path: Path) -> None:
     (tmp_path / PLAN_FILE).write_text(yaml.safe_dump(LEAST | {"policies": {"warm": {"local": {"temperatur": 0.8}}}}))
     with pytest.raises(InputError, match=r"warm.*temperatur"):
         read_plan(tmp_path / PLAN_FILE)
+
+
+def test_a_vote_falls_only_from_one_budget_of_a_policy_to_the_next() -> None:
+    """That another policy solves fewer says nothing."""
+    points = {("a", 1): 0, ("a", 2): 1, ("b", 1): 2, ("b", 2): 3}
+    rises = np.array([[0, 1], [1, 1], [0, 0], [0, 1]], np.float32)
+    assert not votes_fall(points, rises)
+    for row in (1, 3):
+        falls = rises.copy()
+        falls[row - 1, 0], falls[row, 0] = 1, 0
+        assert votes_fall(points, falls)
 
 
 def test_training_split_is_the_models_own_or_the_only_one() -> None:

@@ -298,6 +298,7 @@ def test_means_over_benchmarks_keep_to_those_of_every_batch() -> None:
         assert found.filter(benchmark="mean", batch=batch)["error"].item() == pytest.approx(
             rows["error"].to_numpy().mean()
         )
+    assert found.filter(pl.col("error").is_null() != pl.col("reason").is_not_null()).is_empty(), "a reason or a number"
 
 
 def test_without_batches_there_is_no_replication() -> None:

@@ -400,3 +400,14 @@ def test_one_pair_has_nothing_to_exchange() -> None:
     plan = cohort().plan
     alone = Cohort(replace(plan, models={ANCHOR: plan.models[ANCHOR]}), cohort().landscapes)
     assert mismatched(alone, OPTIONS, Task(PAPER, RULES, BENCHMARKS)) == ((ANCHOR,), {})
+
+
+def test_noise_is_the_spread_of_the_draws_and_not_of_the_sample() -> None:
+    """At the budgets that a path does not leave out; with fewer than two draws it is unknown and counts as none."""
+    gaps = np.random.default_rng(2).normal(1, 3, (2, 9)).astype(np.float32)
+    found = evaluation._on_draws(gaps, 4, [0, 2], 7.0)
+    spread = [float(np.sqrt(np.sum((row - row.mean()) ** 2) / 7)) for row in gaps[:, 1:]]
+    assert found.noise == pytest.approx([spread[0], 0, spread[1], 0], rel=1e-5)
+    assert found.error == pytest.approx([np.mean([abs(row[i]) for row in gaps]) for i in range(9)], rel=1e-5)
+    assert found.freedom == 7 and found.error.shape == found.corrected.shape
+    assert evaluation._on_draws(gaps[:, :2], 4, [0, 2], 7.0).noise.tolist() == [0, 0, 0, 0]

@@ -63,6 +63,18 @@ def test_budget_that_base_lacks_is_not_scored_at_a_smaller_one():
     assert (row["budgets"], row["path"]) == ("32", "16")
 
 
+def test_base_is_read_beyond_the_budgets_of_rl():
+    """N(b) = 2 b: RL was sampled up to 32, Base up to 64, where the path of 32 ends."""
+    found = cohort({("m", "math"): ({DEFAULT: LONG}, [*PLANTED, 43])}, MATH)
+
+    def doubled(rule, at):
+        return rule.path(*at.cell, np.full(rule.view.draws, np.log(2.0)), np.ones(rule.view.draws))
+
+    row = only(extension(*views(found), predict=doubled), benchmark="math")
+    assert (row["budgets"], row["path"]) == ("32", "64")
+    assert row["error"] == pytest.approx(100 * 7 / QUESTIONS)
+
+
 def test_tier_without_the_law_cannot_be_extended():
     """A copied or constant path says nothing about b > 16."""
     found = cohort({("m", "math"): ({DEFAULT: LONG}, [*PLANTED, 43, 50])}, MATH)

@@ -163,6 +163,15 @@ def test_iterated_error_of_degenerate_draws() -> None:
     assert iterated(3.0, zero, zero, zero, zero).tolist() == [3.0] * 6
 
 
+def test_iterated_draws_have_the_noise_of_the_paths_of_draws() -> None:
+    """Around the estimate, which is not moved; a draw without a path adds none."""
+    in_draw, in_sample = np.array([3.0, 5.0, 1.0, np.nan, 3.0]), np.array([2.0, 2.0, 2.0, 2.0, 2.0])
+    noise = in_draw - in_sample  # 1, 3, -1, none, 1: on average 1
+    found = iterated(4.0, noise, noise / 2, in_draw, in_sample)
+    estimate = 4 + 2 * 1 - 0.5
+    assert found == pytest.approx([estimate, estimate, estimate + 2, estimate - 2, estimate, estimate])
+
+
 def test_freedom_counts_the_questions_that_vary() -> None:
     """Normal values: about n; one question that differs: 2; equal values: 1; never above n - 1."""
     assert 700 < freedom(rng(1).standard_normal(1000)) <= 999
@@ -221,14 +230,14 @@ def test_many_models_are_sampled_and_agree_with_the_t_test() -> None:
 
 def test_over_both_is_the_t_test_where_models_share_no_noise() -> None:
     """Below the floor of sign flips; without a spread between models nothing is known of others."""
-    values = rng(7).normal(2, 0.5, 7)
-    without_noise = [[value, value, value] for value in values]
-    found = over_both(without_noise)
-    expected = stats.ttest_1samp(values, 0)
-    assert found.p == pytest.approx(expected.pvalue)
-    assert (found.lo, found.hi) == pytest.approx(tuple(expected.confidence_interval(0.95)))
+    for models in (2, 3, 7):
+        values = rng(7).normal(2, 0.5, models)
+        found = over_both([[value, value, value] for value in values])
+        expected = stats.ttest_1samp(values, 0)
+        assert found.p == pytest.approx(expected.pvalue)
+        assert (found.lo, found.hi) == pytest.approx(tuple(expected.confidence_interval(0.95)))
+        assert found.spread == pytest.approx(values.std(ddof=1))
     assert found.p < sign_flip_test(values) / 6
-    assert found.spread == pytest.approx(values.std(ddof=1))
     assert over_both(np.zeros((4, 3))) == (0, 0, 1, 0)
     for unknown in ([3.0], [2.0, 2.0, 2.0 + 1e-6], [1.0, np.nan, 2.0]):
         assert np.isnan(over_both([[value] * 3 for value in unknown])).all()

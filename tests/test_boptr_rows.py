@@ -606,3 +606,19 @@ def test_copied_points_are_a_number_in_every_draw_or_a_reason() -> None:
     assert (
         predicted == Reason("policy_missing") or np.isfinite(mech(predicted, *found.cell("m", "gpqa"), 20, 301)).all()
     )
+
+
+@pytest.mark.parametrize("key", ["mean RL", "Base+gain"])
+@pytest.mark.parametrize("model", [ANCHOR, SMALL])
+def test_a_curve_without_a_path_is_the_sum_of_its_terms(key: str, model: str) -> None:
+    """Shares of curves of checkpoints under the default policy, of which the noise of the row is computed."""
+    cohort = drawn(3)
+    rule = Rule(sample_view(cohort))
+    found = ROW[key].predict(rule, At(model, GPQA))
+    assert isinstance(found, Curve)
+    assert sum(share for share, _ in found.terms) == pytest.approx(1)
+    total = np.zeros(len(BUDGETS))
+    for share, name in found.terms:
+        landscape = cohort.landscapes[name, GPQA]
+        total += share * landscape.values("P", DEFAULT, BUDGETS) * QUESTIONS
+    assert found.counts[:, 0] == pytest.approx(np.clip(total, 0, QUESTIONS), abs=1e-4)
