@@ -227,13 +227,22 @@ def test_expanded_pools_are_listed() -> None:
     assert mixed["status"] == "attention"
     assert "m/math" in mixed["detail"]
     assert "m/gpqa" not in mixed["detail"]
+    assert mixed["detail"].endswith("; AR-only: the other 1 cells")
 
 
-@pytest.mark.parametrize(("regime", "status"), [("nonmath", "ok"), ("math", "attention")])
-def test_an_instruction_benchmark_is_never_math(regime: str, status: str) -> None:
+@pytest.mark.parametrize(
+    ("regime", "status", "detail"),
+    [
+        ("nonmath", "ok", "nonmath: lists"),
+        ("math", "attention", "lists is math"),
+        ("floor", "attention", "lists is floor"),
+    ],
+)
+def test_an_instruction_benchmark_is_never_math(regime: str, status: str, detail: str) -> None:
     benchmarks = {"math": Benchmark(regime="math"), "lists": Benchmark(regime=regime)}  # type: ignore[arg-type]
     scored = errors(("V3", "rule", "m", "math", 3.0))
-    assert checks(scored, benchmarks=benchmarks, unvoted=("lists",))["e"]["status"] == status
+    found = checks(scored, benchmarks=benchmarks, unvoted=("lists",))["e"]
+    assert (found["status"], found["detail"]) == (status, detail)
     assert checks(scored, benchmarks=benchmarks)["e"]["status"] == "not applicable"
     assert checks(scored)["e"]["status"] == "not applicable"
 
