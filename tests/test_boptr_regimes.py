@@ -101,6 +101,17 @@ def test_tied_exponents_are_those_that_enumeration_finds(rl):
         assert row["beta"] in row["exact"]
 
 
+def test_the_standard_error_is_that_of_the_draws():
+    """Of the error along the path of the sample, which is no draw itself; few draws, so that it would be seen."""
+    rl = [9, 12, 20, 33, 41]
+    rule, boot = views(cohort({("m", "math"): ({DEFAULT: POOL[DEFAULT]}, rl)}, MATH), draws=6)
+    row = rows(regime_betas(rule, boot), "constraint")["R1",]
+    path = along(POOL[DEFAULT], [int(n) for n in row["path"].split("/")])
+    counts = [(np.arange(QUESTIONS) < np.array(curve)[:, None]) @ boot.weights["math"][:, 1:] for curve in (path, rl)]
+    drawn = 100 / QUESTIONS * np.abs(counts[0] - counts[1]).mean(axis=0)
+    assert drawn.shape == (6,) and row["se"] == pytest.approx(drawn.std(ddof=1))
+
+
 def test_free_policies_tie_wherever_each_budget_has_a_match():
     """With a policy for each budget a target inside the pool's reach leaves beta open; R0 has to admit that."""
     every = {f"topp0.9_t0.{i}": (k, k, k, k, k) for i, k in enumerate((10, 20, 30))} | {DEFAULT: (5,) * 5}

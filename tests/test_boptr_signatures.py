@@ -99,7 +99,8 @@ def test_termination_needs_first_finish_and_validity() -> None:
         for name, rl in (("better", better), ("equal", equal))
     }
     assert holds == {"better": 1, "equal": 0}
-    assert row(found(base, better), "termination_gain", "valid")["estimate"] == pytest.approx(0.30)
+    valid = row(found(base, better), "termination_gain", "valid")
+    assert (valid["base"], valid["rl"], valid["estimate"]) == pytest.approx((0.60, 0.90, 0.30))
 
 
 def test_unknown_parts_have_reasons_and_leave_the_rest() -> None:
