@@ -10,7 +10,7 @@ import pytest
 import fingerprint_data as data
 from fingerprint_data import Pair, Planted, pool, varied
 from searchlens.boptr.fingerprint import FEATURES, fingerprint
-from searchlens.boptr.offsets import V5B_ROWS, delta_hat, loo_score, offset, offsets, ridge, v4
+from searchlens.boptr.offsets import SCALES, V5B_ROWS, delta_hat, loo_score, offset, offsets, ridge, v4
 from searchlens.boptr.options import BoptrOptions
 from searchlens.boptr.rows import At
 from searchlens.boptr.rule import Path, Reason
@@ -234,6 +234,8 @@ def test_raw_features_are_not_scaled() -> None:
     x, y = rng.normal(size=(1, 7)), rng.normal(size=(7, 2))
     assert loo_score(x, y, 1.0, scale="raw") == pytest.approx(loo_score(10 * x, y, 100.0, scale="raw"))
     assert loo_score(x, y, 1.0) == pytest.approx(loo_score(10 * x, y, 1.0))
+    for scale in SCALES:  # both are centred: where a feature has its zero does not matter
+        assert loo_score(x + 3, y, 1.0, scale=scale) == pytest.approx(loo_score(x, y, 1.0, scale=scale))
     rest, centre = x[0, 1:], x[0, 1:].mean()
     slope = (rest - centre) @ y[1:, 0] / ((rest - centre) @ (rest - centre) + 1)
     held_out = y[1:, 0].mean() + slope * (x[0, 0] - centre)
