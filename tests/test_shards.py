@@ -391,7 +391,7 @@ def put(folder: Path, frame: pl.DataFrame, start: int = 0, stop: int = 4, *, par
     if parts:
         size = -(-frame.height // parts)
         pieces = [frame[place : place + size] for place in range(0, frame.height, size)]
-        return shards.publish_frames(folder, start, stop, pieces, **known)
+        return shards.publish_frames(folder, start, stop, lambda: pieces, **known)
     return shards.publish(folder, start, stop, frame, **known)
 
 
