@@ -138,6 +138,7 @@ def edited(path: str, value: object) -> dict[str, Any]:
         ("models.a.base", None, "required"),
         ("models.a.rl", 7, "string"),
         ("models.a.parameters", "7B", "number"),
+        ("models.a.parameters", "7", "number"),
         ("models.a.batches", ["123"], "object"),
         ("models", ["a"], "object"),
         ("budgets", 16, "array"),
@@ -172,7 +173,7 @@ def test_files_that_are_no_plan_are_refused_by_name(text: str, tmp_path: Path) -
     (tmp_path / PLAN_FILE).write_text(text)
     with pytest.raises(InputError) as error:
         read_plan(tmp_path / PLAN_FILE)
-    assert str(tmp_path / PLAN_FILE) in error.value.message
+    assert str(tmp_path / PLAN_FILE) in error.value.message and error.value.hint
 
 
 def test_absent_plan_file_is_named(tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ import pytest
 from scipy import stats
 
 from searchlens.boptr.inference import (
+    ErrorDraws,
     common,
     contrast,
     corrected,
@@ -158,7 +159,7 @@ def test_second_level_of_draws_removes_bias_that_the_first_leaves(truth: float, 
 def test_iterated_error_of_degenerate_draws() -> None:
     """No draw chose a path; nothing below the first level; nothing varies."""
     none, zero = np.full(5, np.nan), np.zeros(5)
-    assert np.isnan(iterated(3.0, none, none, none, none)).all()
+    np.testing.assert_array_equal(iterated(3.0, none, none, none, none), [np.nan] * 6)
     assert iterated(3.0, zero + 1, none, zero, zero).tolist() == [4.0] * 6
     assert iterated(3.0, zero, zero, zero, zero).tolist() == [3.0] * 6
 
@@ -196,11 +197,26 @@ def test_refitted_error_of_a_path_that_no_draw_changes_is_the_corrected_one() ->
     assert np.isnan(refitted(fixed, plain, np.r_[1.5, np.full(4000, np.nan)], np.full(4001, 1.5))).all()
 
 
+def test_optimism_is_the_mean_over_the_draws_by_hand() -> None:
+    """Beyond the sample's path one draw gains 4 by its choice and one nothing, so 2 is added."""
+    error, in_draw, in_sample = [3.0, 4.0, 5.0], [3.0, 2.0, 5.0], [3.0, 5.0, 3.0]
+    assert refitted([6.0, 7.0, 8.0], error, in_draw, in_sample) == pytest.approx([8, 9, 10])
+
+
+def test_corrected_interval_ends_where_errors_do() -> None:
+    """No error is below 0 or above 100 percentage points, however wide its noise."""
+    noise = rng(10).normal(0, 5, 400)
+    for error, end, value in ((99.0, "hi_corrected", 100.0), (1.0, "lo_corrected", 0.0)):
+        draws = error + np.concatenate([[0], noise])
+        assert ErrorDraws(draws, draws, 50).columns(0.95)[end] == value
+
+
 def test_interval_leaves_the_point_out_of_the_quantiles() -> None:
     draws = np.concatenate([[1e6], np.linspace(0, 100, 1001)])
     assert interval(draws) == pytest.approx((2.5, 97.5))
     assert interval(draws, 0.9, "centred") == pytest.approx((1e6 - 45, 1e6 + 45))
     assert np.isnan(interval([3.0, 3.0])).all()
+    assert interval([9.0, 1.0, 3.0], 0.5) == pytest.approx((1.5, 2.5)), "two draws are enough"
 
 
 # ---- over models
@@ -226,6 +242,7 @@ def test_many_models_are_sampled_and_agree_with_the_t_test() -> None:
     values = rng(5).normal(0.4, 1, 40)
     assert sign_flip_test(values) == pytest.approx(stats.ttest_1samp(values, 0).pvalue, abs=0.01)
     assert sign_flip_test(np.full(40, 1.0), flips=99) == 1 / 100
+    assert sign_flip_test(np.zeros(40), flips=99) == 1
 
 
 def test_over_both_is_the_t_test_where_models_share_no_noise() -> None:
@@ -241,6 +258,13 @@ def test_over_both_is_the_t_test_where_models_share_no_noise() -> None:
     assert over_both(np.zeros((4, 3))) == (0, 0, 1, 0)
     for unknown in ([3.0], [2.0, 2.0, 2.0 + 1e-6], [1.0, np.nan, 2.0]):
         assert np.isnan(over_both([[value] * 3 for value in unknown])).all()
+
+
+def test_over_both_by_hand_where_models_share_all_noise() -> None:
+    """S^2 = 2, M = 2, C = 1: the variance 2 / 2 + 1 is twice its first term: 1 * 2^2 degrees of freedom."""
+    found = over_both([[1.0, 4.0, 5.0, 6.0], [3.0, 7.0, 8.0, 9.0]])
+    reach = stats.t.ppf(0.975, 4) * np.sqrt(2)
+    assert found == pytest.approx((2 - reach, 2 + reach, 2 * stats.t.sf(np.sqrt(2), 4), np.sqrt(2)))
 
 
 def test_over_both_covers_when_models_share_their_questions() -> None:

@@ -11,11 +11,11 @@ from statsmodels.stats.proportion import confint_proportions_2indep
 
 from searchlens.boptr.cohort import Benchmark, DenseLandscape, Model
 from searchlens.boptr.evaluate import Constants, Key
-from searchlens.boptr.protocol import FLAG_NAMES, checklist, protocol_flags, rate_difference, require_same_pool
+from searchlens.boptr.protocol import FLAG_NAMES, checklist, protocol_flags, rate, rate_difference, require_same_pool
 from searchlens.boptr.study import CONTRASTS
 from searchlens.errors import InputError
 from searchlens.schemas.columns import HEALTH
-from searchlens.uncertainty import wilson
+from searchlens.uncertainty import unseen, wilson
 from small_cohort import DEFAULT, Rate, cohort, dense_landscape, hits, views
 
 N = 40
@@ -64,6 +64,24 @@ def test_truncation_is_what_did_not_stop() -> None:
     assert found["truncation"]["difference"] == pytest.approx(0.3)
     assert found["truncation"]["lo"] == pytest.approx(-found["extraction"]["hi"])  # type: ignore[operator]
     assert found["truncation"]["severity"] == "attention"
+
+
+def test_level_is_the_rate_and_not_an_end_of_its_interval() -> None:
+    """Truncated at a tenth, give or take anything: shown as a tenth, and nothing to say."""
+    side, wide = ({"stopped": (0.9, lo, 1.0), "valid": (0.9, lo, 1.0)} for lo in (0.88, 0.0))
+    counts = {DEFAULT: [hits(10, N), hits(20, N)]}
+    found = flags(dense_landscape(counts, rates=side), dense_landscape(counts, rates=wide))
+    for name, level in (("truncation", 0.1), ("extraction", 0.9)):
+        assert (found[name]["base"], found[name]["rl"]) == pytest.approx((level, level))
+        assert found[name]["severity"] == "undecided"
+
+
+def test_rate_that_all_samples_agree_on_has_a_width() -> None:
+    """No sample of 40 questions is without an answer: the next question might be. Wilson's interval of 0 of 40."""
+    counts = {DEFAULT: [hits(10, N), hits(20, N)]}
+    for value, ends in ((1.0, (1 - float(unseen(N)), 1.0)), (0.0, (0.0, float(unseen(N))))):
+        side = dense_landscape(counts, rates={"valid": (value, value, value)})
+        assert rate(side, DEFAULT, "valid") == pytest.approx((value, *ends))
 
 
 @pytest.mark.parametrize(
@@ -253,5 +271,7 @@ def test_stress_models_are_named_with_what_differs() -> None:
     stressed = checks(scored, rl=healthy((0.99, 0.985, 0.995), tokens=250.0))["f"]
     assert stressed["status"] == "attention"
     assert stressed["detail"] == "m: math extraction +9.0 pp, math length x 2.50"
+    endless = replace(healthy(), rates=healthy().rates.with_columns(value=0.6, lo=0.58, hi=0.62))
+    assert checks(scored, rl=endless)["f"]["detail"] == "m: math truncation +35.0 pp, math extraction -30.0 pp"
     silent = dense_landscape({DEFAULT: [hits(10, N), hits(20, N)]}, tokens=np.nan)
     assert checks(scored, base=silent)["f"]["status"] == "not applicable"

@@ -161,6 +161,16 @@ def test_intervals_keep_policy_path_and_maxima():
     assert (row["gap_lo"], row["gap_hi"]) == pytest.approx(np.quantile(gap, [0.025, 0.975]))
 
 
+@pytest.mark.parametrize("draws", [1, 50])
+def test_scale_that_every_draw_finds_again_needs_no_correction(draws):
+    """RL is far above Base in every draw: alpha stays at its end, and the gaps of 6 of 20 have one sign."""
+    cohort = _cohort({"temp_0.7": ((2, 6, 12), (2, 6, 12))}, (18, 18, 18))
+    rule = Rule(sample_view(cohort), BoptrOptions(draws=draws))
+    row = _row(q_channel(rule, bootstrap_view(cohort, draws, 1)))
+    assert (row["path"], row["mech_q"]) == ("4/4/4", pytest.approx(30))
+    assert row["corrected"] == pytest.approx(30, abs=0.5)
+
+
 def test_benchmarks_without_a_vote_are_diagnostic():
     """Later valid answers may appear (9 to 11); a vote that takes one back tells that there is a vote."""
     unvoted = ({"temp_0.7": ((9, 14, 16), (9, 11, 11))}, (10, 10, 10))

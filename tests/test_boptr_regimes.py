@@ -128,6 +128,16 @@ def test_refitted_interval_belongs_to_the_anchor_model():
     assert found["b", "R1"]["lo"] is None and found["b", "R1"]["beta"] is not None
 
 
+def test_interval_of_draws_that_agree_reaches_to_the_next_exponents():
+    """Base and RL solve none or all questions at each budget, so all draws are the sample: one step to either side."""
+    curve = (0, 0, QUESTIONS, QUESTIONS, QUESTIONS)
+    study = cohort({("m", "math"): ({DEFAULT: curve}, (0, 0, 0, QUESTIONS, QUESTIONS))}, MATH)
+    row = rows(regime_betas(*views(study)), "constraint")["R1",]
+    assert row["exact"] == betas_at_best((0, 0, 0, QUESTIONS, QUESTIONS), {DEFAULT: curve})
+    assert 0.1 < row["beta"] < 1.2
+    assert (row["lo"], row["hi"]) == pytest.approx((row["beta"] - 0.1, row["beta"] + 0.1))
+
+
 def test_held_out_benchmark_fits_nothing():
     """Its regime was assigned beforehand: no exponent of its own may appear."""
     found = rows(regime_betas(*study()), "benchmark", "constraint")

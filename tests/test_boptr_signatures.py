@@ -103,6 +103,21 @@ def test_termination_needs_first_finish_and_validity() -> None:
     assert (valid["base"], valid["rl"], valid["estimate"]) == pytest.approx((0.60, 0.90, 0.30))
 
 
+@pytest.mark.parametrize(
+    ("first_finish", "valid", "stopped", "holds"),
+    [(80, 0.9, 0.9, 1), (80, 0.9, 0.6, 1), (40, 0.9, 0.9, 0), (80, 0.6, 0.9, 0)],
+    ids=["all three", "without stopping", "without first finish", "without validity"],
+)
+def test_stopping_more_often_decides_no_termination_gain(
+    first_finish: int, valid: float, stopped: float, holds: int
+) -> None:
+    """First finish and validity must both rise; how many samples stop is only shown."""
+    rates = {name: (rate, rate - 0.02, rate + 0.02) for name, rate in (("valid", valid), ("stopped", stopped))}
+    base = one((10, 40), rates=dict.fromkeys(rates, (0.60, 0.58, 0.62)))
+    table = signature_table(found(base, one((50, first_finish), rates=rates)))
+    assert table.filter(pattern="Termination gain")["holds"].item() == holds
+
+
 def test_unknown_parts_have_reasons_and_leave_the_rest() -> None:
     """Unknown token counts and rates; P and Q are as defined as before."""
     unknown = {DEFAULT: [np.full(N, np.nan)] * 2}

@@ -347,6 +347,8 @@ def test_nulls_by_hand(monkeypatch: pytest.MonkeyPatch) -> None:
     assert (row["error"], row["null_mean"], row["null_lowest"], row["p"]) == (2, 3, 1, 3 / 5)
     assert (row["pairings"], row["models"], row["reason"]) == (5, 3, None)
     assert (found["H1"]["p"], found["H1"]["reason"]) == (None, "no_matched_cells")
+    monkeypatch.setattr(module, "mismatched", lambda *_: (("a",), {}))
+    assert set(module.nulls(simulate(small_design(), 1), OPTIONS)["reason"]) == {"too_few_models"}
 
 
 # ---- small tables by hand
@@ -392,6 +394,7 @@ def test_percell_is_the_rule_beside_the_cells_own_fit() -> None:
     errors = pl.concat([made(rows, role="fitted"), made(rows, role="held_out"), made(rows, role="fitted", group="new")])
     found = {row["model"]: row for row in percell(errors).iter_rows(named=True)}
     assert percell(errors).height == 3
+    assert {"lo", "hi", "corrected", "lo_corrected", "hi_corrected"} < set(percell(errors).columns)
     assert (found["a"]["mech_anchor"], found["a"]["mech_cell"], found["a"]["gap"]) == (5, 6.5, -1.5)
     assert (found["b"]["mech_cell"], found["b"]["gap"]) == (None, None)
     assert (found["c"]["mech_anchor"], found["c"]["gap"], found["c"]["reason"]) == (None, None, "no_rl")
