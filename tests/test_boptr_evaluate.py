@@ -287,13 +287,6 @@ def test_number_that_a_draw_leaves_undefined_has_no_reselected_draws(
 # ---- corrected errors
 
 
-def test_noise_of_a_budget_is_known_from_two_draws_on() -> None:
-    """Their standard deviation, 3 - 1 over the root of 2; a budget that is left out has none."""
-    found = evaluation._on_draws(np.array([[9.0, 1.0, 3.0]], np.float32), 2, [1], 5.0)
-    assert found.noise == pytest.approx([0, 2**0.5])
-    assert evaluation._on_draws(np.array([[9.0, 1.0]], np.float32), 1, [0], 5.0).noise.tolist() == [0]
-
-
 def corrected(key: Key) -> list[float]:
     """2 |d| - E|d + noise| at each budget, in every draw; noise is normal, its error that of the signed gaps."""
     signed = np.array([gaps(resampled(draw), cell_of(key), followed(draw, key)) for draw in range(DRAWS + 1)])
@@ -418,3 +411,5 @@ def test_noise_is_the_spread_of_the_draws_and_not_of_the_sample() -> None:
     assert found.error == pytest.approx([np.mean([abs(row[i]) for row in gaps]) for i in range(9)], rel=1e-5)
     assert found.freedom == 7 and found.error.shape == found.corrected.shape
     assert evaluation._on_draws(gaps[:, :2], 4, [0, 2], 7.0).noise.tolist() == [0, 0, 0, 0]
+    two = [abs(float(row[1] - row[2])) / 2**0.5 for row in gaps]
+    assert evaluation._on_draws(gaps[:, :3], 4, [0, 2], 7.0).noise == pytest.approx([two[0], 0, two[1], 0], rel=1e-5)
