@@ -179,6 +179,15 @@ def test_two_regimes_are_the_rule_off_the_floor_and_math_on_it():
     assert [2**n for n in boptr(rule, floor).budget[:, 0]] == [2] * 5
 
 
+def test_floor_as_math_has_the_anchors_scale_beside_other_models():
+    """A second pair moves mu, and the anchor's offset moves as far back."""
+    cells = {("m", "math"): (POOL, PLANTED), ("m", "aime"): (FLOOR, [5, 6, 6, 7, 9])}
+    cells["n", "math"] = (POOL, along(POOL["topp0.9_t0.7"], (1, 1, 2, 2, 4)))
+    rule, _ = views(cohort(cells, {name: STUDY[name] for name in ("math", "aime")}))
+    assert rule.delta("m")[0] > 0.5
+    assert [2**n for n in two_regimes(rule, At("m", "aime")).budget[:, 0]] == list(PATH)
+
+
 def test_difference_is_three_minus_two_with_its_paired_interval():
     """Sign, errors and interval from counts and weights alone."""
     rule, boot = study(draws=400)
