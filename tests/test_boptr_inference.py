@@ -11,6 +11,7 @@ from searchlens.boptr.inference import (
     common,
     contrast,
     corrected,
+    folded,
     freedom,
     holm,
     interval,
@@ -114,7 +115,10 @@ def test_bias_of_the_corrected_error_is_the_documented_one(size: float, bias: fl
 def test_corrected_error_without_noise_is_the_error() -> None:
     """A path that is right in every draw, and budgets that do not count."""
     signed = np.array([[2.0] * 5, [-4.0] * 5, [90.0] * 5])
-    np.testing.assert_allclose(corrected(signed, np.array([[False], [False], [True]])), 3.0)
+    left_out = np.array([[False], [False], [True]])
+    np.testing.assert_allclose(corrected(signed, left_out), 3.0)
+    np.testing.assert_allclose(folded(signed, np.zeros(3), left_out), 3.0)
+    np.testing.assert_allclose(folded(signed, np.zeros(3)), 32.0)
     np.testing.assert_allclose(corrected(np.zeros((2, 5))), 0.0)
     np.testing.assert_allclose(corrected(np.array([[-1.0], [3.0]])), 2.0)
 
