@@ -330,9 +330,11 @@ def test_out_of_memory_while_starting(folder: Path, monkeypatch: pytest.MonkeyPa
         max_num_batched_tokens=64,
         max_cudagraph_capture_size=4,
         fuse_allreduce_rms=False,
+        kv_cache_memory_bytes=200_000,
     )
     chosen = fits._engine.vllm_config  # options that decide no sample reach vLLM
     assert chosen.scheduler_config.max_num_batched_tokens == 64
+    assert chosen.cache_config.kv_cache_memory_bytes == 200_000, "as given, also on a CPU"
     assert chosen.compilation_config.pass_config.fuse_allreduce_rms is False
     fits.close()
 

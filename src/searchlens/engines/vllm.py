@@ -99,7 +99,7 @@ class VllmEngine:
     gpu_memory_utilization : float
         In (0, 1]: fraction of a CUDA device for weights, activations, keys and values.
     kv_cache_memory_bytes : int, optional
-        For keys and values, instead of what is left of ``gpu_memory_utilization``.
+        For keys and values, instead of what is left of ``gpu_memory_utilization``, on a CPU instead of 1 GiB.
     quantization : str, optional
         vLLM's name of a method; by default the checkpoint's.
     load_format : str
@@ -207,7 +207,8 @@ class VllmEngine:
             **_compilation(max_cudagraph_capture_size or _graph_rows(self.max_rows), fuse_allreduce_rms),
             # Where vLLM cannot schedule ahead it must say so: the GPU would wait for this process in every step.
             async_scheduling=None if on_cpu else True,
-            **{"kv_cache_memory_bytes": kv_cache_memory_bytes, **(cpu_arguments() if on_cpu else {})},
+            **(cpu_arguments() if on_cpu else {}),
+            **({"kv_cache_memory_bytes": kv_cache_memory_bytes} if kv_cache_memory_bytes else {}),
             **(_lora_arguments(adapter) if adapter else {}),
         )
         self._adapter = _lora_request(adapter) if adapter else None
