@@ -207,8 +207,8 @@ class VllmEngine:
             **_compilation(max_cudagraph_capture_size or _graph_rows(self.max_rows), fuse_allreduce_rms),
             # Where vLLM cannot schedule ahead it must say so: the GPU would wait for this process in every step.
             async_scheduling=None if on_cpu else True,
-            **(cpu_arguments() if on_cpu else {}),
-            **({"kv_cache_memory_bytes": kv_cache_memory_bytes} if kv_cache_memory_bytes else {}),
+            **(cpu_arguments() if on_cpu else {})
+            | ({"kv_cache_memory_bytes": kv_cache_memory_bytes} if kv_cache_memory_bytes else {}),
             **(_lora_arguments(adapter) if adapter else {}),
         )
         self._adapter = _lora_request(adapter) if adapter else None
