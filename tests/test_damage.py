@@ -7,6 +7,7 @@ import os
 import random
 import shutil
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -22,8 +23,8 @@ from searchlens.generate import generate
 from searchlens.generate._job import Job
 from searchlens.grid import Grid
 from searchlens.store import shards
-from searchlens.store.frames import read_frame, write_frame
-from searchlens.store.layout import shard_name
+from searchlens.store.frames import UNREADABLE, read_frame, read_unvouched, write_frame
+from searchlens.store.layout import Layout, shard_name
 from searchlens.store.ranges import shards_of
 from test_generate import CELL, RUNS, Make, Scripted, Start, start, study
 
@@ -170,6 +171,31 @@ def test_a_shard_that_makes_polars_panic_is_set_aside(store: Store) -> None:
     assert count > 30
     shard.path.with_suffix(".json").unlink(missing_ok=True)
     assert store.run() == 0 and store.is_sound(), "the last one is whole again"
+
+
+def test_a_shard_at_which_polars_would_end_the_process_is_set_aside(store: Store) -> None:
+    """A bit of the first page's header, among these 640, makes polars ask for 2^61 bytes."""
+    shard = store.shard()
+    content = shard.path.read_bytes()
+    for bit in range(20 * 8, 100 * 8):
+        damaged = bytearray(content)
+        damaged[bit // 8] ^= 1 << bit % 8
+        shard.path.write_bytes(damaged)
+        with suppress(*UNREADABLE):
+            read_unvouched(shard.path)
+    shard.path.write_bytes(content)
+    assert store.run() == 0 and store.is_sound()
+
+
+def test_any_number_of_files_can_be_set_aside_within_a_second(tmp_path: Path) -> None:
+    layout = Layout(tmp_path)
+    path = layout.results / "generations" / "toy-base" / "sums" / "0bcf4e92304e" / shard_name(0, 4)
+    path.parent.mkdir(parents=True)
+    moved = set()
+    for content in range(300):
+        path.write_text(str(content))
+        moved.update(shards.files_aside(layout, [path]))
+    assert {file.read_text() for file in moved} == {str(content) for content in range(300)}
 
 
 def test_a_table_that_makes_polars_panic_is_named(tmp_path: Path) -> None:

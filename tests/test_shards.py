@@ -293,16 +293,16 @@ def test_a_shard_that_another_job_wrote_meanwhile_is_not_put_away(
     sound = shard.path.read_bytes()
     shard.path.with_suffix(".json").unlink()
     shard.path.write_bytes(b"half a shard")
-    read = pl.read_parquet
+    read = shards.read_unvouched
 
     def reading(path: Path, **options: Any) -> pl.DataFrame:
         other = path.with_name("other")
         other.write_bytes(sound)
         other.replace(path)
-        monkeypatch.setattr(shards.pl, "read_parquet", read)
+        monkeypatch.setattr(shards, "read_unvouched", read)
         raise OSError(errno.EIO, "it was half a shard")
 
-    monkeypatch.setattr(shards.pl, "read_parquet", reading)
+    monkeypatch.setattr(shards, "read_unvouched", reading)
     publish(grid, *CELL, generation)
     assert shard.path.read_bytes() == sound and not list(shard.path.parent.glob("*.unreadable"))
 

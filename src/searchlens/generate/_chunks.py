@@ -16,7 +16,7 @@ import polars as pl
 from searchlens.grid import Generation
 from searchlens.schemas.columns import TRACES
 from searchlens.store import files, layout, shards, traces
-from searchlens.store.frames import UNREADABLE
+from searchlens.store.frames import UNREADABLE, read_unvouched
 from searchlens.store.provenance import join
 
 log = logging.getLogger(__name__)
@@ -115,7 +115,7 @@ class Chunk:
         if not self.path.exists():
             return None
         try:
-            frame, metadata = pl.read_parquet(self.path), pl.read_parquet_metadata(self.path)
+            frame, metadata = read_unvouched(self.path), pl.read_parquet_metadata(self.path)
             if frame.schema == shards.SAMPLES and _content(frame) == metadata["content"]:
                 provenance = shards.Provenance(**json.loads(metadata["provenance"]))
                 return ChunkSamples(frame, float(metadata["steps"]), provenance)
@@ -224,7 +224,7 @@ class MissingShard:
 def _recorded(path: Path) -> pl.DataFrame | None:
     """What was recorded of a chunk's searches; None if there is nothing, or another job has just published it."""
     try:
-        rows = pl.read_parquet(path)
+        rows = read_unvouched(path)
     except FileNotFoundError:
         return None
     except UNREADABLE:

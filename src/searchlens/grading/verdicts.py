@@ -18,7 +18,7 @@ import polars as pl
 from searchlens.errors import InputError
 from searchlens.grading import GradedPair, Grader
 from searchlens.store import files
-from searchlens.store.frames import UNREADABLE
+from searchlens.store.frames import UNREADABLE, read_unvouched
 
 log = logging.getLogger(__name__)
 
@@ -199,7 +199,7 @@ def _hash(text: str) -> str:
 
 def _read_part(path: Path) -> pl.DataFrame:
     try:
-        part = pl.read_parquet(path)
+        part = read_unvouched(path)
     except UNREADABLE as error:
         reason = str(error).splitlines()[0]
     else:

@@ -7,6 +7,7 @@ content, so sampling again on the same kind of machine gives the same bytes.
 
 from __future__ import annotations
 
+import itertools
 import json
 import logging
 import os
@@ -23,7 +24,7 @@ import pyarrow.parquet as pq
 
 from searchlens.errors import InputError
 from searchlens.store import files
-from searchlens.store.frames import UNREADABLE
+from searchlens.store.frames import UNREADABLE, read_unvouched
 from searchlens.store.hashing import file_sha256
 from searchlens.store.layout import Layout, chunks_of, parse_shard, shard_name
 from searchlens.store.ranges import Shard, missing_ranges, shard_at, shards_of
@@ -291,7 +292,7 @@ def _published(
         return None
     looked_at = _file_number(target)
     try:
-        existing = pl.read_parquet(target, columns=["n_tokens", "generated", "requests"])
+        existing = read_unvouched(target, columns=["n_tokens", "generated", "requests"])
         same = height is None or existing.height == height
         if same and metadata.items() <= pl.read_parquet_metadata(target).items() and not _is_changed(target):
             return existing
@@ -548,12 +549,16 @@ def files_aside(layout: Layout, paths: Iterable[Path]) -> list[Path]:
     stamp = time.strftime("%Y%m%dT%H%M%S")
     moved = []
     for path in paths:
-        target = layout.aside(stamp, path)
-        while target.exists():  # set aside twice within a second
-            target = target.with_name(f"{target.name}.again")
+        target = _unused(layout.aside(stamp, path))
         if path.exists() and files.move(path, target):
             moved.append(target)
     return moved
+
+
+def _unused(path: Path) -> Path:
+    """A path, with a number behind it where one of its name was set aside within the same second."""
+    numbered = (path.with_name(f"{path.name}.{count}") for count in itertools.count(2))
+    return next(one for one in itertools.chain([path], numbered) if not one.exists())
 
 
 def repair(layout: Layout, folder: Path, vouched: Mapping[str, Collection[str]]) -> list[Path]:
@@ -608,7 +613,7 @@ def _adopted(path: Path, samples: tuple[int, int], hashes: Collection[str]) -> b
     try:
         if hashes and file_sha256(path) not in hashes:
             return False
-        rows, metadata = pl.read_parquet(path), pl.read_parquet_metadata(path)
+        rows, metadata = read_unvouched(path), pl.read_parquet_metadata(path)
     except UNREADABLE:
         return False
     expected = _metadata(*samples, path.parent.name)

@@ -17,7 +17,7 @@ from searchlens.errors import InputError
 from searchlens.schemas.columns import TRACES
 from searchlens.store import files
 from searchlens.store.files import read_json
-from searchlens.store.frames import UNREADABLE
+from searchlens.store.frames import UNREADABLE, read_unvouched
 from searchlens.store.hashing import file_sha256
 from searchlens.store.layout import shard_name
 from searchlens.store.shards import Provenance
@@ -121,7 +121,7 @@ def totals(rows: pl.DataFrame) -> dict[str, int]:
 def _older(path: Path) -> pl.DataFrame:
     if path.exists():
         try:
-            older = pl.read_parquet(path)
+            older = read_unvouched(path)
             if older.schema == TRACES:
                 return older
         except UNREADABLE:
