@@ -165,3 +165,15 @@ def test_an_adapter_is_written_as_the_engines_read_it(folder: Path, tmp_path: Pa
 def test_a_network_without_such_layers_is_refused() -> None:
     with pytest.raises(InputError, match="has no layers q_proj, k_proj"):
         _lora.add(torch.nn.Linear(2, 2), 1, 1)
+
+
+@pytest.mark.parametrize(
+    ("option", "message"), [("--questions", "one of each benchmark"), ("--samples", "alone has no group")]
+)
+def test_too_few_for_a_step_of_grpo_is_said_at_once(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], option: str, message: str
+) -> None:
+    """The warm-up, which takes minutes, would have come first."""
+    with pytest.raises(SystemExit):
+        train.main([str(tmp_path), str(tmp_path / "pair"), "--worked", "no.jsonl", "--mawps", "no.csv", option, "1"])
+    assert f"{option} 1: at least 2" in (said := capsys.readouterr().err) and message in said

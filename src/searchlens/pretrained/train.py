@@ -331,6 +331,9 @@ def main(argv: Sequence[str] | None = None) -> None:
     args = parser.parse_args(argv)
     if args.rank is not None and args.rank < 1:
         parser.error(f"--rank {args.rank}: it must be a whole number of at least 1")
+    for name, what in (("questions", "one of each benchmark"), ("samples", "a text alone has no group")):
+        if (count := getattr(args, name)) is not None and count < 2:
+            parser.error(f"--{name} {count}: at least 2, {what}")
     named = {each.name: getattr(args, each.name, None) for each in fields(Options)}
     given = {name: value for name, value in named.items() if value is not None}
     options = replace(Options(), **{**(ADAPTER_RATES if args.rank else {}), **given})
