@@ -8,10 +8,13 @@ import math
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import replace
-from typing import Any
+from operator import itemgetter
+from typing import Any, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 import polars as pl
+import pyarrow as pa
 
 from searchlens import policies, seeds
 from searchlens.engines.base import Engine, EngineMemoryError
@@ -27,14 +30,24 @@ from searchlens.store import provenance, shards
 
 log = logging.getLogger(__name__)
 
-_EMPTY: dict[str, Any] = {
-    "text": "",
-    "tokens": [],
-    "logprobs": [],
-    "sampling_logprobs": [],
-    "n_tokens": 0,
-    "mean_logprob": None,
-}
+
+class _Sample(NamedTuple):
+    """A sample of a run, as it is stored, and the position of its question; without what follows from these."""
+
+    position: int
+    sample: int
+    question: str
+    run: int
+    text: str
+    tokens: npt.NDArray[np.integer]
+    logprobs: npt.NDArray[np.floating]
+    sampling_logprobs: npt.NDArray[np.floating]
+    score: float
+    finish: str
+    generated: int = 0
+    requests: int = 0
+    details: str | None = None
+
 
 Key = tuple[int, int, int]
 """Number of the chunk, question, run."""
@@ -155,7 +168,7 @@ class _RunningChunk:
         first, last = chunk.start // self.policy.width, -(-chunk.stop // self.policy.width)
         self.keys = [(q, run_) for q in range(chunk.first, chunk.last) for run_ in range(first, last)]
         self.unfinished = len(self.keys)
-        self.rows: list[dict[str, Any]] = []
+        self.found: list[_Sample] = []
         self.failures: list[tuple[int, int, str]] = []
         self.traced = job.traced(chunk.generation)
         self.recorders: dict[tuple[int, int], Recorder] = {}
@@ -203,12 +216,8 @@ class _RunningChunk:
         if recorder := self.recorders.pop((question, run_), None):
             name = self.job.questions[question].id
             self.traces.append(trace_rows(recorder, outcome, (question, name, run_), self.policy.width))
-        width = self.policy.width
-        for place, row in enumerate(_rows(self.job, outcome, self.policy)):
-            sample_ = run_ * width + place
-            if self.chunk.start <= sample_ < self.chunk.stop:
-                name = self.job.questions[question].id
-                self.rows.append({"position": question, "question": name, "sample": sample_, "run": run_, **row})
+        found = _samples(self.job, question, run_, outcome, self.policy)
+        self.found += [each for each in found if self.chunk.start <= each.sample < self.chunk.stop]
 
     def samples(self) -> ChunkSamples:
         """Return the samples, by question, then sample.
@@ -219,7 +228,7 @@ class _RunningChunk:
             Too many searches failed.
         """
         self._report_failures()
-        frame = pl.DataFrame(self.rows, schema={"position": pl.UInt32(), **shards.SAMPLES}).sort("position", "sample")
+        frame = _frame(sorted(self.found, key=itemgetter(0, 1)))
         hardware = self.job.hardware
         gpus = hardware.device_count if hardware.device.startswith("cuda") else 0
         costs = replace(
@@ -231,7 +240,7 @@ class _RunningChunk:
             finished=provenance.now(),
         )
         trace = pl.concat(self.traces).sort("question", "run", "row") if self.traces else None
-        return ChunkSamples(frame.drop("position"), self.steps, costs, trace)
+        return ChunkSamples(frame, self.steps, costs, trace)
 
     def _report_failures(self) -> None:
         """Log failed searches; end the job if there are too many to count them as unsolved."""
@@ -279,33 +288,52 @@ def _candidate_flaw(candidate: Candidate, vocab_size: int) -> str | None:
     return None
 
 
-def _row(candidate: Candidate, text: str) -> dict[str, Any]:
-    return {
-        "text": text,
-        "tokens": candidate.tokens,
-        "logprobs": candidate.logprobs,
-        "sampling_logprobs": candidate.sampling_logprobs,
-        "n_tokens": len(candidate.tokens),
-        "mean_logprob": float(np.mean(candidate.logprobs, dtype=np.float64)),
-        "score": candidate.score,
-        "finish": candidate.finish,
-        "details": json.dumps(dict(candidate.details), sort_keys=True) if candidate.details else None,
-    }
-
-
-def _rows(job: Job, outcome: Outcome, policy: policies.Policy) -> list[dict[str, Any]]:
-    """Return the samples of a run, one row per candidate; those of a failed run are empty and have the reason."""
-    width = policy.width
-    costs = {"generated": outcome.usage.generated, "requests": outcome.usage.requests}
+def _samples(job: Job, question: int, run_: int, outcome: Outcome, policy: policies.Policy) -> list[_Sample]:
+    """Return the samples of a run, one per candidate; those of a failed run are empty and have the reason."""
+    where = [(question, run_ * policy.width + place, job.questions[question].id, run_) for place in range(policy.width)]
     if isinstance(outcome, Failure):
-        row = {**_EMPTY, "score": -math.inf, "finish": "failed", "details": json.dumps({"failed": outcome.reason})}
-        rows = [dict(row) for _ in range(width)]
+        nothing, reason = np.zeros(0, np.int32), json.dumps({"failed": outcome.reason})
+        arrays = nothing, nothing.astype(np.float32), nothing.astype(np.float32)
+        found = [_Sample(*place, "", *arrays, -math.inf, "failed", details=reason) for place in where]
     else:
         tokens = [candidate.tokens.tolist() for candidate in outcome.candidates]
         texts = job.prompter.decode(tokens)
         ends = [job.prompter.end(ids, text) for ids, text in zip(tokens, texts, strict=True)]
-        rows = [
-            _row(cut(candidate, end.length, policy.evaluator.name), end.text) if end else _row(candidate, text)
-            for candidate, text, end in zip(outcome.candidates, texts, ends, strict=True)
+        found = [
+            _sample(place, cut(candidate, end.length, policy.evaluator.name), end.text)
+            if end
+            else _sample(place, candidate, text)
+            for place, candidate, text, end in zip(where, outcome.candidates, texts, ends, strict=True)
         ]
-    return [{**row, **(costs if place == 0 else dict.fromkeys(costs, 0))} for place, row in enumerate(rows)]
+    usage = outcome.usage
+    return [found[0]._replace(generated=usage.generated, requests=usage.requests), *found[1:]]
+
+
+def _sample(place: tuple[int, int, str, int], candidate: Candidate, text: str) -> _Sample:
+    details = json.dumps(dict(candidate.details), sort_keys=True) if candidate.details else None
+    arrays = candidate.tokens, candidate.logprobs, candidate.sampling_logprobs
+    return _Sample(*place, text, *arrays, candidate.score, candidate.finish, details=details)
+
+
+def _frame(found: Sequence[_Sample]) -> pl.DataFrame:
+    """Return samples as a frame of ``shards.SAMPLES``."""
+    columns: dict[str, Any] = dict(zip(_Sample._fields, zip(*found, strict=True), strict=True))
+    lengths = np.array([len(tokens) for tokens in columns["tokens"]])
+    lists = {
+        name: _lists(columns[name], lengths, kind)
+        for name, kind in (("tokens", np.int32), ("logprobs", np.float32), ("sampling_logprobs", np.float32))
+    }
+    means = np.full(len(found), np.nan)
+    logprobs = np.concatenate(columns["logprobs"], dtype=np.float64)
+    begins = np.cumsum(lengths) - lengths
+    means[lengths > 0] = np.add.reduceat(logprobs, begins[lengths > 0]) / lengths[lengths > 0]
+    mean_logprob = pl.Series(means).fill_nan(None)
+    table = {**columns, **lists, "n_tokens": lengths, "mean_logprob": mean_logprob}
+    return pl.DataFrame({name: table[name] for name in shards.SAMPLES}, schema=shards.SAMPLES)
+
+
+def _lists(arrays: Sequence[npt.NDArray[Any]], lengths: npt.NDArray[np.int64], kind: type[np.generic]) -> pl.Series:
+    """Return arrays as a column of lists, by way of Arrow, because polars takes them one by one."""
+    ends = np.concatenate(([0], np.cumsum(lengths)))
+    values = np.concatenate(arrays, dtype=kind, casting="unsafe")
+    return pl.Series(pa.LargeListArray.from_arrays(ends, values))
