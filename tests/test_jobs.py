@@ -305,7 +305,7 @@ def test_a_folder_of_chunks_may_vanish_while_it_is_listed(tmp_path: Path, monkey
         lambda: layout.chunks_of(generation, (0, 4)),
         lambda: layout.chunk_samples(generation),
         lambda: store.every(generation / "chunks" / "*.chunk"),
-        store.temporary_files,
+        store.temporary,
     ):
         for name in ("s00000-00004.q00000-00001.chunk", ".s00000-00004.q00001-00002.chunk.ab.tmp"):
             files.replace_text(generation / "chunks" / name, "")

@@ -99,7 +99,7 @@ def test_what_is_listed_is_what_was_written(tmp_path: Path) -> None:
         path.touch()
     assert at.is_results_folder()
     assert (at.shards(), at.sidecars()) == ([shard], [shard.with_suffix(".json")])
-    assert (at.trace_files(), at.temporary_files(), at.import_records()) == ([trace], [temporary], [record])
+    assert (at.trace_files(), at.temporary(), at.import_records()) == ([trace], [temporary], [record])
     assert at.manifests() == sorted([manifest, *later, other])
     assert at.latest_manifests() == sorted([later[1], other]), "the tenth repair is later than the second"
     assert sorted(at.derived()) == sorted(frames)

@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from conftest import some_samples
-from searchlens.commands.prune import unused
+from searchlens.commands.prune import delete, unused
 from searchlens.commands.rerun import set_cell_aside
 from searchlens.errors import InputError
 from searchlens.grid import Grid
@@ -209,6 +209,49 @@ def test_prune_lists_old_temporary_files_and_no_young_ones(grid: Grid) -> None:
         path.touch()
     os.utime(old, (1, 1))
     assert unused(grid).temporary == [old]
+
+
+def test_prune_lists_what_a_killed_job_was_putting_together(grid: Grid) -> None:
+    """Not what a running one is: its folder is old, and what it has just written in it is not."""
+    output, results = grid.scores(*CELL), grid.layout.results
+    scored = output.with_name(".sums.parquet.0a1b2c3d.tmp")
+    spilled = grid.layout.generations / ".import.x_1a2b3c.tmp"
+    derived, page = output.with_name(".sums.parquet.12345678.tmp"), results / ".report.html.0a1b2c3d.tmp"
+    with files.temporary_folder(output) as running:
+        for folder in (scored, spilled, running):
+            folder.mkdir(parents=True, exist_ok=True)
+            for name in ("0.parquet", ".1.parquet.0a1b2c3d.tmp"):
+                (folder / name).touch()
+        derived.touch()
+        page.touch()
+        for path in sorted(results.rglob("*"), reverse=True):
+            os.utime(path, (1, 1))
+        (running / "0.parquet").touch()
+        left = sorted([scored, spilled, derived, page])
+        assert unused(grid).paths() == left
+        delete(left)
+        assert sorted(output.parent.iterdir()) == [running]
+        os.utime(running / "0.parquet", (1, 1))
+        assert unused(grid).paths() == [running]
+    assert not page.exists() and not list(grid.layout.generations.iterdir())
+
+
+def test_a_job_that_ends_while_prune_looks_left_nothing(grid: Grid, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = grid.scores(*CELL).with_name(".sums.parquet.0a1b2c3d.tmp")
+    folder.mkdir(parents=True)
+    (folder / "0.parquet").touch()
+    for path in (folder / "0.parquet", folder):
+        os.utime(path, (1, 1))
+    assert unused(grid).temporary == [folder]
+    stat = Path.stat
+
+    def ends(path: Path, **options: Any) -> os.stat_result:
+        if path == folder / "0.parquet":
+            shutil.rmtree(folder)
+        return stat(path, **options)
+
+    monkeypatch.setattr(Path, "stat", ends)
+    assert unused(grid).temporary == []
 
 
 def test_a_shard_that_was_left_without_its_sidecar_is_taken_over(grid: Grid, publish: Publish) -> None:

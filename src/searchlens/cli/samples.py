@@ -143,7 +143,7 @@ def _prune(args: argparse.Namespace) -> None:
     verb = "deleted" if args.delete else "would be deleted (add --delete)"
     print(
         f"{len(unused.generations)} generation folders, {len(unused.traces)} folders of traces,"
-        f" {len(unused.manifests)} manifests and {len(unused.temporary)} temporary files {verb}"
+        f" {len(unused.manifests)} manifests and {len(unused.temporary)} temporary files and folders {verb}"
     )
 
 

@@ -12,7 +12,7 @@ from searchlens.store import files
 from searchlens.store.ranges import shards_of
 
 ABANDONED_SECONDS = 24 * 3600.0
-"""Age after which a temporary file counts as abandoned: longer than any job needs to write one."""
+"""Age after which a temporary file or folder counts as abandoned: longer than any job needs to write one file."""
 
 
 @dataclass(frozen=True)
@@ -27,7 +27,7 @@ class Unused:
         Folders of records of searches.
     manifests : list of Path
     temporary : list of Path
-        Files that killed jobs were writing.
+        Files that killed jobs were writing, and folders in which they put something together.
     """
 
     generations: list[Path]
@@ -53,7 +53,7 @@ def unused(grid: Grid) -> Unused:
             f"cannot tell which samples are unused while inputs are missing: {'; '.join(missing)}",
             "run prune on the machine that has the lock file and the questions",
         )
-    return Unused(_unused_generations(grid), _unused_traces(grid), _stale_manifests(grid), _abandoned_files(grid))
+    return Unused(_unused_generations(grid), _unused_traces(grid), _stale_manifests(grid), _abandoned(grid))
 
 
 def delete(paths: list[Path]) -> None:
@@ -93,13 +93,13 @@ def _stale_manifests(grid: Grid) -> list[Path]:
     return [path for path in grid.layout.manifests() if path.parts[-3:-1] in cells and path not in current]
 
 
-def _abandoned_files(grid: Grid) -> list[Path]:
-    return [path for path in grid.layout.temporary_files() if _age(path) > ABANDONED_SECONDS]
+def _abandoned(grid: Grid) -> list[Path]:
+    return [path for path in grid.layout.temporary() if _age(path) > ABANDONED_SECONDS]
 
 
 def _age(path: Path) -> float:
-    """Seconds since a file was written; 0 if it has just disappeared."""
+    """Seconds since a file, or anything in a folder, was written; 0 if some of it has just disappeared."""
     try:
-        return time.time() - path.stat().st_mtime
+        return time.time() - max(each.stat().st_mtime for each in (path, *path.rglob("*")))
     except FileNotFoundError:
         return 0.0

@@ -229,11 +229,18 @@ class Layout:
         """Records of searches of all streams, with a sidecar or without."""
         return self.every(self.traces("*", "*", "*") / "*.parquet")
 
-    def temporary_files(self) -> list[Path]:
-        """Temporary files among samples and records of searches, of running or killed jobs."""
-        walks = (os.walk(self.results / name) for name in ("generations", "traces"))
-        paths = (Path(folder, name) for walk in walks for folder, _, names in walk for name in names)
-        return sorted(path for path in paths if path.name.startswith(".") and path.suffix == ".tmp")
+    def temporary(self) -> list[Path]:
+        """Temporary files and folders of running or killed jobs, each folder without what is in it.
+
+        Jobs write them beside what they make, so they can be anywhere. Samples may lie on another disk, by a link.
+        """
+        found = []
+        for start in (self.results, *self.every(self.results / "*")):
+            for folder, folders, names in os.walk(start):
+                found += [Path(folder, name) for name in (*folders, *names) if _is_temporary(name)]
+                is_done = start == self.results  # what is below is walked by itself
+                folders[:] = [] if is_done else [name for name in folders if not _is_temporary(name)]
+        return sorted(found)
 
     def manifests(self) -> list[Path]:
         """Manifests of all pools, of every fill round."""
@@ -331,6 +338,11 @@ def chunk_samples(generation: Path) -> int:
     matches = (_CHUNK.fullmatch(path.name) for path in _in_chunks(generation))
     ranges = (map(int, match.groups()) for match in matches if match)
     return sum((stop - start) * (last - first) for start, stop, first, last in ranges)
+
+
+def _is_temporary(name: str) -> bool:
+    """Whether ``store.files`` or an import gives such names to what is not finished."""
+    return name.startswith(".") and name.endswith(".tmp")
 
 
 def _in_chunks(generation: Path) -> list[Path]:
