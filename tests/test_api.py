@@ -144,6 +144,16 @@ def test_texts_without_scores_have_no_verdicts(results: Path) -> None:
     assert found["answer"][0] == "1"
 
 
+@pytest.mark.parametrize("keep", [100, -40])
+def test_a_damaged_shard_is_named_by_who_reads_texts(results: Path, keep: int) -> None:
+    study = searchlens.open(results)
+    shard = study.shards(*CELL)[DEFAULT][0]
+    shard.path.write_bytes(shard.path.read_bytes()[:keep])
+    for question in (None, 0):
+        with pytest.raises(InputError, match=rf"shard {shard.path} cannot be used: it has \d+ bytes"):
+            study.samples(*CELL, DEFAULT, question)
+
+
 def test_the_graded_stream_is_read_if_a_policy_was_sampled_twice(results: Path) -> None:
     """After a change of the configuration both streams lie in the store, and the scores are of one of them."""
     folder = results / "manifests/toy-base/sums"

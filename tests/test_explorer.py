@@ -254,6 +254,17 @@ def test_what_cannot_be_read_is_said(results: Path, template: Path, tmp_path: Pa
     assert re.search(r"Samples of toy-rl on sums: .* has no samples", said)
 
 
+def test_damaged_samples_are_left_out_and_damaged_numbers_are_named(results: Path, template: Path) -> None:
+    for shard in (results / "generations/toy-rl").glob("*/*/*.parquet"):
+        shard.write_bytes(shard.read_bytes()[:-40])
+    said = "\n".join(explorer_page(searchlens.open(results), template=template).left_out)
+    assert re.search(r"Samples of toy-rl on sums: shard \S+\.parquet cannot be used: it has \d+ bytes", said)
+    for points in (results / "landscape").glob("*/sums/points.parquet"):
+        points.write_bytes(points.read_bytes()[:-40])
+    with pytest.raises(InputError, match=r"landscape/\S+/sums/points\.parquet is not readable Parquet"):
+        explorer_page(searchlens.open(results), template=template)
+
+
 def withhold(results: Path, root: Path) -> Study:
     """The study with its benchmark as a gated one."""
     heads = ("Question", "Correct Answer", "Incorrect Answer 1", "Incorrect Answer 2", "Incorrect Answer 3")

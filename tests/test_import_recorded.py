@@ -15,11 +15,13 @@ import searchlens
 from run_stages import analyse, landscape_cell, recovery_cell, score_cell
 from searchlens.benchmarks import Question
 from searchlens.errors import InputError
+from searchlens.explorer import texts
 from searchlens.grading.recorded import score_recorded, scorer_of
 from searchlens.grading.score import SAMPLES
 from searchlens.grid import Grid, needs
 from searchlens.importing import Choices, read
 from searchlens.landscape.pool import read_pools
+from searchlens.stages._recorded import write_compared
 from searchlens.stages.importing import Request, import_samples
 from searchlens.stages.readings import readings
 from searchlens.stages.tables import tables
@@ -27,6 +29,7 @@ from searchlens.store import snapshots
 
 RIGHT = {"base": (4, 1, 0, 2, 0), "rl": (4, 3, 2, 2, 0)}
 """Right samples of each question, of four."""
+CELL = ("mine-base", "code")
 
 
 def log(folder: Path, side: str, *, answers: bool = True, text: str | None = None, **more: Any) -> Path:
@@ -94,6 +97,64 @@ def test_a_log_of_verdicts_goes_all_the_way_to_tables(raw: dict[str, Any], make_
         snapshots.save(grid.config)
     found = searchlens.open(grid.layout.results, root=grid.root).samples("mine-base", "code")
     assert found.filter(id="1")["answer"].to_list() == ["done", "error 1", "error 2", None]
+
+
+@pytest.fixture
+def imported(raw: dict[str, Any], make_grid: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Grid:
+    """A graded cell of a log of verdicts."""
+    raw["study"] = {"pairs": [], "benchmarks": [], "imports": "all"}
+    raw["default_policy"] = None
+    import_samples(make_grid(raw), [log(tmp_path, "base")], request("base"))
+    grid: Grid = make_grid(raw)
+    score_cell(grid, *CELL, [], grid.scores(*CELL))
+    monkeypatch.chdir(grid.root)
+    snapshots.save(grid.config)
+    return grid
+
+
+def harm(path: Path, kind: str) -> None:
+    """Cut a file off, or flip bits of its footer, where it says what is in it."""
+    content = bytearray(path.read_bytes())
+    length = int.from_bytes(content[-8:-4], "little")
+    content[-8 - length : -8] = bytes(byte ^ 0xFF for byte in content[-8 - length : -8])
+    path.write_bytes(content if kind == "flipped" else path.read_bytes()[: -length // 2])
+
+
+@pytest.mark.parametrize("kind", ["flipped", "cut off"])
+def test_damaged_verdicts_of_a_log_are_named_and_come_back_with_the_log(
+    imported: Grid, tmp_path: Path, kind: str
+) -> None:
+    (path,) = imported.layout.every(imported.layout.recorded(*CELL, "*"))
+    study = searchlens.open(imported.layout.results, root=imported.root)
+    sound, scored = study.samples(*CELL), pl.read_parquet(imported.scores(*CELL))
+    harm(path, kind)
+    for read_it in (
+        lambda: study.samples(*CELL),
+        lambda: score_cell(imported, *CELL, [], imported.scores(*CELL)),
+        lambda: write_compared(
+            needs.score(imported, *CELL), QUESTIONS * 3, imported.layout, lambda rows: rows, scored.lazy()
+        ),
+    ):
+        with pytest.raises(InputError, match=rf"{path} is not readable Parquet \(") as error:
+            read_it()
+        assert error.value.hint == "import it again: `searchlens imports` names its log"
+    import_samples(Grid(imported.config, imported.root), [tmp_path / "base" / "org__base"], request("base"))
+    assert study.samples(*CELL).equals(sound)
+
+
+@pytest.mark.parametrize("kind", ["flipped", "cut off"])
+def test_a_damaged_comparison_with_a_log_is_named_and_made_again_with_the_scores(imported: Grid, kind: str) -> None:
+    path, scores = imported.layout.compared(*CELL), imported.scores(*CELL)
+    study = searchlens.open(imported.layout.results, root=imported.root)
+    sound = texts.recorded_verdicts(study, *CELL)
+    assert sound.height == 20
+    harm(path, kind)
+    with pytest.raises(InputError, match=rf"{path} is not readable Parquet \(") as error:
+        texts.recorded_verdicts(study, *CELL)
+    assert error.value.hint == f"delete {scores}, with which it is made, and run snakemake again"
+    scores.unlink()
+    score_cell(imported, *CELL, [], scores)
+    assert texts.recorded_verdicts(study, *CELL).sort("question", "sample").equals(sound.sort("question", "sample"))
 
 
 def test_ids_hold_the_verdicts_that_count_and_nothing_else(tmp_path: Path) -> None:

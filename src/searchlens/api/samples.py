@@ -14,7 +14,7 @@ from searchlens.errors import InputError, require_known
 from searchlens.grading.recorded import is_recorded
 from searchlens.store import judges, shards
 from searchlens.store.files import read_json
-from searchlens.store.frames import read_frame
+from searchlens.store.frames import IMPORT_AGAIN, read_frame
 from searchlens.store.layout import Layout
 from searchlens.store.ranges import Shard, shards_of
 
@@ -232,7 +232,7 @@ def _recorded_answers(place: Place, imports: Iterable[tuple[str, str, int]]) -> 
     for policy, key, _ in imports:
         path = place.layout.recorded(place.checkpoint, place.benchmark, key)
         if path.exists():
-            said = pl.read_parquet(path).filter(scorer=place.grader.partition(":")[2])
+            said = read_frame(path, "import", IMPORT_AGAIN).filter(scorer=place.grader.partition(":")[2])
             said = said.unique(["question", "sample"], keep="first")
             parts.append(
                 said.select(pl.lit(policy).alias("policy"), pl.col("question").alias("id"), "sample", "answer")
@@ -267,8 +267,9 @@ def _agrees(place: Place, stream: Stream, verdicts: pl.DataFrame) -> bool:
 
 def question_ids(place: Place, generation_id: str) -> list[str]:
     """Ids of the questions of a stream in the order of the benchmark, which is that of its shards."""
-    first = next(shard for shard in shards_of(place.folder(generation_id)) if shard.path.exists())
-    return pl.read_parquet(first.path, columns=["question"])["question"].unique(maintain_order=True).to_list()
+    there = shards_of(place.folder(generation_id))
+    first = next((shard for shard in there if shard.path.exists() and not shard.flaw), there[0])
+    return shards.read(first, generation_id, ["question"])["question"].unique(maintain_order=True).to_list()
 
 
 def _chosen(question: int | str | Sequence[int | str], ids: Sequence[str], place: Place) -> list[str]:

@@ -24,6 +24,7 @@ from searchlens.policies import kinds
 from searchlens.project import captions
 from searchlens.schemas.columns import READOUTS
 from searchlens.store import provenance
+from searchlens.store.frames import readable
 from searchlens.store.ranges import Shard
 
 VERSION = 1
@@ -161,7 +162,10 @@ class Index:
         """Number of questions: as the landscapes have it, because the questions themselves may not be here."""
         layout = self.study.layout
         there = layout.every(layout.landscape_frame("*", name, "points"))
-        return int(pl.read_parquet(there[0], columns=["questions"], n_rows=1).item()) if there else None
+        if not there:
+            return None
+        with readable(there[0], "landscape"):
+            return int(pl.read_parquet(there[0], columns=["questions"], n_rows=1).item())
 
     # ---- cells
 

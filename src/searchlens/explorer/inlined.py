@@ -23,6 +23,7 @@ from searchlens.explorer.index import (
     traces_of,
 )
 from searchlens.explorer.texts import EXTENTS, Extent
+from searchlens.store.frames import UNREADABLE
 
 SIZE = 15_000_000
 """Bytes of the page, unless another size is asked for."""
@@ -249,10 +250,10 @@ class _Builder:
         for checkpoint, benchmark, questions in cells:
             try:
                 drawn = texts.drawn(self.study, checkpoint, benchmark, questions[: extent.questions], extent)
+                recorded = texts.recorded_verdicts(self.study, checkpoint, benchmark)
             except InputError as error:
                 sentences.append(f"Samples of {checkpoint} on {benchmark}: {error.message.splitlines()[0]}.")
                 continue
-            recorded = texts.recorded_verdicts(self.study, checkpoint, benchmark)
             chosen = texts.excerpt(drawn, extent, recorded)
             contents[excerpt_name(checkpoint, benchmark)] = texts.parquet(chosen)
             contents[answers_name(checkpoint, benchmark)] = texts.parquet(texts.answers(drawn))
@@ -278,13 +279,16 @@ _SMALL = 100_000
 
 
 def _row_sizes(study: Study, checkpoint: str, benchmark: str) -> tuple[float, float]:
-    """Bytes of one sample in a shard, with the lists of tokens and without."""
+    """Bytes of one sample in a shard, with the lists of tokens and without; 0 if there is none that can be read."""
     shards = [shard for parts in shards_of(study, checkpoint, benchmark).values() for shard in parts]
     if not shards:
         return 0.0, 0.0
     rows = sum(shard.sidecar["rows"] for shard in shards)
     whole = sum(shard.sidecar["bytes"] for shard in shards) / max(1, rows)
-    first = pl.scan_parquet(shards[0].path).select("text").head(512).collect()
+    try:
+        first = pl.scan_parquet(shards[0].path).select("text").head(512).collect()
+    except UNREADABLE:
+        return 0.0, 0.0  # the excerpt says so
     return whole, len(texts.parquet(first)) / max(1, first.height)
 
 

@@ -15,6 +15,7 @@ from searchlens.api import InputError, Study
 from searchlens.api.study import StudyQuestion
 from searchlens.explorer.index import solvers
 from searchlens.store import shards
+from searchlens.store.frames import read_compared
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
@@ -191,12 +192,17 @@ def excerpt(samples: pl.DataFrame, extent: Extent, recorded: pl.DataFrame) -> pl
 
 
 def recorded_verdicts(study: Study, checkpoint: str, benchmark: str) -> pl.DataFrame:
-    """What another tool said of imported samples, in words; no rows where there is nothing."""
+    """What another tool said of imported samples, in words; no rows where there is nothing.
+
+    Raises
+    ------
+    InputError
+        The file is damaged.
+    """
     schema = {"policy": pl.String(), "question": pl.UInt32(), "sample": pl.UInt32(), "recorded": pl.String()}
-    path = study.layout.compared(checkpoint, benchmark)
-    if not path.exists():
+    rows = read_compared(study.layout, checkpoint, benchmark)
+    if rows is None:
         return pl.DataFrame(schema=schema)
-    rows = pl.read_parquet(path)
     try:
         positions = {each.id: each.index for each in study.questions(benchmark)}
     except InputError:

@@ -14,7 +14,8 @@ from searchlens.errors import InputError
 from searchlens.grading.recorded import is_recorded
 from searchlens.health.examples import Find
 from searchlens.schemas.columns import COMPARED
-from searchlens.stages._frames import write_frame
+from searchlens.stages._frames import read_frame, write_frame
+from searchlens.store.frames import IMPORT_AGAIN, readable
 from searchlens.store.layout import Layout
 
 if TYPE_CHECKING:
@@ -31,15 +32,16 @@ def recorded_verdicts(cell: needs.Score, layout: Layout) -> pl.DataFrame:
     Raises
     ------
     InputError
-        The file of an import is not there.
+        The file of an import is not there, or is damaged.
     """
     scorer = cell.grader.partition(":")[2]
     parts = []
     for key, policy, _ in cell.imports:
         path = layout.recorded(cell.samples.checkpoint, cell.samples.benchmark, key)
         if not path.exists():
-            raise InputError(f"{path} does not exist; it has the verdicts of {policy}", "import the samples again")
-        found = pl.read_parquet(path).filter(scorer=scorer).unique(["question", "sample"], keep="first")
+            raise InputError(f"{path} does not exist; it has the verdicts of {policy}", IMPORT_AGAIN)
+        said = read_frame(path, "import", IMPORT_AGAIN)
+        found = said.filter(scorer=scorer).unique(["question", "sample"], keep="first")
         parts.append(found.select(pl.lit(policy).alias("policy"), "question", "sample", "value", "answer"))
     return pl.concat(parts)
 
@@ -58,6 +60,11 @@ def write_compared(
         ``stages.score.read_some`` of the cell.
     scores : LazyFrame
         ``schemas.columns.GRADED``.
+
+    Raises
+    ------
+    InputError
+        The file of an import is damaged.
     """
     where = (cell.samples.checkpoint, cell.samples.benchmark)
     output = layout.compared(*where)
@@ -75,7 +82,8 @@ def _compared(
     ids = pl.Series([question.id for question in questions])
     graded = scores.filter(policy=policy).select("sample", "correct", "question").collect()
     ours = graded.with_columns(question=ids.gather(graded["question"]))
-    theirs = pl.read_parquet(path)
+    with readable(path, "import", IMPORT_AGAIN):
+        theirs, is_quoted = pl.read_parquet(path), pl.read_parquet_metadata(path).get("searchlens.quotes") != "no"
     if is_recorded(grader):  # of which one scorer is ours
         theirs = theirs.filter(pl.col("scorer") != grader.partition(":")[2])
     both = theirs.join(ours, on=["question", "sample"], how="left", maintain_order="left")
@@ -92,7 +100,7 @@ def _compared(
         .otherwise(pl.lit("ours_alone"))
     )
     named = both.with_columns(policy=pl.lit(policy), outcome=outcome).rename({"answer": "theirs"})
-    if pl.read_parquet_metadata(path).get("searchlens.quotes") == "no":
+    if not is_quoted:
         return _with_texts(named.with_columns(theirs=pl.lit(None, pl.String)), _nothing())
     apart = named.filter(pl.col("outcome").is_in(["ours_alone", "theirs_alone"])).select(_KEY).unique()
     return _with_texts(named, _texts(apart.join(find(apart), on=_KEY, how="left"), grader, questions))

@@ -14,6 +14,7 @@ from searchlens.policies import kinds
 from searchlens.stages import chains, costs
 from searchlens.stages._frames import read_frame, read_points
 from searchlens.store import judges, provenance
+from searchlens.store.frames import read_compared
 from searchlens.store.layout import Layout
 from searchlens.tables.build import build
 from searchlens.tables.graders import of_judges
@@ -71,7 +72,7 @@ def tables(study: needs.Tables, layout: Layout, output: Layout, *, fingerprint: 
             cell: reason or read_frame(layout.agreement(*cell), "agreement")
             for cell, reason in zip(points, study.without_agreement, strict=True)
         },
-        recorded={cell: pl.read_parquet(path) for cell in points if (path := layout.compared(*cell)).exists()},
+        recorded={cell: rows for cell in points if (rows := read_compared(layout, *cell)) is not None},
         chains=chains.chains(study.cells, layout),
         without_costs=costs.without_costs(study.cells, layout),
         health=health,

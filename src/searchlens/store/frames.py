@@ -13,10 +13,14 @@ from pyarrow import ArrowException
 from searchlens.errors import InputError
 from searchlens.store import files
 from searchlens.store.inputs import require_no_stream
+from searchlens.store.layout import Layout
 
 UNREADABLE = (pl.exceptions.PolarsError, pl.exceptions.PanicException, OSError)
 """What polars raises of a file that is no sound Parquet. It panics where bits of a header or a footer are flipped, and
 a panic is no ``Exception``."""
+
+AGAIN = "delete it and run snakemake again"
+IMPORT_AGAIN = "import it again: `searchlens imports` names its log"
 
 GROUP = 16_384
 """Rows of a group of scores. A reader of one question unpacks the whole group it is in."""
@@ -61,16 +65,30 @@ def write_csv(frame: pl.DataFrame, path: Path) -> None:
     files.replace(path, harmless.write_csv)
 
 
-def read_frame(path: Path, stage: str) -> pl.DataFrame:
-    """One frame of an earlier stage.
+def read_frame(path: Path, stage: str, hint: str = AGAIN) -> pl.DataFrame:
+    """One frame of an earlier stage; ``hint`` is what to do if it is damaged.
 
     Raises
     ------
     InputError
         The file is not there, or is damaged.
     """
-    with readable(path, stage):
+    with readable(path, stage, hint):
         return pl.read_parquet(path)
+
+
+def read_compared(layout: Layout, checkpoint: str, benchmark: str) -> pl.DataFrame | None:
+    """The recorded verdicts of a cell beside ours; None if none came with its samples.
+
+    Raises
+    ------
+    InputError
+        The file is damaged.
+    """
+    path, scores = layout.compared(checkpoint, benchmark), layout.scores(checkpoint, benchmark)
+    if not path.exists():
+        return None
+    return read_frame(path, "score", f"delete {scores}, with which it is made, and run snakemake again")
 
 
 def read_unvouched(path: Path, columns: list[str] | None = None) -> pl.DataFrame:
@@ -95,8 +113,8 @@ def read_unvouched(path: Path, columns: list[str] | None = None) -> pl.DataFrame
 
 
 @contextmanager
-def readable(path: Path, stage: str) -> Iterator[None]:
-    """Say what is wrong with a file of an earlier stage that cannot be read inside.
+def readable(path: Path, stage: str, hint: str = AGAIN) -> Iterator[None]:
+    """Say what is wrong with a file of an earlier stage that cannot be read inside, and what to do (``hint``).
 
     Raises
     ------
@@ -109,6 +127,4 @@ def readable(path: Path, stage: str) -> Iterator[None]:
     try:
         yield
     except UNREADABLE as error:
-        raise InputError(
-            f"{path} is not readable Parquet ({str(error).splitlines()[0]})", "delete it and run snakemake again"
-        ) from None
+        raise InputError(f"{path} is not readable Parquet ({str(error).splitlines()[0]})", hint) from None

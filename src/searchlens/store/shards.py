@@ -24,7 +24,7 @@ import pyarrow.parquet as pq
 
 from searchlens.errors import InputError
 from searchlens.store import files
-from searchlens.store.frames import UNREADABLE, read_unvouched
+from searchlens.store.frames import IMPORT_AGAIN, UNREADABLE, read_unvouched
 from searchlens.store.hashing import file_sha256
 from searchlens.store.layout import Layout, chunks_of, parse_shard, shard_name
 from searchlens.store.ranges import Shard, missing_ranges, shard_at, shards_of
@@ -324,13 +324,12 @@ def _write_sidecar(path: Path, sidecar: Mapping[str, Any]) -> None:
 
 _AGAIN = "run snakemake again: only damaged shards are sampled again"
 _REPAIR = "`searchlens verify --repair` sets such shards aside; then run again: only they are sampled again"
-_IMPORT = "import it again: `searchlens imports` names its log"
 
 
 def _damaged(shard: Shard, why: str, hint: str = _AGAIN) -> InputError:
     """What is said of a damaged shard; ``hint`` is what to do if it was sampled here."""
     is_imported = shard.sidecar.get("engine") == "imported"
-    return InputError(f"shard {shard.path} cannot be used: {why}", _IMPORT if is_imported else hint)
+    return InputError(f"shard {shard.path} cannot be used: {why}", IMPORT_AGAIN if is_imported else hint)
 
 
 def read(
@@ -464,7 +463,7 @@ def read_generation(
 def _lost_hint(folder: Path) -> str:
     """What to do about missing samples."""
     is_imported = any(shard.sidecar.get("engine") == "imported" for shard in shards_of(folder))
-    return _IMPORT if is_imported else "run snakemake again: it samples the missing ones"
+    return IMPORT_AGAIN if is_imported else "run snakemake again: it samples the missing ones"
 
 
 def verify(layout: Layout) -> Iterator[tuple[Shard, str]]:
