@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from collections import deque
 from dataclasses import replace
 
@@ -10,6 +11,7 @@ import pytest
 
 from searchlens.engines.base import Completion, Request, Sampling
 from searchlens.errors import InputError
+from searchlens.garbage import collect_rarely
 from searchlens.policies import from_spec, parse
 from searchlens.search.admission import Admission, Trials
 from searchlens.search.driver import Failure, Limits, Outcome, Result, Usage, run, start
@@ -122,6 +124,28 @@ def test_a_failing_controller_fails_alone() -> None:
     assert outcomes[2] == Failure("RuntimeError: early")
     assert tokens(outcomes[0]) == [[20, 21, 22]]
     assert tokens(outcomes[3]) == [[30, 31]]
+
+
+def test_garbage_is_looked_for_rarely_while_searches_live_and_then_as_before() -> None:
+    """Also where a run fails: a caller who has set it otherwise goes on as it was."""
+    seen = []
+
+    def looking(prompt: int) -> Search:
+        seen.append(gc.get_threshold())
+        yield [request(prompt)]
+        return []
+
+    before = gc.get_threshold()
+    try:
+        gc.set_threshold(123, 4, 5)
+        list(run([(0, looking(20))], Echo()))
+        with pytest.raises(InputError, match="refused"):
+            list(run([(0, looking(13))], Echo()))
+        assert gc.get_threshold() == (123, 4, 5)
+        collect_rarely()
+        assert seen == [gc.get_threshold()] * 2 and gc.get_threshold()[0] > 10_000
+    finally:
+        gc.set_threshold(*before)
 
 
 def test_refused_request_ends_the_run() -> None:

@@ -1,6 +1,5 @@
 """Loads and validates the configuration, lays out the grid, and defines what rules have in common."""
 
-import gc
 from functools import partial
 from pathlib import Path
 
@@ -14,6 +13,7 @@ from searchlens.catalogue import (
     RECOVERY_FRAMES,
 )
 from searchlens.errors import InputError
+from searchlens.garbage import collect_rarely
 from searchlens.grid import Grid, needs, resources
 from searchlens.stages.source import stage_source
 from searchlens.store import layout, snapshots
@@ -22,8 +22,7 @@ from searchlens.store.hashing import digest, file_sha256
 from searchlens.store.layout import SIGNATURE
 from snakemake.exceptions import WorkflowError
 
-# Planning makes millions of objects and keeps them all: looking for garbage among them takes a sixth of its time.
-gc.set_threshold(100_000, 20, 100)
+collect_rarely()
 
 # Settings of a profile for its cluster, which are no part of the study: how to ask for GPUs, the longest job that the
 # cluster takes in minutes, and an image for `--sdm apptainer`.

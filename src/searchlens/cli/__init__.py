@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import argparse
 import errno
-import gc
 import logging
 import os
 import signal
@@ -22,6 +21,7 @@ from searchlens import __version__
 from searchlens.cli import compare, samples, stages, study, tools
 from searchlens.cli.options import STUDY_VARIABLE, Commands, CommandsParser, common_options
 from searchlens.errors import InputError, JobError, JobStoppedError
+from searchlens.garbage import collect_rarely
 from searchlens.project import extras
 
 log = logging.getLogger("searchlens")
@@ -80,8 +80,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         that was stopped on request: the same command resumes it; 130 after Ctrl-C. Messages are printed without a
         traceback.
     """
-    # Imports make hundreds of thousands of objects and keep them: looking for garbage there is a sixth of a start.
-    gc.set_threshold(100_000, 20, 100)
+    collect_rarely()
     logging.basicConfig(format="%(asctime)s %(message)s", datefmt="%H:%M:%S", stream=sys.stderr)
     log.setLevel(logging.INFO)
     try:

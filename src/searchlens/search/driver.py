@@ -6,15 +6,14 @@ requests. Searches that started earlier have priority, so that stragglers do not
 
 from __future__ import annotations
 
-import gc
 from collections.abc import Hashable, Iterable, Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from searchlens.engines.base import Completion, Engine, Request
 from searchlens.errors import InputError
+from searchlens.garbage import collected_rarely
 from searchlens.policies import Policy
 from searchlens.search.admission import Admission
 from searchlens.search.evaluators import evaluator
@@ -190,7 +189,8 @@ def run(
     """
     engine.clear()
     source, most = iter(searches), live or max(_LIVE, 2 * engine.max_rows)
-    with ThreadPoolExecutor(_THREADS) as pool, _rare_collections():
+    # A collection visits thousands of live searches, which hold no garbage.
+    with ThreadPoolExecutor(_THREADS) as pool, collected_rarely():
         driver = _Driver(Admission(engine, group), pool, limits)
         is_exhausted = False
         while driver.alive or not is_exhausted:
@@ -200,17 +200,6 @@ def run(
                 if item is not None:
                     yield from driver.start(*item)  # type: ignore[misc]
             yield from driver.advance()  # type: ignore[misc]
-
-
-@contextmanager
-def _rare_collections() -> Iterator[None]:
-    """Collect cyclic garbage rarely: a collection visits thousands of live searches, which hold none."""
-    before = gc.get_threshold()
-    gc.set_threshold(100_000, 20, 100)
-    try:
-        yield
-    finally:
-        gc.set_threshold(*before)
 
 
 class _Driver:
