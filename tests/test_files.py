@@ -23,17 +23,24 @@ from searchlens.tables.table import Table, write
 
 @pytest.mark.parametrize(("umask", "mode"), [(0o077, 0o600), (0o022, 0o644), (0o002, 0o664)])
 def test_files_have_the_mode_that_the_umask_says(tmp_path: Path, umask: int, mode: int) -> None:
-    """A shared group folder, and a private one."""
+    """A shared group folder, and a private one; also where a library puts a file of its own in the place of ours."""
+
+    def moved_there(path: Path) -> None:
+        other = tmp_path / "other"
+        other.touch(0o600)
+        other.rename(path)
+
     before = os.umask(umask)
     try:
         files.replace_text(tmp_path / "replaced", "x")
         files.publish(tmp_path / "published", lambda path: path.write_text("x"))
+        files.replace(tmp_path / "moved", moved_there)
         with files.alone(tmp_path / "lock") as free:
             assert free
     finally:
         os.umask(before)
     assert {path.name: stat.S_IMODE(path.stat().st_mode) for path in tmp_path.iterdir()} == dict.fromkeys(
-        ("replaced", "published", "lock"), mode
+        ("replaced", "published", "moved", "lock"), mode
     )
 
 

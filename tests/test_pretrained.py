@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import stat
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -167,6 +169,20 @@ def test_the_folder_holds_the_same_network(make: Make, tmp_path: Path, model: An
     assert described["layer_types"] == model.config.layer_types
     assert described["rms_norm_eps"] == 1e-6
     assert json.loads((tmp_path / "out/generation_config.json").read_text())["eos_token_id"] == 1
+
+
+@pytest.mark.parametrize("umask", [0o077, 0o022, 0o002])
+def test_every_file_has_the_mode_that_the_umask_says(make: Make, tmp_path: Path, umask: int) -> None:
+    """Others can read a checkpoint as far as they can read what else is written, and no further."""
+    source, before = make(), os.umask(umask)
+    try:
+        convert(source, tmp_path / "out", "float32")
+    finally:
+        os.umask(before)
+    written = {path.name: stat.S_IMODE(path.stat().st_mode) for path in (tmp_path / "out").iterdir()}
+    assert {"model.safetensors", "tokenizer.json", "config.json"} < set(written)
+    assert set(written.values()) == {0o666 & ~umask}
+    assert stat.S_IMODE((tmp_path / "out").stat().st_mode) == 0o777 & ~umask
 
 
 def test_packed_weights_are_unpacked(make: Make, tmp_path: Path, model: Any) -> None:

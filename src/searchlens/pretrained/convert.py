@@ -14,6 +14,7 @@ from typing import Any
 from searchlens.errors import InputError
 from searchlens.pretrained import _gguf, _tokenizer, _weights
 from searchlens.project import extras
+from searchlens.store import files
 
 CHECKED = 2_000
 """Texts on which ``tokenizer.json`` is compared with the file's own tokenizer before anything is written."""
@@ -66,8 +67,8 @@ def _write(file: _gguf.GgufFile, tokenizer: Any, folder: Path, dtype: str) -> in
     from safetensors.torch import save_file
 
     weights = _weights.weights(file, getattr(torch, dtype))
-    save_file(weights, folder / "model.safetensors", metadata={"format": "pt"})
-    (folder / "model.safetensors").chmod(0o644)  # the library makes it for its owner alone
+    target = folder / "model.safetensors"
+    files.replace(target, lambda path: save_file(weights, path, metadata={"format": "pt"}))
     tokenizer.save(str(folder / "tokenizer.json"))
     ids = _weights.token_ids(file)
     names = {"bos_token": "bos_token_id", "eos_token": "eos_token_id", "pad_token": "padding_token_id"}

@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from fcntl import LOCK_EX, LOCK_NB, flock
 from pathlib import Path
+from stat import S_IMODE
 from typing import Any
 
 from searchlens.errors import InputError
@@ -132,7 +133,10 @@ def _temporary(target: Path) -> Path:
 def _write(target: Path, write: Callable[[Path], object]) -> Path:
     temporary = _temporary(target)
     try:
+        mode = temporary.stat().st_mode
         write(temporary)
+        if temporary.stat().st_mode != mode:  # safetensors puts a file of its own there, for its owner alone
+            temporary.chmod(S_IMODE(mode))
         with temporary.open("rb") as stream:
             os.fsync(stream.fileno())
     except BaseException as error:
