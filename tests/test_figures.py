@@ -586,6 +586,35 @@ def test_pass_curves_stand_beside_luck_where_it_solves_much(cell: figure_data.Ce
     assert "gold of another question" in words(figure)
 
 
+@pytest.mark.parametrize("known", [(1, 2, 4, 8, 16), (1, 16)])
+def test_names_of_curves_do_not_lie_on_luck(known: tuple[int, ...], cell: figure_data.Cell) -> None:
+    """Base and RL are furthest apart at 4 samples, where the name of Base would lie on its luck."""
+    curves = {"Base": (0.05, 0.095, 0.17, 0.27, 0.39), "RL": (0.21, 0.27, 0.34, 0.41, 0.48)}
+    luck = dict(zip(figure_data.BUDGETS, (0.01, 0.02, 0.04, 0.06, 0.08), strict=True))
+    where = {"pair": LABELS.pair, "benchmark": LABELS.benchmark, "measure": "luck", "tau": None, "lo": 0.0, "hi": 1.0}
+    rows = [{**where, "side": side, "k": k, "value": luck[k]} for side in curves for k in known]
+    measures = pl.DataFrame(rows, schema_overrides={"k": pl.UInt32})
+    sides = [
+        points.with_columns(value=pl.col("budget").replace_strict(figure_data.BUDGETS, values))
+        for points, values in zip((cell.base, cell.rl), curves.values(), strict=True)
+    ]
+
+    def named_at(*frames: pl.DataFrame) -> tuple[float, float]:
+        readings = {"measures": frames[0]} if frames else {}
+        figure, _ = draw("pass_curves", StudyContext([Curves(LABELS, *sides)], readings))
+        check_layout(figure)
+        axes, names = figure.axes[0], [text for text in texts(figure) if text.get_text() in curves]
+        drawn = [line for line in axes.get_lines() if str(line.get_gid()).endswith("luck") and len(line.get_xdata())]
+        assert len(names) == 2 and len(drawn) == 2 * len(frames)
+        for line, name in itertools.product(drawn, names):
+            path = line.get_transform().transform_path(line.get_path())
+            assert not path.intersects_bbox(name.get_window_extent(), filled=False)
+        return names[0].xy[0], names[1].xy[0]
+
+    assert named_at() == (4, 4)
+    assert named_at(measures) == (8, 8)
+
+
 @pytest.mark.parametrize("warning", ["", "RL: 0% of 8 samples have an answer"])
 def test_readings_of_a_study(warning: str, cell: figure_data.Cell) -> None:
     """Lines are the numbers of the CSV; a pair that is not interpretable has words in their place."""

@@ -214,15 +214,28 @@ def _meeting(axes: Axes, cell: pl.DataFrame, *, numbered: bool) -> None:
         axes.annotate(f"{row['crossing']:.1f}", (ends[right], y), (2 if right else -2, 0), **beside)
 
 
+def _both(cell: pl.DataFrame) -> pl.DataFrame:
+    """Budgets at which both curves are known, with ``value`` of Base, ``value_rl``, and luck as it is drawn there."""
+    base, rl, *lucks = (
+        pick(cell, model=model).select("budget", pl.col("value").alias(model)) for model in ("Base", "RL", *LUCK_OF)
+    )
+    both = base.join(rl, on="budget").drop_nulls().sort("budget")
+    for luck in lucks:
+        both = both.join(luck, on="budget", how="left", maintain_order="left")
+    return both.with_columns(pl.col(*LUCK_OF).interpolate()).rename({"Base": "value", "RL": "value_rl"})
+
+
 def _name(axes: Axes, cell: pl.DataFrame) -> bool:
     """Name the two curves beside one another where they are furthest apart; whether there was room."""
-    sides = {model: pick(cell, model=model).select("budget", "value") for model in style.SIDE_COLOURS}
-    both = sides["Base"].join(sides["RL"], on="budget", suffix="_rl").drop_nulls()
+    both = _both(cell)
     if both.is_empty():
         return False
     lower, upper = pl.min_horizontal("value", "value_rl"), pl.max_horizontal("value", "value_rl")
-    within = both.filter((lower > ROOM) & (upper < 1 - ROOM))  # a name fits between the curves and the panel's ends
-    wide = (both if within.is_empty() else within).sort(upper - lower, descending=True).row(0, named=True)
+    within = (lower > ROOM) & (upper < 1 - ROOM)  # a name fits between the curves and the panel's ends
+    lines = [pl.col(model) for model in LUCK_OF]
+    crossed = [line.is_between(lower - ROOM, lower) | line.is_between(upper, upper + ROOM) for line in lines]
+    free = within & ~pl.any_horizontal(crossed).fill_null(value=False)
+    wide = both.sort(free, within, upper - lower, descending=True).row(0, named=True)
     for model, value, other in (("Base", wide["value"], wide["value_rl"]), ("RL", wide["value_rl"], wide["value"])):
         above = value >= other
         place: dict[str, Any] = {"ha": "left" if wide["budget"] == 1 else "center", "va": "bottom" if above else "top"}
