@@ -290,11 +290,12 @@ def _candidate_flaw(candidate: Candidate, vocab_size: int) -> str | None:
 
 def _samples(job: Job, question: int, run_: int, outcome: Outcome, policy: policies.Policy) -> list[_Sample]:
     """Return the samples of a run, one per candidate; those of a failed run are empty and have the reason."""
-    where = [(question, run_ * policy.width + place, job.questions[question].id, run_) for place in range(policy.width)]
+    name, first = job.questions[question].id, run_ * policy.width
+    places = [(question, sample_, name, run_) for sample_ in range(first, first + policy.width)]
     if isinstance(outcome, Failure):
         nothing, reason = np.zeros(0, np.int32), json.dumps({"failed": outcome.reason})
         arrays = nothing, nothing.astype(np.float32), nothing.astype(np.float32)
-        found = [_Sample(*place, "", *arrays, -math.inf, "failed", details=reason) for place in where]
+        found = [_Sample(*place, "", *arrays, -math.inf, "failed", details=reason) for place in places]
     else:
         tokens = [candidate.tokens.tolist() for candidate in outcome.candidates]
         texts = job.prompter.decode(tokens)
@@ -303,7 +304,7 @@ def _samples(job: Job, question: int, run_: int, outcome: Outcome, policy: polic
             _sample(place, cut(candidate, end.length, policy.evaluator.name), end.text)
             if end
             else _sample(place, candidate, text)
-            for place, candidate, text, end in zip(where, outcome.candidates, texts, ends, strict=True)
+            for place, candidate, text, end in zip(places, outcome.candidates, texts, ends, strict=True)
         ]
     usage = outcome.usage
     return [found[0]._replace(generated=usage.generated, requests=usage.requests), *found[1:]]

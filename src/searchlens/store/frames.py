@@ -94,8 +94,9 @@ def read_compared(layout: Layout, checkpoint: str, benchmark: str) -> pl.DataFra
 def read_unvouched(path: Path, columns: list[str] | None = None) -> pl.DataFrame:
     """A Parquet file that no hash vouches for.
 
-    pyarrow reads it first, batch by batch. Where one of eleven bits of a shard is flipped (of 44,056), polars asks for
-    more memory than there is and ends the process, and so would each job that is started again; pyarrow raises.
+    pyarrow reads it first, batch by batch, and raises where it is damaged. polars may end the process there: at eleven
+    of the 44,056 bits of a small shard, each flipped alone, it asks for more memory than there is. A job that is
+    started again would end in the same way.
 
     Raises
     ------
